@@ -1,0 +1,152 @@
+/* buf.c -- bytes that grow, and an arena for things that die together.
+ *
+ * Exists so that no other file calls realloc.  A failed call leaves the object
+ * as it was.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/buf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tt_buf_free(tt_buf *buf)
+{
+    if (buf == NULL)
+        return;
+    free(buf->data);
+    *buf = (tt_buf){ 0 };
+}
+
+void tt_buf_clear(tt_buf *buf)
+{
+    buf->len = 0;
+    if (buf->data != NULL)
+        buf->data[0] = '\0';
+}
+
+tt_status tt_buf_reserve(tt_buf *buf, size_t more)
+{
+    if (more > SIZE_MAX / 4 || buf->len > SIZE_MAX / 4)
+        return TT_ENOMEM;
+    size_t need = buf->len + more + 1;
+    if (need <= buf->cap)
+        return TT_OK;
+    size_t cap = buf->cap < 64 ? 64 : buf->cap;
+    while (cap < need)
+        cap += cap / 2;
+    char *data = realloc(buf->data, cap);
+    if (data == NULL)
+        return TT_ENOMEM;
+    data[buf->len] = '\0';
+    buf->data = data;
+    buf->cap = cap;
+    return TT_OK;
+}
+
+tt_status tt_buf_append(tt_buf *buf, const void *bytes, size_t n)
+{
+    tt_status st = tt_buf_reserve(buf, n);
+    if (st < 0)
+        return st;
+    if (n > 0)
+        memcpy(buf->data + buf->len, bytes, n);
+    buf->len += n;
+    buf->data[buf->len] = '\0';
+    return TT_OK;
+}
+
+tt_status tt_buf_text(tt_buf *buf, const char *text)
+{
+    return tt_buf_append(buf, text, strlen(text));
+}
+
+tt_status tt_buf_printf(tt_buf *buf, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    va_list again;
+    va_copy(again, args);
+    tt_status st = TT_EINVAL;
+    int n = vsnprintf(NULL, 0, format, args);
+    if (n < 0)
+        goto out;
+    st = tt_buf_reserve(buf, (size_t)n);
+    if (st < 0)
+        goto out;
+    (void)vsnprintf(buf->data + buf->len, (size_t)n + 1, format, again);
+    buf->len += (size_t)n;
+out:
+    va_end(again);
+    va_end(args);
+    return st;
+}
+
+enum { CHUNK_BYTES = 16 * 1024, CHUNK_ALIGN = 16 };
+
+struct tt_arena_chunk {
+    tt_arena_chunk *older; /* owned */
+    size_t cap;            /* bytes after the header */
+};
+
+static char *chunk_bytes(tt_arena_chunk *chunk)
+{
+    return (char *)chunk + sizeof *chunk;
+}
+_Static_assert(sizeof(tt_arena_chunk) % CHUNK_ALIGN == 0, "chunk bytes must stay aligned");
+
+void *tt_arena_alloc(tt_arena *arena, size_t n)
+{
+    if (n > SIZE_MAX / 4)
+        return NULL;
+    tt_arena_chunk *chunk = arena->chunks;
+    size_t at = (arena->used + CHUNK_ALIGN - 1) & ~(size_t)(CHUNK_ALIGN - 1);
+    if (chunk == NULL || at > chunk->cap || n > chunk->cap - at) {
+        size_t cap = n > CHUNK_BYTES ? n : CHUNK_BYTES;
+        chunk = malloc(sizeof *chunk + cap);
+        if (chunk == NULL)
+            return NULL;
+        *chunk = (tt_arena_chunk){ .older = arena->chunks, .cap = cap };
+        arena->chunks = chunk;
+        at = 0;
+    }
+    arena->used = at + n;
+    return chunk_bytes(chunk) + at;
+}
+
+char *tt_arena_text(tt_arena *arena, const char *text, size_t len)
+{
+    char *copy = len < SIZE_MAX ? tt_arena_alloc(arena, len + 1) : NULL;
+    if (copy == NULL)
+        return NULL;
+    if (len > 0)
+        memcpy(copy, text, len);
+    copy[len] = '\0';
+    return copy;
+}
+
+static void free_chunks(tt_arena_chunk *chunk)
+{
+    while (chunk != NULL) {
+        tt_arena_chunk *older = chunk->older;
+        free(chunk);
+        chunk = older;
+    }
+}
+
+void tt_arena_reset(tt_arena *arena)
+{
+    if (arena->chunks != NULL) {
+        free_chunks(arena->chunks->older);
+        arena->chunks->older = NULL;
+    }
+    arena->used = 0;
+}
+
+void tt_arena_free(tt_arena *arena)
+{
+    if (arena == NULL)
+        return;
+    free_chunks(arena->chunks);
+    *arena = (tt_arena){ 0 };
+}

@@ -1,0 +1,27 @@
+/* buf.h -- bytes that grow, and an arena for things that die together.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_BASE_BUF_H
+#define TT_BASE_BUF_H
+
+#include "base/status.h"
+
+tt_status tt_buf_reserve(tt_buf *buf, size_t more); /* room for more bytes and a NUL */
+tt_status tt_buf_append(tt_buf *buf, const void *bytes, size_t n);
+tt_status tt_buf_text(tt_buf *buf, const char *text); /* appends a NUL-ended string */
+tt_status tt_buf_printf(tt_buf *buf, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void tt_buf_clear(tt_buf *buf); /* keeps the memory */
+
+/* Chained chunks; nothing in it is freed singly, nothing is kept past reset. */
+typedef struct tt_arena_chunk tt_arena_chunk;
+typedef struct tt_arena {
+    tt_arena_chunk *chunks; /* owned; newest first */
+    size_t used;            /* of the newest chunk */
+} tt_arena;
+
+void *tt_arena_alloc(tt_arena *arena, size_t n); /* aligned to 16; NULL: out of memory */
+char *tt_arena_text(tt_arena *arena, const char *text, size_t len); /* a NUL-ended copy */
+void tt_arena_reset(tt_arena *arena);                               /* keeps one chunk */
+void tt_arena_free(tt_arena *arena);
+
+#endif

@@ -1,0 +1,48 @@
+/* status.c -- names, texts and details of failures.
+ *
+ * Exists so that one list makes the enum, the names and the texts.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *tt_version(void)
+{
+    return TT_VERSION;
+}
+
+const char *tt_status_name(tt_status st)
+{
+    switch (st) {
+#define X(name, code, text) \
+    case TT_##name:         \
+        return "TT_" #name;
+        TT_STATUS_MAP(X)
+#undef X
+    }
+    return "TT_?";
+}
+
+const char *tt_status_text(tt_status st)
+{
+    switch (st) {
+#define X(name, code, text) \
+    case TT_##name:         \
+        return text;
+        TT_STATUS_MAP(X)
+#undef X
+    }
+    return "unknown status";
+}
+
+tt_status tt_fail(tt_error *err, tt_status st, const char *format, ...)
+{
+    if (err != NULL) {
+        va_list args;
+        va_start(args, format);
+        (void)vsnprintf(err->text, sizeof err->text, format, args);
+        va_end(args);
+    }
+    return st;
+}

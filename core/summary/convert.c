@@ -1,0 +1,51 @@
+/* convert.c -- which type a summary computes in, and how an element gets there.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/convert.h"
+
+tt_lane tt_lane_of(tt_dtype dtype)
+{
+    switch (dtype) {
+    case TT_F32:
+    case TT_F16:
+    case TT_BF16:
+    case TT_F8_E4M3FN:
+    case TT_F8_E5M2:
+    case TT_F8_E4M3FNUZ:
+    case TT_F8_E5M2FNUZ:
+        return TT_LANE_F32;
+    case TT_F64:
+    case TT_I8:
+    case TT_I16:
+    case TT_I32:
+    case TT_U8:
+    case TT_U16:
+    case TT_U32:
+    case TT_BOOL:
+        return TT_LANE_F64;
+    case TT_I64:
+        return TT_LANE_I64;
+    case TT_U64:
+        return TT_LANE_U64;
+    case TT_C64:
+    case TT_C128:
+    case TT_DTYPE_COUNT_:
+        break;
+    }
+    return TT_LANE_COMPLEX;
+}
+
+const float *tt_tile_f32(const tt_kernels *k, tt_dtype dtype, const void *from, float *to, size_t n)
+{
+    if (dtype == TT_F32)
+        return from;
+    k->convert_f32(dtype, from, to, n);
+    return to;
+}
+
+const double *tt_tile_f64(const tt_kernels *k, tt_dtype dtype, const void *from, double *to, size_t n)
+{
+    if (dtype == TT_F64)
+        return from;
+    k->convert_f64(dtype, from, to, n);
+    return to;
+}

@@ -1,0 +1,135 @@
+/* view.c -- from a foreign description of memory to a tt_tensor we can trust.
+ *
+ * Exists so that the checks are in one place: whoever holds a tt_tensor may
+ * multiply its sizes and strides without looking for overflow, and may read
+ * every element whose index is in range.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/status.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+
+static const struct {
+    const char *name;
+    size_t size;
+    tt_kind kind;
+} dtypes[] = {
+#define X(name, text, bytes, kind) [TT_##name] = { text, bytes, TT_KIND_##kind },
+    TT_DTYPE_MAP(X)
+#undef X
+};
+_Static_assert(sizeof dtypes / sizeof *dtypes == TT_DTYPE_COUNT_, "describe every element type");
+
+const char *tt_dtype_name(tt_dtype dtype)
+{
+    return (unsigned)dtype < TT_DTYPE_COUNT_ ? dtypes[dtype].name : "?";
+}
+
+size_t tt_dtype_size(tt_dtype dtype)
+{
+    return (unsigned)dtype < TT_DTYPE_COUNT_ ? dtypes[dtype].size : 0;
+}
+
+tt_kind tt_dtype_kind(tt_dtype dtype)
+{
+    return (unsigned)dtype < TT_DTYPE_COUNT_ ? dtypes[dtype].kind : TT_KIND_FLOAT;
+}
+
+/* Counts the elements; sizes whose product does not fit are refused even when
+ * another size is 0, because partial products are used as strides. */
+static tt_status count_elements(int32_t ndim, const int64_t *shape, int64_t *count, tt_error *err)
+{
+    int64_t nonzero = 1;
+    bool is_empty = false;
+    for (int32_t d = 0; d < ndim; d++) {
+        if (shape[d] < 0)
+            return tt_fail(err, TT_ESHAPE, "size %" PRId64 " of dimension %" PRId32 " is negative",
+                           shape[d], d);
+        if (shape[d] == 0)
+            is_empty = true;
+        else if (__builtin_mul_overflow(nonzero, shape[d], &nonzero))
+            return tt_fail(err, TT_ESHAPE, "the tensor has more than 2^63 elements");
+    }
+    *count = is_empty ? 0 : nonzero;
+    return TT_OK;
+}
+
+/* The lowest and the highest address that any element can have must fit. */
+static tt_status check_extent(const tt_tensor *t, tt_error *err)
+{
+    int64_t low = 0, high = (int64_t)tt_dtype_size(t->dtype);
+    for (int32_t d = 0; d < t->ndim; d++) {
+        int64_t reach;
+        bool is_over = __builtin_mul_overflow(t->shape[d] - 1, t->stride[d], &reach);
+        int64_t *end = reach < 0 ? &low : &high;
+        if (is_over || __builtin_add_overflow(*end, reach, end))
+            return tt_fail(err, TT_ESHAPE,
+                           "stride %" PRId64 " bytes of dimension %" PRId32
+                           " leaves the address space",
+                           t->stride[d], d);
+    }
+    uintptr_t base = (uintptr_t)t->data;
+    if ((uint64_t)base < (uint64_t)0 - (uint64_t)low || (uint64_t)high > UINT64_MAX - (uint64_t)base)
+        return tt_fail(err, TT_ESHAPE, "the tensor does not fit into the address space");
+    return TT_OK;
+}
+
+tt_status tt_tensor_describe(tt_tensor *out, const void *data, tt_dtype dtype, int32_t ndim,
+                             const int64_t *shape, const int64_t *stride, tt_error *err)
+{
+    if ((unsigned)dtype >= TT_DTYPE_COUNT_)
+        return tt_fail(err, TT_EDTYPE, "element type number %d is not known", (int)dtype);
+    if (ndim < 0 || ndim > TT_MAX_DIM)
+        return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions; 0 to %d are accepted", ndim,
+                       TT_MAX_DIM);
+    int64_t count = 0;
+    tt_status st = count_elements(ndim, shape, &count, err);
+    if (st < 0)
+        return st;
+    if (count > 0 && data == NULL)
+        return tt_fail(err, TT_EDEVICE, "the tensor has %" PRId64 " elements but no memory", count);
+
+    tt_tensor t; /* not zeroed: only ndim entries of shape and stride count */
+    t.data = data;
+    t.count = count;
+    t.dtype = dtype;
+    t.ndim = ndim;
+    t.is_swapped = false;
+    int64_t packed = (int64_t)dtypes[dtype].size;
+    for (int32_t d = ndim - 1; d >= 0; d--) {
+        t.shape[d] = shape[d];
+        t.stride[d] = stride != NULL ? stride[d] : packed;
+        if (stride == NULL && shape[d] > 1 && __builtin_mul_overflow(packed, shape[d], &packed))
+            return tt_fail(err, TT_ESHAPE, "the tensor is larger than the address space");
+    }
+    if (count > 0) {
+        st = check_extent(&t, err);
+        if (st < 0)
+            return st;
+    }
+    out->data = t.data;
+    out->count = t.count;
+    out->dtype = t.dtype;
+    out->ndim = t.ndim;
+    out->is_swapped = t.is_swapped;
+    for (int32_t d = 0; d < ndim; d++) {
+        out->shape[d] = t.shape[d];
+        out->stride[d] = t.stride[d];
+    }
+    return TT_OK;
+}
+
+bool tt_tensor_is_contiguous(const tt_tensor *t)
+{
+    if (t->count == 0)
+        return true;
+    int64_t packed = (int64_t)tt_dtype_size(t->dtype);
+    for (int32_t d = t->ndim - 1; d >= 0; d--) {
+        if (t->shape[d] == 1)
+            continue;
+        if (t->stride[d] != packed)
+            return false;
+        packed *= t->shape[d];
+    }
+    return true;
+}
