@@ -287,12 +287,14 @@ tt_status tt_attention_compute(const tt_tensor *q, const tt_tensor *k,
 
 enum { TT_NUMBER_TEXT = 40 }; /* room for every number text and its NUL */
 
-/* The fewest digits that read back as the same number; "nan", "inf", "-inf".
- * Each returns the length. */
+/* The fewest digits that read back as the same number, written as Python's
+ * repr writes them: "0.1", "3.0", "-0.0", "1e-07", "1e+22", "nan", "inf", "-inf".
+ * A point whatever the locale.  Each returns the length. */
 size_t tt_number_f64(double x, char out[TT_NUMBER_TEXT]);
 size_t tt_number_f32(float x, char out[TT_NUMBER_TEXT]);
 /* Short form for tables: about four significant digits, at most 10 characters,
- * never more zeros than needed: "0", "-1.25", "3.142", "1.2e-07", "12345", "nan". */
+ * never more zeros than needed: "0", "-1.25", "3.142", "1.2e-07", "12345", "nan".
+ * Whole numbers below 1e9 have all their digits. */
 size_t tt_number_short(double x, char out[TT_NUMBER_TEXT]);
 
 /* ---- trees -------------------------------------------------------------- */
