@@ -193,3 +193,21 @@ void TT_KERNEL(convert_f64)(tt_dtype dtype, const void *from, double *to, size_t
     assert(false);
 #undef EACH
 }
+
+/* Adding 2^52 + 2^51 to the bits of a small integer makes a double of that
+ * value above 2^52 + 2^51: one integer and one f64 operation instead of a
+ * conversion that AVX2 does not have. */
+bool TT_KERNEL(narrow_i64)(bool is_unsigned, const void *from, double *to, size_t n)
+{
+    const uint64_t *x = from;
+    const uint64_t magic_bits = 0x4338000000000000u, offset = is_unsigned ? 0 : (uint64_t)1 << 36;
+    uint64_t seen = 0; /* any bit that x + offset uses */
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bits = x[i] + magic_bits;
+        double big;
+        memcpy(&big, &bits, sizeof big);
+        to[i] = big - 0x1.8p52;
+        seen |= x[i] + offset;
+    }
+    return seen >> (is_unsigned ? 36 : 37) == 0;
+}

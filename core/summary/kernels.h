@@ -14,8 +14,8 @@
 #define TT_PASTE(f, isa) TT_PASTE_(f, isa)
 #define TT_KERNEL(f) TT_PASTE(f, TT_ISA) /* -DTT_ISA=avx2: tt_f_avx2 */
 
-/* What one block of at most TT_TILE elements adds up to.  Sums are around
- * pivot; min and max are meaningless when count is 0. */
+/* What one block of at most TT_TILE elements adds up to; min and max mean
+ * nothing when count is 0. */
 typedef struct tt_block {
     int64_t count; /* finite elements */
     int64_t nan, posinf, neginf, zeros;
@@ -26,13 +26,18 @@ typedef struct tt_block {
 
 typedef void tt_convert_f32_fn(tt_dtype dtype, const void *from, float *to, size_t n);
 typedef void tt_convert_f64_fn(tt_dtype dtype, const void *from, double *to, size_t n);
+/* 64-bit integers as f64, if all of them lie within 36 bits; else false. */
+typedef bool tt_narrow_i64_fn(bool is_unsigned, const void *from, double *to, size_t n);
 typedef void tt_stats_f32_fn(const float *x, size_t n, tt_block *out);
 typedef void tt_stats_f64_fn(const double *x, size_t n, tt_block *out);
 
 /* name, type of function.  One row a kernel. */
 #define TT_KERNEL_MAP(X)              \
     X(convert_f32, tt_convert_f32_fn) \
-    X(convert_f64, tt_convert_f64_fn)
+    X(convert_f64, tt_convert_f64_fn) \
+    X(narrow_i64, tt_narrow_i64_fn)   \
+    X(stats_f32, tt_stats_f32_fn)     \
+    X(stats_f64, tt_stats_f64_fn)
 
 #define X(name, type) type *name;
 typedef struct tt_kernels {
