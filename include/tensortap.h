@@ -115,6 +115,9 @@ typedef enum tt_dtype { TT_DTYPE_MAP(X) TT_DTYPE_COUNT_ } tt_dtype;
 const char *tt_dtype_name(tt_dtype dtype); /* "bfloat16" */
 size_t tt_dtype_size(tt_dtype dtype);      /* bytes of one element */
 tt_kind tt_dtype_kind(tt_dtype dtype);
+/* One element as a number, unaligned or not; 64-bit integers are rounded, complex
+ * types give NaN (ask for their halves). */
+double tt_element_f64(tt_dtype dtype, const void *element);
 
 /* ---- the tensor view ---------------------------------------------------- */
 
