@@ -167,6 +167,9 @@ static void narrow_types_count_in_their_own_numbers(void **state)
     static const uint16_t nan[] = { 0x7e00, 0x3c00 }, one[] = { 0x7e00, 0x3c01 };
     tt_compare c = COMPARE(TT_F16, nan, one);
     assert_true(c.differing == 2 && c.ulp_max == 1 && c.ulp_hist[65] == 1 && c.ulp_hist[1] == 1);
+    static const uint8_t nan8[] = { 0x7f, 0xff }, more[] = { 0x7e, 0x01 };
+    c = COMPARE(TT_F8_E4M3FN, nan8, more);
+    assert_true(c.differing == 2 && c.ulp_max == 0 && c.ulp_hist[65] == 2);
     static const uint8_t fnuz[] = { 0x80, 0 }, zero[] = { 0, 0 };
     c = COMPARE(TT_F8_E4M3FNUZ, fnuz, zero);
     assert_true(c.differing == 1 && c.ulp_hist[65] == 1 && c.argmax == 0);
@@ -192,6 +195,10 @@ static void integers_are_compared_exactly(void **state)
     c = COMPARE(TT_I8, i8, j8);
     assert_true(c.max_abs == 255 && c.ulp_max == 255 && c.max_rel == 255.0 / 127);
     assert_true(compare_types(TT_I8, i8, TT_I8, j8, 3, (tt_compare_options){ 0 }).ulp_max == 255);
+    static int32_t many[5000], others[5000];
+    many[4500] = 1;
+    assert_int_equal(COMPARE(TT_I32, many, others).argmax, 4500);
+    assert_int_equal(compare_types(TT_I32, many, TT_I32, others, 5000, (tt_compare_options){ 0 }).argmax, 4500);
     static const uint8_t yes[] = { 1, 0, 255 }, truly[] = { 2, 0, 1 };
     assert_true(COMPARE(TT_BOOL, yes, truly).equal);
     assert_false(COMPARE(TT_U8, yes, truly).equal);
@@ -221,6 +228,31 @@ static void differences_too_large_for_f32_are_still_numbers(void **state)
     tt_compare c = COMPARE(TT_F32, a, b);
     assert_true(c.max_abs == (double)a[0] - (double)b[0]);
     assert_true(c.max_rel == (double)a[1] / (double)b[1]);
+    c = compare_types(TT_F32, a + 1, TT_F32, b + 1, 1, usual); /* only the quotient overflows */
+    assert_true(c.max_abs == (double)a[1] && c.max_rel == (double)a[1] / (double)b[1]);
+}
+
+static void equal_infinities_are_close_beside_other_pairs(void **state)
+{
+    (void)state;
+    static const float a[] = { INFINITY, 1, -INFINITY }, b[] = { INFINITY, 1.5f, -INFINITY };
+    static const double c[] = { INFINITY, 1, -INFINITY }, d[] = { INFINITY, 1.5, -INFINITY };
+    tt_compare_options options = { .rtol = 0, .atol = 0.5 };
+    assert_true(compare_types(TT_F32, a, TT_F32, b, 3, options).allclose);
+    assert_true(compare_types(TT_F64, c, TT_F64, d, 3, options).allclose);
+}
+
+static void each_power_of_two_begins_a_place_of_the_ulp_histogram(void **state)
+{
+    (void)state;
+    for (int power = 1; power < 31; power++) {
+        uint32_t zeros[16] = { 0 }, ends[16]; /* as the bits of floats */
+        for (uint32_t i = 0; i < 16; i++)
+            ends[i] = ((uint32_t)1 << power) - (i + 1) % 2;
+        tt_compare c = compare_types(TT_F32, ends, TT_F32, zeros, 16, usual);
+        assert_int_equal(c.ulp_hist[power], 8);
+        assert_int_equal(c.ulp_hist[power + 1], 8);
+    }
 }
 
 static void mixed_types_are_compared_by_value(void **state)
@@ -376,6 +408,8 @@ int main(void)
         cmocka_unit_test(integers_are_compared_exactly),
         cmocka_unit_test(complex_numbers_differ_by_a_distance),
         cmocka_unit_test(differences_too_large_for_f32_are_still_numbers),
+        cmocka_unit_test(equal_infinities_are_close_beside_other_pairs),
+        cmocka_unit_test(each_power_of_two_begins_a_place_of_the_ulp_histogram),
         cmocka_unit_test(mixed_types_are_compared_by_value),
         cmocka_unit_test(floats_of_every_length_follow_the_definitions),
         cmocka_unit_test(instruction_sets_and_layouts_agree),
