@@ -135,5 +135,5 @@ int main(int argc, char **argv)
     }
     if (err.text[0] != '\0')
         fprintf(stderr, "tensortap: %s\n", err.text);
-    return code;
+    return (int)code;
 }
