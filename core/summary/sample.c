@@ -253,7 +253,8 @@ tt_status tt_sample_create(const tt_tensor *t, const tt_sample_options *options,
             .rows = l.row.shown, .cols = l.col.shown, .row = rows, .col = cols, .values = values,
         };
         const char *from = place_slice(t, &l, steps_next(&flat), label);
-        copy_table(values, from, t, slice);
+        if (t->count > 0)
+            copy_table(values, from, t, slice);
         if (t->is_swapped)
             swap_bytes(values, l.value_bytes, unit);
     }
