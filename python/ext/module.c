@@ -42,6 +42,9 @@ static PyMethodDef functions[] = {
     { "_stats_from", FAST(core_stats_from),
       "_stats_from($module, dtype, shape, numbers, /)\n--\n\n"
       "Put a Stats together from its parts." },
+    { "_deaf_hook", FAST(core_deaf_hook),
+      "_deaf_hook($module, /)\n--\n\n"
+      "Make a forward hook that does nothing." },
     { 0 },
 };
 
@@ -74,6 +77,8 @@ static int core_exec(PyObject *module)
     state->slice_type = sample_slice_type();
     if (state->slice_type == NULL || PyModule_AddType(module, state->slice_type) < 0)
         return -1;
+    if (source_names_init(&state->source) < 0)
+        return -1;
     const char *forced = getenv("TENSORTAP_DEVICE_PATH");
     state->is_device_forced = forced != NULL && strcmp(forced, "1") == 0;
     if (PyModule_AddStringConstant(module, "version", tt_version()) < 0 ||
@@ -100,6 +105,7 @@ static int core_clear(PyObject *module)
 #undef X
     Py_CLEAR(state->slice_type);
     torch_api_clear(&state->torch);
+    source_names_clear(&state->source);
     return 0;
 }
 

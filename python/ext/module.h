@@ -8,6 +8,7 @@
 #define TT_EXT_MODULE_H
 
 #include "dlpack.h"
+#include "source_module.h"
 
 /* Each class: the name in the state, its spec. */
 #define CORE_TYPE_MAP(X) \
@@ -16,16 +17,22 @@
     X(digest)            \
     X(compare)           \
     X(sample)            \
-    X(attention)
+    X(attention)         \
+    X(module_link)       \
+    X(module_tap)        \
+    X(module_hook)       \
+    X(module_event)      \
+    X(module_consumer)
 
-typedef struct core_state {
+struct core_state {
 #define X(name) PyTypeObject *name##_type; /* owned */
     CORE_TYPE_MAP(X)
 #undef X
     PyTypeObject *slice_type; /* owned; a struct sequence, made by sample_slice_type() */
     torch_api torch;          /* filled when torch is first seen */
     bool is_device_forced;    /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
-} core_state;
+    source_names source;
+};
 
 #define X(name) extern PyType_Spec name##_spec;
 CORE_TYPE_MAP(X)
@@ -48,6 +55,7 @@ CORE_FUNCTION(core_sample);
 CORE_FUNCTION(core_attention);
 CORE_FUNCTION(core_tensor_line);
 CORE_FUNCTION(core_tree_text);
+CORE_FUNCTION(core_deaf_hook);
 
 PyTypeObject *sample_slice_type(void);
 
