@@ -22,7 +22,10 @@
     X(module_tap)        \
     X(module_hook)       \
     X(module_event)      \
-    X(module_consumer)
+    X(module_consumer)   \
+    X(recorder)          \
+    X(watch)             \
+    X(gradient_hook)
 
 struct core_state {
 #define X(name) PyTypeObject *name##_type; /* owned */

@@ -85,6 +85,22 @@ static void fill_event(core_state *state, const module_frame *frame, Py_ssize_t 
     };
 }
 
+/* The number of this call of the module in the consumer's step. */
+static uint32_t count_call(module_link *link, bool is_training)
+{
+    module_consumer *consumer = link->consumer;
+    if (consumer->calls->enter != NULL) {
+        inside++;
+        consumer->calls->enter(consumer, is_training);
+        inside--;
+    }
+    if (link->calls_ever++ == 0 || link->step != *consumer->step) {
+        link->step = *consumer->step;
+        link->calls = 0;
+    }
+    return link->calls++;
+}
+
 int module_frame_enter(core_state *state, module_frame *frame)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(frame->links);
@@ -97,21 +113,16 @@ int module_frame_enter(core_state *state, module_frame *frame)
             return -1;
         }
     }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        module_link *link = link_at(frame, i);
-        if (is_deaf(link))
-            continue;
-        wants |= link->consumer->wants;
-        if (link->calls_ever++ == 0 || link->step != *link->consumer->step) {
-            link->step = *link->consumer->step;
-            link->calls = 0;
-        }
-        frame->calls[i] = link->calls++;
-    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!is_deaf(link_at(frame, i)))
+            wants |= link_at(frame, i)->consumer->wants;
     frame->outer = top;
     frame->is_training = true;
     if (wants & CONSUMER_PHASE)
         frame->is_training = top != NULL ? top->is_training : read_training(state, frame->module);
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!is_deaf(link_at(frame, i)))
+            frame->calls[i] = count_call(link_at(frame, i), frame->is_training);
     frame->start = wants & CONSUMER_TIME ? now() : 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         module_link *link = link_at(frame, i);

@@ -214,6 +214,8 @@ static PyGetSetDef getters[] = {
 
 static PyMemberDef members[] = {
     { "current_step", T_LONGLONG, offsetof(recorder_object, step), 0, "events belong to it" },
+    { "step_over", T_BOOL, offsetof(recorder_object, is_step_over), 0,
+      "the next training forward begins a new step" },
     { "manual", T_BOOL, offsetof(recorder_object, is_manual), 0, "optimizers end no step" },
     { "cost_ns", T_LONGLONG, offsetof(recorder_object, cost_ns), 0, "time spent on watching" },
     { "watchers", T_OBJECT, offsetof(recorder_object, watchers), READONLY,

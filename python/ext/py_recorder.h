@@ -13,6 +13,7 @@ typedef struct recorder_object {
     PyObject_HEAD
     tt_recorder *rec;   /* owned; NULL once closed: whoever feeds it must look */
     int64_t step;       /* the current one; events belong to it */
+    bool is_step_over;  /* all optimizers have stepped: the next training forward begins a new step */
     bool is_manual;     /* run.step() has been called: optimizers end no step any more */
     int64_t cost_ns;    /* time spent on watching, as measured (an estimate: one event in
                            RECORDER_SAMPLES is timed and stands for that many) */

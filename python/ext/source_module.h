@@ -64,6 +64,8 @@ enum {
  * where its user asked for that.  Errors of our own are counted and cleared by
  * the consumer.  While forward's own exception is on its way, ours are dropped. */
 typedef struct consumer_calls {
+    /* Before calls are counted: the consumer may move its step.  Or NULL. */
+    void (*enter)(module_consumer *self, bool is_training);
     int (*before)(module_consumer *self, module_link *link, const module_event *event); /* or NULL */
     int (*after)(module_consumer *self, module_link *link, const module_event *event);  /* or NULL */
     void (*free_data)(void *data); /* of a link; or NULL */
