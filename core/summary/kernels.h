@@ -42,6 +42,25 @@ typedef struct tt_exact {
 } tt_exact;
 typedef void tt_exact_i64_fn(bool is_unsigned, const int64_t *x, size_t n, tt_exact *out);
 
+/* hist: a table has a counter for each sign, exponent and two mantissa bits of
+ * an f32; the sum over the tables counts. */
+enum { TT_HIST_TABLE = 2048, TT_HIST_TABLES = 2 };
+typedef struct tt_hist_edges { /* elements of a tile that are in no table */
+    uint32_t zeros, nan, posinf, neginf, denormals;
+} tt_hist_edges;
+typedef void tt_hist_f32_fn(const float *x, size_t n, uint32_t *tables, tt_hist_edges *out);
+
+struct tt_walk;
+typedef void tt_digest_bytes_fn(const void *bytes, size_t len, tt_digest *out);
+typedef void tt_digest_walk_fn(struct tt_walk *walk, tt_digest *out);
+
+/* compare: each call adds n pairs to what the calls before have found. */
+struct tt_compare_state;
+typedef void tt_compare_f32_fn(const float *a, const float *b, size_t n, struct tt_compare_state *state);
+typedef void tt_compare_f64_fn(const double *a, const double *b, size_t n, struct tt_compare_state *state);
+typedef void tt_compare_narrow_fn(tt_dtype dtype, const void *a, const void *b, size_t n,
+                                  struct tt_compare_state *state);
+
 /* name, type of function.  One row a kernel. */
 #define TT_KERNEL_MAP(X)              \
     X(convert_f32, tt_convert_f32_fn) \
@@ -51,6 +70,15 @@ typedef void tt_exact_i64_fn(bool is_unsigned, const int64_t *x, size_t n, tt_ex
     X(stats_half, tt_stats_half_fn)   \
     X(stats_i64, tt_stats_i64_fn)     \
     X(exact_i64, tt_exact_i64_fn)
+#define TT_KERNEL_MAP(X)                    \
+    X(convert_f32, tt_convert_f32_fn)       \
+    X(convert_f64, tt_convert_f64_fn)       \
+    X(hist_f32, tt_hist_f32_fn)             \
+    X(digest_bytes, tt_digest_bytes_fn)     \
+    X(digest_walk, tt_digest_walk_fn)       \
+    X(compare_f32, tt_compare_f32_fn)       \
+    X(compare_f64, tt_compare_f64_fn)       \
+    X(compare_narrow, tt_compare_narrow_fn)
 
 #define X(name, type) type *name;
 typedef struct tt_kernels {
