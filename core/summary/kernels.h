@@ -61,6 +61,15 @@ typedef void tt_compare_f64_fn(const double *a, const double *b, size_t n, struc
 typedef void tt_compare_narrow_fn(tt_dtype dtype, const void *a, const void *b, size_t n,
                                   struct tt_compare_state *state);
 
+/* Of attention; rows, queries and keys are tiles of f32 or f64 (see attention.h). */
+struct tt_attention_row;
+typedef enum tt_attention_mask { TT_ATTENTION_NONE, TT_ATTENTION_HIDE, TT_ATTENTION_ADD } tt_attention_mask;
+typedef void tt_attention_pack_fn(const void *rows, size_t n, size_t dim, size_t width, void *out);
+typedef void tt_attention_score_fn(const void *q, const void *k, size_t dim, size_t panels, double scale,
+                                   void *scores);
+typedef void tt_attention_fold_fn(void *scores, size_t n, tt_attention_mask kind, const double *mask,
+                                  struct tt_attention_row *row);
+
 /* name, type of function.  One row a kernel. */
 #define TT_KERNEL_MAP(X)              \
     X(convert_f32, tt_convert_f32_fn) \
@@ -79,6 +88,15 @@ typedef void tt_compare_narrow_fn(tt_dtype dtype, const void *a, const void *b, 
     X(compare_f32, tt_compare_f32_fn)       \
     X(compare_f64, tt_compare_f64_fn)       \
     X(compare_narrow, tt_compare_narrow_fn)
+#define TT_KERNEL_MAP(X)                          \
+    X(convert_f32, tt_convert_f32_fn)             \
+    X(convert_f64, tt_convert_f64_fn)             \
+    X(attention_pack_f32, tt_attention_pack_fn)   \
+    X(attention_pack_f64, tt_attention_pack_fn)   \
+    X(attention_score_f32, tt_attention_score_fn) \
+    X(attention_score_f64, tt_attention_score_fn) \
+    X(attention_fold_f32, tt_attention_fold_fn)   \
+    X(attention_fold_f64, tt_attention_fold_fn)
 
 #define X(name, type) type *name;
 typedef struct tt_kernels {
