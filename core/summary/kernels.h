@@ -71,31 +71,25 @@ typedef void tt_attention_fold_fn(void *scores, size_t n, tt_attention_mask kind
                                   struct tt_attention_row *row);
 
 /* name, type of function.  One row a kernel. */
-#define TT_KERNEL_MAP(X)              \
+#define TT_KERNEL_MAP(X) \
     X(convert_f32, tt_convert_f32_fn) \
     X(convert_f64, tt_convert_f64_fn) \
-    X(stats_f32, tt_stats_f32_fn)     \
-    X(stats_f64, tt_stats_f64_fn)     \
-    X(stats_half, tt_stats_half_fn)   \
-    X(stats_i64, tt_stats_i64_fn)     \
-    X(exact_i64, tt_exact_i64_fn)
-#define TT_KERNEL_MAP(X)                    \
-    X(convert_f32, tt_convert_f32_fn)       \
-    X(convert_f64, tt_convert_f64_fn)       \
-    X(hist_f32, tt_hist_f32_fn)             \
-    X(digest_bytes, tt_digest_bytes_fn)     \
-    X(digest_walk, tt_digest_walk_fn)       \
-    X(compare_f32, tt_compare_f32_fn)       \
-    X(compare_f64, tt_compare_f64_fn)       \
-    X(compare_narrow, tt_compare_narrow_fn)
-#define TT_KERNEL_MAP(X)                          \
-    X(convert_f32, tt_convert_f32_fn)             \
-    X(convert_f64, tt_convert_f64_fn)             \
-    X(attention_pack_f32, tt_attention_pack_fn)   \
-    X(attention_pack_f64, tt_attention_pack_fn)   \
+    X(stats_f32, tt_stats_f32_fn) \
+    X(stats_f64, tt_stats_f64_fn) \
+    X(stats_half, tt_stats_half_fn) \
+    X(stats_i64, tt_stats_i64_fn) \
+    X(exact_i64, tt_exact_i64_fn) \
+    X(hist_f32, tt_hist_f32_fn) \
+    X(digest_bytes, tt_digest_bytes_fn) \
+    X(digest_walk, tt_digest_walk_fn) \
+    X(compare_f32, tt_compare_f32_fn) \
+    X(compare_f64, tt_compare_f64_fn) \
+    X(compare_narrow, tt_compare_narrow_fn) \
+    X(attention_pack_f32, tt_attention_pack_fn) \
+    X(attention_pack_f64, tt_attention_pack_fn) \
     X(attention_score_f32, tt_attention_score_fn) \
     X(attention_score_f64, tt_attention_score_fn) \
-    X(attention_fold_f32, tt_attention_fold_fn)   \
+    X(attention_fold_f32, tt_attention_fold_fn) \
     X(attention_fold_f64, tt_attention_fold_fn)
 
 #define X(name, type) type *name;
