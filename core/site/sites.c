@@ -24,6 +24,7 @@ struct tt_sites {
     int32_t *slots;                  /* owned; hash table of row numbers, -1: empty */
     size_t slot_count;               /* a power of two */
     tt_arena names;
+    size_t bytes; /* of all names */
 };
 
 static uint64_t hash_name(const char *name, size_t len)
@@ -78,14 +79,17 @@ void tt_sites_swap(tt_sites *a, tt_sites *b)
     int32_t *slots = a->slots;
     size_t slot_count = a->slot_count;
     tt_arena names = a->names;
+    size_t bytes = a->bytes;
     a->count = (int32_t)b->count;
     a->slots = b->slots;
     a->slot_count = b->slot_count;
     a->names = b->names;
+    a->bytes = b->bytes;
     b->count = count;
     b->slots = slots;
     b->slot_count = slot_count;
     b->names = names;
+    b->bytes = bytes;
     for (size_t i = 0; i < SEGMENTS; i++) {
         tt_site_row *segment = a->segments[i];
         a->segments[i] = b->segments[i];
@@ -136,7 +140,7 @@ static tt_status add_row(tt_sites *sites, const char *name, size_t len, const tt
                          int32_t *out)
 {
     int32_t site = sites->count;
-    if (site >= TT_SITES_MAX || len > TT_SITE_NAME_MAX)
+    if (site >= TT_SITES_MAX || len > TT_SITE_NAME_MAX || sites->bytes + len > TT_SITES_BYTES_MAX)
         return TT_EINVAL;
     if ((size_t)site * 2 >= sites->slot_count) {
         tt_status st = grow_slots(sites);
@@ -152,6 +156,7 @@ static tt_status add_row(tt_sites *sites, const char *name, size_t len, const tt
     char *copy = tt_arena_text(&sites->names, name, len);
     if (copy == NULL)
         return TT_ENOMEM;
+    sites->bytes += len;
     tt_site_row *row = row_at(sites, site);
     row->name = copy;
     row->len = (uint32_t)len;

@@ -13,6 +13,7 @@
 enum {
     TT_SITES_MAX = 1 << 18, /* more is a mistake: names made from step numbers, say */
     TT_SITE_NAME_MAX = 4096,
+    TT_SITES_BYTES_MAX = 16 << 20, /* of all names */
 };
 
 typedef struct tt_site_row {

@@ -34,6 +34,29 @@ uint64_t tt_block_hash(const void *bytes, size_t n)
     return XXH3_64bits(bytes, n);
 }
 
+tt_hash_state *tt_hash_create(void)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (state != NULL)
+        (void)XXH3_64bits_reset(state);
+    return (tt_hash_state *)(void *)state;
+}
+
+void tt_hash_free(tt_hash_state *hash)
+{
+    (void)XXH3_freeState((XXH3_state_t *)(void *)hash);
+}
+
+void tt_hash_add(tt_hash_state *hash, const void *bytes, size_t n)
+{
+    (void)XXH3_64bits_update((XXH3_state_t *)(void *)hash, bytes, n);
+}
+
+uint64_t tt_hash_end(const tt_hash_state *hash)
+{
+    return XXH3_64bits_digest((const XXH3_state_t *)(const void *)hash);
+}
+
 void tt_block_seal(tt_block_head *head, int64_t at, const void *body, unsigned char out[TT_BLOCK_HEADER])
 {
     head->check = tt_block_hash(body, head->body);

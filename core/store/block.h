@@ -12,7 +12,7 @@
 enum {
     TT_BLOCK_ALIGN = 64,       /* of every block: lets a reader find the next one after damage */
     TT_BLOCK_HEADER = 64,
-    TT_BLOCK_BODY_MAX = 64 << 20, /* more is not ours: keeps hostile files small in memory */
+    TT_BLOCK_BODY_MAX = 32 << 20, /* more is not ours: keeps hostile files small in memory */
     TT_FORMAT_VERSION = 1,
 };
 
@@ -50,6 +50,12 @@ static inline int64_t tt_block_round(int64_t bytes)
 }
 
 uint64_t tt_block_hash(const void *bytes, size_t n);
+/* The same, of bytes that do not lie together. */
+typedef struct tt_hash_state tt_hash_state;
+tt_hash_state *tt_hash_create(void); /* NULL: out of memory */
+void tt_hash_free(tt_hash_state *hash);
+void tt_hash_add(tt_hash_state *hash, const void *bytes, size_t n);
+uint64_t tt_hash_end(const tt_hash_state *hash);
 /* Fills in head->check and writes the 64 bytes for a block that starts at `at`. */
 void tt_block_seal(tt_block_head *head, int64_t at, const void *body, unsigned char out[TT_BLOCK_HEADER]);
 /* False: these 64 bytes are not the header of a block at `at` that makes sense. */

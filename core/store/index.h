@@ -13,7 +13,7 @@
 #include "store/wire.h"
 
 enum {
-    TT_INDEX_CHUNKS_MAX = 2 << 20, /* of a file; 80 MB of memory */
+    TT_INDEX_CHUNKS_MAX = 1 << 20, /* of a file; 40 MB of memory */
     TT_INDEX_PLACES_MAX = 1 << 20,
     TT_BLOCK_CHUNK_MAX = 32 << 20, /* bytes of a chunk */
 };

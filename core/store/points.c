@@ -136,10 +136,11 @@ tt_status tt_points_add(tt_points *points, const tt_record *record)
 }
 
 /* How many of the points before i have a product: where its entry is. */
-static uint32_t entry_of(const tt_points *points, uint32_t product, uint32_t i)
+static uint32_t entry_of(const tt_points *points, tt_column column, uint32_t i)
 {
-    if (product == 0)
-        return i;
+    uint32_t product = tt_column_kinds[column].product;
+    if (points->used[column] == points->n)
+        return i; /* every point has it */
     uint32_t entry = 0;
     for (uint32_t j = 0; j < i; j++)
         entry += (points->cells[TT_COLUMN_PRODUCTS][j] & product) != 0;
@@ -158,7 +159,7 @@ const char *tt_points_bytes(const tt_points *points, tt_column column, uint32_t 
     uint32_t product = tt_column_kinds[column].product;
     if (product != 0 && (points->cells[TT_COLUMN_PRODUCTS][i] & product) == 0)
         return NULL;
-    uint32_t entry = entry_of(points, product, i);
+    uint32_t entry = entry_of(points, column, i);
     if (entry >= points->used[column])
         return NULL;
     size_t at = 0;
@@ -200,7 +201,7 @@ tt_status tt_points_copy(tt_points *points, const tt_points *from, uint32_t i)
         if (bytes != NULL)
             st = put_bytes(points, (tt_column)c, bytes, len);
         else
-            put_bits(points, (tt_column)c, from->cells[c][entry_of(from, product, i)]);
+            put_bits(points, (tt_column)c, from->cells[c][entry_of(from, (tt_column)c, i)]);
     }
     points->n++;
     return st;
@@ -219,9 +220,9 @@ tt_status tt_points_get(const tt_points *points, uint32_t i, tt_point *out)
     out->phase = (uint8_t)(points->cells[TT_COLUMN_PHASE][i] & 0xff);
     out->is_skipped = (points->cells[TT_COLUMN_PHASE][i] & TT_PHASE_SKIPPED) != 0;
     if (products & TT_PRODUCT_SCALAR)
-        out->scalar = as_float(points->cells[TT_COLUMN_SCALAR][entry_of(points, TT_PRODUCT_SCALAR, i)]);
+        out->scalar = as_float(points->cells[TT_COLUMN_SCALAR][entry_of(points, TT_COLUMN_SCALAR, i)]);
     if (products & TT_PRODUCT_STATS) {
-        uint32_t e = entry_of(points, TT_PRODUCT_STATS, i);
+        uint32_t e = entry_of(points, TT_COLUMN_COUNT, i);
         tt_stats *s = &out->stats;
 #define GET_int(bits) (int64_t)(bits)
 #define GET_float(bits) as_float(bits)
@@ -231,11 +232,11 @@ tt_status tt_points_get(const tt_points *points, uint32_t i, tt_point *out)
         s->isum_lo = points->cells[TT_COLUMN_ISUM_LO][e];
     }
     if (products & TT_PRODUCT_DIGEST) {
-        uint32_t e = entry_of(points, TT_PRODUCT_DIGEST, i);
+        uint32_t e = entry_of(points, TT_COLUMN_DIGEST_LO, i);
         out->digest = (tt_digest){ points->cells[TT_COLUMN_DIGEST_LO][e], points->cells[TT_COLUMN_DIGEST_HI][e] };
     }
     if (products & TT_PRODUCT_VALUE)
-        out->value_at = (int64_t)points->cells[TT_COLUMN_VALUE_AT][entry_of(points, TT_PRODUCT_VALUE, i)];
+        out->value_at = (int64_t)points->cells[TT_COLUMN_VALUE_AT][entry_of(points, TT_COLUMN_VALUE_AT, i)];
     get_shape(points, i, out);
     return TT_OK;
 }

@@ -130,7 +130,8 @@ static void put_latest(tt_store *store, tt_wire *out)
 {
     tt_points one = { 0 };
     tt_wire packed = { 0 };
-    for (int32_t i = 0; i < store->index.count && out->st == TT_OK; i++) {
+    for (int32_t i = 0; i < store->index.count && out->st == TT_OK &&
+                        out->buf.len < TT_BLOCK_BODY_MAX * 3 / 4; i++) {
         const tt_index_site *row = &store->index.row[i];
         if (row->count == 0)
             continue;
@@ -177,28 +178,44 @@ tt_status tt_store_index_if_due(tt_store *store, tt_error *err)
     return put_snapshot(store, TT_BLOCK_INDEX, err);
 }
 
+/* Footer and end; gives back what was reserved. */
+static tt_status put_end(tt_store *store, tt_error *err)
+{
+    tt_wire end = { 0 };
+    int64_t footer = store->end;
+    (void)tt_wire_room(&end, TT_BLOCK_HEADER);
+    tt_status st = put_snapshot(store, TT_BLOCK_FOOTER, err);
+    store->first_step = footer;
+    if (st == TT_OK)
+        st = tt_store_put(store, TT_BLOCK_END, &end, NULL, 0, err);
+    tt_buf_free(&end.buf);
+    return st == TT_OK ? tt_file_cut(store->fd, store->end, err) : st;
+}
+
 tt_status tt_store_close(tt_store *store, tt_error *err)
 {
     tt_status st = TT_OK;
     if (store->fd >= 0 && !store->is_failed) {
         st = tt_store_flush(store, err);
-        int64_t footer = store->end;
         if (st == TT_OK)
-            st = put_snapshot(store, TT_BLOCK_FOOTER, err);
-        tt_wire end = { 0 };
-        (void)tt_wire_room(&end, TT_BLOCK_HEADER);
-        store->first_step = footer;
-        if (st == TT_OK)
-            st = tt_store_put(store, TT_BLOCK_END, &end, NULL, 0, err);
-        tt_buf_free(&end.buf);
-        if (st == TT_OK)
-            st = tt_file_cut(store->fd, store->end, err); /* gives back what was reserved */
+            st = put_end(store, err);
         int fd = store->fd;
         store->fd = -1;
         if (close(fd) < 0 && errno != EINTR && st == TT_OK)
             st = tt_fail(err, TT_EIO, "close: %s", strerror(errno));
     }
     release(store);
+    return st;
+}
+
+tt_status tt_store_finish(int fd, uint32_t id, uint64_t sequence, int64_t at, tt_index *index, tt_error *err)
+{
+    tt_store store = { .fd = fd, .id = id, .sequence = sequence, .end = at, .reserved = INT64_MAX,
+                       .index = *index };
+    *index = (tt_index){ 0 };
+    tt_status st = put_end(&store, err);
+    store.fd = -1; /* the caller's */
+    release(&store);
     return st;
 }
 

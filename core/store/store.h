@@ -52,6 +52,9 @@ tt_status tt_store_open(tt_store *store, const char *path, tt_sites *sites,
                         const tt_store_options *options, tt_error *err);
 /* Writes footer and end (unless something failed before), frees everything. */
 tt_status tt_store_close(tt_store *store, tt_error *err);
+/* Writes footer and end into a file that was put together by repair.  The index
+ * is used up. */
+tt_status tt_store_finish(int fd, uint32_t id, uint64_t sequence, int64_t at, tt_index *index, tt_error *err);
 /* In a forked child: the file is the parent's. */
 void tt_store_forget(tt_store *store);
 
