@@ -603,9 +603,9 @@ tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_
 /* Bins of a point's histogram, as tt_hist_bins gives them. */
 tt_status tt_run_hist(tt_run *run, int32_t file, int32_t site, int64_t index, tt_hist_bin *bins,
                       size_t cap, size_t *count, tt_error *err);
-/* A point's sample, of the type and shape of its tensor. */
+/* A point's sample, as it was made, and the type of its elements. */
 tt_status tt_run_sample(tt_run *run, int32_t file, int32_t site, int64_t index, tt_sample **out,
-                        tt_error *err);
+                        tt_dtype *dtype, tt_error *err);
 
 typedef struct tt_value {
     tt_dtype dtype;
