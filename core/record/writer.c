@@ -273,6 +273,8 @@ void *tt_writer_run(void *recorder)
         st = drain(rec, &at, atomic_load(&rec->queue.head), &err);
     }
     take_io_lock(rec);
+    if (st == TT_OK)
+        tt_store_lost(&rec->store, atomic_load(&rec->dropped_events), atomic_load(&rec->dropped_bytes));
     tt_status closed = tt_store_close(&rec->store, st == TT_OK ? &err : NULL);
     pthread_mutex_unlock(&rec->io_lock);
     st = st == TT_OK ? closed : st;
