@@ -327,6 +327,24 @@ static void equal_scores_have_the_entropy_of_their_number(void **state)
     }
 }
 
+/* One key at 0 and fourteen at x, two in each lane but that of the first, so
+ * that the sums of a lane are exact and nothing but e^x is rounded. */
+static void e_to_the_x_is_right_to_the_last_bits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 30000; i++) {
+        float x = -(float)i * 0.0006f, keys[16], entropy;
+        for (int j = 0; j < 16; j++)
+            keys[j] = j == 0 ? 0 : j == 8 ? -INFINITY : x;
+        tt_tensor q, k;
+        assert_int_equal(tt_tensor_describe(&q, (float[]){ 1 }, TT_F32, 2, (int64_t[]){ 1, 1 }, NULL, NULL), 0);
+        assert_int_equal(tt_tensor_describe(&k, keys, TT_F32, 2, (int64_t[]){ 16, 1 }, NULL, NULL), 0);
+        assert_int_equal(tt_attention_compute(&q, &k, NULL, &entropy, NULL, NULL, NULL), 0);
+        double u = 14 * exp((double)x), want = log1p(u) - u * (double)x / (1 + u);
+        assert_true(fabs((double)entropy - want) <= 4e-7 * want);
+    }
+}
+
 static double ulps(double got, double want)
 {
     return fabs(got - want) / (nextafter(fabs(want), (double)INFINITY) - fabs(want));
@@ -355,6 +373,7 @@ int main(void)
         cmocka_unit_test(heads_of_k_are_shared_by_groups),
         cmocka_unit_test(a_rising_maximum_rescales_the_sums),
         cmocka_unit_test(equal_scores_have_the_entropy_of_their_number),
+        cmocka_unit_test(e_to_the_x_is_right_to_the_last_bits),
         cmocka_unit_test(exp_and_log_are_within_two_ulp_of_the_c_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
