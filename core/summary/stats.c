@@ -1,0 +1,331 @@
+/* stats.c -- the statistics of a whole tensor from those of its blocks.
+ *
+ * Exists to say once how blocks are merged.  Elements are read as they lie in
+ * memory, not in index order: the answer does not depend on the order but for
+ * its last bits, and a transposed tensor costs no more than a plain one.
+ * Dimensions of stride 0 are read once and multiplied.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/stats.h"
+
+#include "summary/convert.h"
+
+#include <math.h>
+#include <string.h>
+
+__extension__ typedef __int128 int128;
+__extension__ typedef unsigned __int128 uint128;
+
+/* What the blocks so far add up to; mean is a running one for Chan's formula. */
+typedef struct totals {
+    tt_block all;
+    int64_t last_nonfinite; /* in the last block */
+    int128 isum;
+    int64_t imin, imax; /* as uint64_t for TT_U64 */
+    double sum_real, sum_imag;
+} totals;
+
+/* Chan, Golub and LeVeque's update of mean and m2. */
+static void merge_block(tt_block *into, const tt_block *from)
+{
+    into->nan += from->nan;
+    into->posinf += from->posinf;
+    into->neginf += from->neginf;
+    if (from->count == 0)
+        return;
+    if (into->count == 0) {
+        int64_t nan = into->nan, posinf = into->posinf, neginf = into->neginf;
+        *into = *from;
+        into->nan = nan, into->posinf = posinf, into->neginf = neginf;
+        return;
+    }
+    double a = (double)into->count, b = (double)from->count;
+    double share = b / (a + b), delta = from->mean - into->mean;
+    into->m2 += from->m2 + delta * delta * a * share;
+    /* delta overflows where the means are near both ends of f64 */
+    into->mean = isfinite(delta) ? into->mean + delta * share
+                                 : into->mean * (1 - share) + from->mean * share;
+    into->count += from->count;
+    into->zeros += from->zeros;
+    into->min = from->min < into->min ? from->min : into->min;
+    into->max = from->max > into->max ? from->max : into->max;
+    into->sum += from->sum;
+    into->l1 += from->l1;
+    into->sumsq += from->sumsq;
+}
+
+/* NaN and Inf come in swarms: after a block that held some, expect more. */
+static bool is_doubtful(const totals *sums)
+{
+    return sums->last_nonfinite > 0;
+}
+
+static void add_block(totals *into, const tt_block *block)
+{
+    into->last_nonfinite = block->nan + block->posinf + block->neginf;
+    merge_block(&into->all, block);
+}
+
+static void add_f32(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+{
+    float tile[TT_TILE];
+    tt_block block;
+    k->stats_f32(tt_tile_f32(k, dtype, run, tile, n), n, is_doubtful(into), &block);
+    add_block(into, &block);
+}
+
+static void add_half(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+{
+    tt_block block;
+    const uint16_t *x = run;
+    if (!is_doubtful(into) && k->stats_half(dtype, x, n, &block)) {
+        add_block(into, &block);
+        return;
+    }
+    size_t first = n < TT_TILE ? n : TT_TILE;
+    add_f32(k, dtype, x, first, into);
+    if (first < n)
+        add_f32(k, dtype, x + first, n - first, into);
+}
+
+static void add_f64(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+{
+    double tile[TT_TILE];
+    tt_block block;
+    k->stats_f64(tt_tile_f64(k, dtype, run, tile, n), n, is_doubtful(into), &block);
+    add_block(into, &block);
+    if (dtype != TT_F64) /* 32 bits at most: the block's sum is exact */
+        into->isum += (int64_t)block.sum;
+}
+
+/* 64-bit integers: where 36 bits are enough, f64 lanes are exact (sums in a
+ * block are multiples of 1/16 below 2^48); else min, max and sum are taken from
+ * the integers themselves. */
+static void add_wide(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+{
+    tt_block block;
+    bool is_unsigned = dtype == TT_U64, is_first = into->all.count == 0;
+    tt_exact exact;
+    bool is_narrow = k->stats_i64(run, n, &block) && (!is_unsigned || block.min >= 0);
+    if (is_narrow) {
+        exact.low = (int64_t)block.min;
+        exact.high = (int64_t)block.max;
+        into->isum += (int64_t)block.sum;
+    } else {
+        double tile[TT_TILE];
+        k->convert_f64(dtype, run, tile, n);
+        k->stats_f64(tile, n, false, &block);
+        k->exact_i64(is_unsigned, run, n, &exact);
+        into->isum += (int128)(((uint128)(uint64_t)exact.sum_hi << 64) | exact.sum_lo);
+    }
+    add_block(into, &block);
+    const int64_t flip = is_unsigned ? INT64_MIN : 0; /* unsigned order as signed order */
+    if (is_first || (exact.low ^ flip) < (into->imin ^ flip))
+        into->imin = exact.low;
+    if (is_first || (exact.high ^ flip) > (into->imax ^ flip))
+        into->imax = exact.high;
+}
+
+/* |z| goes through the f64 lanes; the parts of finite numbers are added up
+ * beside it. */
+static void add_complex(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+{
+    double size[TT_TILE], real = 0, imag = 0;
+    const float *narrow = run;
+    const double *wide = run;
+    for (size_t i = 0; i < n; i++) {
+        double re = dtype == TT_C64 ? (double)narrow[2 * i] : wide[2 * i];
+        double im = dtype == TT_C64 ? (double)narrow[2 * i + 1] : wide[2 * i + 1];
+        size[i] = isnan(re) || isnan(im) ? (double)NAN : hypot(re, im);
+        if (size[i] < (double)INFINITY) {
+            real += re;
+            imag += im;
+        }
+    }
+    tt_block block;
+    k->stats_f64(size, n, is_doubtful(into), &block);
+    add_block(into, &block);
+    into->sum_real += real;
+    into->sum_imag += imag;
+}
+
+static void add_run(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+{
+    switch (tt_lane_of(dtype)) {
+    case TT_LANE_F32:
+        if (dtype == TT_F16 || dtype == TT_BF16) {
+            add_half(k, dtype, run, n, into);
+            return;
+        }
+        add_f32(k, dtype, run, n, into);
+        return;
+    case TT_LANE_F64:
+        add_f64(k, dtype, run, n, into);
+        return;
+    case TT_LANE_I64:
+    case TT_LANE_U64:
+        add_wide(k, dtype, run, n, into);
+        return;
+    case TT_LANE_COMPLEX:
+        add_complex(k, dtype, run, n, into);
+        return;
+    }
+}
+
+static void set_integers(tt_stats *s, const totals *sums, tt_dtype dtype)
+{
+    bool is_wide = dtype == TT_I64 || dtype == TT_U64;
+    s->imin = is_wide ? sums->imin : (int64_t)sums->all.min;
+    s->imax = is_wide ? sums->imax : (int64_t)sums->all.max;
+    s->isum_lo = (uint64_t)sums->isum;
+    s->isum_hi = (int64_t)(sums->isum >> 64);
+    s->min = dtype == TT_U64 ? (double)(uint64_t)s->imin : (double)s->imin;
+    s->max = dtype == TT_U64 ? (double)(uint64_t)s->imax : (double)s->imax;
+    s->sum = (double)sums->isum;
+}
+
+/* repeat: how often each element read stands for one of the tensor. */
+static void finish(tt_stats *s, totals *sums, tt_dtype dtype, int64_t repeat)
+{
+    const tt_block *all = &sums->all;
+    double times = (double)repeat;
+    memset(s, 0, sizeof *s);
+    s->dtype = (int32_t)dtype;
+    s->count = (all->count + all->nan + all->posinf + all->neginf) * repeat;
+    s->nan = all->nan * repeat;
+    s->posinf = all->posinf * repeat;
+    s->neginf = all->neginf * repeat;
+    s->zeros = all->zeros * repeat;
+    s->min = s->max = s->absmax = s->mean = (double)NAN;
+    if (all->count == 0)
+        return;
+    sums->isum *= repeat;
+    s->min = all->min;
+    s->max = all->max;
+    s->sum = all->sum * times;
+    tt_kind kind = tt_dtype_kind(dtype);
+    if (kind == TT_KIND_COMPLEX) {
+        s->sum = sums->sum_real * times;
+        s->sum_imag = sums->sum_imag * times;
+    } else if (kind != TT_KIND_FLOAT) {
+        set_integers(s, sums, dtype);
+    }
+    s->absmax = fmax(fabs(s->min), fabs(s->max));
+    double finite = (double)(all->count * repeat);
+    s->mean = isfinite(s->sum) || kind == TT_KIND_COMPLEX ? s->sum / finite : all->mean;
+    s->m2 = all->m2 * times;
+    s->l1 = all->l1 * times;
+    s->sumsq = all->sumsq * times;
+}
+
+/* Takes the dimensions of stride 0 away; returns how often the rest repeats. */
+static int64_t drop_repeats(const tt_tensor *t, tt_tensor *once)
+{
+    int64_t repeat = 1;
+    once->data = t->data;
+    once->dtype = t->dtype;
+    once->is_swapped = t->is_swapped;
+    once->ndim = 0;
+    for (int32_t d = 0; d < t->ndim; d++) {
+        if (t->stride[d] == 0) {
+            repeat *= t->shape[d];
+            continue;
+        }
+        once->shape[once->ndim] = t->shape[d];
+        once->stride[once->ndim] = t->stride[d];
+        once->ndim++;
+    }
+    once->count = t->count / (repeat > 0 ? repeat : 1);
+    return repeat > 0 ? repeat : 1;
+}
+
+static bool has_repeats(const tt_tensor *t)
+{
+    for (int32_t d = 0; d < t->ndim; d++)
+        if (t->stride[d] == 0 && t->shape[d] > 1)
+            return true;
+    return false;
+}
+
+void tt_stats_with(const tt_kernels *k, const tt_tensor *t, tt_stats *out)
+{
+    tt_tensor once;
+    int64_t repeat = 1;
+    if (t->count > 0 && has_repeats(t)) {
+        repeat = drop_repeats(t, &once);
+        t = &once;
+    }
+    totals sums = { 0 };
+    _Alignas(32) char buffer[TT_TILE_BYTES];
+    const void *run;
+    tt_walk walk;
+    tt_walk_begin(&walk, t, TT_ORDER_MEMORY);
+    size_t max = t->dtype == TT_F16 || t->dtype == TT_BF16 ? 2 * TT_TILE : TT_TILE;
+    for (size_t n; (n = tt_walk_next(&walk, buffer, max, &run)) > 0;)
+        add_run(k, t->dtype, run, n, &sums);
+    finish(out, &sums, t->dtype, repeat);
+}
+
+void tt_stats_compute(const tt_tensor *t, tt_stats *out)
+{
+    tt_stats_with(tt_kernels_get(), t, out);
+}
+
+int64_t tt_stats_finite(const tt_stats *s)
+{
+    return s->count - s->nan - s->posinf - s->neginf;
+}
+
+double tt_stats_var(const tt_stats *s)
+{
+    int64_t finite = tt_stats_finite(s);
+    return finite < 2 ? (double)NAN : s->m2 / (double)(finite - 1);
+}
+
+double tt_stats_std(const tt_stats *s)
+{
+    return sqrt(tt_stats_var(s));
+}
+
+double tt_stats_l2(const tt_stats *s)
+{
+    return sqrt(s->sumsq);
+}
+
+double tt_stats_rms(const tt_stats *s)
+{
+    int64_t finite = tt_stats_finite(s);
+    return finite == 0 ? (double)NAN : sqrt(s->sumsq / (double)finite);
+}
+
+double tt_stats_mean_imag(const tt_stats *s)
+{
+    int64_t finite = tt_stats_finite(s);
+    return finite == 0 ? (double)NAN : s->sum_imag / (double)finite;
+}
+
+void tt_stats_propagate(tt_stats *s)
+{
+    int64_t infinite = s->posinf + s->neginf;
+    s->is_propagated = 1;
+    if (s->nan > 0) {
+        s->min = s->max = s->absmax = s->sum = s->mean = s->sum_imag = (double)NAN;
+        s->m2 = s->l1 = s->sumsq = (double)NAN;
+    } else if (infinite > 0) {
+        if (s->neginf > 0)
+            s->min = (double)-INFINITY;
+        if (s->posinf > 0)
+            s->max = (double)INFINITY;
+        if (infinite == s->count && s->neginf == 0)
+            s->min = (double)INFINITY;
+        if (infinite == s->count && s->posinf == 0)
+            s->max = (double)-INFINITY;
+        s->absmax = s->l1 = s->sumsq = (double)INFINITY;
+        s->sum = s->neginf == 0   ? (double)INFINITY
+                 : s->posinf == 0 ? (double)-INFINITY
+                                  : (double)NAN;
+        s->mean = s->sum;
+        s->m2 = (double)NAN;
+        if (tt_dtype_kind((tt_dtype)s->dtype) == TT_KIND_COMPLEX)
+            s->sum = s->mean = s->sum_imag = (double)NAN; /* which part was infinite is not kept */
+    }
+}
