@@ -205,9 +205,14 @@ module_frame *module_frame_of_hook(const PyObject *link)
     return NULL;
 }
 
-/* module._call_impl(*args, **kwargs), as nn.Module.__call__ does it. */
-static PyObject *call_module(core_state *state, PyObject *module, PyObject *args, PyObject *kwargs)
+/* module._call_impl(*args, **kwargs), or what was in the slot before us, as
+ * nn.Module.__call__ does it. */
+static PyObject *call_module(const module_tap *tap, PyObject *module, PyObject *args,
+                             PyObject *kwargs)
 {
+    if (tap->inner != NULL)
+        return PyObject_Call(tap->inner, args, kwargs);
+    core_state *state = tap->state;
     PyObject *few[8]; /* [0] is the module */
     PyObject **all = few;
     PyObject *function = _PyType_Lookup(Py_TYPE(module), state->source.call_impl); /* borrowed */
@@ -247,13 +252,13 @@ PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
         goto out;
     }
     if (inside != 0 || tap->links == NULL) {
-        output = call_module(tap->state, module, args, kwargs);
+        output = call_module(tap, module, args, kwargs);
         goto out;
     }
     module_frame frame = { .links = Py_NewRef(tap->links), .module = module, .args = args,
                            .kwargs = kwargs };
     if (module_frame_enter(tap->state, &frame) == 0) {
-        output = call_module(tap->state, module, args, kwargs);
+        output = call_module(tap, module, args, kwargs);
         output = module_frame_leave(tap->state, &frame, output);
     }
     Py_DECREF(frame.links);

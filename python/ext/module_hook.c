@@ -1,9 +1,9 @@
 /* module_hook.c -- sees a module through forward hooks, where the slot is not ours.
  *
- * Exists for modules that were compiled in place (the slot is taken), for a
- * torch without the slot, and for modules whose parent makes replicas of them
- * (DataParallel copies the slot, but calls hooks with the replica).  Twenty times
- * dearer than the slot, and it switches off fused paths: never the first choice.
+ * Exists for a torch without the slot, and for modules whose parent makes
+ * replicas of them (DataParallel copies the slot, but calls hooks with the
+ * replica).  Twenty times dearer than the slot, and it switches off fused paths:
+ * never the first choice.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "module.h"
 

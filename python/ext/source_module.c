@@ -167,8 +167,8 @@ static module_link *link_find(const module_consumer *consumer, PyObject *module)
     return NULL;
 }
 
-/* Our object in the module's slot, made if the slot is free.  New reference;
- * NULL without an exception: the slot is somebody else's, or there is none. */
+/* Our object in the module's slot, made if it is not there.  New reference; NULL
+ * without an exception: this torch has no slot, or (not makes) we are not in it. */
 static module_tap *tap_of(core_state *state, PyObject *module, bool makes)
 {
     PyObject *none = _PyType_Lookup(Py_TYPE(module), state->source.slot); /* borrowed */
@@ -186,7 +186,7 @@ static module_tap *tap_of(core_state *state, PyObject *module, bool makes)
             tap = (module_tap *)Py_NewRef(held);
         goto out;
     }
-    if (!makes || none != Py_None || (held != NULL && held != Py_None))
+    if (!makes || none != Py_None)
         goto out;
     weak = PyWeakref_NewRef(module, NULL);
     if (weak == NULL)
@@ -197,6 +197,7 @@ static module_tap *tap_of(core_state *state, PyObject *module, bool makes)
     tap->state = state;
     tap->module = Py_NewRef(weak);
     tap->links = PyTuple_New(0);
+    tap->inner = held != Py_None ? Py_XNewRef(held) : NULL;
     PyObject_GC_Track((PyObject *)tap);
     if (tap->links == NULL || PyDict_SetItem(dict, state->source.slot, (PyObject *)tap) < 0)
         Py_CLEAR(tap);
@@ -256,7 +257,9 @@ static void link_take_off(core_state *state, module_link *link)
             Py_SETREF(tap->links, links);
         if (links != NULL && PyTuple_GET_SIZE(links) == 0) {
             PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
-            if (dict != NULL)
+            if (dict != NULL && tap->inner != NULL)
+                PyDict_SetItem(dict, state->source.slot, tap->inner);
+            else if (dict != NULL)
                 PyDict_DelItem(dict, state->source.slot);
             Py_XDECREF(dict);
         }
@@ -305,12 +308,14 @@ static int tap_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(((module_tap *)self)->links);
+    Py_VISIT(((module_tap *)self)->inner);
     return 0;
 }
 
 static int tap_clear(PyObject *self)
 {
     Py_CLEAR(((module_tap *)self)->links);
+    Py_CLEAR(((module_tap *)self)->inner);
     return 0;
 }
 

@@ -19,7 +19,8 @@
  *
  * How it is done: an object of ours in module.__dict__["_compiled_call_impl"],
  * which nn.Module.__call__ calls in place of _call_impl (0.07 us; a forward
- * hook: 1.6 to 2.0).  Where that slot is taken or does not exist: hooks.
+ * hook: 1.6 to 2.0).  What module.compile() left in the slot is called in turn, and
+ * put back at the end.  Where there is no slot, or a replica would copy it: hooks.
  * Needs the GIL throughout.  Events of all threads are delivered, in the thread
  * that makes the call; what a consumer itself calls while it is told of an event
  * is not delivered to anyone.
@@ -136,6 +137,7 @@ typedef struct module_tap {
     core_state *state;  /* of the module our type belongs to */
     PyObject *module;   /* owned; weak reference: a strong one would be a cycle */
     PyObject *links;    /* owned; tuple of module_link; replaced, never changed */
+    PyObject *inner;    /* owned or NULL; what was in the slot before (module.compile()) */
 } module_tap;
 
 /* Tells the consumers that the call begins; -1: one of them objects, nothing is

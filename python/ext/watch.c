@@ -204,6 +204,7 @@ static PyMethodDef methods[] = {
     { "read_parameters", watch_read_parameters, METH_VARARGS,
       "read_parameters($self, which, wants_norm, /)\n--\n\n"
       "Record parameters and gradients; give the norm of the gradients." },
+    { "parameter_ids", watch_parameter_ids, METH_NOARGS, "Give id() of each parameter; 0: gone." },
     { "parameter_hook", watch_parameter_hook, METH_O,
       "parameter_hook($self, index, /)\n--\n\nMake the post-accumulate hook of a parameter." },
     { "end_step", watch_end_step, METH_NOARGS, "Record noted gradients as those of a skipped step." },
@@ -221,6 +222,7 @@ static PyGetSetDef getters[] = {
 
 static PyMemberDef members[] = {
     { "off", T_BOOL, offsetof(watch_object, consumer.is_off), 0, "nothing is recorded" },
+    { "gradients", T_BOOL, offsetof(watch_object, has_gradients), 0, "record those of parameters" },
     { "errors", T_LONGLONG, offsetof(watch_object, errors), READONLY, "errors of our own" },
     { "error", T_OBJECT, offsetof(watch_object, error), READONLY, "the first of them" },
     { "__weaklistoffset__", T_PYSSIZET, offsetof(watch_object, weakrefs), READONLY, NULL },

@@ -40,6 +40,7 @@ typedef struct watch_object {
     PyObject *error;           /* owned or NULL; the first */
     long long errors;
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */
+    bool has_gradients;        /* of parameters */
     bool has_activation_gradients;
     PyObject *weakrefs;
 } watch_object;
@@ -72,6 +73,7 @@ extern const consumer_calls watch_calls, watch_calls_with_inputs;
 /* Parameters.  Each is a method of Watch. */
 PyObject *watch_set_parameters(PyObject *self, PyObject *list);
 PyObject *watch_read_parameters(PyObject *self, PyObject *which);
+PyObject *watch_parameter_ids(PyObject *self, PyObject *none);
 PyObject *watch_parameter_hook(PyObject *self, PyObject *index);
 PyObject *watch_end_step(PyObject *self, PyObject *none);
 void watch_free_parameters(watch_object *self);

@@ -70,6 +70,23 @@ PyObject *watch_parameter_get(watch_object *self, watch_parameter *parameter)
     return found;
 }
 
+/* id() of each parameter as it is now; 0: gone */
+PyObject *watch_parameter_ids(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    watch_object *watch = (watch_object *)self;
+    PyObject *ids = PyList_New(watch->parameter_count); /* owned */
+    for (Py_ssize_t i = 0; ids != NULL && i < watch->parameter_count; i++) {
+        PyObject *parameter = watch_parameter_get(watch, &watch->parameters[i]); /* owned */
+        PyObject *id = PyLong_FromVoidPtr(parameter);
+        Py_XDECREF(parameter);
+        if (id == NULL)
+            Py_CLEAR(ids);
+        else
+            PyList_SET_ITEM(ids, i, id);
+    }
+    return ids;
+}
+
 /* parameter.grad; its own C function, without the lookup. */
 PyObject *watch_gradient_get(watch_object *self, PyObject *parameter)
 {
@@ -112,7 +129,7 @@ static int read_one(watch_object *self, watch_parameter *parameter, norm *total)
         result = -1;
         goto out;
     }
-    if (self->grad == NULL || (gradient = watch_gradient_get(self, tensor)) == NULL)
+    if (!self->has_gradients || (gradient = watch_gradient_get(self, tensor)) == NULL)
         goto out;
     if (parameter->gradient_site < 0)
         parameter->gradient_site = watch_site(self, "gradient", parameter->name);
