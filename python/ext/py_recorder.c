@@ -27,12 +27,13 @@ static const char **read_info(PyObject *info)
     if (list == NULL)
         return (const char **)PyErr_NoMemory();
     while (count > 0 && PyDict_Next(info, &at, &key, &value)) {
-        list[i++] = PyUnicode_AsUTF8(key);
-        list[i++] = list[i - 1] != NULL ? PyUnicode_AsUTF8(value) : NULL;
-        if (list[i - 1] == NULL) {
+        list[i] = PyUnicode_AsUTF8(key);
+        list[i + 1] = list[i] != NULL ? PyUnicode_AsUTF8(value) : NULL;
+        if (list[i + 1] == NULL) {
             PyMem_Free(list);
             return NULL;
         }
+        i += 2;
     }
     return list;
 }
