@@ -51,10 +51,10 @@ def record(
     plan: dict[str, Any] | None = None,
     **options: Any,
 ) -> Recorded:
-    """Record train(recorder) with the model watched; warnings are errors."""
+    """Record train(recorder) with the model watched; our own warnings are errors."""
     recorder = _core.Recorder(str(tmp_path / "run"), **(plan or {}))
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message="tensortap")
         try:
             watch(model, run=recorder, **options)
             train(recorder)
