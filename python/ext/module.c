@@ -45,6 +45,9 @@ static PyMethodDef functions[] = {
     { "_deaf_hook", FAST(core_deaf_hook),
       "_deaf_hook($module, /)\n--\n\n"
       "Make a forward hook that does nothing." },
+    { "_points", FAST(core_points),
+      "_points($module, path, /)\n--\n\n"
+      "Give every point of a run as a tuple." },
     { 0 },
 };
 

@@ -60,6 +60,7 @@ CORE_FUNCTION(core_attention);
 CORE_FUNCTION(core_tensor_line);
 CORE_FUNCTION(core_tree_text);
 CORE_FUNCTION(core_deaf_hook);
+CORE_FUNCTION(core_points);
 
 PyTypeObject *sample_slice_type(void);
 /* Takes over the sample, also when it fails. */

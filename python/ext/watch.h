@@ -20,8 +20,8 @@ typedef struct watch_parameter {
     PyObject *key;    /* owned; in module._parameters */
     PyObject *name;   /* owned; as users know it */
     int32_t site, gradient_site; /* -1: not asked for yet */
-    bool is_noted;    /* its gradient was not finite when it was accumulated, and no
-                         optimizer has stepped since */
+    bool is_fresh;    /* its gradient was accumulated, and no optimizer has stepped since */
+    bool is_noted;    /* ... and it was not finite */
     int64_t version;  /* of that gradient, then */
     tt_stats noted;   /* of that gradient, then */
 } watch_parameter;
@@ -37,6 +37,7 @@ typedef struct watch_object {
     watch_parameter *parameters; /* owned */
     Py_ssize_t parameter_count;
     Py_ssize_t noted_count;
+    bool is_checked;           /* nothing has been accumulated since watch_was_skipped() said no */
     PyObject *error;           /* owned or NULL; the first */
     long long errors;
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */

@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "watch.h"
 
+#include <string.h>
 #include <structmember.h>
 
 typedef struct gradient_hook {
@@ -48,7 +49,6 @@ static bool peek(watch_object *self, PyObject *tensor, tt_stats *out)
 void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObject *tensor)
 {
     PyObject *gradient = NULL; /* owned */
-    tt_stats stats;
     if (self->recorder->rec == NULL)
         return;
     if (parameter->gradient_site < 0)
@@ -57,32 +57,41 @@ void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObjec
         tt_recorder_wants(self->recorder->rec, parameter->gradient_site, self->recorder->step) == 0)
         return;
     gradient = watch_gradient_get(self, tensor);
-    if (gradient != NULL && peek(self, gradient, &stats) && !is_finite(&stats)) {
-        self->noted_count += !parameter->is_noted;
-        parameter->is_noted = true;
-        parameter->noted = stats;
+    if (gradient != NULL && peek(self, gradient, &parameter->noted)) {
+        bool is_noted = !is_finite(&parameter->noted);
+        self->noted_count += is_noted - parameter->is_noted;
+        self->is_checked = false;
+        parameter->is_noted = is_noted;
+        parameter->is_fresh = true;
         parameter->version = version_of(self, gradient);
     }
     Py_XDECREF(gradient);
 }
 
+static bool is_as_left(watch_object *self, watch_parameter *parameter)
+{
+    PyObject *tensor = watch_parameter_get(self, parameter);                      /* owned */
+    PyObject *gradient = tensor != NULL ? watch_gradient_get(self, tensor) : NULL; /* owned */
+    tt_stats stats;
+    bool is_same = gradient != NULL && version_of(self, gradient) == parameter->version &&
+                   peek(self, gradient, &stats) &&
+                   memcmp(&stats, &parameter->noted, sizeof stats) == 0;
+    Py_XDECREF(gradient);
+    Py_XDECREF(tensor);
+    return is_same;
+}
+
 /* Gradients of a step that is still to come lie there as they were left.  After
- * GradScaler has refused the step they are gone, set to zero, or unscaled. */
+ * GradScaler has refused the step they are gone, or set to zero, or unscaled
+ * (which does not show in their version). */
 bool watch_was_skipped(watch_object *self)
 {
-    for (Py_ssize_t i = 0; i < self->parameter_count; i++) {
-        watch_parameter *parameter = &self->parameters[i];
-        tt_stats stats;
-        if (!parameter->is_noted)
-            continue;
-        PyObject *tensor = watch_parameter_get(self, parameter); /* owned */
-        PyObject *gradient = tensor != NULL ? watch_gradient_get(self, tensor) : NULL; /* owned */
-        bool is_as_left = gradient != NULL && version_of(self, gradient) == parameter->version &&
-                          peek(self, gradient, &stats) && !is_finite(&stats);
-        Py_XDECREF(gradient);
-        Py_XDECREF(tensor);
-        return !is_as_left;
-    }
+    if (self->is_checked)
+        return false;
+    for (Py_ssize_t i = 0; i < self->parameter_count; i++)
+        if (self->parameters[i].is_fresh && !is_as_left(self, &self->parameters[i]))
+            return true;
+    self->is_checked = true;
     return false;
 }
 
@@ -90,6 +99,7 @@ void watch_write_noted(watch_object *self)
 {
     for (Py_ssize_t i = 0; i < self->parameter_count && self->noted_count > 0; i++) {
         watch_parameter *parameter = &self->parameters[i];
+        parameter->is_fresh = false;
         if (!parameter->is_noted)
             continue;
         parameter->is_noted = false;

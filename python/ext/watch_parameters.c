@@ -139,7 +139,8 @@ static int read_one(watch_object *self, watch_parameter *parameter, norm *total)
     if (result > 0)
         norm_add(total, &stats);
 out:
-    if (parameter->is_noted) { /* the step does happen */
+    parameter->is_fresh = false; /* the step does happen */
+    if (parameter->is_noted) {
         parameter->is_noted = false;
         self->noted_count--;
     }

@@ -12,6 +12,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import warnings
 from array import array
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 class Plan:
     """What to read when one optimizer steps."""
 
-    def __init__(self, optimizer: Any, prefix: str) -> None:
-        self.prefix = prefix
+    def __init__(self, number: int, prefix: str) -> None:
+        self.number, self.prefix = number, prefix
         self.stepped = -1  # the step in which it stepped last
         self.ids: set[int] = set()
         self.parts: list[tuple[Watched, bytes | None]] = []
@@ -91,6 +92,7 @@ class Steps:
         """Take in a model, or optimizers, or both."""
         if watched is not None:
             self.watched.append(watched)
+            self._forget()
         if optimizer is not None:
             self.given += list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
             self.current = {id(one) for one in self.given}
@@ -100,6 +102,13 @@ class Steps:
         """Forget a model."""
         if watched in self.watched:
             self.watched.remove(watched)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Learn anew which optimizers make up a step: the models are others now."""
+        if not self.given:
+            self.current.clear()
+            self.is_known = False
 
     def end_step(self) -> None:
         """End the step by hand, here and from now on: `run.step()`."""
@@ -153,6 +162,7 @@ class Steps:
             done = {id(o): p for o, p in self.plans.items() if p.stepped == now}
             if not self.is_known and self._covers(list(done.values())):
                 self.is_known = True
+            self.current &= {id(o) for o in self.plans}  # without those that are gone
             self.recorder.step_over = self.is_known and self.current <= done.keys()
         except Exception as error:
             self.take_error(error)
@@ -160,15 +170,17 @@ class Steps:
     def _covers(self, plans: list[Plan]) -> bool:
         """Do these optimizers hold every parameter that is trained?"""
         held = set().union(*(plan.ids for plan in plans))
-        return all(one.trainable <= held for one in self.watched)
+        needed = (one.trainable.intersection(one.core.parameter_ids()) for one in self.watched)
+        return all(ids <= held for ids in needed)
 
     def _plan(self, optimizer: Any) -> Plan | None:
         if self.recorder.closed:
             return None
         plan = self.plans.get(optimizer)
         if plan is None:
-            count = len(self.plans) + 1
-            plan = Plan(optimizer, f"{type(optimizer).__name__}{count}:" if count > 1 else "")
+            taken = {p.number for p in self.plans.values()}
+            number = next(n for n in itertools.count(1) if n not in taken)
+            plan = Plan(number, f"{type(optimizer).__name__}{number}:" if number > 1 else "")
         plan.prepare(optimizer, self.watched)
         if not plan.parts and optimizer not in self.given:
             return None  # somebody else's

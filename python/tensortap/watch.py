@@ -15,6 +15,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import ref
 
 from tensortap import _core
 from tensortap.steps import Steps
@@ -100,7 +101,8 @@ class Watched:
                 self.trainable.add(id(parameter))
                 if self.has_gradients:
                     hook = self.core.parameter_hook(i)
-                    self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
+                    handle = parameter.register_post_accumulate_grad_hook(hook)
+                    self._handles.append((handle, ref(parameter)))
         self.steps = Steps.of(recorder)
         self.steps.add(self, optimizer)
         recorder.watchers.append(self)
@@ -141,8 +143,11 @@ class Watched:
         if self._is_removed:
             return
         self._is_removed = True
-        for handle in self._handles:
+        for handle, weak in self._handles:
             handle.remove()
+            parameter = weak()
+            if parameter is not None and not parameter._post_accumulate_grad_hooks:
+                parameter._post_accumulate_grad_hooks = None  # as before the first hook
         self._handles.clear()
         self._report()
         self.core.remove()
