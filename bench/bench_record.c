@@ -3,6 +3,8 @@
  *     scalars/s through the C call, sustained (until they are in the file)
  *     values of 1 MB against plain write() of the same bytes, interleaved
  *     opening a run of 10 million points, closed and killed; one series of it
+ *
+ *     bench_record [folder [letters of s v l m]]
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensortap.h"
 
@@ -191,9 +193,14 @@ int main(int argc, char **argv)
 {
     const char *root = argc > 1 ? argv[1] : "/tmp/tt-bench";
     (void)mkdir(root, 0777);
-    scalars(root);
-    values(root);
-    ten_million(root, 0);
-    ten_million(root, 10);
+    const char *only = argc > 2 ? argv[2] : "svlm";
+    if (strchr(only, 's') != NULL)
+        scalars(root);
+    if (strchr(only, 'v') != NULL)
+        values(root);
+    if (strchr(only, 'l') != NULL)
+        ten_million(root, 0);
+    if (strchr(only, 'm') != NULL)
+        ten_million(root, 10);
     return 0;
 }
