@@ -20,8 +20,7 @@
 #include <stdatomic.h>
 
 typedef struct tt_queue {
-    char *ring;                /* owned; slot i at 64 * i; `memory` aligned */
-    void *memory;              /* owned */
+    char *ring;                /* owned, mapped; slot i at 64 * i */
     _Atomic uint32_t *laps;    /* owned; of slot i: lap + 1 of the record that starts there */
     uint64_t slots;            /* a power of two */
     unsigned shift;            /* its logarithm */

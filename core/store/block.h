@@ -49,6 +49,7 @@ static inline int64_t tt_block_round(int64_t bytes)
     return (bytes + TT_BLOCK_ALIGN - 1) / TT_BLOCK_ALIGN * TT_BLOCK_ALIGN;
 }
 
+/* The low half of XXH3-128. */
 uint64_t tt_block_hash(const void *bytes, size_t n);
 /* The same, of bytes that do not lie together. */
 typedef struct tt_hash_state tt_hash_state;

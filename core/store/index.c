@@ -2,7 +2,7 @@
  *
  * Exists so that reading a site touches only that site's chunks.  Kept small:
  * chunks are merged by the writer (merge.c), so that a site has some tens of
- * them and one for each 4096 points.
+ * them and one for each thousand points.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/index.h"
 
