@@ -108,10 +108,36 @@ static int32_t site_of(recorder_object *self, PyObject *name, const char *functi
 
 /* ---- log ----------------------------------------------------------------- */
 
-/* 0, or -1 with a TypeError that says what to do. */
-static int read_number(PyObject *name, PyObject *value, double *out)
+/* A tensor of one element, read where it lies: float() of one that requires grad
+ * makes torch warn.  False: it is none, or in another device's memory. */
+static bool read_element(core_state *state, PyObject *value, double *out)
 {
-    *out = PyFloat_CheckExact(value) ? PyFloat_AS_DOUBLE(value) : PyFloat_AsDouble(value);
+    tensor_view view;
+    bool is_one = false;
+    if (!torch_api_find(&state->torch) || !torch_api_is_tensor(&state->torch, value))
+        return false;
+    if (tensor_view_open(&state->torch, value, &view) != VIEW_OK) {
+        PyErr_Clear();
+        return false;
+    }
+    if (view.tensor.count == 1 && tt_dtype_kind(view.tensor.dtype) != TT_KIND_COMPLEX) {
+        *out = tt_element_f64(view.tensor.dtype, view.tensor.data);
+        is_one = true;
+    }
+    tensor_view_close(&view);
+    return is_one;
+}
+
+/* 0, or -1 with a TypeError that says what to do. */
+static int read_number(core_state *state, PyObject *name, PyObject *value, double *out)
+{
+    if (PyFloat_CheckExact(value)) {
+        *out = PyFloat_AS_DOUBLE(value);
+        return 0;
+    }
+    if (!PyLong_CheckExact(value) && read_element(state, value, out))
+        return 0;
+    *out = PyFloat_AsDouble(value);
     if (*out != -1.0 || !PyErr_Occurred())
         return 0;
     if (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError) ||
@@ -130,7 +156,7 @@ static int log_one(recorder_object *self, PyObject *name, PyObject *value)
 {
     double number;
     int32_t site;
-    if (recorder_refuse_closed(self) < 0 || read_number(name, value, &number) < 0)
+    if (recorder_refuse_closed(self) < 0 || read_number(self->state, name, value, &number) < 0)
         return -1;
     if (recorder_refuse_closed(self) < 0) /* __float__ may have done anything */
         return -1;

@@ -66,12 +66,12 @@ def _finalize_in_child() -> None:
 
 def _forget() -> None:
     """Leave the runs to the parent; what the child still says to them is ignored."""
-    runs = open_runs[:]
+    runs, lost = open_runs[:], []
     open_runs.clear()
     for run in reversed(runs):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 run._leave()
-        except Exception:  # noqa: S110 - the child has work to do, and nothing of it is ours
-            pass
+        except Exception as error:
+            lost.append(error)  # the child has work to do, and nothing of it is ours

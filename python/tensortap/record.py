@@ -31,6 +31,7 @@ class Recording(_core.Recorder):
     """A run that is being written; use it as a context manager, or `close()` it."""
 
     path: Path  # the folder
+    file: Path  # of this rank
 
     def step(self) -> None:
         """End the step; the next one begins.
@@ -56,15 +57,22 @@ class Recording(_core.Recorder):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
         if error is not None and not self.closed:
             what = type(error).__name__
-            self.note(f"stopped by {what}" if _is_private() else f"stopped by {what}: {error}"[:500])
+            self.note(
+                f"stopped by {what}" if _is_private() else f"stopped by {what}: {error}"[:500]
+            )
         self.close()
 
     def __repr__(self) -> str:
         counts = self.counts
-        parts = [f"step {self.current_step}", f"{counts['events']} events", f"{counts['bytes'] / 1e6:.3g} MB"]
+        size = counts["bytes"]
+        if self.closed and self.file.exists():
+            size = self.file.stat().st_size
+        parts = [f"step {self.current_step}", f"{counts['events']} events", f"{size / 1e6:.3g} MB"]
         parts.append(f"cost {self.cost:.2%}")
         if counts["dropped_events"]:
             parts.append(f"{counts['dropped_events']} dropped")
@@ -74,7 +82,9 @@ class Recording(_core.Recorder):
             more = f" and {len(thinned) - len(rarest)} more" if len(thinned) > len(rarest) else ""
             shown = ", ".join(f"{name} every {thinned[name]}" for name in rarest)
             parts.append(f"thinned: {shown}{more}")
-        parts.append(f"stopped: {self.error}" if self.error else "closed" if self.closed else "open")
+        parts.append(
+            f"stopped: {self.error}" if self.error else "closed" if self.closed else "open"
+        )
         return f"<Recording {str(self.path)!r}: {', '.join(parts)}>"
 
 
@@ -114,6 +124,7 @@ def record(
         raise ValueError(f"overflow must be 'wait' or 'drop', not {overflow!r}")
     if optimizer is not None and model is None:
         raise ValueError("optimizer needs model: parameters get their names from it")
+    products, share = _products(keep), _share(budget)
     rank, world_size = _place()
     folder = _folder(path, rank)
     file = folder / f"rank{rank}.tap"
@@ -125,16 +136,16 @@ def record(
         os.fspath(folder),
         only=only,
         exclude=exclude,
-        products=_products(keep),
+        products=products,
         every=every,
         rank=rank,
         resume=bool(resume),
         drop=overflow == "drop",
         max_bytes=max_bytes or 0,
-        budget=_share(budget),
+        budget=share,
         info=_info(rank, world_size),
     )
-    run.path = folder
+    run.path, run.file = folder, file
     if resume:
         run.current_step = _next_step(file)
     process.enter(run)
@@ -150,7 +161,8 @@ def record(
 def innermost() -> Recording:
     """Give the run that events go to."""
     if process.open_runs:
-        return process.open_runs[-1]
+        run: Recording = process.open_runs[-1]
+        return run
     raise RuntimeError(
         "no run is open to record into; open one around it:\n"
         '    with tt.record("runs/my-run") as run:\n'
@@ -210,7 +222,7 @@ def _folder(path: str | os.PathLike[str] | None, rank: int) -> Path:
         return folder
     is_alone = _place()[1] == 1
     # The ranks of one job meet in one folder: they have one launcher, which began once.
-    stem = time.strftime("%Y-%m-%d-%H%M%S", None if is_alone else _launched())
+    stem = time.strftime("%Y-%m-%d-%H%M%S", time.localtime() if is_alone else _launched())
     for attempt in range(1000):
         folder = Path("runs") / (stem if attempt == 0 else f"{stem}-{attempt + 1}")
         try:

@@ -46,7 +46,7 @@ class Report:
         if self.repeats:
             why = "watching changed them"
         else:
-            why = "but the function does not repeat itself without watching either, so this says nothing"
+            why = "so they do between two runs without watching: this says nothing"
         return f"{len(self.differs)} of {self.compared} results differ ({why}): {shown}"
 
 
@@ -85,9 +85,11 @@ def verify(
 
     try:
         plain = run()
-        with tempfile.TemporaryDirectory(prefix="tensortap-verify-") as folder:
-            with record(f"{folder}/run", model=model, optimizer=optimizer):
-                watched = run()
+        with (
+            tempfile.TemporaryDirectory(prefix="tensortap-verify-") as folder,
+            record(f"{folder}/run", model=model, optimizer=optimizer),
+        ):
+            watched = run()
         differs = tuple(_differences(plain, watched))
         repeats = not differs or not any(_differences(plain, run()))
     finally:
@@ -123,9 +125,11 @@ class _State:
                 kept = {key: (value, _copied(value)) for key, value in state.items()}
                 self.of_optimizer.append((parameter, kept))
             for group in optimizer.param_groups:
-                self.groups.append((group, {k: _copied(v) for k, v in group.items() if k != "params"}))
+                self.groups.append(
+                    (group, {k: _copied(v) for k, v in group.items() if k != "params"})
+                )
         self.rng: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state()}
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
+        if torch.cuda.is_available():
             self.rng["cuda"] = torch.cuda.get_rng_state_all()
         numpy = sys.modules.get("numpy")
         if numpy is not None:
