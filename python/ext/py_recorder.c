@@ -69,6 +69,7 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
         goto out;
     self->every = every > 0 ? every : 1;
     self->budget = budget;
+    self->drops = drop != 0;
     self->start_ns = self->look_ns = self->cost_told_ns = clock_coarse();
     self->look_step = -1;
     self->watchers = PyList_New(0);
@@ -137,6 +138,9 @@ static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_
         Py_RETURN_NONE;
     close_watchers(recorder);
     if (recorder->rec == NULL) /* a watcher closed it */
+        Py_RETURN_NONE;
+    recorder_wait(recorder, 1 << 12, timeout);
+    if (recorder->rec == NULL) /* another thread did meanwhile */
         Py_RETURN_NONE;
     recorder_tell_cost(recorder);
     tt_error err = { "" };

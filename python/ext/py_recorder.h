@@ -33,6 +33,7 @@ typedef struct recorder_object {
     PyObject *weakrefs;
     core_state *state;      /* of the module, which the type keeps alive */
     PyObject *sites;        /* owned; dict of names and their numbers */
+    bool drops;             /* queue full: drop and count, never wait */
     int32_t users;          /* threads that use rec without the GIL: close waits for them */
     bool has_told_error;    /* of the disk; once is enough */
     uint32_t every;         /* of the plan */
@@ -77,6 +78,8 @@ int recorder_tell_error(recorder_object *self);
 int recorder_refuse_closed(const recorder_object *self);
 /* What is known of a site; NULL: no memory. */
 recorder_site *recorder_site_at(recorder_object *self, int32_t site);
+/* Lets other threads run until there is room for about so many bytes, or time is up. */
+void recorder_wait(recorder_object *self, size_t bytes, double seconds);
 /* Records what watching has cost so far. */
 void recorder_tell_cost(recorder_object *self);
 PyObject *recorder_costs(PyObject *self, PyObject *none);

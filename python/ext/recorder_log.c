@@ -31,12 +31,15 @@ int recorder_tell_error(recorder_object *self)
 
 /* ---- waiting ------------------------------------------------------------- */
 
-/* Lets other threads run until there is room for about so many bytes. */
-static void wait_for_room(recorder_object *self, tt_recorder *rec, size_t bytes)
+enum { PATIENCE = 3600 }; /* s; then the core waits, with the GIL */
+
+void recorder_wait(recorder_object *self, size_t bytes, double seconds)
 {
+    tt_recorder *rec = self->rec;
+    int64_t until = clock_coarse() + (int64_t)(seconds * 1e9);
     self->users++;
     Py_BEGIN_ALLOW_THREADS
-    while (!tt_recorder_has_room(rec, bytes)) {
+    while (!tt_recorder_has_room(rec, bytes) && clock_coarse() < until) {
         struct timespec moment = { .tv_nsec = 100000 };
         nanosleep(&moment, NULL);
     }
@@ -52,8 +55,8 @@ tt_status recorder_add(recorder_object *self, const tt_event *event)
         bytes += (size_t)event->tensor->count * tt_dtype_size(event->tensor->dtype);
     if (event->hist != NULL || event->sample != NULL)
         bytes += 1 << 16;
-    if (!tt_recorder_has_room(rec, bytes))
-        wait_for_room(self, rec, bytes);
+    if (!self->drops && !tt_recorder_has_room(rec, bytes))
+        recorder_wait(self, bytes, PATIENCE);
     /* Closed meanwhile: close() waits for us, but the event comes too late. */
     return self->rec != NULL ? tt_recorder_add(rec, event) : TT_OK;
 }
@@ -61,8 +64,8 @@ tt_status recorder_add(recorder_object *self, const tt_event *event)
 static tt_status add_scalar(recorder_object *self, int32_t site, double value)
 {
     tt_recorder *rec = self->rec;
-    if (!tt_recorder_has_room(rec, 64))
-        wait_for_room(self, rec, 1 << 16);
+    if (!self->drops && !tt_recorder_has_room(rec, 64))
+        recorder_wait(self, 1 << 16, PATIENCE);
     return self->rec != NULL ? tt_recorder_scalar(rec, site, self->step, value) : TT_OK;
 }
 
