@@ -40,6 +40,8 @@ class Run:
             raise FileNotFoundError(
                 f"there is no run at {self.path}{run_text.suggest_run(self.path)}"
             )
+        if self.path.is_dir() and not any(self.path.glob("*.tap")):
+            raise FileNotFoundError(f"{self.path} holds no run{run_text.suggest_inside(self.path)}")
         self._reader = _core.RunReader(self.path)
         self.files = self._list_files()
 
@@ -270,10 +272,7 @@ class Run:
     # ---- numbers of files and sites
 
     def _list_files(self) -> list[File]:
-        files = [File(*row) for row in self._reader.files()]
-        if not files:
-            raise FileNotFoundError(f"{self.path} holds no run: there is no rank0.tap in it")
-        return files
+        return [File(*row) for row in self._reader.files()]
 
     def _site(self, name: str) -> int:
         if not isinstance(name, str):

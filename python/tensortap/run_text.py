@@ -98,3 +98,9 @@ def suggest_run(path: Path) -> str:
         return ""
     near = difflib.get_close_matches(path.name, others, 1, 0.6)
     return f"; did you mean {str(path.parent / near[0])!r}?" if near else ""
+
+
+def suggest_inside(path: Path) -> str:
+    """Name the latest run below a folder that is none itself."""
+    files = sorted(path.glob("*/*.tap"), key=lambda file: file.stat().st_mtime)
+    return f"; the latest below it is {str(files[-1].parent)!r}" if files else ""
