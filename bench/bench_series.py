@@ -15,9 +15,10 @@ CODE = """
 import os, sys, numpy as np, tensortap as tt
 run = tt.record(sys.argv[1])
 log, names = run.log, [f"metric/{i}" for i in range(int(sys.argv[2]))]
-for step in range(int(sys.argv[3])):
+noise = np.random.default_rng(0).normal(size=int(sys.argv[3])).tolist()
+for value in noise:
     for name in names:
-        log(name, float(step))
+        log(name, value)
     run.step()
 run.flush()
 if sys.argv[4] == "killed":

@@ -1,8 +1,12 @@
-"""Tensors of 1 MB, all different: against plain write() and torch.save; and unchanged ones."""
+"""Tensors of 1 MB, all different: against plain write() and torch.save; and unchanged ones.
+
+One run and one plain file stay open; the three take turns, so that a busy disk
+slows all of them.
+"""
 
 import os
+import shutil
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 
@@ -11,68 +15,59 @@ import torch
 
 import tensortap as tt
 
-COUNT = 200
+COUNT, TURNS = 60, 11
 torch.set_num_threads(1)
 x = torch.randn(1 << 18)
 where = Path(tempfile.mkdtemp(dir=os.environ.get("TENSORTAP_BENCH_DIR")))
+changes = iter(range(1 << 40))
+run = tt.record(where / "run", keep="value")
+plain_file = open(where / "plain", "wb", buffering=0)  # noqa: SIM115
 
 
-def change(i: int) -> None:
+def change() -> None:
+    i = next(changes)
     x[i % 1000] = i
 
 
-def ours(turn: int) -> float:
-    start = time.perf_counter()
-    with tt.record(where / f"run{turn}", keep="value") as run:
-        for i in range(COUNT):
-            change(i + turn * COUNT)
-            run.tensor("x", x)
-            run.step()
-    return time.perf_counter() - start
+def ours() -> None:
+    for _ in range(COUNT):
+        change()
+        run.tensor("x", x)
+        run.step()
+    run.flush()
 
 
-def plain(turn: int) -> float:
-    start = time.perf_counter()
-    with open(where / f"plain{turn}", "wb", buffering=0) as file:
-        for i in range(COUNT):
-            change(i + turn * COUNT)
-            file.write(x.numpy())
-    return time.perf_counter() - start
+def plain() -> None:
+    for _ in range(COUNT):
+        change()
+        plain_file.write(x.numpy())
 
 
-def saved(turn: int) -> float:
-    start = time.perf_counter()
-    (where / f"saved{turn}").mkdir()
-    for i in range(COUNT):
-        change(i + turn * COUNT)
-        torch.save(x, where / f"saved{turn}" / f"{i}.pt")
-    return time.perf_counter() - start
+def saved() -> None:
+    for _ in range(COUNT):
+        change()
+        torch.save(x, where / f"{next(changes)}.pt")
 
 
-def clean(turn: int) -> None:
-    for path in where.rglob("*"):
-        if path.is_file():
-            path.unlink()
-
-
-ratios: list[tuple[float, float]] = []
-for turn in range(6):
-    a, b, c = ours(turn), plain(turn), saved(turn)
-    clean(turn)
+of_plain, of_saved = [], []
+for turn in range(TURNS + 1):
+    a, b, c = (harness.seconds(call) for call in (ours, plain, saved))
+    files = list(where.glob("*.pt"))
+    size = files[0].stat().st_size
+    for file in files:
+        file.unlink()
     if turn > 0:  # the first warms up
-        ratios.append((b / a, c / a))
-harness.row("values of 1 MB: speed as a part of plain write()", median(r[0] for r in ratios), 0.8)
-harness.row("values of 1 MB: speed in torch.save's", median(r[1] for r in ratios), 2)
+        of_plain.append(b / a)
+        of_saved.append(c / a)
+run.close()
+harness.row("values of 1 MB: speed as a part of plain write()", median(of_plain), 0.8)
+harness.row("values of 1 MB: speed in torch.save's", median(of_saved), 2)
 
 with tt.record(where / "same", keep="value") as run:
     for _ in range(COUNT):
         run.tensor("x", x)
         run.step()
-torch.save(x, where / "one.pt")
-size = (where / "same" / "rank0.tap").stat().st_size
-harness.row(
-    "values unchanged for 200 steps: disk of torch.save in ours",
-    COUNT * (where / "one.pt").stat().st_size / size,
-    20,
-)
-clean(0)
+used = (where / "same" / "rank0.tap").stat().st_size
+what = f"values unchanged for {COUNT} steps: disk of torch.save in ours"
+harness.row(what, COUNT * size / used, 20)
+shutil.rmtree(where)

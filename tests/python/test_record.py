@@ -375,9 +375,13 @@ def test_a_closed_run_refuses_more_and_closing_twice_is_fine(folder: Path) -> No
 
 
 def test_an_exception_is_noted_and_goes_through(folder: Path) -> None:
-    with pytest.raises(ZeroDivisionError), tt.record(folder) as run:
-        run.log("x", 1)
-        raise ZeroDivisionError("bad luck")
+    def work() -> None:
+        with tt.record(folder) as run:
+            run.log("x", 1)
+            raise ZeroDivisionError("bad luck")
+
+    with pytest.raises(ZeroDivisionError):
+        work()
     run_read = tt.open(folder)
     assert run_read.state == "finished"
     assert [note.text for note in run_read.notes] == ["stopped by ZeroDivisionError: bad luck"]

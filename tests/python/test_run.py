@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensortap as tt
+from tensortap.run_arrays import COUNTS, OF_STATS
 
 DTYPES = (
     "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz "
@@ -52,7 +53,12 @@ def test_tensors_of_every_type_come_back_bit_for_bit(folder: Path, name: str) ->
         run.tensor("empty", x[:0])
         run.tensor("scalar", x[0, 0, 0])
     with tt.open(folder) as run_read:
-        for key, made in (("x", x), ("t", x.transpose(0, 2)), ("empty", x[:0]), ("scalar", x[0, 0, 0])):
+        for key, made in (
+            ("x", x),
+            ("t", x.transpose(0, 2)),
+            ("empty", x[:0]),
+            ("scalar", x[0, 0, 0]),
+        ):
             got = run_read.tensor(key, 0)
             assert got.dtype == dtype
             assert got.shape == made.shape
@@ -79,7 +85,10 @@ def test_tensors_are_read_without_torch(folder: Path) -> None:
     said = subprocess.run(
         [sys.executable, "-c", code, str(folder)], check=True, capture_output=True, text=True
     ).stdout.splitlines()
-    assert said == ["[[0, 1, 2], [3, 4, 5]]", "there is no torch here; as_numpy=True gives a NumPy array"]
+    assert said == [
+        "[[0, 1, 2], [3, 4, 5]]",
+        "there is no torch here; as_numpy=True gives a NumPy array",
+    ]
 
 
 def test_every_field_of_a_series_is_that_of_the_statistics(folder: Path) -> None:
@@ -90,7 +99,7 @@ def test_every_field_of_a_series_is_that_of_the_statistics(folder: Path) -> None
             run.tensor("x", x)
             run.step()
     run_read = tt.open(folder)
-    for field in "count nan posinf neginf zeros min max absmax sum mean var std l1 l2 rms".split():
+    for field in COUNTS + OF_STATS:
         steps, values = run_read.series("x", field)
         assert steps.tolist() == list(range(300))
         assert values.tolist() == [getattr(tt.stats(x), field) for x in data]
@@ -135,13 +144,13 @@ def test_near_misses_get_a_suggestion(folder: Path) -> None:
     with tt.record(folder) as run:
         run.log("activation/layers.0.attn", 1)
     run_read = tt.open(folder)
-    with pytest.raises(KeyError, match="did you mean 'activation/layers.0.attn'"):
+    with pytest.raises(KeyError, match=r"did you mean 'activation/layers\.0\.attn'"):
         run_read.series("activation/layer.0.attn")
-    with pytest.raises(KeyError, match="did you mean 'activation/layers.0.attn'"):
+    with pytest.raises(KeyError, match=r"did you mean 'activation/layers\.0\.attn'"):
         run_read.stats("layers.0.attn")
-    with pytest.raises(FileNotFoundError, match="did you mean .*run'"):
+    with pytest.raises(FileNotFoundError, match=r"did you mean .*run'"):
         tt.open(folder.parent / "rum")
-    with pytest.raises(ValueError, match="field must be one of value, .* not 'avg'"):
+    with pytest.raises(ValueError, match=r"field must be one of value, .* not 'avg'"):
         run_read.series("activation/layers.0.attn", "avg")
 
 

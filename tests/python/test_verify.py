@@ -1,4 +1,4 @@
-"""verify() tells the truth: about models that watching leaves alone, and about those it would not."""
+"""verify() tells the truth: of models that watching leaves alone, and of one it would not."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ def training(model: Any, x: Any, optimizer: Any) -> Callable[[], Any]:
 
 
 def mlp() -> Any:
-    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.5), torch.nn.Linear(16, 1))
+    return torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.Dropout(0.5), torch.nn.Linear(16, 1)
+    )
 
 
 def cnn() -> Any:
     nn = torch.nn
-    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2)
+    )
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW, torch.optim.Adagrad])
@@ -83,7 +87,10 @@ def test_everything_is_afterwards_as_it_was_before() -> None:
 
     assert tt.verify(fn, model=model, optimizer=optimizer, steps=2)
     assert all(before[name].equal(value) for name, value in model.state_dict().items())
-    assert objects == ([id(p) for p in model.parameters()], [id(p.grad) for p in model.parameters()])
+    assert objects == (
+        [id(p) for p in model.parameters()],
+        [id(p.grad) for p in model.parameters()],
+    )
     assert all(a.equal(p.grad) for a, p in zip(grads, model.parameters(), strict=True))
     for kept, state in zip(moments, optimizer.state.values(), strict=True):
         assert kept.equal(state["exp_avg"])
