@@ -115,6 +115,9 @@ typedef enum tt_dtype { TT_DTYPE_MAP(X) TT_DTYPE_COUNT_ } tt_dtype;
 const char *tt_dtype_name(tt_dtype dtype); /* "bfloat16" */
 size_t tt_dtype_size(tt_dtype dtype);      /* bytes of one element */
 tt_kind tt_dtype_kind(tt_dtype dtype);
+/* One element as a number, unaligned or not; 64-bit integers are rounded, complex
+ * types give NaN (ask for their halves). */
+double tt_element_f64(tt_dtype dtype, const void *element);
 
 /* ---- the tensor view ---------------------------------------------------- */
 
@@ -206,13 +209,16 @@ typedef struct tt_hist_bin {
 /* The bins that hold something, from the lowest value to the highest; the bin
  * of the zeros is one of them. */
 size_t tt_hist_bins(const tt_hist *hist, tt_hist_bin *out, size_t cap); /* returns how many there are */
-/* The q-quantile of the finite values; off by less than 1/4 of itself (one bin). */
+/* The q-quantile of the finite values, between two of them as numpy.quantile
+ * does, where each is known to within 1/4 of itself (its bin; below 2^-1022, to
+ * within 2^-1024).  NaN: no finite value, or q not in 0..1. */
 double tt_hist_quantile(const tt_hist *hist, double q);
 
 /* ---- digest ------------------------------------------------------------- */
 
 /* XXH3-128 of the elements in logical order, shape and element type mixed in:
- * the same whatever the strides and the byte order. */
+ * the same whatever the strides and the byte order.  Bytes count: -0 is not 0,
+ * and NaN with different payloads differ.  core/summary/digest.h has the recipe. */
 typedef struct tt_digest {
     uint64_t low, high;
 } tt_digest;
@@ -227,16 +233,30 @@ typedef struct tt_compare_options {
     bool wants_ulps;   /* fill ulp_hist */
 } tt_compare_options;
 
+/* A pair in which one is NaN (or both, unless equal_nan) differs and is not
+ * close, but has no part in max_abs, max_rel and ulp_max. */
 typedef struct tt_compare {
-    int64_t count, differing; /* differing: a != b, or one is NaN (both, unless equal_nan) */
-    double max_abs, max_rel;  /* over pairs of finite numbers; Inf where just one is infinite */
-    int64_t argmax;           /* logical index of max_abs; -1: no pair differs */
+    int64_t count, differing; /* differing: a != b; -0 equals 0 */
+    double max_abs;           /* largest |a - b|; Inf where an infinity meets anything else */
+    double max_rel;           /* largest |a - b| / |b| where b is not 0, as numpy.testing;
+                                 Inf: the only differences are where b is 0 */
+    int64_t argmax;           /* first logical index of max_abs; if only NaN differ, the first
+                                 of them; -1: no pair differs */
     uint64_t ulp_max;         /* largest distance in representable numbers of the type */
     bool equal, allclose;
-    int64_t ulp_hist[66];     /* [0]: 0 ulp, [i]: 2^(i-1) <= ulp < 2^i, [65]: not comparable */
+    int64_t ulp_hist[66];     /* [0]: 0 ulp, [i]: 2^(i-1) <= ulp < 2^i, [65]: NaN */
 } tt_compare;
 
-/* Shapes must be equal; element types may differ (ulp fields are then 0). */
+/* Shapes must be equal; element types may differ (ulp fields are then 0).
+ *   - Floats of at most 32 bits are compared in f32, as torch does: differences
+ *     are rounded to f32 (and are f64 where f32 would overflow).
+ *   - Integers and bool are compared exactly; their ulp distance is |a - b|.
+ *   - Complex: |a - b| and |b| are magnitudes, the ulp distance is the larger of
+ *     the two parts', and a number with a NaN part is NaN.
+ *   - Other mixed types are compared in f64, so that a 64-bit integer beyond
+ *     2^53 may equal a float that it is not.
+ *   - Inf is one ulp beyond the largest finite number.
+ * TT_EMISMATCH: the shapes differ.  TT_EINVAL: rtol or atol is negative or NaN. */
 tt_status tt_compare_compute(const tt_tensor *a, const tt_tensor *b, const tt_compare_options *options,
                              tt_compare *out, tt_error *err);
 
@@ -287,12 +307,14 @@ tt_status tt_attention_compute(const tt_tensor *q, const tt_tensor *k,
 
 enum { TT_NUMBER_TEXT = 40 }; /* room for every number text and its NUL */
 
-/* The fewest digits that read back as the same number; "nan", "inf", "-inf".
- * Each returns the length. */
+/* The fewest digits that read back as the same number, written as Python's
+ * repr writes them: "0.1", "3.0", "-0.0", "1e-07", "1e+22", "nan", "inf", "-inf".
+ * A point whatever the locale.  Each returns the length. */
 size_t tt_number_f64(double x, char out[TT_NUMBER_TEXT]);
 size_t tt_number_f32(float x, char out[TT_NUMBER_TEXT]);
 /* Short form for tables: about four significant digits, at most 10 characters,
- * never more zeros than needed: "0", "-1.25", "3.142", "1.2e-07", "12345", "nan". */
+ * never more zeros than needed: "0", "-1.25", "3.142", "1.2e-07", "12345", "nan".
+ * Whole numbers below 1e9 have all their digits. */
 size_t tt_number_short(double x, char out[TT_NUMBER_TEXT]);
 
 /* ---- trees -------------------------------------------------------------- */
@@ -315,10 +337,21 @@ typedef struct tt_facts {
 } tt_facts;
 
 /* Appends one line about a tensor, without a newline:
- * float32[8, 64]  -3.1 … 2.87  mean 0.01 ± 0.98  ▁▂▅█▅▂▁  2 NaN  1 Inf */
+ *
+ *     float32[8, 64]  -3.1 … 2.87  mean 0.01 ± 0.98  ▂▃▅▇█▆▄▂▂  2 NaN  1 Inf
+ *     int64[32, 128]  0 … 50256  mean 9981 ± 1.234e+04  █▅▃▂▂▂▂▂▂
+ *     float32  0.6931472
+ *     bool[64, 64]  37% true
+ *     float32[512] cuda:0  all zero
+ *     float32[512]  meta
+ *
+ * Where the style's columns do not suffice, the sparkline goes first, then the
+ * mean, then the range; NaN and Inf stay. */
 tt_status tt_facts_line(const tt_facts *facts, const tt_style *style, tt_buf *out);
 
-/* A tree of lines.  Open a node, add its children, close it. */
+/* A tree of lines.  Open a node, add its children, close it.  Labels may hold
+ * anything; what a terminal would obey is escaped.  Texts may hold the colours
+ * of tt_facts_line, nothing else.  NULL: none. */
 typedef struct tt_tree tt_tree;
 
 tt_status tt_tree_create(tt_tree **out);
@@ -326,8 +359,20 @@ void tt_tree_free(tt_tree *tree);
 tt_status tt_tree_open(tt_tree *tree, const char *label, const char *text);
 tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text);
 void tt_tree_close(tt_tree *tree);
-/* Labels of neighbours are padded to one width, so that texts stand in a column. */
+/* Appends the lines, each with its newline.  Labels of neighbours are padded to
+ * one width, so that texts stand in a column. */
 tt_status tt_tree_render(const tt_tree *tree, const tt_style *style, tt_buf *out);
+
+/* The same tree while it grows, a line at a time, for logs. */
+typedef enum tt_branch {
+    TT_BRANCH_CALL,  /* opens a call: ┌── text */
+    TT_BRANCH_ENTRY, /* ├─ text */
+    TT_BRANCH_LAST,  /* └─ text */
+} tt_branch;
+
+/* Appends one line without a newline, behind depth guides ("│   "). */
+tt_status tt_tree_line(int32_t depth, tt_branch branch, const char *text, const tt_style *style,
+                       tt_buf *out);
 
 #ifdef __cplusplus
 }
