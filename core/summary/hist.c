@@ -33,10 +33,10 @@ enum {
 
 struct tt_hist {
     int64_t nan, posinf, neginf, zeros;
-    int64_t binned;          /* elements that are none of these */
-    uint16_t page[PAGES];    /* 1 + where the page lies; 0: nothing counted yet */
-    uint16_t used;           /* pages that have memory */
-    int64_t bins[BINS];      /* the first used * PAGE of them are set */
+    int64_t binned;       /* elements that are none of these */
+    uint16_t page[PAGES]; /* 1 + where the page lies; 0: nothing counted yet */
+    uint16_t used;        /* pages that have memory */
+    int64_t bins[BINS];   /* the first used * PAGE of them are set */
 };
 
 tt_status tt_hist_create(tt_hist **out)
@@ -310,7 +310,8 @@ static double value_of_rank(const tt_hist *hist, int64_t rank)
     if (share < 0x1p-20)
         share = 0x1p-20;
     /* Halves, because the width of the highest bin is not a finite number. */
-    double low = isinf(bin.low) ? -0x1p1023 : bin.low / 2, high = isinf(bin.high) ? 0x1p1023 : bin.high / 2;
+    double low = isinf(bin.low) ? -0x1p1023 : bin.low / 2,
+           high = isinf(bin.high) ? 0x1p1023 : bin.high / 2;
     return 2 * (low + (high - low) * share);
 }
 
