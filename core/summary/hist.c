@@ -54,7 +54,7 @@ void tt_hist_free(tt_hist *hist)
     free(hist);
 }
 
-static int64_t *bin_at(tt_hist *hist, uint32_t bin)
+static inline int64_t *bin_at(tt_hist *hist, uint32_t bin)
 {
     uint32_t page = bin / PAGE;
     if (__builtin_expect(hist->page[page] == 0, 0)) {
@@ -70,7 +70,7 @@ static int64_t count_at(const tt_hist *hist, uint32_t bin)
     return page == 0 ? 0 : hist->bins[(page - 1u) * PAGE + bin % PAGE];
 }
 
-static void add_value(tt_hist *hist, double x)
+static inline void add_value(tt_hist *hist, double x)
 {
     uint64_t bits, infinity = (uint64_t)0x7ff << 52;
     memcpy(&bits, &x, sizeof bits);
