@@ -115,6 +115,9 @@ typedef enum tt_dtype { TT_DTYPE_MAP(X) TT_DTYPE_COUNT_ } tt_dtype;
 const char *tt_dtype_name(tt_dtype dtype); /* "bfloat16" */
 size_t tt_dtype_size(tt_dtype dtype);      /* bytes of one element */
 tt_kind tt_dtype_kind(tt_dtype dtype);
+/* One element as a number, unaligned or not; 64-bit integers are rounded, complex
+ * types give NaN (ask for their halves). */
+double tt_element_f64(tt_dtype dtype, const void *element);
 
 /* ---- the tensor view ---------------------------------------------------- */
 
@@ -206,13 +209,16 @@ typedef struct tt_hist_bin {
 /* The bins that hold something, from the lowest value to the highest; the bin
  * of the zeros is one of them. */
 size_t tt_hist_bins(const tt_hist *hist, tt_hist_bin *out, size_t cap); /* returns how many there are */
-/* The q-quantile of the finite values; off by less than 1/4 of itself (one bin). */
+/* The q-quantile of the finite values, between two of them as numpy.quantile
+ * does, where each is known to within 1/4 of itself (its bin; below 2^-1022, to
+ * within 2^-1024).  NaN: no finite value, or q not in 0..1. */
 double tt_hist_quantile(const tt_hist *hist, double q);
 
 /* ---- digest ------------------------------------------------------------- */
 
 /* XXH3-128 of the elements in logical order, shape and element type mixed in:
- * the same whatever the strides and the byte order. */
+ * the same whatever the strides and the byte order.  Bytes count: -0 is not 0,
+ * and NaN with different payloads differ.  core/summary/digest.h has the recipe. */
 typedef struct tt_digest {
     uint64_t low, high;
 } tt_digest;
@@ -227,16 +233,30 @@ typedef struct tt_compare_options {
     bool wants_ulps;   /* fill ulp_hist */
 } tt_compare_options;
 
+/* A pair in which one is NaN (or both, unless equal_nan) differs and is not
+ * close, but has no part in max_abs, max_rel and ulp_max. */
 typedef struct tt_compare {
-    int64_t count, differing; /* differing: a != b, or one is NaN (both, unless equal_nan) */
-    double max_abs, max_rel;  /* over pairs of finite numbers; Inf where just one is infinite */
-    int64_t argmax;           /* logical index of max_abs; -1: no pair differs */
+    int64_t count, differing; /* differing: a != b; -0 equals 0 */
+    double max_abs;           /* largest |a - b|; Inf where an infinity meets anything else */
+    double max_rel;           /* largest |a - b| / |b| where b is not 0, as numpy.testing;
+                                 Inf: the only differences are where b is 0 */
+    int64_t argmax;           /* first logical index of max_abs; if only NaN differ, the first
+                                 of them; -1: no pair differs */
     uint64_t ulp_max;         /* largest distance in representable numbers of the type */
     bool equal, allclose;
-    int64_t ulp_hist[66];     /* [0]: 0 ulp, [i]: 2^(i-1) <= ulp < 2^i, [65]: not comparable */
+    int64_t ulp_hist[66];     /* [0]: 0 ulp, [i]: 2^(i-1) <= ulp < 2^i, [65]: NaN */
 } tt_compare;
 
-/* Shapes must be equal; element types may differ (ulp fields are then 0). */
+/* Shapes must be equal; element types may differ (ulp fields are then 0).
+ *   - Floats of at most 32 bits are compared in f32, as torch does: differences
+ *     are rounded to f32 (and are f64 where f32 would overflow).
+ *   - Integers and bool are compared exactly; their ulp distance is |a - b|.
+ *   - Complex: |a - b| and |b| are magnitudes, the ulp distance is the larger of
+ *     the two parts', and a number with a NaN part is NaN.
+ *   - Other mixed types are compared in f64, so that a 64-bit integer beyond
+ *     2^53 may equal a float that it is not.
+ *   - Inf is one ulp beyond the largest finite number.
+ * TT_EMISMATCH: the shapes differ.  TT_EINVAL: rtol or atol is negative or NaN. */
 tt_status tt_compare_compute(const tt_tensor *a, const tt_tensor *b, const tt_compare_options *options,
                              tt_compare *out, tt_error *err);
 

@@ -34,6 +34,14 @@ static inline f32v f32v_load(const float *x) { return _mm256_loadu_ps(x); }
 static inline f64v f64v_load(const double *x) { return _mm256_loadu_pd(x); }
 static inline void f32v_store(float *x, f32v a) { _mm256_storeu_ps(x, a); }
 static inline void f64v_store(double *x, f64v a) { _mm256_storeu_pd(x, a); }
+/* Adding the bits of 2^52 + 2^51 to an integer of at most 51 bits makes the f64
+ * 2^52 + 2^51 + x: two operations for the conversion that AVX2 does not have. */
+static inline f64v f64v_load_i64(const int64_t *x)
+{
+    __m256i bits = _mm256_add_epi64(_mm256_loadu_si256((const __m256i *)(const void *)x),
+                                    _mm256_set1_epi64x(0x4338000000000000));
+    return _mm256_sub_pd(_mm256_castsi256_pd(bits), _mm256_set1_pd(0x1.8p52));
+}
 static inline f32v f32v_set(float x) { return _mm256_set1_ps(x); }
 static inline f64v f64v_set(double x) { return _mm256_set1_pd(x); }
 static inline f32v f32v_eq(f32v a, f32v b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
@@ -82,6 +90,11 @@ static inline f32h f32h_max(f32h a, f32h b) { return vbslq_f32(vcgtq_f32(a, b), 
 static inline f64h f64h_max(f64h a, f64h b) { return vbslq_f64(vcgtq_f64(a, b), a, b); }
 static inline i32h i32h_count(i32h n, f32h mask) { return vsubq_s32(n, vreinterpretq_s32_f32(mask)); }
 static inline i64h i64h_count(i64h n, f64h mask) { return vsubq_s64(n, vreinterpretq_s64_f64(mask)); }
+static inline f64h f64h_load_i64(const int64_t *x)
+{
+    int64x2_t bits = vaddq_s64(vld1q_s64(x), vdupq_n_s64(0x4338000000000000));
+    return vsubq_f64(vreinterpretq_f64_s64(bits), vdupq_n_f64(0x1.8p52));
+}
 #define f32h_add vaddq_f32
 #define f64h_add vaddq_f64
 #define f32h_sub vsubq_f32
@@ -132,6 +145,12 @@ typedef __m128i i64h;
 #define f64h_set _mm_set1_pd
 #define i32h_zero() _mm_setzero_si128()
 #define i64h_zero() _mm_setzero_si128()
+static inline f64h f64h_load_i64(const int64_t *x)
+{
+    __m128i bits = _mm_add_epi64(_mm_loadu_si128((const __m128i *)(const void *)x),
+                                 _mm_set1_epi64x(0x4338000000000000));
+    return _mm_sub_pd(_mm_castsi128_pd(bits), _mm_set1_pd(0x1.8p52));
+}
 static inline i32h i32h_count(i32h n, f32h mask) { return _mm_sub_epi32(n, _mm_castps_si128(mask)); }
 static inline i64h i64h_count(i64h n, f64h mask) { return _mm_sub_epi64(n, _mm_castpd_si128(mask)); }
 static inline void i32h_store(int32_t *x, i32h a) { _mm_storeu_si128((__m128i *)(void *)x, a); }
@@ -165,6 +184,12 @@ TT_LANES_OP2(lt)
 
 static inline f32v f32v_load(const float *x) { return (f32v){ f32h_load(x), f32h_load(x + 4) }; }
 static inline f64v f64v_load(const double *x) { return (f64v){ f64h_load(x), f64h_load(x + 2) }; }
+/* Adding the bits of 2^52 + 2^51 to an integer of at most 51 bits makes the f64
+ * 2^52 + 2^51 + x: two operations for the conversion that SSE2 does not have. */
+static inline f64v f64v_load_i64(const int64_t *x)
+{
+    return (f64v){ f64h_load_i64(x), f64h_load_i64(x + 2) };
+}
 static inline void f32v_store(float *x, f32v a) { f32h_store(x, a.low), f32h_store(x + 4, a.high); }
 static inline void f64v_store(double *x, f64v a) { f64h_store(x, a.low), f64h_store(x + 2, a.high); }
 static inline f32v f32v_set(float x) { return (f32v){ f32h_set(x), f32h_set(x) }; }

@@ -13,10 +13,12 @@
 #include <string.h>
 
 __extension__ typedef __int128 int128;
+__extension__ typedef unsigned __int128 uint128;
 
 /* What the blocks so far add up to; mean is a running one for Chan's formula. */
 typedef struct totals {
     tt_block all;
+    int64_t last_nonfinite; /* in the last block */
     int128 isum;
     int64_t imin, imax; /* as uint64_t for TT_U64 */
     double sum_real, sum_imag;
@@ -51,40 +53,48 @@ static void merge_block(tt_block *into, const tt_block *from)
     into->sumsq += from->sumsq;
 }
 
+/* NaN and Inf come in swarms: after a block that held some, expect more. */
+static bool is_doubtful(const totals *sums)
+{
+    return sums->last_nonfinite > 0;
+}
+
+static void add_block(totals *into, const tt_block *block)
+{
+    into->last_nonfinite = block->nan + block->posinf + block->neginf;
+    merge_block(&into->all, block);
+}
+
 static void add_f32(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
 {
     float tile[TT_TILE];
     tt_block block;
-    k->stats_f32(tt_tile_f32(k, dtype, run, tile, n), n, &block);
-    merge_block(&into->all, &block);
+    k->stats_f32(tt_tile_f32(k, dtype, run, tile, n), n, is_doubtful(into), &block);
+    add_block(into, &block);
+}
+
+static void add_half(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+{
+    tt_block block;
+    const uint16_t *x = run;
+    if (!is_doubtful(into) && k->stats_half(dtype, x, n, &block)) {
+        add_block(into, &block);
+        return;
+    }
+    size_t first = n < TT_TILE ? n : TT_TILE;
+    add_f32(k, dtype, x, first, into);
+    if (first < n)
+        add_f32(k, dtype, x + first, n - first, into);
 }
 
 static void add_f64(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
 {
     double tile[TT_TILE];
     tt_block block;
-    k->stats_f64(tt_tile_f64(k, dtype, run, tile, n), n, &block);
-    merge_block(&into->all, &block);
+    k->stats_f64(tt_tile_f64(k, dtype, run, tile, n), n, is_doubtful(into), &block);
+    add_block(into, &block);
     if (dtype != TT_F64) /* 32 bits at most: the block's sum is exact */
         into->isum += (int64_t)block.sum;
-}
-
-/* Exact min, max and sum of integers that f64 cannot hold. */
-static void add_exactly(bool is_unsigned, const int64_t *x, size_t n, int64_t *low, int64_t *high,
-                        int128 *sum)
-{
-    const int64_t flip = is_unsigned ? INT64_MIN : 0; /* unsigned order as signed order */
-    int64_t least = INT64_MAX, most = INT64_MIN;
-    int128 total = 0;
-    for (size_t i = 0; i < n; i++) {
-        int64_t ordered = x[i] ^ flip;
-        least = ordered < least ? ordered : least;
-        most = ordered > most ? ordered : most;
-        total += is_unsigned ? (int128)(uint64_t)x[i] : (int128)x[i];
-    }
-    *low = least ^ flip;
-    *high = most ^ flip;
-    *sum += total;
 }
 
 /* 64-bit integers: where 36 bits are enough, f64 lanes are exact (sums in a
@@ -92,27 +102,27 @@ static void add_exactly(bool is_unsigned, const int64_t *x, size_t n, int64_t *l
  * the integers themselves. */
 static void add_wide(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
 {
-    double tile[TT_TILE];
     tt_block block;
     bool is_unsigned = dtype == TT_U64, is_first = into->all.count == 0;
-    bool is_narrow = k->narrow_i64(is_unsigned, run, tile, n);
-    if (!is_narrow)
-        k->convert_f64(dtype, run, tile, n);
-    k->stats_f64(tile, n, &block);
-    int64_t low = (int64_t)0, high = 0;
+    tt_exact exact;
+    bool is_narrow = k->stats_i64(run, n, &block) && (!is_unsigned || block.min >= 0);
     if (is_narrow) {
-        low = (int64_t)block.min;
-        high = (int64_t)block.max;
+        exact.low = (int64_t)block.min;
+        exact.high = (int64_t)block.max;
         into->isum += (int64_t)block.sum;
     } else {
-        add_exactly(is_unsigned, run, n, &low, &high, &into->isum);
+        double tile[TT_TILE];
+        k->convert_f64(dtype, run, tile, n);
+        k->stats_f64(tile, n, false, &block);
+        k->exact_i64(is_unsigned, run, n, &exact);
+        into->isum += (int128)(((uint128)(uint64_t)exact.sum_hi << 64) | exact.sum_lo);
     }
-    merge_block(&into->all, &block);
-    const int64_t flip = is_unsigned ? INT64_MIN : 0;
-    if (is_first || (low ^ flip) < (into->imin ^ flip))
-        into->imin = low;
-    if (is_first || (high ^ flip) > (into->imax ^ flip))
-        into->imax = high;
+    add_block(into, &block);
+    const int64_t flip = is_unsigned ? INT64_MIN : 0; /* unsigned order as signed order */
+    if (is_first || (exact.low ^ flip) < (into->imin ^ flip))
+        into->imin = exact.low;
+    if (is_first || (exact.high ^ flip) > (into->imax ^ flip))
+        into->imax = exact.high;
 }
 
 /* |z| goes through the f64 lanes; the parts of finite numbers are added up
@@ -132,8 +142,8 @@ static void add_complex(const tt_kernels *k, tt_dtype dtype, const void *run, si
         }
     }
     tt_block block;
-    k->stats_f64(size, n, &block);
-    merge_block(&into->all, &block);
+    k->stats_f64(size, n, is_doubtful(into), &block);
+    add_block(into, &block);
     into->sum_real += real;
     into->sum_imag += imag;
 }
@@ -142,6 +152,10 @@ static void add_run(const tt_kernels *k, tt_dtype dtype, const void *run, size_t
 {
     switch (tt_lane_of(dtype)) {
     case TT_LANE_F32:
+        if (dtype == TT_F16 || dtype == TT_BF16) {
+            add_half(k, dtype, run, n, into);
+            return;
+        }
         add_f32(k, dtype, run, n, into);
         return;
     case TT_LANE_F64:
@@ -245,7 +259,8 @@ void tt_stats_with(const tt_kernels *k, const tt_tensor *t, tt_stats *out)
     const void *run;
     tt_walk walk;
     tt_walk_begin(&walk, t, TT_ORDER_MEMORY);
-    for (size_t n; (n = tt_walk_next(&walk, buffer, TT_TILE, &run)) > 0;)
+    size_t max = t->dtype == TT_F16 || t->dtype == TT_BF16 ? 2 * TT_TILE : TT_TILE;
+    for (size_t n; (n = tt_walk_next(&walk, buffer, max, &run)) > 0;)
         add_run(k, t->dtype, run, n, &sums);
     finish(out, &sums, t->dtype, repeat);
 }

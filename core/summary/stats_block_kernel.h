@@ -5,19 +5,18 @@
  *   V(f)   f32v_##f or f64v_##f   C(f)    the counters' operations
  *   vec, counters, counter        the types of a vector, its counters, one counter
  *   NAME(f)                       this inclusion's name of a function
- *   CAREFUL                       the function for a block that T is too narrow for
  *   WORST_RATIO, LEAST_SQUARE     where that begins, see finish
  *
  * Sums are taken around a pivot, the mean of the block's first elements, so that
  * a mean far larger than the spread costs no digits.  Sixteen terms are added in
  * T before the partial sum is added to the outer one: the rounding of a sum is
  * then below 16 + 16 half units in the worst case.  Where the pivot proves bad,
- * or T over- or underflows, the block is done again by CAREFUL; where it holds
- * NaN or Inf, by the masked loop.  All of this depends on the values alone, not
- * on the instruction set.
+ * or T over- or underflows, `finish` says so and the caller does the block again
+ * in a wider way.  All of this depends on the values alone, not on the
+ * instruction set.
  * SPDX-License-Identifier: Apache-2.0 */
 
-enum { NAME(PIVOT_LANES) = 4, NAME(INNER) = 16 };
+enum { NAME(FIRST) = 4 * LANES, NAME(INNER) = 16 * LANES }; /* for the pivot; added in T */
 
 typedef struct NAME(sums) {
     T sum[LANES], square[LANES], magnitude[LANES]; /* of d, d*d and |x|, d = x - pivot */
@@ -49,44 +48,8 @@ static void NAME(add_tail)(NAME(sums) *s, const T *x, size_t n, bool is_masked)
     }
 }
 
-/* The usual loop: every element is taken as finite; if one is not, a sum is not. */
-static void NAME(add_finite)(NAME(sums) *s, const T *x, size_t n)
-{
-    vec pivot = V(set)(s->pivot), nothing = V(set)(0);
-    vec sum = nothing, square = nothing, magnitude = nothing;
-    vec low = V(set)((T)INFINITY), high = V(set)((T)-INFINITY);
-    counters zeros = C(zero)();
-    size_t whole = n - n % LANES;
-    for (size_t at = 0; at < whole;) {
-        size_t stop = whole - at < NAME(INNER) * LANES ? whole : at + NAME(INNER) * LANES;
-        vec sum_in = nothing, square_in = nothing, magnitude_in = nothing;
-        for (; at < stop; at += LANES) {
-            __builtin_prefetch((const char *)(x + at) + PREFETCH_BYTES);
-            vec v = V(load)(x + at);
-            vec d = V(sub)(v, pivot);
-            sum_in = V(add)(sum_in, d);
-            square_in = V(add)(square_in, V(mul)(d, d));
-            magnitude_in = V(add)(magnitude_in, V(abs)(v));
-            low = V(min)(v, low);
-            high = V(max)(v, high);
-            zeros = C(count)(zeros, V(eq)(v, nothing));
-        }
-        sum = V(add)(sum, sum_in);
-        square = V(add)(square, square_in);
-        magnitude = V(add)(magnitude, magnitude_in);
-    }
-    V(store)(s->sum, sum);
-    V(store)(s->square, square);
-    V(store)(s->magnitude, magnitude);
-    V(store)(s->low, low);
-    V(store)(s->high, high);
-    C(store)(s->zeros, zeros);
-    for (size_t i = 0; i < LANES; i++)
-        s->finite[i] = (counter)(whole / LANES);
-    NAME(add_tail)(s, x + whole, n - whole, false);
-}
-
-/* The same, leaving out and counting what is not finite. */
+/* Leaves out and counts what is not finite; for finite elements it gives the
+ * bits of the finite loop. */
 static void NAME(add_masked)(NAME(sums) *s, const T *x, size_t n)
 {
     vec pivot = V(set)(s->pivot), nothing = V(set)(0);
@@ -96,9 +59,10 @@ static void NAME(add_masked)(NAME(sums) *s, const T *x, size_t n)
     counters zeros = C(zero)(), finite = zeros, posinf = zeros, neginf = zeros;
     size_t whole = n - n % LANES;
     for (size_t at = 0; at < whole;) {
-        size_t stop = whole - at < NAME(INNER) * LANES ? whole : at + NAME(INNER) * LANES;
+        size_t stop = whole - at < NAME(INNER) ? whole : at + NAME(INNER);
         vec sum_in = nothing, square_in = nothing, magnitude_in = nothing;
         for (; at < stop; at += LANES) {
+            __builtin_prefetch((const char *)(x + at) + PREFETCH_BYTES);
             vec v = V(load)(x + at);
             vec size = V(abs)(v);
             vec is_finite = V(lt)(size, infinity);
@@ -150,37 +114,6 @@ static int64_t NAME(count_lanes)(const counter *lane)
     return n;
 }
 
-/* A power of two of elements, added in pairs: exact for a constant block. */
-static T NAME(choose_pivot)(const T *x, size_t n)
-{
-    if (n < NAME(PIVOT_LANES) * LANES)
-        return x[0];
-    vec v = V(add)(V(add)(V(load)(x), V(load)(x + LANES)),
-                   V(add)(V(load)(x + 2 * LANES), V(load)(x + 3 * LANES)));
-    T lane[LANES];
-    V(store)(lane, v);
-    for (size_t width = LANES / 2; width > 0; width /= 2)
-        for (size_t i = 0; i < width; i++)
-            lane[i] += lane[i + width];
-    return lane[0] * (T)(1.0 / (NAME(PIVOT_LANES) * LANES));
-}
-
-/* The same where elements may be missing: another finite one stands in. */
-static T NAME(choose_finite_pivot)(const T *x, size_t n)
-{
-    T first[NAME(PIVOT_LANES) * LANES], other = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (x[i] - x[i] == 0) {
-            other = x[i];
-            break;
-        }
-    }
-    size_t some = n < NAME(PIVOT_LANES) * LANES ? n : NAME(PIVOT_LANES) * LANES;
-    for (size_t i = 0; i < some; i++)
-        first[i] = x[i] - x[i] == 0 ? x[i] : other;
-    return NAME(choose_pivot)(first, some);
-}
-
 /* Fills *out from the sums; false: T was too narrow for the sums in it. */
 static bool NAME(finish)(const NAME(sums) *s, size_t n, tt_block *out)
 {
@@ -210,24 +143,4 @@ static bool NAME(finish)(const NAME(sums) *s, size_t n, tt_block *out)
     return magnitude + square < (double)INFINITY && square <= WORST_RATIO * m2 &&
            fabs(pivot) * count <= WORST_RATIO * magnitude &&
            (square >= count * LEAST_SQUARE || low == high || finite == 0);
-}
-
-static void NAME(block)(const T *x, size_t n, tt_block *out)
-{
-    NAME(sums) s;
-    memset(s.posinf, 0, sizeof s.posinf);
-    memset(s.neginf, 0, sizeof s.neginf);
-    s.pivot = NAME(choose_pivot)(x, n);
-    NAME(add_finite)(&s, x, n);
-    if (NAME(finish)(&s, n, out))
-        return;
-    if (!(out->l1 < (double)INFINITY)) { /* NaN or Inf is there, or an overflow */
-        s.pivot = NAME(choose_finite_pivot)(x, n);
-        memset(s.posinf, 0, sizeof s.posinf);
-        memset(s.neginf, 0, sizeof s.neginf);
-        NAME(add_masked)(&s, x, n);
-        if (NAME(finish)(&s, n, out))
-            return;
-    }
-    CAREFUL(x, n, out);
 }

@@ -1,10 +1,11 @@
-/* stats_kernel.c -- the statistics of one block of f32 or f64 elements.
+/* stats_kernel.c -- the statistics of one block of elements.
  *
  * Exists because this loop decides what watching a tensor costs.  Ten vector
  * operations for each load: less than the time in which memory delivers the
  * next one.  NaN and Inf need no operation of their own in the usual case: they
  * spoil the sum of magnitudes, and the block is then done again with masks.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/halves_kernel.h"
 #include "summary/kernels.h"
 #include "summary/lanes_kernel.h"
 #include "tensor/walk.h"
@@ -15,8 +16,7 @@
 
 enum { PREFETCH_BYTES = 2048 };
 
-static void careful_f32(const float *x, size_t n, tt_block *out);
-static void careful_f64(const double *x, size_t n, tt_block *out);
+/* ---- f64 lanes: f64, and 64-bit integers of at most 36 bits -------------- */
 
 #define T double
 #define LANES 4
@@ -26,12 +26,22 @@ static void careful_f64(const double *x, size_t n, tt_block *out);
 #define vec f64v
 #define counters i64v
 #define counter int64_t
-#define CAREFUL careful_f64
 /* With 53 bits the pivot cannot cost more than it may: a pivot that is the mean
  * of k of the n elements makes squares at most 1 + n/k times m2. */
 #define WORST_RATIO 1e8
 #define LEAST_SQUARE 0.0
 #include "summary/stats_block_kernel.h"
+
+#define SOURCE double
+#define LOAD(p) f64v_load(p)
+#define FINITE(f) finite_f64_##f
+#include "summary/stats_finite_kernel.h"
+
+#define SOURCE int64_t
+#define LOAD(p) f64v_load_i64(p)
+#define FINITE(f) finite_i64_##f
+#include "summary/stats_finite_kernel.h"
+
 #undef T
 #undef LANES
 #undef V
@@ -40,9 +50,10 @@ static void careful_f64(const double *x, size_t n, tt_block *out);
 #undef vec
 #undef counters
 #undef counter
-#undef CAREFUL
 #undef WORST_RATIO
 #undef LEAST_SQUARE
+
+/* ---- f32 lanes: f32, f16, bf16 -------------------------------------------- */
 
 #define T float
 #define LANES 8
@@ -52,31 +63,55 @@ static void careful_f64(const double *x, size_t n, tt_block *out);
 #define vec f32v
 #define counters i32v
 #define counter int32_t
-#define CAREFUL careful_f32
 #define WORST_RATIO 4.0
 #define LEAST_SQUARE 0x1p-100 /* below, squares of f32 lose digits to underflow */
 #include "summary/stats_block_kernel.h"
 
-/* f64 holds every sum of f32 values that occurs here. */
-static void careful_f32(const float *x, size_t n, tt_block *out)
-{
-    double wide[TT_TILE];
-    assert(n <= TT_TILE);
-    for (size_t i = 0; i < n; i++)
-        wide[i] = (double)x[i];
-    f64_block(wide, n, out);
-}
+#define SOURCE float
+#define LOAD(p) f32v_load(p)
+#define FINITE(f) finite_f32_##f
+#include "summary/stats_finite_kernel.h"
+
+#define SPLIT(x, raw, a, b) u16v_split_bf16(raw, &a, &b)
+#define DTYPE TT_BF16
+#define HALF(f) bf16_##f
+#include "summary/stats_half_kernel.h"
+
+#define SPLIT(x, raw, a, b) f32v_load_f16(x, &a, &b)
+#define DTYPE TT_F16
+#define HALF(f) f16_##f
+#include "summary/stats_half_kernel.h"
+
+/* ---- from lanes to a block ------------------------------------------------ */
+
+/* A pivot where elements may be missing: another finite one stands in. */
+#define CHOOSE_FINITE_PIVOT(T, NAME)                                            \
+    static T NAME##_choose_finite_pivot(const T *x, size_t n)                   \
+    {                                                                           \
+        T first[NAME##_FIRST], other = 0;                                       \
+        for (size_t i = 0; i < n; i++) {                                        \
+            if (x[i] - x[i] == 0) {                                             \
+                other = x[i];                                                   \
+                break;                                                          \
+            }                                                                   \
+        }                                                                       \
+        if (n < NAME##_FIRST)                                                   \
+            return other;                                                       \
+        for (size_t i = 0; i < NAME##_FIRST; i++)                               \
+            first[i] = x[i] - x[i] == 0 ? x[i] : other;                         \
+        return finite_##NAME##_choose_pivot(first);                             \
+    }
+CHOOSE_FINITE_PIVOT(double, f64)
+CHOOSE_FINITE_PIVOT(float, f32)
 
 /* Values near the end of f64: the sums are taken of x * 2^-600.  What then does
  * not fit is Inf, as in torch; counts, min and max are already right. */
 static void careful_f64(const double *x, size_t n, tt_block *out)
 {
     double small[TT_TILE];
-    assert(n <= TT_TILE);
     for (size_t i = 0; i < n; i++)
         small[i] = x[i] * 0x1p-600;
     f64_sums s;
-    memset(&s, 0, sizeof s);
     s.pivot = f64_choose_finite_pivot(small, n);
     f64_add_masked(&s, small, n);
     tt_block scaled;
@@ -88,14 +123,83 @@ static void careful_f64(const double *x, size_t n, tt_block *out)
     out->sumsq = scaled.sumsq * 0x1p600 * 0x1p600;
 }
 
-void TT_KERNEL(stats_f32)(const float *x, size_t n, tt_block *out)
+void TT_KERNEL(stats_f64)(const double *x, size_t n, bool is_doubtful, tt_block *out)
 {
     assert(n > 0 && n <= TT_TILE);
-    f32_block(x, n, out);
+    f64_sums s;
+    if (!is_doubtful) {
+        s.pivot = n < f64_FIRST ? x[0] : finite_f64_choose_pivot(x);
+        finite_f64_add(&s, x, n);
+        if (f64_finish(&s, n, out))
+            return;
+    }
+    s.pivot = f64_choose_finite_pivot(x, n);
+    f64_add_masked(&s, x, n);
+    if (!f64_finish(&s, n, out))
+        careful_f64(x, n, out);
 }
 
-void TT_KERNEL(stats_f64)(const double *x, size_t n, tt_block *out)
+/* f64 holds every sum of f32 values that occurs here. */
+static void careful_f32(const float *x, size_t n, bool is_doubtful, tt_block *out)
+{
+    double wide[TT_TILE];
+    for (size_t i = 0; i < n; i++)
+        wide[i] = (double)x[i];
+    TT_KERNEL(stats_f64)(wide, n, is_doubtful, out);
+}
+
+void TT_KERNEL(stats_f32)(const float *x, size_t n, bool is_doubtful, tt_block *out)
 {
     assert(n > 0 && n <= TT_TILE);
-    f64_block(x, n, out);
+    f32_sums s;
+    if (!is_doubtful) {
+        s.pivot = n < f32_FIRST ? x[0] : finite_f32_choose_pivot(x);
+        finite_f32_add(&s, x, n);
+        if (f32_finish(&s, n, out))
+            return;
+        if (out->l1 < (double)INFINITY) { /* all finite: only the sums are poor */
+            careful_f32(x, n, false, out);
+            return;
+        }
+    }
+    s.pivot = f32_choose_finite_pivot(x, n);
+    f32_add_masked(&s, x, n);
+    if (!f32_finish(&s, n, out))
+        careful_f32(x, n, true, out);
+}
+
+bool TT_KERNEL(stats_half)(tt_dtype dtype, const uint16_t *x, size_t n, tt_block *out)
+{
+    assert(n <= 2 * TT_TILE && (dtype == TT_BF16 || dtype == TT_F16));
+    if (n < f32_FIRST)
+        return false;
+    f32_sums s;
+    if (dtype == TT_BF16) {
+        s.pivot = bf16_choose_pivot(x);
+        bf16_add(&s, x, n);
+    } else {
+        s.pivot = f16_choose_pivot(x);
+        f16_add(&s, x, n);
+    }
+    return f32_finish(&s, n, out);
+}
+
+/* An integer beyond 51 bits makes a f64 outside +-2^51, or NaN: the range of
+ * the result tells whether it may be trusted. */
+bool TT_KERNEL(stats_i64)(const int64_t *x, size_t n, tt_block *out)
+{
+    assert(n > 0 && n <= TT_TILE);
+    double tile[f64_FIRST] = { 0 };
+    f64_sums s;
+    if (n < f64_FIRST) {
+        int64_t few[f64_FIRST] = { 0 };
+        memcpy(few, x, n * sizeof *x);
+        for (size_t i = 0; i < f64_FIRST; i += 4)
+            f64v_store(tile + i, f64v_load_i64(few + i));
+        s.pivot = tile[0];
+    } else {
+        s.pivot = finite_i64_choose_pivot(x);
+    }
+    finite_i64_add(&s, x, n);
+    return f64_finish(&s, n, out) && out->min > -0x1p36 && out->max < 0x1p36;
 }

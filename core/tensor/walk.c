@@ -88,15 +88,31 @@ void tt_walk_begin(tt_walk *walk, const tt_tensor *t, tt_order order)
     walk->is_direct = is_aligned && walk->stride[inner] == (int64_t)item && walk->swap == 0;
 }
 
-/* Copies n elements that lie stride bytes apart.  One loop a size, so that the
- * compiler sees constant-size moves; memcpy because they may be unaligned. */
-#define COPY_STRIDED(bytes)                                   \
-    case bytes:                                               \
-        for (size_t i = 0; i < n; i++, from += stride)        \
-            memcpy(to + i * (bytes), from, (bytes));          \
-        break
+/* Elements at any address.  As types, not memcpy, so that the compiler can use
+ * vector loads for every second element. */
+typedef uint8_t __attribute__((may_alias)) loose1;
+typedef uint16_t __attribute__((may_alias, aligned(1))) loose2;
+typedef uint32_t __attribute__((may_alias, aligned(1))) loose4;
+typedef uint64_t __attribute__((may_alias, aligned(1))) loose8;
+typedef struct __attribute__((may_alias, packed)) loose16 {
+    uint64_t half[2];
+} loose16;
 
-static void copy_strided(char *restrict to, const char *restrict from, int64_t stride, size_t item,
+#define COPY_STRIDED(bytes)                                                     \
+    case bytes: {                                                               \
+        loose##bytes *items = (loose##bytes *)to;                               \
+        if (stride == 2 * (bytes)) {                                            \
+            const loose##bytes *pairs = (const loose##bytes *)from;             \
+            for (size_t i = 0; i < n; i++)                                      \
+                items[i] = pairs[2 * i];                                        \
+        } else {                                                                \
+            for (size_t i = 0; i < n; i++, from += stride)                      \
+                items[i] = *(const loose##bytes *)from;                         \
+        }                                                                       \
+        break;                                                                  \
+    }
+
+static void copy_strided(void *restrict to, const char *restrict from, int64_t stride, size_t item,
                          size_t n)
 {
     if (stride == (int64_t)item) {
@@ -104,11 +120,11 @@ static void copy_strided(char *restrict to, const char *restrict from, int64_t s
         return;
     }
     switch (item) {
-        COPY_STRIDED(1);
-        COPY_STRIDED(2);
-        COPY_STRIDED(4);
-        COPY_STRIDED(8);
-        COPY_STRIDED(16);
+        COPY_STRIDED(1)
+        COPY_STRIDED(2)
+        COPY_STRIDED(4)
+        COPY_STRIDED(8)
+        COPY_STRIDED(16)
     default:
         assert(false);
     }
@@ -142,7 +158,7 @@ static void advance(tt_walk *walk, int64_t n)
 
 size_t tt_walk_next(tt_walk *walk, void *buffer, size_t max, const void **run)
 {
-    assert(max > 0 && max <= TT_TILE);
+    assert(max > 0 && max * walk->item <= TT_TILE_BYTES);
     size_t want = (uint64_t)walk->left < max ? (size_t)walk->left : max;
     if (want == 0)
         return 0;

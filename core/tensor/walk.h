@@ -38,8 +38,8 @@ typedef struct tt_walk {
 
 void tt_walk_begin(tt_walk *walk, const tt_tensor *t, tt_order order);
 
-/* Points *run at the next elements, at most max (<= TT_TILE) of them, and
- * returns how many; 0 at the end.  A run is shorter than max only at the end.
+/* Points *run at the next elements, at most max of them (and no more than
+ * TT_TILE_BYTES hold), and returns how many; 0 at the end.  A run is shorter than max only at the end.
  * buffer (TT_TILE_BYTES, aligned to 32) may be used, or not; *run is valid
  * until the next call. */
 size_t tt_walk_next(tt_walk *walk, void *buffer, size_t max, const void **run);

@@ -1,0 +1,353 @@
+/* compare.c -- how far two tensors are apart, in one pass.
+ *
+ * Exists to answer "are these the same, and if not, where and how badly?" at
+ * the speed of reading both.  The pairs are judged
+ *   - in f32, if both types are floats of at most 32 bits (as torch does),
+ *   - as integers, if both are integers and f64 would not hold them,
+ *   - as complex numbers of two f64, if one is complex,
+ *   - in f64 otherwise: exact for everything but 64-bit integers that meet a
+ *     float.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/compare.h"
+
+#include "base/status.h"
+#include "summary/convert.h"
+#include "summary/magnitude.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* Two tensors walked in step. */
+typedef struct pair {
+    const tt_kernels *k;
+    tt_dtype a_type, b_type;
+    tt_walk a, b;
+} pair;
+
+/* A pair that differs and holds no NaN: size is |b|. */
+static void add_gap(tt_compare_state *state, int64_t at, double gap, double size)
+{
+    state->differing++;
+    if (!(gap < (double)INFINITY && gap <= state->atol + state->rtol * size))
+        state->is_close = false;
+    if (gap > state->max_abs) {
+        state->max_abs = gap;
+        state->argmax = at;
+    }
+    double rel = gap < (double)INFINITY ? gap / size : gap;
+    if (size > 0 && rel > state->max_rel)
+        state->max_rel = rel;
+}
+
+static void add_ulps(tt_compare_state *state, uint64_t ulps)
+{
+    state->ulp_max = ulps > state->ulp_max ? ulps : state->ulp_max;
+    if (state->ulp_hist != NULL)
+        state->ulp_hist[tt_ulp_bin(ulps)]++;
+}
+
+/* ---- floats ------------------------------------------------------------- */
+
+static void compare_floats(pair *p, tt_compare_state *state)
+{
+    _Alignas(32) char a_buffer[TT_TILE_BYTES], b_buffer[TT_TILE_BYTES];
+    float a_tile[TT_TILE], b_tile[TT_TILE];
+    bool is_narrow = p->a_type == p->b_type && p->a_type != TT_F32;
+    bool has_own_ulps = is_narrow && !state->has_ulps;
+    const void *a, *b;
+    for (size_t n; (n = tt_walk_next(&p->a, a_buffer, TT_TILE, &a)) > 0;) {
+        (void)tt_walk_next(&p->b, b_buffer, TT_TILE, &b);
+        const float *x = tt_tile_f32(p->k, p->a_type, a, a_tile, n), *y = x;
+        bool is_same = is_narrow && memcmp(a, b, n * p->a.item) == 0;
+        if (!is_same) /* else only NaN can differ */
+            y = tt_tile_f32(p->k, p->b_type, b, b_tile, n);
+        p->k->compare_f32(x, y, n, state);
+        if (has_own_ulps && (!is_same || state->ulp_hist != NULL))
+            p->k->compare_narrow(p->a_type, a, b, n, state);
+    }
+}
+
+static void compare_doubles(pair *p, tt_compare_state *state)
+{
+    _Alignas(32) char a_buffer[TT_TILE_BYTES], b_buffer[TT_TILE_BYTES];
+    double a_tile[TT_TILE], b_tile[TT_TILE];
+    bool is_integer = p->a_type == p->b_type && p->a_type != TT_F64;
+    const void *a, *b;
+    for (size_t n; (n = tt_walk_next(&p->a, a_buffer, TT_TILE, &a)) > 0;) {
+        (void)tt_walk_next(&p->b, b_buffer, TT_TILE, &b);
+        if (is_integer && memcmp(a, b, n * p->a.item) == 0) {
+            state->at += (int64_t)n;
+            continue;
+        }
+        const double *x = tt_tile_f64(p->k, p->a_type, a, a_tile, n);
+        const double *y = tt_tile_f64(p->k, p->b_type, b, b_tile, n);
+        p->k->compare_f64(x, y, n, state);
+    }
+    if (is_integer)
+        state->ulp_max = (uint64_t)state->max_abs;
+}
+
+/* ---- integers ----------------------------------------------------------- */
+
+/* The elements as the bits of int64_t, or of uint64_t for TT_U64. */
+static void read_integers(tt_dtype dtype, const void *from, uint64_t *to, size_t n)
+{
+#define EACH(type)                                    \
+    do {                                              \
+        const type *items = from;                     \
+        for (size_t i = 0; i < n; i++)                \
+            to[i] = (uint64_t)(int64_t)items[i];      \
+        return;                                       \
+    } while (0)
+
+    switch ((int)dtype) {
+    case TT_I8:
+        EACH(int8_t);
+    case TT_I16:
+        EACH(int16_t);
+    case TT_I32:
+        EACH(int32_t);
+    case TT_U8:
+        EACH(uint8_t);
+    case TT_U16:
+        EACH(uint16_t);
+    case TT_U32:
+        EACH(uint32_t);
+    case TT_BOOL:
+        for (size_t i = 0; i < n; i++)
+            to[i] = ((const uint8_t *)from)[i] != 0;
+        return;
+    default:
+        assert(dtype == TT_I64 || dtype == TT_U64);
+        memcpy(to, from, n * sizeof *to);
+    }
+#undef EACH
+}
+
+typedef struct integer {
+    uint64_t magnitude;
+    bool is_negative;
+} integer;
+
+static integer integer_of(tt_dtype dtype, uint64_t bits)
+{
+    bool is_negative = dtype != TT_U64 && bits >> 63 != 0;
+    return (integer){ .magnitude = is_negative ? 0 - bits : bits, .is_negative = is_negative };
+}
+
+static void add_integers(integer a, integer b, int64_t at, bool has_ulps, tt_compare_state *state)
+{
+    uint64_t gap = a.magnitude > b.magnitude ? a.magnitude - b.magnitude : b.magnitude - a.magnitude;
+    bool is_over = false; /* a uint64_t and a negative number can be further apart than 64 bits */
+    if (a.is_negative != b.is_negative)
+        is_over = __builtin_add_overflow(a.magnitude, b.magnitude, &gap);
+    if (has_ulps)
+        add_ulps(state, gap);
+    if (gap == 0 && !is_over)
+        return;
+    add_gap(state, at, is_over ? 0x1p64 + (double)gap : (double)gap, (double)b.magnitude);
+}
+
+static void compare_integers(pair *p, tt_compare_state *state)
+{
+    _Alignas(32) char a_buffer[TT_TILE_BYTES], b_buffer[TT_TILE_BYTES];
+    uint64_t x[TT_TILE], y[TT_TILE];
+    bool is_same_type = p->a_type == p->b_type;
+    const void *a, *b;
+    for (size_t n; (n = tt_walk_next(&p->a, a_buffer, TT_TILE, &a)) > 0; state->at += (int64_t)n) {
+        (void)tt_walk_next(&p->b, b_buffer, TT_TILE, &b);
+        if (is_same_type && memcmp(a, b, n * p->a.item) == 0) {
+            if (state->ulp_hist != NULL)
+                state->ulp_hist[0] += (int64_t)n;
+            continue;
+        }
+        read_integers(p->a_type, a, x, n);
+        read_integers(p->b_type, b, y, n);
+        for (size_t i = 0; i < n; i++)
+            add_integers(integer_of(p->a_type, x[i]), integer_of(p->b_type, y[i]),
+                         state->at + (int64_t)i, is_same_type, state);
+    }
+}
+
+/* ---- complex ------------------------------------------------------------ */
+
+typedef struct number {
+    double re, im;
+} number;
+
+static void read_numbers(const tt_kernels *k, tt_dtype dtype, const void *from, number *to, size_t n)
+{
+    if (dtype == TT_C128) {
+        memcpy(to, from, n * sizeof *to);
+        return;
+    }
+    const float *parts = from;
+    for (size_t i = 0; dtype == TT_C64 && i < n; i++)
+        to[i] = (number){ (double)parts[2 * i], (double)parts[2 * i + 1] };
+    if (dtype != TT_C64) {
+        double tile[TT_TILE];
+        const double *x = tt_tile_f64(k, dtype, from, tile, n);
+        for (size_t i = 0; i < n; i++)
+            to[i] = (number){ x[i], 0 };
+    }
+}
+
+static bool has_nan(number z)
+{
+    return isnan(z.re) || isnan(z.im);
+}
+
+static bool has_inf(number z)
+{
+    return isinf(z.re) || isinf(z.im);
+}
+
+/* How many representable numbers apart; neither is NaN. */
+static uint64_t part_ulps(tt_dtype dtype, double a, double b)
+{
+    uint64_t x = 0, y = 0, sign = (uint64_t)1 << 63;
+    if (dtype == TT_C64) {
+        float parts[] = { (float)a, (float)b };
+        uint32_t bits[2];
+        memcpy(bits, parts, sizeof bits);
+        sign = (uint64_t)1 << 31;
+        x = bits[0];
+        y = bits[1];
+    } else {
+        memcpy(&x, &a, sizeof x);
+        memcpy(&y, &b, sizeof y);
+    }
+    uint64_t x_size = x & ~sign, y_size = y & ~sign;
+    if ((x & sign) != (y & sign))
+        return x_size + y_size;
+    return x_size > y_size ? x_size - y_size : y_size - x_size;
+}
+
+static void add_numbers(number a, number b, int64_t at, tt_dtype ulp_type, tt_compare_state *state)
+{
+    bool is_complex = tt_dtype_kind(ulp_type) == TT_KIND_COMPLEX; /* both of one type */
+    if (has_nan(a) || has_nan(b)) {
+        bool is_equal = state->equal_nan && has_nan(a) && has_nan(b);
+        if (is_complex && state->ulp_hist != NULL)
+            state->ulp_hist[is_equal ? 0 : TT_ULP_NAN]++;
+        if (!is_equal) {
+            state->differing++;
+            state->is_close = false;
+            state->first_nan = state->first_nan < 0 ? at : state->first_nan;
+        }
+        return;
+    }
+    if (is_complex) {
+        uint64_t re = part_ulps(ulp_type, a.re, b.re), im = part_ulps(ulp_type, a.im, b.im);
+        add_ulps(state, re > im ? re : im);
+    }
+    if (a.re == b.re && a.im == b.im)
+        return;
+    double gap = has_inf(a) || has_inf(b) ? (double)INFINITY : tt_magnitude(a.re - b.re, a.im - b.im);
+    add_gap(state, at, gap, tt_magnitude(b.re, b.im));
+}
+
+static void compare_numbers(pair *p, tt_compare_state *state)
+{
+    enum { TILE = TT_TILE / 4 };
+    _Alignas(32) char a_buffer[TT_TILE_BYTES], b_buffer[TT_TILE_BYTES];
+    number x[TILE], y[TILE];
+    tt_dtype ulp_type = p->a_type == p->b_type ? p->a_type : TT_F64;
+    const void *a, *b;
+    for (size_t n; (n = tt_walk_next(&p->a, a_buffer, TILE, &a)) > 0; state->at += (int64_t)n) {
+        (void)tt_walk_next(&p->b, b_buffer, TILE, &b);
+        read_numbers(p->k, p->a_type, a, x, n);
+        read_numbers(p->k, p->b_type, b, y, n);
+        for (size_t i = 0; i < n; i++)
+            add_numbers(x[i], y[i], state->at + (int64_t)i, ulp_type, state);
+    }
+}
+
+/* ---- the whole ---------------------------------------------------------- */
+
+static bool is_integer(tt_dtype dtype)
+{
+    tt_kind kind = tt_dtype_kind(dtype);
+    return kind == TT_KIND_INT || kind == TT_KIND_UINT || kind == TT_KIND_BOOL;
+}
+
+static bool is_long(tt_dtype dtype)
+{
+    return dtype == TT_I64 || dtype == TT_U64;
+}
+
+static void compare_all(const tt_kernels *k, const tt_tensor *a, const tt_tensor *b,
+                        tt_compare_state *state)
+{
+    pair p; /* not zeroed: the walks are large */
+    p.k = k;
+    p.a_type = a->dtype;
+    p.b_type = b->dtype;
+    tt_walk_begin(&p.a, a, TT_ORDER_LOGICAL);
+    tt_walk_begin(&p.b, b, TT_ORDER_LOGICAL);
+    tt_lane a_lane = tt_lane_of(a->dtype), b_lane = tt_lane_of(b->dtype);
+    if (a_lane == TT_LANE_COMPLEX || b_lane == TT_LANE_COMPLEX)
+        compare_numbers(&p, state);
+    else if (a_lane == TT_LANE_F32 && b_lane == TT_LANE_F32)
+        compare_floats(&p, state);
+    else if (is_integer(a->dtype) && is_integer(b->dtype) &&
+             (is_long(a->dtype) || is_long(b->dtype) || state->ulp_hist != NULL))
+        compare_integers(&p, state);
+    else
+        compare_doubles(&p, state);
+}
+
+static tt_status check(const tt_tensor *a, const tt_tensor *b, const tt_compare_options *options,
+                       tt_error *err)
+{
+    if (a->ndim != b->ndim)
+        return tt_fail(err, TT_EMISMATCH, "%" PRId32 " dimensions against %" PRId32, a->ndim, b->ndim);
+    for (int32_t d = 0; d < a->ndim; d++)
+        if (a->shape[d] != b->shape[d])
+            return tt_fail(err, TT_EMISMATCH,
+                           "size %" PRId64 " against %" PRId64 " in dimension %" PRId32, a->shape[d],
+                           b->shape[d], d);
+    if (!(options->rtol >= 0) || !(options->atol >= 0))
+        return tt_fail(err, TT_EINVAL, "rtol %g and atol %g must not be negative", options->rtol,
+                       options->atol);
+    return TT_OK;
+}
+
+tt_status tt_compare_with(const tt_kernels *k, const tt_tensor *a, const tt_tensor *b,
+                          const tt_compare_options *options, tt_compare *out, tt_error *err)
+{
+    tt_status st = check(a, b, options, err);
+    if (st < 0)
+        return st;
+    memset(out->ulp_hist, 0, sizeof out->ulp_hist);
+    bool is_one_type = a->dtype == b->dtype;
+    tt_compare_state state = {
+        .rtol = options->rtol,
+        .atol = options->atol,
+        .equal_nan = options->equal_nan,
+        .has_ulps = is_one_type && (a->dtype == TT_F32 || a->dtype == TT_F64 || a->dtype == TT_BF16),
+        .ulp_shift = a->dtype == TT_BF16 ? 16 : 0,
+        .argmax = -1,
+        .first_nan = -1,
+        .ulp_hist = is_one_type && options->wants_ulps ? out->ulp_hist : NULL,
+        .is_close = true,
+    };
+    compare_all(k, a, b, &state);
+    out->count = a->count;
+    out->differing = state.differing;
+    out->max_abs = state.max_abs;
+    /* Differences there are, but each where b is 0. */
+    out->max_rel = state.max_abs > 0 && state.max_rel == 0 ? (double)INFINITY : state.max_rel;
+    out->argmax = state.argmax >= 0 ? state.argmax : state.first_nan;
+    out->ulp_max = state.ulp_max;
+    out->equal = state.differing == 0;
+    out->allclose = state.is_close;
+    return TT_OK;
+}
+
+tt_status tt_compare_compute(const tt_tensor *a, const tt_tensor *b, const tt_compare_options *options,
+                             tt_compare *out, tt_error *err)
+{
+    return tt_compare_with(tt_kernels_get(), a, b, options, out, err);
+}

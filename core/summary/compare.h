@@ -1,0 +1,37 @@
+/* compare.h -- how far two tensors are apart.  For summaries and their tests.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_SUMMARY_COMPARE_H
+#define TT_SUMMARY_COMPARE_H
+
+#include "summary/kernels.h"
+
+/* What is known after some pairs.  Every field after `at` is the
+ * maximum, the sum or the first of something over pairs, and each pair is
+ * judged alone: neither tiles nor lanes can show in the answer. */
+typedef struct tt_compare_state {
+    double rtol, atol;
+    bool equal_nan;
+    bool has_ulps;     /* the kernels for f32 and f64 count ulps ...           */
+    int ulp_shift;     /* ... of a type with that many fewer bits: 16 for bf16 */
+    int64_t at;        /* logical index of the next pair */
+    int64_t differing;
+    double max_abs, max_rel;
+    int64_t argmax;    /* of max_abs; -1: no difference yet */
+    int64_t first_nan; /* first pair that differs by a NaN; -1: none */
+    uint64_t ulp_max;
+    int64_t *ulp_hist; /* borrowed; NULL: not wanted */
+    bool is_close;
+} tt_compare_state;
+
+enum { TT_ULP_NAN = 65 }; /* the place in ulp_hist for pairs with a NaN */
+
+/* [0]: 0, [i]: 2^(i-1) <= distance < 2^i. */
+static inline int tt_ulp_bin(uint64_t distance)
+{
+    return distance == 0 ? 0 : 64 - __builtin_clzll(distance);
+}
+
+tt_status tt_compare_with(const tt_kernels *k, const tt_tensor *a, const tt_tensor *b,
+                          const tt_compare_options *options, tt_compare *out, tt_error *err);
+
+#endif

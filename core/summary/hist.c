@@ -1,0 +1,332 @@
+/* hist.c -- counts in fixed logarithmic bins.
+ *
+ * Exists so that histograms of any two tensors, steps or ranks can be added up.
+ * A bin is the highest 14 bits of the value as f64: sign, eleven bits of
+ * exponent, two of mantissa.  Of 16384 bins a tensor fills a few dozen, so they
+ * are kept in pages of 64 that get memory when first needed:
+ *
+ *     bin  s eeeeeeeeeee mm          pages            bins
+ *          └─page─┘└─slot─┘  ──►  [ 0 0 2 1 0 … ] ──► page 1, page 2, (unused …)
+ *
+ * The memory for all pages is there from the start, because adding a tensor
+ * must not fail, but nobody touches it before it is used.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/hist.h"
+
+#include "base/status.h"
+#include "summary/convert.h"
+#include "summary/magnitude.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BINS = 1 << 14,
+    HALF = BINS / 2,     /* from here on the bins are of negative values */
+    MANTISSA_SHIFT = 50, /* 64 - 14 */
+    PAGE = 64,
+    PAGES = BINS / PAGE,
+    SMALL = 512,           /* elements from which the tables pay */
+    FLUSH_TILES = 1 << 20, /* the tables' 32 bits cannot overflow before */
+};
+
+struct tt_hist {
+    int64_t nan, posinf, neginf, zeros;
+    int64_t binned;          /* elements that are none of these */
+    uint16_t page[PAGES];    /* 1 + where the page lies; 0: nothing counted yet */
+    uint16_t used;           /* pages that have memory */
+    int64_t bins[BINS];      /* the first used * PAGE of them are set */
+};
+
+tt_status tt_hist_create(tt_hist **out)
+{
+    tt_hist *hist = malloc(sizeof *hist);
+    if (hist == NULL)
+        return TT_ENOMEM;
+    memset(hist, 0, offsetof(tt_hist, bins));
+    *out = hist;
+    return TT_OK;
+}
+
+void tt_hist_free(tt_hist *hist)
+{
+    free(hist);
+}
+
+static int64_t *bin_at(tt_hist *hist, uint32_t bin)
+{
+    uint32_t page = bin / PAGE;
+    if (__builtin_expect(hist->page[page] == 0, 0)) {
+        memset(hist->bins + hist->used * PAGE, 0, PAGE * sizeof *hist->bins);
+        hist->page[page] = ++hist->used;
+    }
+    return &hist->bins[(hist->page[page] - 1u) * PAGE + bin % PAGE];
+}
+
+static int64_t count_at(const tt_hist *hist, uint32_t bin)
+{
+    uint16_t page = hist->page[bin / PAGE];
+    return page == 0 ? 0 : hist->bins[(page - 1u) * PAGE + bin % PAGE];
+}
+
+static void add_value(tt_hist *hist, double x)
+{
+    uint64_t bits, infinity = (uint64_t)0x7ff << 52;
+    memcpy(&bits, &x, sizeof bits);
+    uint64_t magnitude = bits << 1 >> 1;
+    if (__builtin_expect(magnitude == 0, 0))
+        hist->zeros++;
+    else if (__builtin_expect(magnitude < infinity, 1))
+        ++*bin_at(hist, (uint32_t)(bits >> MANTISSA_SHIFT));
+    else if (magnitude > infinity)
+        hist->nan++;
+    else if (x > 0)
+        hist->posinf++;
+    else
+        hist->neginf++;
+}
+
+static void add_values(tt_hist *hist, const double *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        add_value(hist, x[i]);
+}
+
+static void add_floats(tt_hist *hist, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        add_value(hist, (double)x[i]);
+}
+
+static bool is_denormal(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= 0x7fffffffu;
+    return bits > 0 && bits < 0x00800000u;
+}
+
+static void flush_tables(tt_hist *hist, uint32_t *tables)
+{
+    enum { SIGN = TT_HIST_TABLE / 2, BIAS = (1023 - 127) * 4 };
+    enum { STEP = 16 }; /* most of the bins are empty */
+    const uint32_t *other = tables + TT_HIST_TABLE;
+    for (uint32_t start = 0; start < TT_HIST_TABLE; start += STEP) {
+        uint32_t any = 0;
+        for (uint32_t i = start; i < start + STEP; i++)
+            any |= tables[i] | other[i];
+        for (uint32_t i = start; any != 0 && i < start + STEP; i++) {
+            int64_t count = (int64_t)tables[i] + other[i];
+            if (count > 0)
+                *bin_at(hist, (i < SIGN ? i : i - SIGN + HALF) + BIAS) += count;
+        }
+    }
+    memset(tables, 0, sizeof *tables * TT_HIST_TABLES * TT_HIST_TABLE);
+}
+
+static void add_many_floats(const tt_kernels *k, tt_hist *hist, const tt_tensor *t)
+{
+    _Alignas(32) char buffer[TT_TILE_BYTES];
+    float converted[TT_TILE];
+    uint32_t tables[TT_HIST_TABLES * TT_HIST_TABLE] = { 0 };
+    tt_walk walk;
+    tt_walk_begin(&walk, t, TT_ORDER_MEMORY);
+    const void *run;
+    int64_t tiles = 0;
+    for (size_t n; (n = tt_walk_next(&walk, buffer, TT_TILE, &run)) > 0; tiles++) {
+        const float *x = tt_tile_f32(k, t->dtype, run, converted, n);
+        tt_hist_edges edges;
+        k->hist_f32(x, n, tables, &edges);
+        hist->zeros += edges.zeros;
+        hist->nan += edges.nan;
+        hist->posinf += edges.posinf;
+        hist->neginf += edges.neginf;
+        for (size_t i = 0; edges.denormals > 0; i++)
+            if (is_denormal(x[i])) {
+                add_value(hist, (double)x[i]);
+                edges.denormals--;
+            }
+        if (tiles % FLUSH_TILES == FLUSH_TILES - 1)
+            flush_tables(hist, tables);
+    }
+    flush_tables(hist, tables);
+}
+
+static void add_few(const tt_kernels *k, tt_hist *hist, const tt_tensor *t)
+{
+    _Alignas(32) char buffer[TT_TILE_BYTES];
+    double values[TT_TILE];
+    tt_walk walk;
+    tt_walk_begin(&walk, t, TT_ORDER_MEMORY);
+    const void *run;
+    for (size_t n; (n = tt_walk_next(&walk, buffer, TT_TILE, &run)) > 0;) {
+        const float *c64 = run;
+        const double *c128 = run;
+        if (t->dtype == TT_F32) {
+            add_floats(hist, run, n);
+        } else if (t->dtype == TT_C64) {
+            for (size_t i = 0; i < n; i++)
+                add_value(hist, tt_magnitude((double)c64[2 * i], (double)c64[2 * i + 1]));
+        } else if (t->dtype == TT_C128) {
+            for (size_t i = 0; i < n; i++)
+                add_value(hist, tt_magnitude(c128[2 * i], c128[2 * i + 1]));
+        } else {
+            add_values(hist, tt_tile_f64(k, t->dtype, run, values, n), n);
+        }
+    }
+}
+
+void tt_hist_add_with(const tt_kernels *k, tt_hist *hist, const tt_tensor *t)
+{
+    int64_t before = hist->nan + hist->posinf + hist->neginf + hist->zeros;
+    if (tt_lane_of(t->dtype) == TT_LANE_F32 && t->count >= SMALL)
+        add_many_floats(k, hist, t);
+    else
+        add_few(k, hist, t);
+    hist->binned += t->count - (hist->nan + hist->posinf + hist->neginf + hist->zeros - before);
+}
+
+void tt_hist_add(tt_hist *hist, const tt_tensor *t)
+{
+    tt_hist_add_with(tt_kernels_get(), hist, t);
+}
+
+void tt_hist_merge(tt_hist *into, const tt_hist *from)
+{
+    for (uint32_t page = 0; page < PAGES; page++)
+        for (uint32_t bin = page * PAGE; from->page[page] > 0 && bin < (page + 1) * PAGE; bin++)
+            if (count_at(from, bin) > 0)
+                *bin_at(into, bin) += count_at(from, bin);
+    into->nan += from->nan;
+    into->posinf += from->posinf;
+    into->neginf += from->neginf;
+    into->zeros += from->zeros;
+    into->binned += from->binned;
+}
+
+int64_t tt_hist_count(const tt_hist *hist)
+{
+    return hist->binned + hist->zeros + hist->nan + hist->posinf + hist->neginf;
+}
+
+int64_t tt_hist_nan(const tt_hist *hist)
+{
+    return hist->nan;
+}
+
+int64_t tt_hist_posinf(const tt_hist *hist)
+{
+    return hist->posinf;
+}
+
+int64_t tt_hist_neginf(const tt_hist *hist)
+{
+    return hist->neginf;
+}
+
+int64_t tt_hist_zeros(const tt_hist *hist)
+{
+    return hist->zeros;
+}
+
+/* ---- the bins in the order of their values ------------------------------ */
+
+/* Position 0 is the lowest bin, HALF stands for the zeros. */
+typedef struct cursor {
+    uint32_t position;
+    int64_t count;
+} cursor;
+
+enum { POSITIONS = BINS + 1 };
+
+static uint32_t bin_of_position(uint32_t position)
+{
+    return position < HALF ? BINS - 1 - position : position - HALF - 1;
+}
+
+/* Moves to the next position, from c->position on, that holds something. */
+static bool find_bin(const tt_hist *hist, cursor *c)
+{
+    while (c->position < POSITIONS) {
+        if (c->position == HALF) {
+            c->count = hist->zeros;
+        } else {
+            uint32_t bin = bin_of_position(c->position);
+            bool is_page_start = c->position < HALF ? bin % PAGE == PAGE - 1 : bin % PAGE == 0;
+            if (is_page_start && hist->page[bin / PAGE] == 0) {
+                c->position += PAGE;
+                continue;
+            }
+            c->count = count_at(hist, bin);
+        }
+        if (c->count > 0)
+            return true;
+        c->position++;
+    }
+    return false;
+}
+
+static double edge_of_bits(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The edges of the highest bins come out as Inf, which is right. */
+static tt_hist_bin describe(const cursor *c)
+{
+    if (c->position == HALF)
+        return (tt_hist_bin){ .count = c->count };
+    uint64_t bin = bin_of_position(c->position);
+    double near_zero = edge_of_bits((bin % HALF) << MANTISSA_SHIFT);
+    double far = edge_of_bits((bin % HALF + 1) << MANTISSA_SHIFT);
+    if (bin >= HALF)
+        return (tt_hist_bin){ .low = -far, .high = -near_zero, .count = c->count };
+    return (tt_hist_bin){ .low = near_zero, .high = far, .count = c->count };
+}
+
+size_t tt_hist_bins(const tt_hist *hist, tt_hist_bin *out, size_t cap)
+{
+    size_t n = 0;
+    for (cursor c = { 0 }; find_bin(hist, &c); c.position++, n++)
+        if (n < cap)
+            out[n] = describe(&c);
+    return n;
+}
+
+/* Where the value number `rank` (from 0) of the finite ones lies, if those of
+ * its bin lie evenly. */
+static double value_of_rank(const tt_hist *hist, int64_t rank)
+{
+    cursor c = { 0 };
+    for (; find_bin(hist, &c) && rank >= c.count; c.position++)
+        rank -= c.count;
+    tt_hist_bin bin = describe(&c);
+    double share = ((double)rank + 0.5) / (double)c.count;
+    if (share > 1 - 0x1p-20)
+        share = 1 - 0x1p-20; /* stay inside, also after rounding */
+    if (share < 0x1p-20)
+        share = 0x1p-20;
+    /* Halves, because the width of the highest bin is not a finite number. */
+    double low = isinf(bin.low) ? -0x1p1023 : bin.low / 2, high = isinf(bin.high) ? 0x1p1023 : bin.high / 2;
+    return 2 * (low + (high - low) * share);
+}
+
+double tt_hist_quantile(const tt_hist *hist, double q)
+{
+    int64_t finite = hist->binned + hist->zeros;
+    if (finite == 0 || !(q >= 0 && q <= 1))
+        return NAN;
+    double at = q * (double)(finite - 1);
+    int64_t rank = (int64_t)at;
+    if (rank > finite - 1)
+        rank = finite - 1; /* more values than a double counts */
+    double part = at - (double)rank, value = value_of_rank(hist, rank);
+    if (part > 0 && rank < finite - 1) {
+        double next = value_of_rank(hist, rank + 1);
+        value = value * (1 - part) + next * part; /* next - value might overflow */
+    }
+    return value;
+}

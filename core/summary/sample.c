@@ -1,0 +1,283 @@
+/* sample.c -- a few elements that stand for the whole, as tables.
+ *
+ * Exists because a person reads a small table, not a tensor.  Every element is
+ * found by address arithmetic, so that the cost depends on the table and never
+ * on the tensor.  All slices share their row and column indices; the sample is
+ * one piece of memory:
+ *
+ *     tt_sample | slices | row indices | column indices | values | labels
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/status.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tt_sample {
+    size_t count;
+    bool is_partial;
+    tt_sample_slice *slices; /* in the same piece of memory, as all they point to */
+};
+
+enum {
+    CROWD = 4,       /* more slices than this are ... */
+    CROWD_LIMIT = 4, /* ... shown with at most so many rows and columns */
+    VALUE_ALIGN = 16,
+};
+
+/* One indexed axis of the table: `shown` of `size` indices. */
+typedef struct axis {
+    int64_t size, shown;
+} axis;
+
+static axis axis_of(int64_t size, int64_t limit)
+{
+    return (axis){ .size = size, .shown = size < limit ? size : limit };
+}
+
+/* Index k of m is floor(k * (n - 1) / (m - 1)); counted up with a remainder,
+ * because the product may not fit.  No two are equal, as m <= n. */
+typedef struct steps {
+    uint64_t at; /* unsigned: the step behind the last index may not fit */
+    int64_t whole, part, rest, last;
+} steps;
+
+static steps steps_begin(axis a)
+{
+    if (a.shown == a.size || a.shown < 2)
+        return (steps){ .whole = 1, .last = 1 };
+    int64_t last = a.shown - 1;
+    return (steps){ .whole = (a.size - 1) / last, .part = (a.size - 1) % last, .last = last };
+}
+
+static int64_t steps_next(steps *s)
+{
+    int64_t at = (int64_t)s->at;
+    s->at += (uint64_t)s->whole;
+    s->rest += s->part;
+    if (s->rest >= s->last) {
+        s->rest -= s->last;
+        s->at++;
+    }
+    return at;
+}
+
+static void fill_indices(int64_t *out, axis a)
+{
+    steps s = steps_begin(a);
+    for (int64_t i = 0; i < a.shown; i++)
+        out[i] = steps_next(&s);
+}
+
+static size_t decimal_digits(int64_t x)
+{
+    size_t digits = 1;
+    for (; x >= 10; x /= 10)
+        digits++;
+    return digits;
+}
+
+static char *write_index(char *to, int64_t x)
+{
+    size_t digits = decimal_digits(x);
+    for (size_t i = digits; i-- > 0; x /= 10)
+        to[i] = (char)('0' + x % 10);
+    return to + digits;
+}
+
+/* What is going to be shown, before any memory is taken. */
+typedef struct layout {
+    axis slice, row, col;
+    int32_t leading;    /* dimensions before rows and columns */
+    size_t label_bytes; /* room for each label and its NUL */
+    size_t value_bytes; /* of the values of one slice */
+    size_t slices_at, rows_at, cols_at, values_at, labels_at, bytes;
+} layout;
+
+/* Of more than two leading dimensions all but two stay at their middle. */
+static int64_t middle(const tt_tensor *t, int32_t d)
+{
+    return t->shape[d] / 2;
+}
+
+static axis slice_axis(const tt_tensor *t, int32_t leading, int64_t limit)
+{
+    int64_t size = 1;
+    for (int32_t d = 0; d < leading - 2; d++)
+        if (t->shape[d] == 0)
+            return (axis){ 0 };
+    for (int32_t d = leading > 2 ? leading - 2 : 0; d < leading; d++)
+        size *= t->shape[d];
+    return axis_of(size, limit);
+}
+
+static bool add_room(size_t *bytes, size_t *at, size_t align, size_t count, size_t item)
+{
+    size_t some;
+    *at = (*bytes + align - 1) & ~(align - 1);
+    return !__builtin_mul_overflow(count, item, &some) && !__builtin_add_overflow(*at, some, bytes)
+           && *bytes < SIZE_MAX / 4;
+}
+
+static bool lay_out(layout *l, const tt_tensor *t, const tt_sample_options *options)
+{
+    *l = (layout){ .leading = t->ndim > 2 ? t->ndim - 2 : 0 };
+    l->slice = slice_axis(t, l->leading, options->max_slices);
+    int64_t limit = options->max_matrix;
+    if (l->slice.shown > CROWD && limit > CROWD_LIMIT)
+        limit = CROWD_LIMIT;
+    l->row = t->ndim > 1 ? axis_of(t->shape[t->ndim - 2], limit) : (axis){ 1, 1 };
+    l->col = t->ndim > 1    ? axis_of(t->shape[t->ndim - 1], limit)
+             : t->ndim == 1 ? axis_of(t->shape[0], options->max_vector)
+                            : (axis){ 1, 1 };
+    if (l->leading > 0)
+        l->label_bytes = 2; /* the opening bracket and the NUL */
+    for (int32_t d = 0; d < l->leading; d++)
+        l->label_bytes += decimal_digits(t->shape[d]) + 1;
+
+    size_t slices = (size_t)l->slice.shown, rows = (size_t)l->row.shown, cols = (size_t)l->col.shown;
+    l->bytes = sizeof(tt_sample);
+    return !__builtin_mul_overflow(rows, cols, &l->value_bytes)
+           && !__builtin_mul_overflow(l->value_bytes, tt_dtype_size(t->dtype), &l->value_bytes)
+           && add_room(&l->bytes, &l->slices_at, VALUE_ALIGN, slices, sizeof(tt_sample_slice))
+           && add_room(&l->bytes, &l->rows_at, sizeof(int64_t), rows, sizeof(int64_t))
+           && add_room(&l->bytes, &l->cols_at, sizeof(int64_t), cols, sizeof(int64_t))
+           && add_room(&l->bytes, &l->values_at, VALUE_ALIGN, slices, l->value_bytes)
+           && add_room(&l->bytes, &l->labels_at, 1, slices, l->label_bytes);
+}
+
+/* Copies the chosen elements of one matrix.  One loop a size, so that the
+ * compiler sees constant-size moves; memcpy because they may be unaligned. */
+#define COPY_TABLE(bytes)                                                             \
+    case bytes:                                                                       \
+        for (int64_t r = 0; r < slice->rows; r++) {                                   \
+            const char *line = from + slice->row[r] * row_stride;                     \
+            for (int64_t c = 0; c < slice->cols; c++, to += (bytes))                  \
+                memcpy(to, line + slice->col[c] * col_stride, (bytes));               \
+        }                                                                             \
+        break
+
+static void copy_table(char *to, const char *from, const tt_tensor *t, const tt_sample_slice *slice)
+{
+    int64_t col_stride = t->ndim > 0 ? t->stride[t->ndim - 1] : 0;
+    int64_t row_stride = t->ndim > 1 ? t->stride[t->ndim - 2] : 0;
+    switch (tt_dtype_size(t->dtype)) {
+        COPY_TABLE(1);
+        COPY_TABLE(2);
+        COPY_TABLE(4);
+        COPY_TABLE(8);
+        COPY_TABLE(16);
+    }
+}
+
+static void swap_bytes(char *bytes, size_t len, size_t unit)
+{
+    for (size_t at = 0; at < len; at += unit)
+        for (size_t i = 0; i < unit / 2; i++) {
+            char kept = bytes[at + i];
+            bytes[at + i] = bytes[at + unit - 1 - i];
+            bytes[at + unit - 1 - i] = kept;
+        }
+}
+
+/* Writes the label of slice `flat` and returns the address of its matrix. */
+static const char *place_slice(const tt_tensor *t, const layout *l, int64_t flat, char *label)
+{
+    const char *from = t->data;
+    for (int32_t d = 0; d < l->leading; d++) {
+        int64_t index = flat;
+        if (d < l->leading - 2)
+            index = middle(t, d);
+        else if (d == l->leading - 2)
+            index = flat / t->shape[d + 1];
+        else if (l->leading > 1)
+            index = flat % t->shape[d];
+        *label++ = d == 0 ? '[' : ',';
+        label = write_index(label, index);
+        if (t->count > 0) /* strides of an empty tensor were never checked */
+            from += index * t->stride[d];
+    }
+    if (l->leading > 0)
+        memcpy(label, "]", 2);
+    return from;
+}
+
+static tt_status check_option(int64_t value, const char *name, tt_error *err)
+{
+    if (value >= 1)
+        return TT_OK;
+    return tt_fail(err, TT_EINVAL, "%s is %" PRId64 "; at least 1 is needed", name, value);
+}
+
+static tt_status check_options(const tt_sample_options *options, tt_error *err)
+{
+    tt_status st = check_option(options->max_vector, "max_vector", err);
+    if (st == TT_OK)
+        st = check_option(options->max_matrix, "max_matrix", err);
+    if (st == TT_OK)
+        st = check_option(options->max_slices, "max_slices", err);
+    return st;
+}
+
+tt_status tt_sample_create(const tt_tensor *t, const tt_sample_options *options, tt_sample **out,
+                           tt_error *err)
+{
+    tt_status st = check_options(options, err);
+    if (st < 0)
+        return st;
+    layout l;
+    char *memory = lay_out(&l, t, options) ? malloc(l.bytes) : NULL;
+    if (memory == NULL)
+        return tt_fail(err, TT_ENOMEM,
+                       "no memory for a sample of %" PRId64 " slices of %" PRId64 " x %" PRId64 " elements",
+                       l.slice.shown, l.row.shown, l.col.shown);
+
+    tt_sample *sample = (tt_sample *)(void *)memory;
+    *sample = (tt_sample){
+        .count = (size_t)l.slice.shown,
+        .is_partial = l.leading > 2 || l.slice.shown < l.slice.size || l.row.shown < l.row.size
+                      || l.col.shown < l.col.size,
+        .slices = (tt_sample_slice *)(void *)(memory + l.slices_at),
+    };
+    int64_t *rows = (int64_t *)(void *)(memory + l.rows_at), *cols = (int64_t *)(void *)(memory + l.cols_at);
+    fill_indices(rows, l.row);
+    fill_indices(cols, l.col);
+    size_t unit = tt_dtype_size(t->dtype) / (tt_dtype_kind(t->dtype) == TT_KIND_COMPLEX ? 2 : 1);
+    steps flat = steps_begin(l.slice);
+    for (size_t i = 0; i < sample->count; i++) {
+        char *values = memory + l.values_at + i * l.value_bytes;
+        char *label = memory + l.labels_at + i * l.label_bytes;
+        tt_sample_slice *slice = &sample->slices[i];
+        *slice = (tt_sample_slice){
+            .label = l.leading > 0 ? label : "",
+            .rows = l.row.shown, .cols = l.col.shown, .row = rows, .col = cols, .values = values,
+        };
+        const char *from = place_slice(t, &l, steps_next(&flat), label);
+        if (t->count > 0)
+            copy_table(values, from, t, slice);
+        if (t->is_swapped)
+            swap_bytes(values, l.value_bytes, unit);
+    }
+    *out = sample;
+    return TT_OK;
+}
+
+void tt_sample_free(tt_sample *sample)
+{
+    free(sample);
+}
+
+size_t tt_sample_count(const tt_sample *sample)
+{
+    return sample->count;
+}
+
+const tt_sample_slice *tt_sample_at(const tt_sample *sample, size_t i)
+{
+    return i < sample->count ? &sample->slices[i] : NULL;
+}
+
+bool tt_sample_is_partial(const tt_sample *sample)
+{
+    return sample->is_partial;
+}
