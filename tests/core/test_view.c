@@ -81,8 +81,8 @@ static void is_contiguous_tells_layouts_apart(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tt_tensor t;
-        assert_int_equal(tt_tensor_describe(&t, memory + 500, TT_F32, 2, cases[i].shape,
-                                            cases[i].stride, NULL), 0);
+        assert_int_equal(
+            tt_tensor_describe(&t, memory + 500, TT_F32, 2, cases[i].shape, cases[i].stride, NULL), 0);
         assert_int_equal(tt_tensor_is_contiguous(&t), cases[i].want);
     }
 }
@@ -148,7 +148,8 @@ static void an_empty_tensor_needs_no_memory_and_no_sensible_strides(void **state
     assert_int_equal(tt_tensor_describe(&t, NULL, TT_F32, 2, (int64_t[]){ 0, 5 }, NULL, NULL), 0);
     assert_int_equal(t.count, 0);
     assert_int_equal(tt_tensor_describe(&t, NULL, TT_F32, 2, (int64_t[]){ 5, 0 },
-                                        (int64_t[]){ INT64_MAX, INT64_MIN }, NULL), 0);
+                                        (int64_t[]){ INT64_MAX, INT64_MIN }, NULL),
+                     0);
     assert_int_equal(t.count, 0);
 }
 
@@ -157,14 +158,16 @@ static void a_huge_expanded_tensor_is_fine(void **state)
     (void)state;
     tt_tensor t;
     assert_int_equal(tt_tensor_describe(&t, memory, TT_F64, 2, (int64_t[]){ (int64_t)1 << 31, 1 << 30 },
-                                        (int64_t[]){ 0, 0 }, NULL), 0);
+                                        (int64_t[]){ 0, 0 }, NULL),
+                     0);
     assert_int_equal(t.count, (int64_t)1 << 61);
 }
 
 static tt_dltensor contiguous_f32(int64_t *shape, int32_t ndim)
 {
-    return (tt_dltensor){ .data = memory, .device_type = 1, .ndim = ndim, .code = 2, .bits = 32,
-                          .lanes = 1, .shape = shape };
+    return (tt_dltensor){
+        .data = memory, .device_type = 1, .ndim = ndim, .code = 2, .bits = 32, .lanes = 1, .shape = shape
+    };
 }
 
 static void dlpack_codes_become_our_types(void **state)
@@ -174,12 +177,12 @@ static void dlpack_codes_become_our_types(void **state)
         uint8_t code, bits;
         tt_dtype dtype;
     } want[] = {
-        { 2, 64, TT_F64 },        { 2, 32, TT_F32 },       { 2, 16, TT_F16 },
-        { 4, 16, TT_BF16 },       { 10, 8, TT_F8_E4M3FN }, { 12, 8, TT_F8_E5M2 },
+        { 2, 64, TT_F64 },         { 2, 32, TT_F32 },         { 2, 16, TT_F16 },
+        { 4, 16, TT_BF16 },        { 10, 8, TT_F8_E4M3FN },   { 12, 8, TT_F8_E5M2 },
         { 11, 8, TT_F8_E4M3FNUZ }, { 13, 8, TT_F8_E5M2FNUZ }, { 0, 8, TT_I8 },
-        { 0, 16, TT_I16 },        { 0, 32, TT_I32 },       { 0, 64, TT_I64 },
-        { 1, 8, TT_U8 },          { 1, 16, TT_U16 },       { 1, 32, TT_U32 },
-        { 1, 64, TT_U64 },        { 6, 8, TT_BOOL },       { 5, 64, TT_C64 },
+        { 0, 16, TT_I16 },         { 0, 32, TT_I32 },         { 0, 64, TT_I64 },
+        { 1, 8, TT_U8 },           { 1, 16, TT_U16 },         { 1, 32, TT_U32 },
+        { 1, 64, TT_U64 },         { 6, 8, TT_BOOL },         { 5, 64, TT_C64 },
         { 5, 128, TT_C128 },
     };
     int known = 0;

@@ -108,9 +108,9 @@ static void check_view(const tt_dltensor *dl, const tt_tensor *t, const char *me
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const uint8_t kinds[][2] = { { 0, 8 },  { 0, 16 }, { 0, 32 },  { 0, 64 }, { 1, 8 },
-                                        { 2, 16 }, { 2, 32 }, { 2, 64 },  { 4, 16 }, { 5, 64 },
-                                        { 5, 128 }, { 6, 8 }, { 10, 8 }, { 13, 8 } };
+    static const uint8_t kinds[][2] = { { 0, 8 },   { 0, 16 }, { 0, 32 }, { 0, 64 }, { 1, 8 },
+                                        { 2, 16 },  { 2, 32 }, { 2, 64 }, { 4, 16 }, { 5, 64 },
+                                        { 5, 128 }, { 6, 8 },  { 10, 8 }, { 13, 8 } };
     reader in = { data, size };
     uint8_t flags, kind, ndim;
     int64_t shape[MOST_DIMS], strides[MOST_DIMS];
@@ -122,8 +122,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     MUST(memory != NULL);
     for (size_t i = 0; i < MEMORY; i++)
         memory[i] = (char)(i * 7 + i / 256);
-    tt_dltensor dl = { .device_type = flags & 4 ? flags >> 4 : 1, .lanes = flags & 8 ? 2 : 1,
-                       .ndim = ndim % (is_small ? 6 : MOST_DIMS + 1), .shape = shape,
+    tt_dltensor dl = { .device_type = flags & 4 ? flags >> 4 : 1,
+                       .lanes = flags & 8 ? 2 : 1,
+                       .ndim = ndim % (is_small ? 6 : MOST_DIMS + 1),
+                       .shape = shape,
                        .strides = has_strides ? strides : NULL };
     if (kind < 200) {
         dl.code = kinds[kind % (sizeof kinds / sizeof *kinds)][0];
