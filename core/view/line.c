@@ -189,8 +189,8 @@ static void put_spark(pen *p, const tt_stats *s, const tt_hist *hist)
     (void)tt_hist_bins(hist, bins, count);
     tt_kind kind = tt_dtype_kind((tt_dtype)s->dtype);
     double cells[TT_SPARK_CELLS];
-    size_t n = tt_spark_cells(bins, count, s->min, s->max, kind == TT_KIND_INT || kind == TT_KIND_UINT,
-                              cells);
+    size_t n =
+        tt_spark_cells(bins, count, s->min, s->max, kind == TT_KIND_INT || kind == TT_KIND_UINT, cells);
     free(bins);
     if (n == 0)
         return;

@@ -16,17 +16,23 @@ static const tt_style plain = { 0 };
 static tt_status build(tt_tree *tree)
 {
     tt_status st = tt_tree_open(tree, "Net", NULL);
-    if (st == TT_OK) st = tt_tree_open(tree, "layers", "list of 2");
-    if (st == TT_OK) st = tt_tree_leaf(tree, "0", "float32[8, 64]");
-    if (st == TT_OK) st = tt_tree_open(tree, "long.name", "float32[8]");
-    if (st == TT_OK) st = tt_tree_leaf(tree, "inner", NULL);
+    if (st == TT_OK)
+        st = tt_tree_open(tree, "layers", "list of 2");
+    if (st == TT_OK)
+        st = tt_tree_leaf(tree, "0", "float32[8, 64]");
+    if (st == TT_OK)
+        st = tt_tree_open(tree, "long.name", "float32[8]");
+    if (st == TT_OK)
+        st = tt_tree_leaf(tree, "inner", NULL);
     if (st < 0)
         return st;
     tt_tree_close(tree);
     tt_tree_close(tree);
     st = tt_tree_leaf(tree, "中文", "int64[3]");
-    if (st == TT_OK) st = tt_tree_open(tree, "z", NULL);
-    if (st == TT_OK) st = tt_tree_leaf(tree, NULL, "text without a label");
+    if (st == TT_OK)
+        st = tt_tree_open(tree, "z", NULL);
+    if (st == TT_OK)
+        st = tt_tree_leaf(tree, NULL, "text without a label");
     if (st < 0)
         return st;
     tt_tree_close(tree);
@@ -92,7 +98,8 @@ static void lines_are_cut_to_the_columns_of_the_style(void **state)
 static tt_status build_colored(tt_tree *tree)
 {
     tt_status st = tt_tree_open(tree, "a", "\x1b[1;31m2 NaN\x1b[0m");
-    if (st == TT_OK) st = tt_tree_leaf(tree, "b\x1b[1;31m", "c\x1b[2J");
+    if (st == TT_OK)
+        st = tt_tree_leaf(tree, "b\x1b[1;31m", "c\x1b[2J");
     tt_tree_close(tree);
     return st;
 }
@@ -109,16 +116,17 @@ static void guides_are_faint_and_hostile_labels_are_shown_as_they_are(void **sta
 static tt_status build_long_label(tt_tree *tree)
 {
     tt_status st = tt_tree_leaf(tree, "a", "1");
-    if (st == TT_OK) st = tt_tree_leaf(tree, "a_label_that_is_longer_than_forty_columns", "2");
-    if (st == TT_OK) st = tt_tree_leaf(tree, "abc", "3");
+    if (st == TT_OK)
+        st = tt_tree_leaf(tree, "a_label_that_is_longer_than_forty_columns", "2");
+    if (st == TT_OK)
+        st = tt_tree_leaf(tree, "abc", "3");
     return st;
 }
 
 static void one_long_label_does_not_push_its_neighbours_aside(void **state)
 {
     (void)state;
-    check(build_long_label, &plain,
-          "a    1\na_label_that_is_longer_than_forty_columns  2\nabc  3\n");
+    check(build_long_label, &plain, "a    1\na_label_that_is_longer_than_forty_columns  2\nabc  3\n");
 }
 
 static tt_status build_nothing(tt_tree *tree)
