@@ -84,9 +84,9 @@ static void bytes_that_are_not_utf8_become_the_replacement_character(void **stat
 {
     (void)state;
     check_string("a\xFFz", 3, "\"a\xEF\xBF\xBDz\"");
-    check_string("\xC0\x80", 2, "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");       /* overlong NUL */
+    check_string("\xC0\x80", 2, "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");                 /* overlong NUL */
     check_string("\xED\xA0\x80", 3, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""); /* surrogate */
-    check_string("\xE4\xB8", 2, "\"\xEF\xBF\xBD\"");                   /* cut off */
+    check_string("\xE4\xB8", 2, "\"\xEF\xBF\xBD\"");                             /* cut off */
     check_string("\xF4\x90\x80\x80", 4, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
     check_string("\xE4\xB8\"", 3, "\"\xEF\xBF\xBD\\\"\"");
 }
@@ -105,8 +105,7 @@ static void nan_and_the_infinities_are_strings(void **state)
     tt_json_f32(&json, -INFINITY);
     tt_json_end(&json);
     assert_int_equal(tt_json_finish(&json), TT_OK);
-    assert_string_equal(out.data,
-                        "[\"NaN\", \"Infinity\", \"-Infinity\", \"NaN\", \"-Infinity\"]");
+    assert_string_equal(out.data, "[\"NaN\", \"Infinity\", \"-Infinity\", \"NaN\", \"-Infinity\"]");
     tt_buf_free(&out);
 }
 
@@ -122,8 +121,7 @@ static void integers_are_exact_to_the_ends_of_their_range(void **state)
     tt_json_u64(&json, UINT64_MAX);
     tt_json_end(&json);
     assert_int_equal(tt_json_finish(&json), TT_OK);
-    assert_string_equal(out.data,
-                        "[-9223372036854775808, 9223372036854775807, 18446744073709551615]");
+    assert_string_equal(out.data, "[-9223372036854775808, 9223372036854775807, 18446744073709551615]");
     tt_buf_free(&out);
 }
 
