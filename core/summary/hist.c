@@ -27,7 +27,7 @@ enum {
     MANTISSA_SHIFT = 50, /* 64 - 14 */
     PAGE = 64,
     PAGES = BINS / PAGE,
-    SMALL = 512,           /* elements from which the tables pay */
+    SMALL = 1024,          /* elements from which the tables pay */
     FLUSH_TILES = 1 << 20, /* the tables' 32 bits cannot overflow before */
 };
 

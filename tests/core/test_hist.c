@@ -64,7 +64,7 @@ static void every_element_is_in_its_bin_for_every_type(void **state)
 {
     (void)state;
     const tt_kernels *k = tt_kernels_get();
-    static const size_t sizes[] = { 0, 1, 7, 511, 512, 2047, 2049, 5000 };
+    static const size_t sizes[] = { 0, 1, 7, 1023, 1024, 2047, 2049, 5000 };
     static _Alignas(16) unsigned char data[5000 * 16];
     static double x[5000];
     srand(5);
