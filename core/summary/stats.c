@@ -43,8 +43,8 @@ static void merge_block(tt_block *into, const tt_block *from)
     double share = b / (a + b), delta = from->mean - into->mean;
     into->m2 += from->m2 + delta * delta * a * share;
     /* delta overflows where the means are near both ends of f64 */
-    into->mean = isfinite(delta) ? into->mean + delta * share
-                                 : into->mean * (1 - share) + from->mean * share;
+    into->mean =
+        isfinite(delta) ? into->mean + delta * share : into->mean * (1 - share) + from->mean * share;
     into->count += from->count;
     into->zeros += from->zeros;
     into->min = from->min < into->min ? from->min : into->min;
@@ -321,9 +321,7 @@ void tt_stats_propagate(tt_stats *s)
         if (infinite == s->count && s->posinf == 0)
             s->max = (double)-INFINITY;
         s->absmax = s->l1 = s->sumsq = (double)INFINITY;
-        s->sum = s->neginf == 0   ? (double)INFINITY
-                 : s->posinf == 0 ? (double)-INFINITY
-                                  : (double)NAN;
+        s->sum = s->neginf == 0 ? (double)INFINITY : s->posinf == 0 ? (double)-INFINITY : (double)NAN;
         s->mean = s->sum;
         s->m2 = (double)NAN;
         if (tt_dtype_kind((tt_dtype)s->dtype) == TT_KIND_COMPLEX)

@@ -85,21 +85,21 @@ enum { PREFETCH_BYTES = 2048 };
 /* ---- from lanes to a block ------------------------------------------------ */
 
 /* A pivot where elements may be missing: another finite one stands in. */
-#define CHOOSE_FINITE_PIVOT(T, NAME)                                            \
-    static T NAME##_choose_finite_pivot(const T *x, size_t n)                   \
-    {                                                                           \
-        T first[NAME##_FIRST], other = 0;                                       \
-        for (size_t i = 0; i < n; i++) {                                        \
-            if (x[i] - x[i] == 0) {                                             \
-                other = x[i];                                                   \
-                break;                                                          \
-            }                                                                   \
-        }                                                                       \
-        if (n < NAME##_FIRST)                                                   \
-            return other;                                                       \
-        for (size_t i = 0; i < NAME##_FIRST; i++)                               \
-            first[i] = x[i] - x[i] == 0 ? x[i] : other;                         \
-        return finite_##NAME##_choose_pivot(first);                             \
+#define CHOOSE_FINITE_PIVOT(T, NAME)                          \
+    static T NAME##_choose_finite_pivot(const T *x, size_t n) \
+    {                                                         \
+        T first[NAME##_FIRST], other = 0;                     \
+        for (size_t i = 0; i < n; i++) {                      \
+            if (x[i] - x[i] == 0) {                           \
+                other = x[i];                                 \
+                break;                                        \
+            }                                                 \
+        }                                                     \
+        if (n < NAME##_FIRST)                                 \
+            return other;                                     \
+        for (size_t i = 0; i < NAME##_FIRST; i++)             \
+            first[i] = x[i] - x[i] == 0 ? x[i] : other;       \
+        return finite_##NAME##_choose_pivot(first);           \
     }
 CHOOSE_FINITE_PIVOT(double, f64)
 CHOOSE_FINITE_PIVOT(float, f32)
