@@ -39,7 +39,16 @@ tt_stats stats_of(int32_t site, int64_t step)
 {
     double x = (double)site * 1000 + (double)step / 3;
     return (tt_stats){
-        .count = 512, .zeros = step % 7, .min = -(float)x, .max = (float)x, .absmax = (float)x, .sum = x * 512,
-        .mean = x, .m2 = x / 7, .l1 = x * 511, .sumsq = x * x * 512, .dtype = TT_F32,
+        .count = 512,
+        .zeros = step % 7,
+        .min = -(float)x,
+        .max = (float)x,
+        .absmax = (float)x,
+        .sum = x * 512,
+        .mean = x,
+        .m2 = x / 7,
+        .l1 = x * 511,
+        .sumsq = x * x * 512,
+        .dtype = TT_F32,
     };
 }

@@ -50,8 +50,12 @@ static int make_run(void **state)
             tt_recorder_site(rec, name, &sites[i], NULL);
             tt_stats s = stats_of(i, step);
             data[0] = (float)step;
-            tt_recorder_add(rec, &(tt_event){ .site = sites[i], .step = step, .stats = &s, .tensor = &t,
-                                              .hist = step % 9 ? NULL : hist, .has_value = i == 1 && step % 6 == 0 });
+            tt_recorder_add(rec, &(tt_event){ .site = sites[i],
+                                              .step = step,
+                                              .stats = &s,
+                                              .tensor = &t,
+                                              .hist = step % 9 ? NULL : hist,
+                                              .has_value = i == 1 && step % 6 == 0 });
         }
         if (step % 20 == 7)
             tt_recorder_note(rec, step, "a note");
@@ -223,7 +227,8 @@ static void repair_keeps_what_is_whole(void **state)
         assert_true(after.is_closed && after.torn_bytes == 0);
         assert_int_equal(after.points, about.points);
         tt_run_close(run);
-        assert_true(read_everything(clean) > SITES * STEPS / 2); /* merged and small chunks back each other */
+        assert_true(read_everything(clean) >
+                    SITES * STEPS / 2); /* merged and small chunks back each other */
     }
     (void)unlink(clean);
 }

@@ -119,7 +119,10 @@ static tt_status record(const char *folder, int64_t *surely)
         assert_int_equal(tt_recorder_scalar(rec, site, step, (double)step), 0);
         data[0] = (float)step;
         if (step % 4 == 0)
-            assert_int_equal(tt_recorder_add(rec, &(tt_event){ .site = value, .step = step, .tensor = &t, .has_value = true }), 0);
+            assert_int_equal(
+                tt_recorder_add(
+                    rec, &(tt_event){ .site = value, .step = step, .tensor = &t, .has_value = true }),
+                0);
         if (tt_recorder_flush(rec, &err) == TT_OK)
             *surely = step + 1;
     }
@@ -141,7 +144,8 @@ static void check(const char *folder, int64_t surely)
         fail_msg("%s", about.first);
     double values[STEPS];
     size_t n = 0;
-    assert_int_equal(tt_run_series(run, 0, tt_run_find(run, "x"), TT_FIELD_SCALAR, NULL, values, STEPS, &n, &why), 0);
+    assert_int_equal(
+        tt_run_series(run, 0, tt_run_find(run, "x"), TT_FIELD_SCALAR, NULL, values, STEPS, &n, &why), 0);
     assert_true((int64_t)n >= surely);
     for (size_t i = 0; i < n; i++)
         assert_true(values[i] == (double)i);

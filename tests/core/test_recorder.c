@@ -77,8 +77,15 @@ static void every_number_of_every_point_comes_back(void **state)
     for (int64_t step = 0; step < STEPS; step++) {
         for (int32_t i = 0; i < SITES; i++) {
             tt_stats s = stats_of(i, step);
-            tt_event e = { .site = sites[i], .step = step, .call = (uint32_t)(step % 2), .time = 1000 + step * 7,
-                           .thread = 3, .phase = TT_PHASE_TRAIN, .is_skipped = step % 5 == 0, .tensor = &t, .stats = &s };
+            tt_event e = { .site = sites[i],
+                           .step = step,
+                           .call = (uint32_t)(step % 2),
+                           .time = 1000 + step * 7,
+                           .thread = 3,
+                           .phase = TT_PHASE_TRAIN,
+                           .is_skipped = step % 5 == 0,
+                           .tensor = &t,
+                           .stats = &s };
             assert_int_equal(tt_recorder_add(rec, &e), 0);
         }
         if (step % 10 == 0) /* many small blocks: chunks are merged */
@@ -97,7 +104,8 @@ static void every_number_of_every_point_comes_back(void **state)
             tt_stats s = stats_of(i, step);
             assert_int_equal(tt_run_point(run, 0, site, step, &p, &err), 0);
             assert_memory_equal(&p.stats, &s, sizeof s);
-            assert_true(p.step == step && p.call == step % 2 && p.time == 1000 + step * 7 && p.thread == 3);
+            assert_true(p.step == step && p.call == step % 2 && p.time == 1000 + step * 7 &&
+                        p.thread == 3);
             assert_true(p.phase == TT_PHASE_TRAIN && p.is_skipped == (step % 5 == 0));
             assert_true(p.products == TT_PRODUCT_STATS && isnan(p.scalar));
             assert_true(p.ndim == 2 && p.shape[0] == 2 && p.shape[1] == 3);
@@ -140,9 +148,14 @@ static void points_with_different_products_keep_apart(void **state)
         double x = (double)step;
         tt_stats s = stats_of(1, step);
         tt_digest d = { (uint64_t)step, ~(uint64_t)step };
-        tt_event e = { .site = site, .step = step, .tensor = &t, .stats = step % 2 ? &s : NULL,
-                       .digest = step % 3 ? &d : NULL, .hist = step % 5 ? NULL : hist,
-                       .sample = step % 7 ? NULL : sample, .scalar = step % 11 ? NULL : &x };
+        tt_event e = { .site = site,
+                       .step = step,
+                       .tensor = &t,
+                       .stats = step % 2 ? &s : NULL,
+                       .digest = step % 3 ? &d : NULL,
+                       .hist = step % 5 ? NULL : hist,
+                       .sample = step % 7 ? NULL : sample,
+                       .scalar = step % 11 ? NULL : &x };
         assert_int_equal(tt_recorder_add(rec, &e), 0);
         if (step % 20 == 0)
             tt_recorder_flush(rec, &err);
@@ -153,9 +166,10 @@ static void points_with_different_products_keep_apart(void **state)
     for (int64_t step = 0; step < STEPS; step++) {
         tt_point p;
         assert_int_equal(tt_run_point(run, 0, 0, step, &p, &err), 0);
-        assert_int_equal(p.products, (step % 2 ? TT_PRODUCT_STATS : 0) | (step % 3 ? TT_PRODUCT_DIGEST : 0) |
-                                         (step % 5 ? 0 : TT_PRODUCT_HIST) | (step % 7 ? 0 : TT_PRODUCT_SAMPLE) |
-                                         (step % 11 ? 0 : TT_PRODUCT_SCALAR));
+        assert_int_equal(p.products,
+                         (step % 2 ? TT_PRODUCT_STATS : 0) | (step % 3 ? TT_PRODUCT_DIGEST : 0) |
+                             (step % 5 ? 0 : TT_PRODUCT_HIST) | (step % 7 ? 0 : TT_PRODUCT_SAMPLE) |
+                             (step % 11 ? 0 : TT_PRODUCT_SCALAR));
         if (step % 2)
             assert_true(p.stats.mean == stats_of(1, step).mean);
         if (step % 3)
@@ -175,7 +189,8 @@ static void points_with_different_products_keep_apart(void **state)
             tt_sample *back;
             tt_dtype dtype;
             assert_int_equal(tt_run_sample(run, 0, 0, step, &back, &dtype, &err), 0);
-            assert_true(dtype == TT_F32 && tt_sample_count(back) == tt_sample_count(sample) && tt_sample_is_partial(back));
+            assert_true(dtype == TT_F32 && tt_sample_count(back) == tt_sample_count(sample) &&
+                        tt_sample_is_partial(back));
             const tt_sample_slice *a = tt_sample_at(back, 0), *b = tt_sample_at(sample, 0);
             assert_true(a->rows == b->rows && a->cols == b->cols);
             assert_memory_equal(a->values, b->values, (size_t)(a->rows * a->cols) * 4);
@@ -201,8 +216,10 @@ static void values_come_back_and_equal_ones_are_stored_once(void **state)
 {
     bool compresses = *(bool *)*state;
     const char *folder = run_folder_new();
-    tt_recorder *rec = begin(folder, &(tt_recorder_options){ .compresses = compresses, .queue_bytes = 1 << 20 });
-    int32_t changing = site_of(rec, "changing"), fixed = site_of(rec, "fixed"), empty = site_of(rec, "empty");
+    tt_recorder *rec =
+        begin(folder, &(tt_recorder_options){ .compresses = compresses, .queue_bytes = 1 << 20 });
+    int32_t changing = site_of(rec, "changing"), fixed = site_of(rec, "fixed"),
+            empty = site_of(rec, "empty");
     enum { ROWS = 300, COLS = 400 };
     int32_t *data = malloc(ROWS * COLS * sizeof *data), *back = malloc(ROWS * COLS * sizeof *data);
     tt_tensor t, none;
@@ -212,11 +229,20 @@ static void values_come_back_and_equal_ones_are_stored_once(void **state)
     for (int64_t step = 0; step < 10; step++) {
         for (int32_t i = 0; i < ROWS * COLS; i++)
             data[i] = i * 7 + (int32_t)step * 1000003;
-        assert_int_equal(tt_recorder_add(rec, &(tt_event){ .site = changing, .step = step, .tensor = &t, .has_value = true }), 0);
+        assert_int_equal(
+            tt_recorder_add(
+                rec, &(tt_event){ .site = changing, .step = step, .tensor = &t, .has_value = true }),
+            0);
         for (int32_t i = 0; i < ROWS * COLS; i++)
             data[i] = i;
-        assert_int_equal(tt_recorder_add(rec, &(tt_event){ .site = fixed, .step = step, .tensor = &t, .has_value = true }), 0);
-        assert_int_equal(tt_recorder_add(rec, &(tt_event){ .site = empty, .step = step, .tensor = &none, .has_value = true }), 0);
+        assert_int_equal(
+            tt_recorder_add(rec,
+                            &(tt_event){ .site = fixed, .step = step, .tensor = &t, .has_value = true }),
+            0);
+        assert_int_equal(
+            tt_recorder_add(
+                rec, &(tt_event){ .site = empty, .step = step, .tensor = &none, .has_value = true }),
+            0);
     }
     tt_recorder_counts counts;
     tt_recorder_counts_get(rec, &counts);
@@ -247,7 +273,8 @@ static void values_come_back_and_equal_ones_are_stored_once(void **state)
     tt_run_file about;
     assert_int_equal(tt_run_file_get(run, 0, &about), 0);
     int64_t one = ROWS * COLS * 4;
-    assert_true(about.is_closed && about.bytes < 11 * one + 100000 && (compresses || about.bytes > 11 * one));
+    assert_true(about.is_closed && about.bytes < 11 * one + 100000 &&
+                (compresses || about.bytes > 11 * one));
     tt_run_close(run);
     free(data);
     free(back);
@@ -265,7 +292,8 @@ static void a_tensor_larger_than_the_queue_goes_through(void **state)
     for (size_t i = 0; i < count; i++)
         data[i] = (double)i * 0.5;
     tt_tensor t;
-    assert_int_equal(tt_tensor_describe(&t, data, TT_F64, 1, (int64_t[]){ (int64_t)count }, NULL, &err), 0);
+    assert_int_equal(tt_tensor_describe(&t, data, TT_F64, 1, (int64_t[]){ (int64_t)count }, NULL, &err),
+                     0);
     tt_recorder_add(rec, &(tt_event){ .site = site, .step = 1, .tensor = &t, .has_value = true });
     finish(rec);
     tt_run *run = read_run(folder);
@@ -285,7 +313,8 @@ static void a_tensor_larger_than_the_queue_goes_through(void **state)
 static void a_run_can_be_resumed(void **state)
 {
     (void)state;
-    const char *folder = run_folder_new(), *info[] = { "host", "one", NULL }, *more[] = { "host", "two", NULL };
+    const char *folder = run_folder_new(), *info[] = { "host", "one", NULL },
+               *more[] = { "host", "two", NULL };
     tt_recorder *rec = begin(folder, &(tt_recorder_options){ .info = info });
     int32_t a = site_of(rec, "a"), b = site_of(rec, "b");
     for (int64_t step = 0; step < 100; step++)
@@ -296,7 +325,8 @@ static void a_run_can_be_resumed(void **state)
     tt_recorder *again;
     assert_int_equal(tt_recorder_open(folder, NULL, &again, &err), TT_EINVAL);
     rec = begin(folder, &(tt_recorder_options){ .resumes = true, .info = more });
-    assert_int_equal(tt_recorder_open(folder, &(tt_recorder_options){ .resumes = true }, &again, &err), TT_EIO); /* locked */
+    assert_int_equal(tt_recorder_open(folder, &(tt_recorder_options){ .resumes = true }, &again, &err),
+                     TT_EIO); /* locked */
     int32_t c = site_of(rec, "c");
     assert_int_equal(site_of(rec, "b"), b);
     for (int64_t step = 100; step < 150; step++) {
@@ -356,7 +386,8 @@ static void a_run_can_be_followed_while_it_grows(void **state)
     assert_true(about.is_closed && about.rank == 1 && about.points == 1);
     double values[400];
     size_t n;
-    assert_int_equal(tt_run_series(run, 0, tt_run_find(run, "a"), TT_FIELD_SCALAR, NULL, values, 400, &n, &err), 0);
+    assert_int_equal(
+        tt_run_series(run, 0, tt_run_find(run, "a"), TT_FIELD_SCALAR, NULL, values, 400, &n, &err), 0);
     for (int i = 0; i < 400; i++)
         assert_true(values[i] == i);
     assert_int_equal(tt_run_points(run, 1, tt_run_find(run, "z")), 1);
@@ -379,10 +410,14 @@ static void the_oldest_values_make_room_and_statistics_stay(void **state)
     for (int64_t step = 0; step < STEPS; step++) {
         tt_stats s = stats_of(0, step);
         memset(data, 1, COUNT * 4);
-        tt_recorder_add(rec, &(tt_event){ .site = fixed, .step = step, .tensor = &t, .stats = &s, .has_value = true });
+        tt_recorder_add(
+            rec,
+            &(tt_event){ .site = fixed, .step = step, .tensor = &t, .stats = &s, .has_value = true });
         for (int i = 0; i < COUNT; i++)
             data[i] = (float)(i + step * 77);
-        tt_recorder_add(rec, &(tt_event){ .site = changing, .step = step, .tensor = &t, .stats = &s, .has_value = true });
+        tt_recorder_add(
+            rec,
+            &(tt_event){ .site = changing, .step = step, .tensor = &t, .stats = &s, .has_value = true });
         tt_recorder_flush(rec, &err);
         tt_recorder_counts counts;
         tt_recorder_counts_get(rec, &counts);
@@ -458,10 +493,12 @@ static void eight_threads_record_and_nothing_is_lost(void **state)
         (void)snprintf(name, sizeof name, "thread%d", me);
         int32_t site = tt_run_find(run, name);
         assert_int_equal(tt_run_points(run, 0, site), EVENTS);
-        assert_int_equal(tt_run_series(run, 0, site, TT_FIELD_SCALAR, steps, values, EVENTS, &n, &err), 0);
+        assert_int_equal(tt_run_series(run, 0, site, TT_FIELD_SCALAR, steps, values, EVENTS, &n, &err),
+                         0);
         assert_int_equal(n, EVENTS / 10 * 9);
         for (size_t i = 0; i < n; i++) /* in the order recorded */
-            assert_true(values[i] == (double)(me * EVENTS + steps[i]) && (i == 0 || steps[i] > steps[i - 1]));
+            assert_true(values[i] == (double)(me * EVENTS + steps[i]) &&
+                        (i == 0 || steps[i] > steps[i - 1]));
     }
     tt_run_close(run);
     run_folder_remove(folder);
@@ -505,7 +542,10 @@ static void an_allocation_that_fails_is_reported(void **state)
             tt_tensor t;
             tt_tensor_describe(&t, data, TT_F32, 1, (int64_t[]){ 64 }, NULL, NULL);
             for (int64_t step = 0; st == TT_OK && step < 40; step++) {
-                tt_recorder_add(rec, &(tt_event){ .site = site, .step = step, .stats = &s, .tensor = &t, .has_value = step == 3 });
+                tt_recorder_add(
+                    rec,
+                    &(tt_event){
+                        .site = site, .step = step, .stats = &s, .tensor = &t, .has_value = step == 3 });
                 st = tt_recorder_flush(rec, &err);
             }
             tt_status closed = tt_recorder_close(rec, 30, &err);
@@ -524,7 +564,8 @@ static void an_allocation_that_fails_is_reported(void **state)
             assert_true(nth > 20);
             return;
         }
-        assert_true(st == TT_ENOMEM || opened == TT_ENOMEM || (st == TT_OK && opened == TT_OK) || opened == TT_EIO);
+        assert_true(st == TT_ENOMEM || opened == TT_ENOMEM || (st == TT_OK && opened == TT_OK) ||
+                    opened == TT_EIO);
     }
 }
 
@@ -535,8 +576,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_of_every_point_comes_back),
         cmocka_unit_test(points_with_different_products_keep_apart),
-        { "values_come_back_and_equal_ones_are_stored_once", values_come_back_and_equal_ones_are_stored_once, NULL, NULL, &raw },
-        { "compressed_values_come_back", values_come_back_and_equal_ones_are_stored_once, NULL, NULL, &packed },
+        { "values_come_back_and_equal_ones_are_stored_once",
+          values_come_back_and_equal_ones_are_stored_once, NULL, NULL, &raw },
+        { "compressed_values_come_back", values_come_back_and_equal_ones_are_stored_once, NULL, NULL,
+          &packed },
         cmocka_unit_test(a_tensor_larger_than_the_queue_goes_through),
         cmocka_unit_test(a_run_can_be_resumed),
         cmocka_unit_test(a_run_can_be_followed_while_it_grows),

@@ -3,6 +3,8 @@
  * The checksums would keep a fuzzer out, so chunks are sealed here before they are
  * parsed.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "fuzz.h"
+
 #include "store/block.h"
 #include "store/chunk.h"
 #include "store/index.h"
@@ -11,8 +13,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void try_chunk(const uint8_t *data, size_t size)
 {

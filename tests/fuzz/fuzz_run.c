@@ -3,6 +3,8 @@
  * So that mutations reach what lies behind the checksums, every 64-byte header
  * that starts with the magic is sealed again, with the body it claims.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "fuzz.h"
+
 #include "store/block.h"
 #include "store/wire.h"
 #include "tensortap.h"
@@ -12,8 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Makes the checksums of every block right. */
 static void seal(unsigned char *bytes, size_t size)
@@ -27,9 +27,13 @@ static void seal(unsigned char *bytes, size_t size)
             continue;
         }
         tt_block_head head = {
-            .kind = (tt_block_kind)bytes[at + 5], .body = body, .id = tt_get_u32(bytes + at + 20),
-            .length = (int64_t)length, .sequence = tt_get_u64(bytes + at + 24),
-            .first_step = (int64_t)tt_get_u64(bytes + at + 32), .last_step = (int64_t)tt_get_u64(bytes + at + 40),
+            .kind = (tt_block_kind)bytes[at + 5],
+            .body = body,
+            .id = tt_get_u32(bytes + at + 20),
+            .length = (int64_t)length,
+            .sequence = tt_get_u64(bytes + at + 24),
+            .first_step = (int64_t)tt_get_u64(bytes + at + 32),
+            .last_step = (int64_t)tt_get_u64(bytes + at + 40),
         };
         tt_block_seal(&head, (int64_t)at, bytes + at + TT_BLOCK_HEADER, bytes + at);
         at += length / TT_BLOCK_ALIGN * TT_BLOCK_ALIGN;
