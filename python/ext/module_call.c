@@ -85,6 +85,18 @@ static void fill_event(core_state *state, const module_frame *frame, Py_ssize_t 
     };
 }
 
+/* The consumer may remove itself, and with it its last reference. */
+static int tell(int (*call)(module_consumer *, module_link *, const module_event *),
+                module_link *link, const module_event *event)
+{
+    module_consumer *consumer = (module_consumer *)Py_NewRef((PyObject *)link->consumer);
+    inside++;
+    int result = call(consumer, link, event);
+    inside--;
+    Py_DECREF(consumer);
+    return result;
+}
+
 /* The number of this call of the module in the consumer's step. */
 static uint32_t count_call(module_link *link, bool is_training)
 {
@@ -130,9 +142,7 @@ int module_frame_enter(core_state *state, module_frame *frame)
             continue;
         module_event event;
         fill_event(state, frame, i, &event);
-        inside++;
-        int result = link->consumer->calls->before(link->consumer, link, &event);
-        inside--;
+        int result = tell(link->consumer->calls->before, link, &event);
         if (result < 0) {
             if (frame->calls != frame->few_calls)
                 PyMem_Free(frame->calls);
@@ -158,9 +168,7 @@ static int tell_after(core_state *state, module_frame *frame, PyObject *output, 
         event.output = output;
         event.exception = exception;
         event.end = end;
-        inside++;
-        int result = link->consumer->calls->after(link->consumer, link, &event);
-        inside--;
+        int result = tell(link->consumer->calls->after, link, &event);
         if (result < 0) {
             if (objection == NULL && exception == NULL)
                 objection = PyErr_GetRaisedException();

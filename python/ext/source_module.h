@@ -89,7 +89,8 @@ struct module_link {
     PyObject *module;          /* owned; weak reference */
     PyObject *name;            /* owned; str: what the consumer calls it */
     PyObject *handles;         /* owned; tuple of hook handles, or NULL: it lives in the slot */
-    void *data;                /* the consumer's own; released by its free_data */
+    void *data;                /* the consumer's own */
+    void (*free_data)(void *data); /* of its calls; when the link itself goes */
     int64_t step;              /* in which `calls` were counted */
     uint32_t calls;
     uint64_t calls_ever;       /* 0: the module never ran where we can see it */
