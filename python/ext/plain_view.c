@@ -15,10 +15,51 @@
 
 enum { DL_INT = 0, DL_FLOAT = 2, DL_BFLOAT = 4, DL_CPU = 1 };
 
-/* Types for which nothing has to be asked. */
-static bool is_plain_type(const tt_dltensor *dl)
+/* The element type, where nothing has to be asked about it; else TT_DTYPE_COUNT_. */
+static tt_dtype plain_type(const tt_dltensor *dl)
 {
-    return dl->code == DL_FLOAT || dl->code == DL_BFLOAT || (dl->code == DL_INT && dl->bits >= 32);
+    if (dl->lanes != 1)
+        return TT_DTYPE_COUNT_;
+    switch (dl->code << 8 | dl->bits) {
+    case DL_FLOAT << 8 | 32:
+        return TT_F32;
+    case DL_FLOAT << 8 | 64:
+        return TT_F64;
+    case DL_FLOAT << 8 | 16:
+        return TT_F16;
+    case DL_BFLOAT << 8 | 16:
+        return TT_BF16;
+    case DL_INT << 8 | 32:
+        return TT_I32;
+    case DL_INT << 8 | 64:
+        return TT_I64;
+    default:
+        return TT_DTYPE_COUNT_;
+    }
+}
+
+/* Describes a contiguous tensor of two and more elements; false: it is not one.
+ * Sizes and strides come from torch itself, which has checked them. */
+static bool describe(const tt_dltensor *dl, tt_tensor *out)
+{
+    tt_dtype dtype = plain_type(dl);
+    if (dtype == TT_DTYPE_COUNT_ || dl->ndim > TT_MAX_DIM)
+        return false;
+    int64_t count = 1, item = (int64_t)tt_dtype_size(dtype);
+    for (int32_t d = dl->ndim - 1; d >= 0; d--) {
+        int64_t size = dl->shape[d];
+        if (dl->strides != NULL && size != 1 && dl->strides[d] != count)
+            return false;
+        out->shape[d] = size;
+        out->stride[d] = count * item;
+        count *= size;
+    }
+    out->data = (const char *)dl->data + dl->byte_offset;
+    out->count = count;
+    out->dtype = dtype;
+    out->ndim = dl->ndim;
+    out->is_swapped = false;
+    return count > 1 && dl->data != NULL;
 }
 
 static bool open_quick(const torch_api *torch, PyObject *obj, tensor_view *out)
@@ -30,13 +71,10 @@ static bool open_quick(const torch_api *torch, PyObject *obj, tensor_view *out)
         PyErr_Clear();
         return false;
     }
-    if (dl.device_type != DL_CPU || !is_plain_type(&dl) ||
-        tt_tensor_from_dlpack(&out->tensor, &dl, NULL) < 0)
-        return false;
     out->temporary = NULL;
     out->has_buffer = false;
     out->is_private = false;
-    return out->tensor.count > 1 && tt_tensor_is_contiguous(&out->tensor);
+    return dl.device_type == DL_CPU && describe(&dl, &out->tensor);
 }
 
 view_result plain_view_open(torch_api *torch, PyObject *obj, plain_trust *trust, tensor_view *out)

@@ -120,6 +120,8 @@ void source_names_clear(source_names *names);
 
 /* ---- between source_module.c, module_call.c and module_hook.c only -------- */
 
+typedef struct module_thread module_thread;
+
 /* A call that is going on, in the stack of its thread. */
 typedef struct module_frame {
     struct module_frame *outer;
@@ -127,6 +129,7 @@ typedef struct module_frame {
     PyObject *module, *args, *kwargs; /* borrowed from the caller */
     uint32_t *calls;   /* of each link; few_calls or owned */
     uint32_t few_calls[4];
+    module_thread *thread; /* of this frame; found by enter if NULL */
     int64_t start;
     bool is_heap;      /* made by a hook */
     bool is_training;
