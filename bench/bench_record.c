@@ -63,8 +63,8 @@ static void scalars(const char *root)
     double pushed = now() - start;
     must(tt_recorder_close(rec, 60, &err));
     double written = now() - start;
-    printf("scalars: %.2f M/s in the call, %.2f M/s until closed (%.0f ns a call)\n", COUNT / pushed * 1e-6,
-           COUNT / written * 1e-6, pushed / COUNT * 1e9);
+    printf("scalars: %.2f M/s in the call, %.2f M/s until closed (%.0f ns a call)\n",
+           COUNT / pushed * 1e-6, COUNT / written * 1e-6, pushed / COUNT * 1e9);
 }
 
 static void values(const char *root)
@@ -97,7 +97,8 @@ static void values(const char *root)
         must(tt_recorder_site(rec, "w", &site, &err));
         for (int i = 0; i < COUNT; i++) {
             memcpy(data, &i, sizeof i);
-            (void)tt_recorder_add(rec, &(tt_event){ .site = site, .step = i, .tensor = &t, .has_value = true });
+            (void)tt_recorder_add(
+                rec, &(tt_event){ .site = site, .step = i, .tensor = &t, .has_value = true });
         }
         must(tt_recorder_close(rec, 60, &err));
         took = now() - start;
@@ -178,8 +179,9 @@ static void ten_million(const char *root, int pause)
     must(tt_run_file_get(run, 0, &about));
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("10 M points%s: %.2f M/s, %.1f bytes a point, peak memory %ld MB\n", pause ? " in small blocks" : "",
-           SITES * STEPS / took * 1e-6, (double)about.bytes / (double)about.points, usage.ru_maxrss / 1024);
+    printf("10 M points%s: %.2f M/s, %.1f bytes a point, peak memory %ld MB\n",
+           pause ? " in small blocks" : "", SITES * STEPS / took * 1e-6,
+           (double)about.bytes / (double)about.points, usage.ru_maxrss / 1024);
     tt_run_close(run);
     read_times(folder, "closed");
     copy_cut(folder, fresh(root, "killed"), 4000);

@@ -14,7 +14,7 @@
 enum {
     FAN_IN = 16,
     FULL_POINTS = 1024,
-    OUTWEIGHS = 4, /* a merge makes the largest of its chunks at least so many times larger */
+    OUTWEIGHS = 4,          /* a merge makes the largest of its chunks at least so many times larger */
     FULL_BYTES = 256 << 10, /* histograms, samples: large before they are many */
 };
 

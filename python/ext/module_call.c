@@ -9,13 +9,17 @@
 
 #include <time.h>
 
-static _Thread_local module_frame *top;       /* innermost call of this thread */
-static _Thread_local int inside;              /* a consumer of this thread is at work */
-static _Thread_local uint32_t thread_number; /* 0: not given one yet */
+/* Asked for once a call: in a shared library each access costs a function call. */
+struct module_thread {
+    module_frame *top;   /* innermost call of this thread */
+    int inside;          /* a consumer of this thread is at work */
+    uint32_t number;     /* 0: not given one yet */
+};
+static _Thread_local module_thread this_thread;
 
 bool module_source_is_inside(void)
 {
-    return inside != 0;
+    return this_thread.inside != 0;
 }
 
 static int64_t now(void)
@@ -59,40 +63,54 @@ static uint32_t depth_of(const module_frame *frame, const module_consumer *consu
 /* Frames of hooks whose second half never came lie above the one that leaves. */
 static void pop_to(module_frame *frame)
 {
-    while (top != NULL && top != frame && top->is_heap) {
-        module_frame *lost = top;
-        top = lost->outer;
+    module_thread *thread = frame->thread;
+    while (thread->top != NULL && thread->top != frame && thread->top->is_heap) {
+        module_frame *lost = thread->top;
+        thread->top = lost->outer;
         Py_DECREF(lost->links);
         if (lost->calls != lost->few_calls)
             PyMem_Free(lost->calls);
         PyMem_Free(lost);
     }
-    if (top == frame)
-        top = frame->outer;
+    if (thread->top == frame)
+        thread->top = frame->outer;
 }
 
 static void fill_event(core_state *state, const module_frame *frame, Py_ssize_t i,
                        module_event *event)
 {
     const module_link *link = link_at(frame, i);
-    if (thread_number == 0)
-        thread_number = ++state->source.thread_count;
+    if (frame->thread->number == 0)
+        frame->thread->number = ++state->source.thread_count;
     *event = (module_event){
         .module = frame->module, .args = frame->args, .kwargs = frame->kwargs,
-        .call = frame->calls[i], .thread = thread_number, .is_training = frame->is_training,
+        .call = frame->calls[i], .thread = frame->thread->number, .is_training = frame->is_training,
         .is_outermost = frame->outer == NULL, .start = frame->start,
         .depth = link->consumer->wants & CONSUMER_DEPTH ? depth_of(frame, link->consumer) : 0,
     };
 }
 
+/* The consumer may remove itself, and with it its last reference. */
+static int tell(module_thread *thread,
+                int (*call)(module_consumer *, module_link *, const module_event *),
+                module_link *link, const module_event *event)
+{
+    module_consumer *consumer = (module_consumer *)Py_NewRef((PyObject *)link->consumer);
+    thread->inside++;
+    int result = call(consumer, link, event);
+    thread->inside--;
+    Py_DECREF(consumer);
+    return result;
+}
+
 /* The number of this call of the module in the consumer's step. */
-static uint32_t count_call(module_link *link, bool is_training)
+static uint32_t count_call(module_thread *thread, module_link *link, bool is_training)
 {
     module_consumer *consumer = link->consumer;
     if (consumer->calls->enter != NULL) {
-        inside++;
+        thread->inside++;
         consumer->calls->enter(consumer, is_training);
-        inside--;
+        thread->inside--;
     }
     if (link->calls_ever++ == 0 || link->step != *consumer->step) {
         link->step = *consumer->step;
@@ -103,6 +121,7 @@ static uint32_t count_call(module_link *link, bool is_training)
 
 int module_frame_enter(core_state *state, module_frame *frame)
 {
+    module_thread *thread = frame->thread != NULL ? frame->thread : &this_thread;
     Py_ssize_t count = PyTuple_GET_SIZE(frame->links);
     uint32_t wants = 0;
     frame->calls = frame->few_calls;
@@ -116,13 +135,14 @@ int module_frame_enter(core_state *state, module_frame *frame)
     for (Py_ssize_t i = 0; i < count; i++)
         if (!is_deaf(link_at(frame, i)))
             wants |= link_at(frame, i)->consumer->wants;
-    frame->outer = top;
+    module_frame *outer = frame->outer = thread->top;
+    frame->thread = thread;
     frame->is_training = true;
     if (wants & CONSUMER_PHASE)
-        frame->is_training = top != NULL ? top->is_training : read_training(state, frame->module);
+        frame->is_training = outer != NULL ? outer->is_training : read_training(state, frame->module);
     for (Py_ssize_t i = 0; i < count; i++)
         if (!is_deaf(link_at(frame, i)))
-            frame->calls[i] = count_call(link_at(frame, i), frame->is_training);
+            frame->calls[i] = count_call(thread, link_at(frame, i), frame->is_training);
     frame->start = wants & CONSUMER_TIME ? now() : 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         module_link *link = link_at(frame, i);
@@ -130,16 +150,14 @@ int module_frame_enter(core_state *state, module_frame *frame)
             continue;
         module_event event;
         fill_event(state, frame, i, &event);
-        inside++;
-        int result = link->consumer->calls->before(link->consumer, link, &event);
-        inside--;
+        int result = tell(thread, link->consumer->calls->before, link, &event);
         if (result < 0) {
             if (frame->calls != frame->few_calls)
                 PyMem_Free(frame->calls);
             return -1;
         }
     }
-    top = frame;
+    thread->top = frame;
     return 0;
 }
 
@@ -158,9 +176,7 @@ static int tell_after(core_state *state, module_frame *frame, PyObject *output, 
         event.output = output;
         event.exception = exception;
         event.end = end;
-        inside++;
-        int result = link->consumer->calls->after(link->consumer, link, &event);
-        inside--;
+        int result = tell(frame->thread, link->consumer->calls->after, link, &event);
         if (result < 0) {
             if (objection == NULL && exception == NULL)
                 objection = PyErr_GetRaisedException();
@@ -199,7 +215,7 @@ PyObject *module_frame_leave(core_state *state, module_frame *frame, PyObject *o
 
 module_frame *module_frame_of_hook(const PyObject *link)
 {
-    for (module_frame *f = top; f != NULL && f->is_heap; f = f->outer)
+    for (module_frame *f = this_thread.top; f != NULL && f->is_heap; f = f->outer)
         if (PyTuple_GET_ITEM(f->links, 0) == link)
             return f;
     return NULL;
@@ -251,12 +267,18 @@ PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_ReferenceError, "the module of this tensortap object is gone");
         goto out;
     }
-    if (inside != 0 || tap->links == NULL) {
+    module_thread *thread = &this_thread;
+    if (thread->inside != 0 || tap->links == NULL) {
         output = call_module(tap, module, args, kwargs);
         goto out;
     }
-    module_frame frame = { .links = Py_NewRef(tap->links), .module = module, .args = args,
-                           .kwargs = kwargs };
+    module_frame frame; /* the rest is set when it is entered */
+    frame.links = Py_NewRef(tap->links);
+    frame.module = module;
+    frame.args = args;
+    frame.kwargs = kwargs;
+    frame.thread = thread;
+    frame.is_heap = false;
     if (module_frame_enter(tap->state, &frame) == 0) {
         output = call_module(tap, module, args, kwargs);
         output = module_frame_leave(tap->state, &frame, output);

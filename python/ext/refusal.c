@@ -165,8 +165,8 @@ PyObject *tensor_view_refuse(const tensor_view *view, PyObject *obj, view_result
     const char *word = results[why].word, *advice = results[why].advice;
     switch (why) {
     case VIEW_NOT_TENSOR:
-        PyErr_Format(PyExc_TypeError, "a tensor or an array is needed, not %s: %s",
-                     Py_TYPE(obj)->tp_name, advice);
+        PyErr_Format(PyExc_TypeError, "a tensor or an array is needed, not %s: %s", Py_TYPE(obj)->tp_name,
+                     advice);
         break;
     case VIEW_DTYPE:
         refuse_dtype(view, obj);

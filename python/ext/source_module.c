@@ -44,9 +44,6 @@ static void link_cut(module_link *link)
 {
     if (link->consumer == NULL)
         return;
-    if (link->data != NULL && link->consumer->calls->free_data != NULL)
-        link->consumer->calls->free_data(link->data);
-    link->data = NULL;
     module_consumer *consumer = link->consumer;
     link->consumer = NULL;
     Py_DECREF(consumer);
@@ -88,6 +85,8 @@ static void link_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     link_clear(self);
+    if (link->data != NULL && link->free_data != NULL)
+        link->free_data(link->data); /* not before: a call may be looking at it */
     Py_CLEAR(link->module);
     Py_CLEAR(link->name);
     PyObject_GC_Del(self);
@@ -110,6 +109,7 @@ static module_link *link_make(core_state *state, module_consumer *consumer, PyOb
     link->name = Py_NewRef(name);
     link->handles = NULL;
     link->data = NULL;
+    link->free_data = consumer->calls->free_data;
     link->step = 0;
     link->calls = 0;
     link->calls_ever = 0;

@@ -89,7 +89,8 @@ struct module_link {
     PyObject *module;          /* owned; weak reference */
     PyObject *name;            /* owned; str: what the consumer calls it */
     PyObject *handles;         /* owned; tuple of hook handles, or NULL: it lives in the slot */
-    void *data;                /* the consumer's own; released by its free_data */
+    void *data;                /* the consumer's own */
+    void (*free_data)(void *data); /* of its calls; when the link itself goes */
     int64_t step;              /* in which `calls` were counted */
     uint32_t calls;
     uint64_t calls_ever;       /* 0: the module never ran where we can see it */
@@ -119,6 +120,8 @@ void source_names_clear(source_names *names);
 
 /* ---- between source_module.c, module_call.c and module_hook.c only -------- */
 
+typedef struct module_thread module_thread;
+
 /* A call that is going on, in the stack of its thread. */
 typedef struct module_frame {
     struct module_frame *outer;
@@ -126,6 +129,7 @@ typedef struct module_frame {
     PyObject *module, *args, *kwargs; /* borrowed from the caller */
     uint32_t *calls;   /* of each link; few_calls or owned */
     uint32_t few_calls[4];
+    module_thread *thread; /* of this frame; found by enter if NULL */
     int64_t start;
     bool is_heap;      /* made by a hook */
     bool is_training;

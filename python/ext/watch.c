@@ -116,8 +116,7 @@ static PyObject *watch_remove(PyObject *self, PyObject *Py_UNUSED(none))
     watch_object *watch = (watch_object *)self;
     watch->consumer.is_off = true;
     module_source_remove_all(watch->state, &watch->consumer);
-    watch_free_parameters(watch);
-    Py_RETURN_NONE;
+    Py_RETURN_NONE; /* parameters stay: somebody may be reading them */
 }
 
 /* add_stats(tag, stats): what on_device was given, and what came of it */

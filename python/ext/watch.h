@@ -12,6 +12,7 @@
 #define TT_EXT_WATCH_H
 
 #include "nest.h"
+#include "plain_view.h"
 #include "py_recorder.h"
 
 /* A parameter, looked up in its module each time: it may be replaced. */
@@ -20,6 +21,7 @@ typedef struct watch_parameter {
     PyObject *key;    /* owned; in module._parameters */
     PyObject *name;   /* owned; as users know it */
     int32_t site, gradient_site; /* -1: not asked for yet */
+    plain_trust trust, gradient_trust;
     bool is_fresh;    /* its gradient was accumulated, and no optimizer has stepped since */
     bool is_noted;    /* ... and it was not finite */
     int64_t version;  /* of that gradient, then */
@@ -53,6 +55,7 @@ typedef struct watch_tag {
     uint32_t thread;
     uint8_t phase;
     bool is_skipped;
+    plain_trust *trust; /* of the place it comes from; or NULL */
     bool is_for_norm; /* stats are needed whether the site is wanted or not */
 } watch_tag;
 

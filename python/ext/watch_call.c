@@ -10,10 +10,12 @@ typedef struct known_place {
     uint64_t hash; /* of its path */
     int32_t site;
     int32_t gradient_site; /* -1: not asked for yet */
+    plain_trust trust;
 } known_place;
 
+/* Each is an allocation of its own: another thread may add one while we look. */
 typedef struct places {
-    known_place *all; /* owned */
+    known_place **all; /* owned, as what is in it */
     int count, cap;
 } places;
 
@@ -22,11 +24,18 @@ typedef struct link_sites {
     places outputs, inputs;
 } link_sites;
 
+static void free_places(places *known)
+{
+    for (int i = 0; i < known->count; i++)
+        PyMem_Free(known->all[i]);
+    PyMem_Free(known->all);
+}
+
 static void free_sites(void *data)
 {
     link_sites *sites = data;
-    PyMem_Free(sites->outputs.all);
-    PyMem_Free(sites->inputs.all);
+    free_places(&sites->outputs);
+    free_places(&sites->inputs);
     PyMem_Free(sites);
 }
 
@@ -39,34 +48,53 @@ typedef struct walk_context {
     bool is_output;
 } walk_context;
 
-/* Tensors come in the same order each time, so the place is mostly the next one. */
-static known_place *find_place(walk_context *walk, const nest_path *path)
+static bool add_place(places *known, known_place *place)
 {
-    places *known = walk->known;
-    int next = path->found - 1;
-    if (next < known->count && known->all[next].hash == path->hash)
-        return &known->all[next];
-    for (int i = 0; i < known->count; i++)
-        if (known->all[i].hash == path->hash)
-            return &known->all[i];
     if (known->count == known->cap) {
         int cap = known->cap > 0 ? known->cap * 2 : 1;
-        known_place *grown = PyMem_Realloc(known->all, (size_t)cap * sizeof *grown);
+        known_place **grown = PyMem_Realloc(known->all, (size_t)cap * sizeof *grown);
         if (grown == NULL)
-            return NULL;
+            return false;
         known->all = grown;
         known->cap = cap;
     }
+    known->all[known->count++] = place;
+    return true;
+}
+
+/* A place that was not known: its name is built, this once. */
+static known_place *make_place(walk_context *walk, const nest_path *path)
+{
+    known_place *place = PyMem_Calloc(1, sizeof *place);
     PyObject *name = nest_name(walk->link->name, path); /* owned */
-    int32_t site = -1;
-    if (name != NULL)
-        site = watch_site(walk->watch, walk->kind, name);
-    else
-        watch_take_error(walk->watch);
+    if (place == NULL || name == NULL)
+        goto out;
+    *place = (known_place){ .hash = path->hash, .gradient_site = -1,
+                            .site = watch_site(walk->watch, walk->kind, name) };
+    if (walk->is_output && walk->watch->has_activation_gradients)
+        place->gradient_site = watch_site(walk->watch, "activation_gradient", name);
+    if (add_place(walk->known, place)) {
+        Py_DECREF(name);
+        return place;
+    }
+out:
+    watch_take_error(walk->watch);
+    PyMem_Free(place);
     Py_XDECREF(name);
-    known_place *place = &known->all[known->count++];
-    *place = (known_place){ .hash = path->hash, .site = site, .gradient_site = -1 };
-    return place;
+    return NULL;
+}
+
+/* Tensors come in the same order each time, so the place is mostly the next one. */
+static known_place *find_place(walk_context *walk, const nest_path *path)
+{
+    const places *known = walk->known;
+    int next = path->found - 1;
+    if (next < known->count && known->all[next]->hash == path->hash)
+        return known->all[next];
+    for (int i = 0; i < known->count; i++)
+        if (known->all[i]->hash == path->hash)
+            return known->all[i];
+    return make_place(walk, path);
 }
 
 static int found_tensor(void *context, PyObject *tensor, const nest_path *path)
@@ -77,15 +105,11 @@ static int found_tensor(void *context, PyObject *tensor, const nest_path *path)
     if (place == NULL)
         return 0;
     walk->tag.site = place->site;
+    walk->tag.trust = &place->trust;
     int result = watch_record(walk->watch, tensor, &walk->tag, &stats);
-    if (walk->is_output && walk->watch->has_activation_gradients) {
-        if (place->gradient_site < 0) {
-            PyObject *name = nest_name(walk->link->name, path); /* owned */
-            if (name != NULL)
-                place->gradient_site = watch_site(walk->watch, "activation_gradient", name);
-            Py_XDECREF(name);
-        }
+    if (result >= 0 && place->gradient_site >= 0) {
         walk->tag.site = place->gradient_site;
+        walk->tag.trust = NULL;
         watch_hook_output(walk->watch, tensor, &walk->tag);
     }
     return result < 0 ? -1 : 0;

@@ -35,11 +35,11 @@ static bool is_finite(const tt_stats *stats)
 }
 
 /* Statistics without recording; false: they cannot be had here. */
-static bool peek(watch_object *self, PyObject *tensor, tt_stats *out)
+static bool peek(watch_object *self, PyObject *tensor, plain_trust *trust, tt_stats *out)
 {
     tensor_view view;
     if (self->state->is_device_forced ||
-        tensor_view_open(&self->state->torch, tensor, &view) != VIEW_OK)
+        plain_view_open(&self->state->torch, tensor, trust, &view) != VIEW_OK)
         return false;
     tt_stats_compute(&view.tensor, out);
     tensor_view_close(&view);
@@ -57,7 +57,7 @@ void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObjec
         tt_recorder_wants(self->recorder->rec, parameter->gradient_site, self->recorder->step) == 0)
         return;
     gradient = watch_gradient_get(self, tensor);
-    if (gradient != NULL && peek(self, gradient, &parameter->noted)) {
+    if (gradient != NULL && peek(self, gradient, &parameter->gradient_trust, &parameter->noted)) {
         bool is_noted = !is_finite(&parameter->noted);
         self->noted_count += is_noted - parameter->is_noted;
         self->is_checked = false;
@@ -74,7 +74,7 @@ static bool is_as_left(watch_object *self, watch_parameter *parameter)
     PyObject *gradient = tensor != NULL ? watch_gradient_get(self, tensor) : NULL; /* owned */
     tt_stats stats;
     bool is_same = gradient != NULL && version_of(self, gradient) == parameter->version &&
-                   peek(self, gradient, &stats) &&
+                   peek(self, gradient, NULL, &stats) &&
                    memcmp(&stats, &parameter->noted, sizeof stats) == 0;
     Py_XDECREF(gradient);
     Py_XDECREF(tensor);

@@ -31,7 +31,10 @@ PyObject *watch_set_parameters(PyObject *self, PyObject *list)
         PyErr_SetString(PyExc_TypeError, "set_parameters() takes a list of (name, module, key)");
         return NULL;
     }
-    watch_free_parameters(watch);
+    if (watch->parameters != NULL) {
+        PyErr_SetString(PyExc_ValueError, "the parameters are set already");
+        return NULL;
+    }
     Py_ssize_t count = PyList_GET_SIZE(list);
     watch->parameters = PyMem_Calloc((size_t)count + 1, sizeof *watch->parameters);
     if (watch->parameters == NULL)
@@ -125,6 +128,7 @@ static int read_one(watch_object *self, watch_parameter *parameter, norm *total)
     if (parameter->site < 0)
         parameter->site = watch_site(self, "parameter", parameter->name);
     tag.site = parameter->site;
+    tag.trust = &parameter->trust;
     if (watch_record(self, tensor, &tag, &stats) < 0) {
         result = -1;
         goto out;
@@ -134,6 +138,7 @@ static int read_one(watch_object *self, watch_parameter *parameter, norm *total)
     if (parameter->gradient_site < 0)
         parameter->gradient_site = watch_site(self, "gradient", parameter->name);
     tag.site = parameter->gradient_site;
+    tag.trust = &parameter->gradient_trust;
     tag.is_for_norm = total->is_wanted;
     result = watch_record(self, gradient, &tag, &stats);
     if (result > 0)
@@ -172,7 +177,7 @@ PyObject *watch_read_parameters(PyObject *self, PyObject *arguments)
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         Py_ssize_t at = indices != NULL ? indices[i] : i;
-        if (at < 0 || at >= watch->parameter_count) /* also: on_nonfinite removed us */
+        if (at < 0 || at >= watch->parameter_count)
             continue;
         if (read_one(watch, &watch->parameters[at], &total) < 0)
             return NULL;

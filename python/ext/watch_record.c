@@ -119,7 +119,7 @@ static int record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt
 {
     bool is_forced = self->state->is_device_forced;
     tensor_view view;
-    view_result why = is_forced ? VIEW_DEVICE : tensor_view_open(&self->state->torch, tensor, &view);
+    view_result why = is_forced ? VIEW_DEVICE : plain_view_open(&self->state->torch, tensor, tag->trust, &view);
     if (why == VIEW_DEVICE)
         return hand_to_device(self, tensor, tag);
     if (why != VIEW_OK) {

@@ -62,7 +62,8 @@ static void record_under_load(const char *folder, progress *shared, bool is_pace
         }
         data[0] = (float)step;
         if (step % 50 == 0)
-            tt_recorder_add(rec, &(tt_event){ .site = sites[2], .step = step, .tensor = &t, .has_value = true });
+            tt_recorder_add(
+                rec, &(tt_event){ .site = sites[2], .step = step, .tensor = &t, .has_value = true });
         tt_recorder_scalar(rec, sites[3], step, (double)step);
         shared->step = step;
         if (now() - last > 0.25) { /* marks[0] is between a quarter and a half second old */
@@ -116,7 +117,8 @@ static void killed_runs_open_and_lose_half_a_second_at_most(void **state)
     (void)state;
     const char *rounds = getenv("TT_KILLS");
     int kills = rounds != NULL ? atoi(rounds) : 25;
-    progress *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    progress *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     srand(3);
     for (int i = 0; i < kills; i++) {
         const char *folder = run_folder_new();
@@ -163,11 +165,13 @@ static void forks_under_a_saturated_writer_never_hang(void **state)
             if (!tt_recorder_is_inherited(rec) || tt_recorder_scalar(rec, site, 1, 1) < 0 ||
                 tt_recorder_flush(rec, NULL) < 0 || tt_recorder_note(rec, 1, "no") < 0)
                 _exit(1);
-            if (tt_recorder_site(rec, "new name", &there, NULL) < 0 || tt_recorder_close(rec, 1, NULL) < 0)
+            if (tt_recorder_site(rec, "new name", &there, NULL) < 0 ||
+                tt_recorder_close(rec, 1, NULL) < 0)
                 _exit(2);
             /* A file of its own works, beside the parent's. */
             (void)snprintf(own, sizeof own, "%s", mine);
-            if (tt_recorder_open(own, &(tt_recorder_options){ .child = getpid(), .queue_bytes = 1 << 16 }, &other, NULL) < 0)
+            if (tt_recorder_open(own, &(tt_recorder_options){ .child = getpid(), .queue_bytes = 1 << 16 },
+                                 &other, NULL) < 0)
                 _exit(3);
             tt_recorder_site(other, "y", &there, NULL);
             tt_recorder_scalar(other, there, i, 1);

@@ -26,6 +26,8 @@ enum { SITES = 3, STEPS = 60 };
 static int make_run(void **state)
 {
     (void)state;
+    if (access("/dev/shm", W_OK) == 0) /* thousands of files are written */
+        (void)setenv("TMPDIR", "/dev/shm", 0);
     (void)snprintf(folder, sizeof folder, "%s", run_folder_new());
     (void)snprintf(path, sizeof path, "%s/rank0.tap", folder);
     (void)snprintf(fixed, sizeof fixed, "%s/rank7.tap", folder);
@@ -48,8 +50,12 @@ static int make_run(void **state)
             tt_recorder_site(rec, name, &sites[i], NULL);
             tt_stats s = stats_of(i, step);
             data[0] = (float)step;
-            tt_recorder_add(rec, &(tt_event){ .site = sites[i], .step = step, .stats = &s, .tensor = &t,
-                                              .hist = step % 9 ? NULL : hist, .has_value = i == 1 && step % 6 == 0 });
+            tt_recorder_add(rec, &(tt_event){ .site = sites[i],
+                                              .step = step,
+                                              .stats = &s,
+                                              .tensor = &t,
+                                              .hist = step % 9 ? NULL : hist,
+                                              .has_value = i == 1 && step % 6 == 0 });
         }
         if (step % 20 == 7)
             tt_recorder_note(rec, step, "a note");
@@ -155,33 +161,17 @@ static void a_flipped_bit_is_found_and_never_believed(void **state)
     const char *rounds = getenv("TT_FLIPS");
     int flips = rounds != NULL ? atoi(rounds) : 10000;
     srand(7);
-    size_t least = SIZE_MAX;
     for (int i = 0; i < flips; i++) {
-        size_t at = ((size_t)rand() << 16 ^ (size_t)rand()) % size;
-        bytes[at] ^= (char)(1 << rand() % 8);
-        if (i % 5 == 4) { /* more than one */
-            size_t other = ((size_t)rand() << 16 ^ (size_t)rand()) % size;
-            bytes[other] ^= 16;
-            write_file(fixed, bytes, size);
-            bytes[other] ^= 16;
-        } else {
-            write_file(fixed, bytes, size);
+        size_t at[4], count = 1 + (size_t)(i % 4); /* one to four at a time */
+        for (size_t k = 0; k < count; k++) {
+            at[k] = ((size_t)rand() << 16 ^ (size_t)rand()) % size;
+            bytes[at[k]] ^= (char)(1 << i % 8);
         }
-        size_t seen = read_everything(fixed);
-        least = seen < least ? seen : least;
         write_file(fixed, bytes, size);
-        struct stat about;
-        assert_int_equal(stat(fixed, &about), 0);
-        bytes[at] = bytes[at]; /* flips add up a little, then start again */
-        if (i % 3 == 2) {
-            int fd = open(path, O_RDONLY);
-            assert_true(read(fd, bytes, size) == (ssize_t)size);
-            close(fd);
-        }
+        (void)read_everything(fixed);
+        for (size_t k = count; k-- > 0;)
+            bytes[at[k]] ^= (char)(1 << i % 8);
     }
-    int fd = open(path, O_RDONLY);
-    assert_true(read(fd, bytes, size) == (ssize_t)size);
-    close(fd);
 }
 
 static void check_finds_every_flipped_bit_that_matters(void **state)
@@ -237,7 +227,8 @@ static void repair_keeps_what_is_whole(void **state)
         assert_true(after.is_closed && after.torn_bytes == 0);
         assert_int_equal(after.points, about.points);
         tt_run_close(run);
-        assert_true(read_everything(clean) > SITES * STEPS / 2); /* merged and small chunks back each other */
+        assert_true(read_everything(clean) >
+                    SITES * STEPS / 2); /* merged and small chunks back each other */
     }
     (void)unlink(clean);
 }

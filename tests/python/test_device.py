@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from layouts import DTYPES, SHAPES, random_array
 from reference import assert_stats_match, expected_stats
+
 from tensortap import _core, device
 
 torch = pytest.importorskip("torch")

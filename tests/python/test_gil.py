@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+
 from tensortap import _core
 
 LARGE = bytes(64 << 20)

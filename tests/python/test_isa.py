@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from layouts import DTYPES, SHAPES, random_array
+
 from tensortap import _core
 
 

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from tensortap import _core
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
@@ -40,7 +41,7 @@ def test_what_is_no_tensor_is_named_by_its_type(obj: object) -> None:
 
 
 def test_a_masked_array_is_refused_because_its_memory_holds_masked_elements() -> None:
-    with pytest.raises(TypeError, match="masked array: use a.compressed"):
+    with pytest.raises(TypeError, match=r"masked array: use a\.compressed"):
         _core.stats(np.ma.masked_equal([1.0, 2.0], 2.0))
 
 

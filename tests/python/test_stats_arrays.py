@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layouts import DTYPES, INTEGERS, LAYOUTS, SHAPES, random_array
 from reference import assert_stats_match, expected_stats
+
 from tensortap import _core
 
 
@@ -38,7 +39,9 @@ def test_any_small_array_gives_what_numpy_gives(
     assert_stats_match(_core.stats(LAYOUTS[layout](a)), expected_stats(a))
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i2", "i4", "i8", "u2", "u4", "u8", "c8", "c16"])
+@pytest.mark.parametrize(
+    "dtype", ["f2", "f4", "f8", "i2", "i4", "i8", "u2", "u4", "u8", "c8", "c16"]
+)
 def test_swapped_bytes_change_nothing(dtype: str) -> None:
     a = random_array(np.dtype(dtype).name, (5, 7), 3, specials=True)
     swapped = a.astype(a.dtype.newbyteorder(">"))

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-import tensortap as tt
 from hypothesis import given
 from hypothesis import strategies as st
 from layouts import DTYPES, LAYOUTS, SHAPES, random_array
+
+import tensortap as tt
 from tensortap import _core
 
 # ---- histogram -------------------------------------------------------------------

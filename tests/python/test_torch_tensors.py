@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layouts import DTYPES, SHAPES, random_array
 from reference import assert_stats_match, expected_stats
+
 from tensortap import _core
 
 torch = pytest.importorskip("torch")
@@ -30,9 +31,11 @@ LAYOUTS = {
     "contiguous": lambda t: t,
     "transposed": lambda t: t.mT.contiguous().mT if t.ndim > 1 else t,
     "spread": lambda t: t.unsqueeze(-1).expand(*t.shape, 3).contiguous()[..., 1],
-    "offset": lambda t: torch.cat([t.reshape(-1)[:1], t.reshape(-1)])[-t.numel() :].view(t.shape)
-    if t.numel()
-    else t,
+    "offset": lambda t: (
+        torch.cat([t.reshape(-1)[:1], t.reshape(-1)])[-t.numel() :].view(t.shape)
+        if t.numel()
+        else t
+    ),
 }
 
 
