@@ -42,8 +42,8 @@ tt_exit tt_cmd_unknown(const char *name, tt_error *err)
     if (near != NULL)
         (void)snprintf(err->text, sizeof err->text, "no command '%.80s'; did you mean '%s'?", name, near);
     else
-        (void)snprintf(err->text, sizeof err->text,
-                       "no command '%.80s'; 'tensortap help' lists them", name);
+        (void)snprintf(err->text, sizeof err->text, "no command '%.80s'; 'tensortap help' lists them",
+                       name);
     return TT_EXIT_USAGE;
 }
 

@@ -358,6 +358,9 @@ tt_status tt_tree_create(tt_tree **out);
 void tt_tree_free(tt_tree *tree);
 tt_status tt_tree_open(tt_tree *tree, const char *label, const char *text);
 tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text);
+/* A leaf with the line of tt_facts_line, made to fit where it is drawn: NaN and
+ * Inf are then not cut off.  The facts are copied. */
+tt_status tt_tree_tensor(tt_tree *tree, const char *label, const tt_facts *facts);
 void tt_tree_close(tt_tree *tree);
 /* Appends the lines, each with its newline.  Labels of neighbours are padded to
  * one width, so that texts stand in a column. */

@@ -44,26 +44,24 @@ static size_t ink_length(const char *text)
 static bool is_treacherous(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x61C || c == 0x200B || c == 0x200E ||
-           c == 0x200F || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) ||
-           c == 0xFEFF || (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);
+           c == 0x200F || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF ||
+           (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);
 }
 
 static void escape(glyph *out, uint32_t c)
 {
-    int n = c == '\n'   ? snprintf(out->bytes, sizeof out->bytes, "\\n")
-            : c == '\t' ? snprintf(out->bytes, sizeof out->bytes, "\\t")
-            : c == '\r' ? snprintf(out->bytes, sizeof out->bytes, "\\r")
-            : c < 0x100 ? snprintf(out->bytes, sizeof out->bytes, "\\x%02" PRIx32, c)
-            : c < 0x10000
-                ? snprintf(out->bytes, sizeof out->bytes, "\\u%04" PRIx32, c)
-                : snprintf(out->bytes, sizeof out->bytes, "\\U%08" PRIx32, c);
+    int n = c == '\n'     ? snprintf(out->bytes, sizeof out->bytes, "\\n")
+            : c == '\t'   ? snprintf(out->bytes, sizeof out->bytes, "\\t")
+            : c == '\r'   ? snprintf(out->bytes, sizeof out->bytes, "\\r")
+            : c < 0x100   ? snprintf(out->bytes, sizeof out->bytes, "\\x%02" PRIx32, c)
+            : c < 0x10000 ? snprintf(out->bytes, sizeof out->bytes, "\\u%04" PRIx32, c)
+                          : snprintf(out->bytes, sizeof out->bytes, "\\U%08" PRIx32, c);
     out->len = out->columns = (size_t)n;
 }
 
 /* The glyph at the beginning of a NUL-ended text of len > 0 bytes; returns how
  * many bytes of the text it stands for. */
-static size_t read_glyph(const char *text, size_t len, tt_trust trust, const tt_style *style,
-                         glyph *out)
+static size_t read_glyph(const char *text, size_t len, tt_trust trust, const tt_style *style, glyph *out)
 {
     size_t ink = trust == TT_TRUST_INK ? ink_length(text) : 0;
     if (ink > 0) { /* ours; where there is no colour it vanishes */

@@ -9,13 +9,13 @@
 #include "base/buf.h"
 
 /* The only escape sequences that we write; any other is shown, not obeyed. */
-#define TT_INK_MAP(X)                                            \
-    X(PLAIN, "\x1b[0m")                                          \
-    X(FAINT, "\x1b[2m")   /* guides, words between numbers */    \
-    X(TYPE, "\x1b[36m")   /* element types */                    \
-    X(SPARK, "\x1b[32m")  /* sparklines */                       \
-    X(PLACE, "\x1b[35m")  /* devices */                          \
-    X(REMARK, "\x1b[33m") /* constant, all zero, empty */        \
+#define TT_INK_MAP(X)                                          \
+    X(PLAIN, "\x1b[0m")                                        \
+    X(FAINT, "\x1b[2m")    /* guides, words between numbers */ \
+    X(TYPE, "\x1b[36m")    /* element types */                 \
+    X(SPARK, "\x1b[32m")   /* sparklines */                    \
+    X(PLACE, "\x1b[35m")   /* devices */                       \
+    X(REMARK, "\x1b[33m")  /* constant, all zero, empty */     \
     X(ALARM, "\x1b[1;31m") /* NaN, Inf */
 
 #define X(name, code) TT_INK_##name,

@@ -4,9 +4,10 @@
  * the same words.  What matters most when something is wrong, NaN and Inf, is
  * given up last when the line has to be short.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "view/line.h"
+
 #include "base/number.h"
 #include "view/glyph.h"
-#include "view/spark.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -175,34 +176,18 @@ static void put_mean(pen *p, const tt_stats *s)
     }
 }
 
-static void put_spark(pen *p, const tt_stats *s, const tt_hist *hist)
+static void put_spark(pen *p, const tt_line *line)
 {
-    size_t count = tt_hist_bins(hist, NULL, 0);
-    tt_hist_bin *bins = NULL; /* owned */
-    if (p->st < 0 || count == 0)
-        return;
-    bins = malloc(count * sizeof *bins);
-    if (bins == NULL) {
-        p->st = TT_ENOMEM;
-        return;
-    }
-    (void)tt_hist_bins(hist, bins, count);
-    tt_kind kind = tt_dtype_kind((tt_dtype)s->dtype);
-    double cells[TT_SPARK_CELLS];
-    size_t n = tt_spark_cells(bins, count, s->min, s->max, kind == TT_KIND_INT || kind == TT_KIND_UINT,
-                              cells);
-    free(bins);
-    if (n == 0)
-        return;
     put(p, "  ");
     put_ink(p, TT_INK_SPARK);
     if (p->st == TT_OK)
-        p->st = tt_spark_append(cells, n, p->style, p->out);
+        p->st = tt_spark_append(line->cells, line->cell_count, p->style, p->out);
     put_ink(p, TT_INK_PLAIN);
 }
 
-static void put_values(pen *p, const tt_stats *s, const tt_hist *hist, unsigned parts)
+static void put_values(pen *p, const tt_line *line, unsigned parts)
 {
+    const tt_stats *s = line->facts.stats;
     int64_t finite = tt_stats_finite(s);
     tt_kind kind = tt_dtype_kind((tt_dtype)s->dtype);
     if (finite == 0)
@@ -228,8 +213,8 @@ static void put_values(pen *p, const tt_stats *s, const tt_hist *hist, unsigned 
             put(p, " zero");
             put_ink(p, TT_INK_PLAIN);
         }
-        if ((parts & SPARK) && hist != NULL)
-            put_spark(p, s, hist);
+        if ((parts & SPARK) && line->cell_count > 0)
+            put_spark(p, line);
     }
 }
 
@@ -262,8 +247,9 @@ static bool is_empty(const tt_facts *facts)
     return facts->stats != NULL && facts->stats->count == 0;
 }
 
-static void put_line(pen *p, const tt_facts *facts, unsigned parts)
+static void put_line(pen *p, const tt_line *line, unsigned parts)
 {
+    const tt_facts *facts = &line->facts;
     const tt_stats *s = facts->stats;
     put_head(p, facts);
     if (is_empty(facts)) {
@@ -273,7 +259,7 @@ static void put_line(pen *p, const tt_facts *facts, unsigned parts)
         if (s->count == 1)
             put_value(p, s);
         else
-            put_values(p, s, facts->hist, parts);
+            put_values(p, line, parts);
         put_alarm(p, s->nan, s->count, "NaN");
         put_alarm(p, s->posinf, s->count, "Inf");
         put_alarm(p, s->neginf, s->count, "-Inf");
@@ -284,21 +270,95 @@ static void put_line(pen *p, const tt_facts *facts, unsigned parts)
     }
 }
 
-tt_status tt_facts_line(const tt_facts *facts, const tt_style *style, tt_buf *out)
+tt_status tt_line_append(const tt_line *line, size_t columns, const tt_style *style, tt_buf *out)
 {
     static const unsigned plans[] = { EVERYTHING, RANGE | MEAN | ZEROS, RANGE | MEAN, RANGE, 0 };
     size_t from = out->len;
     pen p = { .out = out, .style = style };
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         tt_buf_cut(out, from);
-        put_line(&p, facts, plans[i]);
-        if (p.st < 0 || style->columns <= 0 ||
-            tt_glyph_columns(out->data + from, TT_TRUST_INK, style) <= (size_t)style->columns)
+        put_line(&p, line, plans[i]);
+        if (p.st < 0 || columns == 0 ||
+            tt_glyph_columns(out->data + from, TT_TRUST_INK, style) <= columns)
             break;
     }
-    if (p.st == TT_OK)
-        p.st = tt_glyph_cut(out, from, style);
     if (p.st < 0)
-        tt_buf_cut(out, from); /* nothing is written on failure */
+        tt_buf_cut(out, from);
     return p.st;
+}
+
+tt_status tt_line_prepare(const tt_facts *facts, tt_line *out)
+{
+    const tt_stats *s = facts->stats;
+    tt_kind kind = s != NULL ? tt_dtype_kind((tt_dtype)s->dtype) : TT_KIND_BOOL;
+    size_t bin_count = 0, cell_count = 0;
+    tt_hist_bin *bins = NULL; /* owned */
+    if (facts->hist != NULL && kind != TT_KIND_BOOL)
+        bin_count = tt_hist_bins(facts->hist, NULL, 0);
+    if (bin_count > 0) {
+        bins = malloc(bin_count * sizeof *bins);
+        if (bins == NULL)
+            return TT_ENOMEM;
+        (void)tt_hist_bins(facts->hist, bins, bin_count);
+        bool is_whole = kind == TT_KIND_INT || kind == TT_KIND_UINT;
+        cell_count = tt_spark_cells(bins, bin_count, s->min, s->max, is_whole, out->cells);
+    }
+    free(bins);
+    out->facts = *facts;
+    out->facts.hist = NULL;
+    out->cell_count = cell_count;
+    return TT_OK;
+}
+
+/* A copy in the arena; NULL stays NULL.  Clears *is_done when there is no memory. */
+static const void *keep(tt_arena *arena, const void *bytes, size_t n, bool *is_done)
+{
+    if (bytes == NULL)
+        return NULL;
+    void *copy = tt_arena_alloc(arena, n);
+    if (copy == NULL)
+        *is_done = false;
+    else
+        memcpy(copy, bytes, n);
+    return copy;
+}
+
+static const char *keep_text(tt_arena *arena, const char *text, bool *is_done)
+{
+    return keep(arena, text, text != NULL ? strlen(text) + 1 : 0, is_done);
+}
+
+tt_status tt_line_keep(const tt_facts *facts, tt_arena *arena, const tt_line **out)
+{
+    tt_line line;
+    tt_status st = tt_line_prepare(facts, &line);
+    if (st < 0)
+        return st;
+    bool is_done = true;
+    tt_facts *kept = &line.facts;
+    kept->dtype = keep_text(arena, facts->dtype, &is_done);
+    kept->device = keep_text(arena, facts->device, &is_done);
+    kept->note = keep_text(arena, facts->note, &is_done);
+    size_t ndim = facts->ndim > 0 ? (size_t)facts->ndim : 0;
+    kept->shape = keep(arena, facts->shape, ndim * sizeof *facts->shape, &is_done);
+    kept->stats = keep(arena, facts->stats, sizeof *facts->stats, &is_done);
+    const tt_line *copy = keep(arena, &line, sizeof line, &is_done);
+    if (!is_done)
+        return TT_ENOMEM;
+    *out = copy;
+    return TT_OK;
+}
+
+tt_status tt_facts_line(const tt_facts *facts, const tt_style *style, tt_buf *out)
+{
+    tt_line line;
+    size_t from = out->len, columns = style->columns > 0 ? (size_t)style->columns : 0;
+    tt_status st = tt_line_prepare(facts, &line);
+    if (st == TT_OK)
+        st = tt_line_append(&line, columns, style, out);
+    if (st == TT_OK)
+        st = tt_glyph_cut(out, from, style);
+    if (st < 0)
+        tt_buf_cut(out, from); /* nothing is written on failure */
+    return st;
 }

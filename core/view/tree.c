@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
 #include "view/glyph.h"
+#include "view/line.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ enum { WIDEST_LABEL = 40 };
 
 typedef struct node {
     const char *label, *text; /* in the tree's arena; "": none */
+    const tt_line *line;      /* there as well; in place of a text, or NULL */
     size_t parent;            /* index of a node that came earlier; 0: the root */
     size_t last_child;        /* index; 0: none yet */
     uint32_t depth;           /* 0: at the left edge */
@@ -54,7 +56,7 @@ void tt_tree_free(tt_tree *tree)
     free(tree);
 }
 
-tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text)
+static tt_status add_node(tt_tree *tree, const char *label, const char *text, const tt_line *line)
 {
     label = label != NULL ? label : "";
     text = text != NULL ? text : "";
@@ -74,17 +76,31 @@ tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text)
     tree->nodes[tree->count] = (node){
         .label = label_copy,
         .text = text_copy,
+        .line = line,
         .parent = tree->open,
         .depth = tree->open == 0 ? 0 : parent->depth + 1,
     };
     parent->last_child = tree->count++;
-    for (int is_ascii = 0; is_ascii < 2 && *text_copy != '\0'; is_ascii++) {
+    bool has_text = *text_copy != '\0' || line != NULL;
+    for (int is_ascii = 0; is_ascii < 2 && has_text; is_ascii++) {
         tt_style style = { .is_ascii = is_ascii == 1 };
         size_t columns = tt_glyph_columns(label_copy, TT_TRUST_NONE, &style);
         if (columns <= WIDEST_LABEL && columns > parent->widest[is_ascii])
             parent->widest[is_ascii] = columns;
     }
     return TT_OK;
+}
+
+tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text)
+{
+    return add_node(tree, label, text, NULL);
+}
+
+tt_status tt_tree_tensor(tt_tree *tree, const char *label, const tt_facts *facts)
+{
+    const tt_line *line = NULL;
+    tt_status st = tt_line_keep(facts, &tree->arena, &line);
+    return st < 0 ? st : add_node(tree, label, NULL, line);
 }
 
 tt_status tt_tree_open(tt_tree *tree, const char *label, const char *text)
@@ -136,19 +152,31 @@ static tt_status put_spaces(tt_buf *out, size_t n)
     return st;
 }
 
-static tt_status put_texts(const node *n, const node *parent, const tt_style *style, tt_buf *out)
+/* The line of a tensor, made to fit behind what stands from byte `from` on. */
+static tt_status put_line(const tt_line *line, size_t from, const tt_style *style, tt_buf *out)
+{
+    size_t columns = style->columns > 0 ? (size_t)style->columns : 0;
+    size_t used =
+        columns > 0 && out->len > from ? tt_glyph_columns(out->data + from, TT_TRUST_INK, style) : 0;
+    size_t room = columns == 0 ? 0 : columns > used ? columns - used : 1;
+    return tt_line_append(line, room, style, out);
+}
+
+static tt_status put_texts(const node *n, const node *parent, size_t from, const tt_style *style,
+                           tt_buf *out)
 {
     tt_status st = tt_glyph_append(out, n->label, TT_TRUST_NONE, style);
-    if (st < 0 || *n->text == '\0')
+    if (st < 0 || (*n->text == '\0' && n->line == NULL))
         return st;
     size_t widest = parent->widest[style->is_ascii ? 1 : 0];
     if (widest > 0 || *n->label != '\0') {
         size_t columns = tt_glyph_columns(n->label, TT_TRUST_NONE, style);
         st = put_spaces(out, (columns < widest ? widest - columns : 0) + 2);
     }
-    if (st == TT_OK)
-        st = tt_glyph_append(out, n->text, TT_TRUST_INK, style);
-    return st;
+    if (st < 0)
+        return st;
+    return n->line != NULL ? put_line(n->line, from, style, out)
+                           : tt_glyph_append(out, n->text, TT_TRUST_INK, style);
 }
 
 tt_status tt_tree_render(const tt_tree *tree, const tt_style *style, tt_buf *out)
@@ -166,7 +194,7 @@ tt_status tt_tree_render(const tt_tree *tree, const tt_style *style, tt_buf *out
         if (st == TT_OK)
             st = put_guides(n, is_last.data, style, out);
         if (st == TT_OK)
-            st = put_texts(n, parent, style, out);
+            st = put_texts(n, parent, line, style, out);
         if (st == TT_OK)
             st = tt_glyph_cut(out, line, style);
         if (st == TT_OK)

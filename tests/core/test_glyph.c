@@ -105,10 +105,10 @@ static void widths_are_those_of_unicode(void **state)
     static const struct {
         uint32_t code;
         int width;
-    } cases[] = { { 'a', 1 },     { 0xE9, 1 },    { 0x2581, 1 },  { 0x301, 0 },   { 0x1100, 2 },
-                  { 0x115F, 2 },  { 0x1160, 0 },  { 0x3042, 2 },  { 0x4E00, 2 },  { 0xAC00, 2 },
-                  { 0xFF21, 2 },  { 0xFF71, 1 },  { 0x1F600, 2 }, { 0x20000, 2 }, { 0x200D, 0 },
-                  { 0x10FFFF, 1 } };
+    } cases[] = { { 'a', 1 },     { 0xE9, 1 },    { 0x2581, 1 }, { 0x301, 0 },
+                  { 0x1100, 2 },  { 0x115F, 2 },  { 0x1160, 0 }, { 0x3042, 2 },
+                  { 0x4E00, 2 },  { 0xAC00, 2 },  { 0xFF21, 2 }, { 0xFF71, 1 },
+                  { 0x1F600, 2 }, { 0x20000, 2 }, { 0x200D, 0 }, { 0x10FFFF, 1 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(tt_glyph_width(cases[i].code), cases[i].width);
 }
@@ -137,8 +137,9 @@ static void a_failed_append_leaves_the_buffer_as_it_was(void **state)
         tt_buf out = { 0 };
         assert_int_equal(tt_buf_text(&out, "kept"), TT_OK);
         alloc_fail_at(nth);
-        tt_status st = tt_glyph_append(&out, "a long text with \x01\x02\x03\x04 many \x01\x02\x03"
-                                             " escapes that make the buffer grow more than once",
+        tt_status st = tt_glyph_append(&out,
+                                       "a long text with \x01\x02\x03\x04 many \x01\x02\x03"
+                                       " escapes that make the buffer grow more than once",
                                        TT_TRUST_NONE, &plain);
         bool was_hit = alloc_fail_stop();
         assert_int_equal(st, was_hit ? TT_ENOMEM : TT_OK);

@@ -14,8 +14,8 @@
 static const tt_style plain = { 0 };
 
 /* Describes data and writes its line, with a histogram where has_hist. */
-static void line_of(const void *data, tt_dtype dtype, int32_t ndim, const int64_t *shape,
-                    bool has_hist, const tt_style *style, tt_buf *out)
+static void line_of(const void *data, tt_dtype dtype, int32_t ndim, const int64_t *shape, bool has_hist,
+                    const tt_style *style, tt_buf *out)
 {
     tt_tensor t;
     assert_int_equal(tt_tensor_describe(&t, data, dtype, ndim, shape, NULL, NULL), TT_OK);
@@ -26,8 +26,9 @@ static void line_of(const void *data, tt_dtype dtype, int32_t ndim, const int64_
         assert_int_equal(tt_hist_create(&hist), TT_OK);
         tt_hist_add(hist, &t);
     }
-    const tt_facts facts = { .dtype = tt_dtype_name(dtype), .shape = shape, .ndim = ndim,
-                             .stats = &stats, .hist = hist };
+    const tt_facts facts = {
+        .dtype = tt_dtype_name(dtype), .shape = shape, .ndim = ndim, .stats = &stats, .hist = hist
+    };
     tt_buf_clear(out);
     assert_int_equal(tt_facts_line(&facts, style, out), TT_OK);
     tt_hist_free(hist);
@@ -44,8 +45,7 @@ static void check(const void *data, tt_dtype dtype, int64_t count, const char *w
 static void floats_show_range_and_mean_and_spread(void **state)
 {
     (void)state;
-    check((const float[]){ -1, 0.5f, 2, 4.25f }, TT_F32, 4,
-          "float32[4]  -1 … 4.25  mean 1.438 ± 2.24");
+    check((const float[]){ -1, 0.5f, 2, 4.25f }, TT_F32, 4, "float32[4]  -1 … 4.25  mean 1.438 ± 2.24");
     check((const double[]){ 1e-9, 3e-9 }, TT_F64, 2, "float64[2]  1e-09 … 3e-09  mean 2e-09 ± 1.414e-09");
 }
 
@@ -143,9 +143,10 @@ static void what_is_not_known_is_not_said(void **state)
                 "float32[3, 0, 5]  empty");
     check_facts(&(tt_facts){ .dtype = "float32", .shape = shape, .ndim = 1, .note = "meta" }, &plain,
                 "float32[3]  meta");
-    check_facts(&(tt_facts){ .dtype = "qint8", .shape = shape, .ndim = 1, .device = "cuda:0",
-                             .note = "quantised\x1b[2J" },
-                &plain, "qint8[3] cuda:0  quantised\\x1b[2J");
+    check_facts(
+        &(tt_facts){
+            .dtype = "qint8", .shape = shape, .ndim = 1, .device = "cuda:0", .note = "quantised\x1b[2J" },
+        &plain, "qint8[3] cuda:0  quantised\\x1b[2J");
 }
 
 static void a_histogram_is_drawn_between_min_and_max(void **state)
@@ -188,7 +189,8 @@ static void a_narrow_line_gives_up_the_alarm_last(void **state)
     };
     tt_buf out = { 0 };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        line_of(data, TT_F32, 1, (int64_t[]){ 7 }, true, &(tt_style){ .columns = cases[i].columns }, &out);
+        line_of(data, TT_F32, 1, (int64_t[]){ 7 }, true, &(tt_style){ .columns = cases[i].columns },
+                &out);
         assert_string_equal(out.data, cases[i].want);
     }
     tt_buf_free(&out);
@@ -217,7 +219,9 @@ static void an_allocation_that_fails_leaves_the_output_as_it_was(void **state)
     tt_stats_compute(&t, &stats);
     assert_int_equal(tt_hist_create(&hist), TT_OK);
     tt_hist_add(hist, &t);
-    const tt_facts facts = { .dtype = "float32", .shape = shape, .ndim = 1, .stats = &stats, .hist = hist };
+    const tt_facts facts = {
+        .dtype = "float32", .shape = shape, .ndim = 1, .stats = &stats, .hist = hist
+    };
     for (long nth = 1;; nth++) {
         tt_buf out = { 0 };
         alloc_fail_at(nth);

@@ -33,15 +33,16 @@ static void no_two_values_give_no_cells(void **state)
 static void no_count_is_lost(void **state)
 {
     (void)state;
-    const tt_hist_bin bins[] = { { -3.5, -3, 5 },  { -1.25, -1, 7 }, { -0.5, -0.4375, 2 }, { 0, 0, 11 },
-                                 { 0.25, 0.3125, 1 }, { 1, 1.25, 20 }, { 2, 2.5, 3 } };
+    const tt_hist_bin bins[] = { { -3.5, -3, 5 }, { -1.25, -1, 7 },    { -0.5, -0.4375, 2 },
+                                 { 0, 0, 11 },    { 0.25, 0.3125, 1 }, { 1, 1.25, 20 },
+                                 { 2, 2.5, 3 } };
     double cells[TT_SPARK_CELLS];
     size_t n = tt_spark_cells(bins, 7, -3.25, 2.0, false, cells);
     assert_int_equal(n, TT_SPARK_CELLS);
     assert_true(fabs(total(cells, n) - 49) < 1e-12);
     assert_true(cells[0] == 5);     /* -3.25 to -2.67: what is left of the first bin */
     assert_true(cells[n - 1] == 3); /* the bin that begins at max has no width left */
-    assert_true(cells[5] == 11); /* -0.33 to 0.25 holds the zeros alone */
+    assert_true(cells[5] == 11);    /* -0.33 to 0.25 holds the zeros alone */
 }
 
 static void a_bin_is_shared_out_by_length(void **state)
@@ -60,7 +61,9 @@ static void a_bin_is_shared_out_by_length(void **state)
 static void few_whole_numbers_have_a_cell_each(void **state)
 {
     (void)state;
-    const tt_hist_bin bins[] = { { -2.5, -2, 6 }, { -1.25, -1, 5 }, { 0, 0, 4 }, { 1, 1.25, 3 }, { 3, 3.5, 2 } };
+    const tt_hist_bin bins[] = {
+        { -2.5, -2, 6 }, { -1.25, -1, 5 }, { 0, 0, 4 }, { 1, 1.25, 3 }, { 3, 3.5, 2 }
+    };
     double cells[TT_SPARK_CELLS];
     assert_int_equal(tt_spark_cells(bins, 5, -2, 3, true, cells), 6);
     const double want[] = { 6, 5, 4, 3, 0, 2 };

@@ -11,12 +11,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Not assert: release builds must find the same. */
-#define MUST(claim)                                                                  \
-    do {                                                                             \
-        if (!(claim)) {                                                              \
+#define MUST(claim)                                                                   \
+    do {                                                                              \
+        if (!(claim)) {                                                               \
             (void)fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #claim); \
-            abort();                                                                 \
-        }                                                                            \
+            abort();                                                                  \
+        }                                                                             \
     } while (0)
 
 #endif
