@@ -6,7 +6,7 @@ import contextlib
 import gc
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -59,6 +59,14 @@ def objects() -> list[object]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def no_collector() -> Iterator[None]:
+    """Count what calls leave behind, cycles too, and not what a collection takes away."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 def grows(call: Callable[[object], object], x: object) -> bool:
     """Tell whether each of many rounds leaves blocks behind; caches fill up and stop.
 
@@ -76,14 +84,10 @@ def grows(call: Callable[[object], object], x: object) -> bool:
 
 @pytest.mark.parametrize("index", range(len(CALLS)))
 def test_a_call_keeps_nothing(index: int) -> None:
-    gc.disable()
-    try:
-        for x in objects():
-            references = sys.getrefcount(x)
-            assert not grows(CALLS[index], x), type(x)
-            assert sys.getrefcount(x) == references
-    finally:
-        gc.enable()
+    for x in objects():
+        references = sys.getrefcount(x)
+        assert not grows(CALLS[index], x), type(x)
+        assert sys.getrefcount(x) == references
 
 
 def test_a_leak_would_be_seen() -> None:
