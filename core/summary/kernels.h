@@ -32,8 +32,9 @@ typedef void tt_stats_f64_fn(const double *x, size_t n, bool is_doubtful, tt_blo
 /* f16 and bf16, up to 2 * TT_TILE of them.  False: not all are finite, or f32 is
  * too narrow for the sums; *out is worth nothing. */
 typedef bool tt_stats_half_fn(tt_dtype dtype, const uint16_t *x, size_t n, tt_block *out);
-/* False: an integer lies outside +-2^36; *out is worth nothing. */
-typedef bool tt_stats_i64_fn(const int64_t *x, size_t n, tt_block *out);
+/* sum: the exact one.  False: an integer lies outside +-2^51; nothing is worth
+ * anything. */
+typedef bool tt_stats_i64_fn(const int64_t *x, size_t n, tt_block *out, int64_t *sum);
 /* Exact, for integers of any size; unsigned ones come and go as their bits. */
 typedef struct tt_exact {
     int64_t low, high;
