@@ -4,7 +4,8 @@
 
 A ```pycon block is a Python session; the blocks of a page share one.  A ```console
 block holds `$ command` lines.  Both run in a folder that is empty when the page
-begins.  `...` in an expected line stands for anything.  --write puts what was printed into the page.
+begins.  `...` in an expected line stands for anything.  --write puts what was printed
+into the page.
 SPDX-License-Identifier: Apache-2.0
 """
 

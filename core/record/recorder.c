@@ -214,7 +214,8 @@ bool tt_recorder_has_room(const tt_recorder *rec, size_t bytes)
     uint64_t need = 2 * (uint64_t)(slots_for(bytes < most ? bytes : most) + 1); /* with a filler */
     return atomic_load_explicit(&queue->is_stopped, memory_order_relaxed) ||
            atomic_load_explicit(&queue->head, memory_order_relaxed) + need -
-                   atomic_load_explicit(&queue->tail, memory_order_relaxed) <= queue->slots;
+                   atomic_load_explicit(&queue->tail, memory_order_relaxed) <=
+               queue->slots;
 }
 
 tt_status tt_recorder_flush(tt_recorder *rec, tt_error *err)

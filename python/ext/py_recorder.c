@@ -40,7 +40,7 @@ static const char **read_info(PyObject *info)
 
 static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "path", "only", "exclude", "products", "every", "rank", "resume",
+    static char *names[] = { "path", "only",     "exclude",     "products",  "every",  "rank", "resume",
                              "drop", "compress", "queue_bytes", "max_bytes", "budget", "info", NULL };
     const char *path, *only = NULL, *exclude = NULL;
     unsigned int products = TT_PRODUCT_STATS, every = 1;
@@ -48,7 +48,7 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     Py_ssize_t queue_bytes = 0;
     long long max_bytes = 0;
     double budget = 0;
-    PyObject *info = NULL;       /* borrowed */
+    PyObject *info = NULL;        /* borrowed */
     recorder_object *self = NULL; /* owned */
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$zzIIipppnLdO!:Recorder", names, &path, &only,
                                      &exclude, &products, &every, &rank, &resume, &drop, &compress,
@@ -58,8 +58,13 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (facts == NULL)
         return NULL;
     tt_recorder_options options = {
-        .rank = rank, .resumes = resume != 0, .drops = drop != 0, .compresses = compress != 0,
-        .queue_bytes = (size_t)queue_bytes, .max_bytes = max_bytes, .info = facts,
+        .rank = rank,
+        .resumes = resume != 0,
+        .drops = drop != 0,
+        .compresses = compress != 0,
+        .queue_bytes = (size_t)queue_bytes,
+        .max_bytes = max_bytes,
+        .info = facts,
         .plan = { .only = only, .exclude = exclude, .products = products, .every = every },
     };
     tt_error err = { "" };
@@ -82,11 +87,8 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->state = base != NULL ? PyType_GetModuleState(base) : NULL;
     if (self->watchers == NULL || self->sites == NULL || self->state == NULL)
         goto out;
-    Py_BEGIN_ALLOW_THREADS
-    st = tt_recorder_open(path, &options, &self->rec, &err);
-    Py_END_ALLOW_THREADS
-out:
-    PyMem_Free(facts);
+    Py_BEGIN_ALLOW_THREADS st = tt_recorder_open(path, &options, &self->rec, &err);
+    Py_END_ALLOW_THREADS out : PyMem_Free(facts);
     if (st == TT_OK)
         return (PyObject *)self;
     Py_XDECREF(self);
@@ -118,8 +120,7 @@ static tt_recorder *take_recorder(recorder_object *self)
     self->rec = NULL;
     self->end_ns = clock_coarse();
     while (self->users > 0) {
-        Py_BEGIN_ALLOW_THREADS
-        struct timespec moment = { .tv_nsec = 100000 };
+        Py_BEGIN_ALLOW_THREADS struct timespec moment = { .tv_nsec = 100000 };
         nanosleep(&moment, NULL);
         Py_END_ALLOW_THREADS
     }
@@ -127,7 +128,8 @@ static tt_recorder *take_recorder(recorder_object *self)
 }
 
 /* close(timeout=60.0) */
-static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                                PyObject *kwnames)
 {
     recorder_object *recorder = (recorder_object *)self;
     double timeout = 60;
@@ -146,11 +148,8 @@ static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_
     tt_error err = { "" };
     tt_status st;
     tt_recorder *rec = take_recorder(recorder);
-    Py_BEGIN_ALLOW_THREADS
-    st = tt_recorder_close(rec, timeout, &err);
-    Py_END_ALLOW_THREADS
-    if (st == TT_OK || recorder->has_told_error)
-        Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS st = tt_recorder_close(rec, timeout, &err);
+    Py_END_ALLOW_THREADS if (st == TT_OK || recorder->has_told_error) Py_RETURN_NONE;
     recorder->has_told_error = true;
     if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "tensortap: %s", err.text) < 0)
         return NULL;
@@ -189,10 +188,8 @@ static void recorder_dealloc(PyObject *self)
         PyObject_ClearWeakRefs(self);
     recorder_clear(self);
     tt_recorder *rec = recorder->rec;
-    Py_BEGIN_ALLOW_THREADS
-    tt_recorder_close(rec, 5.0, NULL);
-    Py_END_ALLOW_THREADS
-    PyMem_Free(recorder->site);
+    Py_BEGIN_ALLOW_THREADS tt_recorder_close(rec, 5.0, NULL);
+    Py_END_ALLOW_THREADS PyMem_Free(recorder->site);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -233,10 +230,8 @@ static PyObject *recorder_flush(PyObject *self, PyObject *Py_UNUSED(none))
         return NULL;
     tt_recorder *rec = recorder->rec;
     recorder->users++;
-    Py_BEGIN_ALLOW_THREADS
-    tt_recorder_flush(rec, NULL);
-    Py_END_ALLOW_THREADS
-    recorder->users--;
+    Py_BEGIN_ALLOW_THREADS tt_recorder_flush(rec, NULL);
+    Py_END_ALLOW_THREADS recorder->users--;
     return recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
 }
 

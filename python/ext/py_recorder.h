@@ -18,12 +18,11 @@ typedef struct recorder_site {
 } recorder_site;
 
 typedef struct recorder_object {
-    PyObject_HEAD
-    tt_recorder *rec;   /* owned; NULL once closed: whoever feeds it must look */
-    int64_t step;       /* the current one; events belong to it */
-    bool is_step_over;  /* all optimizers have stepped: the next training forward begins a new step */
-    bool is_manual;     /* run.step() has been called: optimizers end no step any more */
-    int64_t cost_ns;    /* time spent on watching, as measured (an estimate: one event in
+    PyObject_HEAD tt_recorder *rec; /* owned; NULL once closed: whoever feeds it must look */
+    int64_t step;                   /* the current one; events belong to it */
+    bool is_step_over;   /* all optimizers have stepped: the next training forward begins a new step */
+    bool is_manual;      /* run.step() has been called: optimizers end no step any more */
+    int64_t cost_ns;     /* time spent on watching, as measured (an estimate: one event in
                            RECORDER_SAMPLES is timed and stands for that many) */
     recorder_site *site; /* owned; site_cap of them */
     int32_t site_cap;
@@ -31,21 +30,21 @@ typedef struct recorder_object {
     PyObject *watchers; /* owned; list of objects with a method _close(), which Recorder.close()
                            calls before the file ends, last one first */
     PyObject *weakrefs;
-    core_state *state;      /* of the module, which the type keeps alive */
-    PyObject *sites;        /* owned; dict of names and their numbers */
-    bool drops;             /* queue full: drop and count, never wait */
-    int32_t users;          /* threads that use rec without the GIL: close waits for them */
-    bool has_told_error;    /* of the disk; once is enough */
-    uint32_t every;         /* of the plan */
-    int64_t start_ns;       /* clock_coarse() of the beginning */
-    int64_t end_ns;         /* of the end; 0: not yet */
-    double budget;          /* share of the time that watching may take; 0: any */
+    core_state *state;   /* of the module, which the type keeps alive */
+    PyObject *sites;     /* owned; dict of names and their numbers */
+    bool drops;          /* queue full: drop and count, never wait */
+    int32_t users;       /* threads that use rec without the GIL: close waits for them */
+    bool has_told_error; /* of the disk; once is enough */
+    uint32_t every;      /* of the plan */
+    int64_t start_ns;    /* clock_coarse() of the beginning */
+    int64_t end_ns;      /* of the end; 0: not yet */
+    double budget;       /* share of the time that watching may take; 0: any */
     int64_t look_ns, look_cost, look_step; /* at the last look at the budget */
-    uint32_t look_charges;  /* events timed since */
-    bool is_warm;           /* the first look, with its page faults, is over */
-    int64_t cost_told_ns;   /* when the cost was last recorded */
-    int64_t events_before;  /* events when this step began */
-    tt_recorder_counts last; /* counts when it was closed */
+    uint32_t look_charges;                 /* events timed since */
+    bool is_warm;                          /* the first look, with its page faults, is over */
+    int64_t cost_told_ns;                  /* when the cost was last recorded */
+    int64_t events_before;                 /* events when this step began */
+    tt_recorder_counts last;               /* counts when it was closed */
 } recorder_object;
 
 #define RECORDER_SAMPLES 16

@@ -11,8 +11,7 @@ tt_run *run_enter(PyObject *self)
 {
     run_object *object = (run_object *)self;
     if (PyThread_acquire_lock(object->lock, NOWAIT_LOCK) != PY_LOCK_ACQUIRED) {
-        Py_BEGIN_ALLOW_THREADS
-        PyThread_acquire_lock(object->lock, WAIT_LOCK);
+        Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(object->lock, WAIT_LOCK);
         Py_END_ALLOW_THREADS
     }
     if (object->run != NULL)
@@ -50,8 +49,7 @@ static PyObject *run_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     if (self != NULL && self->lock != NULL) {
         const char *text = PyBytes_AS_STRING(path);
-        Py_BEGIN_ALLOW_THREADS
-        st = tt_run_open(text, &self->run, &err);
+        Py_BEGIN_ALLOW_THREADS st = tt_run_open(text, &self->run, &err);
         Py_END_ALLOW_THREADS
     }
     Py_DECREF(path);
@@ -92,11 +90,8 @@ static PyObject *run_refresh(PyObject *self, PyObject *Py_UNUSED(none))
     tt_status st;
     if (run == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    st = tt_run_refresh(run, &err);
-    Py_END_ALLOW_THREADS
-    if (st < 0)
-        return run_fail(self, st, &err);
+    Py_BEGIN_ALLOW_THREADS st = tt_run_refresh(run, &err);
+    Py_END_ALLOW_THREADS if (st < 0) return run_fail(self, st, &err);
     run_leave(self);
     Py_RETURN_NONE;
 }
@@ -126,10 +121,13 @@ static PyObject *run_files(PyObject *self, PyObject *Py_UNUSED(none))
         tt_run_file file;
         tt_run_file_get(run, i, &file);
         PyObject *path = PyUnicode_DecodeFSDefault(file.path); /* owned */
-        PyObject *row = path == NULL ? NULL : Py_BuildValue(
-            "(OiOLLLLLL)", path, file.rank, file.is_closed ? Py_True : Py_False, (long long)file.bytes,
-            (long long)file.points, (long long)file.first_step, (long long)file.last_step,
-            (long long)file.dropped_events, (long long)file.damaged_bytes); /* owned */
+        PyObject *row =
+            path == NULL
+                ? NULL
+                : Py_BuildValue("(OiOLLLLLL)", path, file.rank, file.is_closed ? Py_True : Py_False,
+                                (long long)file.bytes, (long long)file.points, (long long)file.first_step,
+                                (long long)file.last_step, (long long)file.dropped_events,
+                                (long long)file.damaged_bytes); /* owned */
         if (row == NULL || PyList_Append(list, row) < 0)
             Py_CLEAR(list);
         Py_XDECREF(row);
@@ -239,8 +237,7 @@ static PyObject *run_check(PyObject *self, PyObject *number)
         return NULL;
     int32_t file = read_file_number(run, number);
     if (file >= 0) {
-        Py_BEGIN_ALLOW_THREADS
-        st = tt_run_check(run, file, &check, &err);
+        Py_BEGIN_ALLOW_THREADS st = tt_run_check(run, file, &check, &err);
         Py_END_ALLOW_THREADS
     }
     if (file < 0 || st < 0) {
@@ -249,11 +246,11 @@ static PyObject *run_check(PyObject *self, PyObject *number)
     }
     run_leave(self);
     return Py_BuildValue("{sLsLsLsLsLsLsLsOsN}", "blocks", (long long)check.blocks, "points",
-                         (long long)check.points, "values", (long long)check.values,
-                         "damaged_blocks", (long long)check.damaged_blocks, "damaged_bytes",
-                         (long long)check.damaged_bytes, "torn_bytes", (long long)check.torn_bytes,
-                         "gone_values", (long long)check.gone_values, "closed",
-                         check.is_closed ? Py_True : Py_False, "first", text_of(check.first));
+                         (long long)check.points, "values", (long long)check.values, "damaged_blocks",
+                         (long long)check.damaged_blocks, "damaged_bytes", (long long)check.damaged_bytes,
+                         "torn_bytes", (long long)check.torn_bytes, "gone_values",
+                         (long long)check.gone_values, "closed", check.is_closed ? Py_True : Py_False,
+                         "first", text_of(check.first));
 }
 
 /* ---- the type ------------------------------------------------------------ */
@@ -269,7 +266,9 @@ static PyGetSetDef getters[] = {
 };
 
 #define METHOD(name, function, flags, doc) \
-    { name, (function), flags, name doc }
+    {                                      \
+        name, (function), flags, name doc  \
+    }
 
 static PyMethodDef methods[] = {
     METHOD("close", run_close, METH_NOARGS, "($self, /)\n--\n\nLet the files go."),

@@ -9,9 +9,8 @@
 #include "module.h"
 
 typedef struct run_object {
-    PyObject_HEAD
-    tt_run *run; /* owned; NULL: closed */
-    PyThread_type_lock lock; /* owned */
+    PyObject_HEAD tt_run *run; /* owned; NULL: closed */
+    PyThread_type_lock lock;   /* owned */
     core_state *state;
 } run_object;
 

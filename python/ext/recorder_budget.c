@@ -10,12 +10,12 @@
 #include <time.h>
 
 enum {
-    LOOK_NS = 250000000,    /* how often the budget is looked at */
-    LOOK_CHARGES = 32,      /* fewer timed events than this say little */
-    TELL_NS = 1000000000,   /* how often the cost is recorded */
-    PATIENCE = 8,           /* looks without a step: the program has none */
+    LOOK_NS = 250000000,  /* how often the budget is looked at */
+    LOOK_CHARGES = 32,    /* fewer timed events than this say little */
+    TELL_NS = 1000000000, /* how often the cost is recorded */
+    PATIENCE = 8,         /* looks without a step: the program has none */
     THINNED_MAX = 1 << 12,
-    SHOWN = 6,              /* sites that a note names */
+    SHOWN = 6, /* sites that a note names */
 };
 static const double aim = 0.8; /* of the budget, so that it is not missed again at once */
 
@@ -161,7 +161,8 @@ void recorder_tell_cost(recorder_object *self)
 }
 
 /* {name: number} of the sites for which `of` gives more than 0. */
-static PyObject *dict_of_sites(recorder_object *self, int64_t (*of)(const recorder_object *, const recorder_site *))
+static PyObject *dict_of_sites(recorder_object *self,
+                               int64_t (*of)(const recorder_object *, const recorder_site *))
 {
     PyObject *dict = PyDict_New(); /* owned */
     for (int32_t i = 0; dict != NULL && self->rec != NULL && i < self->site_cap; i++) {
@@ -169,8 +170,7 @@ static PyObject *dict_of_sites(recorder_object *self, int64_t (*of)(const record
         if (value == 0)
             continue;
         PyObject *number = PyLong_FromLongLong(value); /* owned */
-        if (number == NULL ||
-            PyDict_SetItemString(dict, tt_recorder_site_name(self->rec, i), number) < 0)
+        if (number == NULL || PyDict_SetItemString(dict, tt_recorder_site_name(self->rec, i), number) < 0)
             Py_CLEAR(dict);
         Py_XDECREF(number);
     }

@@ -38,13 +38,12 @@ void recorder_wait(recorder_object *self, size_t bytes, double seconds)
     tt_recorder *rec = self->rec;
     int64_t until = clock_coarse() + (int64_t)(seconds * 1e9);
     self->users++;
-    Py_BEGIN_ALLOW_THREADS
-    while (!tt_recorder_has_room(rec, bytes) && clock_coarse() < until) {
+    Py_BEGIN_ALLOW_THREADS while (!tt_recorder_has_room(rec, bytes) && clock_coarse() < until)
+    {
         struct timespec moment = { .tv_nsec = 100000 };
         nanosleep(&moment, NULL);
     }
-    Py_END_ALLOW_THREADS
-    self->users--;
+    Py_END_ALLOW_THREADS self->users--;
 }
 
 tt_status recorder_add(recorder_object *self, const tt_event *event)
@@ -80,7 +79,8 @@ static int32_t new_site(recorder_object *self, PyObject *name)
     if (text == NULL)
         return -1;
     if (len == 0 || strlen(text) != (size_t)len) {
-        PyErr_Format(PyExc_ValueError, "a name must not be empty and must not hold NUL, but it is %R", name);
+        PyErr_Format(PyExc_ValueError, "a name must not be empty and must not hold NUL, but it is %R",
+                     name);
         return -1;
     }
     tt_status st = tt_recorder_site(self->rec, text, &site, &err);
@@ -203,8 +203,10 @@ int recorder_read_keep(PyObject *keep, uint32_t *out)
     static const struct {
         const char *name;
         uint32_t product;
-    } words[] = { { "stats", TT_PRODUCT_STATS },   { "hist", TT_PRODUCT_HIST },
-                  { "digest", TT_PRODUCT_DIGEST }, { "sample", TT_PRODUCT_SAMPLE },
+    } words[] = { { "stats", TT_PRODUCT_STATS },
+                  { "hist", TT_PRODUCT_HIST },
+                  { "digest", TT_PRODUCT_DIGEST },
+                  { "sample", TT_PRODUCT_SAMPLE },
                   { "value", TT_PRODUCT_VALUE } };
     const char *text = PyUnicode_Check(keep) ? PyUnicode_AsUTF8(keep) : NULL;
     uint32_t products = 0;
@@ -225,7 +227,8 @@ int recorder_read_keep(PyObject *keep, uint32_t *out)
     if (!PyErr_Occurred())
         PyErr_Format(PyUnicode_Check(keep) ? PyExc_ValueError : PyExc_TypeError,
                      "keep must be 'stats', 'hist', 'digest', 'sample', 'value' or several of them "
-                     "joined by '|' ('stats|value'), not %R", keep);
+                     "joined by '|' ('stats|value'), not %R",
+                     keep);
     return -1;
 }
 
@@ -240,7 +243,8 @@ static void count_call(recorder_object *self, tt_event *event)
     event->call = row->calls++;
 }
 
-static tt_status add_summaries(recorder_object *self, const tt_tensor *t, uint32_t products, tt_event *event)
+static tt_status add_summaries(recorder_object *self, const tt_tensor *t, uint32_t products,
+                               tt_event *event)
 {
     static const tt_sample_options few = { .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
     tt_hist *hist = NULL;     /* owned */
@@ -277,11 +281,12 @@ static tt_status add_summaries(recorder_object *self, const tt_tensor *t, uint32
 /* torch computes the statistics where the tensor lies. */
 static int add_device_stats(recorder_object *self, PyObject *t, tt_event *event)
 {
-    PyObject *device = PyImport_ImportModule("tensortap.device"); /* owned */
+    PyObject *device = PyImport_ImportModule("tensortap.device");                           /* owned */
     PyObject *stats = device != NULL ? PyObject_CallMethod(device, "stats", "O", t) : NULL; /* owned */
     if (stats != NULL && self->rec != NULL) {
         const stats_object *object = (stats_object *)stats;
-        tt_tensor shape = { .dtype = (tt_dtype)object->stats.dtype, .count = object->stats.count,
+        tt_tensor shape = { .dtype = (tt_dtype)object->stats.dtype,
+                            .count = object->stats.count,
                             .ndim = (int32_t)Py_SIZE(stats) };
         memcpy(shape.shape, object->shape, (size_t)Py_SIZE(stats) * sizeof *object->shape);
         event->tensor = &shape;

@@ -31,10 +31,8 @@ PyObject *run_steps(PyObject *self, PyObject *buffer)
         PyBuffer_Release(&view);
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS
-    st = tt_run_steps(run, view.buf, (size_t)view.len / 8, &count, &err);
-    Py_END_ALLOW_THREADS
-    run_leave(self);
+    Py_BEGIN_ALLOW_THREADS st = tt_run_steps(run, view.buf, (size_t)view.len / 8, &count, &err);
+    Py_END_ALLOW_THREADS run_leave(self);
     PyBuffer_Release(&view);
     return st < 0 ? raise_status(st, &err) : PyLong_FromSize_t(count);
 }
@@ -64,10 +62,9 @@ PyObject *run_series(PyObject *self, PyObject *args)
     if (run == NULL)
         goto out;
     size_t cap = (size_t)(step_view.len < value_view.len ? step_view.len : value_view.len) / 8;
-    Py_BEGIN_ALLOW_THREADS
-    st = tt_run_series(run, file, site, field, step_view.buf, value_view.buf, cap, &count, &err);
-    Py_END_ALLOW_THREADS
-    run_leave(self);
+    Py_BEGIN_ALLOW_THREADS st =
+        tt_run_series(run, file, site, field, step_view.buf, value_view.buf, cap, &count, &err);
+    Py_END_ALLOW_THREADS run_leave(self);
     result = st < 0 ? raise_status(st, &err) : PyLong_FromSize_t(count);
 out:
     PyBuffer_Release(&step_view);
@@ -99,7 +96,8 @@ PyObject *run_stats(PyObject *self, PyObject *args)
             break;
         if (!(point.products & TT_PRODUCT_STATS))
             continue;
-        PyObject *row = Py_BuildValue("(LN)", (long long)point.step, stats_of_point(self, &point)); /* owned */
+        PyObject *row =
+            Py_BuildValue("(LN)", (long long)point.step, stats_of_point(self, &point)); /* owned */
         if (row == NULL || PyList_Append(list, row) < 0)
             Py_CLEAR(list);
         Py_XDECREF(row);
@@ -163,7 +161,8 @@ PyObject *run_seek(PyObject *self, PyObject *args)
     int64_t index = -1;
     tt_error err = { "" };
     tt_run *run = PyArg_ParseTuple(args, "iiLLI:seek", &file, &site, &step, &call, &products)
-                      ? run_enter(self) : NULL;
+                      ? run_enter(self)
+                      : NULL;
     if (run == NULL)
         return NULL;
     tt_status st = tt_run_seek(run, file, site, step, call, products, &index, &err);
@@ -180,10 +179,8 @@ PyObject *run_nonfinite(PyObject *self, PyObject *args)
     tt_run *run = PyArg_ParseTuple(args, "ii:nonfinite", &file, &site) ? run_enter(self) : NULL;
     if (run == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    st = tt_run_first_nonfinite(run, file, site, &index, &err);
-    Py_END_ALLOW_THREADS
-    run_leave(self);
+    Py_BEGIN_ALLOW_THREADS st = tt_run_first_nonfinite(run, file, site, &index, &err);
+    Py_END_ALLOW_THREADS run_leave(self);
     return st < 0 ? raise_status(st, &err) : PyLong_FromLongLong(index);
 }
 
@@ -212,7 +209,8 @@ PyObject *run_hist(PyObject *self, PyObject *args)
     }
     list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < count && i < cap; i++) {
-        PyObject *row = Py_BuildValue("(ddL)", bins[i].low, bins[i].high, (long long)bins[i].count); /* owned */
+        PyObject *row =
+            Py_BuildValue("(ddL)", bins[i].low, bins[i].high, (long long)bins[i].count); /* owned */
         if (row == NULL || PyList_Append(list, row) < 0)
             Py_CLEAR(list);
         Py_XDECREF(row);
@@ -295,11 +293,8 @@ PyObject *run_value_read(PyObject *self, PyObject *args)
     }
     if (view.len < value.bytes)
         st = TT_EINVAL;
-    Py_BEGIN_ALLOW_THREADS
-    if (st == TT_OK)
-        st = tt_run_value_read(run, &value, view.buf, &err);
-    Py_END_ALLOW_THREADS
-    run_leave(self);
+    Py_BEGIN_ALLOW_THREADS if (st == TT_OK) st = tt_run_value_read(run, &value, view.buf, &err);
+    Py_END_ALLOW_THREADS run_leave(self);
     PyBuffer_Release(&view);
     return st < 0 ? raise_status(st, &err) : Py_NewRef(Py_None);
 }
