@@ -28,6 +28,10 @@ from tensortap._core import (
     stats,
 )
 
+
+# At once, not later: importing the file would put it in the place of the function.
+from tensortap.watch import NonFiniteError, Watched, watch
+
 if TYPE_CHECKING:
     from tensortap.shown import Shown, TextSink
 
@@ -38,16 +42,19 @@ __all__ = [
     "Compare",
     "Digest",
     "Histogram",
+    "NonFiniteError",
     "Sample",
     "SampleSlice",
     "Shown",
     "Stats",
+    "Watched",
     "__version__",
     "compare",
     "digest",
     "histogram",
     "show",
     "stats",
+    "watch",
 ]
 
 

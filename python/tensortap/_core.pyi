@@ -1,5 +1,6 @@
 """The C core of tensortap: summaries of tensors."""
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, SupportsFloat, final
 
 version: str
@@ -191,3 +192,116 @@ def tree_text(
     columns: int = 0,
 ) -> str: ...
 def _stats_from(dtype: str, shape: tuple[int, ...], numbers: tuple[Any, ...], /) -> Stats: ...
+def _deaf_hook() -> Any: ...
+def _points(path: str, /) -> list[tuple[Any, ...]]: ...
+
+@final
+class ModuleEvent:
+    """One call of one module."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def module(self) -> Any: ...
+    @property
+    def args(self) -> tuple[Any, ...]: ...
+    @property
+    def kwargs(self) -> dict[str, Any] | None: ...
+    @property
+    def output(self) -> Any: ...  # after; None also where forward raised
+    @property
+    def exception(self) -> BaseException | None: ...  # after, with errors=True
+    @property
+    def call(self) -> int: ...  # of this module in the consumer's step, in order of entry
+    @property
+    def depth(self) -> int: ...  # with depth=True: the consumer's own modules around it
+    @property
+    def thread(self) -> int: ...  # from 1, in order of appearance
+    @property
+    def training(self) -> bool: ...  # of the outermost watched module
+    @property
+    def outermost(self) -> bool: ...
+    @property
+    def start(self) -> int: ...  # with times=True, as time.perf_counter_ns()
+    @property
+    def end(self) -> int: ...
+
+class ModuleConsumer:
+    """Tell functions when modules are called."""
+
+    step: int  # calls of a module are counted from 0 again when this changes
+    off: bool
+    def __new__(
+        cls,
+        before: Callable[[ModuleEvent], object] | None = None,
+        after: Callable[[ModuleEvent], object] | None = None,
+        *,
+        times: bool = False,
+        depth: bool = False,
+        phase: bool = True,
+        errors: bool = False,
+        raises: bool = True,
+    ) -> ModuleConsumer: ...
+    @property
+    def errors(self) -> int: ...
+    @property
+    def error(self) -> BaseException | None: ...
+    def add(self, module: Any, name: str, *, hook: bool = False) -> None: ...
+    def remove(self, module: Any = None, /) -> None: ...
+
+class Recorder:
+    """A run that is being written."""
+
+    current_step: int
+    step_over: bool
+    manual: bool
+    cost_ns: int
+    def __new__(
+        cls,
+        path: str,
+        *,
+        only: str | None = None,
+        exclude: str | None = None,
+        products: int = 2,
+        every: int = 1,
+        rank: int = 0,
+    ) -> Recorder: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def watchers(self) -> list[Any]: ...
+    def close(self) -> None: ...
+    def scalar(self, name: str, value: SupportsFloat, /) -> None: ...
+    def note(self, text: str, /) -> None: ...
+    def costs(self) -> dict[str, int]: ...
+
+class Watch:
+    """Record what the modules of a model do."""
+
+    off: bool
+    gradients: bool
+    def __new__(
+        cls,
+        recorder: Recorder,
+        *,
+        inputs: bool = False,
+        activation_gradients: bool = False,
+        on_nonfinite: Callable[[str, int, int, int, int, int], object] | None = None,
+        on_device: Callable[[Any, Any], object] | None = None,
+    ) -> Watch: ...
+    @property
+    def errors(self) -> int: ...
+    @property
+    def error(self) -> BaseException | None: ...
+    @property
+    def unread(self) -> dict[str, int]: ...
+    def add(self, module: Any, name: str, *, hook: bool = False) -> None: ...
+    def remove(self) -> None: ...
+    def set_parameters(self, list: list[tuple[str, Any, str]], /) -> None: ...
+    def parameter_ids(self) -> list[int]: ...
+    def parameter_hook(self, index: int, /) -> Callable[[Any], None]: ...
+    def read_parameters(self, which: bytes | None, wants_norm: bool, /) -> float | None: ...
+    def end_step(self) -> None: ...
+    def add_stats(self, tag: tuple[Any, ...], stats: Stats, /) -> None: ...
+    def unseen(self) -> list[str]: ...
+    def wants(self, name: str, /) -> bool: ...
