@@ -56,5 +56,13 @@ with tempfile.TemporaryDirectory() as folder:
         ours.append(watched() - before)
         theirs.append(hooked() - before)
     recorder.close()
-harness.row("one watched call with its stats, over an unwatched one", median(ours), 0.4, unit="us", at_most=True)
-harness.row("an empty Python forward hook, times dearer", median(theirs) / median(ours), 4, unit="x")
+harness.row(
+    "one watched call with its stats, over an unwatched one",
+    median(ours),
+    0.4,
+    unit="us",
+    at_most=True,
+)
+harness.row(
+    "an empty Python forward hook, times dearer", median(theirs) / median(ours), 4, unit="x"
+)

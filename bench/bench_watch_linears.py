@@ -82,5 +82,16 @@ with tempfile.TemporaryDirectory() as folder:
         plain += take(plain_step)
         theirs += with_them()
 extra, base = median(ours) - median(plain), median(theirs) - median(plain)
-harness.row("100 linear layers, extra time, times less than torch-module-monitor", base / extra, 20, unit="x")
-harness.row("100 linear layers, extra time of the step", extra / median(plain) * 100, 50, unit="%", at_most=True)
+harness.row(
+    "100 linear layers, extra time, times less than torch-module-monitor",
+    base / extra,
+    20,
+    unit="x",
+)
+harness.row(
+    "100 linear layers, extra time of the step",
+    extra / median(plain) * 100,
+    50,
+    unit="%",
+    at_most=True,
+)

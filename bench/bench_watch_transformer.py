@@ -39,4 +39,10 @@ with tempfile.TemporaryDirectory() as folder:
         recorder.close()
         plain.extend(harness.seconds(step) for _ in range(4))
 share = median(watched) / median(plain) - 1
-harness.row("4-layer transformer, everything every step, of the step", share * 100, 3, unit="%", at_most=True)
+harness.row(
+    "4-layer transformer, everything every step, of the step",
+    share * 100,
+    3,
+    unit="%",
+    at_most=True,
+)

@@ -31,10 +31,10 @@ from tensortap._core import (
     stats,
 )
 
-# At once, though small: a module imported later would take the place of its function.
+# At once, not later: importing the file would put it in the place of the function.
 from tensortap.record import record
 from tensortap.verify import verify
-from tensortap.watch import NonFiniteError, watch
+from tensortap.watch import NonFiniteError, Watched, watch
 
 if TYPE_CHECKING:
     import os
@@ -55,6 +55,7 @@ __all__ = [
     "SampleSlice",
     "Shown",
     "Stats",
+    "Watched",
     "__version__",
     "compare",
     "digest",

@@ -27,6 +27,7 @@ def stats(t: Any, nan_policy: str = "omit") -> _core.Stats:
     whole: list[int] = [] if pending.packed is None else pending.packed.cpu().tolist()
     return pending.finish(whole, nan_policy)
 
+
 class Pending:
     """Statistics that are being computed: the numbers are still on their device."""
 
@@ -41,12 +42,16 @@ class Pending:
             self.packed: Any = None  # one row of 64-bit numbers: floats travel as their bits
             if t.numel() == 0:
                 return
-            kind = _complex if t.dtype.is_complex else _real if t.dtype.is_floating_point else _integer
+            kind = (
+                _complex if t.dtype.is_complex else _real if t.dtype.is_floating_point else _integer
+            )
             self._work: Work = kind(torch, t)
             ints, floats = next(self._work)
             self._ints, self._is_wide = len(ints), floats[0].dtype == torch.float64
             bits = torch.stack(floats).view(torch.int64 if self._is_wide else torch.int32)
-            self.packed = torch.cat([torch.stack([x.to(torch.int64) for x in ints]), bits.to(torch.int64)])
+            self.packed = torch.cat(
+                [torch.stack([x.to(torch.int64) for x in ints]), bits.to(torch.int64)]
+            )
 
     def finish(self, whole: list[int], nan_policy: str = "omit") -> _core.Stats:
         """Make the Stats of the numbers that were packed, as Python ints."""
@@ -85,7 +90,9 @@ class Batch:
         for _, pending in waiting:
             if pending.packed is not None:
                 rows.setdefault(pending.packed.device, []).append(pending.packed)
-        numbers = {device: iter(torch.cat(packed).cpu().tolist()) for device, packed in rows.items()}
+        numbers = {
+            device: iter(torch.cat(packed).cpu().tolist()) for device, packed in rows.items()
+        }
         out = []
         for tag, pending in waiting:
             packed = pending.packed
@@ -121,7 +128,12 @@ def _real(torch: Any, t: Any) -> Work:
         t = t.to(torch.float32)  # torch computes nothing in fp8
     x = t.to(_wide(torch, t))
     finite = torch.isfinite(x)
-    counts = [torch.isnan(x).sum(), torch.isposinf(x).sum(), torch.isneginf(x).sum(), (x == 0).sum()]
+    counts = [
+        torch.isnan(x).sum(),
+        torch.isposinf(x).sum(),
+        torch.isneginf(x).sum(),
+        (x == 0).sum(),
+    ]
     ints, floats = yield counts, _moments(torch, x, finite)
     return _finish(t.numel(), ints, floats, floats[2], 0.0)
 

@@ -7,19 +7,17 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import socket
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tensortap import _core, process
 from tensortap.watch import Watched
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
     from typing_extensions import Self
 
@@ -203,13 +201,15 @@ def _share(budget: object) -> float:
         return 0.0
     if isinstance(budget, bool) or not isinstance(budget, (int, float)):
         raise TypeError(f"budget must be {accepted}, not {budget!r}")
-    if not 0 < budget < 1 or math.isnan(budget):
+    if not 0 < budget < 1:
         raise ValueError(f"budget must be {accepted}, not {budget!r}")
     return float(budget)
 
 
 def _folder(path: str | os.PathLike[str] | None, rank: int) -> Path:
     """Give the folder of the run; a new one of its own if none was asked for."""
+    from pathlib import Path
+
     if path is not None:
         try:
             folder = Path(os.fsdecode(os.fspath(path)))
@@ -237,12 +237,17 @@ def _folder(path: str | os.PathLike[str] | None, rank: int) -> Path:
 def _launched() -> time.struct_time:
     """Tell when the parent process began."""
     try:
-        fields = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
-        lines = Path("/proc/stat").read_text().splitlines()
+        fields = _text(f"/proc/{os.getppid()}/stat").rpartition(")")[2].split()
+        lines = _text("/proc/stat").splitlines()
         boot = next(int(line.split()[1]) for line in lines if line.startswith("btime"))
         return time.localtime(boot + int(fields[19]) // os.sysconf("SC_CLK_TCK"))
     except (OSError, ValueError, IndexError, StopIteration):
         return time.localtime()
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 def _next_step(file: Path) -> int:
@@ -287,6 +292,9 @@ def _info(rank: int, world_size: int) -> dict[str, str]:
         if version is not None:
             info[name] = str(version)
     if not _is_private():
+        import json
+        import socket
+
         info["host"] = socket.gethostname()
         info["argv"] = json.dumps(getattr(sys, "argv", []))
         info["cwd"] = _cwd()
@@ -303,13 +311,15 @@ def _plain(text: str) -> str:
 
 def _cwd() -> str:
     try:
-        return str(Path.cwd())
+        return os.getcwd()
     except OSError:
         return ""
 
 
 def _commit(where: str) -> str:
     """Find the git commit of the program's project by reading its files; "" if there is none."""
+    from pathlib import Path
+
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     for start in (main and os.path.dirname(os.path.abspath(main)), where):
         folder = Path(start) if start else None

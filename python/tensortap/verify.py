@@ -8,14 +8,9 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import copy
-import random
-import struct
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import torch
@@ -23,8 +18,7 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]  # a name and what must be the same: a tensor, a number, bytes
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """What differed between the run with and the run without watching."""
 
     differs: tuple[str, ...]  # names, in the order of comparison
@@ -64,6 +58,8 @@ def verify(
     the random generators of torch, its devices, NumPy and `random` begin the same both
     times, and are afterwards as they were before.
     """
+    import tempfile
+
     import torch
 
     if not callable(fn):
@@ -101,6 +97,8 @@ class _State:
     """Everything that a step of training may change, as it is now."""
 
     def __init__(self, model: Any, optimizer: Any) -> None:
+        import random
+
         import torch
 
         self.optimizer = optimizer
@@ -150,6 +148,8 @@ class _State:
 
     def restore(self) -> None:
         """Put everything back: the same objects with the same contents."""
+        import random
+
         import torch
 
         for _, table, key, tensor, kept in self.slots:
@@ -190,6 +190,8 @@ def _copied(value: Any) -> Any:
         return {key: _copied(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_copied(one) for one in value]
+    import copy
+
     try:
         return copy.deepcopy(value)
     except Exception:
@@ -234,6 +236,8 @@ def _same(a: Any, b: Any) -> bool:
             return False
         return bool(_bits(a).equal(_bits(b)))
     if isinstance(a, float) and isinstance(b, float):
+        import struct
+
         return struct.pack("d", a) == struct.pack("d", b)
     return type(a) is type(b) and bool(a == b)
 

@@ -88,7 +88,13 @@ class Watched:
             on_device=self.batch.add,
         )
         count = sum(isinstance(w, Watched) for w in recorder.watchers) + 1
-        prefix = f"{name}:" if name else f"{type(_unwrapped(model)).__name__}{count}:" if count > 1 else ""
+        prefix = (
+            f"{name}:"
+            if name
+            else f"{type(_unwrapped(model)).__name__}{count}:"
+            if count > 1
+            else ""
+        )
         for path, module, by_hook in _modules(model):
             self.core.add(module, prefix + (path or "(root)"), hook=by_hook)
         parameters = [(prefix + path, module, key) for path, module, key in _parameters(model)]
@@ -168,7 +174,9 @@ class Watched:
         if not self.recorder.closed:
             if unseen:
                 names = ", ".join(unseen[:MAX_NAMES]) + (", ..." if len(unseen) > MAX_NAMES else "")
-                self.recorder.note(f"{len(unseen)} modules were not seen (never called, or compiled): {names}")
+                self.recorder.note(
+                    f"{len(unseen)} modules were not seen (never called, or compiled): {names}"
+                )
             for why, count in self.core.unread.items():
                 self.recorder.note(f"{count} tensors could not be read: {why}")
         if self.core.errors:
@@ -231,7 +239,9 @@ def _check(model: object, grads: object, on_nonfinite: object) -> None:
     if grads not in ("parameters", "activations", "all", None):
         raise ValueError(f"grads must be 'parameters', 'activations', 'all' or None, not {grads!r}")
     if on_nonfinite not in ("warn", "raise", None) and not callable(on_nonfinite):
-        raise ValueError(f"on_nonfinite must be 'warn', 'raise', a function or None, not {on_nonfinite!r}")
+        raise ValueError(
+            f"on_nonfinite must be 'warn', 'raise', a function or None, not {on_nonfinite!r}"
+        )
 
 
 def _inside(module: torch.nn.Module) -> torch.nn.Module | None:

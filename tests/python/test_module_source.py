@@ -356,7 +356,9 @@ def test_a_module_is_freed_as_soon_as_it_is_dropped() -> None:
     gc.disable()
     try:
         model = mlp()
-        weak = [weakref.ref(m) for m in model.modules()] + [weakref.ref(p) for p in model.parameters()]
+        weak = [weakref.ref(m) for m in model.modules()] + [
+            weakref.ref(p) for p in model.parameters()
+        ]
         consumer = ModuleConsumer(after=lambda e: None)
         for name, module in model.named_modules():
             consumer.add(module, name)

@@ -116,7 +116,11 @@ def train(model: nn.Module, draw: Callable[[], torch.Tensor], **options: Any) ->
 def bits(x: Any) -> Any:
     """Turn tensors into what == compares bit for bit."""
     if isinstance(x, torch.Tensor):
-        return (x.dtype, tuple(x.shape), x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return (
+            x.dtype,
+            tuple(x.shape),
+            x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes(),
+        )
     if isinstance(x, dict):
         return {k: bits(v) for k, v in x.items()}
     if isinstance(x, (list, tuple)):
@@ -144,7 +148,9 @@ def both(tmp_path: Path, make: Any, draw: Any, wrap: Any = lambda m: m, **option
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_outputs_gradients_states_and_random_numbers_are_the_same(name: str, tmp_path: Path) -> None:
+def test_outputs_gradients_states_and_random_numbers_are_the_same(
+    name: str, tmp_path: Path
+) -> None:
     run = both(tmp_path, *CASES[name])
     assert {p.step for p in run} == {0, 1, 2}
     assert any(s.startswith("activation/") for s in run.sites())
@@ -243,7 +249,9 @@ def test_data_parallel_is_watched_through_hooks(tmp_path: Path) -> None:
     assert not any(m._forward_hooks for m in model.modules())
 
 
-@pytest.mark.parametrize("what", ["deepcopy", "pickle", "state", "export", "trace", "vmap", "functional"])
+@pytest.mark.parametrize(
+    "what", ["deepcopy", "pickle", "state", "export", "trace", "vmap", "functional"]
+)
 def test_a_watched_model_can_be(what: str, tmp_path: Path) -> None:
     model = Mine()
     x = torch.randn(4, 6)
@@ -297,7 +305,9 @@ def test_a_watched_model_is_freed_as_soon_as_it_is_dropped(tmp_path: Path) -> No
     gc.disable()
     try:
         model = Mine()
-        weak = [weakref.ref(m) for m in model.modules()] + [weakref.ref(p) for p in model.parameters()]
+        weak = [weakref.ref(m) for m in model.modules()] + [
+            weakref.ref(p) for p in model.parameters()
+        ]
         watch(model, run=recorder)
         model(torch.randn(2, 6)).sum().backward()
         del model
@@ -334,7 +344,9 @@ recorder.close()
     for forced in ("0", "1"):
         env = {**os.environ, "TENSORTAP_DEVICE_PATH": forced}
         path = tmp_path / forced
-        subprocess.run([sys.executable, "-W", "error", "-c", script, str(path)], env=env, check=True)
+        subprocess.run(
+            [sys.executable, "-W", "error", "-c", script, str(path)], env=env, check=True
+        )
         runs.append(sorted(points(path), key=lambda p: (p.site, p.step, p.call)))
     for host, device in zip(*runs, strict=True):
         assert host[:6] == device[:6]
@@ -343,4 +355,6 @@ recorder.close()
         else:
             assert device.stats.shape == host.stats.shape
             for field in ("mean", "std", "l2", "min", "max"):
-                assert getattr(device.stats, field) == pytest.approx(getattr(host.stats, field), rel=1e-5, abs=1e-7)
+                assert getattr(device.stats, field) == pytest.approx(
+                    getattr(host.stats, field), rel=1e-5, abs=1e-7
+                )

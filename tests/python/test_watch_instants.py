@@ -41,7 +41,11 @@ def test_each_optimizer_step_is_a_step_of_its_own_forward_gradients_and_paramete
             optimizer.zero_grad()
 
     run = record(tmp_path, model, train)
-    for site, which in (("activation/(root)", 0), ("parameter/0.weight", 1), ("gradient/0.weight", 2)):
+    for site, which in (
+        ("activation/(root)", 0),
+        ("parameter/0.weight", 1),
+        ("gradient/0.weight", 2),
+    ):
         assert [(p.step, p.call, p.stats) for p in run.at(site)] == [
             (step, 0, now[which]) for step, now in enumerate(seen)
         ]
@@ -69,7 +73,10 @@ def test_the_learning_rate_and_the_gradient_norm_are_scalars_of_the_step(tmp_pat
 
 def test_parameter_groups_have_learning_rates_of_their_own(tmp_path: Path) -> None:
     model = mlp()
-    groups = [{"params": model[0].parameters(), "lr": 0.1}, {"params": model[2].parameters(), "lr": 0.2}]
+    groups = [
+        {"params": model[0].parameters(), "lr": 0.1},
+        {"params": model[2].parameters(), "lr": 0.2},
+    ]
     optimizer = torch.optim.SGD(groups)
 
     def train(_: object) -> None:
@@ -143,7 +150,9 @@ def test_accumulated_gradients_are_one_step_of_several_calls(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("zero_first", [True, False])
-def test_a_step_that_the_grad_scaler_skips_is_seen_and_marked(tmp_path: Path, zero_first: bool) -> None:
+def test_a_step_that_the_grad_scaler_skips_is_seen_and_marked(
+    tmp_path: Path, zero_first: bool
+) -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
