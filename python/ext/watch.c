@@ -49,6 +49,7 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->on_nonfinite = or_null(on_nonfinite);
     self->on_device = or_null(on_device);
     self->has_activation_gradients = gradients != 0;
+    self->notes = true;
     module_consumer_init(&self->consumer, inputs ? &watch_calls_with_inputs : &watch_calls,
                          &self->recorder->step, CONSUMER_PHASE);
     self->grad = getset_of(state, "grad");
@@ -221,6 +222,7 @@ static PyGetSetDef getters[] = {
 
 static PyMemberDef members[] = {
     { "off", T_BOOL, offsetof(watch_object, consumer.is_off), 0, "nothing is recorded" },
+    { "notes", T_BOOL, offsetof(watch_object, notes), 0, "look at gradients when accumulated" },
     { "gradients", T_BOOL, offsetof(watch_object, has_gradients), 0, "record those of parameters" },
     { "errors", T_LONGLONG, offsetof(watch_object, errors), READONLY, "errors of our own" },
     { "error", T_OBJECT, offsetof(watch_object, error), READONLY, "the first of them" },

@@ -28,7 +28,6 @@ from tensortap._core import (
     stats,
 )
 
-
 # At once, not later: importing the file would put it in the place of the function.
 from tensortap.watch import NonFiniteError, Watched, watch
 

@@ -280,6 +280,7 @@ class Watch:
 
     off: bool
     gradients: bool
+    notes: bool  # look at gradients when they are accumulated
     def __new__(
         cls,
         recorder: Recorder,

@@ -12,6 +12,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import math
 import warnings
@@ -74,6 +75,7 @@ class Steps:
         self.errors = 0
         self.error: BaseException | None = None
         self._frozen_read: set[int] = set()
+        self._reads = 0
         self._handles = [
             module.register_optimizer_step_pre_hook(self._before),
             module.register_optimizer_step_post_hook(self._after),
@@ -226,15 +228,20 @@ class Steps:
         recorder = self.recorder
         if recorder.closed:
             return
+        self._reads += 1
+        if self._reads & (self._reads - 1) == 0:  # 1, 2, 4, 8, ...: looking takes milliseconds
+            notes = _has_scaler()
+            for one in self.watched:
+                one.core.notes = notes
         if plan.parts:
             wants_norm = plan.parts[0][0].core.wants(plan.prefix + "gradient_norm")
-            norms = []
+            parts: list[float | None] = []
             for one, which in plan.parts:
-                norms.append(one.core.read_parameters(which, wants_norm and one.has_gradients))
+                parts.append(one.core.read_parameters(which, wants_norm and one.has_gradients))
                 if which is not None and id(one) not in self._frozen_read:
                     self._read_frozen(one)
-                norms.append(one.fetch())
-            norms = [norm for norm in norms if norm is not None]
+                parts.append(one.fetch())
+            norms = [norm for norm in parts if norm is not None]
             if norms:
                 recorder.scalar(plan.prefix + "gradient_norm", math.hypot(*norms))
         for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
@@ -247,3 +254,20 @@ class Steps:
         ids = one.core.parameter_ids()
         frozen = [i for i, at in enumerate(ids) if at not in one.trainable]
         one.core.read_parameters(array("i", frozen).tobytes(), False)
+
+
+def _has_scaler() -> bool:
+    """Say if the program has a GradScaler, which may skip steps.
+
+    Only then every gradient is looked at when it is accumulated, which costs as much
+    as its statistics; without one, a step that is skipped all the same turns it on.
+    """
+    try:
+        from torch.amp import GradScaler
+    except ImportError:  # an older torch
+        return True
+    kinds: list[type] = [GradScaler]
+    for kind in kinds:
+        kinds += [one for one in kind.__subclasses__() if one not in kinds]
+    scalers = [x for x in gc.get_referrers(*kinds) if issubclass(type(x), GradScaler)]
+    return any(scaler._enabled for scaler in scalers)

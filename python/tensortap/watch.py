@@ -107,7 +107,7 @@ class Watched:
                 self.trainable.add(id(parameter))
                 if self.has_gradients:
                     hook = self.core.parameter_hook(i)
-                    handle = parameter.register_post_accumulate_grad_hook(hook)
+                    handle = parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
                     self._handles.append((handle, ref(parameter)))
         self.steps = Steps.of(recorder)
         self.steps.add(self, optimizer)

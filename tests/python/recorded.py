@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+
 from tensortap import _core
 from tensortap.watch import Watched, watch
 

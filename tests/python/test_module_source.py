@@ -16,8 +16,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tensortap._core import ModuleConsumer  # noqa: E402
 from torch import nn  # noqa: E402
+
+from tensortap._core import ModuleConsumer  # noqa: E402
 
 SLOT = "_compiled_call_impl"
 

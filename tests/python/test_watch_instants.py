@@ -9,12 +9,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import tensortap as tt  # noqa: E402
 from recorded import EVAL, TRAIN, points, record  # noqa: E402
+from torch import nn  # noqa: E402
+
+import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
 from tensortap.steps import Steps  # noqa: E402
 from tensortap.watch import watch  # noqa: E402
-from torch import nn  # noqa: E402
 
 
 def mlp(seed: int = 0) -> nn.Sequential:
@@ -389,3 +390,20 @@ def test_every_records_each_nth_step(tmp_path: Path) -> None:
     assert run.steps("activation/0") == [0, 2, 4]
     assert run.steps("parameter/0.weight") == [0, 2, 4]
     assert run.at("gradient/0.weight") == run.at("parameter/2.weight") == []
+
+
+def test_a_scaler_that_comes_late_is_noticed_by_the_step_it_skips(tmp_path: Path) -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train(_: object) -> None:
+        for i in range(3):
+            model(batch(i)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        for i in range(3):  # skipped by hand: the first is not known to be one
+            model(batch(i) * torch.inf).sum().backward()
+            optimizer.zero_grad()
+
+    run = record(tmp_path, model, train)
+    assert [p.skipped for p in run.at("gradient/0.weight")] == [False] * 3 + [True] * 2

@@ -11,11 +11,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import tensortap as tt  # noqa: E402
 from recorded import points, record  # noqa: E402
+from torch import nn  # noqa: E402
+
+import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
 from tensortap.watch import watch  # noqa: E402
-from torch import nn  # noqa: E402
 
 X = torch.arange(6.0).reshape(2, 3)
 
