@@ -34,6 +34,7 @@ typedef struct watch_object {
     recorder_object *recorder; /* owned */
     PyObject *on_nonfinite;    /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
     PyObject *on_device;       /* owned or NULL; f(tensor, tag) for what we cannot read here */
+    PyObject *on_skip;         /* owned or NULL; f() when a step was skipped and `notes` was off */
     PyObject *grad, *version;  /* owned; getset descriptors of torch's tensor */
     PyObject *parameters_key;  /* owned; "_parameters" */
     watch_parameter *parameters; /* owned */

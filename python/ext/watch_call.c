@@ -148,8 +148,13 @@ static void watch_enter(module_consumer *consumer, bool is_training)
     bool is_over = recorder->is_step_over;
     if (watch_was_skipped(self)) {
         is_over = is_over || self->noted_count > 0;
-        self->notes = true; /* somebody skips steps: from now on we look at once */
         watch_write_noted(self);
+        if (!self->notes && self->on_skip != NULL) { /* from now on we look at once */
+            PyObject *result = PyObject_CallNoArgs(self->on_skip); /* owned */
+            if (result == NULL)
+                watch_take_error(self);
+            Py_XDECREF(result);
+        }
     }
     recorder->is_step_over = false;
     if (is_over && !recorder->is_manual)

@@ -289,6 +289,7 @@ class Watch:
         activation_gradients: bool = False,
         on_nonfinite: Callable[[str, int, int, int, int, int], object] | None = None,
         on_device: Callable[[Any, Any], object] | None = None,
+        on_skip: Callable[[], object] | None = None,
     ) -> Watch: ...
     @property
     def errors(self) -> int: ...

@@ -32,6 +32,7 @@ class Plan:
     """What to read when one optimizer steps."""
 
     def __init__(self, number: int, prefix: str) -> None:
+        """Begin with nothing: prepare() finds out."""
         self.number, self.prefix = number, prefix
         self.stepped = -1  # the step in which it stepped last
         self.ids: set[int] = set()
@@ -170,7 +171,7 @@ class Steps:
             self.take_error(error)
 
     def _covers(self, plans: list[Plan]) -> bool:
-        """Do these optimizers hold every parameter that is trained?"""
+        """Say if these optimizers hold every parameter that is trained."""
         held = set().union(*(plan.ids for plan in plans))
         needed = (one.trainable.intersection(one.core.parameter_ids()) for one in self.watched)
         return all(ids <= held for ids in needed)
@@ -232,7 +233,7 @@ class Steps:
         if self._reads & (self._reads - 1) == 0:  # 1, 2, 4, 8, ...: looking takes milliseconds
             notes = _has_scaler()
             for one in self.watched:
-                one.core.notes = notes
+                one.note(notes)
         if plan.parts:
             wants_norm = plan.parts[0][0].core.wants(plan.prefix + "gradient_norm")
             parts: list[float | None] = []
@@ -267,7 +268,7 @@ def _has_scaler() -> bool:
     except ImportError:  # an older torch
         return True
     kinds: list[type] = [GradScaler]
-    for kind in kinds:
-        kinds += [one for one in kind.__subclasses__() if one not in kinds]
+    for kind in kinds:  # grows as it goes
+        kinds.extend(kind.__subclasses__())
     scalers = [x for x in gc.get_referrers(*kinds) if issubclass(type(x), GradScaler)]
     return any(scaler._enabled for scaler in scalers)

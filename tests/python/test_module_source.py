@@ -374,7 +374,7 @@ def test_a_module_is_freed_as_soon_as_it_is_dropped() -> None:
 
 def test_a_dropped_consumer_that_is_part_of_a_cycle_is_collected() -> None:
     model = mlp()
-    consumer = ModuleConsumer(after=lambda e: model)
+    consumer = ModuleConsumer(after=lambda e, model=model: model)
     consumer.add(model, "m")
     weak = weakref.ref(model)
     del model, consumer
