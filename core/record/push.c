@@ -69,7 +69,7 @@ bool tt_recorder_push_value(tt_recorder *rec, const tt_event *event, const tt_di
     int64_t limit = (int64_t)(rec->queue.slots / 8 * TT_SLOT);
     limit = (limit > PIECE_MAX ? PIECE_MAX : limit) / (int64_t)item * (int64_t)item;
     tt_piece piece = {
-        .digest = *digest, .total = t->count * (int64_t)item, .dtype = t->dtype, .ndim = t->ndim
+        .digest = *digest, .total = t->count * (int64_t)item, .dtype = (int32_t)t->dtype, .ndim = t->ndim
     };
     memcpy(piece.shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
     bool is_plain = tt_tensor_is_contiguous(t) && !t->is_swapped;

@@ -24,6 +24,7 @@
     X(module_event)      \
     X(module_consumer)   \
     X(recorder)          \
+    X(run)               \
     X(watch)             \
     X(gradient_hook)
 
@@ -62,6 +63,9 @@ CORE_FUNCTION(core_deaf_hook);
 CORE_FUNCTION(core_points);
 
 PyTypeObject *sample_slice_type(void);
+/* Takes over the sample, also when it fails. */
+PyObject *sample_object_make(core_state *state, tt_sample *sample, tt_dtype dtype, const int64_t *shape,
+                             int32_t ndim);
 
 /* ---- arguments ----------------------------------------------------------- */
 

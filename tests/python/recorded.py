@@ -41,7 +41,9 @@ class Recorded(list[Point]):
 
 
 def points(path: Path) -> Recorded:
-    return Recorded(Point(*p) for p in _core._points(str(path)))
+    """Give all but what a run says of itself."""
+    found = (Point(*p) for p in _core._points(str(path)))
+    return Recorded(p for p in found if not p.site.startswith("tensortap/"))
 
 
 def record(
