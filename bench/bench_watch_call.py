@@ -6,6 +6,7 @@ from statistics import median
 
 import harness
 import torch
+
 from tensortap import _core
 from tensortap.watch import watch
 

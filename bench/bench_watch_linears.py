@@ -6,9 +6,10 @@ from statistics import median
 
 import harness
 import torch
+from torch import nn
+
 from tensortap import _core
 from tensortap.watch import watch
-from torch import nn
 
 try:
     from torch_module_monitor import ModuleMonitor

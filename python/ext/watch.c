@@ -29,12 +29,12 @@ static PyObject *or_null(PyObject *function)
 static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "recorder", "inputs", "activation_gradients", "on_nonfinite",
-                             "on_device", NULL };
+                             "on_device", "on_skip", NULL };
     core_state *state = PyType_GetModuleState(type);
-    PyObject *recorder, *on_nonfinite = Py_None, *on_device = Py_None; /* borrowed */
+    PyObject *recorder, *on_nonfinite = Py_None, *on_device = Py_None, *on_skip = Py_None; /* borrowed */
     int inputs = 0, gradients = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$ppOO:Watch", names, &recorder, &inputs,
-                                     &gradients, &on_nonfinite, &on_device) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$ppOOO:Watch", names, &recorder, &inputs,
+                                     &gradients, &on_nonfinite, &on_device, &on_skip) ||
         recorder_of(state, recorder) == NULL)
         return NULL;
     if (!torch_api_find(&state->torch)) {
@@ -48,7 +48,9 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->recorder = (recorder_object *)Py_NewRef(recorder);
     self->on_nonfinite = or_null(on_nonfinite);
     self->on_device = or_null(on_device);
+    self->on_skip = or_null(on_skip);
     self->has_activation_gradients = gradients != 0;
+    self->notes = true;
     module_consumer_init(&self->consumer, inputs ? &watch_calls_with_inputs : &watch_calls,
                          &self->recorder->step, CONSUMER_PHASE);
     self->grad = getset_of(state, "grad");
@@ -66,6 +68,7 @@ static int watch_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(watch->recorder);
     Py_VISIT(watch->on_nonfinite);
     Py_VISIT(watch->on_device);
+    Py_VISIT(watch->on_skip);
     Py_VISIT(watch->error);
     return module_consumer_visit(&watch->consumer, visit, arg);
 }
@@ -76,6 +79,7 @@ static int watch_clear(PyObject *self)
     module_consumer_clear(&watch->consumer);
     Py_CLEAR(watch->on_nonfinite);
     Py_CLEAR(watch->on_device);
+    Py_CLEAR(watch->on_skip);
     Py_CLEAR(watch->error);
     return 0;
 }
@@ -221,6 +225,7 @@ static PyGetSetDef getters[] = {
 
 static PyMemberDef members[] = {
     { "off", T_BOOL, offsetof(watch_object, consumer.is_off), 0, "nothing is recorded" },
+    { "notes", T_BOOL, offsetof(watch_object, notes), 0, "look at gradients when accumulated" },
     { "gradients", T_BOOL, offsetof(watch_object, has_gradients), 0, "record those of parameters" },
     { "errors", T_LONGLONG, offsetof(watch_object, errors), READONLY, "errors of our own" },
     { "error", T_OBJECT, offsetof(watch_object, error), READONLY, "the first of them" },
@@ -230,7 +235,7 @@ static PyMemberDef members[] = {
 
 static PyType_Slot slots[] = {
     { Py_tp_doc, "Watch(recorder, *, inputs=False, activation_gradients=False, on_nonfinite=None, "
-                 "on_device=None)\n--\n\nRecord what the modules of a model do." },
+                 "on_device=None, on_skip=None)\n--\n\nRecord what the modules of a model do." },
     { Py_tp_new, watch_new },
     { Py_tp_dealloc, watch_dealloc },
     { Py_tp_traverse, watch_traverse },

@@ -25,7 +25,7 @@ typedef struct watch_parameter {
     bool is_fresh;    /* its gradient was accumulated, and no optimizer has stepped since */
     bool is_noted;    /* ... and it was not finite */
     int64_t version;  /* of that gradient, then */
-    tt_stats noted;   /* of that gradient, then */
+    tt_stats noted;   /* of that gradient, then; only with watch_object.notes */
 } watch_parameter;
 
 typedef struct watch_object {
@@ -34,11 +34,14 @@ typedef struct watch_object {
     recorder_object *recorder; /* owned */
     PyObject *on_nonfinite;    /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
     PyObject *on_device;       /* owned or NULL; f(tensor, tag) for what we cannot read here */
+    PyObject *on_skip;         /* owned or NULL; f() when a step was skipped and `notes` was off */
     PyObject *grad, *version;  /* owned; getset descriptors of torch's tensor */
     PyObject *parameters_key;  /* owned; "_parameters" */
     watch_parameter *parameters; /* owned */
     Py_ssize_t parameter_count;
     Py_ssize_t noted_count;
+    bool notes;                /* look at gradients when they are accumulated */
+    bool has_fresh;            /* some parameter is_fresh */
     bool is_checked;           /* nothing has been accumulated since watch_was_skipped() said no */
     PyObject *error;           /* owned or NULL; the first */
     long long errors;

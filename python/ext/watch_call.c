@@ -143,12 +143,18 @@ static void watch_enter(module_consumer *consumer, bool is_training)
 {
     watch_object *self = (watch_object *)consumer;
     recorder_object *recorder = self->recorder;
-    if (!is_training || (!recorder->is_step_over && self->noted_count == 0))
+    if (!is_training || (!recorder->is_step_over && (!self->has_fresh || self->is_checked)))
         return;
     bool is_over = recorder->is_step_over;
-    if (self->noted_count > 0 && watch_was_skipped(self)) {
+    if (watch_was_skipped(self)) {
+        is_over = is_over || self->noted_count > 0;
         watch_write_noted(self);
-        is_over = true;
+        if (!self->notes && self->on_skip != NULL) { /* from now on we look at once */
+            PyObject *result = PyObject_CallNoArgs(self->on_skip); /* owned */
+            if (result == NULL)
+                watch_take_error(self);
+            Py_XDECREF(result);
+        }
     }
     recorder->is_step_over = false;
     if (is_over && !recorder->is_manual)

@@ -57,9 +57,11 @@ void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObjec
         tt_recorder_wants(self->recorder->rec, parameter->gradient_site, self->recorder->step) == 0)
         return;
     gradient = watch_gradient_get(self, tensor);
-    if (gradient != NULL && peek(self, gradient, &parameter->gradient_trust, &parameter->noted)) {
-        bool is_noted = !is_finite(&parameter->noted);
+    if (gradient != NULL &&
+        (!self->notes || peek(self, gradient, &parameter->gradient_trust, &parameter->noted))) {
+        bool is_noted = self->notes && !is_finite(&parameter->noted);
         self->noted_count += is_noted - parameter->is_noted;
+        self->has_fresh = true;
         self->is_checked = false;
         parameter->is_noted = is_noted;
         parameter->is_fresh = true;
@@ -73,9 +75,10 @@ static bool is_as_left(watch_object *self, watch_parameter *parameter)
     PyObject *tensor = watch_parameter_get(self, parameter);                      /* owned */
     PyObject *gradient = tensor != NULL ? watch_gradient_get(self, tensor) : NULL; /* owned */
     tt_stats stats;
-    bool is_same = gradient != NULL && version_of(self, gradient) == parameter->version &&
-                   peek(self, gradient, NULL, &stats) &&
-                   memcmp(&stats, &parameter->noted, sizeof stats) == 0;
+    bool is_same = gradient != NULL && version_of(self, gradient) == parameter->version;
+    if (is_same && self->noted_count > 0)
+        is_same = peek(self, gradient, NULL, &stats) &&
+                  memcmp(&stats, &parameter->noted, sizeof stats) == 0;
     Py_XDECREF(gradient);
     Py_XDECREF(tensor);
     return is_same;
@@ -86,7 +89,7 @@ static bool is_as_left(watch_object *self, watch_parameter *parameter)
  * (which does not show in their version). */
 bool watch_was_skipped(watch_object *self)
 {
-    if (self->is_checked)
+    if (self->is_checked || !self->has_fresh)
         return false;
     for (Py_ssize_t i = 0; i < self->parameter_count; i++)
         if (self->parameters[i].is_fresh && !is_as_left(self, &self->parameters[i]))
@@ -97,7 +100,7 @@ bool watch_was_skipped(watch_object *self)
 
 void watch_write_noted(watch_object *self)
 {
-    for (Py_ssize_t i = 0; i < self->parameter_count && self->noted_count > 0; i++) {
+    for (Py_ssize_t i = 0; i < self->parameter_count && self->has_fresh; i++) {
         watch_parameter *parameter = &self->parameters[i];
         parameter->is_fresh = false;
         if (!parameter->is_noted)
@@ -109,6 +112,7 @@ void watch_write_noted(watch_object *self)
         watch_record_stats(self, &parameter->noted, NULL, 0, &tag, -1, 0);
     }
     self->noted_count = 0;
+    self->has_fresh = false;
 }
 
 /* The caller ends the step by hand: what no optimizer took was skipped. */

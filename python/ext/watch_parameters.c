@@ -182,6 +182,8 @@ PyObject *watch_read_parameters(PyObject *self, PyObject *arguments)
         if (read_one(watch, &watch->parameters[at], &total) < 0)
             return NULL;
     }
+    if (indices == NULL)
+        watch->has_fresh = false;
     if (!total.has_any || !total.is_wanted)
         Py_RETURN_NONE;
     return PyFloat_FromDouble(total.nan > 0        ? NAN

@@ -334,6 +334,7 @@ class Watch:
 
     off: bool
     gradients: bool
+    notes: bool  # look at gradients when they are accumulated
     def __new__(
         cls,
         recorder: Recorder,
@@ -342,6 +343,7 @@ class Watch:
         activation_gradients: bool = False,
         on_nonfinite: Callable[[str, int, int, int, int, int], object] | None = None,
         on_device: Callable[[Any, Any], object] | None = None,
+        on_skip: Callable[[], object] | None = None,
     ) -> Watch: ...
     @property
     def errors(self) -> int: ...

@@ -12,6 +12,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import math
 import warnings
@@ -31,6 +32,7 @@ class Plan:
     """What to read when one optimizer steps."""
 
     def __init__(self, number: int, prefix: str) -> None:
+        """Begin with nothing: prepare() finds out."""
         self.number, self.prefix = number, prefix
         self.stepped = -1  # the step in which it stepped last
         self.ids: set[int] = set()
@@ -74,6 +76,7 @@ class Steps:
         self.errors = 0
         self.error: BaseException | None = None
         self._frozen_read: set[int] = set()
+        self._reads = 0
         self._handles = [
             module.register_optimizer_step_pre_hook(self._before),
             module.register_optimizer_step_post_hook(self._after),
@@ -168,7 +171,7 @@ class Steps:
             self.take_error(error)
 
     def _covers(self, plans: list[Plan]) -> bool:
-        """Do these optimizers hold every parameter that is trained?"""
+        """Say if these optimizers hold every parameter that is trained."""
         held = set().union(*(plan.ids for plan in plans))
         needed = (one.trainable.intersection(one.core.parameter_ids()) for one in self.watched)
         return all(ids <= held for ids in needed)
@@ -226,15 +229,20 @@ class Steps:
         recorder = self.recorder
         if recorder.closed:
             return
+        self._reads += 1
+        if self._reads & (self._reads - 1) == 0:  # 1, 2, 4, 8, ...: looking takes milliseconds
+            notes = _has_scaler()
+            for one in self.watched:
+                one.note(notes)
         if plan.parts:
             wants_norm = plan.parts[0][0].core.wants(plan.prefix + "gradient_norm")
-            norms = []
+            parts: list[float | None] = []
             for one, which in plan.parts:
-                norms.append(one.core.read_parameters(which, wants_norm and one.has_gradients))
+                parts.append(one.core.read_parameters(which, wants_norm and one.has_gradients))
                 if which is not None and id(one) not in self._frozen_read:
                     self._read_frozen(one)
-                norms.append(one.fetch())
-            norms = [norm for norm in norms if norm is not None]
+                parts.append(one.fetch())
+            norms = [norm for norm in parts if norm is not None]
             if norms:
                 recorder.scalar(plan.prefix + "gradient_norm", math.hypot(*norms))
         for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
@@ -247,3 +255,20 @@ class Steps:
         ids = one.core.parameter_ids()
         frozen = [i for i, at in enumerate(ids) if at not in one.trainable]
         one.core.read_parameters(array("i", frozen).tobytes(), False)
+
+
+def _has_scaler() -> bool:
+    """Say if the program has a GradScaler, which may skip steps.
+
+    Only then every gradient is looked at when it is accumulated, which costs as much
+    as its statistics; without one, a step that is skipped all the same turns it on.
+    """
+    try:
+        from torch.amp import GradScaler
+    except ImportError:  # an older torch
+        return True
+    kinds: list[type] = [GradScaler]
+    for kind in kinds:  # grows as it goes
+        kinds.extend(kind.__subclasses__())
+    scalers = [x for x in gc.get_referrers(*kinds) if issubclass(type(x), GradScaler)]
+    return any(scaler._enabled for scaler in scalers)

@@ -55,6 +55,32 @@ class NonFiniteError(ArithmeticError):
         return type(self), (self.name, self.step, self.call, *counts)
 
 
+class Hook:
+    """The post-accumulate hook of one parameter, which may be there or not."""
+
+    def __init__(self, parameter: ref[Any], index: int) -> None:
+        """Put nothing yet."""
+        self.parameter, self.index = parameter, index
+        self.handle: Any = None
+
+    def put(self, core: _core.Watch) -> None:
+        """See that it is there."""
+        parameter = self.parameter()
+        if self.handle is None and parameter is not None:
+            hook = core.parameter_hook(self.index)
+            self.handle = parameter.register_post_accumulate_grad_hook(hook)
+
+    def remove(self) -> None:
+        """See that it is not there, and the parameter as it was."""
+        if self.handle is None:
+            return
+        self.handle.remove()
+        self.handle = None
+        parameter = self.parameter()
+        if parameter is not None and not parameter._post_accumulate_grad_hooks:
+            parameter._post_accumulate_grad_hooks = None
+
+
 class Watched:
     """A model that is being watched; `remove()` leaves it as it was."""
 
@@ -78,7 +104,7 @@ class Watched:
         self.raised: BaseException | None = None  # by on_nonfinite: the program's to see
         self._told_step: int | None = None
         self._is_removed = False
-        self._handles: list[Any] = []
+        self._hooks: list[Hook] = []
         self.batch = Batch()
         self.core = _core.Watch(
             recorder,
@@ -86,6 +112,7 @@ class Watched:
             activation_gradients=grads in ("activations", "all"),
             on_nonfinite=None if on_nonfinite is None else self._tell,
             on_device=self.batch.add,
+            on_skip=self.note,
         )
         count = sum(isinstance(w, Watched) for w in recorder.watchers) + 1
         prefix = (
@@ -106,9 +133,8 @@ class Watched:
             if parameter is not None and parameter.requires_grad:
                 self.trainable.add(id(parameter))
                 if self.has_gradients:
-                    hook = self.core.parameter_hook(i)
-                    handle = parameter.register_post_accumulate_grad_hook(hook)
-                    self._handles.append((handle, ref(parameter)))
+                    self._hooks.append(Hook(ref(parameter), i))
+        self.note(True)
         self.steps = Steps.of(recorder)
         self.steps.add(self, optimizer)
         recorder.watchers.append(self)
@@ -130,6 +156,15 @@ class Watched:
             self.raised = raised
             raise
 
+    def note(self, all_of_them: bool = True) -> None:
+        """Look at every gradient when it is accumulated, or only notice that they were."""
+        self.core.notes = all_of_them
+        for i, hook in enumerate(self._hooks):
+            if i == 0 or all_of_them:
+                hook.put(self.core)
+            else:
+                hook.remove()
+
     def end_step(self) -> None:
         """Take in what belongs to the step and has not been recorded yet."""
         self.fetch()
@@ -149,12 +184,8 @@ class Watched:
         if self._is_removed:
             return
         self._is_removed = True
-        for handle, weak in self._handles:
-            handle.remove()
-            parameter = weak()
-            if parameter is not None and not parameter._post_accumulate_grad_hooks:
-                parameter._post_accumulate_grad_hooks = None  # as before the first hook
-        self._handles.clear()
+        for hook in self._hooks:
+            hook.remove()
         self._report()
         self.core.remove()
         if self in self.recorder.watchers:
@@ -181,7 +212,7 @@ class Watched:
                 self.recorder.note(f"{count} tensors could not be read: {why}")
         if self.core.errors:
             warnings.warn(
-                f"tensortap: {self.core.errors} errors while watching, the first: {self.core.error!r}",
+                f"tensortap: {self.core.errors} errors while watching, first: {self.core.error!r}",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -262,7 +293,7 @@ def _unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 def _walk(
     module: torch.nn.Module, path: str, seen: set[int], by_hook: bool
 ) -> Iterator[tuple[str, torch.nn.Module, bool, bool]]:
-    """Give (name without wrappers, module, below a DataParallel, is seen when called), each once."""
+    """Give (name without wrappers, module, is below a DataParallel, is seen), each once."""
     is_seen = True
     while (inner := _inside(module)) is not None:
         if type(module).__name__ in CALLED:

@@ -18,10 +18,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from recorded import points, record  # noqa: E402
-from tensortap import _core  # noqa: E402
-from tensortap.watch import watch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+from tensortap import _core  # noqa: E402
+from tensortap.watch import watch  # noqa: E402
 
 
 class Checkpointed(nn.Module):

@@ -11,11 +11,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import tensortap as tt  # noqa: E402
 from recorded import points, record  # noqa: E402
+from torch import nn  # noqa: E402
+
+import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
 from tensortap.watch import watch  # noqa: E402
-from torch import nn  # noqa: E402
 
 X = torch.arange(6.0).reshape(2, 3)
 
@@ -267,7 +268,7 @@ def test_a_gradient_that_goes_into_a_step_is_seen(tmp_path: Path) -> None:
 
 def test_wrong_arguments_fail_at_once(tmp_path: Path) -> None:
     recorder = _core.Recorder(str(tmp_path / "run"))
-    with pytest.raises(TypeError, match="model must be a torch.nn.Module, not int"):
+    with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, not int"):
         watch(3, run=recorder)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="grads must be"):
         watch(nn.ReLU(), run=recorder, grads="some")  # type: ignore[arg-type]
