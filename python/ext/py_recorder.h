@@ -12,6 +12,7 @@
 /* What is known of one site beside its plan. */
 typedef struct recorder_site {
     int64_t cost, cost_seen; /* ns; until now, and until the last look at the budget */
+    int64_t typical;         /* ns of one timed event, smoothed; 0: none yet */
     int64_t step;            /* at which run.tensor was called last ... */
     uint32_t calls;          /* ... and how often in it */
     uint32_t thinned;        /* recorded this many times more seldom than planned; 0: as planned */
@@ -40,6 +41,7 @@ typedef struct recorder_object {
     int64_t end_ns;      /* of the end; 0: not yet */
     double budget;       /* share of the time that watching may take; 0: any */
     int64_t look_ns, look_cost, look_step; /* at the last look at the budget */
+    int64_t typical;                       /* ns of one timed event of no site, smoothed */
     uint32_t look_charges;                 /* events timed since */
     bool is_warm;                          /* the first look, with its page faults, is over */
     int64_t cost_told_ns;                  /* when the cost was last recorded */
@@ -56,8 +58,11 @@ static inline bool recorder_is_timed(recorder_object *self)
     return self->random >> 28 == 0;
 }
 
-/* Takes note that an event of this site took so long; -1: of no site. */
+/* Takes note that an event of this site took so long; -1: of no site.  It was picked
+ * by recorder_is_timed and stands for RECORDER_SAMPLES of them. */
 void recorder_charge(recorder_object *self, int32_t site, int64_t ns);
+/* The same of one that stands for itself, as all of its kind are timed. */
+void recorder_spend(recorder_object *self, int32_t site, int64_t ns);
 
 int64_t clock_fine(void);   /* ns since 1970 */
 int64_t clock_coarse(void); /* the same to within 4 ms, at a fifth of the price */

@@ -14,6 +14,7 @@ enum {
     LOOK_CHARGES = 32,    /* fewer timed events than this say little */
     TELL_NS = 1000000000, /* how often the cost is recorded */
     PATIENCE = 8,         /* looks without a step: the program has none */
+    OUTLIER = 4,          /* times the usual */
     THINNED_MAX = 1 << 12,
     SHOWN = 6, /* sites that a note names */
 };
@@ -58,8 +59,8 @@ static int64_t since_look(const recorder_site *site)
     return site->cost - site->cost_seen;
 }
 
-/* Halves the most expensive sites until `excess` is gone; cost_seen moves along,
- * so that what is left of each is what it will cost. */
+/* Halves the most expensive sites until `excess` is gone, each once: one bad moment
+ * shall not silence a site.  cost_seen takes those that are done out of the search. */
 static int32_t halve_most_expensive(recorder_object *self, int64_t excess)
 {
     int32_t changed = 0;
@@ -72,7 +73,7 @@ static int32_t halve_most_expensive(recorder_object *self, int64_t excess)
             break;
         int64_t saved = since_look(most) - since_look(most) / 2;
         most->thinned = most->thinned == 0 ? 2 : most->thinned * 2;
-        most->cost_seen += saved;
+        most->cost_seen = most->cost;
         excess -= saved;
         changed++;
     }
@@ -130,9 +131,8 @@ static void look(recorder_object *self, int64_t now)
         self->site[i].cost_seen = self->site[i].cost;
 }
 
-void recorder_charge(recorder_object *self, int32_t site, int64_t ns)
+void recorder_spend(recorder_object *self, int32_t site, int64_t ns)
 {
-    ns *= RECORDER_SAMPLES;
     self->cost_ns += ns;
     self->look_charges++;
     recorder_site *row = site >= 0 ? recorder_site_at(self, site) : NULL;
@@ -141,6 +141,17 @@ void recorder_charge(recorder_object *self, int32_t site, int64_t ns)
     int64_t now = clock_coarse();
     if (now - self->look_ns >= LOOK_NS && self->rec != NULL)
         look(self, now);
+}
+
+/* A thread that was put aside while it was timed took long this once: the events
+ * that were not timed took what they usually take. */
+void recorder_charge(recorder_object *self, int32_t site, int64_t ns)
+{
+    recorder_site *row = site >= 0 ? recorder_site_at(self, site) : NULL;
+    int64_t *typical = row != NULL ? &row->typical : &self->typical;
+    int64_t usual = ns < OUTLIER * *typical ? ns : OUTLIER * *typical;
+    *typical = *typical == 0 ? ns : *typical + (usual - *typical) / 4;
+    recorder_spend(self, site, ns + (RECORDER_SAMPLES - 1) * usual);
 }
 
 /* ---- what it cost -------------------------------------------------------- */

@@ -353,7 +353,6 @@ PyObject *recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t narg
     int64_t start = clock_fine();
     if (add_tensor(recorder, args[1], products, &event) < 0)
         return NULL;
-    /* Always timed, but a charge stands for RECORDER_SAMPLES events. */
-    recorder_charge(recorder, event.site, (clock_fine() - start) / RECORDER_SAMPLES);
+    recorder_spend(recorder, event.site, clock_fine() - start);
     return recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
 }
