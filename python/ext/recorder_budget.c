@@ -161,6 +161,8 @@ void recorder_tell_cost(recorder_object *self)
     tt_recorder_counts counts;
     int32_t site;
     int64_t now = clock_coarse(), step = self->step;
+    if (!tt_recorder_has_room(self->rec, 1 << 10))
+        return; /* what the program says goes first */
     tt_recorder_counts_get(self->rec, &counts);
     self->cost_told_ns = now;
     if (counts.events == 0 || now <= self->start_ns)
