@@ -111,9 +111,7 @@ class Opcodes(StackMachine):
         self.load(self.paths.global_(i.argval))
 
     def do_LOAD_CLOSURE(self, i: Instruction) -> None:
-        name = i.argval
-        self.load(self.paths.cell(name) if self.paths.has_cell(name) else self.paths.fast(name))
-        self.stack[-1] = Item(self.stack[-1].reads)
+        self.push()
 
     def do_STORE_DEREF(self, i: Instruction) -> None:
         self.store(self.paths.cell(i.argval), self.pop())
@@ -421,7 +419,7 @@ class Opcodes(StackMachine):
         if all(item.is_block for item in below):  # a statement's loop, not a comprehension's
             if self.now.end and not iterator.is_block:
                 self._close()
-                self.now = Statement(at, line=self._line_of.get(at, 0))
+                self.now = Statement(at, line=self.lines[at])
             iterator = self.stack[-1] = replace(iterator, is_block=True)
             self.now.flags |= LOOPS
             self.now.exit = int(i.argval) // 2

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
@@ -22,7 +22,7 @@ Taint = frozenset[int]
 NOTHING: Taint = frozenset()
 
 # Statement flags; line_table.h knows them.
-CALLS, OPERATES, DIGESTS, HANDLES, RETURNS, LOOPS = (1 << i for i in range(6))
+CALLS, OPERATES, DIGESTS, HANDLES, RETURNS, LOOPS, AUGMENTS, BRANCHES = (1 << i for i in range(8))
 # Flags of a write.
 SAME, IN_PLACE, MAYBE, FROM_ALL = (1 << i for i in range(4))
 
@@ -90,10 +90,9 @@ class StackMachine:
         self.paths = Paths(code)
         self.statements: list[Statement] = []
         self.instructions = [*dis.get_instructions(code)]
-        self._line_of = {}
+        self.lines = [0] * (len(code.co_code) // 2)
         for start, end, line in code.co_lines():
-            for offset in range(start, end, 2):
-                self._line_of[offset // 2] = line or 0
+            self.lines[start // 2 : end // 2] = [line or 0] * ((end - start) // 2)
         self.stack: list[Item] = []
         self.now = Statement(0)
         self._states: dict[int, list[Item]] = {0: []}
@@ -156,7 +155,7 @@ class StackMachine:
                 self.now = earlier
 
     def _note(self, at: int, opname: str) -> None:
-        line = self._line_of.get(at, 0)
+        line = self.lines[at]
         if line and opname not in {"RESUME", "COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR"}:
             self.now.line = min(self.now.line or line, line)
         if at in self.handlers:
@@ -253,12 +252,10 @@ class StackMachine:
         taint = _all(items)
         if op.startswith("INPLACE_") or (op == "BINARY_OP" and instruction.argrepr.endswith("=")):
             path = items[0].path
+            self.now.flags |= AUGMENTS
             if path != NO_PATH:
                 self.now.write(path, IN_PLACE | MAYBE, taint)
-            self.push(taint, path)
-            self.stack[-1] = replace(self.stack[-1], path=NO_PATH)
-        else:
-            self.push(taint)
+        self.push(taint)
         return None
 
     def _item_path(self, base: Item, key: Item) -> int:
@@ -291,6 +288,7 @@ class StackMachine:
             return self._jump(at, target, before)
         if "_IF_" in op and self.stack:
             self.now.control |= self.stack[-1].reads
+        self.now.flags |= BRANCHES
         for jump in (True, False):
             self.stack = list(before)
             effect = dis.stack_effect(instruction.opcode, arg, jump=jump)
