@@ -226,7 +226,9 @@ PyObject *line_frame_get(line_frame *at, PyObject *name)
 {
     PyCodeObject *code = locals_code(at);
     PyObject *names = locals_names(at), *found = NULL; /* borrowed */
-    PyObject *tuples[3] = { PyCode_GetVarnames(code), PyCode_GetCellvars(code), PyCode_GetFreevars(code) };
+    PyObject *tuples[3] = { PyObject_GetAttrString((PyObject *)code, "co_varnames"),
+                            PyObject_GetAttrString((PyObject *)code, "co_cellvars"),
+                            PyObject_GetAttrString((PyObject *)code, "co_freevars") }; /* owned */
     int slot = 0;
     for (int t = 0; t < 3; t++) {
         for (Py_ssize_t i = 0; tuples[t] != NULL && i < PyTuple_GET_SIZE(tuples[t]); i++) {

@@ -131,6 +131,7 @@ typedef struct settling {
     const line_statement *statement;
     bool is_hidden;
     bool is_doubtful; /* perhaps it did not run, or not to its end */
+    const line_statement *last; /* of those that ran since the last event */
     int count;
     found_change found[MOST_CHANGES];
 } settling;
@@ -190,13 +191,24 @@ static void look_at_write(line_source *source, frame_record *record, settling *w
     add(work, &place, how, write);
 }
 
+/* Is it the business of a later statement of the same line? */
+static bool is_written_later(const line_table *table, const settling *work, int path)
+{
+    for (const line_statement *one = work->statement + 1; one <= work->last; one++)
+        for (int i = 0; i < one->write_count; i++)
+            if (table->writes[one->writes + (uint32_t)i].path == path)
+                return true;
+    return false;
+}
+
 static void look_at_slots(line_source *source, frame_record *record, settling *work)
 {
     const line_table *table = record->code->table;
     for (int i = 0; i < record->slot_count; i++) {
         line_state *state = &record->slots[i];
         line_place place = { .slot = i, .path = table->slot_path[i] };
-        if (!is_tensor((object_kind)state->kind) || is_found(work, &place))
+        if (!is_tensor((object_kind)state->kind) || is_found(work, &place) ||
+            is_written_later(table, work, place.path))
             continue;
         place.object = locals_slot(record->at, i, table->paths[place.path].detail);
         if (place.object == NULL) {
@@ -220,7 +232,8 @@ static void look_at_far(line_source *source, frame_record *record, settling *wor
         line_place place;
         int path = record->far[i];
         path_find(source, record, path, false, &place);
-        if (!is_tensor(place.kind) || is_found(work, &place))
+        if (!is_tensor(place.kind) || is_found(work, &place) ||
+            is_written_later(record->code->table, work, path))
             continue;
         line_state *state = place_state(source, record, &place);
         if (state == NULL)
@@ -240,7 +253,7 @@ static void look_at_far(line_source *source, frame_record *record, settling *wor
 }
 
 static void settle(line_source *source, frame_record *record, const line_statement *statement,
-                   bool is_doubtful, bool compares)
+                   const line_statement *last, bool is_doubtful, bool compares)
 {
     const line_table *table = record->code->table;
     const line_write *writes = table->writes + statement->writes;
@@ -248,6 +261,7 @@ static void settle(line_source *source, frame_record *record, const line_stateme
     work.statement = statement;
     work.is_hidden = hides(record, statement);
     work.is_doubtful = is_doubtful;
+    work.last = last;
     work.count = 0;
     for (int i = 0; i < statement->write_count; i++)
         look_at_write(source, record, &work, &writes[i]);
@@ -295,7 +309,7 @@ static void finish(line_source *source, frame_record *record, int next, int next
             break; /* there was no further item */
         bool compares = i == 0 ? record->compares
                                : (one->flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS)) != 0;
-        settle(source, record, one, is_interrupted || one->flags & STATEMENT_IS_MAYBE, compares);
+        settle(source, record, one, first + first->followers, is_interrupted || one->flags & STATEMENT_IS_MAYBE, compares);
         record->has_reads = false;
     }
     state_finish(guard);

@@ -9,6 +9,8 @@
 
 #if PY_VERSION_HEX < 0x030C0000
 
+#include <frameobject.h>
+
 typedef struct driver {
     PyTypeObject *type;       /* owned */
     PyObject *installer;      /* owned; given to threading.settrace */
