@@ -111,6 +111,12 @@ typedef struct consumer_slot {
 
 enum { TYPE_CACHE = 64 };
 
+/* Types of which no tensor is made. */
+#define NEVER_TENSOR                                                                                 \
+    (Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS |               \
+     Py_TPFLAGS_BYTES_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS |            \
+     Py_TPFLAGS_BASE_EXC_SUBCLASS | Py_TPFLAGS_TYPE_SUBCLASS)
+
 struct line_source {
     core_state *core;
     consumer_slot consumers[LINE_MAX_CONSUMERS];
@@ -170,11 +176,28 @@ void statement_adopt(line_source *source, frame_record *record, bool is_fresh);
 /* line_path.c */
 void path_find(line_source *source, frame_record *record, int path, bool is_stored, line_place *out);
 PyObject *path_text(line_source *source, frame_record *record, int path); /* new reference or NULL */
-bool path_is_plain(PyObject *obj); /* a type whose operators run nobody's code */
+/* Of a type whose operators run nobody's code, and change nothing? */
+static inline bool path_is_plain(PyObject *obj)
+{
+    if (obj == NULL)
+        return true;
+    PyTypeObject *type = Py_TYPE(obj);
+    return type == &PyLong_Type || type == &PyFloat_Type || obj == Py_None || type == &PyUnicode_Type ||
+           type == &PyBool_Type || type == &PyComplex_Type || type == &PyBytes_Type || type == &PyModule_Type ||
+           type == &PyFunction_Type || type == &PyCFunction_Type || type == &PyType_Type;
+}
 line_kind path_line_kind(const frame_record *record, int path);
 
 /* line_state.c */
-object_kind state_kind(line_source *source, PyObject *obj);
+object_kind state_kind_slow(line_source *source, PyObject *obj);
+static inline object_kind state_kind(line_source *source, PyObject *obj)
+{
+    PyTypeObject *type = Py_TYPE(obj);
+    if (!(source->wants & LINE_OBJECTS) &&
+        (type->tp_flags & NEVER_TENSOR || type == &PyFloat_Type || obj == Py_None))
+        return KIND_NONE;
+    return state_kind_slow(source, obj);
+}
 void state_adopt(line_source *source, line_state *state, PyObject *obj, object_kind kind);
 /* Is the tensor other than it was?  Writes nothing. */
 bool state_differs(line_source *source, const line_state *state, PyObject *obj, bool is_hidden);

@@ -201,11 +201,3 @@ line_kind path_line_kind(const frame_record *record, int number)
     }
     return LINE_ITEM;
 }
-
-bool path_is_plain(PyObject *obj)
-{
-    return obj == NULL || obj == Py_None || PyLong_CheckExact(obj) || PyFloat_CheckExact(obj) ||
-           PyBool_Check(obj) || PyUnicode_CheckExact(obj) || PyComplex_CheckExact(obj) ||
-           PyBytes_CheckExact(obj) || PyModule_CheckExact(obj) || PyFunction_Check(obj) ||
-           PyCFunction_CheckExact(obj) || PyType_CheckExact(obj);
-}

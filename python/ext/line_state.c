@@ -48,15 +48,11 @@ static object_kind kind_of_type(line_source *source, PyTypeObject *type)
     return torch->base != NULL && PyType_IsSubtype(type, torch->base) ? KIND_TORCH : KIND_NONE;
 }
 
-object_kind state_kind(line_source *source, PyObject *obj)
+object_kind state_kind_slow(line_source *source, PyObject *obj)
 {
-    const unsigned long never = Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS |
-                                Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_BYTES_SUBCLASS |
-                                Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS |
-                                Py_TPFLAGS_BASE_EXC_SUBCLASS | Py_TPFLAGS_TYPE_SUBCLASS;
     PyTypeObject *type = Py_TYPE(obj);
     object_kind kind = KIND_NONE;
-    if (!PyType_HasFeature(type, never) && type != &PyFloat_Type && obj != Py_None) {
+    if (!(type->tp_flags & NEVER_TENSOR) && type != &PyFloat_Type && obj != Py_None) {
         size_t at = ((uintptr_t)type >> 5) % TYPE_CACHE;
         if (source->type_of[at] != type) {
             kind = kind_of_type(source, type);

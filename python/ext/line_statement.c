@@ -66,6 +66,8 @@ static bool has_risky_operand(line_source *source, frame_record *record, const l
     for (int i = 0; i < statement->read_count; i++) {
         const line_path *path = &table->paths[paths[i]];
         line_place place;
+        if (path->kind == PATH_LOCAL && path_is_plain(locals_slot(record->at, path->base, path->detail)))
+            continue;
         while (path->kind >= PATH_ATTRIBUTE)
             path = &table->paths[path->base];
         path_find(source, record, (int)(path - table->paths), false, &place);
@@ -289,6 +291,25 @@ static void settle(line_source *source, frame_record *record, const line_stateme
     emit_changes(source, record, statement, work.found, work.count);
 }
 
+/* A statement that may have changed nothing but locals, and these hold no
+ * tensor now and held none before: plain Python. */
+static bool is_plain(line_source *source, frame_record *record, const line_statement *statement)
+{
+    const line_table *table = record->code->table;
+    const line_write *writes = table->writes + statement->writes;
+    if (record->compares || statement->followers > 0)
+        return false;
+    for (int i = 0; i < statement->write_count; i++) {
+        const line_path *path = &table->paths[writes[i].path];
+        if (path->kind != PATH_LOCAL || record->slots[path->base].kind != KIND_NONE)
+            return false;
+        PyObject *obj = locals_slot(record->at, path->base, path->detail);
+        if (obj != NULL && state_kind(source, obj) != KIND_NONE)
+            return false;
+    }
+    return true;
+}
+
 /* Settles the statement and those after it on the line that had no event of
  * their own.  next: the instruction that the frame goes on with, or the last
  * one it ran if it is left. */
@@ -298,9 +319,11 @@ static void finish(line_source *source, frame_record *record, int next, int next
     const line_table *table = record->code->table;
     const line_statement *first = &table->statements[record->statement];
     PyObject *guard = NULL;
-    bool is_cheap = !record->compares && first->followers == 0;
-    if (!is_cheap)
-        state_begin(source, &guard);
+    if (is_plain(source, record, first)) {
+        record->statement = -1;
+        return;
+    }
+    state_begin(source, &guard);
     for (int i = 0; i <= first->followers; i++) {
         const line_statement *one = first + i;
         if (i > 0 && (record->statement + i == next_number || (is_left && one->start > next)))

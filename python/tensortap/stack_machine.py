@@ -28,6 +28,9 @@ SAME, IN_PLACE, MAYBE, FROM_ALL = (1 << i for i in range(4))
 
 #: What hides a change from torch's version counter.
 UNCOUNTED = {"data", "numpy", "set_", "step", "from_numpy", "untyped_storage", "storage", "share_memory_"}
+#: Builtins that change nothing when all they get is plain (if the name is theirs).
+HARMLESS = {"abs", "bool", "divmod", "float", "id", "int", "isinstance", "len", "max", "min", "ord", "range", "round",
+            "str"}  # fmt: skip
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 NO_FALL = {"JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP",
            "JUMP_NO_INTERRUPT", "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"}  # fmt: skip
@@ -61,6 +64,7 @@ class Statement:
     flags: int = 0
     exit: int = 0  # of a loop header: where it goes when there is no further item
     reads: dict[int, None] = field(default_factory=dict)
+    callees: set[int] = field(default_factory=set)  # read only to be called
     writes: dict[int, tuple[int, Taint]] = field(default_factory=dict)
     control: Taint = NOTHING  # what decided which way it went
 
@@ -77,6 +81,7 @@ class Statement:
         self.line = min(self.line or later.line, later.line or self.line)
         self.flags |= later.flags & ~LOOPS
         self.reads.update(later.reads)
+        self.callees |= later.callees
         self.control |= later.control
         for path, (flags, reads) in later.writes.items():
             self.write(path, flags, reads)

@@ -48,7 +48,8 @@ def _row(statement: Statement, paths: list[Path]) -> Row:
     used = set(statement.control)
     for path, (_, taint) in statement.writes.items():
         used |= taint | {path}
-    reads = [path for path in statement.reads if path in used or not _is_inner(path, statement, paths)]
+    idle = statement.callees - used
+    reads = [p for p in statement.reads if p in used or not (p in idle or _is_inner(p, statement, paths))]
     reads += sorted(used - set(reads) - set(statement.writes))
     for path, (_, taint) in statement.writes.items():
         if path in taint and path not in reads:
