@@ -338,6 +338,34 @@ static void finish(line_source *source, frame_record *record, int next, bool is_
     record->statement = -1;
 }
 
+bool statement_quick(line_source *source, frame_record *record, int instruction)
+{
+    const line_table *table = record->code->table;
+    const uint32_t slow = STATEMENT_CALLS | STATEMENT_IS_FAR;
+    if (instruction < 0 || instruction >= table->instruction_count || record->statement < 0 ||
+        (source->before_mask | source->line_mask) & record->mask)
+        return false;
+    int number = table->statement_at[instruction];
+    if (number == TABLE_NONE)
+        return false;
+    const line_statement *next = &table->statements[number];
+    if (next->flags & slow || next->start != instruction ||
+        !is_plain(source, record, &table->statements[record->statement]))
+        return false;
+    if (next->flags & (STATEMENT_OPERATES | STATEMENT_AUGMENTS)) {
+        const uint16_t *paths = table->reads + next->reads;
+        for (int i = 0; i < next->read_count; i++) {
+            const line_path *path = &table->paths[paths[i]];
+            if (!path_is_plain(locals_slot(record->at, path->base, path->detail)))
+                return false;
+        }
+    }
+    record->statement = number;
+    record->compares = false;
+    record->has_reads = false;
+    return true;
+}
+
 void statement_at(line_source *source, frame_record *record, int instruction)
 {
     const line_table *table = record->code->table;
