@@ -8,8 +8,8 @@
 
 /* Names of one event, made once for all consumers. */
 typedef struct event_names {
-    PyObject *read[MOST_READS];       /* owned or NULL */
-    PyObject *change[MOST_CHANGES];   /* owned or NULL */
+    PyObject *read[MOST_READS];     /* owned or NULL */
+    PyObject *change[MOST_CHANGES]; /* owned or NULL */
     int read_count, change_count;
 } event_names;
 
@@ -36,8 +36,12 @@ static bool has_line(const frame_record *record, int id, int line)
 
 static line_event event_of(const frame_record *record, int line)
 {
-    return (line_event){ .frame = record->number, .caller = record->caller, .thread = record->thread,
-                         .code = (PyObject *)record->code->code, .at = record->at, .line = line };
+    return (line_event){ .frame = record->number,
+                         .caller = record->caller,
+                         .thread = record->thread,
+                         .code = (PyObject *)record->code->code,
+                         .at = record->at,
+                         .line = line };
 }
 
 static void tell(line_source *source, int id, line_fn *function, const line_event *event)
@@ -50,8 +54,12 @@ static void tell(line_source *source, int id, line_fn *function, const line_even
 static line_name name_of(const frame_record *record, int path, PyObject *name, PyObject *object,
                          const line_state *state)
 {
-    return (line_name){ .kind = path_line_kind(record, path), .name = name, .object = object,
-                        .key = state->key, .version = state->version, .is_seen = state->is_seen };
+    return (line_name){ .kind = path_line_kind(record, path),
+                        .name = name,
+                        .object = object,
+                        .key = state->key,
+                        .version = state->version,
+                        .is_seen = state->is_seen };
 }
 
 /* The reads that a consumer wants, each state once; position[i] is where read i
@@ -79,10 +87,12 @@ static size_t list_reads(const frame_record *record, const consumer_slot *slot, 
 static void make_read_names(line_source *source, frame_record *record, const line_statement *statement,
                             event_names *names)
 {
-    int count = statement->read_count < MOST_READS - MOST_CHANGES ? statement->read_count : MOST_READS - MOST_CHANGES;
+    int count = statement->read_count < MOST_READS - MOST_CHANGES ? statement->read_count
+                                                                  : MOST_READS - MOST_CHANGES;
     names->read_count = count;
     for (int i = 0; i < count; i++)
-        names->read[i] = record->reads[i].path >= 0 ? path_text(source, record, record->reads[i].path) : NULL;
+        names->read[i] =
+            record->reads[i].path >= 0 ? path_text(source, record, record->reads[i].path) : NULL;
 }
 
 static void free_names(event_names *names)
@@ -156,10 +166,12 @@ static void tell_changes(line_source *source, frame_record *record, const line_s
     size_t change_count = 0, read_count = list_reads(record, slot, names, reads, position);
     for (int i = 0; i < names->change_count; i++) {
         const found_change *one = &found[i];
-        if (names->change[i] == NULL || !is_wanted(slot, one->place.kind) || !is_named(slot, names->change[i]))
+        if (names->change[i] == NULL || !is_wanted(slot, one->place.kind) ||
+            !is_named(slot, names->change[i]))
             continue;
         line_change *to = &changes[change_count++];
-        *to = (line_change){ .how = one->how, .old_key = one->old.kind != KIND_NONE ? one->old.key : 0,
+        *to = (line_change){ .how = one->how,
+                             .old_key = one->old.kind != KIND_NONE ? one->old.key : 0,
                              .is_sampled = one->now.is_sampled };
         to->now = name_of(record, one->place.path, names->change[i], one->place.object, &one->now);
         list_arrows(record->code->table, one, to, record, names->change[i], reads, &read_count, position,
@@ -181,9 +193,9 @@ static void tell_changes(line_source *source, frame_record *record, const line_s
 }
 
 /* The consumers of mask, one after the other; the list may shrink meanwhile. */
-#define FOR_EACH_CONSUMER(source, record, function, id)                                     \
-    for (int id = 0; id < LINE_MAX_CONSUMERS; id++)                                         \
-        if ((source)->mask & (record)->mask & (uint32_t)1 << id &&                          \
+#define FOR_EACH_CONSUMER(source, record, function, id)            \
+    for (int id = 0; id < LINE_MAX_CONSUMERS; id++)                \
+        if ((source)->mask & (record)->mask & (uint32_t)1 << id && \
             (source)->consumers[id].consumer.function != NULL && !(source)->consumers[id].is_muted)
 
 void emit_changes(line_source *source, frame_record *record, const line_statement *statement,
@@ -204,8 +216,8 @@ void emit_changes(line_source *source, frame_record *record, const line_statemen
         read->object = place.object == read->state.object ? place.object : NULL;
     }
     FOR_EACH_CONSUMER(source, record, change, id)
-        if (has_line(record, id, statement->line))
-            tell_changes(source, record, statement, found, id, &names);
+    if (has_line(record, id, statement->line))
+        tell_changes(source, record, statement, found, id, &names);
     mark_seen(source, record, statement);
     free_names(&names);
 }
@@ -216,7 +228,8 @@ void emit_reads(line_source *source, frame_record *record, const line_statement 
     line_name reads[MOST_READS];
     int position[MOST_READS];
     make_read_names(source, record, statement, &names);
-    FOR_EACH_CONSUMER(source, record, before, id) {
+    FOR_EACH_CONSUMER(source, record, before, id)
+    {
         line_event event = event_of(record, statement->line);
         event.reads = reads;
         event.is_return = statement->flags & STATEMENT_RETURNS;
@@ -231,7 +244,8 @@ void emit_reads(line_source *source, frame_record *record, const line_statement 
 void emit_line(line_source *source, frame_record *record, int instruction)
 {
     int line = record->code->table->line_at[instruction];
-    FOR_EACH_CONSUMER(source, record, line, id) {
+    FOR_EACH_CONSUMER(source, record, line, id)
+    {
         line_event event = event_of(record, line);
         if (has_line(record, id, line))
             tell(source, id, source->consumers[id].consumer.line, &event);
@@ -240,7 +254,8 @@ void emit_line(line_source *source, frame_record *record, int instruction)
 
 void emit_enter(line_source *source, frame_record *record, bool is_resumed)
 {
-    FOR_EACH_CONSUMER(source, record, enter, id) {
+    FOR_EACH_CONSUMER(source, record, enter, id)
+    {
         line_event event = event_of(record, record->code->code->co_firstlineno);
         event.is_resumed = is_resumed;
         tell(source, id, source->consumers[id].consumer.enter, &event);
@@ -255,7 +270,8 @@ void emit_leave(line_source *source, frame_record *record, const line_statement 
     int position[MOST_READS];
     if (statement != NULL)
         make_read_names(source, record, statement, &names);
-    FOR_EACH_CONSUMER(source, record, leave, id) {
+    FOR_EACH_CONSUMER(source, record, leave, id)
+    {
         line_event event = event_of(record, statement != NULL ? statement->line : 0);
         event.reads = reads;
         event.read_count = list_reads(record, &source->consumers[id], &names, reads, position);

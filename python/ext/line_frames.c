@@ -36,8 +36,9 @@ static void ask_consumers(line_source *source, line_code *known)
             continue;
         known->first[id] = 0;
         known->last[id] = INT_MAX;
-        bool is_wanted = consumer->selects == NULL ||
-                         consumer->selects(consumer->context, known->code, &known->first[id], &known->last[id]);
+        bool is_wanted =
+            consumer->selects == NULL ||
+            consumer->selects(consumer->context, known->code, &known->first[id], &known->last[id]);
         if (PyErr_Occurred()) {
             source_note_error(source, id);
             is_wanted = false;
@@ -46,7 +47,7 @@ static void ask_consumers(line_source *source, line_code *known)
     }
     if (known->mask == 0 || known->table != NULL)
         return;
-    known->table = line_table_create(known->code);
+    known->table = line_table_create(known->code, source->analyse);
     if (known->table == NULL) {
         known->is_refused = true;
         known->mask = 0;

@@ -77,7 +77,7 @@ static PyObject *item_of(PyObject *obj, PyObject *key)
             return NULL;
         return PyList_Check(obj) ? PyList_GET_ITEM(obj, i) : PyTuple_GET_ITEM(obj, i);
     }
-    if (PyLong_CheckExact(key)) { /* nn.ModuleList, nn.Sequential */
+    if (PyLong_CheckExact(key)) {           /* nn.ModuleList, nn.Sequential */
         PyObject *text = PyObject_Str(key); /* owned */
         PyObject *found = text != NULL ? module_attribute(obj, text) : NULL;
         PyErr_Clear();
@@ -155,7 +155,8 @@ void path_find(line_source *source, frame_record *record, int number, bool is_st
     if (key == NULL)
         return;
     Py_hash_t hash = path->kind == PATH_ITEM_BY ? PyObject_Hash(key) : path->hash;
-    out->object = path->kind == PATH_ATTRIBUTE ? attribute_of(base.object, key) : item_of(base.object, key);
+    out->object =
+        path->kind == PATH_ATTRIBUTE ? attribute_of(base.object, key) : item_of(base.object, key);
     out->owner = base.object;
     out->member = member_of(hash, path->kind);
     settle(source, out);

@@ -120,7 +120,9 @@ def edges(told: Any) -> dict[str, set[str]]:
 @pytest.mark.parametrize("place", ["function", "module"])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("statement", "expected"), ROWS, ids=[row[0] for row in ROWS])
-def test_a_statement_gives_these_arrows(statement: str, expected: dict[str, str], backend: str, place: str) -> None:
+def test_a_statement_gives_these_arrows(
+    statement: str, expected: dict[str, str], backend: str, place: str
+) -> None:
     told = run(statement, surroundings(backend), is_function=place == "function")
     assert edges(told) == {name: set(reads.split()) for name, reads in expected.items()}
     assert {event.line for event in told.events} <= {1}
@@ -131,6 +133,8 @@ def test_the_order_of_the_lines_gives_the_same_arrows_with_statements_around(bac
     names = surroundings(backend)
     for statement, expected in ROWS:
         told = run(f"before = 1\n{statement}\nafter = 2", surroundings(backend))
-        assert edges(told) == {name: set(reads.split()) for name, reads in expected.items()}, statement
+        assert edges(told) == {name: set(reads.split()) for name, reads in expected.items()}, (
+            statement
+        )
         assert {event.line for event in told.events} <= {2}, statement
     assert names
