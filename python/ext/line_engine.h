@@ -49,6 +49,8 @@ typedef struct shared_states {
     size_t cap, used;
 } shared_states;
 
+enum { MOST_ITEMS = 24, MOST_ITEMS_EACH = 8 }; /* of containers that a statement reads whole */
+
 /* ---- code objects and frames --------------------------------------------- */
 
 typedef struct line_code {
@@ -61,11 +63,15 @@ typedef struct line_code {
     int first[LINE_MAX_CONSUMERS], last[LINE_MAX_CONSUMERS]; /* lines wanted */
 } line_code;
 
-/* A read of the statement that runs. */
+/* A read of the statement that runs, or a tensor in a container that it reads whole. */
 typedef struct saved_read {
     line_state state;
-    int path;         /* -1: no tensor there */
-    PyObject *object; /* borrowed, for `before` only */
+    int path;          /* -1: no tensor there */
+    int parent;        /* of an item: the position of the container's read */
+    PyObject *object;  /* borrowed, for `before` only */
+    PyObject *item;    /* owned; the item's key; NULL: a read of its own */
+    const void *owner; /* of an item: where its state is kept */
+    uint64_t member;
 } saved_read;
 
 typedef struct frame_record {
@@ -78,7 +84,8 @@ typedef struct frame_record {
     bool compares;          /* it may have changed more than it stores */
     bool has_reads;         /* reads are filled */
     uint64_t used;          /* for dropping the oldest suspended generator */
-    saved_read *reads;      /* owned; most_reads of them */
+    int read_count;         /* that are filled, items included */
+    saved_read *reads;      /* owned; most_reads and MOST_ITEMS of them */
     const void **far_owner; /* owned; per path: the owner when we looked last, NULL: not shown */
     int *far;               /* owned; paths that are shown and no locals */
     int far_count;
@@ -144,7 +151,7 @@ struct line_source {
 };
 
 /* line_emit.c */
-enum { MOST_CHANGES = 64, MOST_READS = 96, MOST_ARROWS = 1024 };
+enum { MOST_CHANGES = 64, MOST_READS = 128, MOST_ARROWS = 1024 };
 typedef struct found_change {
     line_place place;
     line_how how;
@@ -183,7 +190,13 @@ void reads_save(line_source *source, frame_record *record, const line_statement 
 /* Remembers that the frame has named this place; a local is known anyway. */
 void reads_show(frame_record *record, const line_place *place);
 
+/* What an item's key leads to now; borrowed or NULL. */
+PyObject *reads_item(line_source *source, frame_record *record, const saved_read *read);
+void reads_clear(frame_record *record);
+
 /* line_path.c */
+PyObject *path_item(PyObject *container, PyObject *key); /* borrowed or NULL; runs nobody's code */
+uint64_t path_member(Py_hash_t hash, path_kind kind);
 void path_find(line_source *source, frame_record *record, int path, bool is_stored, line_place *out);
 PyObject *path_text(line_source *source, frame_record *record, int path); /* new reference or NULL */
 /* Of a type whose operators run nobody's code, and change nothing? */

@@ -92,6 +92,8 @@ static uint32_t mask_for_thread(line_source *source, uint32_t mask)
 
 static void free_record(frame_record *record)
 {
+    if (record->reads != NULL)
+        reads_clear(record);
     PyMem_Free(record->reads);
     PyMem_Free(record->far_owner);
     PyMem_Free(record->far);
@@ -109,7 +111,7 @@ static frame_record *make_record(line_frame *at, line_code *code)
     record->code = code;
     record->statement = -1;
     record->slot_count = table->slot_count;
-    record->reads = PyMem_Calloc((size_t)table->most_reads + 1, sizeof *record->reads);
+    record->reads = PyMem_Calloc((size_t)table->most_reads + MOST_ITEMS + 1, sizeof *record->reads);
     record->far_owner = PyMem_Calloc(paths, sizeof *record->far_owner);
     record->far = PyMem_Calloc(paths, sizeof *record->far);
     if (record->reads == NULL || record->far_owner == NULL || record->far == NULL) {
