@@ -115,6 +115,9 @@ typedef enum tt_dtype { TT_DTYPE_MAP(X) TT_DTYPE_COUNT_ } tt_dtype;
 const char *tt_dtype_name(tt_dtype dtype); /* "bfloat16" */
 size_t tt_dtype_size(tt_dtype dtype);      /* bytes of one element */
 tt_kind tt_dtype_kind(tt_dtype dtype);
+/* One element as a number, unaligned or not; 64-bit integers are rounded, complex
+ * types give NaN (ask for their halves). */
+double tt_element_f64(tt_dtype dtype, const void *element);
 
 /* ---- the tensor view ---------------------------------------------------- */
 
@@ -304,12 +307,14 @@ tt_status tt_attention_compute(const tt_tensor *q, const tt_tensor *k,
 
 enum { TT_NUMBER_TEXT = 40 }; /* room for every number text and its NUL */
 
-/* The fewest digits that read back as the same number; "nan", "inf", "-inf".
- * Each returns the length. */
+/* The fewest digits that read back as the same number, written as Python's
+ * repr writes them: "0.1", "3.0", "-0.0", "1e-07", "1e+22", "nan", "inf", "-inf".
+ * A point whatever the locale.  Each returns the length. */
 size_t tt_number_f64(double x, char out[TT_NUMBER_TEXT]);
 size_t tt_number_f32(float x, char out[TT_NUMBER_TEXT]);
 /* Short form for tables: about four significant digits, at most 10 characters,
- * never more zeros than needed: "0", "-1.25", "3.142", "1.2e-07", "12345", "nan". */
+ * never more zeros than needed: "0", "-1.25", "3.142", "1.2e-07", "12345", "nan".
+ * Whole numbers below 1e9 have all their digits. */
 size_t tt_number_short(double x, char out[TT_NUMBER_TEXT]);
 
 /* ---- trees -------------------------------------------------------------- */
@@ -332,19 +337,45 @@ typedef struct tt_facts {
 } tt_facts;
 
 /* Appends one line about a tensor, without a newline:
- * float32[8, 64]  -3.1 … 2.87  mean 0.01 ± 0.98  ▁▂▅█▅▂▁  2 NaN  1 Inf */
+ *
+ *     float32[8, 64]  -3.1 … 2.87  mean 0.01 ± 0.98  ▂▃▅▇█▆▄▂▂  2 NaN  1 Inf
+ *     int64[32, 128]  0 … 50256  mean 9981 ± 1.234e+04  █▅▃▂▂▂▂▂▂
+ *     float32  0.6931472
+ *     bool[64, 64]  37% true
+ *     float32[512] cuda:0  all zero
+ *     float32[512]  meta
+ *
+ * Where the style's columns do not suffice, the sparkline goes first, then the
+ * mean, then the range; NaN and Inf stay. */
 tt_status tt_facts_line(const tt_facts *facts, const tt_style *style, tt_buf *out);
 
-/* A tree of lines.  Open a node, add its children, close it. */
+/* A tree of lines.  Open a node, add its children, close it.  Labels may hold
+ * anything; what a terminal would obey is escaped.  Texts may hold the colours
+ * of tt_facts_line, nothing else.  NULL: none. */
 typedef struct tt_tree tt_tree;
 
 tt_status tt_tree_create(tt_tree **out);
 void tt_tree_free(tt_tree *tree);
 tt_status tt_tree_open(tt_tree *tree, const char *label, const char *text);
 tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text);
+/* A leaf with the line of tt_facts_line, made to fit where it is drawn: NaN and
+ * Inf are then not cut off.  The facts are copied. */
+tt_status tt_tree_tensor(tt_tree *tree, const char *label, const tt_facts *facts);
 void tt_tree_close(tt_tree *tree);
-/* Labels of neighbours are padded to one width, so that texts stand in a column. */
+/* Appends the lines, each with its newline.  Labels of neighbours are padded to
+ * one width, so that texts stand in a column. */
 tt_status tt_tree_render(const tt_tree *tree, const tt_style *style, tt_buf *out);
+
+/* The same tree while it grows, a line at a time, for logs. */
+typedef enum tt_branch {
+    TT_BRANCH_CALL,  /* opens a call: ┌── text */
+    TT_BRANCH_ENTRY, /* ├─ text */
+    TT_BRANCH_LAST,  /* └─ text */
+} tt_branch;
+
+/* Appends one line without a newline, behind depth guides ("│   "). */
+tt_status tt_tree_line(int32_t depth, tt_branch branch, const char *text, const tt_style *style,
+                       tt_buf *out);
 
 /* ---- runs: names and plans ---------------------------------------------- */
 

@@ -11,6 +11,7 @@ tt_status tt_buf_text(tt_buf *buf, const char *text); /* appends a NUL-ended str
 tt_status tt_buf_printf(tt_buf *buf, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void tt_buf_clear(tt_buf *buf); /* keeps the memory */
+void tt_buf_cut(tt_buf *buf, size_t len); /* drops what lies beyond len */
 
 /* Chained chunks; nothing in it is freed singly, nothing is kept past reset. */
 typedef struct tt_arena_chunk tt_arena_chunk;

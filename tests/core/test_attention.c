@@ -69,7 +69,8 @@ static double get(const tt_tensor *t, const char *at)
     int magnitude = half & 0x7fff;
     if (magnitude == 0)
         return 0;
-    x = ldexp(1 + ldexp(magnitude & ((1 << mantissa_bits) - 1), -mantissa_bits), (magnitude >> mantissa_bits) - bias);
+    x = ldexp(1 + ldexp(magnitude & ((1 << mantissa_bits) - 1), -mantissa_bits),
+              (magnitude >> mantissa_bits) - bias);
     return half & 0x8000 ? -x : x;
 }
 
@@ -200,8 +201,9 @@ static void check(const tt_tensor *q, const tt_tensor *k, const tt_attention_opt
         if (kernels == NULL)
             continue;
         answer got = new_answer(q);
-        assert_int_equal(tt_attention_compute_with(kernels, q, k, options, got.entropy, got.max_logit,
-                                                   got.sink, NULL), TT_OK);
+        assert_int_equal(
+            tt_attention_compute_with(kernels, q, k, options, got.entropy, got.max_logit, got.sink, NULL),
+            TT_OK);
         for (size_t row = 0; row < want.count; row++) {
             assert_true(fabsf(got.entropy[row] - want.entropy[row]) <= 1e-5f);
             assert_true(got.max_logit[row] == want.max_logit[row] ||
@@ -247,7 +249,8 @@ static void every_type_depth_and_layout_agrees(void **state)
     for (size_t i = 0; i < 4; i++)
         for (size_t j = 0; j < 5; j++)
             for (int how = 0; how < LAYOUT_COUNT_; how++) {
-                tt_tensor q = make(dtypes[i], (layout)(LAYOUT_COUNT_ - 1 - how), 4, (int64_t[]){ 2, 2, 19, dims[j] });
+                tt_tensor q = make(dtypes[i], (layout)(LAYOUT_COUNT_ - 1 - how), 4,
+                                   (int64_t[]){ 2, 2, 19, dims[j] });
                 tt_tensor k = make(dtypes[i], (layout)how, 4, (int64_t[]){ 2, 2, 37, dims[j] });
                 check(&q, &k, &(tt_attention_options){ .scale = no_scale, .is_causal = how % 2 });
                 check(&q, &k, &(tt_attention_options){ .scale = 0.3 });
@@ -263,8 +266,8 @@ static void every_mask_that_broadcasts_agrees(void **state)
         int32_t ndim;
         int64_t shape[4];
     } masks[] = {
-        { 2, { 21, 300 } },       { 1, { 300 } },        { 2, { 21, 1 } },       { 2, { 1, 1 } },
-        { 3, { 4, 21, 300 } },    { 3, { 4, 1, 300 } },  { 3, { 1, 21, 300 } },  { 4, { 2, 1, 1, 300 } },
+        { 2, { 21, 300 } },       { 1, { 300 } },         { 2, { 21, 1 } },      { 2, { 1, 1 } },
+        { 3, { 4, 21, 300 } },    { 3, { 4, 1, 300 } },   { 3, { 1, 21, 300 } }, { 4, { 2, 1, 1, 300 } },
         { 4, { 2, 4, 21, 300 } }, { 4, { 1, 4, 21, 1 } }, { 0, { 0 } },
     };
     static const tt_dtype dtypes[] = { TT_BOOL, TT_F32, TT_F64, TT_F16 };
@@ -274,7 +277,8 @@ static void every_mask_that_broadcasts_agrees(void **state)
         for (size_t j = 0; j < 4; j++)
             for (int causal = 0; causal < 2; causal++) {
                 tt_tensor mask = make(dtypes[j], i % 2 ? SPREAD : PLAIN, masks[i].ndim, masks[i].shape);
-                check(&q, &k, &(tt_attention_options){ .scale = no_scale, .is_causal = causal, .mask = &mask });
+                check(&q, &k,
+                      &(tt_attention_options){ .scale = no_scale, .is_causal = causal, .mask = &mask });
                 discard(&mask);
             }
     discard(&q);
@@ -287,8 +291,11 @@ static void heads_of_k_are_shared_by_groups(void **state)
     static const struct {
         int32_t ndim;
         int64_t shape[5];
-    } keys[] = { { 5, { 3, 2, 2, 20, 8 } }, { 5, { 3, 1, 1, 20, 8 } }, { 4, { 2, 3, 20, 8 } },
-                 { 3, { 6, 20, 8 } },       { 2, { 20, 8 } } };
+    } keys[] = { { 5, { 3, 2, 2, 20, 8 } },
+                 { 5, { 3, 1, 1, 20, 8 } },
+                 { 4, { 2, 3, 20, 8 } },
+                 { 3, { 6, 20, 8 } },
+                 { 2, { 20, 8 } } };
     tt_tensor q = make(TT_F32, PLAIN, 5, (int64_t[]){ 3, 2, 6, 9, 8 });
     for (size_t i = 0; i < 5; i++) {
         tt_tensor k = make(TT_F32, PLAIN, keys[i].ndim, keys[i].shape);
@@ -306,7 +313,9 @@ static void a_rising_maximum_rescales_the_sums(void **state)
     for (size_t i = 0; i < LENGTH; i++) /* a new maximum in every tile; e^-s spans 2000 */
         keys[i] = (float)i * 0.25f;
     tt_tensor q, k;
-    assert_int_equal(tt_tensor_describe(&q, (float[]){ 1, -1, 0.03125f }, TT_F32, 2, (int64_t[]){ 3, 1 }, NULL, NULL), 0);
+    assert_int_equal(
+        tt_tensor_describe(&q, (float[]){ 1, -1, 0.03125f }, TT_F32, 2, (int64_t[]){ 3, 1 }, NULL, NULL),
+        0);
     assert_int_equal(tt_tensor_describe(&k, keys, TT_F32, 2, (int64_t[]){ LENGTH, 1 }, NULL, NULL), 0);
     check(&q, &k, &(tt_attention_options){ .scale = 1 });
     check(&q, &k, &(tt_attention_options){ .scale = 8 });
@@ -327,6 +336,25 @@ static void equal_scores_have_the_entropy_of_their_number(void **state)
     }
 }
 
+/* One key at 0 and fourteen at x, two in each lane but that of the first, so
+ * that the sums of a lane are exact and nothing but e^x is rounded. */
+static void e_to_the_x_is_right_to_the_last_bits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 30000; i++) {
+        float x = -(float)i * 0.0006f, keys[16], entropy;
+        for (int j = 0; j < 16; j++)
+            keys[j] = j == 0 ? 0 : j == 8 ? -INFINITY : x;
+        tt_tensor q, k;
+        assert_int_equal(
+            tt_tensor_describe(&q, (float[]){ 1 }, TT_F32, 2, (int64_t[]){ 1, 1 }, NULL, NULL), 0);
+        assert_int_equal(tt_tensor_describe(&k, keys, TT_F32, 2, (int64_t[]){ 16, 1 }, NULL, NULL), 0);
+        assert_int_equal(tt_attention_compute(&q, &k, NULL, &entropy, NULL, NULL, NULL), 0);
+        double u = 14 * exp((double)x), want = log1p(u) - u * (double)x / (1 + u);
+        assert_true(fabs((double)entropy - want) <= 4e-7 * want);
+    }
+}
+
 static double ulps(double got, double want)
 {
     return fabs(got - want) / (nextafter(fabs(want), (double)INFINITY) - fabs(want));
@@ -342,7 +370,8 @@ static void exp_and_log_are_within_two_ulp_of_the_c_library(void **state)
         double y = ldexp(2.0001 + uniform(), i % 60);
         assert_true(ulps(tt_log_positive(y), log(y)) <= 2 || fabs(tt_log_positive(y) - log(y)) < 1e-16);
     }
-    assert_true(tt_exp_negative(0) == 1 && tt_exp_negative(-(double)INFINITY) == 0 && tt_log_positive(1) == 0);
+    assert_true(tt_exp_negative(0) == 1 && tt_exp_negative(-(double)INFINITY) == 0 &&
+                tt_log_positive(1) == 0);
     assert_true(isnan(tt_exp_negative((double)NAN)));
 }
 
@@ -355,6 +384,7 @@ int main(void)
         cmocka_unit_test(heads_of_k_are_shared_by_groups),
         cmocka_unit_test(a_rising_maximum_rescales_the_sums),
         cmocka_unit_test(equal_scores_have_the_entropy_of_their_number),
+        cmocka_unit_test(e_to_the_x_is_right_to_the_last_bits),
         cmocka_unit_test(exp_and_log_are_within_two_ulp_of_the_c_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,8 @@ static int fill(void **state)
 
 static tt_status run(const tt_attention_options *options)
 {
-    tt_tensor q = view(q_data, TT_F32, 2, (int64_t[]){ Q, D }), k = view(k_data, TT_F32, 2, (int64_t[]){ K, D });
+    tt_tensor q = view(q_data, TT_F32, 2, (int64_t[]){ Q, D }),
+              k = view(k_data, TT_F32, 2, (int64_t[]){ K, D });
     return tt_attention_compute(&q, &k, options, entropy, max_logit, sink, NULL);
 }
 
@@ -64,7 +65,8 @@ static void a_row_that_sees_no_key_is_empty(void **state)
             seen[i][j] = i != 4;
             added[i][j] = i != 4 ? 0 : -INFINITY;
         }
-    tt_tensor masks[] = { view(seen, TT_BOOL, 2, (int64_t[]){ Q, K }), view(added, TT_F32, 2, (int64_t[]){ Q, K }) };
+    tt_tensor masks[] = { view(seen, TT_BOOL, 2, (int64_t[]){ Q, K }),
+                          view(added, TT_F32, 2, (int64_t[]){ Q, K }) };
     for (int m = 0; m < 2; m++) {
         assert_int_equal(run(&(tt_attention_options){ .scale = 1, .mask = &masks[m] }), TT_OK);
         for (int i = 0; i < Q; i++)
@@ -89,7 +91,8 @@ static void minus_infinity_added_is_the_same_as_hidden(void **state)
             seen[i][j] = (i * 3 + j * j) % 4 != 0;
             added[i][j] = seen[i][j] ? 0 : -INFINITY;
         }
-    tt_tensor hide = view(seen, TT_BOOL, 2, (int64_t[]){ Q, K }), add = view(added, TT_F32, 2, (int64_t[]){ Q, K });
+    tt_tensor hide = view(seen, TT_BOOL, 2, (int64_t[]){ Q, K }),
+              add = view(added, TT_F32, 2, (int64_t[]){ Q, K });
     assert_int_equal(run(&(tt_attention_options){ .scale = 1, .mask = &hide }), TT_OK);
     memcpy(kept[0], entropy, sizeof kept[0]);
     memcpy(kept[1], max_logit, sizeof kept[1]);
@@ -154,13 +157,16 @@ static void nan_after_a_tile_of_hidden_keys_is_not_lost(void **state)
             wide_keys[j] = j == at ? (double)NAN : 1;
             added[j] = j == at || j == 600 ? 0 : -INFINITY;
         }
-        tt_tensor q = view((float[]){ 1 }, TT_F32, 2, (int64_t[]){ 1, 1 }), k = view(keys, TT_F32, 2, (int64_t[]){ LONG, 1 });
-        tt_tensor q64 = view((double[]){ 1 }, TT_F64, 2, (int64_t[]){ 1, 1 }), k64 = view(wide_keys, TT_F64, 2, (int64_t[]){ LONG, 1 });
+        tt_tensor q = view((float[]){ 1 }, TT_F32, 2, (int64_t[]){ 1, 1 }),
+                  k = view(keys, TT_F32, 2, (int64_t[]){ LONG, 1 });
+        tt_tensor q64 = view((double[]){ 1 }, TT_F64, 2, (int64_t[]){ 1, 1 }),
+                  k64 = view(wide_keys, TT_F64, 2, (int64_t[]){ LONG, 1 });
         tt_tensor mask = view(added, TT_F32, 1, (int64_t[]){ LONG });
         tt_attention_options options = { .scale = 1, .mask = &mask };
         assert_int_equal(tt_attention_compute(&q, &k, &options, entropy, max_logit, sink, NULL), TT_OK);
         assert_true(is_nan(0));
-        assert_int_equal(tt_attention_compute(&q64, &k64, &options, entropy, max_logit, sink, NULL), TT_OK);
+        assert_int_equal(tt_attention_compute(&q64, &k64, &options, entropy, max_logit, sink, NULL),
+                         TT_OK);
         assert_true(is_nan(0));
     }
 }
@@ -176,12 +182,14 @@ static void huge_scores_do_not_overflow(void **state)
 static void sizes_of_zero_are_no_trouble(void **state)
 {
     (void)state;
-    tt_tensor q = view(q_data, TT_F32, 2, (int64_t[]){ Q, D }), none = view(NULL, TT_F32, 2, (int64_t[]){ 0, D });
+    tt_tensor q = view(q_data, TT_F32, 2, (int64_t[]){ Q, D }),
+              none = view(NULL, TT_F32, 2, (int64_t[]){ 0, D });
     assert_int_equal(tt_attention_compute(&q, &none, NULL, entropy, max_logit, sink, NULL), TT_OK);
     for (int i = 0; i < Q; i++)
         assert_true(is_nothing(i));
     assert_int_equal(tt_attention_compute(&none, &q, NULL, NULL, NULL, NULL, NULL), TT_OK);
-    tt_tensor flat_q = view(NULL, TT_F32, 3, (int64_t[]){ 1, Q, 0 }), flat_k = view(NULL, TT_F32, 3, (int64_t[]){ 1, K, 0 });
+    tt_tensor flat_q = view(NULL, TT_F32, 3, (int64_t[]){ 1, Q, 0 }),
+              flat_k = view(NULL, TT_F32, 3, (int64_t[]){ 1, K, 0 });
     tt_attention_options one = { .scale = 1 };
     assert_int_equal(tt_attention_compute(&flat_q, &flat_k, &one, entropy, max_logit, sink, NULL), TT_OK);
     for (int i = 0; i < Q; i++) /* every score is the empty sum */
@@ -189,7 +197,8 @@ static void sizes_of_zero_are_no_trouble(void **state)
     tt_tensor no_head = view(NULL, TT_F32, 3, (int64_t[]){ 0, Q, D });
     assert_int_equal(tt_attention_compute(&no_head, &no_head, NULL, NULL, NULL, NULL, NULL), TT_OK);
     tt_tensor one_head = view(q_data, TT_F32, 3, (int64_t[]){ 1, Q, D });
-    assert_int_equal(tt_attention_compute(&one_head, &no_head, NULL, NULL, NULL, NULL, NULL), TT_EMISMATCH);
+    assert_int_equal(tt_attention_compute(&one_head, &no_head, NULL, NULL, NULL, NULL, NULL),
+                     TT_EMISMATCH);
 }
 
 static void what_does_not_fit_is_named(void **state)
@@ -211,10 +220,12 @@ static void what_does_not_fit_is_named(void **state)
     };
     tt_error err;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(tt_attention_compute(&q, &cases[i].k, NULL, NULL, NULL, NULL, &err), cases[i].st);
+        assert_int_equal(tt_attention_compute(&q, &cases[i].k, NULL, NULL, NULL, NULL, &err),
+                         cases[i].st);
         assert_non_null(strstr(err.text, cases[i].word));
     }
-    tt_tensor masks[] = { view(data, TT_F32, 2, (int64_t[]){ 4, 5 }), view(data, TT_I32, 2, (int64_t[]){ 5, 5 }),
+    tt_tensor masks[] = { view(data, TT_F32, 2, (int64_t[]){ 4, 5 }),
+                          view(data, TT_I32, 2, (int64_t[]){ 5, 5 }),
                           view(data, TT_BOOL, 5, (int64_t[]){ 1, 2, 4, 5, 5 }) };
     static const tt_status refused[] = { TT_EMISMATCH, TT_EDTYPE, TT_EMISMATCH };
     for (size_t i = 0; i < 3; i++) {
@@ -235,7 +246,8 @@ static void memory_does_not_grow_with_the_length(void **state)
     for (int i = 0; i < 2; i++) {
         tt_tensor t;
         int64_t shape[] = { 4, i == 0 ? 2048 : 1 << 30, 64 };
-        assert_int_equal(tt_tensor_describe(&t, &zero, TT_F32, 3, shape, (int64_t[]){ 0, 0, 0 }, NULL), TT_OK);
+        assert_int_equal(tt_tensor_describe(&t, &zero, TT_F32, 3, shape, (int64_t[]){ 0, 0, 0 }, NULL),
+                         TT_OK);
         tt_attention_plan plan;
         assert_int_equal(tt_attention_begin(&plan, &t, &t, NULL, NULL), TT_OK);
         bytes[i] = tt_attention_scratch(&plan);
@@ -247,7 +259,8 @@ static void memory_does_not_grow_with_the_length(void **state)
 static void ranges_of_heads_can_be_run_apart(void **state)
 {
     (void)state;
-    tt_tensor q = view(q_data, TT_F32, 3, (int64_t[]){ 3, 3, D }), k = view(k_data, TT_F32, 3, (int64_t[]){ 3, 7, D });
+    tt_tensor q = view(q_data, TT_F32, 3, (int64_t[]){ 3, 3, D }),
+              k = view(k_data, TT_F32, 3, (int64_t[]){ 3, 7, D });
     assert_int_equal(tt_attention_compute(&q, &k, NULL, entropy, NULL, NULL, NULL), TT_OK);
     float apart[9];
     tt_attention_plan plan;
@@ -277,7 +290,8 @@ static void a_failed_allocation_is_reported(void **state)
     static const float zero;
     tt_tensor deep;
     int64_t shape[] = { 1, (int64_t)1 << 60 };
-    assert_int_equal(tt_tensor_describe(&deep, &zero, TT_F32, 2, shape, (int64_t[]){ 0, 0 }, NULL), TT_OK);
+    assert_int_equal(tt_tensor_describe(&deep, &zero, TT_F32, 2, shape, (int64_t[]){ 0, 0 }, NULL),
+                     TT_OK);
     assert_int_equal(tt_attention_compute(&deep, &deep, NULL, entropy, NULL, NULL, NULL), TT_ENOMEM);
 }
 

@@ -38,17 +38,20 @@ static void a_digest_is_xxh3_of_the_documented_bytes(void **state)
 {
     (void)state;
     static const float floats[] = { 0, 1, 2, 3, 4, 5 };
-    expect(digest_of(TT_F32, floats, 2, (int64_t[]){ 2, 3 }, NULL), 0x7a0bec7a0532cb98, 0x28236ef4f0a04718);
+    expect(digest_of(TT_F32, floats, 2, (int64_t[]){ 2, 3 }, NULL), 0x7a0bec7a0532cb98,
+           0x28236ef4f0a04718);
     expect(digest_of(TT_F32, NULL, 1, (int64_t[]){ 0 }, NULL), 0xd5ebe0a0cee6369d, 0x1c0d7ad4e08680f7);
     expect(digest_of(TT_I64, &(int64_t){ -7 }, 0, NULL, NULL), 0xc42d3d0166f82fef, 0xad958c9def28ad4a);
     static uint8_t bytes[100003];
     for (uint32_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(((uint64_t)i * i + i / 7) % 251);
-    expect(digest_of(TT_U8, bytes, 1, (int64_t[]){ sizeof bytes }, NULL), 0xbc5a26381e360ab5, 0xc8e2f79815af3c4b);
+    expect(digest_of(TT_U8, bytes, 1, (int64_t[]){ sizeof bytes }, NULL), 0xbc5a26381e360ab5,
+           0xc8e2f79815af3c4b);
     static int32_t ints[3000];
     for (int32_t i = 0; i < 3000; i++)
         ints[i] = i * 977;
-    expect(digest_of(TT_I32, ints, 2, (int64_t[]){ 10, 300 }, NULL), 0x2eeefd78c038011c, 0x54d5fb12d2141103);
+    expect(digest_of(TT_I32, ints, 2, (int64_t[]){ 10, 300 }, NULL), 0x2eeefd78c038011c,
+           0x54d5fb12d2141103);
 }
 
 /* Lays the same elements out in every way that we can think of. */
@@ -65,18 +68,19 @@ static void twins_agree(tt_dtype dtype, int64_t rows, int64_t cols)
     const struct {
         int64_t offset, stride[2];
     } layouts[] = {
-        { 1, { cols * item, item } },                                    /* unaligned */
-        { 0, { item, rows * item } },                                    /* transposed */
-        { 0, { cols * item * 3, item * 3 } },                            /* every third */
-        { (rows * cols - 1) * item, { -cols * item, -item } },           /* backwards */
-        { 0, { (cols + 1) * item, item } },                              /* rows with a gap */
+        { 1, { cols * item, item } },                          /* unaligned */
+        { 0, { item, rows * item } },                          /* transposed */
+        { 0, { cols * item * 3, item * 3 } },                  /* every third */
+        { (rows * cols - 1) * item, { -cols * item, -item } }, /* backwards */
+        { 0, { (cols + 1) * item, item } },                    /* rows with a gap */
     };
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
         const int64_t *stride = layouts[l].stride;
         unsigned char *first = other + layouts[l].offset;
         for (int64_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < cols; c++)
-                memcpy(first + r * stride[0] + c * stride[1], packed + (r * cols + c) * item, (size_t)item);
+                memcpy(first + r * stride[0] + c * stride[1], packed + (r * cols + c) * item,
+                       (size_t)item);
         assert_true(is_equal(digest_of(dtype, first, 2, shape, stride), want));
     }
     for (size_t at = 0; at < len; at++) /* the other byte order */
@@ -126,7 +130,8 @@ static void every_byte_counts(void **state)
         bytes[i] = 0;
     }
     float zero = 0.0f, minus = -0.0f;
-    assert_false(is_equal(digest_of(TT_F32, &zero, 0, NULL, NULL), digest_of(TT_F32, &minus, 0, NULL, NULL)));
+    assert_false(
+        is_equal(digest_of(TT_F32, &zero, 0, NULL, NULL), digest_of(TT_F32, &minus, 0, NULL, NULL)));
 }
 
 static void instruction_sets_agree(void **state)

@@ -1,0 +1,115 @@
+"""Measure two things side by side and say how they compare.
+
+Everything here is a ratio, or a time, from one process: the two calls alternate,
+so that a busy machine slows both, and the median of many turns is taken.
+A script prints one JSON line a row; run_all.py makes the table.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TURNS = 15
+Call = Callable[[], object]
+
+
+def row(what: str, value: float, bar: float, *, unit: str = "", at_most: bool = False) -> None:
+    """Print one measured row; *at_most* turns the bar around."""
+    holds = value <= bar if at_most else value >= bar
+    line = {
+        "what": what,
+        "value": value,
+        "bar": bar,
+        "unit": unit,
+        "at_most": at_most,
+        "holds": holds,
+    }
+    print(json.dumps(line), flush=True)
+
+
+def seconds(call: Call) -> float:
+    """Return how long one call takes."""
+    start = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - start) / 1e9
+
+
+def times(*calls: Call, turns: int = TURNS) -> list[float]:
+    """Return the median time of each call; the calls take turns."""
+    for call in calls:
+        call()  # pages, caches, lazy imports
+    taken: list[list[float]] = [[] for _ in calls]
+    for _ in range(turns):
+        for call, mine in zip(calls, taken, strict=True):
+            mine.append(seconds(call))
+    return [median(mine) for mine in taken]
+
+
+def per_call(call: Call, *, loops: int = 2000, turns: int = TURNS) -> float:
+    """Return the time of one call of a function too short to be timed alone."""
+
+    def many() -> None:
+        for _ in range(loops):
+            call()
+
+    def none() -> None:
+        for _ in range(loops):
+            pass
+
+    with_call, without = times(many, none, turns=turns)
+    return (with_call - without) / loops
+
+
+def reader() -> Callable[[int, int], object]:
+    """Return read(address, bytes), the plain sum that everything is compared with."""
+    folder = ROOT / ".build" / "bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    source, library = ROOT / "bench" / "read_speed.c", folder / "read_speed.so"
+    if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
+        flags = ["-mavx2"] if platform.machine() == "x86_64" else []
+        subprocess.run(
+            ["cc", "-O3", "-shared", "-fPIC", *flags, str(source), "-o", str(library)], check=True
+        )
+    read_sum = ctypes.CDLL(str(library)).read_sum
+    read_sum.restype = ctypes.c_float
+    read_sum.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return lambda address, size: read_sum(address, size // 4)
+
+
+def of_read_speed(call: Call, *tensors: Any) -> float:
+    """Return the speed of *call* as a part of the plain read speed of its tensors' storages."""
+    read = reader()
+    storages = [tensor.untyped_storage() for tensor in tensors]
+
+    def plain() -> None:
+        for storage in storages:
+            read(storage.data_ptr(), storage.nbytes())
+
+    ours, theirs = times(call, plain)
+    return theirs / ours
+
+
+def peak_extra(call: Call) -> int:
+    """Return by how many bytes the process grew, at most, during *call*."""
+    status = Path("/proc/self/status")
+
+    def field(name: str) -> int:
+        line = next(line for line in status.read_text().splitlines() if line.startswith(name))
+        return int(line.split()[1]) * 1024
+
+    call()  # code pages and what is loaded once are not the call's
+    ctypes.CDLL(None).malloc_trim(0)  # what it freed must not serve it again unseen
+    Path("/proc/self/clear_refs").write_text("5")  # forget the highest size so far
+    before = field("VmRSS")
+    call()
+    return max(0, field("VmHWM") - before)

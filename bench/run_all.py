@@ -1,0 +1,113 @@
+"""Run the benchmarks and print a table; with --write, put it into docs/PERFORMANCE.md.
+
+    ./dev bench [--write] [NAME ...]
+
+NAME picks bench_NAME.py.  A bar that does not hold is shown, never an error.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "PERFORMANCE.md"
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+Row = dict[str, Any]
+
+
+def rows_of(script: Path) -> list[Row]:
+    """Run one script and return the rows it prints."""
+    print(f"{script.stem} ...", file=sys.stderr)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, script], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0:
+        rows.append({"what": f"{script.stem} did not run", "holds": False})
+    return rows
+
+
+def cell(value: float, unit: str) -> str:
+    """Return a number as people read it."""
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:.{digits}f} {unit}".strip()
+
+
+def table(rows: list[Row]) -> str:
+    """Return the rows as a Markdown table whose columns stand straight."""
+    cells = [["what", "measured", "bar", "holds"]]
+    for row in rows:
+        if "value" in row:
+            sign = "≤" if row["at_most"] else "≥"
+            shown = [
+                cell(row["value"], row["unit"]),
+                f"{sign} {row['bar']:g} {row['unit']}".strip(),
+            ]
+        else:
+            shown = ["", ""]
+        cells.append([row["what"], *shown, "yes" if row["holds"] else "**no**"])
+    widths = [max(len(line[i]) for line in cells) for i in range(4)]
+    lines = [
+        "| "
+        + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
+        + " |"
+        for line in cells
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """Return one line about what the numbers were measured on."""
+    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    packages = []
+    for name in ("tensortap", "torch", "numpy"):
+        try:
+            packages.append(f"{name} {version(name)}")
+        except ModuleNotFoundError:
+            continue
+    processor = found[1] if found else platform.machine()
+    python = f"Python {platform.python_version()}"
+    return f"{processor}, {os.cpu_count()} cores; {', '.join([python, *packages])}."
+
+
+def write(text: str) -> None:
+    """Put *text* between the marks of the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, rest = page.split(BEGIN)
+    after = rest.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def main() -> int:
+    """Run what is asked for; return the exit code."""
+    names = [name for name in sys.argv[1:] if not name.startswith("-")]
+    scripts = [HERE / f"bench_{name}.py" for name in names] or sorted(HERE.glob("bench_*.py"))
+    for script in scripts:
+        if not script.exists():
+            known = ", ".join(sorted(path.stem[6:] for path in HERE.glob("bench_*.py")))
+            print(f"no benchmark {script.stem[6:]}; there are: {known}", file=sys.stderr)
+            return 2
+    rows = [row for script in scripts for row in rows_of(script)]
+    text = f"{machine()}\n\n{table(rows)}"
+    print(text)
+    if "--write" in sys.argv:
+        if names:
+            print("--write needs all benchmarks, not some", file=sys.stderr)
+            return 2
+        write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+/* utf8.h -- characters out of bytes that may be anything.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_BASE_UTF8_H
+#define TT_BASE_UTF8_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TT_UTF8_BYTES = 4,        /* the longest character */
+    TT_UTF8_REPLACED = 0xFFFD /* stands for bytes that are no character */
+};
+#define TT_UTF8_INVALID UINT32_MAX
+
+/* Reads the character at the beginning of len > 0 bytes; returns its length.
+ * Overlong forms, surrogates and numbers above U+10FFFF are invalid: *code is
+ * TT_UTF8_INVALID and the length that of the part that cannot be continued, so
+ * that as many U+FFFD come out as Unicode recommends and Python gives. */
+size_t tt_utf8_read(const char *text, size_t len, uint32_t *code);
+size_t tt_utf8_write(uint32_t code, char out[TT_UTF8_BYTES]); /* returns the length */
+
+#endif

@@ -1,0 +1,120 @@
+"""Run the examples in README.md and docs/guide and compare what they print.
+
+    ./dev docs [--write]
+
+A ```pycon block is a Python session; the blocks of a page share one.  A ```console
+block holds `$ command` lines, run in an empty folder.  `...` in an expected line
+stands for anything.  --write puts what was printed into the page.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```(pycon|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def run_python(source: str, names: dict[str, Any]) -> str:
+    """Return what one statement of a session prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            exec(compile(source, "<example>", "single"), names)
+        except Exception as error:
+            last = "".join(traceback.format_exception_only(type(error), error))
+            printed.write("Traceback (most recent call last):\n    ...\n" + last)
+    return printed.getvalue()
+
+
+def run_console(command: str, folder: str) -> str:
+    """Return what one command prints."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return done.stdout
+
+
+def python_steps(block: str, names: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield (the input as written, what is expected, what was printed)."""
+    for example in doctest.DocTestParser().get_examples(block):
+        lines = example.source.splitlines()
+        written = "".join(
+            f"{'...' if i else '>>>'} {line}".rstrip() + "\n" for i, line in enumerate(lines)
+        )
+        printed = run_python(example.source, names)
+        yield written, example.want, re.sub(r"^$(?=\n)", "<BLANKLINE>", printed, flags=re.MULTILINE)
+
+
+def console_steps(block: str, folder: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (the command as written, what is expected, what was printed)."""
+    for step in re.split(r"^(?=\$ )", block, flags=re.MULTILINE):
+        if step:
+            command, _, expected = step.partition("\n")
+            yield command + "\n", expected, run_console(command[2:], folder)
+
+
+def check(page: Path, is_writing: bool) -> int:
+    """Run one page; return how many steps printed something else."""
+    text = page.read_text(encoding="utf-8")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    wrong = 0
+    agrees = doctest.OutputChecker().check_output
+    with tempfile.TemporaryDirectory() as folder:
+
+        def renew(found: re.Match[str]) -> str:
+            nonlocal wrong
+            steps = (
+                python_steps(found[2], names)
+                if found[1] == "pycon"
+                else console_steps(found[2], folder)
+            )
+            new = ""
+            for written, expected, printed in steps:
+                is_right = agrees(expected, printed, doctest.ELLIPSIS)
+                if not is_right:
+                    wrong += 1
+                    if not is_writing:
+                        line = text.count("\n", 0, found.start()) + 1
+                        place = f"{page.relative_to(ROOT)}:{line}"
+                        print(f"{place}: {written}expected:\n{expected}printed:\n{printed}")
+                new += written + (expected if is_right else printed)
+            return f"```{found[1]}\n{new}```"
+
+        renewed = BLOCK.sub(renew, text)
+    if is_writing and renewed != text:
+        page.write_text(renewed, encoding="utf-8")
+        print(f"{page.relative_to(ROOT)}: {wrong} outputs renewed")
+        return 0
+    return wrong
+
+
+def main() -> int:
+    """Check every page; return the exit code."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+    wrong = sum(check(page, "--write" in sys.argv) for page in pages)
+    print(f"{len(pages)} pages, {wrong} examples print something else")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+/* module.c -- tensortap._core: what Python can ask the core.
+ *
+ * Multi-phase init, all state in the module, no globals.  One interpreter only:
+ * what later parts hold (trace functions, the writer's thread, the run file)
+ * belongs to the process.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FAST(function) ((PyCFunction)(void (*)(void))(function)), METH_FASTCALL | METH_KEYWORDS
+
+static PyMethodDef functions[] = {
+    { "stats", FAST(core_stats),
+      "stats($module, t, /, *, nan_policy='omit', release_gil=False)\n--\n\n"
+      "Compute what the elements of a tensor or array are like.\n\n"
+      "NaN and Inf are counted and left out; nan_policy='propagate' gives torch's answer.\n"
+      "release_gil=True promises that nobody changes or frees the memory meanwhile." },
+    { "histogram", FAST(core_histogram),
+      "histogram($module, t, /, *, release_gil=False)\n--\n\n"
+      "Count the elements in fixed logarithmic bins." },
+    { "digest", FAST(core_digest),
+      "digest($module, t, /, *, release_gil=False)\n--\n\n"
+      "Compute 128 bits that stand for shape, type and elements, whatever the strides." },
+    { "compare", FAST(core_compare),
+      "compare($module, a, b, /, *, rtol=1e-05, atol=1e-08, equal_nan=False, ulp=False, "
+      "release_gil=False)\n--\n\n"
+      "Say how two tensors of one shape differ; ulp=True adds ulp_hist." },
+    { "sample", FAST(core_sample),
+      "sample($module, t, /, *, max_vector=32, max_matrix=8, max_slices=6)\n--\n\n"
+      "Pick a few elements that stand for the whole, as tables." },
+    { "attention", FAST(core_attention),
+      "attention($module, q, k, /, *, scale=None, is_causal=False, mask=None, release_gil=False)\n--\n\n"
+      "Compute entropy, largest logit and sink of softmax(q k^T) for each head and query." },
+    { "tensor_line", FAST(core_tensor_line),
+      "tensor_line($module, t, /, *, color=False, ascii=False, columns=0)\n--\n\n"
+      "Write one line about a tensor; give None for anything else." },
+    { "tree_text", FAST(core_tree_text),
+      "tree_text($module, rows, /, *, color=False, ascii=False, columns=0)\n--\n\n"
+      "Draw a tree of (depth, label, text)." },
+    { "_stats_from", FAST(core_stats_from),
+      "_stats_from($module, dtype, shape, numbers, /)\n--\n\n"
+      "Put a Stats together from its parts." },
+    { 0 },
+};
+
+static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out)
+{
+    *out = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    return *out == NULL ? -1 : PyModule_AddType(module, *out);
+}
+
+/* 3.12 and later refuse by themselves (see the slot below). */
+static int refuse_subinterpreter(void)
+{
+    if (PyInterpreterState_Get() == PyInterpreterState_Main())
+        return 0;
+    PyErr_SetString(PyExc_ImportError,
+                    "module tensortap._core does not support loading in subinterpreters");
+    return -1;
+}
+
+static int core_exec(PyObject *module)
+{
+    core_state *state = core_state_of(module);
+    if (refuse_subinterpreter() < 0)
+        return -1;
+#define X(name)                                                      \
+    if (add_type(module, &name##_spec, &state->name##_type) < 0)     \
+        return -1;
+    CORE_TYPE_MAP(X)
+#undef X
+    state->slice_type = sample_slice_type();
+    if (state->slice_type == NULL || PyModule_AddType(module, state->slice_type) < 0)
+        return -1;
+    const char *forced = getenv("TENSORTAP_DEVICE_PATH");
+    state->is_device_forced = forced != NULL && strcmp(forced, "1") == 0;
+    if (PyModule_AddStringConstant(module, "version", tt_version()) < 0 ||
+        PyModule_AddStringConstant(module, "isa", tt_isa_name()) < 0)
+        return -1;
+    return 0;
+}
+
+static int core_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    core_state *state = core_state_of(module);
+#define X(name) Py_VISIT(state->name##_type);
+    CORE_TYPE_MAP(X)
+#undef X
+    Py_VISIT(state->slice_type);
+    return torch_api_visit(&state->torch, visit, arg);
+}
+
+static int core_clear(PyObject *module)
+{
+    core_state *state = core_state_of(module);
+#define X(name) Py_CLEAR(state->name##_type);
+    CORE_TYPE_MAP(X)
+#undef X
+    Py_CLEAR(state->slice_type);
+    torch_api_clear(&state->torch);
+    return 0;
+}
+
+static void core_free(void *module)
+{
+    core_clear(module);
+}
+
+static PyModuleDef_Slot slots[] = {
+    { Py_mod_exec, core_exec },
+#if PY_VERSION_HEX >= 0x030C0000
+    { Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED },
+#endif
+    { 0, NULL },
+};
+
+static struct PyModuleDef core_module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "tensortap._core",
+    .m_doc = "The C core of tensortap: summaries of tensors.",
+    .m_size = sizeof(core_state),
+    .m_methods = functions,
+    .m_slots = slots,
+    .m_traverse = core_traverse,
+    .m_clear = core_clear,
+    .m_free = core_free,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&core_module);
+}

@@ -1,0 +1,89 @@
+/* module.h -- the state of tensortap._core, and what its files share.
+ *
+ * The state is one struct, reached through the module, so that nothing here is
+ * global.  Each class of Python has a file py_<noun>.c that gives its type spec
+ * and the functions that make one.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_MODULE_H
+#define TT_EXT_MODULE_H
+
+#include "dlpack.h"
+
+/* Each class: the name in the state, its spec. */
+#define CORE_TYPE_MAP(X) \
+    X(stats)             \
+    X(histogram)         \
+    X(digest)            \
+    X(compare)           \
+    X(sample)            \
+    X(attention)
+
+typedef struct core_state {
+#define X(name) PyTypeObject *name##_type; /* owned */
+    CORE_TYPE_MAP(X)
+#undef X
+    PyTypeObject *slice_type; /* owned; a struct sequence, made by sample_slice_type() */
+    torch_api torch;          /* filled when torch is first seen */
+    bool is_device_forced;    /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
+} core_state;
+
+#define X(name) extern PyType_Spec name##_spec;
+CORE_TYPE_MAP(X)
+#undef X
+
+static inline core_state *core_state_of(PyObject *module)
+{
+    return (core_state *)PyModule_GetState(module);
+}
+
+/* The functions of the module, as they stand in its method table. */
+#define CORE_FUNCTION(name) \
+    PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+CORE_FUNCTION(core_stats);
+CORE_FUNCTION(core_stats_from);
+CORE_FUNCTION(core_histogram);
+CORE_FUNCTION(core_digest);
+CORE_FUNCTION(core_compare);
+CORE_FUNCTION(core_sample);
+CORE_FUNCTION(core_attention);
+CORE_FUNCTION(core_tensor_line);
+CORE_FUNCTION(core_tree_text);
+
+PyTypeObject *sample_slice_type(void);
+
+/* ---- arguments ----------------------------------------------------------- */
+
+/* A keyword argument: where its value goes.  What is not given stays as it was. */
+typedef struct option {
+    const char *name;
+    enum { OPTION_BOOL, OPTION_INT, OPTION_DOUBLE, OPTION_OBJECT } kind;
+    void *to; /* bool, int64_t, double, PyObject * (borrowed) */
+} option;
+
+/* Checks that exactly `wanted` positional arguments were given and reads the
+ * others by name; options end with a NULL name.  0, or -1 with TypeError. */
+int read_arguments(const char *function, Py_ssize_t wanted, const option *options,
+                   PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+
+/* ---- results ------------------------------------------------------------- */
+
+/* All getters of a class as a dict. */
+PyObject *fields_as_dict(PyObject *self, const PyGetSetDef *getters);
+PyObject *shape_as_tuple(const int64_t *shape, Py_ssize_t ndim);
+/* "float32[8, 64]" */
+PyObject *shape_text(tt_dtype dtype, const int64_t *shape, Py_ssize_t ndim);
+PyObject *raise_status(tt_status st, const tt_error *err); /* gives NULL */
+
+/* Opens obj or raises; -1 then. */
+int open_or_raise(core_state *state, PyObject *obj, tensor_view *out);
+
+/* May the GIL go while the tensor is read?  Only where that is worth a thread
+ * switch and nobody can change or free the memory meanwhile, or the caller
+ * promised so. */
+static inline bool may_release_gil(const tensor_view *view, bool is_promised)
+{
+    return (view->is_private || is_promised) &&
+           view->tensor.count > (256 << 10) / (int64_t)tt_dtype_size(view->tensor.dtype);
+}
+
+#endif

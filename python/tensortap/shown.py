@@ -1,0 +1,245 @@
+"""What `tensortap.show` prints: containers of tensors as trees.
+
+The core writes the lines and draws the tree; this file finds the tensors.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Protocol
+
+from tensortap import _core
+
+Row = tuple[int, str, str]  # depth, label, text
+
+MOST_ITEMS = 200  # of one container
+MOST_ROWS = 5000  # of one tree
+DEEPEST = 40
+LONGEST_REPR = 60
+
+
+class TextSink(Protocol):
+    """Whatever can be printed to."""
+
+    def write(self, text: str, /) -> object:
+        """Take a piece of text."""
+
+
+class Shown:
+    """The text about a tensor or a tree of them.
+
+    `str(Shown(x))` is plain text; a notebook shows it in colour.
+    """
+
+    def __init__(self, x: object, /) -> None:
+        """Look at *x* now; what happens to it later does not show."""
+        self._plain = text_of(x)
+        self._colored = text_of(x, color=True)
+
+    def __str__(self) -> str:
+        return self._plain
+
+    def __repr__(self) -> str:
+        return self._plain
+
+    def _repr_html_(self) -> str:
+        return as_html(self._colored)
+
+
+def show(x: object, *, file: TextSink | None = None, color: bool | None = None) -> None:
+    """Print *x*, or display it where a notebook listens."""
+    if file is None and color is None and _display_in_notebook(x):
+        return
+    sink: Any = sys.stdout if file is None else file
+    is_terminal = bool(getattr(sink, "isatty", lambda: False)())
+    if color is None:
+        color = is_terminal and not os.environ.get("NO_COLOR")
+    columns = shutil.get_terminal_size().columns if is_terminal else 0
+    print(text_of(x, color=color, ascii=not _can_draw(sink), columns=columns), file=sink)
+
+
+def text_of(x: object, *, color: bool = False, ascii: bool = False, columns: int = 0) -> str:
+    """Give the line or the tree of *x*."""
+    line = _core.tensor_line(x, color=color, ascii=ascii, columns=columns)
+    if line is not None:
+        return line
+    children = _children(x)
+    if children is None:
+        return _short(x)
+    rows = list(islice(_rows(x, color, ascii), MOST_ROWS + 1))
+    if len(rows) > MOST_ROWS:
+        rows[-1] = (0, "…" if not ascii else "...", f"more than {MOST_ROWS} lines; show a part of it")
+    text = _core.tree_text(rows, color=color, ascii=ascii, columns=columns)
+    return text.rstrip("\n")
+
+
+def _rows(x: object, color: bool, ascii: bool) -> Iterator[Row]:
+    """Walk *x* depth first; what is already open above is not entered again."""
+    open_ids: set[int] = set()
+
+    def visit(depth: int, label: str, value: object) -> Iterator[Row]:
+        line = _core.tensor_line(value, color=color, ascii=ascii)
+        if line is not None:
+            yield depth, label, line
+            return
+        children = _children(value)
+        if children is None:
+            yield depth, label, _short(value)
+            return
+        if id(value) in open_ids:
+            yield depth, label, "(contains itself)" if ascii else "↩ contains itself"
+            return
+        if depth >= DEEPEST:
+            yield depth, label, f"{_title(value)}  (deeper than {DEEPEST})"
+            return
+        yield depth, label, _title(value)
+        open_ids.add(id(value))
+        count = 0
+        for name, child in children:
+            if count == MOST_ITEMS:
+                left = _size(value)
+                more = f"{left - count} more" if left is not None else "more"
+                yield depth + 1, "..." if ascii else "…", more
+                break
+            yield from visit(depth + 1, name, child)
+            count += 1
+        open_ids.discard(id(value))
+
+    return visit(0, "", x)
+
+
+def _children(x: object) -> Iterable[tuple[str, object]] | None:
+    """Give the named parts of a container; None if *x* is none."""
+    if _is_module(x):
+        return _module_parts(x)
+    if isinstance(x, Mapping):
+        return ((_key(k), v) for k, v in x.items())
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return zip(map(str, x._fields), x, strict=False)
+    if isinstance(x, list | tuple | set | frozenset):
+        return ((f"[{i}]", v) for i, v in enumerate(x))
+    fields = getattr(type(x), "__dataclass_fields__", None)
+    if fields is not None:
+        return ((name, getattr(x, name)) for name in fields if hasattr(x, name))
+    return None
+
+
+def _is_module(x: object) -> bool:
+    nn = sys.modules.get("torch.nn")
+    return nn is not None and isinstance(x, nn.Module)
+
+
+def _module_parts(module: Any) -> Iterator[tuple[str, object]]:
+    """Give parameters and buffers, then the modules inside."""
+    for group in (module._parameters, module._buffers, module._modules):
+        for name, value in group.items():
+            if value is not None:
+                yield name, value
+
+
+def _title(x: object) -> str:
+    """Name a container and its size."""
+    name = type(x).__name__
+    size = _size(x)
+    return name if size is None else f"{name} of {size}"
+
+
+def _size(x: object) -> int | None:
+    if isinstance(x, Mapping | list | tuple | set | frozenset) and not hasattr(x, "_fields"):
+        return len(x)
+    return None
+
+
+def _key(key: object) -> str:
+    return _clean(key if isinstance(key, str) else _short(key))
+
+
+def _short(x: object) -> str:
+    """Give the repr, cut; objects whose repr fails are named by their type."""
+    if isinstance(x, str | bytes | bytearray) and len(x) > LONGEST_REPR:
+        x = x[: LONGEST_REPR + 1]
+    try:
+        text = repr(x)
+    except Exception:
+        return f"<{type(x).__name__}>"
+    text = _clean(text)
+    return text if len(text) <= LONGEST_REPR else text[: LONGEST_REPR - 1] + "…"
+
+
+def _clean(text: str) -> str:
+    """Keep a label on its line: no control characters, no lone surrogates."""
+    text = re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", text)
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _can_draw(sink: object) -> bool:
+    """Tell whether the sink's encoding has the characters of a tree."""
+    encoding = getattr(sink, "encoding", None) or "utf-8"
+    try:
+        "├─▁█…±".encode(encoding)
+    except (LookupError, UnicodeError):
+        return False
+    return True
+
+
+def _display_in_notebook(x: object) -> bool:
+    """Display in a Jupyter kernel; False anywhere else."""
+    ipython = sys.modules.get("IPython")
+    if ipython is None:
+        return False
+    shell = ipython.get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):
+        return False
+    from IPython.display import display
+
+    display(Shown(x))
+    return True
+
+
+# The colours of a terminal as CSS; both light and dark pages must be readable.
+_CSS = {
+    "1": "font-weight:bold",
+    "2": "opacity:0.6",
+    "3": "font-style:italic",
+    "4": "text-decoration:underline",
+    "30": "color:#555753",
+    "31": "color:#cc3333",
+    "32": "color:#3a9a3a",
+    "33": "color:#b58900",
+    "34": "color:#3b78c4",
+    "35": "color:#a0529a",
+    "36": "color:#2a9d9d",
+    "90": "opacity:0.6",
+    "91": "color:#e04040",
+    "92": "color:#3a9a3a",
+    "93": "color:#b58900",
+    "94": "color:#3b78c4",
+    "95": "color:#a0529a",
+    "96": "color:#2a9d9d",
+}
+
+
+def as_html(colored: str) -> str:
+    """Turn text with terminal colours into a block of HTML."""
+    out: list[str] = []
+    is_open = False
+    for i, piece in enumerate(re.split(r"\x1b\[([0-9;]*)m", colored)):
+        if i % 2 == 0:
+            out.append(html.escape(piece))
+            continue
+        if is_open:
+            out.append("</span>")
+        style = ";".join(_CSS[code] for code in piece.split(";") if code in _CSS)
+        is_open = bool(style)
+        if is_open:
+            out.append(f'<span style="{style}">')
+    if is_open:
+        out.append("</span>")
+    return '<pre style="line-height:1.3">' + "".join(out) + "</pre>"

@@ -1,0 +1,180 @@
+/* test_json.c -- what the JSON writer writes, to the byte.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/json.h"
+
+#include "alloc_fail.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static tt_status write_sample(tt_buf *out)
+{
+    tt_json json;
+    tt_json_begin(&json, out);
+    tt_json_object(&json);
+    tt_json_key(&json, "name");
+    tt_json_text(&json, "fc.weight");
+    tt_json_key(&json, "shape");
+    tt_json_array(&json);
+    tt_json_i64(&json, 8);
+    tt_json_i64(&json, -64);
+    tt_json_end(&json);
+    tt_json_key(&json, "stats");
+    tt_json_object(&json);
+    tt_json_key(&json, "mean");
+    tt_json_f64(&json, 0.1);
+    tt_json_key(&json, "max");
+    tt_json_f32(&json, 0.1f);
+    tt_json_end(&json);
+    tt_json_key(&json, "none");
+    tt_json_text(&json, NULL);
+    tt_json_key(&json, "empty");
+    tt_json_array(&json);
+    tt_json_end(&json);
+    tt_json_key(&json, "flags");
+    tt_json_array(&json);
+    tt_json_bool(&json, true);
+    tt_json_bool(&json, false);
+    tt_json_null(&json);
+    tt_json_end(&json);
+    tt_json_end(&json);
+    return tt_json_finish(&json);
+}
+
+static const char sample[] =
+    "{\"name\": \"fc.weight\", \"shape\": [8, -64], \"stats\": {\"mean\": 0.1, \"max\": 0.1}, "
+    "\"none\": null, \"empty\": [], \"flags\": [true, false, null]}";
+
+static void objects_and_arrays_nest_with_commas_in_place(void **state)
+{
+    (void)state;
+    tt_buf out = { 0 };
+    assert_int_equal(write_sample(&out), TT_OK);
+    assert_string_equal(out.data, sample);
+    tt_buf_free(&out);
+}
+
+static void check_string(const char *text, size_t len, const char *want)
+{
+    tt_buf out = { 0 };
+    tt_json json;
+    tt_json_begin(&json, &out);
+    tt_json_string(&json, text, len);
+    assert_int_equal(tt_json_finish(&json), TT_OK);
+    assert_string_equal(out.data, want);
+    tt_buf_free(&out);
+}
+
+static void strings_are_escaped(void **state)
+{
+    (void)state;
+    check_string("", 0, "\"\"");
+    check_string("a\"b\\c", 5, "\"a\\\"b\\\\c\"");
+    check_string("\b\f\n\r\t", 5, "\"\\b\\f\\n\\r\\t\"");
+    check_string("x\0y", 3, "\"x\\u0000y\"");
+    check_string("\x1b[31m\x7f", 6, "\"\\u001b[31m\\u007f\"");
+    check_string("é中😀", 9, "\"é中😀\"");
+}
+
+static void bytes_that_are_not_utf8_become_the_replacement_character(void **state)
+{
+    (void)state;
+    check_string("a\xFFz", 3, "\"a\xEF\xBF\xBDz\"");
+    check_string("\xC0\x80", 2, "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");                 /* overlong NUL */
+    check_string("\xED\xA0\x80", 3, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""); /* surrogate */
+    check_string("\xE4\xB8", 2, "\"\xEF\xBF\xBD\"");                             /* cut off */
+    check_string("\xF4\x90\x80\x80", 4, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
+    check_string("\xE4\xB8\"", 3, "\"\xEF\xBF\xBD\\\"\"");
+}
+
+static void nan_and_the_infinities_are_strings(void **state)
+{
+    (void)state;
+    tt_buf out = { 0 };
+    tt_json json;
+    tt_json_begin(&json, &out);
+    tt_json_array(&json);
+    tt_json_f64(&json, NAN);
+    tt_json_f64(&json, INFINITY);
+    tt_json_f64(&json, -INFINITY);
+    tt_json_f32(&json, NAN);
+    tt_json_f32(&json, -INFINITY);
+    tt_json_end(&json);
+    assert_int_equal(tt_json_finish(&json), TT_OK);
+    assert_string_equal(out.data, "[\"NaN\", \"Infinity\", \"-Infinity\", \"NaN\", \"-Infinity\"]");
+    tt_buf_free(&out);
+}
+
+static void integers_are_exact_to_the_ends_of_their_range(void **state)
+{
+    (void)state;
+    tt_buf out = { 0 };
+    tt_json json;
+    tt_json_begin(&json, &out);
+    tt_json_array(&json);
+    tt_json_i64(&json, INT64_MIN);
+    tt_json_i64(&json, INT64_MAX);
+    tt_json_u64(&json, UINT64_MAX);
+    tt_json_end(&json);
+    assert_int_equal(tt_json_finish(&json), TT_OK);
+    assert_string_equal(out.data, "[-9223372036854775808, 9223372036854775807, 18446744073709551615]");
+    tt_buf_free(&out);
+}
+
+static tt_status nest(tt_buf *out, int depth)
+{
+    tt_json json;
+    tt_json_begin(&json, out);
+    for (int i = 0; i < depth; i++)
+        tt_json_array(&json);
+    for (int i = 0; i < depth; i++)
+        tt_json_end(&json);
+    return tt_json_finish(&json);
+}
+
+static void nesting_is_bounded(void **state)
+{
+    (void)state;
+    tt_buf out = { 0 };
+    assert_int_equal(nest(&out, TT_JSON_DEPTH), TT_OK);
+    assert_int_equal(out.len, 2 * TT_JSON_DEPTH);
+    assert_int_equal(nest(&out, TT_JSON_DEPTH + 1), TT_EINVAL);
+    tt_buf_free(&out);
+}
+
+static void an_allocation_that_fails_is_reported_at_the_end(void **state)
+{
+    (void)state;
+    for (long nth = 1;; nth++) {
+        tt_buf out = { 0 };
+        alloc_fail_at(nth);
+        tt_status st = write_sample(&out);
+        bool was_hit = alloc_fail_stop();
+        assert_int_equal(st, was_hit ? TT_ENOMEM : TT_OK);
+        if (!was_hit)
+            assert_string_equal(out.data, sample);
+        tt_buf_free(&out);
+        if (!was_hit) {
+            assert_true(nth > 2);
+            break;
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(objects_and_arrays_nest_with_commas_in_place),
+        cmocka_unit_test(strings_are_escaped),
+        cmocka_unit_test(bytes_that_are_not_utf8_become_the_replacement_character),
+        cmocka_unit_test(nan_and_the_infinities_are_strings),
+        cmocka_unit_test(integers_are_exact_to_the_ends_of_their_range),
+        cmocka_unit_test(nesting_is_bounded),
+        cmocka_unit_test(an_allocation_that_fails_is_reported_at_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+"""Show that layers.py catches each violation it is there for.
+
+    python3 tests/test_layers.py
+
+Plants one violation at a time in a small tree.  Standard library alone.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+# ruff: noqa: PT009 -- unittest, because this runs before anything is installed
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import layers
+
+SOUND = {
+    "include/tensortap.h": "#include <stdint.h>\n",
+    "core/base/buf.h": '#include "tensortap.h"\n',
+    "core/base/cpu.c": "#include <cpuid.h>\n",
+    "core/tensor/walk.h": '#include "base/buf.h"\n',
+    "core/summary/digest.c": '#include "tensor/walk.h"\n#include <xxhash.h>\n',
+    "core/summary/stats_kernel.c": "#include <immintrin.h>\n",
+    "core/store/block.h": '#include "summary/digest.h"\n#include <zstd.h>\n',
+    "core/summary/digest.h": '#include "tensortap.h"\n',
+    "core/format/npy.c": '#include "tensor/walk.h"\n#include <libdeflate.h>\n',
+    "cli/show.c": '#include "tensortap.h"\n#include "cmd.h"\n',
+    "cli/cmd.h": "",
+    "python/ext/module.c": '#include <Python.h>\n#include "compat.h"\n',
+    "python/ext/compat.h": "#include <Python.h>\n",
+    "python/tensortap/__init__.py": "",
+    "tests/python/__init__.py": "",
+}
+
+
+class Layers(unittest.TestCase):
+    """Each test is one planted violation, and what is said about it."""
+
+    def violations(self, **planted: str) -> list[str]:
+        """Return what is said about the sound tree with *planted* added to it."""
+        with tempfile.TemporaryDirectory() as name:
+            root = Path(name)
+            for path, text in {**SOUND, **planted}.items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(text)
+            return [*layers.check_includes(root), *layers.check_files(root)]
+
+    def assert_caught(self, path: str, text: str, said: str) -> None:
+        """Assert that the violation is found, once, at its place."""
+        wrong = self.violations(**{path: text})
+        self.assertEqual(len(wrong), 1, wrong)
+        self.assertTrue(wrong[0].startswith(path), wrong)
+        self.assertIn(said, wrong[0])
+
+    def test_a_sound_tree_is_left_alone(self) -> None:
+        self.assertEqual(self.violations(), [])
+
+    def test_a_lower_layer_may_not_use_a_higher_one(self) -> None:
+        self.assert_caught(
+            "core/base/new.c", '#include "tensor/walk.h"\n', "base may not use tensor"
+        )
+        self.assert_caught(
+            "core/tensor/new.c", '#include "summary/digest.h"\n', "tensor may not use summary"
+        )
+        self.assert_caught(
+            "core/format/new.c", '#include "summary/digest.h"\n', "format may not use summary"
+        )
+        self.assert_caught(
+            "core/site/new.c", '#include "tensor/walk.h"\n', "site may not use tensor"
+        )
+        self.assert_caught(
+            "core/record/new.c", '# include  "format/npy.h"\n', "not a header of the core"
+        )
+
+    def test_the_program_and_the_extension_know_the_public_header_alone(self) -> None:
+        self.assert_caught("cli/new.c", '#include "base/buf.h"\n', "not for this folder")
+        self.assert_caught("cli/new.c", '#include "../core/base/buf.h"\n', "not for this folder")
+        self.assert_caught("python/ext/new.c", '#include "tensor/walk.h"\n', "not for this folder")
+
+    def test_a_header_of_the_core_is_named_with_its_folder(self) -> None:
+        self.assert_caught("core/base/new.c", '#include "buf.h"\n', "not a header of the core")
+        self.assert_caught(
+            "core/base/new.c", "#define H <zstd.h>\n#include H\n", "name the header itself"
+        )
+
+    def test_a_new_folder_of_the_core_needs_a_rule(self) -> None:
+        self.assert_caught("core/extra/new.c", "", "no folder of this name")
+
+    def test_third_party_headers_stay_in_their_folders(self) -> None:
+        for header in ("zstd.h", "zstd_errors.h", "libdeflate.h", "Python.h"):
+            self.assert_caught("core/summary/new.c", f"#include <{header}>\n", header)
+        self.assert_caught("core/tensor/new.c", "#include <xxhash.h>\n", "xxhash.h")
+        self.assert_caught("cli/new.c", '#include "zstd.h"\n', "zstd.h")
+        self.assert_caught(
+            "core/base/new.c", "#include <internal/pycore_frame.h>\n", "pycore_frame.h"
+        )
+
+    def test_intrinsics_stay_in_kernels(self) -> None:
+        for header in ("immintrin.h", "emmintrin.h", "x86intrin.h", "arm_neon.h"):
+            self.assert_caught("core/summary/new.c", f"#include <{header}>\n", header)
+        self.assert_caught("core/tensor/new_kernel.c", "#include <immintrin.h>\n", "immintrin.h")
+        self.assert_caught("core/base/new.c", "#include <cpuid.h>\n", "cpuid.h")
+
+    def test_file_names_are_unique(self) -> None:
+        wrong = self.violations(**{"core/view/walk.h": ""})
+        self.assertEqual(wrong, ["core/view/walk.h: core/tensor/walk.h has the same name"])
+
+    def test_no_file_is_longer_than_400_lines(self) -> None:
+        self.assertEqual(self.violations(**{"python/tensortap/new.py": "\n" * 400}), [])
+        self.assert_caught("python/tensortap/new.py", "\n" * 401, "401 lines; 400 at most")
+
+    def test_vague_names_are_refused(self) -> None:
+        self.assert_caught("core/base/utils.c", "", "'utils'")
+        self.assert_caught("python/tensortap/common/new.py", "", "'common'")
+        self.assert_caught("tests/python/test_misc.py", "", "'misc'")
+
+
+class Symbols(unittest.TestCase):
+    """What nm shows of a compiled file."""
+
+    def violations(self, source: str, name: str = "base_new.c") -> list[str]:
+        """Compile *source*, put it into an archive and return what is said about it."""
+        with tempfile.TemporaryDirectory() as folder:
+            object_file = Path(folder) / f"{name}.o"
+            compile_it = ["cc", "-fPIC", "-x", "c", "-c", "-o", str(object_file), "-"]
+            subprocess.run(compile_it, check=True, input=source, text=True)
+            library = Path(folder) / "libnew.a"
+            subprocess.run(["ar", "rc", str(library), str(object_file)], check=True)
+            nm = ["nm", "-f", "sysv", str(library)]
+            listing = subprocess.run(nm, check=True, capture_output=True, text=True).stdout
+            return list(layers.check_symbols(listing))
+
+    def test_constants_are_left_alone(self) -> None:
+        text = (
+            'const char *const names[] = { "a", "b" }; const int n = 3; int f(void) { return n; }'
+        )
+        self.assertEqual(self.violations(text), [])
+
+    def test_mutable_globals_are_found(self) -> None:
+        for source in (
+            "int n;",
+            "int n = 3;",
+            "static int n; int *f(void) { return &n; }",
+            "_Thread_local int n;",
+        ):
+            wrong = self.violations(source)
+            self.assertEqual(len(wrong), 1, (source, wrong))
+            self.assertIn("base/new.c: n is a mutable global", wrong[0])
+
+    def test_statics_of_functions_are_found(self) -> None:
+        self.assertIn(
+            "base/new.c: n is", self.violations("int f(void) { static int n; return n++; }")[0]
+        )
+
+    def test_the_kernel_table_is_allowed_in_its_file_alone(self) -> None:
+        source = "static int chosen; int *f(void) { return &chosen; }"
+        self.assertEqual(self.violations(source, "summary_kernels.c"), [])
+        self.assertEqual(len(self.violations(source, "summary_stats.c")), 1)
+
+    def test_python_symbols_are_found(self) -> None:
+        wrong = self.violations("int Py_IncRef(void *); int f(void) { return Py_IncRef(0); }")
+        self.assertEqual(wrong, ["base/new.c: uses Py_IncRef; only python/ext may know Python"])
+
+
+if __name__ == "__main__":
+    unittest.main()
