@@ -16,6 +16,13 @@
 #include <unistd.h>
 
 const tt_cmd tt_commands[] = {
+    { "ls", "[FOLDER]", "list runs: when, what command, steps, size, state", tt_cmd_ls },
+    { "show", "RUN [GLOB]", "a tree of all sites, what is odd first", tt_cmd_show },
+    { "stats", "RUN GLOB", "the statistics of sites, step by step", tt_cmd_stats },
+    { "nan", "RUN", "where the first NaN or Inf was born", tt_cmd_nan },
+    { "diff", "RUN RUN", "where two runs part", tt_cmd_diff },
+    { "check", "RUN", "verify every checksum, repair", tt_cmd_check },
+    { "rm", "RUN...", "remove runs; asks first", tt_cmd_rm },
     { "help", "[COMMAND]", "print this help, or that of a command", tt_cmd_help },
     { 0 },
 };
@@ -72,7 +79,7 @@ static char *describe(int key, const char *text, void *input)
     fputs("Commands:\n", file);
     for (const tt_cmd *cmd = tt_commands; cmd->name != NULL; cmd++)
         fprintf(file, "  %-8s %-16s %s\n", cmd->name, cmd->args, cmd->summary);
-    fputs("\nFor example: tensortap help help", file);
+    fputs("\nFor example: tensortap show runs/today", file);
     return fclose(file) == 0 ? out : NULL; /* argp frees it */
 }
 
