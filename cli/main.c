@@ -21,6 +21,7 @@ const tt_cmd tt_commands[] = {
     { "stats", "RUN GLOB", "the statistics of sites, step by step", tt_cmd_stats },
     { "nan", "RUN", "where the first NaN or Inf was born", tt_cmd_nan },
     { "diff", "RUN RUN", "where two runs part", tt_cmd_diff },
+    { "export", "RUN [GLOB]", "write csv, json, npy, safetensors, pt, hdf5 ...", tt_cmd_export },
     { "check", "RUN", "verify every checksum, repair", tt_cmd_check },
     { "rm", "RUN...", "remove runs; asks first", tt_cmd_rm },
     { "help", "[COMMAND]", "print this help, or that of a command", tt_cmd_help },
