@@ -35,8 +35,10 @@ tt_cmd_fn tt_cmd_help;
 tt_cmd_fn tt_cmd_ls;
 tt_cmd_fn tt_cmd_nan;
 tt_cmd_fn tt_cmd_rm;
+tt_cmd_fn tt_cmd_run;
 tt_cmd_fn tt_cmd_show;
 tt_cmd_fn tt_cmd_stats;
+tt_cmd_fn tt_cmd_top;
 
 const tt_cmd *tt_cmd_find(const char *name); /* NULL: none */
 /* Writes "no command 'sohw'; did you mean 'show'?" and returns the exit code. */

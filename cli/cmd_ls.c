@@ -168,7 +168,10 @@ static void print_json(const list *all)
             tt_json_words(&json, "error", e->error);
         } else {
             tt_json_whole(&json, "started", e->totals.started);
-            tt_json_words(&json, "command", tt_opened_info(e->run, "command"));
+            tt_buf command = { 0 };
+            (void)tt_opened_command(e->run, &command);
+            tt_json_words(&json, "command", command.data);
+            tt_buf_free(&command);
             tt_json_words(&json, "state", tt_opened_state_text(e->state));
             tt_json_whole(&json, "first_step", e->totals.first_step);
             tt_json_whole(&json, "last_step", e->totals.last_step);
@@ -199,16 +202,18 @@ static tt_status print_table(const list *all, const tt_screen *screen, tt_error 
         const entry *e = &all->entries[i];
         char time[64] = "", bytes[TT_NUMBER_TEXT] = "", steps[TT_NUMBER_TEXT] = "";
         static const tt_mood moods[] = { TT_MOOD_FAINT, TT_MOOD_SPARK, TT_MOOD_REMARK };
-        const char *command = e->run != NULL ? tt_opened_info(e->run, "command") : e->error;
+        tt_buf command = { 0 };
         if (e->run != NULL) {
+            st = tt_opened_command(e->run, &command);
             (void)tt_screen_time(e->totals.started, time, sizeof time);
             (void)tt_screen_count(e->totals.last_step - e->totals.first_step + 1, steps);
             (void)tt_screen_bytes(e->totals.bytes, bytes);
         }
         const char *cells[] = { e->path, time, e->run != NULL ? tt_opened_state_text(e->state) : "unreadable", steps,
-                                bytes, command != NULL ? command : "" };
+                                bytes, e->run == NULL ? e->error : command.data != NULL ? command.data : "" };
         for (size_t c = 0; st == TT_OK && c < sizeof cells / sizeof *cells; c++)
             st = tt_table_cell(table, c == 2 ? (e->run != NULL ? moods[e->state] : TT_MOOD_ALARM) : c == 1 ? TT_MOOD_FAINT : TT_MOOD_PLAIN, cells[c]);
+        tt_buf_free(&command);
     }
     if (st == TT_OK)
         st = tt_table_render(table, true, &text);

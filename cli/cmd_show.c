@@ -98,8 +98,7 @@ static tt_status print_odd(tt_run *run, int32_t file, const arguments *args, con
             uint32_t bits;
             tt_point latest;
             char words[200];
-            if ((args->glob != NULL && !tt_glob_match(args->glob, tt_run_site_name(run, site))) ||
-                tt_run_points(run, file, site) == 0)
+            if (!tt_site_is_shown(tt_run_site_name(run, site), args->glob) || tt_run_points(run, file, site) == 0)
                 continue;
             st = tt_run_anomalies(run, file, site, &bits, &latest, err);
             if (st < 0 || (bits & 1u << a) == 0 || (bits & ((1u << a) - 1)) != 0)
@@ -224,7 +223,10 @@ static tt_status print_json(const char *path, tt_run *run, int32_t file, const a
     tt_json_open(&json, NULL, '{');
     tt_json_words(&json, "run", path);
     tt_json_words(&json, "state", tt_opened_state_text(tt_opened_state(run)));
-    tt_json_words(&json, "command", tt_opened_info(run, "command"));
+    tt_buf command = { 0 };
+    (void)tt_opened_command(run, &command);
+    tt_json_words(&json, "command", command.data);
+    tt_buf_free(&command);
     tt_json_whole(&json, "first_step", totals.first_step);
     tt_json_whole(&json, "last_step", totals.last_step);
     tt_json_whole(&json, "points", totals.points);
@@ -233,8 +235,7 @@ static tt_status print_json(const char *path, tt_run *run, int32_t file, const a
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
         uint32_t bits;
         tt_point latest;
-        if ((args->glob != NULL && !tt_glob_match(args->glob, tt_run_site_name(run, site))) ||
-            tt_run_points(run, file, site) == 0)
+        if (!tt_site_is_shown(tt_run_site_name(run, site), args->glob) || tt_run_points(run, file, site) == 0)
             continue;
         st = tt_run_anomalies(run, file, site, &bits, &latest, err);
         if (st < 0)

@@ -43,14 +43,15 @@ int tt_header_print(const char *path, const tt_run *run, const tt_screen *screen
                tt_screen_count(totals.dropped, points), plain);
         lines++;
     }
-    const char *command = tt_opened_info(run, "command");
-    if (command != NULL && *command != '\0') {
+    tt_buf command = { 0 };
+    if (tt_opened_command(run, &command) == TT_OK && command.len > 0) {
         tt_buf text = { 0 };
-        if (tt_text_append(command, &screen->style, &text) == TT_OK && text.len > 0)
+        if (tt_text_append(command.data, &screen->style, &text) == TT_OK && text.len > 0)
             printf("%s%s%s\n", faint, text.data, plain);
         tt_buf_free(&text);
         lines++;
     }
+    tt_buf_free(&command);
     fflush(stdout); /* the rest may take a moment */
     return lines;
 }

@@ -10,12 +10,14 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 const tt_cmd tt_commands[] = {
+    { "run", "SCRIPT ...", "run a Python program and record its models", tt_cmd_run },
     { "ls", "[FOLDER]", "list runs: when, what command, steps, size, state", tt_cmd_ls },
     { "show", "RUN [GLOB]", "a tree of all sites, what is odd first", tt_cmd_show },
     { "stats", "RUN GLOB", "the statistics of sites, step by step", tt_cmd_stats },
@@ -23,6 +25,7 @@ const tt_cmd tt_commands[] = {
     { "diff", "RUN RUN", "where two runs part", tt_cmd_diff },
     { "export", "RUN [GLOB]", "write csv, json, npy, safetensors, pt, hdf5 ...", tt_cmd_export },
     { "check", "RUN", "verify every checksum, repair", tt_cmd_check },
+    { "top", "RUN", "a live view of a training", tt_cmd_top },
     { "rm", "RUN...", "remove runs; asks first", tt_cmd_rm },
     { "help", "[COMMAND]", "print this help, or that of a command", tt_cmd_help },
     { 0 },
@@ -115,6 +118,7 @@ static void close_output(void)
 
 int main(int argc, char **argv)
 {
+    (void)signal(SIGPIPE, SIG_DFL); /* `| head` ends us quietly, whatever we inherited */
     if (atexit(close_output) != 0)
         return TT_EXIT_FAILED;
     argp_program_version = "tensortap " TT_VERSION;

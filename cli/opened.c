@@ -7,15 +7,14 @@
 #include "suggest.h"
 
 #include <errno.h>
-#include <signal.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { QUIET_SECONDS = 30 }; /* a writer that is alive writes more often, if it has anything */
 
 tt_exit tt_opened_run(const char *path, tt_run **out, tt_error *err)
 {
@@ -75,33 +74,57 @@ const char *tt_opened_info(const tt_run *run, const char *key)
     return NULL;
 }
 
-/* 1: the process that writes is there; 0: it is not; -1: cannot be known here. */
-static int writer_lives(const tt_run *run)
+/* argv is a JSON list of strings: ["train.py", "--lr", "0.1"].  Whatever it holds
+ * instead is shown as it is. */
+tt_status tt_opened_command(const tt_run *run, tt_buf *out)
 {
-    char host[256] = "";
-    const char *theirs = tt_opened_info(run, "host"), *pid = tt_opened_info(run, "pid");
-    if (theirs == NULL || pid == NULL || gethostname(host, sizeof host - 1) < 0 || strcmp(host, theirs) != 0)
-        return -1;
-    long number = strtol(pid, NULL, 10);
-    return number <= 0 ? -1 : kill((pid_t)number, 0) == 0 || errno == EPERM;
+    const char *argv = tt_opened_info(run, "argv");
+    const tt_style style = { 0 };
+    if (argv == NULL || *argv != '[')
+        return argv != NULL ? tt_text_append(argv, &style, out) : TT_OK;
+    char *plain = malloc(strlen(argv) + 1);
+    if (plain == NULL)
+        return TT_ENOMEM;
+    size_t len = 0;
+    bool is_inside = false;
+    for (const char *at = argv; *at != '\0'; at++) {
+        if (*at == '"' && !is_inside && len > 0)
+            plain[len++] = ' ';
+        if (*at == '"')
+            is_inside = !is_inside;
+        else if (is_inside && *at == '\\' && (at[1] == '"' || at[1] == '\\' || at[1] == '/'))
+            plain[len++] = *++at;
+        else if (is_inside)
+            plain[len++] = *at;
+    }
+    plain[len] = '\0';
+    tt_status st = tt_text_append(plain, &style, out);
+    free(plain);
+    return st;
+}
+
+/* The writer holds a lock on its file as long as it lives. */
+static bool is_locked(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool is_held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        (void)close(fd);
+    return is_held;
 }
 
 tt_state tt_opened_state(const tt_run *run)
 {
-    bool is_closed = true, is_quiet = true;
+    tt_state state = TT_STATE_FINISHED;
     for (int32_t f = 0; f < tt_run_file_count(run); f++) {
         tt_run_file file;
-        struct stat about;
         if (tt_run_file_get(run, f, &file) < 0 || file.is_closed)
             continue;
-        is_closed = false;
-        if (stat(file.path, &about) == 0 && time(NULL) - about.st_mtime < QUIET_SECONDS)
-            is_quiet = false;
+        if (is_locked(file.path))
+            return TT_STATE_LIVE;
+        state = TT_STATE_CRASHED;
     }
-    int lives = is_closed ? 0 : writer_lives(run);
-    return is_closed                              ? TT_STATE_FINISHED
-           : lives == 1 || (lives < 0 && !is_quiet) ? TT_STATE_LIVE
-                                                    : TT_STATE_CRASHED;
+    return state;
 }
 
 const char *tt_opened_state_text(tt_state state)
@@ -130,8 +153,10 @@ void tt_opened_totals(const tt_run *run, tt_totals *out)
         if (out->started == 0 && stat(file.path, &about) == 0)
             out->started = (int64_t)about.st_mtime * 1000000000;
     }
-    const char *started = tt_opened_info(run, "started");
+    const char *start = tt_opened_info(run, "start");
     struct tm parts = { 0 };
-    if (started != NULL && strptime(started, "%Y-%m-%dT%H:%M:%S", &parts) != NULL)
-        out->started = (int64_t)timegm(&parts) * 1000000000;
+    if (start != NULL && strptime(start, "%Y-%m-%dT%H:%M:%S%z", &parts) != NULL) {
+        long east = parts.tm_gmtoff; /* timegm takes no notice of it, and sets it */
+        out->started = ((int64_t)timegm(&parts) - east) * 1000000000;
+    }
 }

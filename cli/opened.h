@@ -13,6 +13,9 @@ bool tt_opened_has_site(const tt_run *run, const char *glob);
 /* A value of the run's info; NULL: not there. */
 const char *tt_opened_info(const tt_run *run, const char *key);
 
+/* The command line that made the run, from its info; appended, "" if not known. */
+tt_status tt_opened_command(const tt_run *run, tt_buf *out);
+
 typedef enum tt_state { TT_STATE_FINISHED, TT_STATE_LIVE, TT_STATE_CRASHED } tt_state;
 tt_state tt_opened_state(const tt_run *run);
 const char *tt_opened_state_text(tt_state state);

@@ -700,6 +700,10 @@ typedef enum tt_anomaly { TT_ANOMALY_MAP(X) TT_ANOMALY_COUNT_ } tt_anomaly;
 #undef X
 const char *tt_anomaly_text(tt_anomaly anomaly);
 
+/* Matches the glob (NULL: any), and is not about the recording itself (tensortap/...)
+ * unless the glob asks for that. */
+bool tt_site_is_shown(const char *name, const char *glob);
+
 /* A line of the tree: a group of names (site -1), a site, or several sites that are
  * alike but for a number in their names. */
 typedef struct tt_tree_row {

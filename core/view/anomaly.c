@@ -22,6 +22,14 @@ const char *tt_anomaly_text(tt_anomaly anomaly)
     return (unsigned)anomaly < TT_ANOMALY_COUNT_ ? texts[anomaly] : "";
 }
 
+bool tt_site_is_shown(const char *name, const char *glob)
+{
+    static const char ours[] = "tensortap/";
+    if (glob != NULL && strncmp(glob, ours, strlen(ours)) == 0)
+        return tt_glob_match(glob, name);
+    return strncmp(name, ours, strlen(ours)) != 0 && (glob == NULL || tt_glob_match(glob, name));
+}
+
 /* The sums of the first point with statistics; false: there is none. */
 static tt_status read_first(tt_run *run, int32_t file, int32_t site, bool *found, double *sum, double *sumsq)
 {

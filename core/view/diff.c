@@ -220,7 +220,7 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
             int32_t rank = rank_of(run, f), other = file_of_rank(pass == 0 ? b : a, rank);
             for (int32_t s = 0; st == TT_OK && s < tt_run_site_count(run); s++) {
                 const char *name = tt_run_site_name(run, s);
-                if (options->only != NULL && !tt_glob_match(options->only, name))
+                if (!tt_site_is_shown(name, options->only))
                     continue;
                 if (pass == 1 && other >= 0 && tt_run_find(a, name) >= 0 &&
                     tt_run_points(a, other, tt_run_find(a, name)) > 0)

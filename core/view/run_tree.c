@@ -280,7 +280,7 @@ tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool u
     bool is_told = false;
     for (int32_t site = 0; st == TT_OK && site < (int32_t)sites; site++) {
         const char *name = tt_run_site_name(run, site);
-        if ((only != NULL && !tt_glob_match(only, name)) || tt_run_points(run, file, site) == 0)
+        if (!tt_site_is_shown(name, only) || tt_run_points(run, file, site) == 0)
             continue;
         st = tt_run_anomalies(run, file, site, &m.anomalies[site], &m.latest[site], err);
         is_told = st < 0;

@@ -237,8 +237,8 @@ int main(int argc, char **argv)
     }
     tt_error err = { "" };
     int64_t steps = argc > 3 ? atoll(argv[3]) : is->steps;
-    static const char *const info[] = { "command", "python train.py --lr 0.1", "started", "2026-01-05T10:00:00Z",
-                                        "host", "example", "pid", "4711", NULL };
+    static const char *const info[] = { "argv", "[\"train.py\", \"--lr\", \"0.1\"]", "start",
+                                        "2026-01-05T11:00:00+0100", "host", "example", "pid", "4711", NULL };
     for (int32_t rank = 0; rank < (is->ranks > 0 ? is->ranks : 1); rank++) {
         maker m = { .is = is, .rank = rank, .time = INT64_C(1767607200000000000) };
         must(tt_recorder_open(argv[2], &(tt_recorder_options){ .rank = rank, .info = info }, &m.rec, &err), &err);
