@@ -44,20 +44,20 @@ extern "C" {
 
 #define TT_VERSION "0.1.0"
 
-const char *tt_version(void); /* that of the library, for a check against TT_VERSION */
+const char *tt_version(void);  /* that of the library, for a check against TT_VERSION */
 const char *tt_isa_name(void); /* the kernels in use: "base", "avx2", "neon" */
 
 /* ---- status ------------------------------------------------------------- */
 
-#define TT_STATUS_MAP(X)                                      \
-    X(OK, 0, "ok")                                            \
-    X(ENOMEM, -1, "out of memory")                            \
-    X(EIO, -2, "input or output failed")                      \
-    X(EDTYPE, -3, "element type not supported")               \
-    X(ESHAPE, -4, "shape or strides make no sense")           \
-    X(EDEVICE, -5, "memory of this device cannot be read")    \
-    X(EINVAL, -6, "argument out of range")                    \
-    X(EMISMATCH, -7, "the two do not fit together")           \
+#define TT_STATUS_MAP(X)                                   \
+    X(OK, 0, "ok")                                         \
+    X(ENOMEM, -1, "out of memory")                         \
+    X(EIO, -2, "input or output failed")                   \
+    X(EDTYPE, -3, "element type not supported")            \
+    X(ESHAPE, -4, "shape or strides make no sense")        \
+    X(EDEVICE, -5, "memory of this device cannot be read") \
+    X(EINVAL, -6, "argument out of range")                 \
+    X(EMISMATCH, -7, "the two do not fit together")        \
     X(EFORMAT, -8, "the data is damaged or of another format")
 
 #define X(name, code, text) TT_##name = (code),
@@ -87,25 +87,25 @@ typedef enum tt_kind { TT_KIND_FLOAT, TT_KIND_INT, TT_KIND_UINT, TT_KIND_BOOL, T
 
 /* name, text as users know it, bytes, kind.  The numbers are part of the run
  * file's format: append only. */
-#define TT_DTYPE_MAP(X)                               \
-    X(F64, "float64", 8, FLOAT)                       \
-    X(F32, "float32", 4, FLOAT)                       \
-    X(F16, "float16", 2, FLOAT)                       \
-    X(BF16, "bfloat16", 2, FLOAT)                     \
-    X(F8_E4M3FN, "float8_e4m3fn", 1, FLOAT)           \
-    X(F8_E5M2, "float8_e5m2", 1, FLOAT)               \
-    X(F8_E4M3FNUZ, "float8_e4m3fnuz", 1, FLOAT)       \
-    X(F8_E5M2FNUZ, "float8_e5m2fnuz", 1, FLOAT)       \
-    X(I8, "int8", 1, INT)                             \
-    X(I16, "int16", 2, INT)                           \
-    X(I32, "int32", 4, INT)                           \
-    X(I64, "int64", 8, INT)                           \
-    X(U8, "uint8", 1, UINT)                           \
-    X(U16, "uint16", 2, UINT)                         \
-    X(U32, "uint32", 4, UINT)                         \
-    X(U64, "uint64", 8, UINT)                         \
-    X(BOOL, "bool", 1, BOOL)                          \
-    X(C64, "complex64", 8, COMPLEX)                   \
+#define TT_DTYPE_MAP(X)                         \
+    X(F64, "float64", 8, FLOAT)                 \
+    X(F32, "float32", 4, FLOAT)                 \
+    X(F16, "float16", 2, FLOAT)                 \
+    X(BF16, "bfloat16", 2, FLOAT)               \
+    X(F8_E4M3FN, "float8_e4m3fn", 1, FLOAT)     \
+    X(F8_E5M2, "float8_e5m2", 1, FLOAT)         \
+    X(F8_E4M3FNUZ, "float8_e4m3fnuz", 1, FLOAT) \
+    X(F8_E5M2FNUZ, "float8_e5m2fnuz", 1, FLOAT) \
+    X(I8, "int8", 1, INT)                       \
+    X(I16, "int16", 2, INT)                     \
+    X(I32, "int32", 4, INT)                     \
+    X(I64, "int64", 8, INT)                     \
+    X(U8, "uint8", 1, UINT)                     \
+    X(U16, "uint16", 2, UINT)                   \
+    X(U32, "uint32", 4, UINT)                   \
+    X(U64, "uint64", 8, UINT)                   \
+    X(BOOL, "bool", 1, BOOL)                    \
+    X(C64, "complex64", 8, COMPLEX)             \
     X(C128, "complex128", 16, COMPLEX)
 
 #define X(name, text, bytes, kind) TT_##name,
@@ -128,9 +128,9 @@ typedef struct tt_tensor {
     int64_t count;    /* number of elements, the product of shape */
     tt_dtype dtype;
     int32_t ndim;
-    bool is_swapped;             /* bytes of each element are in the other order */
-    int64_t shape[TT_MAX_DIM];   /* only the first ndim are set */
-    int64_t stride[TT_MAX_DIM];  /* in bytes; 0 and negative are fine */
+    bool is_swapped;            /* bytes of each element are in the other order */
+    int64_t shape[TT_MAX_DIM];  /* only the first ndim are set */
+    int64_t stride[TT_MAX_DIM]; /* in bytes; 0 and negative are fine */
 } tt_tensor;
 
 /* The layout of DLPack's DLTensor (its ABI, all 1.x versions). */
@@ -165,18 +165,18 @@ typedef struct tt_stats {
     double sum, mean;
     double m2; /* sum of (x - mean)^2 */
     double l1;
-    double sumsq;             /* sum of x^2: l2 is its root */
-    double sum_imag;          /* complex types */
-    int64_t imin, imax;       /* integer types; read as uint64_t for TT_U64 */
-    uint64_t isum_lo;         /* integer types: the sum as a ...          */
-    int64_t isum_hi;          /* ... 128-bit two's complement number     */
-    int32_t dtype;            /* tt_dtype */
-    int32_t is_propagated;    /* set by tt_stats_propagate */
+    double sumsq;          /* sum of x^2: l2 is its root */
+    double sum_imag;       /* complex types */
+    int64_t imin, imax;    /* integer types; read as uint64_t for TT_U64 */
+    uint64_t isum_lo;      /* integer types: the sum as a ...          */
+    int64_t isum_hi;       /* ... 128-bit two's complement number     */
+    int32_t dtype;         /* tt_dtype */
+    int32_t is_propagated; /* set by tt_stats_propagate */
 } tt_stats;
 
 void tt_stats_compute(const tt_tensor *t, tt_stats *out);
-int64_t tt_stats_finite(const tt_stats *s);   /* elements that the values are about */
-double tt_stats_var(const tt_stats *s);       /* unbiased; NaN below two values */
+int64_t tt_stats_finite(const tt_stats *s); /* elements that the values are about */
+double tt_stats_var(const tt_stats *s);     /* unbiased; NaN below two values */
 double tt_stats_std(const tt_stats *s);
 double tt_stats_l2(const tt_stats *s);
 double tt_stats_rms(const tt_stats *s);
@@ -244,7 +244,7 @@ typedef struct tt_compare {
                                  of them; -1: no pair differs */
     uint64_t ulp_max;         /* largest distance in representable numbers of the type */
     bool equal, allclose;
-    int64_t ulp_hist[66];     /* [0]: 0 ulp, [i]: 2^(i-1) <= ulp < 2^i, [65]: NaN */
+    int64_t ulp_hist[66]; /* [0]: 0 ulp, [i]: 2^(i-1) <= ulp < 2^i, [65]: NaN */
 } tt_compare;
 
 /* Shapes must be equal; element types may differ (ulp fields are then 0).
@@ -270,11 +270,11 @@ typedef struct tt_sample_options {
 } tt_sample_options;
 
 typedef struct tt_sample_slice {
-    const char *label;   /* "[0,1]"; empty below three dimensions */
+    const char *label; /* "[0,1]"; empty below three dimensions */
     int64_t rows, cols;
-    const int64_t *row;  /* index in the tensor of each row */
-    const int64_t *col;  /* ... and column */
-    const void *values;  /* rows * cols elements of the tensor's type, row by row */
+    const int64_t *row; /* index in the tensor of each row */
+    const int64_t *col; /* ... and column */
+    const void *values; /* rows * cols elements of the tensor's type, row by row */
 } tt_sample_slice;
 
 typedef struct tt_sample tt_sample;
@@ -284,7 +284,7 @@ tt_status tt_sample_create(const tt_tensor *t, const tt_sample_options *options,
 void tt_sample_free(tt_sample *sample);
 size_t tt_sample_count(const tt_sample *sample);                        /* slices */
 const tt_sample_slice *tt_sample_at(const tt_sample *sample, size_t i); /* borrowed */
-bool tt_sample_is_partial(const tt_sample *sample); /* not every element is shown */
+bool tt_sample_is_partial(const tt_sample *sample);                     /* not every element is shown */
 
 /* ---- attention ---------------------------------------------------------- */
 
@@ -300,8 +300,8 @@ typedef struct tt_attention_options {
  * order; NULL: not wanted.  A row that sees no key: entropy 0, max_logit -Inf,
  * sink 0. */
 tt_status tt_attention_compute(const tt_tensor *q, const tt_tensor *k,
-                               const tt_attention_options *options, float *entropy,
-                               float *max_logit, float *sink, tt_error *err);
+                               const tt_attention_options *options, float *entropy, float *max_logit,
+                               float *sink, tt_error *err);
 
 /* ---- numbers as text ---------------------------------------------------- */
 

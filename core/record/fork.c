@@ -18,16 +18,18 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "record/recorder.h"
 
-static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t registered = PTHREAD_ONCE_INIT;
-static tt_recorder *recorders;
+static struct {
+    pthread_mutex_t lock;
+    pthread_once_t once;
+    tt_recorder *first; /* borrowed, linked by `next` */
+} registry = { .lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT };
 
 static void prepare(void)
 {
-    pthread_mutex_lock(&registry_lock);
-    for (tt_recorder *rec = recorders; rec != NULL; rec = rec->next)
+    pthread_mutex_lock(&registry.lock);
+    for (tt_recorder *rec = registry.first; rec != NULL; rec = rec->next)
         atomic_store(&rec->fork_wanted, true);
-    for (tt_recorder *rec = recorders; rec != NULL; rec = rec->next) {
+    for (tt_recorder *rec = registry.first; rec != NULL; rec = rec->next) {
         pthread_mutex_lock(&rec->io_lock);
         pthread_mutex_lock(&rec->queue.lock);
     }
@@ -35,17 +37,17 @@ static void prepare(void)
 
 static void in_parent(void)
 {
-    for (tt_recorder *rec = recorders; rec != NULL; rec = rec->next) {
+    for (tt_recorder *rec = registry.first; rec != NULL; rec = rec->next) {
         pthread_mutex_unlock(&rec->queue.lock);
         pthread_mutex_unlock(&rec->io_lock);
         atomic_store(&rec->fork_wanted, false);
     }
-    pthread_mutex_unlock(&registry_lock);
+    pthread_mutex_unlock(&registry.lock);
 }
 
 static void in_child(void)
 {
-    for (tt_recorder *rec = recorders; rec != NULL; rec = rec->next) {
+    for (tt_recorder *rec = registry.first; rec != NULL; rec = rec->next) {
         (void)pthread_mutex_init(&rec->io_lock, NULL);
         (void)pthread_mutex_init(&rec->value_lock, NULL);
         tt_queue_after_fork(&rec->queue);
@@ -55,8 +57,8 @@ static void in_child(void)
         atomic_store(&rec->has_thread, false);
         atomic_store(&rec->is_inherited, true);
     }
-    recorders = NULL; /* they are not this process's any more */
-    (void)pthread_mutex_init(&registry_lock, NULL);
+    registry.first = NULL; /* they are not this process's any more */
+    (void)pthread_mutex_init(&registry.lock, NULL);
 }
 
 static void register_handlers(void)
@@ -66,22 +68,22 @@ static void register_handlers(void)
 
 tt_status tt_fork_add(tt_recorder *rec)
 {
-    if (pthread_once(&registered, register_handlers) != 0)
+    if (pthread_once(&registry.once, register_handlers) != 0)
         return TT_ENOMEM;
-    pthread_mutex_lock(&registry_lock);
-    rec->next = recorders;
-    recorders = rec;
-    pthread_mutex_unlock(&registry_lock);
+    pthread_mutex_lock(&registry.lock);
+    rec->next = registry.first;
+    registry.first = rec;
+    pthread_mutex_unlock(&registry.lock);
     return TT_OK;
 }
 
 void tt_fork_remove(tt_recorder *rec)
 {
-    pthread_mutex_lock(&registry_lock);
-    for (tt_recorder **at = &recorders; *at != NULL; at = &(*at)->next)
+    pthread_mutex_lock(&registry.lock);
+    for (tt_recorder **at = &registry.first; *at != NULL; at = &(*at)->next)
         if (*at == rec) {
             *at = rec->next;
             break;
         }
-    pthread_mutex_unlock(&registry_lock);
+    pthread_mutex_unlock(&registry.lock);
 }

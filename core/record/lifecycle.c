@@ -44,7 +44,8 @@ static tt_status name_file(tt_recorder *rec, const char *folder, const tt_record
     if (rec->path == NULL)
         return TT_ENOMEM;
     if (options->child != 0)
-        (void)snprintf(rec->path, room, "%s/rank%d.%d.tap", folder, (int)options->rank, (int)options->child);
+        (void)snprintf(rec->path, room, "%s/rank%d.%d.tap", folder, (int)options->rank,
+                       (int)options->child);
     else
         (void)snprintf(rec->path, room, "%s/rank%d.tap", folder, (int)options->rank);
     return TT_OK;
@@ -135,7 +136,8 @@ tt_status tt_recorder_open(const char *folder, const tt_recorder_options *option
     rec->store.fd = -1;
     bool has_store = false;
     st = pthread_mutex_init(&rec->io_lock, NULL) == 0 && pthread_mutex_init(&rec->value_lock, NULL) == 0
-             ? TT_OK : TT_ENOMEM;
+             ? TT_OK
+             : TT_ENOMEM;
     if (st == TT_OK)
         st = name_file(rec, folder, options);
     if (st == TT_OK)
@@ -150,8 +152,10 @@ tt_status tt_recorder_open(const char *folder, const tt_recorder_options *option
         (void)tt_fail(err, st, "%s", tt_status_text(st));
         goto out;
     }
-    tt_store_options store = { .resumes = options->resumes, .compresses = options->compresses,
-                               .max_bytes = options->max_bytes, .info = options->info };
+    tt_store_options store = { .resumes = options->resumes,
+                               .compresses = options->compresses,
+                               .max_bytes = options->max_bytes,
+                               .info = options->info };
     st = tt_store_open(&rec->store, rec->path, rec->sites, &store, err);
     if (st < 0)
         goto out;
@@ -191,7 +195,8 @@ tt_status tt_recorder_close(tt_recorder *rec, double seconds, tt_error *err)
         if (pthread_timedjoin_np(rec->thread, NULL, &until) != 0) {
             /* It may use everything we have: leave it all to it. */
             pthread_detach(rec->thread);
-            return tt_fail(err, TT_EIO, "%.150s: the disk did not take the last events in %g s", rec->path, seconds);
+            return tt_fail(err, TT_EIO, "%.150s: the disk did not take the last events in %g s",
+                           rec->path, seconds);
         }
         tt_fork_remove(rec);
         st = tt_recorder_error(rec, err);

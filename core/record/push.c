@@ -36,7 +36,8 @@ static int64_t find_row(tt_recorder *rec, const tt_digest *digest, bool *is_know
 }
 
 /* Copies the next len bytes, in logical order. */
-static void copy_bytes(tt_walk *walk, const tt_tensor *t, bool is_plain, int64_t at, int64_t len, char *to)
+static void copy_bytes(tt_walk *walk, const tt_tensor *t, bool is_plain, int64_t at, int64_t len,
+                       char *to)
 {
     if (is_plain) {
         if (len > 0)
@@ -54,7 +55,8 @@ static void copy_bytes(tt_walk *walk, const tt_tensor *t, bool is_plain, int64_t
     }
 }
 
-bool tt_recorder_push_value(tt_recorder *rec, const tt_event *event, const tt_digest *digest, int64_t *row)
+bool tt_recorder_push_value(tt_recorder *rec, const tt_event *event, const tt_digest *digest,
+                            int64_t *row)
 {
     const tt_tensor *t = event->tensor;
     bool is_known;
@@ -66,7 +68,9 @@ bool tt_recorder_push_value(tt_recorder *rec, const tt_event *event, const tt_di
     size_t item = tt_dtype_size(t->dtype);
     int64_t limit = (int64_t)(rec->queue.slots / 8 * TT_SLOT);
     limit = (limit > PIECE_MAX ? PIECE_MAX : limit) / (int64_t)item * (int64_t)item;
-    tt_piece piece = { .digest = *digest, .total = t->count * (int64_t)item, .dtype = t->dtype, .ndim = t->ndim };
+    tt_piece piece = {
+        .digest = *digest, .total = t->count * (int64_t)item, .dtype = (int32_t)t->dtype, .ndim = t->ndim
+    };
     memcpy(piece.shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
     bool is_plain = tt_tensor_is_contiguous(t) && !t->is_swapped;
     tt_walk walk;
@@ -80,8 +84,12 @@ bool tt_recorder_push_value(tt_recorder *rec, const tt_event *event, const tt_di
         tt_record *record = tt_queue_reserve(&rec->queue, slots, !rec->drops || piece.at > 0, &place);
         if (record == NULL)
             return false;
-        *record = (tt_record){ .slots = slots, .kind = TT_RECORD_PIECE, .site = event->site,
-                               .step = event->step, .call = event->call, .value = *row };
+        *record = (tt_record){ .slots = slots,
+                               .kind = TT_RECORD_PIECE,
+                               .site = event->site,
+                               .step = event->step,
+                               .call = event->call,
+                               .value = *row };
         char *tail = (char *)record + sizeof *record;
         memcpy(tail, &piece, sizeof piece);
         copy_bytes(&walk, t, is_plain, piece.at, piece.len, tail + sizeof piece);

@@ -20,22 +20,21 @@
 #include <stdatomic.h>
 
 typedef struct tt_queue {
-    char *ring;                /* owned; slot i at 64 * i; `memory` aligned */
-    void *memory;              /* owned */
-    _Atomic uint32_t *laps;    /* owned; of slot i: lap + 1 of the record that starts there */
-    uint64_t slots;            /* a power of two */
-    unsigned shift;            /* its logarithm */
-    char apart_1[64];          /* the two sides do not share a cache line */
-    _Atomic uint64_t head;     /* producers: slots reserved since the start */
+    char *ring;             /* owned, mapped; slot i at 64 * i */
+    _Atomic uint32_t *laps; /* owned; of slot i: lap + 1 of the record that starts there */
+    uint64_t slots;         /* a power of two */
+    unsigned shift;         /* its logarithm */
+    char apart_1[64];       /* the two sides do not share a cache line */
+    _Atomic uint64_t head;  /* producers: slots reserved since the start */
     char apart_2[64];
-    _Atomic uint64_t tail;     /* consumer: slots given back */
+    _Atomic uint64_t tail; /* consumer: slots given back */
     char apart_3[64];
-    pthread_mutex_t lock;      /* for sleeping only */
-    pthread_cond_t work;       /* the writer waits here */
-    pthread_cond_t space;      /* producers and flush wait here */
-    _Atomic int32_t waiting;   /* of those */
-    _Atomic bool is_asleep;    /* the writer */
-    _Atomic bool is_stopped;   /* nobody writes any more: nothing is taken */
+    pthread_mutex_t lock;    /* for sleeping only */
+    pthread_cond_t work;     /* the writer waits here */
+    pthread_cond_t space;    /* producers and flush wait here */
+    _Atomic int32_t waiting; /* of those */
+    _Atomic bool is_asleep;  /* the writer */
+    _Atomic bool is_stopped; /* nobody writes any more: nothing is taken */
 } tt_queue;
 
 tt_status tt_queue_open(tt_queue *queue, size_t bytes); /* rounded to a power of two */

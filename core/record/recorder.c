@@ -81,8 +81,14 @@ tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, doubl
         tt_recorder_count_drop(rec, 1);
         return TT_OK;
     }
-    *record = (tt_record){ .slots = 1, .kind = TT_RECORD_POINT, .ndim = -1, .site = site, .step = step,
-                           .time = now_ns(), .scalar = value, .products = TT_PRODUCT_SCALAR };
+    *record = (tt_record){ .slots = 1,
+                           .kind = TT_RECORD_POINT,
+                           .ndim = -1,
+                           .site = site,
+                           .step = step,
+                           .time = now_ns(),
+                           .scalar = value,
+                           .products = TT_PRODUCT_SCALAR };
     tt_queue_commit(&rec->queue, at);
     atomic_fetch_add_explicit(&rec->events, 1, memory_order_relaxed);
     return TT_OK;
@@ -116,13 +122,22 @@ static bool push_point(tt_recorder *rec, const tt_event *e, const tt_digest *dig
         return false;
     }
     *record = (tt_record){
-        .slots = slots, .kind = TT_RECORD_POINT, .phase = e->phase, .is_skipped = e->is_skipped,
-        .ndim = t != NULL ? (int8_t)t->ndim : -1, .site = e->site, .call = e->call, .step = e->step,
-        .time = e->time != 0 ? e->time : now_ns(), .thread = e->thread, .value = row,
+        .slots = slots,
+        .kind = TT_RECORD_POINT,
+        .phase = e->phase,
+        .is_skipped = e->is_skipped,
+        .ndim = t != NULL ? (int8_t)t->ndim : -1,
+        .site = e->site,
+        .call = e->call,
+        .step = e->step,
+        .time = e->time != 0 ? e->time : now_ns(),
+        .thread = e->thread,
+        .value = row,
         .scalar = e->scalar != NULL ? *e->scalar : 0,
-        .products = (e->scalar != NULL ? TT_PRODUCT_SCALAR : 0) | (e->stats != NULL ? TT_PRODUCT_STATS : 0) |
-                    (digest != NULL ? TT_PRODUCT_DIGEST : 0) | (e->hist != NULL ? TT_PRODUCT_HIST : 0) |
-                    (sample > 0 ? TT_PRODUCT_SAMPLE : 0) | (row >= 0 ? TT_PRODUCT_VALUE : 0),
+        .products = (e->scalar != NULL ? TT_PRODUCT_SCALAR : 0) |
+                    (e->stats != NULL ? TT_PRODUCT_STATS : 0) | (digest != NULL ? TT_PRODUCT_DIGEST : 0) |
+                    (e->hist != NULL ? TT_PRODUCT_HIST : 0) | (sample > 0 ? TT_PRODUCT_SAMPLE : 0) |
+                    (row >= 0 ? TT_PRODUCT_VALUE : 0),
     };
     char *to = (char *)record + sizeof *record;
     if (e->stats != NULL)
@@ -142,8 +157,8 @@ static bool push_point(tt_recorder *rec, const tt_event *e, const tt_digest *dig
 
 tt_status tt_recorder_add(tt_recorder *rec, const tt_event *e)
 {
-    if (!has_site(rec, e->site) || (e->has_value && e->tensor == NULL) || (e->sample != NULL && e->tensor == NULL) ||
-        e->phase >= TT_PHASE_COUNT_)
+    if (!has_site(rec, e->site) || (e->has_value && e->tensor == NULL) ||
+        (e->sample != NULL && e->tensor == NULL) || e->phase >= TT_PHASE_COUNT_)
         return TT_EINVAL;
     if (atomic_load_explicit(&rec->is_inherited, memory_order_relaxed))
         return TT_OK;
@@ -165,7 +180,8 @@ tt_status tt_recorder_add(tt_recorder *rec, const tt_event *e)
     if (tt_recorder_push_value(rec, e, &digest, &row))
         (void)push_point(rec, e, &digest, row);
     else
-        tt_recorder_count_drop(rec, slots_for((size_t)e->tensor->count * tt_dtype_size(e->tensor->dtype)));
+        tt_recorder_count_drop(rec,
+                               slots_for((size_t)e->tensor->count * tt_dtype_size(e->tensor->dtype)));
     pthread_mutex_unlock(&rec->value_lock);
     return TT_OK;
 }
@@ -183,8 +199,9 @@ tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text)
         tt_recorder_count_drop(rec, slots);
         return TT_OK;
     }
-    *record = (tt_record){ .slots = slots, .kind = TT_RECORD_NOTE, .step = step, .time = now_ns(),
-                           .text_len = (uint32_t)len };
+    *record = (tt_record){
+        .slots = slots, .kind = TT_RECORD_NOTE, .step = step, .time = now_ns(), .text_len = (uint32_t)len
+    };
     memcpy((char *)record + sizeof *record, text, len);
     tt_queue_commit(&rec->queue, at);
     return TT_OK;
@@ -215,9 +232,12 @@ tt_status tt_recorder_error(const tt_recorder *rec, tt_error *err)
 void tt_recorder_counts_get(const tt_recorder *rec, tt_recorder_counts *out)
 {
     *out = (tt_recorder_counts){
-        .events = atomic_load(&rec->events), .dropped_events = atomic_load(&rec->dropped_events),
-        .dropped_bytes = atomic_load(&rec->dropped_bytes), .values = atomic_load(&rec->values_stored),
-        .values_same = atomic_load(&rec->values_same), .values_gone = atomic_load(&rec->punched),
+        .events = atomic_load(&rec->events),
+        .dropped_events = atomic_load(&rec->dropped_events),
+        .dropped_bytes = atomic_load(&rec->dropped_bytes),
+        .values = atomic_load(&rec->values_stored),
+        .values_same = atomic_load(&rec->values_same),
+        .values_gone = atomic_load(&rec->punched),
         .bytes = atomic_load(&rec->bytes),
     };
 }

@@ -72,15 +72,16 @@ static tt_status write_piece(tt_recorder *rec, const tt_record *record, tt_error
         *place = 0;
     else if (*place == 0)
         return TT_OK; /* the pieces before found no room */
-    tt_status st = tt_store_value(&rec->store, &piece, bytes, record->site, record->step, record->call,
-                                  place, err);
+    tt_status st =
+        tt_store_value(&rec->store, &piece, bytes, record->site, record->step, record->call, place, err);
     mark_gone(rec);
     return st;
 }
 
 /* Goes through the records of [from, to): writes values and notes, finds where
  * values of points are, counts points.  Returns the number of points. */
-static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t to, uint32_t *points, tt_error *err)
+static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t to, uint32_t *points,
+                              tt_error *err)
 {
     tt_status st = TT_OK;
     uint32_t count = 0;

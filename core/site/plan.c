@@ -5,8 +5,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensortap.h"
 
-enum { EVERY_PRODUCT = TT_PRODUCT_SCALAR | TT_PRODUCT_STATS | TT_PRODUCT_DIGEST | TT_PRODUCT_HIST |
-                       TT_PRODUCT_SAMPLE | TT_PRODUCT_VALUE };
+enum {
+    EVERY_PRODUCT = TT_PRODUCT_SCALAR | TT_PRODUCT_STATS | TT_PRODUCT_DIGEST | TT_PRODUCT_HIST |
+                    TT_PRODUCT_SAMPLE | TT_PRODUCT_VALUE
+};
 
 uint32_t tt_plan_products(const tt_plan *plan, const char *name)
 {

@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { FIRST_SEGMENT = 256, SEGMENTS = 12 }; /* 256 * (2^12 - 1) rows */
-_Static_assert(FIRST_SEGMENT * ((1 << SEGMENTS) - 1) >= TT_SITES_MAX, "segments must hold every row");
+_Static_assert(FIRST_SEGMENT *((1 << SEGMENTS) - 1) >= TT_SITES_MAX, "segments must hold every row");
 
 struct tt_sites {
     pthread_mutex_t lock;
@@ -136,8 +136,7 @@ static tt_status grow_slots(tt_sites *sites)
     return TT_OK;
 }
 
-static tt_status add_row(tt_sites *sites, const char *name, size_t len, const tt_plan *plan,
-                         int32_t *out)
+static tt_status add_row(tt_sites *sites, const char *name, size_t len, const tt_plan *plan, int32_t *out)
 {
     int32_t site = sites->count;
     if (site >= TT_SITES_MAX || len > TT_SITE_NAME_MAX || sites->bytes + len > TT_SITES_BYTES_MAX)

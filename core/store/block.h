@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 enum {
-    TT_BLOCK_ALIGN = 64,       /* of every block: lets a reader find the next one after damage */
+    TT_BLOCK_ALIGN = 64, /* of every block: lets a reader find the next one after damage */
     TT_BLOCK_HEADER = 64,
     TT_BLOCK_BODY_MAX = 32 << 20, /* more is not ours: keeps hostile files small in memory */
     TT_FORMAT_VERSION = 1,
@@ -29,13 +29,13 @@ typedef enum tt_block_kind {
 
 typedef struct tt_block_head {
     tt_block_kind kind;
-    uint32_t body;       /* bytes */
-    uint32_t id;         /* of the file: a block copied from another file does not fit */
-    int64_t length;      /* of the whole block */
+    uint32_t body;  /* bytes */
+    uint32_t id;    /* of the file: a block copied from another file does not fit */
+    int64_t length; /* of the whole block */
     uint64_t sequence;
-    int64_t first_step;  /* END: where the footer is */
+    int64_t first_step; /* END: where the footer is */
     int64_t last_step;
-    uint64_t check;      /* of the body */
+    uint64_t check; /* of the body */
 } tt_block_head;
 
 /* Bytes from the start of a block to its payload. */
@@ -49,6 +49,7 @@ static inline int64_t tt_block_round(int64_t bytes)
     return (bytes + TT_BLOCK_ALIGN - 1) / TT_BLOCK_ALIGN * TT_BLOCK_ALIGN;
 }
 
+/* The low half of XXH3-128. */
 uint64_t tt_block_hash(const void *bytes, size_t n);
 /* The same, of bytes that do not lie together. */
 typedef struct tt_hash_state tt_hash_state;

@@ -19,12 +19,12 @@
 typedef struct check {
     tt_tap *tap;
     tt_check about;
-    tt_scan scan;     /* of its own: from the first byte */
+    tt_scan scan; /* of its own: from the first byte */
     tt_index index;
-    tt_sites *sites;  /* owned */
-    char *bytes;      /* owned; a stretch of the file */
+    tt_sites *sites; /* owned */
+    char *bytes;     /* owned; a stretch of the file */
     tt_points points;
-    int out;          /* the new file; -1: only look */
+    int out; /* the new file; -1: only look */
 } check;
 
 enum { STRETCH = 1 << 20 };
@@ -97,7 +97,8 @@ static tt_status check_block(check *c, int64_t at, const tt_block_head *head)
     case TT_BLOCK_BATCH:
         st = check_chunks(c);
         return st == TT_OK ? tt_index_read(&c->index, c->scan.body.data, c->scan.body.len, at,
-                                           at + TT_BLOCK_HEADER) : st;
+                                           at + TT_BLOCK_HEADER)
+                           : st;
     case TT_BLOCK_FOOTER:
         return check_chunks(c);
     case TT_BLOCK_VALUE: {
@@ -168,7 +169,8 @@ static tt_status walk(check *c)
         if (st == TT_EFORMAT)
             note_damage(c, at, head.length, "a damaged block");
         if (c->out >= 0 && (st == TT_OK || st == TT_EFORMAT))
-            st = st == TT_OK ? copy_block(c, at, head.length, is_hole, &head) : put_gap(c, at, head.length);
+            st = st == TT_OK ? copy_block(c, at, head.length, is_hole, &head)
+                             : put_gap(c, at, head.length);
         else if (st == TT_EFORMAT)
             st = TT_OK;
         last_closed = head.kind == TT_BLOCK_END ? end : last_closed;
@@ -193,7 +195,8 @@ static tt_status begin(check *c, tt_tap *tap)
     struct stat about;
     if (fstat(tap->fd, &about) < 0)
         return TT_EIO;
-    c->scan = (tt_scan){ .fd = tap->fd, .size = about.st_size, .index = &c->index, .search_left = INT64_MAX };
+    c->scan =
+        (tt_scan){ .fd = tap->fd, .size = about.st_size, .index = &c->index, .search_left = INT64_MAX };
     return c->bytes != NULL ? TT_OK : TT_ENOMEM;
 }
 

@@ -125,8 +125,8 @@ tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, uint64_t *out
         return TT_OK;
     }
     return unpack_numbers(tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len),
-                          chunk->columns[column].packing,
-                          tt_column_kinds[column].type == TT_COLUMN_INT, out, count);
+                          chunk->columns[column].packing, tt_column_kinds[column].type == TT_COLUMN_INT,
+                          out, count);
 }
 
 uint32_t tt_chunk_entries(const uint64_t *products, uint32_t n, uint32_t product)

@@ -26,7 +26,7 @@ typedef struct tt_record {
     uint8_t kind;   /* tt_record_kind */
     uint8_t phase;
     bool is_skipped;
-    int8_t ndim;    /* of the shape; -1: none */
+    int8_t ndim; /* of the shape; -1: none */
     int32_t site;
     uint32_t call;
     int64_t step, time;

@@ -2,7 +2,7 @@
  *
  * Exists so that reading a site touches only that site's chunks.  Kept small:
  * chunks are merged by the writer (merge.c), so that a site has some tens of
- * them and one for each 4096 points.
+ * them and one for each thousand points.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/index.h"
 
@@ -187,8 +187,12 @@ static tt_status read_chunk(tt_index *index, tt_cursor *cursor, int64_t at, bool
         }
         return st;
     }
-    tt_index_chunk entry = { .at = at, .first = chunk.first, .first_step = chunk.first_step,
-                             .last_step = chunk.last_step, .len = (uint32_t)len, .n = chunk.n };
+    tt_index_chunk entry = { .at = at,
+                             .first = chunk.first,
+                             .first_step = chunk.first_step,
+                             .last_step = chunk.last_step,
+                             .len = (uint32_t)len,
+                             .n = chunk.n };
     return tt_index_add(index, (int32_t)chunk.site, &entry);
 }
 
@@ -213,8 +217,12 @@ static tt_status read_row(tt_index *index, tt_cursor *cursor)
         if (cursor->is_bad || at < 0 || next > INT64_MAX / 2 || n == 0 || n > TT_CHUNK_POINTS_MAX ||
             len > TT_BLOCK_CHUNK_MAX)
             return TT_EFORMAT;
-        tt_index_chunk entry = { .at = at, .first = (int64_t)next, .first_step = low,
-                                 .last_step = step, .len = (uint32_t)len, .n = (uint32_t)n };
+        tt_index_chunk entry = { .at = at,
+                                 .first = (int64_t)next,
+                                 .first_step = low,
+                                 .last_step = step,
+                                 .len = (uint32_t)len,
+                                 .n = (uint32_t)n };
         st = tt_index_add(index, (int32_t)site, &entry);
         next += n;
     }
@@ -238,7 +246,8 @@ static tt_status read_places(tt_places *places, tt_cursor *cursor, uint64_t coun
     return st;
 }
 
-static tt_status read_section(tt_index *index, uint64_t kind, tt_cursor *cursor, int64_t block_at, int64_t at)
+static tt_status read_section(tt_index *index, uint64_t kind, tt_cursor *cursor, int64_t block_at,
+                              int64_t at)
 {
     tt_status st = TT_OK;
     switch (kind) {

@@ -20,7 +20,7 @@ enum {
 
 /* Sections of a batch, an index or a footer: kind and length as varints, bytes. */
 typedef enum tt_section {
-    TT_SECTION_SITES = 1,  /* number of the first; length and name of each */
+    TT_SECTION_SITES = 1, /* number of the first; length and name of each */
     TT_SECTION_CHUNK = 2,
     TT_SECTION_NOTE = 3,   /* step, time (signed varints), text */
     TT_SECTION_LOST = 4,   /* events and bytes dropped so far */
@@ -31,8 +31,8 @@ typedef enum tt_section {
 } tt_section;
 
 typedef struct tt_index_chunk {
-    int64_t at;    /* in the file */
-    int64_t first; /* number of its first point */
+    int64_t at;                    /* in the file */
+    int64_t first;                 /* number of its first point */
     int64_t first_step, last_step; /* the lowest and the highest */
     uint32_t len, n;
 } tt_index_chunk;
@@ -57,11 +57,11 @@ typedef struct tt_index {
     tt_sites *sites;    /* borrowed */
     tt_index_site *row; /* owned; of each site */
     int32_t count, cap;
-    uint32_t chunks;    /* of all sites */
-    int64_t points;     /* of all sites */
+    uint32_t chunks;               /* of all sites */
+    int64_t points;                /* of all sites */
     int64_t first_step, last_step; /* 0, -1: none */
     tt_places sessions, notes;
-    tt_places holes;    /* from, to, from, to ... */
+    tt_places holes; /* from, to, from, to ... */
     int64_t lost_events, lost_bytes;
 } tt_index;
 

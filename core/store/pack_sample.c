@@ -88,7 +88,8 @@ tt_status tt_sample_unpack(const void *bytes, size_t len, tt_sample **out, tt_dt
     int64_t *row = (int64_t *)(void *)(memory + indices), *col = row + rows;
     char *label = memory + values + count * table;
     *sample = (tt_sample){ .count = count, .is_partial = is_partial != 0 };
-    sample->slices = (tt_sample_slice *)(void *)(memory + (sizeof(tt_sample) + ALIGN - 1) / ALIGN * ALIGN);
+    sample->slices =
+        (tt_sample_slice *)(void *)(memory + (sizeof(tt_sample) + ALIGN - 1) / ALIGN * ALIGN);
     if (count > 0) {
         take_indices(&cursor, row, rows);
         take_indices(&cursor, col, cols);
@@ -96,15 +97,20 @@ tt_status tt_sample_unpack(const void *bytes, size_t len, tt_sample **out, tt_dt
     for (uint64_t i = 0; i < count && !cursor.is_bad; i++) {
         uint64_t label_len = tt_cursor_varint(&cursor);
         const unsigned char *text = tt_cursor_take(&cursor, label_len);
-        const unsigned char *table_bytes = tt_cursor_take(&cursor, rows * cols * tt_dtype_size((tt_dtype)type));
+        const unsigned char *table_bytes =
+            tt_cursor_take(&cursor, rows * cols * tt_dtype_size((tt_dtype)type));
         if (text == NULL || table_bytes == NULL || label_len > LABEL_MAX)
             cursor.is_bad = true;
         if (cursor.is_bad)
             break;
         memcpy(label, text, label_len);
         memcpy(memory + values + i * table, table_bytes, rows * cols * tt_dtype_size((tt_dtype)type));
-        sample->slices[i] = (tt_sample_slice){ .label = label, .rows = (int64_t)rows, .cols = (int64_t)cols,
-                                               .row = row, .col = col, .values = memory + values + i * table };
+        sample->slices[i] = (tt_sample_slice){ .label = label,
+                                               .rows = (int64_t)rows,
+                                               .cols = (int64_t)cols,
+                                               .row = row,
+                                               .col = col,
+                                               .values = memory + values + i * table };
         label += label_len + 1;
     }
     if (cursor.is_bad || tt_cursor_left(&cursor) > 0) {

@@ -41,7 +41,9 @@ static tt_status load_index(tt_run *run, int32_t file, int32_t site, int64_t ind
     if (index < 0 || index >= row->stored)
         return TT_EINVAL;
     if (index == row->stored - 1 && row->latest_at > 0) {
-        tt_index_chunk latest = { .at = row->latest_at, .first = row->points - 1, .len = row->latest_len, .n = 1 };
+        tt_index_chunk latest = {
+            .at = row->latest_at, .first = row->points - 1, .len = row->latest_len, .n = 1
+        };
         if (load(run, file, &latest) == TT_OK) {
             *i = 0;
             return TT_OK;
@@ -54,7 +56,8 @@ static tt_status load_index(tt_run *run, int32_t file, int32_t site, int64_t ind
     return load(run, file, &row->chunks[k]);
 }
 
-tt_status tt_run_point(tt_run *run, int32_t file, int32_t site, int64_t index, tt_point *out, tt_error *err)
+tt_status tt_run_point(tt_run *run, int32_t file, int32_t site, int64_t index, tt_point *out,
+                       tt_error *err)
 {
     if (file < 0 || file >= run->count)
         return tt_fail(err, TT_EINVAL, "no such file");
@@ -144,15 +147,16 @@ tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_
     int64_t before = 0;
     *index = -1;
     for (uint32_t k = 0; row->nonfinite >= 0 && k < row->count; before += row->chunks[k++].n)
-        if (row->nonfinite >= row->chunks[k].first && row->nonfinite < row->chunks[k].first + row->chunks[k].n) {
+        if (row->nonfinite >= row->chunks[k].first &&
+            row->nonfinite < row->chunks[k].first + row->chunks[k].n) {
             *index = before + (row->nonfinite - row->chunks[k].first);
             break;
         }
     return TT_OK;
 }
 
-tt_status tt_run_hist(tt_run *run, int32_t file, int32_t site, int64_t index, tt_hist_bin *bins, size_t cap,
-                      size_t *count, tt_error *err)
+tt_status tt_run_hist(tt_run *run, int32_t file, int32_t site, int64_t index, tt_hist_bin *bins,
+                      size_t cap, size_t *count, tt_error *err)
 {
     if (file < 0 || file >= run->count)
         return tt_fail(err, TT_EINVAL, "no such file");

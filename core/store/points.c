@@ -77,12 +77,13 @@ static tt_status put_bytes(tt_points *points, tt_column column, const void *byte
 }
 
 /* name in tt_stats, column, INT or FLOAT */
-#define STATS_COLUMNS(X)                                                                     \
-    X(count, COUNT, int) X(nan, NAN, int) X(posinf, POSINF, int) X(neginf, NEGINF, int)      \
-    X(zeros, ZEROS, int) X(min, MIN, float) X(max, MAX, float) X(absmax, ABSMAX, float)      \
-    X(sum, SUM, float) X(mean, MEAN, float) X(m2, M2, float) X(l1, L1, float)                \
-    X(sumsq, SUMSQ, float) X(sum_imag, SUM_IMAG, float) X(imin, IMIN, int) X(imax, IMAX, int) \
-    X(isum_hi, ISUM_HI, int) X(dtype, DTYPE, int) X(is_propagated, PROPAGATED, int)
+#define STATS_COLUMNS(X)                                                                  \
+    X(count, COUNT, int)                                                                  \
+    X(nan, NAN, int) X(posinf, POSINF, int) X(neginf, NEGINF, int) X(zeros, ZEROS, int)   \
+        X(min, MIN, float) X(max, MAX, float) X(absmax, ABSMAX, float) X(sum, SUM, float) \
+            X(mean, MEAN, float) X(m2, M2, float) X(l1, L1, float) X(sumsq, SUMSQ, float) \
+                X(sum_imag, SUM_IMAG, float) X(imin, IMIN, int) X(imax, IMAX, int)        \
+                    X(isum_hi, ISUM_HI, int) X(dtype, DTYPE, int) X(is_propagated, PROPAGATED, int)
 
 tt_status tt_points_add(tt_points *points, const tt_record *record)
 {
@@ -226,17 +227,20 @@ tt_status tt_points_get(const tt_points *points, uint32_t i, tt_point *out)
         tt_stats *s = &out->stats;
 #define GET_int(bits) (int64_t)(bits)
 #define GET_float(bits) as_float(bits)
-#define X(field, column, type) s->field = (__typeof__(s->field))GET_##type(points->cells[TT_COLUMN_##column][e]);
+#define X(field, column, type) \
+    s->field = (__typeof__(s->field))GET_##type(points->cells[TT_COLUMN_##column][e]);
         STATS_COLUMNS(X)
 #undef X
         s->isum_lo = points->cells[TT_COLUMN_ISUM_LO][e];
     }
     if (products & TT_PRODUCT_DIGEST) {
         uint32_t e = entry_of(points, TT_COLUMN_DIGEST_LO, i);
-        out->digest = (tt_digest){ points->cells[TT_COLUMN_DIGEST_LO][e], points->cells[TT_COLUMN_DIGEST_HI][e] };
+        out->digest =
+            (tt_digest){ points->cells[TT_COLUMN_DIGEST_LO][e], points->cells[TT_COLUMN_DIGEST_HI][e] };
     }
     if (products & TT_PRODUCT_VALUE)
-        out->value_at = (int64_t)points->cells[TT_COLUMN_VALUE_AT][entry_of(points, TT_COLUMN_VALUE_AT, i)];
+        out->value_at =
+            (int64_t)points->cells[TT_COLUMN_VALUE_AT][entry_of(points, TT_COLUMN_VALUE_AT, i)];
     get_shape(points, i, out);
     return TT_OK;
 }

@@ -12,39 +12,39 @@
 
 /* name, type of entry, product it belongs to.  The numbers are part of the
  * format: append only.  INT: 64 bits, signed; FLOAT: f64; BYTES: any. */
-#define TT_COLUMN_MAP(X)            \
-    X(PRODUCTS, INT, ANY)           \
-    X(STEP, INT, ANY)               \
-    X(CALL, INT, ANY)               \
-    X(TIME, INT, ANY)               \
-    X(PHASE, INT, ANY)              \
-    X(THREAD, INT, ANY)             \
-    X(SCALAR, FLOAT, SCALAR)        \
-    X(COUNT, INT, STATS)            \
-    X(MIN, FLOAT, STATS)            \
-    X(MAX, FLOAT, STATS)            \
-    X(ABSMAX, FLOAT, STATS)         \
-    X(SUM, FLOAT, STATS)            \
-    X(MEAN, FLOAT, STATS)           \
-    X(M2, FLOAT, STATS)             \
-    X(L1, FLOAT, STATS)             \
-    X(SUMSQ, FLOAT, STATS)          \
-    X(DTYPE, INT, STATS)            \
-    X(SHAPE, BYTES, ANY)            \
-    X(NAN, INT, STATS)              \
-    X(POSINF, INT, STATS)           \
-    X(NEGINF, INT, STATS)           \
-    X(ZEROS, INT, STATS)            \
-    X(SUM_IMAG, FLOAT, STATS)       \
-    X(IMIN, INT, STATS)             \
-    X(IMAX, INT, STATS)             \
-    X(ISUM_LO, INT, STATS)          \
-    X(ISUM_HI, INT, STATS)          \
-    X(PROPAGATED, INT, STATS)       \
-    X(DIGEST_LO, INT, DIGEST)       \
-    X(DIGEST_HI, INT, DIGEST)       \
-    X(HIST, BYTES, HIST)            \
-    X(SAMPLE, BYTES, SAMPLE)        \
+#define TT_COLUMN_MAP(X)      \
+    X(PRODUCTS, INT, ANY)     \
+    X(STEP, INT, ANY)         \
+    X(CALL, INT, ANY)         \
+    X(TIME, INT, ANY)         \
+    X(PHASE, INT, ANY)        \
+    X(THREAD, INT, ANY)       \
+    X(SCALAR, FLOAT, SCALAR)  \
+    X(COUNT, INT, STATS)      \
+    X(MIN, FLOAT, STATS)      \
+    X(MAX, FLOAT, STATS)      \
+    X(ABSMAX, FLOAT, STATS)   \
+    X(SUM, FLOAT, STATS)      \
+    X(MEAN, FLOAT, STATS)     \
+    X(M2, FLOAT, STATS)       \
+    X(L1, FLOAT, STATS)       \
+    X(SUMSQ, FLOAT, STATS)    \
+    X(DTYPE, INT, STATS)      \
+    X(SHAPE, BYTES, ANY)      \
+    X(NAN, INT, STATS)        \
+    X(POSINF, INT, STATS)     \
+    X(NEGINF, INT, STATS)     \
+    X(ZEROS, INT, STATS)      \
+    X(SUM_IMAG, FLOAT, STATS) \
+    X(IMIN, INT, STATS)       \
+    X(IMAX, INT, STATS)       \
+    X(ISUM_LO, INT, STATS)    \
+    X(ISUM_HI, INT, STATS)    \
+    X(PROPAGATED, INT, STATS) \
+    X(DIGEST_LO, INT, DIGEST) \
+    X(DIGEST_HI, INT, DIGEST) \
+    X(HIST, BYTES, HIST)      \
+    X(SAMPLE, BYTES, SAMPLE)  \
     X(VALUE_AT, INT, VALUE)
 
 #define X(name, type, product) TT_COLUMN_##name,
@@ -60,9 +60,9 @@ typedef struct tt_column_kind {
 extern const tt_column_kind tt_column_kinds[TT_COLUMN_COUNT_];
 
 enum {
-    TT_CHUNK_POINTS_MAX = 1 << 16,      /* points of one chunk; more is not ours */
-    TT_COLUMN_BYTES_MAX = 16 << 20,     /* of one BYTES column, unpacked */
-    TT_PHASE_SKIPPED = 1 << 8,          /* added to the phase */
+    TT_CHUNK_POINTS_MAX = 1 << 16,  /* points of one chunk; more is not ours */
+    TT_COLUMN_BYTES_MAX = 16 << 20, /* of one BYTES column, unpacked */
+    TT_PHASE_SKIPPED = 1 << 8,      /* added to the phase */
 };
 
 /* { 0 } is empty and valid. */

@@ -48,9 +48,14 @@ tt_status tt_run_value_find(tt_run *run, int32_t file, int64_t value_at, tt_valu
     if (st == TT_OK && head.at + head.len != head.total)
         st = TT_EFORMAT;
     if (st < 0)
-        return tt_fail(err, st, "%.180s: the value at %lld: %s", tap->path, (long long)value_at, tt_status_text(st));
-    *out = (tt_value){ .dtype = (tt_dtype)head.dtype, .ndim = head.ndim, .bytes = head.total,
-                       .digest = head.digest, .at = value_at, .file = file };
+        return tt_fail(err, st, "%.180s: the value at %lld: %s", tap->path, (long long)value_at,
+                       tt_status_text(st));
+    *out = (tt_value){ .dtype = (tt_dtype)head.dtype,
+                       .ndim = head.ndim,
+                       .bytes = head.total,
+                       .digest = head.digest,
+                       .at = value_at,
+                       .file = file };
     memcpy(out->shape, head.shape, sizeof out->shape);
     return TT_OK;
 }
@@ -72,7 +77,8 @@ static tt_status read_piece(tt_tap *tap, const tt_value_head *head, int64_t payl
     st = tt_file_read(tap->fd, packed, (size_t)head->stored, payload);
     if (st == TT_OK && tt_block_hash(packed, (size_t)head->stored) != head->check)
         st = TT_EFORMAT;
-    if (st == TT_OK && ZSTD_decompress(to, (size_t)head->len, packed, (size_t)head->stored) != (size_t)head->len)
+    if (st == TT_OK &&
+        ZSTD_decompress(to, (size_t)head->len, packed, (size_t)head->stored) != (size_t)head->len)
         st = TT_EFORMAT;
     free(packed);
     return st;
@@ -89,9 +95,9 @@ tt_status tt_run_value_read(tt_run *run, const tt_value *value, void *out, tt_er
         tt_value_head head;
         int64_t payload;
         st = find_piece(tap, at, &head, &payload);
-        if (st == TT_OK && (head.total != value->bytes || head.at + head.len != left ||
-                            (head.len == 0 && left > 0) || head.digest.low != value->digest.low ||
-                            head.digest.high != value->digest.high))
+        if (st == TT_OK &&
+            (head.total != value->bytes || head.at + head.len != left || (head.len == 0 && left > 0) ||
+             head.digest.low != value->digest.low || head.digest.high != value->digest.high))
             st = TT_EFORMAT;
         if (st == TT_OK)
             st = read_piece(tap, &head, payload, (char *)out + head.at);
@@ -101,6 +107,6 @@ tt_status tt_run_value_read(tt_run *run, const tt_value *value, void *out, tt_er
         }
     } while (st == TT_OK && left > 0);
     return st == TT_OK ? st
-                       : tt_fail(err, st, "%.180s: the value at %lld: %s", tap->path, (long long)value->at,
-                                 tt_status_text(st));
+                       : tt_fail(err, st, "%.180s: the value at %lld: %s", tap->path,
+                                 (long long)value->at, tt_status_text(st));
 }

@@ -56,7 +56,8 @@ static bool parse_name(const char *name, int32_t *rank, int32_t *child)
     if (sscanf(name, "rank%9d.tap%n", rank, &len) == 1 && len > 0 && name[len] == '\0')
         return *rank >= 0;
     len = -1;
-    return sscanf(name, "rank%9d.%9d.tap%n", rank, child, &len) == 2 && len > 0 && name[len] == '\0' && *rank >= 0;
+    return sscanf(name, "rank%9d.%9d.tap%n", rank, child, &len) == 2 && len > 0 && name[len] == '\0' &&
+           *rank >= 0;
 }
 
 /* New names of a file get their place among those of the run. */
@@ -162,7 +163,8 @@ static tt_status list_folder(tt_run *run, tt_error *err)
     char *path = malloc(room);
     if (path == NULL)
         st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
-    for (struct dirent *entry; st == TT_OK && run->count < FILES_MAX && (entry = readdir(folder)) != NULL;) {
+    for (struct dirent *entry;
+         st == TT_OK && run->count < FILES_MAX && (entry = readdir(folder)) != NULL;) {
         int32_t rank, child;
         if (!parse_name(entry->d_name, &rank, &child))
             continue;
@@ -228,7 +230,8 @@ tt_status tt_run_refresh(tt_run *run, tt_error *err)
             st = tt_run_texts(tap);
         if (st < 0)
             return tt_fail(err, st, "%.180s: %s", tap->path,
-                           st == TT_EFORMAT ? "the file became shorter: open the run anew" : tt_status_text(st));
+                           st == TT_EFORMAT ? "the file became shorter: open the run anew"
+                                            : tt_status_text(st));
     }
     return run->is_folder ? list_folder(run, err) : TT_OK;
 }
@@ -244,9 +247,15 @@ tt_status tt_run_file_get(const tt_run *run, int32_t file, tt_run_file *out)
         return TT_EINVAL;
     const tt_tap *tap = run->taps[file];
     *out = (tt_run_file){
-        .path = tap->path, .rank = tap->rank, .is_closed = tap->scan.is_closed, .bytes = tap->scan.size,
-        .points = tap->index.points, .first_step = tap->index.first_step, .last_step = tap->index.last_step,
-        .dropped_events = tap->index.lost_events, .damaged_bytes = tap->scan.damaged,
+        .path = tap->path,
+        .rank = tap->rank,
+        .is_closed = tap->scan.is_closed,
+        .bytes = tap->scan.size,
+        .points = tap->index.points,
+        .first_step = tap->index.first_step,
+        .last_step = tap->index.last_step,
+        .dropped_events = tap->index.lost_events,
+        .damaged_bytes = tap->scan.damaged,
     };
     return TT_OK;
 }

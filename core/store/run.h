@@ -7,35 +7,35 @@
 #include "store/scan.h"
 
 typedef struct tt_tap { /* one file of a run */
-    char *path;       /* owned */
+    char *path;         /* owned */
     int fd;
     int32_t rank, child;
-    tt_sites *sites;  /* owned; numbers as in the file */
+    tt_sites *sites; /* owned; numbers as in the file */
     tt_index index;
     tt_scan scan;
-    int32_t *local;   /* owned; of each site of the run: its number in this file; -1: none */
+    int32_t *local; /* owned; of each site of the run: its number in this file; -1: none */
     int32_t local_cap;
-    int32_t joined;   /* sites of this file that the run knows */
-    tt_arena texts;   /* of info and notes */
+    int32_t joined;                     /* sites of this file that the run knows */
+    tt_arena texts;                     /* of info and notes */
     uint32_t sessions_read, notes_read; /* blocks */
-    const char **info; /* owned; key, value, ... */
-    int32_t info_count; /* pairs */
-    tt_note *notes;   /* owned */
+    const char **info;                  /* owned; key, value, ... */
+    int32_t info_count;                 /* pairs */
+    tt_note *notes;                     /* owned */
     int32_t note_count, note_cap;
     size_t text_bytes;
 } tt_tap;
 
 struct tt_run {
-    char *path;       /* owned */
+    char *path; /* owned */
     bool is_folder;
-    tt_tap **taps;    /* owned, each */
+    tt_tap **taps; /* owned, each */
     int32_t count, cap;
-    tt_sites *sites;  /* owned; of all files */
+    tt_sites *sites; /* owned; of all files */
     tt_buf scratch;
     tt_points points; /* the chunk read last ... */
     int32_t points_file, points_site;
     int64_t points_at; /* ... and where it is; -1: none */
-    uint64_t *cells;  /* owned; scratch for columns */
+    uint64_t *cells;   /* owned; scratch for columns */
     size_t cells_cap;
 };
 

@@ -26,8 +26,8 @@ static int64_t search(tt_scan *scan, int64_t from)
     unsigned char *bytes = malloc(STRETCH);
     int64_t found = -1;
     while (bytes != NULL && found < 0 && from <= scan->size - TT_BLOCK_HEADER && scan->search_left > 0) {
-        int64_t len = scan->size - from < STRETCH ? (scan->size - from) / TT_BLOCK_ALIGN * TT_BLOCK_ALIGN
-                                                  : STRETCH;
+        int64_t len =
+            scan->size - from < STRETCH ? (scan->size - from) / TT_BLOCK_ALIGN * TT_BLOCK_ALIGN : STRETCH;
         if (tt_file_read(scan->fd, bytes, (size_t)len, from) < 0)
             break;
         for (int64_t i = 0; i < len && found < 0; i += TT_BLOCK_ALIGN) {

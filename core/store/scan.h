@@ -17,10 +17,10 @@ typedef struct tt_scan {
     uint32_t id;       /* of the file; 0: not known yet */
     uint64_t sequence; /* of the next block */
     bool is_closed;
-    int64_t damaged;   /* bytes stepped over */
+    int64_t damaged;     /* bytes stepped over */
     int64_t search_left; /* bytes that may still be searched for a block after damage */
-    tt_index *index;   /* borrowed */
-    tt_buf body;       /* of the latest block loaded; owned */
+    tt_index *index;     /* borrowed */
+    tt_buf body;         /* of the latest block loaded; owned */
 } tt_scan;
 
 enum { TT_SCAN_SEARCH = 256 << 20 };

@@ -38,18 +38,15 @@ bool tt_field_find(const char *name, tt_field *out)
 static tt_column column_of(tt_field field)
 {
     switch (field) {
-#define SAME(name)         \
-    case TT_FIELD_##name:  \
+#define SAME(name)        \
+    case TT_FIELD_##name: \
         return TT_COLUMN_##name;
-        SAME(SCALAR) SAME(CALL) SAME(TIME) SAME(PHASE) SAME(THREAD) SAME(COUNT) SAME(NAN) SAME(POSINF)
-        SAME(NEGINF) SAME(ZEROS) SAME(MIN) SAME(MAX) SAME(ABSMAX) SAME(SUM) SAME(MEAN) SAME(L1)
+        SAME(SCALAR)
+        SAME(CALL) SAME(TIME) SAME(PHASE) SAME(THREAD) SAME(COUNT) SAME(NAN) SAME(POSINF) SAME(NEGINF)
+            SAME(ZEROS) SAME(MIN) SAME(MAX) SAME(ABSMAX) SAME(SUM) SAME(MEAN) SAME(L1)
 #undef SAME
-    case TT_FIELD_VAR:
-    case TT_FIELD_STD:
-    case TT_FIELD_L2:
-    case TT_FIELD_RMS:
-    case TT_FIELD_COUNT_:
-        break;
+                case TT_FIELD_VAR : case TT_FIELD_STD : case TT_FIELD_L2 : case TT_FIELD_RMS
+            : case TT_FIELD_COUNT_ : break;
     }
     return TT_COLUMN_COUNT_;
 }
@@ -102,13 +99,14 @@ static double derive(tt_field field, const tt_stats *s)
 
 /* The columns that var, std, l2 and rms are made of. */
 static const tt_column derived_from[] = {
-    TT_COLUMN_COUNT, TT_COLUMN_NAN, TT_COLUMN_POSINF, TT_COLUMN_NEGINF,
-    TT_COLUMN_M2, TT_COLUMN_SUMSQ, TT_COLUMN_PROPAGATED, TT_COLUMN_DTYPE, TT_COLUMN_MEAN,
+    TT_COLUMN_COUNT, TT_COLUMN_NAN,        TT_COLUMN_POSINF, TT_COLUMN_NEGINF, TT_COLUMN_M2,
+    TT_COLUMN_SUMSQ, TT_COLUMN_PROPAGATED, TT_COLUMN_DTYPE,  TT_COLUMN_MEAN,
 };
 enum { PARTS = sizeof derived_from / sizeof *derived_from };
 
 /* Values of the entries of one chunk; cells holds room for PARTS columns. */
-static tt_status read_values(const tt_chunk *chunk, tt_field field, uint64_t *cells, uint32_t n, double *out)
+static tt_status read_values(const tt_chunk *chunk, tt_field field, uint64_t *cells, uint32_t n,
+                             double *out)
 {
     tt_column column = column_of(field);
     tt_status st = TT_OK;
@@ -123,10 +121,15 @@ static tt_status read_values(const tt_chunk *chunk, tt_field field, uint64_t *ce
         st = tt_chunk_column(chunk, derived_from[c], cells + c * n, n);
     for (uint32_t i = 0; st == TT_OK && i < n; i++) {
         tt_stats s = {
-            .count = (int64_t)cells[i], .nan = (int64_t)cells[n + i], .posinf = (int64_t)cells[2 * n + i],
-            .neginf = (int64_t)cells[3 * n + i], .m2 = as_float(cells[4 * n + i]),
-            .sumsq = as_float(cells[5 * n + i]), .is_propagated = (int32_t)cells[6 * n + i],
-            .dtype = (int32_t)cells[7 * n + i], .mean = as_float(cells[8 * n + i]),
+            .count = (int64_t)cells[i],
+            .nan = (int64_t)cells[n + i],
+            .posinf = (int64_t)cells[2 * n + i],
+            .neginf = (int64_t)cells[3 * n + i],
+            .m2 = as_float(cells[4 * n + i]),
+            .sumsq = as_float(cells[5 * n + i]),
+            .is_propagated = (int32_t)cells[6 * n + i],
+            .dtype = (int32_t)cells[7 * n + i],
+            .mean = as_float(cells[8 * n + i]),
         };
         out[i] = derive(field, &s);
     }
@@ -165,7 +168,8 @@ tt_status tt_run_series(tt_run *run, int32_t file, int32_t site, tt_field field,
         }
         if (st < 0)
             return tt_fail(err, st, "%.120s: points %lld and on of %.60s: %s", tap->path,
-                           (long long)row->chunks[k].first, tt_run_site_name(run, site), tt_status_text(st));
+                           (long long)row->chunks[k].first, tt_run_site_name(run, site),
+                           tt_status_text(st));
         have += entries;
     }
     *count = have;

@@ -130,8 +130,8 @@ static void put_latest(tt_store *store, tt_wire *out)
 {
     tt_points one = { 0 };
     tt_wire packed = { 0 };
-    for (int32_t i = 0; i < store->index.count && out->st == TT_OK &&
-                        out->buf.len < TT_BLOCK_BODY_MAX * 3 / 4; i++) {
+    for (int32_t i = 0;
+         i < store->index.count && out->st == TT_OK && out->buf.len < TT_BLOCK_BODY_MAX * 3 / 4; i++) {
         const tt_index_site *row = &store->index.row[i];
         if (row->count == 0)
             continue;
@@ -172,8 +172,11 @@ static tt_status put_snapshot(tt_store *store, tt_block_kind kind, tt_error *err
 
 tt_status tt_store_index_if_due(tt_store *store, tt_error *err)
 {
-    enum { BLOCKS = 128, SHARE = 8 }; /* an index block is at most an eighth of what it indexes */
-    if (store->blocks_since_index < BLOCKS || store->end - store->indexed_end < SHARE * store->index_bytes)
+    /* What a reader of a killed run has to go through is short, and an index block
+     * is at most an eighth of what it indexes. */
+    enum { BLOCKS = 128, BYTES = 8 << 20, SHARE = 8 };
+    int64_t since = store->end - store->indexed_end;
+    if ((store->blocks_since_index < BLOCKS && since < BYTES) || since < SHARE * store->index_bytes)
         return TT_OK;
     return put_snapshot(store, TT_BLOCK_INDEX, err);
 }
@@ -208,10 +211,12 @@ tt_status tt_store_close(tt_store *store, tt_error *err)
     return st;
 }
 
-tt_status tt_store_finish(int fd, uint32_t id, uint64_t sequence, int64_t at, tt_index *index, tt_error *err)
+tt_status tt_store_finish(int fd, uint32_t id, uint64_t sequence, int64_t at, tt_index *index,
+                          tt_error *err)
 {
-    tt_store store = { .fd = fd, .id = id, .sequence = sequence, .end = at, .reserved = INT64_MAX,
-                       .index = *index };
+    tt_store store = {
+        .fd = fd, .id = id, .sequence = sequence, .end = at, .reserved = INT64_MAX, .index = *index
+    };
     *index = (tt_index){ 0 };
     tt_status st = put_end(&store, err);
     store.fd = -1; /* the caller's */

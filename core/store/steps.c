@@ -44,7 +44,8 @@ static tt_status mark_chunk(tt_run *run, const tt_tap *tap, const tt_index_chunk
 /* True if all steps of a chunk are marked already: most sites have the same. */
 static bool is_marked(const tt_index_chunk *entry, int64_t low, uint64_t span, const uint64_t *bits)
 {
-    uint64_t from = (uint64_t)entry->first_step - (uint64_t)low, to = (uint64_t)entry->last_step - (uint64_t)low;
+    uint64_t from = (uint64_t)entry->first_step - (uint64_t)low,
+             to = (uint64_t)entry->last_step - (uint64_t)low;
     if (from > span || to > span || to < from)
         return false;
     for (uint64_t at = from; at <= to; at++) {
@@ -65,8 +66,8 @@ tt_status tt_run_steps(tt_run *run, int64_t *steps, size_t cap, size_t *count, t
     }
     uint64_t span = (uint64_t)high - (uint64_t)low;
     if (span > SPAN_MAX)
-        return tt_fail(err, TT_EINVAL, "steps from %lld to %lld are too far apart to list", (long long)low,
-                       (long long)high);
+        return tt_fail(err, TT_EINVAL, "steps from %lld to %lld are too far apart to list",
+                       (long long)low, (long long)high);
     uint64_t *bits = calloc(span / 64 + 1, sizeof *bits);
     tt_status st = bits != NULL ? TT_OK : TT_ENOMEM;
     for (int32_t f = 0; st == TT_OK && f < run->count; f++) {

@@ -10,33 +10,33 @@
 #define TT_STORE_STORE_H
 
 #include "site/sites.h"
-#include "store/index.h"
 #include "store/block.h"
+#include "store/index.h"
 #include "store/points.h"
 
 typedef struct tt_store {
-    int fd;              /* -1: none, or forgotten after a fork */
+    int fd; /* -1: none, or forgotten after a fork */
     uint32_t id;
-    uint64_t sequence;   /* of the next block */
-    int64_t end;         /* where the next block goes */
-    int64_t reserved;    /* room asked for up to here */
+    uint64_t sequence; /* of the next block */
+    int64_t end;       /* where the next block goes */
+    int64_t reserved;  /* room asked for up to here */
     tt_index index;
     int32_t sites_written;
-    tt_wire body;        /* sections collected for the next batch; 64 bytes kept for the header */
+    tt_wire body; /* sections collected for the next batch; 64 bytes kept for the header */
     int64_t first_step, last_step; /* of those; 0, -1: none */
-    int64_t indexed_end; /* end of the latest index block */
-    int64_t index_bytes; /* its length */
+    int64_t indexed_end;           /* end of the latest index block */
+    int64_t index_bytes;           /* its length */
     uint32_t blocks_since_index;
-    tt_points merged;    /* scratch of merge.c */
+    tt_points merged; /* scratch of merge.c */
     tt_buf scratch;
     /* max_bytes: see room.c */
-    int64_t max_bytes;   /* 0: no limit */
-    int64_t punched;     /* bytes given back */
-    tt_places segments;  /* starts of stretches that hold values, oldest first */
-    tt_places used_at;   /* of each: `end` when a value in it was last referred to */
-    bool is_full;        /* no room for values: none is taken any more */
+    int64_t max_bytes;  /* 0: no limit */
+    int64_t punched;    /* bytes given back */
+    tt_places segments; /* starts of stretches that hold values, oldest first */
+    tt_places used_at;  /* of each: `end` when a value in it was last referred to */
+    bool is_full;       /* no room for values: none is taken any more */
     bool is_failed;
-    void *packer;        /* ZSTD_CCtx, owned; NULL: values are not compressed */
+    void *packer; /* ZSTD_CCtx, owned; NULL: values are not compressed */
 } tt_store;
 
 typedef struct tt_store_options {
@@ -54,7 +54,8 @@ tt_status tt_store_open(tt_store *store, const char *path, tt_sites *sites,
 tt_status tt_store_close(tt_store *store, tt_error *err);
 /* Writes footer and end into a file that was put together by repair.  The index
  * is used up. */
-tt_status tt_store_finish(int fd, uint32_t id, uint64_t sequence, int64_t at, tt_index *index, tt_error *err);
+tt_status tt_store_finish(int fd, uint32_t id, uint64_t sequence, int64_t at, tt_index *index,
+                          tt_error *err);
 /* In a forked child: the file is the parent's. */
 void tt_store_forget(tt_store *store);
 

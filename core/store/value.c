@@ -14,17 +14,24 @@ tt_status tt_value_parse(tt_value_head *out, const void *body, size_t len)
     int64_t step = tt_cursor_signed(&cursor);
     uint64_t call = tt_cursor_varint(&cursor), dtype = tt_cursor_varint(&cursor);
     uint64_t ndim = tt_cursor_varint(&cursor);
-    if (cursor.is_bad || packing > TT_VALUE_ZSTD || total > INT64_MAX || at > total || piece > total - at ||
-        (packing == TT_VALUE_RAW && stored != piece) || stored > INT64_MAX || site > INT32_MAX ||
-        call > UINT32_MAX || dtype >= TT_DTYPE_COUNT_ || ndim > TT_MAX_DIM)
+    if (cursor.is_bad || packing > TT_VALUE_ZSTD || total > INT64_MAX || at > total ||
+        piece > total - at || (packing == TT_VALUE_RAW && stored != piece) || stored > INT64_MAX ||
+        site > INT32_MAX || call > UINT32_MAX || dtype >= TT_DTYPE_COUNT_ || ndim > TT_MAX_DIM)
         return TT_EFORMAT;
     tt_value_head head = {
         .digest = { tt_get_u64(fixed), tt_get_u64(fixed + 8) },
         .check = tt_get_u64(fixed + 16),
         .before = (int64_t)tt_get_u64(fixed + 24),
-        .packing = (int32_t)packing, .total = (int64_t)total, .at = (int64_t)at, .len = (int64_t)piece,
-        .stored = (int64_t)stored, .site = (int32_t)site, .step = step, .call = (uint32_t)call,
-        .dtype = (int32_t)dtype, .ndim = (int32_t)ndim,
+        .packing = (int32_t)packing,
+        .total = (int64_t)total,
+        .at = (int64_t)at,
+        .len = (int64_t)piece,
+        .stored = (int64_t)stored,
+        .site = (int32_t)site,
+        .step = step,
+        .call = (uint32_t)call,
+        .dtype = (int32_t)dtype,
+        .ndim = (int32_t)ndim,
     };
     /* The shape must make up the bytes, or a reader would trust the wrong one. */
     uint64_t bytes = tt_dtype_size((tt_dtype)dtype);

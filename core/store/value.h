@@ -13,10 +13,10 @@ typedef struct tt_value_head {
     uint64_t check;   /* of the payload, as stored */
     int64_t before;   /* block of the piece before this one; 0: this is the first */
     int32_t packing;
-    int64_t total;    /* bytes of the whole value */
-    int64_t at, len;  /* of this piece in it */
-    int64_t stored;   /* bytes of the payload */
-    int32_t site;     /* where it was first seen */
+    int64_t total;   /* bytes of the whole value */
+    int64_t at, len; /* of this piece in it */
+    int64_t stored;  /* bytes of the payload */
+    int32_t site;    /* where it was first seen */
     int64_t step;
     uint32_t call;
     int32_t dtype;

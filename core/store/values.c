@@ -44,9 +44,17 @@ tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *byt
     const void *payload = bytes;
     size_t stored = (size_t)piece->len;
     tt_value_head head = {
-        .digest = piece->digest, .before = *before, .packing = TT_VALUE_RAW, .total = piece->total,
-        .at = piece->at, .len = piece->len, .site = site, .step = step, .call = call,
-        .dtype = piece->dtype, .ndim = piece->ndim,
+        .digest = piece->digest,
+        .before = *before,
+        .packing = TT_VALUE_RAW,
+        .total = piece->total,
+        .at = piece->at,
+        .len = piece->len,
+        .site = site,
+        .step = step,
+        .call = call,
+        .dtype = piece->dtype,
+        .ndim = piece->ndim,
     };
     memcpy(head.shape, piece->shape, (size_t)piece->ndim * sizeof *piece->shape);
     if (store->packer != NULL && stored > 0) {
@@ -55,8 +63,8 @@ tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *byt
         st = tt_buf_reserve(&store->scratch, bound);
         if (st < 0)
             return tt_fail(err, st, "%s", tt_status_text(st));
-        size_t packed = ZSTD_compressCCtx(store->packer, store->scratch.data, bound, bytes, stored,
-                                          COMPRESS_LEVEL);
+        size_t packed =
+            ZSTD_compressCCtx(store->packer, store->scratch.data, bound, bytes, stored, COMPRESS_LEVEL);
         if (!ZSTD_isError(packed) && packed < stored - stored / 16) {
             payload = store->scratch.data;
             stored = packed;

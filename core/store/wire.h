@@ -14,8 +14,8 @@
 /* ---- writing ---- */
 
 typedef struct tt_wire {
-    tt_buf buf;    /* owned */
-    tt_status st;  /* the first failure */
+    tt_buf buf;   /* owned */
+    tt_status st; /* the first failure */
 } tt_wire;
 
 static inline void tt_wire_bytes(tt_wire *wire, const void *bytes, size_t n)
@@ -55,12 +55,12 @@ static inline void tt_wire_varint(tt_wire *wire, uint64_t x)
 /* Small numbers of either sign become small numbers. */
 static inline uint64_t tt_zigzag(uint64_t x)
 {
-    return x << 1 ^ (uint64_t)-(int64_t)(x >> 63);
+    return x << 1 ^ (uint64_t) - (int64_t)(x >> 63);
 }
 
 static inline uint64_t tt_unzigzag(uint64_t x)
 {
-    return x >> 1 ^ (uint64_t)-(int64_t)(x & 1);
+    return x >> 1 ^ (uint64_t) - (int64_t)(x & 1);
 }
 
 static inline void tt_put_u32(unsigned char *at, uint32_t x)

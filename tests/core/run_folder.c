@@ -3,10 +3,15 @@
 #include "run_folder.h"
 
 #include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 const char *run_folder_new(void)
 {
@@ -39,7 +44,61 @@ tt_stats stats_of(int32_t site, int64_t step)
 {
     double x = (double)site * 1000 + (double)step / 3;
     return (tt_stats){
-        .count = 512, .zeros = step % 7, .min = -(float)x, .max = (float)x, .absmax = (float)x, .sum = x * 512,
-        .mean = x, .m2 = x / 7, .l1 = x * 511, .sumsq = x * x * 512, .dtype = TT_F32,
+        .count = 512,
+        .zeros = step % 7,
+        .min = -(float)x,
+        .max = (float)x,
+        .absmax = (float)x,
+        .sum = x * 512,
+        .mean = x,
+        .m2 = x / 7,
+        .l1 = x * 511,
+        .sumsq = x * x * 512,
+        .dtype = TT_F32,
     };
+}
+
+tt_recorder *begin_run(const char *folder, const tt_recorder_options *options)
+{
+    tt_error err;
+    tt_recorder *rec;
+    if (tt_recorder_open(folder, options, &rec, &err) < 0)
+        fail_msg("%s", err.text);
+    return rec;
+}
+
+void finish_run(tt_recorder *rec)
+{
+    tt_error err;
+    if (tt_recorder_close(rec, 30, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+tt_run *read_run(const char *folder)
+{
+    tt_error err;
+    tt_run *run;
+    if (tt_run_open(folder, &run, &err) < 0)
+        fail_msg("%s", err.text);
+    return run;
+}
+
+int32_t site_of(tt_recorder *rec, const char *name)
+{
+    tt_error err;
+    int32_t site;
+    assert_int_equal(tt_recorder_site(rec, name, &site, &err), 0);
+    return site;
+}
+
+void assert_whole(tt_run *run)
+{
+    tt_error err;
+    tt_check about;
+    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
+        if (tt_run_check(run, f, &about, &err) < 0)
+            fail_msg("%s", err.text);
+        if (about.damaged_bytes != 0)
+            fail_msg("%s", about.first);
+    }
 }

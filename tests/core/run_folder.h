@@ -12,4 +12,11 @@ void run_folder_remove(const char *folder);
 /* Statistics that only this (site, step) has. */
 tt_stats stats_of(int32_t site, int64_t step);
 
+/* Each of these fails the test with the error's text. */
+tt_recorder *begin_run(const char *folder, const tt_recorder_options *options);
+void finish_run(tt_recorder *rec);
+tt_run *read_run(const char *folder);
+int32_t site_of(tt_recorder *rec, const char *name);
+void assert_whole(tt_run *run); /* no damage in any file */
+
 #endif

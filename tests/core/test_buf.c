@@ -20,6 +20,10 @@ static void an_empty_buffer_needs_no_making_and_no_freeing(void **state)
     tt_buf_clear(&buf);
     tt_buf_cut(&buf, 0);
     assert_null(buf.data);
+    assert_int_equal(tt_buf_reserve(&buf, 100), TT_OK);
+    assert_true(buf.len == 0 && buf.cap > 100);
+    assert_string_equal(buf.data, ""); /* ended, though nothing is in it */
+    tt_buf_free(&buf);
     assert_int_equal(tt_buf_append(&buf, NULL, 0), TT_OK);
     assert_string_equal(buf.data, "");
     tt_buf_free(&buf);

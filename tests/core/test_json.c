@@ -76,6 +76,7 @@ static void strings_are_escaped(void **state)
     check_string("a\"b\\c", 5, "\"a\\\"b\\\\c\"");
     check_string("\b\f\n\r\t", 5, "\"\\b\\f\\n\\r\\t\"");
     check_string("x\0y", 3, "\"x\\u0000y\"");
+    check_string("\x1f ", 2, "\"\\u001f \"");
     check_string("\x1b[31m\x7f", 6, "\"\\u001b[31m\\u007f\"");
     check_string("é中😀", 9, "\"é中😀\"");
 }

@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensortap.h"
 
-#include "alloc_fail.h"
 #include "run_folder.h"
 
 #include <math.h>
@@ -19,52 +18,12 @@
 
 static tt_error err;
 
-static tt_recorder *begin(const char *folder, const tt_recorder_options *options)
-{
-    tt_recorder *rec;
-    if (tt_recorder_open(folder, options, &rec, &err) < 0)
-        fail_msg("%s", err.text);
-    return rec;
-}
-
-static void finish(tt_recorder *rec)
-{
-    if (tt_recorder_close(rec, 30, &err) < 0)
-        fail_msg("%s", err.text);
-}
-
-static tt_run *read_run(const char *folder)
-{
-    tt_run *run;
-    if (tt_run_open(folder, &run, &err) < 0)
-        fail_msg("%s", err.text);
-    return run;
-}
-
-static int32_t site_of(tt_recorder *rec, const char *name)
-{
-    int32_t site;
-    assert_int_equal(tt_recorder_site(rec, name, &site, &err), 0);
-    return site;
-}
-
-static void assert_whole(tt_run *run)
-{
-    tt_check about;
-    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
-        if (tt_run_check(run, f, &about, &err) < 0)
-            fail_msg("%s", err.text);
-        if (about.damaged_bytes != 0)
-            fail_msg("%s", about.first);
-    }
-}
-
 static void every_number_of_every_point_comes_back(void **state)
 {
     (void)state;
     enum { SITES = 20, STEPS = 700 };
     const char *folder = run_folder_new();
-    tt_recorder *rec = begin(folder, NULL);
+    tt_recorder *rec = begin_run(folder, NULL);
     int32_t sites[SITES];
     char name[32];
     for (int32_t i = 0; i < SITES; i++) {
@@ -77,14 +36,21 @@ static void every_number_of_every_point_comes_back(void **state)
     for (int64_t step = 0; step < STEPS; step++) {
         for (int32_t i = 0; i < SITES; i++) {
             tt_stats s = stats_of(i, step);
-            tt_event e = { .site = sites[i], .step = step, .call = (uint32_t)(step % 2), .time = 1000 + step * 7,
-                           .thread = 3, .phase = TT_PHASE_TRAIN, .is_skipped = step % 5 == 0, .tensor = &t, .stats = &s };
+            tt_event e = { .site = sites[i],
+                           .step = step,
+                           .call = (uint32_t)(step % 2),
+                           .time = 1000 + step * 7,
+                           .thread = 3,
+                           .phase = TT_PHASE_TRAIN,
+                           .is_skipped = step % 5 == 0,
+                           .tensor = &t,
+                           .stats = &s };
             assert_int_equal(tt_recorder_add(rec, &e), 0);
         }
         if (step % 10 == 0) /* many small blocks: chunks are merged */
             assert_int_equal(tt_recorder_flush(rec, &err), 0);
     }
-    finish(rec);
+    finish_run(rec);
     tt_run *run = read_run(folder);
     assert_whole(run);
     assert_int_equal(tt_run_site_count(run), SITES);
@@ -97,7 +63,8 @@ static void every_number_of_every_point_comes_back(void **state)
             tt_stats s = stats_of(i, step);
             assert_int_equal(tt_run_point(run, 0, site, step, &p, &err), 0);
             assert_memory_equal(&p.stats, &s, sizeof s);
-            assert_true(p.step == step && p.call == step % 2 && p.time == 1000 + step * 7 && p.thread == 3);
+            assert_true(p.step == step && p.call == step % 2 && p.time == 1000 + step * 7 &&
+                        p.thread == 3);
             assert_true(p.phase == TT_PHASE_TRAIN && p.is_skipped == (step % 5 == 0));
             assert_true(p.products == TT_PRODUCT_STATS && isnan(p.scalar));
             assert_true(p.ndim == 2 && p.shape[0] == 2 && p.shape[1] == 3);
@@ -124,7 +91,7 @@ static void points_with_different_products_keep_apart(void **state)
     (void)state;
     enum { STEPS = 300 };
     const char *folder = run_folder_new();
-    tt_recorder *rec = begin(folder, NULL);
+    tt_recorder *rec = begin_run(folder, NULL);
     int32_t site = site_of(rec, "mixed");
     float data[100];
     for (int i = 0; i < 100; i++)
@@ -140,22 +107,28 @@ static void points_with_different_products_keep_apart(void **state)
         double x = (double)step;
         tt_stats s = stats_of(1, step);
         tt_digest d = { (uint64_t)step, ~(uint64_t)step };
-        tt_event e = { .site = site, .step = step, .tensor = &t, .stats = step % 2 ? &s : NULL,
-                       .digest = step % 3 ? &d : NULL, .hist = step % 5 ? NULL : hist,
-                       .sample = step % 7 ? NULL : sample, .scalar = step % 11 ? NULL : &x };
+        tt_event e = { .site = site,
+                       .step = step,
+                       .tensor = &t,
+                       .stats = step % 2 ? &s : NULL,
+                       .digest = step % 3 ? &d : NULL,
+                       .hist = step % 5 ? NULL : hist,
+                       .sample = step % 7 ? NULL : sample,
+                       .scalar = step % 11 ? NULL : &x };
         assert_int_equal(tt_recorder_add(rec, &e), 0);
         if (step % 20 == 0)
             tt_recorder_flush(rec, &err);
     }
-    finish(rec);
+    finish_run(rec);
     tt_run *run = read_run(folder);
     assert_whole(run);
     for (int64_t step = 0; step < STEPS; step++) {
         tt_point p;
         assert_int_equal(tt_run_point(run, 0, 0, step, &p, &err), 0);
-        assert_int_equal(p.products, (step % 2 ? TT_PRODUCT_STATS : 0) | (step % 3 ? TT_PRODUCT_DIGEST : 0) |
-                                         (step % 5 ? 0 : TT_PRODUCT_HIST) | (step % 7 ? 0 : TT_PRODUCT_SAMPLE) |
-                                         (step % 11 ? 0 : TT_PRODUCT_SCALAR));
+        assert_int_equal(p.products,
+                         (step % 2 ? TT_PRODUCT_STATS : 0) | (step % 3 ? TT_PRODUCT_DIGEST : 0) |
+                             (step % 5 ? 0 : TT_PRODUCT_HIST) | (step % 7 ? 0 : TT_PRODUCT_SAMPLE) |
+                             (step % 11 ? 0 : TT_PRODUCT_SCALAR));
         if (step % 2)
             assert_true(p.stats.mean == stats_of(1, step).mean);
         if (step % 3)
@@ -175,7 +148,8 @@ static void points_with_different_products_keep_apart(void **state)
             tt_sample *back;
             tt_dtype dtype;
             assert_int_equal(tt_run_sample(run, 0, 0, step, &back, &dtype, &err), 0);
-            assert_true(dtype == TT_F32 && tt_sample_count(back) == tt_sample_count(sample) && tt_sample_is_partial(back));
+            assert_true(dtype == TT_F32 && tt_sample_count(back) == tt_sample_count(sample) &&
+                        tt_sample_is_partial(back));
             const tt_sample_slice *a = tt_sample_at(back, 0), *b = tt_sample_at(sample, 0);
             assert_true(a->rows == b->rows && a->cols == b->cols);
             assert_memory_equal(a->values, b->values, (size_t)(a->rows * a->cols) * 4);
@@ -201,8 +175,10 @@ static void values_come_back_and_equal_ones_are_stored_once(void **state)
 {
     bool compresses = *(bool *)*state;
     const char *folder = run_folder_new();
-    tt_recorder *rec = begin(folder, &(tt_recorder_options){ .compresses = compresses, .queue_bytes = 1 << 20 });
-    int32_t changing = site_of(rec, "changing"), fixed = site_of(rec, "fixed"), empty = site_of(rec, "empty");
+    tt_recorder *rec =
+        begin_run(folder, &(tt_recorder_options){ .compresses = compresses, .queue_bytes = 1 << 20 });
+    int32_t changing = site_of(rec, "changing"), fixed = site_of(rec, "fixed"),
+            empty = site_of(rec, "empty");
     enum { ROWS = 300, COLS = 400 };
     int32_t *data = malloc(ROWS * COLS * sizeof *data), *back = malloc(ROWS * COLS * sizeof *data);
     tt_tensor t, none;
@@ -212,17 +188,26 @@ static void values_come_back_and_equal_ones_are_stored_once(void **state)
     for (int64_t step = 0; step < 10; step++) {
         for (int32_t i = 0; i < ROWS * COLS; i++)
             data[i] = i * 7 + (int32_t)step * 1000003;
-        assert_int_equal(tt_recorder_add(rec, &(tt_event){ .site = changing, .step = step, .tensor = &t, .has_value = true }), 0);
+        assert_int_equal(
+            tt_recorder_add(
+                rec, &(tt_event){ .site = changing, .step = step, .tensor = &t, .has_value = true }),
+            0);
         for (int32_t i = 0; i < ROWS * COLS; i++)
             data[i] = i;
-        assert_int_equal(tt_recorder_add(rec, &(tt_event){ .site = fixed, .step = step, .tensor = &t, .has_value = true }), 0);
-        assert_int_equal(tt_recorder_add(rec, &(tt_event){ .site = empty, .step = step, .tensor = &none, .has_value = true }), 0);
+        assert_int_equal(
+            tt_recorder_add(rec,
+                            &(tt_event){ .site = fixed, .step = step, .tensor = &t, .has_value = true }),
+            0);
+        assert_int_equal(
+            tt_recorder_add(
+                rec, &(tt_event){ .site = empty, .step = step, .tensor = &none, .has_value = true }),
+            0);
     }
     tt_recorder_counts counts;
     tt_recorder_counts_get(rec, &counts);
     assert_int_equal(counts.values, 12);
     assert_int_equal(counts.values_same, 18);
-    finish(rec);
+    finish_run(rec);
     tt_run *run = read_run(folder);
     assert_whole(run);
     for (int64_t step = 0; step < 10; step++) {
@@ -247,7 +232,8 @@ static void values_come_back_and_equal_ones_are_stored_once(void **state)
     tt_run_file about;
     assert_int_equal(tt_run_file_get(run, 0, &about), 0);
     int64_t one = ROWS * COLS * 4;
-    assert_true(about.is_closed && about.bytes < 11 * one + 100000 && (compresses || about.bytes > 11 * one));
+    assert_true(about.is_closed && about.bytes < 11 * one + 100000 &&
+                (compresses || about.bytes > 11 * one));
     tt_run_close(run);
     free(data);
     free(back);
@@ -258,16 +244,17 @@ static void a_tensor_larger_than_the_queue_goes_through(void **state)
 {
     (void)state;
     const char *folder = run_folder_new();
-    tt_recorder *rec = begin(folder, &(tt_recorder_options){ .queue_bytes = 1 << 16, .drops = true });
+    tt_recorder *rec = begin_run(folder, &(tt_recorder_options){ .queue_bytes = 1 << 16, .drops = true });
     int32_t site = site_of(rec, "large");
     size_t count = 3000001;
     double *data = malloc(count * 8), *back = malloc(count * 8);
     for (size_t i = 0; i < count; i++)
         data[i] = (double)i * 0.5;
     tt_tensor t;
-    assert_int_equal(tt_tensor_describe(&t, data, TT_F64, 1, (int64_t[]){ (int64_t)count }, NULL, &err), 0);
+    assert_int_equal(tt_tensor_describe(&t, data, TT_F64, 1, (int64_t[]){ (int64_t)count }, NULL, &err),
+                     0);
     tt_recorder_add(rec, &(tt_event){ .site = site, .step = 1, .tensor = &t, .has_value = true });
-    finish(rec);
+    finish_run(rec);
     tt_run *run = read_run(folder);
     assert_whole(run);
     tt_point p;
@@ -285,18 +272,20 @@ static void a_tensor_larger_than_the_queue_goes_through(void **state)
 static void a_run_can_be_resumed(void **state)
 {
     (void)state;
-    const char *folder = run_folder_new(), *info[] = { "host", "one", NULL }, *more[] = { "host", "two", NULL };
-    tt_recorder *rec = begin(folder, &(tt_recorder_options){ .info = info });
+    const char *folder = run_folder_new(), *info[] = { "host", "one", NULL },
+               *more[] = { "host", "two", NULL };
+    tt_recorder *rec = begin_run(folder, &(tt_recorder_options){ .info = info });
     int32_t a = site_of(rec, "a"), b = site_of(rec, "b");
     for (int64_t step = 0; step < 100; step++)
         tt_recorder_scalar(rec, b, step, 1.0);
     tt_recorder_note(rec, 7, "first");
     (void)a;
-    finish(rec);
+    finish_run(rec);
     tt_recorder *again;
     assert_int_equal(tt_recorder_open(folder, NULL, &again, &err), TT_EINVAL);
-    rec = begin(folder, &(tt_recorder_options){ .resumes = true, .info = more });
-    assert_int_equal(tt_recorder_open(folder, &(tt_recorder_options){ .resumes = true }, &again, &err), TT_EIO); /* locked */
+    rec = begin_run(folder, &(tt_recorder_options){ .resumes = true, .info = more });
+    assert_int_equal(tt_recorder_open(folder, &(tt_recorder_options){ .resumes = true }, &again, &err),
+                     TT_EIO); /* locked */
     int32_t c = site_of(rec, "c");
     assert_int_equal(site_of(rec, "b"), b);
     for (int64_t step = 100; step < 150; step++) {
@@ -304,7 +293,7 @@ static void a_run_can_be_resumed(void **state)
         tt_recorder_scalar(rec, c, step, step == 120 ? NAN : 3.0);
     }
     tt_recorder_note(rec, 108, "second");
-    finish(rec);
+    finish_run(rec);
     tt_run *run = read_run(folder);
     assert_whole(run);
     assert_int_equal(tt_run_points(run, 0, tt_run_find(run, "b")), 150);
@@ -334,7 +323,8 @@ static void a_run_can_be_followed_while_it_grows(void **state)
 {
     (void)state;
     const char *folder = run_folder_new();
-    tt_recorder *rec = begin(folder, NULL), *other = begin(folder, &(tt_recorder_options){ .rank = 1 });
+    tt_recorder *rec = begin_run(folder, NULL),
+                *other = begin_run(folder, &(tt_recorder_options){ .rank = 1 });
     int32_t a = site_of(rec, "a");
     tt_run *run = read_run(folder);
     assert_int_equal(tt_run_file_count(run), 2);
@@ -348,15 +338,16 @@ static void a_run_can_be_followed_while_it_grows(void **state)
             assert_int_equal(tt_run_points(run, 0, tt_run_find(run, "a")), step + 1);
         }
     }
-    finish(other);
-    finish(rec);
+    finish_run(other);
+    finish_run(rec);
     assert_int_equal(tt_run_refresh(run, &err), 0);
     tt_run_file about;
     assert_int_equal(tt_run_file_get(run, 1, &about), 0);
     assert_true(about.is_closed && about.rank == 1 && about.points == 1);
     double values[400];
     size_t n;
-    assert_int_equal(tt_run_series(run, 0, tt_run_find(run, "a"), TT_FIELD_SCALAR, NULL, values, 400, &n, &err), 0);
+    assert_int_equal(
+        tt_run_series(run, 0, tt_run_find(run, "a"), TT_FIELD_SCALAR, NULL, values, 400, &n, &err), 0);
     for (int i = 0; i < 400; i++)
         assert_true(values[i] == i);
     assert_int_equal(tt_run_points(run, 1, tt_run_find(run, "z")), 1);
@@ -366,168 +357,6 @@ static void a_run_can_be_followed_while_it_grows(void **state)
     run_folder_remove(folder);
 }
 
-static void the_oldest_values_make_room_and_statistics_stay(void **state)
-{
-    (void)state;
-    enum { COUNT = 1 << 18, STEPS = 40, LIMIT = 12 << 20 };
-    const char *folder = run_folder_new();
-    tt_recorder *rec = begin(folder, &(tt_recorder_options){ .max_bytes = LIMIT });
-    int32_t changing = site_of(rec, "changing"), fixed = site_of(rec, "fixed");
-    float *data = malloc(COUNT * 4);
-    tt_tensor t;
-    tt_tensor_describe(&t, data, TT_F32, 1, (int64_t[]){ COUNT }, NULL, &err);
-    for (int64_t step = 0; step < STEPS; step++) {
-        tt_stats s = stats_of(0, step);
-        memset(data, 1, COUNT * 4);
-        tt_recorder_add(rec, &(tt_event){ .site = fixed, .step = step, .tensor = &t, .stats = &s, .has_value = true });
-        for (int i = 0; i < COUNT; i++)
-            data[i] = (float)(i + step * 77);
-        tt_recorder_add(rec, &(tt_event){ .site = changing, .step = step, .tensor = &t, .stats = &s, .has_value = true });
-        tt_recorder_flush(rec, &err);
-        tt_recorder_counts counts;
-        tt_recorder_counts_get(rec, &counts);
-        assert_true(counts.bytes <= LIMIT + (1 << 20));
-    }
-    finish(rec);
-    tt_run *run = read_run(folder);
-    assert_whole(run);
-    tt_point p;
-    tt_value v;
-    for (int64_t step = 0; step < STEPS; step++) {
-        assert_int_equal(tt_run_point(run, 0, changing, step, &p, &err), 0);
-        assert_true(p.stats.mean == stats_of(0, step).mean);
-        tt_status st = tt_run_value_find(run, 0, p.value_at, &v, &err);
-        assert_int_equal(st, step < 30 ? st : TT_OK);
-        if (step < 20)
-            assert_int_equal(st, TT_EMISMATCH);
-        if (st == TT_OK) {
-            assert_int_equal(tt_run_value_read(run, &v, data, &err), 0);
-            assert_true(data[5] == (float)(5 + step * 77));
-        }
-    }
-    assert_int_equal(tt_run_point(run, 0, fixed, -1, &p, &err), 0); /* in use all the time */
-    assert_int_equal(tt_run_value_find(run, 0, p.value_at, &v, &err), 0);
-    assert_int_equal(tt_run_value_read(run, &v, data, &err), 0);
-    tt_run_close(run);
-    free(data);
-    run_folder_remove(folder);
-}
-
-enum { THREADS = 8, EVENTS = 20000 };
-static tt_recorder *shared;
-
-static void *produce(void *number)
-{
-    int32_t me = (int32_t)(intptr_t)number, site;
-    char name[16];
-    (void)snprintf(name, sizeof name, "thread%d", (int)me);
-    tt_recorder_site(shared, name, &site, NULL);
-    for (int64_t i = 0; i < EVENTS; i++) {
-        if (i % 10 == 0) {
-            tt_stats s = stats_of(me, i);
-            tt_recorder_add(shared, &(tt_event){ .site = site, .step = i, .stats = &s });
-        } else {
-            tt_recorder_scalar(shared, site, i, (double)(me * EVENTS + i));
-        }
-    }
-    return NULL;
-}
-
-static void eight_threads_record_and_nothing_is_lost(void **state)
-{
-    (void)state;
-    const char *folder = run_folder_new();
-    shared = begin(folder, &(tt_recorder_options){ .queue_bytes = 1 << 17 }); /* small: they wait */
-    pthread_t threads[THREADS];
-    for (intptr_t i = 0; i < THREADS; i++)
-        pthread_create(&threads[i], NULL, produce, (void *)i);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
-    tt_recorder_counts counts;
-    tt_recorder_counts_get(shared, &counts);
-    assert_int_equal(counts.events, THREADS * EVENTS);
-    assert_int_equal(counts.dropped_events, 0);
-    finish(shared);
-    tt_run *run = read_run(folder);
-    assert_whole(run);
-    static double values[EVENTS];
-    static int64_t steps[EVENTS];
-    for (int me = 0; me < THREADS; me++) {
-        char name[16];
-        size_t n;
-        (void)snprintf(name, sizeof name, "thread%d", me);
-        int32_t site = tt_run_find(run, name);
-        assert_int_equal(tt_run_points(run, 0, site), EVENTS);
-        assert_int_equal(tt_run_series(run, 0, site, TT_FIELD_SCALAR, steps, values, EVENTS, &n, &err), 0);
-        assert_int_equal(n, EVENTS / 10 * 9);
-        for (size_t i = 0; i < n; i++) /* in the order recorded */
-            assert_true(values[i] == (double)(me * EVENTS + steps[i]) && (i == 0 || steps[i] > steps[i - 1]));
-    }
-    tt_run_close(run);
-    run_folder_remove(folder);
-}
-
-static void a_full_queue_drops_with_exact_counts(void **state)
-{
-    (void)state;
-    const char *folder = run_folder_new();
-    tt_recorder *rec = begin(folder, &(tt_recorder_options){ .queue_bytes = 1 << 16, .drops = true });
-    int32_t site = site_of(rec, "x");
-    for (int64_t i = 0; i < 300000; i++)
-        tt_recorder_scalar(rec, site, i, 1);
-    tt_recorder_counts counts;
-    tt_recorder_counts_get(rec, &counts);
-    finish(rec);
-    tt_run *run = read_run(folder);
-    tt_run_file about;
-    tt_run_file_get(run, 0, &about);
-    assert_int_equal(counts.events + counts.dropped_events, 300000);
-    assert_int_equal(about.points, counts.events);
-    assert_int_equal(about.dropped_events, counts.dropped_events);
-    tt_run_close(run);
-    run_folder_remove(folder);
-}
-
-static void an_allocation_that_fails_is_reported(void **state)
-{
-    (void)state;
-    for (long nth = 1;; nth++) {
-        const char *folder = run_folder_new();
-        tt_recorder *rec = NULL;
-        tt_run *run = NULL;
-        alloc_fail_at(nth);
-        tt_status st = tt_recorder_open(folder, NULL, &rec, &err);
-        if (st == TT_OK) {
-            int32_t site = 0;
-            st = tt_recorder_site(rec, "x", &site, &err);
-            tt_stats s = stats_of(1, 1);
-            float data[64] = { 1 };
-            tt_tensor t;
-            tt_tensor_describe(&t, data, TT_F32, 1, (int64_t[]){ 64 }, NULL, NULL);
-            for (int64_t step = 0; st == TT_OK && step < 40; step++) {
-                tt_recorder_add(rec, &(tt_event){ .site = site, .step = step, .stats = &s, .tensor = &t, .has_value = step == 3 });
-                st = tt_recorder_flush(rec, &err);
-            }
-            tt_status closed = tt_recorder_close(rec, 30, &err);
-            st = st < 0 ? st : closed;
-        }
-        tt_status opened = tt_run_open(folder, &run, NULL);
-        double values[64];
-        size_t n;
-        if (opened == TT_OK)
-            opened = tt_run_series(run, 0, 0, TT_FIELD_MEAN, NULL, values, 64, &n, NULL);
-        bool was_hit = alloc_fail_stop();
-        tt_run_close(run);
-        run_folder_remove(folder);
-        if (!was_hit) {
-            assert_true(st == TT_OK && opened == TT_OK);
-            assert_true(nth > 20);
-            return;
-        }
-        assert_true(st == TT_ENOMEM || opened == TT_ENOMEM || (st == TT_OK && opened == TT_OK) || opened == TT_EIO);
-    }
-}
-
 int main(void)
 {
     static bool no = false, yes = true;
@@ -535,15 +364,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_of_every_point_comes_back),
         cmocka_unit_test(points_with_different_products_keep_apart),
-        { "values_come_back_and_equal_ones_are_stored_once", values_come_back_and_equal_ones_are_stored_once, NULL, NULL, &raw },
-        { "compressed_values_come_back", values_come_back_and_equal_ones_are_stored_once, NULL, NULL, &packed },
+        { "values_come_back_and_equal_ones_are_stored_once",
+          values_come_back_and_equal_ones_are_stored_once, NULL, NULL, &raw },
+        { "compressed_values_come_back", values_come_back_and_equal_ones_are_stored_once, NULL, NULL,
+          &packed },
         cmocka_unit_test(a_tensor_larger_than_the_queue_goes_through),
         cmocka_unit_test(a_run_can_be_resumed),
         cmocka_unit_test(a_run_can_be_followed_while_it_grows),
-        cmocka_unit_test(the_oldest_values_make_room_and_statistics_stay),
-        cmocka_unit_test(eight_threads_record_and_nothing_is_lost),
-        cmocka_unit_test(a_full_queue_drops_with_exact_counts),
-        cmocka_unit_test(an_allocation_that_fails_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
