@@ -61,8 +61,9 @@ static void print_text(const tt_check *c, const char *path, const char *repaired
     char a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
     tt_screen_name(screen, path);
     if (c->damaged_bytes > 0)
-        printf("  %sdamaged%s: %s in %s places cannot be read; the first is %s", alarm, plain,
-               tt_screen_bytes(c->damaged_bytes, a), tt_screen_count(c->damaged_blocks, b), c->first);
+        printf("  %sdamaged%s: %s in %s place%s cannot be read; the first is %s", alarm, plain,
+               tt_screen_bytes(c->damaged_bytes, a), tt_screen_count(c->damaged_blocks, b),
+               c->damaged_blocks == 1 ? "" : "s", c->first);
     else
         printf("  %swhole%s", tt_header_ink(screen, TT_MOOD_SPARK), plain);
     if (!c->is_closed)

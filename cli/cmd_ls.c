@@ -244,6 +244,8 @@ tt_exit tt_cmd_ls(int argc, char **argv, tt_error *err)
         size_t count = 0, kept = 0;
         for (size_t i = 0; paths != NULL && i < all.count; i++) {
             bool is_live = all.entries[i].state == TT_STATE_LIVE;
+            if (all.entries[i].run == NULL)
+                continue; /* perhaps not a run at all */
             if (is_live || kept < (uint64_t)args.keep_last)
                 kept += !is_live;
             else

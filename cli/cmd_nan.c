@@ -154,7 +154,12 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
     if (p->is_skipped)
         fputs(", in a step that was skipped", stdout);
     putchar('\n');
-    printf("%sborn %s%s\n", faint, n->birth == TT_BIRTH_UPDATE && n->index == 0 ? "before the first step that was recorded" : births[n->birth], plain);
+    const char *birth = births[n->birth];
+    if (n->birth == TT_BIRTH_UPDATE && n->index == 0)
+        birth = "before the first step that was recorded";
+    else if (n->birth == TT_BIRTH_FORWARD && n->order == 1)
+        birth = "in the forward pass; nothing was recorded before it, so look at its input too";
+    printf("%sborn %s%s\n", faint, birth, plain);
     printf("%spoint %s of %s in the step", faint, tt_screen_count(n->order, a), tt_screen_count(n->of, b));
     if (p->call > 0)
         printf(", call %u of this site", p->call);

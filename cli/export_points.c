@@ -88,6 +88,7 @@ static tt_status turn_output(const char *path, char *part, size_t room, tt_error
     int len = snprintf(part, room, "%s%s", path, is_special ? "" : ".part");
     if (len < 0 || (size_t)len >= room || freopen(part, "we", stdout) == NULL) {
         (void)snprintf(err->text, sizeof err->text, "%.150s: %s", path, strerror(errno));
+        (void)freopen("/dev/null", "we", stdout); /* said once */
         return TT_EIO;
     }
     return TT_OK;

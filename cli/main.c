@@ -145,7 +145,9 @@ int main(int argc, char **argv)
         argv[first] = title;
         code = cmd->run(argc - first, argv + first, &err);
     }
-    if (err.text[0] != '\0')
-        fprintf(stderr, "tensortap: %s\n", err.text);
+    tt_buf safe = { 0 }; /* it quotes what the user gave */
+    if (err.text[0] != '\0' && tt_text_append(err.text, &(tt_style){ 0 }, &safe) == TT_OK)
+        fprintf(stderr, "tensortap: %s\n", safe.data);
+    tt_buf_free(&safe);
     return (int)code;
 }
