@@ -28,7 +28,17 @@ typedef struct tt_cmd {
 
 extern const tt_cmd tt_commands[]; /* ended by a row without a name */
 
+tt_cmd_fn tt_cmd_check;
+tt_cmd_fn tt_cmd_diff;
+tt_cmd_fn tt_cmd_export;
 tt_cmd_fn tt_cmd_help;
+tt_cmd_fn tt_cmd_ls;
+tt_cmd_fn tt_cmd_nan;
+tt_cmd_fn tt_cmd_rm;
+tt_cmd_fn tt_cmd_run;
+tt_cmd_fn tt_cmd_show;
+tt_cmd_fn tt_cmd_stats;
+tt_cmd_fn tt_cmd_top;
 
 const tt_cmd *tt_cmd_find(const char *name); /* NULL: none */
 /* Writes "no command 'sohw'; did you mean 'show'?" and returns the exit code. */

@@ -10,12 +10,23 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 const tt_cmd tt_commands[] = {
+    { "run", "SCRIPT ...", "run a Python program and record its models", tt_cmd_run },
+    { "ls", "[FOLDER]", "list runs: when, what command, steps, size, state", tt_cmd_ls },
+    { "show", "RUN [GLOB]", "a tree of all sites, what is odd first", tt_cmd_show },
+    { "stats", "RUN GLOB", "the statistics of sites, step by step", tt_cmd_stats },
+    { "nan", "RUN", "where the first NaN or Inf was born", tt_cmd_nan },
+    { "diff", "RUN RUN", "where two runs part", tt_cmd_diff },
+    { "export", "RUN [GLOB]", "write csv, json, npy, safetensors, pt, hdf5 ...", tt_cmd_export },
+    { "check", "RUN", "verify every checksum, repair", tt_cmd_check },
+    { "top", "RUN", "a live view of a training", tt_cmd_top },
+    { "rm", "RUN...", "remove runs; asks first", tt_cmd_rm },
     { "help", "[COMMAND]", "print this help, or that of a command", tt_cmd_help },
     { 0 },
 };
@@ -72,7 +83,7 @@ static char *describe(int key, const char *text, void *input)
     fputs("Commands:\n", file);
     for (const tt_cmd *cmd = tt_commands; cmd->name != NULL; cmd++)
         fprintf(file, "  %-8s %-16s %s\n", cmd->name, cmd->args, cmd->summary);
-    fputs("\nFor example: tensortap help help", file);
+    fputs("\nFor example: tensortap show runs/today", file);
     return fclose(file) == 0 ? out : NULL; /* argp frees it */
 }
 
@@ -107,6 +118,7 @@ static void close_output(void)
 
 int main(int argc, char **argv)
 {
+    (void)signal(SIGPIPE, SIG_DFL); /* `| head` ends us quietly, whatever we inherited */
     if (atexit(close_output) != 0)
         return TT_EXIT_FAILED;
     argp_program_version = "tensortap " TT_VERSION;
@@ -133,7 +145,9 @@ int main(int argc, char **argv)
         argv[first] = title;
         code = cmd->run(argc - first, argv + first, &err);
     }
-    if (err.text[0] != '\0')
-        fprintf(stderr, "tensortap: %s\n", err.text);
+    tt_buf safe = { 0 }; /* it quotes what the user gave */
+    if (err.text[0] != '\0' && tt_text_append(err.text, &(tt_style){ 0 }, &safe) == TT_OK)
+        fprintf(stderr, "tensortap: %s\n", safe.data);
+    tt_buf_free(&safe);
     return (int)code;
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /* How many letters have to be added, removed, changed or swapped with their
- * neighbour to make b of a.  Words longer than 31 letters: SIZE_MAX. */
+ * neighbour to make b of a.  Words longer than 95 letters: SIZE_MAX. */
 size_t tt_suggest_distance(const char *a, const char *b);
 
 #endif

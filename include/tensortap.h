@@ -498,6 +498,9 @@ void tt_recorder_set_plan(tt_recorder *rec, int32_t site, uint32_t products, uin
 tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, double value);
 tt_status tt_recorder_add(tt_recorder *rec, const tt_event *event);
 tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text);
+/* Is there room for an event of about so many bytes?  For callers that hold a lock
+ * which they want to let go before they wait. */
+bool tt_recorder_has_room(const tt_recorder *rec, size_t bytes);
 /* Waits until everything queued so far can be read by others. */
 tt_status tt_recorder_flush(tt_recorder *rec, tt_error *err);
 /* TT_OK, or what stopped the recording, for good. */
@@ -650,6 +653,171 @@ typedef struct tt_check {
 tt_status tt_run_check(tt_run *run, int32_t file, tt_check *out, tt_error *err);
 /* Writes what is whole into a new, closed file. */
 tt_status tt_run_repair(tt_run *run, int32_t file, const char *path, tt_check *out, tt_error *err);
+
+/* ---- tables ------------------------------------------------------------- */
+
+/* Appends text of somebody else on one line, so that a terminal obeys nothing in
+ * it; cut to the style's columns. */
+tt_status tt_text_append(const char *text, const tt_style *style, tt_buf *out);
+
+typedef enum tt_mood {
+    TT_MOOD_PLAIN,
+    TT_MOOD_FAINT,  /* guides, remarks */
+    TT_MOOD_TYPE,   /* element types */
+    TT_MOOD_SPARK,  /* sparklines */
+    TT_MOOD_REMARK, /* worth a look */
+    TT_MOOD_ALARM,  /* NaN, Inf, damage */
+    TT_MOOD_COUNT_
+} tt_mood;
+
+/* Columns, then cells row by row.  A table that is too wide takes room from the
+ * columns that give some, the widest first; what is left over is cut. */
+typedef struct tt_table tt_table;
+
+tt_status tt_table_create(const tt_style *style, tt_table **out);
+void tt_table_free(tt_table *table);
+/* least: the column may be cut down to this width (negative: by leaving out the
+ * beginning, where names end differently); 0: never. */
+tt_status tt_table_column(tt_table *table, const char *title, bool is_right, int32_t least);
+tt_status tt_table_cell(tt_table *table, tt_mood mood, const char *text);
+/* `lead` is ours (a tree's guides) and drawn faintly before the text. */
+tt_status tt_table_branch(tt_table *table, const char *lead, tt_mood mood, const char *text);
+tt_status tt_table_render(const tt_table *table, bool has_titles, tt_buf *out);
+
+/* ---- run tree ----------------------------------------------------------- */
+
+/* The course of a field as `cells` characters (blocks, or ASCII), each the mean of
+ * its stretch of points; "!" where a stretch has a value that is not finite. */
+tt_status tt_trend_append(tt_run *run, int32_t file, int32_t site, tt_field field, size_t cells,
+                          const tt_style *style, tt_buf *out, tt_error *err);
+
+/* name, text */
+#define TT_ANOMALY_MAP(X)           \
+    X(NONFINITE, "not finite")      \
+    X(EXPLODING, "exploding")       \
+    X(ALL_ZERO, "all zero")         \
+    X(UNCHANGED, "unchanged")
+
+#define X(name, text) TT_ANOMALY_##name,
+typedef enum tt_anomaly { TT_ANOMALY_MAP(X) TT_ANOMALY_COUNT_ } tt_anomaly;
+#undef X
+const char *tt_anomaly_text(tt_anomaly anomaly);
+
+/* Matches the glob (NULL: any), and is not about the recording itself (tensortap/...)
+ * unless the glob asks for that. */
+bool tt_site_is_shown(const char *name, const char *glob);
+
+/* A line of the tree: a group of names (site -1), a site, or several sites that are
+ * alike but for a number in their names. */
+typedef struct tt_tree_row {
+    const char *label;   /* "attn"; "0-11" of folded ones; borrowed */
+    int32_t depth;
+    uint64_t ended;      /* bit d: the branch at depth d has no more neighbours below */
+    int32_t file, site;  /* of folded ones: the first; -1: a group */
+    int32_t sites;       /* how many it stands for */
+    tt_point latest;     /* of folded ones: stats of all together, shape of the first */
+    uint32_t anomalies;  /* bits 1 << tt_anomaly, of any of them */
+    int32_t worst;       /* the first site that has one; -1: none */
+} tt_tree_row;
+
+typedef struct tt_run_tree tt_run_tree;
+
+/* Sites that match (NULL: all), their dots and slashes as branches.  TT_EMISMATCH:
+ * none does. */
+tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool unfolds,
+                             tt_run_tree **out, tt_error *err);
+void tt_run_tree_free(tt_run_tree *tree);
+size_t tt_run_tree_count(const tt_run_tree *tree);
+const tt_tree_row *tt_run_tree_at(const tt_run_tree *tree, size_t i); /* borrowed */
+/* What is odd about a site, and its latest point. */
+tt_status tt_run_anomalies(tt_run *run, int32_t file, int32_t site, uint32_t *out, tt_point *latest,
+                           tt_error *err);
+
+/* ---- nan ---------------------------------------------------------------- */
+
+typedef enum tt_birth {
+    TT_BIRTH_FORWARD,  /* computed from finite values */
+    TT_BIRTH_UPDATE,   /* a parameter: the optimizer step before wrote it */
+    TT_BIRTH_BACKWARD, /* a gradient; all values of the forward were finite */
+} tt_birth;
+
+typedef struct tt_nonfinite {
+    int32_t file, site; /* site -1: there is none */
+    int64_t index;      /* of the point */
+    tt_point point;
+    tt_birth birth;
+    int64_t order, of;  /* place among the points of its step and file, from 1 */
+    int32_t reached;    /* sites, this one too, that have been non-finite since */
+    int32_t allowed;    /* sites that have been and were left out */
+} tt_nonfinite;
+
+/* Where the first non-finite value was born: the first step; in it parameters, then
+ * what was recorded first (a child returns before its parent), then gradients, the
+ * last layer's first.  allow: a glob of sites that may be so; NULL: none. */
+tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt_error *err);
+
+typedef enum tt_feed_kind { TT_FEED_BEFORE, TT_FEED_PARAMETER, TT_FEED_PREVIOUS } tt_feed_kind;
+typedef struct tt_feed {
+    tt_feed_kind kind;
+    int32_t site;
+    int64_t index;
+} tt_feed;
+/* The finite points that fed it: the latest recorded before it in its step, its
+ * parameters, the same site the last time.  Returns how many were written. */
+tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t cap, size_t *count,
+                       tt_error *err);
+
+/* ---- diff --------------------------------------------------------------- */
+
+typedef enum tt_verdict { TT_DIFF_SAME, TT_DIFF_NOISE, TT_DIFF_DIFFERS } tt_verdict;
+
+typedef struct tt_diff_options {
+    const char *only;               /* NULL: all sites */
+    int64_t first_step, last_step;  /* 0, INT64_MAX: all */
+    bool has_tolerance;             /* judge by these in place of the noise floor */
+    double rtol, atol;              /* fine: |a - b| <= atol + rtol * |b|, in every field */
+} tt_diff_options;
+
+typedef struct tt_diff_site {
+    const char *name;          /* borrowed of run a or b */
+    int32_t rank;
+    tt_verdict verdict;
+    int64_t points;            /* compared */
+    int64_t only_a, only_b;    /* points without a partner of the same step and call */
+    int64_t first_step, first_call; /* the first beyond the floor, or else the first that differs */
+    double deviation, floor;   /* the largest, and what was allowed there */
+    int64_t worst_step;
+    tt_field worst_field;
+    double a, b;
+} tt_diff_site;
+
+typedef struct tt_diff tt_diff;
+/* Both runs must outlive the result.  docs/guide/command.md has the noise floor. */
+tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff **out,
+                          tt_error *err);
+void tt_diff_free(tt_diff *diff);
+tt_verdict tt_diff_verdict(const tt_diff *diff);
+size_t tt_diff_count(const tt_diff *diff);                         /* sites of a or b, by rank */
+const tt_diff_site *tt_diff_at(const tt_diff *diff, size_t i);     /* borrowed */
+int64_t tt_diff_first(const tt_diff *diff); /* number of the site that parts first; -1: none does */
+
+/* ---- formats ------------------------------------------------------------ */
+
+tt_status tt_npy_save(const char *path, const tt_tensor *t, tt_error *err);
+
+typedef struct tt_safetensors tt_safetensors;
+typedef struct tt_entry {
+    const char *name;
+    tt_dtype dtype;
+    int32_t ndim;
+    const int64_t *shape;
+} tt_entry;
+/* Writes the header; then the tensors, in this order, one put each.  close without
+ * all of them, or after a failure, removes the file. */
+tt_status tt_safetensors_create(const char *path, const tt_entry *entries, size_t count,
+                                tt_safetensors **out, tt_error *err);
+tt_status tt_safetensors_put(tt_safetensors *file, const tt_tensor *t, tt_error *err);
+tt_status tt_safetensors_close(tt_safetensors *file, tt_error *err);
 
 #ifdef __cplusplus
 }

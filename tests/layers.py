@@ -48,7 +48,7 @@ MUTABLE = {
 
 CODE = {".c", ".h", ".py", ".pyi"}
 MOST_LINES = 400
-LONGER_FOR_A_REASON = {"include/tensortap.h": 800}  # the whole C interface is one header
+LONGER_FOR_A_REASON = {"include/tensortap.h": 900}  # the whole C interface is one header
 REPEATED = {"__init__.py", "__main__.py", "conftest.py", "meson.build", "README.md"}
 VAGUE = {"util", "utils", "common", "misc", "internal", "internals", "helper", "helpers"}
 SKIPPED = re.compile(r"^(\..*|build.*|__pycache__|runs|corpus|golden)$")

@@ -14,7 +14,8 @@ A .t file is a list of blocks:
 A command is one line for sh; its standard output and error follow it, together; `[N]` is its
 exit code where that is not 0, and `\\ no newline` says that its last line has no end.  No line
 of an answer may begin with `#` or `$ `: pipe such a command through sed.  All
-commands of a file run in one empty folder, with LANG=C.UTF-8 and the program first on PATH.
+commands of a file run in one empty folder, with LANG=C.UTF-8, TZ=UTC, and the program and
+make_run (which records runs with known content) first on PATH.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -53,13 +54,14 @@ def run(command: str, folder: str, env: dict[str, str]) -> str:
     return text
 
 
-def replay(path: Path, program: Path) -> tuple[str, str]:
+def replay(path: Path, program: Path, maker: Path) -> tuple[str, str]:
     """Return the file as it is and as it would be if every answer were right."""
     old = path.read_text(encoding="utf-8")
     env = {
-        "PATH": f"{program.parent}:{os.environ.get('PATH', '/usr/bin:/bin')}",
+        "PATH": f"{program.parent}:{maker.parent}:{os.environ.get('PATH', '/usr/bin:/bin')}",
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
     }
     for name, value in os.environ.items():  # the sanitizers' settings
         if name.endswith("SAN_OPTIONS"):
@@ -84,12 +86,13 @@ def replay(path: Path, program: Path) -> tuple[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run .t files.")
     parser.add_argument("--program", type=Path, required=True, help="the tensortap program")
+    parser.add_argument("--maker", type=Path, required=True, help="the make_run program")
     parser.add_argument("--update", action="store_true", help="write the answers into the files")
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE.t")
     args = parser.parse_args()
     failed = 0
     for path in args.files:
-        old, new = replay(path, args.program.resolve())
+        old, new = replay(path, args.program.resolve(), args.maker.resolve())
         if old == new:
             print(f"ok      {path.name}")
         elif args.update:

@@ -10,9 +10,19 @@ Show what the tensors of a PyTorch program do.
   -V, --version              Print program version
 
 Commands:
+  run      SCRIPT ...       run a Python program and record its models
+  ls       [FOLDER]         list runs: when, what command, steps, size, state
+  show     RUN [GLOB]       a tree of all sites, what is odd first
+  stats    RUN GLOB         the statistics of sites, step by step
+  nan      RUN              where the first NaN or Inf was born
+  diff     RUN RUN          where two runs part
+  export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
+  check    RUN              verify every checksum, repair
+  top      RUN              a live view of a training
+  rm       RUN...           remove runs; asks first
   help     [COMMAND]        print this help, or that of a command
 
-For example: tensortap help help
+For example: tensortap show runs/today
 $ tensortap -h | head -n 2
 Usage: tensortap [OPTION...] COMMAND [ARGUMENT...]
 Show what the tensors of a PyTorch program do.
@@ -21,9 +31,19 @@ Usage: tensortap COMMAND [ARGUMENT...]
 Show what the tensors of a PyTorch program do.
 
 Commands:
+  run      SCRIPT ...       run a Python program and record its models
+  ls       [FOLDER]         list runs: when, what command, steps, size, state
+  show     RUN [GLOB]       a tree of all sites, what is odd first
+  stats    RUN GLOB         the statistics of sites, step by step
+  nan      RUN              where the first NaN or Inf was born
+  diff     RUN RUN          where two runs part
+  export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
+  check    RUN              verify every checksum, repair
+  top      RUN              a live view of a training
+  rm       RUN...           remove runs; asks first
   help     [COMMAND]        print this help, or that of a command
 
-For example: tensortap help help
+For example: tensortap show runs/today
 [2]
 $ tensortap help
 Usage: tensortap [OPTION...] COMMAND [ARGUMENT...]
@@ -34,9 +54,19 @@ Show what the tensors of a PyTorch program do.
   -V, --version              Print program version
 
 Commands:
+  run      SCRIPT ...       run a Python program and record its models
+  ls       [FOLDER]         list runs: when, what command, steps, size, state
+  show     RUN [GLOB]       a tree of all sites, what is odd first
+  stats    RUN GLOB         the statistics of sites, step by step
+  nan      RUN              where the first NaN or Inf was born
+  diff     RUN RUN          where two runs part
+  export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
+  check    RUN              verify every checksum, repair
+  top      RUN              a live view of a training
+  rm       RUN...           remove runs; asks first
   help     [COMMAND]        print this help, or that of a command
 
-For example: tensortap help help
+For example: tensortap show runs/today
 $ tensortap help help
 Usage: tensortap help [OPTION...] [COMMAND]
 Print what tensortap can do, or how to use one of its commands.

@@ -1,0 +1,235 @@
+/* cmd_nan.c -- tensortap nan RUN [--allow GLOB]
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cmd.h"
+#include "header_line.h"
+#include "json_out.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALLOW = 256, JSON, FEEDS_MOST = 12, NARROW = 100 };
+
+typedef struct arguments {
+    const char *run;
+    char *allow; /* owned; all of them, with commas */
+    bool is_json;
+} arguments;
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    arguments *args = state->input;
+    switch (key) {
+    case ALLOW: {
+        char *joined = NULL;
+        if (asprintf(&joined, "%s%s%s", args->allow != NULL ? args->allow : "", args->allow != NULL ? "," : "", arg) < 0)
+            return ENOMEM;
+        free(args->allow);
+        args->allow = joined;
+        return 0;
+    }
+    case JSON:
+        args->is_json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 0)
+            argp_failure(state, TT_EXIT_USAGE, 0, "one run");
+        args->run = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_failure(state, TT_EXIT_USAGE, 0, "name a run; 'tensortap ls' lists them");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option options[] = {
+    { "allow", ALLOW, "GLOB", 0, "Sites that may hold NaN or Inf, such as attention masks; may be given again", 0 },
+    { "json", JSON, NULL, 0, "Print JSON", 0 },
+    { 0 },
+};
+
+static const struct argp spec = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "RUN",
+    .doc = "Find where the first NaN or Inf of a run was born, and what fed it.  Exit code 1: there is one.\v"
+           "For example: tensortap nan runs/today --allow '*.mask'",
+};
+
+static const char *const births[] = {
+    [TT_BIRTH_FORWARD] = "in the forward pass, from finite values",
+    [TT_BIRTH_UPDATE] = "by the optimizer's update of the step before",
+    [TT_BIRTH_BACKWARD] = "in the backward pass; every value of the forward pass was finite",
+};
+static const char *const birth_words[] = { "forward", "update", "backward" };
+static const char *const feed_words[] = { "before", "parameter", "previous" };
+
+static tt_status add_row(tt_table *table, const char *role, const char *name, const tt_point *p, bool is_wide)
+{
+    bool is_origin = strcmp(role, "here") == 0;
+    char step[TT_NUMBER_TEXT], type[200], low[TT_NUMBER_TEXT] = "", high[TT_NUMBER_TEXT] = "", std[TT_NUMBER_TEXT] = "",
+         counts[128] = "";
+    bool has_stats = (p->products & TT_PRODUCT_STATS) != 0;
+    if (has_stats) {
+        (void)tt_number_short(p->stats.min, low);
+        (void)tt_number_short(p->stats.max, high);
+        (void)tt_number_short(tt_stats_rms(&p->stats), std);
+        (void)tt_screen_nonfinite(&p->stats, counts, sizeof counts);
+    } else {
+        (void)tt_number_short(p->scalar, low);
+    }
+    const char *cells[] = { role, name, tt_screen_count(p->step, step), tt_screen_type(p, true, type, sizeof type), low, high,
+                            std, counts };
+    tt_status st = TT_OK;
+    for (size_t i = 0; st == TT_OK && i < sizeof cells / sizeof *cells; i++)
+        if (i != 3 || is_wide)
+            st = tt_table_cell(table, i == 0 ? TT_MOOD_FAINT : i == 3 ? TT_MOOD_TYPE : i == 7 || (is_origin && i == 1) ? TT_MOOD_ALARM : TT_MOOD_PLAIN, cells[i]);
+    return st;
+}
+
+static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, const tt_screen *screen, tt_error *err)
+{
+    static const struct {
+        const char *title;
+        bool is_right;
+        int32_t least;
+    } columns[] = { { "", false, 0 }, { "SITE", false, -16 }, { "STEP", true, 0 }, { "TYPE", false, 5 }, { "MIN", true, 0 },
+                    { "MAX", true, 0 }, { "RMS", true, 0 }, { "", false, 0 } };
+    static const char *const roles[] = { "fed by", "parameter", "last time" };
+    tt_feed feeds[FEEDS_MOST];
+    size_t count = 0;
+    tt_table *table = NULL;
+    tt_buf text = { 0 };
+    tt_status st = tt_run_feeds(run, n, feeds, FEEDS_MOST, &count, err);
+    if (st == TT_OK)
+        st = tt_table_create(&screen->style, &table);
+    bool is_wide = screen->style.columns == 0 || screen->style.columns >= NARROW;
+    for (size_t c = 0; st == TT_OK && c < sizeof columns / sizeof *columns; c++)
+        if (c != 3 || is_wide)
+            st = tt_table_column(table, columns[c].title, columns[c].is_right, columns[c].least);
+    if (st == TT_OK)
+        st = add_row(table, "here", tt_run_site_name(run, n->site), &n->point, is_wide);
+    for (size_t i = 0; st == TT_OK && i < count; i++) {
+        tt_point p;
+        st = tt_run_point(run, n->file, feeds[i].site, feeds[i].index, &p, err);
+        if (st == TT_OK)
+            st = add_row(table, roles[feeds[i].kind], tt_run_site_name(run, feeds[i].site), &p, is_wide);
+    }
+    if (st == TT_OK)
+        st = tt_table_render(table, true, &text);
+    tt_table_free(table);
+    putchar('\n');
+    return tt_screen_print(&text, st, err);
+}
+
+static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments *args, const tt_screen *screen, tt_error *err)
+{
+    const char *alarm = tt_header_ink(screen, TT_MOOD_ALARM), *plain = tt_header_ink(screen, TT_MOOD_PLAIN),
+               *faint = tt_header_ink(screen, TT_MOOD_FAINT);
+    char counts[128], a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
+    if (n->site < 0) {
+        tt_totals totals;
+        tt_opened_totals(run, &totals);
+        printf("all values of %s sites in %s steps are finite", tt_screen_count(tt_run_site_count(run) - n->allowed, a),
+               tt_screen_count(totals.last_step - totals.first_step + 1, b));
+        if (n->allowed > 0)
+            printf("; %d sites were left out by --allow", (int)n->allowed);
+        putchar('\n');
+        return TT_OK;
+    }
+    const tt_point *p = &n->point;
+    bool has_stats = (p->products & TT_PRODUCT_STATS) != 0;
+    printf("%s%s%s in %s", alarm, has_stats ? tt_screen_nonfinite(&p->stats, counts, sizeof counts) : tt_number_short(p->scalar, counts) > 0 ? counts : "", plain, alarm);
+    tt_screen_name(screen, tt_run_site_name(run, n->site));
+    printf("%s at step %s", plain, tt_screen_count(p->step, a));
+    tt_run_file about;
+    if (tt_run_file_count(run) > 1 && tt_run_file_get(run, n->file, &about) == TT_OK)
+        printf(", rank %d", (int)about.rank);
+    if (p->phase == TT_PHASE_EVAL)
+        fputs(", in eval mode", stdout);
+    if (p->is_skipped)
+        fputs(", in a step that was skipped", stdout);
+    putchar('\n');
+    const char *birth = births[n->birth];
+    if (n->birth == TT_BIRTH_UPDATE && n->index == 0)
+        birth = "before the first step that was recorded";
+    else if (n->birth == TT_BIRTH_FORWARD && n->order == 1)
+        birth = "in the forward pass; nothing was recorded before it, so look at its input too";
+    printf("%sborn %s%s\n", faint, birth, plain);
+    printf("%spoint %s of %s in the step", faint, tt_screen_count(n->order, a), tt_screen_count(n->of, b));
+    if (p->call > 0)
+        printf(", call %u of this site", p->call);
+    printf("; %d of %d sites have been non-finite since%s\n", (int)n->reached, (int)tt_run_site_count(run), plain);
+    if (n->allowed > 0)
+        printf("%s%d sites left out by --allow %s%s\n", faint, (int)n->allowed, args->allow, plain);
+    fflush(stdout);
+    return print_feeds(run, n, screen, err);
+}
+
+static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
+{
+    tt_json_out json = { 0 };
+    tt_feed feeds[FEEDS_MOST];
+    size_t count = 0;
+    tt_status st = tt_run_feeds(run, n, feeds, FEEDS_MOST, &count, err);
+    tt_json_open(&json, NULL, '{');
+    tt_json_flag(&json, "found", n->site >= 0);
+    tt_json_whole(&json, "allowed", n->allowed);
+    if (n->site >= 0) {
+        tt_run_file about = { 0 };
+        (void)tt_run_file_get(run, n->file, &about);
+        tt_json_words(&json, "site", tt_run_site_name(run, n->site));
+        tt_json_whole(&json, "rank", about.rank);
+        tt_json_words(&json, "birth", birth_words[n->birth]);
+        tt_json_whole(&json, "order", n->order);
+        tt_json_whole(&json, "of", n->of);
+        tt_json_whole(&json, "reached", n->reached);
+        tt_json_open(&json, "point", '{');
+        tt_json_point(&json, &n->point);
+        tt_json_close(&json, '}');
+        tt_json_open(&json, "fed_by", '[');
+        for (size_t i = 0; st == TT_OK && i < count; i++) {
+            tt_point p;
+            st = tt_run_point(run, n->file, feeds[i].site, feeds[i].index, &p, err);
+            if (st < 0)
+                break;
+            tt_json_open(&json, NULL, '{');
+            tt_json_words(&json, "role", feed_words[feeds[i].kind]);
+            tt_json_words(&json, "site", tt_run_site_name(run, feeds[i].site));
+            tt_json_point(&json, &p);
+            tt_json_close(&json, '}');
+        }
+        tt_json_close(&json, ']');
+    }
+    tt_json_close(&json, '}');
+    return st;
+}
+
+tt_exit tt_cmd_nan(int argc, char **argv, tt_error *err)
+{
+    arguments args = { 0 };
+    argp_parse(&spec, argc, argv, 0, NULL, &args);
+    tt_screen screen;
+    tt_screen_look(&screen);
+    tt_run *run = NULL;
+    tt_nonfinite found;
+    tt_exit code = tt_opened_run(args.run, &run, err);
+    if (code != TT_EXIT_FINE)
+        goto out;
+    if (args.allow != NULL && !tt_opened_has_site(run, args.allow)) {
+        code = tt_opened_no_site(run, args.allow, err);
+        goto out;
+    }
+    tt_status st = tt_run_nonfinite(run, args.allow, &found, err);
+    if (st == TT_OK)
+        st = args.is_json ? print_json(run, &found, err) : print_text(run, &found, &args, &screen, err);
+    code = st < 0 ? TT_EXIT_FAILED : found.site >= 0 ? TT_EXIT_FOUND : TT_EXIT_FINE;
+out:
+    tt_run_close(run);
+    free(args.allow);
+    return code;
+}

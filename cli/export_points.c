@@ -1,0 +1,135 @@
+/* export_points.c -- the points of a run as csv and json.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "export_values.h"
+#include "json_out.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef void put_fn(tt_json_out *json, const char *site, int32_t rank, const tt_point *p);
+
+static void put_number(double x)
+{
+    char text[TT_NUMBER_TEXT];
+    (void)tt_number_f64(x, text);
+    printf(",%s", text);
+}
+
+static void put_csv(tt_json_out *json, const char *site, int32_t rank, const tt_point *p)
+{
+    (void)json;
+    putchar('"');
+    for (const char *at = site; *at != '\0'; at++) {
+        if (*at == '"')
+            putchar('"');
+        putchar(*at);
+    }
+    static const char *const phases[] = { "", "train", "eval" };
+    printf("\",%d,%" PRId64 ",%u,%" PRId64 ",%s", (int)rank, p->step, p->call, p->time, p->phase < TT_PHASE_COUNT_ ? phases[p->phase] : "");
+    if ((p->products & TT_PRODUCT_SCALAR) != 0)
+        put_number(p->scalar);
+    else
+        putchar(',');
+    const tt_stats *s = &p->stats;
+    if ((p->products & TT_PRODUCT_STATS) == 0) {
+        puts(",,,,,,,,,,,,,,,");
+        return;
+    }
+    bool is_known = s->dtype >= 0 && s->dtype < TT_DTYPE_COUNT_;
+    printf(",%s,", is_known ? tt_dtype_name((tt_dtype)s->dtype) : "");
+    for (int32_t d = 0; d < p->ndim; d++)
+        printf("%s%" PRId64, d > 0 ? "x" : "", p->shape[d]);
+    printf(",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, s->count, s->nan, s->posinf, s->neginf, s->zeros);
+    const double x[] = { s->min, s->max, s->absmax, s->sum, s->mean, tt_stats_std(s), s->l1, tt_stats_l2(s) };
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        put_number(x[i]);
+    putchar('\n');
+}
+
+static void put_json(tt_json_out *json, const char *site, int32_t rank, const tt_point *p)
+{
+    tt_json_open(json, NULL, '{');
+    tt_json_words(json, "site", site);
+    tt_json_whole(json, "rank", rank);
+    tt_json_point(json, p);
+    tt_json_close(json, '}');
+}
+
+static tt_status put_all(const tt_export *what, tt_json_out *json, put_fn *put, tt_error *err)
+{
+    tt_status st = TT_OK;
+    for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(what->run); site++)
+        for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(what->run); f++) {
+            const char *name = tt_run_site_name(what->run, site);
+            tt_run_file about;
+            if (!tt_glob_match(what->glob, name) || tt_run_file_get(what->run, f, &about) < 0)
+                continue;
+            int64_t n = (int64_t)tt_run_points(what->run, f, site);
+            for (int64_t i = 0; st == TT_OK && i < n; i++) {
+                tt_point p;
+                st = tt_run_point(what->run, f, site, i, &p, err);
+                if (st == TT_OK && p.step >= what->steps.first && p.step <= what->steps.last)
+                    put(json, name, about.rank, &p);
+            }
+        }
+    return st;
+}
+
+/* Standard output is what the writers of JSON and main's check for a full disk use,
+ * so it is turned to the file. */
+static tt_status turn_output(const char *path, char *part, size_t room, tt_error *err)
+{
+    struct stat about;
+    bool is_special = stat(path, &about) == 0 && !S_ISREG(about.st_mode); /* a device is never replaced */
+    int len = snprintf(part, room, "%s%s", path, is_special ? "" : ".part");
+    if (len < 0 || (size_t)len >= room || freopen(part, "we", stdout) == NULL) {
+        (void)snprintf(err->text, sizeof err->text, "%.150s: %s", path, strerror(errno));
+        (void)freopen("/dev/null", "we", stdout); /* said once */
+        return TT_EIO;
+    }
+    return TT_OK;
+}
+
+static tt_status export_points(const tt_export *what, bool is_json, tt_error *err)
+{
+    char part[4096];
+    bool is_file = strcmp(what->out, "-") != 0;
+    tt_status st = is_file ? turn_output(what->out, part, sizeof part, err) : TT_OK;
+    if (st < 0)
+        return st;
+    tt_json_out json = { 0 };
+    if (is_json)
+        tt_json_open(&json, NULL, '[');
+    else
+        puts("site,rank,step,call,time,phase,value,dtype,shape,count,nan,posinf,neginf,zeros,min,max,absmax,sum,mean,std,l1,l2");
+    st = put_all(what, &json, is_json ? put_json : put_csv, err);
+    if (is_json)
+        tt_json_close(&json, ']');
+    if (!is_file)
+        return st;
+    if (st == TT_OK && (fflush(stdout) != 0 || ferror(stdout) != 0 ||
+                        (strcmp(part, what->out) != 0 && rename(part, what->out) < 0))) {
+        (void)snprintf(err->text, sizeof err->text, "%.150s: %s", what->out, strerror(errno));
+        st = TT_EIO;
+    }
+    if (st < 0) {
+        if (strcmp(part, what->out) != 0)
+            (void)unlink(part);
+        (void)freopen("/dev/null", "we", stdout); /* said once */
+    }
+    return st;
+}
+
+tt_status tt_export_csv(const tt_export *what, tt_error *err)
+{
+    return export_points(what, false, err);
+}
+
+tt_status tt_export_json(const tt_export *what, tt_error *err)
+{
+    return export_points(what, true, err);
+}

@@ -1,0 +1,174 @@
+/* export_values.c -- the values of a run as npy and safetensors.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "export_values.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct kept {
+    char *name; /* owned; of the site, and the step where there are several */
+    tt_value value;
+} kept;
+
+typedef struct list {
+    kept *items; /* owned */
+    size_t count, cap;
+    int64_t gone; /* values that made room for newer ones */
+} list;
+
+static void free_list(list *all)
+{
+    for (size_t i = 0; i < all->count; i++)
+        free(all->items[i].name);
+    free(all->items);
+}
+
+static tt_status say(tt_status st, tt_error *err, const char *text)
+{
+    (void)snprintf(err->text, sizeof err->text, "%s", text);
+    return st;
+}
+
+static tt_status add_value(list *all, const tt_export *what, int32_t file, const char *site, const tt_point *p, tt_error *err)
+{
+    if (all->count == all->cap) {
+        size_t cap = all->cap < 64 ? 64 : all->cap * 2;
+        kept *items = realloc(all->items, cap * sizeof *items);
+        if (items == NULL)
+            return say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+        all->items = items;
+        all->cap = cap;
+    }
+    kept *item = &all->items[all->count];
+    tt_error why = { "" };
+    tt_status st = tt_run_value_find(what->run, file, p->value_at, &item->value, &why);
+    if (st == TT_EMISMATCH) {
+        all->gone++;
+        return TT_OK;
+    }
+    if (st < 0)
+        return say(st, err, why.text);
+    tt_run_file about = { 0 };
+    (void)tt_run_file_get(what->run, file, &about);
+    char call[32] = "", rank[32] = "";
+    if (p->call > 0)
+        (void)snprintf(call, sizeof call, ".%u", p->call);
+    if (tt_run_file_count(what->run) > 1)
+        (void)snprintf(rank, sizeof rank, "@rank%d", (int)about.rank);
+    if (asprintf(&item->name, "%s@%" PRId64 "%s%s", site, p->step, call, rank) < 0)
+        return say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+    all->count++;
+    return TT_OK;
+}
+
+static tt_status list_values(const tt_export *what, list *all, tt_error *err)
+{
+    tt_status st = TT_OK;
+    for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(what->run); site++) {
+        const char *name = tt_run_site_name(what->run, site);
+        if (!tt_glob_match(what->glob, name))
+            continue;
+        for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(what->run); f++) {
+            int64_t n = (int64_t)tt_run_points(what->run, f, site);
+            for (int64_t i = 0; st == TT_OK && i < n; i++) {
+                tt_point p;
+                st = tt_run_point(what->run, f, site, i, &p, err);
+                if (st == TT_OK && p.value_at > 0 && p.step >= what->steps.first && p.step <= what->steps.last)
+                    st = add_value(all, what, f, name, &p, err);
+            }
+        }
+    }
+    if (st == TT_OK && all->count == 0)
+        st = say(TT_EMISMATCH, err, "no values were kept for these sites; record them with keep=\"value\", or export statistics with --to csv");
+    return st;
+}
+
+/* Reads a value; *bytes is owned by the caller. */
+static tt_status read_value(const tt_export *what, const tt_value *value, void **bytes, tt_tensor *out, tt_error *err)
+{
+    void *data = malloc((size_t)value->bytes + 1);
+    if (data == NULL)
+        return say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+    tt_status st = tt_run_value_read(what->run, value, data, err);
+    if (st == TT_OK)
+        st = tt_tensor_describe(out, data, value->dtype, value->ndim, value->shape, NULL, err);
+    if (st == TT_OK && out->count * (int64_t)tt_dtype_size(out->dtype) != value->bytes)
+        st = say(TT_EFORMAT, err, "a value has not the size of its shape; 'tensortap check' says more");
+    if (st == TT_OK)
+        *bytes = data;
+    else
+        free(data);
+    return st;
+}
+
+/* A name as a file name: nothing that leaves the folder, or hides. */
+static void make_safe(char *name)
+{
+    for (char *at = name; *at != '\0'; at++)
+        if (*at == '/' || (unsigned char)*at < 0x20 || *at == 0x7f || (at == name && *at == '.'))
+            *at = '_';
+    if (strlen(name) > 200)
+        name[200] = '\0';
+}
+
+tt_status tt_export_npy(const tt_export *what, tt_error *err)
+{
+    list all = { 0 };
+    tt_status st = list_values(what, &all, err);
+    size_t len = strlen(what->out);
+    bool is_file = all.count == 1 && len > 4 && strcmp(what->out + len - 4, ".npy") == 0;
+    if (st == TT_OK && !is_file && mkdir(what->out, 0777) < 0 && errno != EEXIST) {
+        (void)snprintf(err->text, sizeof err->text, "%.150s: %s", what->out, strerror(errno));
+        st = TT_EIO;
+    }
+    for (size_t i = 0; st == TT_OK && i < all.count; i++) {
+        void *bytes = NULL;
+        tt_tensor t;
+        char *path = NULL;
+        make_safe(all.items[i].name);
+        int n = is_file ? asprintf(&path, "%s", what->out) : asprintf(&path, "%s/%s.npy", what->out, all.items[i].name);
+        st = n < 0 ? say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM)) : read_value(what, &all.items[i].value, &bytes, &t, err);
+        if (st == TT_OK)
+            st = tt_npy_save(path, &t, err);
+        free(bytes);
+        if (n >= 0)
+            free(path);
+    }
+    if (st == TT_OK && all.gone > 0)
+        fprintf(stderr, "tensortap: %" PRId64 " values had made room for newer ones and are not there\n", all.gone);
+    free_list(&all);
+    return st;
+}
+
+tt_status tt_export_safetensors(const tt_export *what, tt_error *err)
+{
+    list all = { 0 };
+    tt_safetensors *file = NULL;
+    tt_status st = list_values(what, &all, err);
+    tt_entry *entries = calloc(all.count + 1, sizeof *entries);
+    if (st == TT_OK && entries == NULL)
+        st = say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+    for (size_t i = 0; st == TT_OK && i < all.count; i++)
+        entries[i] = (tt_entry){ .name = all.items[i].name, .dtype = all.items[i].value.dtype,
+                                 .ndim = all.items[i].value.ndim, .shape = all.items[i].value.shape };
+    if (st == TT_OK)
+        st = tt_safetensors_create(what->out, entries, all.count, &file, err);
+    for (size_t i = 0; st == TT_OK && i < all.count; i++) {
+        void *bytes = NULL;
+        tt_tensor t;
+        st = read_value(what, &all.items[i].value, &bytes, &t, err);
+        if (st == TT_OK)
+            st = tt_safetensors_put(file, &t, err);
+        free(bytes);
+    }
+    tt_error ignored;
+    tt_status closed = tt_safetensors_close(file, st == TT_OK ? err : &ignored);
+    st = st == TT_OK ? closed : st;
+    free(entries);
+    free_list(&all);
+    return st;
+}

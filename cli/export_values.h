@@ -1,0 +1,22 @@
+/* export_values.h -- writes what a run holds into files of other formats.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_CLI_EXPORT_VALUES_H
+#define TT_CLI_EXPORT_VALUES_H
+
+#include "range.h"
+#include "tensortap.h"
+
+typedef struct tt_export {
+    tt_run *run;
+    const char *glob, *out;
+    tt_range steps;
+} tt_export;
+
+/* Points, one a row.  "-": standard output. */
+tt_status tt_export_csv(const tt_export *what, tt_error *err);
+tt_status tt_export_json(const tt_export *what, tt_error *err);
+/* Values: a folder with a file for each, or one file.  TT_EMISMATCH: none was kept. */
+tt_status tt_export_npy(const tt_export *what, tt_error *err);
+tt_status tt_export_safetensors(const tt_export *what, tt_error *err);
+
+#endif

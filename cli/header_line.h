@@ -1,0 +1,16 @@
+/* header_line.h -- the first line about a run: what and how much it is.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_CLI_HEADER_LINE_H
+#define TT_CLI_HEADER_LINE_H
+
+#include "opened.h"
+#include "screen.h"
+
+/* "runs/a   finished   steps 0 to 49   31 sites   1 550 points   95 kB"; and a line
+ * with the command it came from, if that is known.  Returns how many lines. */
+int tt_header_print(const char *path, const tt_run *run, const tt_screen *screen);
+
+/* The names of a mood's ink, for single words outside tables; "" without colour. */
+const char *tt_header_ink(const tt_screen *screen, tt_mood mood);
+
+#endif

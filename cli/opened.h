@@ -1,0 +1,30 @@
+/* opened.h -- runs and names that the user gave.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_CLI_OPENED_H
+#define TT_CLI_OPENED_H
+
+#include "cmd.h"
+
+/* Opens a run; on failure the message says what to do next. */
+tt_exit tt_opened_run(const char *path, tt_run **out, tt_error *err);
+/* No site matches: says so, and which name was probably meant. */
+tt_exit tt_opened_no_site(const tt_run *run, const char *glob, tt_error *err);
+bool tt_opened_has_site(const tt_run *run, const char *glob);
+/* A value of the run's info; NULL: not there. */
+const char *tt_opened_info(const tt_run *run, const char *key);
+
+/* The command line that made the run, from its info; appended, "" if not known. */
+tt_status tt_opened_command(const tt_run *run, tt_buf *out);
+
+typedef enum tt_state { TT_STATE_FINISHED, TT_STATE_LIVE, TT_STATE_CRASHED } tt_state;
+tt_state tt_opened_state(const tt_run *run);
+const char *tt_opened_state_text(tt_state state);
+
+typedef struct tt_totals {
+    int64_t bytes, points, dropped, damaged;
+    int64_t first_step, last_step; /* 0, -1: none */
+    int64_t started;               /* ns since 1970; from the info, else the file's time */
+} tt_totals;
+void tt_opened_totals(const tt_run *run, tt_totals *out);
+
+#endif

@@ -1,0 +1,13 @@
+/* progress.h -- shows that something goes on, where it takes longer than a second.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_CLI_PROGRESS_H
+#define TT_CLI_PROGRESS_H
+
+typedef struct tt_progress tt_progress;
+
+/* A moving mark on standard error, if that is a terminal; NULL: nothing is shown.
+ * The words are ours. */
+tt_progress *tt_progress_start(const char *words);
+void tt_progress_end(tt_progress *progress); /* NULL is fine */
+
+#endif

@@ -1,0 +1,278 @@
+/* diff.c -- where two runs part.
+ *
+ * Exists because "the loss is different" is where a search begins, not where it
+ * ends.  Sites are paired by rank and name, points by step and call; a pair of
+ * points deviates by the largest difference of its statistics, in units of the
+ * tensor's root mean square.  noise.c says how much of that is rounding.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "view/diff.h"
+
+#include "view/order.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const tt_field shown_fields[] = { TT_FIELD_SCALAR, TT_FIELD_NAN, TT_FIELD_POSINF, TT_FIELD_NEGINF,
+                                         TT_FIELD_MEAN,   TT_FIELD_RMS, TT_FIELD_MIN,    TT_FIELD_MAX };
+enum { FIELDS = sizeof shown_fields / sizeof *shown_fields };
+
+/* One side of a pair: columns of one site, kept between sites to save malloc. */
+typedef struct side {
+    tt_run *run;
+    int32_t file, site;
+    size_t points, cap;
+    int64_t *steps;         /* owned */
+    double *calls;          /* owned */
+    double *values[FIELDS]; /* owned */
+    size_t counts[FIELDS];
+} side;
+
+static void free_side(side *s)
+{
+    free(s->steps);
+    free(s->calls);
+    for (size_t k = 0; k < FIELDS; k++)
+        free(s->values[k]);
+}
+
+static bool grow(void *pointer, size_t n)
+{
+    void **at = pointer;
+    void *grown = n < SIZE_MAX / 8 ? realloc(*at, n * 8) : NULL;
+    *at = grown != NULL ? grown : *at;
+    return grown != NULL;
+}
+
+static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
+{
+    size_t n = file >= 0 && site >= 0 ? tt_run_points(s->run, file, site) : 0;
+    *s = (side){ .run = s->run, .file = file, .site = site, .cap = s->cap, .steps = s->steps, .calls = s->calls,
+                 .values = { s->values[0], s->values[1], s->values[2], s->values[3], s->values[4],
+                             s->values[5], s->values[6], s->values[7] } };
+    _Static_assert(FIELDS == 8, "keep the memory of every field");
+    if (n == 0)
+        return TT_OK;
+    if (n > s->cap) {
+        bool is_fine = grow(&s->steps, n) && grow(&s->calls, n);
+        for (size_t k = 0; is_fine && k < FIELDS; k++)
+            is_fine = grow(&s->values[k], n);
+        if (!is_fine)
+            return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        s->cap = n;
+    }
+    tt_status st = tt_run_series(s->run, file, site, TT_FIELD_CALL, s->steps, s->calls, n, &s->points, err);
+    for (size_t k = 0; st == TT_OK && k < FIELDS; k++)
+        st = tt_run_series(s->run, file, site, shown_fields[k], NULL, s->values[k], n, &s->counts[k], err);
+    return st;
+}
+
+/* A value of point i; NaN where the points of the site have not all this field. */
+static double value_at(const side *s, size_t k, size_t i)
+{
+    return s->counts[k] == s->points ? s->values[k][i] : NAN;
+}
+
+static bool is_same(double x, double y)
+{
+    return x == y || (isnan(x) && isnan(y));
+}
+
+/* How much of the tensor's size a field may be held against. */
+static double weight_of(tt_field field)
+{
+    return field == TT_FIELD_MIN || field == TT_FIELD_MAX ? TT_NOISE_EXTREMES : 1;
+}
+
+/* The deviation of a pair of points, and the field that shows it best. */
+static double deviate(const side *a, size_t i, const side *b, size_t j, const tt_diff_options *options,
+                      tt_gap *gap)
+{
+    double rms_a = value_at(a, 5, i), rms_b = value_at(b, 5, j);
+    double scale = fmax(isnan(rms_a) ? 0 : rms_a, isnan(rms_b) ? 0 : rms_b);
+    *gap = (tt_gap){ .field = TT_FIELD_SCALAR, .a = NAN, .b = NAN };
+    for (size_t k = 0; k < FIELDS; k++) {
+        double x = value_at(a, k, i), y = value_at(b, k, j), deviation;
+        if (is_same(x, y))
+            continue;
+        tt_field field = shown_fields[k];
+        bool is_count = field == TT_FIELD_NAN || field == TT_FIELD_POSINF || field == TT_FIELD_NEGINF;
+        if (options->has_tolerance)
+            deviation = fabs(x - y) <= options->atol + options->rtol * fabs(y) ? 0 : INFINITY;
+        else if (is_count || isnan(x) || isnan(y))
+            deviation = INFINITY;
+        else
+            deviation = fabs(x - y) / (field == TT_FIELD_SCALAR ? fmax(fabs(x), fabs(y)) : scale * weight_of(field));
+        if (isnan(deviation))
+            deviation = INFINITY; /* an infinite scale */
+        gap->is_any = true;
+        if (!(deviation <= gap->deviation) || isnan(gap->a)) {
+            gap->deviation = deviation;
+            gap->field = field;
+            gap->a = x;
+            gap->b = y;
+        }
+    }
+    return gap->deviation;
+}
+
+static tt_status keep_gap(tt_diff_pair *pair, const tt_gap *gap)
+{
+    if (pair->count == pair->cap) {
+        size_t cap = pair->cap < 16 ? 16 : pair->cap * 2;
+        tt_gap *gaps = cap < SIZE_MAX / sizeof *gaps ? realloc(pair->gaps, cap * sizeof *gaps) : NULL;
+        if (gaps == NULL)
+            return TT_ENOMEM;
+        pair->gaps = gaps;
+        pair->cap = cap;
+    }
+    pair->gaps[pair->count++] = *gap;
+    return TT_OK;
+}
+
+/* Compares the points of a site: two cursors, ordered by step and call. */
+static tt_status compare_site(side *a, side *b, const tt_diff_options *options, tt_diff_pair *pair)
+{
+    tt_status st = TT_OK;
+    size_t i = 0, j = 0;
+    while (st == TT_OK && (i < a->points || j < b->points)) {
+        bool has_a = i < a->points, has_b = j < b->points;
+        bool is_before = has_a && (!has_b || a->steps[i] < b->steps[j] ||
+                                   (a->steps[i] == b->steps[j] && a->calls[i] < b->calls[j]));
+        bool is_behind = has_b && (!has_a || b->steps[j] < a->steps[i] ||
+                                   (a->steps[i] == b->steps[j] && b->calls[j] < a->calls[i]));
+        int64_t step = is_behind ? b->steps[j] : a->steps[i];
+        bool is_wanted = step >= options->first_step && step <= options->last_step;
+        if (is_before || is_behind) {
+            pair->site.only_a += is_wanted && is_before;
+            pair->site.only_b += is_wanted && is_behind;
+        } else if (is_wanted) {
+            tt_gap gap;
+            pair->site.points++;
+            (void)deviate(a, i, b, j, options, &gap);
+            gap.step = step;
+            gap.call = (int64_t)a->calls[i];
+            if (gap.is_any)
+                st = keep_gap(pair, &gap);
+        }
+        i += is_before || !is_behind;
+        j += is_behind || !is_before;
+    }
+    return st;
+}
+
+static int32_t file_of_rank(const tt_run *run, int32_t rank)
+{
+    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
+        tt_run_file about;
+        if (tt_run_file_get(run, f, &about) == TT_OK && about.rank == rank)
+            return f;
+    }
+    return -1;
+}
+
+static int32_t rank_of(const tt_run *run, int32_t file)
+{
+    tt_run_file about;
+    return tt_run_file_get(run, file, &about) == TT_OK ? about.rank : -1;
+}
+
+/* Compares what two files (one may be -1: not there) have of a name. */
+static tt_status add_pair(tt_diff *diff, side *a, side *b, int32_t file_a, int32_t file_b, const char *name,
+                          int32_t rank, const tt_diff_options *options, tt_error *err)
+{
+    int32_t site_a = tt_run_find(a->run, name), site_b = tt_run_find(b->run, name);
+    tt_status st = load_side(a, file_a, site_a, err);
+    if (st == TT_OK)
+        st = load_side(b, file_b, site_b, err);
+    if (st < 0)
+        return st;
+    if (a->points == 0 && b->points == 0)
+        return TT_OK;
+    if (diff->count == diff->cap) {
+        size_t cap = diff->cap < 64 ? 64 : diff->cap * 2;
+        tt_diff_pair *pairs = realloc(diff->pairs, cap * sizeof *pairs);
+        if (pairs == NULL)
+            return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        diff->pairs = pairs;
+        diff->cap = cap;
+    }
+    tt_diff_pair *pair = &diff->pairs[diff->count++];
+    *pair = (tt_diff_pair){ .site = { .name = name, .rank = rank, .first_step = -1, .worst_step = -1,
+                                      .a = NAN, .b = NAN },
+                            .kind = tt_order_kind(name), .number = a->points > 0 ? site_a : INT32_MAX };
+    st = compare_site(a, b, options, pair);
+    if (st == TT_OK && pair->count > 0)
+        st = tt_noise_base(a->run, file_a, site_a, b->run, file_b, site_b, &pair->base);
+    return st < 0 ? tt_fail(err, st, "%.200s: %s", name, tt_status_text(st)) : st;
+}
+
+tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff **out, tt_error *err)
+{
+    tt_diff *diff = calloc(1, sizeof *diff);
+    if (diff == NULL)
+        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    side left = { .run = a }, right = { .run = b };
+    tt_status st = TT_OK;
+    for (int pass = 0; pass < 2; pass++) { /* what a has, then what b alone has */
+        tt_run *run = pass == 0 ? a : b;
+        for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(run); f++) {
+            int32_t rank = rank_of(run, f), other = file_of_rank(pass == 0 ? b : a, rank);
+            for (int32_t s = 0; st == TT_OK && s < tt_run_site_count(run); s++) {
+                const char *name = tt_run_site_name(run, s);
+                if (!tt_site_is_shown(name, options->only))
+                    continue;
+                if (pass == 1 && other >= 0 && tt_run_find(a, name) >= 0 &&
+                    tt_run_points(a, other, tt_run_find(a, name)) > 0)
+                    continue;
+                st = add_pair(diff, &left, &right, pass == 0 ? f : other, pass == 0 ? other : f, name, rank,
+                              options, err);
+            }
+        }
+    }
+    if (st == TT_OK && diff->count == 0 && options->only != NULL)
+        st = tt_fail(err, TT_EMISMATCH, "no site matches '%.150s'", options->only);
+    if (st == TT_OK && tt_noise_judge(diff, options->has_tolerance) < 0)
+        st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    free_side(&left);
+    free_side(&right);
+    if (st == TT_OK)
+        *out = diff;
+    else
+        tt_diff_free(diff);
+    return st;
+}
+
+void tt_diff_free(tt_diff *diff)
+{
+    if (diff == NULL)
+        return;
+    for (size_t i = 0; i < diff->count; i++)
+        free(diff->pairs[i].gaps);
+    free(diff->pairs);
+    free(diff);
+}
+
+tt_verdict tt_diff_verdict(const tt_diff *diff)
+{
+    tt_verdict worst = TT_DIFF_SAME;
+    for (size_t i = 0; i < diff->count; i++)
+        if (diff->pairs[i].site.verdict > worst)
+            worst = diff->pairs[i].site.verdict;
+    return worst;
+}
+
+size_t tt_diff_count(const tt_diff *diff)
+{
+    return diff->count;
+}
+
+const tt_diff_site *tt_diff_at(const tt_diff *diff, size_t i)
+{
+    return i < diff->count ? &diff->pairs[i].site : NULL;
+}
+
+int64_t tt_diff_first(const tt_diff *diff)
+{
+    return diff->first;
+}

@@ -1,0 +1,201 @@
+"""Run a program as Python would, and record every model whose optimizer steps.
+
+This is the inner half of `tensortap run`; the outer half is cli/cmd_run.c.  Nothing of
+torch is imported before the program imports it.  The program sees its own argv, its own
+`__main__`, its own sys.path; tracebacks begin with its first line.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.abc
+import importlib.util
+import os
+import runpy
+import signal
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+
+class Watcher:
+    """The run of one process: opened when torch has been imported, fed by its optimizers."""
+
+    def __init__(self, folder: str | None, options: dict[str, Any]) -> None:
+        """Remember where to record; nothing is made yet."""
+        self.folder = folder
+        self.options = options
+        self.pid = os.getpid()
+        self.context: Any = None  # of tensortap.record, entered
+        self.run: Any = None
+        self.hook: Any = None  # the global forward pre-hook, while some parameter is unknown
+        self.optimizer_hook: Any = None
+        self.covered: set[int] = set()  # ids of parameters of watched models
+        self.roots: list[Any] = []  # weak references to watched models
+
+    def start(self) -> None:
+        """Listen to optimizers and to outermost module calls."""
+        from torch.optim import optimizer
+
+        self.optimizer_hook = optimizer.register_optimizer_step_pre_hook(self._stepping)
+        self._listen()
+
+    def _listen(self) -> None:
+        from torch.nn.modules.module import register_module_forward_pre_hook
+
+        if self.hook is None:
+            self.hook = register_module_forward_pre_hook(self._called)
+
+    def _called(self, module: Any, _: Any) -> None:
+        """Take an outermost module with parameters as a root, before its first forward."""
+        if os.getpid() != self.pid or any(root() is module for root in self.roots):
+            return
+        parameters = {id(p) for p in module.parameters()}
+        if not parameters or parameters <= self.covered or not module.training:
+            return
+        import weakref
+
+        self._open()
+        import tensortap
+
+        tensortap.watch(module)
+        self.roots.append(weakref.ref(module))
+        self.covered |= parameters
+
+    def _stepping(self, optimizer: Any, *_: Any) -> None:
+        """Stop listening when everything that is trained is watched; else go on."""
+        if os.getpid() != self.pid:
+            return
+        known = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if known <= self.covered:
+            if self.hook is not None:
+                self.hook.remove()
+                self.hook = None
+        else:
+            self._listen()
+
+    def _open(self) -> None:
+        if self.context is None:
+            import tensortap
+
+            self.context = tensortap.record(self.folder, **self.options)
+            self.run = self.context.__enter__()
+
+    def finish(self) -> None:
+        """Close the run and say where it is and what watching cost."""
+        if os.getpid() != self.pid or self.context is None:
+            return
+        context, self.context = self.context, None
+        if self.hook is not None:
+            self.hook.remove()
+        self.optimizer_hook.remove()
+        share = float(self.run.cost)
+        context.__exit__(None, None, None)
+        rank = os.environ.get("RANK", "0")
+        if rank == "0":
+            print(f"tensortap: recorded; see: tensortap show {self.run.path}", file=sys.stderr)
+            print(f"tensortap: watching took {share:.1%} of the time", file=sys.stderr)
+
+
+class TorchWaiter(importlib.abc.MetaPathFinder):
+    """Calls back once torch.optim has been imported; finds nothing itself."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        """Remember what to do."""
+        self.then = then
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """Wrap the loader of `torch`, so that we are told when it is whole."""
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+        then = self.then
+
+        def exec_module(module: types.ModuleType) -> None:
+            execute(module)
+            then()
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def clean(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """Drop the frames above the program's first line: ours and runpy's."""
+    ours = (__file__, runpy.__file__, "<frozen runpy>", "<string>", "<frozen importlib._bootstrap>")
+    while traceback is not None and traceback.tb_frame.f_code.co_filename in ours:
+        traceback = traceback.tb_next
+    return traceback
+
+
+def execute(kind: str, rest: Sequence[str]) -> None:
+    """Run the script or module as `__main__`."""
+    if kind == "module":
+        sys.argv = list(rest)
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        return
+    path = rest[0]
+    sys.argv = list(rest)
+    if os.path.isdir(path) or path.endswith((".zip", ".pyz")):
+        runpy.run_path(path, run_name="__main__")
+        return
+    sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    with open(path, "rb") as file:
+        source = file.read()
+    # As Python does: the program is the module __main__, for pickle and multiprocessing too.
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=path, __builtins__=__builtins__, __cached__=None)
+    sys.modules["__main__"] = main
+    exec(compile(source, path, "exec"), main.__dict__)
+
+
+def end(code: int) -> NoReturn:
+    """Leave with this exit code after everything that Python does at exit."""
+    raise SystemExit(code)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run; *arguments* are out, every, only, keep, kind, then the program and its own."""
+    out, every, only, keep, kind, *rest = arguments
+    if kind == "script" and not os.path.exists(rest[0]):
+        print(f"tensortap: no script '{rest[0]}'; give a file, or -m and a module", file=sys.stderr)
+        end(2)
+    options: dict[str, Any] = {}
+    if every:
+        options["every"] = int(every)
+    if only:
+        options["only"] = only
+    if keep:
+        options["keep"] = keep.replace(",", "|")
+    watcher = Watcher(out or None, options)
+    sys.meta_path.insert(0, TorchWaiter(watcher.start))
+    atexit.register(watcher.finish)  # the safety net; finish() itself runs once
+    try:
+        execute(kind, rest)
+    except SystemExit:
+        watcher.finish()
+        raise
+    except KeyboardInterrupt:
+        watcher.finish()
+        show_traceback()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)  # as Python: the shell sees the signal
+    except BaseException:
+        show_traceback()
+        watcher.finish()
+        end(1)
+    watcher.finish()
+
+
+def show_traceback() -> None:
+    """Print the exception as Python would, without our frames."""
+    kind, error, traceback = sys.exc_info()
+    assert kind is not None
+    assert error is not None
+    sys.excepthook(kind, error.with_traceback(clean(traceback)), clean(traceback))

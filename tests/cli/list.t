@@ -1,0 +1,48 @@
+# Runs are listed with the latest first; what is no run is not.
+$ tensortap ls
+no runs in .; tensortap run script.py makes one
+$ make_run good runs/good
+$ make_run ranks runs/deep/er/two
+$ mkdir runs/other && echo text > runs/other/rank0.txt
+$ tensortap ls
+RUN        STARTED              STATE     STEPS     SIZE  COMMAND
+runs/good  2026-01-05 10:00:00  finished     50  95.2 kB  train.py --lr 0.1
+$ tensortap ls runs/deep
+RUN               STARTED              STATE     STEPS     SIZE  COMMAND
+runs/deep/er/two  2026-01-05 10:00:00  finished     20  86.9 kB  train.py --lr 0.1
+$ tensortap ls nowhere
+tensortap: nowhere: No such file or directory; give a folder that holds runs
+[3]
+$ tensortap ls --json runs/deep
+[{"run":"runs/deep/er/two","started":1767607200000000000,"command":"train.py --lr 0.1","state":"finished","first_step":0,"last_step":19,"points":1440,"ranks":2,"bytes":86912}]
+# A run that was killed, and a file that is no run.
+$ make_run killed runs/killed
+$ mkdir runs/broken && echo 'not a run at all, but long enough to look like one' > runs/broken/rank0.tap
+$ tensortap ls runs | sort
+RUN               STARTED              STATE       STEPS     SIZE  COMMAND
+runs/broken                            unreadable                  runs/broken/rank0.tap is not a run file, or its beginning is damaged
+runs/deep/er/two  2026-01-05 10:00:00  finished       20  86.9 kB  train.py --lr 0.1
+runs/good         2026-01-05 10:00:00  finished       50  95.2 kB  train.py --lr 0.1
+runs/killed       2026-01-05 10:00:00  crashed        50  89.8 kB  train.py --lr 0.1
+# rm asks, and where nobody can be asked it does nothing.
+$ tensortap rm runs/good
+tensortap: would remove 1 run, 95.2 kB; add --yes where nobody can be asked
+[3]
+$ tensortap rm runs/nowhere
+tensortap: no run at 'runs/nowhere'; 'tensortap ls FOLDER' lists runs
+[3]
+$ tensortap rm
+tensortap rm: name a run to remove
+[2]
+$ touch runs/good/notes.txt
+$ tensortap rm --yes runs/good runs/deep/er/two
+removed runs/good
+removed runs/deep/er/two
+$ ls runs/good; ls runs/deep/er
+notes.txt
+$ tensortap ls runs --keep-last 0
+tensortap: would remove 1 run, 89.8 kB; add --yes where nobody can be asked
+[3]
+$ tensortap ls runs --keep-last many
+tensortap ls: --keep-last takes a number, not 'many'
+[2]

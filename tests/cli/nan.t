@@ -1,0 +1,110 @@
+# The origin of the first value that is not finite.
+# env: COLUMNS=80
+$ make_run good good; tensortap nan good
+all values of 36 sites in 50 steps are finite
+$ make_run nan-forward forward; tensortap nan forward
+2 NaN in activation/layers.2.attn at step 31
+born in the forward pass, from finite values
+point 8 of 36 in the step; 9 of 36 sites have been non-finite since
+
+           SITE                            STEP      MIN     MAX     RMS
+here       activation/layers.2.attn          31  -0.7615  0.7827  0.4529  2 NaN
+fed by     activation/layers.1               31   -1.175   1.154  0.6763
+fed by     activation/layers.1.mlp           31  -0.7811  0.7664  0.4328
+parameter  parameter/layers.2.attn.weight    31  -0.3113  0.3054  0.1791
+last time  activation/layers.2.attn          30  -0.7956  0.7961  0.4545
+[1]
+$ make_run nan-first first; tensortap nan first
+2 NaN in activation/embed at step 0
+born in the forward pass; nothing was recorded before it, so look at its input too
+point 1 of 36 in the step; 16 of 36 sites have been non-finite since
+
+           SITE                    STEP      MIN     MAX     RMS
+here       activation/embed           0  -0.9558  0.9748   0.567  2 NaN
+parameter  parameter/embed.weight     0  -0.2986   0.294  0.1748
+[1]
+$ make_run nan-gradient gradient; tensortap nan gradient
+2 Inf in gradient/layers.1.mlp.weight at step 20
+born in the backward pass; every value of the forward pass was finite
+point 31 of 36 in the step; 5 of 36 sites have been non-finite since
+
+           SITE                       STEP        MIN       MAX       RMS
+here       …ient/layers.1.mlp.weight    20  -0.004904  0.004959  0.002854  2 Inf
+fed by     …ent/layers.2.attn.weight    20  -0.004999  0.004824  0.002745
+fed by     …ient/layers.2.mlp.weight    20  -0.004951  0.004919  0.002781
+parameter  …eter/layers.1.mlp.weight    20    -0.3083    0.3091    0.1767
+last time  …ient/layers.1.mlp.weight    19  -0.005122  0.005123  0.003167
+[1]
+$ make_run nan-update update; tensortap nan update
+3 NaN in parameter/layers.3.attn.weight at step 11
+born by the optimizer's update of the step before
+point 24 of 36 in the step; 1 of 36 sites have been non-finite since
+
+           SITE                       STEP        MIN       MAX       RMS
+here       …ter/layers.3.attn.weight    11    -0.3036    0.3062    0.1735  3 NaN
+fed by     …ent/layers.3.attn.weight    10  -0.006584  0.006661  0.003914
+last time  …ter/layers.3.attn.weight    10     -0.303    0.3056    0.1738
+[1]
+$ make_run late-nan late; tensortap nan late
+2 NaN in activation/layers.1.mlp at step 10 000
+born in the forward pass, from finite values
+point 6 of 36 in the step; 11 of 36 sites have been non-finite since
+
+           SITE                       STEP        MIN       MAX       RMS
+here       activation/layers.1.mlp  10 000  -0.003974  0.003973  0.002142  2 NaN
+fed by     …tivation/layers.1.attn  10 000  -0.003874  0.003925  0.002232
+fed by     activation/layers.0      10 000  -0.005928  0.005904  0.003684
+parameter  …er/layers.1.mlp.weight  10 000     -6.225     6.242     3.568
+last time  activation/layers.1.mlp    9999  -0.003945  0.003927  0.002183
+[1]
+$ make_run rank1-nan ranks; tensortap nan ranks
+2 NaN in activation/layers.0.mlp at step 7, rank 1
+born in the forward pass, from finite values
+point 3 of 36 in the step; 14 of 36 sites have been non-finite since
+
+           SITE                           STEP      MIN     MAX     RMS
+here       activation/layers.0.mlp           7   -1.473   1.438  0.8604  2 NaN
+fed by     activation/layers.0.attn          7   -1.469   1.451  0.8702
+fed by     activation/embed                  7  -0.7403   0.737  0.4226
+parameter  parameter/layers.0.mlp.weight     7  -0.3014  0.3012  0.1819
+last time  activation/layers.0.mlp           6   -1.521   1.502  0.8799
+[1]
+# Masks that are meant to be -inf.
+$ make_run masked-inf masked; tensortap nan masked | head -n 1
+92 -Inf in activation/layers.0.attn.mask at step 0
+$ tensortap nan masked --allow '*.mask'
+all values of 36 sites in 50 steps are finite; 4 sites were left out by --allow
+$ make_run masked-nan both; tensortap nan both --allow '*.mask'
+2 NaN in activation/head at step 40
+born in the forward pass, from finite values
+point 18 of 40 in the step; 3 of 40 sites have been non-finite since
+4 sites left out by --allow *.mask
+
+           SITE                     STEP      MIN     MAX      RMS
+here       activation/head            40  -0.1642  0.1661   0.1016  2 NaN
+fed by     activation/layers.3        40  -0.9753   0.987   0.6009
+fed by     activation/layers.3.mlp    40  -0.6645   0.661   0.4018
+parameter  parameter/head.bias        40  -0.1073  0.1073  0.06423
+last time  activation/head            39  -0.1658  0.1682  0.09262
+[1]
+$ tensortap nan both --allow '*.maks'
+tensortap: no site matches '*.maks'; 'tensortap show RUN' lists them, * stands for anything
+[2]
+$ tensortap nan forward --json
+{"found":true,
+"allowed":0,
+"site":"activation/layers.2.attn",
+"rank":0,
+"birth":"forward",
+"order":8,
+"of":36,
+"reached":9,
+"point":{"step":31,"call":0,"time":1767607200004324000,"phase":"train","dtype":"float32","count":128,"nan":2,"posinf":0,"neginf":0,"zeros":0,"min":-0.7614923715591431,"max":0.782709002494812,"absmax":0.782709002494812,"sum":1.7049088329076767,"mean":0.013531022483394259,"std":0.4545255437639241,"l1":49.16214036941528,"l2":5.084019364782807,"rms":0.4529204431128893,"shape":[8,16]},
+"fed_by":[{"role":"before","site":"activation/layers.1","step":31,"call":0,"time":1767607200004323000,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-1.1749926805496216,"max":1.153771162033081,"absmax":1.1749926805496216,"sum":3.654130697250366,"mean":0.028547896072268486,"std":0.6783658349478964,"l1":75.98239231109619,"l2":7.651614464183247,"rms":0.6763135593311307,"shape":[8,16]},{"role":"before","site":"activation/layers.1.mlp","step":31,"call":0,"time":1767607200004322000,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-0.7811213731765747,"max":0.7664453983306885,"absmax":0.7811213731765747,"sum":-2.6026652455329895,"mean":-0.02033332223072648,"std":0.43401132285979077,"l1":47.97249698638916,"l2":4.896466178189158,"rms":0.43279055480601647,"shape":[8,16]},{"role":"parameter","site":"parameter/layers.2.attn.weight","step":31,"call":0,"time":1767607200004338000,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-0.3112958073616028,"max":0.3053542673587799,"absmax":0.3112958073616028,"sum":1.464914321899414,"mean":0.011444643139839172,"std":0.17941989477785236,"l1":19.866487979888916,"l2":2.02610112017903,"rms":0.17908373018103155,"shape":[8,16]},{"role":"previous","site":"activation/layers.2.attn","step":30,"call":0,"time":1767607200004188000,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-0.7955566644668579,"max":0.7961117029190063,"absmax":0.7961117029190063,"sum":8.525849878787994,"mean":0.0666082021780312,"std":0.4513221595859181,"l1":49.65466928482056,"l2":5.141666693067002,"rms":0.454463423158586,"shape":[8,16]}]}
+[1]
+$ tensortap nan good --json
+{"found":false,
+"allowed":0}
+$ tensortap nan
+tensortap nan: name a run; 'tensortap ls' lists them
+[2]
