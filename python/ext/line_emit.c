@@ -13,7 +13,7 @@ typedef struct event_names {
     int read_count, change_count;
 } event_names;
 
-static bool is_wanted(const consumer_slot *slot, int kind)
+static bool is_wanted(const consumer_slot *slot, unsigned kind)
 {
     return kind == KIND_TORCH || (kind == KIND_ARRAY && slot->consumer.wants & LINE_ARRAYS) ||
            (kind == KIND_OBJECT && slot->consumer.wants & LINE_OBJECTS);

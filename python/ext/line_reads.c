@@ -71,8 +71,17 @@ static void save_items(line_source *source, frame_record *record, int parent, in
 {
     line_place place;
     int before = record->read_count;
+    const line_path *named = &record->code->table->paths[path];
+    if (named->kind == PATH_ATTRIBUTE) /* cache.values(), xs.copy() */
+        path = named->base;
     path_find(source, record, path, false, &place);
     PyObject *obj = place.object;
+    if (named->kind == PATH_ATTRIBUTE && obj != NULL && !PyList_CheckExact(obj) &&
+        !PyDict_CheckExact(obj)) {
+        path = (int)(named - record->code->table->paths);
+        path_find(source, record, path, false, &place);
+        obj = place.object;
+    }
     if (obj == NULL || place.path != path)
         return;
     if (PyList_CheckExact(obj) || PyTuple_CheckExact(obj)) {

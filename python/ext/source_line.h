@@ -36,6 +36,11 @@
  * node.  An object that is passed from frame to frame has a key in each;
  * (object, version) tells that they are the same.
  *
+ * Items.  A list, tuple or dict that a statement reads whole (stack(xs)) is read
+ * by the tensors in it, eight at most, named xs[0].  Changes are told of items
+ * that the program names (xs[0] = y, cache['k'] += 1), not of what append and
+ * the like put in.
+ *
  * What the source keeps of a tensor is an address to compare, its version and
  * perhaps a digest; never a reference.
  * SPDX-License-Identifier: Apache-2.0 */

@@ -84,7 +84,7 @@ ROWS: list[tuple[str, dict[str, str]]] = [
     ("z = {k: v + w for k, v in [(1, x)]}[1] * 1", {"z": "x w"}),
     ("z = [p for p in [x, y] if p is not w][0] + 0", {"z": "x y w"}),
     ("z = lib.stack(xs)", {"z": "xs[0] xs[1] xs[2]"}),
-    ("z = sum(cache.values())", {"z": ""}),
+    ("z = sum(cache.values())", {"z": "cache['k'] cache['m']"}),
     ("z = max([cache], key=len)['k'] + w", {"z": "cache['k'] cache['m'] w"}),
     ("lib.add(x, y, out=w)", {"w": "x y"}),
     ("z = lib.add(x, y, out=w)", {"w": "x y", "z": "x y w"}),
