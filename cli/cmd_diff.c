@@ -94,7 +94,7 @@ static counts count_sites(const tt_diff *diff)
     for (size_t i = 0; i < tt_diff_count(diff); i++) {
         const tt_diff_site *s = tt_diff_at(diff, i);
         if (s->points == 0) {
-            c.only[s->only_a == 0]++;
+            c.only[s->only_a == 0] += s->only_a + s->only_b > 0;
             continue;
         }
         c.points += s->points;
@@ -125,7 +125,7 @@ static void print_alone(const tt_diff *diff, const tt_screen *screen, int side, 
     printf(": %zu site%s, ", count, count == 1 ? "" : "s");
     for (size_t i = 0; i < tt_diff_count(diff) && shown < NAMES; i++) {
         const tt_diff_site *s = tt_diff_at(diff, i);
-        if (s->points > 0 || (s->only_a == 0) != (side == 1))
+        if (s->points > 0 || s->only_a + s->only_b == 0 || (s->only_a == 0) != (side == 1))
             continue;
         fputs(shown++ > 0 ? ", " : "", stdout);
         tt_screen_name(screen, s->name);
@@ -214,8 +214,8 @@ static tt_status print_text(const tt_diff *diff, const arguments *args, const tt
         printf("%s%s%s\n", tt_header_ink(screen, TT_MOOD_SPARK),
                verdict == TT_DIFF_SAME ? (c.only[0] + c.only[1] > 0 ? "identical in the sites that both have" : "identical") : args->options.has_tolerance ? "within the tolerance" : "within noise: no more than rounding", plain);
     }
-    printf("%s%s points compared; sites: %zu identical, %zu within noise, %zu differ%s\n", faint, tt_screen_count(c.points, a),
-           c.same, c.noise, c.differing, plain);
+    printf("%s%s points compared; sites: %zu identical, %zu within %s, %zu differ%s\n", faint, tt_screen_count(c.points, a),
+           c.same, c.noise, args->options.has_tolerance ? "tolerance" : "noise", c.differing, plain);
     for (int side = 0; side < 2; side++) {
         if (c.alone[side] > 0) {
             printf("%s points only in ", tt_screen_count(c.alone[side], a));

@@ -82,12 +82,14 @@ static void describe_odd(tt_run *run, int32_t file, int32_t site, uint32_t bits,
 }
 
 /* The sites that are odd, at most ODD_MOST of them; *lines is how many were printed. */
-static tt_status print_odd(tt_run *run, int32_t file, const arguments *args, const tt_screen *screen, int *lines,
+static tt_status print_odd(tt_run *run, const tt_run_tree *tree, int32_t file, const arguments *args, const tt_screen *screen, int *lines,
                            tt_error *err)
 {
     tt_table *table = NULL;
     tt_buf text = { 0 };
     size_t shown = 0, found = 0, most = args->shows_all ? SIZE_MAX : ODD_MOST;
+    if (screen->rows > 0 && !args->shows_all && (size_t)screen->rows / 3 < most)
+        most = (size_t)screen->rows / 3 + 1;
     tt_status st = tt_table_create(&screen->style, &table);
     if (st == TT_OK)
         st = tt_table_column(table, "", false, 16);
@@ -95,13 +97,9 @@ static tt_status print_odd(tt_run *run, int32_t file, const arguments *args, con
         st = tt_table_column(table, "", false, 0);
     for (tt_anomaly a = 0; st == TT_OK && a < TT_ANOMALY_COUNT_; a++) /* the worst kind first */
         for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
-            uint32_t bits;
-            tt_point latest;
+            uint32_t bits = tt_run_tree_anomalies(tree, site);
             char words[200];
-            if (!tt_site_is_shown(tt_run_site_name(run, site), args->glob) || tt_run_points(run, file, site) == 0)
-                continue;
-            st = tt_run_anomalies(run, file, site, &bits, &latest, err);
-            if (st < 0 || (bits & 1u << a) == 0 || (bits & ((1u << a) - 1)) != 0)
+            if ((bits & 1u << a) == 0 || (bits & ((1u << a) - 1)) != 0)
                 continue;
             found++;
             if (shown == most)
@@ -286,9 +284,11 @@ tt_exit tt_cmd_show(int argc, char **argv, tt_error *err)
         code = print_json(args.run, run, file, &args, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     } else {
         lines = tt_header_print(args.run, run, &screen);
-        tt_status st = tt_run_site_count(run) > 0 ? print_odd(run, file, &args, &screen, &odd, err) : TT_OK;
-        if (st == TT_OK && tt_run_site_count(run) > 0)
+        tt_status st = TT_OK;
+        if (tt_run_site_count(run) > 0)
             st = tt_run_tree_create(run, file, args.glob, args.shows_all, &tree, err);
+        if (st == TT_OK && tree != NULL)
+            st = print_odd(run, tree, file, &args, &screen, &odd, err);
         size_t most = SIZE_MAX;
         if (screen.rows > 0 && !args.shows_all)
             most = screen.rows > lines + odd + 8 ? (size_t)(screen.rows - lines - odd - 4) : 4;

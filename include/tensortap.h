@@ -729,6 +729,7 @@ tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool u
 void tt_run_tree_free(tt_run_tree *tree);
 size_t tt_run_tree_count(const tt_run_tree *tree);
 const tt_tree_row *tt_run_tree_at(const tt_run_tree *tree, size_t i); /* borrowed */
+uint32_t tt_run_tree_anomalies(const tt_run_tree *tree, int32_t site); /* bits; 0 also if not in it */
 /* What is odd about a site, and its latest point. */
 tt_status tt_run_anomalies(tt_run *run, int32_t file, int32_t site, uint32_t *out, tt_point *latest,
                            tt_error *err);

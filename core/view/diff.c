@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "view/diff.h"
 
+#include "store/run.h"
 #include "view/order.h"
 
 #include <math.h>
@@ -44,13 +45,65 @@ static bool grow(void *pointer, size_t n)
     return grown != NULL;
 }
 
+/* The columns of the file that the fields are made of; rms is made of SUMSQ. */
+static const tt_column columns[FIELDS] = { TT_COLUMN_SCALAR, TT_COLUMN_NAN,   TT_COLUMN_POSINF, TT_COLUMN_NEGINF,
+                                           TT_COLUMN_MEAN,   TT_COLUMN_SUMSQ, TT_COLUMN_MIN,    TT_COLUMN_MAX };
+enum { RMS = 5 };
+
+/* Root mean square of the elements that are finite, from the columns read. */
+static void make_rms(side *s, size_t from, const uint64_t *counts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t at = from + i;
+        double finite = (double)(int64_t)counts[i] - s->values[1][at] - s->values[2][at] - s->values[3][at];
+        s->values[RMS][at] = finite > 0 ? sqrt(s->values[RMS][at] / finite) : NAN;
+    }
+}
+
+/* Appends the points of a chunk, read once for all fields. */
+static tt_status load_chunk(side *s, const tt_index_chunk *entry)
+{
+    tt_chunk chunk;
+    tt_status st = tt_run_chunk(s->run, s->run->taps[s->file], entry, &chunk);
+    size_t n = entry->n;
+    if (st == TT_OK)
+        st = tt_run_grow_cells(s->run, n * 2);
+    if (st < 0)
+        return st;
+    uint64_t *products = s->run->cells, *cells = products + n;
+    st = tt_chunk_column(&chunk, TT_COLUMN_PRODUCTS, products, (uint32_t)n);
+    if (st == TT_OK)
+        st = tt_chunk_column(&chunk, TT_COLUMN_STEP, (uint64_t *)(void *)(s->steps + s->points), (uint32_t)n);
+    if (st == TT_OK)
+        st = tt_chunk_column(&chunk, TT_COLUMN_CALL, cells, (uint32_t)n);
+    for (size_t i = 0; st == TT_OK && i < n; i++)
+        s->calls[s->points + i] = (double)(int64_t)cells[i];
+    for (size_t k = 0; st == TT_OK && k < FIELDS; k++) {
+        uint32_t entries = tt_chunk_entries(products, (uint32_t)n, tt_column_kinds[columns[k]].product);
+        bool is_int = tt_column_kinds[columns[k]].type == TT_COLUMN_INT;
+        double *to = s->values[k] + s->counts[k];
+        if (entries > 0)
+            st = tt_chunk_column(&chunk, columns[k], is_int ? cells : (uint64_t *)(void *)to, entries);
+        for (size_t i = 0; st == TT_OK && is_int && i < entries; i++)
+            to[i] = (double)(int64_t)cells[i];
+        s->counts[k] += st == TT_OK ? entries : 0;
+    }
+    size_t with_stats = tt_chunk_entries(products, (uint32_t)n, TT_PRODUCT_STATS);
+    if (st == TT_OK && with_stats > 0)
+        st = tt_chunk_column(&chunk, TT_COLUMN_COUNT, cells, (uint32_t)with_stats);
+    if (st == TT_OK)
+        make_rms(s, s->counts[RMS] - with_stats, cells, with_stats);
+    s->points += st == TT_OK ? n : 0;
+    return st;
+}
+
 static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
 {
     size_t n = file >= 0 && site >= 0 ? tt_run_points(s->run, file, site) : 0;
-    *s = (side){ .run = s->run, .file = file, .site = site, .cap = s->cap, .steps = s->steps, .calls = s->calls,
-                 .values = { s->values[0], s->values[1], s->values[2], s->values[3], s->values[4],
-                             s->values[5], s->values[6], s->values[7] } };
-    _Static_assert(FIELDS == 8, "keep the memory of every field");
+    s->file = file;
+    s->site = site;
+    s->points = 0;
+    memset(s->counts, 0, sizeof s->counts);
     if (n == 0)
         return TT_OK;
     if (n > s->cap) {
@@ -61,10 +114,13 @@ static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
             return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
         s->cap = n;
     }
-    tt_status st = tt_run_series(s->run, file, site, TT_FIELD_CALL, s->steps, s->calls, n, &s->points, err);
-    for (size_t k = 0; st == TT_OK && k < FIELDS; k++)
-        st = tt_run_series(s->run, file, site, shown_fields[k], NULL, s->values[k], n, &s->counts[k], err);
-    return st;
+    const tt_index_site *row = tt_run_row(s->run, file, site);
+    for (uint32_t k = 0; k < row->count; k++) {
+        tt_status st = row->chunks[k].n <= n - s->points ? load_chunk(s, &row->chunks[k]) : TT_EFORMAT;
+        if (st < 0)
+            return tt_fail(err, st, "%.200s: %s", tt_run_site_name(s->run, site), tt_status_text(st));
+    }
+    return TT_OK;
 }
 
 /* A value of point i; NaN where the points of the site have not all this field. */
@@ -88,7 +144,7 @@ static double weight_of(tt_field field)
 static double deviate(const side *a, size_t i, const side *b, size_t j, const tt_diff_options *options,
                       tt_gap *gap)
 {
-    double rms_a = value_at(a, 5, i), rms_b = value_at(b, 5, j);
+    double rms_a = value_at(a, RMS, i), rms_b = value_at(b, RMS, j);
     double scale = fmax(isnan(rms_a) ? 0 : rms_a, isnan(rms_b) ? 0 : rms_b);
     *gap = (tt_gap){ .field = TT_FIELD_SCALAR, .a = NAN, .b = NAN };
     for (size_t k = 0; k < FIELDS; k++) {

@@ -13,6 +13,8 @@
 struct tt_run_tree {
     tt_name_tree names;
     tt_arena arena; /* labels that were made here */
+    uint32_t *anomalies; /* owned; of each site of the run */
+    int32_t sites;
     tt_tree_row *rows;
     size_t count, cap;
 };
@@ -23,7 +25,6 @@ typedef struct maker {
     bool unfolds;
     tt_run_tree *tree;
     tt_point *latest;    /* owned; of each site */
-    uint32_t *anomalies; /* owned; of each site */
     tt_error *err;
 } maker;
 
@@ -34,6 +35,7 @@ void tt_run_tree_free(tt_run_tree *tree)
     tt_name_tree_free(&tree->names);
     tt_arena_free(&tree->arena);
     free(tree->rows);
+    free(tree->anomalies);
     free(tree);
 }
 
@@ -45,6 +47,11 @@ size_t tt_run_tree_count(const tt_run_tree *tree)
 const tt_tree_row *tt_run_tree_at(const tt_run_tree *tree, size_t i)
 {
     return i < tree->count ? &tree->rows[i] : NULL;
+}
+
+uint32_t tt_run_tree_anomalies(const tt_run_tree *tree, int32_t site)
+{
+    return site >= 0 && site < tree->sites ? tree->anomalies[site] : 0;
 }
 
 static uint64_t mix(uint64_t hash, uint64_t x)
@@ -126,8 +133,8 @@ static void fill_row(const maker *m, const uint32_t *nodes, size_t n, tt_tree_ro
         int32_t site = m->tree->names.nodes[nodes[i]].site;
         if (site < 0)
             continue;
-        row->anomalies |= m->anomalies[site];
-        if (m->anomalies[site] != 0 && row->worst < 0)
+        row->anomalies |= m->tree->anomalies[site];
+        if (m->tree->anomalies[site] != 0 && row->worst < 0)
             row->worst = site;
         if (row->sites++ == 0) {
             row->file = m->file;
@@ -275,14 +282,17 @@ tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool u
     maker m = { .run = run, .file = file, .unfolds = unfolds, .err = err };
     m.tree = calloc(1, sizeof *m.tree);
     m.latest = calloc(sites + 1, sizeof *m.latest);
-    m.anomalies = calloc(sites + 1, sizeof *m.anomalies);
-    tt_status st = m.tree != NULL && m.latest != NULL && m.anomalies != NULL ? TT_OK : TT_ENOMEM;
+    if (m.tree != NULL)
+        m.tree->anomalies = calloc(sites + 1, sizeof *m.tree->anomalies);
+    tt_status st = m.tree != NULL && m.latest != NULL && m.tree->anomalies != NULL ? TT_OK : TT_ENOMEM;
+    if (st == TT_OK)
+        m.tree->sites = (int32_t)sites;
     bool is_told = false;
     for (int32_t site = 0; st == TT_OK && site < (int32_t)sites; site++) {
         const char *name = tt_run_site_name(run, site);
         if (!tt_site_is_shown(name, only) || tt_run_points(run, file, site) == 0)
             continue;
-        st = tt_run_anomalies(run, file, site, &m.anomalies[site], &m.latest[site], err);
+        st = tt_run_anomalies(run, file, site, &m.tree->anomalies[site], &m.latest[site], err);
         is_told = st < 0;
         if (st == TT_OK)
             st = tt_name_tree_add(&m.tree->names, name, site, look_of(&m.latest[site]));
@@ -301,6 +311,5 @@ tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool u
     else
         tt_run_tree_free(m.tree);
     free(m.latest);
-    free(m.anomalies);
     return st < 0 && !is_told ? tt_fail(err, st, "%s", tt_status_text(st)) : st;
 }

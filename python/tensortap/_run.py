@@ -55,14 +55,24 @@ class Watcher:
         parameters = {id(p) for p in module.parameters()}
         if not parameters or parameters <= self.covered or not module.training:
             return
+        try:
+            self._watch(module)
+        except Exception as error:  # the program goes on without us
+            print(f"tensortap: cannot record: {error}", file=sys.stderr)
+            self.pid = -1
+            return
+        self.covered |= parameters
+
+    def _watch(self, module: Any) -> None:
         import weakref
 
-        self._open()
         import tensortap
 
+        if self.context is None:
+            self.context = tensortap.record(self.folder, **self.options)
+            self.run = self.context.__enter__()
         tensortap.watch(module)
         self.roots.append(weakref.ref(module))
-        self.covered |= parameters
 
     def _stepping(self, optimizer: Any, *_: Any) -> None:
         """Stop listening when everything that is trained is watched; else go on."""
@@ -75,13 +85,6 @@ class Watcher:
                 self.hook = None
         else:
             self._listen()
-
-    def _open(self) -> None:
-        if self.context is None:
-            import tensortap
-
-            self.context = tensortap.record(self.folder, **self.options)
-            self.run = self.context.__enter__()
 
     def finish(self) -> None:
         """Close the run and say where it is and what watching cost."""

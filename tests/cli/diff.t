@@ -60,18 +60,17 @@ activation/layers.2.attn         31  31  nan        0    2     inf  1.2e-06
 $ tensortap diff a layer --step 100:
 nothing to compare: no site has points of the same steps in both runs
 0 points compared; sites: 0 identical, 0 within noise, 0 differ
-only in layer: 36 sites, activation/embed, activation/layers.0.attn, activation/layers.0.mlp ...
 [2]
 $ tensortap diff a layer --rtol 0.1
 within the tolerance
-1800 points compared; sites: 35 identical, 1 within noise, 0 differ
+1800 points compared; sites: 35 identical, 1 within tolerance, 0 differ
 
 WORST                     FROM STEP  AT  FIELD        A        B  OFF BY
 activation/layers.2.attn          0   0  mean   -0.1374  -0.1388  0.0014
 $ tensortap diff a layer --rtol 1e-3 --only 'activation/*'
 they part at step 0 in activation/layers.2.attn
 at worst mean -0.1374 against -0.1388
-750 points compared; sites: 14 identical, 0 within noise, 1 differ
+750 points compared; sites: 14 identical, 0 within tolerance, 1 differ
 
 WORST                     FROM STEP  AT  FIELD        A        B  OFF BY
 activation/layers.2.attn          0   0  mean   -0.1374  -0.1388  0.0014

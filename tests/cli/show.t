@@ -125,12 +125,7 @@ bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
 ^[2m▲ ^[0mactivation/layers.2       ^[1;31m64 NaN from step 31^[0m
 ^[2m▲ ^[0mactivation/layers.3.attn  ^[1;31m64 NaN from step 31^[0m
 ^[2m▲ ^[0mactivation/layers.3.mlp   ^[1;31m64 NaN from step 31^[0m
-^[2m▲ ^[0mactivation/layers.3       ^[1;31m64 NaN from step 31^[0m
-^[2m▲ ^[0mactivation/head           ^[1;31m64 NaN from step 31^[0m
-^[2m▲ ^[0mactivation/(root)         ^[1;31m64 NaN from step 31^[0m
-^[2m▲ ^[0mloss                      ^[1;31mnot finite from step 31^[0m
-^[2m▲ ^[0mgradient/head.bias        ^[33mall zero^[0m
-  and 1 more that are odd; --all lists them
+  and 6 more that are odd; --all lists them
 
 ^[2mSITE^[0m           ^[2mLATEST^[0m             ^[2mMEAN^[0m     ^[2mSTD^[0m  ^[2mRMS^[0m
 activation

@@ -1,0 +1,208 @@
+/* test_diff.c -- two runs are held against each other point by point.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "tensortap.h"
+
+#include "alloc_fail.h"
+#include "run_folder.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static tt_error err;
+static const tt_diff_options everything = { .first_step = INT64_MIN, .last_step = INT64_MAX };
+
+typedef struct made {
+    const char *folders[2];
+    tt_recorder *rec[2];
+    tt_run *runs[2];
+} made;
+
+static made begin(void)
+{
+    made m = { 0 };
+    for (int i = 0; i < 2; i++) {
+        m.folders[i] = strdup(run_folder_new());
+        if (tt_recorder_open(m.folders[i], NULL, &m.rec[i], &err) < 0)
+            fail_msg("%s", err.text);
+    }
+    return m;
+}
+
+static void put(made *m, int which, const char *name, int64_t step, tt_dtype dtype, double rms)
+{
+    int32_t site;
+    tt_stats s = { .count = 100, .min = -2 * rms, .max = 2 * rms, .absmax = 2 * rms, .mean = 0,
+                   .sumsq = rms * rms * 100, .m2 = rms * rms * 100, .dtype = (int32_t)dtype };
+    assert_int_equal(tt_recorder_site(m->rec[which], name, &site, &err), 0);
+    assert_int_equal(tt_recorder_add(m->rec[which], &(tt_event){ .site = site, .step = step, .time = 1000 + step, .stats = &s }), 0);
+}
+
+static tt_diff *compare(made *m, const tt_diff_options *options)
+{
+    tt_diff *diff;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tt_recorder_close(m->rec[i], 30, &err), 0);
+        assert_int_equal(tt_run_open(m->folders[i], &m->runs[i], &err), 0);
+    }
+    if (tt_diff_compute(m->runs[0], m->runs[1], options, &diff, &err) < 0)
+        fail_msg("%s", err.text);
+    return diff;
+}
+
+static void end(made *m, tt_diff *diff)
+{
+    tt_diff_free(diff);
+    for (int i = 0; i < 2; i++) {
+        tt_run_close(m->runs[i]);
+        run_folder_remove(m->folders[i]);
+        free((void *)(uintptr_t)m->folders[i]);
+    }
+}
+
+static void the_same_numbers_are_identical(void **state)
+{
+    (void)state;
+    made m = begin();
+    for (int64_t step = 0; step < 300; step++)
+        for (int which = 0; which < 2; which++)
+            put(&m, which, "activation/a", step, TT_F32, 1 + (double)step);
+    tt_diff *diff = compare(&m, &everything);
+    assert_int_equal(tt_diff_verdict(diff), TT_DIFF_SAME);
+    assert_int_equal(tt_diff_at(diff, 0)->points, 300);
+    assert_int_equal(tt_diff_first(diff), -1);
+    end(&m, diff);
+}
+
+static void a_last_bit_of_float32_is_noise_and_of_float64_is_not(void **state)
+{
+    (void)state;
+    static const tt_dtype types[] = { TT_F32, TT_F64 };
+    for (int t = 0; t < 2; t++) {
+        made m = begin();
+        put(&m, 0, "activation/a", 0, types[t], 1);
+        put(&m, 1, "activation/a", 0, types[t], 1 + 0x1p-23);
+        tt_diff *diff = compare(&m, &everything);
+        assert_int_equal(tt_diff_verdict(diff), t == 0 ? TT_DIFF_NOISE : TT_DIFF_DIFFERS);
+        end(&m, diff);
+    }
+}
+
+/* Each layer is a little further off; one jumps, and is named although it is not the worst. */
+static void a_fault_stands_out_of_growing_noise(void **state)
+{
+    (void)state;
+    made m = begin();
+    static const double off[] = { 1e-3, 1.5e-3, 2e-3, 2e-2, 2.5e-2 };
+    char name[32];
+    for (int i = 0; i < 5; i++) {
+        (void)snprintf(name, sizeof name, "activation/layers.%d", i);
+        put(&m, 0, name, 0, TT_F32, 1);
+        put(&m, 1, name, 0, TT_BF16, 1 - off[i]);
+    }
+    tt_diff *diff = compare(&m, &everything);
+    assert_int_equal(tt_diff_verdict(diff), TT_DIFF_DIFFERS);
+    assert_string_equal(tt_diff_at(diff, (size_t)tt_diff_first(diff))->name, "activation/layers.3");
+    assert_int_equal(tt_diff_at(diff, 2)->verdict, TT_DIFF_NOISE);
+    end(&m, diff);
+}
+
+static void integers_have_no_noise(void **state)
+{
+    (void)state;
+    made m = begin();
+    put(&m, 0, "line/train.py:3:x", 0, TT_I64, 1);
+    put(&m, 1, "line/train.py:3:x", 0, TT_I64, 1 + 1e-9);
+    tt_diff *diff = compare(&m, &everything);
+    assert_int_equal(tt_diff_verdict(diff), TT_DIFF_DIFFERS);
+    end(&m, diff);
+}
+
+static void points_are_paired_by_step_not_by_number(void **state)
+{
+    (void)state;
+    made m = begin();
+    for (int64_t step = 0; step < 10; step++)
+        put(&m, 0, "a", step, TT_F32, (double)step);
+    for (int64_t step = 4; step < 12; step += 2)
+        put(&m, 1, "a", step, TT_F32, (double)step);
+    tt_diff *diff = compare(&m, &everything);
+    const tt_diff_site *site = tt_diff_at(diff, 0);
+    assert_int_equal(tt_diff_verdict(diff), TT_DIFF_SAME);
+    assert_int_equal(site->points, 3);
+    assert_int_equal(site->only_a, 7);
+    assert_int_equal(site->only_b, 1);
+    end(&m, diff);
+}
+
+static void a_parameter_is_the_first_although_recorded_later(void **state)
+{
+    (void)state;
+    made m = begin();
+    for (int which = 0; which < 2; which++) {
+        put(&m, which, "activation/fc", 0, TT_F32, 1 + which * 0.1);
+        put(&m, which, "parameter/fc.weight", 0, TT_F32, 1 + which * 0.01);
+    }
+    tt_diff *diff = compare(&m, &everything);
+    assert_string_equal(tt_diff_at(diff, (size_t)tt_diff_first(diff))->name, "parameter/fc.weight");
+    end(&m, diff);
+}
+
+static void tolerances_take_the_place_of_the_floor(void **state)
+{
+    (void)state;
+    tt_diff_options options = everything;
+    options.has_tolerance = true;
+    options.rtol = 0.2;
+    made m = begin();
+    put(&m, 0, "a", 0, TT_F32, 1);
+    put(&m, 1, "a", 0, TT_F32, 1.1);
+    tt_diff *diff = compare(&m, &options);
+    assert_int_equal(tt_diff_verdict(diff), TT_DIFF_NOISE);
+    end(&m, diff);
+}
+
+static void every_failed_allocation_is_reported(void **state)
+{
+    (void)state;
+    made m = begin();
+    for (int64_t step = 0; step < 40; step++)
+        for (int which = 0; which < 2; which++)
+            put(&m, which, "a", step, TT_F32, 1 + which);
+    tt_diff_free(compare(&m, &everything));
+    for (long nth = 1;; nth++) {
+        tt_diff *diff = NULL;
+        alloc_fail_at(nth);
+        tt_status st = tt_diff_compute(m.runs[0], m.runs[1], &everything, &diff, &err);
+        if (!alloc_fail_stop()) {
+            assert_int_equal(st, TT_OK);
+            assert_true(nth > 2);
+            tt_diff_free(diff);
+            break;
+        }
+        assert_int_equal(st, TT_ENOMEM);
+        assert_null(diff);
+    }
+    end(&m, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_numbers_are_identical),
+        cmocka_unit_test(a_last_bit_of_float32_is_noise_and_of_float64_is_not),
+        cmocka_unit_test(a_fault_stands_out_of_growing_noise),
+        cmocka_unit_test(integers_have_no_noise),
+        cmocka_unit_test(points_are_paired_by_step_not_by_number),
+        cmocka_unit_test(a_parameter_is_the_first_although_recorded_later),
+        cmocka_unit_test(tolerances_take_the_place_of_the_floor),
+        cmocka_unit_test(every_failed_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

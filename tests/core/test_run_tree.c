@@ -1,0 +1,151 @@
+/* test_run_tree.c -- the tree of a run folds what repeats and shows what is odd.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "tensortap.h"
+
+#include "alloc_fail.h"
+#include "run_folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static tt_error err;
+
+static tt_run *record(const char *folder, const char *const *names, int64_t steps, double growth)
+{
+    tt_recorder *rec;
+    tt_run *run;
+    if (tt_recorder_open(folder, NULL, &rec, &err) < 0)
+        fail_msg("%s", err.text);
+    double rms = 1;
+    for (int64_t step = 0; step < steps; step++, rms *= growth)
+        for (size_t i = 0; names[i] != NULL; i++) {
+            int32_t site;
+            bool is_zero = strstr(names[i], "zero") != NULL;
+            tt_stats s = { .count = 10, .zeros = is_zero ? 10 : 0, .mean = (double)i, .min = (double)i, .max = (double)i,
+                           .sum = (double)i * 10, .sumsq = is_zero ? 0 : 10 * rms * rms, .dtype = TT_F32 };
+            assert_int_equal(tt_recorder_site(rec, names[i], &site, &err), 0);
+            assert_int_equal(tt_recorder_add(rec, &(tt_event){ .site = site, .step = step, .time = 1 + step, .stats = &s }), 0);
+        }
+    assert_int_equal(tt_recorder_close(rec, 30, &err), 0);
+    assert_int_equal(tt_run_open(folder, &run, &err), 0);
+    return run;
+}
+
+/* Depth as spaces, label, number of sites. */
+static void assert_tree(tt_run *run, const char *only, bool unfolds, const char *expected)
+{
+    tt_run_tree *tree;
+    char text[2000] = "";
+    if (tt_run_tree_create(run, 0, only, unfolds, &tree, &err) < 0)
+        fail_msg("%s", err.text);
+    for (size_t i = 0, at = 0; i < tt_run_tree_count(tree); i++) {
+        const tt_tree_row *row = tt_run_tree_at(tree, i);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%*s%s %d\n", (int)row->depth, "", row->label, (int)row->sites);
+    }
+    assert_string_equal(text, expected);
+    tt_run_tree_free(tree);
+}
+
+static void layers_that_are_alike_are_one_line(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "activation/embed", "activation/layers.0.attn", "activation/layers.0",
+                                         "activation/layers.1.attn", "activation/layers.1", "activation/layers.2.attn",
+                                         "activation/layers.2.extra", "activation/layers.2", "line/train.py:3:x", NULL };
+    const char *folder = run_folder_new();
+    tt_run *run = record(folder, names, 1, 1);
+    assert_tree(run, NULL, false, "activation 0\n embed 1\n layers 0\n  0-1 2\n   attn 2\n  2 1\n   attn 1\n   extra 1\nline 0\n train.py:3:x 1\n");
+    assert_tree(run, "*layers.0*,*layers.1*", false, "activation 0\n layers.0-1 2\n  attn 2\n");
+    assert_tree(run, "*layers.0*,*layers.1*", true, "activation 0\n layers 0\n  0 1\n   attn 1\n  1 1\n   attn 1\n");
+    tt_run_close(run);
+    run_folder_remove(folder);
+}
+
+static void a_folded_line_has_the_statistics_of_all(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "activation/l.0", "activation/l.1", "activation/l.2", NULL };
+    const char *folder = run_folder_new();
+    tt_run *run = record(folder, names, 1, 1);
+    tt_run_tree *tree;
+    assert_int_equal(tt_run_tree_create(run, 0, NULL, false, &tree, &err), 0);
+    const tt_tree_row *row = tt_run_tree_at(tree, 1);
+    assert_int_equal(row->latest.stats.count, 30);
+    assert_true(row->latest.stats.min == 0 && row->latest.stats.max == 2 && row->latest.stats.mean == 1);
+    assert_true(row->latest.stats.m2 == 20); /* ten times (-1)^2 and ten times 1^2 */
+    tt_run_tree_free(tree);
+    tt_run_close(run);
+    run_folder_remove(folder);
+}
+
+static uint32_t oddities(tt_run *run, const char *name)
+{
+    uint32_t bits;
+    tt_point latest;
+    assert_int_equal(tt_run_anomalies(run, 0, tt_run_find(run, name), &bits, &latest, &err), 0);
+    return bits;
+}
+
+static void what_is_odd_is_said(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "activation/zero", "activation/a", "parameter/a", NULL };
+    const char *folder = run_folder_new();
+    tt_run *run = record(folder, names, 5, 1);
+    assert_int_equal(oddities(run, "activation/zero"), 1u << TT_ANOMALY_ALL_ZERO);
+    assert_int_equal(oddities(run, "activation/a"), 0); /* only parameters should change */
+    assert_int_equal(oddities(run, "parameter/a"), 1u << TT_ANOMALY_UNCHANGED);
+    tt_run_close(run);
+    run_folder_remove(folder);
+    folder = run_folder_new();
+    run = record(folder, names, 5, 10);
+    assert_int_equal(oddities(run, "activation/a"), 1u << TT_ANOMALY_EXPLODING);
+    tt_run_close(run);
+    run_folder_remove(folder);
+}
+
+static void a_glob_that_matches_nothing_is_told(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "a", NULL };
+    const char *folder = run_folder_new();
+    tt_run *run = record(folder, names, 1, 1);
+    tt_run_tree *tree = NULL;
+    assert_int_equal(tt_run_tree_create(run, 0, "b", false, &tree, &err), TT_EMISMATCH);
+    assert_null(tree);
+    for (long nth = 1;; nth++) {
+        alloc_fail_at(nth);
+        tt_status st = tt_run_tree_create(run, 0, NULL, false, &tree, &err);
+        if (!alloc_fail_stop()) {
+            assert_int_equal(st, TT_OK);
+            break;
+        }
+        if (st == TT_OK) { /* the reader found another way to the point */
+            tt_run_tree_free(tree);
+            tree = NULL;
+            continue;
+        }
+        assert_int_equal(st, TT_ENOMEM);
+        assert_null(tree);
+    }
+    tt_run_tree_free(tree);
+    tt_run_close(run);
+    run_folder_remove(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_that_are_alike_are_one_line),
+        cmocka_unit_test(a_folded_line_has_the_statistics_of_all),
+        cmocka_unit_test(what_is_odd_is_said),
+        cmocka_unit_test(a_glob_that_matches_nothing_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

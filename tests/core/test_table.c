@@ -1,0 +1,105 @@
+/* test_table.c -- tables line up, fit, and obey nothing that a cell says.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "tensortap.h"
+
+#include "alloc_fail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Two columns and two rows of the given cells. */
+static tt_status render(const tt_style *style, int32_t least, const char *const cells[4], tt_buf *out)
+{
+    tt_table *table = NULL;
+    tt_status st = tt_table_create(style, &table);
+    if (st == TT_OK)
+        st = tt_table_column(table, "NAME", false, least);
+    if (st == TT_OK)
+        st = tt_table_column(table, "N", true, 0);
+    for (int i = 0; st == TT_OK && i < 4; i++)
+        st = tt_table_cell(table, i == 3 ? TT_MOOD_ALARM : TT_MOOD_PLAIN, cells[i]);
+    if (st == TT_OK)
+        st = tt_table_render(table, true, out);
+    tt_table_free(table);
+    return st;
+}
+
+static void assert_render(const tt_style *style, int32_t least, const char *const cells[4], const char *expected)
+{
+    tt_buf out = { 0 };
+    assert_int_equal(render(style, least, cells, &out), TT_OK);
+    assert_string_equal(out.data, expected);
+    tt_buf_free(&out);
+}
+
+static void columns_line_up(void **state)
+{
+    (void)state;
+    assert_render(&(tt_style){ 0 }, 0, (const char *const[]){ "a", "1", "bcdefg", "100" },
+                  "NAME      N\na         1\nbcdefg  100\n");
+}
+
+static void wide_characters_count_twice(void **state)
+{
+    (void)state;
+    assert_render(&(tt_style){ 0 }, 0, (const char *const[]){ "漢字", "1", "abcde", "2" },
+                  "NAME   N\n漢字   1\nabcde  2\n");
+}
+
+static void a_column_that_may_gives_room(void **state)
+{
+    (void)state;
+    assert_render(&(tt_style){ .columns = 10 }, 4, (const char *const[]){ "abcdefghijkl", "1", "b", "2" },
+                  "NAME     N\nabcdef…  1\nb        2\n");
+    assert_render(&(tt_style){ .columns = 10 }, -4, (const char *const[]){ "abcdefghijkl", "1", "b", "2" },
+                  "NAME     N\n…ghijkl  1\nb        2\n");
+}
+
+static void escape_sequences_of_a_cell_are_shown(void **state)
+{
+    (void)state;
+    assert_render(&(tt_style){ .is_colored = true }, 0, (const char *const[]){ "\x1b[2J", "1", "b", "2" },
+                  "\x1b[2mNAME\x1b[0m     \x1b[2mN\x1b[0m\n\\x1b[2J  1\nb        \x1b[1;31m2\x1b[0m\n");
+}
+
+static void ascii_stays_ascii(void **state)
+{
+    (void)state;
+    assert_render(&(tt_style){ .is_ascii = true, .columns = 10 }, 4, (const char *const[]){ "é", "1", "abcdefghijk", "2" },
+                  "NAME     N\n\\xe9     1\nabcde..  2\n");
+}
+
+static void every_failed_allocation_is_reported(void **state)
+{
+    (void)state;
+    for (long nth = 1;; nth++) {
+        tt_buf out = { 0 };
+        alloc_fail_at(nth);
+        tt_status st = render(&(tt_style){ .columns = 9 }, 4, (const char *const[]){ "abcdefghi", "1", "b", "2" }, &out);
+        bool was_hit = alloc_fail_stop();
+        tt_buf_free(&out);
+        if (!was_hit) {
+            assert_int_equal(st, TT_OK);
+            break;
+        }
+        assert_int_equal(st, TT_ENOMEM);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(columns_line_up),
+        cmocka_unit_test(wide_characters_count_twice),
+        cmocka_unit_test(a_column_that_may_gives_room),
+        cmocka_unit_test(escape_sequences_of_a_cell_are_shown),
+        cmocka_unit_test(ascii_stays_ascii),
+        cmocka_unit_test(every_failed_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
