@@ -2,6 +2,7 @@
 
 import harness
 import torch
+
 from tensortap import _core
 
 torch.set_num_threads(1)
@@ -17,9 +18,15 @@ def by_torch() -> None:
 
 
 def by_us() -> None:
-    _core.attention(q, k, causal=True)
+    _core.attention(q, k, is_causal=True)
 
 
 ours, theirs = harness.times(by_us, by_torch, turns=9)
 harness.row("attention, T = 2048, causal, times faster than torch", theirs / ours, 3, unit="x")
-harness.row("attention, T = 2048, peak extra memory", harness.peak_extra(by_us) / 2**20, 8, unit="MB", at_most=True)
+harness.row(
+    "attention, T = 2048, peak extra memory",
+    harness.peak_extra(by_us) / 2**20,
+    8,
+    unit="MB",
+    at_most=True,
+)

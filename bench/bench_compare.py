@@ -2,18 +2,29 @@
 
 import harness
 import torch
+
 from tensortap import _core
 
 torch.set_num_threads(1)
 a = torch.randn(16 << 20)
 same, other = a.clone(), a * (1 + 1e-6)
 
-harness.row("compare, 2 x 64 MB f32, equal, of read speed", harness.of_read_speed(lambda: _core.compare(a, same), a, same), 0.7)
-harness.row("compare, 2 x 64 MB f32, all different, of read speed", harness.of_read_speed(lambda: _core.compare(a, other), a, other), 0.7)
+harness.row(
+    "compare, 2 x 64 MB f32, equal, of read speed",
+    harness.of_read_speed(lambda: _core.compare(a, same), a, same),
+    0.7,
+)
+harness.row(
+    "compare, 2 x 64 MB f32, all different, of read speed",
+    harness.of_read_speed(lambda: _core.compare(a, other), a, other),
+    0.7,
+)
 harness.row(
     "compare with ulp=True, all different, of read speed",
     harness.of_read_speed(lambda: _core.compare(a, other, ulp=True), a, other),
     0.2,
 )
-ours, theirs = harness.times(lambda: _core.compare(a, same), lambda: torch.allclose(a, same), turns=9)
+ours, theirs = harness.times(
+    lambda: _core.compare(a, same), lambda: torch.allclose(a, same), turns=9
+)
 harness.row("compare, 2 x 64 MB f32, times faster than torch.allclose", theirs / ours, 20, unit="x")

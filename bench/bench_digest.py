@@ -2,6 +2,7 @@
 
 import harness
 import torch
+
 from tensortap import _core
 
 x = torch.randn(16 << 20)

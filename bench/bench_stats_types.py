@@ -2,6 +2,7 @@
 
 import harness
 import torch
+
 from tensortap import _core
 
 torch.set_num_threads(1)

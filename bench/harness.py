@@ -26,7 +26,14 @@ Call = Callable[[], object]
 def row(what: str, value: float, bar: float, *, unit: str = "", at_most: bool = False) -> None:
     """Print one measured row; *at_most* turns the bar around."""
     holds = value <= bar if at_most else value >= bar
-    line = {"what": what, "value": value, "bar": bar, "unit": unit, "at_most": at_most, "holds": holds}
+    line = {
+        "what": what,
+        "value": value,
+        "bar": bar,
+        "unit": unit,
+        "at_most": at_most,
+        "holds": holds,
+    }
     print(json.dumps(line), flush=True)
 
 
@@ -43,7 +50,7 @@ def times(*calls: Call, turns: int = TURNS) -> list[float]:
         call()  # pages, caches, lazy imports
     taken: list[list[float]] = [[] for _ in calls]
     for _ in range(turns):
-        for call, mine in zip(calls, taken):
+        for call, mine in zip(calls, taken, strict=True):
             mine.append(seconds(call))
     return [median(mine) for mine in taken]
 

@@ -28,7 +28,9 @@ def rows_of(script: Path) -> list[Row]:
     """Run one script and return the rows it prints."""
     print(f"{script.stem} ...", file=sys.stderr)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, script], env=environment, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [sys.executable, script], env=environment, stdout=subprocess.PIPE, text=True
+    )
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0:
         rows.append({"what": f"{script.stem} did not run", "holds": False})
@@ -47,12 +49,20 @@ def table(rows: list[Row]) -> str:
     for row in rows:
         if "value" in row:
             sign = "≤" if row["at_most"] else "≥"
-            shown = [cell(row["value"], row["unit"]), f"{sign} {row['bar']:g} {row['unit']}".strip()]
+            shown = [
+                cell(row["value"], row["unit"]),
+                f"{sign} {row['bar']:g} {row['unit']}".strip(),
+            ]
         else:
             shown = ["", ""]
         cells.append([row["what"], *shown, "yes" if row["holds"] else "**no**"])
     widths = [max(len(line[i]) for line in cells) for i in range(4)]
-    lines = ["| " + " | ".join(text.ljust(width) for text, width in zip(line, widths)) + " |" for line in cells]
+    lines = [
+        "| "
+        + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
+        + " |"
+        for line in cells
+    ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
 
@@ -67,7 +77,8 @@ def machine() -> str:
         except ModuleNotFoundError:
             continue
     processor = found[1] if found else platform.machine()
-    return f"{processor}, {os.cpu_count()} cores; Python {platform.python_version()}, {', '.join(packages)}."
+    python = f"Python {platform.python_version()}"
+    return f"{processor}, {os.cpu_count()} cores; {', '.join([python, *packages])}."
 
 
 def write(text: str) -> None:

@@ -58,7 +58,9 @@ def python_steps(block: str, names: dict[str, Any]) -> Iterator[tuple[str, str, 
     """Yield (the input as written, what is expected, what was printed)."""
     for example in doctest.DocTestParser().get_examples(block):
         lines = example.source.splitlines()
-        written = "".join(f"{'...' if i else '>>>'} {line}".rstrip() + "\n" for i, line in enumerate(lines))
+        written = "".join(
+            f"{'...' if i else '>>>'} {line}".rstrip() + "\n" for i, line in enumerate(lines)
+        )
         printed = run_python(example.source, names)
         yield written, example.want, re.sub(r"^$(?=\n)", "<BLANKLINE>", printed, flags=re.MULTILINE)
 
@@ -81,7 +83,11 @@ def check(page: Path, is_writing: bool) -> int:
 
         def renew(found: re.Match[str]) -> str:
             nonlocal wrong
-            steps = python_steps(found[2], names) if found[1] == "pycon" else console_steps(found[2], folder)
+            steps = (
+                python_steps(found[2], names)
+                if found[1] == "pycon"
+                else console_steps(found[2], folder)
+            )
             new = ""
             for written, expected, printed in steps:
                 is_right = agrees(expected, printed, doctest.ELLIPSIS)

@@ -337,19 +337,45 @@ typedef struct tt_facts {
 } tt_facts;
 
 /* Appends one line about a tensor, without a newline:
- * float32[8, 64]  -3.1 … 2.87  mean 0.01 ± 0.98  ▁▂▅█▅▂▁  2 NaN  1 Inf */
+ *
+ *     float32[8, 64]  -3.1 … 2.87  mean 0.01 ± 0.98  ▂▃▅▇█▆▄▂▂  2 NaN  1 Inf
+ *     int64[32, 128]  0 … 50256  mean 9981 ± 1.234e+04  █▅▃▂▂▂▂▂▂
+ *     float32  0.6931472
+ *     bool[64, 64]  37% true
+ *     float32[512] cuda:0  all zero
+ *     float32[512]  meta
+ *
+ * Where the style's columns do not suffice, the sparkline goes first, then the
+ * mean, then the range; NaN and Inf stay. */
 tt_status tt_facts_line(const tt_facts *facts, const tt_style *style, tt_buf *out);
 
-/* A tree of lines.  Open a node, add its children, close it. */
+/* A tree of lines.  Open a node, add its children, close it.  Labels may hold
+ * anything; what a terminal would obey is escaped.  Texts may hold the colours
+ * of tt_facts_line, nothing else.  NULL: none. */
 typedef struct tt_tree tt_tree;
 
 tt_status tt_tree_create(tt_tree **out);
 void tt_tree_free(tt_tree *tree);
 tt_status tt_tree_open(tt_tree *tree, const char *label, const char *text);
 tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text);
+/* A leaf with the line of tt_facts_line, made to fit where it is drawn: NaN and
+ * Inf are then not cut off.  The facts are copied. */
+tt_status tt_tree_tensor(tt_tree *tree, const char *label, const tt_facts *facts);
 void tt_tree_close(tt_tree *tree);
-/* Labels of neighbours are padded to one width, so that texts stand in a column. */
+/* Appends the lines, each with its newline.  Labels of neighbours are padded to
+ * one width, so that texts stand in a column. */
 tt_status tt_tree_render(const tt_tree *tree, const tt_style *style, tt_buf *out);
+
+/* The same tree while it grows, a line at a time, for logs. */
+typedef enum tt_branch {
+    TT_BRANCH_CALL,  /* opens a call: ┌── text */
+    TT_BRANCH_ENTRY, /* ├─ text */
+    TT_BRANCH_LAST,  /* └─ text */
+} tt_branch;
+
+/* Appends one line without a newline, behind depth guides ("│   "). */
+tt_status tt_tree_line(int32_t depth, tt_branch branch, const char *text, const tt_style *style,
+                       tt_buf *out);
 
 #ifdef __cplusplus
 }

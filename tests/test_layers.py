@@ -6,6 +6,7 @@ Plants one violation at a time in a small tree.  Standard library alone.
 SPDX-License-Identifier: Apache-2.0
 """
 
+# ruff: noqa: PT009 -- unittest, because this runs before anything is installed
 from __future__ import annotations
 
 import subprocess
@@ -59,11 +60,21 @@ class Layers(unittest.TestCase):
         self.assertEqual(self.violations(), [])
 
     def test_a_lower_layer_may_not_use_a_higher_one(self) -> None:
-        self.assert_caught("core/base/new.c", '#include "tensor/walk.h"\n', "base may not use tensor")
-        self.assert_caught("core/tensor/new.c", '#include "summary/digest.h"\n', "tensor may not use summary")
-        self.assert_caught("core/format/new.c", '#include "summary/digest.h"\n', "format may not use summary")
-        self.assert_caught("core/site/new.c", '#include "tensor/walk.h"\n', "site may not use tensor")
-        self.assert_caught("core/record/new.c", '# include  "format/npy.h"\n', "not a header of the core")
+        self.assert_caught(
+            "core/base/new.c", '#include "tensor/walk.h"\n', "base may not use tensor"
+        )
+        self.assert_caught(
+            "core/tensor/new.c", '#include "summary/digest.h"\n', "tensor may not use summary"
+        )
+        self.assert_caught(
+            "core/format/new.c", '#include "summary/digest.h"\n', "format may not use summary"
+        )
+        self.assert_caught(
+            "core/site/new.c", '#include "tensor/walk.h"\n', "site may not use tensor"
+        )
+        self.assert_caught(
+            "core/record/new.c", '# include  "format/npy.h"\n', "not a header of the core"
+        )
 
     def test_the_program_and_the_extension_know_the_public_header_alone(self) -> None:
         self.assert_caught("cli/new.c", '#include "base/buf.h"\n', "not for this folder")
@@ -72,7 +83,9 @@ class Layers(unittest.TestCase):
 
     def test_a_header_of_the_core_is_named_with_its_folder(self) -> None:
         self.assert_caught("core/base/new.c", '#include "buf.h"\n', "not a header of the core")
-        self.assert_caught("core/base/new.c", "#define H <zstd.h>\n#include H\n", "name the header itself")
+        self.assert_caught(
+            "core/base/new.c", "#define H <zstd.h>\n#include H\n", "name the header itself"
+        )
 
     def test_a_new_folder_of_the_core_needs_a_rule(self) -> None:
         self.assert_caught("core/extra/new.c", "", "no folder of this name")
@@ -82,7 +95,9 @@ class Layers(unittest.TestCase):
             self.assert_caught("core/summary/new.c", f"#include <{header}>\n", header)
         self.assert_caught("core/tensor/new.c", "#include <xxhash.h>\n", "xxhash.h")
         self.assert_caught("cli/new.c", '#include "zstd.h"\n', "zstd.h")
-        self.assert_caught("core/base/new.c", "#include <internal/pycore_frame.h>\n", "pycore_frame.h")
+        self.assert_caught(
+            "core/base/new.c", "#include <internal/pycore_frame.h>\n", "pycore_frame.h"
+        )
 
     def test_intrinsics_stay_in_kernels(self) -> None:
         for header in ("immintrin.h", "emmintrin.h", "x86intrin.h", "arm_neon.h"):
@@ -120,17 +135,26 @@ class Symbols(unittest.TestCase):
             return list(layers.check_symbols(listing))
 
     def test_constants_are_left_alone(self) -> None:
-        text = 'const char *const names[] = { "a", "b" }; const int n = 3; int f(void) { return n; }'
+        text = (
+            'const char *const names[] = { "a", "b" }; const int n = 3; int f(void) { return n; }'
+        )
         self.assertEqual(self.violations(text), [])
 
     def test_mutable_globals_are_found(self) -> None:
-        for source in ("int n;", "int n = 3;", "static int n; int *f(void) { return &n; }", "_Thread_local int n;"):
+        for source in (
+            "int n;",
+            "int n = 3;",
+            "static int n; int *f(void) { return &n; }",
+            "_Thread_local int n;",
+        ):
             wrong = self.violations(source)
             self.assertEqual(len(wrong), 1, (source, wrong))
             self.assertIn("base/new.c: n is a mutable global", wrong[0])
 
     def test_statics_of_functions_are_found(self) -> None:
-        self.assertIn("base/new.c: n is", self.violations("int f(void) { static int n; return n++; }")[0])
+        self.assertIn(
+            "base/new.c: n is", self.violations("int f(void) { static int n; return n++; }")[0]
+        )
 
     def test_the_kernel_table_is_allowed_in_its_file_alone(self) -> None:
         source = "static int chosen; int *f(void) { return &chosen; }"

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +21,15 @@ void tt_buf_free(tt_buf *buf)
 
 void tt_buf_clear(tt_buf *buf)
 {
-    buf->len = 0;
+    tt_buf_cut(buf, 0);
+}
+
+void tt_buf_cut(tt_buf *buf, size_t len)
+{
+    assert(len <= buf->len);
+    buf->len = len;
     if (buf->data != NULL)
-        buf->data[0] = '\0';
+        buf->data[len] = '\0';
 }
 
 tt_status tt_buf_reserve(tt_buf *buf, size_t more)

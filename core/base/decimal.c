@@ -52,16 +52,12 @@ static void multiply(natural *n, uint64_t factor)
 
 static void multiply_by_power(natural *n, int32_t power) /* of ten */
 {
-    static const uint64_t ten_to[] = {
-        1u,         10u,         100u,         1000u,         10000u,
-        100000u,    1000000u,    10000000u,    100000000u,    1000000000u,
-        10000000000u, 100000000000u, 1000000000000u, 10000000000000u, 100000000000000u,
-        1000000000000000u, 10000000000000000u, 100000000000000000u, 1000000000000000000u,
-        10000000000000000000u,
-    };
     for (; power > 19; power -= 19)
-        multiply(n, ten_to[19]);
-    multiply(n, ten_to[power]);
+        multiply(n, 10000000000000000000u);
+    uint64_t rest = 1;
+    for (; power > 0; power--)
+        rest *= 10;
+    multiply(n, rest);
 }
 
 static int compare(const natural *a, const natural *b)
@@ -221,8 +217,7 @@ tt_decimal tt_decimal_f64(double x)
     if (exponent == 0)
         find_digits(&out, fraction, -1074, false);
     else
-        find_digits(&out, fraction | (uint64_t)1 << 52, exponent - 1075,
-                    fraction == 0 && exponent > 1);
+        find_digits(&out, fraction | (uint64_t)1 << 52, exponent - 1075, fraction == 0 && exponent > 1);
     return out;
 }
 

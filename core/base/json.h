@@ -20,8 +20,8 @@
 enum { TT_JSON_DEPTH = 64 }; /* deeper nesting is refused with TT_EINVAL */
 
 typedef struct tt_json {
-    tt_buf *out;   /* borrowed */
-    tt_status st;  /* the first failure */
+    tt_buf *out;  /* borrowed */
+    tt_status st; /* the first failure */
     uint32_t depth;
     bool has_key;     /* a key waits for its value */
     bool is_complete; /* the outermost value is written */

@@ -138,7 +138,7 @@ size_t tt_number_short(double x, char out[TT_NUMBER_TEXT])
     if (d.is_negative)
         *at++ = '-';
     at = d.count > 0 && (d.point < -3 || d.point > (is_whole ? 9 : 6)) ? put_scientific(at, &d)
-                                                                      : put_plain(at, &d);
+                                                                       : put_plain(at, &d);
     *at = '\0';
     assert(at - out <= 10);
     return (size_t)(at - out);

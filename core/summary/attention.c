@@ -69,7 +69,8 @@ static bool broadcast(tt_attention_operand *out, const tt_tensor *t, int32_t ndi
 static tt_status check_types(const tt_tensor *q, const tt_tensor *k, const tt_tensor *mask, tt_error *err)
 {
     if (q->dtype != TT_F32 && q->dtype != TT_F64 && q->dtype != TT_F16 && q->dtype != TT_BF16)
-        return tt_fail(err, TT_EDTYPE, "attention of %s; float32, float64, float16 and bfloat16 are supported",
+        return tt_fail(err, TT_EDTYPE,
+                       "attention of %s; float32, float64, float16 and bfloat16 are supported",
                        tt_dtype_name(q->dtype));
     if (k->dtype != q->dtype)
         return tt_fail(err, TT_EMISMATCH, "q is %s but k is %s", tt_dtype_name(q->dtype),
@@ -84,7 +85,8 @@ static tt_status check_heads(int64_t heads, int64_t kv_heads, tt_error *err)
 {
     if (heads != kv_heads && (kv_heads == 0 || heads % kv_heads != 0))
         return tt_fail(err, TT_EMISMATCH,
-                       "q has %" PRId64 " heads, which is no multiple of the %" PRId64 " of k", heads, kv_heads);
+                       "q has %" PRId64 " heads, which is no multiple of the %" PRId64 " of k", heads,
+                       kv_heads);
     return TT_OK;
 }
 
@@ -135,7 +137,8 @@ tt_status tt_attention_begin(tt_attention_plan *plan, const tt_tensor *q, const 
     shape[ndim - 2] = plan->queries;
     shape[ndim - 1] = plan->keys;
     if (mask != NULL && !broadcast(&plan->mask, mask, ndim, shape))
-        return tt_fail(err, TT_EMISMATCH, "the mask does not broadcast to (..., %" PRId64 ", %" PRId64 ", %" PRId64 ")",
+        return tt_fail(err, TT_EMISMATCH,
+                       "the mask does not broadcast to (..., %" PRId64 ", %" PRId64 ", %" PRId64 ")",
                        heads, plan->queries, plan->keys);
     plan->is_causal = options != NULL && options->is_causal;
     plan->is_wide = q->dtype == TT_F64;
@@ -148,14 +151,21 @@ tt_status tt_attention_begin(tt_attention_plan *plan, const tt_tensor *q, const 
 /* ---- where the tiles live ----------------------------------------------- */
 
 typedef struct scratch {
-    char *queries; /* sixes of [dim][6] */
-    char *keys;    /* panels of [dim][16] */
-    char *rows;    /* one panel before packing: [16][dim] */
-    char *scores;  /* [6][KEYS] */
-    char *mask;    /* one row, as f64 */
-    char *run;     /* the walk's buffer */
+    char *queries;                  /* sixes of [dim][6] */
+    char *keys;                     /* panels of [dim][16] */
+    char *rows;                     /* one panel before packing: [16][dim] */
+    char *scores;                   /* [6][KEYS] */
+    double *mask;                   /* one row */
+    char *run;                      /* the walk's buffer */
     struct tt_attention_row *state; /* of each query of the block */
 } scratch;
+
+static void *take(char *base, size_t *used, size_t bytes)
+{
+    char *at = base != NULL ? base + *used : NULL;
+    *used += (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    return at;
+}
 
 /* Lays the tiles out from base, or only counts their bytes where base is NULL.
  * 0: more than there can be. */
@@ -166,21 +176,13 @@ static size_t place(const tt_attention_plan *plan, char *base, scratch *out)
     size_t keys = (size_t)round_up(least(plan->keys, KEYS), PANEL);
     if (__builtin_mul_overflow((size_t)plan->dim, item, &depth) || depth > SIZE_MAX / 4096)
         return 0;
-    *out = (scratch){ 0 };
-#define PLACE(field, type, bytes)                                       \
-    do {                                                                \
-        if (base != NULL)                                               \
-            out->field = (type *)(void *)(base + used);                 \
-        used += ((bytes) + ALIGN - 1) & ~(size_t)(ALIGN - 1);           \
-    } while (0)
-    PLACE(queries, char, queries * depth);
-    PLACE(keys, char, keys * depth);
-    PLACE(rows, char, PANEL * depth);
-    PLACE(scores, char, ROWS * KEYS * item);
-    PLACE(mask, char, KEYS * sizeof(double));
-    PLACE(run, char, TT_TILE_BYTES);
-    PLACE(state, struct tt_attention_row, queries * sizeof(struct tt_attention_row));
-#undef PLACE
+    out->queries = take(base, &used, queries * depth);
+    out->keys = take(base, &used, keys * depth);
+    out->rows = take(base, &used, PANEL * depth);
+    out->scores = take(base, &used, ROWS * KEYS * item);
+    out->mask = take(base, &used, KEYS * sizeof(double));
+    out->run = take(base, &used, TT_TILE_BYTES);
+    out->state = take(base, &used, queries * sizeof(struct tt_attention_row));
     return used;
 }
 
@@ -197,8 +199,8 @@ typedef struct table {
     const tt_attention_plan *plan;
     const tt_kernels *kernels;
     scratch at;
-    size_t item;                /* bytes of an element of the tiles */
-    const char *q, *k, *mask;   /* where its part of each operand begins */
+    size_t item;              /* bytes of an element of the tiles */
+    const char *q, *k, *mask; /* where its part of each operand begins */
     tt_attention_pack_fn *pack;
     tt_attention_score_fn *score;
     tt_attention_fold_fn *fold;
@@ -253,7 +255,7 @@ static int64_t seen_keys(const tt_attention_plan *plan, int64_t query, int64_t k
 static void fold_tile(const table *w, int64_t query, int64_t queries, int64_t key, int64_t keys)
 {
     const tt_attention_plan *plan = w->plan;
-    tt_attention_mask kind = !plan->has_mask                  ? TT_ATTENTION_NONE
+    tt_attention_mask kind = !plan->has_mask               ? TT_ATTENTION_NONE
                              : plan->mask.dtype == TT_BOOL ? TT_ATTENTION_HIDE
                                                            : TT_ATTENTION_ADD;
     for (int64_t six = 0; six < queries; six += ROWS) {
@@ -268,9 +270,9 @@ static void fold_tile(const table *w, int64_t query, int64_t queries, int64_t ke
             if (n == 0)
                 continue;
             if (plan->has_mask)
-                read_rows(w, &plan->mask, w->mask, query + six + r, 1, key, n, true, w->at.mask);
-            w->fold(w->at.scores + (size_t)(r * KEYS) * w->item, (size_t)n, kind,
-                    (const double *)(const void *)w->at.mask, &w->at.state[six + r]);
+                read_rows(w, &plan->mask, w->mask, query + six + r, 1, key, n, true, (char *)w->at.mask);
+            w->fold(w->at.scores + (size_t)(r * KEYS) * w->item, (size_t)n, kind, w->at.mask,
+                    &w->at.state[six + r]);
         }
     }
 }
@@ -339,8 +341,8 @@ void tt_attention_run(const tt_attention_plan *plan, const tt_kernels *kernels, 
 }
 
 tt_status tt_attention_compute_with(const tt_kernels *kernels, const tt_tensor *q, const tt_tensor *k,
-                                    const tt_attention_options *options, float *entropy,
-                                    float *max_logit, float *sink, tt_error *err)
+                                    const tt_attention_options *options, float *entropy, float *max_logit,
+                                    float *sink, tt_error *err)
 {
     tt_attention_plan plan;
     tt_status st = tt_attention_begin(&plan, q, k, options, err);
@@ -361,8 +363,9 @@ tt_status tt_attention_compute_with(const tt_kernels *kernels, const tt_tensor *
     return TT_OK;
 }
 
-tt_status tt_attention_compute(const tt_tensor *q, const tt_tensor *k, const tt_attention_options *options,
-                               float *entropy, float *max_logit, float *sink, tt_error *err)
+tt_status tt_attention_compute(const tt_tensor *q, const tt_tensor *k,
+                               const tt_attention_options *options, float *entropy, float *max_logit,
+                               float *sink, tt_error *err)
 {
     return tt_attention_compute_with(tt_kernels_get(), q, k, options, entropy, max_logit, sink, err);
 }

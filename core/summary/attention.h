@@ -6,19 +6,19 @@
 #include "summary/kernels.h"
 
 enum {
-    TT_ATTENTION_ROWS = 6,   /* queries that are scored together: what 16 registers hold */
-    TT_ATTENTION_PANEL = 16, /* keys that are scored together */
-    TT_ATTENTION_KEYS = 256, /* keys of a tile: 16 panels, 64 KB at head_dim 64 */
+    TT_ATTENTION_ROWS = 6,      /* queries that are scored together: what 16 registers hold */
+    TT_ATTENTION_PANEL = 16,    /* keys that are scored together */
+    TT_ATTENTION_KEYS = 256,    /* keys of a tile: 16 panels, 64 KB at head_dim 64 */
     TT_ATTENTION_QUERIES = 240, /* queries that share one packing of the keys */
 };
 
 /* The softmax of one query so far: sums over the keys seen, relative to max. */
 struct tt_attention_row {
-    double max;     /* largest score; -Inf before any key is seen */
-    double z, w;    /* sum of e^(s - max), and of e^(s - max) (s - max) */
-    double first;   /* score of key 0 */
-    bool is_begun;  /* first is set */
-    bool has_nan;   /* a score was NaN (z is NaN for a score of +Inf, too) */
+    double max;    /* largest score; -Inf before any key is seen */
+    double z, w;   /* sum of e^(s - max), and of e^(s - max) (s - max) */
+    double first;  /* score of key 0 */
+    bool is_begun; /* first is set */
+    bool has_nan;  /* a score was NaN (z is NaN for a score of +Inf, too) */
 };
 
 /* One call, checked: sizes, and where each operand lies after broadcasting. */
@@ -33,11 +33,11 @@ typedef struct tt_attention_operand {
 typedef struct tt_attention_plan {
     tt_attention_operand q, k, mask;
     bool has_mask, is_causal;
-    bool is_wide;                /* computed in f64 */
-    int32_t leads;               /* dimensions before (query, dim) */
-    int64_t lead[TT_MAX_DIM];    /* their sizes, as in q */
-    int64_t group;               /* heads that share a head of k */
-    int64_t tables;              /* (..., head): the product of lead */
+    bool is_wide;             /* computed in f64 */
+    int32_t leads;            /* dimensions before (query, dim) */
+    int64_t lead[TT_MAX_DIM]; /* their sizes, as in q */
+    int64_t group;            /* heads that share a head of k */
+    int64_t tables;           /* (..., head): the product of lead */
     int64_t queries, keys, dim;
     double scale;
     float *entropy, *max_logit, *sink; /* any may be NULL */
@@ -54,7 +54,7 @@ void tt_attention_run(const tt_attention_plan *plan, const tt_kernels *kernels, 
 
 /* tt_attention_compute with the kernels named. */
 tt_status tt_attention_compute_with(const tt_kernels *kernels, const tt_tensor *q, const tt_tensor *k,
-                                    const tt_attention_options *options, float *entropy,
-                                    float *max_logit, float *sink, tt_error *err);
+                                    const tt_attention_options *options, float *entropy, float *max_logit,
+                                    float *sink, tt_error *err);
 
 #endif

@@ -65,7 +65,8 @@ static inline vec larger(vec a, vec b)
  * 1 + r + r^2 P(r), P of degree 4 made by Remez' method for the least relative
  * error (3.1e-9).  n comes out of the low bits of a sum with 1.5 * 2^23, with
  * the bias of the exponent already in it.  ln 2 is in two parts, the first of
- * 9 bits, so that n times it is exact. */
+ * 9 bits, so that n times it is exact.  Error below 1 ulp (0.98, every third
+ * float tried). */
 static inline vec exp_negative(vec x)
 {
     vec t = x * 0x1.715476p+0f + (0x1.8p23f + 127.0f);
@@ -82,19 +83,19 @@ static inline vec exp_negative(vec x)
 
 /* rows[n][dim] to out[dim][width], so that a vector holds neighbours of the
  * same depth; zeros where there is no row. */
-#define PACK(type)                                                     \
-    do {                                                               \
-        const type *in = rows;                                         \
-        type *to = out;                                                \
-        if (n == width && width == PANEL) {                            \
-            for (size_t d = 0; d < dim; d++)                           \
-                for (size_t i = 0; i < PANEL; i++)                     \
-                    to[d * PANEL + i] = in[i * dim + d];               \
-            return;                                                    \
-        }                                                              \
-        for (size_t d = 0; d < dim; d++)                               \
-            for (size_t i = 0; i < width; i++)                         \
-                to[d * width + i] = i < n ? in[i * dim + d] : 0;       \
+#define PACK(type)                                               \
+    do {                                                         \
+        const type *in = rows;                                   \
+        type *to = out;                                          \
+        if (n == width && width == PANEL) {                      \
+            for (size_t d = 0; d < dim; d++)                     \
+                for (size_t i = 0; i < PANEL; i++)               \
+                    to[d * PANEL + i] = in[i * dim + d];         \
+            return;                                              \
+        }                                                        \
+        for (size_t d = 0; d < dim; d++)                         \
+            for (size_t i = 0; i < width; i++)                   \
+                to[d * width + i] = i < n ? in[i * dim + d] : 0; \
     } while (0)
 
 void TT_KERNEL(attention_pack_f32)(const void *rows, size_t n, size_t dim, size_t width, void *out)
@@ -109,8 +110,8 @@ void TT_KERNEL(attention_pack_f64)(const void *rows, size_t n, size_t dim, size_
 
 /* Two vectors of keys by six queries: 12 sums, 2 vectors of keys, one query and
  * one product are the 16 registers of x86. */
-void TT_KERNEL(attention_score_f32)(const void *q, const void *k, size_t dim, size_t panels,
-                                    double scale, void *scores)
+void TT_KERNEL(attention_score_f32)(const void *q, const void *k, size_t dim, size_t panels, double scale,
+                                    void *scores)
 {
     for (size_t key = 0; key < panels * PANEL; key += 2 * WIDTH) {
         const float *query = q;
@@ -132,8 +133,8 @@ void TT_KERNEL(attention_score_f32)(const void *q, const void *k, size_t dim, si
     }
 }
 
-void TT_KERNEL(attention_score_f64)(const void *q, const void *k, size_t dim, size_t panels,
-                                    double scale, void *scores)
+void TT_KERNEL(attention_score_f64)(const void *q, const void *k, size_t dim, size_t panels, double scale,
+                                    void *scores)
 {
     for (size_t panel = 0; panel < panels; panel++)
         for (size_t r = 0; r < ROWS; r++) {
@@ -150,14 +151,14 @@ void TT_KERNEL(attention_score_f64)(const void *q, const void *k, size_t dim, si
 
 /* A score hidden by a bool mask is -Inf whatever it was, as masked_fill has it;
  * any other mask is added.  Through f64, which rounds an f32 sum rightly. */
-#define APPLY_MASK(type)                                                        \
-    do {                                                                        \
-        if (kind == TT_ATTENTION_HIDE)                                          \
-            for (size_t i = 0; i < n; i++)                                      \
-                s[i] = mask[i] != 0 ? s[i] : -(type)INFINITY;                   \
-        else if (kind == TT_ATTENTION_ADD)                                      \
-            for (size_t i = 0; i < n; i++)                                      \
-                s[i] = (type)((double)s[i] + mask[i]);                          \
+#define APPLY_MASK(type)                                      \
+    do {                                                      \
+        if (kind == TT_ATTENTION_HIDE)                        \
+            for (size_t i = 0; i < n; i++)                    \
+                s[i] = mask[i] != 0 ? s[i] : -(type)INFINITY; \
+        else if (kind == TT_ATTENTION_ADD)                    \
+            for (size_t i = 0; i < n; i++)                    \
+                s[i] = (type)((double)s[i] + mask[i]);        \
     } while (0)
 
 static void begin_row(struct tt_attention_row *row, double first)
@@ -168,17 +169,15 @@ static void begin_row(struct tt_attention_row *row, double first)
     row->first = first;
 }
 
-/* Makes the sums relative to max, if it is larger than the one they have. */
+/* Makes the sums relative to max, if it is larger than the one they have.  By
+ * -Inf (no key seen yet, or +Inf now) they become 0; z stays NaN. */
 static void raise_max(struct tt_attention_row *row, double max)
 {
     if (!(max > row->max))
         return;
-    double by = row->max - max;
-    if (row->max > -(double)INFINITY) { /* else the sums are 0 (or NaN) */
-        double factor = tt_exp_negative(by);
-        row->w = factor > 0.0 ? factor * (row->w + by * row->z) : row->w * 0.0;
-        row->z *= factor;
-    }
+    double by = row->max - max, factor = tt_exp_negative(by);
+    row->w = factor > 0.0 ? factor * (row->w + by * row->z) : 0.0;
+    row->z *= factor;
     row->max = max;
 }
 

@@ -93,12 +93,12 @@ static void compare_doubles(pair *p, tt_compare_state *state)
 /* The elements as the bits of int64_t, or of uint64_t for TT_U64. */
 static void read_integers(tt_dtype dtype, const void *from, uint64_t *to, size_t n)
 {
-#define EACH(type)                                    \
-    do {                                              \
-        const type *items = from;                     \
-        for (size_t i = 0; i < n; i++)                \
-            to[i] = (uint64_t)(int64_t)items[i];      \
-        return;                                       \
+#define EACH(type)                               \
+    do {                                         \
+        const type *items = from;                \
+        for (size_t i = 0; i < n; i++)           \
+            to[i] = (uint64_t)(int64_t)items[i]; \
+        return;                                  \
     } while (0)
 
     switch ((int)dtype) {
@@ -165,8 +165,8 @@ static void compare_integers(pair *p, tt_compare_state *state)
         read_integers(p->a_type, a, x, n);
         read_integers(p->b_type, b, y, n);
         for (size_t i = 0; i < n; i++)
-            add_integers(integer_of(p->a_type, x[i]), integer_of(p->b_type, y[i]),
-                         state->at + (int64_t)i, is_same_type, state);
+            add_integers(integer_of(p->a_type, x[i]), integer_of(p->b_type, y[i]), state->at + (int64_t)i,
+                         is_same_type, state);
     }
 }
 

@@ -105,7 +105,7 @@ enum { FIRST_PLACE_f32 = 126, PLACES_f32 = FIRST_PLACE_f32 + 33 };
 
 static inline uints ulp_places_f32(uints ulps)
 {
-    return (uints)__builtin_convertvector(ulps & ~(ulps >> 1), floats) >> 23;
+    return (uints) __builtin_convertvector(ulps & ~(ulps >> 1), floats) >> 23;
 }
 
 enum { FIRST_PLACE_f64 = 0, PLACES_f64 = TT_ULP_NAN };

@@ -140,7 +140,7 @@ typedef struct NAME(sums) {
     NAME(bits) differing, far; /* minus a count; not zero: not close */
 } NAME(sums);
 
-static inline void NAME(add_lanes)(NAME(sums) *sums, NAME(reals) a, NAME(reals) b, NAME(reals) rtol,
+static inline void NAME(add_lanes)(NAME(sums) * sums, NAME(reals) a, NAME(reals) b, NAME(reals) rtol,
                                    NAME(reals) atol)
 {
     NAME(bits) differ = (NAME(bits))(a != b);
@@ -206,10 +206,11 @@ void TT_KERNEL(NAME(compare))(const REAL *a, const REAL *b, size_t n, tt_compare
     NAME(sums) sums = { 0 };
     size_t i = 0;
     for (; i + 2 * NAME(LANES) <= n; i += 2 * NAME(LANES)) {
+        size_t j = i + NAME(LANES);
         PREFETCH(a + i);
         PREFETCH(b + i);
         NAME(add_lanes)(&sums, NAME(load)(a + i), NAME(load)(b + i), rtol, atol);
-        NAME(add_lanes)(&sums, NAME(load)(a + i + NAME(LANES)), NAME(load)(b + i + NAME(LANES)), rtol, atol);
+        NAME(add_lanes)(&sums, NAME(load)(a + j), NAME(load)(b + j), rtol, atol);
     }
     for (; i < n; i += NAME(LANES)) { /* the rest, filled up with equal zeros */
         size_t some = n - i < NAME(LANES) ? n - i : NAME(LANES);

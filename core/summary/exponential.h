@@ -34,7 +34,8 @@ static inline double tt_exp_negative(double x)
         return x;
     double n = floor(x * TT_LOG2_E + 0.5);
     double r = (x - n * TT_LN2_HIGH) - n * TT_LN2_LOW;
-    static const double over_factorial[] = { /* 1/13! ... 1/2! */
+    static const double over_factorial[] = {
+        /* 1/13! ... 1/2! */
         1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0,
         1.0 / 362880.0,     1.0 / 40320.0,     1.0 / 5040.0,     1.0 / 720.0,
         1.0 / 120.0,        1.0 / 24.0,        1.0 / 6.0,        0.5,

@@ -27,16 +27,16 @@ enum {
     MANTISSA_SHIFT = 50, /* 64 - 14 */
     PAGE = 64,
     PAGES = BINS / PAGE,
-    SMALL = 512,           /* elements from which the tables pay */
+    SMALL = 1024,          /* elements from which the tables pay */
     FLUSH_TILES = 1 << 20, /* the tables' 32 bits cannot overflow before */
 };
 
 struct tt_hist {
     int64_t nan, posinf, neginf, zeros;
-    int64_t binned;          /* elements that are none of these */
-    uint16_t page[PAGES];    /* 1 + where the page lies; 0: nothing counted yet */
-    uint16_t used;           /* pages that have memory */
-    int64_t bins[BINS];      /* the first used * PAGE of them are set */
+    int64_t binned;       /* elements that are none of these */
+    uint16_t page[PAGES]; /* 1 + where the page lies; 0: nothing counted yet */
+    uint16_t used;        /* pages that have memory */
+    int64_t bins[BINS];   /* the first used * PAGE of them are set */
 };
 
 tt_status tt_hist_create(tt_hist **out)
@@ -54,7 +54,7 @@ void tt_hist_free(tt_hist *hist)
     free(hist);
 }
 
-static int64_t *bin_at(tt_hist *hist, uint32_t bin)
+static inline int64_t *bin_at(tt_hist *hist, uint32_t bin)
 {
     uint32_t page = bin / PAGE;
     if (__builtin_expect(hist->page[page] == 0, 0)) {
@@ -70,7 +70,7 @@ static int64_t count_at(const tt_hist *hist, uint32_t bin)
     return page == 0 ? 0 : hist->bins[(page - 1u) * PAGE + bin % PAGE];
 }
 
-static void add_value(tt_hist *hist, double x)
+static inline void add_value(tt_hist *hist, double x)
 {
     uint64_t bits, infinity = (uint64_t)0x7ff << 52;
     memcpy(&bits, &x, sizeof bits);
@@ -310,7 +310,8 @@ static double value_of_rank(const tt_hist *hist, int64_t rank)
     if (share < 0x1p-20)
         share = 0x1p-20;
     /* Halves, because the width of the highest bin is not a finite number. */
-    double low = isinf(bin.low) ? -0x1p1023 : bin.low / 2, high = isinf(bin.high) ? 0x1p1023 : bin.high / 2;
+    double low = isinf(bin.low) ? -0x1p1023 : bin.low / 2,
+           high = isinf(bin.high) ? 0x1p1023 : bin.high / 2;
     return 2 * (low + (high - low) * share);
 }
 

@@ -115,8 +115,8 @@ static bool add_room(size_t *bytes, size_t *at, size_t align, size_t count, size
 {
     size_t some;
     *at = (*bytes + align - 1) & ~(align - 1);
-    return !__builtin_mul_overflow(count, item, &some) && !__builtin_add_overflow(*at, some, bytes)
-           && *bytes < SIZE_MAX / 4;
+    return !__builtin_mul_overflow(count, item, &some) && !__builtin_add_overflow(*at, some, bytes) &&
+           *bytes < SIZE_MAX / 4;
 }
 
 static bool lay_out(layout *l, const tt_tensor *t, const tt_sample_options *options)
@@ -137,24 +137,24 @@ static bool lay_out(layout *l, const tt_tensor *t, const tt_sample_options *opti
 
     size_t slices = (size_t)l->slice.shown, rows = (size_t)l->row.shown, cols = (size_t)l->col.shown;
     l->bytes = sizeof(tt_sample);
-    return !__builtin_mul_overflow(rows, cols, &l->value_bytes)
-           && !__builtin_mul_overflow(l->value_bytes, tt_dtype_size(t->dtype), &l->value_bytes)
-           && add_room(&l->bytes, &l->slices_at, VALUE_ALIGN, slices, sizeof(tt_sample_slice))
-           && add_room(&l->bytes, &l->rows_at, sizeof(int64_t), rows, sizeof(int64_t))
-           && add_room(&l->bytes, &l->cols_at, sizeof(int64_t), cols, sizeof(int64_t))
-           && add_room(&l->bytes, &l->values_at, VALUE_ALIGN, slices, l->value_bytes)
-           && add_room(&l->bytes, &l->labels_at, 1, slices, l->label_bytes);
+    return !__builtin_mul_overflow(rows, cols, &l->value_bytes) &&
+           !__builtin_mul_overflow(l->value_bytes, tt_dtype_size(t->dtype), &l->value_bytes) &&
+           add_room(&l->bytes, &l->slices_at, VALUE_ALIGN, slices, sizeof(tt_sample_slice)) &&
+           add_room(&l->bytes, &l->rows_at, sizeof(int64_t), rows, sizeof(int64_t)) &&
+           add_room(&l->bytes, &l->cols_at, sizeof(int64_t), cols, sizeof(int64_t)) &&
+           add_room(&l->bytes, &l->values_at, VALUE_ALIGN, slices, l->value_bytes) &&
+           add_room(&l->bytes, &l->labels_at, 1, slices, l->label_bytes);
 }
 
 /* Copies the chosen elements of one matrix.  One loop a size, so that the
  * compiler sees constant-size moves; memcpy because they may be unaligned. */
-#define COPY_TABLE(bytes)                                                             \
-    case bytes:                                                                       \
-        for (int64_t r = 0; r < slice->rows; r++) {                                   \
-            const char *line = from + slice->row[r] * row_stride;                     \
-            for (int64_t c = 0; c < slice->cols; c++, to += (bytes))                  \
-                memcpy(to, line + slice->col[c] * col_stride, (bytes));               \
-        }                                                                             \
+#define COPY_TABLE(bytes)                                               \
+    case bytes:                                                         \
+        for (int64_t r = 0; r < slice->rows; r++) {                     \
+            const char *line = from + slice->row[r] * row_stride;       \
+            for (int64_t c = 0; c < slice->cols; c++, to += (bytes))    \
+                memcpy(to, line + slice->col[c] * col_stride, (bytes)); \
+        }                                                               \
         break
 
 static void copy_table(char *to, const char *from, const tt_tensor *t, const tt_sample_slice *slice)
@@ -229,17 +229,19 @@ tt_status tt_sample_create(const tt_tensor *t, const tt_sample_options *options,
     char *memory = lay_out(&l, t, options) ? malloc(l.bytes) : NULL;
     if (memory == NULL)
         return tt_fail(err, TT_ENOMEM,
-                       "no memory for a sample of %" PRId64 " slices of %" PRId64 " x %" PRId64 " elements",
+                       "no memory for a sample of %" PRId64 " slices of %" PRId64 " x %" PRId64
+                       " elements",
                        l.slice.shown, l.row.shown, l.col.shown);
 
     tt_sample *sample = (tt_sample *)(void *)memory;
     *sample = (tt_sample){
         .count = (size_t)l.slice.shown,
-        .is_partial = l.leading > 2 || l.slice.shown < l.slice.size || l.row.shown < l.row.size
-                      || l.col.shown < l.col.size,
+        .is_partial = l.leading > 2 || l.slice.shown < l.slice.size || l.row.shown < l.row.size ||
+                      l.col.shown < l.col.size,
         .slices = (tt_sample_slice *)(void *)(memory + l.slices_at),
     };
-    int64_t *rows = (int64_t *)(void *)(memory + l.rows_at), *cols = (int64_t *)(void *)(memory + l.cols_at);
+    int64_t *rows = (int64_t *)(void *)(memory + l.rows_at),
+            *cols = (int64_t *)(void *)(memory + l.cols_at);
     fill_indices(rows, l.row);
     fill_indices(cols, l.col);
     size_t unit = tt_dtype_size(t->dtype) / (tt_dtype_kind(t->dtype) == TT_KIND_COMPLEX ? 2 : 1);
@@ -250,10 +252,15 @@ tt_status tt_sample_create(const tt_tensor *t, const tt_sample_options *options,
         tt_sample_slice *slice = &sample->slices[i];
         *slice = (tt_sample_slice){
             .label = l.leading > 0 ? label : "",
-            .rows = l.row.shown, .cols = l.col.shown, .row = rows, .col = cols, .values = values,
+            .rows = l.row.shown,
+            .cols = l.col.shown,
+            .row = rows,
+            .col = cols,
+            .values = values,
         };
         const char *from = place_slice(t, &l, steps_next(&flat), label);
-        copy_table(values, from, t, slice);
+        if (t->count > 0)
+            copy_table(values, from, t, slice);
         if (t->is_swapped)
             swap_bytes(values, l.value_bytes, unit);
     }

@@ -55,11 +55,17 @@ tt_status tt_tensor_from_dlpack(tt_tensor *out, const tt_dltensor *dl, tt_error 
     if (dl->ndim < 0 || dl->ndim > TT_MAX_DIM)
         return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions; 0 to %d are accepted", dl->ndim,
                        TT_MAX_DIM);
+    if (dl->ndim > 0 && dl->shape == NULL)
+        return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions but no sizes", dl->ndim);
     int64_t bytes[TT_MAX_DIM];
-    for (int32_t d = 0; dl->strides != NULL && d < dl->ndim; d++)
-        if (__builtin_mul_overflow(dl->strides[d], (int64_t)tt_dtype_size(dtype), &bytes[d]))
+    for (int32_t d = 0; dl->strides != NULL && d < dl->ndim; d++) {
+        if (!__builtin_mul_overflow(dl->strides[d], (int64_t)tt_dtype_size(dtype), &bytes[d]))
+            continue;
+        if (dl->shape[d] > 1)
             return tt_fail(err, TT_ESHAPE, "stride %" PRId64 " of dimension %" PRId32 " is too large",
                            dl->strides[d], d);
+        bytes[d] = 0; /* never used, and producers leave anything there */
+    }
     const char *data = dl->data;
     if (data != NULL) {
         if (dl->byte_offset > UINTPTR_MAX - (uintptr_t)data)

@@ -54,13 +54,15 @@ static tt_status count_elements(int32_t ndim, const int64_t *shape, int64_t *cou
     return TT_OK;
 }
 
-/* The lowest and the highest address that any element can have must fit. */
+/* The lowest and the highest address that any element can have must fit, and so
+ * must every size times its stride, which is one stride more than is reached. */
 static tt_status check_extent(const tt_tensor *t, tt_error *err)
 {
     int64_t low = 0, high = (int64_t)tt_dtype_size(t->dtype);
     for (int32_t d = 0; d < t->ndim; d++) {
-        int64_t reach;
-        bool is_over = __builtin_mul_overflow(t->shape[d] - 1, t->stride[d], &reach);
+        int64_t whole;
+        bool is_over = __builtin_mul_overflow(t->shape[d], t->stride[d], &whole);
+        int64_t reach = is_over ? 0 : whole - t->stride[d];
         int64_t *end = reach < 0 ? &low : &high;
         if (is_over || __builtin_add_overflow(*end, reach, end))
             return tt_fail(err, TT_ESHAPE,
@@ -82,6 +84,8 @@ tt_status tt_tensor_describe(tt_tensor *out, const void *data, tt_dtype dtype, i
     if (ndim < 0 || ndim > TT_MAX_DIM)
         return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions; 0 to %d are accepted", ndim,
                        TT_MAX_DIM);
+    if (ndim > 0 && shape == NULL)
+        return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions but no sizes", ndim);
     int64_t count = 0;
     tt_status st = count_elements(ndim, shape, &count, err);
     if (st < 0)

@@ -36,8 +36,8 @@ static int read_value(const option *opt, PyObject *value)
     return 0;
 }
 
-int read_arguments(const char *function, Py_ssize_t wanted, const option *options,
-                   PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+int read_arguments(const char *function, Py_ssize_t wanted, const option *options, PyObject *const *args,
+                   Py_ssize_t nargs, PyObject *kwnames)
 {
     if (nargs != wanted) {
         PyErr_Format(PyExc_TypeError, "%s() takes %zd positional argument%s (%zd given)", function,
@@ -52,8 +52,7 @@ int read_arguments(const char *function, Py_ssize_t wanted, const option *option
         while (opt->name != NULL && PyUnicode_CompareWithASCIIString(name, opt->name) != 0)
             opt++;
         if (opt->name == NULL) {
-            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function,
-                         name);
+            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, name);
             return -1;
         }
         if (read_value(opt, args[nargs + i]) < 0)

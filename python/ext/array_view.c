@@ -22,11 +22,10 @@ static const struct {
     Py_ssize_t size;
     tt_dtype dtype;
 } formats[] = {
-    { "d", 8, TT_F64 },       { "f", 4, TT_F32 },       { "e", 2, TT_F16 },
-    { "b", 1, TT_I8 },        { "hil", 2, TT_I16 },     { "hil", 4, TT_I32 },
-    { "ilqn", 8, TT_I64 },    { "Bc", 1, TT_U8 },       { "HIL", 2, TT_U16 },
-    { "HIL", 4, TT_U32 },     { "ILQN", 8, TT_U64 },    { "?", 1, TT_BOOL },
-    { "Zf", 8, TT_C64 },      { "Zd", 16, TT_C128 },
+    { "d", 8, TT_F64 },   { "f", 4, TT_F32 },    { "e", 2, TT_F16 },    { "b", 1, TT_I8 },
+    { "hil", 2, TT_I16 }, { "hil", 4, TT_I32 },  { "ilqn", 8, TT_I64 }, { "Bc", 1, TT_U8 },
+    { "HIL", 2, TT_U16 }, { "HIL", 4, TT_U32 },  { "ILQN", 8, TT_U64 }, { "?", 1, TT_BOOL },
+    { "Zf", 8, TT_C64 },  { "Zd", 16, TT_C128 },
 };
 
 static bool is_match(const char *format, const char *letters)
@@ -113,8 +112,7 @@ static view_result open_buffer(PyObject *obj, const tt_dtype *known, tensor_view
 /* Is obj an array of a type that NumPy knows only by name? */
 static bool find_named_dtype(PyObject *obj, tt_dtype *out)
 {
-    static const tt_dtype named[] = { TT_BF16, TT_F8_E4M3FN, TT_F8_E5M2, TT_F8_E4M3FNUZ,
-                                      TT_F8_E5M2FNUZ };
+    static const tt_dtype named[] = { TT_BF16, TT_F8_E4M3FN, TT_F8_E5M2, TT_F8_E4M3FNUZ, TT_F8_E5M2FNUZ };
     PyObject *dtype = NULL, *name = NULL; /* owned */
     bool is_found = false;
     if (PyObject_GetOptionalAttrString(obj, "dtype", &dtype) > 0 &&

@@ -48,8 +48,7 @@ static inline int PyDict_GetItemStringRef(PyObject *dict, const char *key, PyObj
 #if PY_VERSION_HEX < 0x030D0000
 #define TT_LONG_FROM_BYTES(bytes, n) _PyLong_FromByteArray((const unsigned char *)(bytes), (n), 1, 1)
 #else
-#define TT_LONG_FROM_BYTES(bytes, n) \
-    PyLong_FromNativeBytes((bytes), (n), Py_ASNATIVEBYTES_LITTLE_ENDIAN)
+#define TT_LONG_FROM_BYTES(bytes, n) PyLong_FromNativeBytes((bytes), (n), Py_ASNATIVEBYTES_LITTLE_ENDIAN)
 #endif
 
 #if PY_VERSION_HEX < 0x030C0000

@@ -175,7 +175,7 @@ static view_result open_checked(const torch_api *torch, PyObject *obj, tensor_vi
     if (!is_that(get_fast(torch->layout, obj), torch->strided) ||
         !is_that(get_fast(torch->is_cpu, obj), Py_True))
         return VIEW_LAYOUT; /* asking further would cost torch a C++ exception: 1 ms */
-    bool is_lazy = is_set(torch->is_neg, obj);
+    bool is_lazy = is_set(torch->is_neg, obj) || (torch->view == NULL && is_set(torch->is_conj, obj));
     view_result why = VIEW_OK;
     if (!is_lazy) {
         why = open_strided(torch, obj, out);
@@ -184,7 +184,7 @@ static view_result open_checked(const torch_api *torch, PyObject *obj, tensor_vi
                 why = open_copy(torch, obj, (const char *const[]){ "detach", "clone", NULL }, out);
             return why;
         }
-        if (tt_dtype_kind(out->tensor.dtype) == TT_KIND_COMPLEX)
+        if (tt_dtype_kind(out->tensor.dtype) == TT_KIND_COMPLEX) /* no other type can be */
             is_lazy = is_set(torch->is_conj, obj);
     }
     if (is_lazy) {

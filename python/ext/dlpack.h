@@ -30,8 +30,9 @@
     X(DTYPE, "unread type", "")                                                                   \
     X(DEVICE, "device", "use t.cpu()")                                                            \
     X(META, "meta", "it has a shape but no values; t.to_empty(device='cpu') gives it memory")     \
-    X(FAKE, "fake", "it stands for a tensor while torch.compile or torch.export looks on; "       \
-                    "read the real tensor outside")                                               \
+    X(FAKE, "fake",                                                                               \
+      "it stands for a tensor while torch.compile or torch.export looks on; "                     \
+      "read the real tensor outside")                                                             \
     X(SPARSE, "sparse", "use t.to_dense() or t.coalesce().values()")                              \
     X(MKLDNN, "mkldnn", "use t.to_dense()")                                                       \
     X(QUANTIZED, "quantized", "use t.dequantize() or t.int_repr()")                               \
@@ -68,8 +69,8 @@ typedef struct tensor_view {
     PyObject *temporary; /* owned or NULL: a tensor made for us, or a DLPack capsule */
     Py_buffer buffer;    /* held if has_buffer */
     bool has_buffer;
-    bool is_private;     /* nobody can write to the memory while it is open */
-    tt_error error;      /* detail of a failure; empty if there is none */
+    bool is_private; /* nobody can write to the memory while it is open */
+    tt_error error;  /* detail of a failure; empty if there is none */
 } tensor_view;
 
 view_result tensor_view_open(torch_api *torch, PyObject *obj, tensor_view *out);

@@ -66,8 +66,8 @@ static int core_exec(PyObject *module)
     core_state *state = core_state_of(module);
     if (refuse_subinterpreter() < 0)
         return -1;
-#define X(name)                                                      \
-    if (add_type(module, &name##_spec, &state->name##_type) < 0)     \
+#define X(name)                                                  \
+    if (add_type(module, &name##_spec, &state->name##_type) < 0) \
         return -1;
     CORE_TYPE_MAP(X)
 #undef X

@@ -62,8 +62,8 @@ typedef struct option {
 
 /* Checks that exactly `wanted` positional arguments were given and reads the
  * others by name; options end with a NULL name.  0, or -1 with TypeError. */
-int read_arguments(const char *function, Py_ssize_t wanted, const option *options,
-                   PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+int read_arguments(const char *function, Py_ssize_t wanted, const option *options, PyObject *const *args,
+                   Py_ssize_t nargs, PyObject *kwnames);
 
 /* ---- results ------------------------------------------------------------- */
 

@@ -10,8 +10,8 @@
 enum { ENTROPY, MAX_LOGIT, SINK, OUTPUTS };
 
 typedef struct attention_object {
-    PyObject_VAR_HEAD            /* ob_size is the number of dimensions of an output */
-    PyObject *outputs[OUTPUTS];  /* owned; bytearrays of floats */
+    PyObject_VAR_HEAD               /* ob_size is the number of dimensions of an output */
+        PyObject *outputs[OUTPUTS]; /* owned; bytearrays of floats */
     int64_t shape[];
 } attention_object;
 
@@ -54,9 +54,9 @@ static PyObject *as_memoryview(PyObject *bytes, PyObject *shape)
 static PyObject *get_output(PyObject *self, void *which)
 {
     attention_object *a = attention_of(self);
-    PyObject *bytes = a->outputs[(size_t)which];                   /* borrowed */
-    PyObject *shape = shape_as_tuple(a->shape, Py_SIZE(self));     /* owned */
-    PyObject *numpy = NULL, *result = NULL;                        /* owned */
+    PyObject *bytes = a->outputs[(size_t)which];               /* borrowed */
+    PyObject *shape = shape_as_tuple(a->shape, Py_SIZE(self)); /* owned */
+    PyObject *numpy = NULL, *result = NULL;                    /* owned */
     if (shape == NULL)
         goto out;
     numpy = PyImport_ImportModule("numpy");
@@ -124,7 +124,8 @@ static attention_object *make(core_state *state, const tt_tensor *q)
         return NULL;
     bool is_made = true;
     for (int i = 0; i < OUTPUTS; i++) {
-        self->outputs[i] = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)rows * (Py_ssize_t)sizeof(float));
+        self->outputs[i] =
+            PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)rows * (Py_ssize_t)sizeof(float));
         is_made = is_made && self->outputs[i] != NULL;
     }
     for (int32_t d = 0; d < ndim; d++)
@@ -179,8 +180,8 @@ CORE_FUNCTION(core_attention)
     float *sink = floats_of(self, SINK);
     bool is_safe = is_promised || (q.is_private && k.is_private && (!has_mask || m.is_private));
     if (is_safe && q.tensor.count + k.tensor.count > 4096) { /* work grows with their product */
-        Py_BEGIN_ALLOW_THREADS
-        st = tt_attention_compute(&q.tensor, &k.tensor, &how, entropy, logit, sink, &err);
+        Py_BEGIN_ALLOW_THREADS st =
+            tt_attention_compute(&q.tensor, &k.tensor, &how, entropy, logit, sink, &err);
         Py_END_ALLOW_THREADS
     } else {
         st = tt_attention_compute(&q.tensor, &k.tensor, &how, entropy, logit, sink, &err);

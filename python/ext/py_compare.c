@@ -4,7 +4,7 @@
 
 typedef struct compare_object {
     PyObject_VAR_HEAD /* ob_size is the number of dimensions */
-    tt_compare result;
+        tt_compare result;
     bool has_ulps;  /* asked for the histogram */
     bool same_type; /* ulps mean something */
     int64_t shape[];
@@ -126,8 +126,8 @@ static PyObject *compare_repr(PyObject *self)
     if (index != NULL)
         text = PyUnicode_FromFormat(
             "Compare(equal=False, allclose=%s, differing=%lld of %lld, max_abs=%s at %S, max_rel=%s)",
-            r->allclose ? "True" : "False", (long long)r->differing, (long long)r->count, abs_text,
-            index, rel_text);
+            r->allclose ? "True" : "False", (long long)r->differing, (long long)r->count, abs_text, index,
+            rel_text);
     Py_XDECREF(index);
     return text;
 }
@@ -151,12 +151,11 @@ CORE_FUNCTION(core_compare)
     core_state *state = core_state_of(module);
     tt_compare_options how = { .rtol = 1e-5, .atol = 1e-8 };
     bool is_promised = false;
-    const option options[] = { { "rtol", OPTION_DOUBLE, &how.rtol },
-                               { "atol", OPTION_DOUBLE, &how.atol },
-                               { "equal_nan", OPTION_BOOL, &how.equal_nan },
-                               { "ulp", OPTION_BOOL, &how.wants_ulps },
-                               { "release_gil", OPTION_BOOL, &is_promised },
-                               { 0 } };
+    const option options[] = {
+        { "rtol", OPTION_DOUBLE, &how.rtol },         { "atol", OPTION_DOUBLE, &how.atol },
+        { "equal_nan", OPTION_BOOL, &how.equal_nan }, { "ulp", OPTION_BOOL, &how.wants_ulps },
+        { "release_gil", OPTION_BOOL, &is_promised }, { 0 }
+    };
     tensor_view a, b;
     tt_compare result;
     tt_error err = { "" };
@@ -169,8 +168,7 @@ CORE_FUNCTION(core_compare)
         return NULL;
     }
     if (may_release_gil(&a, is_promised) && may_release_gil(&b, is_promised)) {
-        Py_BEGIN_ALLOW_THREADS
-        st = tt_compare_compute(&a.tensor, &b.tensor, &how, &result, &err);
+        Py_BEGIN_ALLOW_THREADS st = tt_compare_compute(&a.tensor, &b.tensor, &how, &result, &err);
         Py_END_ALLOW_THREADS
     } else {
         st = tt_compare_compute(&a.tensor, &b.tensor, &how, &result, &err);

@@ -5,8 +5,7 @@
 #include <string.h>
 
 typedef struct digest_object {
-    PyObject_HEAD
-    tt_digest digest;
+    PyObject_HEAD tt_digest digest;
 } digest_object;
 
 static tt_digest digest_of(PyObject *self)
@@ -117,8 +116,7 @@ CORE_FUNCTION(core_digest)
         open_or_raise(state, args[0], &view) < 0)
         return NULL;
     if (may_release_gil(&view, is_promised)) {
-        Py_BEGIN_ALLOW_THREADS
-        tt_digest_compute(&view.tensor, &digest);
+        Py_BEGIN_ALLOW_THREADS tt_digest_compute(&view.tensor, &digest);
         Py_END_ALLOW_THREADS
     } else {
         tt_digest_compute(&view.tensor, &digest);

@@ -3,8 +3,7 @@
 #include "module.h"
 
 typedef struct histogram_object {
-    PyObject_HEAD
-    tt_hist *hist; /* owned */
+    PyObject_HEAD tt_hist *hist; /* owned */
 } histogram_object;
 
 static tt_hist *hist_of(PyObject *self)
@@ -77,10 +76,10 @@ static PyObject *get_edges(PyObject *self, void *Py_UNUSED(closure))
     return list_of_bins(self, item_edges);
 }
 
-#define COUNTER(name)                                                       \
-    static PyObject *get_##name(PyObject *self, void *Py_UNUSED(closure))   \
-    {                                                                       \
-        return PyLong_FromLongLong(tt_hist_##name(hist_of(self)));          \
+#define COUNTER(name)                                                     \
+    static PyObject *get_##name(PyObject *self, void *Py_UNUSED(closure)) \
+    {                                                                     \
+        return PyLong_FromLongLong(tt_hist_##name(hist_of(self)));        \
     }
 COUNTER(count)
 COUNTER(nan)
@@ -154,9 +153,10 @@ static PyObject *histogram_repr(PyObject *self)
     tt_number_short(tt_hist_quantile(hist, 0.5), middle);
     tt_number_short(tt_hist_quantile(hist, 0.95), high);
     int64_t inf = tt_hist_posinf(hist) + tt_hist_neginf(hist);
-    return PyUnicode_FromFormat("Histogram(count=%lld, bins=%zu, 5%%=%s, 50%%=%s, 95%%=%s, nan=%lld, inf=%lld)",
-                                (long long)tt_hist_count(hist), tt_hist_bins(hist, NULL, 0), low, middle,
-                                high, (long long)tt_hist_nan(hist), (long long)inf);
+    return PyUnicode_FromFormat(
+        "Histogram(count=%lld, bins=%zu, 5%%=%s, 50%%=%s, 95%%=%s, nan=%lld, inf=%lld)",
+        (long long)tt_hist_count(hist), tt_hist_bins(hist, NULL, 0), low, middle, high,
+        (long long)tt_hist_nan(hist), (long long)inf);
 }
 
 CORE_FUNCTION(core_histogram)
@@ -170,8 +170,7 @@ CORE_FUNCTION(core_histogram)
         return NULL;
     PyObject *self = make(state->histogram_type);
     if (self != NULL && may_release_gil(&view, is_promised)) {
-        Py_BEGIN_ALLOW_THREADS
-        tt_hist_add(hist_of(self), &view.tensor);
+        Py_BEGIN_ALLOW_THREADS tt_hist_add(hist_of(self), &view.tensor);
         Py_END_ALLOW_THREADS
     } else if (self != NULL) {
         tt_hist_add(hist_of(self), &view.tensor);
@@ -182,7 +181,8 @@ CORE_FUNCTION(core_histogram)
 
 static PyMethodDef methods[] = {
     { "quantile", histogram_quantile, METH_O,
-      "quantile($self, q, /)\n--\n\nGive the q-quantile of the finite values, right to one bin (a quarter of itself)." },
+      "quantile($self, q, /)\n--\n\nGive the q-quantile of the finite values, right to one bin (a "
+      "quarter of itself)." },
     { "as_dict", histogram_as_dict, METH_NOARGS, "Give all fields as a dict." },
     { 0 },
 };

@@ -5,8 +5,8 @@
 #include <string.h>
 
 typedef struct sample_object {
-    PyObject_VAR_HEAD  /* ob_size is the number of dimensions */
-    tt_sample *sample; /* owned */
+    PyObject_VAR_HEAD      /* ob_size is the number of dimensions */
+        tt_sample *sample; /* owned */
     tt_dtype dtype;
     int64_t shape[];
 } sample_object;
@@ -124,8 +124,7 @@ static PyObject *get_slices(PyObject *self, void *Py_UNUSED(closure))
     Py_ssize_t count = (Py_ssize_t)tt_sample_count(s->sample);
     PyObject *list = PyList_New(count); /* owned */
     for (Py_ssize_t i = 0; list != NULL && i < count; i++) {
-        PyObject *slice =
-            make_slice(state->slice_type, s->dtype, tt_sample_at(s->sample, (size_t)i));
+        PyObject *slice = make_slice(state->slice_type, s->dtype, tt_sample_at(s->sample, (size_t)i));
         if (slice == NULL)
             Py_CLEAR(list);
         else
@@ -162,14 +161,14 @@ static PyGetSetDef getters[] = {
 /* As in a chart's JSON: slices are dicts too. */
 static PyObject *sample_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *dict = fields_as_dict(self, getters); /* owned */
+    PyObject *dict = fields_as_dict(self, getters);                                /* owned */
     PyObject *slices = dict != NULL ? PyDict_GetItemString(dict, "slices") : NULL; /* borrowed */
     for (Py_ssize_t i = 0; slices != NULL && i < PyList_GET_SIZE(slices); i++) {
         PyObject *slice = PyList_GET_ITEM(slices, i); /* borrowed */
-        PyObject *plain = Py_BuildValue(
-            "{sOsOsOsO}", "label", PyStructSequence_GetItem(slice, 0), "rows",
-            PyStructSequence_GetItem(slice, 1), "cols", PyStructSequence_GetItem(slice, 2), "data",
-            PyStructSequence_GetItem(slice, 3));
+        PyObject *plain =
+            Py_BuildValue("{sOsOsOsO}", "label", PyStructSequence_GetItem(slice, 0), "rows",
+                          PyStructSequence_GetItem(slice, 1), "cols", PyStructSequence_GetItem(slice, 2),
+                          "data", PyStructSequence_GetItem(slice, 3));
         if (plain == NULL || PyList_SetItem(slices, i, plain) < 0) {
             Py_CLEAR(dict);
             break;
@@ -201,7 +200,7 @@ CORE_FUNCTION(core_sample)
                                { 0 } };
     tensor_view view;
     tt_error err = { "" };
-    tt_sample *sample = NULL;    /* owned until handed over */
+    tt_sample *sample = NULL; /* owned until handed over */
     sample_object *self = NULL;
     if (read_arguments("sample", 1, options, args, nargs, kwnames) < 0 ||
         open_or_raise(state, args[0], &view) < 0)

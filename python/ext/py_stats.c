@@ -23,8 +23,7 @@ static bool is_exact(const tt_stats *s)
     return kind == TT_KIND_INT || kind == TT_KIND_UINT || kind == TT_KIND_BOOL;
 }
 
-PyObject *stats_object_make(core_state *state, const tt_stats *s, const int64_t *shape,
-                            Py_ssize_t ndim)
+PyObject *stats_object_make(core_state *state, const tt_stats *s, const int64_t *shape, Py_ssize_t ndim)
 {
     stats_object *self = PyObject_NewVar(stats_object, state->stats_type, ndim);
     if (self == NULL)
@@ -46,8 +45,7 @@ PyObject *stats_exact_value(const tt_stats *s, int64_t value)
 {
     if (s->count == 0)
         Py_RETURN_NONE;
-    return s->dtype == TT_U64 ? PyLong_FromUnsignedLongLong((uint64_t)value)
-                              : PyLong_FromLongLong(value);
+    return s->dtype == TT_U64 ? PyLong_FromUnsignedLongLong((uint64_t)value) : PyLong_FromLongLong(value);
 }
 
 static PyObject *get_min(PyObject *self, void *Py_UNUSED(closure))
@@ -129,7 +127,10 @@ static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(closure))
     return PyUnicode_InternFromString(tt_dtype_name((tt_dtype)stats_of(self)->dtype));
 }
 
-#define COUNTER(name, doc) { #name, get_count, NULL, doc, (void *)offsetof(tt_stats, name) }
+#define COUNTER(name, doc)                                            \
+    {                                                                 \
+#name, get_count, NULL, doc, (void *)offsetof(tt_stats, name) \
+    }
 
 static PyGetSetDef getters[] = {
     { "shape", get_shape, NULL, "sizes, a tuple", NULL },
@@ -219,8 +220,7 @@ static int read_policy(PyObject *policy, bool *propagates)
     return -1;
 }
 
-/* torch itself computes what is in another device's memory. */
-static PyObject *stats_on_device(PyObject *obj, bool propagates)
+PyObject *stats_on_device(PyObject *obj, bool propagates)
 {
     PyObject *device = PyImport_ImportModule("tensortap.device"); /* owned */
     PyObject *result = NULL;
@@ -254,8 +254,7 @@ CORE_FUNCTION(core_stats)
         return tensor_view_refuse(&view, args[0], why);
     tt_stats s;
     if (may_release_gil(&view, is_promised)) {
-        Py_BEGIN_ALLOW_THREADS
-        tt_stats_compute(&view.tensor, &s);
+        Py_BEGIN_ALLOW_THREADS tt_stats_compute(&view.tensor, &s);
         Py_END_ALLOW_THREADS
     } else {
         tt_stats_compute(&view.tensor, &s);

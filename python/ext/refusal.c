@@ -23,6 +23,17 @@ const char *view_result_word(view_result why)
     return results[why].word;
 }
 
+/* The text of obj.name, or NULL; no exception. */
+static PyObject *attribute_text(PyObject *obj, const char *name)
+{
+    PyObject *value = NULL, *text = NULL; /* owned */
+    if (PyObject_GetOptionalAttrString(obj, name, &value) > 0)
+        text = PyObject_Str(value);
+    PyErr_Clear();
+    Py_XDECREF(value);
+    return text;
+}
+
 /* Is obj.name true?  No such attribute, or an error: no. */
 static bool has_true(PyObject *obj, const char *name)
 {
@@ -80,15 +91,28 @@ static bool is_in_functorch(const torch_api *torch, PyObject *obj)
 }
 
 /* The elements are there by count, their memory is not. */
-static bool is_freed(PyObject *obj)
+static bool has_no_memory(PyObject *obj)
 {
-    PyObject *storage = PyObject_CallMethod(obj, "untyped_storage", NULL);          /* owned */
-    PyObject *size = storage != NULL ? PyObject_CallMethod(storage, "nbytes", NULL) : NULL;
+    PyObject *storage = PyObject_CallMethod(obj, "untyped_storage", NULL); /* owned */
+    PyObject *address = storage != NULL ? PyObject_CallMethod(storage, "data_ptr", NULL) : NULL;
+    PyErr_Clear(); /* a storage that is not there at all raises */
+    bool is_nothing = address == NULL || PyObject_Not(address) == 1;
     PyErr_Clear();
-    bool is_nothing = size != NULL && PyLong_Check(size) && PyLong_AsLongLong(size) == 0;
-    Py_XDECREF(size);
+    Py_XDECREF(address);
     Py_XDECREF(storage);
     return is_nothing;
+}
+
+static bool is_known_dtype(PyObject *obj)
+{
+    PyObject *dtype = attribute_text(obj, "dtype"); /* owned */
+    const char *name = dtype != NULL ? PyUnicode_AsUTF8(dtype) : NULL;
+    bool is_known = false;
+    for (int d = 0; name != NULL && d < TT_DTYPE_COUNT_ && !is_known; d++)
+        is_known = strncmp(name, "torch.", 6) == 0 && strcmp(name + 6, tt_dtype_name((tt_dtype)d)) == 0;
+    PyErr_Clear();
+    Py_XDECREF(dtype);
+    return is_known;
 }
 
 view_result torch_diagnose(const torch_api *torch, PyObject *obj)
@@ -110,23 +134,13 @@ view_result torch_diagnose(const torch_api *torch, PyObject *obj)
         return VIEW_FUNCTORCH;
     if (has_true(obj, "is_meta"))
         return VIEW_META;
-    if (!Py_IS_TYPE(obj, torch->tensor) && !Py_IS_TYPE(obj, torch->parameter) &&
-        is_freed(obj))
-        return VIEW_WRAPPER;
-    if (!has_true(obj, "is_cpu"))
-        return VIEW_DEVICE;
-    return is_freed(obj) ? VIEW_FREED : VIEW_OK;
-}
-
-/* The text of obj.name, or NULL; no exception. */
-static PyObject *attribute_text(PyObject *obj, const char *name)
-{
-    PyObject *value = NULL, *text = NULL; /* owned */
-    if (PyObject_GetOptionalAttrString(obj, name, &value) > 0)
-        text = PyObject_Str(value);
-    PyErr_Clear();
-    Py_XDECREF(value);
-    return text;
+    if (!is_known_dtype(obj))
+        return VIEW_DTYPE;
+    if (has_no_memory(obj)) {
+        bool is_plain = Py_IS_TYPE(obj, torch->tensor) || Py_IS_TYPE(obj, torch->parameter);
+        return is_plain ? VIEW_FREED : VIEW_WRAPPER;
+    }
+    return has_true(obj, "is_cpu") ? VIEW_OK : VIEW_DEVICE;
 }
 
 static void refuse_dtype(const tensor_view *view, PyObject *obj)
@@ -151,8 +165,8 @@ PyObject *tensor_view_refuse(const tensor_view *view, PyObject *obj, view_result
     const char *word = results[why].word, *advice = results[why].advice;
     switch (why) {
     case VIEW_NOT_TENSOR:
-        PyErr_Format(PyExc_TypeError, "a tensor or an array is needed, not %s: %s",
-                     Py_TYPE(obj)->tp_name, advice);
+        PyErr_Format(PyExc_TypeError, "a tensor or an array is needed, not %s: %s", Py_TYPE(obj)->tp_name,
+                     advice);
         break;
     case VIEW_DTYPE:
         refuse_dtype(view, obj);

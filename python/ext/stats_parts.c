@@ -9,8 +9,7 @@
 
 /* The order of the numbers that _stats_from takes and __reduce__ gives. */
 #define STATS_INT_MAP(X) X(count) X(nan) X(posinf) X(neginf) X(zeros)
-#define STATS_DOUBLE_MAP(X) \
-    X(min) X(max) X(absmax) X(sum) X(mean) X(m2) X(l1) X(sumsq) X(sum_imag)
+#define STATS_DOUBLE_MAP(X) X(min) X(max) X(absmax) X(sum) X(mean) X(m2) X(l1) X(sumsq) X(sum_imag)
 
 PyObject *stats_reduce(PyObject *self, PyObject *Py_UNUSED(none))
 {
@@ -26,15 +25,17 @@ PyObject *stats_reduce(PyObject *self, PyObject *Py_UNUSED(none))
     low = stats_exact_value(&exact, s->imin);
     high = stats_exact_value(&exact, s->imax);
     if (from != NULL && sum != NULL && low != NULL && high != NULL)
-        result = Py_BuildValue("N(sN(LLLLLdddddddddOOOi))", Py_NewRef(from),
-                               tt_dtype_name((tt_dtype)s->dtype), shape_as_tuple(((stats_object *)self)->shape, Py_SIZE(self)),
+        result =
+            Py_BuildValue("N(sN(LLLLLdddddddddOOOi))", Py_NewRef(from), tt_dtype_name((tt_dtype)s->dtype),
+                          shape_as_tuple(((stats_object *)self)->shape, Py_SIZE(self)),
 #define X(name) (long long)s->name,
-                               STATS_INT_MAP(X)
+                          STATS_INT_MAP(X)
 #undef X
 #define X(name) s->name,
-                               STATS_DOUBLE_MAP(X)
+                              STATS_DOUBLE_MAP(X)
 #undef X
-                               low, high, sum, (int)s->is_propagated);
+                                  low,
+                          high, sum, (int)s->is_propagated);
     Py_XDECREF(from);
     Py_XDECREF(sum);
     Py_XDECREF(low);
@@ -89,8 +90,8 @@ CORE_FUNCTION(core_stats_from)
         return NULL;
     }
     if (!PyArg_ParseTuple(args[2], "LLLLLdddddddddOOOi", &n[0], &n[1], &n[2], &n[3], &n[4], &s.min,
-                          &s.max, &s.absmax, &s.sum, &s.mean, &s.m2, &s.l1, &s.sumsq, &s.sum_imag,
-                          &low, &high, &sum, &is_propagated))
+                          &s.max, &s.absmax, &s.sum, &s.mean, &s.m2, &s.l1, &s.sumsq, &s.sum_imag, &low,
+                          &high, &sum, &is_propagated))
         return NULL;
     s.count = n[0], s.nan = n[1], s.posinf = n[2], s.neginf = n[3], s.zeros = n[4];
     s.is_propagated = is_propagated == 1;

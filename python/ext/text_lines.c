@@ -3,7 +3,7 @@
  * Exists so that a tensor's line is the same in Python, in the program and in
  * every front end: the core writes it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "module.h"
+#include "py_stats.h"
 
 #include <string.h>
 
@@ -58,24 +58,33 @@ static const char *dtype_name(PyObject *obj, PyObject **owner)
     return name != NULL && strncmp(name, "torch.", 6) == 0 ? name + 6 : name;
 }
 
-/* The line of a tensor whose values we do not read; stats are those that torch
- * gave, or NULL. */
+/* The line of a tensor whose values we do not read; there may be some that torch
+ * computed on its device. */
 static PyObject *line_from_outside(PyObject *obj, view_result why, const tt_style *style)
 {
-    PyObject *dtype = NULL, *device = NULL, *text = NULL; /* owned */
+    PyObject *dtype = NULL, *device = NULL, *stats = NULL, *text = NULL; /* owned */
     int64_t shape[TT_MAX_DIM];
     tt_buf line = { 0 };
     tt_facts facts = { .dtype = dtype_name(obj, &dtype), .shape = shape };
     facts.ndim = read_shape(obj, shape);
-    facts.device = device_name(obj, &device);
-    facts.note = why != VIEW_DEVICE ? view_result_word(why) : NULL;
+    if (why != VIEW_META) /* there the note says it */
+        facts.device = device_name(obj, &device);
+    if (why == VIEW_DEVICE)
+        stats = stats_on_device(obj, false);
+    PyErr_Clear(); /* a device that cannot compute them: no numbers */
+    if (stats != NULL)
+        facts.stats = &((stats_object *)stats)->stats;
+    else
+        facts.note = view_result_word(why);
     if (facts.ndim < 0)
         facts.ndim = 0, facts.shape = NULL;
     tt_status st = tt_facts_line(&facts, style, &line);
-    text = st < 0 ? raise_status(st, NULL) : PyUnicode_DecodeUTF8(line.data, (Py_ssize_t)line.len, "replace");
+    text = st < 0 ? raise_status(st, NULL)
+                  : PyUnicode_DecodeUTF8(line.data, (Py_ssize_t)line.len, "replace");
     tt_buf_free(&line);
     Py_XDECREF(dtype);
     Py_XDECREF(device);
+    Py_XDECREF(stats);
     return text;
 }
 
@@ -90,11 +99,15 @@ static PyObject *line_from_inside(const tt_tensor *t, const tt_style *style)
     if (st < 0)
         goto out;
     tt_hist_add(hist, t);
-    tt_facts facts = { .dtype = tt_dtype_name(t->dtype), .shape = t->shape, .ndim = t->ndim,
-                       .stats = &stats, .hist = hist };
+    tt_facts facts = { .dtype = tt_dtype_name(t->dtype),
+                       .shape = t->shape,
+                       .ndim = t->ndim,
+                       .stats = &stats,
+                       .hist = hist };
     st = tt_facts_line(&facts, style, &line);
 out:
-    text = st < 0 ? raise_status(st, NULL) : PyUnicode_DecodeUTF8(line.data, (Py_ssize_t)line.len, "replace");
+    text = st < 0 ? raise_status(st, NULL)
+                  : PyUnicode_DecodeUTF8(line.data, (Py_ssize_t)line.len, "replace");
     tt_hist_free(hist);
     tt_buf_free(&line);
     return text;

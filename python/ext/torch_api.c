@@ -85,8 +85,7 @@ static void fill_optional(torch_api *api, PyObject *low)
 {
     PyObject *functorch = NULL; /* owned */
     if (PyObject_GetOptionalAttrString(low, "_is_torch_function_mode_enabled", &api->has_mode) > 0 &&
-        !(PyCFunction_CheckExact(api->has_mode) &&
-          PyCFunction_GET_FLAGS(api->has_mode) == METH_NOARGS))
+        !(PyCFunction_CheckExact(api->has_mode) && PyCFunction_GET_FLAGS(api->has_mode) == METH_NOARGS))
         Py_CLEAR(api->has_mode);
     if (PyObject_GetOptionalAttrString(low, "_functorch", &functorch) > 0)
         PyObject_GetOptionalAttrString(functorch, "is_functorch_wrapped_tensor", &api->is_batched);
@@ -96,10 +95,10 @@ static void fill_optional(torch_api *api, PyObject *low)
 
 static bool is_complete(const torch_api *api)
 {
-    return api->tensor != NULL && api->base != NULL && api->parameter != NULL &&
-           api->strided != NULL && api->int8 != NULL && api->uint8 != NULL &&
-           api->disable_function != NULL && api->layout != NULL && api->is_cpu != NULL &&
-           is_noargs(api->is_neg) && is_noargs(api->is_conj);
+    return api->tensor != NULL && api->base != NULL && api->parameter != NULL && api->strided != NULL &&
+           api->int8 != NULL && api->uint8 != NULL && api->disable_function != NULL &&
+           api->layout != NULL && api->is_cpu != NULL && is_noargs(api->is_neg) &&
+           is_noargs(api->is_conj);
 }
 
 bool torch_api_find(torch_api *torch)

@@ -53,7 +53,9 @@ def _fetch(torch: Any, ints: list[Any], floats: list[Any]) -> tuple[list[int], l
     raw = whole[len(ints) :]
     if floats and not is_wide:
         return whole[: len(ints)], [struct.unpack("<f", struct.pack("<i", x))[0] for x in raw]
-    return whole[: len(ints)], list(struct.unpack(f"<{len(raw)}d", struct.pack(f"<{len(raw)}q", *raw)))
+    return whole[: len(ints)], list(
+        struct.unpack(f"<{len(raw)}d", struct.pack(f"<{len(raw)}q", *raw))
+    )
 
 
 def _moments(torch: Any, x: Any, finite: Any) -> list[Any]:
@@ -78,7 +80,12 @@ def _real(torch: Any, t: Any) -> list[Any]:
         t = t.to(torch.float32)  # torch computes nothing in fp8
     x = t.to(_wide(torch, t))
     finite = torch.isfinite(x)
-    counts = [torch.isnan(x).sum(), torch.isposinf(x).sum(), torch.isneginf(x).sum(), (x == 0).sum()]
+    counts = [
+        torch.isnan(x).sum(),
+        torch.isposinf(x).sum(),
+        torch.isneginf(x).sum(),
+        (x == 0).sum(),
+    ]
     ints, floats = _fetch(torch, counts, _moments(torch, x, finite))
     return _finish(t.numel(), ints, floats, floats[2], 0.0)
 
@@ -126,7 +133,9 @@ def _integer(torch: Any, t: Any) -> list[Any]:
         low_half.sum(),
         high_half.sum(),
     ]
-    ints, floats = _fetch(torch, counts, _moments(torch, value, torch.ones_like(x, dtype=torch.bool)))
+    ints, floats = _fetch(
+        torch, counts, _moments(torch, value, torch.ones_like(x, dtype=torch.bool))
+    )
     zeros, least, most, low_sum, high_sum = ints
     if is_unsigned:
         least, most = (least ^ flip) % 2**64, (most ^ flip) % 2**64

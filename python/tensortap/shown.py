@@ -25,6 +25,9 @@ DEEPEST = 40
 LONGEST_REPR = 60
 
 
+_ANSI = re.compile(r"\x1b\[([0-9;]*)m")
+
+
 class TextSink(Protocol):
     """Whatever can be printed to."""
 
@@ -40,8 +43,8 @@ class Shown:
 
     def __init__(self, x: object, /) -> None:
         """Look at *x* now; what happens to it later does not show."""
-        self._plain = text_of(x)
         self._colored = text_of(x, color=True)
+        self._plain = _ANSI.sub("", self._colored)
 
     def __str__(self) -> str:
         return self._plain
@@ -67,15 +70,16 @@ def show(x: object, *, file: TextSink | None = None, color: bool | None = None) 
 
 def text_of(x: object, *, color: bool = False, ascii: bool = False, columns: int = 0) -> str:
     """Give the line or the tree of *x*."""
-    line = _core.tensor_line(x, color=color, ascii=ascii, columns=columns)
+    line = _line(x, color=color, ascii=ascii, columns=columns)
     if line is not None:
         return line
-    children = _children(x)
-    if children is None:
-        return _short(x)
     rows = list(islice(_rows(x, color, ascii), MOST_ROWS + 1))
     if len(rows) > MOST_ROWS:
-        rows[-1] = (0, "…" if not ascii else "...", f"more than {MOST_ROWS} lines; show a part of it")
+        rows[-1] = (
+            0,
+            "…" if not ascii else "...",
+            f"more than {MOST_ROWS} lines; show a part of it",
+        )
     text = _core.tree_text(rows, color=color, ascii=ascii, columns=columns)
     return text.rstrip("\n")
 
@@ -85,13 +89,10 @@ def _rows(x: object, color: bool, ascii: bool) -> Iterator[Row]:
     open_ids: set[int] = set()
 
     def visit(depth: int, label: str, value: object) -> Iterator[Row]:
-        line = _core.tensor_line(value, color=color, ascii=ascii)
-        if line is not None:
-            yield depth, label, line
-            return
-        children = _children(value)
-        if children is None:
-            yield depth, label, _short(value)
+        line = _line(value, color=color, ascii=ascii)
+        children = _children(value) if line is None else None
+        if line is not None or children is None:
+            yield depth, label, line or ""
             return
         if id(value) in open_ids:
             yield depth, label, "(contains itself)" if ascii else "↩ contains itself"
@@ -101,18 +102,27 @@ def _rows(x: object, color: bool, ascii: bool) -> Iterator[Row]:
             return
         yield depth, label, _title(value)
         open_ids.add(id(value))
-        count = 0
-        for name, child in children:
+        for count, (name, child) in enumerate(children):
             if count == MOST_ITEMS:
                 left = _size(value)
                 more = f"{left - count} more" if left is not None else "more"
                 yield depth + 1, "..." if ascii else "…", more
                 break
             yield from visit(depth + 1, name, child)
-            count += 1
         open_ids.discard(id(value))
 
     return visit(0, "", x)
+
+
+def _line(x: object, *, color: bool, ascii: bool, columns: int = 0) -> str | None:
+    """Give what fits on one line: a tensor or a plain value; None for containers."""
+    if not isinstance(x, str | bytes | bytearray):
+        line = _core.tensor_line(x, color=color, ascii=ascii, columns=columns)
+        if line is not None:
+            return line
+        if _children(x) is not None:
+            return None
+    return _short(x, ascii)
 
 
 def _children(x: object) -> Iterable[tuple[str, object]] | None:
@@ -161,7 +171,7 @@ def _key(key: object) -> str:
     return _clean(key if isinstance(key, str) else _short(key))
 
 
-def _short(x: object) -> str:
+def _short(x: object, ascii: bool = False) -> str:
     """Give the repr, cut; objects whose repr fails are named by their type."""
     if isinstance(x, str | bytes | bytearray) and len(x) > LONGEST_REPR:
         x = x[: LONGEST_REPR + 1]
@@ -170,7 +180,11 @@ def _short(x: object) -> str:
     except Exception:
         return f"<{type(x).__name__}>"
     text = _clean(text)
-    return text if len(text) <= LONGEST_REPR else text[: LONGEST_REPR - 1] + "…"
+    if ascii:
+        text = text.encode("ascii", "backslashreplace").decode("ascii")
+    if len(text) > LONGEST_REPR:
+        text = text[: LONGEST_REPR - 3] + ("..." if ascii else "…")
+    return text
 
 
 def _clean(text: str) -> str:
@@ -230,7 +244,7 @@ def as_html(colored: str) -> str:
     """Turn text with terminal colours into a block of HTML."""
     out: list[str] = []
     is_open = False
-    for i, piece in enumerate(re.split(r"\x1b\[([0-9;]*)m", colored)):
+    for i, piece in enumerate(_ANSI.split(colored)):
         if i % 2 == 0:
             out.append(html.escape(piece))
             continue

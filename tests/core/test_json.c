@@ -76,6 +76,7 @@ static void strings_are_escaped(void **state)
     check_string("a\"b\\c", 5, "\"a\\\"b\\\\c\"");
     check_string("\b\f\n\r\t", 5, "\"\\b\\f\\n\\r\\t\"");
     check_string("x\0y", 3, "\"x\\u0000y\"");
+    check_string("\x1f ", 2, "\"\\u001f \"");
     check_string("\x1b[31m\x7f", 6, "\"\\u001b[31m\\u007f\"");
     check_string("é中😀", 9, "\"é中😀\"");
 }
@@ -84,9 +85,9 @@ static void bytes_that_are_not_utf8_become_the_replacement_character(void **stat
 {
     (void)state;
     check_string("a\xFFz", 3, "\"a\xEF\xBF\xBDz\"");
-    check_string("\xC0\x80", 2, "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");       /* overlong NUL */
+    check_string("\xC0\x80", 2, "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");                 /* overlong NUL */
     check_string("\xED\xA0\x80", 3, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""); /* surrogate */
-    check_string("\xE4\xB8", 2, "\"\xEF\xBF\xBD\"");                   /* cut off */
+    check_string("\xE4\xB8", 2, "\"\xEF\xBF\xBD\"");                             /* cut off */
     check_string("\xF4\x90\x80\x80", 4, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
     check_string("\xE4\xB8\"", 3, "\"\xEF\xBF\xBD\\\"\"");
 }
@@ -105,8 +106,7 @@ static void nan_and_the_infinities_are_strings(void **state)
     tt_json_f32(&json, -INFINITY);
     tt_json_end(&json);
     assert_int_equal(tt_json_finish(&json), TT_OK);
-    assert_string_equal(out.data,
-                        "[\"NaN\", \"Infinity\", \"-Infinity\", \"NaN\", \"-Infinity\"]");
+    assert_string_equal(out.data, "[\"NaN\", \"Infinity\", \"-Infinity\", \"NaN\", \"-Infinity\"]");
     tt_buf_free(&out);
 }
 
@@ -122,8 +122,7 @@ static void integers_are_exact_to_the_ends_of_their_range(void **state)
     tt_json_u64(&json, UINT64_MAX);
     tt_json_end(&json);
     assert_int_equal(tt_json_finish(&json), TT_OK);
-    assert_string_equal(out.data,
-                        "[-9223372036854775808, 9223372036854775807, 18446744073709551615]");
+    assert_string_equal(out.data, "[-9223372036854775808, 9223372036854775807, 18446744073709551615]");
     tt_buf_free(&out);
 }
 

@@ -41,7 +41,8 @@ static void check_indices(const int64_t *got, int64_t n, const int64_t *want, in
         assert_int_equal(got[i], want[i]);
 }
 
-#define INDICES(...) (const int64_t[]){ __VA_ARGS__ }, sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)
+#define INDICES(...) \
+    (const int64_t[]){ __VA_ARGS__ }, sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)
 
 /* Every value of slice i must be first + row * width + column. */
 static void check_values(const tt_sample *s, size_t i, int64_t first, int64_t width)
@@ -203,7 +204,8 @@ static void empty_tensors_give_empty_tables(void **state)
         tt_tensor t;
         tt_sample *s;
         int64_t wild[6] = { INT64_MAX, INT64_MIN, INT64_MAX, INT64_MAX, INT64_MIN, 1 };
-        assert_int_equal(tt_tensor_describe(&t, NULL, TT_F32, cases[i].ndim, cases[i].shape, wild, NULL), TT_OK);
+        assert_int_equal(tt_tensor_describe(&t, NULL, TT_F32, cases[i].ndim, cases[i].shape, wild, NULL),
+                         TT_OK);
         assert_int_equal(tt_sample_create(&t, &usual, &s, NULL), TT_OK);
         assert_int_equal(tt_sample_count(s), cases[i].count);
         for (size_t j = 0; j < cases[i].count; j++) {
@@ -220,7 +222,8 @@ static void strides_are_followed_backwards_too(void **state)
     tt_tensor t; /* 10 x 4 of a 4 x 20 matrix: transposed, every second, from the end */
     tt_sample *s;
     int64_t stride[] = { -8, 80 };
-    assert_int_equal(tt_tensor_describe(&t, counting + 19, TT_I32, 2, (int64_t[]){ 10, 4 }, stride, NULL), TT_OK);
+    assert_int_equal(tt_tensor_describe(&t, counting + 19, TT_I32, 2, (int64_t[]){ 10, 4 }, stride, NULL),
+                     TT_OK);
     assert_int_equal(tt_sample_create(&t, &usual, &s, NULL), TT_OK);
     const tt_sample_slice *slice = tt_sample_at(s, 0);
     const int32_t *values = slice->values;
@@ -233,7 +236,9 @@ static void strides_are_followed_backwards_too(void **state)
 static void swapped_unaligned_elements_come_out_native(void **state)
 {
     (void)state;
-    unsigned char bytes[1 + 16] = { 0, 0x3f, 0x80, 0, 0, 0xc0, 0, 0, 0, 0x40, 0x40, 0, 0, 0xc0, 0x80, 0, 0 };
+    unsigned char bytes[1 + 16] = {
+        0, 0x3f, 0x80, 0, 0, 0xc0, 0, 0, 0, 0x40, 0x40, 0, 0, 0xc0, 0x80, 0, 0
+    };
     tt_tensor t; /* big-endian 1 - 2i, 3 - 4i */
     tt_sample *s;
     assert_int_equal(tt_tensor_describe(&t, bytes + 1, TT_C64, 1, (int64_t[]){ 2 }, NULL, NULL), TT_OK);
@@ -252,7 +257,8 @@ static void every_type_is_copied_as_it_is(void **state)
     for (int dtype = 0; dtype < TT_DTYPE_COUNT_; dtype++) {
         tt_tensor t;
         tt_sample *s;
-        assert_int_equal(tt_tensor_describe(&t, bytes, (tt_dtype)dtype, 1, (int64_t[]){ 3 }, NULL, NULL), TT_OK);
+        assert_int_equal(tt_tensor_describe(&t, bytes, (tt_dtype)dtype, 1, (int64_t[]){ 3 }, NULL, NULL),
+                         TT_OK);
         assert_int_equal(tt_sample_create(&t, &usual, &s, NULL), TT_OK);
         assert_memory_equal(tt_sample_at(s, 0)->values, bytes, 3 * tt_dtype_size((tt_dtype)dtype));
         assert_true((uintptr_t)tt_sample_at(s, 0)->values % 16 == 0);
@@ -273,7 +279,8 @@ static void the_largest_tensors_cost_no_more(void **state)
     tt_sample_free(s);
     tt_error err;
     tt_sample *untouched = NULL;
-    assert_int_equal(tt_sample_create(&t, &(tt_sample_options){ huge, 8, 6 }, &untouched, &err), TT_ENOMEM);
+    assert_int_equal(tt_sample_create(&t, &(tt_sample_options){ huge, 8, 6 }, &untouched, &err),
+                     TT_ENOMEM);
     assert_null(untouched);
 }
 
@@ -297,7 +304,8 @@ static void a_failed_allocation_is_reported(void **state)
 {
     (void)state;
     tt_tensor t;
-    assert_int_equal(tt_tensor_describe(&t, counting, TT_I32, 3, (int64_t[]){ 9, 9, 9 }, NULL, NULL), TT_OK);
+    assert_int_equal(tt_tensor_describe(&t, counting, TT_I32, 3, (int64_t[]){ 9, 9, 9 }, NULL, NULL),
+                     TT_OK);
     for (long nth = 1;; nth++) {
         tt_sample *s = NULL;
         alloc_fail_at(nth);

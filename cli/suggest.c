@@ -1,0 +1,36 @@
+/* suggest.c -- what somebody probably meant.
+ *
+ * Exists because "unknown command" is no help to a person who typed `sohw`.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "suggest.h"
+
+#include <stdint.h>
+#include <string.h>
+
+enum { LONGEST = 31 };
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+size_t tt_suggest_distance(const char *a, const char *b)
+{
+    size_t m = strlen(a), n = strlen(b);
+    if (m > LONGEST || n > LONGEST)
+        return SIZE_MAX;
+    size_t cost[LONGEST + 1][LONGEST + 1]; /* [i][j]: of the first i letters of a and j of b */
+    for (size_t i = 0; i <= m; i++) {
+        for (size_t j = 0; j <= n; j++) {
+            if (i == 0 || j == 0) {
+                cost[i][j] = i + j;
+                continue;
+            }
+            size_t changed = cost[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            cost[i][j] = least(changed, least(cost[i - 1][j], cost[i][j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                cost[i][j] = least(cost[i][j], cost[i - 2][j - 2] + 1);
+        }
+    }
+    return cost[m][n];
+}

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Run the commands written down in .t files and compare what they print, to the byte.
+
+A .t file is a list of blocks:
+
+    # a comment
+    # env: NAME=value          for all commands that follow
+    $ tensortap --version
+    tensortap 0.1.0
+    $ tensortap nonsense
+    tensortap: no command 'nonsense'; 'tensortap help' lists them
+    [2]
+
+A command is one line for sh; its standard output and error follow it, together; `[N]` is its
+exit code where that is not 0, and `\\ no newline` says that its last line has no end.  No line
+of an answer may begin with `#` or `$ `: pipe such a command through sed.  All
+commands of a file run in one empty folder, with LANG=C.UTF-8 and the program first on PATH.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TIMEOUT = 60  # seconds for one command
+NO_NEWLINE = "\\ no newline\n"
+
+
+def run(command: str, folder: str, env: dict[str, str]) -> str:
+    """Return what the command printed, and its exit code, as a .t file writes them."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    text = done.stdout.decode("utf-8", "backslashreplace")
+    if text and not text.endswith("\n"):
+        text += "\n" + NO_NEWLINE
+    if done.returncode != 0:
+        text += f"[{done.returncode}]\n"
+    return text
+
+
+def replay(path: Path, program: Path) -> tuple[str, str]:
+    """Return the file as it is and as it would be if every answer were right."""
+    old = path.read_text(encoding="utf-8")
+    env = {
+        "PATH": f"{program.parent}:{os.environ.get('PATH', '/usr/bin:/bin')}",
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+    }
+    for name, value in os.environ.items():  # the sanitizers' settings
+        if name.endswith("SAN_OPTIONS"):
+            env[name] = value
+    new = ""
+    with tempfile.TemporaryDirectory(prefix="tensortap-cli-") as folder:
+        env["HOME"] = folder
+        is_answer = False
+        for line in old.splitlines(keepends=True):
+            if line.startswith("$ "):
+                new += line + run(line[2:], folder, env)
+                is_answer = True
+            elif line.startswith("#") or (line == "\n" and not is_answer):
+                new += line
+                is_answer = False
+                if line.startswith("# env: "):
+                    name, _, value = line[len("# env: ") :].rstrip("\n").partition("=")
+                    env[name] = value
+    return old, new
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run .t files.")
+    parser.add_argument("--program", type=Path, required=True, help="the tensortap program")
+    parser.add_argument("--update", action="store_true", help="write the answers into the files")
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE.t")
+    args = parser.parse_args()
+    failed = 0
+    for path in args.files:
+        old, new = replay(path, args.program.resolve())
+        if old == new:
+            print(f"ok      {path.name}")
+        elif args.update:
+            path.write_text(new, encoding="utf-8")
+            print(f"updated {path.name}")
+        else:
+            failed += 1
+            print(f"FAILED  {path.name}")
+            sys.stdout.writelines(
+                difflib.unified_diff(
+                    old.splitlines(keepends=True),
+                    new.splitlines(keepends=True),
+                    f"{path.name} (expected)",
+                    f"{path.name} (printed)",
+                )
+            )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

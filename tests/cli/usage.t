@@ -1,0 +1,70 @@
+# What the program says about itself.
+$ tensortap --version
+tensortap 0.1.0
+$ tensortap --help
+Usage: tensortap [OPTION...] COMMAND [ARGUMENT...]
+Show what the tensors of a PyTorch program do.
+
+  -?, --help                 Give this help list
+      --usage                Give a short usage message
+  -V, --version              Print program version
+
+Commands:
+  help     [COMMAND]        print this help, or that of a command
+
+For example: tensortap help help
+$ tensortap -h | head -n 2
+Usage: tensortap [OPTION...] COMMAND [ARGUMENT...]
+Show what the tensors of a PyTorch program do.
+$ tensortap
+Usage: tensortap COMMAND [ARGUMENT...]
+Show what the tensors of a PyTorch program do.
+
+Commands:
+  help     [COMMAND]        print this help, or that of a command
+
+For example: tensortap help help
+[2]
+$ tensortap help
+Usage: tensortap [OPTION...] COMMAND [ARGUMENT...]
+Show what the tensors of a PyTorch program do.
+
+  -?, --help                 Give this help list
+      --usage                Give a short usage message
+  -V, --version              Print program version
+
+Commands:
+  help     [COMMAND]        print this help, or that of a command
+
+For example: tensortap help help
+$ tensortap help help
+Usage: tensortap help [OPTION...] [COMMAND]
+Print what tensortap can do, or how to use one of its commands.
+
+  -?, --help                 Give this help list
+      --usage                Give a short usage message
+  -V, --version              Print program version
+# Mistakes are one line and exit code 2.
+$ tensortap hlep
+tensortap: no command 'hlep'; did you mean 'help'?
+[2]
+$ tensortap HELP
+tensortap: no command 'HELP'; 'tensortap help' lists them
+[2]
+$ tensortap frobnicate
+tensortap: no command 'frobnicate'; 'tensortap help' lists them
+[2]
+$ tensortap ''
+tensortap: no command ''; 'tensortap help' lists them
+[2]
+$ tensortap help hepl
+tensortap: no command 'hepl'; did you mean 'help'?
+[2]
+$ tensortap help one two
+tensortap help: one command at most
+Try `tensortap help --help' or `tensortap help --usage' for more information.
+[2]
+$ tensortap --nonsense
+tensortap: unrecognized option '--nonsense'
+Try `tensortap --help' or `tensortap --usage' for more information.
+[2]

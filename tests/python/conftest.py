@@ -1,0 +1,22 @@
+"""Settings for all Python tests: one thread, no deadlines, bounded examples."""
+
+from __future__ import annotations
+
+import hypothesis
+
+hypothesis.settings.register_profile(
+    "tensortap",
+    deadline=None,
+    max_examples=60,
+    derandomize=True,  # a test run says the same twice
+    database=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+hypothesis.settings.load_profile("tensortap")
+
+try:
+    import torch
+except ModuleNotFoundError:  # NumPy alone: files that need torch skip themselves
+    pass
+else:
+    torch.set_num_threads(1)
