@@ -16,13 +16,19 @@
     X(digest)            \
     X(compare)           \
     X(sample)            \
-    X(attention)
+    X(attention)         \
+    X(line_watch)
+
+/* Named tuples of the line source. */
+enum { LINE_TYPE_READ, LINE_TYPE_CHANGE, LINE_TYPE_EVENT, LINE_TYPE_COUNT };
 
 typedef struct core_state {
 #define X(name) PyTypeObject *name##_type; /* owned */
     CORE_TYPE_MAP(X)
 #undef X
     PyTypeObject *slice_type; /* owned; a struct sequence, made by sample_slice_type() */
+    PyTypeObject *line_types[LINE_TYPE_COUNT]; /* owned; struct sequences */
+    struct line_source *line; /* owned; NULL until somebody watches lines */
     torch_api torch;          /* filled when torch is first seen */
     bool is_device_forced;    /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
 } core_state;
@@ -49,7 +55,10 @@ CORE_FUNCTION(core_attention);
 CORE_FUNCTION(core_tensor_line);
 CORE_FUNCTION(core_tree_text);
 
+PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs);
+
 PyTypeObject *sample_slice_type(void);
+PyTypeObject *line_tuple_type(int which);
 
 /* ---- arguments ----------------------------------------------------------- */
 

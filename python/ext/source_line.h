@@ -44,6 +44,8 @@
 
 #include "compat.h"
 
+#include <stdbool.h>
+
 typedef struct line_source line_source;
 typedef struct line_frame line_frame; /* the running frame; only for line_frame_get */
 
@@ -140,6 +142,5 @@ PyObject *line_frame_get(line_frame *at, PyObject *name);
 struct core_state;
 line_source *line_source_create(struct core_state *state);
 void line_source_free(line_source *source);
-int line_source_visit(line_source *source, visitproc visit, void *arg);
 
 #endif

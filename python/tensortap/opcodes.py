@@ -14,11 +14,13 @@ from types import CodeType
 
 from tensortap.paths import ATTRIBUTE, GLOBAL, ITEM_BY, LOCAL, NAME, NO_PATH
 from tensortap.stack_machine import (
+    AUGMENTS,
     BLOCK,
     CALLS,
     COMPREHENSIONS,
     DIGESTS,
     FROM_ALL,
+    HARMLESS,
     IN_PLACE,
     LOOPS,
     NOTHING,
@@ -111,9 +113,7 @@ class Opcodes(StackMachine):
         self.load(self.paths.global_(i.argval))
 
     def do_LOAD_CLOSURE(self, i: Instruction) -> None:
-        name = i.argval
-        self.load(self.paths.cell(name) if self.paths.has_cell(name) else self.paths.fast(name))
-        self.stack[-1] = Item(self.stack[-1].reads)
+        self.push()
 
     def do_STORE_DEREF(self, i: Instruction) -> None:
         self.store(self.paths.cell(i.argval), self.pop())
@@ -321,15 +321,19 @@ class Opcodes(StackMachine):
         """Call: what goes in comes out; `out=` and `x.f_()` are written."""
         keywords, self._keywords = self._keywords, ()
         taint = _all(callee) | _all(items)
-        self.now.flags |= CALLS
         path = next((item.path for item in callee if item.path != NO_PATH), NO_PATH)
-        is_range = path != NO_PATH and self.paths.rows[path][2] == "range"
+        name = self.paths.rows[path][2] if path != NO_PATH else None
+        is_plain = path != NO_PATH and self.paths.rows[path][0] in (GLOBAL, NAME)
+        is_range = is_plain and name == "range"
+        self.now.flags |= AUGMENTS if is_plain and name in HARMLESS else CALLS
+        if is_plain or (path != NO_PATH and self.paths.rows[path][0] == LOCAL):
+            taint -= {path}  # what is called is no tensor
+            self.now.callees.add(path)
         if path != NO_PATH and self.paths.rows[path][0] == ATTRIBUTE:
-            name = self.paths.rows[path][2]
             if name.endswith("_") and not name.endswith("__"):
                 self.now.write(self.paths.base(path), IN_PLACE, taint)
-        for name, item in zip(reversed(keywords), reversed(items)):
-            if name == "out":
+        for keyword, item in zip(reversed(keywords), reversed(items)):
+            if keyword == "out":
                 for part in item.parts or (item,):
                     if part.path != NO_PATH:
                         self.now.write(part.path, IN_PLACE, taint - _all([item]))
@@ -412,7 +416,7 @@ class Opcodes(StackMachine):
 
     def do_GET_ITER(self, i: Instruction) -> None:
         item = self.pop()
-        self.now.flags |= CALLS
+        self.now.flags |= 0 if item.is_range else CALLS
         self.push(item.reads, is_range=item.is_range)
 
     def do_FOR_ITER(self, i: Instruction) -> None:
@@ -421,7 +425,7 @@ class Opcodes(StackMachine):
         if all(item.is_block for item in below):  # a statement's loop, not a comprehension's
             if self.now.end and not iterator.is_block:
                 self._close()
-                self.now = Statement(at, line=self._line_of.get(at, 0))
+                self.now = Statement(at, line=self.lines[at])
             iterator = self.stack[-1] = replace(iterator, is_block=True)
             self.now.flags |= LOOPS
             self.now.exit = int(i.argval) // 2

@@ -73,45 +73,41 @@ def text_of(x: object, *, color: bool = False, ascii: bool = False, columns: int
     line = _line(x, color=color, ascii=ascii, columns=columns)
     if line is not None:
         return line
-    rows = list(islice(_rows(x, color, ascii), MOST_ROWS + 1))
+    rows = list(islice(_Walk(color, ascii).rows(x), MOST_ROWS + 1))
     if len(rows) > MOST_ROWS:
-        rows[-1] = (
-            0,
-            "…" if not ascii else "...",
-            f"more than {MOST_ROWS} lines; show a part of it",
-        )
+        rows[-1] = (0, "", f"more than {MOST_ROWS} lines; show a part of it")
     text = _core.tree_text(rows, color=color, ascii=ascii, columns=columns)
     return text.rstrip("\n")
 
 
-def _rows(x: object, color: bool, ascii: bool) -> Iterator[Row]:
-    """Walk *x* depth first; what is already open above is not entered again."""
-    open_ids: set[int] = set()
+class _Walk:
+    """Finds the rows of a tree, depth first; what is open above is not entered again."""
 
-    def visit(depth: int, label: str, value: object) -> Iterator[Row]:
-        line = _line(value, color=color, ascii=ascii)
+    def __init__(self, color: bool, ascii: bool) -> None:
+        self.color = color
+        self.ascii = ascii
+        self.open_ids: set[int] = set()
+
+    def rows(self, value: object, depth: int = 0, label: str = "") -> Iterator[Row]:
+        line = _line(value, color=self.color, ascii=self.ascii)
         children = _children(value) if line is None else None
         if line is not None or children is None:
             yield depth, label, line or ""
-            return
-        if id(value) in open_ids:
-            yield depth, label, "(contains itself)" if ascii else "↩ contains itself"
-            return
-        if depth >= DEEPEST:
+        elif id(value) in self.open_ids:
+            yield depth, label, "(contains itself)" if self.ascii else "↩ contains itself"
+        elif depth >= DEEPEST:
             yield depth, label, f"{_title(value)}  (deeper than {DEEPEST})"
-            return
-        yield depth, label, _title(value)
-        open_ids.add(id(value))
-        for count, (name, child) in enumerate(children):
-            if count == MOST_ITEMS:
-                left = _size(value)
-                more = f"{left - count} more" if left is not None else "more"
-                yield depth + 1, "..." if ascii else "…", more
-                break
-            yield from visit(depth + 1, name, child)
-        open_ids.discard(id(value))
-
-    return visit(0, "", x)
+        else:
+            yield depth, label, _title(value)
+            self.open_ids.add(id(value))
+            for count, (name, child) in enumerate(children):
+                if count == MOST_ITEMS:
+                    left = _size(value)
+                    more = f"{left - count} more" if left is not None else "more"
+                    yield depth + 1, "..." if self.ascii else "…", more
+                    break
+                yield from self.rows(child, depth + 1, name)
+            self.open_ids.discard(id(value))
 
 
 def _line(x: object, *, color: bool, ascii: bool, columns: int = 0) -> str | None:

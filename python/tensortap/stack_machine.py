@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
@@ -22,12 +22,15 @@ Taint = frozenset[int]
 NOTHING: Taint = frozenset()
 
 # Statement flags; line_table.h knows them.
-CALLS, OPERATES, DIGESTS, HANDLES, RETURNS, LOOPS = (1 << i for i in range(6))
+CALLS, OPERATES, DIGESTS, HANDLES, RETURNS, LOOPS, AUGMENTS, BRANCHES = (1 << i for i in range(8))
 # Flags of a write.
 SAME, IN_PLACE, MAYBE, FROM_ALL = (1 << i for i in range(4))
 
 #: What hides a change from torch's version counter.
 UNCOUNTED = {"data", "numpy", "set_", "step", "from_numpy", "untyped_storage", "storage", "share_memory_"}
+#: Builtins that change nothing when all they get is plain (if the name is theirs).
+HARMLESS = {"abs", "bool", "divmod", "float", "id", "int", "isinstance", "len", "max", "min", "ord", "range", "round",
+            "str"}  # fmt: skip
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 NO_FALL = {"JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP",
            "JUMP_NO_INTERRUPT", "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"}  # fmt: skip
@@ -61,6 +64,7 @@ class Statement:
     flags: int = 0
     exit: int = 0  # of a loop header: where it goes when there is no further item
     reads: dict[int, None] = field(default_factory=dict)
+    callees: set[int] = field(default_factory=set)  # read only to be called
     writes: dict[int, tuple[int, Taint]] = field(default_factory=dict)
     control: Taint = NOTHING  # what decided which way it went
 
@@ -77,6 +81,7 @@ class Statement:
         self.line = min(self.line or later.line, later.line or self.line)
         self.flags |= later.flags & ~LOOPS
         self.reads.update(later.reads)
+        self.callees |= later.callees
         self.control |= later.control
         for path, (flags, reads) in later.writes.items():
             self.write(path, flags, reads)
@@ -90,10 +95,9 @@ class StackMachine:
         self.paths = Paths(code)
         self.statements: list[Statement] = []
         self.instructions = [*dis.get_instructions(code)]
-        self._line_of = {}
+        self.lines = [0] * (len(code.co_code) // 2)
         for start, end, line in code.co_lines():
-            for offset in range(start, end, 2):
-                self._line_of[offset // 2] = line or 0
+            self.lines[start // 2 : end // 2] = [line or 0] * ((end - start) // 2)
         self.stack: list[Item] = []
         self.now = Statement(0)
         self._states: dict[int, list[Item]] = {0: []}
@@ -156,7 +160,7 @@ class StackMachine:
                 self.now = earlier
 
     def _note(self, at: int, opname: str) -> None:
-        line = self._line_of.get(at, 0)
+        line = self.lines[at]
         if line and opname not in {"RESUME", "COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR"}:
             self.now.line = min(self.now.line or line, line)
         if at in self.handlers:
@@ -253,12 +257,10 @@ class StackMachine:
         taint = _all(items)
         if op.startswith("INPLACE_") or (op == "BINARY_OP" and instruction.argrepr.endswith("=")):
             path = items[0].path
+            self.now.flags |= AUGMENTS
             if path != NO_PATH:
                 self.now.write(path, IN_PLACE | MAYBE, taint)
-            self.push(taint, path)
-            self.stack[-1] = replace(self.stack[-1], path=NO_PATH)
-        else:
-            self.push(taint)
+        self.push(taint)
         return None
 
     def _item_path(self, base: Item, key: Item) -> int:
@@ -291,6 +293,7 @@ class StackMachine:
             return self._jump(at, target, before)
         if "_IF_" in op and self.stack:
             self.now.control |= self.stack[-1].reads
+        self.now.flags |= BRANCHES
         for jump in (True, False):
             self.stack = list(before)
             effect = dis.stack_effect(instruction.opcode, arg, jump=jump)

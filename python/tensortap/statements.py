@@ -17,8 +17,9 @@ from tensortap.stack_machine import DIGESTS, FROM_ALL, MAYBE, SAME, Statement, T
 #: first instruction, end, line, flags, exit of a loop, reads (path numbers),
 #: writes: (path, flags, positions in reads)
 Row = tuple[int, int, int, int, int, tuple[int, ...], tuple[tuple[int, int, tuple[int, ...]], ...]]
-#: paths, statements, names of .data and the like are used anywhere
-Table = tuple[list[Path], list[Row], bool]
+#: paths, statements, the line of each instruction, is .data or the like used
+#: anywhere, does a loop go round on one line
+Table = tuple[list[Path], list[Row], list[int], bool, bool]
 
 
 def table(code: CodeType) -> Table:
@@ -32,14 +33,23 @@ def table(code: CodeType) -> Table:
         and any(paths[p][0] == ATTRIBUTE and paths[p][2] != "step" for p in (*statement.reads, *statement.writes))
         for statement in statements
     )
-    return paths, rows, is_hidden
+    return paths, rows, machine.lines, is_hidden, _has_tight_loop(machine)
+
+
+def _has_tight_loop(machine: Opcodes) -> bool:
+    return any(
+        "BACKWARD" in i.opname and machine.lines[i.offset // 2] == machine.lines[int(i.argval) // 2]
+        for i in machine.instructions
+        if i.argval is not None and i.opname.startswith(("JUMP", "POP_JUMP"))
+    )
 
 
 def _row(statement: Statement, paths: list[Path]) -> Row:
     used = set(statement.control)
     for path, (_, taint) in statement.writes.items():
         used |= taint | {path}
-    reads = [path for path in statement.reads if path in used or not _is_inner(path, statement, paths)]
+    idle = statement.callees - used
+    reads = [p for p in statement.reads if p in used or not (p in idle or _is_inner(p, statement, paths))]
     reads += sorted(used - set(reads) - set(statement.writes))
     for path, (_, taint) in statement.writes.items():
         if path in taint and path not in reads:

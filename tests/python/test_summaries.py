@@ -98,7 +98,7 @@ def test_allclose_and_the_largest_difference_are_numpys(dtype: str, equal_nan: b
         c = tt.compare(a, b.T.copy().T, rtol=1e-3, atol=1e-6, equal_nan=equal_nan)
         assert c.allclose == np.allclose(x, y, rtol=1e-3, atol=1e-6, equal_nan=equal_nan)
         both = np.isnan(x) & np.isnan(y)
-        differ = (x != y) & ~(both if equal_nan else False)
+        differ = (x != y) & ~(both & equal_nan)
         assert c.differing == differ.sum()
         assert c.equal == (not differ.any())
         with np.errstate(invalid="ignore"):
