@@ -17,7 +17,8 @@
     X(compare)           \
     X(sample)            \
     X(attention)         \
-    X(line_watch)
+    X(line_watch)        \
+    X(flow)
 
 /* Named tuples of the line source. */
 enum { LINE_TYPE_READ, LINE_TYPE_CHANGE, LINE_TYPE_EVENT, LINE_TYPE_COUNT };
