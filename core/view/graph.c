@@ -46,21 +46,6 @@ static void put_node(tt_graph_pen *pen, const tt_graph_node *node)
     tt_graph_put(pen, ">]\n");
 }
 
-bool tt_graph_has(const tt_graph *graph, uint64_t id)
-{
-    size_t low = 0, high = graph->node_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (graph->nodes[middle].id == id)
-            return true;
-        if (graph->nodes[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return false;
-}
-
 /* Nodes of one call of a function stand in a frame; those of modules and
  * notebook cells stand free. */
 static bool is_framed(const tt_graph_node *node)
@@ -90,22 +75,42 @@ static void put_frame(tt_graph_pen *pen, const tt_graph *graph, size_t first)
     tt_graph_put(pen, "  }\n");
 }
 
+static void put_nodes(tt_graph_pen *pen, const tt_graph *graph)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        if (!is_framed(&graph->nodes[i]))
+            put_node(pen, &graph->nodes[i]);
+        else if (is_first_of_frame(graph, i))
+            put_frame(pen, graph, i);
+    }
+}
+
+static void put_edges(tt_graph_pen *pen, const tt_graph *graph, const tt_graph_fold *fold)
+{
+    for (size_t i = 0; i < graph->edge_count; i++) {
+        const tt_graph_edge *edge = &graph->edges[i];
+        if (tt_graph_find(graph, edge->from) == SIZE_MAX || tt_graph_find(graph, edge->to) == SIZE_MAX)
+            continue;
+        tt_graph_printf(pen, "  n%" PRIu64 " -> n%" PRIu64 "%s\n", edge->from, edge->to,
+                        tt_graph_fold_crosses(fold, graph, edge) ? " [constraint=false]" : "");
+    }
+    for (size_t i = 0; i < graph->node_count; i++)
+        if (fold->above[i] != SIZE_MAX)
+            tt_graph_printf(pen, "  n%" PRIu64 " -> n%" PRIu64 " [style=invis]\n",
+                            graph->nodes[fold->above[i]].id, graph->nodes[i].id);
+}
+
 tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out)
 {
     tt_graph_pen pen = { .out = out };
+    tt_graph_fold fold = { 0 };
+    pen.st = tt_graph_fold_make(&fold, graph);
     tt_graph_put(&pen, head);
-    for (size_t i = 0; i < graph->node_count; i++) {
-        if (!is_framed(&graph->nodes[i]))
-            put_node(&pen, &graph->nodes[i]);
-        else if (is_first_of_frame(graph, i))
-            put_frame(&pen, graph, i);
-    }
-    for (size_t i = 0; i < graph->edge_count; i++) {
-        const tt_graph_edge *edge = &graph->edges[i];
-        if (tt_graph_has(graph, edge->from) && tt_graph_has(graph, edge->to))
-            tt_graph_printf(&pen, "  n%" PRIu64 " -> n%" PRIu64 "\n", edge->from, edge->to);
-    }
+    put_nodes(&pen, graph);
+    if (pen.st == TT_OK)
+        put_edges(&pen, graph, &fold);
     tt_graph_put(&pen, "}\n");
+    tt_graph_fold_free(&fold);
     tt_buf_free(&pen.raw);
     tt_buf_free(&pen.visible);
     return pen.st;

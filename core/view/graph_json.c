@@ -231,7 +231,7 @@ tt_status tt_graph_json(const tt_graph *graph, tt_buf *out)
     tt_json_array(&json);
     for (size_t i = 0; i < graph->edge_count; i++) {
         const tt_graph_edge *edge = &graph->edges[i];
-        if (!tt_graph_has(graph, edge->from) || !tt_graph_has(graph, edge->to))
+        if (tt_graph_find(graph, edge->from) == SIZE_MAX || tt_graph_find(graph, edge->to) == SIZE_MAX)
             continue;
         tt_json_array(&json);
         tt_json_u64(&json, edge->from);

@@ -62,7 +62,7 @@ static void put_head(tt_graph_pen *pen, const tt_graph_node *node)
                     tint);
     const char *name = node->name != NULL && node->name[0] != '\0' ? node->name : "?";
     tt_graph_foreign(pen, name, strlen(name), NAME_COLUMNS);
-    tt_graph_put(pen, "</b></font></td><td align=\"left\"><font color=\"#334e68\">");
+    tt_graph_put(pen, "</b></font>&#160;&#160;<font color=\"#334e68\">");
     tt_graph_foreign(pen, node->dtype, strlen(node->dtype), NAME_COLUMNS);
     tt_graph_put(pen, "&#160;&#160;");
     tt_graph_sizes(pen, node->shape, node->ndim);
