@@ -38,25 +38,35 @@ def row(what: str, value: float, bar: float, *, unit: str = "", at_most: bool = 
 
 
 def seconds(call: Call) -> float:
-    """Return how long one call takes."""
-    start = time.perf_counter_ns()
+    """Return the processor time of one call in this thread.
+
+    Not the time on the wall: where programs wait for a core, the longer of two calls
+    would be interrupted more often.
+    """
+    start = time.thread_time_ns()
     call()
-    return (time.perf_counter_ns() - start) / 1e9
+    return (time.thread_time_ns() - start) / 1e9
 
 
-def times(*calls: Call, turns: int = TURNS) -> list[float]:
-    """Return the median time of each call; the calls take turns."""
+def times(*calls: Call, turns: int = TURNS, before: Call | None = None) -> list[float]:
+    """Return the median time of each call; the calls take turns, *before* each of them."""
     for call in calls:
         call()  # pages, caches, lazy imports
     taken: list[list[float]] = [[] for _ in calls]
     for _ in range(turns):
         for call, mine in zip(calls, taken, strict=True):
+            if before is not None:
+                before()
             mine.append(seconds(call))
     return [median(mine) for mine in taken]
 
 
 def per_call(call: Call, *, loops: int = 2000, turns: int = TURNS) -> float:
-    """Return the time of one call of a function too short to be timed alone."""
+    """Return the best time of one call of a function too short to be timed alone.
+
+    The best, not the median: a time that is not a ratio has nothing beside it that a
+    busy machine would slow as well.
+    """
 
     def many() -> None:
         for _ in range(loops):
@@ -64,9 +74,12 @@ def per_call(call: Call, *, loops: int = 2000, turns: int = TURNS) -> float:
 
     def none() -> None:
         for _ in range(loops):
-            pass
+            empty()
 
-    with_call, without = times(many, none, turns=turns)
+    def empty() -> None: ...
+
+    with_call = min(seconds(many) for _ in range(turns))
+    without = min(seconds(none) for _ in range(turns))
     return (with_call - without) / loops
 
 
@@ -87,15 +100,21 @@ def reader() -> Callable[[int, int], object]:
 
 
 def of_read_speed(call: Call, *tensors: Any) -> float:
-    """Return the speed of *call* as a part of the plain read speed of its tensors' storages."""
+    """Return the speed of *call* as a part of the plain read speed of its tensors' storages.
+
+    Out of cache: other memory is read before each turn, which is not counted.
+    """
+    import torch
+
     read = reader()
+    other = torch.ones(24 << 20)
     storages = [tensor.untyped_storage() for tensor in tensors]
 
     def plain() -> None:
         for storage in storages:
             read(storage.data_ptr(), storage.nbytes())
 
-    ours, theirs = times(call, plain)
+    ours, theirs = times(call, plain, before=lambda: read(other.data_ptr(), other.nbytes))
     return theirs / ours
 
 

@@ -44,20 +44,20 @@ extern "C" {
 
 #define TT_VERSION "0.1.0"
 
-const char *tt_version(void); /* that of the library, for a check against TT_VERSION */
+const char *tt_version(void);  /* that of the library, for a check against TT_VERSION */
 const char *tt_isa_name(void); /* the kernels in use: "base", "avx2", "neon" */
 
 /* ---- status ------------------------------------------------------------- */
 
-#define TT_STATUS_MAP(X)                                      \
-    X(OK, 0, "ok")                                            \
-    X(ENOMEM, -1, "out of memory")                            \
-    X(EIO, -2, "input or output failed")                      \
-    X(EDTYPE, -3, "element type not supported")               \
-    X(ESHAPE, -4, "shape or strides make no sense")           \
-    X(EDEVICE, -5, "memory of this device cannot be read")    \
-    X(EINVAL, -6, "argument out of range")                    \
-    X(EMISMATCH, -7, "the two do not fit together")           \
+#define TT_STATUS_MAP(X)                                   \
+    X(OK, 0, "ok")                                         \
+    X(ENOMEM, -1, "out of memory")                         \
+    X(EIO, -2, "input or output failed")                   \
+    X(EDTYPE, -3, "element type not supported")            \
+    X(ESHAPE, -4, "shape or strides make no sense")        \
+    X(EDEVICE, -5, "memory of this device cannot be read") \
+    X(EINVAL, -6, "argument out of range")                 \
+    X(EMISMATCH, -7, "the two do not fit together")        \
     X(EFORMAT, -8, "the data is damaged or of another format")
 
 #define X(name, code, text) TT_##name = (code),
@@ -87,25 +87,25 @@ typedef enum tt_kind { TT_KIND_FLOAT, TT_KIND_INT, TT_KIND_UINT, TT_KIND_BOOL, T
 
 /* name, text as users know it, bytes, kind.  The numbers are part of the run
  * file's format: append only. */
-#define TT_DTYPE_MAP(X)                               \
-    X(F64, "float64", 8, FLOAT)                       \
-    X(F32, "float32", 4, FLOAT)                       \
-    X(F16, "float16", 2, FLOAT)                       \
-    X(BF16, "bfloat16", 2, FLOAT)                     \
-    X(F8_E4M3FN, "float8_e4m3fn", 1, FLOAT)           \
-    X(F8_E5M2, "float8_e5m2", 1, FLOAT)               \
-    X(F8_E4M3FNUZ, "float8_e4m3fnuz", 1, FLOAT)       \
-    X(F8_E5M2FNUZ, "float8_e5m2fnuz", 1, FLOAT)       \
-    X(I8, "int8", 1, INT)                             \
-    X(I16, "int16", 2, INT)                           \
-    X(I32, "int32", 4, INT)                           \
-    X(I64, "int64", 8, INT)                           \
-    X(U8, "uint8", 1, UINT)                           \
-    X(U16, "uint16", 2, UINT)                         \
-    X(U32, "uint32", 4, UINT)                         \
-    X(U64, "uint64", 8, UINT)                         \
-    X(BOOL, "bool", 1, BOOL)                          \
-    X(C64, "complex64", 8, COMPLEX)                   \
+#define TT_DTYPE_MAP(X)                         \
+    X(F64, "float64", 8, FLOAT)                 \
+    X(F32, "float32", 4, FLOAT)                 \
+    X(F16, "float16", 2, FLOAT)                 \
+    X(BF16, "bfloat16", 2, FLOAT)               \
+    X(F8_E4M3FN, "float8_e4m3fn", 1, FLOAT)     \
+    X(F8_E5M2, "float8_e5m2", 1, FLOAT)         \
+    X(F8_E4M3FNUZ, "float8_e4m3fnuz", 1, FLOAT) \
+    X(F8_E5M2FNUZ, "float8_e5m2fnuz", 1, FLOAT) \
+    X(I8, "int8", 1, INT)                       \
+    X(I16, "int16", 2, INT)                     \
+    X(I32, "int32", 4, INT)                     \
+    X(I64, "int64", 8, INT)                     \
+    X(U8, "uint8", 1, UINT)                     \
+    X(U16, "uint16", 2, UINT)                   \
+    X(U32, "uint32", 4, UINT)                   \
+    X(U64, "uint64", 8, UINT)                   \
+    X(BOOL, "bool", 1, BOOL)                    \
+    X(C64, "complex64", 8, COMPLEX)             \
     X(C128, "complex128", 16, COMPLEX)
 
 #define X(name, text, bytes, kind) TT_##name,
@@ -128,9 +128,9 @@ typedef struct tt_tensor {
     int64_t count;    /* number of elements, the product of shape */
     tt_dtype dtype;
     int32_t ndim;
-    bool is_swapped;             /* bytes of each element are in the other order */
-    int64_t shape[TT_MAX_DIM];   /* only the first ndim are set */
-    int64_t stride[TT_MAX_DIM];  /* in bytes; 0 and negative are fine */
+    bool is_swapped;            /* bytes of each element are in the other order */
+    int64_t shape[TT_MAX_DIM];  /* only the first ndim are set */
+    int64_t stride[TT_MAX_DIM]; /* in bytes; 0 and negative are fine */
 } tt_tensor;
 
 /* The layout of DLPack's DLTensor (its ABI, all 1.x versions). */
@@ -165,18 +165,18 @@ typedef struct tt_stats {
     double sum, mean;
     double m2; /* sum of (x - mean)^2 */
     double l1;
-    double sumsq;             /* sum of x^2: l2 is its root */
-    double sum_imag;          /* complex types */
-    int64_t imin, imax;       /* integer types; read as uint64_t for TT_U64 */
-    uint64_t isum_lo;         /* integer types: the sum as a ...          */
-    int64_t isum_hi;          /* ... 128-bit two's complement number     */
-    int32_t dtype;            /* tt_dtype */
-    int32_t is_propagated;    /* set by tt_stats_propagate */
+    double sumsq;          /* sum of x^2: l2 is its root */
+    double sum_imag;       /* complex types */
+    int64_t imin, imax;    /* integer types; read as uint64_t for TT_U64 */
+    uint64_t isum_lo;      /* integer types: the sum as a ...          */
+    int64_t isum_hi;       /* ... 128-bit two's complement number     */
+    int32_t dtype;         /* tt_dtype */
+    int32_t is_propagated; /* set by tt_stats_propagate */
 } tt_stats;
 
 void tt_stats_compute(const tt_tensor *t, tt_stats *out);
-int64_t tt_stats_finite(const tt_stats *s);   /* elements that the values are about */
-double tt_stats_var(const tt_stats *s);       /* unbiased; NaN below two values */
+int64_t tt_stats_finite(const tt_stats *s); /* elements that the values are about */
+double tt_stats_var(const tt_stats *s);     /* unbiased; NaN below two values */
 double tt_stats_std(const tt_stats *s);
 double tt_stats_l2(const tt_stats *s);
 double tt_stats_rms(const tt_stats *s);
@@ -244,7 +244,7 @@ typedef struct tt_compare {
                                  of them; -1: no pair differs */
     uint64_t ulp_max;         /* largest distance in representable numbers of the type */
     bool equal, allclose;
-    int64_t ulp_hist[66];     /* [0]: 0 ulp, [i]: 2^(i-1) <= ulp < 2^i, [65]: NaN */
+    int64_t ulp_hist[66]; /* [0]: 0 ulp, [i]: 2^(i-1) <= ulp < 2^i, [65]: NaN */
 } tt_compare;
 
 /* Shapes must be equal; element types may differ (ulp fields are then 0).
@@ -270,11 +270,11 @@ typedef struct tt_sample_options {
 } tt_sample_options;
 
 typedef struct tt_sample_slice {
-    const char *label;   /* "[0,1]"; empty below three dimensions */
+    const char *label; /* "[0,1]"; empty below three dimensions */
     int64_t rows, cols;
-    const int64_t *row;  /* index in the tensor of each row */
-    const int64_t *col;  /* ... and column */
-    const void *values;  /* rows * cols elements of the tensor's type, row by row */
+    const int64_t *row; /* index in the tensor of each row */
+    const int64_t *col; /* ... and column */
+    const void *values; /* rows * cols elements of the tensor's type, row by row */
 } tt_sample_slice;
 
 typedef struct tt_sample tt_sample;
@@ -284,7 +284,7 @@ tt_status tt_sample_create(const tt_tensor *t, const tt_sample_options *options,
 void tt_sample_free(tt_sample *sample);
 size_t tt_sample_count(const tt_sample *sample);                        /* slices */
 const tt_sample_slice *tt_sample_at(const tt_sample *sample, size_t i); /* borrowed */
-bool tt_sample_is_partial(const tt_sample *sample); /* not every element is shown */
+bool tt_sample_is_partial(const tt_sample *sample);                     /* not every element is shown */
 
 /* ---- attention ---------------------------------------------------------- */
 
@@ -300,8 +300,8 @@ typedef struct tt_attention_options {
  * order; NULL: not wanted.  A row that sees no key: entropy 0, max_logit -Inf,
  * sink 0. */
 tt_status tt_attention_compute(const tt_tensor *q, const tt_tensor *k,
-                               const tt_attention_options *options, float *entropy,
-                               float *max_logit, float *sink, tt_error *err);
+                               const tt_attention_options *options, float *entropy, float *max_logit,
+                               float *sink, tt_error *err);
 
 /* ---- numbers as text ---------------------------------------------------- */
 
@@ -415,6 +415,280 @@ tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out);
 /* Appends {"nodes": [...], "edges": [[from, to], ...]}.  stats has the keys of
  * Python's Stats; complex numbers are [real, imaginary]. */
 tt_status tt_graph_json(const tt_graph *graph, tt_buf *out);
+
+/* ---- runs: names and plans ---------------------------------------------- */
+
+/* A run is a folder with one append-only file for each process that recorded:
+ * rank0.tap, rank1.tap ... (docs/FORMAT.md).  A tt_recorder writes one such
+ * file; a tt_run reads them all, also while they are written.
+ *
+ *     tt_recorder *rec;
+ *     if (tt_recorder_open("runs/today", NULL, &rec, &err) < 0) ...
+ *     int32_t loss, fc;
+ *     tt_recorder_site(rec, "loss", &loss, &err);
+ *     tt_recorder_site(rec, "activation/fc", &fc, &err);
+ *     for (int64_t step = 0; step < 1000; step++) {
+ *         tt_recorder_scalar(rec, loss, step, 0.5);
+ *         if (tt_recorder_wants(rec, fc, step)) {
+ *             tt_stats_compute(&t, &s);
+ *             tt_recorder_add(rec, &(tt_event){ .site = fc, .step = step, .tensor = &t, .stats = &s });
+ *         }
+ *     }
+ *     tt_recorder_close(rec, 5.0, &err);
+ *
+ *     tt_run *run;
+ *     if (tt_run_open("runs/today", &run, &err) < 0) ...
+ *     int32_t site = tt_run_find(run, "activation/fc");
+ *     size_t n = tt_run_points(run, 0, site);       // then two arrays of n
+ *     tt_run_series(run, 0, site, TT_FIELD_MEAN, steps, means, n, &n, &err);
+ *     tt_run_close(run);
+ *
+ * Globs: `*` any characters (. and / too), `?` one byte, `a,b` a union; the whole
+ * name must match. */
+bool tt_glob_match(const char *glob, const char *name);
+
+typedef enum tt_product {
+    TT_PRODUCT_ANY = 0,
+    TT_PRODUCT_SCALAR = 1 << 0, /* a number the user gave */
+    TT_PRODUCT_STATS = 1 << 1,
+    TT_PRODUCT_DIGEST = 1 << 2,
+    TT_PRODUCT_HIST = 1 << 3,
+    TT_PRODUCT_SAMPLE = 1 << 4,
+    TT_PRODUCT_VALUE = 1 << 5, /* the bytes */
+} tt_product;
+
+typedef enum tt_phase { TT_PHASE_NONE, TT_PHASE_TRAIN, TT_PHASE_EVAL, TT_PHASE_COUNT_ } tt_phase;
+
+/* Which sites, which products, how often.  Decided once for each site. */
+typedef struct tt_plan {
+    const char *only;    /* NULL: "*" */
+    const char *exclude; /* NULL: nothing */
+    uint32_t products;   /* of tt_product */
+    uint32_t every;      /* steps; 0 is taken as 1 */
+} tt_plan;
+
+/* The products that this plan wants of a site of this name; 0: none. */
+uint32_t tt_plan_products(const tt_plan *plan, const char *name);
+
+/* ---- runs: record ------------------------------------------------------- */
+
+typedef struct tt_recorder_options {
+    int32_t rank;         /* names the file: rank<rank>.tap */
+    int32_t child;        /* a forked child's own file: rank<rank>.<child>.tap; 0: none */
+    bool resumes;         /* go on in an existing file; else that is an error */
+    bool drops;           /* queue full: drop and count; else the caller waits */
+    bool compresses;      /* values with zstd, where it helps */
+    size_t queue_bytes;   /* 0: 32 MB; an event takes 64 bytes at least */
+    int64_t max_bytes;    /* of the file: above, the oldest values go; 0: no limit */
+    tt_plan plan;         /* { 0 }: every site, every step, products of the caller's choice */
+    const char *const *info; /* key, value, key, value, ..., NULL; NULL: none */
+} tt_recorder_options;
+
+/* One appearance of a tensor.  A pointer that is NULL is a product that is not
+ * there; nothing is kept after the call. */
+typedef struct tt_event {
+    int32_t site;
+    uint32_t call;   /* of the site in this step, from 0 */
+    int64_t step;
+    int64_t time;    /* ns since 1970; 0: now */
+    uint32_t thread; /* any small number; 0: not known */
+    uint8_t phase;   /* tt_phase */
+    bool is_skipped; /* the optimizer step it belongs to did not happen */
+    bool has_value;  /* keep the bytes of tensor; may wait for the disk if they are many */
+    const tt_tensor *tensor; /* shape and type; needed with has_value */
+    const tt_stats *stats;
+    const tt_digest *digest;
+    const tt_hist *hist;
+    const tt_sample *sample; /* of tensor */
+    const double *scalar;
+} tt_event;
+
+typedef struct tt_recorder_counts {
+    int64_t events;         /* taken, scalars included */
+    int64_t dropped_events; /* queue full, or recording had stopped */
+    int64_t dropped_bytes;
+    int64_t values;         /* stored */
+    int64_t values_same;    /* seen before: not stored again */
+    int64_t values_gone;    /* made room for newer ones (max_bytes), as bytes */
+    int64_t bytes;          /* of the file, holes not counted */
+} tt_recorder_counts;
+
+typedef struct tt_recorder tt_recorder;
+
+/* Makes the folder and the file, starts the writer thread (which blocks all
+ * signals).  site, wants, scalar, add, note and counts may be called from many
+ * threads at once. */
+tt_status tt_recorder_open(const char *folder, const tt_recorder_options *options, tt_recorder **out,
+                           tt_error *err);
+/* Ends it: everything queued is written, then the footer.  After `seconds` it
+ * gives up with TT_EIO and leaves the thread behind.  NULL is fine. */
+tt_status tt_recorder_close(tt_recorder *rec, double seconds, tt_error *err);
+
+/* A small number for a name, the same for the same name. */
+tt_status tt_recorder_site(tt_recorder *rec, const char *name, int32_t *out, tt_error *err);
+const char *tt_recorder_site_name(const tt_recorder *rec, int32_t site); /* borrowed; NULL: none such */
+/* The products wanted of this site at this step, by its plan; 0: nothing. */
+uint32_t tt_recorder_wants(const tt_recorder *rec, int32_t site, int64_t step);
+/* Gives one site a plan of its own, from now on (every = 0: never). */
+void tt_recorder_set_plan(tt_recorder *rec, int32_t site, uint32_t products, uint32_t every);
+
+/* These never fail because of the disk: when recording has stopped, events are
+ * counted as dropped and tt_recorder_error says why. */
+tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, double value);
+tt_status tt_recorder_add(tt_recorder *rec, const tt_event *event);
+tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text);
+/* Waits until everything queued so far can be read by others. */
+tt_status tt_recorder_flush(tt_recorder *rec, tt_error *err);
+/* TT_OK, or what stopped the recording, for good. */
+tt_status tt_recorder_error(const tt_recorder *rec, tt_error *err);
+void tt_recorder_counts_get(const tt_recorder *rec, tt_recorder_counts *out);
+const char *tt_recorder_path(const tt_recorder *rec); /* of the file; borrowed */
+/* True in a forked child: the recorder stays with the parent, calls do nothing. */
+bool tt_recorder_is_inherited(const tt_recorder *rec);
+
+/* ---- runs: read --------------------------------------------------------- */
+
+typedef struct tt_run tt_run;
+
+/* A run folder (every rank in it), or one .tap file.  A damaged file opens as
+ * far as it goes: see tt_run_check. */
+tt_status tt_run_open(const char *path, tt_run **out, tt_error *err);
+void tt_run_close(tt_run *run);
+/* Takes in what was written since; sites and ranks keep their numbers. */
+tt_status tt_run_refresh(tt_run *run, tt_error *err);
+
+/* Files are numbered from 0, by rank.  Every `file` below is such a number. */
+int32_t tt_run_file_count(const tt_run *run);
+typedef struct tt_run_file {
+    const char *path;  /* borrowed */
+    int32_t rank;
+    bool is_closed;    /* ended with a footer: nobody is writing, nobody was killed */
+    int64_t bytes;
+    int64_t points;
+    int64_t first_step, last_step; /* 0, -1: none */
+    int64_t dropped_events;
+    int64_t damaged_bytes; /* seen so far */
+} tt_run_file;
+tt_status tt_run_file_get(const tt_run *run, int32_t file, tt_run_file *out);
+
+/* Sites of all files, in order of appearance. */
+int32_t tt_run_site_count(const tt_run *run);
+const char *tt_run_site_name(const tt_run *run, int32_t site); /* borrowed until close */
+int32_t tt_run_find(const tt_run *run, const char *name);      /* -1: none such */
+/* Points of a site in one file; 0 if it has none. */
+size_t tt_run_points(const tt_run *run, int32_t file, int32_t site);
+/* The union of all steps, ascending; *count is how many there are, the first
+ * cap of them are written. */
+tt_status tt_run_steps(tt_run *run, int64_t *steps, size_t cap, size_t *count, tt_error *err);
+
+/* name, text as users know it, product it belongs to (ANY: every point) */
+#define TT_FIELD_MAP(X)               \
+    X(SCALAR, "value", SCALAR)        \
+    X(CALL, "call", ANY)              \
+    X(TIME, "time", ANY)              \
+    X(PHASE, "phase", ANY)            \
+    X(THREAD, "thread", ANY)          \
+    X(COUNT, "count", STATS)          \
+    X(NAN, "nan", STATS)              \
+    X(POSINF, "posinf", STATS)        \
+    X(NEGINF, "neginf", STATS)        \
+    X(ZEROS, "zeros", STATS)          \
+    X(MIN, "min", STATS)              \
+    X(MAX, "max", STATS)              \
+    X(ABSMAX, "absmax", STATS)        \
+    X(SUM, "sum", STATS)              \
+    X(MEAN, "mean", STATS)            \
+    X(VAR, "var", STATS)              \
+    X(STD, "std", STATS)              \
+    X(L1, "l1", STATS)                \
+    X(L2, "l2", STATS)                \
+    X(RMS, "rms", STATS)
+
+#define X(name, text, product) TT_FIELD_##name,
+typedef enum tt_field { TT_FIELD_MAP(X) TT_FIELD_COUNT_ } tt_field;
+#undef X
+
+const char *tt_field_name(tt_field field);
+bool tt_field_find(const char *name, tt_field *out);
+
+/* One field of one site, in the order recorded; points without it are left out.
+ * steps may be NULL.  cap of tt_run_points() is always enough. */
+tt_status tt_run_series(tt_run *run, int32_t file, int32_t site, tt_field field, int64_t *steps,
+                        double *values, size_t cap, size_t *count, tt_error *err);
+
+typedef struct tt_point {
+    int64_t step, time;
+    uint32_t call, thread;
+    uint8_t phase;
+    bool is_skipped;
+    uint32_t products;  /* of tt_product */
+    double scalar;      /* NaN if not there */
+    tt_stats stats;     /* { 0 } if not there */
+    tt_digest digest;
+    int64_t value_at;   /* for tt_run_value_find; 0: no value */
+    int32_t ndim;       /* -1: shape not known */
+    int64_t shape[TT_MAX_DIM];
+} tt_point;
+
+/* Point number index of a site (negative: from the end, -1 is the latest). */
+tt_status tt_run_point(tt_run *run, int32_t file, int32_t site, int64_t index, tt_point *out,
+                       tt_error *err);
+/* The first point of a step, and call (-1: any), that has all these products;
+ * *index is -1 if there is none. */
+tt_status tt_run_seek(tt_run *run, int32_t file, int32_t site, int64_t step, int64_t call,
+                      uint32_t products, int64_t *index, tt_error *err);
+/* The first point with a NaN or an infinity, stats or scalar; *index is -1 if
+ * there is none.  Kept in the footer: no scan. */
+tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_t *index,
+                                 tt_error *err);
+
+/* Bins of a point's histogram, as tt_hist_bins gives them. */
+tt_status tt_run_hist(tt_run *run, int32_t file, int32_t site, int64_t index, tt_hist_bin *bins,
+                      size_t cap, size_t *count, tt_error *err);
+/* A point's sample, as it was made, and the type of its elements. */
+tt_status tt_run_sample(tt_run *run, int32_t file, int32_t site, int64_t index, tt_sample **out,
+                        tt_dtype *dtype, tt_error *err);
+
+typedef struct tt_value {
+    tt_dtype dtype;
+    int32_t ndim;
+    int64_t shape[TT_MAX_DIM];
+    int64_t bytes;      /* of all elements, contiguous, little-endian */
+    tt_digest digest;
+    int64_t at;         /* of point.value_at */
+    int32_t file;
+} tt_value;
+
+/* What is stored; TT_EMISMATCH if it made room for newer values. */
+tt_status tt_run_value_find(tt_run *run, int32_t file, int64_t value_at, tt_value *out, tt_error *err);
+/* Its bytes, checked, into memory for value->bytes. */
+tt_status tt_run_value_read(tt_run *run, const tt_value *value, void *out, tt_error *err);
+
+/* What the caller of tt_recorder_open said, of the latest session; borrowed
+ * until close.  NULL past the end. */
+const char *tt_run_info_key(const tt_run *run, int32_t file, int32_t i);
+const char *tt_run_info_value(const tt_run *run, int32_t file, int32_t i);
+
+typedef struct tt_note {
+    int64_t step, time;
+    const char *text; /* borrowed until the next refresh or close */
+} tt_note;
+int32_t tt_run_note_count(const tt_run *run, int32_t file);
+tt_status tt_run_note(const tt_run *run, int32_t file, int32_t i, tt_note *out);
+
+typedef struct tt_check {
+    int64_t blocks, points, values;
+    int64_t damaged_blocks, damaged_bytes;
+    int64_t torn_bytes;   /* an unfinished block at the end: not damage */
+    int64_t gone_values;  /* made room for newer ones */
+    bool is_closed;
+    char first[160];      /* where the first damage is, and of what kind */
+} tt_check;
+
+/* Reads everything and checks every checksum. */
+tt_status tt_run_check(tt_run *run, int32_t file, tt_check *out, tt_error *err);
+/* Writes what is whole into a new, closed file. */
+tt_status tt_run_repair(tt_run *run, int32_t file, const char *path, tt_check *out, tt_error *err);
 
 #ifdef __cplusplus
 }

@@ -46,7 +46,8 @@ static void convert_half(const uint16_t *from, float *to, size_t n)
 #if defined(__F16C__)
     for (; i + 8 <= n; i += 8) {
         __builtin_prefetch((const char *)(from + i) + 2048);
-        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
+        _mm256_storeu_ps(to + i,
+                         _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
     }
 #elif defined(__aarch64__)
     for (; i + 4 <= n; i += 4)
@@ -106,12 +107,12 @@ static float float_of_e5m2fnuz(uint8_t byte)
 
 void TT_KERNEL(convert_f32)(tt_dtype dtype, const void *from, float *to, size_t n)
 {
-#define EACH(function)                          \
-    do {                                        \
-        const uint8_t *bytes = from;            \
-        for (size_t i = 0; i < n; i++)          \
-            to[i] = function(bytes[i]);         \
-        return;                                 \
+#define EACH(function)                  \
+    do {                                \
+        const uint8_t *bytes = from;    \
+        for (size_t i = 0; i < n; i++)  \
+            to[i] = function(bytes[i]); \
+        return;                         \
     } while (0)
 
     if (dtype == TT_BF16)
@@ -135,12 +136,12 @@ void TT_KERNEL(convert_f32)(tt_dtype dtype, const void *from, float *to, size_t 
 
 void TT_KERNEL(convert_f64)(tt_dtype dtype, const void *from, double *to, size_t n)
 {
-#define EACH(type)                              \
-    do {                                        \
-        const type *items = from;               \
-        for (size_t i = 0; i < n; i++)          \
-            to[i] = (double)items[i];           \
-        return;                                 \
+#define EACH(type)                     \
+    do {                               \
+        const type *items = from;      \
+        for (size_t i = 0; i < n; i++) \
+            to[i] = (double)items[i];  \
+        return;                        \
     } while (0)
 
     switch (dtype) {

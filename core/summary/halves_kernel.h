@@ -10,6 +10,9 @@
 #include "summary/kernels.h"
 #include "summary/lanes_kernel.h"
 
+/* A table of operations, a line each. */
+/* clang-format off */
+
 #if defined(__AVX2__)
 typedef __m256i u16v;
 

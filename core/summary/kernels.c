@@ -19,11 +19,9 @@
 #define ROW_base(name, type) .name = tt_##name##_base,
 #define ROW_avx2(name, type) .name = tt_##name##_avx2,
 #define ROW_neon(name, type) .name = tt_##name##_neon,
-#define TABLE(isa_name)                                         \
-    DECLARE(isa_name)                                           \
-    static const tt_kernels table_##isa_name = {                \
-        .isa = #isa_name, TT_KERNEL_MAP(ROW_##isa_name)         \
-    };
+#define TABLE(isa_name) \
+    DECLARE(isa_name)   \
+    static const tt_kernels table_##isa_name = { .isa = #isa_name, TT_KERNEL_MAP(ROW_##isa_name) };
 
 #if defined(__aarch64__)
 TABLE(neon)

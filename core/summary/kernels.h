@@ -32,8 +32,9 @@ typedef void tt_stats_f64_fn(const double *x, size_t n, bool is_doubtful, tt_blo
 /* f16 and bf16, up to 2 * TT_TILE of them.  False: not all are finite, or f32 is
  * too narrow for the sums; *out is worth nothing. */
 typedef bool tt_stats_half_fn(tt_dtype dtype, const uint16_t *x, size_t n, tt_block *out);
-/* False: an integer lies outside +-2^36; *out is worth nothing. */
-typedef bool tt_stats_i64_fn(const int64_t *x, size_t n, tt_block *out);
+/* sum: the exact one.  False: an integer lies outside +-2^51; nothing is worth
+ * anything. */
+typedef bool tt_stats_i64_fn(const int64_t *x, size_t n, tt_block *out, int64_t *sum);
 /* Exact, for integers of any size; unsigned ones come and go as their bits. */
 typedef struct tt_exact {
     int64_t low, high;
@@ -57,13 +58,18 @@ typedef void tt_digest_walk_fn(struct tt_walk *walk, tt_digest *out);
 /* compare: each call adds n pairs to what the calls before have found. */
 struct tt_compare_state;
 typedef void tt_compare_f32_fn(const float *a, const float *b, size_t n, struct tt_compare_state *state);
-typedef void tt_compare_f64_fn(const double *a, const double *b, size_t n, struct tt_compare_state *state);
+typedef void tt_compare_f64_fn(const double *a, const double *b, size_t n,
+                               struct tt_compare_state *state);
 typedef void tt_compare_narrow_fn(tt_dtype dtype, const void *a, const void *b, size_t n,
                                   struct tt_compare_state *state);
 
 /* Of attention; rows, queries and keys are tiles of f32 or f64 (see attention.h). */
 struct tt_attention_row;
-typedef enum tt_attention_mask { TT_ATTENTION_NONE, TT_ATTENTION_HIDE, TT_ATTENTION_ADD } tt_attention_mask;
+typedef enum tt_attention_mask {
+    TT_ATTENTION_NONE,
+    TT_ATTENTION_HIDE,
+    TT_ATTENTION_ADD
+} tt_attention_mask;
 typedef void tt_attention_pack_fn(const void *rows, size_t n, size_t dim, size_t width, void *out);
 typedef void tt_attention_score_fn(const void *q, const void *k, size_t dim, size_t panels, double scale,
                                    void *scores);
@@ -71,25 +77,25 @@ typedef void tt_attention_fold_fn(void *scores, size_t n, tt_attention_mask kind
                                   struct tt_attention_row *row);
 
 /* name, type of function.  One row a kernel. */
-#define TT_KERNEL_MAP(X) \
-    X(convert_f32, tt_convert_f32_fn) \
-    X(convert_f64, tt_convert_f64_fn) \
-    X(stats_f32, tt_stats_f32_fn) \
-    X(stats_f64, tt_stats_f64_fn) \
-    X(stats_half, tt_stats_half_fn) \
-    X(stats_i64, tt_stats_i64_fn) \
-    X(exact_i64, tt_exact_i64_fn) \
-    X(hist_f32, tt_hist_f32_fn) \
-    X(digest_bytes, tt_digest_bytes_fn) \
-    X(digest_walk, tt_digest_walk_fn) \
-    X(compare_f32, tt_compare_f32_fn) \
-    X(compare_f64, tt_compare_f64_fn) \
-    X(compare_narrow, tt_compare_narrow_fn) \
-    X(attention_pack_f32, tt_attention_pack_fn) \
-    X(attention_pack_f64, tt_attention_pack_fn) \
+#define TT_KERNEL_MAP(X)                          \
+    X(convert_f32, tt_convert_f32_fn)             \
+    X(convert_f64, tt_convert_f64_fn)             \
+    X(stats_f32, tt_stats_f32_fn)                 \
+    X(stats_f64, tt_stats_f64_fn)                 \
+    X(stats_half, tt_stats_half_fn)               \
+    X(stats_i64, tt_stats_i64_fn)                 \
+    X(exact_i64, tt_exact_i64_fn)                 \
+    X(hist_f32, tt_hist_f32_fn)                   \
+    X(digest_bytes, tt_digest_bytes_fn)           \
+    X(digest_walk, tt_digest_walk_fn)             \
+    X(compare_f32, tt_compare_f32_fn)             \
+    X(compare_f64, tt_compare_f64_fn)             \
+    X(compare_narrow, tt_compare_narrow_fn)       \
+    X(attention_pack_f32, tt_attention_pack_fn)   \
+    X(attention_pack_f64, tt_attention_pack_fn)   \
     X(attention_score_f32, tt_attention_score_fn) \
     X(attention_score_f64, tt_attention_score_fn) \
-    X(attention_fold_f32, tt_attention_fold_fn) \
+    X(attention_fold_f32, tt_attention_fold_fn)   \
     X(attention_fold_f64, tt_attention_fold_fn)
 
 #define X(name, type) type *name;

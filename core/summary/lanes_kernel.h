@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <string.h>
 
+/* A table of operations, a line each. */
+/* clang-format off */
+
 #if defined(__AVX2__)
 #include <immintrin.h>
 

@@ -7,17 +7,13 @@
  *
  *     tt_sample | slices | row indices | column indices | values | labels
  * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/sample.h"
+
 #include "base/status.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct tt_sample {
-    size_t count;
-    bool is_partial;
-    tt_sample_slice *slices; /* in the same piece of memory, as all they point to */
-};
 
 enum {
     CROWD = 4,       /* more slices than this are ... */

@@ -8,6 +8,7 @@
 #include "summary/stats.h"
 
 #include "summary/convert.h"
+#include "summary/magnitude.h"
 
 #include <math.h>
 #include <string.h>
@@ -42,8 +43,8 @@ static void merge_block(tt_block *into, const tt_block *from)
     double share = b / (a + b), delta = from->mean - into->mean;
     into->m2 += from->m2 + delta * delta * a * share;
     /* delta overflows where the means are near both ends of f64 */
-    into->mean = isfinite(delta) ? into->mean + delta * share
-                                 : into->mean * (1 - share) + from->mean * share;
+    into->mean =
+        isfinite(delta) ? into->mean + delta * share : into->mean * (1 - share) + from->mean * share;
     into->count += from->count;
     into->zeros += from->zeros;
     into->min = from->min < into->min ? from->min : into->min;
@@ -97,19 +98,19 @@ static void add_f64(const tt_kernels *k, tt_dtype dtype, const void *run, size_t
         into->isum += (int64_t)block.sum;
 }
 
-/* 64-bit integers: where 36 bits are enough, f64 lanes are exact (sums in a
- * block are multiples of 1/16 below 2^48); else min, max and sum are taken from
- * the integers themselves. */
+/* 64-bit integers: where 51 bits are enough, f64 lanes hold them exactly; else
+ * min, max and sum are taken from the integers themselves. */
 static void add_wide(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
 {
     tt_block block;
-    bool is_unsigned = dtype == TT_U64, is_first = into->all.count == 0;
     tt_exact exact;
-    bool is_narrow = k->stats_i64(run, n, &block) && (!is_unsigned || block.min >= 0);
+    bool is_unsigned = dtype == TT_U64, is_first = into->all.count == 0;
+    int64_t sum = 0;
+    bool is_narrow = k->stats_i64(run, n, &block, &sum) && (!is_unsigned || block.min >= 0);
     if (is_narrow) {
         exact.low = (int64_t)block.min;
         exact.high = (int64_t)block.max;
-        into->isum += (int64_t)block.sum;
+        into->isum += sum;
     } else {
         double tile[TT_TILE];
         k->convert_f64(dtype, run, tile, n);
@@ -135,7 +136,7 @@ static void add_complex(const tt_kernels *k, tt_dtype dtype, const void *run, si
     for (size_t i = 0; i < n; i++) {
         double re = dtype == TT_C64 ? (double)narrow[2 * i] : wide[2 * i];
         double im = dtype == TT_C64 ? (double)narrow[2 * i + 1] : wide[2 * i + 1];
-        size[i] = isnan(re) || isnan(im) ? (double)NAN : hypot(re, im);
+        size[i] = isnan(re) || isnan(im) ? (double)NAN : tt_magnitude(re, im);
         if (size[i] < (double)INFINITY) {
             real += re;
             imag += im;
@@ -320,9 +321,7 @@ void tt_stats_propagate(tt_stats *s)
         if (infinite == s->count && s->posinf == 0)
             s->max = (double)-INFINITY;
         s->absmax = s->l1 = s->sumsq = (double)INFINITY;
-        s->sum = s->neginf == 0   ? (double)INFINITY
-                 : s->posinf == 0 ? (double)-INFINITY
-                                  : (double)NAN;
+        s->sum = s->neginf == 0 ? (double)INFINITY : s->posinf == 0 ? (double)-INFINITY : (double)NAN;
         s->mean = s->sum;
         s->m2 = (double)NAN;
         if (tt_dtype_kind((tt_dtype)s->dtype) == TT_KIND_COMPLEX)

@@ -27,7 +27,7 @@ typedef struct NAME(sums) {
 } NAME(sums);
 
 /* Adds the last elements, fewer than a vector, each to its lane. */
-static void NAME(add_tail)(NAME(sums) *s, const T *x, size_t n, bool is_masked)
+static void NAME(add_tail)(NAME(sums) * s, const T *x, size_t n, bool is_masked)
 {
     for (size_t i = 0; i < n; i++) {
         T magnitude = x[i] < 0 ? -x[i] : x[i];
@@ -50,7 +50,7 @@ static void NAME(add_tail)(NAME(sums) *s, const T *x, size_t n, bool is_masked)
 
 /* Leaves out and counts what is not finite; for finite elements it gives the
  * bits of the finite loop. */
-static void NAME(add_masked)(NAME(sums) *s, const T *x, size_t n)
+static void NAME(add_masked)(NAME(sums) * s, const T *x, size_t n)
 {
     vec pivot = V(set)(s->pivot), nothing = V(set)(0);
     vec infinity = V(set)((T)INFINITY), minus_infinity = V(set)((T)-INFINITY);
@@ -115,7 +115,7 @@ static int64_t NAME(count_lanes)(const counter *lane)
 }
 
 /* Fills *out from the sums; false: T was too narrow for the sums in it. */
-static bool NAME(finish)(const NAME(sums) *s, size_t n, tt_block *out)
+static bool NAME(finish)(const NAME(sums) * s, size_t n, tt_block *out)
 {
     double sum = NAME(add_lanes)(s->sum), square = NAME(add_lanes)(s->square);
     double magnitude = NAME(add_lanes)(s->magnitude), pivot = (double)s->pivot;

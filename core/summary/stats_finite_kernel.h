@@ -23,7 +23,7 @@ static T FINITE(choose_pivot)(const SOURCE *x)
     return lane[0] * (T)(1.0 / NAME(FIRST));
 }
 
-static void FINITE(add)(NAME(sums) *s, const SOURCE *x, size_t n)
+static void FINITE(add)(NAME(sums) * s, const SOURCE *x, size_t n)
 {
     vec pivot = V(set)(s->pivot), nothing = V(set)(0);
     vec sum = nothing, square = nothing, magnitude = nothing;

@@ -46,8 +46,7 @@ static void HALF(set_extremes)(f32_sums *s, u16v most, u16v furthest, u16v neare
             bits[2][0] = bits[2][i];
     }
     bool has_negative = bits[1][0] >= 0x8000, has_positive = bits[2][0] < 0x8000;
-    uint16_t ends[2] = { has_negative ? bits[1][0] : bits[2][0],
-                         has_positive ? bits[0][0] : bits[2][0] };
+    uint16_t ends[2] = { has_negative ? bits[1][0] : bits[2][0], has_positive ? bits[0][0] : bits[2][0] };
     float value[2];
     TT_KERNEL(convert_f32)(DTYPE, ends, value, 2);
     for (size_t i = 0; i < 8; i++) {

@@ -16,7 +16,7 @@
 
 enum { PREFETCH_BYTES = 2048 };
 
-/* ---- f64 lanes: f64, and 64-bit integers of at most 36 bits -------------- */
+/* ---- f64 lanes: f64, and 64-bit integers of at most 51 bits -------------- */
 
 #define T double
 #define LANES 4
@@ -85,21 +85,21 @@ enum { PREFETCH_BYTES = 2048 };
 /* ---- from lanes to a block ------------------------------------------------ */
 
 /* A pivot where elements may be missing: another finite one stands in. */
-#define CHOOSE_FINITE_PIVOT(T, NAME)                                            \
-    static T NAME##_choose_finite_pivot(const T *x, size_t n)                   \
-    {                                                                           \
-        T first[NAME##_FIRST], other = 0;                                       \
-        for (size_t i = 0; i < n; i++) {                                        \
-            if (x[i] - x[i] == 0) {                                             \
-                other = x[i];                                                   \
-                break;                                                          \
-            }                                                                   \
-        }                                                                       \
-        if (n < NAME##_FIRST)                                                   \
-            return other;                                                       \
-        for (size_t i = 0; i < NAME##_FIRST; i++)                               \
-            first[i] = x[i] - x[i] == 0 ? x[i] : other;                         \
-        return finite_##NAME##_choose_pivot(first);                             \
+#define CHOOSE_FINITE_PIVOT(T, NAME)                          \
+    static T NAME##_choose_finite_pivot(const T *x, size_t n) \
+    {                                                         \
+        T first[NAME##_FIRST], other = 0;                     \
+        for (size_t i = 0; i < n; i++) {                      \
+            if (x[i] - x[i] == 0) {                           \
+                other = x[i];                                 \
+                break;                                        \
+            }                                                 \
+        }                                                     \
+        if (n < NAME##_FIRST)                                 \
+            return other;                                     \
+        for (size_t i = 0; i < NAME##_FIRST; i++)             \
+            first[i] = x[i] - x[i] == 0 ? x[i] : other;       \
+        return finite_##NAME##_choose_pivot(first);           \
     }
 CHOOSE_FINITE_PIVOT(double, f64)
 CHOOSE_FINITE_PIVOT(float, f32)
@@ -186,20 +186,28 @@ bool TT_KERNEL(stats_half)(tt_dtype dtype, const uint16_t *x, size_t n, tt_block
 
 /* An integer beyond 51 bits makes a f64 outside +-2^51, or NaN: the range of
  * the result tells whether it may be trusted. */
-bool TT_KERNEL(stats_i64)(const int64_t *x, size_t n, tt_block *out)
+bool TT_KERNEL(stats_i64)(const int64_t *x, size_t n, tt_block *out, int64_t *sum)
 {
     assert(n > 0 && n <= TT_TILE);
-    double tile[f64_FIRST] = { 0 };
     f64_sums s;
     if (n < f64_FIRST) {
-        int64_t few[f64_FIRST] = { 0 };
-        memcpy(few, x, n * sizeof *x);
-        for (size_t i = 0; i < f64_FIRST; i += 4)
-            f64v_store(tile + i, f64v_load_i64(few + i));
-        s.pivot = tile[0];
+        int64_t first[4] = { x[0] };
+        double lane[4];
+        f64v_store(lane, f64v_load_i64(first));
+        s.pivot = lane[0];
     } else {
         s.pivot = finite_i64_choose_pivot(x);
     }
     finite_i64_add(&s, x, n);
-    return f64_finish(&s, n, out) && out->min > -0x1p36 && out->max < 0x1p36;
+    if (!f64_finish(&s, n, out) || !(out->min > -0x1p51 && out->max < 0x1p51))
+        return false;
+    if (out->min > -0x1p36 && out->max < 0x1p36) {
+        *sum = (int64_t)out->sum; /* multiples of 1/16 below 2^48: exact */
+        return true;
+    }
+    int64_t total = 0; /* below 2^62 */
+    for (size_t i = 0; i < n; i++)
+        total += x[i];
+    *sum = total;
+    return true;
 }

@@ -14,13 +14,11 @@ static const struct {
     uint8_t code, bits;
     tt_dtype dtype;
 } codes[] = {
-    { 0, 8, TT_I8 },           { 0, 16, TT_I16 },          { 0, 32, TT_I32 },
-    { 0, 64, TT_I64 },         { 1, 8, TT_U8 },            { 1, 16, TT_U16 },
-    { 1, 32, TT_U32 },         { 1, 64, TT_U64 },          { 2, 16, TT_F16 },
-    { 2, 32, TT_F32 },         { 2, 64, TT_F64 },          { 4, 16, TT_BF16 },
-    { 5, 64, TT_C64 },         { 5, 128, TT_C128 },        { 6, 8, TT_BOOL },
-    { 10, 8, TT_F8_E4M3FN },   { 11, 8, TT_F8_E4M3FNUZ },  { 12, 8, TT_F8_E5M2 },
-    { 13, 8, TT_F8_E5M2FNUZ },
+    { 0, 8, TT_I8 },           { 0, 16, TT_I16 },     { 0, 32, TT_I32 },         { 0, 64, TT_I64 },
+    { 1, 8, TT_U8 },           { 1, 16, TT_U16 },     { 1, 32, TT_U32 },         { 1, 64, TT_U64 },
+    { 2, 16, TT_F16 },         { 2, 32, TT_F32 },     { 2, 64, TT_F64 },         { 4, 16, TT_BF16 },
+    { 5, 64, TT_C64 },         { 5, 128, TT_C128 },   { 6, 8, TT_BOOL },         { 10, 8, TT_F8_E4M3FN },
+    { 11, 8, TT_F8_E4M3FNUZ }, { 12, 8, TT_F8_E5M2 }, { 13, 8, TT_F8_E5M2FNUZ },
 };
 
 static tt_status find_dtype(const tt_dltensor *dl, tt_dtype *out, tt_error *err)
@@ -49,8 +47,7 @@ tt_status tt_tensor_from_dlpack(tt_tensor *out, const tt_dltensor *dl, tt_error 
         return st;
     if (!is_host_memory(dl->device_type))
         return tt_fail(err, TT_EDEVICE,
-                       "the tensor is in the memory of DLPack device type %" PRId32
-                       ", not the CPU's",
+                       "the tensor is in the memory of DLPack device type %" PRId32 ", not the CPU's",
                        dl->device_type);
     if (dl->ndim < 0 || dl->ndim > TT_MAX_DIM)
         return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions; 0 to %d are accepted", dl->ndim,
@@ -72,6 +69,6 @@ tt_status tt_tensor_from_dlpack(tt_tensor *out, const tt_dltensor *dl, tt_error 
             return tt_fail(err, TT_ESHAPE, "byte offset %" PRIu64 " is too large", dl->byte_offset);
         data += dl->byte_offset;
     }
-    return tt_tensor_describe(out, data, dtype, dl->ndim, dl->shape,
-                              dl->strides != NULL ? bytes : NULL, err);
+    return tt_tensor_describe(out, data, dtype, dl->ndim, dl->shape, dl->strides != NULL ? bytes : NULL,
+                              err);
 }

@@ -66,8 +66,7 @@ static tt_status check_extent(const tt_tensor *t, tt_error *err)
         int64_t *end = reach < 0 ? &low : &high;
         if (is_over || __builtin_add_overflow(*end, reach, end))
             return tt_fail(err, TT_ESHAPE,
-                           "stride %" PRId64 " bytes of dimension %" PRId32
-                           " leaves the address space",
+                           "stride %" PRId64 " bytes of dimension %" PRId32 " leaves the address space",
                            t->stride[d], d);
     }
     uintptr_t base = (uintptr_t)t->data;
@@ -82,8 +81,7 @@ tt_status tt_tensor_describe(tt_tensor *out, const void *data, tt_dtype dtype, i
     if ((unsigned)dtype >= TT_DTYPE_COUNT_)
         return tt_fail(err, TT_EDTYPE, "element type number %d is not known", (int)dtype);
     if (ndim < 0 || ndim > TT_MAX_DIM)
-        return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions; 0 to %d are accepted", ndim,
-                       TT_MAX_DIM);
+        return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions; 0 to %d are accepted", ndim, TT_MAX_DIM);
     if (ndim > 0 && shape == NULL)
         return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions but no sizes", ndim);
     int64_t count = 0;

@@ -98,18 +98,18 @@ typedef struct __attribute__((may_alias, packed)) loose16 {
     uint64_t half[2];
 } loose16;
 
-#define COPY_STRIDED(bytes)                                                     \
-    case bytes: {                                                               \
-        loose##bytes *items = (loose##bytes *)to;                               \
-        if (stride == 2 * (bytes)) {                                            \
-            const loose##bytes *pairs = (const loose##bytes *)from;             \
-            for (size_t i = 0; i < n; i++)                                      \
-                items[i] = pairs[2 * i];                                        \
-        } else {                                                                \
-            for (size_t i = 0; i < n; i++, from += stride)                      \
-                items[i] = *(const loose##bytes *)from;                         \
-        }                                                                       \
-        break;                                                                  \
+#define COPY_STRIDED(bytes)                                         \
+    case bytes: {                                                   \
+        loose##bytes *items = (loose##bytes *)to;                   \
+        if (stride == 2 * (bytes)) {                                \
+            const loose##bytes *pairs = (const loose##bytes *)from; \
+            for (size_t i = 0; i < n; i++)                          \
+                items[i] = pairs[2 * i];                            \
+        } else {                                                    \
+            for (size_t i = 0; i < n; i++, from += stride)          \
+                items[i] = *(const loose##bytes *)from;             \
+        }                                                           \
+        break;                                                      \
     }
 
 static void copy_strided(void *restrict to, const char *restrict from, int64_t stride, size_t item,

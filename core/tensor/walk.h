@@ -27,12 +27,12 @@ typedef enum tt_order {
 } tt_order;
 
 typedef struct tt_walk {
-    const char *at;  /* next element */
-    int64_t left;    /* elements not yet given */
-    size_t item;     /* bytes of an element */
-    size_t swap;     /* bytes to reverse at a time; 0: none */
-    bool is_direct;  /* the inner dimension can be handed out as it lies */
-    int32_t ndim;    /* of the dimensions below, after merging; at least 1 */
+    const char *at; /* next element */
+    int64_t left;   /* elements not yet given */
+    size_t item;    /* bytes of an element */
+    size_t swap;    /* bytes to reverse at a time; 0: none */
+    bool is_direct; /* the inner dimension can be handed out as it lies */
+    int32_t ndim;   /* of the dimensions below, after merging; at least 1 */
     int64_t shape[TT_MAX_DIM], stride[TT_MAX_DIM], index[TT_MAX_DIM];
 } tt_walk;
 

@@ -172,9 +172,9 @@ static bool is_zero_tensor(PyObject *obj)
 
 static view_result open_checked(const torch_api *torch, PyObject *obj, tensor_view *out)
 {
-    if (!is_that(get_fast(torch->layout, obj), torch->strided) ||
-        !is_that(get_fast(torch->is_cpu, obj), Py_True))
-        return VIEW_LAYOUT; /* asking further would cost torch a C++ exception: 1 ms */
+    if (torch->is_wary && (!is_that(get_fast(torch->layout, obj), torch->strided) ||
+                           !is_that(get_fast(torch->is_cpu, obj), Py_True)))
+        return VIEW_LAYOUT;
     bool is_lazy = is_set(torch->is_neg, obj) || (torch->view == NULL && is_set(torch->is_conj, obj));
     view_result why = VIEW_OK;
     if (!is_lazy) {
@@ -203,7 +203,7 @@ static view_result open_checked(const torch_api *torch, PyObject *obj, tensor_vi
     return VIEW_OK;
 }
 
-static view_result open_torch(const torch_api *torch, PyObject *obj, tensor_view *out)
+static view_result open_torch(torch_api *torch, PyObject *obj, tensor_view *out)
 {
     bool is_plain = Py_IS_TYPE(obj, torch->tensor) || Py_IS_TYPE(obj, torch->parameter);
     PyObject *guard = NULL; /* owned */
@@ -211,6 +211,8 @@ static view_result open_torch(const torch_api *torch, PyObject *obj, tensor_view
         guard = enter_quiet(torch);
     view_result why = open_checked(torch, obj, out);
     bool is_empty_shell = why == VIEW_OK && !is_plain && out->tensor.count == 0;
+    if (why == VIEW_LAYOUT)
+        torch->is_wary = true;
     if (why != VIEW_OK || is_empty_shell) {
         view_result closer = torch_diagnose(torch, obj);
         if (why != VIEW_OK && closer != VIEW_OK)

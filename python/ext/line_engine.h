@@ -167,6 +167,9 @@ frame_record *source_find(line_source *source, line_frame *at);
 
 /* line_statement.c */
 void statement_at(line_source *source, frame_record *record, int instruction);
+/* The same for plain Python; false: nothing was done, call statement_at.  Calls
+ * nobody and leaves no exception. */
+bool statement_quick(line_source *source, frame_record *record, int instruction);
 /* The frame is left or suspended at `instruction`. */
 void statement_end(line_source *source, frame_record *record, int instruction, PyObject *value,
                    bool is_yield);

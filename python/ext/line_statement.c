@@ -313,8 +313,7 @@ static bool is_plain(line_source *source, frame_record *record, const line_state
 /* Settles the statement and those after it on the line that had no event of
  * their own.  next: the instruction that the frame goes on with, or the last
  * one it ran if it is left. */
-static void finish(line_source *source, frame_record *record, int next, int next_number,
-                   bool is_interrupted, bool is_left)
+static void finish(line_source *source, frame_record *record, int next, bool is_interrupted, bool is_left)
 {
     const line_table *table = record->code->table;
     const line_statement *first = &table->statements[record->statement];
@@ -326,7 +325,7 @@ static void finish(line_source *source, frame_record *record, int next, int next
     state_begin(source, &guard);
     for (int i = 0; i <= first->followers; i++) {
         const line_statement *one = first + i;
-        if (i > 0 && (record->statement + i == next_number || (is_left && one->start > next)))
+        if (i > 0 && is_left && one->start > next)
             break;
         if (one->flags & STATEMENT_LOOPS && (next < one->start || next >= one->exit))
             break; /* there was no further item */
@@ -337,6 +336,34 @@ static void finish(line_source *source, frame_record *record, int next, int next
     }
     state_finish(guard);
     record->statement = -1;
+}
+
+bool statement_quick(line_source *source, frame_record *record, int instruction)
+{
+    const line_table *table = record->code->table;
+    const uint32_t slow = STATEMENT_CALLS | STATEMENT_IS_FAR;
+    if (instruction < 0 || instruction >= table->instruction_count || record->statement < 0 ||
+        (source->before_mask | source->line_mask) & record->mask)
+        return false;
+    int number = table->statement_at[instruction];
+    if (number == TABLE_NONE)
+        return false;
+    const line_statement *next = &table->statements[number];
+    if (next->flags & slow || next->start != instruction ||
+        !is_plain(source, record, &table->statements[record->statement]))
+        return false;
+    if (next->flags & (STATEMENT_OPERATES | STATEMENT_AUGMENTS)) {
+        const uint16_t *paths = table->reads + next->reads;
+        for (int i = 0; i < next->read_count; i++) {
+            const line_path *path = &table->paths[paths[i]];
+            if (!path_is_plain(locals_slot(record->at, path->base, path->detail)))
+                return false;
+        }
+    }
+    record->statement = number;
+    record->compares = false;
+    record->has_reads = false;
+    return true;
 }
 
 void statement_at(line_source *source, frame_record *record, int instruction)
@@ -352,7 +379,7 @@ void statement_at(line_source *source, frame_record *record, int instruction)
     bool goes_on = number == record->statement && instruction != statement->start;
     if (!goes_on) {
         if (record->statement >= 0)
-            finish(source, record, instruction, number, statement->flags & STATEMENT_HANDLES, false);
+            finish(source, record, instruction, statement->flags & STATEMENT_HANDLES, false);
         begin(source, record, number);
     }
     if (source->line_mask & record->mask)
@@ -368,7 +395,7 @@ void statement_end(line_source *source, frame_record *record, int instruction, P
         table->statement_at[instruction] != TABLE_NONE)
         statement = &table->statements[table->statement_at[instruction]];
     if (record->statement >= 0 && !is_yield)
-        finish(source, record, instruction, -1, value == NULL, true);
+        finish(source, record, instruction, value == NULL, true);
     if (source->leave_mask & record->mask) {
         if (statement != NULL && value != NULL)
             save_reads(source, record, statement, true);

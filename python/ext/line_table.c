@@ -85,6 +85,13 @@ static void fill_statement(line_table *table, line_statement *to, PyObject *row,
     }
 }
 
+/* A jump, a NOP: nothing to settle. */
+static bool is_idle(const line_statement *statement)
+{
+    return statement->write_count == 0 &&
+           !(statement->flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS));
+}
+
 /* A statement whose first instruction does not start a line is told of with
  * the one before it. */
 static void find_followers(line_table *table)
@@ -93,7 +100,7 @@ static void find_followers(line_table *table)
         line_statement *one = &table->statements[i], *next = one + 1;
         if (next->start > 0 && next->start < table->instruction_count &&
             table->line_at[next->start] == table->line_at[next->start - 1] &&
-            !(next->flags & STATEMENT_HANDLES))
+            !(next->flags & STATEMENT_HANDLES) && !(is_idle(next) && next->followers == 0))
             one->followers = (uint16_t)(next->followers + 1);
     }
     for (int i = 0; i < table->statement_count; i++) {

@@ -207,15 +207,15 @@ PyObject *locals_names(line_frame *at)
 #endif
 
 #if PY_VERSION_HEX < 0x030B0000
-static int code_unit(line_frame *at, int which)
+static int opcode_at(line_frame *at)
 {
     PyObject *bytes = PyObject_GetAttrString((PyObject *)locals_code(at), "co_code"); /* owned */
-    Py_ssize_t i = (Py_ssize_t)locals_instruction(at) * 2 + which;
-    int unit = bytes != NULL && i >= 0 && i < PyBytes_GET_SIZE(bytes)
+    Py_ssize_t i = (Py_ssize_t)locals_instruction(at) * 2;
+    int opcode = bytes != NULL && i >= 0 && i < PyBytes_GET_SIZE(bytes)
                    ? (unsigned char)PyBytes_AS_STRING(bytes)[i] : -1;
     PyErr_Clear();
     Py_XDECREF(bytes);
-    return unit;
+    return opcode;
 }
 #endif
 
@@ -239,8 +239,7 @@ bool locals_is_yield(line_frame *at)
 #elif defined(HAS_INTERPRETER_FRAME)
     return _Py_OPCODE(_PyCode_CODE(locals_code(at))[locals_instruction(at)]) == YIELD_VALUE;
 #else
-    int opcode = code_unit(at, 0);
-    return opcode == YIELD_VALUE || opcode == YIELD_FROM;
+    return opcode_at(at) != RETURN_VALUE; /* `yield from` has stepped back already */
 #endif
 }
 

@@ -29,7 +29,7 @@ enum { EVENT_MAP(X) EVENT_COUNT_ };
 typedef struct driver {
     PyObject *monitoring; /* owned; sys.monitoring */
     PyObject *disable;    /* owned */
-    PyObject *source;     /* owned; a capsule, self of the callbacks */
+    PyObject *source;     /* owned; self of the callbacks: bytes that hold the address */
     long event[EVENT_COUNT_];
     int tool;
 } driver;
@@ -41,7 +41,9 @@ static driver *driver_of(line_source *source)
 
 static line_source *source_of(PyObject *self)
 {
-    return PyCapsule_GetPointer(self, NULL);
+    line_source *source;
+    memcpy(&source, PyBytes_AS_STRING(self), sizeof source);
+    return source;
 }
 
 /* Each callback: what is pending stays pending, what we do wrong is counted. */
@@ -136,10 +138,16 @@ static PyObject *on_throw(PyObject *self, PyObject *const *args, Py_ssize_t Py_U
 
 static PyObject *on_line(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
 {
+    line_source *source = source_of(self);
+    frame_record *record = source->last;
+    line_frame *at = locals_running();
+    if (source->is_running && record != NULL && record->at == at && (PyObject *)record->code->code == args[0] &&
+        statement_quick(source, record, locals_instruction(at)))
+        Py_RETURN_NONE;
     visit here;
     bool is_unknown = false;
     if (come(&here, self)) {
-        frame_record *record = record_of(here.source, args[0], false, false, &is_unknown);
+        record = record_of(here.source, args[0], false, false, &is_unknown);
         if (record != NULL)
             statement_at(here.source, record, locals_instruction(record->at));
     }
@@ -304,7 +312,7 @@ static int first_start(line_source *source)
     source->driver = made;
     made->monitoring = Py_XNewRef(PySys_GetObject("monitoring"));
     made->disable = made->monitoring != NULL ? PyObject_GetAttrString(made->monitoring, "DISABLE") : NULL;
-    made->source = PyCapsule_New(source, NULL, NULL);
+    made->source = PyBytes_FromStringAndSize((const char *)&source, sizeof source);
     if (made->disable == NULL || made->source == NULL || find_events(made) < 0 || take_tool(made) < 0) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_RuntimeError, "this Python has no sys.monitoring");

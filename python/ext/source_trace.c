@@ -166,6 +166,10 @@ static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
         Py_XDECREF(object);
         return result;
     }
+    if (what == PyTrace_LINE && mine->previous == NULL && source->last != NULL &&
+        source->last->at == locals_of(frame) && source->last->code->code == locals_code(source->last->at) &&
+        statement_quick(source, source->last, locals_instruction(source->last->at)))
+        return 0;
     Py_INCREF(self);
     if (what == PyTrace_LINE || what == PyTrace_CALL || what == PyTrace_RETURN) {
         source->inside++;

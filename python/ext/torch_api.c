@@ -143,6 +143,7 @@ void torch_api_clear(torch_api *torch)
     Py_CLEAR(torch->is_conj);
     Py_CLEAR(torch->has_mode);
     torch->view = NULL;
+    torch->is_wary = false;
 }
 
 int torch_api_visit(const torch_api *torch, visitproc visit, void *arg)

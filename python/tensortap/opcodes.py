@@ -19,6 +19,7 @@ from tensortap.stack_machine import (
     CALLS,
     COMPREHENSIONS,
     DIGESTS,
+    DOUBTFUL,
     FROM_ALL,
     HARMLESS,
     IN_PLACE,
@@ -471,7 +472,7 @@ class Opcodes(StackMachine):
         self.stack.insert(len(self.stack) - 1, BLOCK)
 
     def do_GET_ANEXT(self, i: Instruction) -> None:
-        self.now.flags |= CALLS
+        self.now.flags |= CALLS | DOUBTFUL
         if self.stack:
             self.stack[-1] = replace(self.stack[-1], is_block=True)
         self.push(self.stack[-1].reads if self.stack else NOTHING)

@@ -23,6 +23,7 @@ NOTHING: Taint = frozenset()
 
 # Statement flags; line_table.h knows them.
 CALLS, OPERATES, DIGESTS, HANDLES, RETURNS, LOOPS, AUGMENTS, BRANCHES = (1 << i for i in range(8))
+DOUBTFUL = 1 << 9  # its store may not have run: the end of an `async for`
 # Flags of a write.
 SAME, IN_PLACE, MAYBE, FROM_ALL = (1 << i for i in range(4))
 

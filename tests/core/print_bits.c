@@ -115,8 +115,8 @@ static void print_stats(const tt_tensor *t)
     const int64_t counts[] = { s.count, s.nan, s.posinf, s.neginf, s.zeros, s.isum_hi };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         put_i64(counts[i]);
-    const double values[] = { s.min, s.max, s.absmax, s.sum, s.mean, s.m2, s.l1, s.sumsq, s.sum_imag,
-                              tt_stats_std(&s), tt_stats_l2(&s) };
+    const double values[] = { s.min,   s.max,      s.absmax,         s.sum,          s.mean, s.m2, s.l1,
+                              s.sumsq, s.sum_imag, tt_stats_std(&s), tt_stats_l2(&s) };
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         put_f64(values[i]);
     printf(" %" PRId64 " %" PRId64 " %" PRIu64 "\n", s.imin, s.imax, s.isum_lo);
@@ -177,7 +177,8 @@ static void print_attention(tt_dtype dtype, bool is_causal)
     if (tt_dtype_size(dtype) == 2) /* sign, an exponent around 1, mantissa */
         for (size_t i = 0; i < MOST_BYTES / 2; i++) {
             uint16_t keep = dtype == TT_F16 ? 0x83ff : 0x807f, one = dtype == TT_F16 ? 0x3c00 : 0x3f80;
-            uint16_t q = (uint16_t)((next_bits() & keep) | one), k = (uint16_t)((next_bits() & keep) | one);
+            uint16_t q = (uint16_t)((next_bits() & keep) | one),
+                     k = (uint16_t)((next_bits() & keep) | one);
             memcpy(q_bytes + i * 2, &q, 2);
             memcpy(k_bytes + i * 2, &k, 2);
         }
@@ -200,7 +201,9 @@ static void print_attention(tt_dtype dtype, bool is_causal)
 int main(void)
 {
     static unsigned char one[MOST_BYTES], two[MOST_BYTES];
-    static const int64_t sizes[][2] = { { 0, 3 }, { 1, 1 }, { 3, 5 }, { 1, 2047 }, { 2, 1025 }, { 61, 50 } };
+    static const int64_t sizes[][2] = {
+        { 0, 3 }, { 1, 1 }, { 3, 5 }, { 1, 2047 }, { 2, 1025 }, { 61, 50 }
+    };
     fprintf(stderr, "%s\n", tt_isa_name());
     for (int dtype = 0; dtype < TT_DTYPE_COUNT_; dtype++)
         for (int how = 0; how < FILLS; how++) {

@@ -15,9 +15,9 @@
 
 enum { MOST = 3 * 4096 + 7 };
 
-static const size_t sizes[] = { 1,    2,    3,    7,    8,    9,    15,   16,   17,   31,   32,   33,
-                                63,   64,   65,   127,  128,  129,  255,  256,  257,  2047, 2048, 2049,
-                                4095, 4096, 4097, 5000, MOST };
+static const size_t sizes[] = { 1,   2,    3,    7,    8,    9,    15,   16,   17,  31,
+                                32,  33,   63,   64,   65,   127,  128,  129,  255, 256,
+                                257, 2047, 2048, 2049, 4095, 4096, 4097, 5000, MOST };
 
 static uint64_t seed = 88172645463325252u;
 
@@ -78,8 +78,8 @@ static reference compute_slowly(const double *x, size_t n)
 static void check_close(double got, long double want, long double slack)
 {
     if (!(fabsl(got - want) <= slack))
-        fail_msg("got %.17g, want %.17Lg, off by %.3Lg, allowed %.3Lg", got, want,
-                 fabsl(got - want), slack);
+        fail_msg("got %.17g, want %.17Lg, off by %.3Lg, allowed %.3Lg", got, want, fabsl(got - want),
+                 slack);
 }
 
 static void check_against_reference(const tt_stats *s, const double *x, size_t n)
@@ -110,27 +110,40 @@ static void check_against_reference(const tt_stats *s, const double *x, size_t n
 }
 
 /* Shapes of data that have broken such code before. */
-static const char *const patterns[] = { "normal", "constant", "far", "outlier", "two", "huge", "tiny",
-                                        "mixed",  "zeros",    "relu", "nan",    "inf", "all nan" };
+static const char *const patterns[] = { "normal", "constant", "far",  "outlier", "two", "huge",   "tiny",
+                                        "mixed",  "zeros",    "relu", "nan",     "inf", "all nan" };
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
 static double make_value(size_t pattern, size_t i)
 {
     double u = random_unit() + random_unit() + random_unit();
     switch (pattern) {
-    case 0: return u;
-    case 1: return 0.1;
-    case 2: return 1e6 + u;
-    case 3: return i % 2048 == 0 ? 1e6 : u * 1e-3;
-    case 4: return i % 2048 < 40 ? 0.3 : 0.1;
-    case 5: return u * 1e38;
-    case 6: return u * 1e-38;
-    case 7: return u * exp2((double)(random_bits() % 120) - 60);
-    case 8: return i % 2 == 0 ? 0.0 : -0.0;
-    case 9: return u > 0 ? u : 0;
-    case 10: return random_bits() % 100 == 0 ? (double)NAN : u;
-    case 11: return random_bits() % 50 == 0 ? (random_bits() % 2 ? (double)INFINITY : (double)-INFINITY) : u;
-    default: return (double)NAN;
+    case 0:
+        return u;
+    case 1:
+        return 0.1;
+    case 2:
+        return 1e6 + u;
+    case 3:
+        return i % 2048 == 0 ? 1e6 : u * 1e-3;
+    case 4:
+        return i % 2048 < 40 ? 0.3 : 0.1;
+    case 5:
+        return u * 1e38;
+    case 6:
+        return u * 1e-38;
+    case 7:
+        return u * exp2((double)(random_bits() % 120) - 60);
+    case 8:
+        return i % 2 == 0 ? 0.0 : -0.0;
+    case 9:
+        return u > 0 ? u : 0;
+    case 10:
+        return random_bits() % 100 == 0 ? (double)NAN : u;
+    case 11:
+        return random_bits() % 50 == 0 ? (random_bits() % 2 ? (double)INFINITY : (double)-INFINITY) : u;
+    default:
+        return (double)NAN;
     }
 }
 
@@ -172,8 +185,8 @@ static void f64_agrees_with_long_double(void **state)
 static void narrow_types_agree_with_long_double(void **state)
 {
     (void)state;
-    static const tt_dtype types[] = { TT_F16, TT_BF16, TT_F8_E4M3FN, TT_F8_E5M2, TT_F8_E4M3FNUZ,
-                                      TT_F8_E5M2FNUZ };
+    static const tt_dtype types[] = { TT_F16,     TT_BF16,        TT_F8_E4M3FN,
+                                      TT_F8_E5M2, TT_F8_E4M3FNUZ, TT_F8_E5M2FNUZ };
     static uint16_t x[MOST];
     static double wide[MOST];
     const tt_kernels *base = tt_kernels_get();

@@ -115,7 +115,8 @@ static void a_transposed_tensor_is_not_copied_in_memory_order(void **state)
     static float data[6000];
     tt_tensor t;
     int64_t stride[] = { -4, 400 };
-    assert_int_equal(tt_tensor_describe(&t, data + 99, TT_F32, 2, (int64_t[]){ 100, 60 }, stride, NULL), 0);
+    assert_int_equal(tt_tensor_describe(&t, data + 99, TT_F32, 2, (int64_t[]){ 100, 60 }, stride, NULL),
+                     0);
     tt_walk walk;
     tt_walk_begin(&walk, &t, TT_ORDER_MEMORY);
     const void *run;
@@ -132,7 +133,8 @@ static void unaligned_and_swapped_elements_come_out_native(void **state)
         at[0] = 1, at[1] = 2, at[2] = 3, at[3] = (unsigned char)i;
     }
     tt_tensor t;
-    assert_int_equal(tt_tensor_describe(&t, bytes + 1, TT_I32, 1, (int64_t[]){ 5 }, (int64_t[]){ 7 }, NULL), 0);
+    assert_int_equal(
+        tt_tensor_describe(&t, bytes + 1, TT_I32, 1, (int64_t[]){ 5 }, (int64_t[]){ 7 }, NULL), 0);
     t.is_swapped = true;
     tt_walk walk;
     tt_walk_begin(&walk, &t, TT_ORDER_LOGICAL);

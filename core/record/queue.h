@@ -1,0 +1,62 @@
+/* queue.h -- the bounded ring between the users' threads and the writer.
+ *
+ * For record only.  Many producers, one consumer.  The ring is made of slots of 64
+ * bytes; a record takes whole slots, one behind the other.  A producer reserves
+ * by moving `head`, fills its slots, and commits; the consumer takes records in
+ * order and moves `tail`.  No lock and no allocation, unless the ring is full or
+ * the writer asleep.
+ *
+ * Whether a slot is committed is said beside the ring and not in it, by the
+ * number of the lap: so slots need no clearing, and no bytes of a tensor can be
+ * taken for a header.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_RECORD_QUEUE_H
+#define TT_RECORD_QUEUE_H
+
+#include "base/status.h"
+#include "store/event.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef struct tt_queue {
+    char *ring;             /* owned, mapped; slot i at 64 * i */
+    _Atomic uint32_t *laps; /* owned; of slot i: lap + 1 of the record that starts there */
+    uint64_t slots;         /* a power of two */
+    unsigned shift;         /* its logarithm */
+    char apart_1[64];       /* the two sides do not share a cache line */
+    _Atomic uint64_t head;  /* producers: slots reserved since the start */
+    char apart_2[64];
+    _Atomic uint64_t tail; /* consumer: slots given back */
+    char apart_3[64];
+    pthread_mutex_t lock;    /* for sleeping only */
+    pthread_cond_t work;     /* the writer waits here */
+    pthread_cond_t space;    /* producers and flush wait here */
+    _Atomic int32_t waiting; /* of those */
+    _Atomic bool is_asleep;  /* the writer */
+    _Atomic bool is_stopped; /* nobody writes any more: nothing is taken */
+} tt_queue;
+
+tt_status tt_queue_open(tt_queue *queue, size_t bytes); /* rounded to a power of two */
+void tt_queue_close(tt_queue *queue);
+
+/* Room for a record of n slots, at most slots / 4; *at names it for commit.
+ * NULL: full and may not wait, or stopped. */
+tt_record *tt_queue_reserve(tt_queue *queue, uint32_t n, bool waits, uint64_t *at);
+void tt_queue_commit(tt_queue *queue, uint64_t at);
+/* The writer gets up; with lock held or not. */
+void tt_queue_wake(tt_queue *queue);
+
+/* ---- the consumer ---- */
+
+/* The committed record at position at, PAD included; NULL: none yet. */
+tt_record *tt_queue_peek(const tt_queue *queue, uint64_t at);
+void tt_queue_release(tt_queue *queue, uint64_t upto); /* everything before is free */
+/* Sleeps until woken, or for so many seconds. */
+void tt_queue_sleep(tt_queue *queue, double seconds);
+/* Nothing will be taken any more; whoever waits goes on. */
+void tt_queue_stop(tt_queue *queue);
+/* In a forked child. */
+void tt_queue_after_fork(tt_queue *queue);
+
+#endif

@@ -1,0 +1,287 @@
+/* writer.c -- the thread that turns the queue into blocks.
+ *
+ * Exists so that no user's thread waits for the disk.  Every quarter of a second,
+ * and earlier when there is much, it takes what is in the queue: values are
+ * written as they come, points are sorted by site and become one chunk each in
+ * one block.  It holds io_lock for one batch at a time, so that a fork waits some
+ * milliseconds at most.  It blocks all signals and touches no Python object.
+ *
+ * After a failure it keeps the error, stops the queue and leaves.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "record/recorder.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BATCH_SLOTS = 1 << 15, /* 2 MB of points: some milliseconds of work */
+};
+static const double interval = 0.2; /* s; what a kill may cost is twice this at worst */
+
+void tt_writer_free(tt_writer_batch *batch)
+{
+    free(batch->records);
+    free(batch->starts);
+    free(batch->touched);
+    tt_points_free(&batch->points);
+}
+
+static tt_status grow_batch(tt_writer_batch *batch, uint32_t records, int32_t sites)
+{
+    if (records > batch->cap) {
+        free(batch->records);
+        batch->cap = 0;
+        batch->records = malloc(records * sizeof(*batch->records));
+        if (batch->records == NULL)
+            return TT_ENOMEM;
+        batch->cap = records;
+    }
+    if (sites > batch->sites_cap) {
+        size_t cap = (size_t)sites + (size_t)sites / 2 + 64;
+        free(batch->starts);
+        free(batch->touched);
+        batch->sites_cap = 0;
+        batch->starts = malloc((cap + 1) * sizeof *batch->starts);
+        batch->touched = malloc(cap * sizeof *batch->touched);
+        if (batch->starts == NULL || batch->touched == NULL)
+            return TT_ENOMEM;
+        batch->sites_cap = (int32_t)cap;
+    }
+    return TT_OK;
+}
+
+/* Tells user threads which values are no longer there. */
+static void mark_gone(tt_recorder *rec)
+{
+    const tt_places *holes = &rec->store.index.holes;
+    for (; rec->holes_seen + 1 < holes->count; rec->holes_seen += 2)
+        for (size_t row = 0; row < TT_VALUE_ROWS; row++)
+            if (rec->place[row] >= holes->at[rec->holes_seen] &&
+                rec->place[row] < holes->at[rec->holes_seen + 1])
+                atomic_store_explicit(&rec->is_gone[row], 1, memory_order_relaxed);
+}
+
+static tt_status write_piece(tt_recorder *rec, const tt_record *record, tt_error *err)
+{
+    tt_piece piece;
+    memcpy(&piece, tt_record_tail(record), sizeof piece);
+    const char *bytes = (const char *)tt_record_tail(record) + sizeof piece;
+    int64_t *place = &rec->place[record->value];
+    if (piece.at == 0)
+        *place = 0;
+    else if (*place == 0)
+        return TT_OK; /* the pieces before found no room */
+    tt_status st =
+        tt_store_value(&rec->store, &piece, bytes, record->site, record->step, record->call, place, err);
+    mark_gone(rec);
+    return st;
+}
+
+/* Goes through the records of [from, to): writes values and notes, finds where
+ * values of points are, counts points.  Returns the number of points. */
+static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t to, uint32_t *points,
+                              tt_error *err)
+{
+    tt_status st = TT_OK;
+    uint32_t count = 0;
+    for (uint64_t at = from; st == TT_OK && at < to;) {
+        tt_record *record = tt_queue_peek(&rec->queue, at);
+        at += record->slots;
+        switch ((tt_record_kind)record->kind) {
+        case TT_RECORD_POINT:
+            count++;
+            if (record->products & TT_PRODUCT_VALUE) {
+                record->value = rec->place[record->value];
+                if (record->value == 0)
+                    record->products &= ~(uint32_t)TT_PRODUCT_VALUE;
+                else
+                    tt_store_value_used(&rec->store, record->value);
+            }
+            break;
+        case TT_RECORD_NOTE:
+            st = tt_store_note(&rec->store, record->step, record->time, tt_record_tail(record),
+                               record->text_len, err);
+            break;
+        case TT_RECORD_PIECE:
+            st = write_piece(rec, record, err);
+            break;
+        case TT_RECORD_PAD:
+            break;
+        }
+    }
+    *points = count;
+    return st;
+}
+
+/* Counting sort of the points by site. */
+static tt_status sort_points(tt_recorder *rec, uint64_t from, uint64_t to, uint32_t count, int32_t sites)
+{
+    tt_writer_batch *batch = &rec->batch;
+    tt_status st = grow_batch(batch, count, sites);
+    if (st < 0)
+        return st;
+    memset(batch->starts, 0, ((size_t)sites + 1) * sizeof *batch->starts);
+    for (uint64_t at = from; at < to;) {
+        const tt_record *record = tt_queue_peek(&rec->queue, at);
+        at += record->slots;
+        if (record->kind == TT_RECORD_POINT)
+            batch->starts[record->site + 1]++;
+    }
+    for (int32_t i = 0; i < sites; i++)
+        batch->starts[i + 1] += batch->starts[i];
+    for (uint64_t at = from; at < to;) {
+        tt_record *record = tt_queue_peek(&rec->queue, at);
+        at += record->slots;
+        if (record->kind == TT_RECORD_POINT) /* starts[i] moves to where i + 1 starts */
+            batch->records[batch->starts[record->site]++] = record;
+    }
+    return TT_OK;
+}
+
+static tt_status add_site(tt_recorder *rec, int32_t site, tt_record **records, uint32_t n, tt_error *err)
+{
+    tt_points *points = &rec->batch.points;
+    tt_status st = TT_OK;
+    while (st == TT_OK && n > 0) {
+        uint32_t now = 0, products = 0;
+        size_t bytes = 0; /* histograms and samples make chunks large */
+        while (now < n && now < TT_CHUNK_POINTS_MAX && bytes < TT_COLUMN_BYTES_MAX / 4) {
+            products |= records[now]->products;
+            bytes += (size_t)records[now]->text_len + records[now]->more_len;
+            now++;
+        }
+        tt_points_clear(points);
+        st = tt_points_reserve(points, now, products);
+        for (uint32_t i = 0; st == TT_OK && i < now; i++)
+            st = tt_points_add(points, records[i]);
+        if (st < 0)
+            return tt_fail(err, st, "%s", tt_status_text(st));
+        st = tt_store_add(&rec->store, site, points, err);
+        records += now;
+        n -= now;
+    }
+    return st;
+}
+
+static tt_status add_points(tt_recorder *rec, uint64_t from, uint64_t to, uint32_t count, tt_error *err)
+{
+    int32_t sites = tt_sites_count(rec->sites), touched = 0;
+    tt_writer_batch *batch = &rec->batch;
+    tt_status st = sort_points(rec, from, to, count, sites);
+    if (st < 0)
+        return tt_fail(err, st, "%s", tt_status_text(st));
+    uint32_t start = 0;
+    for (int32_t site = 0; st == TT_OK && site < sites; site++) {
+        uint32_t end = batch->starts[site];
+        if (end > start) {
+            batch->touched[touched++] = site;
+            st = add_site(rec, site, batch->records + start, end - start, err);
+        }
+        start = end;
+    }
+    if (st == TT_OK)
+        st = tt_store_flush(&rec->store, err);
+    for (int32_t i = 0; st == TT_OK && i < touched; i++) {
+        st = tt_store_tidy(&rec->store, batch->touched[i], err);
+        if (st == TT_OK && rec->store.body.buf.len > BATCH_SLOTS * TT_SLOT)
+            st = tt_store_flush(&rec->store, err);
+    }
+    return st;
+}
+
+/* One batch: everything of [from, to). */
+static tt_status write_batch(tt_recorder *rec, uint64_t from, uint64_t to, tt_error *err)
+{
+    uint32_t points = 0;
+    tt_status st = take_records(rec, from, to, &points, err);
+    if (st == TT_OK && points > 0)
+        st = add_points(rec, from, to, points, err);
+    tt_store_lost(&rec->store, atomic_load(&rec->dropped_events), atomic_load(&rec->dropped_bytes));
+    if (st == TT_OK)
+        st = tt_store_flush(&rec->store, err);
+    if (st == TT_OK)
+        st = tt_store_index_if_due(&rec->store, err);
+    atomic_store(&rec->bytes, rec->store.end - rec->store.punched);
+    atomic_store(&rec->punched, rec->store.punched);
+    return st;
+}
+
+static void fail(tt_recorder *rec, tt_status st, const tt_error *err)
+{
+    pthread_mutex_lock(&rec->queue.lock);
+    rec->st = st;
+    (void)tt_fail(&rec->error, st, "recording into %.100s has stopped: %.100s", rec->path, err->text);
+    atomic_store(&rec->is_failed, true);
+    pthread_mutex_unlock(&rec->queue.lock);
+}
+
+/* Waits until nobody wants to fork, then takes the lock. */
+static void take_io_lock(tt_recorder *rec)
+{
+    for (;;) {
+        while (atomic_load(&rec->fork_wanted))
+            sched_yield();
+        pthread_mutex_lock(&rec->io_lock);
+        if (!atomic_load(&rec->fork_wanted))
+            return;
+        pthread_mutex_unlock(&rec->io_lock);
+    }
+}
+
+/* Nothing presses: let points gather. */
+static bool may_sleep(tt_recorder *rec, uint64_t at)
+{
+    return !atomic_load(&rec->is_closing) && atomic_load(&rec->wanted) <= at &&
+           atomic_load(&rec->queue.waiting) == 0 &&
+           atomic_load(&rec->queue.head) - at <= rec->queue.slots / 4;
+}
+
+/* Writes everything up to goal, in batches. */
+static tt_status drain(tt_recorder *rec, uint64_t *at, uint64_t goal, tt_error *err)
+{
+    tt_status st = TT_OK;
+    while (st == TT_OK && *at < goal) {
+        uint64_t to = *at;
+        const tt_record *record;
+        while (to - *at < BATCH_SLOTS && to < goal && (record = tt_queue_peek(&rec->queue, to)) != NULL)
+            to += record->slots;
+        if (to == *at) {
+            sched_yield(); /* a producer is filling its slots */
+            continue;
+        }
+        take_io_lock(rec);
+        st = write_batch(rec, *at, to, err);
+        pthread_mutex_unlock(&rec->io_lock);
+        *at = to;
+        if (st == TT_OK)
+            atomic_store(&rec->written, to);
+        tt_queue_release(&rec->queue, to);
+    }
+    return st;
+}
+
+void *tt_writer_run(void *recorder)
+{
+    tt_recorder *rec = recorder;
+    tt_error err = { "" };
+    tt_status st = TT_OK;
+    uint64_t at = 0;
+    for (bool is_closing = false; st == TT_OK && !is_closing;) {
+        if (may_sleep(rec, at))
+            tt_queue_sleep(&rec->queue, interval);
+        is_closing = atomic_load(&rec->is_closing); /* looked at before the queue */
+        st = drain(rec, &at, atomic_load(&rec->queue.head), &err);
+    }
+    take_io_lock(rec);
+    if (st == TT_OK)
+        tt_store_lost(&rec->store, atomic_load(&rec->dropped_events), atomic_load(&rec->dropped_bytes));
+    tt_status closed = tt_store_close(&rec->store, st == TT_OK ? &err : NULL);
+    pthread_mutex_unlock(&rec->io_lock);
+    st = st == TT_OK ? closed : st;
+    if (st < 0)
+        fail(rec, st, &err);
+    atomic_store(&rec->is_done, true);
+    tt_queue_stop(&rec->queue); /* whoever waits goes on */
+    return NULL;
+}

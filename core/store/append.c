@@ -1,0 +1,227 @@
+/* append.c -- puts blocks at the end of a run file.
+ *
+ * Exists so that one function writes, whatever the block: the header is sealed
+ * for its place, room is asked for ahead (large writes take half the time), the
+ * file must still have a name, and a block that could not be written whole is
+ * cut off again.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/store.h"
+
+#include "store/chunk.h"
+#include "store/file.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { RESERVE_MIN = 1 << 20, RESERVE_MAX = 64 << 20 };
+
+static tt_status check_name(const tt_store *store, tt_error *err)
+{
+    struct stat about;
+    if (fstat(store->fd, &about) < 0)
+        return tt_fail(err, TT_EIO, "fstat: %s", strerror(errno));
+    if (about.st_nlink == 0)
+        return tt_fail(err, TT_EIO, "the file was removed");
+    return TT_OK;
+}
+
+/* Asks for a quarter more than there is, so that small runs stay small. */
+static tt_status reserve(tt_store *store, int64_t length, tt_error *err)
+{
+    int64_t need = store->end + length;
+    if (need <= store->reserved)
+        return TT_OK;
+    int64_t more = store->end / 4;
+    more = more < RESERVE_MIN ? RESERVE_MIN : more > RESERVE_MAX ? RESERVE_MAX : more;
+    tt_status st = tt_file_reserve(store->fd, store->end, need + more, err);
+    store->reserved = need + more;
+    return st;
+}
+
+tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_wire *body, const void *payload,
+                       size_t payload_len, tt_error *err)
+{
+    static const char zeros[TT_BLOCK_ALIGN] = { 0 };
+    if (store->is_failed)
+        return tt_fail(err, TT_EIO, "recording has stopped");
+    tt_status st = body->st;
+    if (st == TT_OK && body->buf.len - TT_BLOCK_HEADER > TT_BLOCK_BODY_MAX)
+        st = tt_fail(err, TT_EINVAL, "a block of %zu bytes is too large", body->buf.len);
+    if (st < 0)
+        goto out;
+    uint32_t body_len = (uint32_t)(body->buf.len - TT_BLOCK_HEADER);
+    int64_t payload_at = tt_block_payload_at(body_len);
+    tt_block_head head = {
+        .kind = kind,
+        .body = body_len,
+        .id = store->id,
+        .length = payload_at + tt_block_round((int64_t)payload_len),
+        .sequence = store->sequence,
+        .first_step = store->first_step,
+        .last_step = store->last_step,
+    };
+    tt_block_seal(&head, store->end, body->buf.data + TT_BLOCK_HEADER, (unsigned char *)body->buf.data);
+    struct iovec parts[] = {
+        { body->buf.data, body->buf.len },
+        { (void *)(uintptr_t)zeros, (size_t)payload_at - body->buf.len },
+        { (void *)(uintptr_t)payload, payload_len },
+        { (void *)(uintptr_t)zeros, (size_t)(head.length - payload_at) - payload_len },
+    };
+    st = check_name(store, err);
+    if (st == TT_OK)
+        st = reserve(store, head.length, err);
+    if (st == TT_OK)
+        st = tt_file_write(store->fd, parts, 4, store->end, err);
+    if (st < 0)
+        goto out;
+    store->end += head.length;
+    store->sequence++;
+    store->blocks_since_index++;
+    return TT_OK;
+out:
+    store->is_failed = true;
+    if (st == TT_ENOMEM)
+        (void)tt_fail(err, st, "out of memory");
+    (void)tt_file_cut(store->fd, store->end, NULL); /* a torn block is no block anyway */
+    return st;
+}
+
+/* Starts the next batch with the names that came since the last one. */
+static void begin_batch(tt_store *store)
+{
+    tt_buf_clear(&store->body.buf);
+    (void)tt_wire_room(&store->body, TT_BLOCK_HEADER);
+    store->first_step = 0;
+    store->last_step = -1;
+}
+
+static void add_step(tt_store *store, int64_t low, int64_t high)
+{
+    bool is_first = store->last_step < store->first_step;
+    if (is_first || low < store->first_step)
+        store->first_step = low;
+    if (is_first || high > store->last_step)
+        store->last_step = high;
+}
+
+static void put_names(tt_store *store)
+{
+    if (store->body.buf.len == 0)
+        begin_batch(store);
+    int32_t count = tt_sites_count(store->index.sites);
+    if (store->sites_written < count) {
+        tt_sites_pack(store->index.sites, store->sites_written, &store->body);
+        store->sites_written = count; /* or a few more: they are told again, harmlessly */
+    }
+}
+
+/* The first point, if any, with a NaN or an infinity. */
+static int64_t find_nonfinite(const tt_points *points)
+{
+    uint32_t stats = 0, scalar = 0;
+    for (uint32_t i = 0; i < points->n; i++) {
+        uint64_t products = points->cells[TT_COLUMN_PRODUCTS][i];
+        if (products & TT_PRODUCT_STATS) {
+            if (points->cells[TT_COLUMN_NAN][stats] != 0 || points->cells[TT_COLUMN_POSINF][stats] != 0 ||
+                points->cells[TT_COLUMN_NEGINF][stats] != 0)
+                return i;
+            stats++;
+        }
+        if (products & TT_PRODUCT_SCALAR) {
+            uint64_t exponent = points->cells[TT_COLUMN_SCALAR][scalar] >> 52 & 0x7ff;
+            if (exponent == 0x7ff)
+                return i;
+            scalar++;
+        }
+    }
+    return -1;
+}
+
+tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const tt_points *points,
+                             tt_error *err)
+{
+    put_names(store);
+    tt_wire chunk = { .buf = store->scratch };
+    tt_buf_clear(&chunk.buf);
+    tt_chunk_pack(&chunk, (uint32_t)site, first, points);
+    store->scratch = chunk.buf;
+    tt_status st = chunk.st;
+    if (st == TT_OK)
+        tt_section_put(&store->body, TT_SECTION_CHUNK, chunk.buf.data, chunk.buf.len);
+    if (st == TT_OK)
+        st = store->body.st;
+    tt_chunk about;
+    if (st == TT_OK)
+        st = tt_chunk_parse(&about, chunk.buf.data, chunk.buf.len);
+    if (st < 0)
+        return tt_fail(err, st, "%s", tt_status_text(st));
+    tt_index_chunk entry = {
+        .at = store->end + (int64_t)(store->body.buf.len - chunk.buf.len),
+        .first = first,
+        .first_step = about.first_step,
+        .last_step = about.last_step,
+        .len = (uint32_t)chunk.buf.len,
+        .n = points->n,
+    };
+    st = tt_index_add(&store->index, site, &entry);
+    add_step(store, about.first_step, about.last_step);
+    return st == TT_OK ? st : tt_fail(err, st, "too many points for one file");
+}
+
+tt_status tt_store_add(tt_store *store, int32_t site, const tt_points *points, tt_error *err)
+{
+    tt_index_site *row;
+    tt_status st = tt_index_row(&store->index, site, &row);
+    if (st < 0)
+        return tt_fail(err, st, "%s", tt_status_text(st));
+    if (row->nonfinite < 0) {
+        int64_t i = find_nonfinite(points);
+        row->nonfinite = i < 0 ? -1 : row->points + i;
+    }
+    st = tt_store_put_chunk(store, site, row->points, points, err);
+    row->scanned = row->points;
+    return st;
+}
+
+tt_status tt_store_note(tt_store *store, int64_t step, int64_t time, const char *text, size_t len,
+                        tt_error *err)
+{
+    put_names(store);
+    tt_wire note = { 0 };
+    tt_wire_signed(&note, step);
+    tt_wire_signed(&note, time);
+    tt_wire_bytes(&note, text, len);
+    if (note.st == TT_OK)
+        tt_section_put(&store->body, TT_SECTION_NOTE, note.buf.data, note.buf.len);
+    tt_status st = note.st < 0 ? note.st : store->body.st;
+    tt_buf_free(&note.buf);
+    const tt_places *notes = &store->index.notes;
+    if (st == TT_OK && (notes->count == 0 || notes->at[notes->count - 1] != store->end))
+        st = tt_places_add(&store->index.notes, store->end);
+    add_step(store, step, step);
+    return st == TT_OK ? st : tt_fail(err, st, "%s", tt_status_text(st));
+}
+
+void tt_store_lost(tt_store *store, int64_t events, int64_t bytes)
+{
+    if (events == store->index.lost_events && bytes == store->index.lost_bytes)
+        return;
+    put_names(store);
+    unsigned char section[20], *at = tt_put_varint(section, (uint64_t)events);
+    at = tt_put_varint(at, (uint64_t)bytes);
+    tt_section_put(&store->body, TT_SECTION_LOST, section, (size_t)(at - section));
+    store->index.lost_events = events;
+    store->index.lost_bytes = bytes;
+}
+
+tt_status tt_store_flush(tt_store *store, tt_error *err)
+{
+    put_names(store);
+    if (store->body.buf.len <= TT_BLOCK_HEADER && store->body.st == TT_OK)
+        return TT_OK;
+    tt_status st = tt_store_put(store, TT_BLOCK_BATCH, &store->body, NULL, 0, err);
+    if (st == TT_OK)
+        begin_batch(store);
+    return st;
+}

@@ -1,0 +1,229 @@
+/* chunk.c -- reads packed columns, trusting nothing.
+ *
+ * Exists because these bytes may come from anywhere: every length is checked
+ * before use, and no column grows beyond what its chunk says.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/chunk.h"
+
+#include "store/block.h"
+
+#include <stdlib.h>
+
+#include <zstd.h>
+
+static bool fits_type(tt_packing packing, tt_column_type type)
+{
+    switch (packing) {
+    case TT_PACK_SAME:
+        return true;
+    case TT_PACK_LINEAR:
+    case TT_PACK_DELTA:
+        return type == TT_COLUMN_INT;
+    case TT_PACK_RAW:
+        return type != TT_COLUMN_BYTES;
+    case TT_PACK_F32:
+        return type == TT_COLUMN_FLOAT;
+    case TT_PACK_BYTES:
+    case TT_PACK_ZSTD:
+        return type == TT_COLUMN_BYTES;
+    case TT_PACK_COUNT_:
+        break;
+    }
+    return false;
+}
+
+/* Steps over the data of a column. */
+static void skip_column(tt_cursor *cursor, tt_packing packing, tt_column_type type)
+{
+    if (packing == TT_PACK_LINEAR || packing == TT_PACK_ZSTD ||
+        (packing == TT_PACK_SAME && type == TT_COLUMN_INT))
+        (void)tt_cursor_varint(cursor);
+    if (packing == TT_PACK_SAME && type == TT_COLUMN_FLOAT)
+        (void)tt_cursor_take(cursor, 8);
+    else if (packing == TT_PACK_LINEAR)
+        (void)tt_cursor_varint(cursor);
+    else if (packing != TT_PACK_SAME || type == TT_COLUMN_BYTES)
+        (void)tt_cursor_take(cursor, tt_cursor_varint(cursor));
+}
+
+tt_status tt_chunk_parse(tt_chunk *out, const void *bytes, size_t len)
+{
+    tt_cursor cursor = tt_cursor_over(bytes, len);
+    const unsigned char *check = tt_cursor_take(&cursor, 4);
+    if (check == NULL || tt_get_u32(check) != (uint32_t)tt_block_hash(cursor.at, tt_cursor_left(&cursor)))
+        return TT_EFORMAT;
+    tt_chunk chunk = { 0 };
+    uint64_t site = tt_cursor_varint(&cursor), first = tt_cursor_varint(&cursor);
+    uint64_t n = tt_cursor_varint(&cursor);
+    int64_t low = tt_cursor_signed(&cursor);
+    uint64_t span = tt_cursor_varint(&cursor);
+    if (cursor.is_bad || site > INT32_MAX || first > INT64_MAX / 2 || n == 0 || n > TT_CHUNK_POINTS_MAX)
+        return TT_EFORMAT;
+    chunk.site = (uint32_t)site;
+    chunk.first = (int64_t)first;
+    chunk.n = (uint32_t)n;
+    chunk.first_step = low;
+    chunk.last_step = (int64_t)((uint64_t)low + span);
+    while (tt_cursor_left(&cursor) > 0) {
+        uint64_t tag = tt_cursor_varint(&cursor), column = tag >> 3;
+        tt_packing packing = (tt_packing)(tag & 7);
+        if (cursor.is_bad || column >= TT_COLUMN_COUNT_ ||
+            !fits_type(packing, tt_column_kinds[column].type))
+            return TT_EFORMAT;
+        const unsigned char *at = cursor.at;
+        skip_column(&cursor, packing, tt_column_kinds[column].type);
+        if (cursor.is_bad)
+            return TT_EFORMAT;
+        chunk.columns[column].at = at;
+        chunk.columns[column].len = (size_t)(cursor.at - at);
+        chunk.columns[column].packing = packing;
+    }
+    *out = chunk;
+    return TT_OK;
+}
+
+static tt_status unpack_numbers(tt_cursor cursor, tt_packing packing, bool is_int, uint64_t *out,
+                                uint32_t n)
+{
+    if (packing == TT_PACK_SAME || packing == TT_PACK_LINEAR) {
+        uint64_t x = is_int ? tt_unzigzag(tt_cursor_varint(&cursor)) : tt_get_u64(cursor.at);
+        uint64_t difference = packing == TT_PACK_LINEAR ? tt_unzigzag(tt_cursor_varint(&cursor)) : 0;
+        for (uint32_t i = 0; i < n; i++, x += difference)
+            out[i] = x;
+        return TT_OK;
+    }
+    uint64_t len = tt_cursor_varint(&cursor);
+    if (packing == TT_PACK_DELTA) {
+        uint64_t x = 0;
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = x += tt_unzigzag(tt_cursor_varint(&cursor));
+        return cursor.is_bad || tt_cursor_left(&cursor) > 0 ? TT_EFORMAT : TT_OK;
+    }
+    if (packing == TT_PACK_RAW) {
+        if (len != (uint64_t)n * 8)
+            return TT_EFORMAT;
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = tt_get_u64(cursor.at + (size_t)i * 8);
+        return TT_OK;
+    }
+    if (len != (uint64_t)n * 4)
+        return TT_EFORMAT;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits = tt_get_u32(cursor.at + (size_t)i * 4);
+        float narrow;
+        memcpy(&narrow, &bits, sizeof narrow);
+        double x = (double)narrow;
+        memcpy(&out[i], &x, sizeof x);
+    }
+    return TT_OK;
+}
+
+tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, uint64_t *out, uint32_t count)
+{
+    if (chunk->columns[column].at == NULL) {
+        memset(out, 0, count * sizeof *out);
+        return TT_OK;
+    }
+    return unpack_numbers(tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len),
+                          chunk->columns[column].packing, tt_column_kinds[column].type == TT_COLUMN_INT,
+                          out, count);
+}
+
+uint32_t tt_chunk_entries(const uint64_t *products, uint32_t n, uint32_t product)
+{
+    if (product == 0)
+        return n;
+    uint32_t entries = 0;
+    for (uint32_t i = 0; i < n; i++)
+        entries += (products[i] & product) != 0;
+    return entries;
+}
+
+/* Reads n lengths and the bytes they count. */
+static tt_status take_lengths(tt_cursor cursor, uint64_t *cells, uint32_t n, tt_buf *bytes)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        cells[i] = tt_cursor_varint(&cursor);
+        if (cells[i] > TT_COLUMN_BYTES_MAX || (total += cells[i]) > TT_COLUMN_BYTES_MAX)
+            return TT_EFORMAT;
+    }
+    const unsigned char *at = tt_cursor_take(&cursor, total);
+    if (at == NULL || tt_cursor_left(&cursor) > 0)
+        return TT_EFORMAT;
+    return tt_buf_append(bytes, at, total);
+}
+
+static tt_status unpack_bytes(const tt_chunk *chunk, tt_column column, uint64_t *cells, uint32_t n,
+                              tt_buf *bytes)
+{
+    if (chunk->columns[column].at == NULL) {
+        memset(cells, 0, n * sizeof *cells);
+        return TT_OK;
+    }
+    tt_cursor cursor = tt_cursor_over(chunk->columns[column].at, chunk->columns[column].len);
+    uint64_t len = tt_cursor_varint(&cursor);
+    tt_status st = TT_OK;
+    switch (chunk->columns[column].packing) {
+    case TT_PACK_SAME:
+        if (len * n > TT_COLUMN_BYTES_MAX || len > TT_COLUMN_BYTES_MAX)
+            return TT_EFORMAT;
+        for (uint32_t i = 0; st == TT_OK && i < n; i++) {
+            cells[i] = len;
+            st = tt_buf_append(bytes, cursor.at, len);
+        }
+        return st;
+    case TT_PACK_BYTES:
+        return take_lengths(cursor, cells, n, bytes);
+    case TT_PACK_ZSTD: {
+        uint64_t packed = tt_cursor_varint(&cursor);
+        if (len > TT_COLUMN_BYTES_MAX + (uint64_t)n * 4)
+            return TT_EFORMAT;
+        char *plain = malloc(len + 1);
+        if (plain == NULL)
+            return TT_ENOMEM;
+        size_t got = ZSTD_decompress(plain, len, cursor.at, packed);
+        st = got == len ? take_lengths(tt_cursor_over(plain, len), cells, n, bytes) : TT_EFORMAT;
+        free(plain);
+        return st;
+    }
+    case TT_PACK_LINEAR:
+    case TT_PACK_DELTA:
+    case TT_PACK_RAW:
+    case TT_PACK_F32:
+    case TT_PACK_COUNT_:
+        break;
+    }
+    return TT_EFORMAT;
+}
+
+tt_status tt_chunk_unpack(const tt_chunk *chunk, tt_points *points)
+{
+    uint32_t n = chunk->n, before = points->n;
+    if (before + n > TT_CHUNK_POINTS_MAX)
+        return TT_EFORMAT;
+    tt_status st = tt_points_reserve(points, before + n, 0);
+    if (st < 0)
+        return st;
+    uint64_t *products = points->cells[TT_COLUMN_PRODUCTS] + before;
+    st = tt_chunk_column(chunk, TT_COLUMN_PRODUCTS, products, n);
+    uint32_t all = 0;
+    for (uint32_t i = 0; i < n; i++)
+        all |= (uint32_t)products[i];
+    if (st == TT_OK)
+        st = tt_points_reserve(points, before + n, all);
+    for (size_t c = 0; st == TT_OK && c < TT_COLUMN_COUNT_; c++) {
+        uint32_t product = tt_column_kinds[c].product;
+        if (product != 0 && (all & product) == 0)
+            continue;
+        uint32_t entries = tt_chunk_entries(points->cells[TT_COLUMN_PRODUCTS] + before, n, product);
+        uint64_t *cells = points->cells[c] + points->used[c];
+        if (tt_column_kinds[c].type == TT_COLUMN_BYTES)
+            st = unpack_bytes(chunk, (tt_column)c, cells, entries, &points->bytes[c]);
+        else
+            st = tt_chunk_column(chunk, (tt_column)c, cells, entries);
+        points->used[c] += entries;
+    }
+    points->n += n;
+    return st; /* after a failure the points are good for tt_points_clear only */
+}

@@ -1,0 +1,47 @@
+/* chunk.h -- points of one site packed as columns, the way the file holds them.
+ *
+ * For store only.  A chunk carries its own checksum, so that one can be read
+ * without the block around it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_STORE_CHUNK_H
+#define TT_STORE_CHUNK_H
+
+#include "store/points.h"
+#include "store/wire.h"
+
+/* How the entries of a column are packed.  A column of zeros is left out. */
+typedef enum tt_packing {
+    TT_PACK_SAME,   /* INT: signed varint, FLOAT: 8 bytes, BYTES: length and bytes */
+    TT_PACK_LINEAR, /* INT: first and difference, signed varints */
+    TT_PACK_DELTA,  /* INT: length; differences as signed varints */
+    TT_PACK_RAW,    /* length; 8 bytes each */
+    TT_PACK_F32,    /* FLOAT: length; 4 bytes each; only if no bit is lost */
+    TT_PACK_BYTES,  /* BYTES: length; all lengths as varints, then all bytes */
+    TT_PACK_ZSTD,   /* BYTES: unpacked length, packed length; the above as a zstd frame */
+    TT_PACK_COUNT_
+} tt_packing;
+
+typedef struct tt_chunk {
+    uint32_t site;
+    int64_t first; /* ordinal of the first point among those of the site */
+    uint32_t n;
+    int64_t first_step, last_step; /* the lowest and the highest */
+    struct {
+        const unsigned char *at; /* borrowed of the bytes parsed; NULL: all zeros */
+        size_t len;
+        tt_packing packing;
+    } columns[TT_COLUMN_COUNT_];
+} tt_chunk;
+
+/* Appends a chunk. */
+void tt_chunk_pack(tt_wire *out, uint32_t site, int64_t first, const tt_points *points);
+/* Checks the checksum and finds the columns; the bytes must outlive the chunk. */
+tt_status tt_chunk_parse(tt_chunk *out, const void *bytes, size_t len);
+/* Unpacks the entries of a column of numbers.  count: how many there are. */
+tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, uint64_t *out, uint32_t count);
+/* Appends everything to points, which grow. */
+tt_status tt_chunk_unpack(const tt_chunk *chunk, tt_points *points);
+/* Entries of a product in this chunk, given the products column. */
+uint32_t tt_chunk_entries(const uint64_t *products, uint32_t n, uint32_t product);
+
+#endif

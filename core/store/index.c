@@ -1,0 +1,305 @@
+/* index.c -- where everything in one run file is.
+ *
+ * Exists so that reading a site touches only that site's chunks.  Kept small:
+ * chunks are merged by the writer (merge.c), so that a site has some tens of
+ * them and one for each thousand points.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/index.h"
+
+#include "store/chunk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void tt_index_free(tt_index *index)
+{
+    for (int32_t i = 0; i < index->count; i++)
+        free(index->row[i].chunks);
+    free(index->row);
+    free(index->sessions.at);
+    free(index->notes.at);
+    free(index->holes.at);
+    *index = (tt_index){ 0 };
+}
+
+tt_status tt_index_row(tt_index *index, int32_t site, tt_index_site **out)
+{
+    if (site < 0 || site >= TT_SITES_MAX)
+        return TT_EFORMAT;
+    if (site >= index->cap) {
+        int32_t cap = index->cap < 64 ? 64 : index->cap * 2;
+        while (cap <= site)
+            cap *= 2;
+        tt_index_site *row = realloc(index->row, (size_t)cap * sizeof *row);
+        if (row == NULL)
+            return TT_ENOMEM;
+        index->row = row;
+        index->cap = cap;
+    }
+    for (; index->count <= site; index->count++)
+        index->row[index->count] = (tt_index_site){ .nonfinite = -1 };
+    *out = &index->row[site];
+    return TT_OK;
+}
+
+tt_status tt_places_add(tt_places *places, int64_t at)
+{
+    if (places->count >= TT_INDEX_PLACES_MAX)
+        return TT_EFORMAT;
+    if (places->count == places->cap) {
+        uint32_t cap = places->cap < 8 ? 8 : places->cap * 2;
+        int64_t *grown = realloc(places->at, cap * sizeof *grown);
+        if (grown == NULL)
+            return TT_ENOMEM;
+        places->at = grown;
+        places->cap = cap;
+    }
+    places->at[places->count++] = at;
+    return TT_OK;
+}
+
+bool tt_index_is_hole(const tt_index *index, int64_t at)
+{
+    for (uint32_t i = 0; i + 1 < index->holes.count; i += 2)
+        if (at >= index->holes.at[i] && at < index->holes.at[i + 1])
+            return true;
+    return false;
+}
+
+static tt_status grow_chunks(tt_index_site *row)
+{
+    if (row->count < row->cap)
+        return TT_OK;
+    uint32_t cap = row->cap < 4 ? 4 : row->cap + row->cap / 2;
+    tt_index_chunk *chunks = realloc(row->chunks, cap * sizeof *chunks);
+    if (chunks == NULL)
+        return TT_ENOMEM;
+    row->chunks = chunks;
+    row->cap = cap;
+    return TT_OK;
+}
+
+static int64_t end_of(const tt_index_chunk *chunk)
+{
+    return chunk->first + chunk->n;
+}
+
+tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chunk)
+{
+    tt_index_site *row;
+    tt_status st = tt_index_row(index, site, &row);
+    if (st < 0)
+        return st;
+    if (index->chunks >= TT_INDEX_CHUNKS_MAX)
+        return TT_EFORMAT;
+    /* The chunks [from, to) are covered; those behind `to` stay behind. */
+    uint32_t to = row->count;
+    while (to > 0 && row->chunks[to - 1].first >= end_of(chunk))
+        to--;
+    uint32_t from = to;
+    int64_t covered = 0;
+    while (from > 0 && row->chunks[from - 1].first >= chunk->first) {
+        from--;
+        if (end_of(&row->chunks[from]) > end_of(chunk))
+            return TT_EFORMAT;
+        covered += row->chunks[from].n;
+    }
+    if (from > 0 && end_of(&row->chunks[from - 1]) > chunk->first) {
+        /* Inside a chunk that is already there (a repaired file may order them so). */
+        return end_of(&row->chunks[from - 1]) >= end_of(chunk) ? TT_OK : TT_EFORMAT;
+    }
+    st = grow_chunks(row);
+    if (st < 0)
+        return st;
+    memmove(row->chunks + from + 1, row->chunks + to, (row->count - to) * sizeof *row->chunks);
+    row->chunks[from] = *chunk;
+    row->count = row->count - (to - from) + 1;
+    index->chunks = index->chunks - (to - from) + 1;
+    row->stored += chunk->n - covered;
+    index->points += chunk->n - covered;
+    if (end_of(chunk) > row->points) {
+        row->points = end_of(chunk);
+        row->latest_at = 0;
+    }
+    bool is_first = index->last_step < index->first_step;
+    if (is_first || chunk->first_step < index->first_step)
+        index->first_step = chunk->first_step;
+    if (is_first || chunk->last_step > index->last_step)
+        index->last_step = chunk->last_step;
+    return TT_OK;
+}
+
+/* Names that were in a block that is damaged: what came later is still told apart. */
+static tt_status fill_lost_sites(tt_index *index, uint64_t number)
+{
+    if (number > TT_SITES_MAX)
+        return TT_EFORMAT;
+    for (int32_t have; (have = tt_sites_count(index->sites)) < (int32_t)number;) {
+        char name[32];
+        int len = snprintf(name, sizeof name, "(lost name %d)", (int)have);
+        int32_t site;
+        tt_status st = tt_sites_intern(index->sites, name, (size_t)len, NULL, &site);
+        if (st < 0 || site != have)
+            return st < 0 ? st : TT_EFORMAT;
+    }
+    return TT_OK;
+}
+
+static tt_status read_sites(tt_index *index, tt_cursor *cursor)
+{
+    uint64_t number = tt_cursor_varint(cursor);
+    tt_status st = fill_lost_sites(index, number);
+    if (st < 0)
+        return st;
+    for (; tt_cursor_left(cursor) > 0; number++) {
+        uint64_t len = tt_cursor_varint(cursor);
+        const unsigned char *name = tt_cursor_take(cursor, len);
+        int32_t site;
+        if (name == NULL || len > TT_SITE_NAME_MAX || memchr(name, 0, len) != NULL)
+            return TT_EFORMAT;
+        st = tt_sites_intern(index->sites, (const char *)name, len, NULL, &site);
+        if (st == TT_EINVAL || (st == TT_OK && (uint64_t)site != number))
+            return TT_EFORMAT; /* the same name twice, or one is missing */
+        if (st < 0)
+            return st;
+    }
+    return cursor->is_bad ? TT_EFORMAT : TT_OK;
+}
+
+static tt_status read_chunk(tt_index *index, tt_cursor *cursor, int64_t at, bool is_latest)
+{
+    tt_chunk chunk;
+    size_t len = tt_cursor_left(cursor);
+    tt_status st = tt_chunk_parse(&chunk, cursor->at, len);
+    if (st < 0)
+        return st;
+    if (len > TT_BLOCK_CHUNK_MAX)
+        return TT_EFORMAT;
+    st = fill_lost_sites(index, (uint64_t)chunk.site + 1);
+    if (st < 0)
+        return st;
+    if (is_latest) {
+        tt_index_site *row;
+        st = tt_index_row(index, (int32_t)chunk.site, &row);
+        if (st == TT_OK && chunk.n == 1 && chunk.first + 1 == row->points) {
+            row->latest_at = at;
+            row->latest_len = (uint32_t)len;
+        }
+        return st;
+    }
+    tt_index_chunk entry = { .at = at,
+                             .first = chunk.first,
+                             .first_step = chunk.first_step,
+                             .last_step = chunk.last_step,
+                             .len = (uint32_t)len,
+                             .n = chunk.n };
+    return tt_index_add(index, (int32_t)chunk.site, &entry);
+}
+
+static tt_status read_row(tt_index *index, tt_cursor *cursor)
+{
+    tt_index_site *row;
+    uint64_t site = tt_cursor_varint(cursor), points = tt_cursor_varint(cursor);
+    int64_t nonfinite = tt_cursor_signed(cursor);
+    uint64_t count = tt_cursor_varint(cursor);
+    if (cursor->is_bad || site >= (uint64_t)tt_sites_count(index->sites) || points > INT64_MAX / 2 ||
+        nonfinite < -1)
+        return TT_EFORMAT;
+    int64_t at = 0, step = 0;
+    uint64_t next = 0;
+    tt_status st = tt_index_row(index, (int32_t)site, &row);
+    for (; st == TT_OK && count > 0; count--) {
+        at = (int64_t)((uint64_t)at + (uint64_t)tt_cursor_signed(cursor));
+        next += tt_cursor_varint(cursor);
+        uint64_t n = tt_cursor_varint(cursor), len = tt_cursor_varint(cursor);
+        int64_t low = (int64_t)((uint64_t)step + (uint64_t)tt_cursor_signed(cursor));
+        step = (int64_t)((uint64_t)low + tt_cursor_varint(cursor));
+        if (cursor->is_bad || at < 0 || next > INT64_MAX / 2 || n == 0 || n > TT_CHUNK_POINTS_MAX ||
+            len > TT_BLOCK_CHUNK_MAX)
+            return TT_EFORMAT;
+        tt_index_chunk entry = { .at = at,
+                                 .first = (int64_t)next,
+                                 .first_step = low,
+                                 .last_step = step,
+                                 .len = (uint32_t)len,
+                                 .n = (uint32_t)n };
+        st = tt_index_add(index, (int32_t)site, &entry);
+        next += n;
+    }
+    if (st < 0)
+        return st;
+    row->nonfinite = nonfinite;
+    row->scanned = row->points;
+    return TT_OK;
+}
+
+static tt_status read_places(tt_places *places, tt_cursor *cursor, uint64_t count)
+{
+    tt_status st = TT_OK;
+    for (int64_t at = 0; st == TT_OK && count > 0; count--) {
+        at = (int64_t)((uint64_t)at + tt_cursor_varint(cursor));
+        if (cursor->is_bad || at < 0)
+            return TT_EFORMAT;
+        if (places->count == 0 || places->at[places->count - 1] < at)
+            st = tt_places_add(places, at);
+    }
+    return st;
+}
+
+static tt_status read_section(tt_index *index, uint64_t kind, tt_cursor *cursor, int64_t block_at,
+                              int64_t at)
+{
+    tt_status st = TT_OK;
+    switch (kind) {
+    case TT_SECTION_SITES:
+        return read_sites(index, cursor);
+    case TT_SECTION_CHUNK:
+    case TT_SECTION_LATEST:
+        return read_chunk(index, cursor, at, kind == TT_SECTION_LATEST);
+    case TT_SECTION_NOTE:
+        if (index->notes.count > 0 && index->notes.at[index->notes.count - 1] >= block_at)
+            return TT_OK;
+        return tt_places_add(&index->notes, block_at);
+    case TT_SECTION_LOST:
+        index->lost_events = (int64_t)(tt_cursor_varint(cursor) & INT64_MAX);
+        index->lost_bytes = (int64_t)(tt_cursor_varint(cursor) & INT64_MAX);
+        return cursor->is_bad ? TT_EFORMAT : TT_OK;
+    case TT_SECTION_HOLES:
+        while (st == TT_OK && tt_cursor_left(cursor) > 0) {
+            uint64_t from = tt_cursor_varint(cursor), to = tt_cursor_varint(cursor);
+            if (cursor->is_bad || from > to || to > INT64_MAX)
+                return TT_EFORMAT;
+            st = tt_places_add(&index->holes, (int64_t)from);
+            if (st == TT_OK)
+                st = tt_places_add(&index->holes, (int64_t)to);
+        }
+        return st;
+    case TT_SECTION_INDEX:
+        return read_row(index, cursor);
+    case TT_SECTION_PLACES: {
+        uint64_t sessions = tt_cursor_varint(cursor), notes = tt_cursor_varint(cursor);
+        st = read_places(&index->sessions, cursor, sessions);
+        return st < 0 ? st : read_places(&index->notes, cursor, notes);
+    }
+    default:
+        return TT_OK; /* of a later version: not needed to understand the rest */
+    }
+}
+
+tt_status tt_index_read(tt_index *index, const void *body, size_t len, int64_t block_at, int64_t body_at)
+{
+    tt_cursor cursor = tt_cursor_over(body, len);
+    const unsigned char *start = cursor.at;
+    while (tt_cursor_left(&cursor) > 0) {
+        uint64_t kind = tt_cursor_varint(&cursor);
+        uint64_t size = tt_cursor_varint(&cursor);
+        const unsigned char *at = tt_cursor_take(&cursor, size);
+        if (at == NULL)
+            return TT_EFORMAT;
+        tt_cursor section = tt_cursor_over(at, size);
+        tt_status st = read_section(index, kind, &section, block_at, body_at + (at - start));
+        if (st < 0)
+            return st;
+    }
+    return TT_OK;
+}

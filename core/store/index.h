@@ -1,0 +1,83 @@
+/* index.h -- where everything in one run file is.
+ *
+ * For store only.  The writer keeps one up to date and writes it down now and
+ * then; a reader loads the latest and adds the blocks that follow it.
+ *
+ * Points of a site are numbered from 0.  A chunk covers a range of numbers;
+ * chunks that were merged are covered by the larger one that came later.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_STORE_INDEX_H
+#define TT_STORE_INDEX_H
+
+#include "site/sites.h"
+#include "store/wire.h"
+
+enum {
+    TT_INDEX_CHUNKS_MAX = 1 << 20, /* of a file; 40 MB of memory */
+    TT_INDEX_PLACES_MAX = 1 << 20,
+    TT_BLOCK_CHUNK_MAX = 32 << 20, /* bytes of a chunk */
+};
+
+/* Sections of a batch, an index or a footer: kind and length as varints, bytes. */
+typedef enum tt_section {
+    TT_SECTION_SITES = 1, /* number of the first; length and name of each */
+    TT_SECTION_CHUNK = 2,
+    TT_SECTION_NOTE = 3,   /* step, time (signed varints), text */
+    TT_SECTION_LOST = 4,   /* events and bytes dropped so far */
+    TT_SECTION_HOLES = 5,  /* from, to: values in there made room for newer ones */
+    TT_SECTION_INDEX = 6,  /* of one site */
+    TT_SECTION_PLACES = 7, /* blocks with sessions, blocks with notes */
+    TT_SECTION_LATEST = 8, /* a chunk with the latest point of a site */
+} tt_section;
+
+typedef struct tt_index_chunk {
+    int64_t at;                    /* in the file */
+    int64_t first;                 /* number of its first point */
+    int64_t first_step, last_step; /* the lowest and the highest */
+    uint32_t len, n;
+} tt_index_chunk;
+
+typedef struct tt_index_site {
+    tt_index_chunk *chunks; /* owned; ascending, never overlapping */
+    uint32_t count, cap;
+    int64_t points;    /* number of the next one */
+    int64_t stored;    /* points in chunks: fewer than that where some are lost */
+    int64_t nonfinite; /* number of the first point with NaN or Inf; -1: none ... */
+    int64_t scanned;   /* ... among the points before this one */
+    int64_t latest_at; /* of a chunk with the latest point alone, while it is the latest; 0: none */
+    uint32_t latest_len;
+} tt_index_site;
+
+typedef struct tt_places {
+    int64_t *at; /* owned; ascending */
+    uint32_t count, cap;
+} tt_places;
+
+typedef struct tt_index {
+    tt_sites *sites;    /* borrowed */
+    tt_index_site *row; /* owned; of each site */
+    int32_t count, cap;
+    uint32_t chunks;               /* of all sites */
+    int64_t points;                /* of all sites */
+    int64_t first_step, last_step; /* 0, -1: none */
+    tt_places sessions, notes;
+    tt_places holes; /* from, to, from, to ... */
+    int64_t lost_events, lost_bytes;
+} tt_index;
+
+void tt_index_free(tt_index *index); /* not the sites */
+tt_status tt_index_row(tt_index *index, int32_t site, tt_index_site **out);
+/* Adds a chunk; those whose points it covers go. */
+tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chunk);
+tt_status tt_places_add(tt_places *places, int64_t at);
+bool tt_index_is_hole(const tt_index *index, int64_t at);
+
+/* Everything as sections, LATEST apart. */
+void tt_index_pack(const tt_index *index, tt_wire *out);
+void tt_section_put(tt_wire *out, tt_section kind, const void *bytes, size_t len);
+/* Names from number `from` on, as one section; none if there are no new ones. */
+void tt_sites_pack(const tt_sites *sites, int32_t from, tt_wire *out);
+/* Takes in the sections of a block's body that starts at `at` in the file. */
+tt_status tt_index_read(tt_index *index, const void *body, size_t len, int64_t block_at, int64_t body_at);
+
+#endif

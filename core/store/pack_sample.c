@@ -1,0 +1,123 @@
+/* pack_sample.c -- samples as bytes of the run file, and back.
+ *
+ * Exists so that a table shown once can be shown again from the run.  All slices
+ * of a sample share their row and column indices, which are packed once.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/pack_hist.h"
+#include "store/wire.h"
+#include "summary/sample.h"
+
+#include <stdlib.h>
+
+enum { LABEL_MAX = 1 << 11, ELEMENTS_MAX = 1 << 22, ALIGN = 16 };
+
+size_t tt_sample_pack_bound(const tt_sample *sample, tt_dtype dtype)
+{
+    size_t bytes = 50;
+    if (sample->count == 0)
+        return bytes;
+    const tt_sample_slice *first = &sample->slices[0];
+    bytes += (size_t)(first->rows + first->cols) * 10;
+    for (size_t i = 0; i < sample->count; i++)
+        bytes += 10 + strlen(sample->slices[i].label);
+    return bytes + sample->count * (size_t)(first->rows * first->cols) * tt_dtype_size(dtype);
+}
+
+static unsigned char *put_indices(unsigned char *at, const int64_t *indices, int64_t count)
+{
+    int64_t before = 0;
+    for (int64_t i = 0; i < count; i++) {
+        at = tt_put_varint(at, (uint64_t)(indices[i] - before));
+        before = indices[i];
+    }
+    return at;
+}
+
+size_t tt_sample_pack(const tt_sample *sample, tt_dtype dtype, void *out)
+{
+    unsigned char *at = out;
+    int64_t rows = sample->count > 0 ? sample->slices[0].rows : 0;
+    int64_t cols = sample->count > 0 ? sample->slices[0].cols : 0;
+    at = tt_put_varint(at, (uint64_t)dtype);
+    at = tt_put_varint(at, sample->is_partial);
+    at = tt_put_varint(at, sample->count);
+    at = tt_put_varint(at, (uint64_t)rows);
+    at = tt_put_varint(at, (uint64_t)cols);
+    if (sample->count > 0) {
+        at = put_indices(at, sample->slices[0].row, rows);
+        at = put_indices(at, sample->slices[0].col, cols);
+    }
+    size_t bytes = (size_t)(rows * cols) * tt_dtype_size(dtype);
+    for (size_t i = 0; i < sample->count; i++) {
+        size_t len = strlen(sample->slices[i].label);
+        at = tt_put_varint(at, len);
+        memcpy(at, sample->slices[i].label, len);
+        at += len;
+        if (bytes > 0)
+            memcpy(at, sample->slices[i].values, bytes);
+        at += bytes;
+    }
+    return (size_t)(at - (unsigned char *)out);
+}
+
+static void take_indices(tt_cursor *cursor, int64_t *out, uint64_t count)
+{
+    uint64_t x = 0;
+    for (uint64_t i = 0; i < count; i++)
+        out[i] = (int64_t)((x += tt_cursor_varint(cursor)) & INT64_MAX);
+}
+
+tt_status tt_sample_unpack(const void *bytes, size_t len, tt_sample **out, tt_dtype *dtype)
+{
+    tt_cursor cursor = tt_cursor_over(bytes, len);
+    uint64_t type = tt_cursor_varint(&cursor), is_partial = tt_cursor_varint(&cursor);
+    uint64_t count = tt_cursor_varint(&cursor);
+    uint64_t rows = tt_cursor_varint(&cursor), cols = tt_cursor_varint(&cursor);
+    /* Each slice, row and column takes at least a byte: so much keeps memory small. */
+    if (cursor.is_bad || type >= TT_DTYPE_COUNT_ || count > len || rows > len || cols > len ||
+        rows * cols > ELEMENTS_MAX || (count > 0 && rows * cols * tt_dtype_size((tt_dtype)type) > len))
+        return TT_EFORMAT;
+    size_t table = (rows * cols * tt_dtype_size((tt_dtype)type) + ALIGN - 1) / ALIGN * ALIGN;
+    size_t heads = (sizeof(tt_sample) + ALIGN - 1) / ALIGN * ALIGN + count * sizeof(tt_sample_slice);
+    size_t indices = (heads + ALIGN - 1) / ALIGN * ALIGN;
+    size_t values = (indices + (rows + cols) * sizeof(int64_t) + ALIGN - 1) / ALIGN * ALIGN;
+    char *memory = calloc(1, values + count * table + len + count + 1);
+    if (memory == NULL)
+        return TT_ENOMEM;
+    tt_sample *sample = (tt_sample *)(void *)memory;
+    int64_t *row = (int64_t *)(void *)(memory + indices), *col = row + rows;
+    char *label = memory + values + count * table;
+    *sample = (tt_sample){ .count = count, .is_partial = is_partial != 0 };
+    sample->slices =
+        (tt_sample_slice *)(void *)(memory + (sizeof(tt_sample) + ALIGN - 1) / ALIGN * ALIGN);
+    if (count > 0) {
+        take_indices(&cursor, row, rows);
+        take_indices(&cursor, col, cols);
+    }
+    for (uint64_t i = 0; i < count && !cursor.is_bad; i++) {
+        uint64_t label_len = tt_cursor_varint(&cursor);
+        const unsigned char *text = tt_cursor_take(&cursor, label_len);
+        const unsigned char *table_bytes =
+            tt_cursor_take(&cursor, rows * cols * tt_dtype_size((tt_dtype)type));
+        if (text == NULL || table_bytes == NULL || label_len > LABEL_MAX)
+            cursor.is_bad = true;
+        if (cursor.is_bad)
+            break;
+        memcpy(label, text, label_len);
+        memcpy(memory + values + i * table, table_bytes, rows * cols * tt_dtype_size((tt_dtype)type));
+        sample->slices[i] = (tt_sample_slice){ .label = label,
+                                               .rows = (int64_t)rows,
+                                               .cols = (int64_t)cols,
+                                               .row = row,
+                                               .col = col,
+                                               .values = memory + values + i * table };
+        label += label_len + 1;
+    }
+    if (cursor.is_bad || tt_cursor_left(&cursor) > 0) {
+        free(memory);
+        return TT_EFORMAT;
+    }
+    *out = sample;
+    *dtype = (tt_dtype)type;
+    return TT_OK;
+}

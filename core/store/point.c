@@ -1,0 +1,188 @@
+/* point.c -- single points of a run: by number, by step, the first bad one.
+ *
+ * Exists apart from series.c because here a whole point is wanted.  The chunk read
+ * last is kept, so that a walk over points unpacks each chunk once.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/pack_hist.h"
+#include "store/run.h"
+
+static tt_status describe(const tt_run *run, int32_t file, tt_status st, tt_error *err)
+{
+    return tt_fail(err, st, "%.180s: %s", run->taps[file]->path, tt_status_text(st));
+}
+
+/* Makes a chunk the one in run->points. */
+static tt_status load(tt_run *run, int32_t file, const tt_index_chunk *entry)
+{
+    if (run->points_at == entry->at && run->points_file == file)
+        return TT_OK;
+    tt_chunk chunk;
+    run->points_at = -1;
+    tt_status st = tt_run_chunk(run, run->taps[file], entry, &chunk);
+    if (st == TT_OK) {
+        tt_points_clear(&run->points);
+        st = tt_chunk_unpack(&chunk, &run->points);
+    }
+    if (st == TT_OK) {
+        run->points_file = file;
+        run->points_at = entry->at;
+    }
+    return st;
+}
+
+/* Loads the chunk of point number index; *i is its place in run->points. */
+static tt_status load_index(tt_run *run, int32_t file, int32_t site, int64_t index, uint32_t *i)
+{
+    const tt_index_site *row = tt_run_row(run, file, site);
+    if (row == NULL)
+        return TT_EINVAL;
+    if (index < 0)
+        index += row->stored;
+    if (index < 0 || index >= row->stored)
+        return TT_EINVAL;
+    if (index == row->stored - 1 && row->latest_at > 0) {
+        tt_index_chunk latest = {
+            .at = row->latest_at, .first = row->points - 1, .len = row->latest_len, .n = 1
+        };
+        if (load(run, file, &latest) == TT_OK) {
+            *i = 0;
+            return TT_OK;
+        }
+    }
+    uint32_t k = 0;
+    for (; index >= row->chunks[k].n; k++)
+        index -= row->chunks[k].n;
+    *i = (uint32_t)index;
+    return load(run, file, &row->chunks[k]);
+}
+
+tt_status tt_run_point(tt_run *run, int32_t file, int32_t site, int64_t index, tt_point *out,
+                       tt_error *err)
+{
+    if (file < 0 || file >= run->count)
+        return tt_fail(err, TT_EINVAL, "no such file");
+    uint32_t i;
+    tt_status st = load_index(run, file, site, index, &i);
+    if (st == TT_OK)
+        st = tt_points_get(&run->points, i, out);
+    return st == TT_OK ? st : describe(run, file, st, err);
+}
+
+tt_status tt_run_seek(tt_run *run, int32_t file, int32_t site, int64_t step, int64_t call,
+                      uint32_t products, int64_t *index, tt_error *err)
+{
+    if (file < 0 || file >= run->count)
+        return tt_fail(err, TT_EINVAL, "no such file");
+    const tt_index_site *row = tt_run_row(run, file, site);
+    int64_t before = 0;
+    for (uint32_t k = 0; row != NULL && k < row->count; before += row->chunks[k++].n) {
+        if (step < row->chunks[k].first_step || step > row->chunks[k].last_step)
+            continue;
+        tt_status st = load(run, file, &row->chunks[k]);
+        if (st < 0)
+            return describe(run, file, st, err);
+        for (uint32_t i = 0; i < run->points.n; i++)
+            if ((int64_t)run->points.cells[TT_COLUMN_STEP][i] == step &&
+                (call < 0 || (int64_t)run->points.cells[TT_COLUMN_CALL][i] == call) &&
+                (run->points.cells[TT_COLUMN_PRODUCTS][i] & products) == products) {
+                *index = before + i;
+                return TT_OK;
+            }
+    }
+    *index = -1;
+    return TT_OK;
+}
+
+/* The first point of a chunk with a NaN or an infinity; n: none. */
+static tt_status find_nonfinite(tt_run *run, const tt_chunk *chunk, uint32_t *out)
+{
+    static const tt_column counts[] = { TT_COLUMN_NAN, TT_COLUMN_POSINF, TT_COLUMN_NEGINF };
+    uint32_t n = chunk->n, best = n;
+    tt_status st = tt_run_grow_cells(run, (size_t)n * 2);
+    if (st == TT_OK)
+        st = tt_chunk_column(chunk, TT_COLUMN_PRODUCTS, run->cells, n);
+    for (int pass = 0; st == TT_OK && pass < 4; pass++) {
+        tt_column column = pass < 3 ? counts[pass] : TT_COLUMN_SCALAR;
+        uint32_t product = tt_column_kinds[column].product;
+        if (chunk->columns[column].at == NULL)
+            continue; /* all zeros */
+        st = tt_chunk_column(chunk, column, run->cells + n, tt_chunk_entries(run->cells, n, product));
+        for (uint32_t i = 0, entry = 0; st == TT_OK && i < best; i++) {
+            if ((run->cells[i] & product) == 0)
+                continue;
+            uint64_t cell = run->cells[n + entry++];
+            if (pass < 3 ? cell != 0 : (cell >> 52 & 0x7ff) == 0x7ff)
+                best = i;
+        }
+    }
+    *out = best;
+    return st;
+}
+
+tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_t *index, tt_error *err)
+{
+    if (file < 0 || file >= run->count)
+        return tt_fail(err, TT_EINVAL, "no such file");
+    tt_index_site *row = tt_run_row(run, file, site);
+    if (row == NULL) {
+        *index = -1;
+        return TT_OK;
+    }
+    for (uint32_t k = 0; row->nonfinite < 0 && row->scanned < row->points && k < row->count; k++) {
+        const tt_index_chunk *entry = &row->chunks[k];
+        if (entry->first + entry->n <= row->scanned)
+            continue;
+        tt_chunk chunk;
+        uint32_t at = 0;
+        tt_status st = tt_run_chunk(run, run->taps[file], entry, &chunk);
+        if (st == TT_OK)
+            st = find_nonfinite(run, &chunk, &at);
+        if (st < 0)
+            return describe(run, file, st, err);
+        if (at < entry->n)
+            row->nonfinite = entry->first + at;
+        row->scanned = entry->first + entry->n;
+    }
+    /* From the number in the site's life to the place among the points there are. */
+    int64_t before = 0;
+    *index = -1;
+    for (uint32_t k = 0; row->nonfinite >= 0 && k < row->count; before += row->chunks[k++].n)
+        if (row->nonfinite >= row->chunks[k].first &&
+            row->nonfinite < row->chunks[k].first + row->chunks[k].n) {
+            *index = before + (row->nonfinite - row->chunks[k].first);
+            break;
+        }
+    return TT_OK;
+}
+
+tt_status tt_run_hist(tt_run *run, int32_t file, int32_t site, int64_t index, tt_hist_bin *bins,
+                      size_t cap, size_t *count, tt_error *err)
+{
+    if (file < 0 || file >= run->count)
+        return tt_fail(err, TT_EINVAL, "no such file");
+    uint32_t i;
+    size_t len = 0;
+    tt_status st = load_index(run, file, site, index, &i);
+    const char *bytes = st == TT_OK ? tt_points_bytes(&run->points, TT_COLUMN_HIST, i, &len) : NULL;
+    if (st == TT_OK && bytes == NULL)
+        return tt_fail(err, TT_EMISMATCH, "this point has no histogram");
+    if (st == TT_OK)
+        st = tt_hist_unpack(bytes, len, bins, cap, count);
+    return st == TT_OK ? st : describe(run, file, st, err);
+}
+
+tt_status tt_run_sample(tt_run *run, int32_t file, int32_t site, int64_t index, tt_sample **out,
+                        tt_dtype *dtype, tt_error *err)
+{
+    if (file < 0 || file >= run->count)
+        return tt_fail(err, TT_EINVAL, "no such file");
+    uint32_t i;
+    size_t len = 0;
+    tt_status st = load_index(run, file, site, index, &i);
+    const char *bytes = st == TT_OK ? tt_points_bytes(&run->points, TT_COLUMN_SAMPLE, i, &len) : NULL;
+    if (st == TT_OK && bytes == NULL)
+        return tt_fail(err, TT_EMISMATCH, "this point has no sample");
+    if (st == TT_OK)
+        st = tt_sample_unpack(bytes, len, out, dtype);
+    return st == TT_OK ? st : describe(run, file, st, err);
+}

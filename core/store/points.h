@@ -1,0 +1,90 @@
+/* points.h -- points of one site as columns in memory.
+ *
+ * For store and record.  What the columns of the file are made from and read
+ * into.  A column holds an entry for each point that has its product, in order,
+ * so columns of one product are of equal length.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_STORE_POINTS_H
+#define TT_STORE_POINTS_H
+
+#include "base/buf.h"
+#include "store/event.h"
+
+/* name, type of entry, product it belongs to.  The numbers are part of the
+ * format: append only.  INT: 64 bits, signed; FLOAT: f64; BYTES: any. */
+#define TT_COLUMN_MAP(X)      \
+    X(PRODUCTS, INT, ANY)     \
+    X(STEP, INT, ANY)         \
+    X(CALL, INT, ANY)         \
+    X(TIME, INT, ANY)         \
+    X(PHASE, INT, ANY)        \
+    X(THREAD, INT, ANY)       \
+    X(SCALAR, FLOAT, SCALAR)  \
+    X(COUNT, INT, STATS)      \
+    X(MIN, FLOAT, STATS)      \
+    X(MAX, FLOAT, STATS)      \
+    X(ABSMAX, FLOAT, STATS)   \
+    X(SUM, FLOAT, STATS)      \
+    X(MEAN, FLOAT, STATS)     \
+    X(M2, FLOAT, STATS)       \
+    X(L1, FLOAT, STATS)       \
+    X(SUMSQ, FLOAT, STATS)    \
+    X(DTYPE, INT, STATS)      \
+    X(SHAPE, BYTES, ANY)      \
+    X(NAN, INT, STATS)        \
+    X(POSINF, INT, STATS)     \
+    X(NEGINF, INT, STATS)     \
+    X(ZEROS, INT, STATS)      \
+    X(SUM_IMAG, FLOAT, STATS) \
+    X(IMIN, INT, STATS)       \
+    X(IMAX, INT, STATS)       \
+    X(ISUM_LO, INT, STATS)    \
+    X(ISUM_HI, INT, STATS)    \
+    X(PROPAGATED, INT, STATS) \
+    X(DIGEST_LO, INT, DIGEST) \
+    X(DIGEST_HI, INT, DIGEST) \
+    X(HIST, BYTES, HIST)      \
+    X(SAMPLE, BYTES, SAMPLE)  \
+    X(VALUE_AT, INT, VALUE)
+
+#define X(name, type, product) TT_COLUMN_##name,
+typedef enum tt_column { TT_COLUMN_MAP(X) TT_COLUMN_COUNT_ } tt_column;
+#undef X
+
+typedef enum tt_column_type { TT_COLUMN_INT, TT_COLUMN_FLOAT, TT_COLUMN_BYTES } tt_column_type;
+
+typedef struct tt_column_kind {
+    tt_column_type type;
+    uint32_t product; /* tt_product; 0: every point has it */
+} tt_column_kind;
+extern const tt_column_kind tt_column_kinds[TT_COLUMN_COUNT_];
+
+enum {
+    TT_CHUNK_POINTS_MAX = 1 << 16,  /* points of one chunk; more is not ours */
+    TT_COLUMN_BYTES_MAX = 16 << 20, /* of one BYTES column, unpacked */
+    TT_PHASE_SKIPPED = 1 << 8,      /* added to the phase */
+};
+
+/* { 0 } is empty and valid. */
+typedef struct tt_points {
+    uint32_t n;
+    uint32_t used[TT_COLUMN_COUNT_];
+    uint32_t cap[TT_COLUMN_COUNT_];
+    uint64_t *cells[TT_COLUMN_COUNT_]; /* owned; bits of the number; of BYTES the lengths */
+    tt_buf bytes[TT_COLUMN_COUNT_];    /* of BYTES, one behind the other */
+} tt_points;
+
+void tt_points_free(tt_points *points);
+void tt_points_clear(tt_points *points); /* keeps the memory */
+/* Room for n points in all columns of these products. */
+tt_status tt_points_reserve(tt_points *points, uint32_t n, uint32_t products);
+/* Adds a point of the queue; there must be room. */
+tt_status tt_points_add(tt_points *points, const tt_record *record);
+/* Adds point i of others. */
+tt_status tt_points_copy(tt_points *points, const tt_points *from, uint32_t i);
+/* Reads point i back (the i-th entry of each product is found by counting). */
+tt_status tt_points_get(const tt_points *points, uint32_t i, tt_point *out);
+/* The bytes of a BYTES column for point i; NULL: it has none. */
+const char *tt_points_bytes(const tt_points *points, tt_column column, uint32_t i, size_t *len);
+
+#endif

@@ -1,0 +1,292 @@
+/* run.c -- opens a run, joins its files, follows them while they grow.
+ *
+ * Exists so that readers see one run, whatever the number of ranks.  Files are
+ * read with pread: a mapped file that is cut meanwhile would kill the process.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/run.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILES_MAX = 1 << 14 };
+
+static void free_tap(tt_tap *tap)
+{
+    if (tap == NULL)
+        return;
+    if (tap->fd >= 0)
+        (void)close(tap->fd);
+    tt_index_free(&tap->index);
+    tt_scan_free(&tap->scan);
+    tt_sites_free(tap->sites);
+    tt_arena_free(&tap->texts);
+    free(tap->local);
+    free((void *)tap->info);
+    free(tap->notes);
+    free(tap->path);
+    free(tap);
+}
+
+void tt_run_close(tt_run *run)
+{
+    if (run == NULL)
+        return;
+    for (int32_t i = 0; i < run->count; i++)
+        free_tap(run->taps[i]);
+    free(run->taps);
+    tt_sites_free(run->sites);
+    tt_buf_free(&run->scratch);
+    tt_points_free(&run->points);
+    free(run->cells);
+    free(run->path);
+    free(run);
+}
+
+/* "rank3.tap" or "rank3.1234.tap". */
+static bool parse_name(const char *name, int32_t *rank, int32_t *child)
+{
+    int len = -1;
+    *child = 0;
+    if (sscanf(name, "rank%9d.tap%n", rank, &len) == 1 && len > 0 && name[len] == '\0')
+        return *rank >= 0;
+    len = -1;
+    return sscanf(name, "rank%9d.%9d.tap%n", rank, child, &len) == 2 && len > 0 && name[len] == '\0' &&
+           *rank >= 0;
+}
+
+/* New names of a file get their place among those of the run. */
+static tt_status join_sites(tt_run *run, tt_tap *tap)
+{
+    tt_status st = TT_OK;
+    for (int32_t count = tt_sites_count(tap->sites); st == TT_OK && tap->joined < count; tap->joined++) {
+        const tt_site_row *row = tt_sites_row(tap->sites, tap->joined);
+        int32_t site;
+        st = tt_sites_intern(run->sites, row->name, row->len, NULL, &site);
+        if (st < 0)
+            break;
+        if (site >= tap->local_cap) {
+            int32_t cap = site + site / 2 + 64;
+            int32_t *local = realloc(tap->local, (size_t)cap * sizeof *local);
+            if (local == NULL)
+                return TT_ENOMEM;
+            memset(local + tap->local_cap, 0xff, (size_t)(cap - tap->local_cap) * sizeof *local);
+            tap->local = local;
+            tap->local_cap = cap;
+        }
+        tap->local[site] = tap->joined;
+    }
+    return st == TT_EINVAL ? TT_EFORMAT : st;
+}
+
+static tt_status add_tap(tt_run *run, const char *path, int32_t rank, int32_t child, tt_error *err)
+{
+    tt_tap *tap = calloc(1, sizeof *tap);
+    if (tap == NULL)
+        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    tap->fd = -1;
+    tap->rank = rank;
+    tap->child = child;
+    tt_status st = tt_sites_create(&tap->sites);
+    tap->index.sites = tap->sites;
+    tap->path = malloc(strlen(path) + 1);
+    if (st == TT_OK && tap->path == NULL)
+        st = TT_ENOMEM;
+    if (st < 0)
+        goto out;
+    memcpy(tap->path, path, strlen(path) + 1);
+    tap->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* never wait for a fifo */
+    struct stat about;
+    if (tap->fd < 0 || fstat(tap->fd, &about) < 0) {
+        st = tt_fail(err, TT_EIO, "%.180s: %s", path, strerror(errno));
+        goto out;
+    }
+    if (!S_ISREG(about.st_mode)) {
+        st = tt_fail(err, TT_EFORMAT, "%.180s is not a file", path);
+        goto out;
+    }
+    st = tt_scan_open(&tap->scan, tap->fd, &tap->index);
+    if (st == TT_OK && tap->scan.id == 0 && about.st_size > 0)
+        st = tt_fail(err, TT_EFORMAT, "%.180s is not a run file, or its beginning is damaged", path);
+    else if (st == TT_OK)
+        st = join_sites(run, tap);
+    if (st == TT_OK)
+        st = tt_run_texts(tap);
+    if (st == TT_OK && run->count == run->cap) {
+        int32_t cap = run->cap < 8 ? 8 : run->cap * 2;
+        tt_tap **taps = realloc(run->taps, (size_t)cap * sizeof *taps);
+        st = taps != NULL ? TT_OK : TT_ENOMEM;
+        run->taps = taps != NULL ? taps : run->taps;
+        run->cap = taps != NULL ? cap : run->cap;
+    }
+    if (st == TT_OK)
+        run->taps[run->count++] = tap;
+out:
+    if (st < 0) {
+        free_tap(tap);
+        if (err != NULL && err->text[0] == '\0')
+            (void)tt_fail(err, st, "%.180s: %s", path, tt_status_text(st));
+    }
+    return st;
+}
+
+static bool has_path(const tt_run *run, const char *path)
+{
+    for (int32_t i = 0; i < run->count; i++)
+        if (strcmp(run->taps[i]->path, path) == 0)
+            return true;
+    return false;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const tt_tap *x = *(tt_tap *const *)a, *y = *(tt_tap *const *)b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return (x->child > y->child) - (x->child < y->child);
+}
+
+/* Opens the files of a folder that are not open yet. */
+static tt_status list_folder(tt_run *run, tt_error *err)
+{
+    DIR *folder = opendir(run->path);
+    if (folder == NULL)
+        return tt_fail(err, TT_EIO, "%.180s: %s", run->path, strerror(errno));
+    tt_status st = TT_OK;
+    int32_t before = run->count;
+    size_t room = strlen(run->path) + 258;
+    char *path = malloc(room);
+    if (path == NULL)
+        st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    for (struct dirent *entry;
+         st == TT_OK && run->count < FILES_MAX && (entry = readdir(folder)) != NULL;) {
+        int32_t rank, child;
+        if (!parse_name(entry->d_name, &rank, &child))
+            continue;
+        (void)snprintf(path, room, "%s/%s", run->path, entry->d_name);
+        if (!has_path(run, path))
+            st = add_tap(run, path, rank, child, err);
+    }
+    free(path);
+    (void)closedir(folder);
+    if (run->count > before)
+        qsort(run->taps + before, (size_t)(run->count - before), sizeof *run->taps, by_rank);
+    return st;
+}
+
+tt_status tt_run_open(const char *path, tt_run **out, tt_error *err)
+{
+    if (err != NULL)
+        err->text[0] = '\0';
+    struct stat about;
+    if (stat(path, &about) < 0)
+        return tt_fail(err, TT_EIO, "%.180s: %s", path, strerror(errno));
+    tt_run *run = calloc(1, sizeof *run);
+    if (run == NULL)
+        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    run->points_at = -1;
+    run->is_folder = S_ISDIR(about.st_mode);
+    run->path = malloc(strlen(path) + 1);
+    tt_status st = run->path != NULL ? tt_sites_create(&run->sites) : TT_ENOMEM;
+    if (st < 0) {
+        (void)tt_fail(err, st, "%s", tt_status_text(st));
+        goto out;
+    }
+    memcpy(run->path, path, strlen(path) + 1);
+    if (run->is_folder) {
+        st = list_folder(run, err);
+        if (st == TT_OK && run->count == 0)
+            st = tt_fail(err, TT_EFORMAT, "%.180s holds no run (no rank*.tap in it)", path);
+    } else {
+        const char *name = strrchr(path, '/');
+        int32_t rank = 0, child = 0;
+        if (!parse_name(name != NULL ? name + 1 : path, &rank, &child))
+            rank = 0;
+        st = add_tap(run, path, rank, child, err);
+    }
+out:
+    if (st == TT_OK)
+        *out = run;
+    else
+        tt_run_close(run);
+    return st;
+}
+
+tt_status tt_run_refresh(tt_run *run, tt_error *err)
+{
+    tt_status st = TT_OK;
+    run->points_at = -1;
+    for (int32_t i = 0; st == TT_OK && i < run->count; i++) {
+        tt_tap *tap = run->taps[i];
+        st = tt_scan_follow(&tap->scan);
+        if (st == TT_OK)
+            st = join_sites(run, tap);
+        if (st == TT_OK)
+            st = tt_run_texts(tap);
+        if (st < 0)
+            return tt_fail(err, st, "%.180s: %s", tap->path,
+                           st == TT_EFORMAT ? "the file became shorter: open the run anew"
+                                            : tt_status_text(st));
+    }
+    return run->is_folder ? list_folder(run, err) : TT_OK;
+}
+
+int32_t tt_run_file_count(const tt_run *run)
+{
+    return run->count;
+}
+
+tt_status tt_run_file_get(const tt_run *run, int32_t file, tt_run_file *out)
+{
+    if (file < 0 || file >= run->count)
+        return TT_EINVAL;
+    const tt_tap *tap = run->taps[file];
+    *out = (tt_run_file){
+        .path = tap->path,
+        .rank = tap->rank,
+        .is_closed = tap->scan.is_closed,
+        .bytes = tap->scan.size,
+        .points = tap->index.points,
+        .first_step = tap->index.first_step,
+        .last_step = tap->index.last_step,
+        .dropped_events = tap->index.lost_events,
+        .damaged_bytes = tap->scan.damaged,
+    };
+    return TT_OK;
+}
+
+int32_t tt_run_site_count(const tt_run *run)
+{
+    return tt_sites_count(run->sites);
+}
+
+const char *tt_run_site_name(const tt_run *run, int32_t site)
+{
+    const tt_site_row *row = tt_sites_row(run->sites, site);
+    return row != NULL ? row->name : NULL;
+}
+
+int32_t tt_run_find(const tt_run *run, const char *name)
+{
+    return tt_sites_find(run->sites, name, strlen(name));
+}
+
+tt_index_site *tt_run_row(const tt_run *run, int32_t file, int32_t site)
+{
+    if (file < 0 || file >= run->count || site < 0 || site >= run->taps[file]->local_cap)
+        return NULL;
+    const tt_tap *tap = run->taps[file];
+    int32_t local = tap->local[site];
+    return local < 0 || local >= tap->index.count ? NULL : &tap->index.row[local];
+}
+
+size_t tt_run_points(const tt_run *run, int32_t file, int32_t site)
+{
+    const tt_index_site *row = tt_run_row(run, file, site);
+    return row != NULL ? (size_t)row->stored : 0;
+}

@@ -1,0 +1,49 @@
+/* run.h -- a run as its readers share it.  For store only.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_STORE_RUN_H
+#define TT_STORE_RUN_H
+
+#include "store/chunk.h"
+#include "store/scan.h"
+
+typedef struct tt_tap { /* one file of a run */
+    char *path;         /* owned */
+    int fd;
+    int32_t rank, child;
+    tt_sites *sites; /* owned; numbers as in the file */
+    tt_index index;
+    tt_scan scan;
+    int32_t *local; /* owned; of each site of the run: its number in this file; -1: none */
+    int32_t local_cap;
+    int32_t joined;                     /* sites of this file that the run knows */
+    tt_arena texts;                     /* of info and notes */
+    uint32_t sessions_read, notes_read; /* blocks */
+    const char **info;                  /* owned; key, value, ... */
+    int32_t info_count;                 /* pairs */
+    tt_note *notes;                     /* owned */
+    int32_t note_count, note_cap;
+    size_t text_bytes;
+} tt_tap;
+
+struct tt_run {
+    char *path; /* owned */
+    bool is_folder;
+    tt_tap **taps; /* owned, each */
+    int32_t count, cap;
+    tt_sites *sites; /* owned; of all files */
+    tt_buf scratch;
+    tt_points points; /* the chunk read last ... */
+    int32_t points_file, points_site;
+    int64_t points_at; /* ... and where it is; -1: none */
+    uint64_t *cells;   /* owned; scratch for columns */
+    size_t cells_cap;
+};
+
+/* The row of a site of the run in one file; NULL: it has none. */
+tt_index_site *tt_run_row(const tt_run *run, int32_t file, int32_t site);
+tt_status tt_run_texts(tt_tap *tap); /* reads new sessions and notes */
+tt_status tt_run_grow_cells(tt_run *run, size_t count);
+/* Loads a chunk into scratch and parses it. */
+tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_chunk *entry, tt_chunk *out);
+
+#endif

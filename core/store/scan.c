@@ -1,0 +1,215 @@
+/* scan.c -- finds the blocks of a run file and builds its index.
+ *
+ * Exists because a run is read after a crash as often as after a close, and while
+ * it is written.  Damage is stepped over: blocks start at multiples of 64 bytes,
+ * so the next one can be found.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/scan.h"
+
+#include "store/file.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static bool read_head(const tt_scan *scan, int64_t at, tt_block_head *head)
+{
+    unsigned char bytes[TT_BLOCK_HEADER];
+    return at >= 0 && at <= scan->size - TT_BLOCK_HEADER &&
+           tt_file_read(scan->fd, bytes, sizeof bytes, at) == TT_OK && tt_block_parse(bytes, at, head) &&
+           (scan->id == 0 || head->id == scan->id);
+}
+
+/* Looks for a header behind damage, a megabyte at a time.  -1: none. */
+static int64_t search(tt_scan *scan, int64_t from)
+{
+    enum { STRETCH = 1 << 20 };
+    unsigned char *bytes = malloc(STRETCH);
+    int64_t found = -1;
+    while (bytes != NULL && found < 0 && from <= scan->size - TT_BLOCK_HEADER && scan->search_left > 0) {
+        int64_t len =
+            scan->size - from < STRETCH ? (scan->size - from) / TT_BLOCK_ALIGN * TT_BLOCK_ALIGN : STRETCH;
+        if (tt_file_read(scan->fd, bytes, (size_t)len, from) < 0)
+            break;
+        for (int64_t i = 0; i < len && found < 0; i += TT_BLOCK_ALIGN) {
+            tt_block_head head;
+            if (bytes[i] == 'T' && tt_block_parse(bytes + i, from + i, &head) &&
+                (scan->id == 0 || head.id == scan->id))
+                found = from + i;
+        }
+        from += len;
+        scan->search_left -= len;
+    }
+    free(bytes);
+    return found;
+}
+
+int tt_scan_next(tt_scan *scan, int64_t *at, tt_block_head *head, int64_t *skipped)
+{
+    int64_t place = *at;
+    if (skipped != NULL)
+        *skipped = 0;
+    if (place > scan->size - TT_BLOCK_HEADER)
+        return 0;
+    if (!read_head(scan, place, head) || head->length > scan->size - place) {
+        place = search(scan, place + TT_BLOCK_ALIGN);
+        while (place >= 0 && (!read_head(scan, place, head) || head->length > scan->size - place))
+            place = search(scan, place + TT_BLOCK_ALIGN);
+        if (place < 0)
+            return 0;
+        if (skipped != NULL)
+            *skipped = place - *at;
+    }
+    if (scan->id == 0)
+        scan->id = head->id;
+    *at = place;
+    return 1;
+}
+
+tt_status tt_scan_body(tt_scan *scan, int64_t at, const tt_block_head *head)
+{
+    tt_buf_clear(&scan->body);
+    tt_status st = tt_buf_reserve(&scan->body, head->body);
+    if (st < 0)
+        return st;
+    st = tt_file_read(scan->fd, scan->body.data, head->body, at + TT_BLOCK_HEADER);
+    if (st < 0)
+        return st;
+    scan->body.len = head->body;
+    return tt_block_body_is_whole(head, scan->body.data) ? TT_OK : TT_EFORMAT;
+}
+
+static tt_status load_snapshot(tt_scan *scan, int64_t at, tt_block_head *head)
+{
+    if (!read_head(scan, at, head) || head->length > scan->size - at ||
+        (head->kind != TT_BLOCK_INDEX && head->kind != TT_BLOCK_FOOTER))
+        return TT_EFORMAT;
+    tt_status st = tt_scan_body(scan, at, head);
+    if (st < 0)
+        return st;
+    return tt_index_read(scan->index, scan->body.data, scan->body.len, at, at + TT_BLOCK_HEADER);
+}
+
+/* Takes in one block. */
+static tt_status take(tt_scan *scan, int64_t at, const tt_block_head *head)
+{
+    if (head->kind != TT_BLOCK_BATCH && head->kind != TT_BLOCK_SESSION)
+        return TT_OK; /* a snapshot says nothing new */
+    tt_status st = tt_scan_body(scan, at, head);
+    if (st < 0)
+        return st;
+    if (head->kind == TT_BLOCK_SESSION)
+        return tt_places_add(&scan->index->sessions, at);
+    return tt_index_read(scan->index, scan->body.data, scan->body.len, at, at + TT_BLOCK_HEADER);
+}
+
+/* Takes in all blocks from scan->end on. */
+static tt_status take_rest(tt_scan *scan)
+{
+    tt_block_head head;
+    int64_t skipped;
+    for (int64_t at = scan->end; tt_scan_next(scan, &at, &head, &skipped) > 0; at = scan->end) {
+        tt_status st = take(scan, at, &head);
+        if (st == TT_ENOMEM || st == TT_EIO)
+            return st;
+        if (st < 0 && at + head.length == scan->size)
+            return TT_OK; /* the last one: it may still be on its way */
+        scan->damaged += skipped + (st < 0 ? head.length : 0);
+        scan->end = at + head.length;
+        scan->sequence = head.sequence + 1;
+        scan->is_closed = head.kind == TT_BLOCK_END && scan->end == scan->size;
+    }
+    return TT_OK;
+}
+
+static bool open_by_footer(tt_scan *scan)
+{
+    tt_block_head end, footer;
+    if (scan->size % TT_BLOCK_ALIGN != 0 || !read_head(scan, scan->size - TT_BLOCK_HEADER, &end) ||
+        end.kind != TT_BLOCK_END)
+        return false;
+    scan->id = end.id;
+    if (load_snapshot(scan, end.first_step, &footer) < 0)
+        return false;
+    scan->end = scan->size;
+    scan->sequence = end.sequence + 1;
+    scan->is_closed = true;
+    return true;
+}
+
+static tt_status look(tt_scan *scan)
+{
+    struct stat about;
+    if (fstat(scan->fd, &about) < 0)
+        return TT_EIO;
+    scan->size = about.st_size;
+    return TT_OK;
+}
+
+/* After a snapshot that could not be read whole. */
+static tt_status forget(tt_scan *scan)
+{
+    tt_sites *sites = scan->index->sites, *fresh;
+    tt_index_free(scan->index);
+    tt_status st = tt_sites_create(&fresh);
+    if (st < 0)
+        return st;
+    tt_sites_swap(sites, fresh);
+    tt_sites_free(fresh);
+    scan->index->sites = sites;
+    scan->index->last_step = -1;
+    return TT_OK;
+}
+
+tt_status tt_scan_open(tt_scan *scan, int fd, tt_index *index)
+{
+    *scan = (tt_scan){ .fd = fd, .index = index, .search_left = TT_SCAN_SEARCH };
+    index->last_step = -1;
+    tt_status st = look(scan);
+    if (st < 0 || open_by_footer(scan))
+        return st;
+    scan->id = 0;
+    st = forget(scan);
+    if (st < 0)
+        return st;
+    /* From header to header, to find the latest index block. */
+    enum { KEPT = 8 };
+    int64_t indexes[KEPT], found = 0;
+    tt_block_head head;
+    for (int64_t at = 0; tt_scan_next(scan, &at, &head, NULL) > 0; at += head.length) {
+        if (head.kind == TT_BLOCK_INDEX)
+            indexes[found++ % KEPT] = at;
+    }
+    scan->search_left = TT_SCAN_SEARCH;
+    for (int64_t i = found - 1; i >= 0 && i >= found - KEPT; i--) {
+        st = load_snapshot(scan, indexes[i % KEPT], &head);
+        if (st == TT_OK) {
+            scan->end = indexes[i % KEPT] + head.length;
+            return take_rest(scan);
+        }
+        if (st != TT_EFORMAT)
+            return st;
+        st = forget(scan);
+        if (st < 0)
+            return st;
+    }
+    return take_rest(scan);
+}
+
+tt_status tt_scan_follow(tt_scan *scan)
+{
+    int64_t before = scan->size;
+    tt_status st = look(scan);
+    if (st < 0)
+        return st;
+    if (scan->size < scan->end)
+        return TT_EFORMAT; /* another file, or cut */
+    if (scan->size == before && scan->end == scan->size)
+        return TT_OK;
+    scan->search_left = TT_SCAN_SEARCH;
+    return take_rest(scan);
+}
+
+void tt_scan_free(tt_scan *scan)
+{
+    tt_buf_free(&scan->body);
+}

@@ -1,0 +1,177 @@
+/* series.c -- one field of one site over all steps, as two arrays.
+ *
+ * Exists because this is what charts ask for, 100 000 points at a time.  Only the
+ * columns that the field needs are unpacked.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/file.h"
+#include "store/run.h"
+
+#include <stdlib.h>
+
+/* text; product; a column, where the field is that column */
+static const struct {
+    const char *text;
+    uint32_t product;
+} fields[] = {
+#define X(name, text_, product_) [TT_FIELD_##name] = { text_, TT_PRODUCT_##product_ },
+    TT_FIELD_MAP(X)
+#undef X
+};
+_Static_assert(sizeof fields / sizeof *fields == TT_FIELD_COUNT_, "name every field");
+
+const char *tt_field_name(tt_field field)
+{
+    return (unsigned)field < TT_FIELD_COUNT_ ? fields[field].text : NULL;
+}
+
+bool tt_field_find(const char *name, tt_field *out)
+{
+    for (size_t i = 0; i < TT_FIELD_COUNT_; i++)
+        if (strcmp(fields[i].text, name) == 0) {
+            *out = (tt_field)i;
+            return true;
+        }
+    return false;
+}
+
+/* The column that is the field, or TT_COLUMN_COUNT_. */
+static tt_column column_of(tt_field field)
+{
+    switch (field) {
+#define SAME(name)        \
+    case TT_FIELD_##name: \
+        return TT_COLUMN_##name;
+        SAME(SCALAR)
+        SAME(CALL) SAME(TIME) SAME(PHASE) SAME(THREAD) SAME(COUNT) SAME(NAN) SAME(POSINF) SAME(NEGINF)
+            SAME(ZEROS) SAME(MIN) SAME(MAX) SAME(ABSMAX) SAME(SUM) SAME(MEAN) SAME(L1)
+#undef SAME
+                case TT_FIELD_VAR : case TT_FIELD_STD : case TT_FIELD_L2 : case TT_FIELD_RMS
+            : case TT_FIELD_COUNT_ : break;
+    }
+    return TT_COLUMN_COUNT_;
+}
+
+tt_status tt_run_grow_cells(tt_run *run, size_t count)
+{
+    if (count <= run->cells_cap)
+        return TT_OK;
+    uint64_t *cells = realloc(run->cells, count * sizeof *cells);
+    if (cells == NULL)
+        return TT_ENOMEM;
+    run->cells = cells;
+    run->cells_cap = count;
+    return TT_OK;
+}
+
+tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_chunk *entry, tt_chunk *out)
+{
+    tt_buf_clear(&run->scratch);
+    tt_status st = entry->len <= tap->scan.size ? tt_buf_reserve(&run->scratch, entry->len) : TT_EFORMAT;
+    if (st == TT_OK)
+        st = tt_file_read(tap->fd, run->scratch.data, entry->len, entry->at);
+    if (st == TT_OK)
+        st = tt_chunk_parse(out, run->scratch.data, entry->len);
+    if (st == TT_OK && (out->first != entry->first || out->n != entry->n))
+        st = TT_EFORMAT;
+    return st;
+}
+
+static double as_float(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static double derive(tt_field field, const tt_stats *s)
+{
+    switch ((int)field) {
+    case TT_FIELD_VAR:
+        return tt_stats_var(s);
+    case TT_FIELD_STD:
+        return tt_stats_std(s);
+    case TT_FIELD_L2:
+        return tt_stats_l2(s);
+    default:
+        return tt_stats_rms(s);
+    }
+}
+
+/* The columns that var, std, l2 and rms are made of. */
+static const tt_column derived_from[] = {
+    TT_COLUMN_COUNT, TT_COLUMN_NAN,        TT_COLUMN_POSINF, TT_COLUMN_NEGINF, TT_COLUMN_M2,
+    TT_COLUMN_SUMSQ, TT_COLUMN_PROPAGATED, TT_COLUMN_DTYPE,  TT_COLUMN_MEAN,
+};
+enum { PARTS = sizeof derived_from / sizeof *derived_from };
+
+/* Values of the entries of one chunk; cells holds room for PARTS columns. */
+static tt_status read_values(const tt_chunk *chunk, tt_field field, uint64_t *cells, uint32_t n,
+                             double *out)
+{
+    tt_column column = column_of(field);
+    tt_status st = TT_OK;
+    if (column < TT_COLUMN_COUNT_) {
+        st = tt_chunk_column(chunk, column, cells, n);
+        bool is_int = tt_column_kinds[column].type == TT_COLUMN_INT;
+        for (uint32_t i = 0; st == TT_OK && i < n; i++)
+            out[i] = is_int ? (double)(int64_t)cells[i] : as_float(cells[i]);
+        return st;
+    }
+    for (size_t c = 0; st == TT_OK && c < PARTS; c++)
+        st = tt_chunk_column(chunk, derived_from[c], cells + c * n, n);
+    for (uint32_t i = 0; st == TT_OK && i < n; i++) {
+        tt_stats s = {
+            .count = (int64_t)cells[i],
+            .nan = (int64_t)cells[n + i],
+            .posinf = (int64_t)cells[2 * n + i],
+            .neginf = (int64_t)cells[3 * n + i],
+            .m2 = as_float(cells[4 * n + i]),
+            .sumsq = as_float(cells[5 * n + i]),
+            .is_propagated = (int32_t)cells[6 * n + i],
+            .dtype = (int32_t)cells[7 * n + i],
+            .mean = as_float(cells[8 * n + i]),
+        };
+        out[i] = derive(field, &s);
+    }
+    return st;
+}
+
+tt_status tt_run_series(tt_run *run, int32_t file, int32_t site, tt_field field, int64_t *steps,
+                        double *values, size_t cap, size_t *count, tt_error *err)
+{
+    if (file < 0 || file >= run->count || (unsigned)field >= TT_FIELD_COUNT_)
+        return tt_fail(err, TT_EINVAL, "no such file or field");
+    const tt_tap *tap = run->taps[file];
+    const tt_index_site *row = tt_run_row(run, file, site);
+    uint32_t product = fields[field].product;
+    size_t have = 0;
+    for (uint32_t k = 0; row != NULL && k < row->count; k++) {
+        tt_chunk chunk;
+        tt_status st = tt_run_chunk(run, tap, &row->chunks[k], &chunk);
+        uint32_t n = row->chunks[k].n;
+        if (st == TT_OK)
+            st = tt_run_grow_cells(run, (size_t)n * (PARTS + 1));
+        if (st == TT_OK)
+            st = tt_chunk_column(&chunk, TT_COLUMN_PRODUCTS, run->cells, n);
+        uint32_t entries = st == TT_OK ? tt_chunk_entries(run->cells, n, product) : 0;
+        if (st == TT_OK && entries > cap - have)
+            return tt_fail(err, TT_EINVAL, "room for %zu points is not enough", cap);
+        if (st == TT_OK && entries > 0)
+            st = read_values(&chunk, field, run->cells + n, entries, values + have);
+        if (st == TT_OK && entries == n && steps != NULL) {
+            st = tt_chunk_column(&chunk, TT_COLUMN_STEP, (uint64_t *)(void *)(steps + have), n);
+        } else if (st == TT_OK && entries > 0 && steps != NULL) {
+            st = tt_chunk_column(&chunk, TT_COLUMN_STEP, run->cells + n, n);
+            for (uint32_t i = 0, at = 0; st == TT_OK && i < n; i++)
+                if ((run->cells[i] & product) != 0)
+                    steps[have + at++] = (int64_t)run->cells[n + i];
+        }
+        if (st < 0)
+            return tt_fail(err, st, "%.120s: points %lld and on of %.60s: %s", tap->path,
+                           (long long)row->chunks[k].first, tt_run_site_name(run, site),
+                           tt_status_text(st));
+        have += entries;
+    }
+    *count = have;
+    return TT_OK;
+}

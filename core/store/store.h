@@ -1,0 +1,91 @@
+/* store.h -- writes one run file.
+ *
+ * For record.  Used by one thread at a time.  After a failure nothing more may be
+ * asked of it but close, which then leaves the file as it is.
+ *
+ * add and note collect; flush writes what was collected as one block; value
+ * writes its own block at once.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_STORE_STORE_H
+#define TT_STORE_STORE_H
+
+#include "site/sites.h"
+#include "store/block.h"
+#include "store/index.h"
+#include "store/points.h"
+
+typedef struct tt_store {
+    int fd; /* -1: none, or forgotten after a fork */
+    uint32_t id;
+    uint64_t sequence; /* of the next block */
+    int64_t end;       /* where the next block goes */
+    int64_t reserved;  /* room asked for up to here */
+    tt_index index;
+    int32_t sites_written;
+    tt_wire body; /* sections collected for the next batch; 64 bytes kept for the header */
+    int64_t first_step, last_step; /* of those; 0, -1: none */
+    int64_t indexed_end;           /* end of the latest index block */
+    int64_t index_bytes;           /* its length */
+    uint32_t blocks_since_index;
+    tt_points merged; /* scratch of merge.c */
+    tt_buf scratch;
+    /* max_bytes: see room.c */
+    int64_t max_bytes;  /* 0: no limit */
+    int64_t punched;    /* bytes given back */
+    tt_places segments; /* starts of stretches that hold values, oldest first */
+    tt_places used_at;  /* of each: `end` when a value in it was last referred to */
+    bool is_full;       /* no room for values: none is taken any more */
+    bool is_failed;
+    void *packer; /* ZSTD_CCtx, owned; NULL: values are not compressed */
+} tt_store;
+
+typedef struct tt_store_options {
+    bool resumes;
+    bool compresses;
+    int64_t max_bytes;
+    const char *const *info; /* key, value, ..., NULL */
+} tt_store_options;
+
+/* Makes or continues the file.  The sites must be empty; a file that is continued
+ * fills them. */
+tt_status tt_store_open(tt_store *store, const char *path, tt_sites *sites,
+                        const tt_store_options *options, tt_error *err);
+/* Writes footer and end (unless something failed before), frees everything. */
+tt_status tt_store_close(tt_store *store, tt_error *err);
+/* Writes footer and end into a file that was put together by repair.  The index
+ * is used up. */
+tt_status tt_store_finish(int fd, uint32_t id, uint64_t sequence, int64_t at, tt_index *index,
+                          tt_error *err);
+/* In a forked child: the file is the parent's. */
+void tt_store_forget(tt_store *store);
+
+tt_status tt_store_add(tt_store *store, int32_t site, const tt_points *points, tt_error *err);
+tt_status tt_store_note(tt_store *store, int64_t step, int64_t time, const char *text, size_t len,
+                        tt_error *err);
+void tt_store_lost(tt_store *store, int64_t events, int64_t bytes);
+tt_status tt_store_flush(tt_store *store, tt_error *err);
+/* After a flush: merges the small chunks of a site that has many.  The result is
+ * in the next batch. */
+tt_status tt_store_tidy(tt_store *store, int32_t site, tt_error *err);
+/* After a flush: writes an index block if it is time. */
+tt_status tt_store_index_if_due(tt_store *store, tt_error *err);
+/* Writes one piece; *before is where the piece before it is (0: this is the
+ * first) and becomes where this one is.  *before stays 0 if there is no room. */
+tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *bytes, int32_t site,
+                         int64_t step, uint32_t call, int64_t *before, tt_error *err);
+/* A value at this place was referred to again. */
+void tt_store_value_used(tt_store *store, int64_t at);
+
+/* ---- for the other files of the writer ---- */
+
+/* Writes a block: body with room for the header at its front, and a payload. */
+tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_wire *body, const void *payload,
+                       size_t payload_len, tt_error *err);
+/* Adds a chunk to the batch; one that covers others takes their place. */
+tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const tt_points *points,
+                             tt_error *err);
+tt_status tt_store_make_room(tt_store *store, int64_t bytes, tt_error *err); /* room.c */
+void tt_store_value_written(tt_store *store, int64_t at);                    /* room.c */
+tt_status tt_store_read_chunk(int fd, tt_buf *scratch, const tt_index_chunk *chunk, tt_points *out);
+
+#endif

@@ -1,0 +1,123 @@
+/* texts.c -- what was said about a run: the sessions' key and value texts, notes.
+ *
+ * Exists apart from run.c because these are the only parts of a run that are kept
+ * in memory as text; how much is limited.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/run.h"
+
+#include <stdlib.h>
+
+enum { TEXT_BYTES_MAX = 16 << 20, INFO_MAX = 1024, NOTES_MAX = 1 << 18 };
+
+static const char *keep(tt_tap *tap, const void *bytes, size_t len)
+{
+    tap->text_bytes += len + 16;
+    return tap->text_bytes > TEXT_BYTES_MAX ? NULL : tt_arena_text(&tap->texts, bytes, len);
+}
+
+static tt_status load_block(tt_tap *tap, int64_t at, tt_block_kind kind)
+{
+    tt_block_head head;
+    int64_t found = at;
+    if (at < 0 || tt_scan_next(&tap->scan, &found, &head, NULL) == 0 || found != at || head.kind != kind)
+        return TT_EFORMAT;
+    return tt_scan_body(&tap->scan, at, &head);
+}
+
+static tt_status read_session(tt_tap *tap, int64_t at)
+{
+    tt_status st = load_block(tap, at, TT_BLOCK_SESSION);
+    if (st < 0)
+        return st;
+    tt_cursor cursor = tt_cursor_over(tap->scan.body.data, tap->scan.body.len);
+    const char **info = malloc((size_t)INFO_MAX * 2 * sizeof *info);
+    if (info == NULL)
+        return TT_ENOMEM;
+    int32_t count = 0;
+    while (tt_cursor_left(&cursor) > 0 && count < INFO_MAX * 2) {
+        uint64_t len = tt_cursor_varint(&cursor);
+        const unsigned char *text = tt_cursor_take(&cursor, len);
+        if (text == NULL || (info[count] = keep(tap, text, len)) == NULL)
+            break;
+        count++;
+    }
+    free((void *)tap->info);
+    tap->info = info;
+    tap->info_count = count / 2;
+    return TT_OK;
+}
+
+static tt_status add_note(tt_tap *tap, tt_cursor *cursor)
+{
+    tt_note note = { .step = tt_cursor_signed(cursor), .time = tt_cursor_signed(cursor) };
+    if (cursor->is_bad || tap->note_count >= NOTES_MAX)
+        return TT_EFORMAT;
+    note.text = keep(tap, cursor->at, tt_cursor_left(cursor));
+    if (note.text == NULL)
+        return TT_EFORMAT;
+    if (tap->note_count == tap->note_cap) {
+        int32_t cap = tap->note_cap < 8 ? 8 : tap->note_cap * 2;
+        tt_note *notes = realloc(tap->notes, (size_t)cap * sizeof *notes);
+        if (notes == NULL)
+            return TT_ENOMEM;
+        tap->notes = notes;
+        tap->note_cap = cap;
+    }
+    tap->notes[tap->note_count++] = note;
+    return TT_OK;
+}
+
+static tt_status read_notes(tt_tap *tap, int64_t at)
+{
+    tt_status st = load_block(tap, at, TT_BLOCK_BATCH);
+    if (st < 0)
+        return st;
+    tt_cursor cursor = tt_cursor_over(tap->scan.body.data, tap->scan.body.len);
+    while (st == TT_OK && tt_cursor_left(&cursor) > 0) {
+        uint64_t kind = tt_cursor_varint(&cursor), len = tt_cursor_varint(&cursor);
+        const unsigned char *bytes = tt_cursor_take(&cursor, len);
+        if (bytes == NULL)
+            return TT_EFORMAT;
+        tt_cursor section = tt_cursor_over(bytes, len);
+        if (kind == TT_SECTION_NOTE)
+            st = add_note(tap, &section);
+    }
+    return st;
+}
+
+tt_status tt_run_texts(tt_tap *tap)
+{
+    tt_status st = TT_OK;
+    if (tap->index.sessions.count > tap->sessions_read) { /* the latest says it all */
+        tap->sessions_read = tap->index.sessions.count;
+        st = read_session(tap, tap->index.sessions.at[tap->sessions_read - 1]);
+    }
+    while (st != TT_ENOMEM && tap->notes_read < tap->index.notes.count)
+        st = read_notes(tap, tap->index.notes.at[tap->notes_read++]);
+    return st == TT_ENOMEM ? st : TT_OK; /* damaged texts are missing texts */
+}
+
+const char *tt_run_info_key(const tt_run *run, int32_t file, int32_t i)
+{
+    if (file < 0 || file >= run->count || i < 0 || i >= run->taps[file]->info_count)
+        return NULL;
+    return run->taps[file]->info[2 * i];
+}
+
+const char *tt_run_info_value(const tt_run *run, int32_t file, int32_t i)
+{
+    return tt_run_info_key(run, file, i) != NULL ? run->taps[file]->info[2 * i + 1] : NULL;
+}
+
+int32_t tt_run_note_count(const tt_run *run, int32_t file)
+{
+    return file < 0 || file >= run->count ? 0 : run->taps[file]->note_count;
+}
+
+tt_status tt_run_note(const tt_run *run, int32_t file, int32_t i, tt_note *out)
+{
+    if (i < 0 || i >= tt_run_note_count(run, file))
+        return TT_EINVAL;
+    *out = run->taps[file]->notes[i];
+    return TT_OK;
+}

@@ -1,0 +1,147 @@
+/* wire.h -- numbers as bytes of the run file, and bytes as numbers.
+ *
+ * For store only.  Everything in the file is little-endian.  Writing goes into a
+ * tt_wire that remembers the first failure; reading from a tt_cursor that turns
+ * bad, and stays bad, at the first byte that is not there.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_STORE_WIRE_H
+#define TT_STORE_WIRE_H
+
+#include "base/buf.h"
+
+#include <string.h>
+
+/* ---- writing ---- */
+
+typedef struct tt_wire {
+    tt_buf buf;   /* owned */
+    tt_status st; /* the first failure */
+} tt_wire;
+
+static inline void tt_wire_bytes(tt_wire *wire, const void *bytes, size_t n)
+{
+    if (wire->st == TT_OK)
+        wire->st = tt_buf_append(&wire->buf, bytes, n);
+}
+
+/* Room for n bytes, to be filled by the caller; NULL after a failure. */
+static inline unsigned char *tt_wire_room(tt_wire *wire, size_t n)
+{
+    if (wire->st == TT_OK)
+        wire->st = tt_buf_reserve(&wire->buf, n);
+    if (wire->st < 0)
+        return NULL;
+    unsigned char *room = (unsigned char *)wire->buf.data + wire->buf.len;
+    wire->buf.len += n;
+    return room;
+}
+
+static inline unsigned char *tt_put_varint(unsigned char *at, uint64_t x) /* at most 10 bytes */
+{
+    while (x >= 0x80) {
+        *at++ = (unsigned char)(x | 0x80);
+        x >>= 7;
+    }
+    *at++ = (unsigned char)x;
+    return at;
+}
+
+static inline void tt_wire_varint(tt_wire *wire, uint64_t x)
+{
+    unsigned char bytes[10];
+    tt_wire_bytes(wire, bytes, (size_t)(tt_put_varint(bytes, x) - bytes));
+}
+
+/* Small numbers of either sign become small numbers. */
+static inline uint64_t tt_zigzag(uint64_t x)
+{
+    return x << 1 ^ (uint64_t) - (int64_t)(x >> 63);
+}
+
+static inline uint64_t tt_unzigzag(uint64_t x)
+{
+    return x >> 1 ^ (uint64_t) - (int64_t)(x & 1);
+}
+
+static inline void tt_put_u32(unsigned char *at, uint32_t x)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (unsigned char)(x >> 8 * i);
+}
+
+static inline void tt_put_u64(unsigned char *at, uint64_t x)
+{
+    for (int i = 0; i < 8; i++)
+        at[i] = (unsigned char)(x >> 8 * i);
+}
+
+static inline uint32_t tt_get_u32(const unsigned char *at)
+{
+    uint32_t x = 0;
+    for (int i = 0; i < 4; i++)
+        x |= (uint32_t)at[i] << 8 * i;
+    return x;
+}
+
+static inline uint64_t tt_get_u64(const unsigned char *at)
+{
+    uint64_t x = 0;
+    for (int i = 0; i < 8; i++)
+        x |= (uint64_t)at[i] << 8 * i;
+    return x;
+}
+
+/* ---- reading ---- */
+
+typedef struct tt_cursor {
+    const unsigned char *at, *end;
+    bool is_bad;
+} tt_cursor;
+
+static inline tt_cursor tt_cursor_over(const void *bytes, size_t n)
+{
+    const unsigned char *at = bytes;
+    return (tt_cursor){ .at = at, .end = at + n };
+}
+
+static inline size_t tt_cursor_left(const tt_cursor *cursor)
+{
+    return (size_t)(cursor->end - cursor->at);
+}
+
+/* The next n bytes; NULL, and the cursor bad, if they are not there. */
+static inline const unsigned char *tt_cursor_take(tt_cursor *cursor, uint64_t n)
+{
+    if (cursor->is_bad || n > tt_cursor_left(cursor)) {
+        cursor->is_bad = true;
+        return NULL;
+    }
+    const unsigned char *at = cursor->at;
+    cursor->at += n;
+    return at;
+}
+
+static inline uint64_t tt_cursor_varint(tt_cursor *cursor)
+{
+    uint64_t x = 0;
+    for (int shift = 0; shift < 64 && cursor->at < cursor->end; shift += 7) {
+        unsigned char byte = *cursor->at++;
+        x |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return x;
+    }
+    cursor->is_bad = true;
+    return 0;
+}
+
+static inline int64_t tt_cursor_signed(tt_cursor *cursor)
+{
+    return (int64_t)tt_unzigzag(tt_cursor_varint(cursor));
+}
+
+static inline void tt_wire_signed(tt_wire *wire, int64_t x)
+{
+    tt_wire_varint(wire, tt_zigzag((uint64_t)x));
+}
+
+#endif
