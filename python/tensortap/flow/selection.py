@@ -61,7 +61,7 @@ class Selection:
             name, first, last = self.only
             is_it = file == name or (not _is_typed(file) and self._real(file) == name)
             return (first, last) if is_it else None
-        if _is_made_by_dataclass(code):
+        if _is_made_for_a_class(code):
             return None
         wanted = self._known.get(file)
         if wanted is None:
@@ -93,10 +93,13 @@ def _is_typed(file: str) -> bool:
     return file.startswith("<") or _is_cell(file)
 
 
-def _is_made_by_dataclass(code: CodeType) -> bool:
+def _is_made_for_a_class(code: CodeType) -> bool:
+    """Say whether dataclasses or namedtuple wrote this, which have no file either."""
     if code.co_filename != "<string>":
         return False
     name: str = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
-    return name.startswith("__create_fn__") or (
-        code.co_name in ("__init__", "__eq__", "__repr__", "__new__") and code.co_firstlineno <= 2
+    return (
+        name.startswith("__create_fn__")
+        or (code.co_name in ("__init__", "__eq__", "__repr__") and code.co_firstlineno <= 2)
+        or code.co_varnames[:1] == ("_cls",)
     )
