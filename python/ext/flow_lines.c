@@ -200,7 +200,10 @@ int flow_start(flow_object *self)
     if (self->state->line == NULL && (self->state->line = line_source_create(self->state)) == NULL)
         return -1;
     self->consumer = line_source_add(self->state->line, &consumer);
-    return self->consumer < 0 ? -1 : 0;
+    if (self->consumer < 0)
+        return -1;
+    self->errors_before = line_source_errors(self->state->line, self->consumer, NULL);
+    return 0;
 }
 
 void flow_stop(flow_object *self)
@@ -210,8 +213,9 @@ void flow_stop(flow_object *self)
     if (id < 0)
         return;
     self->consumer = -1;
-    self->errors += line_source_errors(self->state->line, id, &text);
-    if (self->error_text == NULL)
+    uint64_t errors = line_source_errors(self->state->line, id, &text) - self->errors_before;
+    self->errors += errors;
+    if (self->error_text == NULL && errors > 0)
         self->error_text = Py_XNewRef(text);
     line_source_remove(self->state->line, id);
 }

@@ -22,6 +22,8 @@ from tensortap.flow.source_text import codes_of
 
 SUFFIXES = (".png", ".svg", ".pdf", ".html", ".dot", ".json")
 
+MOST_AT_FULL_SIZE = 24  # nodes of a PNG
+
 _graphviz_lock = threading.Lock()  # Graphviz has globals of its own
 
 
@@ -85,8 +87,9 @@ class Drawing:
             return html_page(self.svg().decode(), self.json()).encode()
         if suffix == ".svg":
             return self.svg()
-        # gd packs what cairo painted into half the bytes, in half the time.
-        return draw(self.dot, "png:cairo:gd" if suffix == ".png" else suffix[1:])
+        if suffix == ".png":
+            return self._png()
+        return draw(self.dot, suffix[1:])
 
     def json(self) -> str:
         """Give the chart as JSON."""
@@ -99,11 +102,18 @@ class Drawing:
         return self._svg
 
 
+    def _png(self) -> bytes:
+        """Paint the chart; a large one with fewer pixels, which most of the time goes into."""
+        dpi = 96 if len(self._codes) <= MOST_AT_FULL_SIZE else 72
+        # gd packs what cairo painted into half the bytes, in half the time.
+        return draw(self.dot, "png:cairo:gd", dpi=dpi)
+
+
 class GraphvizError(Exception):
     """Graphviz is not there, or did not draw."""
 
 
-def draw(dot: str, format: str) -> bytes:
+def draw(dot: str, format: str, *, dpi: int | None = None) -> bytes:
     """Let Graphviz draw a DOT text."""
     try:
         import pygraphviz
@@ -112,6 +122,8 @@ def draw(dot: str, format: str) -> bytes:
     try:
         with _graphviz_lock:
             graph = pygraphviz.AGraph(string=dot)
+            if dpi is not None:
+                graph.graph_attr["dpi"] = str(dpi)
             picture: bytes | None = graph.draw(format=format, prog="dot")
             graph.close()
     except Exception as why:  # its own errors, and what it does not expect
