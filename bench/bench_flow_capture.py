@@ -36,4 +36,10 @@ if __name__ == "__main__":
     os.chdir(Path(__file__).parent)
     untraced, on = times(lambda: plain(X), traced, turns=31)
     cost = (on - untraced) / LINES * 1e6
-    row("flow: a line that makes an 8 x 8 tensor, over the untraced line", cost, 3, unit="us", at_most=True)
+    row(
+        "flow: a line that makes an 8 x 8 tensor, over the untraced line",
+        cost,
+        3,
+        unit="us",
+        at_most=True,
+    )

@@ -64,12 +64,13 @@ static void pull_sources(tt_graph_fold *fold, size_t nodes, size_t (*const pairs
  * that one pass over the edges, sorted by head, finds them. */
 static tt_status find_ranks(tt_graph_fold *fold, const tt_graph *graph, bool *is_joined)
 {
-    size_t (*pairs)[2] = malloc((graph->edge_count + 1) * sizeof *pairs); /* owned */
+    size_t(*pairs)[2] = malloc((graph->edge_count + 1) * sizeof *pairs); /* owned */
     size_t count = 0;
     if (pairs == NULL)
         return TT_ENOMEM;
     for (size_t i = 0; i < graph->edge_count; i++) {
-        size_t from = tt_graph_find(graph, graph->edges[i].from), to = tt_graph_find(graph, graph->edges[i].to);
+        size_t from = tt_graph_find(graph, graph->edges[i].from),
+               to = tt_graph_find(graph, graph->edges[i].to);
         if (from == SIZE_MAX || to == SIZE_MAX || from >= to)
             continue;
         pairs[count][0] = from;

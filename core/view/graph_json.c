@@ -85,8 +85,11 @@ static void put_stats(tt_json *json, const tt_graph_node *node)
     const struct {
         const char *key;
         int64_t value;
-    } counts[] = { { "count", s->count },   { "nan", s->nan },     { "posinf", s->posinf },
-                   { "neginf", s->neginf }, { "zeros", s->zeros } };
+    } counts[] = { { "count", s->count },
+                   { "nan", s->nan },
+                   { "posinf", s->posinf },
+                   { "neginf", s->neginf },
+                   { "zeros", s->zeros } };
     const struct {
         const char *key;
         double value;

@@ -252,10 +252,11 @@ static void put_tables(tt_graph_pen *pen, const tt_graph_node *node)
 
 void tt_graph_label(tt_graph_pen *pen, const tt_graph_node *node)
 {
-    tt_graph_printf(pen,
-                    "<table border=\"1\" color=\"%s\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"3\" "
-                    "bgcolor=\"white\"%s>",
-                    node->is_source ? "#90a4ae" : "#486581", node->is_source ? " style=\"dashed\"" : "");
+    tt_graph_printf(
+        pen,
+        "<table border=\"1\" color=\"%s\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"3\" "
+        "bgcolor=\"white\"%s>",
+        node->is_source ? "#90a4ae" : "#486581", node->is_source ? " style=\"dashed\"" : "");
     put_head(pen, node);
     put_code(pen, node->code);
     put_stats(pen, node);

@@ -41,12 +41,12 @@ typedef struct flow_chart {
     uint64_t oldest; /* id of the oldest one that is kept */
     struct {
         uint64_t key, id;
-    } *index;         /* owned; open addressing, 2^n entries; some are of dropped nodes */
+    } * index; /* owned; open addressing, 2^n entries; some are of dropped nodes */
     size_t index_cap, index_used;
     struct {
         uint64_t key;
         flow_value value;
-    } *waiting;       /* owned; states that were read and are in no node yet */
+    } * waiting; /* owned; states that were read and are in no node yet */
     size_t waiting_next;
 } flow_chart;
 
@@ -80,18 +80,17 @@ flow_value *flow_chart_put_aside(flow_chart *chart, uint64_t key);
 /* ---- the object ---------------------------------------------------------- */
 
 typedef struct flow_object {
-    PyObject_HEAD
-    core_state *state; /* of the module, which the type keeps alive */
-    PyObject *select;  /* owned; select(code) gives (first, last) or None */
-    PyObject *record;  /* owned or NULL; record(site, tensor) of the open run */
+    PyObject_HEAD core_state *state; /* of the module, which the type keeps alive */
+    PyObject *select;                /* owned; select(code) gives (first, last) or None */
+    PyObject *record;                /* owned or NULL; record(site, tensor) of the open run */
     flow_chart chart;
     tt_sample_options options;
     bool has_returns, has_arrays;
-    int consumer; /* of the line source; -1: off */
+    int consumer;           /* of the line source; -1: off */
     uint64_t errors;        /* of consumers that were stopped */
     uint64_t errors_before; /* that the source had when this one was added */
-    PyObject *error_text; /* owned or NULL; the first of them */
-    uint64_t return_frame; /* the frame that is about to return, and what it reads */
+    PyObject *error_text;   /* owned or NULL; the first of them */
+    uint64_t return_frame;  /* the frame that is about to return, and what it reads */
     size_t returned_count;
     struct {
         uint64_t key;

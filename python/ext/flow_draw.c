@@ -85,8 +85,8 @@ static PyObject *draw(flow_object *self, PyObject *codes, writer *write)
         goto out;
     }
     for (size_t i = 0; i < count; i++)
-        if (describe(flow_chart_at(chart, chart->oldest + i), PyList_GET_ITEM(codes, (Py_ssize_t)i), owners,
-                     &nodes[i]) < 0)
+        if (describe(flow_chart_at(chart, chart->oldest + i), PyList_GET_ITEM(codes, (Py_ssize_t)i),
+                     owners, &nodes[i]) < 0)
             goto out;
     list_edges(chart, edges);
     tt_graph graph = { .nodes = nodes, .node_count = count, .edges = edges, .edge_count = edge_count };

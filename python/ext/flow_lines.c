@@ -138,7 +138,7 @@ static void add_returned(flow_object *self, const line_event *event, PyObject *o
 {
     uint64_t from[FLOW_RETURNED];
     size_t count = 0;
-    PyObject *function = ((PyCodeObject *)event->code)->co_name; /* borrowed */
+    PyObject *function = ((PyCodeObject *)event->code)->co_name;            /* borrowed */
     PyObject *name = item < 0 ? PyUnicode_FromFormat("return %U", function) /* owned */
                               : PyUnicode_FromFormat("return %U[%zd]", function, item);
     if (name == NULL)

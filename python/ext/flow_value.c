@@ -22,9 +22,10 @@ static void read_inside(const tt_tensor *t, const tt_sample_options *options, fl
 }
 
 /* The values of a tensor of another device, brought over. */
-static void read_device(core_state *state, const tt_sample_options *options, PyObject *obj, flow_value *out)
+static void read_device(core_state *state, const tt_sample_options *options, PyObject *obj,
+                        flow_value *out)
 {
-    PyObject *stats = stats_on_device(obj, false);                         /* owned */
+    PyObject *stats = stats_on_device(obj, false);                                 /* owned */
     PyObject *near = stats != NULL ? PyObject_CallMethod(obj, "cpu", NULL) : NULL; /* owned */
     tensor_view view;
     if (near != NULL && tensor_view_open(&state->torch, near, &view) == VIEW_OK) {

@@ -61,8 +61,8 @@ static PyObject *flow_set(PyObject *self, PyObject *args, PyObject *kwargs)
     flow_object *flow = flow_of(self);
     long long nodes, vector, matrix, slices;
     int returns, arrays;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$LLLLpp:set", keywords, &nodes, &vector, &matrix, &slices,
-                                     &returns, &arrays))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$LLLLpp:set", keywords, &nodes, &vector, &matrix,
+                                     &slices, &returns, &arrays))
         return NULL;
     if (flow_chart_limit(&flow->chart, nodes < 1 ? 1 : (size_t)nodes) < 0)
         return PyErr_NoMemory();
@@ -147,7 +147,8 @@ static int set_record(PyObject *self, PyObject *value, void *Py_UNUSED(closure))
 
 static PyGetSetDef getters[] = {
     { "is_on", get_is_on, NULL, "changes are captured", NULL },
-    { "record", get_record, set_record, "called with the site and the tensor of each change, or None", NULL },
+    { "record", get_record, set_record, "called with the site and the tensor of each change, or None",
+      NULL },
     { 0 },
 };
 

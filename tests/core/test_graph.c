@@ -55,11 +55,11 @@ static char *dot_of_one(const drawn *d)
     return written(tt_graph_dot, &(tt_graph){ .nodes = &d->node, .node_count = 1 });
 }
 
-#define HEAD                                                                                          \
-    "digraph tensors {\n"                                                                             \
-    "  graph [rankdir=TB, nodesep=0.3, ranksep=0.45, bgcolor=\"white\", pad=0.2,\n"                   \
-    "         fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", fontsize=11]\n"                    \
-    "  node [shape=plain, fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", fontsize=11]\n"        \
+#define HEAD                                                                                   \
+    "digraph tensors {\n"                                                                      \
+    "  graph [rankdir=TB, nodesep=0.3, ranksep=0.45, bgcolor=\"white\", pad=0.2,\n"            \
+    "         fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", fontsize=11]\n"             \
+    "  node [shape=plain, fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", fontsize=11]\n" \
     "  edge [color=\"#486581\", arrowsize=0.8, penwidth=1.2]\n"
 
 static void a_small_chart_is_this_text(void **state)
@@ -77,13 +77,14 @@ static void a_small_chart_is_this_text(void **state)
                        .edge_count = 2 };
     char *dot = written(tt_graph_dot, &graph);
     assert_string_equal(
-        dot,
-        HEAD
+        dot, HEAD
         "  n1 [id=\"n1\", tooltip=\"x\\na.py:1\\nx (source)\\n\", label=<"
         "<table border=\"1\" color=\"#90a4ae\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"3\" "
         "bgcolor=\"white\" style=\"dashed\">"
-        "<tr><td bgcolor=\"#eceff1\" align=\"left\"><table border=\"0\" cellborder=\"0\" cellspacing=\"0\" "
-        "cellpadding=\"3\"><tr><td align=\"left\"><font point-size=\"14\" color=\"#102a43\"><b>x</b></font>"
+        "<tr><td bgcolor=\"#eceff1\" align=\"left\"><table border=\"0\" cellborder=\"0\" "
+        "cellspacing=\"0\" "
+        "cellpadding=\"3\"><tr><td align=\"left\"><font point-size=\"14\" "
+        "color=\"#102a43\"><b>x</b></font>"
         "&#160;&#160;<font color=\"#334e68\">float32&#160;&#160;2</font></td><td align=\"right\">"
         "<font color=\"#52606d\">line&#160;1</font></td></tr></table></td></tr>"
         "<tr><td align=\"left\" balign=\"left\"><font face=\"monospace\" point-size=\"10\" "
@@ -100,8 +101,10 @@ static void a_small_chart_is_this_text(void **state)
         "  n2 [id=\"n2\", tooltip=\"y\\na.py:2\\ny = x.mean()\\n\", label=<"
         "<table border=\"1\" color=\"#486581\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"3\" "
         "bgcolor=\"white\">"
-        "<tr><td bgcolor=\"#dfe8f5\" align=\"left\"><table border=\"0\" cellborder=\"0\" cellspacing=\"0\" "
-        "cellpadding=\"3\"><tr><td align=\"left\"><font point-size=\"14\" color=\"#102a43\"><b>y</b></font>"
+        "<tr><td bgcolor=\"#dfe8f5\" align=\"left\"><table border=\"0\" cellborder=\"0\" "
+        "cellspacing=\"0\" "
+        "cellpadding=\"3\"><tr><td align=\"left\"><font point-size=\"14\" "
+        "color=\"#102a43\"><b>y</b></font>"
         "&#160;&#160;<font color=\"#334e68\">float32&#160;&#160;scalar</font></td><td align=\"right\">"
         "<font color=\"#52606d\">line&#160;2</font></td></tr></table></td></tr>"
         "<tr><td align=\"left\" balign=\"left\"><font face=\"monospace\" point-size=\"10\" "
@@ -129,13 +132,15 @@ static void json_has_the_keys_of_the_api_and_exact_integers(void **state)
                        .edges = (tt_graph_edge[]){ { 5, 5 }, { 5, 6 } },
                        .edge_count = 2 };
     char *json = written(tt_graph_json, &graph);
-    const char *head = "{\"nodes\": [{\"id\": 5, \"name\": \"n\", \"file\": \"a.py\", \"line\": 5, \"code\": \"code\", "
-                       "\"shape\": [1, 2], \"dtype\": \"int64\", \"device\": \"cpu\", \"stats\": {\"shape\": [1, 2], "
-                       "\"dtype\": \"int64\", \"count\": 2, \"nan\": 0, \"posinf\": 0, \"neginf\": 0, \"zeros\": 0, "
-                       "\"min\": -9223372036854775808, \"max\": 1, \"absmax\": 9223372036854775808, "
-                       "\"sum\": -9223372036854775807,";
-    const char *tail = "\"slices\": [{\"label\": \"\", \"rows\": [0], \"cols\": [0, 1], "
-                       "\"data\": [[-9223372036854775808, 1]]}], \"sampled\": false}], \"edges\": [[5, 5]]}";
+    const char *head =
+        "{\"nodes\": [{\"id\": 5, \"name\": \"n\", \"file\": \"a.py\", \"line\": 5, \"code\": \"code\", "
+        "\"shape\": [1, 2], \"dtype\": \"int64\", \"device\": \"cpu\", \"stats\": {\"shape\": [1, 2], "
+        "\"dtype\": \"int64\", \"count\": 2, \"nan\": 0, \"posinf\": 0, \"neginf\": 0, \"zeros\": 0, "
+        "\"min\": -9223372036854775808, \"max\": 1, \"absmax\": 9223372036854775808, "
+        "\"sum\": -9223372036854775807,";
+    const char *tail =
+        "\"slices\": [{\"label\": \"\", \"rows\": [0], \"cols\": [0, 1], "
+        "\"data\": [[-9223372036854775808, 1]]}], \"sampled\": false}], \"edges\": [[5, 5]]}";
     assert_int_equal(strncmp(json, head, strlen(head)), 0);
     assert_string_equal(strstr(json, "\"slices\""), tail);
     free(json);
@@ -149,8 +154,8 @@ static void json_writes_nan_bool_and_complex(void **state)
     make(&a, 1, "f", (float[]){ NAN, -INFINITY, 0.1f }, TT_F32, 1, (int64_t[]){ 3 });
     make(&b, 2, "b", (unsigned char[]){ 1, 0 }, TT_BOOL, 1, (int64_t[]){ 2 });
     make(&c, 3, "c", (double[]){ 1, -2.5 }, TT_C128, 0, NULL);
-    char *json = written(tt_graph_json,
-                         &(tt_graph){ .nodes = (tt_graph_node[]){ a.node, b.node, c.node }, .node_count = 3 });
+    char *json = written(tt_graph_json, &(tt_graph){ .nodes = (tt_graph_node[]){ a.node, b.node, c.node },
+                                                     .node_count = 3 });
     assert_non_null(strstr(json, "\"data\": [[\"NaN\", \"-Infinity\", 0.1]]"));
     assert_non_null(strstr(json, "\"data\": [[true, false]]"));
     assert_non_null(strstr(json, "\"data\": [[[1.0, -2.5]]]"));
@@ -232,7 +237,8 @@ static void what_cannot_be_read_says_why(void **state)
     assert_non_null(strstr(dot, "values not read:&#160;meta"));
     assert_non_null(strstr(dot, "cuda:0"));
     assert_non_null(strstr(json, "\"file\": null, \"line\": 0, \"code\": null,"));
-    assert_non_null(strstr(json, "\"device\": \"cuda:0\", \"stats\": null, \"slices\": [], \"sampled\": false"));
+    assert_non_null(
+        strstr(json, "\"device\": \"cuda:0\", \"stats\": null, \"slices\": [], \"sampled\": false"));
     free(dot);
     free(json);
 }

@@ -153,9 +153,7 @@ def test_flush_of_nothing_is_none() -> None:
     assert flow.flush() is None
 
 
-@pytest.mark.parametrize(
-    "option", ["max_nodes", "max_vector", "max_matrix", "max_slices"]
-)
+@pytest.mark.parametrize("option", ["max_nodes", "max_vector", "max_matrix", "max_slices"])
 @pytest.mark.parametrize("value", ["3", 2.0, None, True])
 def test_numbers_must_be_ints(option: str, value: object) -> None:
     with pytest.raises(TypeError, match=option):

@@ -282,9 +282,19 @@ def test_tensors_whose_values_cannot_be_read_are_nodes_without_values(tmp_path: 
 def test_inference_mode_is_captured(tmp_path: Path) -> None:
     chart = capture(
         tmp_path,
-        "import torch\nwith torch.inference_mode():\n    x = torch.ones(2)\n    x.add_(1)\n    y = x * 2\n",
+        """\
+        import torch
+        with torch.inference_mode():
+            x = torch.ones(2)
+            x.add_(1)
+            y = x * 2
+        """,
     )
-    assert [(n["name"], n["stats"]["max"]) for n in chart["nodes"]] == [("x", 1), ("x", 2), ("y", 4)]
+    assert [(n["name"], n["stats"]["max"]) for n in chart["nodes"]] == [
+        ("x", 1),
+        ("x", 2),
+        ("y", 4),
+    ]
 
 
 def test_exceptions_pass_unchanged(tmp_path: Path) -> None:

@@ -37,7 +37,10 @@ def run_cells(folder: Path, *cells: str) -> list[Any]:
 @pytest.mark.parametrize("options", ["", "show=True"])
 def test_a_notebook_shows_the_chart_inline(tmp_path: Path, options: str) -> None:
     first, second, third = run_cells(
-        tmp_path, PROGRAM.format(options=options), "z = y + x\n", "output = flow.off(); print(output)"
+        tmp_path,
+        PROGRAM.format(options=options),
+        "z = y + x\n",
+        "output = flow.off(); print(output)",
     )
     assert first == []
     assert second == []

@@ -87,7 +87,9 @@ def test_without_graphviz_the_dot_file_is_written_and_the_message_says_so(
 
     capture()
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.warns(RuntimeWarning, match=r"x\.png was not drawn.*pip install pygraphviz.*x\.dot"):
+    with pytest.warns(
+        RuntimeWarning, match=r"x\.png was not drawn.*pip install pygraphviz.*x\.dot"
+    ):
         output = flow.off(filename="x.png")
     assert output == flow.RenderOutput("out/x.dot", False, 2)
     assert Path("out/x.dot").read_text().startswith("digraph")
@@ -118,7 +120,10 @@ def test_show_outside_of_ipython_says_what_to_do(monkeypatch: pytest.MonkeyPatch
 def test_importing_flow_imports_neither_torch_nor_graphviz() -> None:
     import subprocess
 
-    code = "import sys, tensortap.flow; print(sorted({'torch','numpy','pygraphviz'} & set(sys.modules)))"
+    code = (
+        "import sys, tensortap.flow;"
+        "print(sorted({'torch', 'numpy', 'pygraphviz'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

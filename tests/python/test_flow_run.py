@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Any, Optional  # the old spelling must work too
 
 import pytest
 
@@ -63,7 +63,15 @@ def test_positional_only_parameters_work() -> None:
 
 @pytest.mark.parametrize(
     ("annotation", "wanted"),
-    [(int, 4), (float, 0.1), (bool, False), (str, "thing"), ("int", 4), (Optional[int], 4)],
+    [
+        (int, 4),
+        (float, 0.1),
+        (bool, False),
+        (str, "thing"),
+        ("int", 4),
+        (Optional[int], 4),  # noqa: UP045
+        ("int | None", 4),
+    ],
 )
 def test_annotations_are_guessed_from(annotation: Any, wanted: object) -> None:
     def fn(thing):  # type: ignore[no-untyped-def]

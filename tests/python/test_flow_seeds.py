@@ -63,7 +63,8 @@ print(monitorch.off(filename="inferred.png"))
         ),
         (
             INFERRED,
-            "RenderOutput(saved_path='monitorch_outputs/inferred.png', displayed=False, node_count=3)",
+            "RenderOutput(saved_path='monitorch_outputs/inferred.png', "
+            "displayed=False, node_count=3)",
         ),
     ],
 )

@@ -60,7 +60,12 @@ def picked(n: int, limit: int) -> list[int]:
     ],
 )
 def test_the_right_elements_are_shown(
-    tmp_path: Path, shape: tuple[int, ...], labels: list[str], rows: list[int], cols: list[int], sampled: bool
+    tmp_path: Path,
+    shape: tuple[int, ...],
+    labels: list[str],
+    rows: list[int],
+    cols: list[int],
+    sampled: bool,
 ) -> None:
     node = node_of(tmp_path, f"torch.arange({math.prod(shape)}).reshape({shape})")
     whole = torch.arange(math.prod(shape)).reshape(shape)
@@ -140,7 +145,8 @@ def test_a_hundred_million_elements_are_not_copied(tmp_path: Path) -> None:
         """\
         import torch, resource
         def peak():
-            return int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1])
+            lines = open("/proc/self/status").read().splitlines()
+            return int(next(l for l in lines if l.startswith("VmHWM")).split()[1])
         x = torch.zeros(100_000_000, dtype=torch.uint8)
         x[-1] = 7
         before = peak()

@@ -9,17 +9,16 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Parameter = inspect.Parameter
-_ABSENT = object()
 
 
 def arguments_for(
-    fn: Callable[..., Any], scopes: list[Mapping[str, Any]], guess: Guess
+    fn: Callable[..., Any], scopes: Sequence[Mapping[str, Any]], guess: Guess
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Find a value for each parameter of *fn*: from the first scope that has it, else its default or a guess."""
+    """Find a value for each parameter: from the first scope that has it, else default or guess."""
     signature, source = _signature(fn)
     positional: list[Any] = []
     named: dict[str, Any] = {}
@@ -101,13 +100,13 @@ class Guess:
 
         if self._generator is None:
             self._generator = numpy.random.default_rng(0)
-        return self._generator.integers(0, 2, 8) if is_class else self._generator.normal(size=(8, 8))
+        return (
+            self._generator.integers(0, 2, 8) if is_class else self._generator.normal(size=(8, 8))
+        )
 
 
 def _is_tensor(annotation: Any) -> bool:
     torch = sys.modules.get("torch")
     return (
-        torch is not None
-        and isinstance(annotation, type)
-        and issubclass(annotation, torch.Tensor)
+        torch is not None and isinstance(annotation, type) and issubclass(annotation, torch.Tensor)
     )

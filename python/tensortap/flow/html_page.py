@@ -13,7 +13,8 @@ _PAGE = """<!DOCTYPE html>
 <meta charset="utf-8">
 <title>tensor flow</title>
 <style>
-html, body { margin: 0; height: 100%; overflow: hidden; background: #f7f9fb; font: 13px sans-serif; }
+html, body { margin: 0; height: 100%; overflow: hidden; background: #f7f9fb;
+  font: 13px sans-serif; }
 #chart { width: 100%; height: 100%; cursor: grab; touch-action: none; }
 #chart:active { cursor: grabbing; }
 #chart svg { width: 100%; height: 100%; }
@@ -46,7 +47,8 @@ const point = e => {
 svg.addEventListener("wheel", e => {
   e.preventDefault();
   const factor = Math.exp(Math.sign(e.deltaY) * 0.15), [x, y] = point(e);
-  view = [x - (x - view[0]) * factor, y - (y - view[1]) * factor, view[2] * factor, view[3] * factor];
+  const [left, top, width, height] = view;
+  view = [x - (x - left) * factor, y - (y - top) * factor, width * factor, height * factor];
   look();
 }, { passive: false });
 svg.addEventListener("pointerdown", e => { hand = [e.clientX, e.clientY]; });
@@ -71,7 +73,8 @@ function describe(n) {
   return lines.join("\\n");
 }
 for (const title of svg.querySelectorAll("title")) title.remove();
-for (const link of svg.querySelectorAll("a")) link.removeAttributeNS("http://www.w3.org/1999/xlink", "title");
+for (const link of svg.querySelectorAll("a"))
+  link.removeAttributeNS("http://www.w3.org/1999/xlink", "title");
 for (const group of svg.querySelectorAll("g.node")) {
   const node = nodes.get(group.id);
   if (!node) continue;

@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -22,7 +21,7 @@ from tensortap.flow.source_text import codes_of
 
 SUFFIXES = (".png", ".svg", ".pdf", ".html", ".dot", ".json")
 
-MOST_AT_FULL_SIZE = 24  # nodes of a PNG
+MOST_AT_FULL_SIZE = 60  # nodes of a PNG
 
 _graphviz_lock = threading.Lock()  # Graphviz has globals of its own
 
@@ -101,7 +100,6 @@ class Drawing:
             self._svg = draw(self.dot, "svg")
         return self._svg
 
-
     def _png(self) -> bytes:
         """Paint the chart; a large one with fewer pixels, which most of the time goes into."""
         dpi = 96 if len(self._codes) <= MOST_AT_FULL_SIZE else 72
@@ -151,7 +149,9 @@ def _save(drawing: Drawing, path: Path) -> Path:
     except GraphvizError as why:
         instead = path.with_suffix(".dot")
         instead.write_bytes(drawing.bytes_of(".dot"))
-        warnings.warn(f"{path} was not drawn: {why}. The chart is in {instead}", RuntimeWarning, stacklevel=5)
+        warnings.warn(
+            f"{path} was not drawn: {why}. The chart is in {instead}", RuntimeWarning, stacklevel=5
+        )
         return instead
     path.write_bytes(content)
     return path

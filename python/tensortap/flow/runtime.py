@@ -126,7 +126,11 @@ class MonitorRuntime:
         return self._render(filename, show, save, clear)
 
     def lines(
-        self, start: int | None = None, end: int | None = None, *, file: str | os.PathLike[str] | None = None
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        file: str | os.PathLike[str] | None = None,
     ) -> MonitorRuntime:
         """Keep only changes of the lines from *start* to *end* of a file, by default the caller's.
 
@@ -157,7 +161,7 @@ class MonitorRuntime:
         return self
 
     def run(self, fn: Callable[..., Any], /, **overrides: Any) -> Any:
-        """Call *fn* with arguments from here, `args()`, the caller's variables, defaults or guesses."""
+        """Call *fn*; what is not given comes from `args()`, the caller, defaults or guesses."""
         if not callable(fn):
             raise TypeError(f"run() needs something to call, not {type(fn).__name__}")
         caller = sys._getframe(1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import site
-import sys
 import sysconfig
 import tempfile
 from types import CodeType
@@ -97,7 +96,7 @@ def _is_made_for_a_class(code: CodeType) -> bool:
     """Say whether dataclasses or namedtuple wrote this, which have no file either."""
     if code.co_filename != "<string>":
         return False
-    name: str = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
+    name: str = getattr(code, "co_qualname", code.co_name)  # from 3.11 on
     return (
         name.startswith("__create_fn__")
         or (code.co_name in ("__init__", "__eq__", "__repr__") and code.co_firstlineno <= 2)
