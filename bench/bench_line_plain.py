@@ -90,13 +90,36 @@ def main():
     for _ in range(3):
         theirs.append(traced(lambda: selected(TURNS // 40))[0])
     version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-    extra = median(o - p for o, p in zip(ours, plain))
+    extra = median(o - p for o, p in zip(ours, plain, strict=True))
     is_old = sys.version_info < (3, 12)
-    harness.row(f"line source: a plain line, {version}", extra, 80 if is_old else 60, unit="ns more", at_most=True)
-    harness.row("line source: least of 15", min(ours) - min(plain), 80 if is_old else 60, unit="ns more", at_most=True)
-    harness.row("line source: less than a tracer in Python", (median(theirs) - median(plain)) / extra, 40, unit="×")
-    ratio = median(q / b for q, b in zip(quiet, bare))
-    harness.row("line source: a loop nobody selected", ratio, 2.5 if is_old else 1.03, unit="×", at_most=True)
+    harness.row(
+        f"line source: a plain line, {version}",
+        extra,
+        80 if is_old else 60,
+        unit="ns more",
+        at_most=True,
+    )
+    harness.row(
+        "line source: least of 15",
+        min(ours) - min(plain),
+        80 if is_old else 60,
+        unit="ns more",
+        at_most=True,
+    )
+    harness.row(
+        "line source: less than a tracer in Python",
+        (median(theirs) - median(plain)) / extra,
+        40,
+        unit="x",
+    )
+    ratio = median(q / b for q, b in zip(quiet, bare, strict=True))
+    harness.row(
+        "line source: a loop nobody selected",
+        ratio,
+        2.5 if is_old else 1.03,
+        unit="x",
+        at_most=True,
+    )
 
 
 main()

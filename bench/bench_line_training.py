@@ -37,5 +37,13 @@ for _ in range(12):
     plain.append(seconds())
     with _core.watch_lines(lambda event: None, files=[__file__]):
         ours.append(seconds())
-harness.row("line source: training step", median(o / p for o, p in zip(ours, plain)), 1.03, unit="×", at_most=True)
-harness.row("line source: training step, least", min(ours) / min(plain), 1.03, unit="×", at_most=True)
+harness.row(
+    "line source: training step",
+    median(o / p for o, p in zip(ours, plain, strict=True)),
+    1.03,
+    unit="x",
+    at_most=True,
+)
+harness.row(
+    "line source: training step, least", min(ours) / min(plain), 1.03, unit="x", at_most=True
+)

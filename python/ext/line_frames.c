@@ -36,8 +36,9 @@ static void ask_consumers(line_source *source, line_code *known)
             continue;
         known->first[id] = 0;
         known->last[id] = INT_MAX;
-        bool is_wanted = consumer->selects == NULL ||
-                         consumer->selects(consumer->context, known->code, &known->first[id], &known->last[id]);
+        bool is_wanted =
+            consumer->selects == NULL ||
+            consumer->selects(consumer->context, known->code, &known->first[id], &known->last[id]);
         if (PyErr_Occurred()) {
             source_note_error(source, id);
             is_wanted = false;
@@ -46,7 +47,7 @@ static void ask_consumers(line_source *source, line_code *known)
     }
     if (known->mask == 0 || known->table != NULL)
         return;
-    known->table = line_table_create(known->code);
+    known->table = line_table_create(known->code, source->analyse);
     if (known->table == NULL) {
         known->is_refused = true;
         known->mask = 0;
@@ -91,6 +92,8 @@ static uint32_t mask_for_thread(line_source *source, uint32_t mask)
 
 static void free_record(frame_record *record)
 {
+    if (record->reads != NULL)
+        reads_clear(record);
     PyMem_Free(record->reads);
     PyMem_Free(record->far_owner);
     PyMem_Free(record->far);
@@ -108,7 +111,7 @@ static frame_record *make_record(line_frame *at, line_code *code)
     record->code = code;
     record->statement = -1;
     record->slot_count = table->slot_count;
-    record->reads = PyMem_Calloc((size_t)table->most_reads + 1, sizeof *record->reads);
+    record->reads = PyMem_Calloc((size_t)table->most_reads + MOST_ITEMS + 1, sizeof *record->reads);
     record->far_owner = PyMem_Calloc(paths, sizeof *record->far_owner);
     record->far = PyMem_Calloc(paths, sizeof *record->far);
     if (record->reads == NULL || record->far_owner == NULL || record->far == NULL) {

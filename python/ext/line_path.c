@@ -64,7 +64,7 @@ static PyObject *attribute_of(PyObject *obj, PyObject *name)
     return found;
 }
 
-static PyObject *item_of(PyObject *obj, PyObject *key)
+PyObject *path_item(PyObject *obj, PyObject *key)
 {
     if (PyDict_Check(obj))
         return dict_get(obj, key);
@@ -77,7 +77,7 @@ static PyObject *item_of(PyObject *obj, PyObject *key)
             return NULL;
         return PyList_Check(obj) ? PyList_GET_ITEM(obj, i) : PyTuple_GET_ITEM(obj, i);
     }
-    if (PyLong_CheckExact(key)) { /* nn.ModuleList, nn.Sequential */
+    if (PyLong_CheckExact(key)) {           /* nn.ModuleList, nn.Sequential */
         PyObject *text = PyObject_Str(key); /* owned */
         PyObject *found = text != NULL ? module_attribute(obj, text) : NULL;
         PyErr_Clear();
@@ -109,7 +109,7 @@ static PyObject *key_of(line_source *source, frame_record *record, const line_pa
     return usable_key(key.object);
 }
 
-static uint64_t member_of(Py_hash_t hash, path_kind kind)
+uint64_t path_member(Py_hash_t hash, path_kind kind)
 {
     return (uint64_t)hash * 8 + (uint64_t)(kind == PATH_ATTRIBUTE) + 1;
 }
@@ -125,7 +125,7 @@ static void find_root(line_source *source, frame_record *record, const line_path
         out->object = owner != NULL && PyDict_Check(owner) ? dict_get(owner, path->detail) : NULL;
     }
     out->owner = owner;
-    out->member = member_of(path->hash, PATH_GLOBAL);
+    out->member = path_member(path->hash, PATH_GLOBAL);
     settle(source, out);
 }
 
@@ -155,9 +155,10 @@ void path_find(line_source *source, frame_record *record, int number, bool is_st
     if (key == NULL)
         return;
     Py_hash_t hash = path->kind == PATH_ITEM_BY ? PyObject_Hash(key) : path->hash;
-    out->object = path->kind == PATH_ATTRIBUTE ? attribute_of(base.object, key) : item_of(base.object, key);
+    out->object =
+        path->kind == PATH_ATTRIBUTE ? attribute_of(base.object, key) : path_item(base.object, key);
     out->owner = base.object;
-    out->member = member_of(hash, path->kind);
+    out->member = path_member(hash, path->kind);
     settle(source, out);
 }
 

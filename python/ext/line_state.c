@@ -263,7 +263,8 @@ static bool shared_grow(shared_states *shared)
         return false;
     for (size_t i = 0; i < shared->cap; i++)
         if (shared->entries[i].owner != NULL)
-            *shared_slot(entries, cap, shared->entries[i].owner, shared->entries[i].member) = shared->entries[i];
+            *shared_slot(entries, cap, shared->entries[i].owner, shared->entries[i].member) =
+                shared->entries[i];
     PyMem_Free(shared->entries);
     shared->entries = entries;
     shared->cap = cap;

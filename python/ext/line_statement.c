@@ -19,45 +19,6 @@ static bool hides(const frame_record *record, const line_statement *statement)
 
 /* ---- before it runs -------------------------------------------------------- */
 
-/* Remembers that the frame has named this place, which is no local. */
-static void show_far(frame_record *record, const line_place *place)
-{
-    if (place->slot >= 0)
-        return;
-    if (record->far_owner[place->path] == NULL)
-        record->far[record->far_count++] = place->path;
-    record->far_owner[place->path] = place->owner;
-}
-
-static void save_read(line_source *source, frame_record *record, saved_read *to, int path, bool is_late)
-{
-    line_place place;
-    path_find(source, record, path, false, &place);
-    *to = (saved_read){ .path = -1 };
-    if (place.slot >= 0 && is_late)
-        place.kind = (object_kind)record->slots[place.slot].kind;
-    if (place.kind == KIND_NONE)
-        return;
-    line_state *state = place_state(source, record, &place);
-    if (state == NULL)
-        return;
-    if (state->kind == KIND_NONE || (!is_late && state->object != place.object))
-        state_adopt(source, state, place.object, place.kind);
-    if (is_tensor(place.kind))
-        show_far(record, &place);
-    *to = (saved_read){ .state = *state, .path = place.path,
-                        .object = state->object == place.object ? place.object : NULL };
-}
-
-static void save_reads(line_source *source, frame_record *record, const line_statement *statement,
-                       bool is_late)
-{
-    const uint16_t *paths = record->code->table->reads + statement->reads;
-    for (int i = 0; i < statement->read_count; i++)
-        save_read(source, record, &record->reads[i], paths[i], is_late);
-    record->has_reads = true;
-}
-
 /* Can these operators run somebody's code, or change an operand? */
 static bool has_risky_operand(line_source *source, frame_record *record, const line_statement *statement)
 {
@@ -75,8 +36,8 @@ static bool has_risky_operand(line_source *source, frame_record *record, const l
             continue;
         if (statement->flags & STATEMENT_AUGMENTS)
             return true;
-        if (!is_tensor(place.kind) && !PyList_CheckExact(place.object) && !PyTuple_CheckExact(place.object) &&
-            !PyDict_CheckExact(place.object))
+        if (!is_tensor(place.kind) && !PyList_CheckExact(place.object) &&
+            !PyTuple_CheckExact(place.object) && !PyDict_CheckExact(place.object))
             return true;
     }
     return false;
@@ -118,7 +79,7 @@ static void begin(line_source *source, frame_record *record, int number)
     record->compares = compares;
     record->has_reads = false;
     if (statement->flags & STATEMENT_IS_FAR || source->before_mask & record->mask)
-        save_reads(source, record, statement, false);
+        reads_save(source, record, statement, false);
     if (compares) {
         digest_slots(source, record, hides(record, statement));
         digest_far(source, record, hides(record, statement));
@@ -132,7 +93,7 @@ static void begin(line_source *source, frame_record *record, int number)
 typedef struct settling {
     const line_statement *statement;
     bool is_hidden;
-    bool is_doubtful; /* perhaps it did not run, or not to its end */
+    bool is_doubtful;           /* perhaps it did not run, or not to its end */
     const line_statement *last; /* of those that ran since the last event */
     int count;
     found_change found[MOST_CHANGES];
@@ -148,14 +109,16 @@ static bool is_found(const settling *work, const line_place *place)
 {
     for (int i = 0; i < work->count; i++) {
         const line_place *other = &work->found[i].place;
-        if (place->slot >= 0 ? other->slot == place->slot
-                             : other->slot < 0 && other->owner == place->owner && other->member == place->member)
+        if (place->slot >= 0
+                ? other->slot == place->slot
+                : other->slot < 0 && other->owner == place->owner && other->member == place->member)
             return true;
     }
     return false;
 }
 
-static void look_at_write(line_source *source, frame_record *record, settling *work, const line_write *write)
+static void look_at_write(line_source *source, frame_record *record, settling *work,
+                          const line_write *write)
 {
     const line_path *path = &record->code->table->paths[write->path];
     line_place place;
@@ -179,9 +142,10 @@ static void look_at_write(line_source *source, frame_record *record, settling *w
     if (is_part || work->is_doubtful) {
         if (is_other && is_part)
             return; /* seen for the first time: nobody knows */
-        if (is_other || (is_tensor(place.kind) && state_differs(source, state, place.object, work->is_hidden)))
-            add(work, &place, is_other ? (state->kind == KIND_NONE ? LINE_BOUND : LINE_REBOUND) : LINE_INPLACE,
-                write);
+        if (is_other ||
+            (is_tensor(place.kind) && state_differs(source, state, place.object, work->is_hidden)))
+            add(work, &place,
+                is_other ? (state->kind == KIND_NONE ? LINE_BOUND : LINE_REBOUND) : LINE_INPLACE, write);
         return;
     }
     if (write->flags & WRITE_SAME)
@@ -275,7 +239,7 @@ static void settle(line_source *source, frame_record *record, const line_stateme
     if (work.count == 0)
         return;
     if (!record->has_reads)
-        save_reads(source, record, statement, true);
+        reads_save(source, record, statement, true);
     for (int i = 0; i < work.count; i++) {
         found_change *change = &work.found[i];
         line_state *state = place_state(source, record, &change->place);
@@ -286,7 +250,7 @@ static void settle(line_source *source, frame_record *record, const line_stateme
         change->now = *state;
         change->now.is_sampled |= change->old.is_sampled;
         if (is_tensor(change->place.kind))
-            show_far(record, &change->place);
+            reads_show(record, &change->place);
     }
     emit_changes(source, record, statement, work.found, work.count);
 }
@@ -329,9 +293,11 @@ static void finish(line_source *source, frame_record *record, int next, bool is_
             break;
         if (one->flags & STATEMENT_LOOPS && (next < one->start || next >= one->exit))
             break; /* there was no further item */
-        bool compares = i == 0 ? record->compares
-                               : (one->flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS)) != 0;
-        settle(source, record, one, first + first->followers, is_interrupted || one->flags & STATEMENT_IS_MAYBE, compares);
+        bool compares =
+            i == 0 ? record->compares
+                   : (one->flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS)) != 0;
+        settle(source, record, one, first + first->followers,
+               is_interrupted || one->flags & STATEMENT_IS_MAYBE, compares);
         record->has_reads = false;
     }
     state_finish(guard);
@@ -398,7 +364,7 @@ void statement_end(line_source *source, frame_record *record, int instruction, P
         finish(source, record, instruction, value == NULL, true);
     if (source->leave_mask & record->mask) {
         if (statement != NULL && value != NULL)
-            save_reads(source, record, statement, true);
+            reads_save(source, record, statement, true);
         emit_leave(source, record, value != NULL ? statement : NULL, value, is_yield);
     }
 }

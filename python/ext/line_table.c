@@ -61,9 +61,13 @@ static int count_rows(PyObject *rows, Py_ssize_t *reads, Py_ssize_t *writes, Py_
 static void fill_statement(line_table *table, line_statement *to, PyObject *row, uint32_t at[3])
 {
     PyObject *reading = PyTuple_GET_ITEM(row, 5), *writing = PyTuple_GET_ITEM(row, 6);
-    *to = (line_statement){ .start = as_int(row, 0), .end = as_int(row, 1), .line = as_int(row, 2),
-                            .flags = (uint32_t)as_int(row, 3), .exit = as_int(row, 4),
-                            .reads = at[0], .writes = at[1],
+    *to = (line_statement){ .start = as_int(row, 0),
+                            .end = as_int(row, 1),
+                            .line = as_int(row, 2),
+                            .flags = (uint32_t)as_int(row, 3),
+                            .exit = as_int(row, 4),
+                            .reads = at[0],
+                            .writes = at[1],
                             .read_count = (uint16_t)PyTuple_GET_SIZE(reading),
                             .write_count = (uint16_t)PyTuple_GET_SIZE(writing) };
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(reading); i++) {
@@ -141,16 +145,15 @@ static int fill_statements(line_table *table, PyObject *rows, PyObject *lines)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-line_table *line_table_create(PyCodeObject *code)
+line_table *line_table_create(PyCodeObject *code, PyObject *analyse)
 {
-    PyObject *module = NULL, *parts = NULL; /* owned */
+    PyObject *parts = NULL; /* owned */
     line_table *table = PyMem_Calloc(1, sizeof *table), *result = NULL;
     if (table == NULL) {
         PyErr_NoMemory();
         goto out;
     }
-    module = PyImport_ImportModule("tensortap.statements");
-    parts = module != NULL ? PyObject_CallMethod(module, "table", "O", code) : NULL;
+    parts = PyObject_CallOneArg(analyse, (PyObject *)code);
     if (parts == NULL)
         goto out;
     table->argument_count = code->co_argcount + code->co_kwonlyargcount +
@@ -165,7 +168,6 @@ line_table *line_table_create(PyCodeObject *code)
 out:
     line_table_free(table);
     Py_XDECREF(parts);
-    Py_XDECREF(module);
     return result;
 }
 

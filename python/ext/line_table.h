@@ -12,13 +12,13 @@
 #include <stdbool.h>
 
 typedef enum path_kind { /* as in paths.py */
-    PATH_LOCAL,
-    PATH_GLOBAL,
-    PATH_NAME,
-    PATH_ATTRIBUTE,
-    PATH_ITEM,
-    PATH_ITEM_BY,
-    PATH_OPAQUE,
+                         PATH_LOCAL,
+                         PATH_GLOBAL,
+                         PATH_NAME,
+                         PATH_ATTRIBUTE,
+                         PATH_ITEM,
+                         PATH_ITEM_BY,
+                         PATH_OPAQUE,
 } path_kind;
 
 typedef struct line_path {
@@ -30,18 +30,18 @@ typedef struct line_path {
     Py_hash_t hash;   /* of detail */
 } line_path;
 
-enum { /* of a statement, as in stack_machine.py */
-    STATEMENT_CALLS = 1 << 0,    /* anything may happen */
-    STATEMENT_OPERATES = 1 << 1, /* operators: harmless for plain types */
-    STATEMENT_DIGESTS = 1 << 2,  /* touches .data or the like: versions do not tell */
-    STATEMENT_HANDLES = 1 << 3,  /* entered by an exception */
-    STATEMENT_RETURNS = 1 << 4,
-    STATEMENT_LOOPS = 1 << 5,    /* takes the next item of a loop, or goes to exit */
-    STATEMENT_AUGMENTS = 1 << 6, /* has an in-place operator */
-    STATEMENT_BRANCHES = 1 << 7, /* what follows on the line may not run */
-    /* added here */
-    STATEMENT_IS_FAR = 1 << 8,   /* reads more than locals */
-    STATEMENT_IS_MAYBE = 1 << 9, /* follows a branch on its line */
+enum {                              /* of a statement, as in stack_machine.py */
+       STATEMENT_CALLS = 1 << 0,    /* anything may happen */
+       STATEMENT_OPERATES = 1 << 1, /* operators: harmless for plain types */
+       STATEMENT_DIGESTS = 1 << 2,  /* touches .data or the like: versions do not tell */
+       STATEMENT_HANDLES = 1 << 3,  /* entered by an exception */
+       STATEMENT_RETURNS = 1 << 4,
+       STATEMENT_LOOPS = 1 << 5,    /* takes the next item of a loop, or goes to exit */
+       STATEMENT_AUGMENTS = 1 << 6, /* has an in-place operator */
+       STATEMENT_BRANCHES = 1 << 7, /* what follows on the line may not run */
+       /* added here */
+       STATEMENT_IS_FAR = 1 << 8,   /* reads more than locals */
+       STATEMENT_IS_MAYBE = 1 << 9, /* follows a branch on its line */
 };
 
 enum { WRITE_SAME = 1 << 0, WRITE_IN_PLACE = 1 << 1, WRITE_MAYBE = 1 << 2 };
@@ -81,8 +81,10 @@ typedef struct line_table {
 
 enum { TABLE_NONE = 0xffff };
 
-/* NULL with a Python exception, e.g. for a code object of more than 65534 statements. */
-line_table *line_table_create(PyCodeObject *code);
+/* analyse: tensortap.statements.table, which cannot be imported just now: the
+ * code that runs may have no __import__.  NULL with a Python exception, e.g. for
+ * a code object of more than 65534 statements. */
+line_table *line_table_create(PyCodeObject *code, PyObject *analyse);
 void line_table_free(line_table *table);
 
 #endif

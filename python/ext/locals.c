@@ -212,7 +212,8 @@ static int opcode_at(line_frame *at)
     PyObject *bytes = PyObject_GetAttrString((PyObject *)locals_code(at), "co_code"); /* owned */
     Py_ssize_t i = (Py_ssize_t)locals_instruction(at) * 2;
     int opcode = bytes != NULL && i >= 0 && i < PyBytes_GET_SIZE(bytes)
-                   ? (unsigned char)PyBytes_AS_STRING(bytes)[i] : -1;
+                     ? (unsigned char)PyBytes_AS_STRING(bytes)[i]
+                     : -1;
     PyErr_Clear();
     Py_XDECREF(bytes);
     return opcode;

@@ -9,16 +9,16 @@
 
 #include "source_line.h"
 
-line_frame *locals_running(void);             /* the frame that runs Python code now */
+line_frame *locals_running(void); /* the frame that runs Python code now */
 line_frame *locals_of(PyFrameObject *frame);
-line_frame *locals_back(line_frame *at);       /* who called it, or NULL */
+line_frame *locals_back(line_frame *at); /* who called it, or NULL */
 PyCodeObject *locals_code(line_frame *at);
-int locals_instruction(line_frame *at);       /* index of the current one; -1: not started */
+int locals_instruction(line_frame *at); /* index of the current one; -1: not started */
 /* The value of a slot (cells are looked into); NULL: unbound.  name is for the
  * Pythons whose frames we do not know. */
 PyObject *locals_slot(line_frame *at, int slot, PyObject *name);
 PyObject *locals_globals(line_frame *at);
-PyObject *locals_names(line_frame *at);       /* the mapping of a class body, module or exec, or NULL */
+PyObject *locals_names(line_frame *at); /* the mapping of a class body, module or exec, or NULL */
 
 /* Of a frame that has just been entered or is being left, up to 3.11: is it its
  * first start; is it left by a yield? */

@@ -60,6 +60,8 @@ PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs);
 
 PyTypeObject *sample_slice_type(void);
 PyTypeObject *line_tuple_type(int which);
+struct line_event;
+PyObject *line_event_tuple(const core_state *state, const struct line_event *event);
 
 /* ---- arguments ----------------------------------------------------------- */
 

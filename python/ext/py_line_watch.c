@@ -8,14 +8,11 @@
 #include "module.h"
 #include "source_line.h"
 
-#include <structmember.h>
-
 typedef struct watch {
-    PyObject_HEAD
-    line_source *source; /* borrowed; the module's */
-    PyObject *module;    /* owned; keeps the source */
-    int id;              /* -1: closed */
-    line_frame *at;      /* of the event that is being told */
+    PyObject_HEAD line_source *source;                /* borrowed; the module's */
+    PyObject *module;                                 /* owned; keeps the source */
+    int id;                                           /* -1: closed */
+    line_frame *at;                                   /* of the event that is being told */
     PyObject *change, *before, *enter, *leave, *line; /* owned or NULL */
     PyObject *select, *files, *prefixes, *codes;      /* owned or NULL */
     long first, last;
@@ -24,134 +21,13 @@ typedef struct watch {
 #define WATCH_OBJECTS(X) \
     X(module) X(change) X(before) X(enter) X(leave) X(line) X(select) X(files) X(prefixes) X(codes)
 
-/* ---- events as tuples -------------------------------------------------------- */
-
-static PyStructSequence_Field read_fields[] = {
-    { "kind", "'local', 'global', 'attribute' or 'item'" },
-    { "name", "as written" },
-    { "key", "number of this state of the name" },
-    { "object", "the tensor; None: it is gone, or in another state" },
-    { "version", "torch's count of in-place changes" },
-    { "is_seen", "the key was told before" },
-    { 0 },
-};
-static PyStructSequence_Field change_fields[] = {
-    { "kind", "'local', 'global', 'attribute' or 'item'" },
-    { "name", "as written" },
-    { "how", "'bound', 'rebound' or 'inplace'" },
-    { "old_key", "of the state before; None: there was none" },
-    { "key", "of the state now" },
-    { "object", "the tensor" },
-    { "reads", "indices into the event's reads: the arrows to this name" },
-    { "version", "torch's count of in-place changes" },
-    { "is_sampled", "above 64 MB: only a part of the contents was compared" },
-    { 0 },
-};
-static PyStructSequence_Field event_fields[] = {
-    { "frame", "number of the frame" },
-    { "code", "its code object" },
-    { "line", "first line of the statement" },
-    { "changes", "list of LineChange" },
-    { "reads", "list of LineRead" },
-    { "caller", "number of the nearest watched frame below; 0: none" },
-    { "thread", "as threading.get_ident()" },
-    { "value", "in leave: what is returned or yielded" },
-    { "is_return", "the statement returns or yields; in leave: not by an exception" },
-    { "is_resumed", "in enter: a generator goes on" },
-    { "is_yield", "in leave: it will go on" },
-    { 0 },
-};
-static PyStructSequence_Desc descriptions[LINE_TYPE_COUNT] = {
-    { "tensortap.LineRead", "A name that a statement read.", read_fields, 6 },
-    { "tensortap.LineChange", "A name that a statement changed.", change_fields, 9 },
-    { "tensortap.LineEvent", "What a statement did.", event_fields, 11 },
-};
-
-PyTypeObject *line_tuple_type(int which)
-{
-    return PyStructSequence_NewType(&descriptions[which]);
-}
-
-static PyObject *kind_text(line_kind kind)
-{
-    static const char *const texts[] = { "local", "global", "attribute", "item" };
-    return PyUnicode_InternFromString(texts[kind]);
-}
-
-static PyObject *object_or_none(PyObject *obj)
-{
-    return Py_NewRef(obj != NULL ? obj : Py_None);
-}
-
-/* Takes over the values; one that could not be made fails the tuple. */
-static PyObject *make_tuple(PyTypeObject *type, PyObject **values, Py_ssize_t count)
-{
-    PyObject *tuple = PyStructSequence_New(type);
-    bool is_complete = tuple != NULL;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        is_complete = is_complete && values[i] != NULL;
-        if (tuple != NULL)
-            PyStructSequence_SetItem(tuple, i, values[i] != NULL ? values[i] : Py_NewRef(Py_None));
-        else
-            Py_XDECREF(values[i]);
-    }
-    if (!is_complete)
-        Py_CLEAR(tuple);
-    return tuple;
-}
-
-static PyObject *read_tuple(const core_state *state, const line_name *read)
-{
-    PyObject *values[] = { kind_text(read->kind), Py_NewRef(read->name), PyLong_FromUnsignedLongLong(read->key),
-                           object_or_none(read->object), PyLong_FromUnsignedLong(read->version),
-                           PyBool_FromLong(read->is_seen) };
-    return make_tuple(state->line_types[LINE_TYPE_READ], values, 6);
-}
-
-static PyObject *change_tuple(const core_state *state, const line_change *change)
-{
-    static const char *const hows[] = { "bound", "rebound", "inplace" };
-    PyObject *arrows = PyTuple_New((Py_ssize_t)change->read_count);
-    for (size_t i = 0; arrows != NULL && i < change->read_count; i++)
-        PyTuple_SET_ITEM(arrows, (Py_ssize_t)i, PyLong_FromLong(change->reads[i]));
-    PyObject *values[] = { kind_text(change->now.kind), Py_NewRef(change->now.name),
-                           PyUnicode_InternFromString(hows[change->how]),
-                           change->old_key != 0 ? PyLong_FromUnsignedLongLong(change->old_key) : Py_NewRef(Py_None),
-                           PyLong_FromUnsignedLongLong(change->now.key), object_or_none(change->now.object), arrows,
-                           PyLong_FromUnsignedLong(change->now.version), PyBool_FromLong(change->is_sampled) };
-    return make_tuple(state->line_types[LINE_TYPE_CHANGE], values, 9);
-}
-
-static PyObject *event_tuple(const core_state *state, const line_event *event)
-{
-    PyObject *changes = PyList_New(0), *reads = PyList_New(0); /* owned, then the tuple's */
-    for (size_t i = 0; i < event->read_count && reads != NULL && !PyErr_Occurred(); i++) {
-        PyObject *one = read_tuple(state, &event->reads[i]); /* owned */
-        if (one != NULL)
-            PyList_Append(reads, one);
-        Py_XDECREF(one);
-    }
-    for (size_t i = 0; i < event->change_count && changes != NULL && !PyErr_Occurred(); i++) {
-        PyObject *one = change_tuple(state, &event->changes[i]); /* owned */
-        if (one != NULL)
-            PyList_Append(changes, one);
-        Py_XDECREF(one);
-    }
-    PyObject *values[] = { PyLong_FromUnsignedLongLong(event->frame), Py_NewRef(event->code),
-                           PyLong_FromLong(event->line), changes, reads,
-                           PyLong_FromUnsignedLongLong(event->caller), PyLong_FromUnsignedLongLong(event->thread),
-                           object_or_none(event->value), PyBool_FromLong(event->is_return),
-                           PyBool_FromLong(event->is_resumed), PyBool_FromLong(event->is_yield) };
-    return make_tuple(state->line_types[LINE_TYPE_EVENT], values, 11);
-}
-
 /* ---- callbacks --------------------------------------------------------------- */
 
 static void call(watch *self, PyObject *function, const line_event *event)
 {
     Py_INCREF(self); /* it may close itself */
     Py_INCREF(function);
-    PyObject *tuple = event_tuple(core_state_of(self->module), event); /* owned */
+    PyObject *tuple = line_event_tuple(core_state_of(self->module), event); /* owned */
     line_frame *outer = self->at;
     self->at = event->at;
     PyObject *done = tuple != NULL ? PyObject_CallOneArg(function, tuple) : NULL; /* owned */
@@ -162,22 +38,24 @@ static void call(watch *self, PyObject *function, const line_event *event)
     Py_DECREF(self);
 }
 
-#define X(name)                                              \
+#define X(name)                                                \
     static void on_##name(void *self, const line_event *event) \
-    {                                                        \
-        call(self, ((watch *)self)->name, event);            \
+    {                                                          \
+        call(self, ((watch *)self)->name, event);              \
     }
-X(change) X(before) X(enter) X(leave) X(line)
+X(change)
+X(before) X(enter) X(leave) X(line)
 #undef X
 
-static bool is_listed(const watch *self, PyCodeObject *code)
+    static bool is_listed(const watch *self, PyCodeObject *code)
 {
     if (self->files == NULL && self->prefixes == NULL && self->codes == NULL)
         return true;
     if (self->files != NULL && PySequence_Contains(self->files, code->co_filename) == 1)
         return true;
     for (Py_ssize_t i = 0; self->prefixes != NULL && i < PyTuple_GET_SIZE(self->prefixes); i++)
-        if (PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(self->prefixes, i), 0, PY_SSIZE_T_MAX, -1) == 1)
+        if (PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(self->prefixes, i), 0, PY_SSIZE_T_MAX,
+                                -1) == 1)
             return true;
     for (Py_ssize_t i = 0; self->codes != NULL && i < PyTuple_GET_SIZE(self->codes); i++)
         if (PyTuple_GET_ITEM(self->codes, i) == (PyObject *)code)
@@ -196,7 +74,8 @@ static bool selects(void *context, PyCodeObject *code, int *first, int *last)
         return true;
     PyObject *answer = PyObject_CallOneArg(self->select, (PyObject *)code); /* owned */
     int is_true = answer != NULL ? PyObject_IsTrue(answer) : 0;
-    if (is_true > 0 && PyTuple_Check(answer) && !PyArg_ParseTuple(answer, "ii;select gives (first, last)", first, last))
+    if (is_true > 0 && PyTuple_Check(answer) &&
+        !PyArg_ParseTuple(answer, "ii;select gives (first, last)", first, last))
         is_true = 0;
     Py_XDECREF(answer);
     return is_true > 0;
@@ -262,8 +141,9 @@ static int start(watch *self, const line_consumer *wanted)
 
 PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = { "change", "before", "enter", "leave", "line", "select", "files", "prefixes",
-                                "codes", "lines", "names", "threads", "arrays", "objects", NULL };
+    static char *keywords[] = { "change", "before",  "enter",    "leave",   "line",
+                                "select", "files",   "prefixes", "codes",   "lines",
+                                "names",  "threads", "arrays",   "objects", NULL };
     core_state *state = core_state_of(module);
     PyObject *change = Py_None, *before = Py_None, *enter = Py_None, *leave = Py_None, *line = Py_None;
     PyObject *select = Py_None, *files = Py_None, *prefixes = Py_None, *codes = Py_None, *lines = Py_None;
@@ -272,9 +152,9 @@ PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs)
     int arrays = 0, objects = 0;
     line_consumer consumer = { .threads = LINE_THREADS_LATER };
     watch *self = NULL; /* owned */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOOOOOpp:watch_lines", keywords, &change, &before,
-                                     &enter, &leave, &line, &select, &files, &prefixes, &codes, &lines, &names,
-                                     &threads, &arrays, &objects))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOOOOOpp:watch_lines", keywords, &change,
+                                     &before, &enter, &leave, &line, &select, &files, &prefixes, &codes,
+                                     &lines, &names, &threads, &arrays, &objects))
         return NULL;
     if (state->line == NULL && (state->line = line_source_create(state)) == NULL)
         return NULL;
@@ -291,15 +171,19 @@ PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs)
 #undef X
     self->module = Py_NewRef(module);
     PyObject_GC_Track(self);
-    if (store_callable(&self->change, change, "change") < 0 || store_callable(&self->before, before, "before") < 0 ||
-        store_callable(&self->enter, enter, "enter") < 0 || store_callable(&self->leave, leave, "leave") < 0 ||
-        store_callable(&self->line, line, "line") < 0 || store_callable(&self->select, select, "select") < 0 ||
+    if (store_callable(&self->change, change, "change") < 0 ||
+        store_callable(&self->before, before, "before") < 0 ||
+        store_callable(&self->enter, enter, "enter") < 0 ||
+        store_callable(&self->leave, leave, "leave") < 0 ||
+        store_callable(&self->line, line, "line") < 0 ||
+        store_callable(&self->select, select, "select") < 0 ||
         store_tuple(&self->files, files, "files", &PyUnicode_Type) < 0 ||
         store_tuple(&self->prefixes, prefixes, "prefixes", &PyUnicode_Type) < 0 ||
         store_tuple(&self->codes, codes, "codes", &PyCode_Type) < 0 ||
         (threads != NULL && read_threads(threads, &consumer.threads) < 0))
         goto out;
-    if (lines != Py_None && (!PyTuple_Check(lines) || !PyArg_ParseTuple(lines, "ll", &self->first, &self->last))) {
+    if (lines != Py_None &&
+        (!PyTuple_Check(lines) || !PyArg_ParseTuple(lines, "ll", &self->first, &self->last))) {
         PyErr_SetString(PyExc_TypeError, "lines must be a tuple of the first and the last line");
         goto out;
     }

@@ -28,8 +28,10 @@ uint64_t line_source_errors(line_source *source, int id, PyObject **text)
 {
     const consumer_slot *slot = &source->consumers[id];
     if (text != NULL)
-        *text = slot->first_error != NULL ? slot->first_error : source->own_error;
-    return slot->errors + source->own_errors;
+        *text = slot->first_error != NULL               ? slot->first_error
+                : source->own_errors > slot->own_before ? source->own_error
+                                                        : NULL;
+    return slot->errors + source->own_errors - slot->own_before;
 }
 
 /* ---- consumers -------------------------------------------------------------- */
@@ -80,25 +82,34 @@ static void refresh_frames(line_source *source)
     }
 }
 
+static PyObject *find_analysis(void)
+{
+    PyObject *module = PyImport_ImportModule("tensortap.statements"); /* owned */
+    PyObject *found = module != NULL ? PyObject_GetAttrString(module, "table") : NULL;
+    Py_XDECREF(module);
+    return found;
+}
+
 int line_source_add(line_source *source, const line_consumer *consumer)
 {
     int id = 0;
     while (id < LINE_MAX_CONSUMERS && source->mask & (uint32_t)1 << id)
         id++;
     if (id == LINE_MAX_CONSUMERS) {
-        PyErr_Format(PyExc_RuntimeError, "the line source serves %d consumers at most", LINE_MAX_CONSUMERS);
+        PyErr_Format(PyExc_RuntimeError, "the line source serves %d consumers at most",
+                     LINE_MAX_CONSUMERS);
         return -1;
     }
     if (source->mask == 0) {
-        PyObject *statements = PyImport_ImportModule("tensortap.statements"); /* not in a callback */
-        if (statements == NULL)
+        if (source->analyse == NULL && (source->analyse = find_analysis()) == NULL)
             return -1;
-        Py_DECREF(statements);
         source_forget_all(source);
     }
     Py_CLEAR(source->consumers[id].first_error);
-    source->consumers[id] = (consumer_slot){ .consumer = *consumer, .names = Py_XNewRef(consumer->names),
+    source->consumers[id] = (consumer_slot){ .consumer = *consumer,
+                                             .names = Py_XNewRef(consumer->names),
                                              .thread = PyThreadState_GetID(PyThreadState_Get()),
+                                             .own_before = source->own_errors,
                                              .last_thread = newest_thread() };
     source->mask |= (uint32_t)1 << id;
     sum_up(source);
@@ -165,6 +176,7 @@ void line_source_free(line_source *source)
     }
     Py_CLEAR(source->version);
     Py_CLEAR(source->is_inference);
+    Py_CLEAR(source->analyse);
     Py_CLEAR(source->own_folder);
     Py_CLEAR(source->own_error);
     PyMem_Free(source);

@@ -65,11 +65,11 @@ typedef enum line_how {
 /* One state of a name. */
 typedef struct line_name {
     line_kind kind;
-    PyObject *name;    /* borrowed str */
-    PyObject *object;  /* borrowed; NULL in the reads of a change if it is not there any more */
-    uint64_t key;      /* of this state */
-    uint32_t version;  /* torch's version counter; 0 where there is none */
-    bool is_seen;      /* the key was reported before, in a change or as a read */
+    PyObject *name;   /* borrowed str */
+    PyObject *object; /* borrowed; NULL in the reads of a change if it is not there any more */
+    uint64_t key;     /* of this state */
+    uint32_t version; /* torch's version counter; 0 where there is none */
+    bool is_seen;     /* the key was reported before, in a change or as a read */
 } line_name;
 
 typedef struct line_change {
@@ -82,14 +82,14 @@ typedef struct line_change {
 } line_change;
 
 typedef struct line_event {
-    uint64_t frame;   /* number of the frame, never given twice */
-    uint64_t caller;  /* number of the nearest selected frame below; 0: none */
-    uint64_t thread;  /* as threading.get_ident() */
-    PyObject *code;   /* borrowed */
-    line_frame *at;   /* for line_frame_get, within the callback */
-    int line;         /* of the statement: its first line; in `line`: the line itself */
-    bool is_return;   /* the statement is a `return` (or a yield) */
-    const line_name *reads;     /* tensors (and arrays, objects: see wants) that it reads */
+    uint64_t frame;         /* number of the frame, never given twice */
+    uint64_t caller;        /* number of the nearest selected frame below; 0: none */
+    uint64_t thread;        /* as threading.get_ident() */
+    PyObject *code;         /* borrowed */
+    line_frame *at;         /* for line_frame_get, within the callback */
+    int line;               /* of the statement: its first line; in `line`: the line itself */
+    bool is_return;         /* the statement is a `return` (or a yield) */
+    const line_name *reads; /* tensors (and arrays, objects: see wants) that it reads */
     size_t read_count;
     const line_change *changes; /* in `change` only */
     size_t change_count;

@@ -12,14 +12,14 @@
 #include <string.h>
 
 /* Events by name, because their numbers differ between versions. */
-#define EVENT_MAP(X)         \
-    X(PY_START, on_start)    \
-    X(PY_RESUME, on_resume)  \
-    X(PY_THROW, on_throw)    \
-    X(LINE, on_line)         \
-    X(JUMP, on_jump)         \
-    X(PY_RETURN, on_return)  \
-    X(PY_YIELD, on_yield)    \
+#define EVENT_MAP(X)        \
+    X(PY_START, on_start)   \
+    X(PY_RESUME, on_resume) \
+    X(PY_THROW, on_throw)   \
+    X(LINE, on_line)        \
+    X(JUMP, on_jump)        \
+    X(PY_RETURN, on_return) \
+    X(PY_YIELD, on_yield)   \
     X(PY_UNWIND, on_unwind)
 
 #define X(name, function) EVENT_##name,
@@ -79,9 +79,9 @@ static void listen(line_source *source, line_code *code)
     long events = made->event[EVENT_LINE] | made->event[EVENT_PY_RETURN] | made->event[EVENT_PY_YIELD];
     if (code->table->has_tight_loop)
         events |= made->event[EVENT_JUMP];
-    PyObject *done = PyObject_CallMethod(made->monitoring, "set_local_events", "iOl", made->tool, code->code,
-                                         events); /* owned */
-    if (done == NULL) { /* e.g. a code object that Cython made */
+    PyObject *done = PyObject_CallMethod(made->monitoring, "set_local_events", "iOl", made->tool,
+                                         code->code, events); /* owned */
+    if (done == NULL) {                                       /* e.g. a code object that Cython made */
         source_note_error(source, -1);
         code->is_refused = true;
         code->mask = 0;
@@ -141,7 +141,8 @@ static PyObject *on_line(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
     line_source *source = source_of(self);
     frame_record *record = source->last;
     line_frame *at = locals_running();
-    if (source->is_running && record != NULL && record->at == at && (PyObject *)record->code->code == args[0] &&
+    if (source->is_running && record != NULL && record->at == at &&
+        (PyObject *)record->code->code == args[0] &&
         statement_quick(source, record, locals_instruction(at)))
         Py_RETURN_NONE;
     visit here;
@@ -202,7 +203,7 @@ static PyObject *on_unwind(PyObject *self, PyObject *const *args, Py_ssize_t Py_
 }
 
 #define X(name, function) { #name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL },
-static PyMethodDef callbacks[] = { EVENT_MAP(X) { 0 } };
+static PyMethodDef callbacks[] = { EVENT_MAP(X){ 0 } };
 #undef X
 
 /* ---- start and stop ------------------------------------------------------------ */
@@ -250,10 +251,12 @@ static int find_events(driver *made)
 static int register_callbacks(driver *made, bool is_on)
 {
     for (int i = 0; i < EVENT_COUNT_; i++) {
-        PyObject *function = is_on ? PyCFunction_New(&callbacks[i], made->source) : Py_NewRef(Py_None); /* owned */
-        PyObject *old = function != NULL ? PyObject_CallMethod(made->monitoring, "register_callback", "ilO",
-                                                               made->tool, made->event[i], function)
-                                         : NULL; /* owned */
+        PyObject *function =
+            is_on ? PyCFunction_New(&callbacks[i], made->source) : Py_NewRef(Py_None); /* owned */
+        PyObject *old = function != NULL
+                            ? PyObject_CallMethod(made->monitoring, "register_callback", "ilO",
+                                                  made->tool, made->event[i], function)
+                            : NULL; /* owned */
         Py_XDECREF(function);
         if (old == NULL)
             return -1;
@@ -267,7 +270,8 @@ static int set_global_events(driver *made, bool is_on)
     long events = is_on ? made->event[EVENT_PY_START] | made->event[EVENT_PY_RESUME] |
                               made->event[EVENT_PY_THROW] | made->event[EVENT_PY_UNWIND]
                         : 0;
-    PyObject *done = PyObject_CallMethod(made->monitoring, "set_events", "il", made->tool, events); /* owned */
+    PyObject *done =
+        PyObject_CallMethod(made->monitoring, "set_events", "il", made->tool, events); /* owned */
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;
 }
@@ -343,9 +347,11 @@ static void stop_listening(line_source *source, bool is_all)
     driver *made = driver_of(source);
     for (size_t i = 0; i < source->codes.cap; i++) {
         line_code *code = source->codes.keys[i] != NULL ? source->codes.values[i] : NULL;
-        if (code == NULL || code->local_events == 0 || (!is_all && source_code(source, code->code) != NULL))
+        if (code == NULL || code->local_events == 0 ||
+            (!is_all && source_code(source, code->code) != NULL))
             continue;
-        Py_XDECREF(PyObject_CallMethod(made->monitoring, "set_local_events", "iOi", made->tool, code->code, 0));
+        Py_XDECREF(
+            PyObject_CallMethod(made->monitoring, "set_local_events", "iOi", made->tool, code->code, 0));
         PyErr_Clear();
         code->local_events = 0;
     }

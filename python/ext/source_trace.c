@@ -12,16 +12,15 @@
 #include <frameobject.h>
 
 typedef struct driver {
-    PyTypeObject *type;       /* owned */
-    PyObject *installer;      /* owned; given to threading.settrace */
-    PyObject *previous_hook;  /* owned; what threading had; None: nothing */
-    uint64_t epoch;           /* goes up at each stop: older tracers take themselves off */
+    PyTypeObject *type;      /* owned */
+    PyObject *installer;     /* owned; given to threading.settrace */
+    PyObject *previous_hook; /* owned; what threading had; None: nothing */
+    uint64_t epoch;          /* goes up at each stop: older tracers take themselves off */
 } driver;
 
 /* What sys.gettrace() shows while we are on, one for each thread. */
 typedef struct tracer {
-    PyObject_HEAD
-    line_source *source;
+    PyObject_HEAD line_source *source;
     Py_tracefunc previous;
     PyObject *previous_object; /* owned or NULL */
     uint64_t epoch;
@@ -51,7 +50,7 @@ static void unhook(void)
 {
     PyThreadState *thread = PyThreadState_Get();
     if (thread->c_tracefunc != on_trace)
-        return; /* somebody else's now: leave it */
+        return;                                             /* somebody else's now: leave it */
     tracer *mine = (tracer *)Py_NewRef(thread->c_traceobj); /* owned */
     PyEval_SetTrace(mine->previous, mine->previous_object);
     mine->previous = NULL;
@@ -167,7 +166,8 @@ static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
         return result;
     }
     if (what == PyTrace_LINE && mine->previous == NULL && source->last != NULL &&
-        source->last->at == locals_of(frame) && source->last->code->code == locals_code(source->last->at) &&
+        source->last->at == locals_of(frame) &&
+        source->last->code->code == locals_code(source->last->at) &&
         statement_quick(source, source->last, locals_instruction(source->last->at)))
         return 0;
     Py_INCREF(self);
@@ -213,8 +213,9 @@ static PyObject *tracer_call(PyObject *self, PyObject *args, PyObject *kwargs)
         PyEval_SetTrace(NULL, NULL);
     }
     hook(here);
-    int what = PyUnicode_CompareWithASCIIString(event, "call") == 0 ? PyTrace_CALL
-             : PyUnicode_CompareWithASCIIString(event, "line") == 0 ? PyTrace_LINE : -1;
+    int what = PyUnicode_CompareWithASCIIString(event, "call") == 0   ? PyTrace_CALL
+               : PyUnicode_CompareWithASCIIString(event, "line") == 0 ? PyTrace_LINE
+                                                                      : -1;
     int result = what >= 0 ? on_trace((PyObject *)here, (PyFrameObject *)frame, what, arg) : 0;
     PyObject *local = result < 0 ? NULL : PyObject_GetAttrString(frame, "f_trace"); /* owned */
     Py_DECREF(here);

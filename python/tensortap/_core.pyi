@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from types import CodeType
+from collections.abc import Callable, Iterable
+from types import CodeType, TracebackType
 from typing import Any, Literal, NamedTuple, SupportsFloat, final
 
 version: str
@@ -219,3 +221,78 @@ def tree_text(
     columns: int = 0,
 ) -> str: ...
 def _stats_from(dtype: str, shape: tuple[int, ...], numbers: tuple[Any, ...], /) -> Stats: ...
+
+class LineRead(NamedTuple):
+    """A name that a statement read."""
+
+    kind: Literal["local", "global", "attribute", "item"]
+    name: str
+    key: int  # of this state of the name; an arrow starts at the node with this key
+    object: Any  # None: it is gone, or in another state now
+    version: int
+    is_seen: bool  # the key was told before
+
+class LineChange(NamedTuple):
+    """A name that a statement changed."""
+
+    kind: Literal["local", "global", "attribute", "item"]
+    name: str
+    how: Literal["bound", "rebound", "inplace"]
+    old_key: int | None
+    key: int
+    object: Any
+    reads: tuple[int, ...]  # indices into the event's reads: the arrows
+    version: int
+    is_sampled: bool  # above 64 MB: only a part of the contents was compared
+
+class LineEvent(NamedTuple):
+    """What a statement did; see python/ext/source_line.h."""
+
+    frame: int
+    code: CodeType
+    line: int
+    changes: list[LineChange]
+    reads: list[LineRead]
+    caller: int
+    thread: int
+    value: Any
+    is_return: bool
+    is_resumed: bool
+    is_yield: bool
+
+@final
+class LineWatch:
+    """A consumer of the line source; made by watch_lines()."""
+
+    @property
+    def errors(self) -> tuple[int, str | None]: ...
+    @property
+    def is_open(self) -> bool: ...
+    def close(self) -> None: ...
+    def local(self, name: str, /) -> Any: ...
+    def __enter__(self) -> LineWatch: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> Literal[False]: ...
+
+def watch_lines(
+    change: Callable[[LineEvent], object] | None = None,
+    *,
+    before: Callable[[LineEvent], object] | None = None,
+    enter: Callable[[LineEvent], object] | None = None,
+    leave: Callable[[LineEvent], object] | None = None,
+    line: Callable[[LineEvent], object] | None = None,
+    select: Callable[[CodeType], bool | tuple[int, int]] | None = None,
+    files: Iterable[str] | None = None,
+    prefixes: Iterable[str] | None = None,
+    codes: Iterable[CodeType] | None = None,
+    lines: tuple[int, int] | None = None,
+    names: Iterable[str] | None = None,
+    threads: Literal["later", "own", "all"] = "later",
+    arrays: bool = False,
+    objects: bool = False,
+) -> LineWatch:
+    """Call functions with what each line of the selected code does, until closed."""

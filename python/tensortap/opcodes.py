@@ -5,13 +5,15 @@ the change of the stack's height is enough, and `dis` knows that.
 SPDX-License-Identifier: Apache-2.0
 """
 
+# ruff: noqa: D102 -- do_X does what instruction X does
+
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from dis import Instruction
 from types import CodeType
 
+from tensortap.name_opcodes import VERSION, NameOpcodes
 from tensortap.paths import ATTRIBUTE, GLOBAL, ITEM_BY, LOCAL, NAME, NO_PATH
 from tensortap.stack_machine import (
     AUGMENTS,
@@ -25,188 +27,16 @@ from tensortap.stack_machine import (
     IN_PLACE,
     LOOPS,
     NOTHING,
-    OPERATES,
     RETURNS,
-    UNCOUNTED,
     Item,
-    StackMachine,
     Statement,
     Taint,
-    _all,
+    union,
 )
 
-VERSION = sys.version_info[:2]
 
-
-class Opcodes(StackMachine):
-    """A stack machine that knows the instructions."""
-
-    # ---- names ------------------------------------------------------------
-
-    def load_fast(self, name: str) -> None:
-        """Load a local; a comprehension's own variable is what it iterates over."""
-        if name in self._comprehended:
-            self.push(self._comprehended[name].reads)
-        elif name in self.paths._fast:
-            self.load(self.paths.fast(name))
-        else:
-            self.load(self.paths.cell(name))
-
-    def store_fast(self, name: str) -> None:
-        """Store a local."""
-        item = self.pop()
-        if item.saved == name:
-            self._comprehended.pop(name, None)
-        elif name in self._comprehended:
-            self._comprehended[name] = Item(item.reads)
-        else:
-            self.store(self.paths.fast(name), item)
-
-    def do_LOAD_FAST(self, i: Instruction) -> None:
-        self.load_fast(i.argval)
-
-    do_LOAD_FAST_CHECK = do_LOAD_FAST_BORROW = do_LOAD_FAST
-
-    def do_LOAD_FAST_LOAD_FAST(self, i: Instruction) -> None:
-        for name in i.argval:
-            self.load_fast(name)
-
-    do_LOAD_FAST_BORROW_LOAD_FAST_BORROW = do_LOAD_FAST_LOAD_FAST
-
-    def do_LOAD_FAST_AND_CLEAR(self, i: Instruction) -> None:
-        self._comprehended[i.argval] = Item()
-        self.push(saved=i.argval)
-
-    def do_STORE_FAST(self, i: Instruction) -> None:
-        self.store_fast(i.argval)
-
-    do_STORE_FAST_MAYBE_NULL = do_STORE_FAST
-
-    def _between(self, i: Instruction) -> None:
-        """A statement may end in the middle of a double instruction."""
-        if self._is_clear():
-            self.now.end = i.offset // 2 + 1
-            self._close()
-            line = self.now.line
-            self.now = Statement(i.offset // 2 + 1, line=line)
-
-    def do_STORE_FAST_LOAD_FAST(self, i: Instruction) -> None:
-        self.store_fast(i.argval[0])
-        self._between(i)
-        self.load_fast(i.argval[1])
-
-    def do_STORE_FAST_STORE_FAST(self, i: Instruction) -> None:
-        for name in i.argval:
-            self.store_fast(name)
-
-    def do_LOAD_DEREF(self, i: Instruction) -> None:
-        self.load(self.paths.cell(i.argval))
-
-    def do_LOAD_CLASSDEREF(self, i: Instruction) -> None:
-        self.load(self.paths.cell(i.argval))
-
-    def do_LOAD_FROM_DICT_OR_DEREF(self, i: Instruction) -> None:
-        self.pop()
-        self.load(self.paths.cell(i.argval))
-
-    def do_LOAD_FROM_DICT_OR_GLOBALS(self, i: Instruction) -> None:
-        self.pop()
-        self.load(self.paths.global_(i.argval))
-
-    def do_LOAD_CLOSURE(self, i: Instruction) -> None:
-        self.push()
-
-    def do_STORE_DEREF(self, i: Instruction) -> None:
-        self.store(self.paths.cell(i.argval), self.pop())
-
-    def do_LOAD_GLOBAL(self, i: Instruction) -> None:
-        if VERSION >= (3, 11) and (i.arg or 0) & 1 and VERSION < (3, 13):
-            self.push()
-        self.load(self.paths.global_(i.argval))
-        if VERSION >= (3, 13) and (i.arg or 0) & 1:
-            self.push()
-
-    def do_STORE_GLOBAL(self, i: Instruction) -> None:
-        self.store(self.paths.global_(i.argval), self.pop())
-
-    def do_LOAD_NAME(self, i: Instruction) -> None:
-        self.load(self.paths.name(i.argval))
-
-    def do_STORE_NAME(self, i: Instruction) -> None:
-        self.store(self.paths.name(i.argval), self.pop())
-
-    def do_DELETE_FAST(self, i: Instruction) -> None:
-        self.now.write(self.paths.fast(i.argval), 0, NOTHING)
-
-    def do_DELETE_NAME(self, i: Instruction) -> None:
-        self.now.write(self.paths.name(i.argval), 0, NOTHING)
-
-    # ---- attributes and items --------------------------------------------
-
-    def _attribute(self, name: str) -> None:
-        base = self.pop()
-        self.now.flags |= OPERATES
-        if name in UNCOUNTED:
-            self.now.flags |= DIGESTS | CALLS
-        if base.path == NO_PATH:
-            self.push(base.reads)
-        else:
-            self._refine(base, self.paths.attribute(base.path, name))
-
-    def do_LOAD_ATTR(self, i: Instruction) -> None:
-        self._attribute(i.argval)
-        if VERSION >= (3, 12) and (i.arg or 0) & 1:
-            self.push()
-
-    def do_LOAD_METHOD(self, i: Instruction) -> None:
-        self._attribute(i.argval)
-        self.push()
-
-    def do_LOAD_SUPER_ATTR(self, i: Instruction) -> None:
-        self.pops(3)
-        self.push()
-        if (i.arg or 0) & 1:
-            self.push()
-
-    def do_STORE_ATTR(self, i: Instruction) -> None:
-        value, base = self.pops(2)
-        self.now.flags |= CALLS | (DIGESTS if i.argval in UNCOUNTED else 0)
-        if base.path != NO_PATH:
-            path = self.paths.attribute(base.path, i.argval)
-            self.store(path, replace(value, reads=value.reads | {base.path}))
-
-    def do_STORE_SUBSCR(self, i: Instruction) -> None:
-        value, base, key = self.pops(3)
-        self.now.flags |= CALLS
-        path = self._item_path(base, key)
-        if path != NO_PATH:
-            self.store(path, replace(value, reads=value.reads | key.reads | {base.path}))
-
-    def do_STORE_SLICE(self, i: Instruction) -> None:
-        value, base, start, stop = self.pops(4)
-        self.now.flags |= CALLS
-        if base.path != NO_PATH:
-            path = self.paths.opaque(base.path)
-            self.store(path, Item(_all([value, start, stop]) | {base.path}))
-
-    def do_BINARY_SLICE(self, i: Instruction) -> None:
-        base, start, stop = self.pops(3)
-        self.now.flags |= OPERATES
-        self._refine_or_push(base, start.reads | stop.reads)
-
-    def _refine_or_push(self, base: Item, more: Taint) -> None:
-        if base.path == NO_PATH:
-            self.push(base.reads | more)
-        else:
-            self._refine(base, self.paths.opaque(base.path), more)
-
-    def do_DELETE_SUBSCR(self, i: Instruction) -> None:
-        self.pops(2)
-        self.now.flags |= CALLS
-
-    def do_DELETE_ATTR(self, i: Instruction) -> None:
-        self.pop()
-        self.now.flags |= CALLS
+class Opcodes(NameOpcodes):
+    """A stack machine that knows all instructions."""
 
     # ---- the stack itself -------------------------------------------------
 
@@ -225,7 +55,7 @@ class Opcodes(StackMachine):
     def do_POP_TOP(self, i: Instruction) -> None:
         self.pop()
 
-    do_END_FOR = do_POP_TOP if VERSION >= (3, 13) else None  # type: ignore[assignment]
+    do_END_FOR = do_POP_TOP if VERSION >= (3, 13) else None
     do_POP_ITER = do_POP_TOP
 
     def do_PRINT_EXPR(self, i: Instruction) -> None:
@@ -269,7 +99,7 @@ class Opcodes(StackMachine):
 
     def do_BUILD_TUPLE(self, i: Instruction) -> None:
         items = self.pops(i.arg or 0)
-        self.push(_all(items), parts=tuple(items))
+        self.push(union(items), parts=tuple(items))
 
     do_BUILD_LIST = do_BUILD_TUPLE
 
@@ -290,11 +120,15 @@ class Opcodes(StackMachine):
             self.stack += [Item(item.reads)] * count
             return
         middle = parts[before : len(parts) - after]
-        split = [*parts[:before], Item(_all([*middle]), parts=middle), *parts[len(parts) - after :]]
+        split = [
+            *parts[:before],
+            Item(union([*middle]), parts=middle),
+            *parts[len(parts) - after :],
+        ]
         self.stack += reversed(split)
 
     def _add_to(self, count: int, depth: int) -> None:
-        taint = _all(self.pops(count))
+        taint = union(self.pops(count))
         if 0 < depth <= len(self.stack):
             into = self.stack[-depth]
             self.stack[-depth] = Item(into.reads | taint, is_block=into.is_block)
@@ -316,12 +150,14 @@ class Opcodes(StackMachine):
     # ---- calls ------------------------------------------------------------
 
     def do_KW_NAMES(self, i: Instruction) -> None:
-        self._keywords = i.argval if isinstance(i.argval, tuple) else self.code.co_consts[i.arg or 0]
+        self._keywords = (
+            i.argval if isinstance(i.argval, tuple) else self.code.co_consts[i.arg or 0]
+        )
 
     def _call(self, callee: list[Item], items: list[Item]) -> None:
         """Call: what goes in comes out; `out=` and `x.f_()` are written."""
         keywords, self._keywords = self._keywords, ()
-        taint = _all(callee) | _all(items)
+        taint = union(callee) | union(items)
         path = next((item.path for item in callee if item.path != NO_PATH), NO_PATH)
         name = self.paths.rows[path][2] if path != NO_PATH else None
         is_plain = path != NO_PATH and self.paths.rows[path][0] in (GLOBAL, NAME)
@@ -330,14 +166,14 @@ class Opcodes(StackMachine):
         if is_plain or (path != NO_PATH and self.paths.rows[path][0] == LOCAL):
             taint -= {path}  # what is called is no tensor
             self.now.callees.add(path)
-        if path != NO_PATH and self.paths.rows[path][0] == ATTRIBUTE:
-            if name.endswith("_") and not name.endswith("__"):
-                self.now.write(self.paths.base(path), IN_PLACE, taint)
-        for keyword, item in zip(reversed(keywords), reversed(items)):
+        is_method = path != NO_PATH and self.paths.rows[path][0] == ATTRIBUTE
+        if is_method and str(name).endswith("_") and not str(name).endswith("__"):
+            self.now.write(self.paths.base(path), IN_PLACE, taint)
+        for keyword, item in zip(reversed(keywords), reversed(items), strict=False):
             if keyword == "out":
                 for part in item.parts or (item,):
                     if part.path != NO_PATH:
-                        self.now.write(part.path, IN_PLACE, taint - _all([item]))
+                        self.now.write(part.path, IN_PLACE, taint - union([item]))
         self.push(taint, is_range=is_range)
 
     def do_CALL(self, i: Instruction) -> None:
@@ -368,11 +204,15 @@ class Opcodes(StackMachine):
 
     def do_MAKE_FUNCTION(self, i: Instruction) -> None:
         items = self.pops(1 if VERSION in ((3, 11), (3, 12)) or VERSION >= (3, 13) else 2)
-        code = next((x.const[0] for x in items if x.const and isinstance(x.const[0], CodeType)), None)
+        code = next(
+            (x.const[0] for x in items if x.const and isinstance(x.const[0], CodeType)), None
+        )
         if VERSION < (3, 13):
             more = self.pops(bin((i.arg or 0) & 15).count("1"))
-            items += more[:-1] if (i.arg or 0) & 8 else more  # what it reads of a closure is in _inside
-        self.push(_all(items) | self._inside(code))
+            items += (
+                more[:-1] if (i.arg or 0) & 8 else more
+            )  # what it reads of a closure is in _inside
+        self.push(union(items) | self._inside(code))
 
     def do_SET_FUNCTION_ATTRIBUTE(self, i: Instruction) -> None:
         more, function = self.pops(2)
@@ -411,7 +251,11 @@ class Opcodes(StackMachine):
             return None
         if kind == ATTRIBUTE:
             return 1 + self.paths.attribute(below - 1, detail)
-        return 1 + (self.paths.opaque(below - 1) if kind == ITEM_BY or detail is None else self.paths.item(below - 1, detail))
+        return 1 + (
+            self.paths.opaque(below - 1)
+            if kind == ITEM_BY or detail is None
+            else self.paths.item(below - 1, detail)
+        )
 
     # ---- blocks -----------------------------------------------------------
 

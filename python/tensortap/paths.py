@@ -25,6 +25,7 @@ class Paths:
     """The paths of one code object, each with a number."""
 
     def __init__(self, code: CodeType) -> None:
+        """Start with no path; *code* gives the slots of its locals."""
         self.rows: list[Path] = []
         self._number: dict[tuple[object, ...], int] = {}
         cells = [*code.co_cellvars, *code.co_freevars]

@@ -28,15 +28,31 @@ DOUBTFUL = 1 << 9  # its store may not have run: the end of an `async for`
 SAME, IN_PLACE, MAYBE, FROM_ALL = (1 << i for i in range(4))
 
 #: What hides a change from torch's version counter.
-UNCOUNTED = {"data", "numpy", "set_", "step", "from_numpy", "untyped_storage", "storage", "share_memory_"}
+UNCOUNTED = {
+    "data",
+    "numpy",
+    "set_",
+    "step",
+    "from_numpy",
+    "untyped_storage",
+    "storage",
+    "share_memory_",
+}
 #: Builtins that change nothing when all they get is plain (if the name is theirs).
-HARMLESS = {"abs", "bool", "divmod", "float", "id", "int", "isinstance", "len", "max", "min", "ord", "range", "round",
-            "str"}  # fmt: skip
+HARMLESS = {
+    *("abs", "bool", "divmod", "float", "id", "int", "isinstance", "len"),
+    *("max", "min", "ord", "range", "round", "str"),
+}
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
-NO_FALL = {"JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP",
-           "JUMP_NO_INTERRUPT", "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"}  # fmt: skip
-QUIET = {"NOP", "RESUME", "CACHE", "EXTENDED_ARG", "MAKE_CELL", "COPY_FREE_VARS", "GEN_START",
-         "SETUP_ANNOTATIONS", "RETURN_GENERATOR", "POP_BLOCK", "PRECALL", "NOT_TAKEN"}  # fmt: skip
+NO_FALL = {
+    *("JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"),
+    *("JUMP", "JUMP_NO_INTERRUPT", "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS"),
+    *("RERAISE", "INTERPRETER_EXIT"),
+}
+QUIET = {
+    *("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "MAKE_CELL", "COPY_FREE_VARS", "GEN_START"),
+    *("SETUP_ANNOTATIONS", "RETURN_GENERATOR", "POP_BLOCK", "PRECALL", "NOT_TAKEN"),
+}
 
 
 @dataclass(frozen=True)
@@ -73,7 +89,10 @@ class Statement:
         """Note that *path* gets a value computed from *reads*."""
         if path in self.writes:
             old_flags, old = self.writes[path]
-            flags, reads = old_flags & flags & ~IN_PLACE | (old_flags | flags) & FROM_ALL, old | reads
+            flags, reads = (
+                old_flags & flags & ~IN_PLACE | (old_flags | flags) & FROM_ALL,
+                old | reads,
+            )
         self.writes[path] = (flags, reads | self.control)
 
     def absorb(self, later: Statement) -> None:
@@ -92,6 +111,7 @@ class StackMachine:
     """Splits one code object into statements; see the module."""
 
     def __init__(self, code: CodeType) -> None:
+        """Read the instructions of *code*; run() follows them."""
         self.code = code
         self.paths = Paths(code)
         self.statements: list[Statement] = []
@@ -123,7 +143,7 @@ class StackMachine:
             at = instruction.offset // 2
             arrived = self._states.get(at)
             if falls and arrived is not None:
-                self.stack = [_join(a, b) for a, b in zip(self.stack, arrived)]
+                self.stack = [_join(a, b) for a, b in zip(self.stack, arrived, strict=False)]
             elif not falls:
                 if arrived is None:  # never reached
                     continue
@@ -193,7 +213,11 @@ class StackMachine:
             return
         self._sources.setdefault(target, []).append(at)
         known = self._states.get(target)
-        self._states[target] = list(stack) if known is None else [_join(a, b) for a, b in zip(known, stack)]
+        self._states[target] = (
+            list(stack)
+            if known is None
+            else [_join(a, b) for a, b in zip(known, stack, strict=False)]
+        )
 
     # ---- one instruction --------------------------------------------------
 
@@ -210,7 +234,13 @@ class StackMachine:
         elif instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
             self._branch(instruction, at)
         else:
-            self._effect(dis.stack_effect(instruction.opcode, arg if instruction.opcode >= dis.HAVE_ARGUMENT else None, jump=False))
+            self._effect(
+                dis.stack_effect(
+                    instruction.opcode,
+                    arg if instruction.opcode >= dis.HAVE_ARGUMENT else None,
+                    jump=False,
+                )
+            )
             self.now.flags |= CALLS
         return op not in NO_FALL
 
@@ -241,7 +271,7 @@ class StackMachine:
 
     def _effect(self, effect: int) -> None:
         """Do something we need not know: what goes in comes out."""
-        taint = _all(self.pops(-effect)) if effect < 0 else NOTHING
+        taint = union(self.pops(-effect)) if effect < 0 else NOTHING
         top = self.pop() if self.stack and not self.stack[-1].is_block else None
         if top is not None:
             self.push(top.reads | taint)
@@ -253,9 +283,11 @@ class StackMachine:
         self.now.flags |= OPERATES
         if op == "BINARY_SUBSCR":
             return self._subscript()
-        effect = dis.stack_effect(instruction.opcode, instruction.arg if instruction.opcode >= dis.HAVE_ARGUMENT else None)
+        effect = dis.stack_effect(
+            instruction.opcode, instruction.arg if instruction.opcode >= dis.HAVE_ARGUMENT else None
+        )
         items = self.pops(1 - effect)
-        taint = _all(items)
+        taint = union(items)
         if op.startswith("INPLACE_") or (op == "BINARY_OP" and instruction.argrepr.endswith("=")):
             path = items[0].path
             self.now.flags |= AUGMENTS
@@ -313,5 +345,6 @@ def _join(a: Item, b: Item) -> Item:
     return Item(a.reads | b.reads, NO_PATH, a.is_block and b.is_block, saved=a.saved)
 
 
-def _all(items: list[Item]) -> Taint:
+def union(items: list[Item]) -> Taint:
+    """Return what all of them were computed from."""
     return NOTHING.union(*(item.reads for item in items))

@@ -30,7 +30,10 @@ def table(code: CodeType) -> Table:
     rows = [_row(statement, paths) for statement in statements if statement.end > statement.start]
     is_hidden = any(
         statement.flags & DIGESTS
-        and any(paths[p][0] == ATTRIBUTE and paths[p][2] != "step" for p in (*statement.reads, *statement.writes))
+        and any(
+            paths[p][0] == ATTRIBUTE and paths[p][2] != "step"
+            for p in (*statement.reads, *statement.writes)
+        )
         for statement in statements
     )
     return paths, rows, machine.lines, is_hidden, _has_tight_loop(machine)
@@ -49,18 +52,32 @@ def _row(statement: Statement, paths: list[Path]) -> Row:
     for path, (_, taint) in statement.writes.items():
         used |= taint | {path}
     idle = statement.callees - used
-    reads = [p for p in statement.reads if p in used or not (p in idle or _is_inner(p, statement, paths))]
+    reads = [
+        p for p in statement.reads if p in used or not (p in idle or _is_inner(p, statement, paths))
+    ]
     reads += sorted(used - set(reads) - set(statement.writes))
     for path, (_, taint) in statement.writes.items():
         if path in taint and path not in reads:
             reads.append(path)
     position = {path: i for i, path in enumerate(reads)}
     writes = tuple(
-        (path, flags & ~FROM_ALL, tuple(range(len(reads))) if flags & FROM_ALL else _positions(taint, position))
+        (
+            path,
+            flags & ~FROM_ALL,
+            tuple(range(len(reads))) if flags & FROM_ALL else _positions(taint, position),
+        )
         for path, (flags, taint) in statement.writes.items()
     )
     kept = tuple(w for w in writes if not (w[1] & SAME and w[1] & MAYBE))
-    return (statement.start, statement.end, statement.line, statement.flags, statement.exit, tuple(reads), kept)
+    return (
+        statement.start,
+        statement.end,
+        statement.line,
+        statement.flags,
+        statement.exit,
+        tuple(reads),
+        kept,
+    )
 
 
 def _positions(taint: Taint, position: dict[int, int]) -> tuple[int, ...]:
@@ -68,7 +85,7 @@ def _positions(taint: Taint, position: dict[int, int]) -> tuple[int, ...]:
 
 
 def _is_inner(path: int, statement: Statement, paths: list[Path]) -> bool:
-    """Is the path only on the way to a longer one that is read too?"""
-    return any(paths[longer][1] == path for longer in statement.reads if paths[longer][0] >= ATTRIBUTE) or any(
-        paths[longer][0] == ITEM_BY and paths[longer][2] == path for longer in statement.reads
-    )
+    """Say whether the path is only on the way to a longer one that is read too."""
+    return any(
+        paths[longer][1] == path for longer in statement.reads if paths[longer][0] >= ATTRIBUTE
+    ) or any(paths[longer][0] == ITEM_BY and paths[longer][2] == path for longer in statement.reads)

@@ -42,7 +42,17 @@ def surroundings(backend: str) -> dict[str, Any]:
     xs = [tensor(backend, value=float(i)) for i in range(3)]
     cache = {"k": tensor(backend), "m": tensor(backend)}
     lib = torch if backend == "torch" else np
-    return {**names, "xs": xs, "cache": cache, "box": box, "lib": lib, "i": 1, "n": 2, "key": "k", "Box": Box}
+    return {
+        **names,
+        "xs": xs,
+        "cache": cache,
+        "box": box,
+        "lib": lib,
+        "i": 1,
+        "n": 2,
+        "key": "k",
+        "Box": Box,
+    }
 
 
 class Told(SimpleNamespace):
@@ -91,7 +101,10 @@ def run(source: str, names: dict[str, Any], *, is_function: bool = True, **optio
 
 
 def _shift(event: Any, by: int) -> Any:
-    fields = {name: getattr(event, name) for name in ("frame", "caller", "thread", "code", "reads", "is_return")}
+    fields = {
+        name: getattr(event, name)
+        for name in ("frame", "caller", "thread", "code", "reads", "is_return")
+    }
     return SimpleNamespace(line=event.line - by, changes=list(event.changes), **fields)
 
 

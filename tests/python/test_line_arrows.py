@@ -83,6 +83,9 @@ ROWS: list[tuple[str, dict[str, str]]] = [
     ("z = sum(a + b for a in (x, y))", {"z": "x y b"}),
     ("z = {k: v + w for k, v in [(1, x)]}[1] * 1", {"z": "x w"}),
     ("z = [p for p in [x, y] if p is not w][0] + 0", {"z": "x y w"}),
+    ("z = lib.stack(xs)", {"z": "xs[0] xs[1] xs[2]"}),
+    ("z = sum(cache.values())", {"z": ""}),
+    ("z = max([cache], key=len)['k'] + w", {"z": "cache['k'] cache['m'] w"}),
     ("lib.add(x, y, out=w)", {"w": "x y"}),
     ("z = lib.add(x, y, out=w)", {"w": "x y", "z": "x y w"}),
     # choices
@@ -120,7 +123,9 @@ def edges(told: Any) -> dict[str, set[str]]:
 @pytest.mark.parametrize("place", ["function", "module"])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("statement", "expected"), ROWS, ids=[row[0] for row in ROWS])
-def test_a_statement_gives_these_arrows(statement: str, expected: dict[str, str], backend: str, place: str) -> None:
+def test_a_statement_gives_these_arrows(
+    statement: str, expected: dict[str, str], backend: str, place: str
+) -> None:
     told = run(statement, surroundings(backend), is_function=place == "function")
     assert edges(told) == {name: set(reads.split()) for name, reads in expected.items()}
     assert {event.line for event in told.events} <= {1}
@@ -131,6 +136,8 @@ def test_the_order_of_the_lines_gives_the_same_arrows_with_statements_around(bac
     names = surroundings(backend)
     for statement, expected in ROWS:
         told = run(f"before = 1\n{statement}\nafter = 2", surroundings(backend))
-        assert edges(told) == {name: set(reads.split()) for name, reads in expected.items()}, statement
+        assert edges(told) == {name: set(reads.split()) for name, reads in expected.items()}, (
+            statement
+        )
         assert {event.line for event in told.events} <= {2}, statement
     assert names

@@ -82,7 +82,11 @@ def test_torch_can_change_a_tensor_in_place_in_many_ways(line: str) -> None:
 
 @needs_torch
 def test_a_write_through_memory_shared_with_numpy_is_seen() -> None:
-    assert body("a = x.numpy()\na[0] = 7\n") == [(1, "a", "bound"), (2, "a", "inplace"), (2, "x", "inplace")]
+    assert body("a = x.numpy()\na[0] = 7\n") == [
+        (1, "a", "bound"),
+        (2, "a", "inplace"),
+        (2, "x", "inplace"),
+    ]
 
 
 @needs_torch
@@ -119,7 +123,9 @@ def test_an_optimizer_step_changes_the_parameters_it_is_named_by(name: str, fuse
 
 @needs_torch
 def test_an_inference_tensor_is_compared_by_contents() -> None:
-    source = "with lib.inference_mode():\n    z = x + 1\n    n = len(xs)\n    z.add_(1)\n    z.add_(0)\n"
+    source = (
+        "with lib.inference_mode():\n    z = x + 1\n    n = len(xs)\n    z.add_(1)\n    z.add_(0)\n"
+    )
     assert body(source) == [(2, "z", "bound"), (4, "z", "inplace")]
 
 
@@ -184,7 +190,9 @@ def test_a_while_loop_on_one_line_tells_every_turn(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_branch_that_does_not_run_changes_nothing(backend: str) -> None:
-    assert body("z = x + 1\nif n > 100: z = y\nif n > 100:\n    z = y\nelse:\n    v = y", backend) == [
+    assert body(
+        "z = x + 1\nif n > 100: z = y\nif n > 100:\n    z = y\nelse:\n    v = y", backend
+    ) == [
         (1, "z", "bound"),
         (6, "v", "bound"),
     ]
@@ -222,7 +230,10 @@ def test_the_last_statement_before_the_return_is_told(backend: str) -> None:
 def test_with_binds_what_its_context_gives(backend: str) -> None:
     import contextlib
 
-    told = run("with give(x + 1) as z:\n    v = z * 2\nn = 1", {**surroundings(backend), "give": contextlib.nullcontext})
+    told = run(
+        "with give(x + 1) as z:\n    v = z * 2\nn = 1",
+        {**surroundings(backend), "give": contextlib.nullcontext},
+    )
     assert told.arrows() == [(1, "z", ["x"]), (2, "v", ["z"])]
 
 
@@ -304,9 +315,14 @@ def test_modules_keep_their_parameters_by_name() -> None:
     layer = torch.nn.Linear(3, 3)
     layer.register_buffer("seen", torch.zeros(3))
     told = run("z = layer.weight + layer.seen\nlayer.seen.add_(1)", {"layer": layer})
-    assert told.arrows() == [(1, "z", ["layer.seen", "layer.weight"]), (2, "layer.seen", ["layer.seen"])]
+    assert told.arrows() == [
+        (1, "z", ["layer.seen", "layer.weight"]),
+        (2, "layer.seen", ["layer.seen"]),
+    ]
     stack = torch.nn.Sequential(torch.nn.Linear(3, 3))
-    assert run("z = stack[0].weight * 2", {"stack": stack}).arrows() == [(1, "z", ["stack[0].weight"])]
+    assert run("z = stack[0].weight * 2", {"stack": stack}).arrows() == [
+        (1, "z", ["stack[0].weight"])
+    ]
 
 
 def test_no_code_of_the_users_runs_to_find_a_value() -> None:

@@ -94,7 +94,13 @@ def test_arrays_are_told_only_to_those_who_want_them() -> None:
 
 def test_every_object_is_told_where_asked() -> None:
     told = run("n = 1\ns = 'a'\nn = n + 1\nz = None\nq = [n]", {"x": X}, objects=True)
-    assert told.arrows() == [(1, "n", []), (2, "s", []), (3, "n", ["n"]), (4, "z", []), (5, "q", ["n"])]
+    assert told.arrows() == [
+        (1, "n", []),
+        (2, "s", []),
+        (3, "n", ["n"]),
+        (4, "z", []),
+        (5, "q", ["n"]),
+    ]
 
 
 def test_lines_come_before_they_run_and_frames_come_and_go() -> None:
@@ -105,7 +111,9 @@ def test_lines_come_before_they_run_and_frames_come_and_go() -> None:
         codes=[code_of(one)],
         line=lambda e: log.append(("line", e.line - first)),
         enter=lambda e: log.append(("enter", e.is_resumed)),
-        leave=lambda e: log.append(("leave", e.line - first, [r.name for r in e.reads], e.value is not None)),
+        leave=lambda e: log.append(
+            ("leave", e.line - first, [r.name for r in e.reads], e.value is not None)
+        ),
         arrays=True,
     ):
         one(X)
@@ -153,12 +161,19 @@ def test_yields_and_exceptions_are_told_apart() -> None:
         next(running)
         with pytest.raises(ValueError):  # noqa: PT011
             next(running)
-    assert log == [("enter", False), ("leave", True, True), ("enter", True), ("leave", False, False)]
+    assert log == [
+        ("enter", False),
+        ("leave", True, True),
+        ("enter", True),
+        ("leave", False, False),
+    ]
 
 
 def test_a_callback_can_look_at_a_local() -> None:
     values: list[Any] = []
-    with _core.watch_lines(lambda e: values.append(watch.local("x")), codes=[code_of(one)], arrays=True) as watch:
+    with _core.watch_lines(
+        lambda e: values.append(watch.local("x")), codes=[code_of(one)], arrays=True
+    ) as watch:
         one(X)
     assert all(value is X for value in values)
     assert len(values) == 2

@@ -147,7 +147,12 @@ def test_a_closure_that_stores_changes_the_name_of_its_owner(backend: str) -> No
         """,
         backend,
     )
-    assert told.arrows() == [(4, "t", ["s", "t"]), (5, "t", ["t"]), (6, "u", ["t"]), (8, "v", ["x"])]
+    assert told.arrows() == [
+        (4, "t", ["s", "t"]),
+        (5, "t", ["t"]),
+        (6, "u", ["t"]),
+        (8, "v", ["x"]),
+    ]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -34,7 +34,9 @@ class Log:
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
         if frame.f_code.co_name in {"work", "helper"}:
-            self.seen.append((event, frame.f_lineno - frame.f_code.co_firstlineno, frame.f_code.co_name))
+            self.seen.append(
+                (event, frame.f_lineno - frame.f_code.co_firstlineno, frame.f_code.co_name)
+            )
         return self
 
 
@@ -66,7 +68,9 @@ def test_a_trace_function_gets_every_event_as_without_us(is_selected: bool) -> N
 
     def watched() -> None:
         code = code_of(work) if is_selected else code_of(surroundings)
-        with _core.watch_lines(lambda e: names.extend(c.name for c in e.changes), codes=[code], arrays=True):
+        with _core.watch_lines(
+            lambda e: names.extend(c.name for c in e.changes), codes=[code], arrays=True
+        ):
             both()
 
     traced(watched, ours)
@@ -97,7 +101,9 @@ def test_the_threads_trace_function_is_called_and_put_back() -> None:
     log, names = Log(), []
     threading.settrace(log)
     try:
-        with _core.watch_lines(lambda e: names.extend(c.name for c in e.changes), codes=[code_of(work)], arrays=True):
+        with _core.watch_lines(
+            lambda e: names.extend(c.name for c in e.changes), codes=[code_of(work)], arrays=True
+        ):
             thread = threading.Thread(target=work, args=(X,))
             thread.start()
             thread.join()
@@ -105,7 +111,13 @@ def test_the_threads_trace_function_is_called_and_put_back() -> None:
     finally:
         threading.settrace(None)  # type: ignore[arg-type]
     assert names == ["y", "z"]
-    assert [event for event, _, name in log.seen if name == "work"] == ["call", "line", "line", "line", "return"]
+    assert [event for event, _, name in log.seen if name == "work"] == [
+        "call",
+        "line",
+        "line",
+        "line",
+        "return",
+    ]
 
 
 class Debugger(bdb.Bdb):
@@ -125,7 +137,9 @@ def test_a_debugger_that_steps_still_steps() -> None:
     old = sys.gettrace()
 
     def program() -> None:
-        with _core.watch_lines(lambda e: names.extend(c.name for c in e.changes), codes=[code_of(work)], arrays=True):
+        with _core.watch_lines(
+            lambda e: names.extend(c.name for c in e.changes), codes=[code_of(work)], arrays=True
+        ):
             work(X)
 
     try:
@@ -167,7 +181,9 @@ def test_a_debugger_stops_in_frames_that_ran_unwatched_before() -> None:
 
 def test_a_tracer_set_and_taken_off_while_we_watch_leaves_us_on() -> None:
     names: list[str] = []
-    with _core.watch_lines(lambda e: names.extend(c.name for c in e.changes), codes=[code_of(work)], arrays=True):
+    with _core.watch_lines(
+        lambda e: names.extend(c.name for c in e.changes), codes=[code_of(work)], arrays=True
+    ):
         old = sys.gettrace()
         sys.settrace(Log())
         helper(1)
@@ -196,7 +212,9 @@ def test_coverage_counts_the_same_lines() -> None:
         finally:
             measuring.stop()
         first, last = code_of(work).co_firstlineno, code_of(helper).co_firstlineno + 3
-        return sorted(line for line in measuring.get_data().lines(__file__) or [] if first <= line <= last)
+        return sorted(
+            line for line in measuring.get_data().lines(__file__) or [] if first <= line <= last
+        )
 
     assert measure(True) == measure(False) != []
 
@@ -207,7 +225,7 @@ def test_a_clear_error_where_no_monitoring_tool_is_left() -> None:
     for tool in (3, 4):
         monitoring.use_tool_id(tool, f"tool {tool}")
     try:
-        with pytest.raises(RuntimeError, match="sys.monitoring"):
+        with pytest.raises(RuntimeError, match=r"sys\.monitoring"):
             _core.watch_lines(lambda e: None)
         assert [monitoring.get_tool(tool) for tool in (3, 4)] == ["tool 3", "tool 4"]
     finally:
