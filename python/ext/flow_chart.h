@@ -82,7 +82,8 @@ flow_value *flow_chart_put_aside(flow_chart *chart, uint64_t key);
 typedef struct flow_object {
     PyObject_HEAD core_state *state; /* of the module, which the type keeps alive */
     PyObject *select;                /* owned; select(code) gives (first, last) or None */
-    PyObject *record;                /* owned or NULL; record(site, tensor) of the open run */
+    PyObject *runs;                  /* owned or NULL; list of open recorders, the innermost last */
+    PyObject *root;                  /* owned or NULL; str */
     flow_chart chart;
     tt_sample_options options;
     bool has_returns, has_arrays;

@@ -14,23 +14,35 @@ static void read_value(flow_object *self, PyObject *obj, flow_value *out)
     flow_value_read(self->state, &self->options, obj, out);
 }
 
-/* The seam to a run: every node with a tensor comes by here. */
+/* "line/train.py:34:y"; files under the root are named from there. */
+static PyObject *site_name(const flow_object *self, const flow_node *node)
+{
+    PyObject *file = ((PyCodeObject *)node->code)->co_filename; /* borrowed */
+    Py_ssize_t end = PyUnicode_GET_LENGTH(file), begin = 0;
+    if (self->root != NULL && PyUnicode_Tailmatch(file, self->root, 0, PY_SSIZE_T_MAX, -1) == 1)
+        begin = PyUnicode_GET_LENGTH(self->root);
+    else
+        begin = PyUnicode_FindChar(file, '/', 0, end, -1) + 1;
+    PyObject *leaf = PyUnicode_Substring(file, begin, end); /* owned */
+    PyObject *site =
+        leaf != NULL ? PyUnicode_FromFormat("line/%U:%d:%U", leaf, node->line, node->name) : NULL;
+    Py_XDECREF(leaf);
+    return site;
+}
+
+/* Where a run is open, the change is in it: every node comes by here. */
 static void record_node(flow_object *self, const flow_node *node, PyObject *obj)
 {
-    if (self->record == NULL || obj == NULL || node->is_source)
+    Py_ssize_t open = self->runs != NULL ? PyList_GET_SIZE(self->runs) : 0;
+    if (open == 0 || !node->value.has_stats)
         return;
-    PyObject *file = ((PyCodeObject *)node->code)->co_filename; /* borrowed */
-    Py_ssize_t end = PyUnicode_GET_LENGTH(file);
-    Py_ssize_t slash = PyUnicode_FindChar(file, '/', 0, end, -1);
-    PyObject *leaf = PyUnicode_Substring(file, slash + 1, end); /* owned */
-    PyObject *site =                                            /* owned */
-        leaf != NULL ? PyUnicode_FromFormat("line/%U:%d:%U", leaf, node->line, node->name) : NULL;
-    PyObject *done = NULL; /* owned */
-    if (site != NULL)
-        done = PyObject_CallFunctionObjArgs(self->record, site, obj, NULL);
-    Py_XDECREF(done);
+    PyObject *run = Py_NewRef(PyList_GET_ITEM(self->runs, open - 1)); /* owned; the innermost */
+    PyObject *site = site_name(self, node);                           /* owned */
+    PyObject *done =
+        site != NULL ? PyObject_CallMethod(run, "tensor", "OO", site, obj) : NULL; /* owned */
+    Py_XDECREF(done); /* an exception is the source's to count */
     Py_XDECREF(site);
-    Py_XDECREF(leaf);
+    Py_DECREF(run);
 }
 
 /* The node that an arrow from this state starts at, made if there is none. */

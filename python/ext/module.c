@@ -48,6 +48,12 @@ static PyMethodDef functions[] = {
     { "_stats_from", FAST(core_stats_from),
       "_stats_from($module, dtype, shape, numbers, /)\n--\n\n"
       "Put a Stats together from its parts." },
+    { "_deaf_hook", FAST(core_deaf_hook),
+      "_deaf_hook($module, /)\n--\n\n"
+      "Make a forward hook that does nothing." },
+    { "_points", FAST(core_points),
+      "_points($module, path, /)\n--\n\n"
+      "Give every point of a run as a tuple." },
     { 0 },
 };
 
@@ -85,6 +91,8 @@ static int core_exec(PyObject *module)
         if (state->line_types[i] == NULL || PyModule_AddType(module, state->line_types[i]) < 0)
             return -1;
     }
+    if (source_names_init(&state->source) < 0)
+        return -1;
     const char *forced = getenv("TENSORTAP_DEVICE_PATH");
     state->is_device_forced = forced != NULL && strcmp(forced, "1") == 0;
     if (PyModule_AddStringConstant(module, "version", tt_version()) < 0 ||
@@ -117,6 +125,7 @@ static int core_clear(PyObject *module)
     line_source_free(state->line);
     state->line = NULL;
     torch_api_clear(&state->torch);
+    source_names_clear(&state->source);
     return 0;
 }
 

@@ -28,7 +28,7 @@ static int flow_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(flow_of(self)->select);
-    Py_VISIT(flow_of(self)->record);
+    Py_VISIT(flow_of(self)->runs);
     return 0;
 }
 
@@ -36,7 +36,8 @@ static int flow_clear_references(PyObject *self)
 {
     flow_stop(flow_of(self));
     Py_CLEAR(flow_of(self)->select);
-    Py_CLEAR(flow_of(self)->record);
+    Py_CLEAR(flow_of(self)->runs);
+    Py_CLEAR(flow_of(self)->root);
     return 0;
 }
 
@@ -133,22 +134,42 @@ static PyObject *get_is_on(PyObject *self, void *Py_UNUSED(closure))
     return PyBool_FromLong(flow_of(self)->consumer >= 0);
 }
 
-static PyObject *get_record(PyObject *self, void *Py_UNUSED(closure))
+static PyObject *get_runs(PyObject *self, void *Py_UNUSED(closure))
 {
-    return Py_NewRef(flow_of(self)->record != NULL ? flow_of(self)->record : Py_None);
+    return Py_NewRef(flow_of(self)->runs != NULL ? flow_of(self)->runs : Py_None);
 }
 
-static int set_record(PyObject *self, PyObject *value, void *Py_UNUSED(closure))
+/* A field that is NULL or an object of one type. */
+static int set_field(PyObject **field, PyObject *value, PyTypeObject *type, const char *name)
 {
-    PyObject *record = value == NULL || value == Py_None ? NULL : Py_NewRef(value);
-    Py_XSETREF(flow_of(self)->record, record);
+    if (value != NULL && !PyObject_TypeCheck(value, type)) {
+        PyErr_Format(PyExc_TypeError, "%s must be a %s, not %s", name, type->tp_name,
+                     Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    Py_XSETREF(*field, Py_XNewRef(value));
     return 0;
+}
+
+static int set_runs(PyObject *self, PyObject *value, void *Py_UNUSED(closure))
+{
+    return set_field(&flow_of(self)->runs, value, &PyList_Type, "runs");
+}
+
+static PyObject *get_root(PyObject *self, void *Py_UNUSED(closure))
+{
+    return Py_NewRef(flow_of(self)->root != NULL ? flow_of(self)->root : Py_None);
+}
+
+static int set_root(PyObject *self, PyObject *value, void *Py_UNUSED(closure))
+{
+    return set_field(&flow_of(self)->root, value, &PyUnicode_Type, "root");
 }
 
 static PyGetSetDef getters[] = {
     { "is_on", get_is_on, NULL, "changes are captured", NULL },
-    { "record", get_record, set_record, "called with the site and the tensor of each change, or None",
-      NULL },
+    { "runs", get_runs, set_runs, "list of open recorders; changes go to the last", NULL },
+    { "root", get_root, set_root, "folder that is left out of the names of sites", NULL },
     { 0 },
 };
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, SupportsIndex
 
-from tensortap import _core
+from tensortap import _core, process
 from tensortap.flow.guess import Guess, arguments_for
 from tensortap.flow.render import Destination, RenderOutput, render
 from tensortap.flow.selection import Selection
@@ -49,6 +49,7 @@ class MonitorRuntime:
         self.arg_hints: dict[str, Any] = {}
         self._selection = Selection()
         self._flow = _core.Flow(self._selection)
+        self._flow.runs = process.open_runs  # changes go to the innermost run that is open
         self._destination = Destination()
         self._guess = Guess()
 
@@ -95,6 +96,7 @@ class MonitorRuntime:
         self._destination = destination
         if self._selection.enter(os.getcwd()):
             self._flow.off()  # what was left out may be in now
+            self._flow.root = self._selection.root
         self._flow.on()
         return self
 
