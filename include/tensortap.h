@@ -377,6 +377,45 @@ typedef enum tt_branch {
 tt_status tt_tree_line(int32_t depth, tt_branch branch, const char *text, const tt_style *style,
                        tt_buf *out);
 
+/* ---- charts ------------------------------------------------------------- */
+
+/* Tensors as tables, joined by arrows: what a program's lines made of what.  The
+ * caller keeps all of it; a chart is only read.  Texts may hold anything. */
+typedef struct tt_graph_node {
+    uint64_t id;      /* edges name it; greater than that of the node before */
+    const char *name; /* "y", "self.weight" */
+    const char *file; /* NULL: not known, as code, function and device (the CPU) */
+    const char *code; /* the statement, perhaps of several lines */
+    const char *function; /* nodes of one frame are framed together */
+    uint64_t frame;       /* 0: none */
+    int32_t line;
+    bool is_source; /* it was read, nobody saw it made */
+    const char *dtype;
+    const int64_t *shape;
+    int32_t ndim;
+    const char *device;
+    const char *note;        /* why there are no values: "meta", "sparse" */
+    const tt_stats *stats;   /* of the whole tensor; NULL: not known */
+    const tt_sample *sample; /* NULL: not known; needs stats, whose element type it has */
+} tt_graph_node;
+
+typedef struct tt_graph_edge {
+    uint64_t from, to;
+} tt_graph_edge;
+
+typedef struct tt_graph {
+    const tt_graph_node *nodes;
+    size_t node_count;
+    const tt_graph_edge *edges; /* one that names no node is left out */
+    size_t edge_count;
+} tt_graph;
+
+/* Appends the chart in Graphviz's language, its nodes as HTML-like tables. */
+tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out);
+/* Appends {"nodes": [...], "edges": [[from, to], ...]}.  stats has the keys of
+ * Python's Stats; complex numbers are [real, imaginary]. */
+tt_status tt_graph_json(const tt_graph *graph, tt_buf *out);
+
 /* ---- runs: names and plans ---------------------------------------------- */
 
 /* A run is a folder with one append-only file for each process that recorded:

@@ -27,7 +27,8 @@
     X(run)               \
     X(watch)             \
     X(gradient_hook)     \
-    X(line_watch)
+    X(line_watch)        \
+    X(flow)
 
 /* Named tuples of the line source. */
 enum { LINE_TYPE_READ, LINE_TYPE_CHANGE, LINE_TYPE_EVENT, LINE_TYPE_COUNT };

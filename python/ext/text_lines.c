@@ -4,59 +4,7 @@
  * every front end: the core writes it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "py_stats.h"
-
-#include <string.h>
-
-/* A device's name as the line shows it; NULL for the CPU.  *owner keeps it. */
-static const char *device_name(PyObject *obj, PyObject **owner)
-{
-    PyObject *device = NULL; /* owned */
-    const char *name = NULL;
-    if (PyObject_GetOptionalAttrString(obj, "device", &device) > 0)
-        *owner = PyObject_Str(device);
-    if (*owner != NULL)
-        name = PyUnicode_AsUTF8(*owner);
-    PyErr_Clear();
-    Py_XDECREF(device);
-    return name != NULL && name[0] == 'c' && name[1] == 'p' && name[2] == 'u' ? NULL : name;
-}
-
-/* obj.shape into shape; -1: it has none that makes sense. */
-static int32_t read_shape(PyObject *obj, int64_t *shape)
-{
-    PyObject *value = NULL, *sizes = NULL; /* owned */
-    int32_t ndim = -1;
-    if (PyObject_GetOptionalAttrString(obj, "shape", &value) > 0)
-        sizes = PySequence_Tuple(value);
-    if (sizes != NULL && PyTuple_GET_SIZE(sizes) <= TT_MAX_DIM) {
-        ndim = (int32_t)PyTuple_GET_SIZE(sizes);
-        for (int32_t d = 0; d < ndim; d++) {
-            shape[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(sizes, d));
-            if (shape[d] == -1 && PyErr_Occurred()) {
-                ndim = -1; /* a symbolic or ragged size */
-                break;
-            }
-        }
-    }
-    PyErr_Clear();
-    Py_XDECREF(value);
-    Py_XDECREF(sizes);
-    return ndim;
-}
-
-/* str(obj.dtype) without "torch." */
-static const char *dtype_name(PyObject *obj, PyObject **owner)
-{
-    PyObject *dtype = NULL; /* owned */
-    const char *name = NULL;
-    if (PyObject_GetOptionalAttrString(obj, "dtype", &dtype) > 0)
-        *owner = PyObject_Str(dtype);
-    if (*owner != NULL)
-        name = PyUnicode_AsUTF8(*owner);
-    PyErr_Clear();
-    Py_XDECREF(dtype);
-    return name != NULL && strncmp(name, "torch.", 6) == 0 ? name + 6 : name;
-}
+#include "tensor_facts.h"
 
 /* The line of a tensor whose values we do not read; there may be some that torch
  * computed on its device. */
@@ -65,10 +13,10 @@ static PyObject *line_from_outside(PyObject *obj, view_result why, const tt_styl
     PyObject *dtype = NULL, *device = NULL, *stats = NULL, *text = NULL; /* owned */
     int64_t shape[TT_MAX_DIM];
     tt_buf line = { 0 };
-    tt_facts facts = { .dtype = dtype_name(obj, &dtype), .shape = shape };
-    facts.ndim = read_shape(obj, shape);
+    tt_facts facts = { .dtype = fact_dtype(obj, &dtype), .shape = shape };
+    facts.ndim = fact_shape(obj, shape);
     if (why != VIEW_META) /* there the note says it */
-        facts.device = device_name(obj, &device);
+        facts.device = fact_device(obj, &device);
     if (why == VIEW_DEVICE)
         stats = stats_on_device(obj, false);
     PyErr_Clear(); /* a device that cannot compute them: no numbers */

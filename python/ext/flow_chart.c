@@ -1,0 +1,191 @@
+/* flow_chart.c -- a ring of nodes, found again by the state that they show.
+ *
+ * The index is never cleaned when a node is dropped: an entry whose node is gone
+ * or shows another state counts as none, and when the table is half full it is
+ * built anew from the nodes that are left.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "flow_chart.h"
+
+#include <string.h>
+
+enum { FIRST_CAP = 16 };
+
+static void node_free(flow_node *node)
+{
+    flow_value_free(&node->value);
+    Py_CLEAR(node->name);
+    Py_CLEAR(node->code);
+    PyMem_Free(node->from);
+    node->from = NULL;
+    node->from_count = 0;
+}
+
+static void drop_oldest(flow_chart *chart)
+{
+    node_free(flow_chart_at(chart, chart->oldest));
+    chart->oldest++;
+}
+
+void flow_chart_clear(flow_chart *chart)
+{
+    while (chart->oldest < chart->next)
+        drop_oldest(chart);
+    chart->oldest = chart->next = 1;
+    if (chart->index != NULL)
+        memset(chart->index, 0, chart->index_cap * sizeof *chart->index);
+    chart->index_used = 0;
+    for (size_t i = 0; chart->waiting != NULL && i < FLOW_WAITING; i++) {
+        flow_value_free(&chart->waiting[i].value);
+        chart->waiting[i].key = 0;
+    }
+}
+
+void flow_chart_free(flow_chart *chart)
+{
+    flow_chart_clear(chart);
+    PyMem_Free(chart->ring);
+    PyMem_Free(chart->index);
+    PyMem_Free(chart->waiting);
+    *chart = (flow_chart){ 0 };
+}
+
+/* ---- the index ----------------------------------------------------------- */
+
+static size_t slot_of(const flow_chart *chart, uint64_t key)
+{
+    size_t mask = chart->index_cap - 1;
+    size_t at = (size_t)(key * 0x9E3779B97F4A7C15u >> 32) & mask;
+    while (chart->index[at].id != 0 && chart->index[at].key != key)
+        at = (at + 1) & mask;
+    return at;
+}
+
+uint64_t flow_chart_find(const flow_chart *chart, uint64_t key)
+{
+    if (chart->index_cap == 0)
+        return 0;
+    uint64_t id = chart->index[slot_of(chart, key)].id;
+    return id >= chart->oldest ? id : 0; /* an empty slot has id 0, and oldest is 1 or more */
+}
+
+static void index_put(flow_chart *chart, uint64_t key, uint64_t id)
+{
+    size_t at = slot_of(chart, key);
+    if (chart->index[at].id == 0)
+        chart->index_used++;
+    chart->index[at].key = key;
+    chart->index[at].id = id;
+}
+
+/* Makes room for one more. */
+static int index_grow(flow_chart *chart)
+{
+    if (chart->index_cap > 0 && chart->index_used < chart->index_cap / 2)
+        return 0;
+    size_t cap = 4 * FIRST_CAP;
+    while (cap < 8 * flow_chart_count(chart))
+        cap *= 2;
+    void *memory = PyMem_Calloc(cap, sizeof *chart->index);
+    if (memory == NULL)
+        return -1;
+    PyMem_Free(chart->index);
+    chart->index = memory;
+    chart->index_cap = cap;
+    chart->index_used = 0;
+    for (uint64_t id = chart->oldest; id < chart->next; id++)
+        index_put(chart, flow_chart_at(chart, id)->key, id);
+    return 0;
+}
+
+/* ---- the ring ------------------------------------------------------------ */
+
+static int ring_resize(flow_chart *chart, size_t cap)
+{
+    flow_node *ring = cap <= PY_SSIZE_T_MAX / sizeof *ring ? PyMem_Malloc(cap * sizeof *ring) : NULL;
+    if (ring == NULL)
+        return -1;
+    for (uint64_t id = chart->oldest; id < chart->next; id++)
+        ring[id % cap] = *flow_chart_at(chart, id);
+    PyMem_Free(chart->ring);
+    chart->ring = ring;
+    chart->cap = cap;
+    return 0;
+}
+
+int flow_chart_limit(flow_chart *chart, size_t max)
+{
+    if (chart->next == 0)
+        chart->next = chart->oldest = 1;
+    while (flow_chart_count(chart) > max)
+        drop_oldest(chart);
+    chart->max = max;
+    return chart->cap > max ? ring_resize(chart, max) : 0;
+}
+
+flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObject *code, int line)
+{
+    size_t count = flow_chart_count(chart);
+    if (count == chart->max) {
+        drop_oldest(chart);
+    } else if (count == chart->cap) {
+        size_t cap = chart->cap > 0 ? 2 * chart->cap : FIRST_CAP;
+        if (ring_resize(chart, cap < chart->max ? cap : chart->max) < 0)
+            return NULL;
+    }
+    if (index_grow(chart) < 0)
+        return NULL;
+    flow_node *node = flow_chart_at(chart, chart->next);
+    node->id = chart->next++;
+    node->key = key;
+    node->frame = 0;
+    node->name = Py_NewRef(name);
+    node->code = Py_NewRef(code);
+    node->line = line;
+    node->is_source = false;
+    node->from = NULL;
+    node->from_count = 0;
+    node->value.sample = NULL;
+    node->value.dtype_owner = node->value.device = NULL;
+    index_put(chart, key, node->id);
+    return node;
+}
+
+int flow_node_join(flow_node *node, const uint64_t *from, size_t count)
+{
+    if (count == 0)
+        return 0;
+    node->from = PyMem_Malloc(count * sizeof *from);
+    if (node->from == NULL)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        size_t k = 0;
+        while (k < node->from_count && node->from[k] != from[i])
+            k++;
+        if (k == node->from_count && from[i] != 0 && from[i] != node->id)
+            node->from[node->from_count++] = from[i];
+    }
+    return 0;
+}
+
+/* ---- states that wait ---------------------------------------------------- */
+
+flow_value *flow_chart_waiting(const flow_chart *chart, uint64_t key)
+{
+    for (size_t i = 0; chart->waiting != NULL && i < FLOW_WAITING; i++)
+        if (chart->waiting[i].key == key)
+            return &chart->waiting[i].value;
+    return NULL;
+}
+
+flow_value *flow_chart_put_aside(flow_chart *chart, uint64_t key)
+{
+    if (chart->waiting == NULL) {
+        chart->waiting = PyMem_Calloc(FLOW_WAITING, sizeof *chart->waiting);
+        if (chart->waiting == NULL)
+            return NULL;
+    }
+    size_t at = chart->waiting_next++ % FLOW_WAITING;
+    flow_value_free(&chart->waiting[at].value);
+    chart->waiting[at].key = key;
+    return &chart->waiting[at].value;
+}

@@ -1,0 +1,108 @@
+/* flow_chart.h -- the last tensor changes of a program, ready to be drawn.
+ *
+ * A chart is a ring of nodes with consecutive numbers.  A node holds what was
+ * true when the line had run: a few elements, the statistics, some names; never
+ * the tensor.  Everything belongs to the GIL.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_FLOW_CHART_H
+#define TT_EXT_FLOW_CHART_H
+
+#include "module.h"
+
+/* What is kept of a tensor.  { 0 } is a valid empty one. */
+typedef struct flow_value {
+    tt_sample *sample;              /* owned or NULL */
+    PyObject *dtype_owner, *device; /* owned or NULL; texts */
+    const char *dtype;              /* constant, or of dtype_owner */
+    const char *note;               /* constant: why there are no values; NULL: there are */
+    bool has_stats;
+    int32_t ndim;
+    tt_stats stats;
+    int64_t shape[TT_MAX_DIM];
+} flow_value;
+
+void flow_value_read(core_state *state, const tt_sample_options *options, PyObject *obj, flow_value *out);
+void flow_value_free(flow_value *value);
+
+typedef struct flow_node {
+    uint64_t id, key, frame;
+    PyObject *name, *code; /* owned; str and code object */
+    int line;
+    bool is_source;
+    flow_value value;
+    size_t from_count;
+    uint64_t *from; /* owned; ids of the nodes whose arrows end here */
+} flow_node;
+
+typedef struct flow_chart {
+    flow_node *ring; /* owned; node id is at id % cap */
+    size_t cap, max;
+    uint64_t next;   /* id of the next node; the first is 1 */
+    uint64_t oldest; /* id of the oldest one that is kept */
+    struct {
+        uint64_t key, id;
+    } * index; /* owned; open addressing, 2^n entries; some are of dropped nodes */
+    size_t index_cap, index_used;
+    struct {
+        uint64_t key;
+        flow_value value;
+    } * waiting; /* owned; states that were read and are in no node yet */
+    size_t waiting_next;
+} flow_chart;
+
+enum { FLOW_WAITING = 64, FLOW_RETURNED = 16 };
+
+static inline size_t flow_chart_count(const flow_chart *chart)
+{
+    return (size_t)(chart->next - chart->oldest);
+}
+static inline flow_node *flow_chart_at(const flow_chart *chart, uint64_t id)
+{
+    return &chart->ring[id % chart->cap];
+}
+
+void flow_chart_clear(flow_chart *chart);
+void flow_chart_free(flow_chart *chart);
+/* Keeps the last `max` nodes from now on. */
+int flow_chart_limit(flow_chart *chart, size_t max);
+/* The node that shows this state; 0: none does. */
+uint64_t flow_chart_find(const flow_chart *chart, uint64_t key);
+/* Adds a node, perhaps in place of the oldest; its value is empty and its name
+ * and code are new references.  NULL: no memory. */
+flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObject *code, int line);
+int flow_node_join(flow_node *node, const uint64_t *from, size_t count);
+
+/* The value of a state that was put aside; NULL: it was not. */
+flow_value *flow_chart_waiting(const flow_chart *chart, uint64_t key);
+/* Room for the value of a state, perhaps that of the longest waiting one. */
+flow_value *flow_chart_put_aside(flow_chart *chart, uint64_t key);
+
+/* ---- the object ---------------------------------------------------------- */
+
+typedef struct flow_object {
+    PyObject_HEAD core_state *state; /* of the module, which the type keeps alive */
+    PyObject *select;                /* owned; select(code) gives (first, last) or None */
+    PyObject *runs;                  /* owned or NULL; list of open recorders, the innermost last */
+    PyObject *root;                  /* owned or NULL; str */
+    flow_chart chart;
+    tt_sample_options options;
+    bool has_returns, has_arrays;
+    int consumer;           /* of the line source; -1: off */
+    uint64_t errors;        /* of consumers that were stopped */
+    uint64_t errors_before; /* that the source had when this one was added */
+    PyObject *error_text;   /* owned or NULL; the first of them */
+    uint64_t return_frame;  /* the frame that is about to return, and what it reads */
+    size_t returned_count;
+    struct {
+        uint64_t key;
+        PyObject *name; /* owned */
+    } returned[FLOW_RETURNED];
+} flow_object;
+
+int flow_start(flow_object *self);
+void flow_stop(flow_object *self);
+void flow_forget_returned(flow_object *self);
+PyObject *flow_dot(PyObject *self, PyObject *codes);
+PyObject *flow_json(PyObject *self, PyObject *codes);
+
+#endif

@@ -1,0 +1,112 @@
+/* flow_draw.c -- a chart's nodes as the core wants to draw them.
+ *
+ * The code of each node comes from outside: source text is found by Python, and
+ * only when somebody looks.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "flow_chart.h"
+
+#include <string.h>
+
+/* str.encode with what UTF-8 cannot hold replaced; lives as long as *owner. */
+static const char *utf8(PyObject *text, PyObject *owners)
+{
+    const char *plain = PyUnicode_AsUTF8(text);
+    if (plain != NULL)
+        return plain;
+    PyErr_Clear();
+    PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace"); /* owned */
+    if (bytes == NULL || PyList_Append(owners, bytes) < 0) {
+        Py_XDECREF(bytes);
+        return NULL;
+    }
+    Py_DECREF(bytes); /* the list keeps it */
+    return PyBytes_AS_STRING(bytes);
+}
+
+static int describe(const flow_node *node, PyObject *code, PyObject *owners, tt_graph_node *out)
+{
+    const PyCodeObject *where = (PyCodeObject *)node->code;
+    const flow_value *value = &node->value;
+    *out = (tt_graph_node){ .id = node->id,
+                            .name = utf8(node->name, owners),
+                            .file = utf8(where->co_filename, owners),
+                            .code = utf8(code, owners),
+                            .function = utf8(where->co_name, owners),
+                            .frame = node->frame,
+                            .line = node->line,
+                            .is_source = node->is_source,
+                            .dtype = value->dtype,
+                            .shape = value->shape,
+                            .ndim = value->ndim,
+                            .note = value->note,
+                            .stats = value->has_stats ? &value->stats : NULL,
+                            .sample = value->sample };
+    if (value->device != NULL)
+        out->device = utf8(value->device, owners);
+    return out->name == NULL || out->file == NULL || out->code == NULL || out->function == NULL ? -1 : 0;
+}
+
+static size_t count_edges(const flow_chart *chart)
+{
+    size_t count = 0;
+    for (uint64_t id = chart->oldest; id < chart->next; id++)
+        count += flow_chart_at(chart, id)->from_count;
+    return count;
+}
+
+static void list_edges(const flow_chart *chart, tt_graph_edge *out)
+{
+    for (uint64_t id = chart->oldest; id < chart->next; id++) {
+        const flow_node *node = flow_chart_at(chart, id);
+        for (size_t i = 0; i < node->from_count; i++)
+            *out++ = (tt_graph_edge){ .from = node->from[i], .to = id };
+    }
+}
+
+typedef tt_status writer(const tt_graph *graph, tt_buf *out);
+
+static PyObject *draw(flow_object *self, PyObject *codes, writer *write)
+{
+    const flow_chart *chart = &self->chart;
+    size_t count = flow_chart_count(chart), edge_count = count_edges(chart);
+    PyObject *owners = NULL, *text = NULL; /* owned */
+    tt_graph_node *nodes = NULL;           /* owned */
+    tt_graph_edge *edges = NULL;           /* owned */
+    tt_buf page = { 0 };
+    if (!PyList_Check(codes) || (size_t)PyList_GET_SIZE(codes) != count) {
+        PyErr_SetString(PyExc_ValueError, "give one piece of code for each node");
+        return NULL;
+    }
+    owners = PyList_New(0);
+    nodes = PyMem_Calloc(count + 1, sizeof *nodes);
+    edges = PyMem_Calloc(edge_count + 1, sizeof *edges);
+    if (owners == NULL || nodes == NULL || edges == NULL) {
+        PyErr_NoMemory();
+        goto out;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (describe(flow_chart_at(chart, chart->oldest + i), PyList_GET_ITEM(codes, (Py_ssize_t)i),
+                     owners, &nodes[i]) < 0)
+            goto out;
+    list_edges(chart, edges);
+    tt_graph graph = { .nodes = nodes, .node_count = count, .edges = edges, .edge_count = edge_count };
+    tt_status st = write(&graph, &page);
+    text = st < 0 ? raise_status(st, NULL)
+                  : PyUnicode_DecodeUTF8(page.data, (Py_ssize_t)page.len, "replace");
+out:
+    tt_buf_free(&page);
+    PyMem_Free(edges);
+    PyMem_Free(nodes);
+    Py_XDECREF(owners);
+    return text;
+}
+
+PyObject *flow_dot(PyObject *self, PyObject *codes)
+{
+    return draw((flow_object *)self, codes, tt_graph_dot);
+}
+
+PyObject *flow_json(PyObject *self, PyObject *codes)
+{
+    return draw((flow_object *)self, codes, tt_graph_json);
+}

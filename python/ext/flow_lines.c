@@ -1,0 +1,233 @@
+/* flow_lines.c -- from what the line source tells to nodes and arrows.
+ *
+ * A name that a statement reads and that no node shows must be looked at before
+ * the statement runs: afterwards it may hold something else.  It is put aside,
+ * and becomes a node only if the statement changes a tensor.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "flow_chart.h"
+#include "source_line.h"
+
+enum { MOST_ARROWS = 64 };
+
+static void read_value(flow_object *self, PyObject *obj, flow_value *out)
+{
+    flow_value_read(self->state, &self->options, obj, out);
+}
+
+/* "line/train.py:34:y"; files under the root are named from there. */
+static PyObject *site_name(const flow_object *self, const flow_node *node)
+{
+    PyObject *file = ((PyCodeObject *)node->code)->co_filename; /* borrowed */
+    Py_ssize_t end = PyUnicode_GET_LENGTH(file), begin = 0;
+    if (self->root != NULL && PyUnicode_Tailmatch(file, self->root, 0, PY_SSIZE_T_MAX, -1) == 1)
+        begin = PyUnicode_GET_LENGTH(self->root);
+    else
+        begin = PyUnicode_FindChar(file, '/', 0, end, -1) + 1;
+    PyObject *leaf = PyUnicode_Substring(file, begin, end); /* owned */
+    PyObject *site =
+        leaf != NULL ? PyUnicode_FromFormat("line/%U:%d:%U", leaf, node->line, node->name) : NULL;
+    Py_XDECREF(leaf);
+    return site;
+}
+
+/* Where a run is open, the change is in it: every node comes by here. */
+static void record_node(flow_object *self, const flow_node *node, PyObject *obj)
+{
+    Py_ssize_t open = self->runs != NULL ? PyList_GET_SIZE(self->runs) : 0;
+    if (open == 0 || !node->value.has_stats)
+        return;
+    PyObject *run = Py_NewRef(PyList_GET_ITEM(self->runs, open - 1)); /* owned; the innermost */
+    PyObject *site = site_name(self, node);                           /* owned */
+    PyObject *done =
+        site != NULL ? PyObject_CallMethod(run, "tensor", "OO", site, obj) : NULL; /* owned */
+    Py_XDECREF(done); /* an exception is the source's to count */
+    Py_XDECREF(site);
+    Py_DECREF(run);
+}
+
+/* The node that an arrow from this state starts at, made if there is none. */
+static uint64_t start_of_arrow(flow_object *self, const line_event *event, const line_name *read)
+{
+    uint64_t id = flow_chart_find(&self->chart, read->key);
+    if (id != 0)
+        return id;
+    flow_value *kept = flow_chart_waiting(&self->chart, read->key);
+    if (kept == NULL && read->object == NULL)
+        return 0; /* nobody knows what it was */
+    flow_node *node = flow_chart_add(&self->chart, read->key, read->name, event->code, event->line);
+    if (node == NULL)
+        return 0;
+    node->is_source = true;
+    node->frame = event->frame;
+    if (kept == NULL) {
+        read_value(self, read->object, &node->value);
+    } else {
+        node->value = *kept; /* handed over, so theirs is empty */
+        kept->sample = NULL;
+        kept->dtype_owner = kept->device = NULL;
+        for (size_t i = 0; i < FLOW_WAITING; i++)
+            if (&self->chart.waiting[i].value == kept)
+                self->chart.waiting[i].key = 0;
+    }
+    return node->id;
+}
+
+static void add_change(flow_object *self, const line_event *event, const line_change *change)
+{
+    uint64_t from[MOST_ARROWS];
+    size_t count = 0;
+    for (size_t i = 0; i < change->read_count && count < MOST_ARROWS; i++) {
+        uint64_t id = start_of_arrow(self, event, &event->reads[change->reads[i]]);
+        if (id != 0)
+            from[count++] = id;
+    }
+    flow_node *node =
+        flow_chart_add(&self->chart, change->now.key, change->now.name, event->code, event->line);
+    if (node == NULL)
+        return;
+    node->frame = event->frame;
+    read_value(self, change->now.object, &node->value);
+    (void)flow_node_join(node, from, count);
+    record_node(self, node, change->now.object);
+}
+
+static void on_change(void *context, const line_event *event)
+{
+    for (size_t i = 0; i < event->change_count; i++)
+        if (event->changes[i].now.object != NULL)
+            add_change(context, event, &event->changes[i]);
+}
+
+static void put_aside(flow_object *self, const line_name *read)
+{
+    if (read->object == NULL || flow_chart_find(&self->chart, read->key) != 0 ||
+        flow_chart_waiting(&self->chart, read->key) != NULL)
+        return;
+    flow_value *value = flow_chart_put_aside(&self->chart, read->key);
+    if (value != NULL)
+        read_value(self, read->object, value);
+}
+
+static void on_before(void *context, const line_event *event)
+{
+    flow_object *self = context;
+    for (size_t i = 0; i < event->read_count; i++)
+        put_aside(self, &event->reads[i]);
+    if (self->has_returns && event->is_return) {
+        flow_forget_returned(self);
+        self->return_frame = event->frame;
+        for (size_t i = 0; i < event->read_count && i < FLOW_RETURNED; i++) {
+            self->returned[i].key = event->reads[i].key;
+            self->returned[i].name = Py_NewRef(event->reads[i].name);
+            self->returned_count++;
+        }
+    }
+}
+
+/* ---- returned values ----------------------------------------------------- */
+
+void flow_forget_returned(flow_object *self)
+{
+    while (self->returned_count > 0)
+        Py_CLEAR(self->returned[--self->returned_count].name);
+}
+
+static bool is_wanted(flow_object *self, PyObject *obj)
+{
+    if (torch_api_find(&self->state->torch) && torch_api_is_tensor(&self->state->torch, obj))
+        return true;
+    if (!self->has_arrays)
+        return false;
+    tensor_view view;
+    if (PyNumber_Check(obj) == 0 || PyFloat_Check(obj) || PyLong_Check(obj) ||
+        tensor_view_open(&self->state->torch, obj, &view) != VIEW_OK)
+        return false;
+    tensor_view_close(&view);
+    return true;
+}
+
+static void add_returned(flow_object *self, const line_event *event, PyObject *obj, Py_ssize_t item)
+{
+    uint64_t from[FLOW_RETURNED];
+    size_t count = 0;
+    PyObject *function = ((PyCodeObject *)event->code)->co_name;            /* borrowed */
+    PyObject *name = item < 0 ? PyUnicode_FromFormat("return %U", function) /* owned */
+                              : PyUnicode_FromFormat("return %U[%zd]", function, item);
+    if (name == NULL)
+        return;
+    for (size_t i = 0; self->return_frame == event->frame && i < self->returned_count; i++) {
+        line_name read = { .name = self->returned[i].name, .key = self->returned[i].key };
+        uint64_t id = start_of_arrow(self, event, &read);
+        if (id != 0)
+            from[count++] = id;
+    }
+    /* No state of a name: a number that the source gives to nobody. */
+    uint64_t key = UINT64_MAX - self->chart.next;
+    flow_node *node = flow_chart_add(&self->chart, key, name, event->code, event->line);
+    Py_DECREF(name);
+    if (node == NULL)
+        return;
+    node->frame = event->frame;
+    read_value(self, obj, &node->value);
+    (void)flow_node_join(node, from, count);
+    record_node(self, node, obj);
+}
+
+static void on_leave(void *context, const line_event *event)
+{
+    flow_object *self = context;
+    PyObject *value = event->value; /* borrowed */
+    if (value == NULL)
+        return;
+    if (is_wanted(self, value)) {
+        add_returned(self, event, value, -1);
+    } else if (PyTuple_CheckExact(value)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++)
+            if (is_wanted(self, PyTuple_GET_ITEM(value, i)))
+                add_returned(self, event, PyTuple_GET_ITEM(value, i), i);
+    }
+}
+
+/* ---- on and off ---------------------------------------------------------- */
+
+static bool selects(void *context, PyCodeObject *code, int *first, int *last)
+{
+    flow_object *self = context;
+    PyObject *answer = PyObject_CallOneArg(self->select, (PyObject *)code); /* owned */
+    bool is_selected =
+        answer != NULL && answer != Py_None && PyArg_ParseTuple(answer, "ii", first, last) != 0;
+    Py_XDECREF(answer);
+    return is_selected;
+}
+
+int flow_start(flow_object *self)
+{
+    line_consumer consumer = { .context = self,
+                               .wants = self->has_arrays ? LINE_ARRAYS : 0u,
+                               .threads = LINE_THREADS_LATER,
+                               .selects = selects,
+                               .before = on_before,
+                               .change = on_change,
+                               .leave = self->has_returns ? on_leave : NULL };
+    if (self->state->line == NULL && (self->state->line = line_source_create(self->state)) == NULL)
+        return -1;
+    self->consumer = line_source_add(self->state->line, &consumer);
+    if (self->consumer < 0)
+        return -1;
+    self->errors_before = line_source_errors(self->state->line, self->consumer, NULL);
+    return 0;
+}
+
+void flow_stop(flow_object *self)
+{
+    int id = self->consumer;
+    PyObject *text = NULL; /* borrowed */
+    if (id < 0)
+        return;
+    self->consumer = -1;
+    uint64_t errors = line_source_errors(self->state->line, id, &text) - self->errors_before;
+    self->errors += errors;
+    if (self->error_text == NULL && errors > 0)
+        self->error_text = Py_XNewRef(text);
+    line_source_remove(self->state->line, id);
+}

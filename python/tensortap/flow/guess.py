@@ -1,0 +1,112 @@
+"""Arguments for a function that somebody wants to see run.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Parameter = inspect.Parameter
+
+
+def arguments_for(
+    fn: Callable[..., Any], scopes: Sequence[Mapping[str, Any]], guess: Guess
+) -> tuple[list[Any], dict[str, Any]]:
+    """Find a value for each parameter: from the first scope that has it, else default or guess."""
+    signature, source = _signature(fn)
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for parameter in signature.parameters.values():
+        if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            continue
+        value = next((s[parameter.name] for s in scopes if parameter.name in s), parameter.default)
+        if value is Parameter.empty:
+            value = guess(parameter.name, _annotation(parameter, source))
+        if parameter.kind is Parameter.POSITIONAL_ONLY:
+            positional.append(value)
+        else:
+            named[parameter.name] = value
+    return positional, named
+
+
+def _signature(fn: Callable[..., Any]) -> tuple[inspect.Signature, Any]:
+    """Give the signature of *fn* and the object whose globals its annotations mean."""
+    forward = getattr(fn, "forward", None)  # a module's __call__ takes anything
+    target = forward if callable(forward) and not inspect.isroutine(fn) else fn
+    try:
+        return inspect.signature(target), target
+    except ValueError:
+        name = getattr(fn, "__name__", repr(fn))
+        raise TypeError(f"run() cannot see the parameters of {name}; call it yourself") from None
+
+
+def _annotation(parameter: Parameter, fn: Any) -> Any:
+    """Give the parameter's annotation, looked up if it is a string; empty if that fails."""
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        plain = inspect.unwrap(fn)
+        plain = getattr(plain, "__func__", plain)
+        try:
+            annotation = eval(annotation, getattr(plain, "__globals__", {}))
+        except Exception:  # whatever a name that is not there leads to
+            return Parameter.empty
+    if typing.get_origin(annotation) in (typing.Union, getattr(types, "UnionType", None)):
+        parts = [part for part in typing.get_args(annotation) if part is not type(None)]
+        return parts[0] if len(parts) == 1 else Parameter.empty
+    return annotation
+
+
+class Guess:
+    """Values made up from annotation and name; the program's random numbers stay as they were."""
+
+    def __init__(self) -> None:
+        """Take no memory and import nothing yet."""
+        self._generator: Any = None
+
+    def __call__(self, name: str, annotation: Any) -> Any:
+        """Make up a value for a parameter."""
+        plain = {int: 4, float: 0.1, bool: False, str: name}
+        if isinstance(annotation, type) and annotation in plain:
+            return plain[annotation]
+        word = name.lower()
+        if not _is_tensor(annotation):
+            if "shape" in word or "size" in word:
+                return (4, 4)
+            if "dim" in word or word.endswith("n"):
+                return 4
+            if "lr" in word or "rate" in word:
+                return 0.01
+        return self._random("label" in word or "target" in word)
+
+    def _random(self, is_class: bool) -> Any:
+        try:
+            import torch
+        except ModuleNotFoundError:
+            return self._random_array(is_class)
+        if self._generator is None:
+            self._generator = torch.Generator()
+        if is_class:
+            return torch.randint(0, 2, (8,), generator=self._generator)
+        return torch.randn(8, 8, generator=self._generator)
+
+    def _random_array(self, is_class: bool) -> Any:
+        import numpy
+
+        if self._generator is None:
+            self._generator = numpy.random.default_rng(0)
+        return (
+            self._generator.integers(0, 2, 8) if is_class else self._generator.normal(size=(8, 8))
+        )
+
+
+def _is_tensor(annotation: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return (
+        torch is not None and isinstance(annotation, type) and issubclass(annotation, torch.Tensor)
+    )

@@ -1,0 +1,104 @@
+"""A chart as one page that needs nothing else: pan, zoom, statistics on hover.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import re
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>tensor flow</title>
+<style>
+html, body { margin: 0; height: 100%; overflow: hidden; background: #f7f9fb;
+  font: 13px sans-serif; }
+#chart { width: 100%; height: 100%; cursor: grab; touch-action: none; }
+#chart:active { cursor: grabbing; }
+#chart svg { width: 100%; height: 100%; }
+#facts { position: fixed; display: none; max-width: 46em; padding: 8px 12px; background: #102a43;
+  color: #f0f4f8; border-radius: 6px; font: 12px/1.5 monospace; white-space: pre-wrap;
+  pointer-events: none; z-index: 2; }
+#help { position: fixed; right: 12px; bottom: 8px; color: #627d98; }
+</style>
+</head>
+<body>
+<div id="chart">@SVG@</div>
+<div id="facts"></div>
+<div id="help">drag: move &middot; wheel: zoom &middot; double click: all</div>
+<script type="application/json" id="data">@JSON@</script>
+<script>
+"use strict";
+const svg = document.querySelector("#chart svg"), facts = document.querySelector("#facts");
+const data = JSON.parse(document.querySelector("#data").textContent);
+const nodes = new Map(data.nodes.map(n => ["n" + n.id, n]));
+const all = svg.getAttribute("viewBox").split(/[ ,]+/).map(Number);
+let view = all.slice(), hand = null;
+svg.removeAttribute("width");
+svg.removeAttribute("height");
+const look = () => svg.setAttribute("viewBox", view.join(" "));
+const scale = () => Math.max(view[2] / svg.clientWidth, view[3] / svg.clientHeight);
+const point = e => {
+  const p = new DOMPoint(e.clientX, e.clientY).matrixTransform(svg.getScreenCTM().inverse());
+  return [p.x, p.y];
+};
+svg.addEventListener("wheel", e => {
+  e.preventDefault();
+  const factor = Math.exp(Math.sign(e.deltaY) * 0.15), [x, y] = point(e);
+  const [left, top, width, height] = view;
+  view = [x - (x - left) * factor, y - (y - top) * factor, width * factor, height * factor];
+  look();
+}, { passive: false });
+svg.addEventListener("pointerdown", e => { hand = [e.clientX, e.clientY]; });
+window.addEventListener("pointerup", () => { hand = null; });
+window.addEventListener("pointermove", e => {
+  if (!hand) return;
+  const s = scale();
+  view[0] -= (e.clientX - hand[0]) * s;
+  view[1] -= (e.clientY - hand[1]) * s;
+  hand = [e.clientX, e.clientY];
+  look();
+});
+svg.addEventListener("dblclick", () => { view = all.slice(); look(); });
+const number = x => Array.isArray(x) ? x[0] + " + " + x[1] + "j" : String(x);
+function describe(n) {
+  const head = n.name + "  " + n.dtype + " [" + n.shape.join(", ") + "]  " + n.device;
+  const lines = [head, n.file + ":" + n.line, n.code || ""];
+  const skip = new Set(["shape", "dtype"]);
+  for (const [key, value] of Object.entries(n.stats || {}))
+    if (!skip.has(key)) lines.push(key.padEnd(8) + number(value));
+  if (n.sampled) lines.push("sampled: not every element is shown");
+  return lines.join("\\n");
+}
+for (const title of svg.querySelectorAll("title")) title.remove();
+for (const link of svg.querySelectorAll("a"))
+  link.removeAttributeNS("http://www.w3.org/1999/xlink", "title");
+for (const group of svg.querySelectorAll("g.node")) {
+  const node = nodes.get(group.id);
+  if (!node) continue;
+  group.addEventListener("pointermove", e => {
+    facts.textContent = describe(node);
+    facts.style.display = "block";
+    const x = Math.min(e.clientX + 14, innerWidth - facts.offsetWidth - 8);
+    const y = Math.min(e.clientY + 14, innerHeight - facts.offsetHeight - 8);
+    facts.style.left = Math.max(x, 0) + "px";
+    facts.style.top = Math.max(y, 0) + "px";
+  });
+  group.addEventListener("pointerleave", () => { facts.style.display = "none"; });
+}
+</script>
+</body>
+</html>
+"""
+
+
+def html_page(svg: str, json: str) -> str:
+    """Put a chart's SVG and JSON into a page."""
+    inline = svg[svg.index("<svg") :]
+    inline = re.sub(r"<!--.*?-->", "", inline, flags=re.DOTALL)
+    data = json.replace("<", "\\u003c")  # no text of the user's ends the script
+    head, rest = _PAGE.split("@SVG@")
+    middle, tail = rest.split("@JSON@")
+    return "".join((head, inline, middle, data, tail))

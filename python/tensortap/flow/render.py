@@ -1,0 +1,186 @@
+"""From a captured chart to a picture.
+
+The core writes DOT; Graphviz, from PyPI's pygraphviz, draws it.  It is imported
+when something is drawn.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tensortap import _core
+from tensortap.flow.html_page import html_page
+from tensortap.flow.source_text import codes_of
+
+SUFFIXES = (".png", ".svg", ".pdf", ".html", ".dot", ".json")
+
+MOST_AT_FULL_SIZE = 60  # nodes of a PNG
+
+_graphviz_lock = threading.Lock()  # Graphviz has globals of its own
+
+
+@dataclass
+class RenderOutput:
+    """What became of a chart."""
+
+    saved_path: str | None
+    displayed: bool
+    node_count: int
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a chart goes."""
+
+    show: bool | None = None
+    save: bool = False
+    save_dir: str = "monitorch_outputs"
+    file_prefix: str = "tensor_flow"
+    filename: str | None = None
+
+    def changed(self, *, filename: str | None, show: bool | None, save: bool | None) -> Destination:
+        """Give the same with what is not None in place of what was."""
+        return replace(
+            self,
+            filename=filename,
+            show=self.show if show is None else show,
+            save=self.save if save is None else save,
+        )
+
+    def path(self) -> Path:
+        """Give the file to write; ValueError: its suffix is none that we write."""
+        name = self.filename
+        if name is None:
+            name = f"{self.file_prefix}_{time.strftime('%Y%m%d_%H%M%S')}.png"
+        path = Path(self.save_dir) / name
+        if path.suffix.lower() not in SUFFIXES:
+            accepted = ", ".join(SUFFIXES)
+            raise ValueError(f"{name!r}: the suffix must be one of {accepted}")
+        return path
+
+
+class Drawing:
+    """A chart's texts and pictures, each made when it is first needed."""
+
+    def __init__(self, flow: _core.Flow) -> None:
+        """Write the DOT text now."""
+        self._flow = flow
+        self._codes = codes_of(flow.places())
+        self.dot = flow.dot(self._codes)
+        self._svg: bytes | None = None
+
+    def bytes_of(self, suffix: str) -> bytes:
+        """Give what belongs into a file of this suffix."""
+        if suffix == ".dot":
+            return self.dot.encode()
+        if suffix == ".json":
+            return self.json().encode()
+        if suffix == ".html":
+            return html_page(self.svg().decode(), self.json()).encode()
+        if suffix == ".svg":
+            return self.svg()
+        if suffix == ".png":
+            return self._png()
+        return draw(self.dot, suffix[1:])
+
+    def json(self) -> str:
+        """Give the chart as JSON."""
+        return self._flow.json(self._codes)
+
+    def svg(self) -> bytes:
+        """Give the chart as SVG."""
+        if self._svg is None:
+            self._svg = draw(self.dot, "svg")
+        return self._svg
+
+    def _png(self) -> bytes:
+        """Paint the chart; a large one with fewer pixels, which most of the time goes into."""
+        dpi = 96 if len(self._codes) <= MOST_AT_FULL_SIZE else 72
+        # gd packs what cairo painted into half the bytes, in half the time.
+        return draw(self.dot, "png:cairo:gd", dpi=dpi)
+
+
+class GraphvizError(Exception):
+    """Graphviz is not there, or did not draw."""
+
+
+def draw(dot: str, format: str, *, dpi: int | None = None) -> bytes:
+    """Let Graphviz draw a DOT text."""
+    try:
+        import pygraphviz
+    except ImportError as why:
+        raise GraphvizError(f"pygraphviz is missing ({why}); `pip install pygraphviz`") from why
+    try:
+        with _graphviz_lock:
+            graph = pygraphviz.AGraph(string=dot)
+            if dpi is not None:
+                graph.graph_attr["dpi"] = str(dpi)
+            picture: bytes | None = graph.draw(format=format, prog="dot")
+            graph.close()
+    except Exception as why:  # its own errors, and what it does not expect
+        raise GraphvizError(f"Graphviz failed: {why}") from why
+    if not picture:
+        raise GraphvizError("Graphviz gave no picture")
+    return picture
+
+
+def render(flow: _core.Flow, destination: Destination) -> RenderOutput:
+    """Save and show a chart as asked."""
+    path = destination.path() if destination.save else None
+    drawing = Drawing(flow)
+    saved = None
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        saved = str(_save(drawing, path))
+    return RenderOutput(saved, _show(drawing, destination.show), len(flow))
+
+
+def _save(drawing: Drawing, path: Path) -> Path:
+    """Write the chart; where Graphviz fails, its DOT text."""
+    try:
+        content = drawing.bytes_of(path.suffix.lower())
+    except GraphvizError as why:
+        instead = path.with_suffix(".dot")
+        instead.write_bytes(drawing.bytes_of(".dot"))
+        warnings.warn(
+            f"{path} was not drawn: {why}. The chart is in {instead}", RuntimeWarning, stacklevel=5
+        )
+        return instead
+    path.write_bytes(content)
+    return path
+
+
+def _shell() -> Any:
+    """Give the running IPython, or None."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython is not None else None
+
+
+def _show(drawing: Drawing, show: bool | None) -> bool:
+    shell = _shell()
+    if show is None:
+        show = shell is not None and getattr(shell, "kernel", None) is not None
+    if not show:
+        return False
+    if shell is None:
+        warnings.warn(
+            "show=True needs IPython or a notebook; save=True writes the chart to a file",
+            UserWarning,
+            stacklevel=5,
+        )
+        return False
+    from IPython.display import SVG, display
+
+    try:
+        display(SVG(data=drawing.svg().decode()))
+    except GraphvizError as why:
+        warnings.warn(f"the chart cannot be shown: {why}", RuntimeWarning, stacklevel=5)
+        return False
+    return True

@@ -1,0 +1,104 @@
+"""Which code a chart is about.
+
+Asked once for each code object, by the extension.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sysconfig
+import tempfile
+from types import CodeType
+
+#: Code without a file that nobody typed: made by the interpreter or by packages.
+MADE = ("<frozen ", "<eval_with_key>", "<__array_function__", "<attrs", "<decorator-gen")
+
+EVERY_LINE = (0, 2**31 - 1)
+
+
+def _installed() -> tuple[str, ...]:
+    """List the folders where packages live."""
+    folders = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    folders.update(getattr(site, "getsitepackages", list)())
+    folders.add(getattr(site, "USER_SITE", None) or "")
+    return tuple(os.path.realpath(folder) + os.sep for folder in folders if folder)
+
+
+class Selection:
+    """Files under the working directory, or one file's lines."""
+
+    def __init__(self) -> None:
+        """Select nothing yet."""
+        self.root = ""
+        self.only: tuple[str, int, int] | None = None
+        self._installed = _installed()
+        self._known: dict[str, bool] = {}
+
+    def enter(self, folder: str) -> bool:
+        """Select the files under *folder*; say whether that changed anything."""
+        root = os.path.join(os.path.realpath(folder), "")
+        is_other = root != self.root
+        if is_other:
+            self.root = root
+            self._known.clear()
+        return is_other
+
+    def keep(self, only: tuple[str, int, int] | None) -> bool:
+        """Select only (file, first, last), or with None all; say whether that changed anything."""
+        if only is not None and not _is_typed(only[0]):
+            only = (os.path.realpath(only[0]), only[1], only[2])
+        is_other = only != self.only
+        self.only = only
+        return is_other
+
+    def __call__(self, code: CodeType) -> tuple[int, int] | None:
+        """Give the first and the last line wanted of *code*; None: not this one."""
+        file = code.co_filename
+        if self.only is not None:
+            name, first, last = self.only
+            is_it = file == name or (not _is_typed(file) and self._real(file) == name)
+            return (first, last) if is_it else None
+        if _is_made_for_a_class(code):
+            return None
+        wanted = self._known.get(file)
+        if wanted is None:
+            wanted = self._known[file] = self._is_ours(file)
+        return EVERY_LINE if wanted else None
+
+    def _real(self, file: str) -> str:
+        return os.path.realpath(os.path.join(self.root, file))
+
+    def _is_ours(self, file: str) -> bool:
+        if file.startswith("<"):
+            return not file.startswith(MADE)
+        if _is_cell(file):
+            return True
+        path = self._real(file)
+        if f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path:
+            return False
+        return path.startswith(self.root) and not path.startswith(self._installed)
+
+
+def _is_cell(file: str) -> bool:
+    """Say whether this is the name that ipykernel gives to a cell."""
+    return os.path.basename(os.path.dirname(file)).startswith("ipykernel_") and file.startswith(
+        tempfile.gettempdir()
+    )
+
+
+def _is_typed(file: str) -> bool:
+    return file.startswith("<") or _is_cell(file)
+
+
+def _is_made_for_a_class(code: CodeType) -> bool:
+    """Say whether dataclasses or namedtuple wrote this, which have no file either."""
+    if code.co_filename != "<string>":
+        return False
+    name: str = getattr(code, "co_qualname", code.co_name)  # from 3.11 on
+    return (
+        name.startswith("__create_fn__")
+        or (code.co_name in ("__init__", "__eq__", "__repr__") and code.co_firstlineno <= 2)
+        or code.co_varnames[:1] == ("_cls",)
+    )

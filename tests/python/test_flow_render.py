@@ -1,0 +1,185 @@
+"""Pictures, pages and texts of a chart, and what happens where they cannot be made."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import re
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensortap import flow
+
+
+@pytest.fixture(autouse=True)
+def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    flow.reset()
+    yield
+    flow.reset()
+
+
+def capture(**options: Any) -> None:
+    flow.lines(1, 10**6, file=__file__)
+    flow.on(arrays=True, save=True, save_dir="out", **options)
+    a = np.arange(12.0).reshape(3, 4)
+    b = a * np.nan  # noqa: F841  # <b>&"code"
+    flow.off(render=False)
+
+
+MAGIC = {".png": b"\x89PNG\r\n", ".pdf": b"%PDF-", ".svg": b"<?xml", ".html": b"<!DOCTYPE html>"}
+
+
+@pytest.mark.parametrize("suffix", MAGIC)
+def test_the_suffix_picks_the_format(suffix: str) -> None:
+    pytest.importorskip("pygraphviz")
+    capture()
+    output = flow.off(filename=f"x{suffix}")
+    assert output == flow.RenderOutput(f"out/x{suffix}", False, 2)
+    assert Path(f"out/x{suffix}").read_bytes().startswith(MAGIC[suffix])
+
+
+def test_the_suffix_may_be_in_capitals() -> None:
+    capture()
+    assert flow.off(filename="X.DOT") == flow.RenderOutput("out/X.DOT", False, 2)
+
+
+@pytest.mark.parametrize("name", ["x.gif", "x", "x.png.bak"])
+def test_an_unknown_suffix_names_those_that_are_known_and_keeps_the_nodes(name: str) -> None:
+    capture()
+    with pytest.raises(ValueError, match=r"\.png, \.svg, \.pdf, \.html, \.dot, \.json"):
+        flow.off(filename=name)
+    assert not flow.on().enabled or flow.off(filename="x.dot") is not None
+
+
+def test_a_filename_of_a_wrong_type_is_refused() -> None:
+    capture()
+    with pytest.raises(TypeError, match="filename"):
+        flow.off(filename=3)  # type: ignore[arg-type]
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_and_keeps_the_nodes(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file, not a folder")
+    capture()
+    with pytest.raises(OSError, match="out"):
+        flow.off(filename="x.dot")
+    output = flow.off(filename=tmp_path / "x.dot")
+    assert output is not None
+    assert output.node_count == 2
+
+
+def test_without_graphviz_the_dot_file_is_written_and_the_message_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "pygraphviz":
+            raise ImportError("no such module")
+        return real(name, *args, **kwargs)
+
+    capture()
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.warns(
+        RuntimeWarning, match=r"x\.png was not drawn.*pip install pygraphviz.*x\.dot"
+    ):
+        output = flow.off(filename="x.png")
+    assert output == flow.RenderOutput("out/x.dot", False, 2)
+    assert Path("out/x.dot").read_text().startswith("digraph")
+
+
+def test_graphviz_that_fails_leaves_the_dot_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    pygraphviz = pytest.importorskip("pygraphviz")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise ValueError("out of paper")
+
+    capture()
+    monkeypatch.setattr(pygraphviz.AGraph, "draw", fail)
+    with pytest.warns(RuntimeWarning, match="out of paper"):
+        output = flow.off(filename="x.pdf")
+    assert output is not None
+    assert output.saved_path == "out/x.dot"
+
+
+def test_show_outside_of_ipython_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    capture()
+    with pytest.warns(UserWarning, match="save=True"):
+        output = flow.off(show=True, save=False)
+    assert output == flow.RenderOutput(None, False, 2)
+
+
+def test_importing_flow_imports_neither_torch_nor_graphviz() -> None:
+    import subprocess
+
+    code = (
+        "import sys, tensortap.flow;"
+        "print(sorted({'torch', 'numpy', 'pygraphviz'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_svg_holds_names_values_and_code() -> None:
+    pytest.importorskip("pygraphviz")
+    capture()
+    flow.off(filename="x.svg")
+    texts = [t.text or "" for t in ET.parse("out/x.svg").iter("{http://www.w3.org/2000/svg}text")]
+    plain = [t.replace("\xa0", " ") for t in texts]
+    assert {"a", "b", "11", "NaN", "12 NaN"} <= set(plain)
+    assert any('# <b>&"code"' in t for t in plain)
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.data = ""
+        self._in_data = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._in_data = tag == "script" and dict(attrs).get("id") == "data"
+
+    def handle_data(self, data: str) -> None:
+        if self._in_data:
+            self.data += data
+            self._in_data = False
+
+
+def test_the_page_is_complete_in_itself_and_knows_the_statistics() -> None:
+    pytest.importorskip("pygraphviz")
+    capture()
+    flow.off(filename="x.html")
+    text = Path("out/x.html").read_text()
+    page = _Page()
+    page.feed(text)
+    tags = {tag for tag, _ in page.tags}
+    assert {"svg", "script", "style"} <= tags
+    assert not tags & {"link", "img", "iframe"}
+    assert not any("src" in attrs for _, attrs in page.tags)
+    chart = json.loads(page.data)
+    assert [n["name"] for n in chart["nodes"]] == ["a", "b"]
+    assert chart["nodes"][1]["stats"]["nan"] == 12
+    ids = {attrs.get("id") for tag, attrs in page.tags if tag == "g"}
+    assert {f"n{n['id']}" for n in chart["nodes"]} <= ids
+
+
+def test_a_chart_without_arrows_of_many_nodes_is_no_strip() -> None:
+    pytest.importorskip("pygraphviz")
+    flow.lines(1, 10**6, file=__file__)
+    flow.on(arrays=True, save=True, save_dir="out", max_nodes=60)
+    for _ in range(60):
+        a = np.ones((4, 4))  # noqa: F841
+    flow.off(filename="x.svg")
+    size = re.search(r'<svg width="(\d+)pt" height="(\d+)pt"', Path("out/x.svg").read_text())
+    assert size is not None
+    assert 1 / 4 < int(size[1]) / int(size[2]) < 4

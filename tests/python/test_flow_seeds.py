@@ -1,0 +1,78 @@
+"""The three examples of the tool that flow takes over from, with only the import line changed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("pygraphviz")
+
+NOTEBOOK_STYLE = """\
+import torch
+import tensortap.flow as monitorch
+
+monitorch.on(show=True, save=False)
+
+x = torch.randn(8, 8)
+w = torch.randn(8, 8)
+y = x @ w
+z = torch.relu(y)
+
+print(monitorch.off())
+"""
+
+SCRIPT_STYLE = """\
+import torch
+import tensortap.flow as monitorch
+
+monitorch.lines(6, 40)  # only monitor these lines in this file
+monitorch.on(show=False, save=True, save_dir="monitorch_outputs")
+a = torch.randn(16, 16)
+b = a.softmax(dim=-1)
+c = b[:, :8]
+
+print(monitorch.off(filename="block.png"))
+"""
+
+INFERRED = """\
+import torch
+import tensortap.flow as monitorch
+
+def block(x, scale: float, bias):
+    y = x * scale
+    return y + bias
+
+monitorch.args(scale=0.5, bias=torch.ones(8, 8))
+monitorch.on(show=False, save=True)
+out = monitorch.run(block, x=torch.randn(8, 8))
+print(monitorch.off(filename="inferred.png"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "wanted"),
+    [
+        (NOTEBOOK_STYLE, "RenderOutput(saved_path=None, displayed=False, node_count=4)"),
+        (
+            SCRIPT_STYLE,
+            "RenderOutput(saved_path='monitorch_outputs/block.png', displayed=False, node_count=3)",
+        ),
+        (
+            INFERRED,
+            "RenderOutput(saved_path='monitorch_outputs/inferred.png', "
+            "displayed=False, node_count=3)",
+        ),
+    ],
+)
+def test_the_example_runs(tmp_path: Path, program: str, wanted: str) -> None:
+    (tmp_path / "example.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == wanted
+    pictures = [*tmp_path.glob("monitorch_outputs/*.png")]
+    assert len(pictures) == ("saved_path=None" not in wanted)
