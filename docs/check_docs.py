@@ -3,8 +3,9 @@
     ./dev docs [--write]
 
 A ```pycon block is a Python session; the blocks of a page share one.  A ```console
-block holds `$ command` lines, run in an empty folder.  `...` in an expected line
-stands for anything.  --write puts what was printed into the page.
+block holds `$ command` lines.  Both run in a folder that is empty when the page
+begins.  `...` in an expected line stands for anything.  --write puts what was printed
+into the page.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -100,7 +101,12 @@ def check(page: Path, is_writing: bool) -> int:
                 new += written + (expected if is_right else printed)
             return f"```{found[1]}\n{new}```"
 
-        renewed = BLOCK.sub(renew, text)
+        before = os.getcwd()
+        os.chdir(folder)  # where the commands run, too
+        try:
+            renewed = BLOCK.sub(renew, text)
+        finally:
+            os.chdir(before)
     if is_writing and renewed != text:
         page.write_text(renewed, encoding="utf-8")
         print(f"{page.relative_to(ROOT)}: {wrong} outputs renewed")

@@ -498,6 +498,9 @@ void tt_recorder_set_plan(tt_recorder *rec, int32_t site, uint32_t products, uin
 tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, double value);
 tt_status tt_recorder_add(tt_recorder *rec, const tt_event *event);
 tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text);
+/* Is there room for an event of about so many bytes?  For callers that hold a lock
+ * which they want to let go before they wait. */
+bool tt_recorder_has_room(const tt_recorder *rec, size_t bytes);
 /* Waits until everything queued so far can be read by others. */
 tt_status tt_recorder_flush(tt_recorder *rec, tt_error *err);
 /* TT_OK, or what stopped the recording, for good. */

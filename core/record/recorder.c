@@ -207,6 +207,17 @@ tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text)
     return TT_OK;
 }
 
+bool tt_recorder_has_room(const tt_recorder *rec, size_t bytes)
+{
+    const tt_queue *queue = &rec->queue;
+    size_t most = (size_t)(queue->slots / 8) * TT_SLOT; /* larger ones go in pieces */
+    uint64_t need = 2 * (uint64_t)(slots_for(bytes < most ? bytes : most) + 1); /* with a filler */
+    return atomic_load_explicit(&queue->is_stopped, memory_order_relaxed) ||
+           atomic_load_explicit(&queue->head, memory_order_relaxed) + need -
+                   atomic_load_explicit(&queue->tail, memory_order_relaxed) <=
+               queue->slots;
+}
+
 tt_status tt_recorder_flush(tt_recorder *rec, tt_error *err)
 {
     if (atomic_load(&rec->is_inherited))

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PREFETCH_BYTES = 2048 };
+enum { PREFETCH_BYTES = 3072 };
 
 /* ---- f64 lanes: f64, and 64-bit integers of at most 51 bits -------------- */
 

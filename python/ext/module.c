@@ -5,6 +5,7 @@
  * belongs to the process.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "module.h"
+#include "source_line.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,9 +40,20 @@ static PyMethodDef functions[] = {
     { "tree_text", FAST(core_tree_text),
       "tree_text($module, rows, /, *, color=False, ascii=False, columns=0)\n--\n\n"
       "Draw a tree of (depth, label, text)." },
+    { "watch_lines", (PyCFunction)(void (*)(void))core_watch_lines, METH_VARARGS | METH_KEYWORDS,
+      "watch_lines($module, change=None, *, before=None, enter=None, leave=None, line=None, select=None, "
+      "files=None, prefixes=None, codes=None, lines=None, names=None, threads='later', arrays=False, "
+      "objects=False)\n--\n\n"
+      "Call functions with what each line of the selected code does, until closed." },
     { "_stats_from", FAST(core_stats_from),
       "_stats_from($module, dtype, shape, numbers, /)\n--\n\n"
       "Put a Stats together from its parts." },
+    { "_deaf_hook", FAST(core_deaf_hook),
+      "_deaf_hook($module, /)\n--\n\n"
+      "Make a forward hook that does nothing." },
+    { "_points", FAST(core_points),
+      "_points($module, path, /)\n--\n\n"
+      "Give every point of a run as a tuple." },
     { 0 },
 };
 
@@ -74,6 +86,13 @@ static int core_exec(PyObject *module)
     state->slice_type = sample_slice_type();
     if (state->slice_type == NULL || PyModule_AddType(module, state->slice_type) < 0)
         return -1;
+    if (source_names_init(&state->source) < 0)
+        return -1;
+    for (int i = 0; i < LINE_TYPE_COUNT; i++) {
+        state->line_types[i] = line_tuple_type(i);
+        if (state->line_types[i] == NULL || PyModule_AddType(module, state->line_types[i]) < 0)
+            return -1;
+    }
     const char *forced = getenv("TENSORTAP_DEVICE_PATH");
     state->is_device_forced = forced != NULL && strcmp(forced, "1") == 0;
     if (PyModule_AddStringConstant(module, "version", tt_version()) < 0 ||
@@ -89,6 +108,8 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg)
     CORE_TYPE_MAP(X)
 #undef X
     Py_VISIT(state->slice_type);
+    for (int i = 0; i < LINE_TYPE_COUNT; i++)
+        Py_VISIT(state->line_types[i]);
     return torch_api_visit(&state->torch, visit, arg);
 }
 
@@ -99,7 +120,12 @@ static int core_clear(PyObject *module)
     CORE_TYPE_MAP(X)
 #undef X
     Py_CLEAR(state->slice_type);
+    for (int i = 0; i < LINE_TYPE_COUNT; i++)
+        Py_CLEAR(state->line_types[i]);
+    line_source_free(state->line);
+    state->line = NULL;
     torch_api_clear(&state->torch);
+    source_names_clear(&state->source);
     return 0;
 }
 

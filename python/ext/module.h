@@ -8,6 +8,7 @@
 #define TT_EXT_MODULE_H
 
 #include "dlpack.h"
+#include "source_module.h"
 
 /* Each class: the name in the state, its spec. */
 #define CORE_TYPE_MAP(X) \
@@ -16,16 +17,32 @@
     X(digest)            \
     X(compare)           \
     X(sample)            \
-    X(attention)
+    X(attention)         \
+    X(module_link)       \
+    X(module_tap)        \
+    X(module_hook)       \
+    X(module_event)      \
+    X(module_consumer)   \
+    X(recorder)          \
+    X(run)               \
+    X(watch)             \
+    X(gradient_hook)     \
+    X(line_watch)
 
-typedef struct core_state {
+/* Named tuples of the line source. */
+enum { LINE_TYPE_READ, LINE_TYPE_CHANGE, LINE_TYPE_EVENT, LINE_TYPE_COUNT };
+
+struct core_state {
 #define X(name) PyTypeObject *name##_type; /* owned */
     CORE_TYPE_MAP(X)
 #undef X
-    PyTypeObject *slice_type; /* owned; a struct sequence, made by sample_slice_type() */
-    torch_api torch;          /* filled when torch is first seen */
-    bool is_device_forced;    /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
-} core_state;
+    PyTypeObject *slice_type;                  /* owned; a struct sequence, made by sample_slice_type() */
+    PyTypeObject *line_types[LINE_TYPE_COUNT]; /* owned; struct sequences */
+    struct line_source *line;                  /* owned; NULL until somebody watches lines */
+    torch_api torch;                           /* filled when torch is first seen */
+    bool is_device_forced; /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
+    source_names source;
+};
 
 #define X(name) extern PyType_Spec name##_spec;
 CORE_TYPE_MAP(X)
@@ -48,8 +65,19 @@ CORE_FUNCTION(core_sample);
 CORE_FUNCTION(core_attention);
 CORE_FUNCTION(core_tensor_line);
 CORE_FUNCTION(core_tree_text);
+CORE_FUNCTION(core_deaf_hook);
+CORE_FUNCTION(core_points);
+
+PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs);
 
 PyTypeObject *sample_slice_type(void);
+/* Takes over the sample, also when it fails. */
+PyObject *sample_object_make(core_state *state, tt_sample *sample, tt_dtype dtype, const int64_t *shape,
+                             int32_t ndim);
+
+PyTypeObject *line_tuple_type(int which);
+struct line_event;
+PyObject *line_event_tuple(const core_state *state, const struct line_event *event);
 
 /* ---- arguments ----------------------------------------------------------- */
 

@@ -190,6 +190,21 @@ static PyObject *sample_repr(PyObject *self)
     return text;
 }
 
+PyObject *sample_object_make(core_state *state, tt_sample *sample, tt_dtype dtype, const int64_t *shape,
+                             int32_t ndim)
+{
+    sample_object *self = PyObject_NewVar(sample_object, state->sample_type, ndim);
+    if (self == NULL) {
+        tt_sample_free(sample);
+        return NULL;
+    }
+    self->sample = sample;
+    self->dtype = dtype;
+    for (int32_t d = 0; d < ndim; d++)
+        self->shape[d] = shape[d];
+    return (PyObject *)self;
+}
+
 CORE_FUNCTION(core_sample)
 {
     core_state *state = core_state_of(module);
@@ -201,27 +216,17 @@ CORE_FUNCTION(core_sample)
     tensor_view view;
     tt_error err = { "" };
     tt_sample *sample = NULL; /* owned until handed over */
-    sample_object *self = NULL;
+    PyObject *self = NULL;
     if (read_arguments("sample", 1, options, args, nargs, kwnames) < 0 ||
         open_or_raise(state, args[0], &view) < 0)
         return NULL;
     tt_status st = tt_sample_create(&view.tensor, &how, &sample, &err);
-    if (st < 0) {
+    if (st < 0)
         raise_status(st, &err);
-        goto out;
-    }
-    self = PyObject_NewVar(sample_object, state->sample_type, view.tensor.ndim);
-    if (self == NULL)
-        goto out;
-    self->sample = sample;
-    sample = NULL;
-    self->dtype = view.tensor.dtype;
-    for (int32_t d = 0; d < view.tensor.ndim; d++)
-        self->shape[d] = view.tensor.shape[d];
-out:
-    tt_sample_free(sample);
+    else
+        self = sample_object_make(state, sample, view.tensor.dtype, view.tensor.shape, view.tensor.ndim);
     tensor_view_close(&view);
-    return (PyObject *)self;
+    return self;
 }
 
 static PyMethodDef methods[] = {

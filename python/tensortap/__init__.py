@@ -4,6 +4,9 @@
     >>> tt.show(model)            # a tree: shape, range, mean ± std, NaN and Inf of every tensor
     >>> tt.stats(x).absmax        # one pass over any torch tensor or NumPy array
     >>> tt.compare(a, b)          # where two tensors differ, and by how much
+    >>> with tt.record("runs/today", model=model, optimizer=optimizer) as run:
+    ...     train()               # what every layer did at every step
+    >>> tt.open("runs/today").series("gradient/fc.weight", "l2")
 
 Importing this imports neither torch nor NumPy.
 SPDX-License-Identifier: Apache-2.0
@@ -28,7 +31,15 @@ from tensortap._core import (
     stats,
 )
 
+# At once, not later: importing the file would put it in the place of the function.
+from tensortap.record import record
+from tensortap.verify import verify
+from tensortap.watch import NonFiniteError, Watched, watch
+
 if TYPE_CHECKING:
+    import os
+
+    from tensortap.run import Run
     from tensortap.shown import Shown, TextSink
 
 __version__ = _core.version
@@ -38,17 +49,31 @@ __all__ = [
     "Compare",
     "Digest",
     "Histogram",
+    "NonFiniteError",
+    "Run",
     "Sample",
     "SampleSlice",
     "Shown",
     "Stats",
+    "Watched",
     "__version__",
     "compare",
     "digest",
     "histogram",
+    "open",
+    "record",
     "show",
     "stats",
+    "verify",
+    "watch",
 ]
+
+
+def open(path: str | os.PathLike[str]) -> Run:
+    """Open a run for reading: a folder with all its ranks, or one file of it."""
+    from tensortap.run import Run
+
+    return Run(path)
 
 
 def show(x: object, /, *, file: TextSink | None = None, color: bool | None = None) -> None:
@@ -68,4 +93,8 @@ def __getattr__(name: str) -> object:
         from tensortap.shown import Shown
 
         return Shown
+    if name == "Run":
+        from tensortap.run import Run
+
+        return Run
     raise AttributeError(f"module 'tensortap' has no attribute {name!r}")

@@ -1,6 +1,11 @@
 """The C core of tensortap: summaries of tensors."""
 
-from typing import Any, Literal, NamedTuple, SupportsFloat, final
+from collections.abc import Callable, Iterable
+from os import PathLike
+from types import CodeType, TracebackType
+from typing import Any, Literal, NamedTuple, SupportsFloat, final, overload
+
+from typing_extensions import Self
 
 version: str
 isa: str  # the kernels in use: "base", "avx2", "neon"
@@ -191,3 +196,244 @@ def tree_text(
     columns: int = 0,
 ) -> str: ...
 def _stats_from(dtype: str, shape: tuple[int, ...], numbers: tuple[Any, ...], /) -> Stats: ...
+def _deaf_hook() -> Any: ...
+def _points(path: str, /) -> list[tuple[Any, ...]]: ...
+
+@final
+class ModuleEvent:
+    """One call of one module."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def module(self) -> Any: ...
+    @property
+    def args(self) -> tuple[Any, ...]: ...
+    @property
+    def kwargs(self) -> dict[str, Any] | None: ...
+    @property
+    def output(self) -> Any: ...  # after; None also where forward raised
+    @property
+    def exception(self) -> BaseException | None: ...  # after, with errors=True
+    @property
+    def call(self) -> int: ...  # of this module in the consumer's step, in order of entry
+    @property
+    def depth(self) -> int: ...  # with depth=True: the consumer's own modules around it
+    @property
+    def thread(self) -> int: ...  # from 1, in order of appearance
+    @property
+    def training(self) -> bool: ...  # of the outermost watched module
+    @property
+    def outermost(self) -> bool: ...
+    @property
+    def start(self) -> int: ...  # with times=True, as time.perf_counter_ns()
+    @property
+    def end(self) -> int: ...
+
+class ModuleConsumer:
+    """Tell functions when modules are called."""
+
+    step: int  # calls of a module are counted from 0 again when this changes
+    off: bool
+    def __new__(
+        cls,
+        before: Callable[[ModuleEvent], object] | None = None,
+        after: Callable[[ModuleEvent], object] | None = None,
+        *,
+        times: bool = False,
+        depth: bool = False,
+        phase: bool = True,
+        errors: bool = False,
+        raises: bool = True,
+    ) -> ModuleConsumer: ...
+    @property
+    def errors(self) -> int: ...
+    @property
+    def error(self) -> BaseException | None: ...
+    def add(self, module: Any, name: str, *, hook: bool = False) -> None: ...
+    def remove(self, module: Any = None, /) -> None: ...
+
+class Recorder:
+    """A run that is being written."""
+
+    current_step: int
+    step_over: bool
+    manual: bool
+    cost_ns: int
+    def __new__(
+        cls,
+        path: str,
+        *,
+        only: str | None = None,
+        exclude: str | None = None,
+        products: int = 2,
+        every: int = 1,
+        rank: int = 0,
+        resume: bool = False,
+        drop: bool = False,
+        compress: bool = False,
+        queue_bytes: int = 0,
+        max_bytes: int = 0,
+        budget: float = 0.0,
+        info: dict[str, str] = ...,
+    ) -> Self: ...
+    @property
+    def watchers(self) -> list[Any]: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def error(self) -> str | None: ...
+    @property
+    def inherited(self) -> bool: ...
+    @property
+    def counts(self) -> dict[str, int]: ...
+    @property
+    def cost(self) -> float: ...
+    @overload
+    def log(self, name: str, value: Any, /) -> None: ...
+    @overload
+    def log(self, values: dict[str, Any], /) -> None: ...
+    def scalar(self, name: str, value: Any, /) -> None: ...
+    def tensor(self, name: str, t: Any, /, *, keep: str | None = None) -> None: ...
+    def note(self, text: str, /) -> None: ...
+    def step(self) -> None: ...
+    def flush(self) -> None: ...
+    def close(self, *, timeout: float = 60.0) -> None: ...
+    def costs(self) -> dict[str, int]: ...
+    def thinned(self) -> dict[str, int]: ...
+    def _leave(self) -> None: ...
+
+@final
+class RunReader:
+    """A run folder, or one file of it; files and sites go by number."""
+
+    def __new__(cls, path: str | PathLike[str]) -> RunReader: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+    def refresh(self) -> None: ...
+    def files(self) -> list[tuple[str, int, bool, int, int, int, int, int, int]]: ...
+    def names(self, glob: str, /) -> list[str]: ...
+    def find(self, name: str, /) -> int: ...
+    def points(self, file: int, site: int, /) -> int: ...
+    def steps(self, buffer: Any, /) -> int: ...
+    def series(self, file: int, site: int, field: str, steps: Any, values: Any, /) -> int: ...
+    def stats(self, file: int, site: int, /) -> list[tuple[int, Stats]]: ...
+    def point(self, file: int, site: int, index: int, /) -> tuple[Any, ...]: ...
+    def seek(self, file: int, site: int, step: int, call: int, products: int, /) -> int: ...
+    def nonfinite(self, file: int, site: int, /) -> int: ...
+    def hist(self, file: int, site: int, index: int, /) -> list[tuple[float, float, int]]: ...
+    def sample(self, file: int, site: int, index: int, /) -> Sample: ...
+    def value(self, file: int, site: int, index: int, /) -> tuple[str, tuple[int, ...], int]: ...
+    def value_read(self, file: int, site: int, index: int, buffer: Any, /) -> None: ...
+    def info(self, file: int, /) -> dict[str, str]: ...
+    def notes(self, file: int, /) -> list[tuple[int, int, str]]: ...
+    def check(self, file: int, /) -> dict[str, Any]: ...
+
+class Watch:
+    """Record what the modules of a model do."""
+
+    off: bool
+    gradients: bool
+    notes: bool  # look at gradients when they are accumulated
+    def __new__(
+        cls,
+        recorder: Recorder,
+        *,
+        inputs: bool = False,
+        activation_gradients: bool = False,
+        on_nonfinite: Callable[[str, int, int, int, int, int], object] | None = None,
+        on_device: Callable[[Any, Any], object] | None = None,
+        on_skip: Callable[[], object] | None = None,
+    ) -> Watch: ...
+    @property
+    def errors(self) -> int: ...
+    @property
+    def error(self) -> BaseException | None: ...
+    @property
+    def unread(self) -> dict[str, int]: ...
+    def add(self, module: Any, name: str, *, hook: bool = False) -> None: ...
+    def remove(self) -> None: ...
+    def set_parameters(self, list: list[tuple[str, Any, str]], /) -> None: ...
+    def parameter_ids(self) -> list[int]: ...
+    def parameter_hook(self, index: int, /) -> Callable[[Any], None]: ...
+    def read_parameters(self, which: bytes | None, wants_norm: bool, /) -> float | None: ...
+    def end_step(self) -> None: ...
+    def add_stats(self, tag: tuple[Any, ...], stats: Stats, /) -> None: ...
+    def unseen(self) -> list[str]: ...
+    def wants(self, name: str, /) -> bool: ...
+
+class LineRead(NamedTuple):
+    """A name that a statement read."""
+
+    kind: Literal["local", "global", "attribute", "item"]
+    name: str
+    key: int  # of this state of the name; an arrow starts at the node with this key
+    object: Any  # None: it is gone, or in another state now
+    version: int
+    is_seen: bool  # the key was told before
+
+class LineChange(NamedTuple):
+    """A name that a statement changed."""
+
+    kind: Literal["local", "global", "attribute", "item"]
+    name: str
+    how: Literal["bound", "rebound", "inplace"]
+    old_key: int | None
+    key: int
+    object: Any
+    reads: tuple[int, ...]  # indices into the event's reads: the arrows
+    version: int
+    is_sampled: bool  # above 64 MB: only a part of the contents was compared
+
+class LineEvent(NamedTuple):
+    """What a statement did; see python/ext/source_line.h."""
+
+    frame: int
+    code: CodeType
+    line: int
+    changes: list[LineChange]
+    reads: list[LineRead]
+    caller: int
+    thread: int
+    value: Any
+    is_return: bool
+    is_resumed: bool
+    is_yield: bool
+
+@final
+class LineWatch:
+    """A consumer of the line source; made by watch_lines()."""
+
+    @property
+    def errors(self) -> tuple[int, str | None]: ...
+    @property
+    def is_open(self) -> bool: ...
+    def close(self) -> None: ...
+    def local(self, name: str, /) -> Any: ...
+    def __enter__(self) -> LineWatch: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> Literal[False]: ...
+
+def watch_lines(
+    change: Callable[[LineEvent], object] | None = None,
+    *,
+    before: Callable[[LineEvent], object] | None = None,
+    enter: Callable[[LineEvent], object] | None = None,
+    leave: Callable[[LineEvent], object] | None = None,
+    line: Callable[[LineEvent], object] | None = None,
+    select: Callable[[CodeType], bool | tuple[int, int]] | None = None,
+    files: Iterable[str] | None = None,
+    prefixes: Iterable[str] | None = None,
+    codes: Iterable[CodeType] | None = None,
+    lines: tuple[int, int] | None = None,
+    names: Iterable[str] | None = None,
+    threads: Literal["later", "own", "all"] = "later",
+    arrays: bool = False,
+    objects: bool = False,
+) -> LineWatch:
+    """Call functions with what each line of the selected code does, until closed."""

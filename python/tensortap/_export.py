@@ -159,7 +159,7 @@ def main(arguments: Sequence[str]) -> None:
     try:
         if part != out and os.path.exists(part):
             os.remove(part)
-        run = tensortap.open(path)  # type: ignore[attr-defined]
+        run = tensortap.open(path)
         WRITERS[kind](run, glob, steps, part)
         if part != out:
             os.replace(part, out)

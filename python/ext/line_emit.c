@@ -1,0 +1,320 @@
+/* line_emit.c -- tells the consumers, each what it asked for.
+ *
+ * Everything an event points to is on the stack here or borrowed; names are
+ * made only when somebody is told.  A consumer may let another thread run:
+ * the record stays, because its frame is in the middle of our event.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "line_engine.h"
+
+/* Names of one event, made once for all consumers. */
+typedef struct event_names {
+    PyObject *read[MOST_READS];     /* owned or NULL */
+    PyObject *change[MOST_CHANGES]; /* owned or NULL */
+    int read_count, change_count;
+} event_names;
+
+static bool is_wanted(const consumer_slot *slot, unsigned kind)
+{
+    return kind == KIND_TORCH || (kind == KIND_ARRAY && slot->consumer.wants & LINE_ARRAYS) ||
+           (kind == KIND_OBJECT && slot->consumer.wants & LINE_OBJECTS);
+}
+
+static bool is_named(const consumer_slot *slot, PyObject *name)
+{
+    if (slot->names == NULL)
+        return true;
+    int found = PySet_Contains(slot->names, name);
+    if (found < 0)
+        PyErr_Clear();
+    return found > 0;
+}
+
+static bool has_line(const frame_record *record, int id, int line)
+{
+    return record->code->first[id] <= line && line <= record->code->last[id];
+}
+
+static line_event event_of(const frame_record *record, int line)
+{
+    return (line_event){ .frame = record->number,
+                         .caller = record->caller,
+                         .thread = record->thread,
+                         .code = (PyObject *)record->code->code,
+                         .at = record->at,
+                         .line = line };
+}
+
+static void tell(line_source *source, int id, line_fn *function, const line_event *event)
+{
+    function(source->consumers[id].consumer.context, event);
+    if (PyErr_Occurred())
+        source_note_error(source, id);
+}
+
+static line_name name_of(const frame_record *record, int path, PyObject *name, PyObject *object,
+                         const line_state *state)
+{
+    return (line_name){ .kind = path_line_kind(record, path),
+                        .name = name,
+                        .object = object,
+                        .key = state->key,
+                        .version = state->version,
+                        .is_seen = state->is_seen };
+}
+
+/* The reads that a consumer wants, each state once; position[i] is where read i
+ * went, -1: nowhere. */
+static size_t list_reads(const frame_record *record, const consumer_slot *slot, const event_names *names,
+                         line_name *out, int *position)
+{
+    size_t count = 0;
+    for (int i = 0; i < names->read_count; i++) {
+        const saved_read *read = &record->reads[i];
+        position[i] = -1;
+        if (read->path < 0 || names->read[i] == NULL || !is_wanted(slot, read->state.kind))
+            continue;
+        for (size_t k = 0; k < count && position[i] < 0; k++)
+            if (out[k].key == read->state.key)
+                position[i] = (int)k;
+        if (position[i] < 0) {
+            out[count] = name_of(record, read->path, names->read[i], read->object, &read->state);
+            if (read->item != NULL)
+                out[count].kind = LINE_ITEM;
+            position[i] = (int)count++;
+        }
+    }
+    return count;
+}
+
+static PyObject *text_of(line_source *source, frame_record *record, const saved_read *read)
+{
+    PyObject *text = read->path >= 0 ? path_text(source, record, read->path) : NULL; /* owned */
+    if (text == NULL || read->item == NULL)
+        return text;
+    PyObject *whole = PyUnicode_FromFormat("%U[%R]", text, read->item);
+    Py_DECREF(text);
+    return whole;
+}
+
+static void make_read_names(line_source *source, frame_record *record, event_names *names)
+{
+    int most = MOST_READS - MOST_CHANGES;
+    names->read_count = record->read_count < most ? record->read_count : most;
+    for (int i = 0; i < names->read_count; i++)
+        names->read[i] = text_of(source, record, &record->reads[i]);
+}
+
+static void free_names(event_names *names)
+{
+    for (int i = 0; i < names->read_count; i++)
+        Py_XDECREF(names->read[i]);
+    for (int i = 0; i < names->change_count; i++)
+        Py_XDECREF(names->change[i]);
+}
+
+/* From now on these keys were heard of. */
+static void mark_seen(line_source *source, frame_record *record, const line_statement *statement)
+{
+    const uint16_t *paths = record->code->table->reads + statement->reads;
+    for (int i = 0; i < record->read_count; i++) {
+        const saved_read *read = &record->reads[i];
+        line_place place;
+        line_state *state = NULL;
+        if (read->path < 0 || read->state.is_seen)
+            continue;
+        if (read->item != NULL) {
+            state = shared_state(source, read->owner, read->member);
+        } else {
+            path_find(source, record, paths[i], false, &place);
+            state = place.object != NULL ? place_state(source, record, &place) : NULL;
+        }
+        if (state != NULL && state->key == read->state.key)
+            state->is_seen = true;
+    }
+}
+
+typedef struct arrow_list {
+    uint16_t index[MOST_ARROWS];
+    size_t used;
+} arrow_list;
+
+/* Is the path the container that the other one stores into? */
+static bool is_base(const line_table *table, int path, int stored)
+{
+    while (table->paths[stored].kind >= PATH_ATTRIBUTE) {
+        stored = table->paths[stored].base;
+        if (stored == path)
+            return true;
+    }
+    return false;
+}
+
+static void add_arrow(arrow_list *arrows, size_t first, int position)
+{
+    if (position < 0 || arrows->used == MOST_ARROWS)
+        return;
+    for (size_t k = first; k < arrows->used; k++)
+        if (arrows->index[k] == position)
+            return;
+    arrows->index[arrows->used++] = (uint16_t)position;
+}
+
+/* All reads of the write's own, or of the statement and the name's old state. */
+static void list_arrows(const line_table *table, const found_change *found, line_change *to,
+                        const frame_record *record, PyObject *name, line_name *reads, size_t *read_count,
+                        const int *position, int positions, arrow_list *arrows)
+{
+    size_t first = arrows->used;
+    const uint16_t *own = found->write != NULL ? table->write_reads + found->write->reads : NULL;
+    int count = found->write != NULL ? found->write->read_count : positions;
+    for (int i = 0; i < count; i++) {
+        int at = own != NULL ? own[i] : i;
+        if (at < positions)
+            add_arrow(arrows, first, position[at]);
+        for (int k = 0; own != NULL && k < positions; k++) /* the container's tensors */
+            if (record->reads[k].item != NULL && record->reads[k].parent == at &&
+                !is_base(table, record->reads[k].path, found->write->path))
+                add_arrow(arrows, first, position[k]);
+    }
+    if (found->write == NULL && found->how == LINE_INPLACE && found->old.key != 0) {
+        size_t at = 0;
+        while (at < *read_count && reads[at].key != found->old.key)
+            at++;
+        if (at == *read_count && *read_count < MOST_READS)
+            reads[(*read_count)++] = name_of(record, found->place.path, name, NULL, &found->old);
+        add_arrow(arrows, first, at < *read_count ? (int)at : -1);
+    }
+    to->reads = arrows->index + first;
+    to->read_count = arrows->used - first;
+}
+
+static void tell_changes(line_source *source, frame_record *record, const line_statement *statement,
+                         const found_change *found, int id, const event_names *names)
+{
+    const consumer_slot *slot = &source->consumers[id];
+    line_name reads[MOST_READS];
+    int position[MOST_READS];
+    line_change changes[MOST_CHANGES];
+    arrow_list arrows = { .used = 0 };
+    size_t change_count = 0, read_count = list_reads(record, slot, names, reads, position);
+    for (int i = 0; i < names->change_count; i++) {
+        const found_change *one = &found[i];
+        if (names->change[i] == NULL || !is_wanted(slot, one->place.kind) ||
+            !is_named(slot, names->change[i]))
+            continue;
+        line_change *to = &changes[change_count++];
+        *to = (line_change){ .how = one->how,
+                             .old_key = one->old.kind != KIND_NONE ? one->old.key : 0,
+                             .is_sampled = one->now.is_sampled };
+        to->now = name_of(record, one->place.path, names->change[i], one->place.object, &one->now);
+        list_arrows(record->code->table, one, to, record, names->change[i], reads, &read_count, position,
+                    names->read_count, &arrows);
+    }
+    if (change_count == 0)
+        return;
+    for (size_t i = 0; i < read_count; i++)
+        for (int k = 0; k < names->change_count && reads[i].object != NULL; k++)
+            if (found[k].old.key == reads[i].key)
+                reads[i].object = NULL; /* its state is over */
+    line_event event = event_of(record, statement->line);
+    event.is_return = statement->flags & STATEMENT_RETURNS;
+    event.reads = reads;
+    event.read_count = read_count;
+    event.changes = changes;
+    event.change_count = change_count;
+    tell(source, id, slot->consumer.change, &event);
+}
+
+/* The consumers of mask, one after the other; the list may shrink meanwhile. */
+#define FOR_EACH_CONSUMER(source, record, function, id)            \
+    for (int id = 0; id < LINE_MAX_CONSUMERS; id++)                \
+        if ((source)->mask & (record)->mask & (uint32_t)1 << id && \
+            (source)->consumers[id].consumer.function != NULL && !(source)->consumers[id].is_muted)
+
+void emit_changes(line_source *source, frame_record *record, const line_statement *statement,
+                  const found_change *found, int count)
+{
+    event_names names;
+    make_read_names(source, record, &names);
+    names.change_count = count;
+    for (int i = 0; i < count; i++)
+        names.change[i] = path_text(source, record, found[i].place.path);
+    /* Reads are told as they were before: what is gone has no object. */
+    for (int i = 0; i < names.read_count; i++) {
+        line_place place;
+        saved_read *read = &record->reads[i];
+        if (read->path < 0)
+            continue;
+        if (read->item != NULL)
+            place.object = reads_item(source, record, read);
+        else
+            path_find(source, record, read->path, false, &place);
+        read->object = place.object == read->state.object ? place.object : NULL;
+    }
+    FOR_EACH_CONSUMER(source, record, change, id)
+    if (has_line(record, id, statement->line))
+        tell_changes(source, record, statement, found, id, &names);
+    mark_seen(source, record, statement);
+    free_names(&names);
+}
+
+void emit_reads(line_source *source, frame_record *record, const line_statement *statement)
+{
+    event_names names = { .change_count = 0 };
+    line_name reads[MOST_READS];
+    int position[MOST_READS];
+    make_read_names(source, record, &names);
+    FOR_EACH_CONSUMER(source, record, before, id)
+    {
+        line_event event = event_of(record, statement->line);
+        event.reads = reads;
+        event.is_return = statement->flags & STATEMENT_RETURNS;
+        event.read_count = list_reads(record, &source->consumers[id], &names, reads, position);
+        if (event.read_count > 0 && has_line(record, id, statement->line))
+            tell(source, id, source->consumers[id].consumer.before, &event);
+    }
+    mark_seen(source, record, statement);
+    free_names(&names);
+}
+
+void emit_line(line_source *source, frame_record *record, int instruction)
+{
+    int line = record->code->table->line_at[instruction];
+    FOR_EACH_CONSUMER(source, record, line, id)
+    {
+        line_event event = event_of(record, line);
+        if (has_line(record, id, line))
+            tell(source, id, source->consumers[id].consumer.line, &event);
+    }
+}
+
+void emit_enter(line_source *source, frame_record *record, bool is_resumed)
+{
+    FOR_EACH_CONSUMER(source, record, enter, id)
+    {
+        line_event event = event_of(record, record->code->code->co_firstlineno);
+        event.is_resumed = is_resumed;
+        tell(source, id, source->consumers[id].consumer.enter, &event);
+    }
+}
+
+void emit_leave(line_source *source, frame_record *record, const line_statement *statement,
+                PyObject *value, bool is_yield)
+{
+    event_names names = { .change_count = 0 };
+    line_name reads[MOST_READS];
+    int position[MOST_READS];
+    if (statement != NULL)
+        make_read_names(source, record, &names);
+    FOR_EACH_CONSUMER(source, record, leave, id)
+    {
+        line_event event = event_of(record, statement != NULL ? statement->line : 0);
+        event.reads = reads;
+        event.read_count = list_reads(record, &source->consumers[id], &names, reads, position);
+        event.value = value;
+        event.is_yield = is_yield;
+        event.is_return = true;
+        tell(source, id, source->consumers[id].consumer.leave, &event);
+    }
+    free_names(&names);
+}

@@ -1,0 +1,247 @@
+/* line_engine.h -- what the files of the line source share; nobody else includes it.
+ *
+ * source_line.c keeps consumers, code objects and frames; line_path.c finds the
+ * object at a path; line_state.c tells whether a tensor is as we saw it last;
+ * line_statement.c does the work at an event; source_trace.c and
+ * source_monitor.c bring the events.  Everything runs with the GIL held.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_LINE_ENGINE_H
+#define TT_EXT_LINE_ENGINE_H
+
+#include "line_table.h"
+#include "locals.h"
+#include "module.h"
+
+/* ---- states -------------------------------------------------------------- */
+
+typedef enum object_kind { KIND_NONE, KIND_TORCH, KIND_ARRAY, KIND_OBJECT } object_kind;
+
+/* A name as we saw it last.  The address is for comparison only. */
+typedef struct line_state {
+    const PyObject *object;
+    uint64_t key;
+    tt_digest digest;
+    uint32_t version;
+    uint8_t kind; /* object_kind */
+    bool has_version, has_digest, is_sampled, is_seen;
+} line_state;
+
+/* Where a path leads now. */
+typedef struct line_place {
+    PyObject *object; /* borrowed; NULL: nothing there */
+    object_kind kind;
+    int path;          /* the shortest that leads to the tensor: x for x[0], x.T */
+    int slot;          /* of a local, else -1 */
+    const void *owner; /* the dict, container or object that holds it */
+    uint64_t member;   /* which of the owner's */
+} line_place;
+
+/* States of globals, attributes and items, by owner and member: all frames
+ * that name the same thing share one.  Bounded: all are forgotten when it is full. */
+typedef struct shared_entry {
+    const void *owner;
+    uint64_t member;
+    line_state state;
+} shared_entry;
+
+typedef struct shared_states {
+    shared_entry *entries; /* owned; open addressing */
+    size_t cap, used;
+} shared_states;
+
+enum { MOST_ITEMS = 24, MOST_ITEMS_EACH = 8 }; /* of containers that a statement reads whole */
+
+/* ---- code objects and frames --------------------------------------------- */
+
+typedef struct line_code {
+    PyCodeObject *code;    /* owned: an address is not used again while we know it */
+    line_table *table;     /* owned; NULL: not selected, or it could not be made */
+    uint64_t generation;   /* of the consumers that were asked */
+    uint32_t mask;         /* consumers that selected it */
+    uint32_t local_events; /* 3.12 and later: events that are on */
+    bool is_refused;       /* no table, or monitoring said no */
+    int first[LINE_MAX_CONSUMERS], last[LINE_MAX_CONSUMERS]; /* lines wanted */
+} line_code;
+
+/* A read of the statement that runs, or a tensor in a container that it reads whole. */
+typedef struct saved_read {
+    line_state state;
+    int path;          /* -1: no tensor there */
+    int parent;        /* of an item: the position of the container's read */
+    PyObject *object;  /* borrowed, for `before` only */
+    PyObject *item;    /* owned; the item's key; NULL: a read of its own */
+    const void *owner; /* of an item: where its state is kept */
+    uint64_t member;
+} saved_read;
+
+typedef struct frame_record {
+    line_frame *at;
+    line_code *code;
+    uint64_t number, caller;
+    uint64_t thread;
+    uint32_t mask;          /* consumers that want this frame */
+    int statement;          /* that runs; -1: none */
+    bool compares;          /* it may have changed more than it stores */
+    bool has_reads;         /* reads are filled */
+    uint64_t used;          /* for dropping the oldest suspended generator */
+    int read_count;         /* that are filled, items included */
+    saved_read *reads;      /* owned; most_reads and MOST_ITEMS of them */
+    const void **far_owner; /* owned; per path: the owner when we looked last, NULL: not shown */
+    int *far;               /* owned; paths that are shown and no locals */
+    int far_count;
+    int slot_count;
+    line_state slots[]; /* by local slot */
+} frame_record;
+
+typedef struct pointer_map { /* address -> address; open addressing */
+    const void **keys;
+    void **values;
+    size_t cap, used;
+} pointer_map;
+
+void **pointer_map_find(pointer_map *map, const void *key); /* NULL: not there */
+int pointer_map_put(pointer_map *map, const void *key, void *value);
+void pointer_map_remove(pointer_map *map, const void *key);
+void pointer_map_free(pointer_map *map);
+
+/* ---- the source ---------------------------------------------------------- */
+
+typedef struct consumer_slot {
+    line_consumer consumer;
+    PyObject *names;       /* owned or NULL */
+    PyObject *first_error; /* owned or NULL */
+    uint64_t errors;
+    uint64_t own_before;  /* the source's own errors when it was added */
+    uint64_t thread;      /* that added it: PyThreadState_GetID */
+    uint64_t last_thread; /* the newest thread at that time */
+    bool is_muted;
+} consumer_slot;
+
+enum { TYPE_CACHE = 64 };
+
+/* Types of which no tensor is made. */
+#define NEVER_TENSOR                                                                      \
+    (Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS |    \
+     Py_TPFLAGS_BYTES_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS | \
+     Py_TPFLAGS_BASE_EXC_SUBCLASS | Py_TPFLAGS_TYPE_SUBCLASS)
+
+struct line_source {
+    core_state *core;
+    consumer_slot consumers[LINE_MAX_CONSUMERS];
+    uint32_t mask;  /* slots in use */
+    uint32_t wants; /* of all consumers */
+    uint32_t before_mask, line_mask, enter_mask, leave_mask;
+    uint64_t generation, next_key, next_frame;
+    pointer_map codes;  /* PyCodeObject -> line_code */
+    pointer_map frames; /* line_frame -> frame_record */
+    frame_record *last; /* the one that had an event last */
+    uint64_t uses;      /* counts events that made frames, for dropping */
+    shared_states shared;
+    PyTypeObject *type_of[TYPE_CACHE]; /* owned */
+    uint8_t kind_of[TYPE_CACHE];
+    PyObject *version;      /* owned or NULL; getset descriptor TensorBase._version */
+    PyObject *is_inference; /* owned or NULL; method descriptor */
+    PyObject *analyse;      /* owned; tensortap.statements.table */
+    PyObject *own_folder;   /* owned or NULL; tensortap's, with a slash */
+    uint64_t own_errors;    /* ours, not a consumer's */
+    PyObject *own_error;    /* owned or NULL; text of the first */
+    void *driver;           /* of source_trace.c or source_monitor.c */
+    bool is_running;
+    unsigned inside; /* threads that are in a callback: their records stay */
+};
+
+/* line_emit.c */
+enum { MOST_CHANGES = 64, MOST_READS = 128, MOST_ARROWS = 1024 };
+typedef struct found_change {
+    line_place place;
+    line_how how;
+    const line_write *write; /* NULL: nobody wrote it by name */
+    line_state old, now;
+} found_change;
+void emit_changes(line_source *source, frame_record *record, const line_statement *statement,
+                  const found_change *found, int count);
+void emit_reads(line_source *source, frame_record *record, const line_statement *statement);
+void emit_line(line_source *source, frame_record *record, int instruction);
+void emit_enter(line_source *source, frame_record *record, bool is_resumed);
+void emit_leave(line_source *source, frame_record *record, const line_statement *statement,
+                PyObject *value, bool is_yield);
+
+/* source_line.c, line_frames.c */
+line_code *source_code(line_source *source, PyCodeObject *code); /* NULL: not selected */
+frame_record *source_frame(line_source *source, line_frame *at, line_code *code, bool is_fresh);
+void source_forget(line_source *source, frame_record *record);
+void source_forget_all(line_source *source);         /* frames, code objects, states */
+void source_note_error(line_source *source, int id); /* counts and clears; id -1: ours */
+frame_record *source_find(line_source *source, line_frame *at);
+
+/* line_statement.c */
+void statement_at(line_source *source, frame_record *record, int instruction);
+/* The same for plain Python; false: nothing was done, call statement_at.  Calls
+ * nobody and leaves no exception. */
+bool statement_quick(line_source *source, frame_record *record, int instruction);
+/* The frame is left or suspended at `instruction`. */
+void statement_end(line_source *source, frame_record *record, int instruction, PyObject *value,
+                   bool is_yield);
+/* Takes over what the frame holds now: all locals, or the arguments of a fresh one. */
+void statement_adopt(line_source *source, frame_record *record, bool is_fresh);
+
+/* line_reads.c */
+void reads_save(line_source *source, frame_record *record, const line_statement *statement, bool is_late);
+/* Remembers that the frame has named this place; a local is known anyway. */
+void reads_show(frame_record *record, const line_place *place);
+
+/* What an item's key leads to now; borrowed or NULL. */
+PyObject *reads_item(line_source *source, frame_record *record, const saved_read *read);
+void reads_clear(frame_record *record);
+
+/* line_path.c */
+PyObject *path_item(PyObject *container, PyObject *key); /* borrowed or NULL; runs nobody's code */
+uint64_t path_member(Py_hash_t hash, path_kind kind);
+void path_find(line_source *source, frame_record *record, int path, bool is_stored, line_place *out);
+PyObject *path_text(line_source *source, frame_record *record, int path); /* new reference or NULL */
+/* Of a type whose operators run nobody's code, and change nothing? */
+static inline bool path_is_plain(PyObject *obj)
+{
+    if (obj == NULL)
+        return true;
+    PyTypeObject *type = Py_TYPE(obj);
+    return type == &PyLong_Type || type == &PyFloat_Type || obj == Py_None || type == &PyUnicode_Type ||
+           type == &PyBool_Type || type == &PyComplex_Type || type == &PyBytes_Type ||
+           type == &PyModule_Type || type == &PyFunction_Type || type == &PyCFunction_Type ||
+           type == &PyType_Type;
+}
+line_kind path_line_kind(const frame_record *record, int path);
+
+/* line_state.c */
+object_kind state_kind_slow(line_source *source, PyObject *obj);
+static inline object_kind state_kind(line_source *source, PyObject *obj)
+{
+    PyTypeObject *type = Py_TYPE(obj);
+    if (!(source->wants & LINE_OBJECTS) &&
+        (type->tp_flags & NEVER_TENSOR || type == &PyFloat_Type || obj == Py_None))
+        return KIND_NONE;
+    return state_kind_slow(source, obj);
+}
+void state_adopt(line_source *source, line_state *state, PyObject *obj, object_kind kind);
+/* Is the tensor other than it was?  Writes nothing. */
+bool state_differs(line_source *source, const line_state *state, PyObject *obj, bool is_hidden);
+void state_update(line_source *source, line_state *state, PyObject *obj, object_kind kind,
+                  bool is_hidden);
+void state_digest(line_source *source, line_state *state, PyObject *obj);
+bool state_needs_digest(const line_source *source, const line_state *state, bool is_hidden);
+line_state *shared_state(line_source *source, const void *owner, uint64_t member);
+/* Good until the next call; NULL: out of memory. */
+static inline line_state *place_state(line_source *source, frame_record *record, const line_place *place)
+{
+    return place->slot >= 0 ? &record->slots[place->slot]
+                            : shared_state(source, place->owner, place->member);
+}
+bool state_begin(line_source *source, PyObject **guard); /* around a look at several tensors */
+void state_finish(PyObject *guard);
+
+/* source_trace.c or source_monitor.c: one of them, by version */
+int driver_start(line_source *source); /* -1: an exception is set */
+void driver_stop(line_source *source);
+void driver_changed(line_source *source); /* other consumers than before */
+
+#endif

@@ -1,0 +1,391 @@
+/* line_statement.c -- what happened between two events of a frame.
+ *
+ * A line event comes before the line runs, so each event first settles the
+ * statement that ran (which of its names, and of the tensors seen so far, are
+ * not what they were), then prepares for the one that will run.  The common
+ * case, a line of plain Python, looks at the names it stores and no further.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "line_engine.h"
+
+static bool is_tensor(object_kind kind)
+{
+    return kind == KIND_TORCH || kind == KIND_ARRAY;
+}
+
+static bool hides(const frame_record *record, const line_statement *statement)
+{
+    return record->code->table->is_hidden || statement->flags & STATEMENT_DIGESTS;
+}
+
+/* ---- before it runs -------------------------------------------------------- */
+
+/* Can these operators run somebody's code, or change an operand? */
+static bool has_risky_operand(line_source *source, frame_record *record, const line_statement *statement)
+{
+    const line_table *table = record->code->table;
+    const uint16_t *paths = table->reads + statement->reads;
+    for (int i = 0; i < statement->read_count; i++) {
+        const line_path *path = &table->paths[paths[i]];
+        line_place place;
+        if (path->kind == PATH_LOCAL && path_is_plain(locals_slot(record->at, path->base, path->detail)))
+            continue;
+        while (path->kind >= PATH_ATTRIBUTE)
+            path = &table->paths[path->base];
+        path_find(source, record, (int)(path - table->paths), false, &place);
+        if (path_is_plain(place.object))
+            continue;
+        if (statement->flags & STATEMENT_AUGMENTS)
+            return true;
+        if (!is_tensor(place.kind) && !PyList_CheckExact(place.object) &&
+            !PyTuple_CheckExact(place.object) && !PyDict_CheckExact(place.object))
+            return true;
+    }
+    return false;
+}
+
+static void digest_slots(line_source *source, frame_record *record, bool is_hidden)
+{
+    const line_table *table = record->code->table;
+    for (int i = 0; i < record->slot_count; i++) {
+        line_state *state = &record->slots[i];
+        if (state->has_digest || !state_needs_digest(source, state, is_hidden))
+            continue;
+        PyObject *obj = locals_slot(record->at, i, table->paths[table->slot_path[i]].detail);
+        if (obj != NULL && obj == state->object)
+            state_digest(source, state, obj);
+    }
+}
+
+static void digest_far(line_source *source, frame_record *record, bool is_hidden)
+{
+    for (int i = 0; i < record->far_count; i++) {
+        line_place place;
+        path_find(source, record, record->far[i], false, &place);
+        line_state *state = is_tensor(place.kind) ? place_state(source, record, &place) : NULL;
+        if (state == NULL || state->has_digest || !state_needs_digest(source, state, is_hidden))
+            continue;
+        if (state->object == place.object)
+            state_digest(source, state, place.object);
+    }
+}
+
+static void begin(line_source *source, frame_record *record, int number)
+{
+    const line_statement *statement = &record->code->table->statements[number];
+    bool compares = statement->flags & STATEMENT_CALLS;
+    record->statement = number;
+    if (!compares && statement->flags & (STATEMENT_OPERATES | STATEMENT_AUGMENTS))
+        compares = has_risky_operand(source, record, statement);
+    record->compares = compares;
+    record->has_reads = false;
+    if (statement->flags & STATEMENT_IS_FAR || source->before_mask & record->mask)
+        reads_save(source, record, statement, false);
+    if (compares) {
+        digest_slots(source, record, hides(record, statement));
+        digest_far(source, record, hides(record, statement));
+    }
+    if (source->before_mask & record->mask)
+        emit_reads(source, record, statement);
+}
+
+/* ---- after it ran ---------------------------------------------------------- */
+
+typedef struct settling {
+    const line_statement *statement;
+    bool is_hidden;
+    bool is_doubtful;           /* perhaps it did not run, or not to its end */
+    const line_statement *last; /* of those that ran since the last event */
+    int count;
+    found_change found[MOST_CHANGES];
+} settling;
+
+static void add(settling *work, const line_place *place, line_how how, const line_write *write)
+{
+    if (work->count < MOST_CHANGES)
+        work->found[work->count++] = (found_change){ .place = *place, .how = how, .write = write };
+}
+
+static bool is_found(const settling *work, const line_place *place)
+{
+    for (int i = 0; i < work->count; i++) {
+        const line_place *other = &work->found[i].place;
+        if (place->slot >= 0
+                ? other->slot == place->slot
+                : other->slot < 0 && other->owner == place->owner && other->member == place->member)
+            return true;
+    }
+    return false;
+}
+
+static void look_at_write(line_source *source, frame_record *record, settling *work,
+                          const line_write *write)
+{
+    const line_path *path = &record->code->table->paths[write->path];
+    line_place place;
+    if (path->kind == PATH_LOCAL) { /* the quick way out for plain Python */
+        PyObject *obj = locals_slot(record->at, path->base, path->detail);
+        line_state *state = &record->slots[path->base];
+        if (obj == NULL || state_kind(source, obj) == KIND_NONE) {
+            state->kind = KIND_NONE;
+            state->object = NULL;
+            return;
+        }
+    }
+    path_find(source, record, write->path, true, &place);
+    if (place.kind == KIND_NONE || is_found(work, &place))
+        return;
+    line_state *state = place_state(source, record, &place);
+    if (state == NULL)
+        return;
+    bool is_part = place.path != write->path || write->flags & WRITE_IN_PLACE;
+    bool is_other = state->object != place.object;
+    if (is_part || work->is_doubtful) {
+        if (is_other && is_part)
+            return; /* seen for the first time: nobody knows */
+        if (is_other ||
+            (is_tensor(place.kind) && state_differs(source, state, place.object, work->is_hidden)))
+            add(work, &place,
+                is_other ? (state->kind == KIND_NONE ? LINE_BOUND : LINE_REBOUND) : LINE_INPLACE, write);
+        return;
+    }
+    if (write->flags & WRITE_SAME)
+        return;
+    line_how how = state->kind == KIND_NONE ? LINE_BOUND : LINE_REBOUND;
+    if (!is_other && how == LINE_REBOUND && is_tensor(place.kind) &&
+        state_differs(source, state, place.object, work->is_hidden))
+        how = LINE_INPLACE;
+    add(work, &place, how, write);
+}
+
+/* Is it the business of a later statement of the same line? */
+static bool is_written_later(const line_table *table, const settling *work, int path)
+{
+    for (const line_statement *one = work->statement + 1; one <= work->last; one++)
+        for (int i = 0; i < one->write_count; i++)
+            if (table->writes[one->writes + (uint32_t)i].path == path)
+                return true;
+    return false;
+}
+
+static void look_at_slots(line_source *source, frame_record *record, settling *work)
+{
+    const line_table *table = record->code->table;
+    for (int i = 0; i < record->slot_count; i++) {
+        line_state *state = &record->slots[i];
+        line_place place = { .slot = i, .path = table->slot_path[i] };
+        if (!is_tensor((object_kind)state->kind) || is_found(work, &place) ||
+            is_written_later(table, work, place.path))
+            continue;
+        place.object = locals_slot(record->at, i, table->paths[place.path].detail);
+        if (place.object == NULL) {
+            state->kind = KIND_NONE;
+        } else if (place.object != state->object) { /* a cell that another function stored to */
+            place.kind = state_kind(source, place.object);
+            if (place.kind == KIND_NONE)
+                state->kind = KIND_NONE;
+            else
+                add(work, &place, LINE_REBOUND, NULL);
+        } else if (state_differs(source, state, place.object, work->is_hidden)) {
+            place.kind = (object_kind)state->kind;
+            add(work, &place, LINE_INPLACE, NULL);
+        }
+    }
+}
+
+static void look_at_far(line_source *source, frame_record *record, settling *work)
+{
+    for (int i = 0; i < record->far_count; i++) {
+        line_place place;
+        int path = record->far[i];
+        path_find(source, record, path, false, &place);
+        if (!is_tensor(place.kind) || is_found(work, &place) ||
+            is_written_later(record->code->table, work, path))
+            continue;
+        line_state *state = place_state(source, record, &place);
+        if (state == NULL)
+            continue;
+        if (place.path != path || record->far_owner[path] != place.owner || state->kind == KIND_NONE) {
+            if (place.slot < 0) { /* another thing by the same name: not a change */
+                record->far_owner[path] = place.owner;
+                if (state->object != place.object)
+                    state_adopt(source, state, place.object, place.kind);
+            }
+        } else if (state->object != place.object) {
+            add(work, &place, LINE_REBOUND, NULL);
+        } else if (state_differs(source, state, place.object, work->is_hidden)) {
+            add(work, &place, LINE_INPLACE, NULL);
+        }
+    }
+}
+
+static void settle(line_source *source, frame_record *record, const line_statement *statement,
+                   const line_statement *last, bool is_doubtful, bool compares)
+{
+    const line_table *table = record->code->table;
+    const line_write *writes = table->writes + statement->writes;
+    settling work;
+    work.statement = statement;
+    work.is_hidden = hides(record, statement);
+    work.is_doubtful = is_doubtful;
+    work.last = last;
+    work.count = 0;
+    for (int i = 0; i < statement->write_count; i++)
+        look_at_write(source, record, &work, &writes[i]);
+    if (compares) {
+        look_at_slots(source, record, &work);
+        if (record->far_count > 0)
+            look_at_far(source, record, &work);
+    }
+    if (work.count == 0)
+        return;
+    if (!record->has_reads)
+        reads_save(source, record, statement, true);
+    for (int i = 0; i < work.count; i++) {
+        found_change *change = &work.found[i];
+        line_state *state = place_state(source, record, &change->place);
+        if (state == NULL)
+            continue;
+        change->old = *state;
+        state_update(source, state, change->place.object, change->place.kind, work.is_hidden);
+        change->now = *state;
+        change->now.is_sampled |= change->old.is_sampled;
+        if (is_tensor(change->place.kind))
+            reads_show(record, &change->place);
+    }
+    emit_changes(source, record, statement, work.found, work.count);
+}
+
+/* A statement that may have changed nothing but locals, and these hold no
+ * tensor now and held none before: plain Python. */
+static bool is_plain(line_source *source, frame_record *record, const line_statement *statement)
+{
+    const line_table *table = record->code->table;
+    const line_write *writes = table->writes + statement->writes;
+    if (record->compares || statement->followers > 0)
+        return false;
+    for (int i = 0; i < statement->write_count; i++) {
+        const line_path *path = &table->paths[writes[i].path];
+        if (path->kind != PATH_LOCAL || record->slots[path->base].kind != KIND_NONE)
+            return false;
+        PyObject *obj = locals_slot(record->at, path->base, path->detail);
+        if (obj != NULL && state_kind(source, obj) != KIND_NONE)
+            return false;
+    }
+    return true;
+}
+
+/* Settles the statement and those after it on the line that had no event of
+ * their own.  next: the instruction that the frame goes on with, or the last
+ * one it ran if it is left. */
+static void finish(line_source *source, frame_record *record, int next, bool is_interrupted, bool is_left)
+{
+    const line_table *table = record->code->table;
+    const line_statement *first = &table->statements[record->statement];
+    PyObject *guard = NULL;
+    if (is_plain(source, record, first)) {
+        record->statement = -1;
+        return;
+    }
+    state_begin(source, &guard);
+    for (int i = 0; i <= first->followers; i++) {
+        const line_statement *one = first + i;
+        if (i > 0 && is_left && one->start > next)
+            break;
+        if (one->flags & STATEMENT_LOOPS && (next < one->start || next >= one->exit))
+            break; /* there was no further item */
+        bool compares =
+            i == 0 ? record->compares
+                   : (one->flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS)) != 0;
+        settle(source, record, one, first + first->followers,
+               is_interrupted || one->flags & STATEMENT_IS_MAYBE, compares);
+        record->has_reads = false;
+    }
+    state_finish(guard);
+    record->statement = -1;
+}
+
+bool statement_quick(line_source *source, frame_record *record, int instruction)
+{
+    const line_table *table = record->code->table;
+    const uint32_t slow = STATEMENT_CALLS | STATEMENT_IS_FAR;
+    if (instruction < 0 || instruction >= table->instruction_count || record->statement < 0 ||
+        (source->before_mask | source->line_mask) & record->mask)
+        return false;
+    int number = table->statement_at[instruction];
+    if (number == TABLE_NONE)
+        return false;
+    const line_statement *next = &table->statements[number];
+    if (next->flags & slow || next->start != instruction ||
+        !is_plain(source, record, &table->statements[record->statement]))
+        return false;
+    if (next->flags & (STATEMENT_OPERATES | STATEMENT_AUGMENTS)) {
+        const uint16_t *paths = table->reads + next->reads;
+        for (int i = 0; i < next->read_count; i++) {
+            const line_path *path = &table->paths[paths[i]];
+            if (!path_is_plain(locals_slot(record->at, path->base, path->detail)))
+                return false;
+        }
+    }
+    record->statement = number;
+    record->compares = false;
+    record->has_reads = false;
+    return true;
+}
+
+void statement_at(line_source *source, frame_record *record, int instruction)
+{
+    const line_table *table = record->code->table;
+    if (instruction < 0 || instruction >= table->instruction_count)
+        return;
+    int number = table->statement_at[instruction];
+    if (number == TABLE_NONE)
+        return;
+    const line_statement *statement = &table->statements[number];
+    /* A later line of the statement that runs. */
+    bool goes_on = number == record->statement && instruction != statement->start;
+    if (!goes_on) {
+        if (record->statement >= 0)
+            finish(source, record, instruction, statement->flags & STATEMENT_HANDLES, false);
+        begin(source, record, number);
+    }
+    if (source->line_mask & record->mask)
+        emit_line(source, record, instruction);
+}
+
+void statement_end(line_source *source, frame_record *record, int instruction, PyObject *value,
+                   bool is_yield)
+{
+    const line_table *table = record->code->table;
+    const line_statement *statement = NULL;
+    if (instruction >= 0 && instruction < table->instruction_count &&
+        table->statement_at[instruction] != TABLE_NONE)
+        statement = &table->statements[table->statement_at[instruction]];
+    if (record->statement >= 0 && !is_yield)
+        finish(source, record, instruction, value == NULL, true);
+    if (source->leave_mask & record->mask) {
+        if (statement != NULL && value != NULL)
+            reads_save(source, record, statement, true);
+        emit_leave(source, record, value != NULL ? statement : NULL, value, is_yield);
+    }
+}
+
+void statement_adopt(line_source *source, frame_record *record, bool is_fresh)
+{
+    const line_table *table = record->code->table;
+    PyObject *guard = NULL;
+    bool is_looking = false;
+    for (int i = 0; i < record->slot_count; i++) {
+        if (table->slot_path[i] < 0)
+            continue;
+        PyObject *obj = locals_slot(record->at, i, table->paths[table->slot_path[i]].detail);
+        object_kind kind = obj != NULL ? state_kind(source, obj) : KIND_NONE;
+        if (kind == KIND_NONE)
+            continue;
+        if (!is_looking)
+            state_begin(source, &guard);
+        is_looking = true;
+        state_adopt(source, &record->slots[i], obj, kind);
+    }
+    (void)is_fresh;
+    state_finish(guard);
+}

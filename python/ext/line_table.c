@@ -1,0 +1,191 @@
+/* line_table.c -- from the lists that statements.py gives to arrays.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "line_table.h"
+
+#include <string.h>
+
+static int as_int(PyObject *tuple, Py_ssize_t i)
+{
+    return (int)PyLong_AsLong(PyTuple_GET_ITEM(tuple, i));
+}
+
+static void *array_of(Py_ssize_t count, size_t size)
+{
+    void *made = PyMem_Calloc((size_t)(count > 0 ? count : 1), size);
+    if (made == NULL)
+        PyErr_NoMemory();
+    return made;
+}
+
+static int fill_paths(line_table *table, PyObject *rows)
+{
+    table->path_count = (int)PyList_GET_SIZE(rows);
+    table->paths = array_of(table->path_count, sizeof *table->paths);
+    if (table->paths == NULL)
+        return -1;
+    for (int i = 0; i < table->path_count; i++) {
+        PyObject *row = PyList_GET_ITEM(rows, i); /* borrowed */
+        line_path *path = &table->paths[i];
+        path->kind = (path_kind)as_int(row, 0);
+        path->base = as_int(row, 1);
+        path->detail = Py_NewRef(PyTuple_GET_ITEM(row, 2));
+        path->text = Py_NewRef(PyTuple_GET_ITEM(row, 3));
+        path->key = path->kind == PATH_ITEM_BY ? as_int(row, 2) : -1;
+        path->hash = PyObject_Hash(path->detail);
+        if (path->kind == PATH_LOCAL && path->base >= table->slot_count)
+            table->slot_count = path->base + 1;
+    }
+    table->slot_path = array_of(table->slot_count, sizeof *table->slot_path);
+    if (table->slot_path == NULL)
+        return -1;
+    memset(table->slot_path, 0xff, (size_t)table->slot_count * sizeof *table->slot_path);
+    for (int i = 0; i < table->path_count; i++)
+        if (table->paths[i].kind == PATH_LOCAL)
+            table->slot_path[table->paths[i].base] = i;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int count_rows(PyObject *rows, Py_ssize_t *reads, Py_ssize_t *writes, Py_ssize_t *arrows)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(rows); i++) {
+        PyObject *row = PyList_GET_ITEM(rows, i); /* borrowed */
+        PyObject *writing = PyTuple_GET_ITEM(row, 6);
+        *reads += PyTuple_GET_SIZE(PyTuple_GET_ITEM(row, 5));
+        *writes += PyTuple_GET_SIZE(writing);
+        for (Py_ssize_t w = 0; w < PyTuple_GET_SIZE(writing); w++)
+            *arrows += PyTuple_GET_SIZE(PyTuple_GET_ITEM(PyTuple_GET_ITEM(writing, w), 2));
+    }
+    return PyList_GET_SIZE(rows) < TABLE_NONE ? 0 : -1;
+}
+
+static void fill_statement(line_table *table, line_statement *to, PyObject *row, uint32_t at[3])
+{
+    PyObject *reading = PyTuple_GET_ITEM(row, 5), *writing = PyTuple_GET_ITEM(row, 6);
+    *to = (line_statement){ .start = as_int(row, 0),
+                            .end = as_int(row, 1),
+                            .line = as_int(row, 2),
+                            .flags = (uint32_t)as_int(row, 3),
+                            .exit = as_int(row, 4),
+                            .reads = at[0],
+                            .writes = at[1],
+                            .read_count = (uint16_t)PyTuple_GET_SIZE(reading),
+                            .write_count = (uint16_t)PyTuple_GET_SIZE(writing) };
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(reading); i++) {
+        uint16_t path = (uint16_t)as_int(reading, i);
+        table->reads[at[0]++] = path;
+        if (table->paths[path].kind != PATH_LOCAL)
+            to->flags |= STATEMENT_IS_FAR;
+    }
+    if (to->read_count > table->most_reads)
+        table->most_reads = to->read_count;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(writing); i++) {
+        PyObject *row_of = PyTuple_GET_ITEM(writing, i), *from = PyTuple_GET_ITEM(row_of, 2);
+        table->writes[at[1]++] = (line_write){ .path = (uint16_t)as_int(row_of, 0),
+                                               .flags = (uint16_t)as_int(row_of, 1),
+                                               .reads = at[2],
+                                               .read_count = (uint16_t)PyTuple_GET_SIZE(from) };
+        for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(from); r++)
+            table->write_reads[at[2]++] = (uint16_t)as_int(from, r);
+    }
+}
+
+/* A jump, a NOP: nothing to settle. */
+static bool is_idle(const line_statement *statement)
+{
+    return statement->write_count == 0 &&
+           !(statement->flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS));
+}
+
+/* A statement whose first instruction does not start a line is told of with
+ * the one before it. */
+static void find_followers(line_table *table)
+{
+    for (int i = table->statement_count - 2; i >= 0; i--) {
+        line_statement *one = &table->statements[i], *next = one + 1;
+        if (next->start > 0 && next->start < table->instruction_count &&
+            table->line_at[next->start] == table->line_at[next->start - 1] &&
+            !(next->flags & STATEMENT_HANDLES) && !(is_idle(next) && next->followers == 0))
+            one->followers = (uint16_t)(next->followers + 1);
+    }
+    for (int i = 0; i < table->statement_count; i++) {
+        line_statement *one = &table->statements[i];
+        if (one->flags & (STATEMENT_BRANCHES | STATEMENT_IS_MAYBE) && one->followers > 0)
+            one[1].flags |= STATEMENT_IS_MAYBE;
+    }
+}
+
+static int fill_statements(line_table *table, PyObject *rows, PyObject *lines)
+{
+    Py_ssize_t reads = 0, writes = 0, arrows = 0;
+    if (count_rows(rows, &reads, &writes, &arrows) < 0) {
+        PyErr_SetString(PyExc_OverflowError, "too many statements in one code object");
+        return -1;
+    }
+    table->statement_count = (int)PyList_GET_SIZE(rows);
+    table->instruction_count = (int)PyList_GET_SIZE(lines);
+    table->statements = array_of(table->statement_count, sizeof *table->statements);
+    table->statement_at = array_of(table->instruction_count, sizeof *table->statement_at);
+    table->line_at = array_of(table->instruction_count, sizeof *table->line_at);
+    table->reads = array_of(reads, sizeof *table->reads);
+    table->writes = array_of(writes, sizeof *table->writes);
+    table->write_reads = array_of(arrows, sizeof *table->write_reads);
+    if (PyErr_Occurred())
+        return -1;
+    memset(table->statement_at, 0xff, (size_t)table->instruction_count * sizeof *table->statement_at);
+    for (int i = 0; i < table->instruction_count; i++)
+        table->line_at[i] = (int)PyLong_AsLong(PyList_GET_ITEM(lines, i));
+    uint32_t at[3] = { 0, 0, 0 };
+    for (int i = 0; i < table->statement_count; i++) {
+        line_statement *one = &table->statements[i];
+        fill_statement(table, one, PyList_GET_ITEM(rows, i), at);
+        for (int k = one->start; k < one->end && k < table->instruction_count; k++)
+            table->statement_at[k] = (uint16_t)i;
+    }
+    find_followers(table);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+line_table *line_table_create(PyCodeObject *code, PyObject *analyse)
+{
+    PyObject *parts = NULL; /* owned */
+    line_table *table = PyMem_Calloc(1, sizeof *table), *result = NULL;
+    if (table == NULL) {
+        PyErr_NoMemory();
+        goto out;
+    }
+    parts = PyObject_CallOneArg(analyse, (PyObject *)code);
+    if (parts == NULL)
+        goto out;
+    table->argument_count = code->co_argcount + code->co_kwonlyargcount +
+                            !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
+    if (fill_paths(table, PyTuple_GET_ITEM(parts, 0)) < 0 ||
+        fill_statements(table, PyTuple_GET_ITEM(parts, 1), PyTuple_GET_ITEM(parts, 2)) < 0)
+        goto out;
+    table->is_hidden = PyTuple_GET_ITEM(parts, 3) == Py_True;
+    table->has_tight_loop = PyTuple_GET_ITEM(parts, 4) == Py_True;
+    result = table;
+    table = NULL;
+out:
+    line_table_free(table);
+    Py_XDECREF(parts);
+    return result;
+}
+
+void line_table_free(line_table *table)
+{
+    if (table == NULL)
+        return;
+    for (int i = 0; i < table->path_count && table->paths != NULL; i++) {
+        Py_XDECREF(table->paths[i].detail);
+        Py_XDECREF(table->paths[i].text);
+    }
+    PyMem_Free(table->paths);
+    PyMem_Free(table->slot_path);
+    PyMem_Free(table->statements);
+    PyMem_Free(table->statement_at);
+    PyMem_Free(table->line_at);
+    PyMem_Free(table->reads);
+    PyMem_Free(table->writes);
+    PyMem_Free(table->write_reads);
+    PyMem_Free(table);
+}

@@ -1,0 +1,90 @@
+/* line_table.h -- what each statement of a code object reads and writes.
+ *
+ * Made once for a code object; the analysis is in Python (statements.py), on
+ * the instructions as `dis` gives them, because it runs once and must follow
+ * every version's bytecode.  Here is the form that the events need: arrays.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_LINE_TABLE_H
+#define TT_EXT_LINE_TABLE_H
+
+#include "compat.h"
+
+#include <stdbool.h>
+
+typedef enum path_kind { /* as in paths.py */
+                         PATH_LOCAL,
+                         PATH_GLOBAL,
+                         PATH_NAME,
+                         PATH_ATTRIBUTE,
+                         PATH_ITEM,
+                         PATH_ITEM_BY,
+                         PATH_OPAQUE,
+} path_kind;
+
+typedef struct line_path {
+    path_kind kind;
+    int base;         /* slot of a local; path of an attribute's or item's owner */
+    int key;          /* PATH_ITEM_BY: the path of the key */
+    PyObject *detail; /* owned; the name, or the constant key */
+    PyObject *text;   /* owned; as written */
+    Py_hash_t hash;   /* of detail */
+} line_path;
+
+enum {                              /* of a statement, as in stack_machine.py */
+       STATEMENT_CALLS = 1 << 0,    /* anything may happen */
+       STATEMENT_OPERATES = 1 << 1, /* operators: harmless for plain types */
+       STATEMENT_DIGESTS = 1 << 2,  /* touches .data or the like: versions do not tell */
+       STATEMENT_HANDLES = 1 << 3,  /* entered by an exception */
+       STATEMENT_RETURNS = 1 << 4,
+       STATEMENT_LOOPS = 1 << 5,    /* takes the next item of a loop, or goes to exit */
+       STATEMENT_AUGMENTS = 1 << 6, /* has an in-place operator */
+       STATEMENT_BRANCHES = 1 << 7, /* what follows on the line may not run */
+       /* added here */
+       STATEMENT_IS_FAR = 1 << 8,   /* reads more than locals */
+       STATEMENT_IS_MAYBE = 1 << 9, /* follows a branch on its line */
+};
+
+enum { WRITE_SAME = 1 << 0, WRITE_IN_PLACE = 1 << 1, WRITE_MAYBE = 1 << 2 };
+
+typedef struct line_write {
+    uint16_t path, flags;
+    uint32_t reads; /* index in write_reads */
+    uint16_t read_count;
+} line_write;
+
+typedef struct line_statement {
+    int start, end, exit; /* instructions */
+    int line;
+    uint32_t flags;
+    uint32_t reads; /* index in reads */
+    uint32_t writes;
+    uint16_t read_count, write_count;
+    uint16_t followers; /* statements after it that have no line event of their own */
+} line_statement;
+
+typedef struct line_table {
+    line_path *paths;           /* owned, as are all arrays */
+    line_statement *statements; /* by instruction */
+    uint16_t *statement_at;     /* of each instruction; TABLE_NONE: none */
+    int *line_at;               /* of each instruction */
+    uint16_t *reads;            /* paths */
+    line_write *writes;
+    uint16_t *write_reads; /* positions in the statement's reads */
+    int path_count, statement_count, instruction_count;
+    int slot_count; /* local slots that paths name: 1 + the highest */
+    int *slot_path; /* the path of each slot, or -1 */
+    int argument_count;
+    uint16_t most_reads;
+    bool is_hidden;      /* .data or the like is used somewhere */
+    bool has_tight_loop; /* a loop on one line */
+} line_table;
+
+enum { TABLE_NONE = 0xffff };
+
+/* analyse: tensortap.statements.table, which cannot be imported just now: the
+ * code that runs may have no __import__.  NULL with a Python exception, e.g. for
+ * a code object of more than 65534 statements. */
+line_table *line_table_create(PyCodeObject *code, PyObject *analyse);
+void line_table_free(line_table *table);
+
+#endif

@@ -1,0 +1,31 @@
+/* locals.h -- looks into a running frame without touching it.
+ *
+ * For the line source alone.  All results are borrowed: what a frame's slot
+ * holds lives as long as the slot is not stored to, and nothing runs between
+ * two events of a frame that we look at.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_LOCALS_H
+#define TT_EXT_LOCALS_H
+
+#include "source_line.h"
+
+line_frame *locals_running(void); /* the frame that runs Python code now */
+line_frame *locals_of(PyFrameObject *frame);
+line_frame *locals_back(line_frame *at); /* who called it, or NULL */
+PyCodeObject *locals_code(line_frame *at);
+int locals_instruction(line_frame *at); /* index of the current one; -1: not started */
+/* The value of a slot (cells are looked into); NULL: unbound.  name is for the
+ * Pythons whose frames we do not know. */
+PyObject *locals_slot(line_frame *at, int slot, PyObject *name);
+PyObject *locals_globals(line_frame *at);
+PyObject *locals_names(line_frame *at); /* the mapping of a class body, module or exec, or NULL */
+
+/* Of a frame that has just been entered or is being left, up to 3.11: is it its
+ * first start; is it left by a yield? */
+bool locals_is_fresh(line_frame *at);
+bool locals_is_yield(line_frame *at);
+
+/* f_trace_lines of a frame object, where this Python has it in the struct. */
+void locals_set_line_events(PyFrameObject *frame, bool is_on);
+
+#endif

@@ -1,0 +1,290 @@
+/* module_call.c -- one call of a watched module: who is told, and what.
+ *
+ * Runs in the middle of the user's forward, so what it does without being asked
+ * is counted in nanoseconds: no allocation, no attribute lookup, no clock.  The
+ * calls that are going on form a stack in each thread, on the C stack, from
+ * which depth and phase are read by those who want them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "module.h"
+
+#include <time.h>
+
+/* Asked for once a call: in a shared library each access costs a function call. */
+struct module_thread {
+    module_frame *top;   /* innermost call of this thread */
+    int inside;          /* a consumer of this thread is at work */
+    uint32_t number;     /* 0: not given one yet */
+};
+static _Thread_local module_thread this_thread;
+
+bool module_source_is_inside(void)
+{
+    return this_thread.inside != 0;
+}
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static module_link *link_at(const module_frame *frame, Py_ssize_t i)
+{
+    return (module_link *)PyTuple_GET_ITEM(frame->links, i);
+}
+
+static bool is_deaf(const module_link *link)
+{
+    return link->consumer == NULL || link->consumer->is_off;
+}
+
+/* The module's own flag; the attribute is an ordinary one of the instance. */
+static bool read_training(core_state *state, PyObject *module)
+{
+    PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
+    PyObject *flag = dict != NULL ? PyDict_GetItemWithError(dict, state->source.training) : NULL;
+    bool is_training = flag != Py_False;
+    if (flag == NULL)
+        PyErr_Clear();
+    Py_XDECREF(dict);
+    return is_training;
+}
+
+static uint32_t depth_of(const module_frame *frame, const module_consumer *consumer)
+{
+    uint32_t depth = 0;
+    for (const module_frame *f = frame->outer; f != NULL; f = f->outer)
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->links); i++)
+            depth += link_at(f, i)->consumer == consumer;
+    return depth;
+}
+
+/* Frames of hooks whose second half never came lie above the one that leaves. */
+static void pop_to(module_frame *frame)
+{
+    module_thread *thread = frame->thread;
+    while (thread->top != NULL && thread->top != frame && thread->top->is_heap) {
+        module_frame *lost = thread->top;
+        thread->top = lost->outer;
+        Py_DECREF(lost->links);
+        if (lost->calls != lost->few_calls)
+            PyMem_Free(lost->calls);
+        PyMem_Free(lost);
+    }
+    if (thread->top == frame)
+        thread->top = frame->outer;
+}
+
+static void fill_event(core_state *state, const module_frame *frame, Py_ssize_t i,
+                       module_event *event)
+{
+    const module_link *link = link_at(frame, i);
+    if (frame->thread->number == 0)
+        frame->thread->number = ++state->source.thread_count;
+    *event = (module_event){
+        .module = frame->module, .args = frame->args, .kwargs = frame->kwargs,
+        .call = frame->calls[i], .thread = frame->thread->number, .is_training = frame->is_training,
+        .is_outermost = frame->outer == NULL, .start = frame->start,
+        .depth = link->consumer->wants & CONSUMER_DEPTH ? depth_of(frame, link->consumer) : 0,
+    };
+}
+
+/* The consumer may remove itself, and with it its last reference. */
+static int tell(module_thread *thread,
+                int (*call)(module_consumer *, module_link *, const module_event *),
+                module_link *link, const module_event *event)
+{
+    module_consumer *consumer = (module_consumer *)Py_NewRef((PyObject *)link->consumer);
+    thread->inside++;
+    int result = call(consumer, link, event);
+    thread->inside--;
+    Py_DECREF(consumer);
+    return result;
+}
+
+/* The number of this call of the module in the consumer's step. */
+static uint32_t count_call(module_thread *thread, module_link *link, bool is_training)
+{
+    module_consumer *consumer = link->consumer;
+    if (consumer->calls->enter != NULL) {
+        thread->inside++;
+        consumer->calls->enter(consumer, is_training);
+        thread->inside--;
+    }
+    if (link->calls_ever++ == 0 || link->step != *consumer->step) {
+        link->step = *consumer->step;
+        link->calls = 0;
+    }
+    return link->calls++;
+}
+
+int module_frame_enter(core_state *state, module_frame *frame)
+{
+    module_thread *thread = frame->thread != NULL ? frame->thread : &this_thread;
+    Py_ssize_t count = PyTuple_GET_SIZE(frame->links);
+    uint32_t wants = 0;
+    frame->calls = frame->few_calls;
+    if (count > (Py_ssize_t)(sizeof frame->few_calls / sizeof *frame->few_calls)) {
+        frame->calls = PyMem_Calloc((size_t)count, sizeof *frame->calls);
+        if (frame->calls == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!is_deaf(link_at(frame, i)))
+            wants |= link_at(frame, i)->consumer->wants;
+    module_frame *outer = frame->outer = thread->top;
+    frame->thread = thread;
+    frame->is_training = true;
+    if (wants & CONSUMER_PHASE)
+        frame->is_training = outer != NULL ? outer->is_training : read_training(state, frame->module);
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!is_deaf(link_at(frame, i)))
+            frame->calls[i] = count_call(thread, link_at(frame, i), frame->is_training);
+    frame->start = wants & CONSUMER_TIME ? now() : 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        module_link *link = link_at(frame, i);
+        if (is_deaf(link) || link->consumer->calls->before == NULL)
+            continue;
+        module_event event;
+        fill_event(state, frame, i, &event);
+        int result = tell(thread, link->consumer->calls->before, link, &event);
+        if (result < 0) {
+            if (frame->calls != frame->few_calls)
+                PyMem_Free(frame->calls);
+            return -1;
+        }
+    }
+    thread->top = frame;
+    return 0;
+}
+
+/* 0, or -1 with the exception of a consumer; the rest are told all the same. */
+static int tell_after(core_state *state, module_frame *frame, PyObject *output, PyObject *exception)
+{
+    PyObject *objection = NULL; /* owned */
+    int64_t end = frame->start != 0 ? now() : 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++) {
+        module_link *link = link_at(frame, i);
+        if (is_deaf(link) || link->consumer->calls->after == NULL ||
+            (output == NULL && !(link->consumer->wants & CONSUMER_ERRORS)))
+            continue;
+        module_event event;
+        fill_event(state, frame, i, &event);
+        event.output = output;
+        event.exception = exception;
+        event.end = end;
+        int result = tell(frame->thread, link->consumer->calls->after, link, &event);
+        if (result < 0) {
+            if (objection == NULL && exception == NULL)
+                objection = PyErr_GetRaisedException();
+            PyErr_Clear();
+        }
+    }
+    if (objection == NULL)
+        return 0;
+    PyErr_SetRaisedException(objection);
+    return -1;
+}
+
+static bool wants_errors(const module_frame *frame)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++)
+        if (!is_deaf(link_at(frame, i)) && link_at(frame, i)->consumer->wants & CONSUMER_ERRORS)
+            return true;
+    return false;
+}
+
+PyObject *module_frame_leave(core_state *state, module_frame *frame, PyObject *output)
+{
+    pop_to(frame);
+    if (output != NULL) {
+        if (tell_after(state, frame, output, NULL) < 0)
+            Py_CLEAR(output);
+    } else if (wants_errors(frame)) {
+        PyObject *exception = PyErr_GetRaisedException(); /* owned; not ours to lose */
+        tell_after(state, frame, NULL, exception);
+        PyErr_SetRaisedException(exception);
+    }
+    if (frame->calls != frame->few_calls)
+        PyMem_Free(frame->calls);
+    return output;
+}
+
+module_frame *module_frame_of_hook(const PyObject *link)
+{
+    for (module_frame *f = this_thread.top; f != NULL && f->is_heap; f = f->outer)
+        if (PyTuple_GET_ITEM(f->links, 0) == link)
+            return f;
+    return NULL;
+}
+
+/* module._call_impl(*args, **kwargs), or what was in the slot before us, as
+ * nn.Module.__call__ does it. */
+static PyObject *call_module(const module_tap *tap, PyObject *module, PyObject *args,
+                             PyObject *kwargs)
+{
+    if (tap->inner != NULL)
+        return PyObject_Call(tap->inner, args, kwargs);
+    core_state *state = tap->state;
+    PyObject *few[8]; /* [0] is the module */
+    PyObject **all = few;
+    PyObject *function = _PyType_Lookup(Py_TYPE(module), state->source.call_impl); /* borrowed */
+    if (function == NULL || !PyFunction_Check(function)) {
+        PyObject *bound = PyObject_GetAttr(module, state->source.call_impl); /* owned */
+        PyObject *result = bound != NULL ? PyObject_Call(bound, args, kwargs) : NULL;
+        Py_XDECREF(bound);
+        return result;
+    }
+    Py_ssize_t count = PyTuple_GET_SIZE(args);
+    if (count >= (Py_ssize_t)(sizeof few / sizeof *few)) {
+        all = PyMem_Malloc(((size_t)count + 1) * sizeof *all);
+        if (all == NULL)
+            return PyErr_NoMemory();
+    }
+    all[0] = module;
+    for (Py_ssize_t i = 0; i < count; i++)
+        all[i + 1] = PyTuple_GET_ITEM(args, i);
+    if (kwargs != NULL && PyDict_GET_SIZE(kwargs) == 0)
+        kwargs = NULL;
+    Py_INCREF(function);
+    PyObject *result = PyObject_VectorcallDict(function, all, (size_t)count + 1, kwargs);
+    Py_DECREF(function);
+    if (all != few)
+        PyMem_Free(all);
+    return result;
+}
+
+/* The slot's object is called: tp_call of module_tap. */
+PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    module_tap *tap = (module_tap *)self;
+    PyObject *module = Py_NewRef(PyWeakref_GetObject(tap->module)); /* owned */
+    PyObject *output = NULL;
+    if (module == Py_None) {
+        PyErr_SetString(PyExc_ReferenceError, "the module of this tensortap object is gone");
+        goto out;
+    }
+    module_thread *thread = &this_thread;
+    if (thread->inside != 0 || tap->links == NULL) {
+        output = call_module(tap, module, args, kwargs);
+        goto out;
+    }
+    module_frame frame; /* the rest is set when it is entered */
+    frame.links = Py_NewRef(tap->links);
+    frame.module = module;
+    frame.args = args;
+    frame.kwargs = kwargs;
+    frame.thread = thread;
+    frame.is_heap = false;
+    if (module_frame_enter(tap->state, &frame) == 0) {
+        output = call_module(tap, module, args, kwargs);
+        output = module_frame_leave(tap->state, &frame, output);
+    }
+    Py_DECREF(frame.links);
+out:
+    Py_DECREF(module);
+    return output;
+}

@@ -1,0 +1,99 @@
+/* nest.c -- finds the tensors in what a module takes or gives.
+ *
+ * Exists because modules return tuples, dicts and dataclasses as often as plain
+ * tensors.  The path of each tensor is a hash first, so that a consumer can keep
+ * what it knows of a place without building its name at every call.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "nest.h"
+
+static uint64_t mix(uint64_t hash, uint64_t part)
+{
+    hash = (hash + 0x9E3779B97F4A7C15u) ^ part;
+    hash *= 0xD6E8FEB86659FD93u;
+    return hash ^ hash >> 32;
+}
+
+/* One step down; -1 with an exception. */
+static int walk_part(torch_api *torch, PyObject *obj, PyObject *key, Py_ssize_t index,
+                     nest_path *path, nest_found *found, void *context)
+{
+    uint64_t outer = path->hash;
+    if (path->depth == NEST_DEPTH || path->found >= NEST_COUNT)
+        return 0;
+    Py_hash_t part = (Py_hash_t)index;
+    if (key != NULL && (part = PyObject_Hash(key)) == -1)
+        return -1;
+    path->part[path->depth].key = key;
+    path->part[path->depth].index = index;
+    path->depth++;
+    path->hash = mix(outer, (uint64_t)part * 2 + (key != NULL));
+    Py_INCREF(obj);
+    int result = nest_walk(torch, obj, path, found, context);
+    Py_DECREF(obj);
+    path->depth--;
+    path->hash = outer;
+    return result;
+}
+
+static int walk_dict(torch_api *torch, PyObject *dict, PyObject *only, nest_path *path,
+                     nest_found *found, void *context)
+{
+    PyObject *key, *value; /* borrowed */
+    Py_ssize_t at = 0;
+    while (PyDict_Next(dict, &at, &key, &value)) {
+        if (only != NULL && !PyDict_Contains(only, key))
+            continue;
+        if (walk_part(torch, value, key, 0, path, found, context) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The fields of a dataclass that are attributes of the instance. */
+static int walk_dataclass(torch_api *torch, PyObject *obj, nest_path *path, nest_found *found,
+                          void *context)
+{
+    PyObject *fields = NULL, *dict = NULL; /* owned */
+    int result = 0;
+    if (PyObject_GetOptionalAttrString((PyObject *)Py_TYPE(obj), "__dataclass_fields__", &fields) > 0 &&
+        PyDict_Check(fields))
+        PyObject_GetOptionalAttrString(obj, "__dict__", &dict);
+    if (dict != NULL && PyDict_Check(dict))
+        result = walk_dict(torch, dict, fields, path, found, context);
+    else
+        PyErr_Clear();
+    Py_XDECREF(fields);
+    Py_XDECREF(dict);
+    return result;
+}
+
+int nest_walk(torch_api *torch, PyObject *obj, nest_path *path, nest_found *found, void *context)
+{
+    if (torch_api_is_tensor(torch, obj)) {
+        path->found++;
+        return found(context, obj, path);
+    }
+    if (PyTuple_Check(obj) || PyList_Check(obj)) {
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(obj); i++)
+            if (walk_part(torch, PySequence_Fast_GET_ITEM(obj, i), NULL, i, path, found, context) < 0)
+                return -1;
+        return 0;
+    }
+    if (PyDict_Check(obj))
+        return walk_dict(torch, obj, NULL, path, found, context);
+    if (obj == Py_None || PyLong_Check(obj) || PyFloat_Check(obj) || PyUnicode_Check(obj))
+        return 0;
+    return walk_dataclass(torch, obj, path, found, context);
+}
+
+PyObject *nest_name(PyObject *name, const nest_path *path)
+{
+    PyObject *text = Py_NewRef(name);
+    for (int i = 0; i < path->depth && text != NULL; i++) {
+        PyObject *longer = path->part[i].key != NULL
+                               ? PyUnicode_FromFormat("%U.%S", text, path->part[i].key)
+                               : PyUnicode_FromFormat("%U.%zd", text, path->part[i].index);
+        Py_SETREF(text, longer);
+    }
+    return text;
+}

@@ -1,0 +1,17 @@
+/* plain_view.h -- the quick way to a tensor, where plain ones have been seen.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_PLAIN_VIEW_H
+#define TT_EXT_PLAIN_VIEW_H
+
+#include "dlpack.h"
+
+/* What has come from one place so far; { 0 } at first. */
+typedef struct plain_trust {
+    uint8_t quick; /* how often the quick way may still be taken before we look again */
+    bool is_odd;   /* never again: something other than a plain tensor came */
+} plain_trust;
+
+/* As tensor_view_open(), for the tensors of one place; trust NULL: just that. */
+view_result plain_view_open(torch_api *torch, PyObject *obj, plain_trust *trust, tensor_view *out);
+
+#endif

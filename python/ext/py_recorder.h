@@ -1,0 +1,96 @@
+/* py_recorder.h -- the object behind Recorder, for those who feed it.
+ *
+ * The class itself is in py_recorder.c; watch.c, and every other source that
+ * writes events, holds a reference to it and looks at these fields.  All of
+ * them belong to the GIL.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_PY_RECORDER_H
+#define TT_EXT_PY_RECORDER_H
+
+#include "module.h"
+
+/* What is known of one site beside its plan. */
+typedef struct recorder_site {
+    int64_t cost, cost_seen; /* ns; until now, and until the last look at the budget */
+    int64_t typical;         /* ns of one timed event, smoothed; 0: none yet */
+    int64_t step;            /* at which run.tensor was called last ... */
+    uint32_t calls;          /* ... and how often in it */
+    uint32_t thinned;        /* recorded this many times more seldom than planned; 0: as planned */
+} recorder_site;
+
+typedef struct recorder_object {
+    PyObject_HEAD tt_recorder *rec; /* owned; NULL once closed: whoever feeds it must look */
+    int64_t step;                   /* the current one; events belong to it */
+    bool is_step_over;   /* all optimizers have stepped: the next training forward begins a new step */
+    bool is_manual;      /* run.step() has been called: optimizers end no step any more */
+    int64_t cost_ns;     /* time spent on watching, as measured (an estimate: one event in
+                           RECORDER_SAMPLES is timed and stands for that many) */
+    recorder_site *site; /* owned; site_cap of them */
+    int32_t site_cap;
+    uint32_t random;    /* which events are timed */
+    PyObject *watchers; /* owned; list of objects with a method _close(), which Recorder.close()
+                           calls before the file ends, last one first */
+    PyObject *weakrefs;
+    core_state *state;   /* of the module, which the type keeps alive */
+    PyObject *sites;     /* owned; dict of names and their numbers */
+    bool drops;          /* queue full: drop and count, never wait */
+    int32_t users;       /* threads that use rec without the GIL: close waits for them */
+    bool has_told_error; /* of the disk; once is enough */
+    uint32_t every;      /* of the plan */
+    int64_t start_ns;    /* clock_coarse() of the beginning */
+    int64_t end_ns;      /* of the end; 0: not yet */
+    double budget;       /* share of the time that watching may take; 0: any */
+    int64_t look_ns, look_cost, look_step; /* at the last look at the budget */
+    int64_t typical;                       /* ns of one timed event of no site, smoothed */
+    uint32_t look_charges;                 /* events timed since */
+    bool is_warm;                          /* the first look, with its page faults, is over */
+    int64_t cost_told_ns;                  /* when the cost was last recorded */
+    int64_t events_before;                 /* events when this step began */
+    tt_recorder_counts last;               /* counts when it was closed */
+} recorder_object;
+
+#define RECORDER_SAMPLES 16
+
+/* Should this event be timed? */
+static inline bool recorder_is_timed(recorder_object *self)
+{
+    self->random = self->random * 1664525u + 1013904223u;
+    return self->random >> 28 == 0;
+}
+
+/* Takes note that an event of this site took so long; -1: of no site.  It was picked
+ * by recorder_is_timed and stands for RECORDER_SAMPLES of them. */
+void recorder_charge(recorder_object *self, int32_t site, int64_t ns);
+/* The same of one that stands for itself, as all of its kind are timed. */
+void recorder_spend(recorder_object *self, int32_t site, int64_t ns);
+
+int64_t clock_fine(void);   /* ns since 1970 */
+int64_t clock_coarse(void); /* the same to within 4 ms, at a fifth of the price */
+
+/* The recorder behind a Python object, or NULL with TypeError. */
+recorder_object *recorder_of(core_state *state, PyObject *obj);
+
+/* Adds an event; where the queue is full, the GIL goes while we wait. */
+tt_status recorder_add(recorder_object *self, const tt_event *event);
+
+/* Warns of a disk that failed, the first time it is called after that.  -1 with
+ * an exception if the program made warnings errors. */
+int recorder_tell_error(recorder_object *self);
+
+/* ---- between recorder_*.c and py_recorder.c only ------------------------- */
+
+int recorder_refuse_closed(const recorder_object *self);
+/* What is known of a site; NULL: no memory. */
+recorder_site *recorder_site_at(recorder_object *self, int32_t site);
+/* Lets other threads run until there is room for about so many bytes, or time is up. */
+void recorder_wait(recorder_object *self, size_t bytes, double seconds);
+/* Records what watching has cost so far. */
+void recorder_tell_cost(recorder_object *self);
+PyObject *recorder_costs(PyObject *self, PyObject *none);
+PyObject *recorder_thinned(PyObject *self, PyObject *none);
+PyObject *recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+/* "stats|value" as tt_product; -1 with an exception. */
+int recorder_read_keep(PyObject *keep, uint32_t *out);
+
+#endif

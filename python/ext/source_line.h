@@ -1,0 +1,151 @@
+/* source_line.h -- the line source: which line changed which names, having read which.
+ *
+ * For the front ends flow, track and trace, and for the recorder.  One source
+ * in the process serves all of them at once.  A consumer is a table of
+ * functions plus a selection; the source calls it in the user's thread, with
+ * the GIL held, in the middle of the user's program:
+ *
+ *     line_consumer mine = { .context = chart, .change = on_change, .selects = is_mine };
+ *     int id = line_source_add(source, &mine);       // -1: a Python exception is set
+ *     ...                                            // the program runs
+ *     line_source_remove(source, id);                // the last one out stops the tracing
+ *
+ * Order of the calls for one statement of a selected frame:
+ *     line     (before)  a line is about to run: cheap, no reads are looked up
+ *     before   (before)  the statement's reads, with the objects as they are now
+ *     change   (after)   only if something changed; its reads are those of `before`
+ * and around them enter, when a frame starts or a generator goes on, and leave,
+ * when it returns, yields or is left by an exception.  Statements that share a
+ * line (a = 1; b = 2) are told apart, but their `before` all come first.
+ *
+ * Rules for a consumer:
+ *   - Nothing it is given outlives the call: pointers are borrowed.  Whoever
+ *     wants to know a name's state again keeps its key.
+ *   - A callback must not fail.  A Python exception it leaves set is counted
+ *     (line_source_errors), cleared, and after 100 of them the consumer is
+ *     muted.  It may not run long, and never waits for another thread.
+ *   - It is not called for what it does itself: no event comes from inside a
+ *     callback.
+ *   - NULL functions are not wanted and cost nothing.
+ *
+ * Keys.  Each state of a name in a frame (and each state of a global, of an
+ * attribute or item of one container, over all frames) has a key, a number that
+ * is never given twice.  A read carries the key of the state that it saw, so an
+ * arrow goes from the node with that key.  A key nobody has reported as a change
+ * belongs to a name that was there before, for instance an argument: a source
+ * node.  An object that is passed from frame to frame has a key in each;
+ * (object, version) tells that they are the same.
+ *
+ * Items.  A list, tuple or dict that a statement reads whole (stack(xs)) is read
+ * by the tensors in it, eight at most, named xs[0].  Changes are told of items
+ * that the program names (xs[0] = y, cache['k'] += 1), not of what append and
+ * the like put in.
+ *
+ * What the source keeps of a tensor is an address to compare, its version and
+ * perhaps a digest; never a reference.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_SOURCE_LINE_H
+#define TT_EXT_SOURCE_LINE_H
+
+#include "compat.h"
+
+#include <stdbool.h>
+
+typedef struct line_source line_source;
+typedef struct line_frame line_frame; /* the running frame; only for line_frame_get */
+
+typedef enum line_kind {
+    LINE_LOCAL,     /* x: fast locals, cells, names of a class body */
+    LINE_GLOBAL,    /* x of a module, a notebook cell, or `global x` */
+    LINE_ATTRIBUTE, /* self.x, named as written */
+    LINE_ITEM,      /* xs[0], cache['k'], as written, a variable index by its value */
+} line_kind;
+
+typedef enum line_how {
+    LINE_BOUND,   /* the name held no tensor before */
+    LINE_REBOUND, /* the name holds another tensor, or was assigned anew */
+    LINE_INPLACE, /* the same object, other contents */
+} line_how;
+
+/* One state of a name. */
+typedef struct line_name {
+    line_kind kind;
+    PyObject *name;   /* borrowed str */
+    PyObject *object; /* borrowed; NULL in the reads of a change if it is not there any more */
+    uint64_t key;     /* of this state */
+    uint32_t version; /* torch's version counter; 0 where there is none */
+    bool is_seen;     /* the key was reported before, in a change or as a read */
+} line_name;
+
+typedef struct line_change {
+    line_name now;
+    line_how how;
+    uint64_t old_key;      /* the state before; 0: none */
+    const uint16_t *reads; /* the arrows: indices into the event's reads ... */
+    size_t read_count;
+    bool is_sampled; /* above 64 MB only a part of the contents was compared */
+} line_change;
+
+typedef struct line_event {
+    uint64_t frame;         /* number of the frame, never given twice */
+    uint64_t caller;        /* number of the nearest selected frame below; 0: none */
+    uint64_t thread;        /* as threading.get_ident() */
+    PyObject *code;         /* borrowed */
+    line_frame *at;         /* for line_frame_get, within the callback */
+    int line;               /* of the statement: its first line; in `line`: the line itself */
+    bool is_return;         /* the statement is a `return` (or a yield) */
+    const line_name *reads; /* tensors (and arrays, objects: see wants) that it reads */
+    size_t read_count;
+    const line_change *changes; /* in `change` only */
+    size_t change_count;
+    PyObject *value; /* borrowed; in `leave`: what is returned or yielded; NULL: an exception */
+    bool is_resumed; /* in `enter`: a generator or coroutine goes on */
+    bool is_yield;   /* in `leave`: it will go on later */
+} line_event;
+
+enum {
+    LINE_ARRAYS = 1 << 0,  /* NumPy arrays too: their contents are digested, see DESIGN */
+    LINE_OBJECTS = 1 << 1, /* every object that a name is bound to, numbers and None too;
+                              in place changes are told for tensors and arrays only */
+};
+
+typedef enum line_threads {
+    LINE_THREADS_LATER, /* the thread that added the consumer, and those started since */
+    LINE_THREADS_OWN,   /* that thread alone */
+    LINE_THREADS_ALL,   /* on Python 3.11 and older as LATER */
+} line_threads;
+
+typedef void line_fn(void *context, const line_event *event);
+
+typedef struct line_consumer {
+    void *context;
+    uint32_t wants;
+    line_threads threads;
+    /* Asked once for each code object; NULL: all.  Gives the lines wanted, ends
+     * included (preset to everything).  tensortap's own code is never asked. */
+    bool (*selects)(void *context, PyCodeObject *code, int *first, int *last);
+    PyObject *names; /* borrowed set or frozenset of str, or NULL; changes of these names only */
+    line_fn *enter, *line, *before, *change, *leave;
+} line_consumer;
+
+enum { LINE_MAX_CONSUMERS = 32 };
+
+/* An id, or -1 with an exception: too many consumers, or (3.12 and later) both
+ * free monitoring tools taken.  Frames that run already are seen from their
+ * next line on. */
+int line_source_add(line_source *source, const line_consumer *consumer);
+void line_source_remove(line_source *source, int id);
+/* What a consumer or the source itself failed at, since the consumer was added;
+ * the text of the first one goes to *text (borrowed, NULL: none) if not NULL. */
+uint64_t line_source_errors(line_source *source, int id, PyObject **text);
+
+/* The value of a local (else global) name of the running frame: a new reference,
+ * or NULL without an exception.  Runs no code of the user's. */
+PyObject *line_frame_get(line_frame *at, PyObject *name);
+
+/* The module's state makes one and frees it. */
+struct core_state;
+line_source *line_source_create(struct core_state *state);
+void line_source_free(line_source *source);
+
+#endif

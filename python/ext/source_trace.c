@@ -1,0 +1,334 @@
+/* source_trace.c -- line events from PyEval_SetTrace, for Python 3.10 and 3.11.
+ *
+ * A trace function belongs to a thread and there is one at most, so ours hands
+ * every event on to the one it found, and puts that one back when it goes.
+ * Threads started later get ours through threading.settrace; each thread takes
+ * its own off at its next event after the stop.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "line_engine.h"
+
+#if PY_VERSION_HEX < 0x030C0000
+
+#include <frameobject.h>
+
+typedef struct driver {
+    PyTypeObject *type;      /* owned */
+    PyObject *installer;     /* owned; given to threading.settrace */
+    PyObject *previous_hook; /* owned; what threading had; None: nothing */
+    uint64_t epoch;          /* goes up at each stop: older tracers take themselves off */
+} driver;
+
+/* What sys.gettrace() shows while we are on, one for each thread. */
+typedef struct tracer {
+    PyObject_HEAD line_source *source;
+    Py_tracefunc previous;
+    PyObject *previous_object; /* owned or NULL */
+    uint64_t epoch;
+    bool is_installer;
+} tracer;
+
+static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *arg);
+
+static driver *driver_of(line_source *source)
+{
+    return source->driver;
+}
+
+/* ---- one thread -------------------------------------------------------------- */
+
+static void hook(tracer *mine)
+{
+    PyThreadState *thread = PyThreadState_Get();
+    if (thread->c_tracefunc == on_trace)
+        return;
+    mine->previous = thread->c_tracefunc;
+    Py_XSETREF(mine->previous_object, Py_XNewRef(thread->c_traceobj));
+    PyEval_SetTrace(on_trace, (PyObject *)mine);
+}
+
+static void unhook(void)
+{
+    PyThreadState *thread = PyThreadState_Get();
+    if (thread->c_tracefunc != on_trace)
+        return;                                             /* somebody else's now: leave it */
+    tracer *mine = (tracer *)Py_NewRef(thread->c_traceobj); /* owned */
+    PyEval_SetTrace(mine->previous, mine->previous_object);
+    mine->previous = NULL;
+    Py_CLEAR(mine->previous_object);
+    Py_DECREF(mine);
+}
+
+static tracer *make_tracer(line_source *source, bool is_installer)
+{
+    driver *made = driver_of(source);
+    tracer *mine = PyObject_New(tracer, made->type);
+    if (mine == NULL)
+        return NULL;
+    mine->source = source;
+    mine->previous = NULL;
+    mine->previous_object = NULL;
+    mine->epoch = made->epoch;
+    mine->is_installer = is_installer;
+    return mine;
+}
+
+static int hook_this_thread(line_source *source)
+{
+    if (PyThreadState_Get()->c_tracefunc == on_trace) {
+        tracer *there = (tracer *)PyThreadState_Get()->c_traceobj; /* borrowed */
+        there->epoch = driver_of(source)->epoch;
+        return 0;
+    }
+    tracer *mine = make_tracer(source, false);
+    if (mine == NULL)
+        return -1;
+    hook(mine);
+    Py_DECREF(mine);
+    return 0;
+}
+
+/* ---- events ------------------------------------------------------------------ */
+
+/* The frame is of no interest: no more line events from it, if nobody else
+ * wants them.  A generator's frame cannot be found again to undo that. */
+static void silence(const tracer *mine, PyFrameObject *frame, PyCodeObject *code)
+{
+    if (mine->previous == NULL && !(code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)))
+        locals_set_line_events(frame, false);
+}
+
+static void on_event(tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
+{
+    line_source *source = mine->source;
+    line_frame *at = locals_of(frame);
+    PyCodeObject *code = locals_code(at);
+    frame_record *record = source_find(source, at);
+    bool is_start = what == PyTrace_CALL;
+    if (record != NULL && record->code->code != code) { /* of a frame that ended unseen */
+        source_forget(source, record);
+        record = NULL;
+    }
+    if (record == NULL || is_start) {
+        if (what != PyTrace_LINE && !is_start)
+            return;
+        line_code *known = source_code(source, code);
+        if (known == NULL) {
+            silence(mine, frame, code);
+            return;
+        }
+        bool is_fresh = is_start && locals_is_fresh(at);
+        record = source_frame(source, at, known, is_fresh);
+        if (record != NULL && is_start && source->enter_mask & record->mask)
+            emit_enter(source, record, !is_fresh);
+    }
+    if (record == NULL)
+        return;
+    if (what == PyTrace_LINE) {
+        statement_at(source, record, locals_instruction(at));
+    } else if (what == PyTrace_RETURN) {
+        bool is_yield = arg != NULL && locals_is_yield(at);
+        statement_end(source, record, locals_instruction(at), arg, is_yield);
+        record = source_find(source, at);
+        if (!is_yield && record != NULL)
+            source_forget(source, record);
+    }
+}
+
+/* Gives the event to whoever was there before us; if that changed the trace
+ * function, what it set comes behind us. */
+static int hand_on(tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
+{
+    if (mine->previous == NULL)
+        return 0;
+    int result = mine->previous(mine->previous_object, frame, what, arg);
+    PyThreadState *thread = PyThreadState_Get();
+    if (thread->c_tracefunc != on_trace) {
+        PyObject *type, *value, *trace; /* owned */
+        PyErr_Fetch(&type, &value, &trace);
+        mine->previous = NULL;
+        Py_CLEAR(mine->previous_object);
+        hook(mine);
+        PyErr_Restore(type, value, trace);
+    }
+    return result;
+}
+
+static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
+{
+    tracer *mine = (tracer *)self;
+    line_source *source = mine->source;
+    if (!source->is_running || mine->epoch != driver_of(source)->epoch) {
+        Py_tracefunc previous = mine->previous;
+        PyObject *object = Py_XNewRef(mine->previous_object); /* owned */
+        unhook();
+        int result = previous != NULL ? previous(object, frame, what, arg) : 0;
+        Py_XDECREF(object);
+        return result;
+    }
+    if (what == PyTrace_LINE && mine->previous == NULL && source->last != NULL &&
+        source->last->at == locals_of(frame) &&
+        source->last->code->code == locals_code(source->last->at) &&
+        statement_quick(source, source->last, locals_instruction(source->last->at)))
+        return 0;
+    Py_INCREF(self);
+    if (what == PyTrace_LINE || what == PyTrace_CALL || what == PyTrace_RETURN) {
+        source->inside++;
+        on_event(mine, frame, what, arg);
+        source->inside--;
+        if (PyErr_Occurred())
+            source_note_error(source, -1);
+    }
+    int result = hand_on(mine, frame, what, arg);
+    Py_DECREF(self);
+    return result;
+}
+
+/* sys.settrace(what sys.gettrace() gave) or threading calls us as a Python
+ * trace function: we take the C way again. */
+static PyObject *tracer_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    tracer *mine = (tracer *)self, *here = NULL;
+    PyObject *frame = NULL, *event = NULL, *arg = NULL; /* borrowed */
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "O!UO", &PyFrame_Type, &frame, &event, &arg))
+        return NULL;
+    line_source *source = mine->source;
+    if (!source->is_running || mine->epoch != driver_of(source)->epoch)
+        Py_RETURN_NONE;
+    PyObject *hook_before = driver_of(source)->previous_hook; /* borrowed */
+    if (mine->is_installer) {
+        here = make_tracer(source, false);
+        if (here == NULL)
+            return NULL;
+        PyEval_SetTrace(NULL, NULL); /* it is ourselves, in the form of a Python function */
+        if (hook_before != NULL && hook_before != Py_None) {
+            PyObject *sys = PyImport_ImportModule("sys"); /* owned */
+            PyObject *done = sys != NULL ? PyObject_CallMethod(sys, "settrace", "O", hook_before) : NULL;
+            PyErr_Clear();
+            Py_XDECREF(done);
+            Py_XDECREF(sys);
+        }
+    } else {
+        here = (tracer *)Py_NewRef(self);
+        PyEval_SetTrace(NULL, NULL);
+    }
+    hook(here);
+    int what = PyUnicode_CompareWithASCIIString(event, "call") == 0   ? PyTrace_CALL
+               : PyUnicode_CompareWithASCIIString(event, "line") == 0 ? PyTrace_LINE
+                                                                      : -1;
+    int result = what >= 0 ? on_trace((PyObject *)here, (PyFrameObject *)frame, what, arg) : 0;
+    PyObject *local = result < 0 ? NULL : PyObject_GetAttrString(frame, "f_trace"); /* owned */
+    Py_DECREF(here);
+    if (local == NULL)
+        PyErr_Clear();
+    return local != NULL ? local : Py_NewRef(Py_None);
+}
+
+static void tracer_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(((tracer *)self)->previous_object);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot tracer_slots[] = {
+    { Py_tp_doc, "The line source's trace function." },
+    { Py_tp_call, tracer_call },
+    { Py_tp_dealloc, tracer_dealloc },
+    { 0, NULL },
+};
+
+static PyType_Spec tracer_spec = {
+    .name = "tensortap._core.LineTracer",
+    .basicsize = sizeof(tracer),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = tracer_slots,
+};
+
+/* ---- all threads -------------------------------------------------------------- */
+
+/* Frames that we silenced, and that somebody may want to hear again. */
+static void wake_frames(void)
+{
+    PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    for (; thread != NULL; thread = PyThreadState_Next(thread)) {
+        PyFrameObject *frame = PyThreadState_GetFrame(thread); /* owned */
+        while (frame != NULL) {
+            PyFrameObject *back = PyFrame_GetBack(frame); /* owned */
+            locals_set_line_events(frame, true);
+            Py_SETREF(frame, back);
+        }
+    }
+}
+
+/* Calls threading.settrace or threading.gettrace if threading was imported. */
+static PyObject *ask_threading(const char *function, PyObject *argument)
+{
+    PyObject *threading = PyImport_ImportModule("threading"); /* owned */
+    PyObject *answer = NULL;
+    if (threading != NULL)
+        answer = argument != NULL ? PyObject_CallMethod(threading, function, "O", argument)
+                                  : PyObject_CallMethod(threading, function, NULL);
+    Py_XDECREF(threading);
+    return answer;
+}
+
+static int start_threads(line_source *source)
+{
+    driver *made = driver_of(source);
+    PyObject *done = NULL; /* owned */
+    Py_XSETREF(made->previous_hook, ask_threading("gettrace", NULL));
+    Py_XSETREF(made->installer, (PyObject *)make_tracer(source, true));
+    if (made->previous_hook == NULL || made->installer == NULL)
+        return -1;
+    done = ask_threading("settrace", made->installer);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+int driver_start(line_source *source)
+{
+    driver *made = driver_of(source);
+    if (made == NULL) {
+        made = PyMem_Calloc(1, sizeof *made);
+        if (made == NULL || (made->type = (PyTypeObject *)PyType_FromSpec(&tracer_spec)) == NULL) {
+            PyMem_Free(made);
+            if (!PyErr_Occurred())
+                PyErr_NoMemory();
+            return -1;
+        }
+        source->driver = made;
+    }
+    if (!source->is_running && start_threads(source) < 0)
+        return -1;
+    source->is_running = true;
+    wake_frames();
+    return hook_this_thread(source);
+}
+
+void driver_stop(line_source *source)
+{
+    driver *made = driver_of(source);
+    if (made == NULL || !source->is_running)
+        return;
+    source->is_running = false;
+    made->epoch++;
+    unhook();
+    wake_frames();
+    PyObject *now = ask_threading("gettrace", NULL); /* owned */
+    if (now == made->installer && now != NULL)
+        Py_XDECREF(ask_threading("settrace", made->previous_hook));
+    PyErr_Clear();
+    Py_XDECREF(now);
+    Py_CLEAR(made->installer);
+    Py_CLEAR(made->previous_hook);
+}
+
+void driver_changed(line_source *source)
+{
+    (void)source;
+    wake_frames();
+}
+
+#endif

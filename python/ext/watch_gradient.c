@@ -1,0 +1,237 @@
+/* watch_gradient.c -- gradients that are seen while they are computed.
+ *
+ * Two kinds of C hooks.  One on each parameter, called when its gradient has
+ * been accumulated: it notes those that are not finite, because GradScaler may
+ * skip the step, and then nobody else will ever see them.  One on a module's
+ * output, called with the gradient of that output.  Neither changes anything.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "watch.h"
+
+#include <string.h>
+#include <structmember.h>
+
+typedef struct gradient_hook {
+    PyObject_HEAD
+    vectorcallfunc call;
+    watch_object *watch; /* owned */
+    Py_ssize_t index;    /* of the parameter; -1: a module's output */
+    int64_t step;
+    watch_tag tag;
+} gradient_hook;
+
+static int64_t version_of(const watch_object *self, PyObject *tensor)
+{
+    const PyGetSetDef *def = ((PyGetSetDescrObject *)self->version)->d_getset;
+    PyObject *number = def->get(tensor, def->closure); /* owned */
+    int64_t version = number != NULL ? PyLong_AsLongLong(number) : -1;
+    PyErr_Clear(); /* inference tensors have none */
+    Py_XDECREF(number);
+    return version;
+}
+
+static bool is_finite(const tt_stats *stats)
+{
+    return stats->nan + stats->posinf + stats->neginf == 0;
+}
+
+/* Statistics without recording; false: they cannot be had here. */
+static bool peek(watch_object *self, PyObject *tensor, plain_trust *trust, tt_stats *out)
+{
+    tensor_view view;
+    if (self->state->is_device_forced ||
+        plain_view_open(&self->state->torch, tensor, trust, &view) != VIEW_OK)
+        return false;
+    tt_stats_compute(&view.tensor, out);
+    tensor_view_close(&view);
+    return true;
+}
+
+void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObject *tensor)
+{
+    PyObject *gradient = NULL; /* owned */
+    if (self->recorder->rec == NULL)
+        return;
+    if (parameter->gradient_site < 0)
+        parameter->gradient_site = watch_site(self, "gradient", parameter->name);
+    if (parameter->gradient_site < 0 ||
+        tt_recorder_wants(self->recorder->rec, parameter->gradient_site, self->recorder->step) == 0)
+        return;
+    gradient = watch_gradient_get(self, tensor);
+    if (gradient != NULL &&
+        (!self->notes || peek(self, gradient, &parameter->gradient_trust, &parameter->noted))) {
+        bool is_noted = self->notes && !is_finite(&parameter->noted);
+        self->noted_count += is_noted - parameter->is_noted;
+        self->has_fresh = true;
+        self->is_checked = false;
+        parameter->is_noted = is_noted;
+        parameter->is_fresh = true;
+        parameter->version = version_of(self, gradient);
+    }
+    Py_XDECREF(gradient);
+}
+
+static bool is_as_left(watch_object *self, watch_parameter *parameter)
+{
+    PyObject *tensor = watch_parameter_get(self, parameter);                      /* owned */
+    PyObject *gradient = tensor != NULL ? watch_gradient_get(self, tensor) : NULL; /* owned */
+    tt_stats stats;
+    bool is_same = gradient != NULL && version_of(self, gradient) == parameter->version;
+    if (is_same && self->noted_count > 0)
+        is_same = peek(self, gradient, NULL, &stats) &&
+                  memcmp(&stats, &parameter->noted, sizeof stats) == 0;
+    Py_XDECREF(gradient);
+    Py_XDECREF(tensor);
+    return is_same;
+}
+
+/* Gradients of a step that is still to come lie there as they were left.  After
+ * GradScaler has refused the step they are gone, or set to zero, or unscaled
+ * (which does not show in their version). */
+bool watch_was_skipped(watch_object *self)
+{
+    if (self->is_checked || !self->has_fresh)
+        return false;
+    for (Py_ssize_t i = 0; i < self->parameter_count; i++)
+        if (self->parameters[i].is_fresh && !is_as_left(self, &self->parameters[i]))
+            return true;
+    self->is_checked = true;
+    return false;
+}
+
+void watch_write_noted(watch_object *self)
+{
+    for (Py_ssize_t i = 0; i < self->parameter_count && self->has_fresh; i++) {
+        watch_parameter *parameter = &self->parameters[i];
+        parameter->is_fresh = false;
+        if (!parameter->is_noted)
+            continue;
+        parameter->is_noted = false;
+        self->noted_count--;
+        watch_tag tag = { .site = parameter->gradient_site, .phase = TT_PHASE_TRAIN,
+                          .is_skipped = true };
+        watch_record_stats(self, &parameter->noted, NULL, 0, &tag, -1, 0);
+    }
+    self->noted_count = 0;
+    self->has_fresh = false;
+}
+
+/* The caller ends the step by hand: what no optimizer took was skipped. */
+PyObject *watch_end_step(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    watch_write_noted((watch_object *)self);
+    Py_RETURN_NONE;
+}
+
+/* ---- the hooks ----------------------------------------------------------- */
+
+/* hook(parameter), after its gradient was accumulated */
+static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t nargsf,
+                                  PyObject *Py_UNUSED(kwnames))
+{
+    gradient_hook *hook = (gradient_hook *)self;
+    if (PyVectorcall_NARGS(nargsf) == 1 && hook->watch != NULL &&
+        hook->index < hook->watch->parameter_count && !hook->watch->consumer.is_off)
+        watch_note_gradient(hook->watch, &hook->watch->parameters[hook->index], args[0]);
+    Py_RETURN_NONE;
+}
+
+/* hook(gradient), of a module's output */
+static PyObject *output_called(PyObject *self, PyObject *const *args, size_t nargsf,
+                               PyObject *Py_UNUSED(kwnames))
+{
+    gradient_hook *hook = (gradient_hook *)self;
+    tt_stats stats;
+    if (PyVectorcall_NARGS(nargsf) == 1 && hook->watch != NULL && !hook->watch->consumer.is_off &&
+        watch_record(hook->watch, args[0], &hook->tag, &stats) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static gradient_hook *hook_make(watch_object *watch, vectorcallfunc call)
+{
+    gradient_hook *hook = PyObject_GC_New(gradient_hook, watch->state->gradient_hook_type);
+    if (hook == NULL)
+        return NULL;
+    hook->call = call;
+    hook->watch = (watch_object *)Py_NewRef((PyObject *)watch);
+    hook->index = -1;
+    hook->tag = (watch_tag){ 0 };
+    PyObject_GC_Track((PyObject *)hook);
+    return hook;
+}
+
+PyObject *watch_parameter_hook(PyObject *self, PyObject *index)
+{
+    Py_ssize_t at = PyLong_AsSsize_t(index);
+    if (at == -1 && PyErr_Occurred())
+        return NULL;
+    gradient_hook *hook = hook_make((watch_object *)self, parameter_called);
+    if (hook != NULL)
+        hook->index = at;
+    return (PyObject *)hook;
+}
+
+void watch_hook_output(watch_object *self, PyObject *tensor, const watch_tag *tag)
+{
+    PyObject *needs = NULL, *handle = NULL; /* owned */
+    gradient_hook *hook = NULL;             /* owned */
+    if (tag->site < 0 || self->recorder->rec == NULL ||
+        (tt_recorder_wants(self->recorder->rec, tag->site, self->recorder->step) == 0 &&
+         self->on_nonfinite == NULL))
+        return;
+    needs = PyObject_GetAttrString(tensor, "requires_grad");
+    if (needs == Py_True && (hook = hook_make(self, output_called)) != NULL) {
+        hook->tag = *tag;
+        handle = PyObject_CallMethod(tensor, "register_hook", "O", (PyObject *)hook);
+    }
+    if (PyErr_Occurred())
+        watch_take_error(self);
+    Py_XDECREF(handle);
+    Py_XDECREF(hook);
+    Py_XDECREF(needs);
+}
+
+static int hook_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((gradient_hook *)self)->watch);
+    return 0;
+}
+
+static int hook_clear(PyObject *self)
+{
+    Py_CLEAR(((gradient_hook *)self)->watch);
+    return 0;
+}
+
+static void hook_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    hook_clear(self);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef members[] = {
+    { "__vectorcalloffset__", T_PYSSIZET, offsetof(gradient_hook, call), READONLY, NULL },
+    { 0 },
+};
+
+static PyType_Slot slots[] = {
+    { Py_tp_doc, "Looks at a gradient, as a hook of torch." },
+    { Py_tp_call, PyVectorcall_Call },
+    { Py_tp_dealloc, hook_dealloc },
+    { Py_tp_traverse, hook_traverse },
+    { Py_tp_clear, hook_clear },
+    { Py_tp_members, members },
+    { 0, NULL },
+};
+
+PyType_Spec gradient_hook_spec = {
+    .name = "tensortap._core.GradientHook",
+    .basicsize = sizeof(gradient_hook),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = slots,
+};

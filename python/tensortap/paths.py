@@ -1,0 +1,87 @@
+"""Name the places that a code object's instructions load and store.
+
+A path is a local slot, a global, a name of a class body or module, or an
+attribute or item of another path.  The table of a code object numbers them, so
+that the extension can look one up without comparing strings.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType
+from typing import Any
+
+# The numbers are known to line_table.h.
+LOCAL, GLOBAL, NAME, ATTRIBUTE, ITEM, ITEM_BY, OPAQUE = range(7)
+
+#: kind, slot or base or -1, detail (a name, a constant key, the number of a key's path), text
+Path = tuple[int, int, Any, str]
+
+NO_PATH = -1
+
+
+class Paths:
+    """The paths of one code object, each with a number."""
+
+    def __init__(self, code: CodeType) -> None:
+        """Start with no path; *code* gives the slots of its locals."""
+        self.rows: list[Path] = []
+        self._number: dict[tuple[object, ...], int] = {}
+        cells = [*code.co_cellvars, *code.co_freevars]
+        names = list(code.co_varnames)
+        if sys.version_info >= (3, 11):  # an argument that is a cell has one slot
+            names += [name for name in cells if name not in code.co_varnames]
+            self._cell = {name: names.index(name) for name in cells}
+        else:
+            self._cell = {name: len(names) + i for i, name in enumerate(cells)}
+        self._fast = {name: i for i, name in reversed([*enumerate(code.co_varnames)])}
+
+    def _add(self, kind: int, base: int, detail: Any, text: str) -> int:
+        key = (kind, base, type(detail), detail)
+        if key not in self._number:
+            self._number[key] = len(self.rows)
+            self.rows.append((kind, base, detail, text))
+        return self._number[key]
+
+    def fast(self, name: str) -> int:
+        """Return the path of a local variable."""
+        return self._add(LOCAL, self._fast[name], name, name)
+
+    def cell(self, name: str) -> int:
+        """Return the path of a variable that a nested function shares."""
+        return self._add(LOCAL, self._cell[name], name, name)
+
+    def has_cell(self, name: str) -> bool:
+        """Say whether the code knows a shared variable of this name."""
+        return name in self._cell
+
+    def global_(self, name: str) -> int:
+        """Return the path of a global."""
+        return self._add(GLOBAL, -1, name, name)
+
+    def name(self, name: str) -> int:
+        """Return the path of a name in a module, class body or exec."""
+        return self._add(NAME, -1, name, name)
+
+    def attribute(self, base: int, name: str) -> int:
+        """Return the path of base.name."""
+        return self._add(ATTRIBUTE, base, name, f"{self.rows[base][3]}.{name}")
+
+    def item(self, base: int, key: object) -> int:
+        """Return the path of base[key] for a constant key."""
+        if type(key) not in (int, str):
+            return self.opaque(base)
+        return self._add(ITEM, base, key, f"{self.rows[base][3]}[{key!r}]")
+
+    def item_by(self, base: int, key: int) -> int:
+        """Return the path of base[key] for a key that is a path itself."""
+        return self._add(ITEM_BY, base, key, f"{self.rows[base][3]}[{self.rows[key][3]}]")
+
+    def opaque(self, base: int) -> int:
+        """Return the path of an item that cannot be named: of a tensor, the tensor."""
+        return self._add(OPAQUE, base, None, self.rows[base][3])
+
+    def base(self, path: int) -> int:
+        """Return the path before the last attribute or item, or NO_PATH."""
+        return self.rows[path][1] if self.rows[path][0] >= ATTRIBUTE else NO_PATH

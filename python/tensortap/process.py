@@ -1,0 +1,77 @@
+"""Know the open runs of this process, and end them when it forks or exits.
+
+`close()` is the real end of a run; what is here is the safety net:
+- a forked child forgets the runs of its parent (the file is the parent's, and
+  models are no longer watched), so that DataLoader workers record nothing;
+- at exit every open run is closed, after the program's own exit handlers, as those
+  were registered later; children of multiprocessing leave by `os._exit` and
+  run its finalizers instead.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tensortap.record import Recording
+
+SECONDS_AT_EXIT = 5.0
+
+open_runs: list[Recording] = []  # the innermost is the last
+_is_registered = False
+
+
+def enter(run: Recording) -> None:
+    """Take in a run that has just been opened."""
+    global _is_registered
+    if not _is_registered:
+        _is_registered = True
+        os.register_at_fork(after_in_child=_forget)
+        atexit.register(close_all)
+    _finalize_in_child()
+    open_runs.append(run)
+
+
+def leave(run: Recording) -> None:
+    """Forget a run that ends."""
+    if run in open_runs:
+        open_runs.remove(run)
+
+
+def close_all() -> None:
+    """Close what is still open, the innermost first; a slow disk gets a few seconds."""
+    while open_runs:
+        run = open_runs.pop()
+        try:
+            run.close(timeout=SECONDS_AT_EXIT)
+        except Exception as error:  # also where warnings are errors: others must be closed too
+            print(f"tensortap: {run.path}: {error}", file=sys.stderr)
+
+
+def _finalize_in_child() -> None:
+    """Close runs of a multiprocessing child at its end: it runs no exit handlers."""
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if multiprocessing is None or multiprocessing.parent_process() is None:
+        return
+    from multiprocessing.util import Finalize
+
+    if not open_runs:
+        Finalize(None, close_all, exitpriority=-100)
+
+
+def _forget() -> None:
+    """Leave the runs to the parent; what the child still says to them is ignored."""
+    runs, lost = open_runs[:], []
+    open_runs.clear()
+    for run in reversed(runs):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                run._leave()
+        except Exception as error:
+            lost.append(error)  # the child has work to do, and nothing of it is ours

@@ -1,0 +1,352 @@
+"""Record a run: `with tt.record("runs/today", model=model) as run: ...`.
+
+The work is done in C (`_core.Recorder`); this file reads the options, finds out
+where and when the run takes place, and says so in the run.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+from tensortap import _core, process
+from tensortap.watch import Watched
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+    from typing_extensions import Self
+
+PRODUCTS = {"stats": 2, "digest": 4, "hist": 8, "sample": 16, "value": 32}
+MOST_SHOWN = 3  # names in a repr
+
+
+class Recording(_core.Recorder):
+    """A run that is being written; use it as a context manager, or `close()` it."""
+
+    path: Path  # the folder
+    file: Path  # of this rank
+
+    def step(self) -> None:
+        """End the step; the next one begins.
+
+        The first call takes over from the optimizers, which count steps until then.
+        """
+        for watcher in list(self.watchers):
+            if isinstance(watcher, Watched):
+                watcher.end_step()
+        super().step()
+
+    def close(self, *, timeout: float = 60.0) -> None:
+        """Write what is left and end the file; the innermost run is the one around it again."""
+        process.leave(self)
+        if self.closed:
+            return
+        if self.inherited:  # a forked child: nothing of this is its own
+            super()._leave()
+            return
+        self._thinned = self.thinned()
+        super().close(timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        if error is not None and not self.closed:
+            what = type(error).__name__
+            self.note(
+                f"stopped by {what}" if _is_private() else f"stopped by {what}: {error}"[:500]
+            )
+        self.close()
+
+    def __repr__(self) -> str:
+        counts = self.counts
+        size = counts["bytes"]
+        if self.closed and self.file.exists():
+            size = self.file.stat().st_size
+        parts = [f"step {self.current_step}", f"{counts['events']} events", f"{size / 1e6:.3g} MB"]
+        parts.append(f"cost {self.cost:.2%}")
+        if counts["dropped_events"]:
+            parts.append(f"{counts['dropped_events']} dropped")
+        thinned = getattr(self, "_thinned", None) or self.thinned()
+        if thinned:
+            rarest = sorted(thinned, key=lambda name: -thinned[name])[:MOST_SHOWN]
+            more = f" and {len(thinned) - len(rarest)} more" if len(thinned) > len(rarest) else ""
+            shown = ", ".join(f"{name} every {thinned[name]}" for name in rarest)
+            parts.append(f"thinned: {shown}{more}")
+        parts.append(
+            f"stopped: {self.error}" if self.error else "closed" if self.closed else "open"
+        )
+        return f"<Recording {str(self.path)!r}: {', '.join(parts)}>"
+
+
+def record(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    model: torch.nn.Module | None = None,
+    optimizer: Any = None,
+    every: int = 1,
+    keep: str = "stats",
+    only: str = "*",
+    exclude: str | None = None,
+    budget: float | None = None,
+    overflow: Literal["wait", "drop"] = "wait",
+    max_bytes: int | None = None,
+    resume: bool = False,
+) -> Recording:
+    """Record a run into the folder *path* (else `runs/<date>-<time>`) until it is closed.
+
+    *model*, *optimizer*: watch them, as `tt.watch(model, optimizer=optimizer)`.
+    *every*, *only*, *exclude*, *keep*: of tensors, how often, which names (globs), and
+    what: "stats", "hist", "digest", "sample", "value" or several joined by "|".
+    Numbers given to `run.log` are always recorded.
+    *budget*: the share of the time that watching may take (0.02); the most expensive
+    tensors are then recorded more seldom, and the run says which.
+    *overflow*: what happens when the disk is too slow: "wait" or "drop" (and count).
+    *max_bytes*: above, the oldest values go; statistics stay.
+    *resume*: go on with a run that is there already, at the step after its last.
+    """
+    _check_count("every", every, "a number of steps, 1 or more")
+    if max_bytes is not None:
+        _check_count("max_bytes", max_bytes, "a number of bytes, 1 or more, or None")
+    _check_text("only", only, "a glob like 'activation/*'")
+    if exclude is not None:
+        _check_text("exclude", exclude, "a glob like '*.bias', or None")
+    if overflow not in ("wait", "drop"):
+        raise ValueError(f"overflow must be 'wait' or 'drop', not {overflow!r}")
+    if optimizer is not None and model is None:
+        raise ValueError("optimizer needs model: parameters get their names from it")
+    products, share = _products(keep), _share(budget)
+    rank, world_size = _place()
+    folder = _folder(path, rank)
+    file = folder / f"rank{rank}.tap"
+    if not resume and file.exists():
+        raise FileExistsError(
+            f"{folder} holds a run already: give another path, or resume=True to go on with it"
+        )
+    run = Recording(
+        os.fspath(folder),
+        only=only,
+        exclude=exclude,
+        products=products,
+        every=every,
+        rank=rank,
+        resume=bool(resume),
+        drop=overflow == "drop",
+        max_bytes=max_bytes or 0,
+        budget=share,
+        info=_info(rank, world_size),
+    )
+    run.path, run.file = folder, file
+    if resume:
+        run.current_step = _next_step(file)
+    process.enter(run)
+    if model is not None:
+        try:
+            Watched(run, model, optimizer=optimizer)
+        except BaseException:
+            run.close()
+            raise
+    return run
+
+
+def innermost() -> Recording:
+    """Give the run that events go to."""
+    if process.open_runs:
+        run: Recording = process.open_runs[-1]
+        return run
+    raise RuntimeError(
+        "no run is open to record into; open one around it:\n"
+        '    with tt.record("runs/my-run") as run:\n'
+        "        tt.watch(model)"
+    )
+
+
+# ---- options
+
+
+def _check_count(name: str, value: object, accepted: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be {accepted}, not {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be {accepted}, not {value!r}")
+
+
+def _check_text(name: str, value: object, accepted: str) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be {accepted}, not {value!r}")
+
+
+def _products(keep: object) -> int:
+    words = "'stats', 'hist', 'digest', 'sample', 'value' or several joined by '|' ('stats|value')"
+    if not isinstance(keep, str):
+        raise TypeError(f"keep must be {words}, not {keep!r}")
+    products = 0
+    for word in keep.split("|"):
+        if word not in PRODUCTS:
+            raise ValueError(f"keep must be {words}, not {keep!r}")
+        products |= PRODUCTS[word]
+    return products
+
+
+def _share(budget: object) -> float:
+    accepted = "a share of the time between 0 and 1 (0.02 is 2 %), or None"
+    if budget is None:
+        return 0.0
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+        raise TypeError(f"budget must be {accepted}, not {budget!r}")
+    if not 0 < budget < 1:
+        raise ValueError(f"budget must be {accepted}, not {budget!r}")
+    return float(budget)
+
+
+def _folder(path: str | os.PathLike[str] | None, rank: int) -> Path:
+    """Give the folder of the run; a new one of its own if none was asked for."""
+    from pathlib import Path
+
+    if path is not None:
+        try:
+            folder = Path(os.fsdecode(os.fspath(path)))
+        except TypeError:
+            raise TypeError(f"path must be a folder's name or None, not {path!r}") from None
+        if not os.fspath(path):
+            raise ValueError("path must be a folder's name or None, not ''")
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is a file; a run is a folder")
+        return folder
+    is_alone = _place()[1] == 1
+    # The ranks of one job meet in one folder: they have one launcher, which began once.
+    stem = time.strftime("%Y-%m-%d-%H%M%S", time.localtime() if is_alone else _launched())
+    for attempt in range(1000):
+        folder = Path("runs") / (stem if attempt == 0 else f"{stem}-{attempt + 1}")
+        try:
+            folder.mkdir(parents=True)  # taken: two programs may start in one second
+        except FileExistsError:
+            if is_alone or (folder / f"rank{rank}.tap").exists():
+                continue
+        return folder
+    raise FileExistsError(f"runs/{stem}: a thousand runs began in this second; give a path")
+
+
+def _launched() -> time.struct_time:
+    """Tell when the parent process began."""
+    try:
+        fields = _text(f"/proc/{os.getppid()}/stat").rpartition(")")[2].split()
+        lines = _text("/proc/stat").splitlines()
+        boot = next(int(line.split()[1]) for line in lines if line.startswith("btime"))
+        return time.localtime(boot + int(fields[19]) // os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return time.localtime()
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def _next_step(file: Path) -> int:
+    """Give the step after the last one recorded."""
+    reader = _core.RunReader(os.fspath(file))
+    try:
+        return max((last for *_, last, _dropped, _damaged in reader.files()), default=-1) + 1
+    finally:
+        reader.close()
+
+
+# ---- where, when and with what
+
+
+def _is_private() -> bool:
+    return os.environ.get("TENSORTAP_PRIVATE", "") not in ("", "0")
+
+
+def _place() -> tuple[int, int]:
+    """Give rank and world size: of torch.distributed if it runs, else of the environment."""
+    distributed = sys.modules.get("torch.distributed")
+    try:
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return int(distributed.get_rank()), int(distributed.get_world_size())
+        rank = int(os.environ.get("RANK", "0"))
+        return (rank, int(os.environ.get("WORLD_SIZE", "1"))) if rank >= 0 else (0, 1)
+    except (ValueError, RuntimeError):
+        return 0, 1
+
+
+def _info(rank: int, world_size: int) -> dict[str, str]:
+    info = {
+        "start": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "rank": str(rank),
+        "world_size": str(world_size),
+        "pid": str(os.getpid()),
+        "tensortap": _core.version,
+        "python": ".".join(map(str, sys.version_info[:3])),
+    }
+    for name in ("torch", "numpy"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version is not None:
+            info[name] = str(version)
+    if not _is_private():
+        import json
+        import socket
+
+        info["host"] = socket.gethostname()
+        info["argv"] = json.dumps(getattr(sys, "argv", []))
+        info["cwd"] = _cwd()
+        commit = _commit(info["cwd"])
+        if commit:
+            info["commit"] = commit
+    return {key: _plain(value) for key, value in info.items()}
+
+
+def _plain(text: str) -> str:
+    """Make any text one that can be stored: names of files may hold anything."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _commit(where: str) -> str:
+    """Find the git commit of the program's project by reading its files; "" if there is none."""
+    from pathlib import Path
+
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    for start in (main and os.path.dirname(os.path.abspath(main)), where):
+        folder = Path(start) if start else None
+        while folder is not None:
+            commit = _commit_in(folder / ".git")
+            if commit:
+                return commit
+            folder = folder.parent if folder != folder.parent else None
+    return ""
+
+
+def _commit_in(git: Path) -> str:
+    try:
+        if git.is_file():  # a worktree or a submodule
+            git = git.parent / git.read_text().removeprefix("gitdir:").strip()
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref:"):
+            return head[:64]
+        ref = head.removeprefix("ref:").strip()
+        common = git / "commondir"
+        shared = git / common.read_text().strip() if common.exists() else git
+        for root in (git, shared):
+            if (root / ref).is_file():
+                return (root / ref).read_text().strip()[:64]
+        for line in (shared / "packed-refs").read_text().splitlines():
+            if line.endswith(f" {ref}"):
+                return line.split(" ")[0][:64]
+    except (OSError, ValueError):
+        pass
+    return ""

@@ -1,0 +1,335 @@
+"""Read a run: `run = tt.open("runs/today")`, also while it is being written.
+
+All reading is done in C (`_core.RunReader`), file by file and site by site; this
+file joins the ranks and gives the answers the shape that Python users expect.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from tensortap import _core, run_arrays, run_text
+from tensortap.run_arrays import FIELDS, column, numpy_dtype, numpy_module, torch_module
+from tensortap.run_parts import Check, File, FileCheck, NonFinite, Note
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from typing_extensions import Self
+
+    Steps = npt.NDArray[np.int64]
+    Values = npt.NDArray[np.float64]
+
+STATS, DIGEST, HIST, SAMPLE, VALUE = 2, 4, 8, 16, 32
+NUMBERS = ("rank", "world_size", "pid")  # of the info
+OURS = "tensortap/"  # sites about the recording itself
+
+
+class Run:
+    """A run that is read; every rank of it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open a run folder, or one file of it."""
+        self.path = Path(path)
+        if not self.path.exists():
+            raise FileNotFoundError(
+                f"there is no run at {self.path}{run_text.suggest_run(self.path)}"
+            )
+        if self.path.is_dir() and not any(self.path.glob("*.tap")):
+            raise FileNotFoundError(f"{self.path} holds no run{run_text.suggest_inside(self.path)}")
+        self._reader = _core.RunReader(self.path)
+        self.files = self._list_files()
+
+    # ---- what there is
+
+    def names(self, pattern: str = "*") -> list[str]:
+        """Give the names that match a glob, in order of appearance.
+
+        Those about the recording itself (`tensortap/cost`) only if the glob says so.
+        """
+        found = self._reader.names(pattern)
+        if pattern.startswith(OURS):
+            return found
+        return [name for name in found if not name.startswith(OURS)]
+
+    @property
+    def steps(self) -> Steps:
+        """All steps of all ranks, ascending."""
+        np = numpy_module()
+        cap = 1024
+        while True:
+            steps: Steps = np.empty(cap, np.int64)
+            count = self._reader.steps(steps)
+            if count <= cap:
+                return steps[:count]
+            cap = count + 1024  # a live run grows
+
+    @property
+    def closed(self) -> bool:
+        """Nothing can be read any more."""
+        return self._reader.closed
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that recorded, ascending."""
+        return sorted({file.rank for file in self.files})
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """When, where and with what the run was made, as its first rank says."""
+        return self.info_of(self.files[0].rank)
+
+    def info_of(self, rank: int) -> dict[str, Any]:
+        """Give the info of one rank."""
+        for i, file in enumerate(self.files):
+            if file.rank == rank:
+                return {key: _parsed(key, text) for key, text in self._reader.info(i).items()}
+        raise KeyError(f"the run has no rank {rank}; it has {self.ranks}")
+
+    @property
+    def notes(self) -> list[Note]:
+        """All remarks, in order of time."""
+        found = []
+        for i, file in enumerate(self.files):
+            for step, time, text in self._reader.notes(i):
+                found.append((time, Note(step, time / 1e9, text, file.rank)))
+        return [note for _, note in sorted(found, key=lambda pair: pair[0])]
+
+    @property
+    def state(self) -> Literal["finished", "live", "crashed"]:
+        """Whether all ranks closed their files, some still write, or some were killed."""
+        still_open = [file for file in self.files if not file.closed]
+        if not still_open:
+            return "finished"
+        return "live" if any(_is_locked(file.path) for file in still_open) else "crashed"
+
+    @property
+    def cost(self) -> float | None:
+        """The share of the time that recording took, the largest of all ranks."""
+        name = f"{OURS}cost"
+        if name not in self:
+            return None
+        shares = [self.series(name, "value", rank=rank)[1] for rank in self.ranks]
+        return max((float(share[-1]) for share in shares if len(share)), default=None)
+
+    @property
+    def first_nonfinite(self) -> NonFinite | None:
+        """Where the first NaN or Inf appeared, by step and then by time."""
+        best: tuple[tuple[int, int], NonFinite] | None = None
+        for i, file in enumerate(self.files):
+            for name in self.names():
+                site = self._reader.find(name)
+                at = self._reader.nonfinite(i, site)
+                if at < 0:
+                    continue
+                step, time, call, *_ = self._reader.point(i, site, at)
+                if best is None or (step, time) < best[0]:
+                    best = (step, time), NonFinite(name, step, call, file.rank)
+        return best[1] if best else None
+
+    # ---- one name
+
+    def series(
+        self, name: str, field: str | None = None, *, rank: int | None = None
+    ) -> tuple[Steps, Values]:
+        """Give one field over all steps as two arrays, of all ranks or one.
+
+        *field*: for tensors any of the statistics ("mean" if not given), for numbers "value";
+        also "time", "call", "phase", "thread".  Ranks are joined by step: a step that two
+        ranks recorded appears twice.
+        """
+        np = numpy_module()
+        site = self._site(name)
+        wanted = [i for i, file in enumerate(self.files) if rank is None or file.rank == rank]
+        if not wanted:
+            raise KeyError(f"the run has no rank {rank}; it has {self.ranks}")
+        if field is not None and field not in FIELDS:
+            raise ValueError(f"field must be one of {', '.join(FIELDS)}, not {field!r}")
+        for one in (field,) if field is not None else ("mean", "value"):
+            parts = [column(np, self._reader, i, site, one) for i in wanted]
+            if any(len(steps) for steps, _ in parts):
+                break
+        if len(parts) == 1:
+            return parts[0]
+        steps = np.concatenate([part[0] for part in parts])
+        order = np.argsort(steps, kind="stable")
+        return steps[order], np.concatenate([part[1] for part in parts])[order]
+
+    @overload
+    def stats(
+        self, name: str, step: None = None, *, rank: int | None = None
+    ) -> list[_core.Stats]: ...
+    @overload
+    def stats(
+        self, name: str, step: int, *, call: int = 0, rank: int | None = None
+    ) -> _core.Stats: ...
+    def stats(
+        self, name: str, step: int | None = None, *, call: int = 0, rank: int | None = None
+    ) -> list[_core.Stats] | _core.Stats:
+        """Give the statistics of every point of a tensor, or those of one step."""
+        site = self._site(name)
+        if step is not None:
+            file, index = self._seek(name, step, call, rank, STATS, "statistics")
+            stats: _core.Stats = self._reader.point(file, site, index)[8]
+            return stats
+        found: list[tuple[int, _core.Stats]] = []
+        wanted = [i for i, file in enumerate(self.files) if rank is None or file.rank == rank]
+        for i in wanted:
+            found += self._reader.stats(i, site)
+        if len(wanted) > 1:
+            found.sort(key=lambda pair: pair[0])
+        return [stats for _, stats in found]
+
+    def tensor(
+        self, name: str, step: int, *, call: int = 0, rank: int = 0, as_numpy: bool = False
+    ) -> Any:
+        """Give a tensor that was recorded with keep="value": a torch.Tensor, or a NumPy array."""
+        file, index = self._seek(name, step, call, rank, VALUE, "value")
+        site = self._site(name)
+        try:
+            dtype, shape, size = self._reader.value(file, site, index)
+        except LookupError as gone:
+            raise KeyError(f"{name} at step {step}: {gone}") from None
+        if as_numpy:
+            np = numpy_module()
+            data = np.empty(size, np.uint8)
+            self._reader.value_read(file, site, index, data)
+            return data.view(numpy_dtype(np, dtype)).reshape(shape)
+        torch = torch_module()
+        kind = getattr(torch, dtype)
+        if size == 0:
+            return torch.empty(shape, dtype=kind)
+        memory = bytearray(size)
+        self._reader.value_read(file, site, index, memory)
+        return torch.frombuffer(memory, dtype=torch.uint8).view(kind).reshape(shape)
+
+    def digest(self, name: str, step: int, *, call: int = 0, rank: int = 0) -> _core.Digest:
+        """Give the digest of a tensor that was recorded with keep="digest" or "value"."""
+        try:
+            file, index = self._seek(name, step, call, rank, DIGEST, "digest")
+        except KeyError:
+            file, index = self._seek(name, step, call, rank, VALUE, "digest")
+        digest: _core.Digest = self._reader.point(file, self._site(name), index)[9]
+        return digest
+
+    def histogram(
+        self, name: str, step: int, *, call: int = 0, rank: int = 0
+    ) -> list[tuple[float, float, int]]:
+        """Give (low, high, count) of each bin of a tensor that was recorded with keep="hist"."""
+        file, index = self._seek(name, step, call, rank, HIST, "histogram")
+        return self._reader.hist(file, self._site(name), index)
+
+    def sample(self, name: str, step: int, *, call: int = 0, rank: int = 0) -> _core.Sample:
+        """Give the sample of a tensor that was recorded with keep="sample"."""
+        file, index = self._seek(name, step, call, rank, SAMPLE, "sample")
+        return self._reader.sample(file, self._site(name), index)
+
+    # ---- all of it
+
+    def to_frame(self, pattern: str = "*") -> Any:
+        """Give all points as a pandas.DataFrame: one row each, NaN where a field is not there."""
+        return run_arrays.frame(self, self._reader, pattern)
+
+    def check(self) -> Check:
+        """Read everything and check every checksum."""
+        return Check(
+            tuple(
+                FileCheck(path=file.path, **self._reader.check(i))
+                for i, file in enumerate(self.files)
+            )
+        )
+
+    def refresh(self) -> Self:
+        """Take in what was written since the run was opened."""
+        self._reader.refresh()
+        self.files = self._list_files()
+        return self
+
+    def close(self) -> None:
+        """Let the files go."""
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._reader.find(name) >= 0
+
+    def __repr__(self) -> str:
+        return run_text.line(self)
+
+    def _repr_html_(self) -> str:
+        return run_text.table(self)
+
+    # ---- numbers of files and sites
+
+    def _list_files(self) -> list[File]:
+        return [File(*row) for row in self._reader.files()]
+
+    def _site(self, name: str) -> int:
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, not {name!r}")
+        site = self._reader.find(name)
+        if site < 0:
+            raise KeyError(
+                f"the run has no {name!r}{run_text.suggest(name, self._reader.names('*'))}"
+            )
+        return site
+
+    def _seek(
+        self, name: str, step: int, call: int, rank: int | None, products: int, what: str
+    ) -> tuple[int, int]:
+        site = self._site(name)
+        for i, file in enumerate(self.files):
+            if rank is not None and file.rank != rank:
+                continue
+            index = self._reader.seek(i, site, step, call, products)
+            if index >= 0:
+                return i, index
+        raise KeyError(self._missing(name, site, step, call, rank, what))
+
+    def _missing(
+        self, name: str, site: int, step: int, call: int, rank: int | None, what: str
+    ) -> str:
+        """Say why there is no such point, and what there is."""
+        if rank is not None and rank not in self.ranks:
+            return f"the run has no rank {rank}; it has {self.ranks}"
+        steps = self.series(name, "call", rank=rank)[0]
+        if step in steps:
+            again = f", call {call}" if call else ""
+            hint = f'; record it with keep="{what}"' if what == "value" else ""
+            return f"{name} at step {step}{again} has no {what}{hint}"
+        if not len(steps):
+            return f"{name} was not recorded by rank {rank}"
+        near = int(steps[abs(steps - step).argmin()])
+        span = f"{steps[0]} … {steps[-1]}"
+        return f"{name} was not recorded at step {step}; the nearest is {near} ({span})"
+
+
+def _parsed(key: str, text: str) -> Any:
+    try:
+        if key == "argv":
+            return json.loads(text)
+        return int(text) if key in NUMBERS else text
+    except ValueError:
+        return text
+
+
+def _is_locked(path: str) -> bool:
+    """Say if a writer of this machine holds the file."""
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,97 @@
+"""The points of a run as arrays and tables of other libraries, where those are installed.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensortap import _core
+    from tensortap.run import Run
+
+OF_POINT = ("value", "call", "time", "phase", "thread")
+COUNTS = ("count", "nan", "posinf", "neginf", "zeros")
+OF_STATS = ("min", "max", "absmax", "sum", "mean", "var", "std", "l1", "l2", "rms")
+FIELDS = OF_POINT + COUNTS + OF_STATS
+SCALAR, STATS = 1, 2
+
+
+def numpy_module() -> Any:
+    """Import NumPy."""
+    try:
+        import numpy
+    except ImportError:
+        raise ImportError("this needs NumPy: pip install numpy") from None
+    return numpy
+
+
+def torch_module() -> Any:
+    """Import torch."""
+    try:
+        import torch
+    except ImportError:
+        raise ImportError("there is no torch here; as_numpy=True gives a NumPy array") from None
+    return torch
+
+
+def numpy_dtype(np: Any, name: str) -> Any:
+    """Find the type of elements that NumPy may not have by itself."""
+    if name.startswith(("bfloat16", "float8")):
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise ImportError(f"NumPy has no {name} of its own: pip install ml_dtypes") from None
+        return np.dtype(getattr(ml_dtypes, name))
+    return np.dtype(name)
+
+
+def column(np: Any, reader: _core.RunReader, file: int, site: int, field: str) -> tuple[Any, Any]:
+    """Give steps and one field of one site in one file; filled in C."""
+    cap = reader.points(file, site)
+    steps, values = np.empty(cap, np.int64), np.empty(cap, np.float64)
+    count = reader.series(file, site, field, steps, values)
+    return steps[:count], values[:count]
+
+
+def frame(run: Run, reader: _core.RunReader, pattern: str) -> Any:
+    """Give all points as a pandas.DataFrame."""
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("to_frame() needs pandas: pip install pandas") from None
+    np = numpy_module()
+    parts = []
+    for name in run.names(pattern):
+        site = reader.find(name)
+        for i, file in enumerate(run.files):
+            count = reader.points(i, site)
+            if count:
+                head = {"name": np.repeat(name, count), "rank": np.repeat(file.rank, count)}
+                parts.append(pandas.DataFrame(head | columns(np, reader, i, site, count)))
+    if not parts:
+        return pandas.DataFrame(columns=["name", "rank", "step", *FIELDS])
+    whole = pandas.concat(parts, ignore_index=True)
+    return whole.sort_values(["step", "time"], kind="stable", ignore_index=True)
+
+
+def columns(np: Any, reader: _core.RunReader, file: int, site: int, count: int) -> dict[str, Any]:
+    """Give every field of a site as a column, NaN where a point does not have it."""
+    found: dict[str, Any] = {"step": column(np, reader, file, site, "call")[0]}
+    products = None
+    for field in FIELDS:
+        values = column(np, reader, file, site, field)[1]
+        if len(values) not in (0, count):  # numbers and tensors under one name
+            if products is None:
+                points = (reader.point(file, site, i) for i in range(count))
+                products = np.array([point[6] for point in points])
+            has_it = products & (SCALAR if field == "value" else STATS) != 0
+            whole = np.full(count, np.nan)
+            whole[has_it] = values
+            values = whole
+        found[field] = values if len(values) else np.full(count, np.nan)
+    for field in ("call", "phase", "thread"):
+        found[field] = found[field].astype(np.int64)
+    found["time"] = found["time"].astype(np.int64).view("datetime64[ns]")
+    return found

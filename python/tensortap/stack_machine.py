@@ -1,0 +1,350 @@
+"""Follow data through the instructions of a code object, without running it.
+
+Each entry of the imagined stack knows which paths its value was computed from.
+A store then has exactly the reads that flow into it: `a, b = x + 1, y + 1`
+pairs up by itself.  A statement ends where nothing but what belongs to a block
+(a loop's iterator, the exit of a `with`) is left on the stack; no source text
+and no positions are needed, so this serves all versions of Python alike.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from tensortap.paths import NO_PATH, Paths
+
+Taint = frozenset[int]
+NOTHING: Taint = frozenset()
+
+# Statement flags; line_table.h knows them.
+CALLS, OPERATES, DIGESTS, HANDLES, RETURNS, LOOPS, AUGMENTS, BRANCHES = (1 << i for i in range(8))
+DOUBTFUL = 1 << 9  # its store may not have run: the end of an `async for`
+# Flags of a write.
+SAME, IN_PLACE, MAYBE, FROM_ALL = (1 << i for i in range(4))
+
+#: What hides a change from torch's version counter.
+UNCOUNTED = {
+    "data",
+    "numpy",
+    "set_",
+    "step",
+    "from_numpy",
+    "untyped_storage",
+    "storage",
+    "share_memory_",
+}
+#: Builtins that change nothing when all they get is plain (if the name is theirs).
+HARMLESS = {
+    *("abs", "bool", "divmod", "float", "id", "int", "isinstance", "len"),
+    *("max", "min", "ord", "range", "round", "str"),
+}
+COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
+NO_FALL = {
+    *("JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"),
+    *("JUMP", "JUMP_NO_INTERRUPT", "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS"),
+    *("RERAISE", "INTERPRETER_EXIT"),
+}
+QUIET = {
+    *("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "MAKE_CELL", "COPY_FREE_VARS", "GEN_START"),
+    *("SETUP_ANNOTATIONS", "RETURN_GENERATOR", "POP_BLOCK", "PRECALL", "NOT_TAKEN"),
+}
+
+
+@dataclass(frozen=True)
+class Item:
+    """One entry of the stack."""
+
+    reads: Taint = NOTHING
+    path: int = NO_PATH  # it is exactly what is there
+    is_block: bool = False
+    const: tuple[Any] | None = None
+    parts: tuple[Item, ...] | None = None  # of a tuple or list that was built here
+    saved: str | None = None  # a comprehension's variable, put aside
+    is_range: bool = False
+
+
+BLOCK = Item(is_block=True)
+
+
+@dataclass
+class Statement:
+    """A run of instructions that leaves the stack as it was."""
+
+    start: int
+    end: int = 0
+    line: int = 0
+    flags: int = 0
+    exit: int = 0  # of a loop header: where it goes when there is no further item
+    reads: dict[int, None] = field(default_factory=dict)
+    callees: set[int] = field(default_factory=set)  # read only to be called
+    writes: dict[int, tuple[int, Taint]] = field(default_factory=dict)
+    control: Taint = NOTHING  # what decided which way it went
+
+    def write(self, path: int, flags: int, reads: Taint) -> None:
+        """Note that *path* gets a value computed from *reads*."""
+        if path in self.writes:
+            old_flags, old = self.writes[path]
+            flags, reads = (
+                old_flags & flags & ~IN_PLACE | (old_flags | flags) & FROM_ALL,
+                old | reads,
+            )
+        self.writes[path] = (flags, reads | self.control)
+
+    def absorb(self, later: Statement) -> None:
+        """Become one with the statement that follows."""
+        self.end = max(self.end, later.end)
+        self.line = min(self.line or later.line, later.line or self.line)
+        self.flags |= later.flags & ~LOOPS
+        self.reads.update(later.reads)
+        self.callees |= later.callees
+        self.control |= later.control
+        for path, (flags, reads) in later.writes.items():
+            self.write(path, flags, reads)
+
+
+class StackMachine:
+    """Splits one code object into statements; see the module."""
+
+    def __init__(self, code: CodeType) -> None:
+        """Read the instructions of *code*; run() follows them."""
+        self.code = code
+        self.paths = Paths(code)
+        self.statements: list[Statement] = []
+        self.instructions = [*dis.get_instructions(code)]
+        self.lines = [0] * (len(code.co_code) // 2)
+        for start, end, line in code.co_lines():
+            self.lines[start // 2 : end // 2] = [line or 0] * ((end - start) // 2)
+        self.stack: list[Item] = []
+        self.now = Statement(0)
+        self._states: dict[int, list[Item]] = {0: []}
+        self._sources: dict[int, list[int]] = {}  # target -> from where
+        self._was_clear = True
+        self._is_cleanup = False
+        self._comprehended: dict[str, Item] = {}
+        self._keywords: tuple[str, ...] = ()
+        self.handlers: set[int] = set()
+        if sys.version_info >= (3, 11):
+            for entry in dis._parse_exception_table(code):  # type: ignore[attr-defined]
+                self.handlers.add(entry.target // 2)
+                depth = entry.depth + entry.lasti + 1
+                self._states.setdefault(entry.target // 2, [BLOCK] * depth)
+
+    # ---- the walk ---------------------------------------------------------
+
+    def run(self) -> list[Statement]:
+        """Return the statements in the order of their instructions."""
+        falls = False
+        for instruction in self.instructions:
+            at = instruction.offset // 2
+            arrived = self._states.get(at)
+            if falls and arrived is not None:
+                self.stack = [_join(a, b) for a, b in zip(self.stack, arrived, strict=False)]
+            elif not falls:
+                if arrived is None:  # never reached
+                    continue
+                self.stack = list(arrived)
+            self._begin(at, is_join=arrived is not None, falls=falls)
+            self._note(at, instruction.opname)
+            falls = self._step(instruction, at)
+            self.now.end = at + 1
+            self._was_clear = self._is_clear()
+        self._close()
+        self._merge_choices()
+        return self.statements
+
+    def _is_clear(self) -> bool:
+        return all(item.is_block for item in self.stack)
+
+    def _close(self) -> None:
+        if self.now.end:
+            self.statements.append(self.now)
+
+    def _begin(self, at: int, *, is_join: bool, falls: bool) -> None:
+        if self.now.end and (self._is_clear() or (self._was_clear and not falls)):
+            self._close()
+            self.now = Statement(at)
+        elif is_join and falls:
+            # Two ways to compute one value: all from the choice on is one statement.
+            low = min([at, *self._sources.get(at, ())])
+            for target in range(at, 0, -1):
+                if target > low:
+                    low = min([low, *self._sources.get(target, ())])
+            while self.statements and self.now.start > low:
+                earlier = self.statements.pop()
+                if self.now.end or self.now.writes:
+                    earlier.absorb(self.now)
+                self.now = earlier
+
+    def _note(self, at: int, opname: str) -> None:
+        line = self.lines[at]
+        if line and opname not in {"RESUME", "COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR"}:
+            self.now.line = min(self.now.line or line, line)
+        if at in self.handlers:
+            self.now.flags |= HANDLES
+            # What puts a comprehension's variables back is no statement of the user's.
+            self._is_cleanup = opname in {"SWAP", "POP_TOP"} and sys.version_info >= (3, 12)
+
+    def _merge_choices(self) -> None:
+        """Find `z = a if c else b` whose store the compiler has doubled."""
+        found = self.statements
+        index = {statement.start: i for i, statement in enumerate(found)}
+        for target, sources in sorted(self._sources.items(), reverse=True):
+            for source in sorted(sources, reverse=True):
+                first = next((i for i, s in enumerate(found) if s.start <= source < s.end), None)
+                last = index.get(target)
+                if first is None or last is None or last < first + 2 or last >= len(found):
+                    continue
+                test, one, other = found[first], found[first + 1], found[last]
+                if test.writes or not one.writes or other.start != target:
+                    continue
+                if one.writes.keys() == other.writes.keys() and one.line == other.line <= test.line:
+                    for statement in found[first + 1 : last + 1]:
+                        test.absorb(statement)
+                    del found[first + 1 : last + 1]
+                    index = {statement.start: i for i, statement in enumerate(found)}
+
+    def _jump(self, at: int, target: int, stack: list[Item]) -> None:
+        if target <= at:
+            return
+        self._sources.setdefault(target, []).append(at)
+        known = self._states.get(target)
+        self._states[target] = (
+            list(stack)
+            if known is None
+            else [_join(a, b) for a, b in zip(known, stack, strict=False)]
+        )
+
+    # ---- one instruction --------------------------------------------------
+
+    def _step(self, instruction: dis.Instruction, at: int) -> bool:
+        """Do what the instruction does; say whether the next one may follow it."""
+        op, arg = instruction.opname, instruction.arg or 0
+        if op in QUIET:
+            return True
+        method = getattr(self, "do_" + op, None)
+        if method is not None:
+            method(instruction)
+        elif op.startswith(("BINARY_", "INPLACE_", "UNARY_", "COMPARE_", "CONTAINS_", "FORMAT_")):
+            self._operate(instruction)
+        elif instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
+            self._branch(instruction, at)
+        else:
+            self._effect(
+                dis.stack_effect(
+                    instruction.opcode,
+                    arg if instruction.opcode >= dis.HAVE_ARGUMENT else None,
+                    jump=False,
+                )
+            )
+            self.now.flags |= CALLS
+        return op not in NO_FALL
+
+    def push(self, reads: Taint = NOTHING, path: int = NO_PATH, **more: Any) -> None:
+        """Put an entry on the stack."""
+        self.stack.append(Item(reads, path, **more))
+
+    def pop(self) -> Item:
+        """Take the top entry; an empty stack gives an empty one."""
+        return self.stack.pop() if self.stack else Item()
+
+    def pops(self, count: int) -> list[Item]:
+        """Take *count* entries, the deepest first."""
+        return [self.pop() for _ in range(count)][::-1]
+
+    def load(self, path: int) -> None:
+        """Read a path."""
+        self.now.reads.setdefault(path)
+        self.push(frozenset((path,)), path)
+
+    def store(self, path: int, item: Item, flags: int = 0) -> None:
+        """Write a path."""
+        if self._is_cleanup:
+            return
+        if item.path == path:
+            flags |= SAME
+        self.now.write(path, flags, item.reads)
+
+    def _effect(self, effect: int) -> None:
+        """Do something we need not know: what goes in comes out."""
+        taint = union(self.pops(-effect)) if effect < 0 else NOTHING
+        top = self.pop() if self.stack and not self.stack[-1].is_block else None
+        if top is not None:
+            self.push(top.reads | taint)
+        for _ in range(effect):
+            self.push(top.reads if top is not None else NOTHING)
+
+    def _operate(self, instruction: dis.Instruction) -> None:
+        op = instruction.opname
+        self.now.flags |= OPERATES
+        if op == "BINARY_SUBSCR":
+            return self._subscript()
+        effect = dis.stack_effect(
+            instruction.opcode, instruction.arg if instruction.opcode >= dis.HAVE_ARGUMENT else None
+        )
+        items = self.pops(1 - effect)
+        taint = union(items)
+        if op.startswith("INPLACE_") or (op == "BINARY_OP" and instruction.argrepr.endswith("=")):
+            path = items[0].path
+            self.now.flags |= AUGMENTS
+            if path != NO_PATH:
+                self.now.write(path, IN_PLACE | MAYBE, taint)
+        self.push(taint)
+        return None
+
+    def _item_path(self, base: Item, key: Item) -> int:
+        if base.path == NO_PATH:
+            return NO_PATH
+        if key.const is not None:
+            return self.paths.item(base.path, key.const[0])
+        if key.path != NO_PATH and self.paths.rows[key.path][0] <= 2:
+            return self.paths.item_by(base.path, key.path)
+        return self.paths.opaque(base.path)
+
+    def _subscript(self) -> None:
+        base, key = self.pops(2)
+        path = self._item_path(base, key)
+        if path == NO_PATH:
+            self.push(base.reads | key.reads)
+        else:
+            self._refine(base, path, key.reads)
+
+    def _refine(self, base: Item, path: int, more: Taint = NOTHING) -> None:
+        """Read a part of what was read: the part takes the place of the whole."""
+        self.now.reads.setdefault(path)
+        self.push((base.reads - {base.path}) | {path} | more, path)
+
+    def _branch(self, instruction: dis.Instruction, at: int) -> None:
+        op, arg = instruction.opname, instruction.arg
+        target = int(instruction.argval) // 2
+        before = list(self.stack)
+        if op in NO_FALL:
+            return self._jump(at, target, before)
+        if "_IF_" in op and self.stack:
+            self.now.control |= self.stack[-1].reads
+        self.now.flags |= BRANCHES
+        for jump in (True, False):
+            self.stack = list(before)
+            effect = dis.stack_effect(instruction.opcode, arg, jump=jump)
+            if effect < 0:
+                self.pops(-effect)
+            else:
+                self._effect(effect)
+            if jump:
+                self._jump(at, target, self.stack)
+        return None
+
+
+def _join(a: Item, b: Item) -> Item:
+    if a == b:
+        return a
+    return Item(a.reads | b.reads, NO_PATH, a.is_block and b.is_block, saved=a.saved)
+
+
+def union(items: list[Item]) -> Taint:
+    """Return what all of them were computed from."""
+    return NOTHING.union(*(item.reads for item in items))

@@ -1,0 +1,274 @@
+"""Count steps, and read parameters and gradients at the right instant.
+
+The instant is the optimizer's step pre-hook: after backward, before the step.  A
+step ends
+- when an optimizer that has already stepped in it steps again,
+- at the first training forward after all optimizers that make up a step have
+  stepped (known after one round, or at once if they hold all parameters),
+- or at `run.step()`, whose first call switches to counting by hand for good.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+import math
+import warnings
+from array import array
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from tensortap import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensortap.watch import Watched
+
+
+class Plan:
+    """What to read when one optimizer steps."""
+
+    def __init__(self, number: int, prefix: str) -> None:
+        """Begin with nothing: prepare() finds out."""
+        self.number, self.prefix = number, prefix
+        self.stepped = -1  # the step in which it stepped last
+        self.ids: set[int] = set()
+        self.parts: list[tuple[Watched, bytes | None]] = []
+        self.rates: list[str] = []
+        self.key: object = None
+
+    def prepare(self, optimizer: Any, watched: list[Watched]) -> None:
+        """Find out which of the watched parameters are this optimizer's, if that has changed."""
+        key = (tuple(len(g["params"]) for g in optimizer.param_groups), tuple(map(id, watched)))
+        if key == self.key:
+            return
+        self.key = key
+        self.ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        self.parts = []
+        for one in watched:
+            theirs = one.core.parameter_ids()
+            mine = [i for i, at in enumerate(theirs) if at in self.ids]
+            if mine:
+                whole = len(mine) == len(theirs)
+                self.parts.append((one, None if whole else array("i", mine).tobytes()))
+        names = ["learning_rate"]
+        if len(optimizer.param_groups) > 1:
+            names = [f"learning_rate/{i}" for i in range(len(optimizer.param_groups))]
+        self.rates = [self.prefix + name for name in names]
+
+
+class Steps:
+    """The steps of one run, from what the optimizers do."""
+
+    def __init__(self, recorder: _core.Recorder) -> None:
+        """Listen to all optimizers of the process."""
+        from torch.optim import optimizer as module
+
+        self.recorder = recorder
+        self.watched: list[Watched] = []
+        self.plans: WeakKeyDictionary[Any, Plan] = WeakKeyDictionary()
+        self.given: list[Any] = []  # optimizers that the user named
+        self.current: set[int] = set()  # ids of the optimizers that make up a step
+        self.is_known = False
+        self.errors = 0
+        self.error: BaseException | None = None
+        self._frozen_read: set[int] = set()
+        self._reads = 0
+        self._handles = [
+            module.register_optimizer_step_pre_hook(self._before),
+            module.register_optimizer_step_post_hook(self._after),
+        ]
+        recorder.watchers.insert(0, self)  # closed last
+
+    @staticmethod
+    def of(recorder: _core.Recorder) -> Steps:
+        """Give the one of this recorder."""
+        for watcher in recorder.watchers:
+            if isinstance(watcher, Steps):
+                return watcher
+        return Steps(recorder)
+
+    def add(self, watched: Watched | None, optimizer: Any = None) -> None:
+        """Take in a model, or optimizers, or both."""
+        if watched is not None:
+            self.watched.append(watched)
+            self._forget()
+        if optimizer is not None:
+            self.given += list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+            self.current = {id(one) for one in self.given}
+            self.is_known = True
+
+    def drop(self, watched: Watched) -> None:
+        """Forget a model."""
+        if watched in self.watched:
+            self.watched.remove(watched)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Learn anew which optimizers make up a step: the models are others now."""
+        if not self.given:
+            self.current.clear()
+            self.is_known = False
+
+    def end_step(self) -> None:
+        """End the step by hand, here and from now on: `run.step()`."""
+        for one in self.watched:
+            one.end_step()
+        self.recorder.manual = True
+        self._next()
+
+    def take_error(self, error: BaseException) -> None:
+        """Count an error of our own: it is no business of the program's."""
+        self.errors += 1
+        if self.error is None:
+            self.error = error.with_traceback(None)
+
+    def _close(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        if self.errors:
+            text = f"tensortap: {self.errors} errors at optimizer steps, the first: {self.error!r}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def _next(self) -> None:
+        self.recorder.current_step += 1
+        self.recorder.step_over = False
+
+    # ---- what the optimizers call
+
+    def _before(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Read everything now, or after the closure has run for the first time."""
+        try:
+            plan = self._plan(optimizer)
+            if plan is None:
+                return None
+            self._begin(optimizer, plan)
+            if callable(kwargs.get("closure")):
+                closure = self._reading(kwargs["closure"], plan, optimizer)
+                return args, {**kwargs, "closure": closure}
+            if len(args) > 1 and callable(args[1]):
+                return (args[0], self._reading(args[1], plan, optimizer), *args[2:]), kwargs
+            self._read(plan, optimizer)
+        except Exception as error:
+            self._sort_out(error)
+        return None
+
+    def _after(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            plan = self.plans.get(optimizer)
+            if plan is None or self.recorder.manual:
+                return
+            now = self.recorder.current_step
+            done = {id(o): p for o, p in self.plans.items() if p.stepped == now}
+            if not self.is_known and self._covers(list(done.values())):
+                self.is_known = True
+            self.current &= {id(o) for o in self.plans}  # without those that are gone
+            self.recorder.step_over = self.is_known and self.current <= done.keys()
+        except Exception as error:
+            self.take_error(error)
+
+    def _covers(self, plans: list[Plan]) -> bool:
+        """Say if these optimizers hold every parameter that is trained."""
+        held = set().union(*(plan.ids for plan in plans))
+        needed = (one.trainable.intersection(one.core.parameter_ids()) for one in self.watched)
+        return all(ids <= held for ids in needed)
+
+    def _plan(self, optimizer: Any) -> Plan | None:
+        if self.recorder.closed:
+            return None
+        plan = self.plans.get(optimizer)
+        if plan is None:
+            taken = {p.number for p in self.plans.values()}
+            number = next(n for n in itertools.count(1) if n not in taken)
+            plan = Plan(number, f"{type(optimizer).__name__}{number}:" if number > 1 else "")
+        plan.prepare(optimizer, self.watched)
+        if not plan.parts and optimizer not in self.given:
+            return None  # somebody else's
+        self.plans[optimizer] = plan
+        return plan
+
+    def _begin(self, optimizer: Any, plan: Plan) -> None:
+        """End the step before, if this optimizer has already stepped in it."""
+        now = self.recorder.current_step
+        if plan.stepped == now and not self.recorder.manual:
+            if not self.given:  # one round has been seen: these make up a step
+                self.current = {id(o) for o, p in self.plans.items() if p.stepped == now}
+                self.is_known = True
+            self._next()
+        plan.stepped = self.recorder.current_step
+        if not self.given:
+            self.current.add(id(optimizer))
+
+    def _reading(self, closure: Callable[[], Any], plan: Plan, optimizer: Any) -> Callable[[], Any]:
+        has_read = False
+
+        @functools.wraps(closure)
+        def reading() -> Any:
+            nonlocal has_read
+            result = closure()
+            if not has_read:
+                has_read = True
+                try:
+                    self._read(plan, optimizer)
+                except Exception as error:
+                    self._sort_out(error)
+            return result
+
+        return reading
+
+    def _sort_out(self, error: Exception) -> None:
+        """Raise what on_nonfinite raised, keep the rest from the program."""
+        if any(one.raised is error for one in self.watched):
+            raise error
+        self.take_error(error)
+
+    def _read(self, plan: Plan, optimizer: Any) -> None:
+        recorder = self.recorder
+        if recorder.closed:
+            return
+        self._reads += 1
+        if self._reads & (self._reads - 1) == 0:  # 1, 2, 4, 8, ...: looking takes milliseconds
+            notes = _has_scaler()
+            for one in self.watched:
+                one.note(notes)
+        if plan.parts:
+            wants_norm = plan.parts[0][0].core.wants(plan.prefix + "gradient_norm")
+            parts: list[float | None] = []
+            for one, which in plan.parts:
+                parts.append(one.core.read_parameters(which, wants_norm and one.has_gradients))
+                if which is not None and id(one) not in self._frozen_read:
+                    self._read_frozen(one)
+                parts.append(one.fetch())
+            norms = [norm for norm in parts if norm is not None]
+            if norms:
+                recorder.scalar(plan.prefix + "gradient_norm", math.hypot(*norms))
+        for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
+            if "lr" in group:
+                recorder.scalar(name, float(group["lr"]))
+
+    def _read_frozen(self, one: Watched) -> None:
+        """Record once what is not trained."""
+        self._frozen_read.add(id(one))
+        ids = one.core.parameter_ids()
+        frozen = [i for i, at in enumerate(ids) if at not in one.trainable]
+        one.core.read_parameters(array("i", frozen).tobytes(), False)
+
+
+def _has_scaler() -> bool:
+    """Say if the program has a GradScaler, which may skip steps.
+
+    Only then every gradient is looked at when it is accumulated, which costs as much
+    as its statistics; without one, a step that is skipped all the same turns it on.
+    """
+    try:
+        from torch.amp import GradScaler
+    except ImportError:  # an older torch
+        return True
+    kinds: list[type] = [GradScaler]
+    for kind in kinds:  # grows as it goes
+        kinds.extend(kind.__subclasses__())
+    scalers = [x for x in gc.get_referrers(*kinds) if issubclass(type(x), GradScaler)]
+    return any(scaler._enabled for scaler in scalers)

@@ -1,0 +1,250 @@
+"""Show that watching changes nothing: the same work with and without, bit for bit.
+
+    report = tt.verify(train_step, model=model, optimizer=optimizer)
+    assert report, report
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
+
+Facts = dict[str, Any]  # a name and what must be the same: a tensor, a number, bytes
+
+
+class Report(NamedTuple):
+    """What differed between the run with and the run without watching."""
+
+    differs: tuple[str, ...]  # names, in the order of comparison
+    compared: int
+    repeats: bool  # the function does the same twice when it is not watched
+
+    @property
+    def same(self) -> bool:
+        """Nothing differed."""
+        return not self.differs
+
+    def __bool__(self) -> bool:
+        return self.same
+
+    def __str__(self) -> str:
+        if self.same:
+            return f"the same bits with and without watching: {self.compared} results compared"
+        shown = ", ".join(self.differs[:10]) + (", ..." if len(self.differs) > 10 else "")
+        if self.repeats:
+            why = "watching changed them"
+        else:
+            why = "so they do between two runs without watching: this says nothing"
+        return f"{len(self.differs)} of {self.compared} results differ ({why}): {shown}"
+
+
+def verify(
+    fn: Callable[[], object],
+    *,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    steps: int = 1,
+) -> Report:
+    """Run *fn* *steps* times without and with watching *model*, and compare everything.
+
+    *fn* takes no arguments and draws no data of its own (a loader would give the
+    second run other data).  Parameters, buffers, gradients, the optimizer's state and
+    the random generators of torch, its devices, NumPy and `random` begin the same both
+    times, and are afterwards as they were before.
+    """
+    import tempfile
+
+    import torch
+
+    if not callable(fn):
+        raise TypeError(f"fn must be a function without arguments, not {fn!r}")
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps must be a number of steps, 1 or more, not {steps!r}")
+    from tensortap.record import record
+
+    start = _State(model, optimizer)
+
+    def run() -> Facts:
+        results = [_copied(fn()) for _ in range(steps)]
+        facts = dict(_facts("result", results))
+        facts.update(_State(model, optimizer).facts())
+        start.restore()
+        return facts
+
+    try:
+        plain = run()
+        with (
+            tempfile.TemporaryDirectory(prefix="tensortap-verify-") as folder,
+            record(f"{folder}/run", model=model, optimizer=optimizer),
+        ):
+            watched = run()
+        differs = tuple(_differences(plain, watched))
+        repeats = not differs or not any(_differences(plain, run()))
+    finally:
+        start.restore()
+    return Report(differs, len(plain.keys() | watched.keys()), repeats)
+
+
+class _State:
+    """Everything that a step of training may change, as it is now."""
+
+    def __init__(self, model: Any, optimizer: Any) -> None:
+        import random
+
+        import torch
+
+        self.optimizer = optimizer
+        self.slots: list[tuple[str, dict[str, Any], str, Any, Any]] = []
+        self.gradients: list[tuple[str, Any, Any, Any]] = []
+        self.modes = [(module, module.training) for module in model.modules()]
+        seen: set[int] = set()
+        for path, module in model.named_modules():
+            for kind, table in (("parameter", module._parameters), ("buffer", module._buffers)):
+                for key, tensor in table.items():
+                    name = f"{kind}/{path}.{key}" if path else f"{kind}/{key}"
+                    self.slots.append((name, table, key, tensor, _copied(tensor)))
+                    if kind == "parameter" and tensor is not None and id(tensor) not in seen:
+                        seen.add(id(tensor))
+                        grad = tensor.grad
+                        whole = f"gradient/{path}.{key}" if path else f"gradient/{key}"
+                        self.gradients.append((whole, tensor, grad, _copied(grad)))
+        self.of_optimizer: list[tuple[Any, dict[str, tuple[Any, Any]]]] = []
+        self.groups: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        if optimizer is not None:
+            for parameter, state in optimizer.state.items():
+                kept = {key: (value, _copied(value)) for key, value in state.items()}
+                self.of_optimizer.append((parameter, kept))
+            for group in optimizer.param_groups:
+                self.groups.append(
+                    (group, {k: _copied(v) for k, v in group.items() if k != "params"})
+                )
+        self.rng: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state()}
+        if torch.cuda.is_available():
+            self.rng["cuda"] = torch.cuda.get_rng_state_all()
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            self.rng["numpy"] = numpy.random.get_state()
+
+    def facts(self) -> Facts:
+        """Name everything."""
+        found: Facts = {name: kept for name, _, _, _, kept in self.slots if kept is not None}
+        found.update((name, kept) for name, _, _, kept in self.gradients if kept is not None)
+        for i, (_, state) in enumerate(self.of_optimizer):
+            for key, (_, kept) in state.items():
+                found.update(_facts(f"optimizer/{i}.{key}", kept))
+        for i, (_, group) in enumerate(self.groups):
+            found.update(_facts(f"optimizer/group{i}", group))
+        for name, state in self.rng.items():
+            found.update(_facts(f"rng/{name}", list(state) if isinstance(state, tuple) else state))
+        return found
+
+    def restore(self) -> None:
+        """Put everything back: the same objects with the same contents."""
+        import random
+
+        import torch
+
+        for _, table, key, tensor, kept in self.slots:
+            table[key] = _refilled(tensor, kept)
+        for _, parameter, grad, kept in self.gradients:
+            parameter.grad = _refilled(grad, kept)
+        for module, training in self.modes:
+            module.training = training
+        if self.optimizer is not None:
+            self.optimizer.state.clear()
+            for parameter, state in self.of_optimizer:
+                self.optimizer.state[parameter] = {
+                    key: _refilled(value, kept) for key, (value, kept) in state.items()
+                }
+            for group, kept in self.groups:
+                for key in [key for key in group if key != "params" and key not in kept]:
+                    del group[key]
+                group.update({key: _copied(value) for key, value in kept.items()})
+        random.setstate(self.rng["random"])
+        torch.set_rng_state(self.rng["torch"])
+        if "cuda" in self.rng:
+            torch.cuda.set_rng_state_all(self.rng["cuda"])
+        if "numpy" in self.rng:
+            sys.modules["numpy"].random.set_state(self.rng["numpy"])
+
+
+def _is_tensor(value: object) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def _copied(value: Any) -> Any:
+    """Copy the contents: what is done to the original later does not show."""
+    if _is_tensor(value):
+        return value.detach().clone()
+    if isinstance(value, Mapping):
+        return {key: _copied(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_copied(one) for one in value]
+    import copy
+
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return value
+
+
+def _refilled(value: Any, kept: Any) -> Any:
+    """Give the object back with its contents of then."""
+    if _is_tensor(value) and value.shape == kept.shape and value.dtype == kept.dtype:
+        value.data.copy_(kept)
+        return value
+    return _copied(kept)
+
+
+def _facts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Give the tensors and numbers of a nest, each with its name."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _facts(f"{name}.{key}", one)
+    elif isinstance(value, (list, tuple)):
+        if len(value) > 64 and all(isinstance(one, int) for one in value):
+            yield name, repr(value)  # the state of `random`
+        else:
+            for i, one in enumerate(value):
+                yield from _facts(f"{name}.{i}", one)
+    elif hasattr(value, "tobytes"):  # NumPy
+        yield name, value.tobytes()
+    elif _is_tensor(value) or isinstance(value, (int, float, complex, str, bytes)) or value is None:
+        yield name, value
+
+
+def _differences(a: Facts, b: Facts) -> Iterator[str]:
+    for name in a.keys() | b.keys() if a.keys() != b.keys() else a:
+        if name not in a or name not in b or not _same(a[name], b[name]):
+            yield name
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Compare bits: NaN equals NaN, 0 is not -0."""
+    if _is_tensor(a) and _is_tensor(b):
+        if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device or a.layout != b.layout:
+            return False
+        return bool(_bits(a).equal(_bits(b)))
+    if isinstance(a, float) and isinstance(b, float):
+        import struct
+
+        return struct.pack("d", a) == struct.pack("d", b)
+    return type(a) is type(b) and bool(a == b)
+
+
+def _bits(t: Any) -> Any:
+    import torch
+
+    if t.layout != torch.strided:
+        t = t.to_dense()
+    return t.contiguous().flatten().view(torch.uint8)

@@ -1,0 +1,330 @@
+"""Record what the modules of a model do: outputs, parameters, gradients.
+
+    with tt.record("runs/today"):
+        tt.watch(model)
+        train(model)
+
+This part only chooses modules, parameters and their names; everything that
+happens during a step is in C (`_core.Watch`).
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import ref
+
+from tensortap import _core
+from tensortap.steps import Steps
+
+if TYPE_CHECKING:
+    import torch
+
+Grads = Literal["parameters", "activations", "all"] | None
+OnNonFinite = Literal["warn", "raise"] | Callable[["NonFiniteError"], object] | None
+
+#: Attributes under which wrappers keep the module they wrap, and the wrappers.
+WRAPPERS = {
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "OptimizedModule": "_orig_mod",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+}
+CALLED = {"OptimizedModule"}  # what they wrap runs compiled: only they are seen
+MAX_NAMES = 20  # in a note
+
+
+class NonFiniteError(ArithmeticError):
+    """A tensor of a watched model holds NaN or Inf."""
+
+    def __init__(self, name: str, step: int, call: int, nan: int, posinf: int, neginf: int) -> None:
+        """Name the place and count what was found there."""
+        counts = ((nan, "NaN"), (posinf, "Inf"), (neginf, "-Inf"))
+        found = ", ".join(f"{count} {what}" for count, what in counts if count)
+        again = f", call {call}" if call else ""
+        super().__init__(f"{found} in {name} at step {step}{again}")
+        self.name, self.step, self.call = name, step, call
+        self.nan, self.posinf, self.neginf = nan, posinf, neginf
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by what it was made from."""
+        counts = (self.nan, self.posinf, self.neginf)
+        return type(self), (self.name, self.step, self.call, *counts)
+
+
+class Hook:
+    """The post-accumulate hook of one parameter, which may be there or not."""
+
+    def __init__(self, parameter: ref[Any], index: int) -> None:
+        """Put nothing yet."""
+        self.parameter, self.index = parameter, index
+        self.handle: Any = None
+
+    def put(self, core: _core.Watch) -> None:
+        """See that it is there."""
+        parameter = self.parameter()
+        if self.handle is None and parameter is not None:
+            hook = core.parameter_hook(self.index)
+            self.handle = parameter.register_post_accumulate_grad_hook(hook)
+
+    def remove(self) -> None:
+        """See that it is not there, and the parameter as it was."""
+        if self.handle is None:
+            return
+        self.handle.remove()
+        self.handle = None
+        parameter = self.parameter()
+        if parameter is not None and not parameter._post_accumulate_grad_hooks:
+            parameter._post_accumulate_grad_hooks = None
+
+
+class Watched:
+    """A model that is being watched; `remove()` leaves it as it was."""
+
+    def __init__(
+        self,
+        recorder: _core.Recorder,
+        model: torch.nn.Module,
+        *,
+        name: str | None = None,
+        inputs: bool = False,
+        grads: Grads = "parameters",
+        on_nonfinite: OnNonFinite = None,
+        optimizer: Any = None,
+    ) -> None:
+        """Put a consumer on every module of the model, and hooks on its parameters."""
+        _check(model, grads, on_nonfinite)
+        from tensortap.device import Batch
+
+        self.recorder = recorder
+        self.on_nonfinite = on_nonfinite
+        self.raised: BaseException | None = None  # by on_nonfinite: the program's to see
+        self._told_step: int | None = None
+        self._is_removed = False
+        self._hooks: list[Hook] = []
+        self.batch = Batch()
+        self.core = _core.Watch(
+            recorder,
+            inputs=inputs,
+            activation_gradients=grads in ("activations", "all"),
+            on_nonfinite=None if on_nonfinite is None else self._tell,
+            on_device=self.batch.add,
+            on_skip=self.note,
+        )
+        count = sum(isinstance(w, Watched) for w in recorder.watchers) + 1
+        prefix = (
+            f"{name}:"
+            if name
+            else f"{type(_unwrapped(model)).__name__}{count}:"
+            if count > 1
+            else ""
+        )
+        for path, module, by_hook in _modules(model):
+            self.core.add(module, prefix + (path or "(root)"), hook=by_hook)
+        parameters = [(prefix + path, module, key) for path, module, key in _parameters(model)]
+        self.core.set_parameters(parameters)
+        self.has_gradients = self.core.gradients = grads in ("parameters", "all")
+        self.trainable: set[int] = set()  # ids of parameters
+        for i, (_, module, key) in enumerate(parameters):
+            parameter = module._parameters[key]
+            if parameter is not None and parameter.requires_grad:
+                self.trainable.add(id(parameter))
+                if self.has_gradients:
+                    self._hooks.append(Hook(ref(parameter), i))
+        self.note(True)
+        self.steps = Steps.of(recorder)
+        self.steps.add(self, optimizer)
+        recorder.watchers.append(self)
+
+    def _tell(self, name: str, step: int, call: int, nan: int, posinf: int, neginf: int) -> None:
+        """Do what the user asked for; called where the tensor was seen."""
+        error = NonFiniteError(name, step, call, nan, posinf, neginf)
+        try:
+            if self.on_nonfinite == "raise":
+                raise error
+            if callable(self.on_nonfinite):
+                if self._told_step != step:
+                    self._told_step = step
+                    self.on_nonfinite(error)
+            elif self._told_step is None:  # the first says it all
+                self._told_step = step
+                warnings.warn(f"tensortap: {error}", RuntimeWarning, stacklevel=2)
+        except BaseException as raised:
+            self.raised = raised
+            raise
+
+    def note(self, all_of_them: bool = True) -> None:
+        """Look at every gradient when it is accumulated, or only notice that they were."""
+        self.core.notes = all_of_them
+        for i, hook in enumerate(self._hooks):
+            if i == 0 or all_of_them:
+                hook.put(self.core)
+            else:
+                hook.remove()
+
+    def end_step(self) -> None:
+        """Take in what belongs to the step and has not been recorded yet."""
+        self.fetch()
+        self.core.end_step()
+
+    def fetch(self) -> float | None:
+        """Record what was computed on devices; give the norm of the gradients among it."""
+        norms = []
+        for tag, stats in self.batch.fetch():
+            if tag[-1]:
+                norms.append(_norm(stats))
+            self.core.add_stats(tag, stats)
+        return math.hypot(*norms) if norms else None
+
+    def remove(self) -> None:
+        """Stop watching; the model is as it was before."""
+        if self._is_removed:
+            return
+        self._is_removed = True
+        for hook in self._hooks:
+            hook.remove()
+        self._report()
+        self.core.remove()
+        if self in self.recorder.watchers:
+            self.recorder.watchers.remove(self)
+        self.steps.drop(self)
+
+    _close = remove
+
+    def _report(self) -> None:
+        """Say what could not be seen, once."""
+        try:
+            self.end_step()
+        except Exception as error:
+            if error is not self.raised:
+                self.steps.take_error(error)
+        unseen = self.core.unseen()
+        if not self.recorder.closed:
+            if unseen:
+                names = ", ".join(unseen[:MAX_NAMES]) + (", ..." if len(unseen) > MAX_NAMES else "")
+                self.recorder.note(
+                    f"{len(unseen)} modules were not seen (never called, or compiled): {names}"
+                )
+            for why, count in self.core.unread.items():
+                self.recorder.note(f"{count} tensors could not be read: {why}")
+        if self.core.errors:
+            warnings.warn(
+                f"tensortap: {self.core.errors} errors while watching, first: {self.core.error!r}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    def __enter__(self) -> Watched:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def watch(
+    model: torch.nn.Module,
+    *,
+    name: str | None = None,
+    inputs: bool = False,
+    grads: Grads = "parameters",
+    on_nonfinite: OnNonFinite = None,
+    optimizer: Any = None,
+    run: _core.Recorder | None = None,
+) -> Watched:
+    """Record every module's output, and every parameter and gradient, until the run ends.
+
+    *grads*: "parameters", "activations" (of every output), "all" or None.
+    *on_nonfinite*: "warn", "raise" (a NonFiniteError), or a function that gets that error;
+    gradients are looked at when the optimizer is about to step.
+    *optimizer*: one or several that make up a step; else those that step these parameters.
+    """
+    if run is None:
+        from tensortap.record import innermost
+
+        run = innermost()
+    return Watched(
+        run,
+        model,
+        name=name,
+        inputs=inputs,
+        grads=grads,
+        on_nonfinite=on_nonfinite,
+        optimizer=optimizer,
+    )
+
+
+def _norm(stats: _core.Stats) -> float:
+    if stats.nan:
+        return math.nan
+    return math.inf if stats.posinf or stats.neginf else stats.l2
+
+
+def _check(model: object, grads: object, on_nonfinite: object) -> None:
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
+    if grads not in ("parameters", "activations", "all", None):
+        raise ValueError(f"grads must be 'parameters', 'activations', 'all' or None, not {grads!r}")
+    if on_nonfinite not in ("warn", "raise", None) and not callable(on_nonfinite):
+        raise ValueError(
+            f"on_nonfinite must be 'warn', 'raise', a function or None, not {on_nonfinite!r}"
+        )
+
+
+def _inside(module: torch.nn.Module) -> torch.nn.Module | None:
+    """Give the module that a wrapper wraps; None if this is no wrapper."""
+    for kind in type(module).__mro__:
+        if kind.__name__ in WRAPPERS and kind.__module__.startswith("torch."):
+            inner = getattr(module, WRAPPERS[kind.__name__], None)
+            return inner if inner is not None else None
+    return None
+
+
+def _unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+    while (inner := _inside(module)) is not None:
+        module = inner
+    return module
+
+
+def _walk(
+    module: torch.nn.Module, path: str, seen: set[int], by_hook: bool
+) -> Iterator[tuple[str, torch.nn.Module, bool, bool]]:
+    """Give (name without wrappers, module, is below a DataParallel, is seen), each once."""
+    is_seen = True
+    while (inner := _inside(module)) is not None:
+        if type(module).__name__ in CALLED:
+            yield path, module, by_hook, True
+            is_seen = False
+        by_hook = by_hook or type(module).__name__ == "DataParallel"
+        module = inner
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    yield path, module, by_hook, is_seen
+    for key, child in module._modules.items():
+        if child is not None:
+            yield from _walk(child, f"{path}.{key}" if path else key, seen, by_hook)
+
+
+def _modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, bool]]:
+    """Give every module that can be called: containers without a forward cannot."""
+    import torch
+
+    nothing = torch.nn.Module.forward
+    for path, module, by_hook, is_seen in _walk(model, "", set(), False):
+        if is_seen and (type(module).forward is not nothing or "forward" in module.__dict__):
+            yield path, module, by_hook
+
+
+def _parameters(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, str]]:
+    """Give (name, module, key) of every parameter once, in the order of named_parameters()."""
+    seen: set[int] = set()
+    for path, module, _, _ in _walk(model, "", set(), False):
+        for key, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield f"{path}.{key}" if path else key, module, key

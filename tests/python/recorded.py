@@ -1,0 +1,69 @@
+"""Run a piece of training under a recorder, and give back what was recorded."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from tensortap import _core
+from tensortap.watch import Watched, watch
+
+TRAIN, EVAL = 1, 2
+
+
+class Point(NamedTuple):
+    site: str
+    step: int
+    call: int
+    thread: int
+    phase: int
+    skipped: bool
+    products: int
+    stats: Any
+    scalar: float | None
+
+
+class Recorded(list[Point]):
+    """All points of a run, in order of site, then of recording."""
+
+    def at(self, site: str) -> list[Point]:
+        return [p for p in self if p.site == site]
+
+    def steps(self, site: str) -> list[int]:
+        return [p.step for p in self.at(site)]
+
+    def sites(self) -> set[str]:
+        return {p.site for p in self}
+
+
+def points(path: Path) -> Recorded:
+    """Give all but what a run says of itself."""
+    found = (Point(*p) for p in _core._points(str(path)))
+    return Recorded(p for p in found if not p.site.startswith("tensortap/"))
+
+
+def record(
+    tmp_path: Path,
+    model: torch.nn.Module,
+    train: Callable[[_core.Recorder], object],
+    *,
+    plan: dict[str, Any] | None = None,
+    **options: Any,
+) -> Recorded:
+    """Record train(recorder) with the model watched; our own warnings are errors."""
+    recorder = _core.Recorder(str(tmp_path / "run"), **(plan or {}))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="tensortap")
+        try:
+            watch(model, run=recorder, **options)
+            train(recorder)
+        finally:
+            recorder.close()
+    return points(tmp_path / "run")
+
+
+__all__ = ["EVAL", "TRAIN", "Point", "Recorded", "Watched", "points", "record"]

@@ -1,0 +1,232 @@
+"""A module that consumers listen to is the same to everyone else, and is left as it was."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import io
+import pickle
+import weakref
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from tensortap._core import ModuleConsumer  # noqa: E402
+
+SLOT = "_compiled_call_impl"
+
+
+def mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def listen(model: nn.Module, into: list[Any], **options: Any) -> ModuleConsumer:
+    consumer = ModuleConsumer(after=into.append, **options)
+    for name, module in model.named_modules():
+        consumer.add(module, name or "(root)")
+    return consumer
+
+
+X = torch.ones(3, 4)
+
+
+class Failing(nn.Module):
+    def forward(self, x: Any) -> Any:
+        raise KeyError("mine")
+
+
+class Mine(nn.Module):
+    """Of a file that torch.compile looks into."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.fc(x).relu()
+
+
+def test_the_users_own_hooks_still_run_and_their_result_is_what_is_seen() -> None:
+    events: list[Any] = []
+    model = nn.Linear(4, 4)
+    model.register_forward_hook(lambda m, a, out: out * 0)
+    listen(model, events)
+    assert model(X).abs().sum() == 0
+    assert events[0].output.abs().sum() == 0
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_and_pickles_have_nothing_of_us(how: Any) -> None:
+    events: list[Any] = []
+    model = mlp()
+    listen(model, events)
+    twin = how(model)
+    if how is copy.copy:
+        assert SLOT not in twin.__dict__
+    else:
+        assert all(SLOT not in m.__dict__ for m in twin.modules())
+        twin(X)
+        assert events == []
+
+
+def test_a_pickle_is_the_same_bytes() -> None:
+    model = mlp()
+    before = pickle.dumps(model)
+    consumer = listen(model, [])
+    assert pickle.dumps(model) == before
+    consumer.remove()
+
+
+class OwnState(nn.Linear):
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_class_that_pickles_its_whole_dict_gets_an_empty_slot(how: Any) -> None:
+    events: list[Any] = []
+    model = OwnState(4, 4)
+    listen(model, events)
+    twin = how(model)
+    assert twin.__dict__[SLOT] is None
+    assert torch.equal(twin(X), model(X))
+    assert len(events) == 1
+
+
+def test_torch_save_and_state_dict_are_the_same() -> None:
+    model = mlp()
+    before, after = io.BytesIO(), io.BytesIO()
+    torch.save(model, before)
+    keys = list(model.state_dict())
+    consumer = listen(model, [])
+    torch.save(model, after)
+    assert list(model.state_dict()) == keys
+    assert after.getvalue() == before.getvalue()
+    consumer.remove()
+
+
+def test_signature_and_dict_are_as_they_were() -> None:
+    model = mlp()
+    before = [dict(m.__dict__) for m in model.modules()]
+    signature = inspect.signature(model.forward)
+    consumer = listen(model, [])
+    assert inspect.signature(model.forward) == signature
+    assert "forward" not in model.__dict__
+    consumer.remove()
+    assert [dict(m.__dict__) for m in model.modules()] == before
+
+
+def test_a_module_is_freed_as_soon_as_it_is_dropped() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        model = mlp()
+        weak = [weakref.ref(m) for m in model.modules()] + [
+            weakref.ref(p) for p in model.parameters()
+        ]
+        consumer = ModuleConsumer(after=lambda e: None)
+        for name, module in model.named_modules():
+            consumer.add(module, name)
+        del module
+        model(X)
+        del model
+        assert [w() for w in weak] == [None] * len(weak)
+        consumer.remove()
+    finally:
+        gc.enable()
+
+
+def test_a_dropped_consumer_that_is_part_of_a_cycle_is_collected() -> None:
+    model = mlp()
+    consumer = ModuleConsumer(after=lambda e, model=model: model)
+    consumer.add(model, "m")
+    weak = weakref.ref(model)
+    del model, consumer
+    gc.collect()
+    assert weak() is None
+
+
+def test_what_compile_left_in_the_slot_is_called_and_put_back() -> None:
+    events: list[Any] = []
+    model = Mine()
+    model.compile(backend="eager", fullgraph=True)
+    compiled = model.__dict__[SLOT]
+    plain = model(X)
+    consumer = listen(model, events)
+    assert torch.equal(model(X), plain)
+    assert [e.name for e in events if e.name == "(root)"] == ["(root)"]
+    consumer.remove()
+    assert model.__dict__[SLOT] is compiled
+
+
+def test_a_slot_that_someone_else_has_taken_since_is_left_alone() -> None:
+    model = mlp()
+    consumer = listen(model, [])
+    mine = model._call_impl
+    model.__dict__[SLOT] = mine
+    consumer.remove()
+    assert model.__dict__[SLOT] == mine
+
+
+def test_a_shallow_copy_of_the_dict_does_not_lose_the_original() -> None:
+    events: list[Any] = []
+    model = nn.Linear(4, 4)
+    consumer = listen(model, events)
+    replica = model._replicate_for_data_parallel()
+    consumer.add(replica, "replica")
+    consumer.remove()
+    assert SLOT not in model.__dict__
+
+
+# ---- the hook, where there is no slot ---------------------------------------
+
+
+def test_hooks_tell_the_same_as_the_slot() -> None:
+    slot: list[Any] = []
+    hook: list[Any] = []
+    model = mlp()
+    by_slot = listen(model, slot, depth=True)
+    model(X)
+    by_slot.remove()
+    by_hook = ModuleConsumer(after=hook.append, depth=True)
+    for name, module in model.named_modules():
+        by_hook.add(module, name or "(root)", hook=True)
+    model(X)
+    told = [[(e.name, e.call, e.depth, e.training, e.outermost) for e in es] for es in (slot, hook)]
+    assert told[0] == told[1]
+    by_hook.remove()
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+def test_hooks_see_exceptions_too() -> None:
+    events: list[Any] = []
+    model = Failing()
+    consumer = ModuleConsumer(after=events.append, errors=True, depth=True)
+    consumer.add(model, "m", hook=True)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="mine") as caught:
+            model(X)
+        assert events[-1].exception is caught.value
+    assert [(e.output, e.call, e.depth) for e in events] == [(None, 0, 0), (None, 1, 0)]
+
+
+def test_copies_and_pickles_of_a_hooked_module_are_not_listened_to() -> None:
+    events: list[Any] = []
+    model = nn.Linear(4, 4)
+    consumer = ModuleConsumer(after=events.append)
+    consumer.add(model, "m", hook=True)
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(twin(X), model(X))
+    assert len(events) == 2
+
+
+def test_arguments_are_checked() -> None:
+    with pytest.raises(TypeError, match="before must be a function or None, not int"):
+        ModuleConsumer(before=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        ModuleConsumer().add(nn.Linear(1, 1), 3)  # type: ignore[arg-type]

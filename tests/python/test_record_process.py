@@ -1,0 +1,333 @@
+"""Kills, forks, exits and signals: what was recorded can be read, and nothing hangs."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensortap as tt
+
+
+def start(code: str, cwd: Path, *flags: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *flags, "-c", textwrap.dedent(code)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    with start(code, cwd) as process:
+        try:
+            out, err = process.communicate(timeout=90)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess([], process.returncode, out, err)
+
+
+WRITER = """
+    import sys, time, numpy as np, tensortap as tt
+    run = tt.record(sys.argv[1] if len(sys.argv) > 1 else "run")
+    print("begun", flush=True)
+    x = np.random.default_rng(0).random(20_000)
+    while True:
+        run.log("time", time.time())
+        run.log("step", run.current_step)
+        if run.current_step % 50 == 0:
+            x[0] = run.current_step
+            run.tensor("x", x, keep="stats|value")
+        run.step()
+"""
+
+
+def test_kill_9_at_random_moments_loses_at_most_half_a_second(tmp_path: Path) -> None:
+    moments = random.Random(0)
+    lost = []
+    for turn in range(8):
+        process = start(WRITER.replace('"run"', f'"run{turn}"'), tmp_path)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(moments.uniform(0.0, 1.2))
+        process.kill()
+        killed = time.time()
+        process.communicate()
+        run = tt.open(tmp_path / f"run{turn}")
+        assert run.state == "crashed"
+        assert run.check(), run.check()
+        if not run.names():
+            continue  # killed before its first block was due
+        times, steps = run.series("time")[1], run.series("step")
+        assert steps[0].tolist() == list(range(len(steps[0])))
+        assert steps[1].tolist() == steps[0].tolist()
+        for step in run.series("x", "max")[0]:
+            assert run.tensor("x", int(step), as_numpy=True)[0] == step
+        lost.append(killed - times[-1])
+    # What the writer promises, and what a machine with more programs than cores adds.
+    assert sorted(lost)[len(lost) // 2] < 0.5
+    assert max(lost) < 1.5
+
+
+def test_a_killed_run_can_be_resumed(tmp_path: Path) -> None:
+    process = start(WRITER, tmp_path)
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.8)
+    process.kill()
+    process.communicate()
+    before = len(tt.open(tmp_path / "run").series("step")[0])
+    with tt.record(tmp_path / "run", resume=True) as run:
+        run.log("step", run.current_step)
+    steps, values = tt.open(tmp_path / "run").series("step")
+    assert len(steps) == before + 1
+    assert steps.tolist() == values.tolist() == list(range(before + 1))
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "state"),
+    [
+        ("pass", 0, "finished"),
+        ("sys.exit(3)", 3, "finished"),
+        ("raise ValueError('no')", 1, "finished"),
+        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(5)", -signal.SIGINT, "finished"),
+        ("time.sleep(0.8); os._exit(4)", 4, "crashed"),
+        ("os.abort()", -signal.SIGABRT, "crashed"),
+    ],
+)
+def test_every_way_to_end_leaves_a_run_that_can_be_read(
+    tmp_path: Path, ending: str, code: int, state: str
+) -> None:
+    said = finish(
+        f"""
+        import os, signal, sys, time, tensortap as tt
+        run = tt.record("run")
+        for i in range(100):
+            run.log("x", i)
+        run.flush()
+        {ending}
+        """,
+        tmp_path,
+    )
+    assert said.returncode == code, said.stderr
+    run = tt.open(tmp_path / "run")
+    assert run.state == state
+    assert run.series("x")[1].tolist() == list(range(100))
+    assert run.check()
+
+
+def test_ctrl_c_lands_in_the_program_while_the_writer_is_busy(tmp_path: Path) -> None:
+    process = start(
+        """
+        import numpy as np, tensortap as tt
+        x = np.random.default_rng(0).random(500_000)
+        with tt.record("run", keep="value") as run:
+            print("begun", flush=True)
+            while True:
+                x[0] += 1
+                run.tensor("x", x)
+                run.step()
+        """,
+        tmp_path,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.4)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in err
+    run = tt.open(tmp_path / "run")
+    assert run.state == "finished"
+    assert run.notes[-1].text.startswith("stopped by KeyboardInterrupt")
+    assert run.check()
+
+
+def test_exit_handlers_of_the_program_can_still_record(tmp_path: Path) -> None:
+    said = finish(
+        """
+        import atexit, tensortap as tt
+        run = tt.record("run")
+        atexit.register(lambda: run.log("last", 1))
+        """,
+        tmp_path,
+    )
+    assert said.returncode == 0, said.stderr
+    assert tt.open(tmp_path / "run").series("last")[1].tolist() == [1]
+
+
+def test_200_forks_under_a_saturated_writer_never_hang(tmp_path: Path) -> None:
+    said = finish(
+        """
+        import os, signal, threading, numpy as np, tensortap as tt
+        run = tt.record("run", keep="stats|value")
+        stop = False
+        def busy():
+            x = np.random.default_rng(0).random(100_000)
+            while not stop:
+                x[0] += 1
+                run.tensor("x", x)
+                for i in range(100): run.log("y", i)
+        thread = threading.Thread(target=busy); thread.start()
+        bad = 0
+        for i in range(200):
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(2)
+                run.log("child", i); run.tensor("c", np.ones(10)); run.step(); run.flush()
+                with tt.record(f"child{i}") as own: own.log("mine", i)
+                run.close()
+                os._exit(0)
+            bad += os.waitpid(pid, 0)[1] != 0
+        stop = True
+        thread.join()
+        run.close()
+        print(bad)
+        """,
+        tmp_path,
+    )
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.strip() == "0"
+    run = tt.open(tmp_path / "run")
+    assert run.check()
+    assert "child" not in run
+    for i in range(200):
+        assert tt.open(tmp_path / f"child{i}").series("mine")[1].tolist() == [i]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_dataloader_workers_record_nothing_and_disturb_nothing(tmp_path: Path, method: str) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(
+        textwrap.dedent(
+            f"""
+            import torch, tensortap as tt
+
+            class Data(torch.utils.data.Dataset):
+                def __init__(self, model): self.model = model
+                def __len__(self): return 32
+                def __getitem__(self, i):
+                    with torch.no_grad(): self.model(torch.ones(1, 4))
+                    return torch.full((4,), float(i))
+
+            if __name__ == "__main__":
+                torch.set_num_threads(1)
+                model = torch.nn.Linear(4, 1)
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+                with tt.record("run", model=model, optimizer=optimizer) as run:
+                    loader = torch.utils.data.DataLoader(
+                        Data(model), 4, num_workers=4, multiprocessing_context={method!r})
+                    for batch in loader:
+                        loss = model(batch).square().mean()
+                        optimizer.zero_grad(); loss.backward(); optimizer.step()
+                        run.log("loss", loss)
+            """
+        )
+    )
+    said = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert said.returncode == 0, said.stderr
+    run = tt.open(tmp_path / "run")
+    assert run.steps.tolist() == list(range(8))
+    assert [s.shape for s in run.stats("activation/(root)")] == [(4, 1)] * 8
+    assert len(run.series("loss")[0]) == 8
+    assert run.check()
+    assert [file.name for file in (tmp_path / "run").iterdir()] == ["rank0.tap"]
+
+
+def test_a_run_of_a_multiprocessing_child_is_closed_at_its_end(tmp_path: Path) -> None:
+    said = finish(
+        """
+        import multiprocessing, tensortap as tt
+        def work():
+            run = tt.record("child")
+            run.log("x", 1)
+        context = multiprocessing.get_context("fork")
+        with tt.record("parent") as run:
+            run.log("x", 2)
+            child = context.Process(target=work)
+            child.start(); child.join()
+            print(child.exitcode)
+        """,
+        tmp_path,
+    )
+    assert (said.returncode, said.stdout.strip()) == (0, "0"), said.stderr
+    child = tt.open(tmp_path / "child")
+    assert child.state == "finished"
+    assert child.series("x")[1].tolist() == [1]
+    assert tt.open(tmp_path / "parent").series("x")[1].tolist() == [2]
+
+
+def test_two_processes_cannot_record_into_one_file(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run:
+        run.log("x", 1)
+        said = finish("import tensortap as tt; tt.record('run', resume=True)", tmp_path)
+        assert "another process is recording into it" in said.stderr
+
+
+def test_a_forked_child_is_not_watched(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(2, 2)
+    with tt.record(tmp_path / "run", model=model):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(int("_compiled_call_impl" in model.__dict__))
+        assert os.waitpid(pid, 0)[1] == 0
+        model(torch.ones(1, 2))
+    assert len(tt.open(tmp_path / "run").stats("activation/(root)")) == 1
+
+
+def test_two_gloo_ranks_under_torchrun_are_joined(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(
+        textwrap.dedent(
+            """
+            import torch, torch.distributed as dist, tensortap as tt
+            from torch.nn.parallel import DistributedDataParallel
+
+            torch.set_num_threads(1)
+            dist.init_process_group("gloo")
+            torch.manual_seed(0)
+            model = DistributedDataParallel(torch.nn.Linear(4, 1))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            with tt.record(model=model, optimizer=optimizer) as run:
+                for step in range(5):
+                    x = torch.full((2, 4), float(dist.get_rank() + 1))
+                    loss = model(x).square().mean()
+                    optimizer.zero_grad(); loss.backward(); optimizer.step()
+                    run.log("loss", loss)
+            dist.barrier()
+            dist.destroy_process_group()
+            """
+        )
+    )
+    for turn in range(3):  # the launch may fail to find a port; what was written is judged
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
+        command += [f"--master_port={29600 + os.getpid() % 300 + turn}", "train.py"]
+        said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+        if said.returncode == 0:
+            break
+    folders = list((tmp_path / "runs").iterdir())
+    assert len(folders) >= 1, said.stderr
+    run = tt.open(sorted(folders)[-1])
+    assert run.ranks == [0, 1]
+    assert run.info["world_size"] == 2
+    assert run.state == "finished"
+    assert run.steps.tolist() == [0, 1, 2, 3, 4]
+    weights = [run.series("parameter/weight", "l2", rank=rank)[1] for rank in (0, 1)]
+    np.testing.assert_array_equal(*weights)
+    gradients = [run.series("gradient/weight", "l2", rank=rank)[1] for rank in (0, 1)]
+    np.testing.assert_array_equal(*gradients)  # reduced
+    losses = [run.series("loss", rank=rank)[1] for rank in (0, 1)]
+    assert (losses[0] != losses[1]).all()
+    assert run.check()
