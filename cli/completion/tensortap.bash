@@ -1,0 +1,31 @@
+# Completion of tensortap for bash.
+# SPDX-License-Identifier: Apache-2.0
+_tensortap() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
+    local commands='run ls show stats nan diff export check top rm help'
+    local -A options=(
+        [run]='-o --output --every --only --keep -m'
+        [ls]='--keep-last --yes --json'
+        [show]='--all --rank --json'
+        [stats]='--step --json'
+        [nan]='--allow --json'
+        [diff]='--rtol --atol --step --only --json'
+        [export]='--to -o --output --step'
+        [check]='--repair --json'
+        [top]='--once'
+        [rm]='--yes'
+    )
+    COMPREPLY=()
+    if ((COMP_CWORD == 1)); then
+        mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$word")
+    elif [[ $before == --to ]]; then
+        mapfile -t COMPREPLY < <(compgen -W 'csv json npy safetensors pt hdf5 sqlite parquet tensorboard' -- "$word")
+    elif [[ $command == help ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$word")
+    elif [[ $word == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "${options[$command]-} --help" -- "$word")
+    else
+        mapfile -t COMPREPLY < <(compgen -o plusdirs -f -- "$word")
+    fi
+}
+complete -o filenames -F _tensortap tensortap
