@@ -75,10 +75,20 @@ static void put_frame(tt_graph_pen *pen, const tt_graph *graph, size_t first)
     tt_graph_put(pen, "  }\n");
 }
 
+/* A frame around everything tells nothing. */
+static bool is_one_frame(const tt_graph *graph)
+{
+    for (size_t i = 1; i < graph->node_count; i++)
+        if (graph->nodes[i].frame != graph->nodes[0].frame)
+            return false;
+    return true;
+}
+
 static void put_nodes(tt_graph_pen *pen, const tt_graph *graph)
 {
+    bool is_plain = is_one_frame(graph);
     for (size_t i = 0; i < graph->node_count; i++) {
-        if (!is_framed(&graph->nodes[i]))
+        if (is_plain || !is_framed(&graph->nodes[i]))
             put_node(pen, &graph->nodes[i]);
         else if (is_first_of_frame(graph, i))
             put_frame(pen, graph, i);
