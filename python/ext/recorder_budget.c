@@ -15,6 +15,7 @@ enum {
     TELL_NS = 1000000000, /* how often the cost is recorded */
     PATIENCE = 8,         /* looks without a step: the program has none */
     OUTLIER = 4,          /* times the usual */
+    TRIFLE = 16,          /* this much cheaper than the dearest: not worth thinning */
     THINNED_MAX = 1 << 12,
     SHOWN = 6, /* sites that a note names */
 };
@@ -64,13 +65,16 @@ static int64_t since_look(const recorder_site *site)
 static int32_t halve_most_expensive(recorder_object *self, int64_t excess)
 {
     int32_t changed = 0;
+    int64_t dearest = 0;
     while (excess > 0) {
         recorder_site *most = NULL;
         for (recorder_site *at = self->site; at < self->site + self->site_cap; at++)
             if (at->thinned < THINNED_MAX && (most == NULL || since_look(at) > since_look(most)))
                 most = at;
-        if (most == NULL || since_look(most) <= 0)
-            break;
+        if (most == NULL || since_look(most) <= dearest / TRIFLE)
+            break; /* the rest is cheap: it would be silenced for nothing */
+        if (dearest == 0)
+            dearest = since_look(most);
         int64_t saved = since_look(most) - since_look(most) / 2;
         most->thinned = most->thinned == 0 ? 2 : most->thinned * 2;
         most->cost_seen = most->cost;
