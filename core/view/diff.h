@@ -33,8 +33,8 @@ struct tt_diff {
 };
 
 /* The rounding to expect of what two sites hold, from type and reduction length. */
-tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b, int32_t site_b,
-                        double *out);
+tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
+                        int32_t site_b, double *out);
 /* Fills in verdicts, floors and the first to part. */
 tt_status tt_noise_judge(tt_diff *diff, bool has_tolerance);
 

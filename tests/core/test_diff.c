@@ -38,10 +38,19 @@ static made begin(void)
 static void put(made *m, int which, const char *name, int64_t step, tt_dtype dtype, double rms)
 {
     int32_t site;
-    tt_stats s = { .count = 100, .min = -2 * rms, .max = 2 * rms, .absmax = 2 * rms, .mean = 0,
-                   .sumsq = rms * rms * 100, .m2 = rms * rms * 100, .dtype = (int32_t)dtype };
+    tt_stats s = { .count = 100,
+                   .min = -2 * rms,
+                   .max = 2 * rms,
+                   .absmax = 2 * rms,
+                   .mean = 0,
+                   .sumsq = rms * rms * 100,
+                   .m2 = rms * rms * 100,
+                   .dtype = (int32_t)dtype };
     assert_int_equal(tt_recorder_site(m->rec[which], name, &site, &err), 0);
-    assert_int_equal(tt_recorder_add(m->rec[which], &(tt_event){ .site = site, .step = step, .time = 1000 + step, .stats = &s }), 0);
+    assert_int_equal(
+        tt_recorder_add(m->rec[which],
+                        &(tt_event){ .site = site, .step = step, .time = 1000 + step, .stats = &s }),
+        0);
 }
 
 static tt_diff *compare(made *m, const tt_diff_options *options)
