@@ -12,11 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RTOL = 256, ATOL, STEP, ONLY, JSON, WORST = 10, NAMES = 3 };
+enum { RTOL = 256, ATOL, STEP, ONLY, RENAME, JSON, WORST = 10, NAMES = 3 };
 
 typedef struct arguments {
     const char *runs[2];
     tt_diff_options options;
+    tt_rename rename;
     bool is_json;
 } arguments;
 
@@ -48,6 +49,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ONLY:
         args->options.only = arg;
         return 0;
+    case RENAME: {
+        const char *equals = strchr(arg, '=');
+        size_t from = equals != NULL ? (size_t)(equals - arg) : 0;
+        if (from == 0 || from >= sizeof args->rename.from || strlen(equals + 1) >= sizeof args->rename.to)
+            argp_failure(state, TT_EXIT_USAGE, 0, "--rename takes OLD=NEW, not '%s'", arg);
+        (void)snprintf(args->rename.from, sizeof args->rename.from, "%.*s", (int)from, arg);
+        (void)snprintf(args->rename.to, sizeof args->rename.to, "%s", equals + 1);
+        args->options.rename = &args->rename;
+        return 0;
+    }
     case JSON:
         args->is_json = true;
         return 0;
@@ -70,6 +81,8 @@ static const struct argp_option options[] = {
     { "atol", ATOL, "X", 0, "See --rtol", 0 },
     { "step", STEP, "A:B", 0, "Steps from A up to and with B", 0 },
     { "only", ONLY, "GLOB", 0, "Sites that match", 0 },
+    { "rename", RENAME, "OLD=NEW", 0,
+      "What names of the first run hold is this in the second; found out where every name fits", 0 },
     { "json", JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
 };
@@ -231,6 +244,13 @@ static tt_status print_text(const tt_diff *diff, const arguments *args, const tt
     printf("%s%s points compared; sites: %zu identical, %zu within %s, %zu differ%s\n", faint,
            tt_screen_count(c.points, a), c.same, c.noise,
            args->options.has_tolerance ? "tolerance" : "noise", c.differing, plain);
+    if (args->options.rename != NULL) {
+        fputs("'", stdout);
+        tt_screen_name(screen, args->rename.from);
+        fputs("' in names of the first is taken for '", stdout);
+        tt_screen_name(screen, args->rename.to);
+        fputs("' in the second\n", stdout);
+    }
     for (int side = 0; side < 2; side++) {
         if (c.alone[side] > 0) {
             printf("%s points only in ", tt_screen_count(c.alone[side], a));
@@ -297,6 +317,8 @@ tt_exit tt_cmd_diff(int argc, char **argv, tt_error *err)
         code = tt_opened_no_site(runs[0], args.options.only, err);
         goto out;
     }
+    if (args.options.rename == NULL && tt_diff_guess_rename(runs[0], runs[1], &args.rename))
+        args.options.rename = &args.rename;
     tt_progress *bar = tt_progress_start("comparing");
     tt_status st = tt_diff_compute(runs[0], runs[1], &args.options, &diff, err);
     tt_progress_end(bar);

@@ -771,8 +771,14 @@ tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t
 
 typedef enum tt_verdict { TT_DIFF_SAME, TT_DIFF_NOISE, TT_DIFF_DIFFERS } tt_verdict;
 
+/* The first occurrence of `from` in a name of run a is `to` in run b. */
+typedef struct tt_rename {
+    char from[64], to[64];
+} tt_rename;
+
 typedef struct tt_diff_options {
-    const char *only;              /* NULL: all sites */
+    const char *only;              /* of names in a, or in b alone; NULL: all sites */
+    const tt_rename *rename;       /* for names that b has not; NULL: none */
     int64_t first_step, last_step; /* 0, INT64_MAX: all */
     bool has_tolerance;            /* judge by these in place of the noise floor */
     double rtol, atol;             /* fine: |a - b| <= atol + rtol * |b|, in every field */
@@ -790,6 +796,9 @@ typedef struct tt_diff_site {
     tt_field worst_field;
     double a, b;
 } tt_diff_site;
+
+/* One that gives every site of a that b has not its partner; false: there is none. */
+bool tt_diff_guess_rename(const tt_run *a, const tt_run *b, tt_rename *out);
 
 typedef struct tt_diff tt_diff;
 /* Both runs must outlive the result.  docs/guide/command.md has the noise floor. */

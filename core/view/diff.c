@@ -237,11 +237,24 @@ static int32_t rank_of(const tt_run *run, int32_t file)
     return tt_run_file_get(run, file, &about) == TT_OK ? about.rank : -1;
 }
 
+/* The number in b of what a calls `name` (is_back: the other way); -1: none. */
+static int32_t partner(const tt_run *a, const tt_run *b, const char *name, const tt_rename *rename,
+                       bool is_back)
+{
+    char other[TT_RENAME_ROOM];
+    const tt_run *in = is_back ? a : b;
+    int32_t site = tt_run_find(in, name);
+    if (site < 0 && rename != NULL && tt_rename_apply(rename, is_back, name, other, sizeof other))
+        site = tt_run_find(in, other);
+    return site;
+}
+
 /* Compares what two files (one may be -1: not there) have of a name. */
 static tt_status add_pair(tt_diff *diff, side *a, side *b, int32_t file_a, int32_t file_b,
                           const char *name, int32_t rank, const tt_diff_options *options, tt_error *err)
 {
-    int32_t site_a = tt_run_find(a->run, name), site_b = tt_run_find(b->run, name);
+    int32_t site_a = tt_run_find(a->run, name),
+            site_b = partner(a->run, b->run, name, options->rename, false);
     tt_status st = load_side(a, file_a, site_a, err);
     if (st == TT_OK)
         st = load_side(b, file_b, site_b, err);
@@ -285,8 +298,8 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
                 const char *name = tt_run_site_name(run, s);
                 if (!tt_site_is_shown(name, options->only))
                     continue;
-                if (pass == 1 && other >= 0 && tt_run_find(a, name) >= 0 &&
-                    tt_run_points(a, other, tt_run_find(a, name)) > 0)
+                int32_t in_a = pass == 1 ? partner(a, b, name, options->rename, true) : -1;
+                if (in_a >= 0 && other >= 0 && tt_run_points(a, other, in_a) > 0)
                     continue;
                 st = add_pair(diff, &left, &right, pass == 0 ? f : other, pass == 0 ? other : f, name,
                               rank, options, err);

@@ -163,6 +163,39 @@ static void a_parameter_is_the_first_although_recorded_later(void **state)
     end(&m, diff);
 }
 
+static void names_that_were_changed_alike_are_paired(void **state)
+{
+    (void)state;
+    static const char *const names[][2][2] = {
+        { { "activation/layers.0", "parameter/layers.1.w" },
+          { "activation/blocks.0", "parameter/blocks.1.w" } },
+        { { "activation/fc", "parameter/fc.w" }, { "activation/module.fc", "parameter/module.fc.w" } },
+    };
+    static const tt_rename renames[] = { { "layers", "blocks" }, { "/", "/module." } };
+    for (int k = 0; k < 2; k++) {
+        made m = begin();
+        for (int which = 0; which < 2; which++) {
+            put(&m, which, "loss", 0, TT_F32, 1);
+            for (int i = 0; i < 2; i++)
+                put(&m, which, names[k][which][i], 0, TT_F32, 1);
+        }
+        tt_diff_free(compare(&m, &everything));
+        tt_rename found;
+        tt_diff *diff;
+        tt_diff_options options = everything;
+        assert_true(tt_diff_guess_rename(m.runs[0], m.runs[1], &found));
+        assert_string_equal(found.from, renames[k].from);
+        assert_string_equal(found.to, renames[k].to);
+        assert_false(tt_diff_guess_rename(m.runs[0], m.runs[0], &found));
+        options.rename = &found;
+        assert_int_equal(tt_diff_compute(m.runs[0], m.runs[1], &options, &diff, &err), 0);
+        assert_int_equal(tt_diff_count(diff), 3);
+        for (size_t i = 0; i < 3; i++)
+            assert_int_equal(tt_diff_at(diff, i)->points, 1);
+        end(&m, diff);
+    }
+}
+
 static void tolerances_take_the_place_of_the_floor(void **state)
 {
     (void)state;
@@ -210,6 +243,7 @@ int main(void)
         cmocka_unit_test(integers_have_no_noise),
         cmocka_unit_test(points_are_paired_by_step_not_by_number),
         cmocka_unit_test(a_parameter_is_the_first_although_recorded_later),
+        cmocka_unit_test(names_that_were_changed_alike_are_paired),
         cmocka_unit_test(tolerances_take_the_place_of_the_floor),
         cmocka_unit_test(every_failed_allocation_is_reported),
     };
