@@ -41,7 +41,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, steps in (("large", 10_000), ("a", 1_000), ("b", 1_000)):
             subprocess.run([MAKER, "wide", f"{folder}/{name}", str(steps)], check=True)
-        for command, what in (("ls", folder), ("show", f"{folder}/large"), ("nan", f"{folder}/large")):
+        for command, what in (
+            ("ls", folder),
+            ("show", f"{folder}/large"),
+            ("nan", f"{folder}/large"),
+        ):
             taken = first_line(command, what)
             harness.row(
                 f"tensortap {command}, 10 million points", taken, 100, unit="ms", at_most=True
@@ -50,7 +54,9 @@ def main() -> None:
         for _ in range(TURNS):
             start = time.perf_counter()
             subprocess.run(
-                [PROGRAM, "diff", f"{folder}/a", f"{folder}/b"], check=True, stdout=subprocess.DEVNULL
+                [PROGRAM, "diff", f"{folder}/a", f"{folder}/b"],
+                check=True,
+                stdout=subprocess.DEVNULL,
             )
             taken.append(time.perf_counter() - start)
         harness.row(

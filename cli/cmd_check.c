@@ -41,7 +41,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-    { "repair", REPAIR, NULL, 0, "Write what can be read into a clean file, rankN.repaired.tap, beside each that is damaged or was not closed", 0 },
+    { "repair", REPAIR, NULL, 0,
+      "Write what can be read into a clean file, rankN.repaired.tap, beside each that is damaged or was "
+      "not closed",
+      0 },
     { "json", JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
 };
@@ -56,7 +59,8 @@ static const struct argp spec = {
 
 static void print_text(const tt_check *c, const char *path, const char *repaired, const tt_screen *screen)
 {
-    const char *alarm = tt_header_ink(screen, TT_MOOD_ALARM), *plain = tt_header_ink(screen, TT_MOOD_PLAIN),
+    const char *alarm = tt_header_ink(screen, TT_MOOD_ALARM),
+               *plain = tt_header_ink(screen, TT_MOOD_PLAIN),
                *remark = tt_header_ink(screen, TT_MOOD_REMARK);
     char a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
     tt_screen_name(screen, path);

@@ -12,11 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RTOL = 256, ATOL, STEP, ONLY, JSON, WORST = 10, NAMES = 3 };
+enum { RTOL = 256, ATOL, STEP, ONLY, RENAME, JSON, WORST = 10, NAMES = 3 };
 
 typedef struct arguments {
     const char *runs[2];
     tt_diff_options options;
+    tt_rename rename;
     bool is_json;
 } arguments;
 
@@ -48,6 +49,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ONLY:
         args->options.only = arg;
         return 0;
+    case RENAME: {
+        const char *equals = strchr(arg, '=');
+        size_t from = equals != NULL ? (size_t)(equals - arg) : 0;
+        if (from == 0 || from >= sizeof args->rename.from || strlen(equals + 1) >= sizeof args->rename.to)
+            argp_failure(state, TT_EXIT_USAGE, 0, "--rename takes OLD=NEW, not '%s'", arg);
+        (void)snprintf(args->rename.from, sizeof args->rename.from, "%.*s", (int)from, arg);
+        (void)snprintf(args->rename.to, sizeof args->rename.to, "%s", equals + 1);
+        args->options.rename = &args->rename;
+        return 0;
+    }
     case JSON:
         args->is_json = true;
         return 0;
@@ -70,6 +81,8 @@ static const struct argp_option options[] = {
     { "atol", ATOL, "X", 0, "See --rtol", 0 },
     { "step", STEP, "A:B", 0, "Steps from A up to and with B", 0 },
     { "only", ONLY, "GLOB", 0, "Sites that match", 0 },
+    { "rename", RENAME, "OLD=NEW", 0,
+      "What names of the first run hold is this in the second; found out where every name fits", 0 },
     { "json", JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
 };
@@ -115,7 +128,8 @@ static void print_percent(double x)
 }
 
 /* Sites that have points in one run only. */
-static void print_alone(const tt_diff *diff, const tt_screen *screen, int side, size_t count, const char *path)
+static void print_alone(const tt_diff *diff, const tt_screen *screen, int side, size_t count,
+                        const char *path)
 {
     size_t shown = 0;
     if (count == 0)
@@ -142,7 +156,8 @@ static int by_excess(const void *a, const void *b)
     return p > q ? -1 : p < q ? 1 : x < y ? -1 : 1;
 }
 
-static tt_status print_worst(const tt_diff *diff, const tt_screen *screen, bool has_tolerance, bool has_ranks, tt_error *err)
+static tt_status print_worst(const tt_diff *diff, const tt_screen *screen, bool has_tolerance,
+                             bool has_ranks, tt_error *err)
 {
     size_t count = 0;
     const tt_diff_site **sites = calloc(tt_diff_count(diff) + 1, sizeof *sites);
@@ -168,10 +183,15 @@ static tt_status print_worst(const tt_diff *diff, const tt_screen *screen, bool 
         (void)snprintf(cells[3], sizeof cells[3], "%s", tt_field_name(s->worst_field));
         (void)tt_number_short(s->a, cells[4]);
         (void)tt_number_short(s->b, cells[5]);
-        (void)snprintf(cells[6], sizeof cells[6], "%.2g", has_tolerance ? fabs(s->a - s->b) : s->deviation);
+        (void)snprintf(cells[6], sizeof cells[6], "%.2g",
+                       has_tolerance ? fabs(s->a - s->b) : s->deviation);
         (void)snprintf(cells[7], sizeof cells[7], "%.2g", s->floor);
         for (size_t c = 0; st == TT_OK && c < 8 - (size_t)has_tolerance; c++)
-            st = tt_table_cell(table, c == 6 && s->verdict == TT_DIFF_DIFFERS ? TT_MOOD_ALARM : c > 6 ? TT_MOOD_FAINT : TT_MOOD_PLAIN, c == 0 ? name : cells[c]);
+            st = tt_table_cell(table,
+                               c == 6 && s->verdict == TT_DIFF_DIFFERS ? TT_MOOD_ALARM
+                               : c > 6                                 ? TT_MOOD_FAINT
+                                                                       : TT_MOOD_PLAIN,
+                               c == 0 ? name : cells[c]);
     }
     if (st == TT_OK && count > 0)
         st = tt_table_render(table, true, &text);
@@ -185,17 +205,20 @@ static tt_status print_worst(const tt_diff *diff, const tt_screen *screen, bool 
     return st;
 }
 
-static tt_status print_text(const tt_diff *diff, const arguments *args, const tt_screen *screen, bool has_ranks, tt_error *err)
+static tt_status print_text(const tt_diff *diff, const arguments *args, const tt_screen *screen,
+                            bool has_ranks, tt_error *err)
 {
     counts c = count_sites(diff);
     char a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
-    const char *plain = tt_header_ink(screen, TT_MOOD_PLAIN), *faint = tt_header_ink(screen, TT_MOOD_FAINT);
+    const char *plain = tt_header_ink(screen, TT_MOOD_PLAIN),
+               *faint = tt_header_ink(screen, TT_MOOD_FAINT);
     tt_verdict verdict = tt_diff_verdict(diff);
     if (c.points == 0) {
         puts("nothing to compare: no site has points of the same steps in both runs");
     } else if (verdict == TT_DIFF_DIFFERS) {
         const tt_diff_site *s = tt_diff_at(diff, (size_t)tt_diff_first(diff));
-        printf("they part at step %s in %s", tt_screen_count(s->first_step, a), tt_header_ink(screen, TT_MOOD_ALARM));
+        printf("they part at step %s in %s", tt_screen_count(s->first_step, a),
+               tt_header_ink(screen, TT_MOOD_ALARM));
         tt_screen_name(screen, s->name);
         fputs(plain, stdout);
         if (has_ranks)
@@ -212,10 +235,22 @@ static tt_status print_text(const tt_diff *diff, const arguments *args, const tt
         printf("%s\n", plain);
     } else {
         printf("%s%s%s\n", tt_header_ink(screen, TT_MOOD_SPARK),
-               verdict == TT_DIFF_SAME ? (c.only[0] + c.only[1] > 0 ? "identical in the sites that both have" : "identical") : args->options.has_tolerance ? "within the tolerance" : "within noise: no more than rounding", plain);
+               verdict == TT_DIFF_SAME
+                   ? (c.only[0] + c.only[1] > 0 ? "identical in the sites that both have" : "identical")
+               : args->options.has_tolerance ? "within the tolerance"
+                                             : "within noise: no more than rounding",
+               plain);
     }
-    printf("%s%s points compared; sites: %zu identical, %zu within %s, %zu differ%s\n", faint, tt_screen_count(c.points, a),
-           c.same, c.noise, args->options.has_tolerance ? "tolerance" : "noise", c.differing, plain);
+    printf("%s%s points compared; sites: %zu identical, %zu within %s, %zu differ%s\n", faint,
+           tt_screen_count(c.points, a), c.same, c.noise,
+           args->options.has_tolerance ? "tolerance" : "noise", c.differing, plain);
+    if (args->options.rename != NULL) {
+        fputs("'", stdout);
+        tt_screen_name(screen, args->rename.from);
+        fputs("' in names of the first is taken for '", stdout);
+        tt_screen_name(screen, args->rename.to);
+        fputs("' in the second\n", stdout);
+    }
     for (int side = 0; side < 2; side++) {
         if (c.alone[side] > 0) {
             printf("%s points only in ", tt_screen_count(c.alone[side], a));
@@ -241,7 +276,10 @@ static void print_json(const tt_diff *diff)
         tt_json_open(&json, NULL, '{');
         tt_json_words(&json, "site", s->name);
         tt_json_whole(&json, "rank", s->rank);
-        tt_json_words(&json, "verdict", s->points > 0 ? verdicts[s->verdict] : s->only_a > 0 ? "only in a" : "only in b");
+        tt_json_words(&json, "verdict",
+                      s->points > 0   ? verdicts[s->verdict]
+                      : s->only_a > 0 ? "only in a"
+                                      : "only in b");
         tt_json_whole(&json, "points", s->points);
         tt_json_whole(&json, "only_a", s->only_a);
         tt_json_whole(&json, "only_b", s->only_b);
@@ -279,6 +317,8 @@ tt_exit tt_cmd_diff(int argc, char **argv, tt_error *err)
         code = tt_opened_no_site(runs[0], args.options.only, err);
         goto out;
     }
+    if (args.options.rename == NULL && tt_diff_guess_rename(runs[0], runs[1], &args.rename))
+        args.options.rename = &args.rename;
     tt_progress *bar = tt_progress_start("comparing");
     tt_status st = tt_diff_compute(runs[0], runs[1], &args.options, &diff, err);
     tt_progress_end(bar);
@@ -287,9 +327,10 @@ tt_exit tt_cmd_diff(int argc, char **argv, tt_error *err)
         print_json(diff);
     else if (st == TT_OK)
         st = print_text(diff, &args, &screen, has_ranks, err);
-    code = st < 0 ? TT_EXIT_FAILED : tt_diff_verdict(diff) == TT_DIFF_DIFFERS ? TT_EXIT_FOUND
-           : count_sites(diff).points == 0                                    ? TT_EXIT_USAGE
-                                                                              : TT_EXIT_FINE;
+    code = st < 0                                     ? TT_EXIT_FAILED
+           : tt_diff_verdict(diff) == TT_DIFF_DIFFERS ? TT_EXIT_FOUND
+           : count_sites(diff).points == 0            ? TT_EXIT_USAGE
+                                                      : TT_EXIT_FINE;
 out:
     tt_diff_free(diff);
     tt_run_close(runs[0]);

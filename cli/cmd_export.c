@@ -21,9 +21,9 @@ static const struct {
     const char *name;
     bool is_python, has_values;
 } formats[] = {
-    { "csv", false, false },  { "json", false, false },   { "npy", false, true },
-    { "safetensors", false, true }, { "pt", true, true }, { "hdf5", true, true },
-    { "sqlite", true, false }, { "parquet", true, false }, { "tensorboard", true, false },
+    { "csv", false, false },        { "json", false, false },   { "npy", false, true },
+    { "safetensors", false, true }, { "pt", true, true },       { "hdf5", true, true },
+    { "sqlite", true, false },      { "parquet", true, false }, { "tensorboard", true, false },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -49,7 +49,10 @@ static size_t find_format(const char *name, struct argp_state *state)
     }
     if (near != NULL)
         argp_failure(state, TT_EXIT_USAGE, 0, "no format '%s'; did you mean '%s'?", name, near);
-    argp_failure(state, TT_EXIT_USAGE, 0, "no format '%s'; there are csv, json, npy, safetensors, pt, hdf5, sqlite, parquet, tensorboard", name);
+    argp_failure(
+        state, TT_EXIT_USAGE, 0,
+        "no format '%s'; there are csv, json, npy, safetensors, pt, hdf5, sqlite, parquet, tensorboard",
+        name);
     return FORMATS;
 }
 
@@ -77,7 +80,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         if (state->arg_num < 1)
             argp_failure(state, TT_EXIT_USAGE, 0, "name a run; 'tensortap ls' lists them");
         if (args->format == FORMATS)
-            argp_failure(state, TT_EXIT_USAGE, 0, "say --to csv, json, npy, safetensors, pt, hdf5, sqlite, parquet or tensorboard");
+            argp_failure(
+                state, TT_EXIT_USAGE, 0,
+                "say --to csv, json, npy, safetensors, pt, hdf5, sqlite, parquet or tensorboard");
         if (args->out == NULL)
             argp_failure(state, TT_EXIT_USAGE, 0, "say where to: -o FILE");
         return 0;
@@ -87,8 +92,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-    { "to", TO, "FORMAT", 0, "Statistics: csv, json, sqlite, parquet, tensorboard; values: npy, safetensors, pt; both: hdf5", 0 },
-    { "output", 'o', "OUT", 0, "A file; for npy and tensorboard a folder; - is standard output (csv and json)", 0 },
+    { "to", TO, "FORMAT", 0,
+      "Statistics: csv, json, sqlite, parquet, tensorboard; values: npy, safetensors, pt; both: hdf5",
+      0 },
+    { "output", 'o', "OUT", 0,
+      "A file; for npy and tensorboard a folder; - is standard output (csv and json)", 0 },
     { "step", STEP, "A:B", 0, "Steps from A up to and with B", 0 },
     { 0 },
 };
@@ -97,8 +105,9 @@ static const struct argp spec = {
     .options = options,
     .parser = parse,
     .args_doc = "RUN [GLOB]",
-    .doc = "Write a run in a format that other tools read.\v"
-           "For example: tensortap export runs/today 'parameter/*' --to safetensors -o weights.safetensors",
+    .doc =
+        "Write a run in a format that other tools read.\v"
+        "For example: tensortap export runs/today 'parameter/*' --to safetensors -o weights.safetensors",
 };
 
 tt_exit tt_cmd_export(int argc, char **argv, tt_error *err)
@@ -114,12 +123,17 @@ tt_exit tt_cmd_export(int argc, char **argv, tt_error *err)
         char to[16], steps[64];
         (void)snprintf(to, sizeof to, "%s", formats[args.format].name);
         (void)snprintf(steps, sizeof steps, "%s", args.steps_text != NULL ? args.steps_text : ":");
-        char *rest[] = { (char *)(uintptr_t)args.run, (char *)(uintptr_t)args.glob, to, (char *)(uintptr_t)args.out, steps, NULL };
+        char *rest[] = { (char *)(uintptr_t)args.run,
+                         (char *)(uintptr_t)args.glob,
+                         to,
+                         (char *)(uintptr_t)args.out,
+                         steps,
+                         NULL };
         return code != TT_EXIT_FINE ? code : tt_python_exec("_export", rest, err);
     }
     tt_progress *bar = tt_progress_start("exporting");
     tt_export what = { .run = run, .glob = args.glob, .out = args.out, .steps = args.steps };
-    tt_status st = strcmp(formats[args.format].name, "csv") == 0   ? tt_export_csv(&what, err)
+    tt_status st = strcmp(formats[args.format].name, "csv") == 0    ? tt_export_csv(&what, err)
                    : strcmp(formats[args.format].name, "json") == 0 ? tt_export_json(&what, err)
                    : strcmp(formats[args.format].name, "npy") == 0  ? tt_export_npy(&what, err)
                                                                     : tt_export_safetensors(&what, err);

@@ -26,7 +26,7 @@ typedef struct arguments {
 } arguments;
 
 typedef struct entry {
-    char *path; /* owned */
+    char *path;  /* owned */
     tt_run *run; /* owned; NULL: cannot be opened */
     char error[sizeof((tt_error *)NULL)->text];
     tt_totals totals;
@@ -63,7 +63,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-    { "keep-last", KEEP_LAST, "N", 0, "Remove all finished and crashed runs but the latest N; asks first", 0 },
+    { "keep-last", KEEP_LAST, "N", 0, "Remove all finished and crashed runs but the latest N; asks first",
+      0 },
     { "yes", YES, NULL, 0, "Do not ask", 0 },
     { "json", JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
@@ -121,7 +122,8 @@ static tt_status search(list *all, const char *path, int depth, tt_error *err)
     if (folder == NULL) {
         if (depth > 0)
             return TT_OK; /* not ours to read: as if it were not there */
-        (void)snprintf(err->text, sizeof err->text, "%.150s: %s; give a folder that holds runs", path, strerror(errno));
+        (void)snprintf(err->text, sizeof err->text, "%.150s: %s; give a folder that holds runs", path,
+                       strerror(errno));
         return TT_EIO;
     }
     tt_status st = TT_OK;
@@ -132,11 +134,13 @@ static tt_status search(list *all, const char *path, int depth, tt_error *err)
         st = add_entry(all, path);
     rewinddir(folder);
     for (struct dirent *at; st == TT_OK && !is_run && depth < DEPTH && (at = readdir(folder)) != NULL;) {
-        if (at->d_name[0] == '.' || (at->d_type != DT_DIR && at->d_type != DT_UNKNOWN && at->d_type != DT_LNK))
+        if (at->d_name[0] == '.' ||
+            (at->d_type != DT_DIR && at->d_type != DT_UNKNOWN && at->d_type != DT_LNK))
             continue;
         char *inner = NULL;
         struct stat about;
-        int len = strcmp(path, ".") == 0 ? asprintf(&inner, "%s", at->d_name) : asprintf(&inner, "%s/%s", path, at->d_name);
+        int len = strcmp(path, ".") == 0 ? asprintf(&inner, "%s", at->d_name)
+                                         : asprintf(&inner, "%s/%s", path, at->d_name);
         if (len < 0)
             st = TT_ENOMEM;
         else if (stat(inner, &about) == 0 && S_ISDIR(about.st_mode))
@@ -192,8 +196,8 @@ static tt_status print_table(const list *all, const tt_screen *screen, tt_error 
         const char *title;
         bool is_right;
         int32_t least;
-    } columns[] = { { "RUN", false, 12 }, { "STARTED", false, 0 }, { "STATE", false, 0 }, { "STEPS", true, 0 },
-                    { "SIZE", true, 0 }, { "COMMAND", false, 8 } };
+    } columns[] = { { "RUN", false, 12 }, { "STARTED", false, 0 }, { "STATE", false, 0 },
+                    { "STEPS", true, 0 }, { "SIZE", true, 0 },     { "COMMAND", false, 8 } };
     size_t most = screen->rows > 3 ? (size_t)screen->rows - 3 : all->count;
     tt_status st = tt_table_create(&screen->style, &table);
     for (size_t c = 0; st == TT_OK && c < sizeof columns / sizeof *columns; c++)
@@ -206,13 +210,19 @@ static tt_status print_table(const list *all, const tt_screen *screen, tt_error 
         if (e->run != NULL) {
             st = tt_opened_command(e->run, &command);
             (void)tt_screen_time(e->totals.started, time, sizeof time);
-            (void)tt_screen_count(e->totals.last_step - e->totals.first_step + 1, steps);
+            (void)tt_screen_count(tt_opened_steps(&e->totals), steps);
             (void)tt_screen_bytes(e->totals.bytes, bytes);
         }
-        const char *cells[] = { e->path, time, e->run != NULL ? tt_opened_state_text(e->state) : "unreadable", steps,
-                                bytes, e->run == NULL ? e->error : command.data != NULL ? command.data : "" };
+        const char *cells[] = {
+            e->path, time,  e->run != NULL ? tt_opened_state_text(e->state) : "unreadable",
+            steps,   bytes, e->run == NULL ? e->error : command.data != NULL ? command.data : ""
+        };
         for (size_t c = 0; st == TT_OK && c < sizeof cells / sizeof *cells; c++)
-            st = tt_table_cell(table, c == 2 ? (e->run != NULL ? moods[e->state] : TT_MOOD_ALARM) : c == 1 ? TT_MOOD_FAINT : TT_MOOD_PLAIN, cells[c]);
+            st = tt_table_cell(table,
+                               c == 2   ? (e->run != NULL ? moods[e->state] : TT_MOOD_ALARM)
+                               : c == 1 ? TT_MOOD_FAINT
+                                        : TT_MOOD_PLAIN,
+                               cells[c]);
         tt_buf_free(&command);
     }
     if (st == TT_OK)

@@ -24,7 +24,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ALLOW: {
         char *joined = NULL;
-        if (asprintf(&joined, "%s%s%s", args->allow != NULL ? args->allow : "", args->allow != NULL ? "," : "", arg) < 0)
+        if (asprintf(&joined, "%s%s%s", args->allow != NULL ? args->allow : "",
+                     args->allow != NULL ? "," : "", arg) < 0)
             return ENOMEM;
         free(args->allow);
         args->allow = joined;
@@ -47,7 +48,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-    { "allow", ALLOW, "GLOB", 0, "Sites that may hold NaN or Inf, such as attention masks; may be given again", 0 },
+    { "allow", ALLOW, "GLOB", 0,
+      "Sites that may hold NaN or Inf, such as attention masks; may be given again", 0 },
     { "json", JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
 };
@@ -56,7 +58,8 @@ static const struct argp spec = {
     .options = options,
     .parser = parse,
     .args_doc = "RUN",
-    .doc = "Find where the first NaN or Inf of a run was born, and what fed it.  Exit code 1: there is one.\v"
+    .doc = "Find where the first NaN or Inf of a run was born, and what fed it.  Exit code 1: there is "
+           "one.\v"
            "For example: tensortap nan runs/today --allow '*.mask'",
 };
 
@@ -68,11 +71,12 @@ static const char *const births[] = {
 static const char *const birth_words[] = { "forward", "update", "backward" };
 static const char *const feed_words[] = { "before", "parameter", "previous" };
 
-static tt_status add_row(tt_table *table, const char *role, const char *name, const tt_point *p, bool is_wide)
+static tt_status add_row(tt_table *table, const char *role, const char *name, const tt_point *p,
+                         bool is_wide)
 {
     bool is_origin = strcmp(role, "here") == 0;
-    char step[TT_NUMBER_TEXT], type[200], low[TT_NUMBER_TEXT] = "", high[TT_NUMBER_TEXT] = "", std[TT_NUMBER_TEXT] = "",
-         counts[128] = "";
+    char step[TT_NUMBER_TEXT], type[200], low[TT_NUMBER_TEXT] = "", high[TT_NUMBER_TEXT] = "",
+                                          std[TT_NUMBER_TEXT] = "", counts[128] = "";
     bool has_stats = (p->products & TT_PRODUCT_STATS) != 0;
     if (has_stats) {
         (void)tt_number_short(p->stats.min, low);
@@ -82,12 +86,23 @@ static tt_status add_row(tt_table *table, const char *role, const char *name, co
     } else {
         (void)tt_number_short(p->scalar, low);
     }
-    const char *cells[] = { role, name, tt_screen_count(p->step, step), tt_screen_type(p, true, type, sizeof type), low, high,
-                            std, counts };
+    const char *cells[] = { role,
+                            name,
+                            tt_screen_count(p->step, step),
+                            tt_screen_type(p, true, type, sizeof type),
+                            low,
+                            high,
+                            std,
+                            counts };
     tt_status st = TT_OK;
     for (size_t i = 0; st == TT_OK && i < sizeof cells / sizeof *cells; i++)
         if (i != 3 || is_wide)
-            st = tt_table_cell(table, i == 0 ? TT_MOOD_FAINT : i == 3 ? TT_MOOD_TYPE : i == 7 || (is_origin && i == 1) ? TT_MOOD_ALARM : TT_MOOD_PLAIN, cells[i]);
+            st = tt_table_cell(table,
+                               i == 0                            ? TT_MOOD_FAINT
+                               : i == 3                          ? TT_MOOD_TYPE
+                               : i == 7 || (is_origin && i == 1) ? TT_MOOD_ALARM
+                                                                 : TT_MOOD_PLAIN,
+                               cells[i]);
     return st;
 }
 
@@ -97,8 +112,8 @@ static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, const tt_screen
         const char *title;
         bool is_right;
         int32_t least;
-    } columns[] = { { "", false, 0 }, { "SITE", false, -16 }, { "STEP", true, 0 }, { "TYPE", false, 5 }, { "MIN", true, 0 },
-                    { "MAX", true, 0 }, { "RMS", true, 0 }, { "", false, 0 } };
+    } columns[] = { { "", false, 0 },   { "SITE", false, -16 }, { "STEP", true, 0 }, { "TYPE", false, 5 },
+                    { "MIN", true, 0 }, { "MAX", true, 0 },     { "RMS", true, 0 },  { "", false, 0 } };
     static const char *const roles[] = { "fed by", "parameter", "last time" };
     tt_feed feeds[FEEDS_MOST];
     size_t count = 0;
@@ -126,16 +141,19 @@ static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, const tt_screen
     return tt_screen_print(&text, st, err);
 }
 
-static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments *args, const tt_screen *screen, tt_error *err)
+static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments *args,
+                            const tt_screen *screen, tt_error *err)
 {
-    const char *alarm = tt_header_ink(screen, TT_MOOD_ALARM), *plain = tt_header_ink(screen, TT_MOOD_PLAIN),
+    const char *alarm = tt_header_ink(screen, TT_MOOD_ALARM),
+               *plain = tt_header_ink(screen, TT_MOOD_PLAIN),
                *faint = tt_header_ink(screen, TT_MOOD_FAINT);
     char counts[128], a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
     if (n->site < 0) {
         tt_totals totals;
         tt_opened_totals(run, &totals);
-        printf("all values of %s sites in %s steps are finite", tt_screen_count(tt_run_site_count(run) - n->allowed, a),
-               tt_screen_count(totals.last_step - totals.first_step + 1, b));
+        printf("all values of %s sites in %s steps are finite",
+               tt_screen_count(tt_run_site_count(run) - n->allowed, a),
+               tt_screen_count(tt_opened_steps(&totals), b));
         if (n->allowed > 0)
             printf("; %d sites were left out by --allow", (int)n->allowed);
         putchar('\n');
@@ -143,7 +161,11 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
     }
     const tt_point *p = &n->point;
     bool has_stats = (p->products & TT_PRODUCT_STATS) != 0;
-    printf("%s%s%s in %s", alarm, has_stats ? tt_screen_nonfinite(&p->stats, counts, sizeof counts) : tt_number_short(p->scalar, counts) > 0 ? counts : "", plain, alarm);
+    printf("%s%s%s in %s", alarm,
+           has_stats ? tt_screen_nonfinite(&p->stats, counts, sizeof counts)
+           : tt_number_short(p->scalar, counts) > 0 ? counts
+                                                    : "",
+           plain, alarm);
     tt_screen_name(screen, tt_run_site_name(run, n->site));
     printf("%s at step %s", plain, tt_screen_count(p->step, a));
     tt_run_file about;
@@ -160,10 +182,12 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
     else if (n->birth == TT_BIRTH_FORWARD && n->order == 1)
         birth = "in the forward pass; nothing was recorded before it, so look at its input too";
     printf("%sborn %s%s\n", faint, birth, plain);
-    printf("%spoint %s of %s in the step", faint, tt_screen_count(n->order, a), tt_screen_count(n->of, b));
+    printf("%spoint %s of %s in the step", faint, tt_screen_count(n->order, a),
+           tt_screen_count(n->of, b));
     if (p->call > 0)
         printf(", call %u of this site", p->call);
-    printf("; %d of %d sites have been non-finite since%s\n", (int)n->reached, (int)tt_run_site_count(run), plain);
+    printf("; %d of %d sites have been non-finite since%s\n", (int)n->reached,
+           (int)tt_run_site_count(run), plain);
     if (n->allowed > 0)
         printf("%s%d sites left out by --allow %s%s\n", faint, (int)n->allowed, args->allow, plain);
     fflush(stdout);

@@ -28,7 +28,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case EVERY:
         if (!tt_range_count(arg, &every) || every < 1)
-            argp_failure(state, TT_EXIT_USAGE, 0, "--every takes a number of steps from 1 on, not '%s'", arg);
+            argp_failure(state, TT_EXIT_USAGE, 0, "--every takes a number of steps from 1 on, not '%s'",
+                         arg);
         args->every = arg;
         return 0;
     case ONLY:
@@ -59,7 +60,8 @@ static const struct argp_option options[] = {
     { "output", 'o', "RUN", 0, "The run's folder (runs/DATE-TIME)", 0 },
     { "every", EVERY, "N", 0, "Record every Nth step (1)", 0 },
     { "only", ONLY, "GLOB", 0, "Record sites that match (*)", 0 },
-    { "keep", KEEP, "WHAT", 0, "What to keep: stats, hist, digest, sample, value; with commas (stats)", 0 },
+    { "keep", KEEP, "WHAT", 0, "What to keep: stats, hist, digest, sample, value; with commas (stats)",
+      0 },
     { NULL, 'm', "MODULE", 0, "Run a module, as python -m does", 0 },
     { 0 },
 };
@@ -68,9 +70,10 @@ static const struct argp spec = {
     .options = options,
     .parser = parse,
     .args_doc = "SCRIPT [ARGUMENT...]\n-m MODULE [ARGUMENT...]",
-    .doc = "Run a Python program and record every model whose optimizer steps.  The program needs no change "
-           "and behaves as under Python.\v"
-           "For example: tensortap run -o runs/today train.py --lr 0.1",
+    .doc =
+        "Run a Python program and record every model whose optimizer steps.  The program needs no change "
+        "and behaves as under Python.\v"
+        "For example: tensortap run -o runs/today train.py --lr 0.1",
 };
 
 tt_exit tt_cmd_run(int argc, char **argv, tt_error *err)
@@ -84,9 +87,9 @@ tt_exit tt_cmd_run(int argc, char **argv, tt_error *err)
     if (rest == NULL)
         return TT_EXIT_FAILED;
     static char nothing[] = "", script[] = "script", module[] = "module";
-    char *head[] = { args.out != NULL ? args.out : nothing, args.every != NULL ? args.every : nothing,
+    char *head[] = { args.out != NULL ? args.out : nothing,   args.every != NULL ? args.every : nothing,
                      args.only != NULL ? args.only : nothing, args.keep != NULL ? args.keep : nothing,
-                     args.module != NULL ? module : script, args.module };
+                     args.module != NULL ? module : script,   args.module };
     size_t at = args.module != NULL ? 6 : 5;
     memcpy(rest, head, at * sizeof *rest);
     memcpy(rest + at, args.rest, count * sizeof *rest);

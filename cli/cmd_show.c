@@ -35,7 +35,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num > 1)
-            argp_failure(state, TT_EXIT_USAGE, 0, "one run and one pattern at most; put the pattern in quotes");
+            argp_failure(state, TT_EXIT_USAGE, 0,
+                         "one run and one pattern at most; put the pattern in quotes");
         *(state->arg_num == 0 ? &args->run : &args->glob) = arg;
         return 0;
     case ARGP_KEY_NO_ARGS:
@@ -69,11 +70,13 @@ static void describe_odd(tt_run *run, int32_t file, int32_t site, uint32_t bits,
     tt_point point;
     int64_t index = -1;
     out[0] = '\0';
-    if ((bits & 1u << TT_ANOMALY_NONFINITE) != 0 && tt_run_first_nonfinite(run, file, site, &index, NULL) == TT_OK &&
-        index >= 0 && tt_run_point(run, file, site, index, &point, NULL) == TT_OK) {
+    if ((bits & 1u << TT_ANOMALY_NONFINITE) != 0 &&
+        tt_run_first_nonfinite(run, file, site, &index, NULL) == TT_OK && index >= 0 &&
+        tt_run_point(run, file, site, index, &point, NULL) == TT_OK) {
         char counts[128];
         bool is_number = (point.products & TT_PRODUCT_STATS) == 0;
-        at = snprintf(out, room, "%s from step %" PRId64, is_number ? "not finite" : tt_screen_nonfinite(&point.stats, counts, sizeof counts),
+        at = snprintf(out, room, "%s from step %" PRId64,
+                      is_number ? "not finite" : tt_screen_nonfinite(&point.stats, counts, sizeof counts),
                       point.step);
     }
     for (tt_anomaly a = TT_ANOMALY_EXPLODING; a < TT_ANOMALY_COUNT_; a++)
@@ -82,8 +85,8 @@ static void describe_odd(tt_run *run, int32_t file, int32_t site, uint32_t bits,
 }
 
 /* The sites that are odd, at most ODD_MOST of them; *lines is how many were printed. */
-static tt_status print_odd(tt_run *run, const tt_run_tree *tree, int32_t file, const arguments *args, const tt_screen *screen, int *lines,
-                           tt_error *err)
+static tt_status print_odd(tt_run *run, const tt_run_tree *tree, int32_t file, const arguments *args,
+                           const tt_screen *screen, int *lines, tt_error *err)
 {
     tt_table *table = NULL;
     tt_buf text = { 0 };
@@ -106,9 +109,14 @@ static tt_status print_odd(tt_run *run, const tt_run_tree *tree, int32_t file, c
                 continue;
             shown++;
             describe_odd(run, file, site, bits, words, sizeof words);
-            st = tt_table_branch(table, screen->style.is_ascii ? "! " : "▲ ", TT_MOOD_PLAIN, tt_run_site_name(run, site));
+            st = tt_table_branch(table, screen->style.is_ascii ? "! " : "▲ ", TT_MOOD_PLAIN,
+                                 tt_run_site_name(run, site));
             if (st == TT_OK)
-                st = tt_table_cell(table, a == TT_ANOMALY_NONFINITE || a == TT_ANOMALY_EXPLODING ? TT_MOOD_ALARM : TT_MOOD_REMARK, words);
+                st =
+                    tt_table_cell(table,
+                                  a == TT_ANOMALY_NONFINITE || a == TT_ANOMALY_EXPLODING ? TT_MOOD_ALARM
+                                                                                         : TT_MOOD_REMARK,
+                                  words);
         }
     if (st == TT_OK && shown > 0)
         st = tt_table_render(table, false, &text);
@@ -142,8 +150,8 @@ static tt_status add_numbers(tt_table *table, const tt_tree_row *row, bool is_wi
     return st;
 }
 
-static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, const tt_screen *screen, bool is_wide,
-                          tt_error *err)
+static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, const tt_screen *screen,
+                          bool is_wide, tt_error *err)
 {
     tt_buf trend = { 0 };
     char type[200] = "", odd[64] = "", label[64] = "";
@@ -172,8 +180,11 @@ static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, 
     bool is_scalar = (row->latest.products & TT_PRODUCT_STATS) == 0;
     int32_t site = row->worst >= 0 ? row->worst : row->site;
     if (st == TT_OK && row->site >= 0)
-        st = tt_trend_append(run, row->file, site, is_scalar ? TT_FIELD_SCALAR : TT_FIELD_RMS, is_wide ? TREND : TREND / 2, &screen->style, &trend, err);
-    tt_mood mood = (row->anomalies & (1u << TT_ANOMALY_NONFINITE | 1u << TT_ANOMALY_EXPLODING)) != 0 ? TT_MOOD_ALARM : TT_MOOD_SPARK;
+        st = tt_trend_append(run, row->file, site, is_scalar ? TT_FIELD_SCALAR : TT_FIELD_RMS,
+                             is_wide ? TREND : TREND / 2, &screen->style, &trend, err);
+    tt_mood mood = (row->anomalies & (1u << TT_ANOMALY_NONFINITE | 1u << TT_ANOMALY_EXPLODING)) != 0
+                       ? TT_MOOD_ALARM
+                       : TT_MOOD_SPARK;
     if (st == TT_OK)
         st = tt_table_cell(table, mood, trend.len > 0 ? trend.data : "");
     for (tt_anomaly a = 0; a < TT_ANOMALY_COUNT_; a++)
@@ -185,7 +196,8 @@ static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, 
     return st;
 }
 
-static tt_status print_tree(tt_run *run, const tt_run_tree *tree, const tt_screen *screen, size_t most, tt_error *err)
+static tt_status print_tree(tt_run *run, const tt_run_tree *tree, const tt_screen *screen, size_t most,
+                            tt_error *err)
 {
     tt_table *table = NULL;
     tt_buf text = { 0 };
@@ -194,12 +206,17 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, const tt_scree
         const char *title;
         bool is_right, is_extra;
         int32_t least;
-    } columns[] = { { "SITE", false, false, 20 }, { "LATEST", false, false, 7 }, { "MIN", true, true, 0 }, { "MAX", true, true, 0 },
-                    { "MEAN", true, false, 0 }, { "STD", true, false, 0 }, { "RMS", false, false, 0 }, { "", false, false, 0 } };
+    } columns[] = { { "SITE", false, false, 20 }, { "LATEST", false, false, 7 },
+                    { "MIN", true, true, 0 },     { "MAX", true, true, 0 },
+                    { "MEAN", true, false, 0 },   { "STD", true, false, 0 },
+                    { "RMS", false, false, 0 },   { "", false, false, 0 } };
     tt_status st = tt_table_create(&screen->style, &table);
     for (size_t c = 0; st == TT_OK && c < sizeof columns / sizeof *columns; c++)
         if (is_wide || !columns[c].is_extra)
-            st = tt_table_column(table, is_wide && strcmp(columns[c].title, "RMS") == 0 ? "RMS OVER STEPS" : columns[c].title, columns[c].is_right, columns[c].least);
+            st = tt_table_column(table,
+                                 is_wide && strcmp(columns[c].title, "RMS") == 0 ? "RMS OVER STEPS"
+                                                                                 : columns[c].title,
+                                 columns[c].is_right, columns[c].least);
     size_t count = tt_run_tree_count(tree);
     for (size_t i = 0; st == TT_OK && i < count && i < most; i++)
         st = add_line(table, run, tt_run_tree_at(tree, i), screen, is_wide, err);
@@ -208,11 +225,13 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, const tt_scree
     tt_table_free(table);
     st = tt_screen_print(&text, st, err);
     if (st == TT_OK && count > most)
-        printf("... %zu more lines; --all shows them, or give a pattern such as 'activation/*'\n", count - most);
+        printf("... %zu more lines; --all shows them, or give a pattern such as 'activation/*'\n",
+               count - most);
     return st;
 }
 
-static tt_status print_json(const char *path, tt_run *run, int32_t file, const arguments *args, tt_error *err)
+static tt_status print_json(const char *path, tt_run *run, int32_t file, const arguments *args,
+                            tt_error *err)
 {
     tt_json_out json = { 0 };
     tt_totals totals;
@@ -233,7 +252,8 @@ static tt_status print_json(const char *path, tt_run *run, int32_t file, const a
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
         uint32_t bits;
         tt_point latest;
-        if (!tt_site_is_shown(tt_run_site_name(run, site), args->glob) || tt_run_points(run, file, site) == 0)
+        if (!tt_site_is_shown(tt_run_site_name(run, site), args->glob) ||
+            tt_run_points(run, file, site) == 0)
             continue;
         st = tt_run_anomalies(run, file, site, &bits, &latest, err);
         if (st < 0)
@@ -275,8 +295,8 @@ tt_exit tt_cmd_show(int argc, char **argv, tt_error *err)
             file = f;
     }
     if (file < 0) {
-        (void)snprintf(err->text, sizeof err->text, "this run has no rank %" PRId64 "; it has %d file%s", args.rank, (int)tt_run_file_count(run),
-                       tt_run_file_count(run) == 1 ? "" : "s");
+        (void)snprintf(err->text, sizeof err->text, "this run has no rank %" PRId64 "; it has %d file%s",
+                       args.rank, (int)tt_run_file_count(run), tt_run_file_count(run) == 1 ? "" : "s");
         code = TT_EXIT_USAGE;
     } else if (args.glob != NULL && !tt_opened_has_site(run, args.glob)) {
         code = tt_opened_no_site(run, args.glob, err);

@@ -35,7 +35,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (state->arg_num < 2)
-            argp_failure(state, TT_EXIT_USAGE, 0, "name a run and a site; 'tensortap show RUN' lists the sites");
+            argp_failure(state, TT_EXIT_USAGE, 0,
+                         "name a run and a site; 'tensortap show RUN' lists the sites");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -117,15 +118,19 @@ static tt_status add_point(tt_table *table, const tt_point *p, bool is_scalar, b
             (void)tt_screen_count((int64_t)x, text);
         else
             (void)tt_number_short(x, text);
-        st = tt_table_cell(table, is_bad && x > 0 ? TT_MOOD_ALARM : is_bad ? TT_MOOD_FAINT : TT_MOOD_PLAIN, text);
+        st = tt_table_cell(table,
+                           is_bad && x > 0 ? TT_MOOD_ALARM
+                           : is_bad        ? TT_MOOD_FAINT
+                                           : TT_MOOD_PLAIN,
+                           text);
     }
     const char *remark = p->is_skipped ? "skipped" : p->phase == TT_PHASE_EVAL ? "eval" : "";
     return st == TT_OK ? tt_table_cell(table, TT_MOOD_REMARK, remark) : st;
 }
 
 /* The points from first on that are in the range; they need not be in order. */
-static tt_status print_site(tt_run *run, int32_t file, int32_t site, const arguments *args, const tt_screen *screen,
-                            int64_t most, int64_t *printed, tt_error *err)
+static tt_status print_site(tt_run *run, int32_t file, int32_t site, const arguments *args,
+                            const tt_screen *screen, int64_t most, int64_t *printed, tt_error *err)
 {
     int64_t points = (int64_t)tt_run_points(run, file, site), wanted = 0, seen = 0;
     tt_table *table = NULL;
@@ -144,8 +149,8 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, const argum
     if (*printed > 0)
         putchar('\n');
     tt_screen_name(screen, tt_run_site_name(run, site));
-    printf("  %s%s%s", tt_header_ink(screen, TT_MOOD_TYPE), tt_screen_type(&latest, false, type, sizeof type),
-           tt_header_ink(screen, TT_MOOD_PLAIN));
+    printf("  %s%s%s", tt_header_ink(screen, TT_MOOD_TYPE),
+           tt_screen_type(&latest, false, type, sizeof type), tt_header_ink(screen, TT_MOOD_PLAIN));
     tt_run_file about;
     if (tt_run_file_count(run) > 1 && tt_run_file_get(run, file, &about) == TT_OK)
         printf("  rank %d", (int)about.rank);
@@ -174,13 +179,14 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, const argum
     tt_table_free(table);
     st = tt_screen_print(&text, st, err);
     if (st == TT_OK && is_cut)
-        printf("... %lld points in the middle left out; --step A:B shows a part\n", (long long)(wanted - most));
+        printf("... %lld points in the middle left out; --step A:B shows a part\n",
+               (long long)(wanted - most));
     *printed += wanted;
     return st;
 }
 
-static tt_status print_json(tt_run *run, int32_t file, int32_t site, const arguments *args, tt_json_out *json,
-                            tt_error *err)
+static tt_status print_json(tt_run *run, int32_t file, int32_t site, const arguments *args,
+                            tt_json_out *json, tt_error *err)
 {
     tt_status st = TT_OK;
     tt_run_file about = { 0 };
@@ -227,14 +233,16 @@ tt_exit tt_cmd_stats(int argc, char **argv, tt_error *err)
         tt_json_open(&json, NULL, '[');
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++)
         for (int32_t file = 0; st == TT_OK && file < tt_run_file_count(run); file++)
-            if (tt_glob_match(args.glob, tt_run_site_name(run, site)) && tt_run_points(run, file, site) > 0)
+            if (tt_glob_match(args.glob, tt_run_site_name(run, site)) &&
+                tt_run_points(run, file, site) > 0)
                 st = args.is_json ? print_json(run, file, site, &args, &json, err)
                                   : print_site(run, file, site, &args, &screen, most, &printed, err);
     if (args.is_json)
         tt_json_close(&json, ']');
     code = st < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     if (st == TT_OK && !args.is_json && printed == 0) {
-        (void)snprintf(err->text, sizeof err->text, "no points in these steps; 'tensortap show' says which steps the run has");
+        (void)snprintf(err->text, sizeof err->text,
+                       "no points in these steps; 'tensortap show' says which steps the run has");
         code = TT_EXIT_USAGE;
     }
 out:

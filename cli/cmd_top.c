@@ -95,10 +95,10 @@ static double step_rate(tt_run *run, int32_t site)
 {
     tt_point first, last;
     int64_t n = (int64_t)tt_run_points(run, 0, site), back = n < 50 ? n : 50;
-    if (n < 2 || tt_run_point(run, 0, site, -1, &last, NULL) < 0 || tt_run_point(run, 0, site, -back, &first, NULL) < 0 ||
-        last.time <= first.time)
+    if (n < 2 || tt_run_point(run, 0, site, -1, &last, NULL) < 0 ||
+        tt_run_point(run, 0, site, -back, &first, NULL) < 0 || last.time <= first.time)
         return NAN;
-    return (double)(last.step - first.step) / ((double)(last.time - first.time) / 1e9);
+    return ((double)last.step - (double)first.step) / (((double)last.time - (double)first.time) / 1e9);
 }
 
 static tt_status list_changes(tt_run *run, change *changes, size_t *count, tt_error *err)
@@ -137,7 +137,8 @@ static tt_status draw(const char *path, tt_run *run, const tt_screen *screen, tt
     tt_point share;
     (void)snprintf(number, sizeof number, "%.3g", rate);
     printf("%s steps a second", isnan(rate) ? "?" : number);
-    if (cost >= 0 && tt_run_points(run, 0, cost) > 0 && tt_run_point(run, 0, cost, -1, &share, NULL) == TT_OK)
+    if (cost >= 0 && tt_run_points(run, 0, cost) > 0 &&
+        tt_run_point(run, 0, cost, -1, &share, NULL) == TT_OK)
         printf("; watching takes %.1f %% of the time", share.scalar * 100);
     fputs("\n\n", stdout);
     if (st == TT_OK)
@@ -153,10 +154,16 @@ static tt_status draw(const char *path, tt_run *run, const tt_screen *screen, tt
         bool is_number = (c->now.products & TT_PRODUCT_STATS) == 0;
         (void)tt_number_short(size_of(&c->now), size);
         (void)snprintf(by, sizeof by, isnan(c->by) ? "not finite" : "%.1f%%", c->by * 100);
-        st = tt_trend_append(run, 0, c->site, is_number ? TT_FIELD_SCALAR : TT_FIELD_RMS, 16, &screen->style, &trend, err);
-        const char *cells[] = { tt_run_site_name(run, c->site), tt_screen_count(c->now.step, step), size, by, trend.len > 0 ? trend.data : "" };
+        st = tt_trend_append(run, 0, c->site, is_number ? TT_FIELD_SCALAR : TT_FIELD_RMS, 16,
+                             &screen->style, &trend, err);
+        const char *cells[] = { tt_run_site_name(run, c->site), tt_screen_count(c->now.step, step), size,
+                                by, trend.len > 0 ? trend.data : "" };
         for (size_t k = 0; st == TT_OK && k < 5; k++)
-            st = tt_table_cell(table, isnan(c->by) && k > 1 ? TT_MOOD_ALARM : k == 4 ? TT_MOOD_SPARK : TT_MOOD_PLAIN, cells[k]);
+            st = tt_table_cell(table,
+                               isnan(c->by) && k > 1 ? TT_MOOD_ALARM
+                               : k == 4              ? TT_MOOD_SPARK
+                                                     : TT_MOOD_PLAIN,
+                               cells[k]);
         tt_buf_free(&trend);
     }
     if (st == TT_OK)

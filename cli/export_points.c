@@ -29,7 +29,8 @@ static void put_csv(tt_json_out *json, const char *site, int32_t rank, const tt_
         putchar(*at);
     }
     static const char *const phases[] = { "", "train", "eval" };
-    printf("\",%d,%" PRId64 ",%u,%" PRId64 ",%s", (int)rank, p->step, p->call, p->time, p->phase < TT_PHASE_COUNT_ ? phases[p->phase] : "");
+    printf("\",%d,%" PRId64 ",%u,%" PRId64 ",%s", (int)rank, p->step, p->call, p->time,
+           p->phase < TT_PHASE_COUNT_ ? phases[p->phase] : "");
     if ((p->products & TT_PRODUCT_SCALAR) != 0)
         put_number(p->scalar);
     else
@@ -43,8 +44,10 @@ static void put_csv(tt_json_out *json, const char *site, int32_t rank, const tt_
     printf(",%s,", is_known ? tt_dtype_name((tt_dtype)s->dtype) : "");
     for (int32_t d = 0; d < p->ndim; d++)
         printf("%s%" PRId64, d > 0 ? "x" : "", p->shape[d]);
-    printf(",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, s->count, s->nan, s->posinf, s->neginf, s->zeros);
-    const double x[] = { s->min, s->max, s->absmax, s->sum, s->mean, tt_stats_std(s), s->l1, tt_stats_l2(s) };
+    printf(",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, s->count, s->nan, s->posinf,
+           s->neginf, s->zeros);
+    const double x[] = { s->min,  s->max,          s->absmax, s->sum,
+                         s->mean, tt_stats_std(s), s->l1,     tt_stats_l2(s) };
     for (size_t i = 0; i < sizeof x / sizeof *x; i++)
         put_number(x[i]);
     putchar('\n');
@@ -105,7 +108,8 @@ static tt_status export_points(const tt_export *what, bool is_json, tt_error *er
     if (is_json)
         tt_json_open(&json, NULL, '[');
     else
-        puts("site,rank,step,call,time,phase,value,dtype,shape,count,nan,posinf,neginf,zeros,min,max,absmax,sum,mean,std,l1,l2");
+        puts("site,rank,step,call,time,phase,value,dtype,shape,count,nan,posinf,neginf,zeros,min,max,"
+             "absmax,sum,mean,std,l1,l2");
     st = put_all(what, &json, is_json ? put_json : put_csv, err);
     if (is_json)
         tt_json_close(&json, ']');

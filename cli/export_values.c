@@ -33,7 +33,8 @@ static tt_status say(tt_status st, tt_error *err, const char *text)
     return st;
 }
 
-static tt_status add_value(list *all, const tt_export *what, int32_t file, const char *site, const tt_point *p, tt_error *err)
+static tt_status add_value(list *all, const tt_export *what, int32_t file, const char *site,
+                           const tt_point *p, tt_error *err)
 {
     if (all->count == all->cap) {
         size_t cap = all->cap < 64 ? 64 : all->cap * 2;
@@ -77,18 +78,22 @@ static tt_status list_values(const tt_export *what, list *all, tt_error *err)
             for (int64_t i = 0; st == TT_OK && i < n; i++) {
                 tt_point p;
                 st = tt_run_point(what->run, f, site, i, &p, err);
-                if (st == TT_OK && p.value_at > 0 && p.step >= what->steps.first && p.step <= what->steps.last)
+                if (st == TT_OK && p.value_at > 0 && p.step >= what->steps.first &&
+                    p.step <= what->steps.last)
                     st = add_value(all, what, f, name, &p, err);
             }
         }
     }
     if (st == TT_OK && all->count == 0)
-        st = say(TT_EMISMATCH, err, "no values were kept for these sites; record them with keep=\"value\", or export statistics with --to csv");
+        st = say(TT_EMISMATCH, err,
+                 "no values were kept for these sites; record them with keep=\"value\", or export "
+                 "statistics with --to csv");
     return st;
 }
 
 /* Reads a value; *bytes is owned by the caller. */
-static tt_status read_value(const tt_export *what, const tt_value *value, void **bytes, tt_tensor *out, tt_error *err)
+static tt_status read_value(const tt_export *what, const tt_value *value, void **bytes, tt_tensor *out,
+                            tt_error *err)
 {
     void *data = malloc((size_t)value->bytes + 1);
     if (data == NULL)
@@ -130,8 +135,10 @@ tt_status tt_export_npy(const tt_export *what, tt_error *err)
         tt_tensor t;
         char *path = NULL;
         make_safe(all.items[i].name);
-        int n = is_file ? asprintf(&path, "%s", what->out) : asprintf(&path, "%s/%s.npy", what->out, all.items[i].name);
-        st = n < 0 ? say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM)) : read_value(what, &all.items[i].value, &bytes, &t, err);
+        int n = is_file ? asprintf(&path, "%s", what->out)
+                        : asprintf(&path, "%s/%s.npy", what->out, all.items[i].name);
+        st = n < 0 ? say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM))
+                   : read_value(what, &all.items[i].value, &bytes, &t, err);
         if (st == TT_OK)
             st = tt_npy_save(path, &t, err);
         free(bytes);
@@ -139,7 +146,8 @@ tt_status tt_export_npy(const tt_export *what, tt_error *err)
             free(path);
     }
     if (st == TT_OK && all.gone > 0)
-        fprintf(stderr, "tensortap: %" PRId64 " values had made room for newer ones and are not there\n", all.gone);
+        fprintf(stderr, "tensortap: %" PRId64 " values had made room for newer ones and are not there\n",
+                all.gone);
     free_list(&all);
     return st;
 }
@@ -153,8 +161,10 @@ tt_status tt_export_safetensors(const tt_export *what, tt_error *err)
     if (st == TT_OK && entries == NULL)
         st = say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
     for (size_t i = 0; st == TT_OK && i < all.count; i++)
-        entries[i] = (tt_entry){ .name = all.items[i].name, .dtype = all.items[i].value.dtype,
-                                 .ndim = all.items[i].value.ndim, .shape = all.items[i].value.shape };
+        entries[i] = (tt_entry){ .name = all.items[i].name,
+                                 .dtype = all.items[i].value.dtype,
+                                 .ndim = all.items[i].value.ndim,
+                                 .shape = all.items[i].value.shape };
     if (st == TT_OK)
         st = tt_safetensors_create(what->out, entries, all.count, &file, err);
     for (size_t i = 0; st == TT_OK && i < all.count; i++) {

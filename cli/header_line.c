@@ -20,13 +20,15 @@ int tt_header_print(const char *path, const tt_run *run, const tt_screen *screen
     tt_totals totals;
     tt_opened_totals(run, &totals);
     char points[TT_NUMBER_TEXT], bytes[TT_NUMBER_TEXT], sites[TT_NUMBER_TEXT], last[TT_NUMBER_TEXT];
-    const char *faint = tt_header_ink(screen, TT_MOOD_FAINT), *plain = tt_header_ink(screen, TT_MOOD_PLAIN);
+    const char *faint = tt_header_ink(screen, TT_MOOD_FAINT),
+               *plain = tt_header_ink(screen, TT_MOOD_PLAIN);
     tt_state state = tt_opened_state(run);
     tt_screen_name(screen, path);
     printf("  %s%s%s", tt_header_ink(screen, state == TT_STATE_CRASHED ? TT_MOOD_REMARK : TT_MOOD_SPARK),
            tt_opened_state_text(state), plain);
     if (totals.last_step >= totals.first_step)
-        printf("  steps %lld to %s", (long long)totals.first_step, tt_screen_count(totals.last_step, last));
+        printf("  steps %lld to %s", (long long)totals.first_step,
+               tt_screen_count(totals.last_step, last));
     printf("  %s sites  %s points  %s", tt_screen_count(tt_run_site_count(run), sites),
            tt_screen_count(totals.points, points), tt_screen_bytes(totals.bytes, bytes));
     if (tt_run_file_count(run) > 1)
@@ -34,8 +36,8 @@ int tt_header_print(const char *path, const tt_run *run, const tt_screen *screen
     putchar('\n');
     int lines = 1;
     if (totals.damaged > 0) {
-        printf("%s%s of it cannot be read; 'tensortap check' says more%s\n", tt_header_ink(screen, TT_MOOD_ALARM),
-               tt_screen_bytes(totals.damaged, bytes), plain);
+        printf("%s%s of it cannot be read; 'tensortap check' says more%s\n",
+               tt_header_ink(screen, TT_MOOD_ALARM), tt_screen_bytes(totals.damaged, bytes), plain);
         lines++;
     }
     if (totals.dropped > 0) {

@@ -12,8 +12,11 @@
 /* The length of the UTF-8 character at text; 0: it is none. */
 static size_t character(const unsigned char *text)
 {
-    size_t len = text[0] < 0x80 ? 1 : (text[0] & 0xe0) == 0xc0 ? 2 : (text[0] & 0xf0) == 0xe0 ? 3
-                 : (text[0] & 0xf8) == 0xf0 ? 4 : 0;
+    size_t len = text[0] < 0x80             ? 1
+                 : (text[0] & 0xe0) == 0xc0 ? 2
+                 : (text[0] & 0xf0) == 0xe0 ? 3
+                 : (text[0] & 0xf8) == 0xf0 ? 4
+                                            : 0;
     for (size_t i = 1; i < len; i++)
         if ((text[i] & 0xc0) != 0x80)
             return 0;
@@ -125,9 +128,9 @@ void tt_json_point(tt_json_out *json, const tt_point *p)
         const struct {
             const char *name;
             double x;
-        } numbers[] = { { "min", s->min }, { "max", s->max }, { "absmax", s->absmax }, { "sum", s->sum },
-                        { "mean", s->mean }, { "std", tt_stats_std(s) }, { "l1", s->l1 }, { "l2", tt_stats_l2(s) },
-                        { "rms", tt_stats_rms(s) } };
+        } numbers[] = { { "min", s->min }, { "max", s->max },        { "absmax", s->absmax },
+                        { "sum", s->sum }, { "mean", s->mean },      { "std", tt_stats_std(s) },
+                        { "l1", s->l1 },   { "l2", tt_stats_l2(s) }, { "rms", tt_stats_rms(s) } };
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
             tt_json_number(json, numbers[i].name, numbers[i].x);
     }

@@ -13,8 +13,8 @@ typedef struct tt_json_out {
     int depth;
 } tt_json_out;
 
-void tt_json_open(tt_json_out *json, const char *name, char bracket); /* '{' or '[' */
-void tt_json_close(tt_json_out *json, char bracket);                  /* '}' or ']' */
+void tt_json_open(tt_json_out *json, const char *name, char bracket);      /* '{' or '[' */
+void tt_json_close(tt_json_out *json, char bracket);                       /* '}' or ']' */
 void tt_json_words(tt_json_out *json, const char *name, const char *text); /* NULL: null */
 void tt_json_number(tt_json_out *json, const char *name, double x);
 void tt_json_whole(tt_json_out *json, const char *name, int64_t x);

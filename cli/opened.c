@@ -20,7 +20,8 @@ tt_exit tt_opened_run(const char *path, tt_run **out, tt_error *err)
 {
     struct stat about;
     if (stat(path, &about) < 0 && errno == ENOENT) {
-        (void)snprintf(err->text, sizeof err->text, "no run at '%.150s'; 'tensortap ls FOLDER' lists runs", path);
+        (void)snprintf(err->text, sizeof err->text,
+                       "no run at '%.150s'; 'tensortap ls FOLDER' lists runs", path);
         return TT_EXIT_FAILED;
     }
     return tt_run_open(path, out, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
@@ -60,9 +61,12 @@ tt_exit tt_opened_no_site(const tt_run *run, const char *glob, tt_error *err)
         (void)snprintf(near_text, sizeof near_text, "%s", safe.data);
     tt_buf_free(&safe);
     if (near != NULL)
-        (void)snprintf(err->text, sizeof err->text, "no site matches '%s'; did you mean '%.100s'?", glob_text, near_text);
+        (void)snprintf(err->text, sizeof err->text, "no site matches '%s'; did you mean '%.100s'?",
+                       glob_text, near_text);
     else
-        (void)snprintf(err->text, sizeof err->text, "no site matches '%s'; 'tensortap show RUN' lists them, * stands for anything", glob_text);
+        (void)snprintf(err->text, sizeof err->text,
+                       "no site matches '%s'; 'tensortap show RUN' lists them, * stands for anything",
+                       glob_text);
     return TT_EXIT_USAGE;
 }
 
@@ -147,8 +151,10 @@ void tt_opened_totals(const tt_run *run, tt_totals *out)
         out->damaged += file.damaged_bytes;
         if (file.last_step >= file.first_step) {
             bool is_first = out->last_step < out->first_step;
-            out->first_step = is_first || file.first_step < out->first_step ? file.first_step : out->first_step;
-            out->last_step = is_first || file.last_step > out->last_step ? file.last_step : out->last_step;
+            out->first_step =
+                is_first || file.first_step < out->first_step ? file.first_step : out->first_step;
+            out->last_step =
+                is_first || file.last_step > out->last_step ? file.last_step : out->last_step;
         }
         if (out->started == 0 && stat(file.path, &about) == 0)
             out->started = (int64_t)about.st_mtime * 1000000000;
@@ -157,6 +163,16 @@ void tt_opened_totals(const tt_run *run, tt_totals *out)
     struct tm parts = { 0 };
     if (start != NULL && strptime(start, "%Y-%m-%dT%H:%M:%S%z", &parts) != NULL) {
         long east = parts.tm_gmtoff; /* timegm takes no notice of it, and sets it */
-        out->started = ((int64_t)timegm(&parts) - east) * 1000000000;
+        int64_t ns;
+        if (!__builtin_mul_overflow((int64_t)timegm(&parts) - east, INT64_C(1000000000), &ns))
+            out->started = ns;
     }
+}
+
+int64_t tt_opened_steps(const tt_totals *totals)
+{
+    int64_t steps;
+    return __builtin_sub_overflow(totals->last_step, totals->first_step, &steps) || steps == INT64_MAX
+               ? INT64_MAX
+               : steps + 1;
 }

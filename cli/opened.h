@@ -26,5 +26,6 @@ typedef struct tt_totals {
     int64_t started;               /* ns since 1970; from the info, else the file's time */
 } tt_totals;
 void tt_opened_totals(const tt_run *run, tt_totals *out);
+int64_t tt_opened_steps(const tt_totals *totals); /* from the first to the last, both */
 
 #endif

@@ -12,22 +12,21 @@
 #include <unistd.h>
 
 /* argv[1:4]: the module, our version, the Python that was tried. */
-static char boot[] =
-    "import sys\n"
-    "sys.path[:1] = []\n" /* '' of -c: what lies in this folder is not ours */
-    "module, version, python = sys.argv[1:4]\n"
-    "try:\n"
-    "    import tensortap\n"
-    "    found = tensortap.__version__\n"
-    "except ImportError as error:\n"
-    "    found = str(error)\n"
-    "if found != version:\n"
-    "    print(f'tensortap: {python} has not tensortap {version} ({found}); "
-    "set TENSORTAP_PYTHON to one that has', file=sys.stderr)\n"
-    "    sys.exit(3)\n"
-    "import importlib\n"
-    "sys.argv[1:4] = []\n"
-    "importlib.import_module('tensortap.' + module).main(sys.argv[1:])\n";
+static char boot[] = "import sys\n"
+                     "sys.path[:1] = []\n" /* '' of -c: what lies in this folder is not ours */
+                     "module, version, python = sys.argv[1:4]\n"
+                     "try:\n"
+                     "    import tensortap\n"
+                     "    found = tensortap.__version__\n"
+                     "except ImportError as error:\n"
+                     "    found = str(error)\n"
+                     "if found != version:\n"
+                     "    print(f'tensortap: {python} has not tensortap {version} ({found}); "
+                     "set TENSORTAP_PYTHON to one that has', file=sys.stderr)\n"
+                     "    sys.exit(3)\n"
+                     "import importlib\n"
+                     "sys.argv[1:4] = []\n"
+                     "importlib.import_module('tensortap.' + module).main(sys.argv[1:])\n";
 
 /* The python3 beside this program; false: there is none. */
 static bool find_beside(char *out, size_t room)
@@ -47,7 +46,7 @@ tt_exit tt_python_exec(const char *module, char *const *args, tt_error *err)
 {
     char beside[4096], name[64], version[] = TT_VERSION, dash_c[] = "-c";
     const char *given = getenv("TENSORTAP_PYTHON");
-    const char *python = given != NULL && *given != '\0'           ? given
+    const char *python = given != NULL && *given != '\0'      ? given
                          : find_beside(beside, sizeof beside) ? beside
                                                               : "python3";
     size_t count = 0;
@@ -65,8 +64,9 @@ tt_exit tt_python_exec(const char *module, char *const *args, tt_error *err)
     memcpy(argv + sizeof head / sizeof *head, args, count * sizeof *argv);
     fflush(stdout);
     (void)execvp(python, argv);
-    (void)snprintf(err->text, sizeof err->text, "cannot start %.120s: %s; set TENSORTAP_PYTHON to a Python with tensortap",
-                   python, strerror(errno));
+    (void)snprintf(err->text, sizeof err->text,
+                   "cannot start %.120s: %s; set TENSORTAP_PYTHON to a Python with tensortap", python,
+                   strerror(errno));
 out:
     free(argv);
     free(tried);

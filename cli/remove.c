@@ -28,13 +28,15 @@ static tt_exit remove_one(const char *path, tt_error *err)
     for (int32_t f = 0; code == TT_EXIT_FINE && f < tt_run_file_count(run); f++) {
         tt_run_file file;
         if (tt_run_file_get(run, f, &file) == TT_OK && unlink(file.path) < 0) {
-            (void)snprintf(err->text, sizeof err->text, "cannot remove %.150s: %s", file.path, strerror(errno));
+            (void)snprintf(err->text, sizeof err->text, "cannot remove %.150s: %s", file.path,
+                           strerror(errno));
             code = TT_EXIT_FAILED;
         }
     }
     tt_run_close(run);
     if (code == TT_EXIT_FINE && is_folder && rmdir(path) < 0 && errno != ENOTEMPTY && errno != EEXIST) {
-        (void)snprintf(err->text, sizeof err->text, "cannot remove the folder %.150s: %s", path, strerror(errno));
+        (void)snprintf(err->text, sizeof err->text, "cannot remove the folder %.150s: %s", path,
+                       strerror(errno));
         code = TT_EXIT_FAILED;
     }
     return code;
@@ -67,7 +69,8 @@ tt_exit tt_remove_runs(const char *const *paths, size_t count, bool is_sure, tt_
         bool is_live = tt_opened_state(run) == TT_STATE_LIVE;
         tt_run_close(run);
         if (is_live) {
-            (void)snprintf(err->text, sizeof err->text, "%.150s is being written; end its program first", paths[i]);
+            (void)snprintf(err->text, sizeof err->text, "%.150s is being written; end its program first",
+                           paths[i]);
             return TT_EXIT_FAILED;
         }
     }
@@ -78,7 +81,8 @@ tt_exit tt_remove_runs(const char *const *paths, size_t count, bool is_sure, tt_
     char size[TT_NUMBER_TEXT];
     if (!is_sure) {
         if (isatty(STDIN_FILENO) != 1) {
-            (void)snprintf(err->text, sizeof err->text, "would remove %zu run%s, %s; add --yes where nobody can be asked", count,
+            (void)snprintf(err->text, sizeof err->text,
+                           "would remove %zu run%s, %s; add --yes where nobody can be asked", count,
                            count == 1 ? "" : "s", tt_screen_bytes(bytes, size));
             return TT_EXIT_FAILED;
         }
@@ -87,7 +91,8 @@ tt_exit tt_remove_runs(const char *const *paths, size_t count, bool is_sure, tt_
             tt_screen_name(&screen, paths[i]);
             putchar('\n');
         }
-        printf("Remove %zu run%s, %s? [y/N] ", count, count == 1 ? "" : "s", tt_screen_bytes(bytes, size));
+        printf("Remove %zu run%s, %s? [y/N] ", count, count == 1 ? "" : "s",
+               tt_screen_bytes(bytes, size));
         if (!answer_is_yes()) {
             puts("nothing was removed");
             return TT_EXIT_FINE;

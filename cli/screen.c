@@ -95,8 +95,11 @@ const char *tt_screen_type(const tt_point *point, bool is_short, char *out, size
         at = (int)strlen(out);
     }
     for (int32_t d = 0; d < point->ndim && at > 0 && (size_t)at + 28 < room; d++)
-        at += snprintf(out + at, room - (size_t)at, "%s%lld%s", d == 0 ? "[" : is_short ? "," : ", ", (long long)point->shape[d],
-                       d + 1 == point->ndim ? "]" : "");
+        at += snprintf(out + at, room - (size_t)at, "%s%lld%s",
+                       d == 0     ? "["
+                       : is_short ? ","
+                                  : ", ",
+                       (long long)point->shape[d], d + 1 == point->ndim ? "]" : "");
     return out;
 }
 

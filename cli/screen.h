@@ -6,8 +6,8 @@
 #include "tensortap.h"
 
 typedef struct tt_screen {
-    tt_style style;   /* columns 0: a pipe, and COLUMNS is not set */
-    int32_t rows;     /* 0: no limit */
+    tt_style style; /* columns 0: a pipe, and COLUMNS is not set */
+    int32_t rows;   /* 0: no limit */
     bool is_terminal;
 } tt_screen;
 
@@ -16,8 +16,8 @@ void tt_screen_look(tt_screen *screen);
 tt_status tt_screen_print(tt_buf *text, tt_status st, tt_error *err);
 
 /* Texts for people.  Each needs room for TT_NUMBER_TEXT. */
-const char *tt_screen_bytes(int64_t bytes, char *out);   /* "1.2 MB" */
-const char *tt_screen_count(int64_t count, char *out);   /* "12 345" */
+const char *tt_screen_bytes(int64_t bytes, char *out); /* "1.2 MB" */
+const char *tt_screen_count(int64_t count, char *out); /* "12 345" */
 /* Type and shape of a point: "float32[8, 64]", "f32[8,64]", "number". */
 const char *tt_screen_type(const tt_point *point, bool is_short, char *out, size_t room);
 /* "3 NaN, 1 Inf"; empty: none. */

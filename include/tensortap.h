@@ -473,14 +473,14 @@ uint32_t tt_plan_products(const tt_plan *plan, const char *name);
 /* ---- runs: record ------------------------------------------------------- */
 
 typedef struct tt_recorder_options {
-    int32_t rank;         /* names the file: rank<rank>.tap */
-    int32_t child;        /* a forked child's own file: rank<rank>.<child>.tap; 0: none */
-    bool resumes;         /* go on in an existing file; else that is an error */
-    bool drops;           /* queue full: drop and count; else the caller waits */
-    bool compresses;      /* values with zstd, where it helps */
-    size_t queue_bytes;   /* 0: 32 MB; an event takes 64 bytes at least */
-    int64_t max_bytes;    /* of the file: above, the oldest values go; 0: no limit */
-    tt_plan plan;         /* { 0 }: every site, every step, products of the caller's choice */
+    int32_t rank;            /* names the file: rank<rank>.tap */
+    int32_t child;           /* a forked child's own file: rank<rank>.<child>.tap; 0: none */
+    bool resumes;            /* go on in an existing file; else that is an error */
+    bool drops;              /* queue full: drop and count; else the caller waits */
+    bool compresses;         /* values with zstd, where it helps */
+    size_t queue_bytes;      /* 0: 32 MB; an event takes 64 bytes at least */
+    int64_t max_bytes;       /* of the file: above, the oldest values go; 0: no limit */
+    tt_plan plan;            /* { 0 }: every site, every step, products of the caller's choice */
     const char *const *info; /* key, value, key, value, ..., NULL; NULL: none */
 } tt_recorder_options;
 
@@ -488,13 +488,13 @@ typedef struct tt_recorder_options {
  * there; nothing is kept after the call. */
 typedef struct tt_event {
     int32_t site;
-    uint32_t call;   /* of the site in this step, from 0 */
+    uint32_t call; /* of the site in this step, from 0 */
     int64_t step;
-    int64_t time;    /* ns since 1970; 0: now */
-    uint32_t thread; /* any small number; 0: not known */
-    uint8_t phase;   /* tt_phase */
-    bool is_skipped; /* the optimizer step it belongs to did not happen */
-    bool has_value;  /* keep the bytes of tensor; may wait for the disk if they are many */
+    int64_t time;            /* ns since 1970; 0: now */
+    uint32_t thread;         /* any small number; 0: not known */
+    uint8_t phase;           /* tt_phase */
+    bool is_skipped;         /* the optimizer step it belongs to did not happen */
+    bool has_value;          /* keep the bytes of tensor; may wait for the disk if they are many */
     const tt_tensor *tensor; /* shape and type; needed with has_value */
     const tt_stats *stats;
     const tt_digest *digest;
@@ -507,10 +507,10 @@ typedef struct tt_recorder_counts {
     int64_t events;         /* taken, scalars included */
     int64_t dropped_events; /* queue full, or recording had stopped */
     int64_t dropped_bytes;
-    int64_t values;         /* stored */
-    int64_t values_same;    /* seen before: not stored again */
-    int64_t values_gone;    /* made room for newer ones (max_bytes), as bytes */
-    int64_t bytes;          /* of the file, holes not counted */
+    int64_t values;      /* stored */
+    int64_t values_same; /* seen before: not stored again */
+    int64_t values_gone; /* made room for newer ones (max_bytes), as bytes */
+    int64_t bytes;       /* of the file, holes not counted */
 } tt_recorder_counts;
 
 typedef struct tt_recorder tt_recorder;
@@ -563,9 +563,9 @@ tt_status tt_run_refresh(tt_run *run, tt_error *err);
 /* Files are numbered from 0, by rank.  Every `file` below is such a number. */
 int32_t tt_run_file_count(const tt_run *run);
 typedef struct tt_run_file {
-    const char *path;  /* borrowed */
+    const char *path; /* borrowed */
     int32_t rank;
-    bool is_closed;    /* ended with a footer: nobody is writing, nobody was killed */
+    bool is_closed; /* ended with a footer: nobody is writing, nobody was killed */
     int64_t bytes;
     int64_t points;
     int64_t first_step, last_step; /* 0, -1: none */
@@ -585,26 +585,26 @@ size_t tt_run_points(const tt_run *run, int32_t file, int32_t site);
 tt_status tt_run_steps(tt_run *run, int64_t *steps, size_t cap, size_t *count, tt_error *err);
 
 /* name, text as users know it, product it belongs to (ANY: every point) */
-#define TT_FIELD_MAP(X)               \
-    X(SCALAR, "value", SCALAR)        \
-    X(CALL, "call", ANY)              \
-    X(TIME, "time", ANY)              \
-    X(PHASE, "phase", ANY)            \
-    X(THREAD, "thread", ANY)          \
-    X(COUNT, "count", STATS)          \
-    X(NAN, "nan", STATS)              \
-    X(POSINF, "posinf", STATS)        \
-    X(NEGINF, "neginf", STATS)        \
-    X(ZEROS, "zeros", STATS)          \
-    X(MIN, "min", STATS)              \
-    X(MAX, "max", STATS)              \
-    X(ABSMAX, "absmax", STATS)        \
-    X(SUM, "sum", STATS)              \
-    X(MEAN, "mean", STATS)            \
-    X(VAR, "var", STATS)              \
-    X(STD, "std", STATS)              \
-    X(L1, "l1", STATS)                \
-    X(L2, "l2", STATS)                \
+#define TT_FIELD_MAP(X)        \
+    X(SCALAR, "value", SCALAR) \
+    X(CALL, "call", ANY)       \
+    X(TIME, "time", ANY)       \
+    X(PHASE, "phase", ANY)     \
+    X(THREAD, "thread", ANY)   \
+    X(COUNT, "count", STATS)   \
+    X(NAN, "nan", STATS)       \
+    X(POSINF, "posinf", STATS) \
+    X(NEGINF, "neginf", STATS) \
+    X(ZEROS, "zeros", STATS)   \
+    X(MIN, "min", STATS)       \
+    X(MAX, "max", STATS)       \
+    X(ABSMAX, "absmax", STATS) \
+    X(SUM, "sum", STATS)       \
+    X(MEAN, "mean", STATS)     \
+    X(VAR, "var", STATS)       \
+    X(STD, "std", STATS)       \
+    X(L1, "l1", STATS)         \
+    X(L2, "l2", STATS)         \
     X(RMS, "rms", STATS)
 
 #define X(name, text, product) TT_FIELD_##name,
@@ -624,12 +624,12 @@ typedef struct tt_point {
     uint32_t call, thread;
     uint8_t phase;
     bool is_skipped;
-    uint32_t products;  /* of tt_product */
-    double scalar;      /* NaN if not there */
-    tt_stats stats;     /* { 0 } if not there */
+    uint32_t products; /* of tt_product */
+    double scalar;     /* NaN if not there */
+    tt_stats stats;    /* { 0 } if not there */
     tt_digest digest;
-    int64_t value_at;   /* for tt_run_value_find; 0: no value */
-    int32_t ndim;       /* -1: shape not known */
+    int64_t value_at; /* for tt_run_value_find; 0: no value */
+    int32_t ndim;     /* -1: shape not known */
     int64_t shape[TT_MAX_DIM];
 } tt_point;
 
@@ -642,8 +642,7 @@ tt_status tt_run_seek(tt_run *run, int32_t file, int32_t site, int64_t step, int
                       uint32_t products, int64_t *index, tt_error *err);
 /* The first point with a NaN or an infinity, stats or scalar; *index is -1 if
  * there is none.  Kept in the footer: no scan. */
-tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_t *index,
-                                 tt_error *err);
+tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_t *index, tt_error *err);
 
 /* Bins of a point's histogram, as tt_hist_bins gives them. */
 tt_status tt_run_hist(tt_run *run, int32_t file, int32_t site, int64_t index, tt_hist_bin *bins,
@@ -656,9 +655,9 @@ typedef struct tt_value {
     tt_dtype dtype;
     int32_t ndim;
     int64_t shape[TT_MAX_DIM];
-    int64_t bytes;      /* of all elements, contiguous, little-endian */
+    int64_t bytes; /* of all elements, contiguous, little-endian */
     tt_digest digest;
-    int64_t at;         /* of point.value_at */
+    int64_t at; /* of point.value_at */
     int32_t file;
 } tt_value;
 
@@ -682,10 +681,10 @@ tt_status tt_run_note(const tt_run *run, int32_t file, int32_t i, tt_note *out);
 typedef struct tt_check {
     int64_t blocks, points, values;
     int64_t damaged_blocks, damaged_bytes;
-    int64_t torn_bytes;   /* an unfinished block at the end: not damage */
-    int64_t gone_values;  /* made room for newer ones */
+    int64_t torn_bytes;  /* an unfinished block at the end: not damage */
+    int64_t gone_values; /* made room for newer ones */
     bool is_closed;
-    char first[160];      /* where the first damage is, and of what kind */
+    char first[160]; /* where the first damage is, and of what kind */
 } tt_check;
 
 /* Reads everything and checks every checksum. */
@@ -731,10 +730,10 @@ tt_status tt_trend_append(tt_run *run, int32_t file, int32_t site, tt_field fiel
                           const tt_style *style, tt_buf *out, tt_error *err);
 
 /* name, text */
-#define TT_ANOMALY_MAP(X)           \
-    X(NONFINITE, "not finite")      \
-    X(EXPLODING, "exploding")       \
-    X(ALL_ZERO, "all zero")         \
+#define TT_ANOMALY_MAP(X)      \
+    X(NONFINITE, "not finite") \
+    X(EXPLODING, "exploding")  \
+    X(ALL_ZERO, "all zero")    \
     X(UNCHANGED, "unchanged")
 
 #define X(name, text) TT_ANOMALY_##name,
@@ -749,25 +748,25 @@ bool tt_site_is_shown(const char *name, const char *glob);
 /* A line of the tree: a group of names (site -1), a site, or several sites that are
  * alike but for a number in their names. */
 typedef struct tt_tree_row {
-    const char *label;   /* "attn"; "0-11" of folded ones; borrowed */
+    const char *label; /* "attn"; "0-11" of folded ones; borrowed */
     int32_t depth;
-    uint64_t ended;      /* bit d: the branch at depth d has no more neighbours below */
-    int32_t file, site;  /* of folded ones: the first; -1: a group */
-    int32_t sites;       /* how many it stands for */
-    tt_point latest;     /* of folded ones: stats of all together, shape of the first */
-    uint32_t anomalies;  /* bits 1 << tt_anomaly, of any of them */
-    int32_t worst;       /* the first site that has one; -1: none */
+    uint64_t ended;     /* bit d: the branch at depth d has no more neighbours below */
+    int32_t file, site; /* of folded ones: the first; -1: a group */
+    int32_t sites;      /* how many it stands for */
+    tt_point latest;    /* of folded ones: stats of all together, shape of the first */
+    uint32_t anomalies; /* bits 1 << tt_anomaly, of any of them */
+    int32_t worst;      /* the first site that has one; -1: none */
 } tt_tree_row;
 
 typedef struct tt_run_tree tt_run_tree;
 
 /* Sites that match (NULL: all), their dots and slashes as branches.  TT_EMISMATCH:
  * none does. */
-tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool unfolds,
-                             tt_run_tree **out, tt_error *err);
+tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool unfolds, tt_run_tree **out,
+                             tt_error *err);
 void tt_run_tree_free(tt_run_tree *tree);
 size_t tt_run_tree_count(const tt_run_tree *tree);
-const tt_tree_row *tt_run_tree_at(const tt_run_tree *tree, size_t i); /* borrowed */
+const tt_tree_row *tt_run_tree_at(const tt_run_tree *tree, size_t i);  /* borrowed */
 uint32_t tt_run_tree_anomalies(const tt_run_tree *tree, int32_t site); /* bits; 0 also if not in it */
 /* What is odd about a site, and its latest point. */
 tt_status tt_run_anomalies(tt_run *run, int32_t file, int32_t site, uint32_t *out, tt_point *latest,
@@ -786,9 +785,9 @@ typedef struct tt_nonfinite {
     int64_t index;      /* of the point */
     tt_point point;
     tt_birth birth;
-    int64_t order, of;  /* place among the points of its step and file, from 1 */
-    int32_t reached;    /* sites, this one too, that have been non-finite since */
-    int32_t allowed;    /* sites that have been and were left out */
+    int64_t order, of; /* place among the points of its step and file, from 1 */
+    int32_t reached;   /* sites, this one too, that have been non-finite since */
+    int32_t allowed;   /* sites that have been and were left out */
 } tt_nonfinite;
 
 /* Where the first non-finite value was born: the first step; in it parameters, then
@@ -811,25 +810,34 @@ tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t
 
 typedef enum tt_verdict { TT_DIFF_SAME, TT_DIFF_NOISE, TT_DIFF_DIFFERS } tt_verdict;
 
+/* The first occurrence of `from` in a name of run a is `to` in run b. */
+typedef struct tt_rename {
+    char from[64], to[64];
+} tt_rename;
+
 typedef struct tt_diff_options {
-    const char *only;               /* NULL: all sites */
-    int64_t first_step, last_step;  /* 0, INT64_MAX: all */
-    bool has_tolerance;             /* judge by these in place of the noise floor */
-    double rtol, atol;              /* fine: |a - b| <= atol + rtol * |b|, in every field */
+    const char *only;              /* of names in a, or in b alone; NULL: all sites */
+    const tt_rename *rename;       /* for names that b has not; NULL: none */
+    int64_t first_step, last_step; /* 0, INT64_MAX: all */
+    bool has_tolerance;            /* judge by these in place of the noise floor */
+    double rtol, atol;             /* fine: |a - b| <= atol + rtol * |b|, in every field */
 } tt_diff_options;
 
 typedef struct tt_diff_site {
-    const char *name;          /* borrowed of run a or b */
+    const char *name; /* borrowed of run a or b */
     int32_t rank;
     tt_verdict verdict;
-    int64_t points;            /* compared */
-    int64_t only_a, only_b;    /* points without a partner of the same step and call */
+    int64_t points;                 /* compared */
+    int64_t only_a, only_b;         /* points without a partner of the same step and call */
     int64_t first_step, first_call; /* the first beyond the floor, or else the first that differs */
-    double deviation, floor;   /* the largest, and what was allowed there */
+    double deviation, floor;        /* the largest, and what was allowed there */
     int64_t worst_step;
     tt_field worst_field;
     double a, b;
 } tt_diff_site;
+
+/* One that gives every site of a that b has not its partner; false: there is none. */
+bool tt_diff_guess_rename(const tt_run *a, const tt_run *b, tt_rename *out);
 
 typedef struct tt_diff tt_diff;
 /* Both runs must outlive the result.  docs/guide/command.md has the noise floor. */
@@ -837,8 +845,8 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
                           tt_error *err);
 void tt_diff_free(tt_diff *diff);
 tt_verdict tt_diff_verdict(const tt_diff *diff);
-size_t tt_diff_count(const tt_diff *diff);                         /* sites of a or b, by rank */
-const tt_diff_site *tt_diff_at(const tt_diff *diff, size_t i);     /* borrowed */
+size_t tt_diff_count(const tt_diff *diff);                     /* sites of a or b, by rank */
+const tt_diff_site *tt_diff_at(const tt_diff *diff, size_t i); /* borrowed */
 int64_t tt_diff_first(const tt_diff *diff); /* number of the site that parts first; -1: none does */
 
 /* ---- formats ------------------------------------------------------------ */

@@ -9,7 +9,7 @@ _tensortap() {
         [show]='--all --rank --json'
         [stats]='--step --json'
         [nan]='--allow --json'
-        [diff]='--rtol --atol --step --only --json'
+        [diff]='--rtol --atol --step --only --rename --json'
         [export]='--to -o --output --step'
         [check]='--repair --json'
         [top]='--once'

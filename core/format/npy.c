@@ -60,7 +60,10 @@ tt_status tt_npy_save(const char *path, const tt_tensor *t, tt_error *err)
     tt_status st = tt_buf_printf(&header, "{'descr': '%s', 'fortran_order': False, 'shape': (",
                                  descr != NULL ? descr : "<f4");
     for (int32_t d = 0; st == TT_OK && d < t->ndim; d++)
-        st = tt_buf_printf(&header, "%" PRId64 "%s", t->shape[d], t->ndim == 1 ? "," : d + 1 < t->ndim ? ", " : "");
+        st = tt_buf_printf(&header, "%" PRId64 "%s", t->shape[d],
+                           t->ndim == 1      ? ","
+                           : d + 1 < t->ndim ? ", "
+                                             : "");
     if (st == TT_OK)
         st = tt_buf_text(&header, "), }");
     while (st == TT_OK && (PREFIX + header.len + 1) % ALIGN != 0)
@@ -74,7 +77,15 @@ tt_status tt_npy_save(const char *path, const tt_tensor *t, tt_error *err)
     st = tt_out_open(&out, path, err);
     if (st < 0)
         goto out;
-    const unsigned char prefix[PREFIX] = { 0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(header.len & 255),
+    const unsigned char prefix[PREFIX] = { 0x93,
+                                           'N',
+                                           'U',
+                                           'M',
+                                           'P',
+                                           'Y',
+                                           1,
+                                           0,
+                                           (unsigned char)(header.len & 255),
                                            (unsigned char)(header.len >> 8) };
     if (fwrite(prefix, 1, PREFIX, out.file) != PREFIX ||
         fwrite(header.data, 1, header.len, out.file) != header.len)

@@ -65,7 +65,8 @@ tt_status tt_out_close(tt_out_file *out, tt_status st, tt_error *err)
     if (st == TT_OK && has_part && rename(out->part, out->path) < 0)
         st = TT_EIO;
     if (st == TT_EIO)
-        (void)tt_fail(err, st, "%.180s: %s", out->path, errno != 0 ? strerror(errno) : tt_status_text(st));
+        (void)tt_fail(err, st, "%.180s: %s", out->path,
+                      errno != 0 ? strerror(errno) : tt_status_text(st));
     else if (st < 0 && was_fine)
         (void)tt_fail(err, st, "%.180s: %s", out->path, tt_status_text(st));
     if (st < 0 && has_part)

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 typedef struct tt_out_file {
-    FILE *file;       /* owned; NULL: not open */
+    FILE *file;        /* owned; NULL: not open */
     char *path, *part; /* owned; part: where it is written */
 } tt_out_file;
 

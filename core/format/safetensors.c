@@ -22,15 +22,16 @@ struct tt_safetensors {
 static const char *word_of(tt_dtype dtype)
 {
     static const char *const words[TT_DTYPE_COUNT_] = {
-        [TT_F64] = "F64", [TT_F32] = "F32", [TT_F16] = "F16", [TT_BF16] = "BF16",
-        [TT_F8_E4M3FN] = "F8_E4M3", [TT_F8_E5M2] = "F8_E5M2", [TT_I8] = "I8", [TT_I16] = "I16",
-        [TT_I32] = "I32", [TT_I64] = "I64", [TT_U8] = "U8", [TT_U16] = "U16", [TT_U32] = "U32",
-        [TT_U64] = "U64", [TT_BOOL] = "BOOL", [TT_C64] = "C64",
+        [TT_F64] = "F64",           [TT_F32] = "F32",         [TT_F16] = "F16",   [TT_BF16] = "BF16",
+        [TT_F8_E4M3FN] = "F8_E4M3", [TT_F8_E5M2] = "F8_E5M2", [TT_I8] = "I8",     [TT_I16] = "I16",
+        [TT_I32] = "I32",           [TT_I64] = "I64",         [TT_U8] = "U8",     [TT_U16] = "U16",
+        [TT_U32] = "U32",           [TT_U64] = "U64",         [TT_BOOL] = "BOOL", [TT_C64] = "C64",
     };
     return words[dtype];
 }
 
-static tt_status make_header(const tt_entry *entries, size_t count, int64_t *counts, tt_buf *out, tt_error *err)
+static tt_status make_header(const tt_entry *entries, size_t count, int64_t *counts, tt_buf *out,
+                             tt_error *err)
 {
     tt_json json;
     int64_t at = 0;
@@ -70,8 +71,8 @@ static tt_status make_header(const tt_entry *entries, size_t count, int64_t *cou
     return st < 0 ? tt_fail(err, st, "%s", tt_status_text(st)) : st;
 }
 
-tt_status tt_safetensors_create(const char *path, const tt_entry *entries, size_t count, tt_safetensors **out,
-                                tt_error *err)
+tt_status tt_safetensors_create(const char *path, const tt_entry *entries, size_t count,
+                                tt_safetensors **out, tt_error *err)
 {
     tt_buf header = { 0 };
     tt_safetensors *file = calloc(1, sizeof *file);
@@ -110,7 +111,8 @@ tt_status tt_safetensors_create(const char *path, const tt_entry *entries, size_
 
 tt_status tt_safetensors_put(tt_safetensors *file, const tt_tensor *t, tt_error *err)
 {
-    if (file->next >= file->count || t->dtype != file->dtypes[file->next] || t->count != file->counts[file->next])
+    if (file->next >= file->count || t->dtype != file->dtypes[file->next] ||
+        t->count != file->counts[file->next])
         return tt_fail(err, file->st = TT_EMISMATCH, "not the tensor that the header promises");
     tt_status st = tt_out_elements(&file->out, t, false);
     if (st < 0)

@@ -31,7 +31,8 @@ bool tt_site_is_shown(const char *name, const char *glob)
 }
 
 /* The sums of the first point with statistics; false: there is none. */
-static tt_status read_first(tt_run *run, int32_t file, int32_t site, bool *found, double *sum, double *sumsq)
+static tt_status read_first(tt_run *run, int32_t file, int32_t site, bool *found, double *sum,
+                            double *sumsq)
 {
     const tt_index_site *row = tt_run_row(run, file, site);
     *found = false;

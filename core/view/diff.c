@@ -46,8 +46,9 @@ static bool grow(void *pointer, size_t n)
 }
 
 /* The columns of the file that the fields are made of; rms is made of SUMSQ. */
-static const tt_column columns[FIELDS] = { TT_COLUMN_SCALAR, TT_COLUMN_NAN,   TT_COLUMN_POSINF, TT_COLUMN_NEGINF,
-                                           TT_COLUMN_MEAN,   TT_COLUMN_SUMSQ, TT_COLUMN_MIN,    TT_COLUMN_MAX };
+static const tt_column columns[FIELDS] = { TT_COLUMN_SCALAR, TT_COLUMN_NAN,  TT_COLUMN_POSINF,
+                                           TT_COLUMN_NEGINF, TT_COLUMN_MEAN, TT_COLUMN_SUMSQ,
+                                           TT_COLUMN_MIN,    TT_COLUMN_MAX };
 enum { RMS = 5 };
 
 /* Root mean square of the elements that are finite, from the columns read. */
@@ -55,7 +56,8 @@ static void make_rms(side *s, size_t from, const uint64_t *counts, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         size_t at = from + i;
-        double finite = (double)(int64_t)counts[i] - s->values[1][at] - s->values[2][at] - s->values[3][at];
+        double finite =
+            (double)(int64_t)counts[i] - s->values[1][at] - s->values[2][at] - s->values[3][at];
         s->values[RMS][at] = finite > 0 ? sqrt(s->values[RMS][at] / finite) : NAN;
     }
 }
@@ -73,7 +75,8 @@ static tt_status load_chunk(side *s, const tt_index_chunk *entry)
     uint64_t *products = s->run->cells, *cells = products + n;
     st = tt_chunk_column(&chunk, TT_COLUMN_PRODUCTS, products, (uint32_t)n);
     if (st == TT_OK)
-        st = tt_chunk_column(&chunk, TT_COLUMN_STEP, (uint64_t *)(void *)(s->steps + s->points), (uint32_t)n);
+        st = tt_chunk_column(&chunk, TT_COLUMN_STEP, (uint64_t *)(void *)(s->steps + s->points),
+                             (uint32_t)n);
     if (st == TT_OK)
         st = tt_chunk_column(&chunk, TT_COLUMN_CALL, cells, (uint32_t)n);
     for (size_t i = 0; st == TT_OK && i < n; i++)
@@ -158,7 +161,8 @@ static double deviate(const side *a, size_t i, const side *b, size_t j, const tt
         else if (is_count || isnan(x) || isnan(y))
             deviation = INFINITY;
         else
-            deviation = fabs(x - y) / (field == TT_FIELD_SCALAR ? fmax(fabs(x), fabs(y)) : scale * weight_of(field));
+            deviation = fabs(x - y) /
+                        (field == TT_FIELD_SCALAR ? fmax(fabs(x), fabs(y)) : scale * weight_of(field));
         if (isnan(deviation))
             deviation = INFINITY; /* an infinite scale */
         gap->is_any = true;
@@ -233,11 +237,24 @@ static int32_t rank_of(const tt_run *run, int32_t file)
     return tt_run_file_get(run, file, &about) == TT_OK ? about.rank : -1;
 }
 
-/* Compares what two files (one may be -1: not there) have of a name. */
-static tt_status add_pair(tt_diff *diff, side *a, side *b, int32_t file_a, int32_t file_b, const char *name,
-                          int32_t rank, const tt_diff_options *options, tt_error *err)
+/* The number in b of what a calls `name` (is_back: the other way); -1: none. */
+static int32_t partner(const tt_run *a, const tt_run *b, const char *name, const tt_rename *rename,
+                       bool is_back)
 {
-    int32_t site_a = tt_run_find(a->run, name), site_b = tt_run_find(b->run, name);
+    char other[TT_RENAME_ROOM];
+    const tt_run *in = is_back ? a : b;
+    int32_t site = tt_run_find(in, name);
+    if (site < 0 && rename != NULL && tt_rename_apply(rename, is_back, name, other, sizeof other))
+        site = tt_run_find(in, other);
+    return site;
+}
+
+/* Compares what two files (one may be -1: not there) have of a name. */
+static tt_status add_pair(tt_diff *diff, side *a, side *b, int32_t file_a, int32_t file_b,
+                          const char *name, int32_t rank, const tt_diff_options *options, tt_error *err)
+{
+    int32_t site_a = tt_run_find(a->run, name),
+            site_b = partner(a->run, b->run, name, options->rename, false);
     tt_status st = load_side(a, file_a, site_a, err);
     if (st == TT_OK)
         st = load_side(b, file_b, site_b, err);
@@ -254,16 +271,19 @@ static tt_status add_pair(tt_diff *diff, side *a, side *b, int32_t file_a, int32
         diff->cap = cap;
     }
     tt_diff_pair *pair = &diff->pairs[diff->count++];
-    *pair = (tt_diff_pair){ .site = { .name = name, .rank = rank, .first_step = -1, .worst_step = -1,
-                                      .a = NAN, .b = NAN },
-                            .kind = tt_order_kind(name), .number = a->points > 0 ? site_a : INT32_MAX };
+    *pair = (tt_diff_pair){
+        .site = { .name = name, .rank = rank, .first_step = -1, .worst_step = -1, .a = NAN, .b = NAN },
+        .kind = tt_order_kind(name),
+        .number = a->points > 0 ? site_a : INT32_MAX
+    };
     st = compare_site(a, b, options, pair);
     if (st == TT_OK && pair->count > 0)
         st = tt_noise_base(a->run, file_a, site_a, b->run, file_b, site_b, &pair->base);
     return st < 0 ? tt_fail(err, st, "%.200s: %s", name, tt_status_text(st)) : st;
 }
 
-tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff **out, tt_error *err)
+tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff **out,
+                          tt_error *err)
 {
     tt_diff *diff = calloc(1, sizeof *diff);
     if (diff == NULL)
@@ -278,11 +298,11 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
                 const char *name = tt_run_site_name(run, s);
                 if (!tt_site_is_shown(name, options->only))
                     continue;
-                if (pass == 1 && other >= 0 && tt_run_find(a, name) >= 0 &&
-                    tt_run_points(a, other, tt_run_find(a, name)) > 0)
+                int32_t in_a = pass == 1 ? partner(a, b, name, options->rename, true) : -1;
+                if (in_a >= 0 && other >= 0 && tt_run_points(a, other, in_a) > 0)
                     continue;
-                st = add_pair(diff, &left, &right, pass == 0 ? f : other, pass == 0 ? other : f, name, rank,
-                              options, err);
+                st = add_pair(diff, &left, &right, pass == 0 ? f : other, pass == 0 ? other : f, name,
+                              rank, options, err);
             }
         }
     }

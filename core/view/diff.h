@@ -32,9 +32,14 @@ struct tt_diff {
     int64_t first; /* pair that parts first; -1: none does */
 };
 
+enum { TT_RENAME_ROOM = 4096 + 128 }; /* a name and what it may grow by */
+
+/* Replaces the first occurrence (is_back: of the new by the old); false: there is none. */
+bool tt_rename_apply(const tt_rename *rename, bool is_back, const char *name, char *out, size_t room);
+
 /* The rounding to expect of what two sites hold, from type and reduction length. */
-tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b, int32_t site_b,
-                        double *out);
+tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
+                        int32_t site_b, double *out);
 /* Fills in verdicts, floors and the first to part. */
 tt_status tt_noise_judge(tt_diff *diff, bool has_tolerance);
 

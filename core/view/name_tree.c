@@ -60,7 +60,8 @@ static tt_status grow_nodes(tt_name_tree *tree)
     return TT_OK;
 }
 
-static tt_status child_of(tt_name_tree *tree, uint32_t parent, const char *label, size_t len, uint32_t *out)
+static tt_status child_of(tt_name_tree *tree, uint32_t parent, const char *label, size_t len,
+                          uint32_t *out)
 {
     tt_status st = grow_nodes(tree);
     if (st == TT_OK && tree->count * UINT64_C(2) >= tree->table_cap)
@@ -70,7 +71,8 @@ static tt_status child_of(tt_name_tree *tree, uint32_t parent, const char *label
     uint64_t at = hash_label(parent, label, len);
     for (uint32_t i; (i = tree->table[at & (tree->table_cap - 1)]) != 0; at++) {
         const tt_name_node *node = &tree->nodes[i];
-        if (node->parent == parent && strlen(node->label) == len && memcmp(node->label, label, len) == 0) {
+        if (node->parent == parent && strlen(node->label) == len &&
+            memcmp(node->label, label, len) == 0) {
             *out = i;
             return TT_OK;
         }

@@ -19,7 +19,8 @@ typedef struct found {
 } found;
 
 /* Puts the earlier of the two into best. */
-static tt_status consider(tt_run *run, int32_t file, int32_t site, int64_t index, found *best, tt_error *err)
+static tt_status consider(tt_run *run, int32_t file, int32_t site, int64_t index, found *best,
+                          tt_error *err)
 {
     found f = { .index = index };
     tt_status st = tt_run_point(run, file, site, index, &f.point, err);
@@ -79,8 +80,8 @@ tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt
         origin.index = best.index;
         origin.point = best.point;
         origin.birth = best.moment.kind == TT_ORDER_PARAMETER ? TT_BIRTH_UPDATE
-                      : best.moment.kind == TT_ORDER_FORWARD ? TT_BIRTH_FORWARD
-                                                             : TT_BIRTH_BACKWARD;
+                       : best.moment.kind == TT_ORDER_FORWARD ? TT_BIRTH_FORWARD
+                                                              : TT_BIRTH_BACKWARD;
         tt_status st = find_order(run, &origin, err);
         if (st < 0)
             return st;
@@ -130,8 +131,9 @@ static tt_status add_before(feeds *f, tt_error *err)
         tt_status st = tt_order_look(f->run, f->of->file, site, f->of->point.step, 0, &seen);
         if (st < 0)
             return tt_fail(err, st, "%s", tt_status_text(st));
-        int64_t age = f->of->point.time - seen.first_time;
-        age = is_turned ? -age : age;
+        int64_t age, here = f->of->point.time, there = seen.first_time;
+        if (__builtin_sub_overflow(is_turned ? there : here, is_turned ? here : there, &age))
+            continue; /* no clock says so */
         bool is_later = age < 0 || (age == 0 && (site > f->of->site) != is_turned);
         if (seen.points == 0 || is_later || (latest[1].site >= 0 && age >= latest[1].age))
             continue;

@@ -70,7 +70,8 @@ static tt_status reduction_length(tt_run *run, int32_t file, int32_t site, doubl
     if (slash == NULL || strlen(slash) > 4096)
         return TT_OK;
     bool is_parameter = tt_order_kind(name) == TT_ORDER_GRADIENT;
-    size_t len = (size_t)snprintf(weight, sizeof weight, "parameter%s%s", slash, is_parameter ? "" : ".weight");
+    size_t len =
+        (size_t)snprintf(weight, sizeof weight, "parameter%s%s", slash, is_parameter ? "" : ".weight");
     int32_t found = len < sizeof weight ? tt_run_find(run, weight) : -1;
     tt_point point;
     if (found < 0 || tt_run_points(run, file, found) == 0)
@@ -84,8 +85,8 @@ static tt_status reduction_length(tt_run *run, int32_t file, int32_t site, doubl
     return st;
 }
 
-tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b, int32_t site_b,
-                        double *out)
+tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
+                        int32_t site_b, double *out)
 {
     tt_point x, y;
     double length;

@@ -12,7 +12,7 @@
 
 struct tt_run_tree {
     tt_name_tree names;
-    tt_arena arena; /* labels that were made here */
+    tt_arena arena;      /* labels that were made here */
     uint32_t *anomalies; /* owned; of each site of the run */
     int32_t sites;
     tt_tree_row *rows;
@@ -24,7 +24,7 @@ typedef struct maker {
     int32_t file;
     bool unfolds;
     tt_run_tree *tree;
-    tt_point *latest;    /* owned; of each site */
+    tt_point *latest; /* owned; of each site */
     tt_error *err;
 } maker;
 
@@ -115,7 +115,8 @@ static tt_status add_row(maker *m, const tt_tree_row *row)
     tt_run_tree *tree = m->tree;
     if (tree->count == tree->cap) {
         size_t cap = tree->cap < 64 ? 64 : tree->cap * 2;
-        tt_tree_row *rows = cap < SIZE_MAX / sizeof *rows ? realloc(tree->rows, cap * sizeof *rows) : NULL;
+        tt_tree_row *rows =
+            cap < SIZE_MAX / sizeof *rows ? realloc(tree->rows, cap * sizeof *rows) : NULL;
         if (rows == NULL)
             return TT_ENOMEM;
         tree->rows = rows;
@@ -201,7 +202,8 @@ static tt_status list_groups(maker *m, uint32_t parent, group **out, size_t *cou
 
 /* All nodes that a group stands for, below each of the parents; each cursor is at
  * the first child that no earlier group has taken. */
-static size_t collect(const tt_name_node *nodes, uint32_t *cursors, size_t n, const group *g, uint32_t *out)
+static size_t collect(const tt_name_node *nodes, uint32_t *cursors, size_t n, const group *g,
+                      uint32_t *out)
 {
     size_t have = 0;
     for (size_t i = 0; i < n; i++)

@@ -6,8 +6,8 @@
 #include "base/buf.h"
 
 typedef struct tt_name_node {
-    const char *label; /* in the arena */
-    int32_t site;      /* -1: a group only */
+    const char *label;                              /* in the arena */
+    int32_t site;                                   /* -1: a group only */
     uint32_t parent, first_child, last_child, next; /* 0: none; [0] is the root */
     uint64_t likeness; /* equal for nodes that are alike below; see run_tree.c */
     uint64_t look;     /* of the site's latest point: type and shape */
@@ -17,8 +17,8 @@ typedef struct tt_name_node {
 typedef struct tt_name_tree {
     tt_name_node *nodes; /* owned */
     uint32_t count, cap;
-    uint32_t *table;     /* owned; hash of parent and label -> node */
-    uint32_t table_cap;  /* a power of two */
+    uint32_t *table;    /* owned; hash of parent and label -> node */
+    uint32_t table_cap; /* a power of two */
     tt_arena arena;
 } tt_name_tree;
 

@@ -14,7 +14,7 @@ enum { COLUMNS_MAX = 32, GAP = 2 };
 typedef struct column {
     const char *title; /* in the arena */
     bool is_right;
-    size_t least; /* 0: never cut */
+    size_t least;   /* 0: never cut */
     bool keeps_end; /* what is cut off is the beginning */
     size_t width;
 } column;
@@ -30,15 +30,14 @@ struct tt_table {
     tt_arena arena; /* owned */
     tt_buf scratch;
     column columns[COLUMNS_MAX];
-    size_t width;  /* number of columns */
-    cell *cells;   /* owned; row by row */
+    size_t width; /* number of columns */
+    cell *cells;  /* owned; row by row */
     size_t count, cap;
 };
 
 static const tt_ink inks[] = {
-    [TT_MOOD_PLAIN] = TT_INK_PLAIN,   [TT_MOOD_FAINT] = TT_INK_FAINT,
-    [TT_MOOD_TYPE] = TT_INK_TYPE,     [TT_MOOD_SPARK] = TT_INK_SPARK,
-    [TT_MOOD_REMARK] = TT_INK_REMARK, [TT_MOOD_ALARM] = TT_INK_ALARM,
+    [TT_MOOD_PLAIN] = TT_INK_PLAIN, [TT_MOOD_FAINT] = TT_INK_FAINT,   [TT_MOOD_TYPE] = TT_INK_TYPE,
+    [TT_MOOD_SPARK] = TT_INK_SPARK, [TT_MOOD_REMARK] = TT_INK_REMARK, [TT_MOOD_ALARM] = TT_INK_ALARM,
 };
 _Static_assert(sizeof inks / sizeof *inks == TT_MOOD_COUNT_, "give every mood an ink");
 
@@ -120,7 +119,8 @@ static void measure(const tt_table *table, bool has_titles, column *columns)
     size_t total = 0;
     for (size_t c = 0; c < table->width; c++) {
         columns[c] = table->columns[c];
-        columns[c].width = has_titles ? tt_glyph_columns(columns[c].title, TT_TRUST_NONE, &table->style) : 0;
+        columns[c].width =
+            has_titles ? tt_glyph_columns(columns[c].title, TT_TRUST_NONE, &table->style) : 0;
         for (size_t i = c; i < table->count; i += table->width)
             if (table->cells[i].columns > columns[c].width)
                 columns[c].width = table->cells[i].columns;
@@ -162,7 +162,8 @@ static tt_status put_end(const char *text, size_t room, const tt_style *style, t
     return st == TT_OK ? tt_buf_text(out, text) : st;
 }
 
-static tt_status put_cell(const tt_table *table, const column *col, const cell *c, bool is_last, tt_buf *out)
+static tt_status put_cell(const tt_table *table, const column *col, const cell *c, bool is_last,
+                          tt_buf *out)
 {
     tt_status st = TT_OK;
     if (col->is_right && c->columns < col->width)
@@ -218,7 +219,9 @@ tt_status tt_table_render(const tt_table *table, bool has_titles, tt_buf *out)
     measure(table, has_titles, columns);
     tt_status st = TT_OK;
     for (size_t c = 0; c < table->width; c++)
-        titles[c] = (cell){ .lead = "", .text = columns[c].title, .mood = TT_MOOD_FAINT,
+        titles[c] = (cell){ .lead = "",
+                            .text = columns[c].title,
+                            .mood = TT_MOOD_FAINT,
                             .columns = tt_glyph_columns(columns[c].title, TT_TRUST_NONE, &table->style) };
     if (has_titles)
         st = put_row(table, columns, titles, out);

@@ -41,10 +41,17 @@ at worst rms 0.6103 against 0.6167, off by 1% where rounding explains 0.39%
 WORST                FROM STEP  AT  FIELD          A          B   OFF BY   FLOOR
 …tion/layers.2.attn          0  17  rms       0.6103     0.6167     0.01  0.0039
 $ make_run renamed renamed; tensortap diff a renamed
+identical
+1800 points compared; sites: 36 identical, 0 within noise, 0 differ
+'layers' in names of the first is taken for 'blocks' in the second
+$ tensortap diff a renamed --rename layers=bolcks | head -n 4
 identical in the sites that both have
 400 points compared; sites: 8 identical, 0 within noise, 0 differ
+'layers' in names of the first is taken for 'bolcks' in the second
 only in a: 28 sites, activation/layers.0.attn, activation/layers.0.mlp, activation/layers.0 ...
-only in renamed: 28 sites, activation/blocks.0.attn, activation/blocks.0.mlp, activation/blocks.0 ...
+$ tensortap diff a renamed --rename layers
+tensortap diff: --rename takes OLD=NEW, not 'layers'
+[2]
 $ make_run ranks ranks; tensortap diff a ranks
 identical in the sites that both have
 720 points compared; sites: 36 identical, 0 within noise, 0 differ

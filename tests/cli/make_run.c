@@ -18,15 +18,15 @@ enum { LAYERS = 4, ROWS = 8, COLS = 16, POINTS_MAX = 64 };
 typedef struct scenario {
     const char *name;
     int64_t steps;
-    int64_t bad_step;      /* -1: never */
-    const char *bad_site;  /* where it is born; NULL: nowhere */
-    double bad;            /* NaN or an infinity */
-    const char *off_site;  /* values of this site are multiplied ... */
-    double off_by;         /* ... by this */
-    bool is_masked;        /* -inf in a mask, as it should be */
-    bool is_half;          /* activations rounded to bfloat16 */
-    bool is_renamed;       /* blocks.0 in place of layers.0 */
-    bool is_killed;        /* no footer */
+    int64_t bad_step;     /* -1: never */
+    const char *bad_site; /* where it is born; NULL: nowhere */
+    double bad;           /* NaN or an infinity */
+    const char *off_site; /* values of this site are multiplied ... */
+    double off_by;        /* ... by this */
+    bool is_masked;       /* -inf in a mask, as it should be */
+    bool is_half;         /* activations rounded to bfloat16 */
+    bool is_renamed;      /* blocks.0 in place of layers.0 */
+    bool is_killed;       /* no footer */
     bool has_values;
     int32_t ranks;
 } scenario;
@@ -34,21 +34,64 @@ typedef struct scenario {
 static const scenario scenarios[] = {
     { .name = "good", .steps = 50, .bad_step = -1 },
     { .name = "values", .steps = 3, .bad_step = -1, .has_values = true },
-    { .name = "nan-forward", .steps = 50, .bad_step = 31, .bad_site = "activation/layers.2.attn", .bad = NAN },
+    { .name = "nan-forward",
+      .steps = 50,
+      .bad_step = 31,
+      .bad_site = "activation/layers.2.attn",
+      .bad = NAN },
     { .name = "nan-first", .steps = 5, .bad_step = 0, .bad_site = "activation/embed", .bad = NAN },
-    { .name = "nan-gradient", .steps = 50, .bad_step = 20, .bad_site = "gradient/layers.1.mlp.weight", .bad = INFINITY },
-    { .name = "nan-update", .steps = 50, .bad_step = 11, .bad_site = "parameter/layers.3.attn.weight", .bad = NAN },
+    { .name = "nan-gradient",
+      .steps = 50,
+      .bad_step = 20,
+      .bad_site = "gradient/layers.1.mlp.weight",
+      .bad = INFINITY },
+    { .name = "nan-update",
+      .steps = 50,
+      .bad_step = 11,
+      .bad_site = "parameter/layers.3.attn.weight",
+      .bad = NAN },
     { .name = "masked-inf", .steps = 50, .bad_step = -1, .is_masked = true },
-    { .name = "masked-nan", .steps = 50, .bad_step = 40, .bad_site = "activation/head", .bad = NAN, .is_masked = true },
-    { .name = "late-nan", .steps = 10050, .bad_step = 10000, .bad_site = "activation/layers.1.mlp", .bad = NAN },
-    { .name = "rank1-nan", .steps = 20, .bad_step = 7, .bad_site = "activation/layers.0.mlp", .bad = NAN, .ranks = 2 },
+    { .name = "masked-nan",
+      .steps = 50,
+      .bad_step = 40,
+      .bad_site = "activation/head",
+      .bad = NAN,
+      .is_masked = true },
+    { .name = "late-nan",
+      .steps = 10050,
+      .bad_step = 10000,
+      .bad_site = "activation/layers.1.mlp",
+      .bad = NAN },
+    { .name = "rank1-nan",
+      .steps = 20,
+      .bad_step = 7,
+      .bad_site = "activation/layers.0.mlp",
+      .bad = NAN,
+      .ranks = 2 },
     { .name = "ranks", .steps = 20, .bad_step = -1, .ranks = 2 },
     { .name = "shorter", .steps = 30, .bad_step = -1 },
-    { .name = "changed-weight", .steps = 50, .bad_step = -1, .off_site = "parameter/layers.1.attn.weight", .off_by = 1.01 },
-    { .name = "changed-layer", .steps = 50, .bad_step = -1, .off_site = "activation/layers.2.attn", .off_by = 1.01 },
-    { .name = "rounded", .steps = 50, .bad_step = -1, .off_site = "activation/embed", .off_by = 1 + 1e-7 },
+    { .name = "changed-weight",
+      .steps = 50,
+      .bad_step = -1,
+      .off_site = "parameter/layers.1.attn.weight",
+      .off_by = 1.01 },
+    { .name = "changed-layer",
+      .steps = 50,
+      .bad_step = -1,
+      .off_site = "activation/layers.2.attn",
+      .off_by = 1.01 },
+    { .name = "rounded",
+      .steps = 50,
+      .bad_step = -1,
+      .off_site = "activation/embed",
+      .off_by = 1 + 1e-7 },
     { .name = "half", .steps = 50, .bad_step = -1, .is_half = true },
-    { .name = "half-changed", .steps = 50, .bad_step = -1, .is_half = true, .off_site = "activation/layers.2.attn", .off_by = 1.01 },
+    { .name = "half-changed",
+      .steps = 50,
+      .bad_step = -1,
+      .is_half = true,
+      .off_site = "activation/layers.2.attn",
+      .off_by = 1.01 },
     { .name = "renamed", .steps = 50, .bad_step = -1, .is_renamed = true },
     { .name = "killed", .steps = 50, .bad_step = -1, .is_killed = true },
     { .name = "hostile", .steps = 3, .bad_step = -1 },
@@ -96,14 +139,16 @@ static void put(maker *m, const char *name, double scale)
 {
     tt_error err = { "" };
     static float data[ROWS * COLS];
-    bool is_gradient = strncmp(name, "gradient/", 9) == 0, is_parameter = strncmp(name, "parameter/", 10) == 0;
+    bool is_gradient = strncmp(name, "gradient/", 9) == 0,
+         is_parameter = strncmp(name, "parameter/", 10) == 0;
     bool is_bias = strstr(name, ".bias") != NULL, is_frozen = strstr(name, "embed") != NULL;
-    bool is_bad = m->is->bad_site != NULL && m->step == m->is->bad_step && m->rank == (m->is->ranks > 1) &&
-                  strcmp(name, m->is->bad_site) == 0;
+    bool is_bad = m->is->bad_site != NULL && m->step == m->is->bad_step &&
+                  m->rank == (m->is->ranks > 1) && strcmp(name, m->is->bad_site) == 0;
     bool is_mask = strstr(name, "mask") != NULL;
     double drift = is_parameter ? 1 + 0.002 * (double)m->step : 1 / (1 + 0.05 * (double)m->step);
     for (uint32_t i = 0; i < ROWS * COLS; i++) {
-        double x = element(name, is_parameter ? 0 : m->step, i) * scale * (is_parameter && is_frozen ? 1 : drift);
+        double x = element(name, is_parameter ? 0 : m->step, i) * scale *
+                   (is_parameter && is_frozen ? 1 : drift);
         if (m->is->off_site != NULL && strcmp(name, m->is->off_site) == 0)
             x *= m->is->off_by;
         data[i] = m->is->is_half && !is_parameter ? to_bf16((float)x) : (float)x;
@@ -127,14 +172,21 @@ static void put(maker *m, const char *name, double scale)
                    at != NULL ? at + 7 : "");
     must(tt_recorder_site(m->rec, m->is->is_renamed && at != NULL ? renamed : name, &site, &err), &err);
     tt_tensor t;
-    must(tt_tensor_describe(&t, data, TT_F32, is_bias ? 1 : 2, (int64_t[]){ is_bias ? COLS : ROWS, COLS }, NULL, &err), &err);
+    must(tt_tensor_describe(&t, data, TT_F32, is_bias ? 1 : 2, (int64_t[]){ is_bias ? COLS : ROWS, COLS },
+                            NULL, &err),
+         &err);
     tt_stats stats;
     tt_stats_compute(&t, &stats);
     if (m->is->is_half && !is_parameter)
         stats.dtype = TT_BF16;
     m->time += 1000;
-    must(tt_recorder_add(m->rec, &(tt_event){ .site = site, .step = m->step, .time = m->time, .phase = TT_PHASE_TRAIN,
-                                              .tensor = &t, .stats = &stats, .has_value = m->is->has_values }),
+    must(tt_recorder_add(m->rec, &(tt_event){ .site = site,
+                                              .step = m->step,
+                                              .time = m->time,
+                                              .phase = TT_PHASE_TRAIN,
+                                              .tensor = &t,
+                                              .stats = &stats,
+                                              .has_value = m->is->has_values }),
          &err);
 }
 
@@ -144,7 +196,9 @@ static void put_scalar(maker *m, const char *name, double value)
     int32_t site;
     must(tt_recorder_site(m->rec, name, &site, &err), &err);
     m->time += 1000;
-    must(tt_recorder_add(m->rec, &(tt_event){ .site = site, .step = m->step, .time = m->time, .scalar = &value }), &err);
+    must(tt_recorder_add(m->rec,
+                         &(tt_event){ .site = site, .step = m->step, .time = m->time, .scalar = &value }),
+         &err);
 }
 
 static void put_step(maker *m)
@@ -166,8 +220,9 @@ static void put_step(maker *m)
     }
     put(m, "activation/head", 0.5);
     put(m, "activation/(root)", 0.5);
-    put_scalar(m, "loss", m->is_spoilt ? NAN : (2.3 / (1 + 0.1 * (double)m->step)) *
-                                             (m->is->is_half ? 1 + 2e-4 : 1));
+    put_scalar(m, "loss",
+               m->is_spoilt ? NAN
+                            : (2.3 / (1 + 0.1 * (double)m->step)) * (m->is->is_half ? 1 + 2e-4 : 1));
     m->is_spoilt = false;
     static const char *const kinds[] = { "parameter", "gradient" };
     for (int kind = 0; kind < 2; kind++) {
@@ -176,7 +231,8 @@ static void put_step(maker *m)
         put(m, name, scale);
         for (int layer = 0; layer < LAYERS; layer++)
             for (int part = 0; part < 2; part++) {
-                (void)snprintf(name, sizeof name, "%s/layers.%d.%s.weight", kinds[kind], layer, parts[part]);
+                (void)snprintf(name, sizeof name, "%s/layers.%d.%s.weight", kinds[kind], layer,
+                               parts[part]);
                 put(m, name, scale);
             }
         (void)snprintf(name, sizeof name, "%s/head.bias", kinds[kind]);
@@ -186,10 +242,19 @@ static void put_step(maker *m)
 
 static void put_hostile(maker *m)
 {
-    static const char *const names[] = { "activation/\x1b[31mred\x1b[2J", "activation/new\nline", "tab\there",
-                                         "activation/\xff\xfe not UTF-8", "right\u202eleft", "wide 漢字 名前",
-                                         "activation/a..b", "activation//x", "", "%s%n%d", "a,b*c?",
-                                         "activation/\x07" "bell" };
+    static const char *const names[] = { "activation/\x1b[31mred\x1b[2J",
+                                         "activation/new\nline",
+                                         "tab\there",
+                                         "activation/\xff\xfe not UTF-8",
+                                         "right\u202eleft",
+                                         "wide 漢字 名前",
+                                         "activation/a..b",
+                                         "activation//x",
+                                         "",
+                                         "%s%n%d",
+                                         "a,b*c?",
+                                         "activation/\x07"
+                                         "bell" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         put(m, names[i], 1);
     m->time += 1000;
@@ -205,7 +270,10 @@ static void put_wide(maker *m, int64_t steps)
     tt_tensor t;
     for (int i = 0; i < SITES; i++) {
         char name[64];
-        (void)snprintf(name, sizeof name, "%s/layers.%d.part%d", i % 3 == 0 ? "parameter" : i % 3 == 1 ? "activation" : "gradient",
+        (void)snprintf(name, sizeof name, "%s/layers.%d.part%d",
+                       i % 3 == 0   ? "parameter"
+                       : i % 3 == 1 ? "activation"
+                                    : "gradient",
                        i / 10, i % 10);
         must(tt_recorder_site(m->rec, name, &sites[i], &err), &err);
     }
@@ -219,7 +287,10 @@ static void put_wide(maker *m, int64_t steps)
     for (m->step = 0; m->step < steps; m->step++)
         for (int i = 0; i < SITES; i++) {
             m->time += 1000;
-            must(tt_recorder_add(m->rec, &(tt_event){ .site = sites[i], .step = m->step, .time = m->time, .tensor = &t,
+            must(tt_recorder_add(m->rec, &(tt_event){ .site = sites[i],
+                                                      .step = m->step,
+                                                      .time = m->time,
+                                                      .tensor = &t,
                                                       .stats = &stats[(m->step + i) % 16] }),
                  &err);
         }
@@ -237,11 +308,16 @@ int main(int argc, char **argv)
     }
     tt_error err = { "" };
     int64_t steps = argc > 3 ? atoll(argv[3]) : is->steps;
-    static const char *const info[] = { "argv", "[\"train.py\", \"--lr\", \"0.1\"]", "start",
-                                        "2026-01-05T11:00:00+0100", "host", "example", "pid", "4711", NULL };
+    static const char *const info[] = { "argv",  "[\"train.py\", \"--lr\", \"0.1\"]",
+                                        "start", "2026-01-05T11:00:00+0100",
+                                        "host",  "example",
+                                        "pid",   "4711",
+                                        NULL };
     for (int32_t rank = 0; rank < (is->ranks > 0 ? is->ranks : 1); rank++) {
         maker m = { .is = is, .rank = rank, .time = INT64_C(1767607200000000000) };
-        must(tt_recorder_open(argv[2], &(tt_recorder_options){ .rank = rank, .info = info }, &m.rec, &err), &err);
+        must(
+            tt_recorder_open(argv[2], &(tt_recorder_options){ .rank = rank, .info = info }, &m.rec, &err),
+            &err);
         if (strcmp(is->name, "wide") == 0)
             put_wide(&m, steps);
         else

@@ -38,10 +38,19 @@ static made begin(void)
 static void put(made *m, int which, const char *name, int64_t step, tt_dtype dtype, double rms)
 {
     int32_t site;
-    tt_stats s = { .count = 100, .min = -2 * rms, .max = 2 * rms, .absmax = 2 * rms, .mean = 0,
-                   .sumsq = rms * rms * 100, .m2 = rms * rms * 100, .dtype = (int32_t)dtype };
+    tt_stats s = { .count = 100,
+                   .min = -2 * rms,
+                   .max = 2 * rms,
+                   .absmax = 2 * rms,
+                   .mean = 0,
+                   .sumsq = rms * rms * 100,
+                   .m2 = rms * rms * 100,
+                   .dtype = (int32_t)dtype };
     assert_int_equal(tt_recorder_site(m->rec[which], name, &site, &err), 0);
-    assert_int_equal(tt_recorder_add(m->rec[which], &(tt_event){ .site = site, .step = step, .time = 1000 + step, .stats = &s }), 0);
+    assert_int_equal(
+        tt_recorder_add(m->rec[which],
+                        &(tt_event){ .site = site, .step = step, .time = 1000 + step, .stats = &s }),
+        0);
 }
 
 static tt_diff *compare(made *m, const tt_diff_options *options)
@@ -154,6 +163,39 @@ static void a_parameter_is_the_first_although_recorded_later(void **state)
     end(&m, diff);
 }
 
+static void names_that_were_changed_alike_are_paired(void **state)
+{
+    (void)state;
+    static const char *const names[][2][2] = {
+        { { "activation/layers.0", "parameter/layers.1.w" },
+          { "activation/blocks.0", "parameter/blocks.1.w" } },
+        { { "activation/fc", "parameter/fc.w" }, { "activation/module.fc", "parameter/module.fc.w" } },
+    };
+    static const tt_rename renames[] = { { "layers", "blocks" }, { "/", "/module." } };
+    for (int k = 0; k < 2; k++) {
+        made m = begin();
+        for (int which = 0; which < 2; which++) {
+            put(&m, which, "loss", 0, TT_F32, 1);
+            for (int i = 0; i < 2; i++)
+                put(&m, which, names[k][which][i], 0, TT_F32, 1);
+        }
+        tt_diff_free(compare(&m, &everything));
+        tt_rename found;
+        tt_diff *diff;
+        tt_diff_options options = everything;
+        assert_true(tt_diff_guess_rename(m.runs[0], m.runs[1], &found));
+        assert_string_equal(found.from, renames[k].from);
+        assert_string_equal(found.to, renames[k].to);
+        assert_false(tt_diff_guess_rename(m.runs[0], m.runs[0], &found));
+        options.rename = &found;
+        assert_int_equal(tt_diff_compute(m.runs[0], m.runs[1], &options, &diff, &err), 0);
+        assert_int_equal(tt_diff_count(diff), 3);
+        for (size_t i = 0; i < 3; i++)
+            assert_int_equal(tt_diff_at(diff, i)->points, 1);
+        end(&m, diff);
+    }
+}
+
 static void tolerances_take_the_place_of_the_floor(void **state)
 {
     (void)state;
@@ -201,6 +243,7 @@ int main(void)
         cmocka_unit_test(integers_have_no_noise),
         cmocka_unit_test(points_are_paired_by_step_not_by_number),
         cmocka_unit_test(a_parameter_is_the_first_although_recorded_later),
+        cmocka_unit_test(names_that_were_changed_alike_are_paired),
         cmocka_unit_test(tolerances_take_the_place_of_the_floor),
         cmocka_unit_test(every_failed_allocation_is_reported),
     };

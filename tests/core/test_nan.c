@@ -34,10 +34,15 @@ static story begin(int32_t rank, const char *folder)
 static void put(story *s, const char *name, int64_t nan)
 {
     int32_t site;
-    tt_stats stats = { .count = 10, .nan = nan, .min = -1, .max = 1, .absmax = 1, .sumsq = 5, .l1 = 5, .dtype = TT_F32 };
+    tt_stats stats = {
+        .count = 10, .nan = nan, .min = -1, .max = 1, .absmax = 1, .sumsq = 5, .l1 = 5, .dtype = TT_F32
+    };
     assert_int_equal(tt_recorder_site(s->rec, name, &site, &err), 0);
     s->time += 10;
-    assert_int_equal(tt_recorder_add(s->rec, &(tt_event){ .site = site, .step = s->step, .time = s->time, .stats = &stats }), 0);
+    assert_int_equal(
+        tt_recorder_add(s->rec,
+                        &(tt_event){ .site = site, .step = s->step, .time = s->time, .stats = &stats }),
+        0);
 }
 
 static tt_run *finish(story *s)
@@ -215,8 +220,10 @@ static void what_fed_it_is_finite_and_came_before(void **state)
     size_t count;
     assert_int_equal(tt_run_nonfinite(run, NULL, &found, &err), 0);
     assert_int_equal(tt_run_feeds(run, &found, feeds, 8, &count, &err), 0);
-    static const char *const names[] = { "activation/b", "activation/a", "parameter/c.weight", "activation/c" };
-    static const tt_feed_kind kinds[] = { TT_FEED_BEFORE, TT_FEED_BEFORE, TT_FEED_PARAMETER, TT_FEED_PREVIOUS };
+    static const char *const names[] = { "activation/b", "activation/a", "parameter/c.weight",
+                                         "activation/c" };
+    static const tt_feed_kind kinds[] = { TT_FEED_BEFORE, TT_FEED_BEFORE, TT_FEED_PARAMETER,
+                                          TT_FEED_PREVIOUS };
     assert_int_equal(count, 4);
     for (size_t i = 0; i < count; i++) {
         assert_string_equal(tt_run_site_name(run, feeds[i].site), names[i]);

@@ -51,7 +51,8 @@ static void npy_holds_the_elements_in_logical_order(void **state)
     (void)state;
     const float data[6] = { 1, 2, 3, 4, 5, 6 };
     tt_tensor t;
-    assert_int_equal(tt_tensor_describe(&t, data, TT_F32, 2, (int64_t[]){ 3, 2 }, (int64_t[]){ 4, 12 }, &err), 0);
+    assert_int_equal(
+        tt_tensor_describe(&t, data, TT_F32, 2, (int64_t[]){ 3, 2 }, (int64_t[]){ 4, 12 }, &err), 0);
     const char *path = new_path();
     assert_int_equal(tt_npy_save(path, &t, &err), 0);
     char bytes[512];

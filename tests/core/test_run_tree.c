@@ -27,10 +27,19 @@ static tt_run *record(const char *folder, const char *const *names, int64_t step
         for (size_t i = 0; names[i] != NULL; i++) {
             int32_t site;
             bool is_zero = strstr(names[i], "zero") != NULL;
-            tt_stats s = { .count = 10, .zeros = is_zero ? 10 : 0, .mean = (double)i, .min = (double)i, .max = (double)i,
-                           .sum = (double)i * 10, .sumsq = is_zero ? 0 : 10 * rms * rms, .dtype = TT_F32 };
+            tt_stats s = { .count = 10,
+                           .zeros = is_zero ? 10 : 0,
+                           .mean = (double)i,
+                           .min = (double)i,
+                           .max = (double)i,
+                           .sum = (double)i * 10,
+                           .sumsq = is_zero ? 0 : 10 * rms * rms,
+                           .dtype = TT_F32 };
             assert_int_equal(tt_recorder_site(rec, names[i], &site, &err), 0);
-            assert_int_equal(tt_recorder_add(rec, &(tt_event){ .site = site, .step = step, .time = 1 + step, .stats = &s }), 0);
+            assert_int_equal(
+                tt_recorder_add(rec,
+                                &(tt_event){ .site = site, .step = step, .time = 1 + step, .stats = &s }),
+                0);
         }
     assert_int_equal(tt_recorder_close(rec, 30, &err), 0);
     assert_int_equal(tt_run_open(folder, &run, &err), 0);
@@ -46,7 +55,8 @@ static void assert_tree(tt_run *run, const char *only, bool unfolds, const char 
         fail_msg("%s", err.text);
     for (size_t i = 0, at = 0; i < tt_run_tree_count(tree); i++) {
         const tt_tree_row *row = tt_run_tree_at(tree, i);
-        at += (size_t)snprintf(text + at, sizeof text - at, "%*s%s %d\n", (int)row->depth, "", row->label, (int)row->sites);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%*s%s %d\n", (int)row->depth, "", row->label,
+                               (int)row->sites);
     }
     assert_string_equal(text, expected);
     tt_run_tree_free(tree);
@@ -55,14 +65,19 @@ static void assert_tree(tt_run *run, const char *only, bool unfolds, const char 
 static void layers_that_are_alike_are_one_line(void **state)
 {
     (void)state;
-    static const char *const names[] = { "activation/embed", "activation/layers.0.attn", "activation/layers.0",
-                                         "activation/layers.1.attn", "activation/layers.1", "activation/layers.2.attn",
-                                         "activation/layers.2.extra", "activation/layers.2", "line/train.py:3:x", NULL };
+    static const char *const names[] = { "activation/embed",          "activation/layers.0.attn",
+                                         "activation/layers.0",       "activation/layers.1.attn",
+                                         "activation/layers.1",       "activation/layers.2.attn",
+                                         "activation/layers.2.extra", "activation/layers.2",
+                                         "line/train.py:3:x",         NULL };
     const char *folder = run_folder_new();
     tt_run *run = record(folder, names, 1, 1);
-    assert_tree(run, NULL, false, "activation 0\n embed 1\n layers 0\n  0-1 2\n   attn 2\n  2 1\n   attn 1\n   extra 1\nline 0\n train.py:3:x 1\n");
+    assert_tree(run, NULL, false,
+                "activation 0\n embed 1\n layers 0\n  0-1 2\n   attn 2\n  2 1\n   attn 1\n   extra "
+                "1\nline 0\n train.py:3:x 1\n");
     assert_tree(run, "*layers.0*,*layers.1*", false, "activation 0\n layers.0-1 2\n  attn 2\n");
-    assert_tree(run, "*layers.0*,*layers.1*", true, "activation 0\n layers 0\n  0 1\n   attn 1\n  1 1\n   attn 1\n");
+    assert_tree(run, "*layers.0*,*layers.1*", true,
+                "activation 0\n layers 0\n  0 1\n   attn 1\n  1 1\n   attn 1\n");
     tt_run_close(run);
     run_folder_remove(folder);
 }

@@ -29,7 +29,8 @@ static tt_status render(const tt_style *style, int32_t least, const char *const 
     return st;
 }
 
-static void assert_render(const tt_style *style, int32_t least, const char *const cells[4], const char *expected)
+static void assert_render(const tt_style *style, int32_t least, const char *const cells[4],
+                          const char *expected)
 {
     tt_buf out = { 0 };
     assert_int_equal(render(style, least, cells, &out), TT_OK);
@@ -56,7 +57,8 @@ static void a_column_that_may_gives_room(void **state)
     (void)state;
     assert_render(&(tt_style){ .columns = 10 }, 4, (const char *const[]){ "abcdefghijkl", "1", "b", "2" },
                   "NAME     N\nabcdef…  1\nb        2\n");
-    assert_render(&(tt_style){ .columns = 10 }, -4, (const char *const[]){ "abcdefghijkl", "1", "b", "2" },
+    assert_render(&(tt_style){ .columns = 10 }, -4,
+                  (const char *const[]){ "abcdefghijkl", "1", "b", "2" },
                   "NAME     N\n…ghijkl  1\nb        2\n");
 }
 
@@ -70,7 +72,8 @@ static void escape_sequences_of_a_cell_are_shown(void **state)
 static void ascii_stays_ascii(void **state)
 {
     (void)state;
-    assert_render(&(tt_style){ .is_ascii = true, .columns = 10 }, 4, (const char *const[]){ "é", "1", "abcdefghijk", "2" },
+    assert_render(&(tt_style){ .is_ascii = true, .columns = 10 }, 4,
+                  (const char *const[]){ "é", "1", "abcdefghijk", "2" },
                   "NAME     N\n\\xe9     1\nabcde..  2\n");
 }
 
@@ -80,7 +83,8 @@ static void every_failed_allocation_is_reported(void **state)
     for (long nth = 1;; nth++) {
         tt_buf out = { 0 };
         alloc_fail_at(nth);
-        tt_status st = render(&(tt_style){ .columns = 9 }, 4, (const char *const[]){ "abcdefghi", "1", "b", "2" }, &out);
+        tt_status st = render(&(tt_style){ .columns = 9 }, 4,
+                              (const char *const[]){ "abcdefghi", "1", "b", "2" }, &out);
         bool was_hit = alloc_fail_stop();
         tt_buf_free(&out);
         if (!was_hit) {

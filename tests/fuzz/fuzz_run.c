@@ -76,6 +76,38 @@ static void read_all(tt_run *run)
     (void)tt_run_refresh(run, NULL);
 }
 
+/* What the views make of it. */
+static void view_all(tt_run *run)
+{
+    tt_run_tree *tree;
+    tt_nonfinite found;
+    tt_feed feeds[8];
+    tt_diff *diff;
+    size_t n;
+    const tt_style style = { .columns = 80 };
+    for (int unfolds = 0; unfolds < 2; unfolds++)
+        if (tt_run_tree_create(run, 0, NULL, unfolds == 1, &tree, NULL) == TT_OK) {
+            for (size_t i = 0; i < tt_run_tree_count(tree) && i < 64; i++) {
+                const tt_tree_row *row = tt_run_tree_at(tree, i);
+                tt_buf text = { 0 };
+                MUST(row->depth >= 0 && row->site < tt_run_site_count(run));
+                (void)tt_text_append(row->label, &style, &text);
+                MUST(text.len == 0 || strchr(text.data, '\x1b') == NULL);
+                if (row->site >= 0)
+                    (void)tt_trend_append(run, 0, row->site, TT_FIELD_RMS, 16, &style, &text, NULL);
+                tt_buf_free(&text);
+            }
+            tt_run_tree_free(tree);
+        }
+    if (tt_run_nonfinite(run, "x*", &found, NULL) == TT_OK && found.site >= 0)
+        (void)tt_run_feeds(run, &found, feeds, 8, &n, NULL);
+    tt_diff_options all = { .first_step = INT64_MIN, .last_step = INT64_MAX };
+    if (tt_diff_compute(run, run, &all, &diff, NULL) == TT_OK) {
+        MUST(tt_diff_verdict(diff) == TT_DIFF_SAME);
+        tt_diff_free(diff);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1 || size > 1 << 18)
@@ -94,6 +126,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tt_run *run;
     if (tt_run_open(path, &run, NULL) == TT_OK) {
         read_all(run);
+        view_all(run);
         tt_run_close(run);
     }
 out:
