@@ -41,7 +41,9 @@ def main() -> None:
     target = Path(sys.argv[1] if len(sys.argv) > 1 else "flow.html")
     output = flow.off(filename=target)
     assert output is not None
-    print(f"{output.node_count} tensors in {output.saved_path}; {loss.isnan().sum()} losses are NaN")
+    print(
+        f"{output.node_count} tensors in {output.saved_path}; {loss.isnan().sum()} losses are NaN"
+    )
 
 
 if __name__ == "__main__":
