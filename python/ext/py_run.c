@@ -298,6 +298,12 @@ static PyMethodDef methods[] = {
            "($self, file, site, index, /)\n--\n\nGive (dtype, shape, bytes) of a stored value."),
     METHOD("value_read", run_value_read, METH_VARARGS,
            "($self, file, site, index, buffer, /)\n--\n\nWrite the bytes of a stored value."),
+    METHOD("origin", run_origin, METH_VARARGS,
+           "($self, allow, /)\n--\n\n"
+           "Give (file, name, index, birth, order, of, reached, fed) of the first NaN or Inf, or None."),
+    METHOD("diff", run_diff, METH_VARARGS,
+           "($self, other, only, first, last, rtol, atol, old, new, /)\n--\n\n"
+           "Give (verdict, first, sites, old, new)."),
     METHOD("info", run_info, METH_O, "($self, file, /)\n--\n\nGive what the writer said of itself."),
     METHOD("notes", run_notes, METH_O, "($self, file, /)\n--\n\nGive (step, time, text) of all notes."),
     METHOD("check", run_check, METH_O, "($self, file, /)\n--\n\nRead everything, check every checksum."),

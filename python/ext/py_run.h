@@ -1,4 +1,4 @@
-/* py_run.h -- the object behind RunReader, for its two files.
+/* py_run.h -- the object behind RunReader, for its files.
  *
  * A tt_run serves one thread at a time.  `lock` sees to that where the GIL is let
  * go: every method that touches run is between run_enter and run_leave.
@@ -30,5 +30,7 @@ PyObject *run_hist(PyObject *self, PyObject *args);
 PyObject *run_sample(PyObject *self, PyObject *args);
 PyObject *run_value(PyObject *self, PyObject *args);
 PyObject *run_value_read(PyObject *self, PyObject *args);
+PyObject *run_origin(PyObject *self, PyObject *args);
+PyObject *run_diff(PyObject *self, PyObject *args);
 
 #endif

@@ -39,7 +39,9 @@ from tensortap.watch import NonFiniteError, Watched, watch
 if TYPE_CHECKING:
     import os
 
+    from tensortap.part import Diff
     from tensortap.run import Run
+    from tensortap.run_parts import NonFinite
     from tensortap.shown import Shown, TextSink
 
 __version__ = _core.version
@@ -58,7 +60,9 @@ __all__ = [
     "Watched",
     "__version__",
     "compare",
+    "diff",
     "digest",
+    "first_nonfinite",
     "histogram",
     "open",
     "record",
@@ -74,6 +78,39 @@ def open(path: str | os.PathLike[str]) -> Run:
     from tensortap.run import Run
 
     return Run(path)
+
+
+def diff(
+    a: Run | str | os.PathLike[str],
+    b: Run | str | os.PathLike[str],
+    *,
+    only: str | None = None,
+    steps: tuple[int | None, int | None] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    rename: tuple[str, str] | None = None,
+) -> Diff:
+    """Compare two runs and find where they part; the result is true if they do.
+
+    *only*: names that match this glob.  *steps*: from the first up to and with the last.
+    *rtol*, *atol*: fine is |a - b| <= atol + rtol * |b|, in place of the noise floor.
+    *rename*: (old, new), what names of *a* hold is this in *b*; found out if all fit.
+    """
+    from tensortap import part
+
+    return part.diff(a, b, only=only, steps=steps, rtol=rtol, atol=atol, rename=rename)
+
+
+def first_nonfinite(
+    run: Run | str | os.PathLike[str], *, allow: str | None = None
+) -> NonFinite | None:
+    """Find where the first NaN or Inf of a run was born; None if all values are finite.
+
+    *allow*: a glob of sites that may be so, such as masks filled with -inf.
+    """
+    from tensortap import part
+
+    return part.first_nonfinite(run, allow=allow)
 
 
 def show(x: object, /, *, file: TextSink | None = None, color: bool | None = None) -> None:

@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.abc
 import importlib.util
 import os
@@ -18,6 +19,7 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
+from weakref import WeakSet
 
 
 class Watcher:
@@ -33,7 +35,8 @@ class Watcher:
         self.hook: Any = None  # the global forward pre-hook, while some parameter is unknown
         self.optimizer_hook: Any = None
         self.covered: set[int] = set()  # ids of parameters of watched models
-        self.roots: list[Any] = []  # weak references to watched models
+        self.known: WeakSet[Any] = WeakSet()  # modules with no other parameters than those
+        self.roots = 0  # watched models
 
     def start(self) -> None:
         """Listen to optimizers and to outermost module calls."""
@@ -50,10 +53,11 @@ class Watcher:
 
     def _called(self, module: Any, _: Any) -> None:
         """Take an outermost module with parameters as a root, before its first forward."""
-        if os.getpid() != self.pid or any(root() is module for root in self.roots):
+        if module in self.known or os.getpid() != self.pid or not module.training:
             return
         parameters = {id(p) for p in module.parameters()}
-        if not parameters or parameters <= self.covered or not module.training:
+        if parameters <= self.covered:
+            self.known.add(module)
             return
         try:
             self._watch(module)
@@ -62,17 +66,32 @@ class Watcher:
             self.pid = -1
             return
         self.covered |= parameters
+        self.known.add(module)
 
     def _watch(self, module: Any) -> None:
-        import weakref
-
         import tensortap
+        from tensortap.watch import _unwrapped
 
         if self.context is None:
             self.context = tensortap.record(self.folder, **self.options)
             self.run = self.context.__enter__()
-        tensortap.watch(module)
-        self.roots.append(weakref.ref(module))
+        self.roots += 1
+        name = f"{type(_unwrapped(module)).__name__}{self.roots}" if self.roots > 1 else None
+        tensortap.watch(module, name=name)
+        if _unwrapped(module) is module:
+            self._record_once(module, f"activation/{name}:(root)" if name else "activation/(root)")
+
+    def _record_once(self, module: Any, name: str) -> None:
+        """Record what the call puts out that is under way: it began before it was watched."""
+
+        def once(_module: Any, _inputs: Any, output: Any) -> None:
+            handle.remove()
+            if not hasattr(output, "untyped_storage"):
+                return  # several tensors: those of the modules inside are there
+            with contextlib.suppress(TypeError):  # on a device, sparse, fake
+                self.run.tensor(name, output)
+
+        handle = module.register_forward_hook(once)
 
     def _stepping(self, optimizer: Any, *_: Any) -> None:
         """Stop listening when everything that is trained is watched; else go on."""
@@ -149,6 +168,7 @@ def execute(kind: str, rest: Sequence[str]) -> None:
         runpy.run_path(path, run_name="__main__")
         return
     sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    path = os.path.abspath(path)  # as Python: argv keeps what was typed, __file__ is whole
     with open(path, "rb") as file:
         source = file.read()
     # As Python does: the program is the module __main__, for pickle and multiprocessing too.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tensortap import _core, run_arrays, run_text
 from tensortap.run_arrays import FIELDS, column, numpy_dtype, numpy_module, torch_module
-from tensortap.run_parts import Check, File, FileCheck, NonFinite, Note
+from tensortap.run_parts import Check, Fed, File, FileCheck, NonFinite, Note
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,18 +119,23 @@ class Run:
 
     @property
     def first_nonfinite(self) -> NonFinite | None:
-        """Where the first NaN or Inf appeared, by step and then by time."""
-        best: tuple[tuple[int, int], NonFinite] | None = None
-        for i, file in enumerate(self.files):
-            for name in self.names():
-                site = self._reader.find(name)
-                at = self._reader.nonfinite(i, site)
-                if at < 0:
-                    continue
-                step, time, call, *_ = self._reader.point(i, site, at)
-                if best is None or (step, time) < best[0]:
-                    best = (step, time), NonFinite(name, step, call, file.rank)
-        return best[1] if best else None
+        """Where the first NaN or Inf was born, as `tensortap nan` finds it."""
+        return self._origin(None)
+
+    def _origin(self, allow: str | None) -> NonFinite | None:
+        found = self._reader.origin(allow)
+        if found is None:
+            return None
+        file, name, index, birth, order, of, reached, feeds = found
+        step, _, call, _, _, _, _, _, stats, _ = self._reader.point(
+            file, self._reader.find(name), index
+        )
+        fed = []
+        for role, other, at in feeds:
+            point = self._reader.point(file, self._reader.find(other), at)
+            fed.append(Fed(role, other, point[0], point[8]))
+        rank = self.files[file].rank
+        return NonFinite(name, step, call, rank, birth, order, of, reached, stats, tuple(fed))
 
     # ---- one name
 

@@ -6,7 +6,10 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from tensortap._core import Stats
 
 
 class Note(NamedTuple):
@@ -18,13 +21,28 @@ class Note(NamedTuple):
     rank: int
 
 
+class Fed(NamedTuple):
+    """A finite tensor that fed one that is not."""
+
+    role: Literal["before", "parameter", "previous"]
+    name: str
+    step: int
+    stats: Stats | None  # None: a number
+
+
 class NonFinite(NamedTuple):
-    """The first NaN or Inf of a run."""
+    """The first NaN or Inf of a run: where it was born."""
 
     name: str
     step: int
     call: int
     rank: int
+    birth: Literal["forward", "update", "backward"]
+    order: int  # its place among the points of its step, from 1 ...
+    of: int  # ... to this
+    reached: int  # sites that have been non-finite since, this one too
+    stats: Stats | None  # None: a number
+    fed_by: tuple[Fed, ...]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,130 @@
+"""Find where a run went wrong, and where two runs part.
+
+    >>> tt.first_nonfinite("runs/today").name
+    'activation/layers.2.attn'
+    >>> tt.diff("runs/before", "runs/after").first.name
+    'parameter/fc.weight'
+
+The answers are those of `tensortap nan` and `tensortap diff`; docs/guide/command.md says how
+they are found.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tensortap.run import Run
+
+if TYPE_CHECKING:
+    import os
+
+    from tensortap.run_parts import NonFinite
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True)
+class DiffSite:
+    """What two runs have of one site."""
+
+    name: str  # in the first run, if it is there
+    rank: int
+    verdict: Literal["identical", "noise", "differs", "only in a", "only in b"]
+    points: int  # compared
+    only_a: int  # points without a partner of the same step and call
+    only_b: int
+    first_step: int  # the first beyond the floor, else the first that differs; -1: none does
+    first_call: int
+    deviation: float  # the largest, in units of the root mean square
+    floor: float  # what rounding explains there
+    worst_step: int
+    field: str
+    a: float
+    b: float
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Where two runs part; true if they do."""
+
+    verdict: Literal["identical", "noise", "differs"]
+    first: DiffSite | None  # the first to part, in the order of execution
+    sites: tuple[DiffSite, ...]
+    renamed: tuple[str, str] | None  # what names of the first run hold is this in the second
+
+    def __bool__(self) -> bool:
+        return self.verdict == "differs"
+
+    def worst(self, count: int = 10) -> list[DiffSite]:
+        """Give the sites that are off most, those beyond noise first."""
+        order = {"differs": 0, "noise": 1}
+        found = [site for site in self.sites if site.verdict in order]
+        return sorted(found, key=lambda site: (order[site.verdict], -site.deviation))[:count]
+
+    def __repr__(self) -> str:
+        if self.first is None:
+            return f"<Diff: {self.verdict}>"
+        return f"<Diff: they part at step {self.first.first_step} in {self.first.name}>"
+
+
+def diff(
+    a: Run | str | os.PathLike[str],
+    b: Run | str | os.PathLike[str],
+    *,
+    only: str | None = None,
+    steps: tuple[int | None, int | None] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    rename: tuple[str, str] | None = None,
+) -> Diff:
+    """Compare two runs and find where they part.
+
+    *only*: names that match this glob.  *steps*: from the first up to and with the last.
+    *rtol*, *atol*: fine is |a - b| <= atol + rtol * |b|, in place of the noise floor.
+    *rename*: (old, new), what names of *a* hold is this in *b*; found out if all fit.
+    """
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if tolerance is not None and not (tolerance >= 0 and math.isfinite(tolerance)):
+            raise ValueError(f"{name} must be a number from 0 on, not {tolerance!r}")
+    low, high = steps if steps is not None else (None, None)
+    left, right = _opened(a), _opened(b)
+    try:
+        verdict, first, rows, old, new = left._reader.diff(
+            right._reader,
+            only,
+            LOWEST if low is None else low,
+            HIGHEST if high is None else high,
+            -1.0 if rtol is None else rtol,
+            -1.0 if atol is None else atol,
+            *(rename if rename is not None else (None, None)),
+        )
+    finally:
+        for run, given in ((left, a), (right, b)):
+            if run is not given:
+                run.close()
+    sites = tuple(DiffSite(*row) for row in rows)
+    found = sites[first] if first >= 0 else None
+    renamed = (old, new) if old is not None and new is not None else None
+    return Diff(verdict, found, sites, renamed)
+
+
+def first_nonfinite(
+    run: Run | str | os.PathLike[str], *, allow: str | None = None
+) -> NonFinite | None:
+    """Find where the first NaN or Inf of a run was born; None if all values are finite.
+
+    *allow*: a glob of sites that may be so, such as masks filled with -inf.
+    """
+    opened = _opened(run)
+    try:
+        return opened._origin(allow)
+    finally:
+        if opened is not run:
+            opened.close()
+
+
+def _opened(run: Run | str | os.PathLike[str]) -> Run:
+    return run if isinstance(run, Run) else Run(run)

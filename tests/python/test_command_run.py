@@ -1,0 +1,235 @@
+"""`tensortap run` behaves as Python does, and records what is trained."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from commands import PROGRAM, tensortap
+
+import tensortap as tt
+
+torch = pytest.importorskip("torch")
+
+TRAIN = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(5):
+    optimizer.zero_grad()
+    model(torch.ones(3, 4)).sum().backward()
+    optimizer.step()
+print(sum(float(p.sum()) for p in model.parameters()))
+"""
+
+
+def write(folder: Path, text: str, name: str = "script.py") -> str:
+    (folder / name).write_text(textwrap.dedent(text))
+    return name
+
+
+def python(*arguments: str, folder: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_training_is_recorded_from_its_first_step_and_computes_the_same(tmp_path: Path) -> None:
+    script = write(tmp_path, TRAIN)
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == python(script, folder=tmp_path).stdout
+    last = done.stderr.splitlines()[-2:]
+    assert last[0] == "tensortap: recorded; see: tensortap show run"
+    assert last[1].startswith("tensortap: watching took ")
+    run = tt.open(tmp_path / "run")
+    assert list(run.steps) == [0, 1, 2, 3, 4]
+    for name in ("activation/(root)", "activation/2", "gradient/0.weight", "parameter/2.bias"):
+        assert len(run.series(name, "mean")[0]) == 5
+
+
+def test_options_choose_what_is_recorded(tmp_path: Path) -> None:
+    script = write(tmp_path, TRAIN)
+    options = ("--every", "2", "--only", "parameter/*", "--keep", "stats,value")
+    assert tensortap("run", "-o", "run", *options, script, folder=tmp_path).returncode == 0
+    run = tt.open(tmp_path / "run")
+    recorded = [name for name in run.names("*/*") if len(run.series(name, "mean")[0])]
+    assert {name.split("/")[0] for name in recorded} == {"parameter"}
+    assert list(run.series("parameter/0.weight", "mean")[0]) == [0, 2, 4]
+    assert run.tensor("parameter/0.weight", 2, as_numpy=True).shape == (8, 4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import sys; print(sys.argv, __name__, __file__, sys.path[0]); sys.exit(3)",
+        "import sys; print(sys.stdin.read()); raise SystemExit('bye')",
+        "import argparse; p = argparse.ArgumentParser(); p.add_argument('--x'); p.parse_args()",
+        "def f():\n    1 / 0\nf()",
+        "this is not Python",
+        "import sys; sys.excepthook = lambda *a: print('own hook', a[0].__name__)\n1 / 0",
+        "import atexit, sys; atexit.register(print, 'late'); print('torch' in sys.modules)",
+        "import pickle, __main__\nclass A: pass\nprint(pickle.dumps(A)[-20:], __main__.A is A)",
+    ],
+)
+def test_a_script_does_what_it_does_under_python(tmp_path: Path, text: str) -> None:
+    script = write(tmp_path, text)
+    arguments = (script, "--every", "x", "-o", "y")
+    ours = tensortap("run", *arguments, folder=tmp_path, stdin="some\ninput")
+    theirs = python(*arguments, folder=tmp_path, stdin="some\ninput")
+    assert (ours.stdout, ours.stderr) == (theirs.stdout, theirs.stderr)
+    assert ours.returncode == theirs.returncode
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_module_is_run_as_python_m_does(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    write(tmp_path, "", "package/__init__.py")
+    write(tmp_path, "import sys; print(sys.argv, __name__, __package__)", "package/__main__.py")
+    ours = tensortap("run", "-m", "package", "--flag", folder=tmp_path)
+    theirs = python("-m", "package", "--flag", folder=tmp_path)
+    assert (ours.stdout, ours.returncode) == (theirs.stdout, 0)
+
+
+def test_multiprocessing_finds_the_script_again(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import multiprocessing as mp
+        def square(x): return x * x
+        if __name__ == "__main__":
+            for method in ("spawn", "fork", "forkserver"):
+                with mp.get_context(method).Pool(2) as pool:
+                    print(pool.map(square, [1, 2, 3]))
+        """,
+    )
+    done = tensortap("run", script, folder=tmp_path)
+    assert (done.stdout, done.stderr, done.returncode) == ("[1, 4, 9]\n" * 3, "", 0)
+
+
+def test_workers_of_a_data_loader_do_not_record(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        class Data(torch.utils.data.Dataset):
+            inner = torch.nn.Linear(2, 2)
+            def __len__(self): return 8
+            def __getitem__(self, i): return self.inner(torch.ones(2)).detach()
+        if __name__ == "__main__":
+            model = torch.nn.Linear(2, 2)
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for batch in torch.utils.data.DataLoader(Data(), 2, num_workers=2):
+                model(batch).sum().backward()
+                optimizer.step()
+        """,
+    )
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["rank0.tap"]
+    assert len(tt.open(tmp_path / "run").steps) == 4
+
+
+def test_two_models_with_two_optimizers_are_both_watched(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        from torch import nn
+        g, d = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 1))
+        og, od = torch.optim.SGD(g.parameters(), 0.1), torch.optim.SGD(d.parameters(), 0.1)
+        for step in range(3):
+            for sign, optimizer in ((1, od), (-1, og)):
+                loss = sign * d(g(torch.randn(8, 4))).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    )
+    assert tensortap("run", "-o", "run", script, folder=tmp_path).returncode == 0
+    names = tt.open(tmp_path / "run").names("gradient/*")
+    assert any("Sequential" in name for name in names)
+    assert any("Sequential" not in name for name in names)
+
+
+def test_an_exception_shows_the_scripts_frames_only_and_keeps_the_run(tmp_path: Path) -> None:
+    script = write(tmp_path, TRAIN + "\nraise ValueError('boom')\n")
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
+    assert done.returncode == 1
+    assert "ValueError: boom" in done.stderr
+    assert done.stderr.count('  File "') == 1
+    assert tt.open(tmp_path / "run").state == "finished"
+
+
+def test_control_c_ends_it_as_it_ends_python(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        TRAIN.replace("range(5)", "range(10**9)").replace(
+            "    optimizer.step()", "    optimizer.step()\n    print(step, flush=True)"
+        ),
+    )
+    process = subprocess.Popen(
+        [PROGRAM, "run", "-o", "run", script],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in errors
+    assert "_run.py" not in errors
+    assert tt.open(tmp_path / "run").state == "finished"
+
+
+def test_a_run_that_cannot_be_made_does_not_stop_the_program(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("in the way")
+    script = write(tmp_path, TRAIN)
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout == python(script, folder=tmp_path).stdout
+    assert done.stderr.startswith("tensortap: cannot record: ")
+
+
+def test_every_rank_records_under_torchrun(tmp_path: Path) -> None:
+    script = write(tmp_path, TRAIN)
+    done = python(
+        "-m", "torch.distributed.run", "--nproc-per-node=2", "--no-python",
+        str(PROGRAM), "run", "-o", "run", script, folder=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert tt.open(tmp_path / "run").ranks == [0, 1]
+
+
+def test_a_python_without_tensortap_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tensortap").mkdir()
+    write(tmp_path, "raise ImportError('not this one')", "tensortap/__init__.py")
+    done = tensortap("run", "x.py", folder=tmp_path, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "not this one" in done.stderr
+    assert "TENSORTAP_PYTHON" in done.stderr
+
+
+def test_a_script_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    done = tensortap("run", "nowhere.py", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == ("tensortap: no script 'nowhere.py'; give a file, or -m and a module\n")
