@@ -31,6 +31,7 @@ extern const tt_cmd tt_commands[]; /* ended by a row without a name */
 tt_cmd_fn tt_cmd_check;
 tt_cmd_fn tt_cmd_diff;
 tt_cmd_fn tt_cmd_export;
+tt_cmd_fn tt_cmd_graph;
 tt_cmd_fn tt_cmd_help;
 tt_cmd_fn tt_cmd_ls;
 tt_cmd_fn tt_cmd_nan;

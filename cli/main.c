@@ -24,6 +24,7 @@ const tt_cmd tt_commands[] = {
     { "nan", "RUN", "where the first NaN or Inf was born", tt_cmd_nan },
     { "diff", "RUN RUN", "where two runs part", tt_cmd_diff },
     { "export", "RUN [GLOB]", "write csv, json, npy, safetensors, pt, hdf5 ...", tt_cmd_export },
+    { "graph", "RUN", "draw which module calls which", tt_cmd_graph },
     { "check", "RUN", "verify every checksum, repair", tt_cmd_check },
     { "top", "RUN", "a live view of a training", tt_cmd_top },
     { "rm", "RUN...", "remove runs; asks first", tt_cmd_rm },

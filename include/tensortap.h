@@ -867,6 +867,58 @@ tt_status tt_safetensors_create(const char *path, const tt_entry *entries, size_
 tt_status tt_safetensors_put(tt_safetensors *file, const tt_tensor *t, tt_error *err);
 tt_status tt_safetensors_close(tt_safetensors *file, tt_error *err);
 
+/* ---- saved files -------------------------------------------------------- */
+
+/* A tensor as a file of its own, that others read: torch.load (weights_only,
+ * mmap), numpy.load, safetensors.  The elements are written in logical order,
+ * whatever the strides; the same tensor gives the same bytes.
+ *
+ *     tt_saver *saver;
+ *     if (tt_saver_open(0, &saver, &err) < 0) ...
+ *     tt_saver_add(saver, "out/q.call0.pt", TT_FORMAT_PT, &q, NULL, &err);  // copies, returns
+ *     ...
+ *     if (tt_saver_wait(saver, NULL, &err) < 0)                             // all are on disk
+ *         complain(err.text);                                               // or the first that is not
+ *     tt_saver_close(saver);
+ *
+ * A file appears under its name when it is complete, and never half. */
+typedef enum tt_format {
+    TT_FORMAT_PT,
+    TT_FORMAT_NPY,         /* bfloat16 and fp8 as void of their size, as NumPy does */
+    TT_FORMAT_SAFETENSORS, /* one tensor, named "tensor"; complex128 is refused */
+    TT_FORMAT_BYTES,       /* the elements alone */
+    TT_FORMAT_COUNT_
+} tt_format;
+
+const char *tt_format_name(tt_format format); /* "pt": also the usual suffix */
+bool tt_format_find(const char *name, tt_format *out);
+
+/* Writes one file and returns when it is complete.  dtype_name: torch's name
+ * of a type that the core does not know ("complex32"), the tensor then being of
+ * any type of the same size; NULL: the tensor's own.  TT_EIO names the file. */
+tt_status tt_file_save(const char *path, tt_format format, const tt_tensor *t, const char *dtype_name,
+                       tt_error *err);
+
+typedef struct tt_saver tt_saver;
+
+/* bytes: of copies that may wait to be written; 0: 64 MB.  The writer thread
+ * starts with the first file.  Functions may be called from many threads. */
+tt_status tt_saver_open(size_t bytes, tt_saver **out, tt_error *err);
+/* Ends it when everything is written.  NULL is fine. */
+void tt_saver_close(tt_saver *saver);
+/* Copies the tensor; the thread writes it.  Waits while there is no room; what is
+ * larger than half of it is written at once, from where it lies.  What goes wrong
+ * with a file is for tt_saver_wait; this fails if there is no memory, or no
+ * thread.  In a forked child it writes the file before it returns. */
+tt_status tt_saver_add(tt_saver *saver, const char *path, tt_format format, const tt_tensor *t,
+                       const char *dtype_name, tt_error *err);
+/* Would so many bytes be taken at once?  For callers that hold a lock. */
+bool tt_saver_has_room(tt_saver *saver, size_t bytes);
+/* Waits until everything added so far is written.  Gives the first failure since
+ * the last call, and how many there were (failed may be NULL). */
+tt_status tt_saver_wait(tt_saver *saver, int64_t *failed, tt_error *err);
+size_t tt_saver_held(tt_saver *saver); /* bytes of memory it has now */
+
 #ifdef __cplusplus
 }
 #endif

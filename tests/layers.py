@@ -49,7 +49,7 @@ MUTABLE = {
 CODE = {".c", ".h", ".py", ".pyi"}
 MOST_LINES = 400
 LONGER_FOR_A_REASON = {
-    "include/tensortap.h": 900,  # the whole C interface is one header
+    "include/tensortap.h": 1000,  # the whole C interface is one header
     "python/tensortap/_core.pyi": 600,  # one module has one stub
 }
 REPEATED = {"__init__.py", "__main__.py", "conftest.py", "meson.build", "README.md"}

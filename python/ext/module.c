@@ -54,6 +54,15 @@ static PyMethodDef functions[] = {
     { "_points", FAST(core_points),
       "_points($module, path, /)\n--\n\n"
       "Give every point of a run as a tuple." },
+    { "spy_save", FAST(core_spy_save),
+      "spy_save($module, name, tensor, module=None, *, norm_only=False, stats_only=False)\n--\n\n"
+      "Save a tensor, or all in a nest of them, if inside a DebugContext; else do nothing." },
+    { "_save_file", FAST(core_save_file),
+      "_save_file($module, path, tensor, format, dtype, /)\n--\n\n"
+      "Write a tensor to a file; False: only torch can read it." },
+    { "_count_up", FAST(core_count_up),
+      "_count_up($module, counts, key, /)\n--\n\n"
+      "Give a count of a dict, and add one to it." },
     { 0 },
 };
 
@@ -86,7 +95,7 @@ static int core_exec(PyObject *module)
     state->slice_type = sample_slice_type();
     if (state->slice_type == NULL || PyModule_AddType(module, state->slice_type) < 0)
         return -1;
-    if (source_names_init(&state->source) < 0)
+    if (source_names_init(&state->source) < 0 || spy_init(module, state) < 0)
         return -1;
     for (int i = 0; i < LINE_TYPE_COUNT; i++) {
         state->line_types[i] = line_tuple_type(i);
@@ -108,6 +117,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg)
     CORE_TYPE_MAP(X)
 #undef X
     Py_VISIT(state->slice_type);
+    Py_VISIT(state->spy_context);
     for (int i = 0; i < LINE_TYPE_COUNT; i++)
         Py_VISIT(state->line_types[i]);
     return torch_api_visit(&state->torch, visit, arg);
@@ -126,6 +136,8 @@ static int core_clear(PyObject *module)
     state->line = NULL;
     torch_api_clear(&state->torch);
     source_names_clear(&state->source);
+    Py_CLEAR(state->spy_context);
+    Py_CLEAR(state->spy_method);
     return 0;
 }
 

@@ -27,6 +27,8 @@
     X(run)               \
     X(watch)             \
     X(gradient_hook)     \
+    X(file_saver)        \
+    X(call_log)          \
     X(line_watch)        \
     X(flow)
 
@@ -43,6 +45,7 @@ struct core_state {
     torch_api torch;                           /* filled when torch is first seen */
     bool is_device_forced; /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
     source_names source;
+    PyObject *spy_context, *spy_method; /* owned; the variable of spy_save; "_save" */
 };
 
 #define X(name) extern PyType_Spec name##_spec;
@@ -68,6 +71,11 @@ CORE_FUNCTION(core_tensor_line);
 CORE_FUNCTION(core_tree_text);
 CORE_FUNCTION(core_deaf_hook);
 CORE_FUNCTION(core_points);
+CORE_FUNCTION(core_save_file);
+CORE_FUNCTION(core_spy_save);
+CORE_FUNCTION(core_count_up);
+
+int spy_init(PyObject *module, core_state *state);
 
 PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs);
 

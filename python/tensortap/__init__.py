@@ -28,6 +28,7 @@ from tensortap._core import (
     compare,
     digest,
     histogram,
+    spy_save,
     stats,
 )
 
@@ -43,12 +44,16 @@ if TYPE_CHECKING:
     from tensortap.run import Run
     from tensortap.run_parts import NonFinite
     from tensortap.shown import Shown, TextSink
+    from tensortap.spy import CallTracer, DebugContext, TensorSaver, get_debug_context
 
 __version__ = _core.version
+_OF_SPY = {"CallTracer", "DebugContext", "TensorSaver", "get_debug_context"}
 
 __all__ = [
     "Attention",
+    "CallTracer",
     "Compare",
+    "DebugContext",
     "Digest",
     "Histogram",
     "NonFiniteError",
@@ -57,16 +62,19 @@ __all__ = [
     "SampleSlice",
     "Shown",
     "Stats",
+    "TensorSaver",
     "Watched",
     "__version__",
     "compare",
     "diff",
     "digest",
     "first_nonfinite",
+    "get_debug_context",
     "histogram",
     "open",
     "record",
     "show",
+    "spy_save",
     "stats",
     "verify",
     "watch",
@@ -134,4 +142,8 @@ def __getattr__(name: str) -> object:
         from tensortap.run import Run
 
         return Run
+    if name in _OF_SPY:
+        from tensortap import spy
+
+        return getattr(spy, name)
     raise AttributeError(f"module 'tensortap' has no attribute {name!r}")

@@ -17,6 +17,7 @@ Commands:
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs part
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
+  graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
   top      RUN              a live view of a training
   rm       RUN...           remove runs; asks first
@@ -38,6 +39,7 @@ Commands:
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs part
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
+  graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
   top      RUN              a live view of a training
   rm       RUN...           remove runs; asks first
@@ -61,6 +63,7 @@ Commands:
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs part
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
+  graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
   top      RUN              a live view of a training
   rm       RUN...           remove runs; asks first

@@ -1,0 +1,174 @@
+"""Trace the order in which modules are called.
+
+    tracer = CallTracer("traces")
+    tracer.register_hooks(model)
+    model(x)
+    tracer.save_trace()               # traces/call_trace.txt: one path a line
+    tracer.save_trace("calls.json")   # for ui.perfetto.dev, with times and shapes
+
+Calls are taken in C (`_core.CallLog`).
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
+
+from tensortap import _core
+from tensortap.spy.debugger import BaseDebugger, selected
+
+if TYPE_CHECKING:
+    import torch
+    from typing_extensions import Self
+
+Tensors = tuple[tuple[tuple[int, ...], str], ...]  # (shape, dtype) of each
+
+
+class CallEvent(NamedTuple):
+    """One call of a module that has ended."""
+
+    path: str
+    call: int  # of this module, from 0, in order of entry
+    depth: int  # traced modules around it
+    inputs: Tensors
+    outputs: Tensors
+    start: int  # ns, as time.perf_counter_ns()
+    duration: int  # ns
+    thread: int
+    error: type[BaseException] | None  # what it raised
+
+
+class HookHandle:
+    """One traced module; `remove()` stops tracing it."""
+
+    def __init__(self, log: _core.CallLog, module: torch.nn.Module) -> None:
+        """Remember the module, weakly."""
+        self._log, self._module = log, ref(module)
+
+    def remove(self) -> None:
+        """Stop tracing the module; twice is fine."""
+        module = self._module()
+        if module is not None:
+            self._log.remove(module)
+
+
+class CallTracer(BaseDebugger):
+    """Records the paths of modules as they return."""
+
+    hooks: list[HookHandle]
+
+    def __init__(self, output_dir: str | os.PathLike[str], enabled: bool = True) -> None:
+        """Make the folder; nothing is traced before `register_hooks`."""
+        self._log = _core.CallLog()
+        self.hooks = []
+        super().__init__(output_dir, enabled)
+
+    @property
+    def enabled(self) -> bool:
+        """Tell whether calls are taken."""
+        return not self._log.off
+
+    @enabled.setter
+    def enabled(self, value: bool) -> None:
+        self._log.off = not value
+
+    @property
+    def call_trace(self) -> list[str]:
+        """Give the paths in the order in which the modules returned."""
+        return self._log.trace
+
+    @property
+    def events(self) -> list[CallEvent]:
+        """Give every call, in the order in which they ended, those that raised included."""
+        return [CallEvent(*event) for event in self._log.events()]
+
+    def register_hooks(
+        self,
+        model: torch.nn.Module,
+        target_classes: type | Sequence[type] | None = None,
+        target_names: Sequence[str] | None = None,
+        exclude_names: Sequence[str] | None = None,
+    ) -> None:
+        """Trace the modules of these classes (all), whose path contains one of the names
+        (any) and none of the excluded ones.
+        """  # noqa: D205
+        from torch.nn import DataParallel
+
+        replicated = {
+            id(below)
+            for module in model.modules()
+            if isinstance(module, DataParallel)
+            for below in module.module.modules()
+        }
+        for path, module in selected(model, target_classes, target_names, exclude_names):
+            self._register(path, module)
+            self._log.add(module, path, id(module) in replicated)
+            self.hooks.append(HookHandle(self._log, module))
+
+    def remove_hooks(self) -> None:
+        """Stop tracing; the model is as it was before, the trace stays."""
+        self._log.remove(None)
+        self.hooks.clear()
+
+    def get_trace(self) -> list[str]:
+        """Give a copy of the trace."""
+        return list(self._log.trace)
+
+    def reset_trace(self) -> None:
+        """Forget all calls."""
+        self._log.reset()
+
+    def save_trace(self, filename: str | os.PathLike[str] = "call_trace.txt") -> Path:
+        """Write the trace into the folder: one path a line, or, for `.json`, a Chrome trace."""
+        file = self.output_dir / filename
+        text = _chrome_trace(self.events) if file.suffix == ".json" else "\n".join(self._log.trace)
+        file.write_text(text, encoding="utf-8", errors="surrogateescape")
+        return file
+
+    def __enter__(self) -> Self:
+        """Begin a new trace."""
+        self.enabled = True
+        self.reset_trace()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave everything as it is."""
+
+    def __del__(self) -> None:
+        log = getattr(self, "_log", None)
+        if log is not None:
+            log.remove(None)
+
+
+def _chrome_trace(events: list[CallEvent]) -> str:
+    """Write the events as chrome://tracing and Perfetto read them; times are in us."""
+    start = min((event.start for event in events), default=0)
+    rows: list[dict[str, Any]] = [
+        {
+            "name": event.path,
+            "cat": "module",
+            "ph": "X",
+            "ts": (event.start - start) / 1000,
+            "dur": event.duration / 1000,
+            "pid": os.getpid(),
+            "tid": event.thread,
+            "args": {
+                "call": event.call,
+                "depth": event.depth,
+                "inputs": [_tensor_text(*tensor) for tensor in event.inputs],
+                "outputs": [_tensor_text(*tensor) for tensor in event.outputs],
+                **({"error": event.error.__name__} if event.error is not None else {}),
+            },
+        }
+        for event in events
+    ]
+    return json.dumps({"displayTimeUnit": "ms", "traceEvents": rows})
+
+
+def _tensor_text(shape: tuple[int, ...], dtype: str) -> str:
+    return f"{dtype}[{', '.join(map(str, shape))}]"

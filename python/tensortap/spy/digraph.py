@@ -1,0 +1,111 @@
+"""A directed graph as DOT text, and its picture.
+
+Has what users of the PyPI `graphviz` package expect of a Digraph; the picture is drawn
+by `pygraphviz`, whose wheels bring Graphviz along.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from pathlib import Path
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)")
+_KEYWORDS = {"node", "edge", "graph", "digraph", "subgraph", "strict"}
+
+
+def quoted(text: str) -> str:
+    """Give text as DOT has it: in quotes where it needs them."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _KEYWORDS:
+        return text
+    safe = text.encode("utf-8", "replace").decode().replace("\0", "")
+    escaped = safe.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+class Digraph:
+    """A directed graph; `source` is its text, `render()` its picture."""
+
+    def __init__(self, format: str = "png") -> None:
+        """Begin with nothing in it; *format* is that of the picture."""
+        self.format = format
+        self._attributes: dict[str, str] = {}
+        self._body: list[str] = []
+
+    def attr(self, **attributes: object) -> None:
+        """Set attributes of the graph."""
+        self._attributes.update({key: str(value) for key, value in attributes.items()})
+
+    def node(self, name: str, label: str | None = None, **attributes: str) -> None:
+        """Add a node."""
+        given = attributes if label is None else {"label": label, **attributes}
+        shown = " ".join(f"{key}={quoted(value)}" for key, value in given.items())
+        shown = f" [{shown}]" if shown else ""
+        self._body.append(f"\t{quoted(name)}{shown}\n")
+
+    def edge(self, tail: str, head: str, label: str = "") -> None:
+        """Add an edge."""
+        shown = f" [label={quoted(label)}]" if label else ""
+        self._body.append(f"\t{quoted(tail)} -> {quoted(head)}{shown}\n")
+
+    @property
+    def source(self) -> str:
+        """Give the graph in the DOT language."""
+        head = "".join(f"\t{key}={quoted(value)}\n" for key, value in self._attributes.items())
+        body = "".join(self._body)
+        boxes = 'node [shape=box style="rounded,filled" fillcolor=white]'
+        return f"digraph {{\n{head}\t{boxes}\n{body}}}\n"
+
+    def render(
+        self,
+        filename: str | os.PathLike[str] = "graph",
+        directory: str | os.PathLike[str] | None = None,
+        cleanup: bool = False,
+        format: str | None = None,
+    ) -> str:
+        """Draw it into `{filename}.{format}` and give that path.
+
+        *cleanup* False leaves the DOT text at `filename`.
+        """
+        format = format or self.format
+        base = Path(directory or ".") / filename
+        base.parent.mkdir(parents=True, exist_ok=True)
+        path = f"{base}.{format}"
+        self.draw(path, format)
+        if not cleanup and str(base) != path:
+            base.write_text(self.source, encoding="utf-8")
+        return path
+
+    def draw(self, path: str | os.PathLike[str], format: str | None = None) -> None:
+        """Draw it into exactly this file: svg, png, pdf, ... by Graphviz; dot; html."""
+        format = format or Path(path).suffix.lstrip(".").lower()
+        if not format:
+            raise ValueError(f"{path}: give the file a suffix (.svg, .png, .pdf, .dot, .html)")
+        if format in ("dot", "gv"):
+            content = self.source.encode()
+        elif format == "html":
+            content = self._html().encode()
+        else:
+            content = picture(self.source, format)
+        Path(path).write_bytes(content)
+
+    def _html(self) -> str:
+        svg = picture(self.source, "svg").decode()
+        svg = svg[svg.index("<svg") :]
+        title = html.escape("call graph")
+        return (
+            f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{title}</title>'
+            f"</head>\n<body>\n{svg}</body>\n</html>\n"
+        )
+
+
+def picture(source: str, format: str) -> bytes:
+    """Draw DOT text with Graphviz."""
+    from tensortap.flow.render import GraphvizError, draw
+
+    try:
+        return draw(source, format)
+    except GraphvizError as error:
+        raise RuntimeError(f"{error} (the DOT text is there without it: graph.source)") from None

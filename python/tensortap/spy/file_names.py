@@ -1,0 +1,36 @@
+"""Make a file name of any name, such that two names never share a file.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+MOST_BYTES = 200  # of 255 that file systems allow; the rest is for the call and the suffix
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]|^[.~]|[\ud800-\udfff]")
+
+
+def safe_name(name: str) -> str:
+    """Give a name that is valid, visible and stays in its folder; most are their own.
+
+    A name that had to be changed ends with a digest of what it was.
+    """
+    if _is_plain(name):
+        return name
+    original = name.encode("utf-8", "surrogatepass")
+    safe = _UNSAFE.sub(lambda found: _escaped(found[0]), name) or "unnamed"
+    digest = hashlib.blake2b(original, digest_size=8).hexdigest()
+    room = MOST_BYTES - len(digest) - 1
+    return safe.encode()[:room].decode(errors="ignore") + "-" + digest
+
+
+def _is_plain(name: str) -> bool:
+    if not name or _UNSAFE.search(name):
+        return False
+    return len(name) <= MOST_BYTES // 4 or len(name.encode()) <= MOST_BYTES
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,346 @@
+"""Save intermediate tensors: `spy_save("q", q, self)` in forward, a DebugContext around it.
+
+    saver = TensorSaver("debug_tensors")
+    saver.register_modules(model)
+    with DebugContext(saver, prefix="step0"):
+        model(x)                      # step0.layers.0.attn.q.call0.pt
+
+Names and counts are decided here; copying and writing is done in C.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import math
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any, Literal
+
+from tensortap import _core
+from tensortap._core import spy_save
+from tensortap.spy.debugger import UNKNOWN, BaseDebugger, selected
+from tensortap.spy.file_names import safe_name
+
+if TYPE_CHECKING:
+    import torch
+    from typing_extensions import Self
+
+    from tensortap.record import Recording
+
+__all__ = ["DebugContext", "TensorSaver", "get_debug_context", "spy_save"]
+
+log = logging.getLogger("tensortap.spy")
+
+Format = Literal["pt", "npy", "safetensors", "run"]
+FORMATS = ("pt", "npy", "safetensors", "run")
+
+_context: ContextVar[DebugContext] = _core._spy_context
+_savers: weakref.WeakSet[TensorSaver] = weakref.WeakSet()
+
+
+class TensorSaver(BaseDebugger):
+    """Saves tensors as files `{name}.call{n}.pt` in a folder."""
+
+    call_counts: dict[str, int]  # next call of each name
+
+    def __init__(
+        self,
+        output_dir: str | os.PathLike[str],
+        enabled: bool = True,
+        *,
+        format: Format = "pt",
+        max_bytes: int = 64 << 20,
+    ) -> None:
+        """Make the folder.
+
+        *format*: "pt", "npy", "safetensors", or "run" (the folder is then a run, as
+        `tt.record` makes one).  *max_bytes*: of copies that may wait for the disk.
+        """
+        if format not in FORMATS:
+            raise ValueError(
+                f"format must be one of {', '.join(map(repr, FORMATS))}, not {format!r}"
+            )
+        super().__init__(output_dir, enabled)
+        self.format = format
+        self.call_counts = {}
+        self._safe: dict[str, str] = {}  # name -> its file's name
+        self._taken: dict[str, str] = {}  # and back
+        self._files = _core.FileSaver(max_bytes)
+        self._run: Recording | None = None
+        _savers.add(self)
+
+    def register_modules(
+        self,
+        model: torch.nn.Module,
+        target_classes: type | Sequence[type] | None = None,
+        target_names: Sequence[str] | None = None,
+        exclude_names: Sequence[str] | None = None,
+    ) -> None:
+        """Learn the paths of a model's modules: those of these classes (all), whose path
+        contains one of the names (any) and none of the excluded ones.
+        """  # noqa: D205
+        for path, module in selected(model, target_classes, target_names, exclude_names):
+            self._register(path, module)
+
+    def save(
+        self, name: str, tensor: Any, call_idx: int | None = None, norm_only: bool = False
+    ) -> None:
+        """Save a tensor; the file is complete on return.
+
+        *call_idx*: else the calls of this name are counted.  *norm_only*: save the L2
+        norm of each row of the first dimension instead.
+        """
+        self._save(str(name), tensor, call_idx, norm_only, False, is_waiting=True)
+
+    def reset_counts(self) -> None:
+        """Count calls from 0 again."""
+        self.call_counts.clear()
+
+    def flush(self) -> None:
+        """Wait until everything is on disk; raise what went wrong."""
+        self._files.wait()
+        if self._run is not None and not self._run.closed:
+            self._run.flush()
+            if self._run.error:
+                raise OSError(self._run.error)
+
+    def close(self) -> None:
+        """Wait for what is left, and end the thread (and the run); saving starts them again."""
+        try:
+            self.flush()
+        finally:
+            if self._run is not None:
+                self._run.close()
+                self._run = None
+
+    def _save(
+        self,
+        name: str,
+        tensor: Any,
+        call_idx: int | None,
+        norm_only: bool,
+        stats_only: bool,
+        is_waiting: bool,
+    ) -> None:
+        """Save a tensor, or a nest of them, now or soon."""
+        if not self.enabled:
+            return
+        for path, leaf in _leaves(name, tensor):
+            call = _core._count_up(self.call_counts, path) if call_idx is None else call_idx
+            if norm_only:
+                leaf = _row_norms(leaf)
+            if self.format == "run":
+                keep = "stats" if stats_only else "stats|value"
+                site = path.replace("\0", "%00") or "unnamed"
+                self._open_run().tensor(site, _detached(leaf), keep=keep)
+                if is_waiting:
+                    self.flush()
+            elif stats_only:
+                file = f"{self._stem(path)}{call}.json"
+                self._write(file, _stats_json(leaf), "bytes", is_waiting)
+            else:
+                file = f"{self._stem(path)}{call}.{self.format}"
+                self._write(file, leaf, self.format, is_waiting)
+
+    def _stem(self, name: str) -> str:
+        """Give the path of a name's files up to the number of the call."""
+        safe = self._safe.get(name)
+        if safe is None:
+            safe = safe_name(name)
+            while self._taken.setdefault(safe, name) != name:
+                safe += "_"
+            self._safe[name] = safe
+        return f"{self.output_dir}/{safe}.call"
+
+    def _write(self, path: str, tensor: Any, format: str, is_waiting: bool) -> None:
+        for plain, dtype in _readable(tensor):
+            if _write_plain(self._files, path, plain, format, dtype, is_waiting):
+                return
+        if format != "pt":
+            raise TypeError(
+                f"{path}: a {tensor.layout} {tensor.dtype} tensor can only be saved as pt"
+            )
+        _save_by_torch(path, tensor)
+
+    def _open_run(self) -> Recording:
+        if self._run is None or self._run.closed:
+            from tensortap import process
+            from tensortap.record import record
+
+            # Not the program's run: what it records itself goes where it did before.
+            self._run = record(self.output_dir, resume=True, keep="stats|value")
+            process.leave(self._run)
+        return self._run
+
+
+class DebugContext:
+    """Makes `spy_save` save, inside a `with` block; the innermost one counts.
+
+    Leaving it waits until all is on disk, and raises OSError, with the file's name,
+    where that failed.
+    """
+
+    def __init__(
+        self, saver: Any, prefix: str = "", module_path_override: str | None = None
+    ) -> None:
+        """Take a TensorSaver, or anything with `get_module_path` and `save(name, tensor)`."""
+        self.saver = saver
+        self.prefix = prefix
+        self.module_path_override = module_path_override
+        self._tokens: list[Token[DebugContext]] = []
+
+    @property
+    def debugger(self) -> Any:
+        """Give the saver, by its other name."""
+        return self.saver
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_context.set(self))
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        _context.reset(self._tokens.pop())
+        flush = getattr(self.saver, "flush", None)
+        if not isinstance(self.saver, TensorSaver) or flush is None:
+            return
+        try:
+            flush()
+        except Exception as failure:
+            if error is None:
+                raise
+            log.error("%s", failure)  # the program's own error goes first
+
+    def _save(
+        self,
+        name: str,
+        tensor: Any,
+        module: torch.nn.Module | None = None,
+        *,
+        norm_only: bool = False,
+        stats_only: bool = False,
+    ) -> None:
+        """Save under the full name; `spy_save` calls this."""
+        saver = self.saver
+        if self.module_path_override is not None:
+            path = self.module_path_override
+        elif module is None:
+            path = "manual"
+        else:
+            path = saver.get_module_path(module)
+            if path == UNKNOWN:
+                log.warning(
+                    "Module path unknown: %s is not registered with the saver, %r is not saved",
+                    type(module).__name__,
+                    name,
+                )
+                return
+        full_name = f"{self.prefix}.{path}.{name}" if self.prefix else f"{path}.{name}"
+        if isinstance(saver, TensorSaver) and type(saver).save is TensorSaver.save:
+            saver._save(full_name, tensor, None, norm_only, stats_only, is_waiting=False)
+            return
+        for leaf_name, leaf in _leaves(full_name, tensor):
+            saver.save(leaf_name, _row_norms(leaf) if norm_only else leaf)
+
+
+def get_debug_context() -> DebugContext | None:
+    """Give the context that `spy_save` would save into here."""
+    return _context.get(None)
+
+
+# ---- tensors
+
+
+def _leaves(name: str, tensor: Any) -> Iterable[tuple[str, Any]]:
+    """Give every tensor of a nest with its name: position or key is appended."""
+    if isinstance(tensor, (tuple, list)):
+        parts: Iterable[tuple[Any, Any]] = enumerate(tensor)
+    elif isinstance(tensor, Mapping):
+        parts = tensor.items()
+    else:
+        return () if tensor is None else ((name, tensor),)
+    return [leaf for key, value in parts for leaf in _leaves(f"{name}.{key}", value)]
+
+
+def _write_plain(
+    files: _core.FileSaver, path: str, tensor: Any, format: str, dtype: str | None, is_waiting: bool
+) -> bool:
+    if is_waiting:
+        return _core._save_file(path, tensor, format, dtype)
+    return files.add(path, tensor, format, dtype)
+
+
+def _readable(t: Any) -> Iterator[tuple[Any, str | None]]:
+    """Give the values in ways that C may read, with the type's name where C has none for it."""
+    yield t, None
+    import torch
+
+    if t.layout != torch.strided or t.is_quantized or t.is_nested:
+        return
+    with torch.no_grad():
+        plain = t.detach().cpu()
+        yield plain, None
+        whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+        if t.element_size() in whole:
+            same_size = plain.contiguous().view(whole[t.element_size()])
+            yield same_size, str(t.dtype).removeprefix("torch.")
+
+
+def _save_by_torch(path: str, tensor: Any) -> None:
+    """Let torch write what is more than strided memory (sparse, quantized, nested)."""
+    import torch
+
+    temporary = os.path.join(os.path.dirname(path), f".tensortap-{os.getpid()}-{id(tensor)}.tmp")
+    try:
+        torch.save(tensor.detach().cpu(), temporary)
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def _detached(t: Any) -> Any:
+    return t.detach() if hasattr(t, "detach") else t
+
+
+def _row_norms(t: Any) -> torch.Tensor:
+    """Compute the L2 norm of each row of the first dimension, in float32 (float64 of doubles)."""
+    import torch
+
+    with torch.no_grad():
+        t = torch.as_tensor(t).detach()
+        t = t.flatten(1) if t.dim() > 1 else t.reshape(-1, 1)
+        if t.dtype.is_complex:
+            t = t.abs()
+        wide = torch.float64 if t.dtype == torch.float64 else torch.float32
+        if t.shape[1] == 0:
+            return torch.zeros(t.shape[0], dtype=wide, device=t.device)
+        norms: torch.Tensor = torch.linalg.vector_norm(t.to(wide), dim=1)
+        return norms
+
+
+def _stats_json(t: Any) -> bytes:
+    fields = _core.stats(_detached(t)).as_dict()
+    return json.dumps({key: _jsonable(value) for key, value in fields.items()}).encode()
+
+
+def _jsonable(value: Any) -> Any:
+    """Give what JSON has no word for as text: NaN, Infinity, complex numbers."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return str(value) if isinstance(value, complex) else value
+
+
+@atexit.register
+def _flush_all() -> None:
+    """Save what contexts that were never left have begun."""
+    for saver in list(_savers):
+        try:
+            saver.close()
+        except Exception as error:
+            log.error("%s", error)

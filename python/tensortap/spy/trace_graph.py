@@ -1,0 +1,256 @@
+"""Draw the call graph of a trace that CallTracer saved.
+
+    tree = build_tree(parse_trace("traces/call_trace.txt"))
+    render_graph(tree).render(filename="calls", cleanup=True)      # calls.png
+
+Repeated layers are folded: `layers.0.fc` and `layers.1.fc` are one `layers x 2` with
+one `fc` below.  A trace with shapes (`save_trace("x.json")`) has them on its edges.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tensortap.spy.digraph import Digraph
+
+ROOT = "root"  # the path of the model itself, and the name of the tree
+
+
+@dataclass(eq=False)
+class Node:
+    """A name in the tree of calls, with all its indices folded into one."""
+
+    name: str
+    children: dict[str, Node] = field(default_factory=dict)  # in order of first call
+    count: int = 0  # of distinct indices
+    indices: set[str] = field(default_factory=set)
+    first_seen: int = 0  # which call of the trace was the first to show it
+    parents: set[str] = field(default_factory=set)  # names
+    shapes: set[str] = field(default_factory=set)  # "[8, 64] → [8, 10]", where the trace has them
+    origin: Node | None = None  # of a copy
+
+
+class TracedPath(str):
+    """A path of a trace that knows the shapes of its call."""
+
+    shapes: str
+
+    def __new__(cls, path: str, shapes: str) -> TracedPath:
+        """Make a str with one more attribute."""
+        made = super().__new__(cls, path)
+        made.shapes = shapes
+        return made
+
+
+def parse_trace(path: str | os.PathLike[str]) -> list[str]:
+    """Read a trace: one path a line, or a Chrome trace (`.json`)."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"trace file not found: {file}")
+    text = file.read_text(encoding="utf-8", errors="surrogateescape")
+    if file.suffix == ".json":
+        paths = _parse_chrome(text, file)
+    else:
+        paths = [line for line in map(str.strip, text.splitlines()) if line]
+    if not paths:
+        raise ValueError(f"trace file is empty: {file}")
+    return paths
+
+
+def _parse_chrome(text: str, file: Path) -> list[str]:
+    try:
+        trace = json.loads(text)
+        rows = trace["traceEvents"] if isinstance(trace, dict) else trace
+        return [
+            TracedPath(row["name"], _shapes(row.get("args", {})))
+            for row in rows
+            if row.get("ph") == "X" and "error" not in row.get("args", {})
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{file} is not a trace that CallTracer saved: {error!r}") from None
+
+
+def _shapes(args: dict[str, Any]) -> str:
+    sides = [
+        ", ".join(_shape(tensor) for tensor in args.get(key, ())) for key in ("inputs", "outputs")
+    ]
+    return " → ".join(side or "()" for side in sides) if any(sides) else ""
+
+
+def _shape(tensor: str) -> str:
+    """Give "[8, 64]" of "float32[8, 64]"."""
+    return tensor[tensor.index("[") :] if "[" in tensor else tensor
+
+
+def build_tree(paths: Iterable[str]) -> Node:
+    """Fold a trace into a tree of names.
+
+    A number belongs to the name before it and is one of its indices; a number at the
+    beginning is a name.
+    """
+    return fold(paths)[0]
+
+
+def fold(paths: Iterable[str]) -> tuple[Node, dict[str, Node]]:
+    """Give the tree of a trace, and the node of each path in it."""
+    root = Node(ROOT)
+    nodes: dict[str, Node] = {}  # a long trace has few
+    for order, path in enumerate(paths):
+        node = nodes.get(path)
+        if node is None:
+            node = nodes[path] = _insert(root, path, order)
+        shapes = getattr(path, "shapes", "")
+        if shapes:
+            node.shapes.add(shapes)
+    return root, nodes
+
+
+def _insert(root: Node, path: str, order: int) -> Node:
+    node = root
+    for part in path.split("."):
+        if part.isdecimal() and node is not root:
+            node.indices.add(part)
+            node.count = len(node.indices)
+            continue
+        child = node.children.get(part)
+        if child is None:
+            child = node.children[part] = Node(part, first_seen=order, parents={node.name})
+        node = child
+    return node
+
+
+def squash_numeric_indices(tree: Node) -> Node:
+    """Give the tree as it is: `build_tree` has folded the numbers already."""
+    return tree
+
+
+def prune_leaves(tree: Node) -> Node:
+    """Give a tree without the last part of every path longer than one."""
+    pruned = _copied(tree)
+    for name, child in tree.children.items():
+        pruned.children[name] = _pruned(child)
+    return pruned
+
+
+def _pruned(node: Node) -> Node:
+    copy = _copied(node)
+    copy.children = {
+        name: _pruned(child) for name, child in node.children.items() if child.children
+    }
+    return copy
+
+
+def _copied(node: Node) -> Node:
+    """Copy a node without its children."""
+    return Node(
+        node.name,
+        count=node.count,
+        indices=set(node.indices),
+        first_seen=node.first_seen,
+        parents=set(node.parents),
+        shapes=set(node.shapes),
+        origin=node.origin or node,
+    )
+
+
+def construct_graph(
+    tree: Node,
+    show_repetition: bool = True,
+    prune_leaves_flag: bool = True,
+    squash_name: bool = False,
+    attributes: Callable[[list[Node]], dict[str, str]] | None = None,
+) -> Digraph:
+    """Make the graph of a tree: nodes `n0`, `n1`, ... in order of first call.
+
+    *show_repetition*: write `name x N` where there are N indices.  *prune_leaves_flag*:
+    leave out the last part of every path.  *squash_name*: draw nodes of one name as one.
+    *attributes*: gives more of Graphviz's attributes for the nodes that are drawn as one.
+    """
+    if prune_leaves_flag:
+        tree = prune_leaves(tree)
+    drawn: dict[Any, list[Node]] = {}  # key: the name or the node -> what it stands for
+    edges: dict[tuple[Any, Any], set[str]] = {}
+    for parent, node in _walk(tree):
+        key = node.name if squash_name else id(node)
+        drawn.setdefault(key, []).append(node)
+        if parent is not tree:
+            above = parent.name if squash_name else id(parent)
+            if above != key:
+                edges.setdefault((above, key), set()).update(node.shapes)
+    order = sorted(drawn, key=lambda key: min(node.first_seen for node in drawn[key]))
+    ids = {key: f"n{i}" for i, key in enumerate(order)}
+    dot = Digraph()
+    dot.attr(rankdir="TB")
+    for key in order:
+        repeated = sum(len(node.indices) for node in drawn[key])
+        name = drawn[key][0].name
+        label = f"{name} x {repeated}" if show_repetition and repeated > 1 else name
+        dot.node(ids[key], label, **(attributes(drawn[key]) if attributes is not None else {}))
+    for (above, below), shapes in edges.items():
+        dot.edge(ids[above], ids[below], _edge_label(shapes))
+    return dot
+
+
+def _walk(tree: Node) -> Iterator[tuple[Node, Node]]:
+    """Give (parent, node) of all that is drawn, from the top; the path `root` is not."""
+    waiting = [(tree, child) for child in tree.children.values()]
+    waiting.reverse()
+    while waiting:
+        parent, node = waiting.pop()
+        if parent is tree and node.name == ROOT and not node.children:
+            continue
+        yield parent, node
+        waiting.extend((node, child) for child in reversed(node.children.values()))
+
+
+def _edge_label(shapes: set[str]) -> str:
+    if not shapes:
+        return ""
+    first = min(shapes, key=lambda text: (len(text), text))
+    return first if len(shapes) == 1 else f"{first} …"
+
+
+def apply_graph_render_options(
+    dot: Digraph, dpi: int = 150, figwidth: float | None = None, figheight: float | None = None
+) -> None:
+    """Set the resolution, and the size in inches that the graph is to fill."""
+    dot.attr(dpi=str(dpi))
+    if figwidth is not None or figheight is not None:
+        width = "" if figwidth is None else figwidth
+        height = "" if figheight is None else figheight
+        dot.attr(size=f"{width},{height}!", ratio="fill")
+
+
+def render_graph(
+    tree: Node,
+    show_repetition: bool = True,
+    prune_leaves_flag: bool = True,
+    squash_name: bool = False,
+    dpi: int = 150,
+    figwidth: float | None = None,
+    figheight: float | None = None,
+) -> Digraph:
+    """Make the graph of a tree with all its options; `.render()` writes it to a file."""
+    dot = construct_graph(tree, show_repetition, prune_leaves_flag, squash_name)
+    apply_graph_render_options(dot, dpi, figwidth, figheight)
+    return dot
+
+
+def save_tree_json(tree: Node, path: str | os.PathLike[str]) -> None:
+    """Write the tree as JSON."""
+    Path(path).write_text(json.dumps(_as_dict(tree), indent=2), encoding="utf-8")
+
+
+def _as_dict(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "count": len(node.indices),
+        "indices": sorted(node.indices),
+        "children": [_as_dict(child) for child in node.children.values()],
+    }

@@ -1,0 +1,295 @@
+/* test_saver.c -- files are whole or not there, memory is bounded, forks are safe.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "tensortap.h"
+
+#include "alloc_fail.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { BYTES = 300000 };
+
+static char folder[64];
+static char bytes[BYTES];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/tensortap-saver-XXXXXX");
+    for (int i = 0; i < BYTES; i++)
+        bytes[i] = (char)(i * 7);
+    return mkdtemp(folder) != NULL ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[100];
+    (void)state;
+    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+static const char *path_of(int i)
+{
+    static _Thread_local char path[100];
+    (void)snprintf(path, sizeof path, "%s/%d", folder, i);
+    return path;
+}
+
+static tt_tensor tensor_of(int64_t count)
+{
+    tt_tensor t;
+    assert_int_equal(tt_tensor_describe(&t, bytes, TT_U8, 1, &count, NULL, NULL), TT_OK);
+    return t;
+}
+
+static void assert_file(int i, size_t count)
+{
+    char *got = malloc(BYTES + 1);
+    FILE *file = fopen(path_of(i), "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(got, 1, BYTES + 1, file), count);
+    assert_memory_equal(got, bytes, count);
+    (void)fclose(file);
+    free(got);
+}
+
+static int count_files(void)
+{
+    int count = 0;
+    DIR *dir = opendir(folder);
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(dir);
+    return count;
+}
+
+static void after_waiting_every_file_is_there_whole(void **state)
+{
+    (void)state;
+    tt_saver *saver;
+    assert_int_equal(tt_saver_open(1 << 20, &saver, NULL), TT_OK);
+    for (int i = 0; i < 200; i++) {
+        tt_tensor t = tensor_of(i * 1500); /* 0 bytes is a file too */
+        assert_int_equal(tt_saver_add(saver, path_of(i), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+        assert_true(tt_saver_held(saver) <= 1 << 20);
+    }
+    assert_int_equal(tt_saver_wait(saver, NULL, NULL), TT_OK);
+    for (int i = 0; i < 200; i++)
+        assert_file(i, (size_t)i * 1500);
+    assert_int_equal(count_files(), 200); /* nothing temporary */
+    tt_saver_close(saver);
+}
+
+static void what_is_larger_than_the_memory_goes_through(void **state)
+{
+    (void)state;
+    tt_saver *saver;
+    tt_tensor t = tensor_of(BYTES);
+    assert_int_equal(tt_saver_open(1000, &saver, NULL), TT_OK);
+    assert_int_equal(tt_saver_add(saver, path_of(0), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+    assert_file(0, BYTES);
+    tt_saver_close(saver);
+}
+
+static void a_strided_tensor_is_written_in_logical_order(void **state)
+{
+    (void)state;
+    tt_tensor t;
+    char want[6];
+    tt_saver *saver;
+    const int64_t shape[] = { 2, 3 }, stride[] = { 1, 1000 };
+    assert_int_equal(tt_tensor_describe(&t, bytes, TT_U8, 2, shape, stride, NULL), TT_OK);
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 3; k++)
+            want[i * 3 + k] = bytes[i + 1000 * k];
+    assert_int_equal(tt_saver_open(0, &saver, NULL), TT_OK);
+    assert_int_equal(tt_saver_add(saver, path_of(0), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+    assert_int_equal(tt_file_save(path_of(1), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+    tt_saver_close(saver); /* writes what is left */
+    for (int i = 0; i < 2; i++) {
+        char got[7];
+        FILE *file = fopen(path_of(i), "rb");
+        assert_int_equal(fread(got, 1, 7, file), 6);
+        assert_memory_equal(got, want, 6);
+        (void)fclose(file);
+    }
+}
+
+static void a_failure_names_the_file_and_leaves_the_others(void **state)
+{
+    (void)state;
+    tt_saver *saver;
+    tt_tensor t = tensor_of(10);
+    tt_error err;
+    int64_t failed = 0;
+    char lost[120];
+    (void)snprintf(lost, sizeof lost, "%s/gone/q.call0.pt", folder);
+    assert_int_equal(tt_saver_open(0, &saver, NULL), TT_OK);
+    assert_int_equal(tt_saver_add(saver, lost, TT_FORMAT_BYTES, &t, NULL, &err), TT_OK);
+    assert_int_equal(tt_saver_add(saver, lost, TT_FORMAT_BYTES, &t, NULL, &err), TT_OK);
+    assert_int_equal(tt_saver_add(saver, path_of(1), TT_FORMAT_BYTES, &t, NULL, &err), TT_OK);
+    assert_int_equal(tt_saver_wait(saver, &failed, &err), TT_EIO);
+    assert_int_equal(failed, 2);
+    assert_non_null(strstr(err.text, "gone/q.call0.pt"));
+    assert_file(1, 10);
+    assert_int_equal(tt_saver_wait(saver, &failed, &err), TT_OK); /* told once */
+    tt_saver_close(saver);
+}
+
+static void a_full_disk_leaves_no_half_file(void **state)
+{
+    (void)state;
+    tt_saver *saver;
+    tt_error err;
+    tt_tensor t = tensor_of(BYTES), fits = tensor_of(100);
+    struct rlimit before, small;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    (void)getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 100000;
+    assert_int_equal(tt_saver_open(0, &saver, NULL), TT_OK);
+    (void)setrlimit(RLIMIT_FSIZE, &small);
+    (void)tt_saver_add(saver, path_of(0), TT_FORMAT_PT, &t, NULL, NULL);
+    (void)tt_saver_add(saver, path_of(1), TT_FORMAT_BYTES, &fits, NULL, NULL);
+    tt_status st = tt_saver_wait(saver, NULL, &err);
+    (void)setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(st, TT_EIO);
+    assert_non_null(strstr(err.text, path_of(0)));
+    assert_int_equal(count_files(), 1);
+    assert_file(1, 100);
+    tt_saver_close(saver);
+}
+
+typedef struct producer {
+    tt_saver *saver;
+    int first;
+} producer;
+
+static void *produce(void *argument)
+{
+    const producer *p = argument;
+    for (int i = 0; i < 40; i++) {
+        tt_tensor t = tensor_of(1000 + 97 * i);
+        assert_int_equal(tt_saver_add(p->saver, path_of(p->first + i), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+        if (i % 10 == 9)
+            assert_int_equal(tt_saver_wait(p->saver, NULL, NULL), TT_OK);
+    }
+    for (int i = 0; i < 40; i++) /* its own are there, whatever the others do */
+        assert_file(p->first + i, (size_t)(1000 + 97 * i));
+    return NULL;
+}
+
+static void many_threads_may_save_at_once(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    producer producers[4];
+    tt_saver *saver;
+    assert_int_equal(tt_saver_open(20000, &saver, NULL), TT_OK);
+    for (int i = 0; i < 4; i++) {
+        producers[i] = (producer){ saver, i * 40 };
+        assert_int_equal(pthread_create(&threads[i], NULL, produce, &producers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    tt_saver_close(saver);
+}
+
+static void a_forked_child_saves_and_ends(void **state)
+{
+    (void)state;
+    tt_saver *saver;
+    tt_tensor t = tensor_of(BYTES);
+    assert_int_equal(tt_saver_open(4 << 20, &saver, NULL), TT_OK);
+    for (int i = 0; i < 30; i++) {
+        assert_int_equal(tt_saver_add(saver, path_of(i), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+        pid_t child = fork(); /* while the writer is at work */
+        if (child == 0) {
+            alarm(5);
+            tt_status st = tt_saver_add(saver, path_of(100 + i), TT_FORMAT_BYTES, &t, NULL, NULL);
+            st = st == TT_OK ? tt_saver_wait(saver, NULL, NULL) : st;
+            tt_saver_close(saver);
+            _exit(st == TT_OK ? 0 : 1);
+        }
+        int status = -1;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        assert_file(100 + i, BYTES);
+    }
+    assert_int_equal(tt_saver_wait(saver, NULL, NULL), TT_OK);
+    tt_saver_close(saver);
+}
+
+static void killed_at_any_moment_every_file_is_whole(void **state)
+{
+    (void)state;
+    for (int turn = 0; turn < 8; turn++) {
+        pid_t child = fork();
+        if (child == 0) {
+            tt_saver *saver;
+            tt_tensor t = tensor_of(BYTES);
+            if (tt_saver_open(0, &saver, NULL) == TT_OK)
+                for (int i = 0;; i++)
+                    (void)tt_saver_add(saver, path_of(i % 50), TT_FORMAT_BYTES, &t, NULL, NULL);
+            _exit(1);
+        }
+        usleep(3000 + 2500 * (unsigned)turn);
+        kill(child, SIGKILL);
+        (void)waitpid(child, NULL, 0);
+        for (int i = 0; i < 50; i++)
+            if (access(path_of(i), F_OK) == 0)
+                assert_file(i, BYTES);
+    }
+}
+
+static void every_failed_allocation_is_reported(void **state)
+{
+    (void)state;
+    tt_tensor t = tensor_of(1000);
+    for (long nth = 1;; nth++) {
+        tt_saver *saver = NULL;
+        tt_error err;
+        alloc_fail_at(nth);
+        tt_status st = tt_saver_open(0, &saver, &err);
+        if (st == TT_OK)
+            st = tt_saver_add(saver, path_of(0), TT_FORMAT_PT, &t, NULL, &err);
+        if (st == TT_OK)
+            st = tt_saver_wait(saver, NULL, &err);
+        bool was_hit = alloc_fail_stop();
+        tt_saver_close(saver);
+        assert_int_equal(st, was_hit ? TT_ENOMEM : TT_OK);
+        if (!was_hit)
+            break;
+    }
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        TEST(after_waiting_every_file_is_there_whole),
+        TEST(what_is_larger_than_the_memory_goes_through),
+        TEST(a_strided_tensor_is_written_in_logical_order),
+        TEST(a_failure_names_the_file_and_leaves_the_others),
+        TEST(a_full_disk_leaves_no_half_file),
+        TEST(many_threads_may_save_at_once),
+        TEST(a_forked_child_saves_and_ends),
+        TEST(killed_at_any_moment_every_file_is_whole),
+        TEST(every_failed_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

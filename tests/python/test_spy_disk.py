@@ -1,0 +1,168 @@
+"""When the disk fails, the context says so by the file's name, and no half file is left."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tensortap.spy import DebugContext, TensorSaver, spy_save  # noqa: E402
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Let the system refuse to make any file larger; Python ignores the signal."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def all_load(folder: Path) -> int:
+    files = list(folder.glob("*.pt"))
+    for file in files:
+        torch.load(file, weights_only=True)
+    return len(files)
+
+
+def test_a_full_disk_is_an_error_of_the_context_that_names_the_file(tmp_path: Path) -> None:
+    saver = TensorSaver(tmp_path)
+    with (  # noqa: PT012
+        files_of_at_most(100_000),
+        pytest.raises(OSError, match=r"manual\.big\.call0\.pt.*File too large"),
+        DebugContext(saver),
+    ):
+        spy_save("small", torch.ones(10))
+        spy_save("big", torch.ones(100_000))
+        spy_save("after", torch.ones(10))
+    assert sorted(os.listdir(tmp_path)) == ["manual.after.call0.pt", "manual.small.call0.pt"]
+    assert all_load(tmp_path) == 2
+
+
+def test_save_itself_raises_at_once(tmp_path: Path) -> None:
+    with files_of_at_most(1000), pytest.raises(OSError, match=r"big\.call0\.pt"):
+        TensorSaver(tmp_path).save("big", torch.ones(100_000))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_removed_folder_is_an_error_that_counts_the_files(tmp_path: Path) -> None:
+    saver = TensorSaver(tmp_path / "out")
+    with (  # noqa: PT012
+        pytest.raises(OSError, match=r"3 files could not be saved.*manual\.a\.call0\.pt"),
+        DebugContext(saver),
+    ):
+        shutil.rmtree(tmp_path / "out")
+        for _ in range(3):
+            spy_save("a", torch.ones(10))
+    (tmp_path / "out").mkdir()
+    with DebugContext(saver):  # told once; what comes is saved again
+        spy_save("a", torch.ones(10))
+    assert all_load(tmp_path / "out") == 1
+
+
+def test_a_folder_below_a_file_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        TensorSaver(tmp_path / "file" / "out")
+
+
+def test_a_small_file_system_that_fills_up_keeps_what_it_has(tmp_path: Path) -> None:
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mount is refused here; the test with RLIMIT_FSIZE shows the same")
+    try:
+        with (  # noqa: PT012
+            pytest.raises(OSError, match=r"manual\.t\.call\d\.pt: No space left"),
+            DebugContext(TensorSaver(tmp_path)),
+        ):
+            for _ in range(8):
+                spy_save("t", torch.ones(50_000))
+        assert 3 <= all_load(tmp_path) <= 5  # two may be in the making when it fills up
+        assert not list(tmp_path.glob(".*"))
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_the_programs_own_error_goes_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    saver = TensorSaver(tmp_path / "out")
+    with pytest.raises(ZeroDivisionError), DebugContext(saver):  # noqa: PT012
+        shutil.rmtree(tmp_path / "out")
+        spy_save("a", torch.ones(10))
+        raise ZeroDivisionError
+    assert "manual.a.call0.pt" in caplog.text
+
+
+KILLED = """
+import sys, torch
+from tensortap.spy import DebugContext, TensorSaver, spy_save
+t = torch.ones(200_000)
+with DebugContext(TensorSaver(sys.argv[1])):
+    print("on", flush=True)
+    for i in range(100_000):
+        spy_save(f"t{i % 20}", t)
+"""
+
+
+def test_after_kill_9_every_file_loads(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    time.sleep(0.3)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert all_load(tmp_path) > 0
+
+
+def test_memory_of_copies_is_bounded(tmp_path: Path) -> None:
+    saver = TensorSaver(tmp_path, max_bytes=4 << 20)
+    t = torch.ones(1 << 18)
+    with DebugContext(saver):
+        for _ in range(40):
+            spy_save("t", t)
+            assert saver._files.held <= 4 << 20
+    assert all_load(tmp_path) == 40
+
+
+def test_a_forked_child_saves_on_its_own(tmp_path: Path) -> None:
+    saver = TensorSaver(tmp_path)
+    t = torch.ones(300_000)
+    with DebugContext(saver):
+        for i in range(10):
+            spy_save("parent", t)
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(20)
+                spy_save(f"child{i}", t)
+                os._exit(0)  # without leaving the context
+            assert os.waitpid(pid, 0)[1] == 0
+    assert all_load(tmp_path) == 20
+
+
+def test_what_was_begun_is_on_disk_when_the_program_ends(tmp_path: Path) -> None:
+    code = (
+        "import sys, torch\n"
+        "from tensortap.spy import *\n"
+        "DebugContext(TensorSaver(sys.argv[1])).__enter__()\n"
+        "for i in range(20): spy_save('t', torch.ones(100_000))\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    assert all_load(tmp_path) == 20

@@ -1,0 +1,208 @@
+"""Files that spy saves are what torch, NumPy and safetensors make of the same tensor."""
+
+from __future__ import annotations
+
+import os
+import pickletools
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tensortap.spy import TensorSaver  # noqa: E402
+
+FLOATS = ["float64", "float32", "float16", "bfloat16"]
+SMALL = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"]
+WHOLE = [f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64)]
+KNOWN = [*FLOATS, *SMALL, *WHOLE, "bool", "complex64", "complex128"]
+RARE = ["complex32", "float8_e8m0fnu", "float4_e2m1fn_x2"]
+SHAPES = [(), (0,), (1,), (7,), (2, 3), (2, 0, 3), (2, 3, 4), (1, 2, 1, 3, 1, 2)]
+LAYOUTS = {
+    "plain": lambda t: t,
+    "transposed": lambda t: t.transpose(0, -1),
+    "sliced": lambda t: t[..., ::2],
+    "expanded": lambda t: t[..., :1].expand(*t.shape[:-1], 5),
+    "offset": lambda t: t[1:],
+}
+
+
+def bits(t: torch.Tensor) -> bytes:
+    t = t.detach().contiguous().resolve_conj().resolve_neg()
+    return t.reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b""
+
+
+def random_bits(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    count = int(np.prod(shape))
+    size = torch.empty((), dtype=dtype).element_size()
+    raw = torch.randint(0, 2 if dtype == torch.bool else 256, (count * size,), dtype=torch.uint8)
+    return raw.view(dtype).reshape(shape)
+
+
+def load(path: Path, **options: bool) -> torch.Tensor:
+    return torch.load(path, weights_only=True, **options)
+
+
+@pytest.mark.parametrize("dtype", KNOWN + RARE)
+def test_torch_loads_every_type_with_the_same_bits(tmp_path: Path, dtype: str) -> None:
+    if not hasattr(torch, dtype):
+        pytest.skip(f"this torch has no {dtype}")
+    saver = TensorSaver(tmp_path)
+    for i, shape in enumerate(SHAPES):
+        t = random_bits(shape, getattr(torch, dtype))
+        saver.save(f"t{i}", t)
+        for mmap in (False, True):
+            back = load(tmp_path / f"t{i}.call0.pt", mmap=mmap)
+            assert (back.dtype, back.shape, back.stride()) == (t.dtype, t.shape, t.stride())
+            assert bits(back) == bits(t)
+            assert not back.requires_grad
+            assert back.device.type == "cpu"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("format", ["pt", "npy", "safetensors"])
+def test_every_layout_is_saved_in_logical_order(tmp_path: Path, layout: str, format: str) -> None:
+    t = LAYOUTS[layout](torch.randn(4, 5, 6))
+    TensorSaver(tmp_path, format=format).save("t", t)
+    file = tmp_path / f"t.call0.{format}"
+    if format == "pt":
+        back = load(file)
+    elif format == "npy":
+        back = torch.from_numpy(np.load(file))
+    else:
+        back = pytest.importorskip("safetensors.torch").load_file(file)["tensor"]
+    assert torch.equal(back, t)
+    assert back.shape == t.shape
+
+
+@pytest.mark.parametrize("dtype", KNOWN)
+def test_numpy_loads_every_type(tmp_path: Path, dtype: str) -> None:
+    saver = TensorSaver(tmp_path, format="npy")
+    for i, shape in enumerate(SHAPES):
+        t = random_bits(shape, getattr(torch, dtype))
+        saver.save(f"t{i}", t)
+        back = np.load(tmp_path / f"t{i}.call0.npy")
+        assert back.shape == tuple(t.shape)
+        assert back.tobytes() == bits(t)
+        if back.dtype.kind != "V":  # NumPy has a name for it
+            assert back.dtype == t.numpy().dtype
+
+
+def test_bfloat16_in_npy_is_what_ml_dtypes_saves(tmp_path: Path) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    TensorSaver(tmp_path, format="npy").save("t", torch.arange(6, dtype=torch.bfloat16))
+    back = np.load(tmp_path / "t.call0.npy").view(ml_dtypes.bfloat16)
+    assert back.astype(float).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("dtype", [name for name in KNOWN if name != "complex128"])
+def test_safetensors_loads_every_type_it_knows(tmp_path: Path, dtype: str) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    saver = TensorSaver(tmp_path, format="safetensors")
+    for i, shape in enumerate(SHAPES):
+        t = random_bits(shape, getattr(torch, dtype))
+        saver.save(f"t{i}", t)
+        back = safetensors.load_file(tmp_path / f"t{i}.call0.safetensors")["tensor"]
+        assert (back.dtype, back.shape) == (t.dtype, t.shape)
+        assert bits(back) == bits(t)
+
+
+def test_safetensors_refuses_complex128_by_name(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"t\.call0\.safetensors.*complex128"):
+        TensorSaver(tmp_path, format="safetensors").save(
+            "t", torch.zeros(2, dtype=torch.complex128)
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lazy_conj_and_neg_views_are_saved_as_what_they_show(tmp_path: Path) -> None:
+    z = torch.randn(3, dtype=torch.complex64)
+    saver = TensorSaver(tmp_path)
+    saver.save("conj", z.conj())
+    saver.save("neg", torch._neg_view(z))
+    assert torch.equal(load(tmp_path / "conj.call0.pt"), z.conj().resolve_conj())
+    assert torch.equal(load(tmp_path / "neg.call0.pt"), -z)
+
+
+def test_a_parameter_is_saved_as_a_plain_tensor(tmp_path: Path) -> None:
+    parameter = torch.nn.Parameter(torch.randn(2, 2))
+    TensorSaver(tmp_path).save("w", parameter)
+    back = load(tmp_path / "w.call0.pt")
+    assert type(back) is torch.Tensor
+    assert torch.equal(back, parameter.detach())
+
+
+def test_sparse_and_quantized_tensors_are_left_to_torch(tmp_path: Path) -> None:
+    saver = TensorSaver(tmp_path)
+    dense = torch.eye(3)
+    saver.save("sparse", dense.to_sparse())
+    assert torch.equal(load(tmp_path / "sparse.call0.pt").to_dense(), dense)
+    with pytest.raises(TypeError, match="only be saved as pt"):
+        TensorSaver(tmp_path, format="npy").save("sparse", dense.to_sparse())
+
+
+def test_numpy_arrays_can_be_saved_too(tmp_path: Path) -> None:
+    TensorSaver(tmp_path).save("a", np.arange(4.0)[::-1])
+    assert load(tmp_path / "a.call0.pt").tolist() == [3, 2, 1, 0]
+
+
+def test_a_meta_tensor_has_nothing_to_save(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="meta"):
+        TensorSaver(tmp_path).save("m", torch.empty(2, device="meta"))
+    with pytest.raises(TypeError, match="tensor"):
+        TensorSaver(tmp_path).save("m", "no tensor")
+
+
+@pytest.mark.parametrize("format", ["pt", "npy", "safetensors"])
+def test_the_same_tensor_gives_the_same_file(tmp_path: Path, format: str) -> None:
+    saver = TensorSaver(tmp_path, format=format)
+    t = torch.randn(100, 3)
+    saver.save("t", t)
+    saver.save("t", t.T.contiguous().T)
+    first, second = ((tmp_path / f"t.call{i}.{format}").read_bytes() for i in (0, 1))
+    assert first == second
+
+
+def test_the_archive_is_sound_and_laid_out_as_torch_does(tmp_path: Path) -> None:
+    t = torch.arange(6.0).reshape(2, 3)
+    TensorSaver(tmp_path).save("t", t)
+    torch.save(t, tmp_path / "torch.pt")
+    ours, theirs = zipfile.ZipFile(tmp_path / "t.call0.pt"), zipfile.ZipFile(tmp_path / "torch.pt")
+    assert ours.testzip() is None
+    assert [n.split("/", 1)[1] for n in ours.namelist()] == [
+        n.split("/", 1)[1] for n in theirs.namelist()
+    ]
+    pickle, torchs = ours.read("archive/data.pkl"), theirs.read("torch/data.pkl")
+    memo = {"BINPUT"}
+    told = [
+        [(op.name, arg) for op, arg, _ in pickletools.genops(p) if op.name not in memo]
+        for p in (pickle, torchs)
+    ]
+    assert told[0] == told[1]
+
+
+def test_torch_may_calculate_where_the_elements_are(tmp_path: Path) -> None:
+    config = pytest.importorskip("torch.utils.serialization").config
+    t = torch.randn(1000)
+    TensorSaver(tmp_path).save("t", t)
+    config.load.calculate_storage_offsets = True
+    try:
+        assert torch.equal(load(tmp_path / "t.call0.pt", mmap=True), t)
+    finally:
+        config.load.calculate_storage_offsets = False
+
+
+@pytest.mark.skipif(
+    "TENSORTAP_HEAVY" not in os.environ, reason="writes 4 GB; TENSORTAP_HEAVY=1 runs it"
+)
+def test_a_tensor_beyond_4_gb_is_saved_and_mapped(tmp_path: Path) -> None:
+    count = (1 << 32) + 5
+    t = torch.full((1,), 3, dtype=torch.uint8).expand(count)
+    TensorSaver(tmp_path).save("big", t)
+    file = tmp_path / "big.call0.pt"
+    back = load(file, mmap=True)
+    assert back.shape == (count,)
+    assert back[[0, 1 << 31, count - 1]].tolist() == [3, 3, 3]
+    file.unlink()

@@ -1,0 +1,105 @@
+"""`tensortap graph` draws traces and runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("pygraphviz")
+from torch import nn  # noqa: E402
+
+import tensortap as tt  # noqa: E402
+from tensortap.spy.run_graph import run_graph  # noqa: E402
+
+
+class Bad(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / 0 * 0
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.ModuleDict({"fc": nn.Linear(4, 4)}) for _ in range(3))
+        self.bad = Bad()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer["fc"](x)
+        return self.bad(x)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    model = Net()
+    with tt.record(path, model=model) as run:
+        model(torch.ones(2, 4))
+        run.step()
+    return path
+
+
+def line_of(source: str, label: str) -> str:
+    return next(line for line in source.splitlines() if f"label={label}" in line)
+
+
+def test_a_run_is_drawn_with_its_nan_in_red(run: Path) -> None:
+    with tt.open(run) as opened:
+        source = run_graph(opened, "nan").source
+    assert "8 NaN/Inf" in line_of(source, "bad")
+    assert "#f05a32" in line_of(source, "bad")
+    assert "#ffffff" in line_of(source, "fc")
+
+
+@pytest.mark.parametrize("color", [None, "size", "time", "absmax"])
+def test_every_colour_draws(run: Path, color: str | None, tmp_path: Path) -> None:
+    with tt.open(run) as opened:
+        graph = run_graph(opened, color)
+    graph.draw(tmp_path / "g.svg")
+    assert (tmp_path / "g.svg").read_text().count("<svg") == 1
+    if color == "size":
+        assert "xlabel=8" in line_of(graph.source, "fc")
+
+
+def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+    beside = Path(sys.executable).parent / "tensortap"
+    if not beside.exists():
+        pytest.skip("the program is not installed beside Python")
+    return subprocess.run([beside, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_command_writes_exactly_the_picture_and_the_whole_tree(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("layers.0.fc\nlayers.1.fc\nhead")
+    names = {name: str(tmp_path / name) for name in ("t.txt", "g.png", "tree.json")}
+    done = program(
+        "graph", "--trace-file", names["t.txt"], "--out", names["g.png"], "--dpi", "50",
+        "--figwidth", "3", "--squash-name", "--save-json", names["tree.json"], "--verbose",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "read 3 calls" in done.stdout
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["g.png", "t.txt", "tree.json"]
+    assert (tmp_path / "g.png").read_bytes().startswith(b"\x89PNG")
+    tree = json.loads((tmp_path / "tree.json").read_text())
+    assert tree["children"][0]["children"][0]["name"] == "fc"  # not the pruned one
+
+
+def test_the_command_draws_a_run(run: Path, tmp_path: Path) -> None:
+    done = program("graph", str(run), "--color", "nan", "--out", str(tmp_path / "g.dot"))
+    assert done.returncode == 0, done.stderr
+    assert "NaN/Inf" in (tmp_path / "g.dot").read_text()
+
+
+def test_mistakes_are_told_with_the_exit_codes_of_all_commands(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    out = str(tmp_path / "g.svg")
+    assert program("graph").returncode == 2
+    assert program("graph", "--trace-file", str(tmp_path / "no.txt"), "--out", out).returncode == 2
+    assert program("graph", "r", "--color", "colour", "--out", out).returncode == 2
+    done = program("graph", "--trace-file", str(tmp_path / "empty.txt"), "--out", out)
+    assert done.returncode == 3
+    assert "trace file is empty" in done.stderr
