@@ -194,29 +194,3 @@ void TT_KERNEL(convert_f64)(tt_dtype dtype, const void *from, double *to, size_t
     assert(false);
 #undef EACH
 }
-
-/* The two halves of each number are added apart: neither sum can overflow in a
- * block.  Signed numbers are moved up by 2^63 and the sum back down. */
-void TT_KERNEL(exact_i64)(bool is_unsigned, const int64_t *x, size_t n, tt_exact *out)
-{
-    const uint64_t top = (uint64_t)1 << 63, up = is_unsigned ? 0 : top;
-    int64_t least = INT64_MAX, most = INT64_MIN;
-    uint64_t low = 0, high = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint64_t raised = (uint64_t)x[i] ^ up;
-        int64_t ordered = (int64_t)(raised ^ top);
-        least = ordered < least ? ordered : least;
-        most = ordered > most ? ordered : most;
-        low += raised & 0xffffffffu;
-        high += raised >> 32;
-    }
-    const uint64_t back = is_unsigned ? top : 0;
-    out->low = (int64_t)((uint64_t)least ^ back);
-    out->high = (int64_t)((uint64_t)most ^ back);
-    __extension__ typedef __int128 int128;
-    int128 sum = ((int128)high << 32) + (int128)low;
-    if (!is_unsigned)
-        sum -= (int128)n << 63;
-    out->sum_lo = (uint64_t)sum;
-    out->sum_hi = (int64_t)(sum >> 64);
-}

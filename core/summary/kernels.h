@@ -32,16 +32,16 @@ typedef void tt_stats_f64_fn(const double *x, size_t n, bool is_doubtful, tt_blo
 /* f16 and bf16, up to 2 * TT_TILE of them.  False: not all are finite, or f32 is
  * too narrow for the sums; *out is worth nothing. */
 typedef bool tt_stats_half_fn(tt_dtype dtype, const uint16_t *x, size_t n, tt_block *out);
-/* sum: the exact one.  False: an integer lies outside +-2^51; nothing is worth
- * anything. */
-typedef bool tt_stats_i64_fn(const int64_t *x, size_t n, tt_block *out, int64_t *sum);
-/* Exact, for integers of any size; unsigned ones come and go as their bits. */
+/* What must be exact of 64-bit integers; unsigned ones come and go as their bits. */
 typedef struct tt_exact {
     int64_t low, high;
     uint64_t sum_lo; /* the sum as a 128-bit ... */
     int64_t sum_hi;  /* ... two's complement number */
 } tt_exact;
-typedef void tt_exact_i64_fn(bool is_unsigned, const int64_t *x, size_t n, tt_exact *out);
+/* False: they are spread over 2^51 and more, and so may be the next.  is_doubtful:
+ * that is likely; the answer does not depend on it. */
+typedef bool tt_stats_i64_fn(bool is_unsigned, const int64_t *x, size_t n, bool is_doubtful,
+                             tt_block *out, tt_exact *exact);
 
 /* hist: a table has a counter for each sign, exponent and two mantissa bits of
  * an f32; the sum over the tables counts. */
@@ -84,7 +84,6 @@ typedef void tt_attention_fold_fn(void *scores, size_t n, tt_attention_mask kind
     X(stats_f64, tt_stats_f64_fn)                 \
     X(stats_half, tt_stats_half_fn)               \
     X(stats_i64, tt_stats_i64_fn)                 \
-    X(exact_i64, tt_exact_i64_fn)                 \
     X(hist_f32, tt_hist_f32_fn)                   \
     X(digest_bytes, tt_digest_bytes_fn)           \
     X(digest_walk, tt_digest_walk_fn)             \

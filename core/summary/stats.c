@@ -20,8 +20,9 @@ __extension__ typedef unsigned __int128 uint128;
 typedef struct totals {
     tt_block all;
     int64_t last_nonfinite; /* in the last block */
-    int128 isum;
-    int64_t imin, imax; /* as uint64_t for TT_U64 */
+    int128 isum, origin;    /* origin: of the means of 64-bit integers */
+    int64_t imin, imax;     /* as uint64_t for TT_U64 */
+    bool is_spread;         /* the last block's 64-bit integers were far apart */
     double sum_real, sum_imag;
 } totals;
 
@@ -98,26 +99,19 @@ static void add_f64(const tt_kernels *k, tt_dtype dtype, const void *run, size_t
         into->isum += (int64_t)block.sum;
 }
 
-/* 64-bit integers: where 51 bits are enough, f64 lanes hold them exactly; else
- * min, max and sum are taken from the integers themselves. */
+/* 64-bit integers.  Means are merged as distances from the first block's, which
+ * are right where f64 is too coarse for the integers themselves. */
 static void add_wide(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
 {
     tt_block block;
     tt_exact exact;
     bool is_unsigned = dtype == TT_U64, is_first = into->all.count == 0;
-    int64_t sum = 0;
-    bool is_narrow = k->stats_i64(run, n, &block, &sum) && (!is_unsigned || block.min >= 0);
-    if (is_narrow) {
-        exact.low = (int64_t)block.min;
-        exact.high = (int64_t)block.max;
-        into->isum += sum;
-    } else {
-        double tile[TT_TILE];
-        k->convert_f64(dtype, run, tile, n);
-        k->stats_f64(tile, n, false, &block);
-        k->exact_i64(is_unsigned, run, n, &exact);
-        into->isum += (int128)(((uint128)(uint64_t)exact.sum_hi << 64) | exact.sum_lo);
-    }
+    into->is_spread = !k->stats_i64(is_unsigned, run, n, into->is_spread, &block, &exact);
+    int128 sum = (int128)(((uint128)(uint64_t)exact.sum_hi << 64) | exact.sum_lo);
+    if (is_first)
+        into->origin = sum / (int128)n;
+    block.mean = (double)(sum - into->origin * (int128)n) / (double)n;
+    into->isum += sum;
     add_block(into, &block);
     const int64_t flip = is_unsigned ? INT64_MIN : 0; /* unsigned order as signed order */
     if (is_first || (exact.low ^ flip) < (into->imin ^ flip))

@@ -14,9 +14,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { PREFETCH_BYTES = 3072 };
+enum { PREFETCH_BYTES = 2560 };
 
-/* ---- f64 lanes: f64, and 64-bit integers of at most 51 bits -------------- */
+/* ---- f64 lanes: f64, and integers of at most 32 bits ----------------------- */
 
 #define T double
 #define LANES 4
@@ -35,11 +35,6 @@ enum { PREFETCH_BYTES = 3072 };
 #define SOURCE double
 #define LOAD(p) f64v_load(p)
 #define FINITE(f) finite_f64_##f
-#include "summary/stats_finite_kernel.h"
-
-#define SOURCE int64_t
-#define LOAD(p) f64v_load_i64(p)
-#define FINITE(f) finite_i64_##f
 #include "summary/stats_finite_kernel.h"
 
 #undef T
@@ -182,32 +177,4 @@ bool TT_KERNEL(stats_half)(tt_dtype dtype, const uint16_t *x, size_t n, tt_block
         f16_add(&s, x, n);
     }
     return f32_finish(&s, n, out);
-}
-
-/* An integer beyond 51 bits makes a f64 outside +-2^51, or NaN: the range of
- * the result tells whether it may be trusted. */
-bool TT_KERNEL(stats_i64)(const int64_t *x, size_t n, tt_block *out, int64_t *sum)
-{
-    assert(n > 0 && n <= TT_TILE);
-    f64_sums s;
-    if (n < f64_FIRST) {
-        int64_t first[4] = { x[0] };
-        double lane[4];
-        f64v_store(lane, f64v_load_i64(first));
-        s.pivot = lane[0];
-    } else {
-        s.pivot = finite_i64_choose_pivot(x);
-    }
-    finite_i64_add(&s, x, n);
-    if (!f64_finish(&s, n, out) || !(out->min > -0x1p51 && out->max < 0x1p51))
-        return false;
-    if (out->min > -0x1p36 && out->max < 0x1p36) {
-        *sum = (int64_t)out->sum; /* multiples of 1/16 below 2^48: exact */
-        return true;
-    }
-    int64_t total = 0; /* below 2^62 */
-    for (size_t i = 0; i < n; i++)
-        total += x[i];
-    *sum = total;
-    return true;
 }

@@ -64,6 +64,11 @@ static void fill_bytes(unsigned char *bytes, tt_dtype dtype, fill how)
             bytes[at] &= 1;
     if (how == ANY_BITS || tt_dtype_size(dtype) < 4)
         return; /* half of the small types' bits are moderate numbers anyway */
+    for (size_t at = 0; (dtype == TT_I64 || dtype == TT_U64) && at < MOST_BYTES; at += 8) {
+        int64_t word = (int64_t)(next_bits() % 4096) - (dtype == TT_I64 ? 2048 : 0);
+        word = how == FAR_FROM_ZERO ? word * 0x3fffffff + ((int64_t)1 << 62) : word;
+        memcpy(bytes + at, &word, 8);
+    }
     bool is_f32 = dtype == TT_F32 || dtype == TT_C64;
     if (!is_f32 && dtype != TT_F64 && dtype != TT_C128)
         return;

@@ -89,6 +89,61 @@ def test_integers_above_2_to_the_53_keep_their_last_digit() -> None:
     assert (s.max, s.sum) == (2**53 + 1, 2**53 + 6)
 
 
+def far_and_near(kind: str, n: int, dtype: str) -> np.ndarray:
+    """Make integers that are near each other, far apart, or first one and then the other."""
+    rng = np.random.default_rng(n)
+    info = np.iinfo(dtype)
+    wild = rng.integers(info.min, info.max, n, dtype, endpoint=True)
+    wild[:: max(1, n // 3)] = 0
+    tame = rng.integers(0, 50_000, n).astype(dtype)
+    if kind == "around zero":
+        return tame - tame[0] if info.min < 0 else tame
+    if kind == "around 2^62":
+        return tame + 2**62
+    if kind == "at the ends":  # neighbours, if one forgets that 2^64 is not 0
+        return np.where(rng.random(n) < 0.5, info.min, info.max).astype(dtype) ^ (tame & 1)
+    if kind == "at the bottom":
+        return tame + info.min
+    if kind == "at the top":
+        return info.max - tame
+    if kind == "52 bits":
+        return (rng.integers(-(2**51), 2**51, n) + (0 if info.min < 0 else 2**51)).astype(dtype)
+    if kind == "first tame, then wild, then tame":
+        return np.concatenate([tame, wild, tame, tame])
+    return wild
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+@pytest.mark.parametrize("n", [1, 3, 15, 16, 17, 2047, 2048, 2049, 5000])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "around zero",
+        "around 2^62",
+        "at the ends",
+        "at the bottom",
+        "at the top",
+        "52 bits",
+        "first tame, then wild, then tame",
+        "wild",
+    ],
+)
+def test_wide_integers_are_what_exact_arithmetic_says(kind: str, n: int, dtype: str) -> None:
+    a = far_and_near(kind, n, dtype)
+    x = [int(v) for v in a]
+    n = len(x)
+    s = _core.stats(a)
+    assert (s.min, s.max, s.sum) == (min(x), max(x), sum(x))
+    assert (s.count, s.zeros) == (n, x.count(0))
+    assert s.l1 == pytest.approx(sum(map(abs, x)), rel=1e-9)
+    assert s.l2 == pytest.approx(math.sqrt(sum(v * v for v in x)), rel=1e-9)
+    assert s.mean == pytest.approx(sum(x) / n, rel=1e-12)
+    if n > 1:
+        assert s.var == pytest.approx(
+            (n * sum(v * v for v in x) - sum(x) ** 2) / (n * (n - 1)), rel=1e-9
+        )
+
+
 @pytest.mark.parametrize("dtype", [*INTEGERS, "bool"])
 def test_an_empty_integer_array_has_no_smallest_element(dtype: str) -> None:
     s = _core.stats(np.zeros((0, 3), dtype))
