@@ -50,7 +50,7 @@ typedef enum view_result { VIEW_RESULT_MAP(X) VIEW_RESULT_COUNT_ } view_result;
 #undef X
 
 typedef int dl_view_fn(void *obj, tt_dltensor *out);
-typedef bool tensor_bit_fn(const void *tensor);        /* a const at::Tensor & */
+typedef bool tensor_bit_fn(const void *tensor);    /* a const at::Tensor & */
 typedef const void *const *tracing_state_fn(void); /* a shared_ptr; it points to NULL: none */
 
 /* What we know of torch once the program has imported it; { 0 } before. */

@@ -20,8 +20,7 @@ void torch_symbols_find(torch_api *torch)
     /* bool at::native::is_neg(const at::Tensor &) */
     torch->has_neg_bit = (tensor_bit_fn *)dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE");
     /* const std::shared_ptr<TracingState> &torch::jit::tracer::getTracingState() */
-    torch->tracing_state =
-        (tracing_state_fn *)dlsym(library, "_ZN5torch3jit6tracer15getTracingStateEv");
+    torch->tracing_state = (tracing_state_fn *)dlsym(library, "_ZN5torch3jit6tracer15getTracingStateEv");
     (void)dlclose(library); /* torch itself keeps it loaded */
 }
 

@@ -56,14 +56,24 @@ while True:
 
 
 def killed_after(writer: str, folder: Path, seconds: float) -> tuple[tt.Run, float]:
-    """Kill a writer; give its run and the last moment it recorded anything."""
+    """Kill a writer; give its run and the moment up to which it should be there."""
     with started(writer, folder.parent, folder.name) as process:
         said_first(process)
         time.sleep(seconds)
+        waited = seconds_waited(process.pid)
         process.kill()
         process.wait()
     last = float(np.fromfile(folder / "last")[0])
-    return tt.open(folder), last
+    return tt.open(folder), last - waited
+
+
+def seconds_waited(pid: int) -> float:
+    """Tell how long the writer was ready to run and had no processor: not its doing."""
+    waited = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        if task.name != str(pid):
+            waited += int((task / "schedstat").read_text().split()[1])
+    return waited / 1e9
 
 
 def lost_seconds(run: tt.Run, last: float) -> float | None:
