@@ -1,4 +1,8 @@
-"""One watched module call with its statistics on an 8 x 64 output, over an unwatched one."""
+"""One watched module call with its statistics on an 8 x 64 output, over an unwatched one.
+
+Less than nothing is possible: a watched module without hooks does not go through
+`nn.Module._call_impl`, which costs more than the statistics.
+"""
 
 import tempfile
 import time
@@ -65,5 +69,9 @@ harness.row(
     at_most=True,
 )
 harness.row(
-    "an empty Python forward hook, times dearer", median(theirs) / median(ours), 4, unit="x"
+    "the same, of what an empty Python forward hook costs",
+    median(ours) / median(theirs) * 100,
+    25,
+    unit="%",
+    at_most=True,
 )

@@ -14,7 +14,7 @@ from tensortap.watch import watch
 try:
     from torch_module_monitor import ModuleMonitor
 except ImportError:
-    sys.exit("pip install torch-module-monitor")  # not ours to require
+    sys.exit("torch-module-monitor is not there: pip install torch-module-monitor==0.1.0")
 
 torch.set_num_threads(1)
 torch.manual_seed(0)

@@ -170,12 +170,17 @@ static bool is_zero_tensor(PyObject *obj)
     return is_that(PyObject_CallMethod(obj, "_is_zerotensor", NULL), Py_True);
 }
 
-static view_result open_checked(const torch_api *torch, PyObject *obj, tensor_view *out)
+static bool is_negated(torch_api *torch, PyObject *obj)
+{
+    return torch_can_tell_neg(torch, obj) ? torch_is_negated(torch, obj) : is_set(torch->is_neg, obj);
+}
+
+static view_result open_checked(torch_api *torch, PyObject *obj, tensor_view *out)
 {
     if (torch->is_wary && (!is_that(get_fast(torch->layout, obj), torch->strided) ||
                            !is_that(get_fast(torch->is_cpu, obj), Py_True)))
         return VIEW_LAYOUT;
-    bool is_lazy = is_set(torch->is_neg, obj) || (torch->view == NULL && is_set(torch->is_conj, obj));
+    bool is_lazy = is_negated(torch, obj) || (torch->view == NULL && is_set(torch->is_conj, obj));
     view_result why = VIEW_OK;
     if (!is_lazy) {
         why = open_strided(torch, obj, out);

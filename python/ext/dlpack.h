@@ -50,6 +50,8 @@ typedef enum view_result { VIEW_RESULT_MAP(X) VIEW_RESULT_COUNT_ } view_result;
 #undef X
 
 typedef int dl_view_fn(void *obj, tt_dltensor *out);
+typedef bool tensor_bit_fn(const void *tensor);    /* a const at::Tensor & */
+typedef const void *const *tracing_state_fn(void); /* a shared_ptr; it points to NULL: none */
 
 /* What we know of torch once the program has imported it; { 0 } before. */
 typedef struct torch_api {
@@ -61,6 +63,9 @@ typedef struct torch_api {
     PyObject *is_neg, *is_conj;              /* owned; method descriptors */
     PyObject *has_mode;                      /* owned or NULL; is a TorchFunctionMode on? */
     dl_view_fn *view;                        /* NULL: this torch has no exchange table */
+    tensor_bit_fn *has_neg_bit;              /* NULL: not found; see torch_can_tell_neg() */
+    Py_ssize_t tensor_at;                    /* of the at::Tensor in a Python tensor; 0: not known yet */
+    tracing_state_fn *tracing_state;         /* NULL: not found */
     /* Asking torch for the memory of a meta, sparse, ... tensor costs a C++ exception:
      * 1 ms.  Asking first whether it is one costs 50 ns.  So that is done from the
      * first such tensor on. */
@@ -96,6 +101,16 @@ static inline bool torch_api_is_tensor(const torch_api *torch, PyObject *obj)
             PyType_IsSubtype(Py_TYPE(obj), torch->base));
 }
 int torch_api_visit(const torch_api *torch, visitproc visit, void *arg);
+
+/* Looks up what torch exports without saying so. */
+void torch_symbols_find(torch_api *torch);
+/* Can torch_is_negated() be asked?  obj is any tensor. */
+bool torch_can_tell_neg(torch_api *torch, PyObject *obj);
+/* Is the tensor negated when it is read?  Exact, and no Python code runs. */
+static inline bool torch_is_negated(const torch_api *torch, PyObject *obj)
+{
+    return torch->has_neg_bit((const char *)obj + torch->tensor_at);
+}
 
 /* ---- between dlpack.c, array.c and refusal.c only ------------------------ */
 

@@ -221,40 +221,12 @@ module_frame *module_frame_of_hook(const PyObject *link)
     return NULL;
 }
 
-/* module._call_impl(*args, **kwargs), or what was in the slot before us, as
- * nn.Module.__call__ does it. */
-static PyObject *call_module(const module_tap *tap, PyObject *module, PyObject *args,
-                             PyObject *kwargs)
+/* What nn.Module.__call__ would call: what was in the slot before us, or _call_impl. */
+static PyObject *call_module(module_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs)
 {
     if (tap->inner != NULL)
         return PyObject_Call(tap->inner, args, kwargs);
-    core_state *state = tap->state;
-    PyObject *few[8]; /* [0] is the module */
-    PyObject **all = few;
-    PyObject *function = _PyType_Lookup(Py_TYPE(module), state->source.call_impl); /* borrowed */
-    if (function == NULL || !PyFunction_Check(function)) {
-        PyObject *bound = PyObject_GetAttr(module, state->source.call_impl); /* owned */
-        PyObject *result = bound != NULL ? PyObject_Call(bound, args, kwargs) : NULL;
-        Py_XDECREF(bound);
-        return result;
-    }
-    Py_ssize_t count = PyTuple_GET_SIZE(args);
-    if (count >= (Py_ssize_t)(sizeof few / sizeof *few)) {
-        all = PyMem_Malloc(((size_t)count + 1) * sizeof *all);
-        if (all == NULL)
-            return PyErr_NoMemory();
-    }
-    all[0] = module;
-    for (Py_ssize_t i = 0; i < count; i++)
-        all[i + 1] = PyTuple_GET_ITEM(args, i);
-    if (kwargs != NULL && PyDict_GET_SIZE(kwargs) == 0)
-        kwargs = NULL;
-    Py_INCREF(function);
-    PyObject *result = PyObject_VectorcallDict(function, all, (size_t)count + 1, kwargs);
-    Py_DECREF(function);
-    if (all != few)
-        PyMem_Free(all);
-    return result;
+    return module_forward(tap->state, &tap->class, module, args, kwargs);
 }
 
 /* The slot's object is called: tp_call of module_tap. */

@@ -7,9 +7,8 @@
  *   - sparse, meta and batched tensors make it fail (1 ms; such a place is odd
  *     from then on), other devices are in its answer;
  *   - conj: only complex tensors, which never go this way;
- *   - neg: what .imag of a conjugate gives has no two neighbours in memory, so
- *     a contiguous tensor of two and more elements is not one.
- * One call in 256 is careful again, whatever happened.
+ *   - neg: a function of torch's own tells us in a nanosecond; a torch that does not
+ *     have it is always asked the careful way.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plain_view.h"
 
@@ -38,7 +37,7 @@ static tt_dtype plain_type(const tt_dltensor *dl)
     }
 }
 
-/* Describes a contiguous tensor of two and more elements; false: it is not one.
+/* Describes a contiguous tensor that is not empty; false: it is not one.
  * Sizes and strides come from torch itself, which has checked them. */
 static bool describe(const tt_dltensor *dl, tt_tensor *out)
 {
@@ -59,13 +58,14 @@ static bool describe(const tt_dltensor *dl, tt_tensor *out)
     out->dtype = dtype;
     out->ndim = dl->ndim;
     out->is_swapped = false;
-    return count > 1 && dl->data != NULL;
+    return count > 0 && dl->data != NULL;
 }
 
 static bool open_quick(const torch_api *torch, PyObject *obj, tensor_view *out)
 {
     tt_dltensor dl;
-    if (!Py_IS_TYPE(obj, torch->tensor) && !Py_IS_TYPE(obj, torch->parameter))
+    if ((!Py_IS_TYPE(obj, torch->tensor) && !Py_IS_TYPE(obj, torch->parameter)) ||
+        torch_is_negated(torch, obj))
         return false;
     if (torch->view(obj, &dl) != 0) {
         PyErr_Clear();
@@ -79,15 +79,15 @@ static bool open_quick(const torch_api *torch, PyObject *obj, tensor_view *out)
 
 view_result plain_view_open(torch_api *torch, PyObject *obj, plain_trust *trust, tensor_view *out)
 {
-    if (trust != NULL && trust->quick > 0) {
-        trust->quick--;
+    if (trust != NULL && trust->is_quick) {
         if (open_quick(torch, obj, out))
             return VIEW_OK;
-        trust->quick = 0;
+        trust->is_quick = false;
         trust->is_odd = true;
     }
     view_result why = tensor_view_open(torch, obj, out);
     if (trust != NULL && !trust->is_odd && torch->view != NULL)
-        trust->quick = why == VIEW_OK && out->temporary == NULL && !out->has_buffer ? 255 : 0;
+        trust->is_quick = why == VIEW_OK && out->temporary == NULL && !out->has_buffer &&
+                          torch_can_tell_neg(torch, obj);
     return why;
 }

@@ -7,7 +7,7 @@
 
 /* What has come from one place so far; { 0 } at first. */
 typedef struct plain_trust {
-    uint8_t quick; /* how often the quick way may still be taken before we look again */
+    bool is_quick; /* the quick way may be tried */
     bool is_odd;   /* never again: something other than a plain tensor came */
 } plain_trust;
 

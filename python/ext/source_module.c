@@ -10,15 +10,14 @@
 int source_names_init(source_names *names)
 {
     names->slot = PyUnicode_InternFromString("_compiled_call_impl");
-    names->call_impl = PyUnicode_InternFromString("_call_impl");
     names->training = PyUnicode_InternFromString("training");
-    return names->slot != NULL && names->call_impl != NULL && names->training != NULL ? 0 : -1;
+    return names->slot != NULL && names->training != NULL ? forward_names_init(&names->forward) : -1;
 }
 
 void source_names_clear(source_names *names)
 {
     Py_CLEAR(names->slot);
-    Py_CLEAR(names->call_impl);
+    forward_names_clear(&names->forward);
     Py_CLEAR(names->training);
 }
 
@@ -198,6 +197,7 @@ static module_tap *tap_of(core_state *state, PyObject *module, bool makes)
     tap->module = Py_NewRef(weak);
     tap->links = PyTuple_New(0);
     tap->inner = held != Py_None ? Py_XNewRef(held) : NULL;
+    tap->class = (forward_class){ 0 };
     PyObject_GC_Track((PyObject *)tap);
     if (tap->links == NULL || PyDict_SetItem(dict, state->source.slot, (PyObject *)tap) < 0)
         Py_CLEAR(tap);

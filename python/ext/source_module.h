@@ -110,10 +110,28 @@ int module_source_add(core_state *state, module_consumer *consumer, PyObject *mo
 void module_source_remove(core_state *state, module_consumer *consumer, PyObject *module);
 void module_source_remove_all(core_state *state, module_consumer *consumer);
 
+enum { FORWARD_HOOKS = 4, FORWARD_GLOBALS = 4 };
+
+/* For module_forward.c: what nn.Module._call_impl looks up by. */
+typedef struct forward_names {
+    PyObject *call_impl, *forward, *getattribute; /* owned; interned */
+    PyObject *hooks[FORWARD_HOOKS];               /* owned; interned; of a module */
+    PyObject *globals[FORWARD_GLOBALS];           /* owned; interned; of all modules */
+    PyObject *known;                              /* owned or NULL; the code of _call_impl */
+} forward_names;
+
+/* What is known of the class of one module; { 0 } at first. */
+typedef struct forward_class {
+    PyTypeObject *type;       /* compared, never followed */
+    unsigned int version;     /* of the type then; 0: it has none, look again */
+    PyObject *impl, *forward; /* borrowed from that version of the type; NULL: not as usual */
+} forward_class;
+
 /* Strings the source looks up by; in the module's state. */
 typedef struct source_names {
-    PyObject *slot, *call_impl, *training; /* owned; interned */
-    uint32_t thread_count;                 /* threads that have been given a number */
+    PyObject *slot, *training; /* owned; interned */
+    uint32_t thread_count;     /* threads that have been given a number */
+    forward_names forward;
 } source_names;
 int source_names_init(source_names *names);
 void source_names_clear(source_names *names);
@@ -142,7 +160,14 @@ typedef struct module_tap {
     PyObject *module;   /* owned; weak reference: a strong one would be a cycle */
     PyObject *links;    /* owned; tuple of module_link; replaced, never changed */
     PyObject *inner;    /* owned or NULL; what was in the slot before (module.compile()) */
+    forward_class class;
 } module_tap;
+
+int forward_names_init(forward_names *names);
+void forward_names_clear(forward_names *names);
+/* module._call_impl(*args, **kwargs), or forward() at once where that is the same. */
+PyObject *module_forward(core_state *state, forward_class *class, PyObject *module, PyObject *args,
+                         PyObject *kwargs);
 
 /* Tells the consumers that the call begins; -1: one of them objects, nothing is
  * entered. */

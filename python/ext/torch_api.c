@@ -115,6 +115,7 @@ bool torch_api_find(torch_api *torch)
     fill(&api, module, low, nn);
     if (is_complete(&api)) { /* not so while torch is still being imported */
         fill_optional(&api, low);
+        torch_symbols_find(&api);
         *torch = api;
         api = (torch_api){ 0 };
     }
@@ -143,6 +144,9 @@ void torch_api_clear(torch_api *torch)
     Py_CLEAR(torch->is_conj);
     Py_CLEAR(torch->has_mode);
     torch->view = NULL;
+    torch->has_neg_bit = NULL;
+    torch->tensor_at = 0;
+    torch->tracing_state = NULL;
     torch->is_wary = false;
 }
 

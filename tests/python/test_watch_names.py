@@ -174,16 +174,42 @@ def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     assert run.sites() == {"activation/(root).2"}
 
 
-def test_a_negated_view_is_read_right_wherever_it_comes(tmp_path: Path) -> None:
-    outputs = iter([X] * 3 + [torch.tensor([1 + 2j, 3 + 4j]).conj().imag, torch._neg_view(X.T)])
+@pytest.mark.parametrize(
+    "lazy",
+    [
+        torch._neg_view(X),  # as contiguous as a plain tensor
+        torch._neg_view(X.T),
+        torch._neg_view(torch.tensor(2.0)),
+        torch.tensor([1 + 2j, 3 + 4j]).conj().imag,
+        torch.tensor([[1 + 2j]]).conj().imag,
+        torch.tensor([1 + 2j, 3 - 4j]).conj(),
+        torch._neg_view(torch.tensor([1 + 2j]).conj()),
+    ],
+    ids=lambda t: f"{t.dtype}{list(t.shape)}".removeprefix("torch."),
+)
+def test_a_lazy_view_is_read_right_at_a_place_that_gave_plain_tensors(
+    tmp_path: Path, lazy: torch.Tensor
+) -> None:
+    outputs = iter([X, X, X, lazy, X, lazy])
     model = Gives(lambda: next(outputs))
+    run = record(tmp_path, model, lambda _: [model() for _ in range(6)])
+    plain, seen = X.sum().item(), lazy.resolve_conj().resolve_neg().sum().item()
+    assert [p.stats.sum for p in run] == [plain, plain, plain, seen, plain, seen]
 
-    def run_all(_: object) -> None:
-        for _ in range(5):
-            model()
 
-    run = record(tmp_path, model, run_all)
-    assert [p.stats.min for p in run] == [0.0, 0.0, 0.0, -4.0, -5.0]
+def test_a_lazy_gradient_is_read_right(tmp_path: Path) -> None:
+    model = nn.Linear(3, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    gradients = [torch.ones(1, 3), torch.ones(1, 3), torch._neg_view(torch.ones(1, 3))]
+
+    def train(_: object) -> None:
+        for gradient in gradients:
+            model(X)
+            model.weight.grad = gradient
+            optimizer.step()
+
+    run = record(tmp_path, model, train, optimizer=optimizer)
+    assert [p.stats.sum for p in run.at("gradient/weight")] == [3.0, 3.0, -3.0]
 
 
 def test_threads_are_recorded_with_their_own_numbers(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""Run small programs of a test's own, which cannot outlive it or fill the disk."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# A suite that runs in the background ignores Ctrl-C, and so would its children.
+# No file above 4 GB: a loop that nobody ends must not fill the machine's disk.
+FIRST = """
+import resource, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 30, resource.RLIM_INFINITY))
+"""
+
+
+@contextmanager
+def started(code: str, cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run *code* while the block lasts; whatever happens in it, the program is gone after."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FIRST + textwrap.dedent(code), *arguments],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said_first(process: subprocess.Popen[str]) -> str:
+    """Wait for the first line that the program prints."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise AssertionError(process.communicate()[1])
+    return line.strip()
+
+
+def finish(code: str, cwd: Path, *, timeout: float = 90) -> subprocess.CompletedProcess[str]:
+    """Run *code* to its end."""
+    with started(code, cwd) as process:
+        out, err = process.communicate(timeout=timeout)
+    return subprocess.CompletedProcess([], process.returncode, out, err)
