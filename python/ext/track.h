@@ -1,0 +1,147 @@
+/* track.h -- what the files of tensortap.track's C part share.
+ *
+ * track_text.c is a line that grows; track_sight.c says what is known of a value
+ * and how it differs from the last sight of it; track_key.c digests containers;
+ * track_line.c writes values, calls and results as lines of the tree;
+ * track_frames.c is the consumer of the line source, py_tracker.c its class.
+ * Everything runs with the GIL held, in the middle of the user's program.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_TRACK_H
+#define TT_EXT_TRACK_H
+
+#include "module.h"
+#include "source_line.h"
+
+/* ---- text ----------------------------------------------------------------- */
+
+typedef struct track_text {
+    char *data; /* owned; ended by NUL once something was put */
+    size_t len, cap;
+    bool has_failed; /* out of memory: what was put since is missing */
+} track_text;
+
+/* The inks of the core's views: tt_tree_line obeys these and no others. */
+typedef enum track_ink { INK_PLAIN, INK_FAINT, INK_NAME, INK_CHANGE, INK_ALARM } track_ink;
+
+void text_put(track_text *text, const char *bytes);
+void text_put_bytes(track_text *text, const char *bytes, size_t len);
+void text_put_int(track_text *text, long long number);
+void text_put_number(track_text *text, double number); /* short form */
+void text_put_str(track_text *text, PyObject *str);    /* what is no str: nothing */
+void text_put_ink(track_text *text, track_ink ink, bool is_colored);
+void text_free(track_text *text);
+/* One line of the tree, its newline before it if out holds something already. */
+tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_text *text, bool is_colored);
+PyObject *text_result(tt_status st, tt_buf *out); /* the str, or an exception; frees out */
+
+/* ---- sights --------------------------------------------------------------- */
+
+typedef enum sight_kind {
+    SIGHT_NONE,   /* the name is not bound */
+    SIGHT_TENSOR, /* a torch tensor or NumPy array */
+    SIGHT_PLAIN,  /* a number, text, None: held, compared by value */
+    SIGHT_BOX,    /* list, tuple, dict, set: compared by fingerprint */
+    SIGHT_OTHER,  /* compared by address */
+} sight_kind;
+
+typedef struct track_key {
+    uint64_t low, high;
+} track_key;
+
+/* What is known of a value; of a tensor no reference and no element is kept
+ * (but see `held`). */
+typedef struct track_sight {
+    sight_kind kind;
+    bool is_torch, has_stats, has_digest;
+    const void *object; /* address, for comparison only */
+    char type[40], dtype[32], device[24]; /* device: empty for the CPU */
+    int32_t ndim;                         /* -1: not known */
+    int64_t shape[TT_MAX_DIM];
+    tt_stats stats;
+    tt_digest digest;
+    track_key quick, full; /* SIGHT_BOX */
+    PyObject *held;        /* owned or NULL: a plain value, or with rtol/atol the copy of a tensor */
+} track_sight;
+
+typedef struct track_tolerance {
+    bool is_given;
+    double rtol, atol;
+} track_tolerance;
+
+sight_kind sight_kind_of(core_state *state, PyObject *obj);
+/* Looks at obj.  No digest: for text alone. */
+void sight_take(core_state *state, PyObject *obj, bool wants_digest, track_sight *out);
+void sight_forget(track_sight *sight);
+/* Is obj, no tensor, other than it was?  Cheap where nothing happened. */
+bool sight_is_stale(core_state *state, const track_sight *last, sight_kind kind, PyObject *obj);
+/* Does `now` (of obj) differ from `last`?  If so, what differs goes to `what`:
+ * "shape, dtype".  With a tolerance the copy that `last` holds is compared. */
+bool sight_differs(core_state *state, const track_sight *last, const track_sight *now, PyObject *obj,
+                   const track_tolerance *tolerance, track_text *what);
+/* Keeps a copy of the tensor in sight->held. */
+void sight_keep(track_sight *sight, PyObject *obj);
+
+/* 128 bits that stand for a value: equal values, equal keys.  A quick key takes
+ * large torch tensors by address and version and must not outlive them. */
+track_key key_of(core_state *state, PyObject *obj, bool is_quick);
+
+/* ---- lines ---------------------------------------------------------------- */
+
+/* "[Tensor] x@12 → shape=... | changed: shape"; name NULL: "shape=..." alone. */
+void line_put_value(track_text *text, PyObject *name, long line, const track_sight *sight, PyObject *obj,
+                    bool is_colored);
+
+/* ---- trackers ------------------------------------------------------------- */
+
+typedef struct tracked_frame {
+    line_frame *at;  /* for comparison; a generator keeps its own while it sleeps */
+    uint64_t number; /* of the line source */
+    long depth;
+    int last_line;   /* that runs */
+    bool is_root;    /* of a decorated function: its arguments are told as inputs */
+    int *slots;      /* owned; of each name: a local's, NOT_LOCAL or NOT_HERE */
+    track_sight *sights; /* owned; of each name */
+} tracked_frame;
+
+enum { NOT_HERE = -1, NOT_LOCAL = -2 };
+
+typedef struct tracker {
+    PyObject_HEAD
+    PyObject *module;   /* owned */
+    PyObject *emit;     /* owned; called with each line */
+    PyObject *names;    /* owned; tuple of str */
+    PyObject *bases;    /* owned; the same up to the first . or [ */
+    PyObject *excluded; /* owned; tuple of prefixes of file names */
+    PyObject *roots;    /* owned; set of code objects */
+    track_tolerance tolerance;
+    long depth; /* of what a decorated function's frame tells */
+    long first_line; /* of a frame that runs already; 0: not known */
+    char is_colored;
+    PyObject *lined;  /* owned; dict: code -> must each line of it be looked at? */
+    PyObject *stores; /* owned; callable: may this code bind a name to what is no tensor? */
+    int id, line_id;  /* of the consumers; -1: none */
+    tracked_frame **frames; /* owned */
+    size_t count, cap;
+    tracked_frame *last; /* that had an event last; borrowed or NULL */
+} tracker;
+
+#define TRACKER_OBJECTS(X) \
+    X(module) X(emit) X(names) X(bases) X(excluded) X(roots) X(lined) \
+    X(stores)
+
+/* Adds the consumers; -1: an exception is set. */
+int tracker_listen(tracker *self);
+void tracker_silence(tracker *self);
+void tracker_drop_frame(tracker *self, tracked_frame *frame);
+
+CORE_FUNCTION(core_track_call);
+CORE_FUNCTION(core_track_result);
+CORE_FUNCTION(core_track_value);
+CORE_FUNCTION(core_track_branch);
+CORE_FUNCTION(core_track_stack);
+CORE_FUNCTION(core_track_key);
+CORE_FUNCTION(core_track_write);
+CORE_FUNCTION(core_track_place);
+PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs);
+
+#endif
