@@ -46,33 +46,12 @@ static PyMethodDef functions[] = {
       "files=None, prefixes=None, codes=None, lines=None, names=None, threads='later', arrays=False, "
       "objects=False)\n--\n\n"
       "Call functions with what each line of the selected code does, until closed." },
-    { "track_call", FAST(core_track_call),
-      "track_call($module, head, names, rest, args, kwargs, label, depth, color, own, first, /)\n--\n\n"
-      "Write the lines that open a call: who called it, and its inputs." },
-    { "track_result", FAST(core_track_result),
-      "track_result($module, value, label, tail, depth, color, /)\n--\n\n"
-      "Write the lines that end a call." },
-    { "track_value", FAST(core_track_value),
-      "track_value($module, prefix, name, value, line, color, /)\n--\n\n"
-      "Write what is known of a value, as the tree's lines have it." },
-    { "track_branch", FAST(core_track_branch),
-      "track_branch($module, depth, branch, text, color, /)\n--\n\n"
-      "Write one line of the tree; branch 0 opens, 1 goes on, 2 ends." },
-    { "track_stack", FAST(core_track_stack),
-      "track_stack($module, own, /)\n--\n\n"
-      "List (function, file, line) of the callers, innermost first, without files below own." },
     { "track_key", FAST(core_track_key),
       "track_key($module, value, /)\n--\n\n"
       "Compute 128 bits that stand for a value, containers and tensors in them included." },
-    { "track_write", FAST(core_track_write),
-      "track_write($module, fd, text, /)\n--\n\n"
-      "Write lines to a log file, the time before each; give 0 or an errno." },
-    { "track_place", FAST(core_track_place),
-      "track_place($module, /)\n--\n\n"
-      "Give TENSORTAP_LOG_DIR and LTAG as the process has them, None where they are not set." },
     { "tracker", (PyCFunction)(void (*)(void))core_tracker, METH_VARARGS | METH_KEYWORDS,
-      "tracker($module, emit, names, bases, excluded, roots, lined, stores, *, rtol=None, atol=None)\n--\n\n"
-      "Make a Tracker that calls emit with a line for each change of a name." },
+      "tracker($module, log, names, bases, excluded, roots, lined, stores, *, rtol=None, atol=None)\n--\n\n"
+      "Make a Tracker that logs a line for each change of a name." },
     { "_stats_from", FAST(core_stats_from),
       "_stats_from($module, dtype, shape, numbers, /)\n--\n\n"
       "Put a Stats together from its parts." },

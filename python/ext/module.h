@@ -31,7 +31,8 @@
     X(call_log)          \
     X(line_watch)        \
     X(flow)              \
-    X(tracker)
+    X(tracker)           \
+    X(track_log)
 
 /* Named tuples of the line source. */
 enum { LINE_TYPE_READ, LINE_TYPE_CHANGE, LINE_TYPE_EVENT, LINE_TYPE_COUNT };

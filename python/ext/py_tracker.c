@@ -27,14 +27,15 @@ static PyObject *get_errors(PyObject *self, void *Py_UNUSED(closure))
     return Py_BuildValue("(KO)", (unsigned long long)count, text != NULL ? text : Py_None);
 }
 
-/* tracker(emit, names, bases, excluded, roots, lined, stores, *, rtol, atol): the tolerance is
+/* tracker(log, names, bases, excluded, roots, lined, stores, *, rtol, atol): the tolerance is
  * given if either is not None. */
 PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = { "emit", "names", "bases", "excluded", "roots", "lined", "stores", "rtol", "atol", NULL };
-    PyObject *emit, *names, *bases, *excluded, *roots, *lined, *stores, *rtol = Py_None, *atol = Py_None; /* borrowed */
+    static char *keywords[] = { "log", "names", "bases", "excluded", "roots", "lined", "stores", "rtol", "atol", NULL };
+    PyObject *log, *names, *bases, *excluded, *roots, *lined, *stores, *rtol = Py_None, *atol = Py_None; /* borrowed */
     track_tolerance tolerance = { 0 };
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!O!O!O!O|$OO:tracker", keywords, &emit, &PyTuple_Type, &names,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!O|$OO:tracker", keywords,
+                                     core_state_of(module)->track_log_type, &log, &PyTuple_Type, &names,
                                      &PyTuple_Type, &bases, &PyTuple_Type, &excluded, &PySet_Type, &roots, &PyDict_Type,
                                      &lined, &stores, &rtol, &atol))
         return NULL;
@@ -56,7 +57,7 @@ PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs)
     self->id = self->line_id = -1;
     self->tolerance = tolerance;
     self->module = Py_NewRef(module);
-    self->emit = Py_NewRef(emit);
+    self->log = Py_NewRef(log);
     self->names = Py_NewRef(names);
     self->bases = Py_NewRef(bases);
     self->excluded = Py_NewRef(excluded);
@@ -102,7 +103,6 @@ static PyMethodDef methods[] = {
 static PyMemberDef members[] = {
     { "depth", T_LONG, offsetof(tracker, depth), 0, "How deep in the tree the changes stand." },
     { "first_line", T_LONG, offsetof(tracker, first_line), 0, "Where a frame is that runs already." },
-    { "color", T_BOOL, offsetof(tracker, is_colored), 0, "With colours?" },
     { 0 },
 };
 

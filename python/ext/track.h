@@ -2,8 +2,9 @@
  *
  * track_text.c is a line that grows; track_sight.c says what is known of a value
  * and how it differs from the last sight of it; track_key.c digests containers;
- * track_line.c writes values, calls and results as lines of the tree;
- * track_frames.c is the consumer of the line source, py_tracker.c its class.
+ * track_line.c makes the text of a value, track_call.c the lines of a call;
+ * track_log.c writes them, track_record.c records them, py_track_log.c is their
+ * class; track_frames.c is the consumer of the line source, py_tracker.c its class.
  * Everything runs with the GIL held, in the middle of the user's program.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_TRACK_H
@@ -32,7 +33,6 @@ void text_put_ink(track_text *text, track_ink ink, bool is_colored);
 void text_free(track_text *text);
 /* One line of the tree, its newline before it if out holds something already. */
 tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_text *text, bool is_colored);
-PyObject *text_result(tt_status st, tt_buf *out); /* the str, or an exception; frees out */
 
 /* ---- sights --------------------------------------------------------------- */
 
@@ -53,6 +53,7 @@ typedef struct track_key {
 typedef struct track_sight {
     sight_kind kind;
     bool is_torch, has_stats, has_digest;
+    bool shows_device; /* even if it is the CPU: it was another */
     const void *object; /* address, for comparison only */
     char type[40], dtype[32], device[24]; /* device: empty for the CPU */
     int32_t ndim;                         /* -1: not known */
@@ -74,9 +75,9 @@ void sight_take(core_state *state, PyObject *obj, bool wants_digest, track_sight
 void sight_forget(track_sight *sight);
 /* Is obj, no tensor, other than it was?  Cheap where nothing happened. */
 bool sight_is_stale(core_state *state, const track_sight *last, sight_kind kind, PyObject *obj);
-/* Does `now` (of obj) differ from `last`?  If so, what differs goes to `what`:
+/* Does `now` (of obj; its shows_device is set) differ from `last`?  If so, what differs goes to `what`:
  * "shape, dtype".  With a tolerance the copy that `last` holds is compared. */
-bool sight_differs(core_state *state, const track_sight *last, const track_sight *now, PyObject *obj,
+bool sight_differs(core_state *state, const track_sight *last, track_sight *now, PyObject *obj,
                    const track_tolerance *tolerance, track_text *what);
 /* Keeps a copy of the tensor in sight->held. */
 void sight_keep(track_sight *sight, PyObject *obj);
@@ -87,9 +88,71 @@ track_key key_of(core_state *state, PyObject *obj, bool is_quick);
 
 /* ---- lines ---------------------------------------------------------------- */
 
-/* "[Tensor] x@12 → shape=... | changed: shape"; name NULL: "shape=..." alone. */
+/* "[Tensor] x@12 → shape=..."; name NULL: "shape=..." alone. */
 void line_put_value(track_text *text, PyObject *name, long line, const track_sight *sight, PyObject *obj,
                     bool is_colored);
+/* The same of a value that was not looked at yet. */
+void line_put_new(core_state *state, track_text *text, PyObject *name, long line, PyObject *obj, bool is_colored);
+
+/* ---- the log -------------------------------------------------------------- */
+
+typedef struct track_log {
+    PyObject_HEAD
+    core_state *state;  /* of the module, which the type keeps alive */
+    PyObject *logger;   /* owned; whose handlers get the lines too */
+    PyObject *own;      /* owned; prefix of files that are no callers: tensortap's */
+    PyObject *runs;     /* owned; list of open recorders, the innermost last */
+    PyObject *look;     /* owned; callable: (is_terminal, is_colored) of a stream */
+    PyObject *show;     /* owned; callable: prints lines on a terminal, or on a difficult stream */
+    PyObject *keep;     /* owned; callable: logs lines where that is not simple */
+    PyObject *out;      /* owned or NULL; the stream that was looked at last */
+    PyObject *write, *handlers, *output; /* owned; names */
+    bool is_terminal, is_colored;        /* that stream */
+} track_log;
+
+#define TRACK_LOG_OBJECTS(X) \
+    X(logger) X(own) X(runs) X(look) X(show) X(keep) X(out) X(write) X(handlers) X(output)
+
+/* Of this thread. */
+long log_depth(void);
+void log_set_depth(long depth);
+void log_set_file(int fd);
+
+bool log_is_colored(track_log *self);
+/* Lines without the last newline, to everywhere; -1: an exception that is no
+ * Exception (Ctrl-C) is set. */
+int log_emit(track_log *self, const char *bytes, size_t len);
+int log_emit_buf(track_log *self, tt_status st, tt_buf *out); /* frees out */
+/* Lines to a file, the time before each; 0 or errno. */
+int log_write(int fd, const char *bytes, size_t len);
+
+/* ---- calls ---------------------------------------------------------------- */
+
+/* What is known of a function: a tuple that calls.py makes. */
+typedef enum call_site {
+    SITE_NAME,   /* "Class.method" */
+    SITE_HEAD,   /* "[file.py:12] function [Class.method] called at " */
+    SITE_INPUT, SITE_OUTPUT, SITE_TIME, /* words; the last with the name behind it */
+    SITE_REST,   /* name of *args */
+    SITE_NAMES,  /* of the positional parameters */
+    SITE_FIRST,  /* arguments to leave out: self */
+    SITE_FIELDS,
+} call_site;
+
+/* A token for the others, or -1: as log_emit.  seconds < 0: since the beginning. */
+int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwargs);
+int call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *value);
+/* kind: name of an exception, or None. */
+int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind, PyObject *why);
+int call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value);
+PyObject *call_stack(PyObject *own); /* [(function, file, line)], innermost first */
+void call_put_file(track_text *text, PyCodeObject *code); /* its name without folders */
+
+/* ---- runs ----------------------------------------------------------------- */
+
+void record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item, PyObject *value);
+void record_seconds(track_log *log, PyObject *function, double seconds);
+void record_change(track_log *log, PyObject *file, long line, PyObject *name, PyObject *value);
 
 /* ---- trackers ------------------------------------------------------------- */
 
@@ -108,7 +171,7 @@ enum { NOT_HERE = -1, NOT_LOCAL = -2 };
 typedef struct tracker {
     PyObject_HEAD
     PyObject *module;   /* owned */
-    PyObject *emit;     /* owned; called with each line */
+    PyObject *log;      /* owned; a track_log */
     PyObject *names;    /* owned; tuple of str */
     PyObject *bases;    /* owned; the same up to the first . or [ */
     PyObject *excluded; /* owned; tuple of prefixes of file names */
@@ -116,8 +179,8 @@ typedef struct tracker {
     track_tolerance tolerance;
     long depth; /* of what a decorated function's frame tells */
     long first_line; /* of a frame that runs already; 0: not known */
-    char is_colored;
     PyObject *lined;  /* owned; dict: code -> must each line of it be looked at? */
+    PyObject *file;   /* owned or NULL; of the root that was entered last */
     PyObject *stores; /* owned; callable: may this code bind a name to what is no tensor? */
     int id, line_id;  /* of the consumers; -1: none */
     tracked_frame **frames; /* owned */
@@ -126,22 +189,15 @@ typedef struct tracker {
 } tracker;
 
 #define TRACKER_OBJECTS(X) \
-    X(module) X(emit) X(names) X(bases) X(excluded) X(roots) X(lined) \
-    X(stores)
+    X(module) X(log) X(names) X(bases) X(excluded) X(roots) X(lined) \
+    X(stores) X(file)
 
 /* Adds the consumers; -1: an exception is set. */
 int tracker_listen(tracker *self);
 void tracker_silence(tracker *self);
 void tracker_drop_frame(tracker *self, tracked_frame *frame);
 
-CORE_FUNCTION(core_track_call);
-CORE_FUNCTION(core_track_result);
-CORE_FUNCTION(core_track_value);
-CORE_FUNCTION(core_track_branch);
-CORE_FUNCTION(core_track_stack);
 CORE_FUNCTION(core_track_key);
-CORE_FUNCTION(core_track_write);
-CORE_FUNCTION(core_track_place);
 PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs);
 
 #endif

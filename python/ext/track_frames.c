@@ -121,6 +121,8 @@ static tracked_frame *make_frame(tracker *self, const line_event *event)
     frame->at = event->at;
     frame->number = event->frame;
     frame->is_root = PySet_Contains(self->roots, event->code) == 1;
+    if (frame->is_root)
+        Py_XSETREF(self->file, Py_NewRef(((PyCodeObject *)event->code)->co_filename));
     frame->depth = self->depth;
     for (size_t i = 0; i < self->count && !frame->is_root; i++)
         if (self->frames[i]->number == event->caller && event->caller != 0)
@@ -135,26 +137,35 @@ static tracked_frame *make_frame(tracker *self, const line_event *event)
 static void tell(tracker *self, const tracked_frame *frame, PyObject *name, long line, const track_sight *now,
                  PyObject *obj, const track_text *what)
 {
+    track_log *log = (track_log *)self->log;
+    PyCodeObject *code = locals_code(frame->at);
+    bool is_colored = log_is_colored(log);
     track_text text = { 0 };
     tt_buf out = { 0 };
-    line_put_value(&text, name, line, now, obj, self->is_colored);
+    record_change(log, code->co_filename, line, name, obj);
+    line_put_value(&text, name, line, now, obj, is_colored);
     if (what->len > 0) {
         text_put(&text, " | ");
-        text_put_ink(&text, INK_CHANGE, self->is_colored);
+        text_put_ink(&text, INK_CHANGE, is_colored);
         text_put(&text, "changed: ");
         text_put_bytes(&text, what->data, what->len);
-        text_put_ink(&text, INK_PLAIN, self->is_colored);
+        text_put_ink(&text, INK_PLAIN, is_colored);
     }
     if (!frame->is_root) {
         text_put(&text, " | in ");
-        text_put_str(&text, locals_code(frame->at)->co_name);
+        text_put_str(&text, code->co_name);
+        if (self->file != NULL && PyUnicode_Compare(self->file, code->co_filename) != 0) {
+            text_put(&text, " (");
+            call_put_file(&text, code);
+            text_put(&text, ")");
+        }
     }
-    tt_status st = text_branch(&out, frame->depth, TT_BRANCH_ENTRY, &text, self->is_colored);
+    tt_status st = text_branch(&out, frame->depth, TT_BRANCH_ENTRY, &text, is_colored);
     text_free(&text);
-    PyObject *result = text_result(st, &out); /* owned */
-    PyObject *done = result != NULL ? PyObject_CallOneArg(self->emit, result) : NULL; /* owned */
-    Py_XDECREF(done);
-    Py_XDECREF(result);
+    if (log_emit_buf(log, st, &out) < 0 && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+        PyErr_Clear(); /* what we leave set here is swallowed: once more, for the program */
+        PyErr_SetInterrupt();
+    }
 }
 
 static void look(tracker *self, tracked_frame *frame, Py_ssize_t i, PyObject *obj, long line, bool is_told)

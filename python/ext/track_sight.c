@@ -6,6 +6,7 @@
 #include "py_stats.h"
 #include "track.h"
 
+#include <math.h>
 #include <string.h>
 
 static void copy_text(char *to, size_t size, const char *from)
@@ -126,7 +127,7 @@ void sight_take(core_state *state, PyObject *obj, bool wants_digest, track_sight
 {
     torch_api_find(&state->torch);
     out->kind = sight_kind_of(state, obj);
-    out->is_torch = out->has_stats = out->has_digest = false;
+    out->is_torch = out->has_stats = out->has_digest = out->shows_device = false;
     out->object = obj;
     out->type[0] = out->dtype[0] = out->device[0] = '\0';
     out->ndim = -1;
@@ -194,29 +195,37 @@ static void put_word(track_text *what, const char *word)
     text_put(what, word);
 }
 
-/* " (mean 0.1 → 0.2, max 3 → 4)": those that differ as shown. */
+static void put_move(track_text *what, const char **before, const char *name, const char *old, const char *now)
+{
+    text_put(what, *before);
+    text_put(what, name);
+    text_put(what, old);
+    text_put(what, " → ");
+    text_put(what, now);
+    *before = ", ";
+}
+
+/* " (mean 0.1 → 0.2, max 3 → 4)": those that differ as shown; if none does, with all digits. */
 static void put_moves(track_text *what, const tt_stats *old, const tt_stats *now)
 {
     const struct {
         const char *name;
         double old, now;
-    } fields[] = { { "mean", old->mean, now->mean }, { "min", old->min, now->min }, { "max", old->max, now->max },
-                   { "NaN", (double)old->nan, (double)now->nan },
-                   { "Inf", (double)(old->posinf + old->neginf), (double)(now->posinf + now->neginf) } };
+    } fields[] = { { "mean ", old->mean, now->mean }, { "min ", old->min, now->min }, { "max ", old->max, now->max },
+                   { "NaN ", (double)old->nan, (double)now->nan },
+                   { "Inf ", (double)(old->posinf + old->neginf), (double)(now->posinf + now->neginf) } };
+    bool is_one = now->count == 1 && tt_stats_finite(now) == 1 && tt_stats_finite(old) == 1;
     const char *before = " (";
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        char a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
-        tt_number_short(fields[i].old, a);
-        tt_number_short(fields[i].now, b);
-        if (strcmp(a, b) == 0)
-            continue;
-        text_put(what, before);
-        text_put(what, fields[i].name);
-        text_put(what, " ");
-        text_put(what, a);
-        text_put(what, " → ");
-        text_put(what, b);
-        before = ", ";
+    for (int is_long = 0; is_long < 2 && before[0] == ' '; is_long++) {
+        for (size_t i = 0; i < (is_one ? 1 : sizeof fields / sizeof *fields); i++) {
+            char a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
+            if (!isfinite(fields[i].old) || !isfinite(fields[i].now))
+                continue; /* nothing was finite: the counts say so */
+            (is_long ? tt_number_f64 : tt_number_short)(fields[i].old, a);
+            (is_long ? tt_number_f64 : tt_number_short)(fields[i].now, b);
+            if (strcmp(a, b) != 0)
+                put_move(what, &before, is_one ? "" : fields[i].name, a, b);
+        }
     }
     if (before[0] == ',')
         text_put(what, ")");
@@ -251,7 +260,7 @@ static bool is_far(core_state *state, PyObject *copy, PyObject *obj, const track
     return is_so;
 }
 
-static bool tensor_differs(core_state *state, const track_sight *last, const track_sight *now, PyObject *obj,
+static bool tensor_differs(core_state *state, const track_sight *last, track_sight *now, PyObject *obj,
                            const track_tolerance *tolerance, track_text *what)
 {
     if (last->ndim != now->ndim ||
@@ -261,8 +270,10 @@ static bool tensor_differs(core_state *state, const track_sight *last, const tra
         put_word(what, now->is_torch ? "type (array → tensor)" : "type (tensor → array)");
     if (strcmp(last->dtype, now->dtype) != 0)
         put_word(what, "dtype");
-    if (strcmp(last->device, now->device) != 0)
+    if (strcmp(last->device, now->device) != 0) {
         put_word(what, "device");
+        now->shows_device = true;
+    }
     if (what->len > 0)
         return true;
     if (last->has_digest && now->has_digest) {
@@ -278,7 +289,7 @@ static bool tensor_differs(core_state *state, const track_sight *last, const tra
     return true;
 }
 
-bool sight_differs(core_state *state, const track_sight *last, const track_sight *now, PyObject *obj,
+bool sight_differs(core_state *state, const track_sight *last, track_sight *now, PyObject *obj,
                    const track_tolerance *tolerance, track_text *what)
 {
     if (last->kind == SIGHT_NONE)

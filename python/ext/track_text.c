@@ -5,12 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "track.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* Guides beyond this depth leave no room for the text: the rest is a number. */
 enum { DEEPEST = 10 };
@@ -126,79 +122,4 @@ tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_tex
         st = tt_tree_line((int32_t)(depth < 0 ? 0 : depth), branch, bytes, &style, out);
     text_free(&deep);
     return st;
-}
-
-PyObject *text_result(tt_status st, tt_buf *out)
-{
-    PyObject *text = st < 0 ? raise_status(st, NULL)
-                            : PyUnicode_DecodeUTF8(out->data != NULL ? out->data : "", (Py_ssize_t)out->len, "replace");
-    tt_buf_free(out);
-    return text;
-}
-
-/* ---- the log file -------------------------------------------------------------- */
-
-/* "2026-01-31 12:00:00,123 - INFO - ", as the logging package writes it. */
-static size_t put_stamp(char out[64])
-{
-    struct timespec now;
-    struct tm local;
-    clock_gettime(CLOCK_REALTIME, &now);
-    localtime_r(&now.tv_sec, &local);
-    size_t len = strftime(out, 64, "%Y-%m-%d %H:%M:%S", &local);
-    return len + (size_t)snprintf(out + len, 64 - len, ",%03d - INFO - ", (int)(now.tv_nsec / 1000000));
-}
-
-/* All of it, whatever the system takes at a time; 0 or errno. */
-static int write_all(int fd, const char *bytes, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, bytes, len);
-        if (n < 0 && errno != EINTR)
-            return errno;
-        bytes += n > 0 ? n : 0;
-        len -= n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
-
-/* Where the log goes by the environment: (TENSORTAP_LOG_DIR, LTAG), bytes or None.
- * os.environ has a price of its own, and this is asked at each line. */
-CORE_FUNCTION(core_track_place)
-{
-    const option none[] = { { 0 } };
-    (void)module;
-    if (read_arguments("track_place", 0, none, args, nargs, kwnames) < 0)
-        return NULL;
-    return Py_BuildValue("(yy)", getenv("TENSORTAP_LOG_DIR"), getenv("LTAG"));
-}
-
-/* track_write(fd, text) -> 0 or errno: each line with the time before it, in one write */
-CORE_FUNCTION(core_track_write)
-{
-    const option none[] = { { 0 } };
-    track_text log = { 0 }, all = { 0 };
-    char stamp[64];
-    int failed;
-    (void)module;
-    if (read_arguments("track_write", 2, none, args, nargs, kwnames) < 0)
-        return NULL;
-    int fd = (int)PyLong_AsLong(args[0]);
-    if (fd == -1 && PyErr_Occurred())
-        return NULL;
-    size_t head = put_stamp(stamp);
-    text_put_str(&all, args[1]);
-    for (const char *at = all.data, *next; at != NULL; at = next) {
-        const char *end = memchr(at, '\n', (size_t)(all.data + all.len - at));
-        next = end != NULL ? end + 1 : NULL;
-        text_put_bytes(&log, stamp, head);
-        text_put_bytes(&log, at, (size_t)((end != NULL ? end : all.data + all.len) - at));
-        text_put_bytes(&log, "\n", 1);
-    }
-    Py_BEGIN_ALLOW_THREADS
-    failed = log.has_failed || all.has_failed ? ENOMEM : write_all(fd, log.data, log.len);
-    Py_END_ALLOW_THREADS
-    text_free(&log);
-    text_free(&all);
-    return PyLong_FromLong(failed);
 }

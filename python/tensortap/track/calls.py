@@ -16,13 +16,10 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from time import perf_counter
 from typing import Any, TypeVar
 
-from tensortap import _core
-from tensortap.track.log import _indent, is_colored, write
+from tensortap.track.log import OWN, log
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-#: files below this folder are ours: not shown among the callers
-OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+LONGEST_ERROR = 200
 
 _WORDS = {
     "en": {"function": "function", "called": "called at", "input": "input", "output": "output", "time": "time"},
@@ -54,47 +51,31 @@ class Described:
         self.code: types.CodeType | None = code if isinstance(code, types.CodeType) else None
         qualname: str = getattr(func, "__qualname__", type(func).__qualname__)
         self.name = qualname.rsplit("<locals>.", 1)[-1]
-        self.input = word["input"]
-        self.output = word["output"]
-        self.time = f"{word['time']} {self.name}: "
-        where = "?"
-        self.names: tuple[str, ...] = ()
-        self.rest = "args"
+        where, rest = "?", "args"
+        names: tuple[str, ...] = ()
         if self.code is not None:
             where = f"{os.path.basename(self.code.co_filename)}:{self.code.co_firstlineno}"
             count = self.code.co_argcount
-            self.names = self.code.co_varnames[:count]
+            names = self.code.co_varnames[:count]
             if self.code.co_flags & inspect.CO_VARARGS:
-                self.rest = self.code.co_varnames[count + self.code.co_kwonlyargcount]
-        self.first = 1 if self.names[:1] in (("self",), ("cls",)) else 0
-        self.head = f"[{where}] {word['function']} [{self.name}] {word['called']} "
+                rest = self.code.co_varnames[count + self.code.co_kwonlyargcount]
+        head = f"[{where}] {word['function']} [{self.name}] {word['called']} "
+        first = 1 if names[:1] in (("self",), ("cls",)) else 0
+        #: as track.h has it
+        self.site = (self.name, head, word["input"], word["output"], f"{word['time']} {self.name}: ", rest, names, first)
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        """Log the call and go one deeper; return the depth to come back to."""
-        depth = _indent.level
-        write(
-            _core.track_call(
-                self.head, self.names, self.rest, args, kwargs, self.input, depth, is_colored(), OWN, self.first
-            )
-        )
-        _indent.level = depth + 1
-        return depth
+        """Log the call and go one deeper; return a token for the others."""
+        return log.begin(self.site, args, kwargs)
 
-    def end(self, depth: int, value: object, seconds: float) -> None:
-        """Log the result."""
-        write(_core.track_result(value, self.output, f"{self.time}{seconds:.4f} s", depth, is_colored()))
-
-    def fail(self, depth: int, error: BaseException, seconds: float) -> None:
+    def fail(self, token: int, error: BaseException, seconds: float | None = None) -> None:
         """Log the exception in place of the result."""
         try:
             text = str(error)
         except Exception:
             text = "?"
-        text = text if len(text) <= 200 else f"{text[:200]}… (length {len(text)})"
-        color = is_colored()
-        what = f"\x1b[1;31m{type(error).__name__}\x1b[0m" if color else type(error).__name__
-        last = _core.track_branch(depth, 2, f"{self.output} raised {what}: {text}", color)
-        write(last + "\n" + _core.track_branch(depth, 2, f"{self.time}{seconds:.4f} s", color))
+        text = text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}… (length {len(text)})"
+        log.stop(self.site, token, type(error).__name__, text, seconds)
 
 
 def auto_diff(func: F) -> F:
@@ -104,7 +85,7 @@ def auto_diff(func: F) -> F:
 
 def wrap(func: F, watch: Callable[[Described], Callable[[], Watching] | None]) -> F:
     """Return *func* logged; *watch* gives what makes a Watching for each call."""
-    if isinstance(func, staticmethod | classmethod):
+    if isinstance(func, (staticmethod, classmethod)):
         return type(func)(wrap(func.__func__, watch))  # type: ignore[return-value]
     described = Described(func)
     made = watch(described)
@@ -122,73 +103,100 @@ def wrap(func: F, watch: Callable[[Described], Callable[[], Watching] | None]) -
 def _plain(
     func: Callable[..., Any], described: Described, made: Callable[[], Watching] | None
 ) -> Callable[..., Any]:
+    begin, end, fail, site = log.begin, log.end, described.fail, described.site
+
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        depth = described.begin(args, kwargs)
-        watching = made() if made is not None else None
-        start = perf_counter()
+        token = begin(site, args, kwargs)
         try:
-            if watching is not None:
-                watching.resume(depth + 1)
+            result = func(*args, **kwargs)
+        except BaseException as error:
+            fail(token, error)
+            raise
+        end(site, token, result, None)
+        return result
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        token = begin(site, args, kwargs)
+        watching = made()  # type: ignore[misc]
+        try:
+            watching.resume(log.depth)
             try:
                 result = func(*args, **kwargs)
             finally:
-                if watching is not None:
-                    watching.pause()
-                _indent.level = depth
+                watching.pause()
         except BaseException as error:
-            described.fail(depth, error, perf_counter() - start)
+            fail(token, error)
             raise
-        described.end(depth, result, perf_counter() - start)
+        end(site, token, result, None)
         return result
 
-    return wrapper
+    return wrapper if made is None else watched
 
 
 class _Body:
     """A generator or coroutine as it runs in pieces, with its place in the tree."""
 
-    def __init__(self, described: Described, made: Callable[[], Watching] | None, depth: int) -> None:
+    def __init__(
+        self,
+        described: Described,
+        made: Callable[[], Watching] | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
         self.described = described
         self.watching = made() if made is not None else None
-        self.depth = depth
+        before = log.depth
+        self.token = described.begin(args, kwargs)
+        self.depth = log.depth
+        log.depth = before
         self.seconds = 0.0
-        self.before = 0
 
     def __enter__(self) -> None:
-        self.before = _indent.level
-        _indent.level = self.depth + 1
+        self.before = log.depth
+        log.depth = self.depth
         if self.watching is not None:
-            self.watching.resume(self.depth + 1)
+            self.watching.resume(self.depth)
         self.start = perf_counter()
 
     def __exit__(self, *error: object) -> None:
         self.seconds += perf_counter() - self.start
         if self.watching is not None:
             self.watching.pause()
-        _indent.level = self.before
+        log.depth = self.before
 
-    def drive(self, inner: Any, shows_yields: bool) -> Generator[Any, Any, Any]:
-        """Run *inner* to its end; what goes in and out is handed on."""
+    def end(self, value: object) -> None:
+        """Log what came out in the end; the tree around it is as it was."""
+        before = log.depth
+        log.end(self.described.site, self.token, value, self.seconds)
+        log.depth = before
+
+    def fail(self, error: BaseException) -> None:
+        """Log that it ended by an exception."""
+        before = log.depth
+        self.described.fail(self.token, error, self.seconds)
+        log.depth = before
+
+    def close(self) -> None:
+        """Log that nobody wanted the rest."""
+        before = log.depth
+        log.stop(self.described.site, self.token, None, "closed", self.seconds)
+        log.depth = before
+
+    def drive(self, inner: Any) -> Generator[Any, Any, Any]:
+        """Run *inner* until it ends, in this place of the tree; what goes in and out is handed on."""
         step, given = inner.send, None
         while True:
-            try:
-                with self:
+            with self:
+                try:
                     item = step(given)
-            except StopIteration as stop:
-                self.described.end(self.depth, stop.value, self.seconds)
-                return stop.value
-            except BaseException as error:
-                self.described.fail(self.depth, error, self.seconds)
-                raise
-            if shows_yields:
-                write(_core.track_result(item, "yield", "", self.depth, is_colored()))
+                except StopIteration as stop:
+                    return stop.value
             try:
                 given = yield item
                 step = inner.send
             except GeneratorExit:
                 with self:
                     inner.close()
-                write(_core.track_branch(self.depth, 2, f"{self.described.output} closed", is_colored()))
                 raise
             except BaseException as error:
                 step, given = inner.throw, error
@@ -199,25 +207,51 @@ def _generator(
 ) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         inner = func(*args, **kwargs)
-        depth = described.begin(args, kwargs)
-        _indent.level = depth
-        return (yield from _Body(described, made, depth).drive(inner, True))
+        body = _Body(described, made, args, kwargs)
+        driven = body.drive(inner)
+        step: Any = driven.send
+        given: Any = None
+        while True:
+            try:
+                item = step(given)
+            except StopIteration as stop:
+                body.end(stop.value)
+                return stop.value
+            except BaseException as error:
+                body.fail(error)
+                raise
+            log.yields(described.site, body.token, item)
+            try:
+                given = yield item
+                step = driven.send
+            except GeneratorExit:
+                driven.close()
+                body.close()
+                raise
+            except BaseException as error:
+                step, given = driven.throw, error
 
     return wrapper
+
+
+@types.coroutine
+def _driven(body: _Body, inner: Any) -> Generator[Any, Any, Any]:
+    return (yield from body.drive(inner))
 
 
 def _coroutine(
     func: Callable[..., Any], described: Described, made: Callable[[], Watching] | None
 ) -> Callable[..., Any]:
-    @types.coroutine
-    def driven(body: _Body, inner: Any) -> Generator[Any, Any, Any]:
-        return (yield from body.drive(inner, False))
-
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         inner = func(*args, **kwargs)
-        depth = described.begin(args, kwargs)
-        _indent.level = depth
-        return await driven(_Body(described, made, depth), inner)
+        body = _Body(described, made, args, kwargs)
+        try:
+            result = await _driven(body, inner)
+        except BaseException as error:
+            body.fail(error)
+            raise
+        body.end(result)
+        return result
 
     return wrapper
 
@@ -227,28 +261,25 @@ def _async_generator(
 ) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         inner = func(*args, **kwargs)
-        depth = described.begin(args, kwargs)
-        _indent.level = depth
-        body = _Body(described, made, depth)
+        body = _Body(described, made, args, kwargs)
         step: Any = inner.asend
         given: Any = None
         while True:
             try:
-                with body:
-                    item = await step(given)
+                item = await _driven(body, step(given).__await__())
             except StopAsyncIteration:
-                described.end(depth, None, body.seconds)
+                body.end(None)
                 return
             except BaseException as error:
-                described.fail(depth, error, body.seconds)
+                body.fail(error)
                 raise
-            write(_core.track_result(item, "yield", "", depth, is_colored()))
+            log.yields(described.site, body.token, item)
             try:
                 given = yield item
                 step = inner.asend
             except GeneratorExit:
-                await inner.aclose()
-                write(_core.track_branch(depth, 2, f"{described.output} closed", is_colored()))
+                await _driven(body, inner.aclose().__await__())
+                body.close()
                 raise
             except BaseException as error:
                 step, given = inner.athrow, error
@@ -258,25 +289,21 @@ def _async_generator(
 
 def get_call_stack() -> str:
     """Return who called, innermost first: "file.py:34 <- loop.py:8 <- main.py:3"."""
-    rows = _core.track_stack(OWN)
-    return " <- ".join(f"{os.path.basename(file)}:{line}" for _, file, line in rows)
+    return " <- ".join(f"{os.path.basename(file)}:{line}" for _, file, line in log.stack())
 
 
 def fstack(func: F) -> F:
     """Log the whole call stack, outermost first, each time *func* is called."""
-    if isinstance(func, staticmethod | classmethod):
+    if isinstance(func, (staticmethod, classmethod)):
         return type(func)(fstack(func.__func__))  # type: ignore[return-value]
-    described = Described(func)
+    name = Described(func).name
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        rows = _core.track_stack(OWN)
-        color = is_colored()
-        depth = _indent.level
-        lines = [_core.track_branch(depth, 0, f"stack of [{described.name}]", color)]
-        for i, (name, file, line) in enumerate(reversed(rows)):
-            branch = 2 if i == len(rows) - 1 else 1
-            lines.append(_core.track_branch(depth, branch, f"{os.path.basename(file)}:{line} {name}", color))
-        write("\n".join(lines))
+        depth = log.depth
+        rows = [(depth, 1, f"{os.path.basename(file)}:{line} {caller}") for caller, file, line in reversed(log.stack())]
+        if rows:
+            rows[-1] = (depth, 2, rows[-1][2])
+        log.lines((depth, 0, f"stack of [{name}]"), *rows)
         return func(*args, **kwargs)
 
     return functools.wraps(func)(wrapper)  # type: ignore[return-value]

@@ -1,7 +1,7 @@
 """Where the lines go: standard output, and one file for each thread.
 
-A line costs one write to a file opened for appending, so that lines are never
-torn; the logging package is only asked where the user brought other handlers.
+The common case is done in C (`_core.TrackLog`): a stream that is no terminal and a
+file that is open.  Here is the rest: folders and files, terminals, other handlers.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -15,7 +15,11 @@ import threading
 import warnings
 from pathlib import Path
 
-from tensortap import _core
+from tensortap import _core, process
+from tensortap.track.folding import fold
+
+#: files below this folder are ours: not shown among the callers
+OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _FORMAT = "%(asctime)s - %(levelname)s - %(message)s"
@@ -25,39 +29,30 @@ logger.setLevel(logging.INFO)
 logger.propagate = False
 
 
-class _Indent(threading.local):
-    """Each thread's depth in its own tree."""
-
-    level = 0
-
-
-_indent = _Indent()
-
-
 class IndentManager:
     """The depth of this thread's tree; every thread has its own."""
 
     @staticmethod
     def get() -> int:
         """Return how many calls are open."""
-        return _indent.level
+        return log.depth
 
     @staticmethod
     def increase() -> int:
         """Go one call deeper."""
-        _indent.level += 1
-        return _indent.level
+        log.depth += 1
+        return log.depth
 
     @staticmethod
     def decrease() -> int:
         """Come back from a call."""
-        _indent.level = max(0, _indent.level - 1)
-        return _indent.level
+        log.depth -= 1  # never below 0
+        return log.depth
 
     @staticmethod
     def text() -> str:
         """Return the guides that stand before a line."""
-        return "│   " * _indent.level
+        return "│   " * log.depth
 
 
 def log_folder() -> Path:
@@ -72,6 +67,7 @@ class _ThreadFile(threading.local):
 
     pid = 0
     fd = -1
+    closer: _Closer | None = None
 
 
 class _Closer:
@@ -79,7 +75,6 @@ class _Closer:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.pid = os.getpid()
 
     def __del__(self) -> None:
         try:
@@ -107,7 +102,12 @@ class ThreadFileHandler(logging.Handler):
         except Exception:
             self.handleError(record)
             return
-        self._write(text + "\n")
+        fd = self.file()
+        try:
+            if fd >= 0:
+                os.write(fd, (text + "\n").encode("utf-8", "backslashreplace"))
+        except OSError as error:
+            self._give_up(error)
 
     def is_plain(self) -> bool:
         """Tell whether lines may take the short way: nobody changed format, level or filters."""
@@ -115,35 +115,31 @@ class ThreadFileHandler(logging.Handler):
 
     def write_lines(self, text: str) -> None:
         """Write each line of *text* with the time before it, all in one write."""
-        if self._has_failed:
-            return
-        file = self._file
-        try:
-            if file.pid != os.getpid():
-                self._open()
-            error = _core.track_write(file.fd, text)
+        fd = self.file()
+        if fd >= 0:
+            error = log.write(fd, text.encode("utf-8", "backslashreplace"))
             if error:
-                raise OSError(error, os.strerror(error), str(self.base_path))
-        except OSError as error:
-            self._give_up(error)
+                self._give_up(OSError(error, os.strerror(error), str(self.base_path)))
 
-    def _write(self, text: str) -> None:
+    def file(self) -> int:
+        """Return this thread's file, opened if need be; -1 if there is none."""
         if self._has_failed:
-            return
-        try:
-            if self._file.pid != os.getpid():
+            return -1
+        if self._file.pid != os.getpid():
+            try:
                 self._open()
-            os.write(self._file.fd, text.encode("utf-8", "backslashreplace"))
-        except OSError as error:
-            self._give_up(error)
+            except OSError as error:
+                self._give_up(error)
+                return -1
+        return self._file.fd
 
     def _give_up(self, error: OSError) -> None:
         self._has_failed = True
-        warnings.warn(
-            f"tensortap.track writes no log: {error}; set TENSORTAP_LOG_DIR to a folder that can be written",
-            RuntimeWarning,
-            stacklevel=4,
-        )
+        text = f"tensortap.track writes no log: {error}; set TENSORTAP_LOG_DIR to a folder that can be written"
+        try:
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+        except RuntimeWarning:  # warnings are errors here; the program's own lines are not
+            print(text, file=sys.stderr)
 
     def _open(self) -> None:
         self.base_path.mkdir(parents=True, exist_ok=True)
@@ -151,17 +147,17 @@ class ThreadFileHandler(logging.Handler):
         fd = os.open(self.base_path / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._file.fd = fd
         self._file.pid = os.getpid()
-        self._file.closer = _Closer(fd)  # type: ignore[attr-defined]
+        self._file.closer = _Closer(fd)
 
 
-_default: dict[tuple[bytes | None, bytes | None], ThreadFileHandler] = {}
+_default: dict[Path, ThreadFileHandler] = {}
 
 
 def _default_handler() -> ThreadFileHandler:
-    key = _core.track_place()
-    handler = _default.get(key)
+    folder = log_folder()
+    handler = _default.get(folder)
     if handler is None:
-        handler = _default[key] = ThreadFileHandler(log_folder())
+        handler = _default[folder] = ThreadFileHandler(folder)
     return handler
 
 
@@ -172,65 +168,83 @@ def h4logger(path: str | os.PathLike[str] | None = None) -> ThreadFileHandler:
 
 def setup_logger() -> logging.Logger:
     """Give the logger its file handler, once, and return it."""
-    if not logger.handlers:
+    if not any(isinstance(handler, ThreadFileHandler) for handler in logger.handlers):
         logger.addHandler(_default_handler())
     return logger
 
 
-_looked_at: tuple[object, bool] = (None, False)
+# ---- what TrackLog asks for
 
 
-def is_colored() -> bool:
-    """Tell whether standard output is a terminal that wants colours."""
-    global _looked_at
+def _look(out: object) -> tuple[bool, bool]:
+    """Tell whether a stream is a terminal, and whether it wants colours."""
+    try:
+        is_terminal = bool(out.isatty())  # type: ignore[attr-defined]
+    except (AttributeError, ValueError):
+        return False, False
+    dumb = os.environ.get("TERM") == "dumb" or bool(os.environ.get("NO_COLOR"))
+    return is_terminal, is_terminal and not dumb
+
+
+def _show(text: str) -> None:
+    """Print on a terminal, folded to its width, or on a stream that cannot write all letters."""
     out = sys.stdout
-    if _looked_at[0] is not out:
-        try:
-            answer = out is not None and out.isatty() and not os.environ.get("NO_COLOR")
-        except (AttributeError, ValueError):
-            answer = False
-        _looked_at = (out, answer)
-    return _looked_at[1]
+    try:
+        if out.isatty():
+            text = fold(text, _columns())
+        out.write(text)
+    except UnicodeEncodeError:
+        encoding = getattr(out, "encoding", None) or "ascii"
+        out.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    except (OSError, ValueError, AttributeError):
+        pass  # closed, or nobody reads it
 
 
-def log2file(text: object) -> None:
-    """Print *text* and write it to the log."""
-    write(text if isinstance(text, str) else str(text))
+def _columns() -> int:
+    given = os.environ.get("COLUMNS", "")
+    if given.isdigit() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 100
+    except (OSError, ValueError, AttributeError):
+        return 100
 
 
-def write(text: str) -> None:
-    """Print lines and log each of them; nothing that fails here reaches the program."""
-    out = sys.stdout
-    if out is not None:
-        try:
-            out.write(text + "\n")
-        except UnicodeEncodeError:
-            encoding = getattr(out, "encoding", None) or "ascii"
-            out.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-        except (OSError, ValueError):
-            pass  # closed, or nobody reads it
-    if "\x1b" in text:
-        text = _ANSI.sub("", text)
-    handlers = logger.handlers
-    if not handlers:
-        _default_handler().write_lines(text)
-        return
-    for handler in handlers:
+def _keep(text: str) -> None:
+    """Log lines: to the logger's handlers, and to the thread's file if none of them has it."""
+    text = _ANSI.sub("", text.rstrip("\n"))
+    has_file = False
+    for handler in list(logger.handlers):
+        is_file = isinstance(handler, ThreadFileHandler)
+        has_file = has_file or is_file
         if isinstance(handler, ThreadFileHandler) and handler.is_plain():
             handler.write_lines(text)
         else:
             for line in text.split("\n"):
-                record = logger.makeRecord(logger.name, logging.INFO, "", 0, line, (), None)
-                handler.handle(record)
+                handler.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, line, (), None))
+    if not has_file:
+        handler = _default_handler()
+        handler.write_lines(text)
+        log.file(handler.file())
+
+
+log = _core.TrackLog(logger, OWN, process.open_runs, _look, _show, _keep)
+os.register_at_fork(after_in_child=lambda: log.file(-1))
+
+
+# ---- for users
+
+
+def log2file(text: object) -> None:
+    """Print *text* and write it to the log."""
+    log.text(text if isinstance(text, str) else str(text))
 
 
 def _log_change(prestr: str, name: str, value: object, indent: str, lineno: int = 0) -> None:
     """Log one value; of a tuple, as a hook's input is, each item."""
-    color = is_colored()
-    rows = [(f"{name}[{i}]", item) for i, item in enumerate(value)] if isinstance(value, tuple) else [(name, value)]
     before = f"{prestr} " if prestr else ""
-    lines = (
-        indent + _core.track_branch(0, 1, _core.track_value(before, one, item, lineno, color), color)
-        for one, item in rows
-    )
-    write("\n".join(lines) or f"{indent}├─ {before}[Var] {name}@{lineno} len(value): 0")
+    if isinstance(value, tuple) and value:
+        for i, item in enumerate(value):
+            log.value(indent, before, f"{name}[{i}]", item, lineno)
+    else:
+        log.value(indent, before, name, value, lineno)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -20,8 +21,8 @@ from typing import Any, TypeVar
 from tensortap import _core
 from tensortap.paths import GLOBAL, NAME
 from tensortap.statements import table
-from tensortap.track.calls import OWN, Described, Watching, user_prefixes, words, wrap
-from tensortap.track.log import _indent, is_colored, write
+from tensortap.track.calls import Described, Watching, user_prefixes, words, wrap
+from tensortap.track.log import log
 
 F = TypeVar("F", bound=Callable[..., Any])
 Tolerance = tuple[float | None, float | None]
@@ -91,10 +92,9 @@ class _Names(Watching):
             bases = tuple(re.split(r"[.\[]", name, maxsplit=1)[0] for name in left)
             rtol, atol = self.tolerance
             self.tracker = _core.tracker(
-                write, left, bases, user_prefixes(), self.roots, self.lined, stores, rtol=rtol, atol=atol
+                log, left, bases, user_prefixes(), self.roots, self.lined, stores, rtol=rtol, atol=atol
             )
         self.tracker.depth = depth
-        self.tracker.color = is_colored()
         self.tracker.start()
         _active.trackers.append(self)
 
@@ -135,13 +135,11 @@ class block:
         self._tolerance = (rtol, atol)
 
     def __enter__(self) -> block:
-        import sys
-
         frame = sys._getframe(1)
-        self._depth = _indent.level
+        self._depth = log.depth
         where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-        write(_core.track_branch(self._depth, 0, f"[{where}] block [{', '.join(self._names)}]", is_colored()))
-        _indent.level = self._depth + 1
+        log.lines((self._depth, 0, f"[{where}] block [{', '.join(self._names)}]"))
+        log.depth = self._depth + 1
         self._watching = _Names(self._names, self._tolerance, frame.f_code, {frame.f_code: True})
         self._start = perf_counter()
         self._watching.resume(self._depth + 1)
@@ -154,14 +152,13 @@ class block:
     ) -> None:
         seconds = perf_counter() - self._start
         self._watching.pause()
-        _indent.level = self._depth
+        log.depth = self._depth
         word = words()
-        color = is_colored()
-        lines = []
-        if kind is not None:
-            lines.append(_core.track_branch(self._depth, 2, f"{word['output']} raised {kind.__name__}: {error}", color))
-        lines.append(_core.track_branch(self._depth, 2, f"{word['time']} block: {seconds:.4f} s", color))
-        write("\n".join(lines))
+        last = (self._depth, 2, f"{word['time']} block: {seconds:.4f} s")
+        if kind is None:
+            log.lines(last)
+        else:
+            log.lines((self._depth, 2, f"{word['output']} raised {kind.__name__}: {error}"), last)
 
 
 class _Lines(Watching):
@@ -197,22 +194,20 @@ class _Lines(Watching):
         depth = self.depths[event.frame] = self.depths.get(event.caller, self.depth - 1) + 1
         code = event.code
         where = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
-        write(_core.track_branch(depth, 0, f"[{where}] enter [{code.co_name}]", is_colored()))
+        log.lines((depth, 0, f"[{where}] enter [{code.co_name}]"))
 
     def _line(self, event: Any) -> None:
         depth = self.depths.get(event.frame, self.depth)
         text = linecache.getline(event.code.co_filename, event.line).strip()
-        write(_core.track_branch(depth, 1, f"{event.line}: {text}", is_colored()))
+        log.lines((depth, 1, f"{event.line}: {text}"))
 
     def _leave(self, event: Any) -> None:
         depth = self.depths.get(event.frame, self.depth) if event.is_yield else self.depths.pop(event.frame, self.depth)
         how = "yield from" if event.is_yield else "exit"
-        write(_core.track_branch(depth, 1 if event.is_yield else 2, f"{how} [{event.code.co_name}]", is_colored()))
+        log.lines((depth, 1 if event.is_yield else 2, f"{how} [{event.code.co_name}]"))
 
 
 def debug_trace(func: F) -> F:
     """Log entry, every line with its source, and exit of *func* and of what it calls in user code."""
     return wrap(func, lambda described: lambda: _Lines(described.code))
 
-
-__all__ = ["OWN", "block", "debug_trace", "var_tracker"]
