@@ -125,20 +125,21 @@ static void round_to(tt_decimal *d, int32_t digits)
 }
 
 /* The first four digits of everyday numbers without the exact arithmetic, which
- * a log of statistics would spend most of its time on.  Seven digits are right
- * in f64, so four of them are, unless the rest is a half to within that error. */
+ * a log of statistics would spend most of its time on.  The product is off by
+ * 1e-9 at most, as powers of ten up to 1e10 are exact: the seventh digit tells on
+ * which side of a half the rest is, unless it is one to within that error. */
 static bool find_four(double x, tt_decimal *out)
 {
-    double size = fabs(x), scale = 1e9, limit = 1e-2;
-    int32_t point = -2; /* 0.001 is 0.1e-2 */
-    if (!(size >= 1e-3 && size < 1e4))
+    double size = fabs(x), scale = 1e10, limit = 1e-3;
+    int32_t point = -3; /* 0.0001 is 0.1e-3 */
+    if (!(size >= 1e-4 && size < 1e4))
         return false;
     for (; size >= limit; limit *= 10, point++)
         scale /= 10;
     int64_t seven = (int64_t)(size * scale + 0.5);
     int64_t rest = seven % 1000;
-    if (rest == 500 || seven < 1000000 || seven > 9999000 || rest == 0)
-        return false; /* a half, next to a power of ten, or perhaps whole */
+    if (rest == 0 || rest == 500 || seven < 1000000 || seven > 9999000)
+        return false; /* perhaps whole, a half, next to a power of ten */
     int64_t four = seven / 1000 + (rest > 500 ? 1 : 0);
     *out = (tt_decimal){ .count = 4, .point = point, .is_negative = x < 0 };
     for (int i = 3; i >= 0; i--, four /= 10)

@@ -16,10 +16,15 @@
 /* ---- text ----------------------------------------------------------------- */
 
 typedef struct track_text {
-    char *data; /* owned; ended by NUL once something was put */
+    char *data; /* owned, or the room; ended by NUL once something was put */
     size_t len, cap;
+    bool is_lent;    /* data is somebody's room */
     bool has_failed; /* out of memory: what was put since is missing */
 } track_text;
+
+/* A text that begins in an array on the stack: most end there. */
+#define TEXT_IN(room) { .data = (room), .cap = sizeof(room), .is_lent = true }
+enum { TEXT_ROOM = 1024 };
 
 /* The inks of the core's views: tt_tree_line obeys these and no others. */
 typedef enum track_ink { INK_PLAIN, INK_FAINT, INK_NAME, INK_CHANGE, INK_ALARM } track_ink;
@@ -31,6 +36,7 @@ void text_put_number(track_text *text, double number); /* short form */
 void text_put_str(track_text *text, PyObject *str);    /* what is no str: nothing */
 void text_put_ink(track_text *text, track_ink ink, bool is_colored);
 void text_free(track_text *text);
+tt_status text_end_line(tt_buf *out); /* adds a newline */
 /* One line of the tree, its newline before it if out holds something already. */
 tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_text *text, bool is_colored);
 

@@ -32,11 +32,11 @@ void call_put_file(track_text *text, PyCodeObject *code)
     text_put(text, slash != NULL ? slash + 1 : path != NULL ? path : "?");
 }
 
-static void put_place(track_text *text, line_frame *at)
+static void put_place(track_text *text, line_frame *at, int line)
 {
     call_put_file(text, locals_code(at));
     text_put(text, ":");
-    text_put_int(text, line_of(at));
+    text_put_int(text, line);
 }
 
 /* "caller:34 (file.py:34 <- loop.py:8 <- main.py:3)" */
@@ -47,14 +47,15 @@ static void put_callers(track_text *text, PyObject *own)
         text_put(text, "?");
         return;
     }
+    int line = line_of(at); /* takes its time */
     text_put_str(text, locals_code(at)->co_name);
     text_put(text, ":");
-    text_put_int(text, line_of(at));
+    text_put_int(text, line);
     text_put(text, " (");
     for (int i = 0; i < 3 && at != NULL; i++, at = find_user(locals_back(at), own)) {
         if (i > 0)
             text_put(text, " <- ");
-        put_place(text, at);
+        put_place(text, at, i == 0 ? line : line_of(at));
     }
     text_put(text, ")");
 }
@@ -81,7 +82,7 @@ typedef struct call_lines {
     PyObject *site; /* borrowed; the tuple of call_site */
     long depth;
     bool is_colored;
-    track_text text; /* owned; of the line that is being made */
+    track_text text; /* of the line that is being made */
     tt_buf out;      /* owned; lines so far */
     tt_status st;
 } call_lines;
@@ -155,9 +156,15 @@ static void add_time(call_lines *lines, double seconds)
     record_seconds(lines->log, field(lines, SITE_NAME), seconds);
 }
 
-static call_lines lines_of(track_log *log, PyObject *site, long depth)
+/* room: of TEXT_ROOM bytes, for the text */
+static call_lines lines_of(track_log *log, PyObject *site, long depth, char *room)
 {
-    return (call_lines){ .log = log, .site = site, .depth = depth, .is_colored = log_is_colored(log), .st = TT_OK };
+    return (call_lines){ .log = log,
+                         .site = site,
+                         .depth = depth,
+                         .is_colored = log_is_colored(log),
+                         .text = { .data = room, .cap = TEXT_ROOM, .is_lent = true },
+                         .st = TT_OK };
 }
 
 static int finish(call_lines *lines)
@@ -187,7 +194,8 @@ static int64_t ticks(void)
 int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwargs)
 {
     long depth = log_depth();
-    call_lines lines = lines_of(log, site, depth);
+    char room[TEXT_ROOM];
+    call_lines lines = lines_of(log, site, depth, room);
     PyObject *names = field(&lines, SITE_NAMES);
     Py_ssize_t named = PyTuple_GET_SIZE(names);
     text_put_str(&lines.text, field(&lines, SITE_HEAD));
@@ -213,7 +221,8 @@ int call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyOb
 {
     int64_t now = ticks();
     long depth = (long)(token & DEPTH_MASK);
-    call_lines lines = lines_of(log, site, depth);
+    char room[TEXT_ROOM];
+    call_lines lines = lines_of(log, site, depth, room);
     log_set_depth(depth);
     add_outputs(&lines, field(&lines, SITE_OUTPUT), value, TT_BRANCH_LAST);
     add_time(&lines, seconds >= 0 ? seconds : (double)(now - (token >> DEPTH_BITS)) / 1e7);
@@ -224,7 +233,8 @@ int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyO
 {
     int64_t now = ticks();
     long depth = (long)(token & DEPTH_MASK);
-    call_lines lines = lines_of(log, site, depth);
+    char room[TEXT_ROOM];
+    call_lines lines = lines_of(log, site, depth, room);
     log_set_depth(depth);
     text_put_str(&lines.text, field(&lines, SITE_OUTPUT));
     text_put(&lines.text, " ");
@@ -245,7 +255,8 @@ int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyO
 
 int call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value)
 {
-    call_lines lines = lines_of(log, site, (long)(token & DEPTH_MASK));
+    char room[TEXT_ROOM];
+    call_lines lines = lines_of(log, site, (long)(token & DEPTH_MASK), room);
     PyObject *label = PyUnicode_FromString("yield"); /* owned */
     if (label != NULL)
         add_outputs(&lines, label, value, TT_BRANCH_ENTRY);

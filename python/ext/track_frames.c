@@ -140,7 +140,8 @@ static void tell(tracker *self, const tracked_frame *frame, PyObject *name, long
     track_log *log = (track_log *)self->log;
     PyCodeObject *code = locals_code(frame->at);
     bool is_colored = log_is_colored(log);
-    track_text text = { 0 };
+    char room[TEXT_ROOM];
+    track_text text = TEXT_IN(room);
     tt_buf out = { 0 };
     record_change(log, code->co_filename, line, name, obj);
     line_put_value(&text, name, line, now, obj, is_colored);

@@ -109,8 +109,8 @@ static void put_plain(track_text *to, const char *bytes, size_t len)
 
 int log_write(int fd, const char *bytes, size_t len)
 {
-    track_text log = { 0 };
-    char stamp[64];
+    char stamp[64], room[2 * TEXT_ROOM];
+    track_text log = TEXT_IN(room);
     size_t head = put_stamp(stamp);
     for (const char *end = bytes + len; bytes <= end;) {
         const char *stop = memchr(bytes, '\n', (size_t)(end - bytes));
@@ -198,19 +198,14 @@ static bool is_simple(const track_log *self)
     return is_so;
 }
 
-int log_emit(track_log *self, const char *bytes, size_t len)
+/* Lines with their last newline. */
+static int emit_whole(track_log *self, const char *bytes, size_t len)
 {
-    track_text line = { 0 };
-    text_put_bytes(&line, bytes, len);
-    text_put_bytes(&line, "\n", 1);
-    if (line.has_failed)
-        return 0; /* a line is lost; the program goes on */
-    PyObject *text = PyUnicode_DecodeUTF8(line.data, (Py_ssize_t)line.len, "replace"); /* owned */
-    text_free(&line);
+    PyObject *text = PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)len, "replace"); /* owned */
     if (text == NULL)
         return forgive();
     int st = print(self, text);
-    if (st == 0 && (!is_simple(self) || log_write(here.fd, bytes, len) != 0)) {
+    if (st == 0 && (!is_simple(self) || log_write(here.fd, bytes, len - 1) != 0)) {
         PyObject *done = PyObject_CallOneArg(self->keep, text); /* owned */
         Py_XDECREF(done);
         st = forgive();
@@ -219,9 +214,22 @@ int log_emit(track_log *self, const char *bytes, size_t len)
     return st;
 }
 
+int log_emit(track_log *self, const char *bytes, size_t len)
+{
+    char room[TEXT_ROOM];
+    track_text line = TEXT_IN(room);
+    text_put_bytes(&line, bytes, len);
+    text_put_bytes(&line, "\n", 1);
+    int st = line.has_failed ? 0 : emit_whole(self, line.data, line.len); /* no memory: a line is lost */
+    text_free(&line);
+    return st;
+}
+
 int log_emit_buf(track_log *self, tt_status st, tt_buf *out)
 {
-    int result = st == TT_OK && out->len > 0 ? log_emit(self, out->data, out->len) : 0;
+    int result = 0;
+    if (st == TT_OK && out->len > 0 && text_end_line(out) == TT_OK)
+        result = emit_whole(self, out->data, out->len);
     tt_buf_free(out);
     return result;
 }

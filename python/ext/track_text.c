@@ -17,11 +17,14 @@ void text_put_bytes(track_text *text, const char *bytes, size_t len)
         return;
     if (text->len + len + 1 > text->cap) {
         size_t cap = (text->len + len + 1) * 2 + 256;
-        char *data = PyMem_Realloc(text->data, cap);
+        char *data = PyMem_Realloc(text->is_lent ? NULL : text->data, cap);
         if (data == NULL) {
             text->has_failed = true;
             return;
         }
+        if (text->is_lent)
+            memcpy(data, text->data, text->len);
+        text->is_lent = false;
         text->data = data;
         text->cap = cap;
     }
@@ -83,19 +86,20 @@ void text_put_ink(track_text *text, track_ink ink, bool is_colored)
 
 void text_free(track_text *text)
 {
-    PyMem_Free(text->data);
+    if (!text->is_lent)
+        PyMem_Free(text->data);
     *text = (track_text){ 0 };
 }
 
 /* A newline; the interface of the core's buffers has no append. */
-static tt_status end_line(tt_buf *out)
+tt_status text_end_line(tt_buf *out)
 {
     if (out->cap < out->len + 2) {
-        char *data = realloc(out->data, out->len * 2 + 2);
+        char *data = realloc(out->data, out->len * 2 + 512);
         if (data == NULL)
             return TT_ENOMEM;
         out->data = data;
-        out->cap = out->len * 2 + 2;
+        out->cap = out->len * 2 + 512;
     }
     out->data[out->len++] = '\n';
     out->data[out->len] = '\0';
@@ -106,7 +110,7 @@ tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_tex
 {
     tt_style style = { .is_colored = is_colored };
     track_text deep = { 0 };
-    const char *bytes = text->data != NULL ? text->data : "";
+    const char *bytes = text->len > 0 ? text->data : "";
     if (text->has_failed)
         return TT_ENOMEM;
     if (depth > DEEPEST) {
@@ -117,7 +121,7 @@ tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_tex
         bytes = deep.data != NULL ? deep.data : bytes;
         depth = DEEPEST;
     }
-    tt_status st = out->len > 0 ? end_line(out) : TT_OK;
+    tt_status st = out->len > 0 ? text_end_line(out) : TT_OK;
     if (st == TT_OK)
         st = tt_tree_line((int32_t)(depth < 0 ? 0 : depth), branch, bytes, &style, out);
     text_free(&deep);
