@@ -19,6 +19,15 @@ static PyObject *tracker_stop(PyObject *self, PyObject *Py_UNUSED(none))
     Py_RETURN_NONE;
 }
 
+static PyObject *adopt(PyObject *self, PyObject *line)
+{
+    long number = PyLong_AsLong(line);
+    if (number == -1 && PyErr_Occurred())
+        return NULL;
+    tracker_adopt((tracker *)self, number);
+    Py_RETURN_NONE;
+}
+
 static PyObject *get_errors(PyObject *self, void *Py_UNUSED(closure))
 {
     tracker *one = (tracker *)self;
@@ -27,17 +36,16 @@ static PyObject *get_errors(PyObject *self, void *Py_UNUSED(closure))
     return Py_BuildValue("(KO)", (unsigned long long)count, text != NULL ? text : Py_None);
 }
 
-/* tracker(log, names, bases, excluded, roots, lined, stores, *, rtol, atol): the tolerance is
+/* tracker(log, names, bases, excluded, roots, *, rtol, atol): the tolerance is
  * given if either is not None. */
 PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = { "log", "names", "bases", "excluded", "roots", "lined", "stores", "rtol", "atol", NULL };
-    PyObject *log, *names, *bases, *excluded, *roots, *lined, *stores, *rtol = Py_None, *atol = Py_None; /* borrowed */
+    static char *keywords[] = { "log", "names", "bases", "excluded", "roots", "rtol", "atol", NULL };
+    PyObject *log, *names, *bases, *excluded, *roots, *rtol = Py_None, *atol = Py_None; /* borrowed */
     track_tolerance tolerance = { 0 };
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!O|$OO:tracker", keywords,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!|$OO:tracker", keywords,
                                      core_state_of(module)->track_log_type, &log, &PyTuple_Type, &names,
-                                     &PyTuple_Type, &bases, &PyTuple_Type, &excluded, &PySet_Type, &roots, &PyDict_Type,
-                                     &lined, &stores, &rtol, &atol))
+                                     &PyTuple_Type, &bases, &PyTuple_Type, &excluded, &PySet_Type, &roots, &rtol, &atol))
         return NULL;
     tolerance.is_given = rtol != Py_None || atol != Py_None;
     tolerance.rtol = rtol != Py_None ? PyFloat_AsDouble(rtol) : 0;
@@ -54,7 +62,7 @@ PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs)
     if (self == NULL)
         return NULL;
     memset((char *)self + sizeof(PyObject), 0, sizeof *self - sizeof(PyObject));
-    self->id = self->line_id = -1;
+    self->id = -1;
     self->tolerance = tolerance;
     self->module = Py_NewRef(module);
     self->log = Py_NewRef(log);
@@ -62,8 +70,6 @@ PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs)
     self->bases = Py_NewRef(bases);
     self->excluded = Py_NewRef(excluded);
     self->roots = Py_NewRef(roots);
-    self->lined = Py_NewRef(lined);
-    self->stores = Py_NewRef(stores);
     PyObject_GC_Track(self);
     return (PyObject *)self;
 }
@@ -96,13 +102,13 @@ static void tracker_dealloc(PyObject *obj)
 
 static PyMethodDef methods[] = {
     { "start", tracker_start, METH_NOARGS, "Track, in this thread." },
+    { "adopt", adopt, METH_O, "adopt(line): look at the names of the frame that runs now." },
     { "stop", tracker_stop, METH_NOARGS, "Stop; what was seen last stays known." },
     { 0 },
 };
 
 static PyMemberDef members[] = {
     { "depth", T_LONG, offsetof(tracker, depth), 0, "How deep in the tree the changes stand." },
-    { "first_line", T_LONG, offsetof(tracker, first_line), 0, "Where a frame is that runs already." },
     { 0 },
 };
 

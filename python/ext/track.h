@@ -151,6 +151,7 @@ int call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyOb
 /* kind: name of an exception, or None. */
 int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind, PyObject *why);
 int call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value);
+line_frame *call_user_frame(PyObject *own); /* the innermost frame that is not ours, or NULL */
 PyObject *call_stack(PyObject *own); /* [(function, file, line)], innermost first */
 void call_put_file(track_text *text, PyCodeObject *code); /* its name without folders */
 
@@ -166,7 +167,6 @@ typedef struct tracked_frame {
     line_frame *at;  /* for comparison; a generator keeps its own while it sleeps */
     uint64_t number; /* of the line source */
     long depth;
-    int last_line;   /* that runs */
     bool is_root;    /* of a decorated function: its arguments are told as inputs */
     int *slots;      /* owned; of each name: a local's, NOT_LOCAL or NOT_HERE */
     track_sight *sights; /* owned; of each name */
@@ -184,23 +184,21 @@ typedef struct tracker {
     PyObject *roots;    /* owned; set of code objects */
     track_tolerance tolerance;
     long depth; /* of what a decorated function's frame tells */
-    long first_line; /* of a frame that runs already; 0: not known */
-    PyObject *lined;  /* owned; dict: code -> must each line of it be looked at? */
     PyObject *file;   /* owned or NULL; of the root that was entered last */
-    PyObject *stores; /* owned; callable: may this code bind a name to what is no tensor? */
-    int id, line_id;  /* of the consumers; -1: none */
+    int id;           /* of the consumer; -1: none */
     tracked_frame **frames; /* owned */
     size_t count, cap;
     tracked_frame *last; /* that had an event last; borrowed or NULL */
 } tracker;
 
 #define TRACKER_OBJECTS(X) \
-    X(module) X(log) X(names) X(bases) X(excluded) X(roots) X(lined) \
-    X(stores) X(file)
+    X(module) X(log) X(names) X(bases) X(excluded) X(roots) X(file)
 
-/* Adds the consumers; -1: an exception is set. */
+/* Adds the consumer; -1: an exception is set. */
 int tracker_listen(tracker *self);
 void tracker_silence(tracker *self);
+/* Looks at the names of the user's frame that runs now; `line` is where that is. */
+void tracker_adopt(tracker *self, long line);
 void tracker_drop_frame(tracker *self, tracked_frame *frame);
 
 CORE_FUNCTION(core_track_key);

@@ -19,6 +19,11 @@ static line_frame *find_user(line_frame *at, PyObject *own)
     return at;
 }
 
+line_frame *call_user_frame(PyObject *own)
+{
+    return find_user(locals_running(), own);
+}
+
 static int line_of(line_frame *at)
 {
     return PyCode_Addr2Line(locals_code(at), locals_instruction(at) * (int)sizeof(_Py_CODEUNIT));

@@ -1,10 +1,8 @@
 /* track_frames.c -- watches names frame by frame and tells each change.
  *
- * A consumer of the line source.  Tensors and arrays are looked at when the
- * source says that they may have changed; everything else, which the source
- * does not watch, before each line, where a pointer that stayed is all there is
- * to see.  A line goes out only if the value differs from the last sight of the
- * name in that frame.
+ * A consumer of the line source, which says when a name was bound and when what
+ * it holds may have changed.  A line goes out only if the value differs from the
+ * last sight of the name in that frame.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "locals.h"
 #include "track.h"
@@ -98,6 +96,16 @@ static PyObject *value_of(const tracker *self, const tracked_frame *frame, Py_ss
     return found;
 }
 
+static const tracked_frame *find_caller(const tracker *self, line_frame *at)
+{
+    int steps = 0;
+    for (line_frame *up = locals_back(at); up != NULL && steps < 1000; up = locals_back(up), steps++)
+        for (size_t i = self->count; i-- > 0;)
+            if (self->frames[i]->at == up)
+                return self->frames[i];
+    return NULL;
+}
+
 static tracked_frame *make_frame(tracker *self, const line_event *event)
 {
     size_t names = (size_t)name_count(self);
@@ -124,9 +132,9 @@ static tracked_frame *make_frame(tracker *self, const line_event *event)
     if (frame->is_root)
         Py_XSETREF(self->file, Py_NewRef(((PyCodeObject *)event->code)->co_filename));
     frame->depth = self->depth;
-    for (size_t i = 0; i < self->count && !frame->is_root; i++)
-        if (self->frames[i]->number == event->caller && event->caller != 0)
-            frame->depth = self->frames[i]->depth + 1;
+    const tracked_frame *caller = frame->is_root ? NULL : find_caller(self, event->at);
+    if (caller != NULL)
+        frame->depth = caller->depth + 1;
     find_slots(self, event->code, frame->slots);
     self->frames[self->count++] = frame;
     return self->last = frame;
@@ -198,77 +206,27 @@ static void look(tracker *self, tracked_frame *frame, Py_ssize_t i, PyObject *ob
     Py_DECREF(obj);
 }
 
-/* What the source does not tell: names that hold no tensor, or held none. */
-static void look_at_all(tracker *self, tracked_frame *frame, bool is_told)
+/* What the names hold when we come. */
+static void look_at_all(tracker *self, tracked_frame *frame, long line, bool is_told)
 {
-    core_state *state = core_state_of(self->module);
-    for (Py_ssize_t i = 0; i < name_count(self); i++) {
-        const track_sight *last = &frame->sights[i];
-        if (frame->slots[i] == NOT_HERE)
-            continue;
-        PyObject *obj = value_of(self, frame, i);
-        if (obj == last->object &&
-            (last->kind != SIGHT_BOX || !sight_is_stale(state, last, SIGHT_BOX, obj)))
-            continue;
-        look(self, frame, i, obj, frame->last_line, is_told);
-    }
+    for (Py_ssize_t i = 0; i < name_count(self); i++)
+        if (frame->slots[i] != NOT_HERE)
+            look(self, frame, i, value_of(self, frame, i), line, is_told);
 }
 
-static tracked_frame *frame_of(tracker *self, const line_event *event)
+static void look_again(tracker *self, tracked_frame *frame, Py_ssize_t i, const line_change *change, long line)
 {
-    tracked_frame *frame = find_frame(self, event);
-    if (frame != NULL)
-        return frame;
-    frame = make_frame(self, event);
-    if (frame != NULL) { /* it was running when we came */
-        frame->last_line = (int)self->first_line;
-        look_at_all(self, frame, true);
-    }
-    return frame;
+    track_sight *last = &frame->sights[i];
+    PyObject *obj = change->now.object; /* borrowed */
+    if (change->how == LINE_BOUND)
+        sight_forget(last); /* it was not bound */
+    if (change->how == LINE_TOUCHED && obj == last->object &&
+        !sight_is_stale(core_state_of(self->module), last, last->kind, obj))
+        return;
+    look(self, frame, i, obj, line, true);
 }
 
 /* ---- events --------------------------------------------------------------------- */
-
-static void on_line(void *context, const line_event *event);
-
-static bool selects_lines(void *context, PyCodeObject *code, int *first, int *last)
-{
-    const tracker *self = context;
-    (void)first;
-    (void)last;
-    return PyDict_GetItemWithError(self->lined, (PyObject *)code) == Py_True;
-}
-
-/* Line by line only where that is needed: a quick way through plain lines is
- * open to code in which every tracked name holds a tensor. */
-static void listen_to_lines(tracker *self)
-{
-    line_source *source = core_state_of(self->module)->line;
-    const line_consumer consumer = { .context = self, .threads = LINE_THREADS_OWN, .selects = selects_lines,
-                                     .line = on_line };
-    if (self->line_id >= 0)
-        line_source_remove(source, self->line_id);
-    self->line_id = line_source_add(source, &consumer);
-}
-
-/* Has this code only now proved to need it? */
-static bool find_lined(tracker *self, const tracked_frame *frame, PyObject *code)
-{
-    PyObject *known = PyDict_GetItemWithError(self->lined, code); /* borrowed */
-    PyObject *answer = NULL;                                      /* owned */
-    bool has_box = false;
-    if (known == Py_True)
-        return self->line_id < 0;
-    for (Py_ssize_t i = 0; i < name_count(self); i++)
-        has_box = has_box || frame->sights[i].kind == SIGHT_BOX;
-    if (known == NULL && !has_box)
-        answer = PyObject_CallFunctionObjArgs(self->stores, code, self->names, NULL);
-    bool is_needed = has_box || (answer != NULL && PyObject_IsTrue(answer) == 1);
-    if (known == NULL || is_needed)
-        PyDict_SetItem(self->lined, code, is_needed ? Py_True : Py_False);
-    Py_XDECREF(answer);
-    return is_needed;
-}
 
 static void on_enter(void *context, const line_event *event)
 {
@@ -281,41 +239,42 @@ static void on_enter(void *context, const line_event *event)
     frame = make_frame(self, event);
     if (frame == NULL)
         return;
-    frame->last_line = event->line;
-    look_at_all(self, frame, !frame->is_root);
-    if (find_lined(self, frame, event->code))
-        listen_to_lines(self);
-}
-
-static void on_line(void *context, const line_event *event)
-{
-    tracker *self = context;
-    tracked_frame *frame = frame_of(self, event);
-    if (frame == NULL)
-        return;
-    look_at_all(self, frame, true);
-    frame->last_line = event->line;
+    look_at_all(self, frame, event->line, !frame->is_root);
 }
 
 static void on_change(void *context, const line_event *event)
 {
     tracker *self = context;
-    tracked_frame *frame = frame_of(self, event);
+    tracked_frame *frame = find_frame(self, event);
+    if (frame == NULL) /* it was running when we came: what changed is its first sight */
+        frame = make_frame(self, event);
     for (size_t k = 0; frame != NULL && k < event->change_count; k++)
         for (Py_ssize_t i = 0; i < name_count(self); i++)
             if (PyUnicode_Compare(event->changes[k].now.name, PyTuple_GET_ITEM(self->names, i)) == 0)
-                look(self, frame, i, event->changes[k].now.object, event->line, true);
+                look_again(self, frame, i, &event->changes[k], event->line);
 }
 
 static void on_leave(void *context, const line_event *event)
 {
     tracker *self = context;
     tracked_frame *frame = find_frame(self, event);
-    if (frame == NULL)
-        return;
-    look_at_all(self, frame, true);
-    if (!event->is_yield)
+    if (frame != NULL && !event->is_yield)
         tracker_drop_frame(self, frame);
+}
+
+/* A frame that runs already, from the outside: the innermost that is not our own. */
+void tracker_adopt(tracker *self, long line)
+{
+    line_frame *at = call_user_frame(((track_log *)self->log)->own);
+    if (at == NULL)
+        return;
+    const line_event event = { .at = at, .code = (PyObject *)locals_code(at) };
+    tracked_frame *frame = find_frame(self, &event);
+    if (frame != NULL)
+        tracker_drop_frame(self, frame);
+    frame = make_frame(self, &event);
+    if (frame != NULL)
+        look_at_all(self, frame, line, true);
 }
 
 static bool has_any(const tracker *self, PyObject *code, const char *attribute)
@@ -350,24 +309,22 @@ int tracker_listen(tracker *self)
     PyObject *set = PyFrozenSet_New(self->names); /* owned */
     if (set == NULL)
         return -1;
-    const line_consumer consumer = { .context = self, .wants = LINE_ARRAYS, .threads = LINE_THREADS_OWN,
-                                     .selects = selects, .names = set, .enter = on_enter,
-                                     .change = on_change, .leave = on_leave };
+    const line_consumer consumer = { .context = self,
+                                     .wants = LINE_ARRAYS | LINE_OBJECTS | LINE_TOUCHES,
+                                     .threads = LINE_THREADS_OWN,
+                                     .selects = selects,
+                                     .names = set,
+                                     .enter = on_enter,
+                                     .change = on_change,
+                                     .leave = on_leave };
     self->id = line_source_add(state->line, &consumer);
     Py_DECREF(set);
-    if (self->id >= 0 && PyDict_GET_SIZE(self->lined) > 0)
-        listen_to_lines(self);
-    if (self->id >= 0 && PyErr_Occurred())
-        tracker_silence(self);
     return self->id < 0 ? -1 : 0;
 }
 
 void tracker_silence(tracker *self)
 {
-    line_source *source = core_state_of(self->module)->line;
-    int ids[] = { self->line_id, self->id };
-    self->line_id = self->id = -1;
-    for (int i = 0; i < 2; i++)
-        if (ids[i] >= 0)
-            line_source_remove(source, ids[i]);
+    if (self->id >= 0)
+        line_source_remove(core_state_of(self->module)->line, self->id);
+    self->id = -1;
 }

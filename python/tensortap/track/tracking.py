@@ -19,8 +19,6 @@ from types import CodeType, TracebackType
 from typing import Any, TypeVar
 
 from tensortap import _core
-from tensortap.paths import GLOBAL, NAME
-from tensortap.statements import table
 from tensortap.track.calls import Described, Watching, user_prefixes, words, wrap
 from tensortap.track.log import log
 
@@ -42,24 +40,10 @@ def _warn(error: Exception) -> None:
     warnings.warn(f"tensortap.track follows no variables here: {error}", RuntimeWarning, stacklevel=3)
 
 
-def stores(code: CodeType, names: tuple[str, ...]) -> bool:
-    """Tell whether a name may come to hold another thing than a tensor without the source's word."""
-    if any(name in code.co_cellvars or name in code.co_freevars for name in names):
-        return True
-    paths, rows, *_ = table(code)
-    mine = {i for i, path in enumerate(paths) if path[3] in names}
-    if any(paths[i][0] in (GLOBAL, NAME) for i in mine):
-        return True
-    return any(write[0] in mine for row in rows for write in row[6])
-
-
 class _Names(Watching):
     """Tracks names while calls that want them are open; what others track already is left to them."""
 
-    def __init__(
-        self, names: tuple[str, ...], tolerance: Tolerance, root: CodeType | None, lined: dict[CodeType, bool]
-    ) -> None:
-        self.lined = lined
+    def __init__(self, names: tuple[str, ...], tolerance: Tolerance, root: CodeType | None) -> None:
         self.names = names
         self.tolerance = tolerance
         self.root = root
@@ -92,7 +76,7 @@ class _Names(Watching):
             bases = tuple(re.split(r"[.\[]", name, maxsplit=1)[0] for name in left)
             rtol, atol = self.tolerance
             self.tracker = _core.tracker(
-                log, left, bases, user_prefixes(), self.roots, self.lined, stores, rtol=rtol, atol=atol
+                log, left, bases, user_prefixes(), self.roots, rtol=rtol, atol=atol
             )
         self.tracker.depth = depth
         self.tracker.start()
@@ -116,10 +100,9 @@ def var_tracker(*names: str, rtol: float | None = None, atol: float | None = Non
     if not names or not all(isinstance(name, str) for name in names):
         raise TypeError('give the names of variables: @var_tracker("x", "y")')
     unique = tuple(dict.fromkeys(names))
-    lined: dict[CodeType, bool] = {}
 
     def watch(described: Described) -> Callable[[], Watching]:
-        return lambda: _Names(unique, (rtol, atol), described.code, lined)
+        return lambda: _Names(unique, (rtol, atol), described.code)
 
     return lambda func: wrap(func, watch)
 
@@ -140,11 +123,11 @@ class block:
         where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
         log.lines((self._depth, 0, f"[{where}] block [{', '.join(self._names)}]"))
         log.depth = self._depth + 1
-        self._watching = _Names(self._names, self._tolerance, frame.f_code, {frame.f_code: True})
+        self._watching = _Names(self._names, self._tolerance, frame.f_code)
         self._start = perf_counter()
         self._watching.resume(self._depth + 1)
         if self._watching.tracker is not None:
-            self._watching.tracker.first_line = frame.f_lineno
+            self._watching.tracker.adopt(frame.f_lineno)
         return self
 
     def __exit__(
