@@ -29,7 +29,11 @@ static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->write = PyUnicode_InternFromString("write");
     self->handlers = PyUnicode_InternFromString("handlers");
     self->output = PyUnicode_InternFromString("output");
-    if (self->write == NULL || self->handlers == NULL || self->output == NULL)
+    self->stdout_name = PyUnicode_InternFromString("stdout");
+    PyObject *sys = PyImport_ImportModule("sys"); /* owned */
+    self->sys = sys != NULL ? Py_NewRef(PyModule_GetDict(sys)) : NULL;
+    Py_XDECREF(sys);
+    if (PyErr_Occurred())
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -48,6 +52,8 @@ static int log_clear(PyObject *self)
 #define X(name) Py_CLEAR(log_of(self)->name);
     TRACK_LOG_OBJECTS(X)
 #undef X
+    for (int i = 0; i < KNOWN_LINES; i++)
+        Py_CLEAR(log_of(self)->known[i].code);
     return 0;
 }
 
@@ -200,7 +206,7 @@ static PyObject *log_value(PyObject *self, PyObject *args)
 
 static PyObject *log_stack(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return call_stack(log_of(self)->own);
+    return call_stack(log_of(self));
 }
 
 /* write(fd, text) -> 0 or errno */

@@ -102,6 +102,14 @@ void line_put_new(core_state *state, track_text *text, PyObject *name, long line
 
 /* ---- the log -------------------------------------------------------------- */
 
+/* The line of an instruction: finding it takes longer than writing it. */
+typedef struct known_line {
+    PyCodeObject *code; /* owned or NULL */
+    int instruction, line;
+} known_line;
+
+enum { KNOWN_LINES = 32 };
+
 typedef struct track_log {
     PyObject_HEAD
     core_state *state;  /* of the module, which the type keeps alive */
@@ -112,12 +120,15 @@ typedef struct track_log {
     PyObject *show;     /* owned; callable: prints lines on a terminal, or on a difficult stream */
     PyObject *keep;     /* owned; callable: logs lines where that is not simple */
     PyObject *out;      /* owned or NULL; the stream that was looked at last */
-    PyObject *write, *handlers, *output; /* owned; names */
+    PyObject *sys;      /* owned; the module's dict, for its stdout */
+    PyObject *write, *handlers, *output, *stdout_name; /* owned; names */
     bool is_terminal, is_colored;        /* that stream */
+    known_line known[KNOWN_LINES];       /* of callers */
 } track_log;
 
 #define TRACK_LOG_OBJECTS(X) \
-    X(logger) X(own) X(runs) X(look) X(show) X(keep) X(out) X(write) X(handlers) X(output)
+    X(logger) X(own) X(runs) X(look) X(show) X(keep) X(out) X(sys) \
+    X(write) X(handlers) X(output) X(stdout_name)
 
 /* Of this thread. */
 long log_depth(void);
@@ -151,8 +162,8 @@ int call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyOb
 /* kind: name of an exception, or None. */
 int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind, PyObject *why);
 int call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value);
-line_frame *call_user_frame(PyObject *own); /* the innermost frame that is not ours, or NULL */
-PyObject *call_stack(PyObject *own); /* [(function, file, line)], innermost first */
+line_frame *call_user_frame(PyObject *own);  /* the innermost frame that is not ours, or NULL */
+PyObject *call_stack(track_log *log); /* [(function, file, line)], innermost first */
 void call_put_file(track_text *text, PyCodeObject *code); /* its name without folders */
 
 /* ---- runs ----------------------------------------------------------------- */

@@ -24,9 +24,17 @@ line_frame *call_user_frame(PyObject *own)
     return find_user(locals_running(), own);
 }
 
-static int line_of(line_frame *at)
+static int line_of(track_log *log, line_frame *at)
 {
-    return PyCode_Addr2Line(locals_code(at), locals_instruction(at) * (int)sizeof(_Py_CODEUNIT));
+    PyCodeObject *code = locals_code(at);
+    int instruction = locals_instruction(at);
+    known_line *known = &log->known[((uintptr_t)code / 64 + (uintptr_t)instruction) % KNOWN_LINES];
+    if (known->code != code || known->instruction != instruction) {
+        known->line = PyCode_Addr2Line(code, instruction * (int)sizeof(_Py_CODEUNIT));
+        known->instruction = instruction;
+        Py_XSETREF(known->code, (PyCodeObject *)Py_NewRef((PyObject *)code));
+    }
+    return known->line;
 }
 
 void call_put_file(track_text *text, PyCodeObject *code)
@@ -45,14 +53,15 @@ static void put_place(track_text *text, line_frame *at, int line)
 }
 
 /* "caller:34 (file.py:34 <- loop.py:8 <- main.py:3)" */
-static void put_callers(track_text *text, PyObject *own)
+static void put_callers(track_text *text, track_log *log)
 {
+    PyObject *own = log->own; /* borrowed */
     line_frame *at = find_user(locals_running(), own);
     if (at == NULL) {
         text_put(text, "?");
         return;
     }
-    int line = line_of(at); /* takes its time */
+    int line = line_of(log, at);
     text_put_str(text, locals_code(at)->co_name);
     text_put(text, ":");
     text_put_int(text, line);
@@ -60,18 +69,19 @@ static void put_callers(track_text *text, PyObject *own)
     for (int i = 0; i < 3 && at != NULL; i++, at = find_user(locals_back(at), own)) {
         if (i > 0)
             text_put(text, " <- ");
-        put_place(text, at, i == 0 ? line : line_of(at));
+        put_place(text, at, i == 0 ? line : line_of(log, at));
     }
     text_put(text, ")");
 }
 
-PyObject *call_stack(PyObject *own)
+PyObject *call_stack(track_log *log)
 {
+    PyObject *own = log->own; /* borrowed */
     PyObject *rows = PyList_New(0); /* owned */
     line_frame *at = find_user(locals_running(), own);
     for (; at != NULL && rows != NULL; at = find_user(locals_back(at), own)) {
         PyCodeObject *code = locals_code(at);
-        PyObject *row = Py_BuildValue("(OOi)", code->co_name, code->co_filename, line_of(at)); /* owned */
+        PyObject *row = Py_BuildValue("(OOi)", code->co_name, code->co_filename, line_of(log, at)); /* owned */
         if (row == NULL || PyList_Append(rows, row) < 0)
             Py_CLEAR(rows);
         Py_XDECREF(row);
@@ -204,7 +214,7 @@ int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwa
     PyObject *names = field(&lines, SITE_NAMES);
     Py_ssize_t named = PyTuple_GET_SIZE(names);
     text_put_str(&lines.text, field(&lines, SITE_HEAD));
-    put_callers(&lines.text, log->own);
+    put_callers(&lines.text, log);
     add_line(&lines, TT_BRANCH_CALL);
     for (Py_ssize_t i = PyLong_AsSsize_t(field(&lines, SITE_FIRST)); i < PyTuple_GET_SIZE(args); i++) {
         PyObject *value = PyTuple_GET_ITEM(args, i); /* borrowed */

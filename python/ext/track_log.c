@@ -144,14 +144,21 @@ static void look_at(track_log *self, PyObject *out)
     Py_XSETREF(self->out, Py_NewRef(out));
 }
 
+/* sys.stdout, looked at; NULL: there is none. */
+static PyObject *find_stream(track_log *self)
+{
+    PyObject *out = PyDict_GetItemWithError(self->sys, self->stdout_name); /* borrowed */
+    PyErr_Clear();
+    if (out == Py_None)
+        return NULL;
+    if (out != NULL && out != self->out)
+        look_at(self, out);
+    return out;
+}
+
 bool log_is_colored(track_log *self)
 {
-    PyObject *out = PySys_GetObject("stdout"); /* borrowed */
-    if (out == NULL || out == Py_None)
-        return false;
-    if (out != self->out)
-        look_at(self, out);
-    return self->is_colored;
+    return find_stream(self) != NULL && self->is_colored;
 }
 
 /* What is no mistake but a wish to stop goes on to the program. */
@@ -167,13 +174,10 @@ static int forgive(void)
 
 static int print(track_log *self, PyObject *text)
 {
-    PyObject *out = PySys_GetObject("stdout"); /* borrowed */
-    PyObject *done = NULL;                     /* owned */
-    if (out == NULL || out == Py_None)
+    PyObject *out = Py_XNewRef(find_stream(self)); /* owned */
+    PyObject *done = NULL;                         /* owned */
+    if (out == NULL)
         return 0;
-    if (out != self->out)
-        look_at(self, out);
-    Py_INCREF(out);
     if (!self->is_terminal) {
         done = PyObject_CallMethodOneArg(out, self->write, text);
         if (done == NULL && PyErr_ExceptionMatches(PyExc_Exception))

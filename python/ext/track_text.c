@@ -91,19 +91,28 @@ void text_free(track_text *text)
     *text = (track_text){ 0 };
 }
 
-/* A newline; the interface of the core's buffers has no append. */
+/* The interface of the core's buffers has no append. */
+static tt_status reserve(tt_buf *out, size_t more)
+{
+    if (out->cap >= out->len + more)
+        return TT_OK;
+    size_t cap = out->len * 2 + more;
+    char *data = realloc(out->data, cap);
+    if (data == NULL)
+        return TT_ENOMEM;
+    out->data = data;
+    out->cap = cap;
+    return TT_OK;
+}
+
 tt_status text_end_line(tt_buf *out)
 {
-    if (out->cap < out->len + 2) {
-        char *data = realloc(out->data, out->len * 2 + 512);
-        if (data == NULL)
-            return TT_ENOMEM;
-        out->data = data;
-        out->cap = out->len * 2 + 512;
+    tt_status st = reserve(out, 2);
+    if (st == TT_OK) {
+        out->data[out->len++] = '\n';
+        out->data[out->len] = '\0';
     }
-    out->data[out->len++] = '\n';
-    out->data[out->len] = '\0';
-    return TT_OK;
+    return st;
 }
 
 tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_text *text, bool is_colored)
@@ -121,7 +130,9 @@ tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_tex
         bytes = deep.data != NULL ? deep.data : bytes;
         depth = DEEPEST;
     }
-    tt_status st = out->len > 0 ? text_end_line(out) : TT_OK;
+    tt_status st = reserve(out, TEXT_ROOM);
+    if (st == TT_OK && out->len > 0)
+        st = text_end_line(out);
     if (st == TT_OK)
         st = tt_tree_line((int32_t)(depth < 0 ? 0 : depth), branch, bytes, &style, out);
     text_free(&deep);
