@@ -124,11 +124,45 @@ static void round_to(tt_decimal *d, int32_t digits)
         d->count--;
 }
 
+/* The first four digits of everyday numbers without the exact arithmetic, which
+ * a log of statistics would spend most of its time on.  The product is off by
+ * 1e-9 at most, as powers of ten up to 1e10 are exact: the seventh digit tells on
+ * which side of a half the rest is, unless it is one to within that error. */
+static bool find_four(double x, tt_decimal *out)
+{
+    double size = fabs(x), scale = 1e10, limit = 1e-3;
+    int32_t point = -3; /* 0.0001 is 0.1e-3 */
+    if (!(size >= 1e-4 && size < 1e4))
+        return false;
+    for (; size >= limit; limit *= 10, point++)
+        scale /= 10;
+    int64_t seven = (int64_t)(size * scale + 0.5);
+    int64_t rest = seven % 1000;
+    if (rest == 0 || rest == 500 || seven < 1000000 || seven > 9999000)
+        return false; /* perhaps whole, a half, next to a power of ten */
+    int64_t four = seven / 1000 + (rest > 500 ? 1 : 0);
+    *out = (tt_decimal){ .count = 4, .point = point, .is_negative = x < 0 };
+    for (int i = 3; i >= 0; i--, four /= 10)
+        out->digits[i] = (char)('0' + four % 10);
+    while (out->count > 1 && out->digits[out->count - 1] == '0')
+        out->count--;
+    return true;
+}
+
 size_t tt_number_short(double x, char out[TT_NUMBER_TEXT])
 {
     if (!isfinite(x))
         return put_special(x, out);
-    tt_decimal d = tt_decimal_f64(x);
+    tt_decimal d;
+    if (find_four(x, &d)) {
+        char *end = out;
+        if (d.is_negative)
+            *end++ = '-';
+        end = put_plain(end, &d);
+        *end = '\0';
+        return (size_t)(end - out);
+    }
+    d = tt_decimal_f64(x);
     bool is_whole = d.count <= d.point && d.point <= 9;
     if (!is_whole && d.count > 0) {
         bool is_long = d.point - 1 <= -100 || d.point - 1 >= 100; /* three digits of exponent */

@@ -86,13 +86,27 @@ static size_t read_glyph(const char *text, size_t len, tt_trust trust, const tt_
     return n;
 }
 
+/* Bytes at the beginning that are written as they are: most of any text. */
+static size_t plain_run(const char *text)
+{
+    size_t run = 0;
+    while (text[run] >= 0x20 && text[run] < 0x7F)
+        run++;
+    return run;
+}
+
 tt_status tt_glyph_append(tt_buf *out, const char *text, tt_trust trust, const tt_style *style)
 {
     size_t len = strlen(text), from = out->len;
     glyph g;
     for (size_t at = 0; at < len;) {
-        at += read_glyph(text + at, len - at, trust, style, &g);
-        tt_status st = tt_buf_append(out, g.bytes, g.len);
+        size_t run = plain_run(text + at);
+        tt_status st = run > 0 ? tt_buf_append(out, text + at, run) : TT_OK;
+        at += run;
+        if (st == TT_OK && at < len) {
+            at += read_glyph(text + at, len - at, trust, style, &g);
+            st = tt_buf_append(out, g.bytes, g.len);
+        }
         if (st < 0) {
             tt_buf_cut(out, from);
             return st;

@@ -207,6 +207,8 @@ static inline bool path_is_wanted(const line_code *code, int path)
 
 /* line_prepare.c */
 void statement_begin(line_source *source, frame_record *record, int number);
+/* A generator that went to sleep before we came goes on, in the middle of a statement. */
+void statement_resume(line_source *source, frame_record *record);
 
 /* line_statement.c */
 static inline bool is_tensor(object_kind kind)

@@ -80,3 +80,14 @@ void statement_begin(line_source *source, frame_record *record, int number)
     if (is_heard)
         emit_reads(source, record, statement);
 }
+
+void statement_resume(line_source *source, frame_record *record)
+{
+    const line_table *table = record->code->table;
+    int instruction = locals_instruction(record->at);
+    if (record->statement >= 0 || instruction < 0 || instruction >= table->instruction_count)
+        return;
+    int number = table->statement_at[instruction];
+    if (number != TABLE_NONE)
+        statement_begin(source, record, number);
+}

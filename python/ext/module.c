@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "module.h"
 #include "source_line.h"
+#include "track.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,12 @@ static PyMethodDef functions[] = {
       "files=None, prefixes=None, codes=None, lines=None, names=None, threads='later', arrays=False, "
       "objects=False)\n--\n\n"
       "Call functions with what each line of the selected code does, until closed." },
+    { "track_key", FAST(core_track_key),
+      "track_key($module, value, /)\n--\n\n"
+      "Compute 128 bits that stand for a value, containers and tensors in them included." },
+    { "tracker", (PyCFunction)(void (*)(void))core_tracker, METH_VARARGS | METH_KEYWORDS,
+      "tracker($module, log, names, bases, excluded, roots, *, rtol=None, atol=None)\n--\n\n"
+      "Make a Tracker that logs a line for each change of a name." },
     { "_stats_from", FAST(core_stats_from),
       "_stats_from($module, dtype, shape, numbers, /)\n--\n\n"
       "Put a Stats together from its parts." },

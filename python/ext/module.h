@@ -30,7 +30,9 @@
     X(file_saver)        \
     X(call_log)          \
     X(line_watch)        \
-    X(flow)
+    X(flow)              \
+    X(tracker)           \
+    X(track_log)
 
 /* Named tuples of the line source. */
 enum { LINE_TYPE_READ, LINE_TYPE_CHANGE, LINE_TYPE_EVENT, LINE_TYPE_COUNT };

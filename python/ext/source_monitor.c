@@ -116,6 +116,8 @@ static PyObject *enter(PyObject *self, PyObject *const *args, bool is_fresh)
         frame_record *record = record_of(here.source, args[0], true, is_fresh, &is_unknown);
         if (record != NULL && here.source->enter_mask & record->mask)
             emit_enter(here.source, record, !is_fresh);
+        if (record != NULL && !is_fresh)
+            statement_resume(here.source, record);
     }
     return go(&here, is_unknown);
 }

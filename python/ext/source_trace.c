@@ -120,6 +120,8 @@ static void on_event(tracer *mine, PyFrameObject *frame, int what, PyObject *arg
         record = source_frame(source, at, known, is_fresh);
         if (record != NULL && is_start && source->enter_mask & record->mask)
             emit_enter(source, record, !is_fresh);
+        if (record != NULL && is_start && !is_fresh)
+            statement_resume(source, record);
     }
     if (record == NULL)
         return;

@@ -1,0 +1,321 @@
+"""Decorators that log calls: who called, with what, what came out, how long it took.
+
+One wrapper for each kind of function, so that a decorated generator is still a
+generator function and a coroutine function still one.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import types
+from collections.abc import AsyncGenerator, Callable, Generator
+from time import perf_counter
+from typing import Any, TypeVar
+
+from tensortap.track.log import OWN, log
+
+F = TypeVar("F", bound=Callable[..., Any])
+LONGEST_ERROR = 200
+
+_WORDS = {
+    "en": {"function": "function", "called": "called at", "input": "input", "output": "output", "time": "time"},
+    "zh": {"function": "函数", "called": "被调用于", "input": "输入", "output": "输出", "time": "耗时"},
+}
+
+
+def words() -> dict[str, str]:
+    """Return the labels of the language that TENSORTAP_LANG names."""
+    return _WORDS["zh" if os.environ.get("TENSORTAP_LANG", "").lower().startswith("zh") else "en"]
+
+
+class Watching:
+    """What a decorator does while the body runs; nothing, for auto_diff."""
+
+    def resume(self, depth: int) -> None:
+        """The body starts or goes on."""
+
+    def pause(self) -> None:
+        """The body has ended or is suspended."""
+
+
+class Described:
+    """What is known of a function before it is called."""
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        word = words()
+        code = getattr(inspect.unwrap(func), "__code__", None)
+        self.code: types.CodeType | None = code if isinstance(code, types.CodeType) else None
+        qualname: str = getattr(func, "__qualname__", type(func).__qualname__)
+        self.name = qualname.rsplit("<locals>.", 1)[-1]
+        where, rest = "?", "args"
+        names: tuple[str, ...] = ()
+        if self.code is not None:
+            where = f"{os.path.basename(self.code.co_filename)}:{self.code.co_firstlineno}"
+            count = self.code.co_argcount
+            names = self.code.co_varnames[:count]
+            if self.code.co_flags & inspect.CO_VARARGS:
+                rest = self.code.co_varnames[count + self.code.co_kwonlyargcount]
+        head = f"[{where}] {word['function']} [{self.name}] {word['called']} "
+        first = 1 if names[:1] in (("self",), ("cls",)) else 0
+        #: as track.h has it
+        self.site = (self.name, head, word["input"], word["output"], f"{word['time']} {self.name}: ", rest, names, first)
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """Log the call and go one deeper; return a token for the others."""
+        return log.begin(self.site, args, kwargs)
+
+    def fail(self, token: int, error: BaseException, seconds: float | None = None) -> None:
+        """Log the exception in place of the result."""
+        try:
+            text = str(error)
+        except Exception:
+            text = "?"
+        text = text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}… (length {len(text)})"
+        log.stop(self.site, token, type(error).__name__, text, seconds)
+
+
+def auto_diff(func: F) -> F:
+    """Log each call of *func*: where from, inputs, outputs, time; nested calls are indented."""
+    return wrap(func, lambda described: None)
+
+
+def wrap(func: F, watch: Callable[[Described], Callable[[], Watching] | None]) -> F:
+    """Return *func* logged; *watch* gives what makes a Watching for each call."""
+    if isinstance(func, (staticmethod, classmethod)):
+        return type(func)(wrap(func.__func__, watch))  # type: ignore[return-value]
+    described = Described(func)
+    made = watch(described)
+    if inspect.isasyncgenfunction(func):
+        wrapper: Callable[..., Any] = _async_generator(func, described, made)
+    elif inspect.iscoroutinefunction(func):
+        wrapper = _coroutine(func, described, made)
+    elif inspect.isgeneratorfunction(func):
+        wrapper = _generator(func, described, made)
+    else:
+        wrapper = _plain(func, described, made)
+    return functools.wraps(func)(wrapper)  # type: ignore[return-value]
+
+
+def _plain(
+    func: Callable[..., Any], described: Described, made: Callable[[], Watching] | None
+) -> Callable[..., Any]:
+    begin, end, fail, site = log.begin, log.end, described.fail, described.site
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        token = begin(site, args, kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except BaseException as error:
+            fail(token, error)
+            raise
+        end(site, token, result, None)
+        return result
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        token = begin(site, args, kwargs)
+        watching = made()  # type: ignore[misc]
+        try:
+            watching.resume(log.depth)
+            try:
+                result = func(*args, **kwargs)
+            finally:
+                watching.pause()
+        except BaseException as error:
+            fail(token, error)
+            raise
+        end(site, token, result, None)
+        return result
+
+    return wrapper if made is None else watched
+
+
+class _Body:
+    """A generator or coroutine as it runs in pieces, with its place in the tree."""
+
+    def __init__(
+        self,
+        described: Described,
+        made: Callable[[], Watching] | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.described = described
+        self.watching = made() if made is not None else None
+        before = log.depth
+        self.token = described.begin(args, kwargs)
+        self.depth = log.depth
+        log.depth = before
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        self.before = log.depth
+        log.depth = self.depth
+        if self.watching is not None:
+            self.watching.resume(self.depth)
+        self.start = perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds += perf_counter() - self.start
+        if self.watching is not None:
+            self.watching.pause()
+        log.depth = self.before
+
+    def end(self, value: object) -> None:
+        """Log what came out in the end; the tree around it is as it was."""
+        before = log.depth
+        log.end(self.described.site, self.token, value, self.seconds)
+        log.depth = before
+
+    def fail(self, error: BaseException) -> None:
+        """Log that it ended by an exception."""
+        before = log.depth
+        self.described.fail(self.token, error, self.seconds)
+        log.depth = before
+
+    def close(self) -> None:
+        """Log that nobody wanted the rest."""
+        before = log.depth
+        log.stop(self.described.site, self.token, None, "closed", self.seconds)
+        log.depth = before
+
+    def drive(self, inner: Any) -> Generator[Any, Any, Any]:
+        """Run *inner* until it ends, in this place of the tree; what goes in and out is handed on."""
+        step, given = inner.send, None
+        while True:
+            with self:
+                try:
+                    item = step(given)
+                except StopIteration as stop:
+                    return stop.value
+            try:
+                given = yield item
+                step = inner.send
+            except GeneratorExit:
+                with self:
+                    inner.close()
+                raise
+            except BaseException as error:
+                step, given = inner.throw, error
+
+
+def _generator(
+    func: Callable[..., Any], described: Described, made: Callable[[], Watching] | None
+) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        inner = func(*args, **kwargs)
+        body = _Body(described, made, args, kwargs)
+        driven = body.drive(inner)
+        step: Any = driven.send
+        given: Any = None
+        while True:
+            try:
+                item = step(given)
+            except StopIteration as stop:
+                body.end(stop.value)
+                return stop.value
+            except BaseException as error:
+                body.fail(error)
+                raise
+            log.yields(described.site, body.token, item)
+            try:
+                given = yield item
+                step = driven.send
+            except GeneratorExit:
+                driven.close()
+                body.close()
+                raise
+            except BaseException as error:
+                step, given = driven.throw, error
+
+    return wrapper
+
+
+@types.coroutine
+def _driven(body: _Body, inner: Any) -> Generator[Any, Any, Any]:
+    return (yield from body.drive(inner))
+
+
+def _coroutine(
+    func: Callable[..., Any], described: Described, made: Callable[[], Watching] | None
+) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        inner = func(*args, **kwargs)
+        body = _Body(described, made, args, kwargs)
+        try:
+            result = await _driven(body, inner)
+        except BaseException as error:
+            body.fail(error)
+            raise
+        body.end(result)
+        return result
+
+    return wrapper
+
+
+def _async_generator(
+    func: Callable[..., Any], described: Described, made: Callable[[], Watching] | None
+) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        inner = func(*args, **kwargs)
+        body = _Body(described, made, args, kwargs)
+        step: Any = inner.asend
+        given: Any = None
+        while True:
+            try:
+                item = await _driven(body, step(given).__await__())
+            except StopAsyncIteration:
+                body.end(None)
+                return
+            except BaseException as error:
+                body.fail(error)
+                raise
+            log.yields(described.site, body.token, item)
+            try:
+                given = yield item
+                step = inner.asend
+            except GeneratorExit:
+                await _driven(body, inner.aclose().__await__())
+                body.close()
+                raise
+            except BaseException as error:
+                step, given = inner.athrow, error
+
+    return wrapper
+
+
+def get_call_stack() -> str:
+    """Return who called, innermost first: "file.py:34 <- loop.py:8 <- main.py:3"."""
+    return " <- ".join(f"{os.path.basename(file)}:{line}" for _, file, line in log.stack())
+
+
+def fstack(func: F) -> F:
+    """Log the whole call stack, outermost first, each time *func* is called."""
+    if isinstance(func, (staticmethod, classmethod)):
+        return type(func)(fstack(func.__func__))  # type: ignore[return-value]
+    name = Described(func).name
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        depth = log.depth
+        rows = [(depth, 1, f"{os.path.basename(file)}:{line} {caller}") for caller, file, line in reversed(log.stack())]
+        if rows:
+            rows[-1] = (depth, 2, rows[-1][2])
+        log.lines((depth, 0, f"stack of [{name}]"), *rows)
+        return func(*args, **kwargs)
+
+    return functools.wraps(func)(wrapper)  # type: ignore[return-value]
+
+
+def user_prefixes() -> tuple[str, ...]:
+    """Return the folders whose code is not the user's: Python's and what was installed."""
+    import sysconfig
+
+    found = {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    found |= {path for path in sys.path if path.endswith(("site-packages", "dist-packages"))}
+    torch = sys.modules.get("torch")
+    if torch is not None and getattr(torch, "__file__", None):
+        found.add(os.path.dirname(str(torch.__file__)))
+    return (*(os.path.join(path, "") for path in sorted(found)), "<frozen", OWN)

@@ -1,0 +1,250 @@
+"""Where the lines go: standard output, and one file for each thread.
+
+The common case is done in C (`_core.TrackLog`): a stream that is no terminal and a
+file that is open.  Here is the rest: folders and files, terminals, other handlers.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+from tensortap import _core, process
+from tensortap.track.folding import fold
+
+#: files below this folder are ours: not shown among the callers
+OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_FORMAT = "%(asctime)s - %(levelname)s - %(message)s"
+
+logger = logging.getLogger("tensortap.track")
+logger.setLevel(logging.INFO)
+logger.propagate = False
+
+
+class IndentManager:
+    """The depth of this thread's tree; every thread has its own."""
+
+    @staticmethod
+    def get() -> int:
+        """Return how many calls are open."""
+        return log.depth
+
+    @staticmethod
+    def increase() -> int:
+        """Go one call deeper."""
+        log.depth += 1
+        return log.depth
+
+    @staticmethod
+    def decrease() -> int:
+        """Come back from a call."""
+        log.depth -= 1  # never below 0
+        return log.depth
+
+    @staticmethod
+    def text() -> str:
+        """Return the guides that stand before a line."""
+        return "│   " * log.depth
+
+
+def log_folder() -> Path:
+    """Return $TENSORTAP_LOG_DIR, or ttracker_logs here; with $LTAG as a folder in it."""
+    folder = Path(os.environ.get("TENSORTAP_LOG_DIR") or "ttracker_logs")
+    tag = os.environ.get("LTAG")
+    return folder / tag if tag else folder
+
+
+class _ThreadFile(threading.local):
+    """The open file of one thread; a forked child opens its own."""
+
+    pid = 0
+    fd = -1
+    closer: _Closer | None = None
+
+
+class _Closer:
+    """Closes a thread's file when the thread is gone."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        try:
+            os.close(self.fd)
+        except OSError:
+            pass
+
+
+class ThreadFileHandler(logging.Handler):
+    """Writes process_{pid}_thread_{tid}.log in a folder, made with the first line."""
+
+    def __init__(self, base_path: str | os.PathLike[str]) -> None:
+        """Write below *base_path*; nothing is made yet."""
+        super().__init__(logging.INFO)
+        self.base_path = Path(base_path).absolute()
+        self._plain_formatter = logging.Formatter(_FORMAT)
+        self.setFormatter(self._plain_formatter)
+        self._file = _ThreadFile()
+        self._has_failed = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record, on one line at least."""
+        try:
+            text = self.format(record)
+        except Exception:
+            self.handleError(record)
+            return
+        fd = self.file()
+        try:
+            if fd >= 0:
+                os.write(fd, (text + "\n").encode("utf-8", "backslashreplace"))
+        except OSError as error:
+            self._give_up(error)
+
+    def is_plain(self) -> bool:
+        """Tell whether lines may take the short way: nobody changed format, level or filters."""
+        return self.formatter is self._plain_formatter and self.level <= logging.INFO and not self.filters
+
+    def write_lines(self, text: str) -> None:
+        """Write each line of *text* with the time before it, all in one write."""
+        fd = self.file()
+        if fd >= 0:
+            error = log.write(fd, text.encode("utf-8", "backslashreplace"))
+            if error:
+                self._give_up(OSError(error, os.strerror(error), str(self.base_path)))
+
+    def file(self) -> int:
+        """Return this thread's file, opened if need be; -1 if there is none."""
+        if self._has_failed:
+            return -1
+        if self._file.pid != os.getpid():
+            try:
+                self._open()
+            except OSError as error:
+                self._give_up(error)
+                return -1
+        return self._file.fd
+
+    def _give_up(self, error: OSError) -> None:
+        self._has_failed = True
+        text = f"tensortap.track writes no log: {error}; set TENSORTAP_LOG_DIR to a folder that can be written"
+        try:
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+        except RuntimeWarning:  # warnings are errors here; the program's own lines are not
+            print(text, file=sys.stderr)
+
+    def _open(self) -> None:
+        self.base_path.mkdir(parents=True, exist_ok=True)
+        name = f"process_{os.getpid()}_thread_{threading.get_ident()}.log"
+        fd = os.open(self.base_path / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._file.fd = fd
+        self._file.pid = os.getpid()
+        self._file.closer = _Closer(fd)
+
+
+_default: dict[Path, ThreadFileHandler] = {}
+
+
+def _default_handler() -> ThreadFileHandler:
+    folder = log_folder()
+    handler = _default.get(folder)
+    if handler is None:
+        handler = _default[folder] = ThreadFileHandler(folder)
+    return handler
+
+
+def h4logger(path: str | os.PathLike[str] | None = None) -> ThreadFileHandler:
+    """Return a handler for `logger.addHandler`: a file for each thread below *path*."""
+    return ThreadFileHandler(path) if path is not None else ThreadFileHandler(log_folder())
+
+
+def setup_logger() -> logging.Logger:
+    """Give the logger its file handler, once, and return it."""
+    if not any(isinstance(handler, ThreadFileHandler) for handler in logger.handlers):
+        logger.addHandler(_default_handler())
+    return logger
+
+
+# ---- what TrackLog asks for
+
+
+def _look(out: object) -> tuple[bool, bool]:
+    """Tell whether a stream is a terminal, and whether it wants colours."""
+    try:
+        is_terminal = bool(out.isatty())  # type: ignore[attr-defined]
+    except (AttributeError, ValueError):
+        return False, False
+    dumb = os.environ.get("TERM") == "dumb" or bool(os.environ.get("NO_COLOR"))
+    return is_terminal, is_terminal and not dumb
+
+
+def _show(text: str) -> None:
+    """Print on a terminal, folded to its width, or on a stream that cannot write all letters."""
+    out = sys.stdout
+    try:
+        if out.isatty():
+            text = fold(text, _columns())
+        out.write(text)
+    except UnicodeEncodeError:
+        encoding = getattr(out, "encoding", None) or "ascii"
+        out.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    except (OSError, ValueError, AttributeError):
+        pass  # closed, or nobody reads it
+
+
+def _columns() -> int:
+    given = os.environ.get("COLUMNS", "")
+    if given.isdigit() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 100
+    except (OSError, ValueError, AttributeError):
+        return 100
+
+
+def _keep(text: str) -> None:
+    """Log lines: to the logger's handlers, and to the thread's file if none of them has it."""
+    text = _ANSI.sub("", text.rstrip("\n"))
+    has_file = False
+    for handler in list(logger.handlers):
+        is_file = isinstance(handler, ThreadFileHandler)
+        has_file = has_file or is_file
+        if isinstance(handler, ThreadFileHandler) and handler.is_plain():
+            handler.write_lines(text)
+        else:
+            for line in text.split("\n"):
+                handler.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, line, (), None))
+    if not has_file:
+        handler = _default_handler()
+        handler.write_lines(text)
+        log.file(handler.file())
+
+
+log = _core.TrackLog(logger, OWN, process.open_runs, _look, _show, _keep)
+os.register_at_fork(after_in_child=lambda: log.file(-1))
+
+
+# ---- for users
+
+
+def log2file(text: object) -> None:
+    """Print *text* and write it to the log."""
+    log.text(text if isinstance(text, str) else str(text))
+
+
+def _log_change(prestr: str, name: str, value: object, indent: str, lineno: int = 0) -> None:
+    """Log one value; of a tuple, as a hook's input is, each item."""
+    before = f"{prestr} " if prestr else ""
+    if isinstance(value, tuple) and value:
+        for i, item in enumerate(value):
+            log.value(indent, before, f"{name}[{i}]", item, lineno)
+    else:
+        log.value(indent, before, name, value, lineno)

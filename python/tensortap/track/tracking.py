@@ -1,0 +1,196 @@
+"""Changes of variables, line by line: var_tracker, block and debug_trace.
+
+The work is done in C (py_tracker.c), which is told by the line source; here is
+who watches what, and until when.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from time import perf_counter
+from types import CodeType, TracebackType
+from typing import Any, TypeVar
+
+from tensortap import _core
+from tensortap.track.calls import Described, Watching, user_prefixes, words, wrap
+from tensortap.track.log import log
+
+F = TypeVar("F", bound=Callable[..., Any])
+Tolerance = tuple[float | None, float | None]
+
+
+class _Active(threading.local):
+    """The trackers at work in this thread, and how many calls hold each."""
+
+    def __init__(self) -> None:
+        self.trackers: list[_Names] = []
+
+
+_active = _Active()
+
+
+def _warn(error: Exception) -> None:
+    warnings.warn(f"tensortap.track follows no variables here: {error}", RuntimeWarning, stacklevel=3)
+
+
+class _Names(Watching):
+    """Tracks names while calls that want them are open; what others track already is left to them."""
+
+    def __init__(self, names: tuple[str, ...], tolerance: Tolerance, root: CodeType | None) -> None:
+        self.names = names
+        self.tolerance = tolerance
+        self.root = root
+        self.roots: set[CodeType] = set()
+        self.tracker: _core.Tracker | None = None
+        self.shared: list[tuple[_Names, int]] = []
+
+    def resume(self, depth: int) -> None:
+        left = self.names
+        self.shared = []
+        for other in _active.trackers:
+            if other.tolerance == self.tolerance and set(left) & set(other.names) and other.tracker is not None:
+                left = tuple(name for name in left if name not in other.names)
+                self.shared.append((other, other.tracker.depth))
+                if self.root is not None:
+                    other.roots.add(self.root)
+                other.tracker.depth = depth
+        if not left:
+            return
+        try:
+            self._start(left, depth)
+        except Exception as error:
+            self.tracker = None
+            _warn(error)
+
+    def _start(self, left: tuple[str, ...], depth: int) -> None:
+        if self.tracker is None:
+            if self.root is not None:
+                self.roots.add(self.root)
+            bases = tuple(re.split(r"[.\[]", name, maxsplit=1)[0] for name in left)
+            rtol, atol = self.tolerance
+            self.tracker = _core.tracker(
+                log, left, bases, user_prefixes(), self.roots, rtol=rtol, atol=atol
+            )
+        self.tracker.depth = depth
+        self.tracker.start()
+        _active.trackers.append(self)
+
+    def pause(self) -> None:
+        if self in _active.trackers:
+            _active.trackers.remove(self)
+        if self.tracker is not None:
+            self.tracker.stop()
+        for other, depth in self.shared:
+            if other.tracker is not None:
+                other.tracker.depth = depth
+
+
+def var_tracker(*names: str, rtol: float | None = None, atol: float | None = None) -> Callable[[F], F]:
+    """Log calls as `auto_diff` does, and each change of the named variables, in callees too.
+
+    With *rtol* or *atol* a copy of each is kept, and what is close to it is no change.
+    """
+    if not names or not all(isinstance(name, str) for name in names):
+        raise TypeError('give the names of variables: @var_tracker("x", "y")')
+    unique = tuple(dict.fromkeys(names))
+
+    def watch(described: Described) -> Callable[[], Watching]:
+        return lambda: _Names(unique, (rtol, atol), described.code)
+
+    return lambda func: wrap(func, watch)
+
+
+class block:
+    """Log each change of the named variables in the body of a `with` statement, and in callees."""
+
+    def __init__(self, *names: str, rtol: float | None = None, atol: float | None = None) -> None:
+        """Name what to look at."""
+        if not names or not all(isinstance(name, str) for name in names):
+            raise TypeError('give the names of variables: with block("x", "y"):')
+        self._names = tuple(dict.fromkeys(names))
+        self._tolerance = (rtol, atol)
+
+    def __enter__(self) -> block:
+        frame = sys._getframe(1)
+        self._depth = log.depth
+        where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        log.lines((self._depth, 0, f"[{where}] block [{', '.join(self._names)}]"))
+        log.depth = self._depth + 1
+        self._watching = _Names(self._names, self._tolerance, frame.f_code)
+        self._start = perf_counter()
+        self._watching.resume(self._depth + 1)
+        if self._watching.tracker is not None:
+            self._watching.tracker.adopt(frame.f_lineno)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        seconds = perf_counter() - self._start
+        self._watching.pause()
+        log.depth = self._depth
+        word = words()
+        last = (self._depth, 2, f"{word['time']} block: {seconds:.4f} s")
+        if kind is None:
+            log.lines(last)
+        else:
+            log.lines((self._depth, 2, f"{word['output']} raised {kind.__name__}: {error}"), last)
+
+
+class _Lines(Watching):
+    """Logs entry, lines and exit of every function of the user's, while on."""
+
+    def __init__(self, root: CodeType | None) -> None:
+        self.root = root
+        self.excluded = user_prefixes()
+        self.depths: dict[int, int] = {}
+        self.depth = 0
+        self.watch: _core.LineWatch | None = None
+
+    def resume(self, depth: int) -> None:
+        self.depth = depth
+        try:
+            self.watch = _core.watch_lines(
+                enter=self._enter, line=self._line, leave=self._leave, select=self._select, threads="own"
+            )
+        except Exception as error:
+            _warn(error)
+
+    def pause(self) -> None:
+        if self.watch is not None:
+            self.watch.close()
+        self.watch = None
+
+    def _select(self, code: CodeType) -> bool:
+        return code is self.root or not code.co_filename.startswith(self.excluded)
+
+    def _enter(self, event: Any) -> None:
+        if event.is_resumed and event.frame in self.depths:
+            return
+        depth = self.depths[event.frame] = self.depths.get(event.caller, self.depth - 1) + 1
+        code = event.code
+        where = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+        log.lines((depth, 0, f"[{where}] enter [{code.co_name}]"))
+
+    def _line(self, event: Any) -> None:
+        depth = self.depths.get(event.frame, self.depth)
+        text = linecache.getline(event.code.co_filename, event.line).strip()
+        log.lines((depth, 1, f"{event.line}: {text}"))
+
+    def _leave(self, event: Any) -> None:
+        depth = self.depths.get(event.frame, self.depth) if event.is_yield else self.depths.pop(event.frame, self.depth)
+        how = "yield from" if event.is_yield else "exit"
+        log.lines((depth, 1 if event.is_yield else 2, f"{how} [{event.code.co_name}]"))
+
+
+def debug_trace(func: F) -> F:
+    """Log entry, every line with its source, and exit of *func* and of what it calls in user code."""
+    return wrap(func, lambda described: lambda: _Lines(described.code))
+
