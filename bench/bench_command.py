@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,8 +22,13 @@ PROGRAM = Path(sys.executable).parent / "tensortap"
 SITES, TURNS = 1000, 9
 
 
-def make(path: Path, steps: int) -> None:
+def make(path: Path, steps: int, *, is_killed: bool = False) -> None:
     """Record the statistics of a thousand small tensors at every step."""
+    if is_killed:
+        child = os.fork()
+        if child != 0:
+            os.waitpid(child, 0)
+            return
     kinds = ("activation", "parameter", "gradient")
     names = [f"{kinds[i % 3]}/layers.{i // 10}.part{i % 10}" for i in range(SITES)]
     tensors = [np.random.default_rng(i).standard_normal(16, np.float32) for i in range(16)]
@@ -31,6 +37,9 @@ def make(path: Path, steps: int) -> None:
             for i, name in enumerate(names):
                 run.tensor(name, tensors[(step + i) % 16])
             run.step()
+        if is_killed:
+            run.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def first_line(*arguments: object) -> float:
@@ -84,20 +93,25 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make(folder / "large", 10_000)
+        make(folder / "killed", 10_000, is_killed=True)
         make(folder / "a", 1_000)
         make(folder / "b", 1_000)
-        for command, what in (
-            ("ls", folder),
-            ("show", folder / "large"),
-            ("nan", folder / "large"),
+        for command, what, points in (
+            ("ls", folder, "10 million"),
+            ("show", folder / "large", "10 million"),
+            ("nan", folder / "large", "10 million"),
+            ("show", folder / "killed", "a killed run of 10 million"),
+            ("nan", folder / "killed", "a killed run of 10 million"),
         ):
             harness.row(
-                f"tensortap {command}, 10 million points: its first line",
+                f"tensortap {command}, {points} points: its first line",
                 first_line(command, what),
                 100,
                 unit="ms",
                 at_most=True,
             )
+        [show] = compare([PROGRAM, "show", folder / "large"])
+        harness.row("tensortap show, 10 million points: all", show.wall, 1, unit="s", at_most=True)
         [diff] = compare([PROGRAM, "diff", folder / "a", folder / "b"])
         harness.row("tensortap diff, a million points each", diff.wall, 1, unit="s", at_most=True)
         # The child's peak counts from the fork, so that this Python is in it.

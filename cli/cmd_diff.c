@@ -299,6 +299,11 @@ static void print_json(const tt_diff *diff)
     tt_json_close(&json, '}');
 }
 
+static void tell(void *bar, int64_t done, int64_t total)
+{
+    tt_progress_tell(bar, done, total);
+}
+
 tt_exit tt_cmd_diff(int argc, char **argv, tt_error *err)
 {
     arguments args = { .options = { .first_step = INT64_MIN, .last_step = INT64_MAX } };
@@ -320,6 +325,8 @@ tt_exit tt_cmd_diff(int argc, char **argv, tt_error *err)
     if (args.options.rename == NULL && tt_diff_guess_rename(runs[0], runs[1], &args.rename))
         args.options.rename = &args.rename;
     tt_progress *bar = tt_progress_start("comparing");
+    args.options.tell = tell;
+    args.options.whom = bar;
     tt_status st = tt_diff_compute(runs[0], runs[1], &args.options, &diff, err);
     tt_progress_end(bar);
     bool has_ranks = tt_run_file_count(runs[0]) > 1 || tt_run_file_count(runs[1]) > 1;

@@ -132,7 +132,7 @@ tt_exit tt_cmd_export(int argc, char **argv, tt_error *err)
         return code != TT_EXIT_FINE ? code : tt_python_exec("_export", rest, err);
     }
     tt_progress *bar = tt_progress_start("exporting");
-    tt_export what = { .run = run, .glob = args.glob, .out = args.out, .steps = args.steps };
+    tt_export what = { .run = run, .glob = args.glob, .out = args.out, .steps = args.steps, .bar = bar };
     tt_status st = strcmp(formats[args.format].name, "csv") == 0    ? tt_export_csv(&what, err)
                    : strcmp(formats[args.format].name, "json") == 0 ? tt_export_json(&what, err)
                    : strcmp(formats[args.format].name, "npy") == 0  ? tt_export_npy(&what, err)

@@ -66,7 +66,7 @@ static const struct argp_option options[] = {
     { "keep-last", KEEP_LAST, "N", 0, "Remove all finished and crashed runs but the latest N; asks first",
       0 },
     { "yes", YES, NULL, 0, "Do not ask", 0 },
-    { "json", JSON, NULL, 0, "Print JSON", 0 },
+    { "json", JSON, NULL, 0, "Print JSON; with --keep-last, of what was removed", 0 },
     { 0 },
 };
 
@@ -78,16 +78,6 @@ static const struct argp spec = {
            "For example: tensortap ls runs\n"
            "             tensortap ls runs --keep-last 10",
 };
-
-/* "rank3.tap", "rank3.1234.tap" */
-bool tt_remove_is_tap(const char *name)
-{
-    int end = -1, number;
-    if (sscanf(name, "rank%9d.tap%n", &number, &end) == 1 && end > 0 && name[end] == '\0')
-        return true;
-    end = -1;
-    return sscanf(name, "rank%9d.%*9d.tap%n", &number, &end) == 1 && end > 0 && name[end] == '\0';
-}
 
 static tt_status add_entry(list *all, const char *path)
 {
@@ -261,7 +251,7 @@ tt_exit tt_cmd_ls(int argc, char **argv, tt_error *err)
             else
                 paths[count++] = all.entries[i].path;
         }
-        code = tt_remove_runs(paths, count, args.is_sure, err);
+        code = tt_remove_runs(paths, count, &(tt_removal){ args.is_sure, args.is_json }, err);
         free(paths);
     } else if (args.is_json) {
         print_json(&all);

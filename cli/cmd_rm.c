@@ -5,12 +5,12 @@
 
 #include <argp.h>
 
-enum { YES = 256 };
+enum { YES = 256, JSON };
 
 typedef struct arguments {
     const char *const *runs; /* borrowed of argv */
     size_t count;
-    bool is_sure;
+    tt_removal how;
 } arguments;
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -19,7 +19,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     (void)arg;
     switch (key) {
     case YES:
-        args->is_sure = true;
+        args->how.is_sure = true;
+        return 0;
+    case JSON:
+        args->how.is_json = true;
         return 0;
     case ARGP_KEY_ARGS:
         args->runs = (const char *const *)(state->argv + state->next);
@@ -36,6 +39,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option options[] = {
     { "yes", YES, NULL, 0, "Do not ask", 0 },
+    { "json", JSON, NULL, 0, "Print what was removed as JSON", 0 },
     { 0 },
 };
 
@@ -43,7 +47,8 @@ static const struct argp spec = {
     .options = options,
     .parser = parse,
     .args_doc = "RUN...",
-    .doc = "Remove runs: their rank*.tap files, and the folder if nothing else is in it.\v"
+    .doc = "Remove runs: their rank*.tap files, those of check --repair too, and the folder if nothing "
+           "else is in it.\v"
            "For example: tensortap rm runs/monday runs/tuesday",
 };
 
@@ -51,5 +56,5 @@ tt_exit tt_cmd_rm(int argc, char **argv, tt_error *err)
 {
     arguments args = { 0 };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
-    return tt_remove_runs(args.runs, args.count, args.is_sure, err);
+    return tt_remove_runs(args.runs, args.count, &args.how, err);
 }

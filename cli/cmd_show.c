@@ -3,6 +3,7 @@
 #include "cmd.h"
 #include "header_line.h"
 #include "json_out.h"
+#include "progress.h"
 #include "range.h"
 
 #include <argp.h>
@@ -218,8 +219,12 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, const tt_scree
                                                                                  : columns[c].title,
                                  columns[c].is_right, columns[c].least);
     size_t count = tt_run_tree_count(tree);
-    for (size_t i = 0; st == TT_OK && i < count && i < most; i++)
+    tt_progress *bar = tt_progress_start("reading");
+    for (size_t i = 0; st == TT_OK && i < count && i < most; i++) {
         st = add_line(table, run, tt_run_tree_at(tree, i), screen, is_wide, err);
+        tt_progress_tell(bar, (int64_t)i + 1, (int64_t)(count < most ? count : most));
+    }
+    tt_progress_end(bar);
     if (st == TT_OK)
         st = tt_table_render(table, true, &text);
     tt_table_free(table);

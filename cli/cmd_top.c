@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cmd.h"
 #include "header_line.h"
+#include "json_out.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -18,11 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ONCE = 256, LOOK_MS = 500 };
+enum { ONCE = 256, JSON, LOOK_MS = 500 };
 
 typedef struct arguments {
     const char *run;
-    bool is_once;
+    bool is_once, is_json;
 } arguments;
 
 static volatile sig_atomic_t is_asked_to_end; /* by a signal; the only thing a handler touches */
@@ -40,6 +41,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ONCE:
         args->is_once = true;
         return 0;
+    case JSON:
+        args->is_json = true;
+        return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)
             argp_failure(state, TT_EXIT_USAGE, 0, "one run");
@@ -55,6 +59,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option options[] = {
     { "once", ONCE, NULL, 0, "Print one picture and end", 0 },
+    { "json", JSON, NULL, 0, "Print one picture as JSON and end", 0 },
     { 0 },
 };
 
@@ -123,6 +128,51 @@ static tt_status list_changes(tt_run *run, change *changes, size_t *count, tt_er
     return TT_OK;
 }
 
+/* The share of the time that watching takes; NaN: not known. */
+static double cost_of(tt_run *run)
+{
+    int32_t cost = tt_run_find(run, "tensortap/cost");
+    tt_point share;
+    bool is_known = cost >= 0 && tt_run_points(run, 0, cost) > 0 &&
+                    tt_run_point(run, 0, cost, -1, &share, NULL) == TT_OK;
+    return is_known ? share.scalar : NAN;
+}
+
+static tt_status print_json(const char *path, tt_run *run, tt_error *err)
+{
+    size_t count = 0;
+    change *changes = calloc((size_t)tt_run_site_count(run) + 1, sizeof *changes);
+    tt_status st = changes != NULL ? list_changes(run, changes, &count, err) : TT_ENOMEM;
+    if (st < 0) {
+        free(changes);
+        return st;
+    }
+    tt_json_out json = { 0 };
+    tt_totals totals;
+    tt_opened_totals(run, &totals);
+    tt_json_open(&json, NULL, '{');
+    tt_json_words(&json, "run", path);
+    tt_json_words(&json, "state", tt_opened_state_text(tt_opened_state(run)));
+    tt_json_whole(&json, "first_step", totals.first_step);
+    tt_json_whole(&json, "last_step", totals.last_step);
+    tt_json_number(&json, "steps_per_second", count > 0 ? step_rate(run, changes[0].site) : NAN);
+    tt_json_number(&json, "cost", cost_of(run));
+    tt_json_open(&json, "sites", '[');
+    for (size_t i = 0; i < count; i++) {
+        tt_json_open(&json, NULL, '{');
+        tt_json_words(&json, "site", tt_run_site_name(run, changes[i].site));
+        tt_json_number(&json, "change", changes[i].by);
+        tt_json_open(&json, "latest", '{');
+        tt_json_point(&json, &changes[i].now);
+        tt_json_close(&json, '}');
+        tt_json_close(&json, '}');
+    }
+    tt_json_close(&json, ']');
+    tt_json_close(&json, '}');
+    free(changes);
+    return TT_OK;
+}
+
 static tt_status draw(const char *path, tt_run *run, const tt_screen *screen, tt_error *err)
 {
     size_t count = 0;
@@ -131,15 +181,18 @@ static tt_status draw(const char *path, tt_run *run, const tt_screen *screen, tt
     tt_buf text = { 0 };
     tt_status st = changes != NULL ? list_changes(run, changes, &count, err) : TT_ENOMEM;
     int lines = tt_header_print(path, run, screen);
-    double rate = count > 0 ? step_rate(run, changes[0].site) : NAN;
+    double rate = count > 0 ? step_rate(run, changes[0].site) : NAN, cost = cost_of(run);
     char number[TT_NUMBER_TEXT];
-    int32_t cost = tt_run_find(run, "tensortap/cost");
-    tt_point share;
-    (void)snprintf(number, sizeof number, "%.3g", rate);
+    if (rate >= 100 && rate < 1e15)
+        (void)tt_screen_count((int64_t)(rate + 0.5), number);
+    else
+        (void)snprintf(number, sizeof number, "%.3g", rate);
     printf("%s steps a second", isnan(rate) ? "?" : number);
-    if (cost >= 0 && tt_run_points(run, 0, cost) > 0 &&
-        tt_run_point(run, 0, cost, -1, &share, NULL) == TT_OK)
-        printf("; watching takes %.1f %% of the time", share.scalar * 100);
+    if (!isnan(cost))
+        printf("; watching takes %.1f%% of the time", cost * 100);
+    if (screen->is_terminal)
+        printf("%s; q leaves%s", tt_header_ink(screen, TT_MOOD_FAINT),
+               tt_header_ink(screen, TT_MOOD_PLAIN));
     fputs("\n\n", stdout);
     if (st == TT_OK)
         st = tt_table_create(&screen->style, &table);
@@ -227,7 +280,9 @@ tt_exit tt_cmd_top(int argc, char **argv, tt_error *err)
     tt_exit code = tt_opened_run(args.run, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
-    if (args.is_once || !screen.is_terminal) /* a pipe gets one picture */
+    if (args.is_json)
+        code = print_json(args.run, run, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
+    else if (args.is_once || !screen.is_terminal) /* a pipe gets one picture */
         code = draw(args.run, run, &screen, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     else
         code = watch(args.run, run, err);

@@ -62,9 +62,20 @@ static void put_json(tt_json_out *json, const char *site, int32_t rank, const tt
     tt_json_close(json, '}');
 }
 
+int64_t tt_export_points(const tt_export *what)
+{
+    int64_t points = 0;
+    for (int32_t site = 0; site < tt_run_site_count(what->run); site++)
+        for (int32_t f = 0; f < tt_run_file_count(what->run); f++)
+            if (tt_glob_match(what->glob, tt_run_site_name(what->run, site)))
+                points += (int64_t)tt_run_points(what->run, f, site);
+    return points;
+}
+
 static tt_status put_all(const tt_export *what, tt_json_out *json, put_fn *put, tt_error *err)
 {
     tt_status st = TT_OK;
+    int64_t done = 0, total = tt_export_points(what);
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(what->run); site++)
         for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(what->run); f++) {
             const char *name = tt_run_site_name(what->run, site);
@@ -78,6 +89,7 @@ static tt_status put_all(const tt_export *what, tt_json_out *json, put_fn *put, 
                 if (st == TT_OK && p.step >= what->steps.first && p.step <= what->steps.last)
                     put(json, name, about.rank, &p);
             }
+            tt_progress_tell(what->bar, done += n, total);
         }
     return st;
 }

@@ -142,6 +142,7 @@ tt_status tt_export_npy(const tt_export *what, tt_error *err)
         if (st == TT_OK)
             st = tt_npy_save(path, &t, err);
         free(bytes);
+        tt_progress_tell(what->bar, (int64_t)i + 1, (int64_t)all.count);
         if (n >= 0)
             free(path);
     }
@@ -174,6 +175,7 @@ tt_status tt_export_safetensors(const tt_export *what, tt_error *err)
         if (st == TT_OK)
             st = tt_safetensors_put(file, &t, err);
         free(bytes);
+        tt_progress_tell(what->bar, (int64_t)i + 1, (int64_t)all.count);
     }
     tt_error ignored;
     tt_status closed = tt_safetensors_close(file, st == TT_OK ? err : &ignored);

@@ -3,6 +3,7 @@
 #ifndef TT_CLI_EXPORT_VALUES_H
 #define TT_CLI_EXPORT_VALUES_H
 
+#include "progress.h"
 #include "range.h"
 #include "tensortap.h"
 
@@ -10,7 +11,11 @@ typedef struct tt_export {
     tt_run *run;
     const char *glob, *out;
     tt_range steps;
+    tt_progress *bar; /* borrowed; NULL: none */
 } tt_export;
+
+/* Points of all sites that match, as far as the bar is concerned. */
+int64_t tt_export_points(const tt_export *what);
 
 /* Points, one a row.  "-": standard output. */
 tt_status tt_export_csv(const tt_export *what, tt_error *err);

@@ -1,11 +1,13 @@
 /* progress.c -- shows that something goes on.
  *
  * Exists apart from what it is about: a thread of its own, so that the library need
- * not call back.  It says how long it has taken, which is all that it knows.
+ * not wait for a terminal.  It says how much is done, or how long it has taken where
+ * nobody knows how much there is.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "progress.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +20,37 @@ struct tt_progress {
     pthread_cond_t ended;
     bool is_done;
     const char *words;
+    _Atomic int64_t done, total; /* written by the worker; total 0: not known */
 };
+
+enum { WIDTH = 24, MARK = 4 };
+
+/* A part of it filled, or a mark that goes to and fro. */
+static void draw(tt_progress *p, unsigned turn, long seconds)
+{
+    char bar[WIDTH + 1];
+    int64_t total = atomic_load(&p->total), done = atomic_load(&p->done);
+    double share = total > 0 ? (double)done / (double)total : 0;
+    share = share < 0 ? 0 : share > 1 ? 1 : share;
+    unsigned from = 0, to = (unsigned)(share * WIDTH);
+    if (total <= 0) {
+        from = turn % (2 * (WIDTH - MARK));
+        from = from < WIDTH - MARK ? from : 2 * (WIDTH - MARK) - from;
+        to = from + MARK;
+    }
+    for (unsigned i = 0; i < WIDTH; i++)
+        bar[i] = i >= from && i < to ? '=' : ' ';
+    bar[WIDTH] = '\0';
+    if (total > 0)
+        fprintf(stderr, "\r%s [%s] %3.0f%%", p->words, bar, share * 100);
+    else
+        fprintf(stderr, "\r%s [%s] %ld s", p->words, bar, seconds);
+}
 
 static void *show(void *arg)
 {
     tt_progress *p = arg;
     struct timespec until, start;
-    enum { WIDTH = 24 };
     clock_gettime(CLOCK_REALTIME, &start);
     until = start;
     until.tv_sec += 1;
@@ -36,13 +62,7 @@ static void *show(void *arg)
         clock_gettime(CLOCK_REALTIME, &now);
         if (p->is_done || now.tv_sec < start.tv_sec + 1)
             continue;
-        char bar[WIDTH + 1];
-        unsigned at = turn % (2 * (WIDTH - 4));
-        at = at < WIDTH - 4 ? at : 2 * (WIDTH - 4) - at;
-        for (unsigned i = 0; i < WIDTH; i++)
-            bar[i] = i >= at && i < at + 4 ? '=' : ' ';
-        bar[WIDTH] = '\0';
-        fprintf(stderr, "\r%s [%s] %ld s", p->words, bar, (long)(now.tv_sec - start.tv_sec));
+        draw(p, turn, (long)(now.tv_sec - start.tv_sec));
         is_shown = true;
         until = now;
         until.tv_nsec += 100000000;
@@ -68,6 +88,14 @@ tt_progress *tt_progress_start(const char *words)
         return NULL;
     }
     return p;
+}
+
+void tt_progress_tell(tt_progress *p, int64_t done, int64_t total)
+{
+    if (p == NULL)
+        return;
+    atomic_store(&p->done, done);
+    atomic_store(&p->total, total);
 }
 
 void tt_progress_end(tt_progress *p)

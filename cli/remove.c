@@ -1,10 +1,11 @@
 /* remove.c -- removes runs, and nothing else.
  *
  * Exists because what is gone is gone: only files that begin as a run file does are
- * unlinked, and the folder goes only if it is then empty.
+ * unlinked, those of `check --repair` too, and the folder goes only if it is then empty.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "remove.h"
 
+#include "json_out.h"
 #include "opened.h"
 #include "screen.h"
 
@@ -16,15 +17,80 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Removes what the reader took for files of the run. */
+/* "rank3.tap", "rank3.1234.tap" */
+bool tt_remove_is_tap(const char *name)
+{
+    int end = -1, number;
+    if (sscanf(name, "rank%9d.tap%n", &number, &end) == 1 && end > 0 && name[end] == '\0')
+        return true;
+    end = -1;
+    return sscanf(name, "rank%9d.%*9d.tap%n", &number, &end) == 1 && end > 0 && name[end] == '\0';
+}
+
+/* What `check --repair` wrote: "rank3.repaired.tap", "rank3.1234.repaired.tap". */
+static bool is_repaired(const char *name)
+{
+    static const char end[] = ".repaired.tap";
+    size_t len = strlen(name), cut = sizeof end - 1;
+    char whole[64];
+    if (len <= cut || len >= sizeof whole || strcmp(name + len - cut, end) != 0)
+        return false;
+    (void)snprintf(whole, sizeof whole, "%.*s.tap", (int)(len - cut), name);
+    return tt_remove_is_tap(whole);
+}
+
+/* Size of a repaired file that is one of ours; -1: it is not. */
+static int64_t size_of_tap(const char *path)
+{
+    tt_run *run;
+    tt_run_file about;
+    if (tt_run_open(path, &run, NULL) < 0)
+        return -1;
+    int64_t bytes = tt_run_file_get(run, 0, &about) == TT_OK ? about.bytes : 0;
+    tt_run_close(run);
+    return bytes;
+}
+
+/* Adds up the repaired files of a folder, and removes them if asked to. */
+static tt_status look_at_repaired(const char *folder, bool removes, int64_t *bytes, tt_error *err)
+{
+    DIR *dir = opendir(folder);
+    tt_status st = TT_OK;
+    for (struct dirent *at; dir != NULL && st == TT_OK && (at = readdir(dir)) != NULL;) {
+        char *path = NULL;
+        if (!is_repaired(at->d_name) || asprintf(&path, "%s/%s", folder, at->d_name) < 0)
+            continue;
+        int64_t size = size_of_tap(path);
+        *bytes += size > 0 ? size : 0;
+        if (removes && size >= 0 && unlink(path) < 0) {
+            (void)snprintf(err->text, sizeof err->text, "cannot remove %.150s: %s", path,
+                           strerror(errno));
+            st = TT_EIO;
+        }
+        free(path);
+    }
+    if (dir != NULL)
+        (void)closedir(dir);
+    return st;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+/* Removes what the reader took for files of the run, and what was saved of them. */
 static tt_exit remove_one(const char *path, tt_error *err)
 {
     tt_run *run;
-    struct stat about;
-    bool is_folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    int64_t bytes = 0;
+    bool has_folder = is_folder(path);
     tt_exit code = tt_opened_run(path, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
+    if (has_folder && look_at_repaired(path, true, &bytes, err) < 0)
+        code = TT_EXIT_FAILED;
     for (int32_t f = 0; code == TT_EXIT_FINE && f < tt_run_file_count(run); f++) {
         tt_run_file file;
         if (tt_run_file_get(run, f, &file) == TT_OK && unlink(file.path) < 0) {
@@ -34,7 +100,7 @@ static tt_exit remove_one(const char *path, tt_error *err)
         }
     }
     tt_run_close(run);
-    if (code == TT_EXIT_FINE && is_folder && rmdir(path) < 0 && errno != ENOTEMPTY && errno != EEXIST) {
+    if (code == TT_EXIT_FINE && has_folder && rmdir(path) < 0 && errno != ENOTEMPTY && errno != EEXIST) {
         (void)snprintf(err->text, sizeof err->text, "cannot remove the folder %.150s: %s", path,
                        strerror(errno));
         code = TT_EXIT_FAILED;
@@ -42,69 +108,93 @@ static tt_exit remove_one(const char *path, tt_error *err)
     return code;
 }
 
-static bool answer_is_yes(void)
+/* Looks at a run before anything goes: how large it is, and whether it may go. */
+static tt_exit weigh(const char *path, int64_t *bytes, tt_error *err)
+{
+    tt_run *run;
+    tt_totals totals;
+    tt_exit code = tt_opened_run(path, &run, err);
+    if (code != TT_EXIT_FINE)
+        return code;
+    tt_opened_totals(run, &totals);
+    *bytes = totals.bytes;
+    bool is_live = tt_opened_state(run) == TT_STATE_LIVE;
+    tt_run_close(run);
+    if (is_folder(path))
+        (void)look_at_repaired(path, false, bytes, err);
+    if (!is_live)
+        return TT_EXIT_FINE;
+    (void)snprintf(err->text, sizeof err->text, "%.150s is being written; end its program first", path);
+    return TT_EXIT_FAILED;
+}
+
+/* Asks on standard error: the answer on standard output may go elsewhere. */
+static bool answer_is_yes(const char *const *paths, size_t count, const char *size)
 {
     char line[16] = "";
-    fflush(stdout);
-    if (fgets(line, sizeof line, stdin) == NULL)
+    for (size_t i = 0; i < count; i++) {
+        tt_buf safe = { 0 };
+        if (tt_text_append(paths[i], &(tt_style){ 0 }, &safe) == TT_OK && safe.len > 0)
+            fprintf(stderr, "  %s\n", safe.data);
+        tt_buf_free(&safe);
+    }
+    fprintf(stderr, "Remove %zu run%s, %s? [y/N] ", count, count == 1 ? "" : "s", size);
+    if (fgets(line, sizeof line, stdin) == NULL) {
+        fputc('\n', stderr); /* the end of input left the cursor behind the question */
         return false;
+    }
     return line[0] == 'y' || line[0] == 'Y';
 }
 
-tt_exit tt_remove_runs(const char *const *paths, size_t count, bool is_sure, tt_error *err)
+static void tell(const tt_screen *screen, tt_json_out *json, const char *path, int64_t bytes)
+{
+    if (json != NULL) {
+        tt_json_open(json, NULL, '{');
+        tt_json_words(json, "run", path);
+        tt_json_whole(json, "bytes", bytes);
+        tt_json_close(json, '}');
+        return;
+    }
+    fputs("removed ", stdout);
+    tt_screen_name(screen, path);
+    putchar('\n');
+}
+
+tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal *how, tt_error *err)
 {
     tt_screen screen;
     tt_screen_look(&screen);
-    int64_t bytes = 0;
-    tt_exit code = TT_EXIT_FINE;
-    /* All of them are looked at before the first goes. */
-    for (size_t i = 0; i < count; i++) {
-        tt_run *run;
-        tt_totals totals;
-        code = tt_opened_run(paths[i], &run, err);
-        if (code != TT_EXIT_FINE)
-            return code;
-        tt_opened_totals(run, &totals);
-        bytes += totals.bytes;
-        bool is_live = tt_opened_state(run) == TT_STATE_LIVE;
-        tt_run_close(run);
-        if (is_live) {
-            (void)snprintf(err->text, sizeof err->text, "%.150s is being written; end its program first",
-                           paths[i]);
-            return TT_EXIT_FAILED;
-        }
-    }
-    if (count == 0) {
-        puts("nothing to remove");
-        return TT_EXIT_FINE;
+    tt_json_out json = { 0 };
+    int64_t all = 0, *bytes = calloc(count + 1, sizeof *bytes);
+    tt_exit code = bytes != NULL ? TT_EXIT_FINE : TT_EXIT_FAILED;
+    for (size_t i = 0; code == TT_EXIT_FINE && i < count; i++) { /* all of them, before the first goes */
+        code = weigh(paths[i], &bytes[i], err);
+        all += bytes[i];
     }
     char size[TT_NUMBER_TEXT];
-    if (!is_sure) {
-        if (isatty(STDIN_FILENO) != 1) {
-            (void)snprintf(err->text, sizeof err->text,
-                           "would remove %zu run%s, %s; add --yes where nobody can be asked", count,
-                           count == 1 ? "" : "s", tt_screen_bytes(bytes, size));
-            return TT_EXIT_FAILED;
-        }
-        for (size_t i = 0; i < count; i++) {
-            fputs("  ", stdout);
-            tt_screen_name(&screen, paths[i]);
-            putchar('\n');
-        }
-        printf("Remove %zu run%s, %s? [y/N] ", count, count == 1 ? "" : "s",
-               tt_screen_bytes(bytes, size));
-        if (!answer_is_yes()) {
-            puts("nothing was removed");
-            return TT_EXIT_FINE;
-        }
+    (void)tt_screen_bytes(all, size);
+    if (code == TT_EXIT_FINE && count > 0 && !how->is_sure && isatty(STDIN_FILENO) != 1) {
+        (void)snprintf(err->text, sizeof err->text,
+                       "would remove %zu run%s, %s; add --yes where nobody can be asked", count,
+                       count == 1 ? "" : "s", size);
+        code = TT_EXIT_FAILED;
     }
-    for (size_t i = 0; code == TT_EXIT_FINE && i < count; i++) {
+    if (code != TT_EXIT_FINE) {
+        free(bytes);
+        return code;
+    }
+    bool goes_on = count > 0 && (how->is_sure || answer_is_yes(paths, count, size));
+    if (how->is_json)
+        tt_json_open(&json, NULL, '[');
+    else if (!goes_on)
+        puts(count == 0 ? "nothing to remove" : "nothing was removed");
+    for (size_t i = 0; goes_on && code == TT_EXIT_FINE && i < count; i++) {
         code = remove_one(paths[i], err);
-        if (code == TT_EXIT_FINE) {
-            fputs("removed ", stdout);
-            tt_screen_name(&screen, paths[i]);
-            putchar('\n');
-        }
+        if (code == TT_EXIT_FINE)
+            tell(&screen, how->is_json ? &json : NULL, paths[i], bytes[i]);
     }
+    if (how->is_json)
+        tt_json_close(&json, ']');
+    free(bytes);
     return code;
 }

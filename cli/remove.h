@@ -5,8 +5,13 @@
 
 #include "cmd.h"
 
+typedef struct tt_removal {
+    bool is_sure; /* do not ask */
+    bool is_json; /* say what was removed as JSON */
+} tt_removal;
+
 bool tt_remove_is_tap(const char *name); /* rank0.tap and the like */
 /* Lists them, asks on a terminal (refuses elsewhere) unless sure, removes. */
-tt_exit tt_remove_runs(const char *const *paths, size_t count, bool is_sure, tt_error *err);
+tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal *how, tt_error *err);
 
 #endif

@@ -382,10 +382,10 @@ tt_status tt_tree_line(int32_t depth, tt_branch branch, const char *text, const 
 /* Tensors as tables, joined by arrows: what a program's lines made of what.  The
  * caller keeps all of it; a chart is only read.  Texts may hold anything. */
 typedef struct tt_graph_node {
-    uint64_t id;      /* edges name it; greater than that of the node before */
-    const char *name; /* "y", "self.weight" */
-    const char *file; /* NULL: not known, as code, function and device (the CPU) */
-    const char *code; /* the statement, perhaps of several lines */
+    uint64_t id;          /* edges name it; greater than that of the node before */
+    const char *name;     /* "y", "self.weight" */
+    const char *file;     /* NULL: not known, as code, function and device (the CPU) */
+    const char *code;     /* the statement, perhaps of several lines */
     const char *function; /* nodes of one frame are framed together */
     uint64_t frame;       /* 0: none */
     int32_t line;
@@ -821,6 +821,9 @@ typedef struct tt_diff_options {
     int64_t first_step, last_step; /* 0, INT64_MAX: all */
     bool has_tolerance;            /* judge by these in place of the noise floor */
     double rtol, atol;             /* fine: |a - b| <= atol + rtol * |b|, in every field */
+    /* Called now and then with how many points of how many have been read; NULL: not. */
+    void (*tell)(void *whom, int64_t done, int64_t total);
+    void *whom;
 } tt_diff_options;
 
 typedef struct tt_diff_site {

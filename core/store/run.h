@@ -1,4 +1,4 @@
-/* run.h -- a run as its readers share it.  For store only.
+/* run.h -- a run as its readers share it.  For store and view.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_STORE_RUN_H
 #define TT_STORE_RUN_H
@@ -42,6 +42,9 @@ struct tt_run {
 /* The row of a site of the run in one file; NULL: it has none. */
 tt_index_site *tt_run_row(const tt_run *run, int32_t file, int32_t site);
 tt_status tt_run_texts(tt_tap *tap); /* reads new sessions and notes */
+/* As tt_run_series, with NaN in var, std, l2 and rms where the tensor held NaN or Inf. */
+tt_status tt_run_course(tt_run *run, int32_t file, int32_t site, tt_field field, double *values,
+                        size_t cap, size_t *count, tt_error *err);
 tt_status tt_run_grow_cells(tt_run *run, size_t count);
 /* Loads a chunk into scratch and parses it. */
 tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_chunk *entry, tt_chunk *out);

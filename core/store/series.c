@@ -6,6 +6,7 @@
 #include "store/file.h"
 #include "store/run.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* text; product; a column, where the field is that column */
@@ -104,9 +105,10 @@ static const tt_column derived_from[] = {
 };
 enum { PARTS = sizeof derived_from / sizeof *derived_from };
 
-/* Values of the entries of one chunk; cells holds room for PARTS columns. */
-static tt_status read_values(const tt_chunk *chunk, tt_field field, uint64_t *cells, uint32_t n,
-                             double *out)
+/* Values of the entries of one chunk; cells holds room for PARTS columns.  marks: of a
+ * derived field, NaN where not all elements were finite. */
+static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, uint64_t *cells,
+                             uint32_t n, double *out)
 {
     tt_column column = column_of(field);
     tt_status st = TT_OK;
@@ -131,13 +133,14 @@ static tt_status read_values(const tt_chunk *chunk, tt_field field, uint64_t *ce
             .dtype = (int32_t)cells[7 * n + i],
             .mean = as_float(cells[8 * n + i]),
         };
-        out[i] = derive(field, &s);
+        bool is_marked = marks && (s.nan | s.posinf | s.neginf) != 0;
+        out[i] = is_marked ? NAN : derive(field, &s);
     }
     return st;
 }
 
-tt_status tt_run_series(tt_run *run, int32_t file, int32_t site, tt_field field, int64_t *steps,
-                        double *values, size_t cap, size_t *count, tt_error *err)
+static tt_status read_series(tt_run *run, int32_t file, int32_t site, tt_field field, bool marks,
+                             int64_t *steps, double *values, size_t cap, size_t *count, tt_error *err)
 {
     if (file < 0 || file >= run->count || (unsigned)field >= TT_FIELD_COUNT_)
         return tt_fail(err, TT_EINVAL, "no such file or field");
@@ -157,7 +160,7 @@ tt_status tt_run_series(tt_run *run, int32_t file, int32_t site, tt_field field,
         if (st == TT_OK && entries > cap - have)
             return tt_fail(err, TT_EINVAL, "room for %zu points is not enough", cap);
         if (st == TT_OK && entries > 0)
-            st = read_values(&chunk, field, run->cells + n, entries, values + have);
+            st = read_values(&chunk, field, marks, run->cells + n, entries, values + have);
         if (st == TT_OK && entries == n && steps != NULL) {
             st = tt_chunk_column(&chunk, TT_COLUMN_STEP, (uint64_t *)(void *)(steps + have), n);
         } else if (st == TT_OK && entries > 0 && steps != NULL) {
@@ -174,4 +177,16 @@ tt_status tt_run_series(tt_run *run, int32_t file, int32_t site, tt_field field,
     }
     *count = have;
     return TT_OK;
+}
+
+tt_status tt_run_series(tt_run *run, int32_t file, int32_t site, tt_field field, int64_t *steps,
+                        double *values, size_t cap, size_t *count, tt_error *err)
+{
+    return read_series(run, file, site, field, false, steps, values, cap, count, err);
+}
+
+tt_status tt_run_course(tt_run *run, int32_t file, int32_t site, tt_field field, double *values,
+                        size_t cap, size_t *count, tt_error *err)
+{
+    return read_series(run, file, site, field, true, NULL, values, cap, count, err);
 }

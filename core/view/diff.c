@@ -282,6 +282,17 @@ static tt_status add_pair(tt_diff *diff, side *a, side *b, int32_t file_a, int32
     return st < 0 ? tt_fail(err, st, "%.200s: %s", name, tt_status_text(st)) : st;
 }
 
+static int64_t points_of(const tt_run *run)
+{
+    int64_t points = 0;
+    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
+        tt_run_file about;
+        if (tt_run_file_get(run, f, &about) == TT_OK)
+            points += about.points;
+    }
+    return points;
+}
+
 tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff **out,
                           tt_error *err)
 {
@@ -290,6 +301,7 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
         return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
     side left = { .run = a }, right = { .run = b };
     tt_status st = TT_OK;
+    int64_t done = 0, total = points_of(a) + points_of(b);
     for (int pass = 0; pass < 2; pass++) { /* what a has, then what b alone has */
         tt_run *run = pass == 0 ? a : b;
         for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(run); f++) {
@@ -303,6 +315,9 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
                     continue;
                 st = add_pair(diff, &left, &right, pass == 0 ? f : other, pass == 0 ? other : f, name,
                               rank, options, err);
+                done += (int64_t)(left.points + right.points);
+                if (options->tell != NULL)
+                    options->tell(options->whom, done, total);
             }
         }
     }

@@ -4,6 +4,7 @@
  * lowest value of the run is the lowest block.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
+#include "store/run.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -52,24 +53,14 @@ tt_status tt_trend_append(tt_run *run, int32_t file, int32_t site, tt_field fiel
     if (n == 0 || cells == 0)
         return TT_OK;
     double *values = n < SIZE_MAX / sizeof *values ? malloc(n * sizeof *values) : NULL;
-    double *counts = values != NULL ? malloc(n * sizeof *counts) : NULL;
-    tt_status st = counts != NULL ? TT_OK : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
-    size_t have = 0, same = 0;
-    if (st == TT_OK)
-        st = tt_run_series(run, file, site, field, NULL, values, n, &have, err);
-    /* Statistics leave NaN and Inf out; here they are what one looks for. */
-    static const tt_field bad[] = { TT_FIELD_NAN, TT_FIELD_POSINF, TT_FIELD_NEGINF };
-    for (size_t k = 0; st == TT_OK && field != TT_FIELD_SCALAR && k < 3; k++) {
-        st = tt_run_series(run, file, site, bad[k], NULL, counts, n, &same, err);
-        for (size_t i = 0; st == TT_OK && same == have && i < have; i++)
-            if (counts[i] > 0)
-                values[i] = NAN;
-    }
+    tt_status st = values != NULL ? TT_OK : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    size_t have = 0;
+    if (st == TT_OK) /* statistics leave NaN and Inf out; here they are what one looks for */
+        st = tt_run_course(run, file, site, field, values, n, &have, err);
     if (st == TT_OK && have > 0 && draw(values, have, cells, style, out) < 0)
         st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
     if (st < 0)
         tt_buf_cut(out, from);
     free(values);
-    free(counts);
     return st;
 }

@@ -6,141 +6,250 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import os
-import re
+import shutil
 import sqlite3
+import stat
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
-FIELDS = ("count", "nan", "posinf", "neginf", "zeros", "min", "max", "absmax", "sum", "mean")
-DERIVED = ("std", "l1", "l2", "rms")
-COLUMNS = ("site", "step", "value", *FIELDS, *DERIVED)
+from tensortap.run_arrays import COUNTS, OF_STATS
+
+HEAD = ("site", "rank", "step", "call", "time", "phase", "value", "dtype", "shape")
+NUMBERS = (*COUNTS, *OF_STATS)
+COLUMNS = (*HEAD, *NUMBERS)  # those of the csv, and var and rms
+WHOLE = ("rank", "step", "call", "time", *COUNTS)
+TEXTS = ("site", "phase", "dtype", "shape")
+PHASES = (None, "train", "eval")
+SCALAR, STATS, VALUE = 1, 2, 32  # products
+BATCH = 1 << 17  # rows that are held in memory
 
 
-def fail(text: str) -> NoReturn:
-    """Say what went wrong on one line and leave with exit code 3."""
+def fail(text: str, code: int = 3) -> NoReturn:
+    """Say what went wrong on one line and leave with this exit code."""
     print(f"tensortap: {text}", file=sys.stderr)
-    raise SystemExit(3)
+    raise SystemExit(code)
 
 
-def matches(glob: str, name: str) -> bool:
-    """Match as the core does: `*` and `?` alone are special, `a,b` is a union."""
-    special = {"*": ".*", "?": "."}
-    for part in glob.split(","):
-        pattern = "".join(special.get(letter, re.escape(letter)) for letter in part)
-        if re.fullmatch(pattern, name, re.DOTALL):
-            return True
-    return False
+class Progress:
+    """A bar on the terminal for what takes longer than a second."""
+
+    WIDTH = 24
+
+    def __init__(self, total: int) -> None:
+        """Begin; nothing is shown yet."""
+        self.done, self.total = 0, max(total, 1)
+        self.next = time.monotonic() + 1
+        self.is_shown = False
+        self.is_wanted = sys.stderr.isatty()
+
+    def add(self, count: int) -> None:
+        """Say that so many points more are done."""
+        self.done += count
+        if self.is_wanted and time.monotonic() >= self.next:
+            self.next = time.monotonic() + 0.1
+            share = min(self.done / self.total, 1)
+            bar = ("=" * int(share * self.WIDTH)).ljust(self.WIDTH)
+            print(f"\rexporting [{bar}] {share:4.0%}", end="", file=sys.stderr, flush=True)
+            self.is_shown = True
+
+    def end(self) -> None:
+        """Take the bar away."""
+        if self.is_shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def names(run: Any, glob: str) -> list[str]:
-    """Return the sites that match."""
-    return [name for name in run.names() if matches(glob, name)]
+class Source:
+    """The points that were asked for, site by site and rank by rank."""
+
+    def __init__(self, path: str, glob: str, steps: str) -> None:
+        """Open the run; *steps* is A:B, A:, :B, : or A, as the program checked it."""
+        import tensortap
+
+        self.run = tensortap.open(path)
+        self.reader = self.run._reader
+        first, colon, last = steps.partition(":")
+        self.first = int(first) if first else None
+        self.last = (int(last) if last else None) if colon else self.first
+        ranks = [file.rank for file in self.run.files]
+        self.has_ranks = len(set(ranks)) > 1
+        self.parts = [
+            (name, self.reader.find(name), file, rank)
+            for name in self.run.names(glob)
+            for file, rank in enumerate(ranks)
+            if self.reader.points(file, self.reader.find(name)) > 0
+        ]
+        self.bar = Progress(sum(self.reader.points(file, site) for _, site, file, _ in self.parts))
+
+    def wants(self, step: int) -> bool:
+        """Tell whether a step was asked for."""
+        return (self.first is None or step >= self.first) and (
+            self.last is None or step <= self.last
+        )
+
+    def points(self, site: int, file: int) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Yield number and point of one site in one file."""
+        for index in range(self.reader.points(file, site)):
+            point = self.reader.point(file, site, index)
+            if self.wants(point[0]):
+                yield index, point
+            self.bar.add(1)
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Yield every point as a row of COLUMNS."""
+        for name, site, file, rank in self.parts:
+            for _, point in self.points(site, file):
+                step, when, call, _, phase, _, products, value, stats, _ = point
+                head = (name, rank, step, call, when, PHASES[phase] if phase < 3 else None)
+                if not products & STATS:
+                    number = value if products & SCALAR else None
+                    yield (*head, number, None, None, *([None] * len(NUMBERS)))
+                    continue
+                shape = "x".join(map(str, stats.shape))
+                numbers = (_number(getattr(stats, field)) for field in NUMBERS)
+                number = value if products & SCALAR else None
+                yield (*head, number, str(stats.dtype), shape, *numbers)
+
+    def values(self, *, as_numpy: bool) -> Iterator[tuple[str, str, Any]]:
+        """Yield (site, which, tensor) of every value that was kept and is still there."""
+        for name, site, file, rank in self.parts:
+            for _, point in self.points(site, file):
+                step, call, products = point[0], point[2], point[6]
+                if not products & VALUE:
+                    continue
+                which = f"{step}.{call}" if call else f"{step}"
+                which += f"@rank{rank}" if self.has_ranks else ""
+                try:
+                    tensor = self.run.tensor(name, step, call=call, rank=rank, as_numpy=as_numpy)
+                except LookupError:  # made room for newer ones
+                    continue
+                yield name, which, tensor
 
 
-def in_range(steps: str, step: int) -> bool:
-    """Tell whether a step is in A:B, with both ends."""
-    first, colon, last = steps.partition(":")
-    if not colon:
-        return step == int(first)
-    return (not first or step >= int(first)) and (not last or step <= int(last))
+def _number(x: Any) -> Any:
+    """Give a complex number as its magnitude: tables have one column for it."""
+    return abs(x) if isinstance(x, complex) else x
 
 
-def rows(run: Any, glob: str, steps: str) -> Iterator[tuple[Any, ...]]:
-    """Yield every point that matches as a row of COLUMNS."""
-    for name in names(run, glob):
-        where, values = run.series(name, "value")
-        for step, value in zip(where, values, strict=True):
-            if in_range(steps, int(step)):
-                yield (name, int(step), float(value), *([None] * (len(FIELDS) + len(DERIVED))))
-        where, _ = run.series(name, "mean")
-        if len(where) == 0:
-            continue
-        columns = [run.series(name, field)[1] for field in (*FIELDS, *DERIVED)]
-        for i, step in enumerate(where):
-            if in_range(steps, int(step)):
-                yield (name, int(step), None, *(float(column[i]) for column in columns))
-
-
-def values(run: Any, glob: str, steps: str) -> Iterator[tuple[str, int, Any]]:
-    """Yield (site, step, array) of every value that was kept."""
-    for name in names(run, glob):
-        where, _ = run.series(name, "call")
-        for step in dict.fromkeys(int(step) for step in where):
-            if not in_range(steps, step):
-                continue
-            try:
-                yield name, step, run.tensor(name, step, as_numpy=True)
-            except (KeyError, LookupError, ValueError):
-                continue  # statistics only, or made room for newer ones
-
-
-def to_sqlite(run: Any, glob: str, steps: str, out: str) -> None:
+def to_sqlite(source: Source, out: str) -> None:
     """Write the table `points`."""
-    with sqlite3.connect(out) as base:
-        columns = ", ".join(f'"{c}"' for c in COLUMNS)
+    base = sqlite3.connect(out)
+    try:
+        kinds = {**dict.fromkeys(WHOLE, "INTEGER"), **dict.fromkeys(TEXTS, "TEXT")}
+        columns = ", ".join(f'"{c}" {kinds.get(c, "REAL")}' for c in COLUMNS)
+        base.execute("PRAGMA journal_mode = OFF")  # half a file is removed anyway
         base.execute(f"CREATE TABLE points ({columns})")
         marks = ", ".join("?" * len(COLUMNS))
-        base.executemany(f"INSERT INTO points VALUES ({marks})", rows(run, glob, steps))
+        base.executemany(f"INSERT INTO points VALUES ({marks})", map(_fit, source.rows()))
         base.execute("CREATE INDEX points_site_step ON points (site, step)")
-    base.close()
+        base.commit()
+    finally:
+        base.close()
 
 
-def to_parquet(run: Any, glob: str, steps: str, out: str) -> None:
-    """Write one row group of points."""
+def _fit(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Give integers beyond 64 bits (sums of uint64) as floats, which SQLite can hold."""
+    return tuple(
+        float(x) if isinstance(x, int) and not -(1 << 63) <= x < 1 << 63 else x for x in row
+    )
+
+
+def to_parquet(source: Source, out: str) -> None:
+    """Write one table, a row group for so many rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = [pa.string(), pa.int64(), *([pa.float64()] * (len(COLUMNS) - 2))]
-    columns = list(zip(*rows(run, glob, steps), strict=True)) or [()] * len(COLUMNS)
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-    pq.write_table(pa.table(arrays, names=list(COLUMNS)), out)
+    def kind(name: str) -> Any:
+        if name == "site":
+            return pa.dictionary(pa.int32(), pa.string())
+        if name == "time":
+            return pa.timestamp("ns", tz="UTC")
+        return pa.string() if name in TEXTS else pa.int64() if name in WHOLE else pa.float64()
+
+    schema = pa.schema([(name, kind(name)) for name in COLUMNS])
+    with pq.ParquetWriter(out, schema) as writer:
+        batch: list[tuple[Any, ...]] = []
+
+        def flush() -> None:
+            if batch:
+                arrays = [
+                    pa.array(
+                        [
+                            float(x) if pa.types.is_floating(field.type) and x is not None else x
+                            for x in column
+                        ],
+                        field.type,
+                    )
+                    for field, column in zip(schema, zip(*batch, strict=True), strict=True)
+                ]
+                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                batch.clear()
+
+        for row in source.rows():
+            batch.append(row)
+            if len(batch) == BATCH:
+                flush()
+        flush()
 
 
-def to_hdf5(run: Any, glob: str, steps: str, out: str) -> None:
+def to_hdf5(source: Source, out: str) -> None:
     """Write statistics as /stats/SITE/FIELD and values as /values/SITE/STEP."""
     import h5py
     import numpy as np
 
+    def path(*parts: str) -> str:  # what HDF5 would take for "here" is a name to us
+        names = "/".join(parts).split("/")
+        return "/".join("_" if name in ("", ".", "..") else name for name in names)
+
     with h5py.File(out, "w") as file:
-        for name in names(run, glob):
-            for field in ("value", *FIELDS, *DERIVED):
-                where, numbers = run.series(name, field)
-                chosen = [in_range(steps, int(step)) for step in where]
+        for name, _, _, rank in source.parts:
+            columns: dict[str, Any] = {}
+            for field in ("value", *NUMBERS):
+                series = source.run.series(name, field, rank=rank)
+                chosen = [source.wants(int(step)) for step in series[0]]
                 if any(chosen):
-                    group = file.require_group(f"stats/{name}")
-                    if "step" not in group:
-                        group["step"] = np.asarray(where)[chosen]
-                    group[field] = np.asarray(numbers)[chosen]
-        for name, step, array in values(run, glob, steps):
-            file[f"values/{name}/{step}"] = array
+                    columns.setdefault("step", np.asarray(series[0])[chosen])
+                    columns[field] = np.asarray(series[1])[chosen]
+            where = ("stats", name, f"rank{rank}") if source.has_ranks else ("stats", name)
+            for field, numbers in columns.items():
+                file[path(*where, field)] = numbers
+        for name, which, array in source.values(as_numpy=True):
+            file[path("values", name, which)] = array
 
 
-def to_tensorboard(run: Any, glob: str, steps: str, out: str) -> None:
-    """Write every statistic as a scalar SITE/FIELD."""
+def to_tensorboard(source: Source, out: str) -> None:
+    """Write every number as a scalar SITE, every statistic as SITE/FIELD."""
     from torch.utils.tensorboard import SummaryWriter
 
     with SummaryWriter(out) as writer:
-        for row in rows(run, glob, steps):
-            site, step, *numbers = row
-            for field, number in zip(COLUMNS[2:], numbers, strict=True):
-                if number is not None:
-                    tag = site if field == "value" else f"{site}/{field}"
-                    writer.add_scalar(tag, number, step)
+        for row in source.rows():
+            site, rank, step, _, when, _, value, dtype, _, *numbers = row
+            tag = f"rank{rank}/{site}" if source.has_ranks else site
+            if value is not None:
+                writer.add_scalar(tag, value, step, when / 1e9)
+            if dtype is not None:
+                for field, number in zip(NUMBERS, numbers, strict=True):
+                    if number is not None:
+                        writer.add_scalar(f"{tag}/{field}", float(number), step, when / 1e9)
 
 
-def to_pt(run: Any, glob: str, steps: str, out: str) -> None:
+def to_pt(source: Source, out: str) -> None:
     """Write {"SITE@STEP": tensor} for torch.load(weights_only=True)."""
     import torch
 
-    found = values(run, glob, steps)
-    kept = {f"{name}@{step}": torch.as_tensor(array) for name, step, array in found}
+    found = source.values(as_numpy=False)
+    kept = {f"{name}@{which}": tensor for name, which, tensor in found}
     if not kept:
-        fail('no values were kept for these sites; record them with keep="value", or use --to csv')
+        fail(
+            'no values were kept for these sites; record them with keep="value", or use --to csv', 2
+        )
     torch.save(kept, out)
 
 
-WRITERS = {
+WRITERS: dict[str, Callable[[Source, str], None]] = {
     "sqlite": to_sqlite,
     "parquet": to_parquet,
     "hdf5": to_hdf5,
@@ -150,20 +259,42 @@ WRITERS = {
 FOLDERS = {"tensorboard"}
 
 
+def deliver(part: str, out: str, *, is_special: bool) -> None:
+    """Put a whole file where it was asked for; a device or a pipe is written to, not replaced."""
+    if not is_special:
+        os.replace(part, out)
+        return
+    with open(part, "rb") as file, open(out, "wb") as device:
+        shutil.copyfileobj(file, device)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Export; *arguments* are run, glob, format, out and steps, checked by the program."""
-    import tensortap
-
     path, glob, kind, out, steps = arguments
-    part = out if kind in FOLDERS else out + ".part"
+    is_folder = kind in FOLDERS
+    is_special = not is_folder and os.path.exists(out) and not stat.S_ISREG(os.stat(out).st_mode)
+    part = out if is_folder else out + ".part"
+    bar = None
     try:
-        if part != out and os.path.exists(part):
-            os.remove(part)
-        run = tensortap.open(path)
-        WRITERS[kind](run, glob, steps, part)
-        if part != out:
-            os.replace(part, out)
+        if is_special and os.path.isdir(out):
+            fail(f"{out}: Is a directory; --to {kind} writes a file")
+        with tempfile.TemporaryDirectory() if is_special else nullcontext("") as folder:
+            part = os.path.join(folder, "out") if is_special else part
+            source = Source(path, glob, steps)
+            bar = source.bar
+            if not is_folder and os.path.exists(part):
+                os.remove(part)
+            WRITERS[kind](source, part)
+            if not is_folder:
+                deliver(part, out, is_special=is_special)
     except ImportError as error:
         fail(f"--to {kind} needs {error.name}; install it for {sys.executable}")
     except OSError as error:
         fail(f"{out}: {error.strerror or error}")
+    except sqlite3.Error as error:
+        fail(f"{out}: {error}")
+    finally:
+        if bar is not None:
+            bar.end()
+        if not is_folder and not is_special and os.path.exists(part):
+            os.remove(part)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib.abc
 import importlib.util
 import os
@@ -93,17 +94,39 @@ class Watcher:
 
         handle = module.register_forward_hook(once)
 
-    def _stepping(self, optimizer: Any, *_: Any) -> None:
+    def _stepping(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Stop listening when everything that is trained is watched; else go on."""
         if os.getpid() != self.pid:
-            return
+            return None
         known = {id(p) for group in optimizer.param_groups for p in group["params"]}
         if known <= self.covered:
             if self.hook is not None:
                 self.hook.remove()
                 self.hook = None
-        else:
-            self._listen()
+            return None
+        self._listen()
+        if callable(kwargs.get("closure")):  # its forward may be the first
+            return args, {**kwargs, "closure": self._late(kwargs["closure"], optimizer)}
+        if len(args) > 1 and callable(args[1]):
+            return (args[0], self._late(args[1], optimizer), *args[2:]), kwargs
+        return None
+
+    def _late(self, closure: Callable[[], Any], optimizer: Any) -> Callable[[], Any]:
+        """Wrap a closure so that gradients are read although the step began before the watch."""
+        before = self.roots
+
+        @functools.wraps(closure)
+        def late() -> Any:
+            nonlocal before
+            result = closure()
+            if self.roots > before and self.context is not None:
+                before = self.roots
+                from tensortap.steps import Steps
+
+                Steps.of(self.run).catch_up(optimizer)
+            return result
+
+        return late
 
     def finish(self) -> None:
         """Close the run and say where it is and what watching cost."""

@@ -120,6 +120,16 @@ class Steps:
         self.recorder.manual = True
         self._next()
 
+    def catch_up(self, optimizer: Any) -> None:
+        """Read for an optimizer whose closure brought its model: the step began before that."""
+        try:
+            plan = self._plan(optimizer)
+            if plan is not None and plan.stepped != self.recorder.current_step:
+                self._begin(optimizer, plan)
+                self._read(plan, optimizer)
+        except Exception as error:
+            self._sort_out(error)
+
     def take_error(self, error: BaseException) -> None:
         """Count an error of our own: it is no business of the program's."""
         self.errors += 1

@@ -46,3 +46,24 @@ tensortap: would remove 1 run, 89.8 kB; add --yes where nobody can be asked
 $ tensortap ls runs --keep-last many
 tensortap ls: --keep-last takes a number, not 'many'
 [2]
+# What check --repair wrote beside a run goes with it, and nothing else does.
+$ make_run killed runs/dead && tensortap check runs/dead --repair > /dev/null
+$ echo 'not a run' > runs/dead/rank7.repaired.tap
+$ tensortap rm runs/dead --yes --json
+[{"run":"runs/dead","bytes":185024}]
+$ ls runs/dead
+rank7.repaired.tap
+$ make_run good runs/last && tensortap rm runs/last --yes --json | tr -d '\n'; ls runs
+[{"run":"runs/last","bytes":95232}]broken
+dead
+deep
+good
+killed
+other
+$ tensortap rm --yes --json runs/nowhere
+tensortap: no run at 'runs/nowhere'; 'tensortap ls FOLDER' lists runs
+[3]
+$ tensortap ls runs --keep-last 5 --json
+[]
+$ tensortap ls runs --keep-last 0 --yes --json
+[{"run":"runs/killed","bytes":89792}]

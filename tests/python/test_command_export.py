@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sqlite3
+import stat
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -95,17 +98,95 @@ def test_csv_and_json_hold_every_point(run: Path) -> None:
             assert float(row["min"]) == point["min"] == float(matrix(point["step"]).min())
 
 
-def test_pyarrow_reads_parquet(run: Path) -> None:
+def test_pyarrow_and_pandas_read_parquet(run: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    table = parquet.read_table(export(run, "parquet", "x.parquet")).to_pylist()
-    assert sum(row["site"] == "loss" for row in table) == STEPS
+    pandas = pytest.importorskip("pandas")
+    out = export(run, "parquet", "x.parquet")
+    table = parquet.read_table(out)
+    assert {str(table.schema.field(name).type) for name in ("min", "l2")} == {"double"}
+    frame = pandas.read_parquet(out)
+    losses = frame[frame["site"] == "loss"]
+    assert losses["value"].tolist() == [1 / (step + 1) for step in range(STEPS)]
+    weights = frame[frame["site"] == "parameter/w"]
+    assert weights["step"].tolist() == list(range(STEPS))
+    assert weights["min"].tolist() == [float(matrix(step).min()) for step in range(STEPS)]
+    assert set(weights["dtype"]) == {"float32"}
+    assert set(weights["shape"]) == {"5x7"}
+    assert weights["time"].dt.year.min() > 2020
 
 
 def test_tensorboard_reads_its_events(run: Path) -> None:
     module = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    pytest.importorskip("torch")
     events = module.EventAccumulator(str(export(run, "tensorboard", "events")))
     events.Reload()
-    assert [event.step for event in events.Scalars("loss")] == list(range(STEPS))
+    losses = events.Scalars("loss")
+    assert [event.step for event in losses] == list(range(STEPS))
+    np.testing.assert_allclose([event.value for event in losses], [1, 1 / 2, 1 / 3])
+    tops = [event.value for event in events.Scalars("parameter/w/max")]
+    np.testing.assert_allclose(tops, [matrix(step).max() for step in range(STEPS)])
+
+
+def test_ranks_and_calls_stay_apart_in_every_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    h5py = pytest.importorskip("h5py")
+    torch = pytest.importorskip("torch")
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        with tt.record(tmp_path / "run", keep="stats|value") as recording:
+            for call in range(2):
+                recording.tensor("x", np.full(3, 10.0 * rank + call))
+            recording.step()
+    whole = {
+        f"x@0{call}@rank{rank}": 10.0 * rank + c
+        for rank in range(2)
+        for c, call in enumerate(["", ".1"])
+    }
+    kept = torch.load(export(tmp_path, "pt", "x.pt", "x"), weights_only=True)
+    assert {name: float(tensor[0]) for name, tensor in kept.items()} == whole
+    with h5py.File(export(tmp_path, "hdf5", "x.h5", "x")) as file:
+        assert {f"x@{name}": float(file["values/x"][name][0]) for name in file["values/x"]} == whole
+        assert file["stats/x/rank1/mean"][:].tolist() == [10, 11]
+    base = sqlite3.connect(export(tmp_path, "sqlite", "x.db", "x"))
+    rows = base.execute("SELECT rank, call, mean, dtype FROM points ORDER BY rank, call").fetchall()
+    base.close()
+    assert rows == [(rank, call, 10 * rank + call, "float64") for rank in (0, 1) for call in (0, 1)]
+
+
+PYTHONS_OWN = ("sqlite", "pt", "hdf5")
+
+
+@pytest.mark.parametrize("to", [*PYTHONS_OWN, "csv", "safetensors"])
+def test_a_pipe_gets_the_bytes_and_stays_a_pipe(run: Path, to: str) -> None:
+    if to == "pt":
+        pytest.importorskip("torch")
+    os.mkfifo(run / "pipe")
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append((run / "pipe").read_bytes()))
+    reader.start()
+    done = tensortap("export", "run", "parameter/w", "--to", to, "-o", "pipe", folder=run)
+    reader.join(timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (run / "pipe").is_fifo()
+    assert got[0] == export(run, to, "file", "parameter/w").read_bytes() or to in PYTHONS_OWN
+    assert len(got[0]) > 100
+
+
+@pytest.mark.parametrize("to", [*PYTHONS_OWN, "csv", "safetensors"])
+def test_a_device_that_is_full_is_an_error_and_stays_there(run: Path, to: str) -> None:
+    if to == "pt":
+        pytest.importorskip("torch")
+    try:  # one of our own: what is under test once replaced the real one
+        os.mknod(run / "full", stat.S_IFCHR | 0o666, os.makedev(1, 7))
+        (run / "full").open("wb").close()
+    except OSError:
+        pytest.skip("only root makes devices, and not on every file system")
+    done = tensortap("export", "run", "parameter/w", "--to", to, "-o", "full", folder=run)
+    assert done.returncode == 3
+    assert done.stderr == "tensortap: full: No space left on device\n"
+    assert (run / "full").is_char_device()
+    assert not list(run.glob("*.part"))
 
 
 def test_a_library_that_is_missing_is_named(run: Path) -> None:
