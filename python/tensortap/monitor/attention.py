@@ -64,9 +64,9 @@ def monitor_scaled_dot_product_attention(
     mask = None if attn_mask is None else attn_mask.detach()
     entropy, logit, sink = _attention(query.detach(), key.detach(), mask, is_causal, scale)
     for head in range(heads):
-        monitor.log_tensor(f"attention_entropy/{name}.head_{head}", entropy[..., head, :])
-        monitor.log_tensor(f"attention_max_logit/{name}.head_{head}", logit[..., head, :], _largest)
-        monitor.log_tensor(f"attention_sink/{name}.head_{head}", sink[..., head, :])
+        monitor._log_own(f"attention_entropy/{name}.head_{head}", entropy[..., head, :])
+        monitor._log_own(f"attention_max_logit/{name}.head_{head}", logit[..., head, :], _largest)
+        monitor._log_own(f"attention_sink/{name}.head_{head}", sink[..., head, :])
 
 
 def _largest(values: torch.Tensor) -> torch.Tensor:

@@ -240,11 +240,11 @@ class RefinedCoordinateCheck:
         first = tensors[0]
         is_whole = first.numel() <= PIECE or first.dim() <= max(keeps, 1) or len(first) == 1
         if is_whole or any(tensor.shape != first.shape for tensor in tensors):
-            self.monitor.log_tensor(key, l2_norm(function(*tensors)))
+            self.monitor._log_own(key, l2_norm(function(*tensors)))
             return
         rows = max(1, PIECE * len(first) // first.numel())
         pieces = zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
-        self.monitor.log_tensor(key, torch.cat([l2_norm(function(*piece)) for piece in pieces]))
+        self.monitor._log_own(key, torch.cat([l2_norm(function(*piece)) for piece in pieces]))
 
 
 def _same(x: torch.Tensor) -> torch.Tensor:

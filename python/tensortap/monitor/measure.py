@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensortap import _core
+from tensortap import _core, device
 from tensortap.monitor import metric, names
 from tensortap.monitor.hooks import HooksManager
 from tensortap.monitor.metric import Function, Plan
@@ -45,6 +45,7 @@ class Measure:
         self.followers: list[Any] = [self.core]  # consumers that are on while we measure
         self._kinds = {name: i for i, name in enumerate(self.core.fields)}
         self._plans: dict[str, Plan] = {}
+        self._hist_rows: set[int] = set()
         self._parameters: list[tuple[str, str, torch.nn.Parameter]] | None = None  # raw, formatted
         self._of_parameters: dict[str, list[tuple[int, str, Function, str]]] = {}
         self._unread: set[tuple[str, str]] = set()  # of which a warning was given
@@ -83,6 +84,7 @@ class Measure:
         self.results.drain(self.monitor.storage, self.monitor.current_step)
         self._plans = {}
         self._parameters = None
+        self._hist_rows = set()
         self.core.forget()
 
     def forget_parameters(self) -> None:
@@ -114,9 +116,17 @@ class Measure:
                     key = f"activation_difference/{name}/{made.name}"
                     self._take_aggregation(key, made)
                     plan.differences.append((key, made.function, made.name))
-            if fields:
-                plan.row = self.core.row(tuple(fields))
+            plan.row = self._row(fields)
         return plan
+
+    def _row(self, fields: list[tuple[int, str, bool]]) -> int:
+        """Make a row of these in C; -1 of none."""
+        if not fields:
+            return -1
+        row = self.core.row(tuple(fields))
+        if any(kind >= self._kinds["hist/q05"] for kind, _, _ in fields):
+            self._hist_rows.add(row)
+        return row
 
     def _take_aggregation(self, key: str, made: metric.Metric) -> None:
         if made.aggregation is not None:
@@ -220,7 +230,7 @@ class Measure:
                 functions.append((index, key, made.function, made.name))
             else:
                 fields += metric.fields(made, key, self._kinds)
-        return self.core.row(tuple(fields)) if fields else -1
+        return self._row(fields)
 
     def parameters(self) -> None:
         """Measure all parameters, and how they differ from the reference's."""
@@ -284,7 +294,10 @@ class Measure:
 
     def _on_unread(self, row: int, tensor: torch.Tensor, why: str) -> None:
         if why == "device":
-            self.results.batch.add(tensor, row)
+            if row in self._hist_rows:  # torch has no such histogram: it is made here
+                self.core.add_stats(row, device.stats(tensor), tensor.detach().cpu())
+            else:
+                self.results.batch.add(tensor, row)
             return
         try:
             dense = (

@@ -324,6 +324,15 @@ class ModuleMonitor:
     ) -> None:
         """Log all elements of a tensor, to be aggregated at the end of the step."""
         if self.is_monitoring():
+            if isinstance(tensor, torch.Tensor):
+                tensor = tensor.detach().clone()  # as it is now: the program may write to it
+            self.storage.log_tensor(self._step_to_log(), key, tensor, aggregation_fn)
+
+    def _log_own(
+        self, key: str, tensor: torch.Tensor, aggregation_fn: Aggregation | None = None
+    ) -> None:
+        """Log a tensor that nobody else holds."""
+        if self.is_monitoring():
             self.storage.log_tensor(self._step_to_log(), key, tensor, aggregation_fn)
 
     def _step_to_log(self) -> int:

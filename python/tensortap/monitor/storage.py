@@ -111,26 +111,36 @@ class StorageManager:
         return [key for key, held in entry.items() if isinstance(held, (list, torch.Tensor))]
 
     def aggregate_keys(self, step: int, keys: list[str]) -> None:
-        """Make one number of each of these entries."""
+        """Make one number of each of these entries; one that fails goes, and raises at the end."""
         entry = self.log_dict[step]
         means: list[tuple[str, torch.Tensor]] = []
+        failed: RuntimeError | None = None
         for key in dict.fromkeys(keys):
             held = entry[key]
             values = _joined(held) if isinstance(held, list) else held
             function = self.aggregation_fns.get(key)
             if function is not None and isinstance(held, list):
-                self._aggregate(entry, key, function, values)
-            elif isinstance(values, torch.Tensor):
-                means.append((key, _mean(values)))
-            else:
+                try:
+                    self._aggregate(entry, key, function, values)
+                except RuntimeError as error:
+                    failed = failed or error
+            elif not isinstance(values, torch.Tensor):
                 entry[key] = fmean(values)
+            elif values.is_complex():
+                del entry[key]
+                failed = failed or RuntimeError(f"{key} is complex: a metric is a real number")
+            else:
+                means.append((key, _mean(values)))
         entry.update(_fetch(means))
+        if failed is not None:
+            raise failed
         if self.logger is not None:
             self.logger.info("Step %s: %s metrics", step, len(entry))
 
     def _aggregate(
         self, entry: Entry, key: str, function: Callable[[Any], Any], values: Any
     ) -> None:
+        del entry[key]
         try:
             with torch.no_grad():
                 result = function(values)
@@ -138,7 +148,6 @@ class StorageManager:
             numbers = {key + end: float(_number(key + end, part)) for end, part in parts.items()}
         except Exception as error:
             raise RuntimeError(f"the aggregation function of {key} failed: {error}") from error
-        del entry[key]
         entry.update(numbers)
 
     def aggregated(self, step: int) -> dict[str, float]:
@@ -235,8 +244,6 @@ def _fetch(values: list[tuple[str, torch.Tensor]]) -> dict[str, float]:
     """Turn tensors of one element into numbers, in one transfer from each device."""
     groups: dict[tuple[torch.device, torch.dtype], tuple[list[str], list[torch.Tensor]]] = {}
     for key, value in values:
-        if value.is_complex():
-            raise RuntimeError(f"{key} is complex; a metric must give a real number")
         keys, tensors = groups.setdefault((value.device, value.dtype), ([], []))
         keys.append(key)
         tensors.append(value)
