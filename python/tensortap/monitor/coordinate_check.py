@@ -39,6 +39,8 @@ class _Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     autocast: extra_pass.Autocast
+    versions: list[int | None]  # of its tensors, before
+    is_writing: bool = False  # into what it took
     output: torch.Tensor | None = None
 
     @property
@@ -92,7 +94,8 @@ class RefinedCoordinateCheck:
 
     def _before(self, event: Any) -> None:
         args, kwargs = self._copies.of_all(event.args), self._copies.of_all(event.kwargs or {})
-        call = _Call(event.call, args, kwargs, extra_pass.autocast_now(event.args))
+        autocast = extra_pass.autocast_now(event.args)
+        call = _Call(event.call, args, kwargs, autocast, _versions(event))
         self._calls.setdefault(event.name, []).append(call)
 
     def _after(self, event: Any) -> None:
@@ -102,13 +105,15 @@ class RefinedCoordinateCheck:
             return
         if isinstance(event.output, torch.Tensor):
             call.output = self._copies.of(event.output)
+            after = _versions(event)
+            call.is_writing = None in after or after != call.versions
         else:
             calls.remove(call)
 
     def _before_reference(self, event: Any) -> None:
         copies = self.monitor._reference.copies
         first = event.args[0] if event.args else next(iter((event.kwargs or {}).values()), None)
-        call = _Call(event.call, (copies.of_all(first),), {}, None)  # only x_0 is asked for
+        call = _Call(event.call, (copies.of_all(first),), {}, None, [])  # only x_0 is asked for
         self._inputs.setdefault(event.name, []).append(call)
 
     def _forget(self) -> None:
@@ -166,9 +171,13 @@ class RefinedCoordinateCheck:
         module, other = self._modules[name], self._reference_modules.get(name)
         if other is None or call.output is None:
             return
-        args = tuple(map_tensors(here, part) for part in call.args)
-        kwargs = {key: map_tensors(here, part) for key, part in call.kwargs.items()}
+        def given(tensor: torch.Tensor) -> torch.Tensor:
+            return here(tensor).clone() if call.is_writing else here(tensor)
+
+        args = tuple(map_tensors(given, part) for part in call.args)
+        kwargs = {key: map_tensors(given, part) for key, part in call.kwargs.items()}
         w0_xt = extra_pass.run(other, args, kwargs, call.autocast)
+        del args, kwargs
         if not isinstance(w0_xt, torch.Tensor):
             return
         wt_xt, w0_x0 = here(call.output), here(w0_x0)
@@ -249,3 +258,14 @@ class RefinedCoordinateCheck:
 
 def _same(x: torch.Tensor) -> torch.Tensor:
     return x
+
+
+def _versions(event: Any) -> list[int | None]:
+    """Tell how often each tensor that a module took was written to; None: nobody counts."""
+    found: list[int | None] = []
+
+    def note(tensor: torch.Tensor) -> None:
+        found.append(None if tensor.is_inference() else tensor._version)
+
+    map_tensors(note, (event.args, event.kwargs or {}))
+    return found

@@ -55,7 +55,6 @@ def run(module: torch.nn.Module, args: Any, kwargs: Any, autocast: Autocast) -> 
         for key, held in part._buffers.items()
         if held is not None
     ]
-    versions = [None if held.is_inference() else held._version for _, _, held, _ in buffers]
     try:
         if autocast is None:
             return module(*args, **kwargs)
@@ -63,7 +62,7 @@ def run(module: torch.nn.Module, args: Any, kwargs: Any, autocast: Autocast) -> 
         with torch.autocast(kind, dtype=dtype, enabled=is_enabled):
             return module(*args, **kwargs)
     finally:
-        for (part, key, held, copy), version in zip(buffers, versions, strict=True):
+        for part, key, held, copy in buffers:  # not by version: batch norm does not count it
             part._buffers[key] = held
-            if version is None or held._version != version:
-                held.copy_(copy)
+            if not torch.equal(held, copy):
+                held.data.copy_(copy)  # a backward pass of the reference may still come

@@ -27,7 +27,7 @@ def save(filename: Path, steps: dict[int, dict[str, float]], condensed: bool) ->
     with h5py.File(filename, "w") as file:
         if condensed:
             for key, values in by_key.items():
-                group = file.create_group(_path(key))
+                group = file.require_group(_path(key))  # "a" is there if "a/b" was
                 if _path(key) != key:
                     group.attrs["key"] = key
                 group.create_dataset("keys", data=np.array(list(values), dtype=np.float64))
