@@ -60,7 +60,9 @@ def is_compiled(root: torch.nn.Module) -> bool:
         if type(module).__name__ == "OptimizedModule":
             return True
         slot = module.__dict__.get("_compiled_call_impl")
-        if slot is not None and type(slot).__name__ != "ModuleTap":
+        if type(slot).__name__ == "ModuleTap":
+            slot = slot.inner
+        if slot is not None:
             return True
     return False
 
