@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,35 @@ def measure(monitor: Any, run: Callable[[], Any], step: int = 0) -> dict[str, fl
     monitor.end_step()
     metrics: dict[str, float] = monitor.get_step_metrics()
     return metrics
+
+
+def pair(model: nn.Module, **options: Any) -> tuple[Any, Any]:
+    """Give a monitor of a model, and the reference it was given."""
+    monitor = every(model, **options)
+    reference = copy.deepcopy(model)
+    monitor.set_reference_module(reference)
+    return monitor, reference
+
+
+def change(model: nn.Module) -> None:
+    """Move all parameters a little."""
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.3)
+
+
+def halves() -> tuple[Any, Any]:
+    """Give a model that halves its input, and its monitor, with the mean of its output."""
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(model.weight, 0.5)
+    monitor = every(model)
+    monitor.add_activation_metric("mean")
+    return model, monitor
+
+
+def ones(size: float) -> Any:
+    """Give a tensor of one element."""
+    return torch.full((1, 1), float(size))
 
 
 class Gives(nn.Module):

@@ -29,7 +29,9 @@ def weights(q: Any, k: Any, mask: Any = None, causal: bool = False, scale: Any =
         hidden = torch.ones(logits.shape[-2:], dtype=torch.bool).tril().logical_not()
         logits = logits.masked_fill(hidden, -torch.inf)
     if mask is not None:
-        logits = logits.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else logits + mask
+        logits = (
+            logits.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else logits + mask
+        )
     return logits, logits.softmax(-1).nan_to_num(0.0)
 
 
@@ -120,9 +122,7 @@ def test_grouped_queries_report_the_groups_key_for_each_head() -> None:
     monitor.end_step()
     found = monitor.get_step_metrics()
     for head in range(6):
-        assert close(
-            found[f"activation/attn.head_{head}.key/norm"], float(k[:, head // 3].norm())
-        )
+        assert close(found[f"activation/attn.head_{head}.key/norm"], float(k[:, head // 3].norm()))
         assert close(
             found[f"activation/attn.head_{head}.value/norm"], float(v[:, head // 3].norm())
         )
@@ -209,8 +209,7 @@ class Attention(nn.Module, MonitorMixin):
 
     def forward(self, x: Any) -> Any:
         q, k, v = (
-            part.unflatten(-1, (2, 4)).transpose(-3, -2)
-            for part in self.qkv(x).chunk(3, dim=-1)
+            part.unflatten(-1, (2, 4)).transpose(-3, -2) for part in self.qkv(x).chunk(3, dim=-1)
         )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         if self.is_monitoring:

@@ -221,7 +221,9 @@ def test_a_model_and_its_monitor_go_when_nobody_holds_them() -> None:
     add_metrics(monitor)
     monitor.set_reference_module(copy.deepcopy(model))
     RefinedCoordinateCheck(monitor)
-    measure(monitor, lambda: model(torch.ones(1, 2)))
+    monitor.begin_step(0)
+    model(torch.ones(1, 2))
+    monitor.end_step()
     gone = [weakref.ref(model), weakref.ref(monitor)]
     del model, monitor
     gc.collect()

@@ -171,6 +171,7 @@ class RefinedCoordinateCheck:
         module, other = self._modules[name], self._reference_modules.get(name)
         if other is None or call.output is None:
             return
+
         def given(tensor: torch.Tensor) -> torch.Tensor:
             return here(tensor).clone() if call.is_writing else here(tensor)
 

@@ -31,7 +31,7 @@ from tensortap.monitor.measure import Measure
 from tensortap.monitor.metric import Aggregation, Function, Metric
 from tensortap.monitor.mixin import MonitorMixin
 from tensortap.monitor.names import default_format_module_name_fn
-from tensortap.monitor.reference import Reference
+from tensortap.monitor.reference_module import Reference
 from tensortap.monitor.storage import StorageManager
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ def is_compiled(root: torch.nn.Module) -> bool:
     for module in root.modules():
         if type(module).__name__ == "OptimizedModule":
             return True
-        slot = module.__dict__.get("_compiled_call_impl")
+        slot: Any = module.__dict__.get("_compiled_call_impl")
         if type(slot).__name__ == "ModuleTap":
             slot = slot.inner
         if slot is not None:
