@@ -32,7 +32,8 @@
     X(line_watch)        \
     X(flow)              \
     X(tracker)           \
-    X(track_log)
+    X(track_log)         \
+    X(metrics)
 
 /* Named tuples of the line source. */
 enum { LINE_TYPE_READ, LINE_TYPE_CHANGE, LINE_TYPE_EVENT, LINE_TYPE_COUNT };

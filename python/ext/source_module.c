@@ -7,6 +7,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "module.h"
 
+#include <structmember.h>
+
 int source_names_init(source_names *names)
 {
     names->slot = PyUnicode_InternFromString("_compiled_call_impl");
@@ -349,6 +351,11 @@ static PyMethodDef tap_methods[] = {
     { 0 },
 };
 
+static PyMemberDef tap_members[] = {
+    { "inner", T_OBJECT, offsetof(module_tap, inner), READONLY, "what module.compile() had put here" },
+    { 0 },
+};
+
 static PyType_Slot tap_slots[] = {
     { Py_tp_doc, "Calls a module and tells tensortap's consumers." },
     { Py_tp_call, module_tap_call },
@@ -356,6 +363,7 @@ static PyType_Slot tap_slots[] = {
     { Py_tp_traverse, tap_traverse },
     { Py_tp_clear, tap_clear },
     { Py_tp_methods, tap_methods },
+    { Py_tp_members, tap_members },
     { 0, NULL },
 };
 

@@ -40,6 +40,15 @@ from tensortap.watch import NonFiniteError, Watched, watch
 if TYPE_CHECKING:
     import os
 
+    from tensortap import monitor
+    from tensortap.monitor import (
+        HooksManager,
+        ModuleMonitor,
+        MonitorMixin,
+        RefinedCoordinateCheck,
+        StorageManager,
+        monitor_scaled_dot_product_attention,
+    )
     from tensortap.part import Diff
     from tensortap.run import Run
     from tensortap.run_parts import NonFinite
@@ -48,6 +57,10 @@ if TYPE_CHECKING:
 
 __version__ = _core.version
 _OF_SPY = {"CallTracer", "DebugContext", "TensorSaver", "get_debug_context"}
+_OF_MONITOR = {
+    *("HooksManager", "ModuleMonitor", "MonitorMixin", "RefinedCoordinateCheck", "StorageManager"),
+    "monitor_scaled_dot_product_attention",
+}
 
 __all__ = [
     "Attention",
@@ -56,12 +69,17 @@ __all__ = [
     "DebugContext",
     "Digest",
     "Histogram",
+    "HooksManager",
+    "ModuleMonitor",
+    "MonitorMixin",
     "NonFiniteError",
+    "RefinedCoordinateCheck",
     "Run",
     "Sample",
     "SampleSlice",
     "Shown",
     "Stats",
+    "StorageManager",
     "TensorSaver",
     "Watched",
     "__version__",
@@ -71,6 +89,8 @@ __all__ = [
     "first_nonfinite",
     "get_debug_context",
     "histogram",
+    "monitor",
+    "monitor_scaled_dot_product_attention",
     "open",
     "record",
     "show",
@@ -146,4 +166,13 @@ def __getattr__(name: str) -> object:
         from tensortap import spy
 
         return getattr(spy, name)
+    if name == "monitor" or name in _OF_MONITOR:
+        import importlib
+
+        monitor = importlib.import_module("tensortap.monitor")
+        return monitor if name == "monitor" else getattr(monitor, name)
     raise AttributeError(f"module 'tensortap' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

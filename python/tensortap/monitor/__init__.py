@@ -1,0 +1,29 @@
+"""Metrics of activations, parameters and gradients while a model trains.
+
+    monitor = ModuleMonitor(monitor_step_fn=lambda step: step % 10 == 0)
+    monitor.set_module(model)
+    monitor.add_activation_metric("mean")       # by name: one pass in C
+    monitor.add_gradient_metric("largest", lambda g: g.abs().max())
+
+Follows `torch-module-monitor`, whose programs run with only the import changed.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from tensortap.monitor.attention import monitor_scaled_dot_product_attention
+from tensortap.monitor.coordinate_check import RefinedCoordinateCheck, l2_norm
+from tensortap.monitor.hooks import HooksManager
+from tensortap.monitor.mixin import MonitorMixin
+from tensortap.monitor.module_monitor import ModuleMonitor
+from tensortap.monitor.names import default_format_module_name_fn
+from tensortap.monitor.storage import StorageManager
+
+__all__ = [
+    "HooksManager",
+    "ModuleMonitor",
+    "MonitorMixin",
+    "RefinedCoordinateCheck",
+    "StorageManager",
+    "default_format_module_name_fn",
+    "l2_norm",
+    "monitor_scaled_dot_product_attention",
+]

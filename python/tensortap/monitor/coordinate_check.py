@@ -1,0 +1,272 @@
+"""The refined coordinate check: whether weights learn, or only their inputs drift.
+
+For each module, W_t x_t - W_0 x_0 = (W_t - W_0) x_t + W_0 (x_t - x_0), where t is the monitored
+module and 0 the reference (arXiv 2505.22491).  W_0 x_t is what neither of them computes: the
+reference's modules are called once more, with the inputs of the monitored ones.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.functional import layer_norm
+
+from tensortap import _core
+from tensortap.monitor import extra_pass, names
+from tensortap.monitor.copies import Copies, map_tensors
+
+if TYPE_CHECKING:
+    from tensortap.monitor.module_monitor import ModuleMonitor
+
+PIECE = 1 << 18  # elements: larger differences are computed in pieces of the batch
+
+
+def l2_norm(tensor: torch.Tensor) -> torch.Tensor:
+    """Compute the L2 norm over the last dimension."""
+    norm: torch.Tensor = torch.linalg.vector_norm(tensor, ord=2, dim=-1)
+    return norm
+
+
+@dataclass
+class _Call:
+    """One call of a module: what it took, and what it gave."""
+
+    number: int
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    autocast: extra_pass.Autocast
+    versions: list[int | None]  # of its tensors, before
+    is_writing: bool = False  # into what it took
+    output: torch.Tensor | None = None
+
+    @property
+    def input(self) -> torch.Tensor | None:
+        """The first argument, if it has a norm."""
+        first = self.args[0] if self.args else next(iter(self.kwargs.values()), None)
+        is_tensor = isinstance(first, torch.Tensor) and (
+            first.is_floating_point() or first.is_complex()
+        )
+        return first if is_tensor else None
+
+
+class RefinedCoordinateCheck:
+    """Logs how much of each module's change comes from its weights, and how much from its input."""
+
+    def __init__(self, monitor: ModuleMonitor) -> None:
+        """Begin to store what the modules of both models take."""
+        if monitor.module is None:
+            raise ValueError(
+                "Set the module to monitor before the refined coordinate check is made"
+            )
+        if monitor.reference_module is None:
+            raise ValueError("Set the reference module before the refined coordinate check is made")
+        self.monitor = monitor
+        self.module = monitor.module
+        self.reference_module = monitor.reference_module
+        self._copies = Copies(to_cpu=monitor.cpu_offload)
+        self._calls: dict[str, list[_Call]] = {}
+        self._inputs: dict[str, list[_Call]] = {}  # of the reference
+        self._consumer = _core.ModuleConsumer(self._before, self._after, phase=False)
+        self._reference_consumer = _core.ModuleConsumer(self._before_reference, phase=False)
+        self._modules = self._put(self._consumer, self.module)
+        self._reference_modules = self._put(self._reference_consumer, self.reference_module)
+        monitor._measure.followers.append(self._consumer)
+        monitor._reference.followers.append(self._reference_consumer)
+        monitor._reference.checks.append(self)
+        monitor._follow()
+
+    def _put(self, consumer: Any, root: torch.nn.Module) -> dict[str, torch.nn.Module]:
+        """Watch every module but the root; give those modules by name."""
+        found = {}
+        for name, module, is_inside in names.modules(root, self.monitor.format_module_name_fn):
+            if module is root or is_inside or self.monitor._is_name_excluded(name):
+                continue
+            if names.can_run(module):
+                consumer.add(module, name)
+                found[name] = module
+        return found
+
+    # ---- while the models run
+
+    def _before(self, event: Any) -> None:
+        args, kwargs = self._copies.of_all(event.args), self._copies.of_all(event.kwargs or {})
+        autocast = extra_pass.autocast_now(event.args)
+        call = _Call(event.call, args, kwargs, autocast, _versions(event))
+        self._calls.setdefault(event.name, []).append(call)
+
+    def _after(self, event: Any) -> None:
+        calls = self._calls.get(event.name, [])
+        call = next((call for call in reversed(calls) if call.number == event.call), None)
+        if call is None:
+            return
+        if isinstance(event.output, torch.Tensor):
+            call.output = self._copies.of(event.output)
+            after = _versions(event)
+            call.is_writing = None in after or after != call.versions
+        else:
+            calls.remove(call)
+
+    def _before_reference(self, event: Any) -> None:
+        copies = self.monitor._reference.copies
+        first = event.args[0] if event.args else next(iter((event.kwargs or {}).values()), None)
+        call = _Call(event.call, (copies.of_all(first),), {}, None, [])  # only x_0 is asked for
+        self._inputs.setdefault(event.name, []).append(call)
+
+    def _forget(self) -> None:
+        """Drop what was stored."""
+        self._calls = {}
+        self._inputs = {}
+        self._copies.clear()
+
+    # ---- the check
+
+    def refined_coordinate_check(self) -> None:
+        """Log the check of every module that ran, after a forward pass of both models."""
+        if not self.monitor.is_monitoring():
+            return
+        if not self._calls:
+            raise ValueError(
+                "there was no forward pass of the monitored module since the last check"
+            )
+        if not self._inputs:
+            raise ValueError(
+                "there was no forward pass of the reference module since the last check"
+            )
+        reference = self.monitor._reference
+        parameter = next(self.reference_module.parameters(), None)
+        device = None if parameter is None else parameter.device
+        reference.is_checking = True
+        self.monitor._follow()
+        calls, self._calls = self._calls, {}
+        inputs, self._inputs = self._inputs, {}
+        self._copies.clear()
+        try:
+            with extra_pass.unnoticed():
+                for name in list(calls):
+                    count = len(inputs.get(name, []))
+                    outputs = reference.calls.get(name, [])[-count:] if count else []
+                    mine = [call for call in calls.pop(name) if call.output is not None]
+                    for k, call in enumerate(mine):
+                        if k >= len(outputs):
+                            self.monitor._warn(
+                                f"the reference has nothing stored for this call of {name}"
+                            )
+                            continue
+                        self._check(name, call, inputs[name][k], outputs[k], device)
+                    inputs.pop(name, None)
+        finally:
+            reference.is_checking = False
+            self.monitor._follow()
+
+    def _check(
+        self, name: str, call: _Call, base: _Call, w0_x0: torch.Tensor, device: torch.device | None
+    ) -> None:
+        def here(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor if device is None else tensor.to(device)
+
+        module, other = self._modules[name], self._reference_modules.get(name)
+        if other is None or call.output is None:
+            return
+
+        def given(tensor: torch.Tensor) -> torch.Tensor:
+            return here(tensor).clone() if call.is_writing else here(tensor)
+
+        args = tuple(map_tensors(given, part) for part in call.args)
+        kwargs = {key: map_tensors(given, part) for key, part in call.kwargs.items()}
+        w0_xt = extra_pass.run(other, args, kwargs, call.autocast)
+        del args, kwargs
+        if not isinstance(w0_xt, torch.Tensor):
+            return
+        wt_xt, w0_x0 = here(call.output), here(w0_x0)
+        self._log(f"RCC (W_t-W_0)x_t/{name}/l2norm", torch.sub, wt_xt, w0_xt)
+        if isinstance(module, torch.nn.Embedding):
+            return
+        self._log(f"RCC W_0(x_t-x_0)/{name}/l2norm", torch.sub, w0_xt, w0_x0)
+        xt, x0 = call.input, base.input
+        if xt is not None:
+            xt = here(xt)
+            self._log(f"RCC x_t/{name}/l2norm", _same, xt)
+            if x0 is not None:
+                x0 = here(x0)
+                self._log(f"RCC (x_t-x_0)/{name}/l2norm", torch.sub, xt, x0)
+        if isinstance(module, (torch.nn.Linear, torch.nn.LayerNorm)):
+            self._check_weight(name, module, other, wt_xt, w0_xt, w0_x0)
+        if isinstance(module, torch.nn.LayerNorm) and xt is not None:
+            shape, eps = list(module.normalized_shape), module.eps
+
+            def normal(x: torch.Tensor) -> torch.Tensor:
+                return layer_norm(x, shape, None, None, eps)
+
+            self._log(f"RCC (W_t-W_0)x_t/{name}.weight/x_t/l2norm", normal, xt, keeps=len(shape))
+            if x0 is not None:
+                self._log(
+                    f"RCC W_0(x_t-x_0)/{name}.weight/x_t-x_0/l2norm",
+                    lambda a, b: normal(a) - normal(b),
+                    xt,
+                    x0,
+                    keeps=len(shape),
+                )
+
+    def _check_weight(
+        self,
+        name: str,
+        module: Any,
+        other: Any,
+        wt_xt: torch.Tensor,
+        w0_xt: torch.Tensor,
+        w0_x0: torch.Tensor,
+    ) -> None:
+        """Log what the weight does: with the bias taken off."""
+        bt, b0 = (getattr(m, "bias", None) for m in (module, other))
+        keeps = 0 if bt is None else bt.dim()
+
+        def t(x: torch.Tensor) -> torch.Tensor:
+            return x if bt is None else x - bt.to(x.device)
+
+        def zero(x: torch.Tensor) -> torch.Tensor:
+            return x if b0 is None else x - b0.to(x.device)
+
+        first, second = f"RCC (W_t-W_0)x_t/{name}.weight", f"RCC W_0(x_t-x_0)/{name}.weight"
+        self._log(f"{first}/l2norm", lambda a, b: t(a) - zero(b), wt_xt, w0_xt, keeps=keeps)
+        self._log(f"{second}/l2norm", lambda a, b: zero(a) - zero(b), w0_xt, w0_x0, keeps=keeps)
+        self._log(f"{first}/W_t x_t/l2norm", t, wt_xt, keeps=keeps)
+        self._log(f"{second}/W_0 x_0/l2norm", zero, w0_x0, keeps=keeps)
+
+    def _log(
+        self,
+        key: str,
+        function: Callable[..., torch.Tensor],
+        *tensors: torch.Tensor,
+        keeps: int = 1,
+    ) -> None:
+        """Log the norms of a function of tensors, without ever holding all of what it gives.
+
+        *keeps*: so many dimensions, the last ones, belong together.
+        """
+        first = tensors[0]
+        is_whole = first.numel() <= PIECE or first.dim() <= max(keeps, 1) or len(first) == 1
+        if is_whole or any(tensor.shape != first.shape for tensor in tensors):
+            self.monitor._log_own(key, l2_norm(function(*tensors)))
+            return
+        rows = max(1, PIECE * len(first) // first.numel())
+        pieces = zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
+        self.monitor._log_own(key, torch.cat([l2_norm(function(*piece)) for piece in pieces]))
+
+
+def _same(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def _versions(event: Any) -> list[int | None]:
+    """Tell how often each tensor that a module took was written to; None: nobody counts."""
+    found: list[int | None] = []
+
+    def note(tensor: torch.Tensor) -> None:
+        found.append(None if tensor.is_inference() else tensor._version)
+
+    map_tensors(note, (event.args, event.kwargs or {}))
+    return found

@@ -1,0 +1,57 @@
+"""Forward hooks that can be taken off again together.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+    from typing_extensions import Self
+
+
+class Handle(Protocol):
+    """What takes one hook off."""
+
+    def remove(self) -> None:
+        """Take it off."""
+
+
+class HooksManager:
+    """The forward hooks of some modules, one each."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.hooks: dict[torch.nn.Module, Handle] = {}
+
+    def register_forward_hook(self, module: torch.nn.Module, hook_fn: Callable[..., Any]) -> None:
+        """Put a hook on a module, in place of the one it had from here."""
+        self.remove_hook(module)
+        self.hooks[module] = module.register_forward_hook(hook_fn)
+
+    def remove_hook(self, module: torch.nn.Module) -> None:
+        """Take the hook off a module, if there is one."""
+        handle = self.hooks.pop(module, None)
+        if handle is not None:
+            handle.remove()
+
+    def remove_all_hooks(self) -> None:
+        """Take off every hook."""
+        for module in list(self.hooks):
+            self.remove_hook(module)
+
+    def __len__(self) -> int:
+        return len(self.hooks)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove_all_hooks()
+
+    def __del__(self) -> None:
+        if hasattr(self, "hooks"):
+            self.remove_all_hooks()

@@ -1,0 +1,101 @@
+"""One metric: its name, which tensors it is for, and how it is computed.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from tensortap import _core
+
+Aggregation = Callable[[Any], Any]
+Function = Callable[..., Any]
+
+#: Known by name, and computed in C in one pass over the tensor.
+NAMES = (
+    *("mean", "std", "var", "min", "max", "absmax", "norm", "l1", "rms"),
+    *("nan", "inf", "zeros", "numel", "hist"),
+)
+KINDS = ("activation", "activation_difference", "parameter", "parameter_difference", "gradient")
+QUANTILES = {"/q05": 0.05, "/q25": 0.25, "/q50": 0.5, "/q75": 0.75, "/q95": 0.95}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric as the user added it; exactly one of function and named is set."""
+
+    name: str
+    regex: re.Pattern[str]
+    function: Function | None
+    named: str | None
+    aggregation: Aggregation | None
+
+
+@dataclass
+class Plan:
+    """What is wanted of the tensors of one name."""
+
+    row: int = -1  # of the named metrics, in C
+    functions: list[tuple[str, Function, str]] = field(default_factory=list)  # key, f, name
+    differences: list[tuple[str, Function, str]] = field(default_factory=list)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether Python has something to do."""
+        return bool(self.functions or self.differences)
+
+
+def make(
+    name: str, function: Function | str | None, regex: str, aggregation: Aggregation | None = None
+) -> Metric:
+    """Check what the user gave."""
+    if not isinstance(name, str):
+        raise TypeError(f"metric_name must be a str, not {name!r}")
+    named = name if function is None else function if isinstance(function, str) else None
+    if named is not None and named not in NAMES:
+        raise ValueError(
+            f"no metric is called {named!r}; give a function, or one of {', '.join(NAMES)}"
+        )
+    if named is None and not callable(function):
+        raise TypeError(f"metric_fn must be a function or a name, not {function!r}")
+    own = None if isinstance(function, str) else function
+    return Metric(name, re.compile(regex), own, named, aggregation)
+
+
+def fields(metric: Metric, key: str, kinds: dict[str, int]) -> list[tuple[int, str, bool]]:
+    """Give (kind, key, is_listed) of a named metric, as the C side takes them."""
+    is_listed = metric.aggregation is not None
+    if metric.named == "hist":
+        return [(kinds["hist" + end], key + end, is_listed) for end in QUANTILES]
+    return [(kinds[str(metric.named)], key, is_listed)]
+
+
+def of_difference(made: Metric) -> Metric:
+    """Make a function of two tensors: the named metric of what lies between them."""
+    named = str(made.named)
+    if named == "hist":
+        raise ValueError("'hist' is not there for differences; give a function")
+
+    def function(a: torch.Tensor, b: torch.Tensor) -> float:
+        between = a.detach() - b.detach()
+        return value_of(_core.stats(between, nan_policy="propagate"), named)
+
+    return replace(made, function=function, named=None)
+
+
+def value_of(stats: _core.Stats, named: str) -> float:
+    """Give the metric of this name."""
+    if named == "zeros":
+        return stats.zeros / stats.count if stats.count else float("nan")
+    if named == "inf":
+        return float(stats.posinf + stats.neginf)
+    value = getattr(stats, {"norm": "l2", "numel": "count"}.get(named, named))
+    if value is None:  # the least of no integers
+        return float("nan")
+    return abs(value) if isinstance(value, complex) else float(value)

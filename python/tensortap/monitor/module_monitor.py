@@ -1,0 +1,400 @@
+"""ModuleMonitor: metrics of a model while it trains.
+
+    monitor = ModuleMonitor()
+    monitor.set_module(model)
+    monitor.add_activation_metric("mean")
+    for step, (x, y) in enumerate(data):
+        monitor.begin_step(step)
+        loss(model(x), y).backward()
+        monitor.monitor_gradients()
+        optimizer.step()
+        monitor.end_step()
+        log(monitor.get_step_metrics())
+
+Metrics known by name are computed in C (`_core.Metrics`), those the user brings in
+`results.py`; both become numbers when the step ends.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tensortap.monitor import metric, names, results
+from tensortap.monitor.measure import Measure
+from tensortap.monitor.metric import Aggregation, Function, Metric
+from tensortap.monitor.mixin import MonitorMixin
+from tensortap.monitor.names import default_format_module_name_fn
+from tensortap.monitor.reference_module import Reference
+from tensortap.monitor.storage import StorageManager
+
+if TYPE_CHECKING:
+    from tensortap.monitor.hooks import HooksManager
+
+Module = torch.nn.Module
+
+
+class ModuleMonitor:
+    """Watches the activations, parameters and gradients of a module at chosen steps."""
+
+    def __init__(
+        self,
+        monitor_step_fn: Callable[[int], bool] = lambda step: step % 20 == 0,
+        format_module_name_fn: Callable[[str], str] = default_format_module_name_fn,
+        excluded_modules_regex: str = r"$.^",
+        logger: logging.Logger | None = None,
+        cpu_offload: bool = False,
+    ) -> None:
+        """Decide which steps are monitored, and what modules are called.
+
+        *excluded_modules_regex*: formatted names that are left alone.
+        *cpu_offload*: keep what the reference gave on the CPU.
+        """
+        if logger is None:
+            logger = logging.getLogger("ModuleMonitor")
+            if not logger.handlers:
+                logger.addHandler(logging.NullHandler())
+        self.monitor_step_fn = monitor_step_fn
+        self.format_module_name_fn = format_module_name_fn
+        self.logger = logger
+        self.cpu_offload = cpu_offload
+        self.module: Module | None = None
+        self.module_names: dict[Module, str] = {}
+        self.current_step: int | None = None
+        self.storage = StorageManager(logger)
+        self._excluded = re.compile(excluded_modules_regex)
+        self._is_active = False  # within a monitored step
+        self._is_open = False  # within any step
+        self._pauses = 0
+        self._is_sight_told = False
+        self._signature = 0
+        self._written: dict[int, int] = {}  # id of a writer: the last step it was given
+        self._metrics: dict[str, dict[str, Metric]] = {kind: {} for kind in metric.KINDS}
+        self._reference = Reference(self)
+        self._measure = Measure(self)
+
+    # ---- what is measured
+
+    def add_activation_metric(
+        self,
+        metric_name: str,
+        metric_fn: Function | str | None = None,
+        metric_regex: str = ".*",
+        metric_aggregation_fn: Aggregation | None = None,
+    ) -> None:
+        """Measure what modules return whose formatted name the regex matches."""
+        self._add("activation", metric_name, metric_fn, metric_regex, metric_aggregation_fn)
+
+    def add_activation_difference_metric(
+        self,
+        metric_name: str,
+        metric_fn: Function | str | None = None,
+        metric_regex: str = ".*",
+        metric_aggregation_fn: Aggregation | None = None,
+    ) -> None:
+        """Measure what modules return together with what those of the reference returned."""
+        self._add(
+            "activation_difference", metric_name, metric_fn, metric_regex, metric_aggregation_fn
+        )
+
+    def add_parameter_metric(
+        self, metric_name: str, metric_fn: Function | str | None = None, metric_regex: str = ".*"
+    ) -> None:
+        """Measure parameters whose name the regex matches."""
+        self._add("parameter", metric_name, metric_fn, metric_regex)
+
+    def add_parameter_difference_metric(
+        self, metric_name: str, metric_fn: Function | str | None = None, metric_regex: str = ".*"
+    ) -> None:
+        """Measure parameters together with those of the reference."""
+        self._add("parameter_difference", metric_name, metric_fn, metric_regex)
+
+    def add_gradient_metric(
+        self, metric_name: str, metric_fn: Function | str | None = None, metric_regex: str = ".*"
+    ) -> None:
+        """Measure gradients of parameters whose name the regex matches."""
+        self._add("gradient", metric_name, metric_fn, metric_regex)
+
+    def _add(
+        self,
+        kind: str,
+        name: str,
+        function: Function | str | None,
+        regex: str,
+        aggregation: Aggregation | None = None,
+    ) -> None:
+        if name in self._metrics[kind]:
+            raise ValueError(f"there is already a metric {name!r} of kind {kind}")
+        made = metric.make(name, function, regex, aggregation)
+        if kind.endswith("difference") and made.named is not None:
+            made = metric.of_difference(made)
+        self._metrics[kind][name] = made
+        self._measure.forget()
+
+    # ---- the modules
+
+    def set_module(self, module: Module) -> None:
+        """Choose the module to monitor, once."""
+        if module is None:
+            raise ValueError("Module cannot be None: give a torch.nn.Module")
+        if self.module is not None:
+            raise ValueError("Module has already been set: make another monitor for another module")
+        if not isinstance(module, Module):
+            raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}")
+        self.module = module
+        self._look()
+
+    def _look(self) -> None:
+        """Watch every module that is not watched yet."""
+        assert self.module is not None
+        signature = self._measure.core.signature(self.module)
+        if signature == self._signature:
+            return
+        self._signature = signature
+        self._measure.forget_parameters()
+        for name, module, is_inside in names.modules(self.module, self.format_module_name_fn):
+            if module in self.module_names:
+                continue
+            self.module_names[module] = name
+            if self._is_name_excluded(name):
+                continue
+            if not is_inside:
+                self._measure.watch(module, name)
+            if isinstance(module, MonitorMixin):
+                module.set_module_monitor(self, False)
+
+    def set_reference_module(self, module: Module | None) -> None:
+        """Choose the module to compare with, in place of an earlier one; None: none."""
+        if self.module is None:
+            raise ValueError(
+                "Set the module to monitor before its reference: call set_module first"
+            )
+        self._reference.set(module)
+
+    def has_reference_module(self) -> bool:
+        """Say if there is a reference."""
+        return self._reference.module is not None
+
+    def remove_reference_module(self) -> None:
+        """Leave the reference as it was before."""
+        self._reference.set(None)
+
+    @property
+    def reference_module(self) -> Module | None:
+        """The module to compare with."""
+        return self._reference.module
+
+    @property
+    def reference_module_names(self) -> dict[Module, str]:
+        """The formatted name of each of its modules."""
+        return self._reference.names
+
+    @property
+    def reference_module_activations(self) -> dict[str, torch.Tensor]:
+        """What its modules returned since the last micro-batch; the first call of each."""
+        return self._reference.activations
+
+    @property
+    def activation_hooks(self) -> HooksManager:
+        """The modules that are watched."""
+        return self._measure.hooks
+
+    # ---- steps
+
+    def is_step_monitored(self, step: int) -> bool:
+        """Say if a step is one of those to monitor."""
+        return bool(self.monitor_step_fn(step))
+
+    def is_monitoring(self) -> bool:
+        """Say if what the module does now is measured."""
+        return self._is_active and self._pauses == 0
+
+    def begin_step(self, step: int) -> bool:
+        """Begin a step, before its forward pass; say if it is monitored."""
+        if self.current_step is not None and step < self.current_step:
+            raise ValueError(f"step {step} is smaller than the current step, {self.current_step}")
+        is_monitored = self.is_step_monitored(step)
+        if is_monitored and self.module is None:
+            raise ValueError("there is no module to monitor: call set_module first")
+        if step == self.current_step:
+            self._measure.results.drop()
+            self.storage.log_dict.pop(step, None)
+        elif self._is_open:  # a step that an exception kept from its end
+            self._close_step()
+        self.current_step = step
+        self._is_open, self._is_active = True, is_monitored
+        self._reference.forget()
+        if is_monitored:
+            self.storage.create_step_entry(step)
+            self._look()
+        self._follow()
+        return is_monitored
+
+    @contextmanager
+    def no_monitor(self) -> Iterator[None]:
+        """Leave forward passes of the module unmeasured; the reference still stores its own."""
+        self._pauses += 1
+        self._follow()
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            self._follow()
+
+    def after_micro_batch(self) -> None:
+        """End a micro-batch: the next one is compared with activations of its own."""
+        self._reference.forget()
+
+    def end_step(self) -> None:
+        """End the step: every metric becomes one number."""
+        if self._is_open:
+            self._close_step()
+
+    def _close_step(self) -> None:
+        step, was_active = self.current_step, self._is_active
+        assert step is not None
+        self._is_open = self._is_active = False
+        self._follow()
+        self._reference.forget()
+        self._measure.results.settle(self.storage, step)
+        if was_active:
+            self._tell_sight()
+        results.record(step, self.storage.get_step_metrics(step))
+
+    def _follow(self) -> None:
+        """Let what is told of module calls be told, or not."""
+        self._measure.turn(self.is_monitoring())
+        self._reference.turn(self._is_storing_reference())
+
+    def _is_storing_reference(self) -> bool:
+        return self._is_active and not self._reference.is_checking
+
+    def _tell_sight(self) -> None:
+        """Say once which modules ran where they cannot be seen."""
+        if self._is_sight_told or self.module is None:
+            return
+        self._is_sight_told = True
+        unseen = self._measure.core.unseen()
+        is_nothing_seen = len(unseen) == len(self._measure.hooks)
+        if unseen and (is_nothing_seen or names.is_compiled(self.module)):
+            shown = ", ".join(unseen[:20]) + (", ..." if len(unseen) > 20 else "")
+            self._warn(
+                f"{len(unseen)} modules were not seen "
+                f"(torch.compile runs a model without calling its modules): {shown}"
+            )
+
+    def get_step_metrics(self) -> dict[str, float]:
+        """Give the metrics of the current step; before its end those known so far."""
+        return {} if self.current_step is None else self._plain(self.current_step)
+
+    def get_all_metrics(self) -> dict[int, dict[str, float]]:
+        """Give the metrics of every monitored step."""
+        return {step: self._plain(step) for step in list(self.storage.log_dict)}
+
+    def _plain(self, step: int) -> dict[str, float]:
+        if self._is_open and step == self.current_step:
+            return self._measure.results.preview(self.storage, step)
+        entry = self.storage.get_step_metrics(step)
+        if set(map(type, entry.values())) <= {float}:
+            return dict(entry)
+        return self.storage.aggregated(step)
+
+    # ---- what the program says itself
+
+    def log_scalar(
+        self, key: str, value: Any, aggregation_fn: Aggregation | None = None, force: bool = False
+    ) -> None:
+        """Log a number or a one-element tensor; *force*: at every step."""
+        if self.is_monitoring() or force:
+            self.storage.log_scalar(self._step_to_log(), key, value, aggregation_fn)
+
+    def log_scalars(self, monitor_dict: Mapping[str, Any], force: bool = False) -> None:
+        """Log several numbers; *force*: at every step."""
+        for key, value in monitor_dict.items():
+            self.log_scalar(key, value, force=force)
+
+    def log_tensor(
+        self, key: str, tensor: torch.Tensor, aggregation_fn: Aggregation | None = None
+    ) -> None:
+        """Log all elements of a tensor, to be aggregated at the end of the step."""
+        if self.is_monitoring():
+            if isinstance(tensor, torch.Tensor):
+                tensor = tensor.detach().clone()  # as it is now: the program may write to it
+            self.storage.log_tensor(self._step_to_log(), key, tensor, aggregation_fn)
+
+    def _log_own(
+        self, key: str, tensor: torch.Tensor, aggregation_fn: Aggregation | None = None
+    ) -> None:
+        """Log a tensor that nobody else holds."""
+        if self.is_monitoring():
+            self.storage.log_tensor(self._step_to_log(), key, tensor, aggregation_fn)
+
+    def _step_to_log(self) -> int:
+        if self.current_step is None:
+            raise ValueError("no step has begun: call begin_step first")
+        return self.current_step
+
+    # ---- measuring
+
+    def monitor_activations(
+        self, module: Module | str, activations: Any, is_reference: bool = False
+    ) -> None:
+        """Measure a tensor as if a module had returned it; for values that no module returns."""
+        if not (self._is_storing_reference() if is_reference else self.is_monitoring()):
+            return
+        name = self._name(module, is_reference)
+        if self._is_name_excluded(name):
+            return
+        if is_reference and self.reference_module is None:
+            self._warn(f"there is no reference module to store {name} for")
+            return
+        for path, tensor in names.tensors(name, activations):
+            if not self._is_name_excluded(path):
+                (self._reference.store if is_reference else self._measure.measure)(path, tensor)
+
+    def monitor_parameters(self) -> None:
+        """Measure all parameters as they are now."""
+        if self.is_monitoring():
+            self._measure.parameters()
+
+    def monitor_gradients(self, before_clip: bool = False) -> None:
+        """Measure all gradients as they are now: after backward, before the optimizer's step."""
+        if self.is_monitoring():
+            self._measure.gradients(before_clip)
+
+    def _name(self, module: Module | str, is_reference: bool) -> str:
+        if isinstance(module, str):
+            return module
+        known = self.reference_module_names if is_reference else self.module_names
+        if module not in known:
+            which = "the reference" if is_reference else "the monitored module"
+            raise ValueError(f"{type(module).__name__} is not a part of {which}")
+        return known[module]
+
+    def _warn(self, text: str) -> None:
+        self.logger.warning(f"Step {self.current_step}: {text}")
+
+    def _is_name_excluded(self, name: str) -> bool:
+        return self._excluded.match(name) is not None
+
+    # ---- elsewhere
+
+    def histograms(self) -> dict[str, list[tuple[float, float, int]]]:
+        """Give (low, high, count) of the bins of each "hist" metric, of the latest step."""
+        return self._measure.results.bins
+
+    def to_tensorboard(self, writer: Any) -> None:
+        """Write every step that this writer was not given yet to TensorBoard."""
+        last = self._written.get(id(writer))
+        for step in sorted(self.storage.log_dict):
+            if (last is not None and step <= last) or (self._is_open and step == self.current_step):
+                continue
+            for key, value in self._plain(step).items():
+                writer.add_scalar(key, value, step)
+            self._written[id(writer)] = step

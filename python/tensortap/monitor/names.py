@@ -1,0 +1,82 @@
+"""What modules and parameters are called in the keys of metrics.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+ROOT = "[root module]"
+WRAPPERS = ("_forward_module", "_orig_mod", "_fsdp_wrapped_module")
+
+
+def default_format_module_name_fn(name: str) -> str:
+    """Give the name without the parts that wrappers add; the root has one of its own."""
+    if name == "" or name in WRAPPERS:
+        return ROOT
+    for wrapper in WRAPPERS:
+        name = name.replace(f"{wrapper}.", "")
+    return name
+
+
+def is_ddp(module: torch.nn.Module) -> bool:
+    """Say if this is a DistributedDataParallel object."""
+    return any(kind.__name__ == "DistributedDataParallel" for kind in type(module).__mro__)
+
+
+def formatter(root: torch.nn.Module, format_fn: Callable[[str], str]) -> Callable[[str], str]:
+    """Give the function from raw names below this root to those in keys."""
+    if not is_ddp(root):
+        return format_fn
+
+    def without_ddp(name: str) -> str:
+        return format_fn("" if name == "module" else name.removeprefix("module."))
+
+    return without_ddp
+
+
+def modules(
+    root: torch.nn.Module, format_fn: Callable[[str], str]
+) -> Iterator[tuple[str, torch.nn.Module, bool]]:
+    """Give (formatted name, module, is the root's inside): that runs whenever the root does."""
+    formatted = formatter(root, format_fn)
+    inside = {"module"} if is_ddp(root) else set(WRAPPERS)
+    for name, module in root.named_modules():
+        yield formatted(name), module, name in inside
+
+
+def can_run(module: torch.nn.Module) -> bool:
+    """Say if a module has a forward: lists and dicts of modules have none."""
+    return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
+
+
+def is_compiled(root: torch.nn.Module) -> bool:
+    """Say if a part of the model runs compiled."""
+    for module in root.modules():
+        if type(module).__name__ == "OptimizedModule":
+            return True
+        slot: Any = module.__dict__.get("_compiled_call_impl")
+        if type(slot).__name__ == "ModuleTap":
+            slot = slot.inner
+        if slot is not None:
+            return True
+    return False
+
+
+def tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Give every tensor in what a module returned: its name, or {name}.{index or key}."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, (tuple, list)):
+        for i, part in enumerate(value):
+            yield from tensors(f"{name}.{i}", part)
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from tensors(f"{name}.{key}", part)
+    elif hasattr(type(value), "__dataclass_fields__"):
+        for key in type(value).__dataclass_fields__:
+            yield from tensors(f"{name}.{key}", value.__dict__.get(key))

@@ -1,0 +1,109 @@
+"""The reference module: what the monitored one is compared with.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tensortap import _core
+from tensortap.monitor import names
+from tensortap.monitor.copies import Copies
+from tensortap.monitor.mixin import MonitorMixin
+
+if TYPE_CHECKING:
+    from tensortap.monitor.module_monitor import ModuleMonitor
+
+
+class Reference:
+    """A reference module, and what its modules returned."""
+
+    def __init__(self, monitor: ModuleMonitor) -> None:
+        """Begin without one."""
+        self.monitor = monitor
+        self.module: torch.nn.Module | None = None
+        self.names: dict[torch.nn.Module, str] = {}
+        self.activations: dict[str, torch.Tensor] = {}  # of the first call
+        self.calls: dict[str, list[torch.Tensor]] = {}  # of all
+        self.seen: dict[str, int] = {}  # how often the monitored module has been compared
+        self.is_checking = False  # extra passes of RCC: nothing is stored
+        self.followers: list[Any] = []  # consumers that are on while the reference is stored
+        self.checks: list[Any] = []  # of RCC, which hold inputs
+        self.copies = Copies(to_cpu=monitor.cpu_offload)
+        self._consumer: Any = None
+
+    def set(self, module: torch.nn.Module | None) -> None:
+        """Watch another module, or none; what does not fit leaves everything as it is."""
+        monitor = self.monitor
+        found = {}
+        if module is not None:
+            found = {
+                part: name for name, part, _ in names.modules(module, monitor.format_module_name_fn)
+            }
+            wanted, there = set(monitor.module_names.values()), set(found.values())
+            if wanted != there:
+                odd = sorted(wanted ^ there)
+                raise ValueError(
+                    "the reference must have modules of the same names as the monitored module; "
+                    f"only one of them has {', '.join(odd[:5])}{' ...' if len(odd) > 5 else ''}"
+                )
+        self._remove()
+        if module is None:
+            return
+        self.module, self.names = module, found
+        self._consumer = _core.ModuleConsumer(after=self._on_output, phase=False)
+        for name, part, is_inside in names.modules(module, monitor.format_module_name_fn):
+            if monitor._is_name_excluded(name):
+                continue
+            if names.can_run(part) and not is_inside:
+                self._consumer.add(part, name)
+            if isinstance(part, MonitorMixin):
+                part.set_module_monitor(monitor, True)
+        self.followers.append(self._consumer)
+        monitor._follow()
+
+    def _remove(self) -> None:
+        if self.module is None:
+            return
+        for part in self.names:
+            if isinstance(part, MonitorMixin):
+                part.set_module_monitor(None, False)
+        self._consumer.remove()
+        self.followers.remove(self._consumer)
+        self._consumer, self.module, self.names = None, None, {}
+        self.forget()
+
+    def turn(self, on: bool) -> None:
+        """Store what the reference does, or do not."""
+        for consumer in self.followers:
+            consumer.off = not on
+
+    def forget(self) -> None:
+        """Drop everything stored."""
+        self.activations = {}
+        self.calls = {}
+        self.seen = {}
+        self.copies.clear()
+        for check in self.checks:
+            check._forget()
+
+    def _on_output(self, event: Any) -> None:
+        for name, tensor in names.tensors(event.name, event.output):
+            if name == event.name or not self.monitor._is_name_excluded(name):
+                self.store(name, tensor)
+
+    def store(self, name: str, tensor: torch.Tensor) -> None:
+        """Keep what a module of the reference returned, as it is now."""
+        copy = self.copies.of(tensor)
+        self.activations.setdefault(name, copy)
+        self.calls.setdefault(name, []).append(copy)
+
+    def next(self, name: str) -> torch.Tensor | None:
+        """Give what the reference returned at the call that comes now."""
+        call = self.seen.get(name, 0)
+        self.seen[name] = call + 1
+        calls = self.calls.get(name, [])
+        return calls[call] if call < len(calls) else None

@@ -1,0 +1,115 @@
+"""What users' functions returned, and what C counted, until the step ends.
+
+Results are kept as they are: reading a number off a device makes the program wait for it.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tensortap import _core, device, process
+from tensortap.monitor.storage import StorageManager
+
+
+class Results:
+    """Everything measured in this step that is not yet in the storage."""
+
+    def __init__(self, core: _core.Metrics) -> None:
+        """Begin with nothing."""
+        self.core = core
+        self.bins: dict[str, list[tuple[float, float, int]]] = {}  # of the latest step
+        self.keys: list[str] = []  # of what users' functions returned ...
+        self.values: list[Any] = []  # ... numbers, and tensors still to be read
+        self.batch = device.Batch()  # of named metrics of other devices' tensors
+
+    def drop(self) -> None:
+        """Forget what was measured in this step."""
+        self.batch = device.Batch()
+        self.core.collect({}, False)
+        self.keys, self.values = [], []
+
+    def drain(self, storage: StorageManager, step: int | None) -> None:
+        """Put what C holds into the storage, to be aggregated with what comes."""
+        self._take_batch()
+        for key, values in self.core.collect(None, False):
+            if step is not None:
+                storage.log_tensor(step, key, torch.tensor(values, dtype=torch.float64))
+
+    def _take_batch(self) -> None:
+        for row, stats in self.batch.fetch():
+            self.core.add_stats(row, stats, None)
+
+    def settle(self, storage: StorageManager, step: int, *, keeps: bool = False) -> None:
+        """Put everything into the storage, as numbers; *keeps*: for a look before the end."""
+        entry = storage.log_dict.get(step)
+        keys, values = self.keys, self.values
+        if not keeps:
+            self.keys, self.values = [], []
+        self._take_batch()
+        if entry is None:
+            return
+        if not keeps:
+            bins = self.core.bins()
+            self.bins = {key.removesuffix("/q05"): held for key, held in bins.items()}
+        later = storage.unaggregated(step)
+        for key, several in self.core.collect(entry, keeps):
+            storage.log_tensor(step, key, torch.tensor(several, dtype=torch.float64))
+            later.append(key)
+        later += self._settle_own(storage, step, keys, values)
+        storage.aggregate_keys(step, later)
+
+    def _settle_own(
+        self, storage: StorageManager, step: int, keys: list[str], values: list[Any]
+    ) -> list[str]:
+        """Put what users' functions returned there; give the keys still to aggregate."""
+        entry = storage.log_dict[step]
+        numbers = self.core.numbers(values)  # None: of several elements, or of another device
+        once = set(keys)
+        later = [key for key, number in zip(keys, numbers, strict=True) if number is None]
+        if len(once) != len(keys):
+            seen: set[str] = set()
+            for key in keys:
+                if key in seen:
+                    later.append(key)
+                seen.add(key)
+        later += once & entry.keys()
+        later += once & storage.aggregation_fns.keys()
+        if not later:
+            entry.update(zip(keys, numbers, strict=True))
+            return []
+        held = set(later)
+        for key, number, value in zip(keys, numbers, values, strict=True):
+            if key not in held:
+                entry[key] = number
+            elif isinstance(value, torch.Tensor):
+                storage.log_tensor(step, key, value)
+            else:
+                storage.log_scalar(step, key, value)
+        return later
+
+    def preview(self, storage: StorageManager, step: int) -> dict[str, float]:
+        """Give what the step would come to if it ended now."""
+        entry = storage.log_dict.get(step)
+        if entry is None:
+            return {}
+        scratch = storage.copy_of(step)
+        self.settle(scratch, step, keeps=True)
+        return scratch.log_dict[step]
+
+
+def record(step: int, metrics: dict[str, float]) -> None:
+    """Put the numbers of a step into the innermost open run, if there is one."""
+    if not metrics or not process.open_runs:
+        return
+    run = process.open_runs[-1]
+    if run.closed:
+        return
+    if run.watchers:  # the run counts steps by its optimizers: ours belong to the same
+        run.log(metrics)
+        return
+    before, run.current_step = run.current_step, step
+    run.log(metrics)
+    run.current_step = max(before, step)

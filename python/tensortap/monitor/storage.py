@@ -1,0 +1,255 @@
+"""Metrics by step and key: logged, aggregated, saved.
+
+Until a step is aggregated, an entry is a number that was logged once, a list of several,
+or a list of flattened tensors; afterwards it is a float.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from numbers import Real
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from tensortap.monitor import hdf5
+
+Path = str | os.PathLike[str]
+Entry = dict[str, Any]
+
+
+class StorageManager:
+    """The metrics of a run: `{step: {key: value}}`."""
+
+    def __init__(self, logger: logging.Logger | None = None) -> None:
+        """Begin with nothing."""
+        self.log_dict: dict[int, Entry] = {}
+        self.aggregation_fns: dict[str, Callable[[Any], Any]] = {}
+        self.logger = logger
+
+    # ---- steps
+
+    def create_step_entry(self, step: int) -> None:
+        """Begin a step, anew if it is there."""
+        self.log_dict[step] = {}
+
+    def has_step(self, step: int) -> bool:
+        """Say if anything is known of a step."""
+        return step in self.log_dict
+
+    def get_step_metrics(self, step: int) -> Entry:
+        """Give the entries of a step; an empty dict if there is no such step."""
+        return self.log_dict.get(step, {})
+
+    def get_all_metrics(self) -> dict[int, Entry]:
+        """Give the entries of all steps."""
+        return self.log_dict
+
+    def load_metrics(self, log_dict: dict[int, Entry]) -> None:
+        """Take over the metrics of another run."""
+        if self.log_dict:
+            raise ValueError("there are metrics already: clear() them first")
+        self.log_dict = log_dict
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.log_dict = {}
+
+    # ---- logging
+
+    def log_scalar(
+        self, step: int, key: str, value: Any, aggregation_fn: Callable[[Any], Any] | None = None
+    ) -> None:
+        """Log a number or a one-element tensor; several of one key and step make a list."""
+        number = _number(key, value)
+        entry = self.log_dict.setdefault(step, {})
+        if key not in entry:
+            entry[key] = number
+        elif isinstance(entry[key], list):
+            entry[key].append(number)
+        else:
+            entry[key] = [entry[key], number]
+        if aggregation_fn is not None:
+            self.aggregation_fns[key] = aggregation_fn
+
+    def log_tensor(
+        self,
+        step: int,
+        key: str,
+        tensor: torch.Tensor,
+        aggregation_fn: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """Log all elements of a tensor, for the end of the step to aggregate."""
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"log_tensor: {key} must be a tensor, not {tensor!r}")
+        flat = tensor.detach().flatten()
+        entry = self.log_dict.setdefault(step, {})
+        held = entry.get(key)
+        if held is None:
+            entry[key] = [flat]
+        elif isinstance(held, list):
+            held.append(flat)
+        else:
+            entry[key] = [held, flat]
+        if aggregation_fn is not None:
+            self.aggregation_fns[key] = aggregation_fn
+
+    # ---- aggregation
+
+    def aggregate_step(self, step: int) -> None:
+        """Make one number of each entry: by its aggregation function, else the mean."""
+        if step in self.log_dict:
+            self.aggregate_keys(step, self.unaggregated(step))
+
+    def unaggregated(self, step: int) -> list[str]:
+        """Give the keys of a step that are not yet one number."""
+        entry = self.get_step_metrics(step)
+        return [key for key, held in entry.items() if isinstance(held, (list, torch.Tensor))]
+
+    def aggregate_keys(self, step: int, keys: list[str]) -> None:
+        """Make one number of each of these entries; one that fails goes, and raises at the end."""
+        entry = self.log_dict[step]
+        means: list[tuple[str, torch.Tensor]] = []
+        failed: RuntimeError | None = None
+        for key in dict.fromkeys(keys):
+            held = entry[key]
+            values = _joined(held) if isinstance(held, list) else held
+            function = self.aggregation_fns.get(key)
+            if function is not None and isinstance(held, list):
+                try:
+                    self._aggregate(entry, key, function, values)
+                except RuntimeError as error:
+                    failed = failed or error
+            elif not isinstance(values, torch.Tensor):
+                entry[key] = fmean(values)
+            elif values.is_complex():
+                del entry[key]
+                failed = failed or RuntimeError(f"{key} is complex: a metric is a real number")
+            else:
+                means.append((key, _mean(values)))
+        entry.update(_fetch(means))
+        if failed is not None:
+            raise failed
+        if self.logger is not None:
+            self.logger.info("Step %s: %s metrics", step, len(entry))
+
+    def _aggregate(
+        self, entry: Entry, key: str, function: Callable[[Any], Any], values: Any
+    ) -> None:
+        del entry[key]
+        try:
+            with torch.no_grad():
+                result = function(values)
+            parts = result if isinstance(result, dict) else {"": result}
+            numbers = {key + end: float(_number(key + end, part)) for end, part in parts.items()}
+        except Exception as error:
+            raise RuntimeError(f"the aggregation function of {key} failed: {error}") from error
+        entry.update(numbers)
+
+    def aggregated(self, step: int) -> dict[str, float]:
+        """Give a step as `aggregate_step` would leave it, and leave it as it is."""
+        scratch = self.copy_of(step)
+        scratch.aggregate_step(step)
+        return scratch.log_dict[step]
+
+    def copy_of(self, step: int) -> StorageManager:
+        """Give a storage with a copy of one step."""
+        scratch = StorageManager()
+        scratch.aggregation_fns = self.aggregation_fns
+        scratch.log_dict[step] = {
+            key: held[:] if isinstance(held, list) else held
+            for key, held in self.get_step_metrics(step).items()
+        }
+        return scratch
+
+    # ---- files
+
+    def condensed_log_dict(self) -> dict[str, dict[int, Any]]:
+        """Give `{key: {step: value}}`."""
+        condensed: dict[str, dict[int, Any]] = {}
+        for step, entry in self.log_dict.items():
+            for key, value in entry.items():
+                condensed.setdefault(key, {})[step] = value
+        return condensed
+
+    def save_hdf5(self, filename: Path, condensed: bool = True) -> None:
+        """Write all metrics to a file: a group for each key, or (not condensed) for each step."""
+        hdf5.save(filename, {step: self.aggregated(step) for step in self.log_dict}, condensed)
+
+    @staticmethod
+    def load_hdf5(filename: Path) -> dict[str, dict[int, float]]:
+        """Read a file of `save_hdf5`, condensed or not: `{key: {step: value}}`."""
+        return hdf5.load(filename)
+
+    @staticmethod
+    def read_hdf5_entry_keys(filename: Path) -> list[str]:
+        """Give the keys in a file (the steps, as text, if it is not condensed)."""
+        return hdf5.entry_keys(filename)
+
+    @staticmethod
+    def read_hdf5_entry(filename: Path, entry_key: str) -> tuple[Any, Any] | None:
+        """Give (steps, values) of one key as arrays; None if it is not there."""
+        return hdf5.entry(filename, str(entry_key))
+
+
+def _number(key: str, value: Any) -> Any:
+    """Give a float; of a device's tensor a copy that is fetched when the step ends."""
+    if isinstance(value, torch.Tensor):
+        if value.numel() != 1 or value.is_complex():
+            raise ValueError(
+                f"log_scalar: {key} must be a number or a tensor of one element, not one of shape "
+                f"{tuple(value.shape)} and type {value.dtype}"
+            )
+        return float(value) if value.device.type == "cpu" else value.detach().clone().reshape(())
+    if not isinstance(value, Real) and not hasattr(value, "__float__"):
+        raise ValueError(
+            f"log_scalar: {key} must be a number or a one-element tensor, not {value!r}"
+        )
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"log_scalar: {key} must be a number, not {value!r}") from error
+
+
+def _joined(values: list[Any]) -> Any:
+    """Give a list of numbers; of tensors, and of a mix of both, one tensor."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    if not tensors:
+        return values
+    if all(tensor.dim() == 0 for tensor in tensors):  # scalars that stayed on their device
+        return [float(value) for value in values]
+    if len(values) == 1:
+        return tensors[0]
+    first = next(tensor for tensor in tensors if tensor.dim() > 0)
+    flat = [
+        value.reshape(-1) if isinstance(value, torch.Tensor) else first.new_tensor([value])
+        for value in values
+    ]
+    return torch.cat([tensor.to(first.device) for tensor in flat])
+
+
+def _mean(values: torch.Tensor) -> torch.Tensor:
+    if values.dim() == 0:
+        return values
+    if not (values.is_floating_point() or values.is_complex()):
+        values = values.to(torch.float64)
+    return values[0] if values.numel() == 1 else values.mean()
+
+
+def _fetch(values: list[tuple[str, torch.Tensor]]) -> dict[str, float]:
+    """Turn tensors of one element into numbers, in one transfer from each device."""
+    groups: dict[tuple[torch.device, torch.dtype], tuple[list[str], list[torch.Tensor]]] = {}
+    for key, value in values:
+        keys, tensors = groups.setdefault((value.device, value.dtype), ([], []))
+        keys.append(key)
+        tensors.append(value)
+    out: dict[str, float] = {}
+    with torch.no_grad():
+        for keys, tensors in groups.values():
+            numbers = torch.stack(tensors).tolist()
+            out.update(zip(keys, map(float, numbers), strict=True))
+    return out

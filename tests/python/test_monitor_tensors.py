@@ -1,0 +1,106 @@
+"""Tensors that C cannot read, or that lie elsewhere; and what reading costs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from monitored import Gives, close, every, measure  # noqa: E402
+from torch import nn  # noqa: E402
+
+
+def test_tensors_that_cannot_be_read_are_named_once_and_the_rest_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = Gives({"meta": torch.empty(3, device="meta"), "fine": torch.ones(2)})
+    monitor = every(model)
+    monitor.add_activation_metric("mean")
+    assert measure(monitor, model) == {"activation/[root module].fine/mean": 1}
+    measure(monitor, model, 1)
+    assert len([text for text in caplog.messages if "meta" in text]) == 1
+
+
+def test_sparse_gradients_are_measured() -> None:
+    model = nn.Embedding(10, 3, sparse=True)
+    monitor = every(model)
+    monitor.add_gradient_metric("norm")
+    monitor.begin_step(0)
+    model(torch.tensor([1, 1, 4])).sum().backward()
+    monitor.monitor_gradients()
+    monitor.end_step()
+    exact = float(model.weight.grad.to_dense().norm())
+    assert close(monitor.get_step_metrics()["gradient/weight/norm"], exact)
+
+
+ON_A_DEVICE = """
+import torch
+from tensortap.monitor import ModuleMonitor
+torch.manual_seed(0)
+model = torch.nn.Linear(5, 4)
+monitor = ModuleMonitor(lambda step: True)
+monitor.set_module(model)
+for name in ("mean", "std", "zeros", "norm", "hist"):
+    monitor.add_activation_metric(name)
+    monitor.add_parameter_metric(name)
+monitor.begin_step(0)
+model(torch.randn(3, 5))
+model(torch.randn(3, 5))
+monitor.monitor_parameters()
+monitor.end_step()
+for key, value in sorted(monitor.get_step_metrics().items()):
+    print(key.replace(" ", "_"), repr(value))
+"""
+
+
+def test_the_path_of_other_devices_gives_the_same() -> None:
+    answers = []
+    for forced in ("", "1"):
+        env = {**os.environ, "TENSORTAP_DEVICE_PATH": forced}
+        command = [sys.executable, "-c", ON_A_DEVICE]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        answers.append([line.split() for line in done.stdout.splitlines()])
+    assert len(answers[0]) == 27
+    assert [key for key, _ in answers[0]] == [key for key, _ in answers[1]]
+    for (key, a), (_, b) in zip(*answers, strict=True):
+        assert close(float(a), float(b)), key
+
+
+def test_a_named_metric_copies_nothing_and_asks_torch_for_nothing() -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Note(TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[str] = []
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+    def operations(run: Callable[[], Any]) -> list[str]:
+        with Note() as note:
+            run()
+        return note.seen
+
+    x = torch.ones(2, 4)
+    plain = operations(lambda: model(x))
+    monitor = every(model)
+    monitor.add_activation_metric("mean")
+    monitor.add_activation_metric("std")
+    monitor.add_parameter_metric("norm")
+    monitor.begin_step(0)
+    assert operations(lambda: model(x)) == plain
+    assert operations(monitor.monitor_parameters) == []
+    assert operations(monitor.end_step) == []
+    assert len(monitor.get_step_metrics()) == 8
