@@ -30,7 +30,8 @@
     X(file_saver)        \
     X(call_log)          \
     X(line_watch)        \
-    X(flow)
+    X(flow)              \
+    X(path_tracer)
 
 /* Named tuples of the line source. */
 enum { LINE_TYPE_READ, LINE_TYPE_CHANGE, LINE_TYPE_EVENT, LINE_TYPE_COUNT };
