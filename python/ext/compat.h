@@ -46,6 +46,16 @@ static inline int PyDict_GetItemStringRef(PyObject *dict, const char *key, PyObj
 #endif
 
 #if PY_VERSION_HEX < 0x030D0000
+/* 1 and a new reference, 0 and NULL where the object is gone, or -1. */
+static inline int PyWeakref_GetRef(PyObject *ref, PyObject **out)
+{
+    PyObject *found = PyWeakref_GetObject(ref); /* borrowed */
+    *out = found != NULL && found != Py_None ? Py_NewRef(found) : NULL;
+    return found == NULL ? -1 : *out != NULL;
+}
+#endif
+
+#if PY_VERSION_HEX < 0x030D0000
 #define TT_LONG_FROM_BYTES(bytes, n) _PyLong_FromByteArray((const unsigned char *)(bytes), (n), 1, 1)
 #else
 #define TT_LONG_FROM_BYTES(bytes, n) PyLong_FromNativeBytes((bytes), (n), Py_ASNATIVEBYTES_LITTLE_ENDIAN)

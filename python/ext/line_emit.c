@@ -19,9 +19,12 @@ static bool is_wanted(const consumer_slot *slot, unsigned kind)
            (kind == KIND_OBJECT && slot->consumer.wants & LINE_OBJECTS);
 }
 
-static bool is_named(const consumer_slot *slot, PyObject *name)
+/* Whoever selects by a function was asked before, for each name as written. */
+static bool is_named(const consumer_slot *slot, const line_code *code, int id, int path, PyObject *name)
 {
-    if (slot->names == NULL)
+    if (code->named != NULL && !(code->named[path] & (uint32_t)1 << id))
+        return false;
+    if (slot->names == NULL || slot->consumer.selects_name != NULL)
         return true;
     int found = PySet_Contains(slot->names, name);
     if (found < 0)
@@ -200,7 +203,8 @@ static void tell_changes(line_source *source, frame_record *record, const line_s
     for (int i = 0; i < names->change_count; i++) {
         const found_change *one = &found[i];
         if (names->change[i] == NULL || !is_wanted(slot, one->place.kind) ||
-            !is_named(slot, names->change[i]))
+            (one->how == LINE_TOUCHED && !(slot->consumer.wants & LINE_TOUCHES)) ||
+            !is_named(slot, record->code, id, one->place.path, names->change[i]))
             continue;
         line_change *to = &changes[change_count++];
         *to = (line_change){ .how = one->how,

@@ -54,14 +54,23 @@ enum { MOST_ITEMS = 24, MOST_ITEMS_EACH = 8 }; /* of containers that a statement
 /* ---- code objects and frames --------------------------------------------- */
 
 typedef struct line_code {
-    PyCodeObject *code;    /* owned: an address is not used again while we know it */
-    line_table *table;     /* owned; NULL: not selected, or it could not be made */
-    uint64_t generation;   /* of the consumers that were asked */
-    uint32_t mask;         /* consumers that selected it */
-    uint32_t local_events; /* 3.12 and later: events that are on */
-    bool is_refused;       /* no table, or monitoring said no */
+    PyCodeObject *code;      /* owned: an address is not used again while we know it */
+    const line_table *table; /* of line_cache.c; NULL: not selected, or it could not be made */
+    uint64_t generation;     /* of the consumers that were asked */
+    uint32_t mask;           /* consumers that selected it */
+    uint32_t local_events;   /* 3.12 and later: events that are on */
+    bool is_refused;         /* no table, or monitoring said no */
     int first[LINE_MAX_CONSUMERS], last[LINE_MAX_CONSUMERS]; /* lines wanted */
+    /* Names, see line_names.c. */
+    bool is_narrow;   /* all who want changes want those of some names only */
+    bool has_touches; /* somebody wants LINE_TOUCHED */
+    uint32_t *named;  /* owned; of each path: who wants its changes; NULL: everybody */
+    uint8_t *touched; /* owned; of each statement, if is_narrow: STORES_NAMED, SHOWS_NAMED */
+    int *named_slots; /* owned; local slots of wanted names, if is_narrow */
+    int named_slot_count;
 } line_code;
+
+enum { STORES_NAMED = 1 << 0, SHOWS_NAMED = 1 << 1 }; /* followers included */
 
 /* A read of the statement that runs, or a tensor in a container that it reads whole. */
 typedef struct saved_read {
@@ -110,6 +119,7 @@ void pointer_map_free(pointer_map *map);
 typedef struct consumer_slot {
     line_consumer consumer;
     PyObject *names;       /* owned or NULL */
+    PyObject *roots;       /* owned or NULL; of names: x of x.y[0] */
     PyObject *first_error; /* owned or NULL */
     uint64_t errors;
     uint64_t own_before;  /* the source's own errors when it was added */
@@ -134,6 +144,8 @@ struct line_source {
     uint32_t before_mask, line_mask, enter_mask, leave_mask, bare_mask;
     uint64_t generation, next_key, next_frame;
     pointer_map codes;  /* PyCodeObject -> line_code */
+    pointer_map tables; /* PyCodeObject -> cached_table, of line_cache.c */
+    size_t sweep_at;    /* so many tables: look for dead ones */
     pointer_map frames; /* line_frame -> frame_record */
     frame_record *last; /* the one that had an event last */
     uint64_t uses;      /* counts events that made frames, for dropping */
@@ -143,6 +155,7 @@ struct line_source {
     PyObject *version;      /* owned or NULL; getset descriptor TensorBase._version */
     PyObject *is_inference; /* owned or NULL; method descriptor */
     PyObject *analyse;      /* owned; tensortap.statements.table */
+    PyObject *threading;    /* owned; the module */
     PyObject *own_folder;   /* owned or NULL; tensortap's, with a slash */
     uint64_t own_errors;    /* ours, not a consumer's */
     PyObject *own_error;    /* owned or NULL; text of the first */
@@ -175,7 +188,37 @@ void source_forget_all(line_source *source);         /* frames, code objects, st
 void source_note_error(line_source *source, int id); /* counts and clears; id -1: ours */
 frame_record *source_find(line_source *source, line_frame *at);
 
+/* line_cache.c */
+/* Borrowed, good while the code object lives.  NULL: it cannot be made; an exception is set at
+ * the first time. */
+const line_table *cache_table(line_source *source, PyCodeObject *code);
+void cache_free(line_source *source);
+
+/* line_names.c */
+int names_roots(PyObject *names, PyObject **roots); /* a new frozenset; -1: an exception is set */
+bool names_are_in(PyCodeObject *code, PyObject *roots);
+void names_find(line_source *source, line_code *code); /* after the consumers were asked */
+void names_free(line_code *code);
+bool names_are_live(const frame_record *record); /* is there a thing that a call may change? */
+bool names_quick(frame_record *record, int instruction);
+static inline bool path_is_wanted(const line_code *code, int path)
+{
+    return code->named == NULL || code->named[path] != 0;
+}
+
+/* line_prepare.c */
+void statement_begin(line_source *source, frame_record *record, int number);
+
 /* line_statement.c */
+static inline bool is_tensor(object_kind kind)
+{
+    return kind == KIND_TORCH || kind == KIND_ARRAY;
+}
+/* Do versions tell too little of what the statement does? */
+static inline bool statement_hides(const frame_record *record, const line_statement *statement)
+{
+    return record->code->table->is_hidden || statement->flags & STATEMENT_DIGESTS;
+}
 void statement_at(line_source *source, frame_record *record, int instruction);
 /* The same for plain Python; false: nothing was done, call statement_at.  Calls
  * nobody and leaves no exception. */

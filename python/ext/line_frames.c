@@ -24,14 +24,21 @@ static bool is_never_selected(line_source *source, PyCodeObject *code)
            PyUnicode_Tailmatch(code->co_filename, source->own_folder, 0, PY_SSIZE_T_MAX, -1) == 1;
 }
 
+/* More than changes: it is told of frames that have none of its names. */
+static bool wants_frames(const line_consumer *consumer)
+{
+    return consumer->enter != NULL || consumer->leave != NULL || consumer->line != NULL ||
+           consumer->before != NULL;
+}
+
 static void ask_consumers(line_source *source, line_code *known)
 {
-    known->generation = source->generation;
-    known->mask = 0;
-    if (known->is_refused || is_never_selected(source, known->code))
-        return;
-    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
-        const line_consumer *consumer = &source->consumers[id].consumer;
+    uint64_t generation = source->generation; /* another thread may change it meanwhile */
+    uint32_t mask = 0;
+    bool is_open = !known->is_refused && !is_never_selected(source, known->code);
+    for (int id = 0; id < LINE_MAX_CONSUMERS && is_open; id++) {
+        const consumer_slot *slot = &source->consumers[id];
+        const line_consumer *consumer = &slot->consumer;
         if (!(source->mask & (uint32_t)1 << id))
             continue;
         known->first[id] = 0;
@@ -43,16 +50,20 @@ static void ask_consumers(line_source *source, line_code *known)
             source_note_error(source, id);
             is_wanted = false;
         }
-        known->mask |= is_wanted ? (uint32_t)1 << id : 0;
+        if (is_wanted && slot->roots != NULL && !wants_frames(consumer))
+            is_wanted = names_are_in(known->code, slot->roots);
+        mask |= is_wanted ? (uint32_t)1 << id : 0;
     }
-    if (!(known->mask & ~source->bare_mask) || known->table != NULL)
-        return;
-    known->table = line_table_create(known->code, source->analyse);
-    if (known->table == NULL) {
-        known->is_refused = true;
-        known->mask = 0;
+    bool is_bare = !(mask & ~source->bare_mask);
+    if (!is_bare && known->table == NULL) {
+        known->table = cache_table(source, known->code);
+        known->is_refused = known->table == NULL;
         source_note_error(source, -1);
     }
+    known->mask = known->table != NULL || is_bare ? mask : 0;
+    known->generation = generation;
+    if (known->mask != 0 && known->table != NULL)
+        names_find(source, known);
 }
 
 line_code *source_code(line_source *source, PyCodeObject *code)
@@ -234,7 +245,7 @@ void source_forget_all(line_source *source)
         line_code *code = source->codes.keys[i] != NULL ? source->codes.values[i] : NULL;
         if (code == NULL)
             continue;
-        line_table_free(code->table);
+        names_free(code);
         Py_DECREF(code->code);
         PyMem_Free(code);
     }

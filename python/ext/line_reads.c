@@ -9,7 +9,8 @@
 /* Remembers that the frame has named this place, which is no local. */
 void reads_show(frame_record *record, const line_place *place)
 {
-    if (place->slot >= 0)
+    bool is_shown = is_tensor(place->kind) || (place->kind == KIND_OBJECT && record->code->has_touches);
+    if (place->slot >= 0 || !is_shown || !path_is_wanted(record->code, place->path))
         return;
     if (record->far_owner[place->path] == NULL)
         record->far[record->far_count++] = place->path;
@@ -21,17 +22,21 @@ static void save_read(line_source *source, frame_record *record, saved_read *to,
     line_place place;
     path_find(source, record, path, false, &place);
     *to = (saved_read){ .path = -1 };
-    if (place.slot >= 0 && is_late)
+    bool is_kept = path_is_wanted(record->code, place.path); /* its state is what it was */
+    if (place.slot >= 0 && is_late && is_kept)
         place.kind = (object_kind)record->slots[place.slot].kind;
     if (place.kind == KIND_NONE)
         return;
     line_state *state = place_state(source, record, &place);
     if (state == NULL)
         return;
-    if (state->kind == KIND_NONE || (!is_late && state->object != place.object))
+    bool is_stale = state->kind == KIND_NONE || (!is_late && state->object != place.object);
+    if (!is_kept)
+        is_stale = is_stale || state->object != place.object ||
+                   (is_tensor(place.kind) && state_differs(source, state, place.object, false));
+    if (is_stale)
         state_adopt(source, state, place.object, place.kind);
-    if ((place.kind == KIND_TORCH || place.kind == KIND_ARRAY))
-        reads_show(record, &place);
+    reads_show(record, &place);
     *to = (saved_read){ .state = *state,
                         .path = place.path,
                         .object = state->object == place.object ? place.object : NULL };

@@ -7,89 +7,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "line_engine.h"
 
-static bool is_tensor(object_kind kind)
-{
-    return kind == KIND_TORCH || kind == KIND_ARRAY;
-}
-
-static bool hides(const frame_record *record, const line_statement *statement)
-{
-    return record->code->table->is_hidden || statement->flags & STATEMENT_DIGESTS;
-}
-
-/* ---- before it runs -------------------------------------------------------- */
-
-/* Can these operators run somebody's code, or change an operand? */
-static bool has_risky_operand(line_source *source, frame_record *record, const line_statement *statement)
-{
-    const line_table *table = record->code->table;
-    const uint16_t *paths = table->reads + statement->reads;
-    for (int i = 0; i < statement->read_count; i++) {
-        const line_path *path = &table->paths[paths[i]];
-        line_place place;
-        if (path->kind == PATH_LOCAL && path_is_plain(locals_slot(record->at, path->base, path->detail)))
-            continue;
-        while (path->kind >= PATH_ATTRIBUTE)
-            path = &table->paths[path->base];
-        path_find(source, record, (int)(path - table->paths), false, &place);
-        if (path_is_plain(place.object))
-            continue;
-        if (statement->flags & STATEMENT_AUGMENTS)
-            return true;
-        if (!is_tensor(place.kind) && !PyList_CheckExact(place.object) &&
-            !PyTuple_CheckExact(place.object) && !PyDict_CheckExact(place.object))
-            return true;
-    }
-    return false;
-}
-
-static void digest_slots(line_source *source, frame_record *record, bool is_hidden)
-{
-    const line_table *table = record->code->table;
-    for (int i = 0; i < record->slot_count; i++) {
-        line_state *state = &record->slots[i];
-        if (state->has_digest || !state_needs_digest(source, state, is_hidden))
-            continue;
-        PyObject *obj = locals_slot(record->at, i, table->paths[table->slot_path[i]].detail);
-        if (obj != NULL && obj == state->object)
-            state_digest(source, state, obj);
-    }
-}
-
-static void digest_far(line_source *source, frame_record *record, bool is_hidden)
-{
-    for (int i = 0; i < record->far_count; i++) {
-        line_place place;
-        path_find(source, record, record->far[i], false, &place);
-        line_state *state = is_tensor(place.kind) ? place_state(source, record, &place) : NULL;
-        if (state == NULL || state->has_digest || !state_needs_digest(source, state, is_hidden))
-            continue;
-        if (state->object == place.object)
-            state_digest(source, state, place.object);
-    }
-}
-
-static void begin(line_source *source, frame_record *record, int number)
-{
-    const line_statement *statement = &record->code->table->statements[number];
-    bool compares = statement->flags & STATEMENT_CALLS;
-    record->statement = number;
-    if (!compares && statement->flags & (STATEMENT_OPERATES | STATEMENT_AUGMENTS))
-        compares = has_risky_operand(source, record, statement);
-    record->compares = compares;
-    record->has_reads = false;
-    if (statement->flags & STATEMENT_IS_FAR || source->before_mask & record->mask)
-        reads_save(source, record, statement, false);
-    if (compares) {
-        digest_slots(source, record, hides(record, statement));
-        digest_far(source, record, hides(record, statement));
-    }
-    if (source->before_mask & record->mask)
-        emit_reads(source, record, statement);
-}
-
-/* ---- after it ran ---------------------------------------------------------- */
-
 typedef struct settling {
     const line_statement *statement;
     bool is_hidden;
@@ -122,6 +39,8 @@ static void look_at_write(line_source *source, frame_record *record, settling *w
 {
     const line_path *path = &record->code->table->paths[write->path];
     line_place place;
+    if (path->kind == PATH_LOCAL && !path_is_wanted(record->code, write->path))
+        return;
     if (path->kind == PATH_LOCAL) { /* the quick way out for plain Python */
         PyObject *obj = locals_slot(record->at, path->base, path->detail);
         line_state *state = &record->slots[path->base];
@@ -132,7 +51,7 @@ static void look_at_write(line_source *source, frame_record *record, settling *w
         }
     }
     path_find(source, record, write->path, true, &place);
-    if (place.kind == KIND_NONE || is_found(work, &place))
+    if (place.kind == KIND_NONE || is_found(work, &place) || !path_is_wanted(record->code, place.path))
         return;
     line_state *state = place_state(source, record, &place);
     if (state == NULL)
@@ -167,29 +86,46 @@ static bool is_written_later(const line_table *table, const settling *work, int 
     return false;
 }
 
-static void look_at_slots(line_source *source, frame_record *record, settling *work)
+static void look_at_slot(line_source *source, frame_record *record, settling *work, int slot)
 {
     const line_table *table = record->code->table;
-    for (int i = 0; i < record->slot_count; i++) {
-        line_state *state = &record->slots[i];
-        line_place place = { .slot = i, .path = table->slot_path[i] };
-        if (!is_tensor((object_kind)state->kind) || is_found(work, &place) ||
-            is_written_later(table, work, place.path))
-            continue;
-        place.object = locals_slot(record->at, i, table->paths[place.path].detail);
-        if (place.object == NULL) {
+    line_state *state = &record->slots[slot];
+    line_place place = { .slot = slot, .path = table->slot_path[slot] };
+    object_kind kind = (object_kind)state->kind;
+    bool is_object = kind == KIND_OBJECT && record->code->has_touches;
+    if ((!is_tensor(kind) && !is_object) || is_found(work, &place) ||
+        is_written_later(table, work, place.path))
+        return;
+    place.object = locals_slot(record->at, slot, table->paths[place.path].detail);
+    if (place.object == NULL) {
+        state->kind = KIND_NONE;
+    } else if (place.object != state->object) { /* a cell that another function stored to */
+        place.kind = state_kind(source, place.object);
+        if (place.kind == KIND_NONE)
             state->kind = KIND_NONE;
-        } else if (place.object != state->object) { /* a cell that another function stored to */
-            place.kind = state_kind(source, place.object);
-            if (place.kind == KIND_NONE)
-                state->kind = KIND_NONE;
-            else
-                add(work, &place, LINE_REBOUND, NULL);
-        } else if (state_differs(source, state, place.object, work->is_hidden)) {
-            place.kind = (object_kind)state->kind;
-            add(work, &place, LINE_INPLACE, NULL);
-        }
+        else
+            add(work, &place, LINE_REBOUND, NULL);
+    } else if (is_object) {
+        place.kind = kind;
+        if (!path_is_plain(place.object))
+            add(work, &place, LINE_TOUCHED, NULL);
+    } else if (state_differs(source, state, place.object, work->is_hidden)) {
+        place.kind = kind;
+        add(work, &place, LINE_INPLACE, NULL);
     }
+}
+
+static void look_at_slots(line_source *source, frame_record *record, settling *work)
+{
+    const line_code *code = record->code;
+    if (code->is_narrow) {
+        for (int i = 0; i < code->named_slot_count; i++)
+            look_at_slot(source, record, work, code->named_slots[i]);
+        return;
+    }
+    for (int i = 0; i < record->slot_count; i++)
+        if (record->slots[i].kind != KIND_NONE)
+            look_at_slot(source, record, work, i);
 }
 
 static void look_at_far(line_source *source, frame_record *record, settling *work)
@@ -198,7 +134,8 @@ static void look_at_far(line_source *source, frame_record *record, settling *wor
         line_place place;
         int path = record->far[i];
         path_find(source, record, path, false, &place);
-        if (!is_tensor(place.kind) || is_found(work, &place) ||
+        bool is_object = place.kind == KIND_OBJECT && record->code->has_touches;
+        if ((!is_tensor(place.kind) && !is_object) || is_found(work, &place) ||
             is_written_later(record->code->table, work, path))
             continue;
         line_state *state = place_state(source, record, &place);
@@ -212,6 +149,9 @@ static void look_at_far(line_source *source, frame_record *record, settling *wor
             }
         } else if (state->object != place.object) {
             add(work, &place, LINE_REBOUND, NULL);
+        } else if (is_object) {
+            if (!path_is_plain(place.object))
+                add(work, &place, LINE_TOUCHED, NULL);
         } else if (state_differs(source, state, place.object, work->is_hidden)) {
             add(work, &place, LINE_INPLACE, NULL);
         }
@@ -225,7 +165,7 @@ static void settle(line_source *source, frame_record *record, const line_stateme
     const line_write *writes = table->writes + statement->writes;
     settling work;
     work.statement = statement;
-    work.is_hidden = hides(record, statement);
+    work.is_hidden = statement_hides(record, statement);
     work.is_doubtful = is_doubtful;
     work.last = last;
     work.count = 0;
@@ -246,11 +186,11 @@ static void settle(line_source *source, frame_record *record, const line_stateme
         if (state == NULL)
             continue;
         change->old = *state;
-        state_update(source, state, change->place.object, change->place.kind, work.is_hidden);
+        if (change->how != LINE_TOUCHED)
+            state_update(source, state, change->place.object, change->place.kind, work.is_hidden);
         change->now = *state;
         change->now.is_sampled |= change->old.is_sampled;
-        if (is_tensor(change->place.kind))
-            reads_show(record, &change->place);
+        reads_show(record, &change->place);
     }
     emit_changes(source, record, statement, work.found, work.count);
 }
@@ -261,6 +201,11 @@ static bool is_plain(line_source *source, frame_record *record, const line_state
 {
     const line_table *table = record->code->table;
     const line_write *writes = table->writes + statement->writes;
+    if (record->code->is_narrow && !record->compares) {
+        bool stores = record->code->touched[record->statement] & STORES_NAMED;
+        if (!stores && !(statement->flags & STATEMENT_IS_FOLLOWED && names_are_live(record)))
+            return true;
+    }
     if (record->compares || statement->followers > 0)
         return false;
     for (int i = 0; i < statement->write_count; i++) {
@@ -307,10 +252,12 @@ static void finish(line_source *source, frame_record *record, int next, bool is_
 bool statement_quick(line_source *source, frame_record *record, int instruction)
 {
     const line_table *table = record->code->table;
-    const uint32_t slow = STATEMENT_CALLS | STATEMENT_IS_FAR;
+    const uint32_t slow = STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED;
     if (record->is_bare || instruction < 0 || instruction >= table->instruction_count ||
         record->statement < 0 || (source->before_mask | source->line_mask) & record->mask)
         return false;
+    if (record->code->is_narrow)
+        return names_quick(record, instruction);
     int number = table->statement_at[instruction];
     if (number == TABLE_NONE)
         return false;
@@ -350,7 +297,7 @@ void statement_at(line_source *source, frame_record *record, int instruction)
     if (!goes_on) {
         if (record->statement >= 0)
             finish(source, record, instruction, statement->flags & STATEMENT_HANDLES, false);
-        begin(source, record, number);
+        statement_begin(source, record, number);
     }
     if (source->line_mask & record->mask)
         emit_line(source, record, instruction);
@@ -383,7 +330,7 @@ void statement_adopt(line_source *source, frame_record *record, bool is_fresh)
     PyObject *guard = NULL;
     bool is_looking = false;
     for (int i = 0; i < record->slot_count; i++) { /* none in a bare one */
-        if (table->slot_path[i] < 0)
+        if (table->slot_path[i] < 0 || !path_is_wanted(record->code, table->slot_path[i]))
             continue;
         PyObject *obj = locals_slot(record->at, i, table->paths[table->slot_path[i]].detail);
         object_kind kind = obj != NULL ? state_kind(source, obj) : KIND_NONE;

@@ -111,6 +111,9 @@ static void find_followers(line_table *table)
         line_statement *one = &table->statements[i];
         if (one->flags & (STATEMENT_BRANCHES | STATEMENT_IS_MAYBE) && one->followers > 0)
             one[1].flags |= STATEMENT_IS_MAYBE;
+        for (int k = 1; k <= one->followers; k++)
+            if (one[k].flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS))
+                one->flags |= STATEMENT_IS_FOLLOWED;
     }
 }
 

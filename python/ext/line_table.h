@@ -40,8 +40,9 @@ enum {                              /* of a statement, as in stack_machine.py */
        STATEMENT_AUGMENTS = 1 << 6, /* has an in-place operator */
        STATEMENT_BRANCHES = 1 << 7, /* what follows on the line may not run */
        /* added here */
-       STATEMENT_IS_FAR = 1 << 8,   /* reads more than locals */
-       STATEMENT_IS_MAYBE = 1 << 9, /* follows a branch on its line */
+       STATEMENT_IS_FAR = 1 << 8,       /* reads more than locals */
+       STATEMENT_IS_MAYBE = 1 << 9,     /* follows a branch on its line */
+       STATEMENT_IS_FOLLOWED = 1 << 10, /* by one that calls or operates, without an event */
 };
 
 enum { WRITE_SAME = 1 << 0, WRITE_IN_PLACE = 1 << 1, WRITE_MAYBE = 1 << 2 };

@@ -15,7 +15,7 @@ static PyStructSequence_Field read_fields[] = {
 static PyStructSequence_Field change_fields[] = {
     { "kind", "'local', 'global', 'attribute' or 'item'" },
     { "name", "as written" },
-    { "how", "'bound', 'rebound' or 'inplace'" },
+    { "how", "'bound', 'rebound', 'inplace' or 'touched'" },
     { "old_key", "of the state before; None: there was none" },
     { "key", "of the state now" },
     { "object", "the tensor" },
@@ -90,7 +90,7 @@ static PyObject *read_tuple(const core_state *state, const line_name *read)
 
 static PyObject *change_tuple(const core_state *state, const line_change *change)
 {
-    static const char *const hows[] = { "bound", "rebound", "inplace" };
+    static const char *const hows[] = { "bound", "rebound", "inplace", "touched" };
     PyObject *arrows = PyTuple_New((Py_ssize_t)change->read_count);
     for (size_t i = 0; arrows != NULL && i < change->read_count; i++)
         PyTuple_SET_ITEM(arrows, (Py_ssize_t)i, PyLong_FromLong(change->reads[i]));

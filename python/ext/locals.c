@@ -253,3 +253,18 @@ void locals_set_line_events(PyFrameObject *frame, bool is_on)
     (void)is_on;
 #endif
 }
+
+/* A frame without a frame object was never silenced. */
+void locals_wake(PyThreadState *thread)
+{
+#if PY_VERSION_HEX >= 0x030C0000 || defined(TT_PUBLIC_LOCALS)
+    (void)thread;
+#elif defined(HAS_INTERPRETER_FRAME)
+    for (_PyInterpreterFrame *at = thread->cframe->current_frame; at != NULL; at = at->previous)
+        if (at->frame_obj != NULL)
+            at->frame_obj->f_trace_lines = 1;
+#else
+    for (PyFrameObject *frame = thread->frame; frame != NULL; frame = frame->f_back)
+        frame->f_trace_lines = 1;
+#endif
+}

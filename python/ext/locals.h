@@ -25,7 +25,9 @@ PyObject *locals_names(line_frame *at); /* the mapping of a class body, module o
 bool locals_is_fresh(line_frame *at);
 bool locals_is_yield(line_frame *at);
 
-/* f_trace_lines of a frame object, where this Python has it in the struct. */
+/* f_trace_lines of a frame object, where this Python has it in the struct; of
+ * all frames of a thread, switched on again. */
 void locals_set_line_events(PyFrameObject *frame, bool is_on);
+void locals_wake(PyThreadState *thread);
 
 #endif

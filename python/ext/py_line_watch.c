@@ -44,7 +44,8 @@ static void call(watch *self, PyObject *function, const line_event *event)
         call(self, ((watch *)self)->name, event);              \
     }
 X(change)
-X(before) X(enter) X(leave) X(line)
+X(before)
+X(enter) X(leave) X(line)
 #undef X
 
     static bool is_listed(const watch *self, PyCodeObject *code)
@@ -141,20 +142,20 @@ static int start(watch *self, const line_consumer *wanted)
 
 PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = { "change", "before",  "enter",    "leave",   "line",
-                                "select", "files",   "prefixes", "codes",   "lines",
-                                "names",  "threads", "arrays",   "objects", NULL };
+    static char *keywords[] = { "change", "before",   "enter",   "leave", "line",  "select",
+                                "files",  "prefixes", "codes",   "lines", "names", "threads",
+                                "arrays", "objects",  "touches", NULL };
     core_state *state = core_state_of(module);
     PyObject *change = Py_None, *before = Py_None, *enter = Py_None, *leave = Py_None, *line = Py_None;
     PyObject *select = Py_None, *files = Py_None, *prefixes = Py_None, *codes = Py_None, *lines = Py_None;
     PyObject *names = Py_None, *threads = NULL, *result = NULL; /* borrowed, but result */
     PyObject *set = NULL;                                       /* owned */
-    int arrays = 0, objects = 0;
+    int arrays = 0, objects = 0, touches = 0;
     line_consumer consumer = { .threads = LINE_THREADS_LATER };
     watch *self = NULL; /* owned */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOOOOOpp:watch_lines", keywords, &change,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOOOOOppp:watch_lines", keywords, &change,
                                      &before, &enter, &leave, &line, &select, &files, &prefixes, &codes,
-                                     &lines, &names, &threads, &arrays, &objects))
+                                     &lines, &names, &threads, &arrays, &objects, &touches))
         return NULL;
     if (state->line == NULL && (state->line = line_source_create(state)) == NULL)
         return NULL;
@@ -190,7 +191,8 @@ PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs)
     if (names != Py_None && (set = PyFrozenSet_New(names)) == NULL)
         goto out;
     consumer.names = set;
-    consumer.wants = (arrays ? LINE_ARRAYS : 0u) | (objects ? LINE_OBJECTS : 0u);
+    consumer.wants = (arrays ? LINE_ARRAYS : 0u) | (objects || touches ? LINE_OBJECTS : 0u) |
+                     (touches ? LINE_TOUCHES : 0u);
     if (start(self, &consumer) == 0)
         result = Py_NewRef((PyObject *)self);
 out:

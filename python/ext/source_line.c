@@ -89,16 +89,40 @@ static void refresh_frames(line_source *source)
     }
 }
 
-static PyObject *find_analysis(void)
+/* As `import name`, also for code that was given no __import__, such as a
+ * namedtuple's: we are called from the user's frames. */
+static PyObject *import_plainly(const char *name)
 {
-    PyObject *module = PyImport_ImportModule("tensortap.statements"); /* owned */
-    PyObject *found = module != NULL ? PyObject_GetAttrString(module, "table") : NULL;
-    Py_XDECREF(module);
-    return found;
+    PyObject *names = PyUnicode_FromString(name); /* owned */
+    PyObject *module = NULL;
+    Py_XDECREF(names != NULL ? PyImport_ImportModuleLevelObject(names, NULL, NULL, NULL, 0) : NULL);
+    if (!PyErr_Occurred())
+        module = PyImport_GetModule(names);
+    Py_XDECREF(names);
+    return module;
+}
+
+static int find_modules(line_source *source)
+{
+    PyObject *statements = import_plainly("tensortap.statements"); /* owned */
+    source->analyse = statements != NULL ? PyObject_GetAttrString(statements, "table") : NULL;
+    source->threading = import_plainly("threading");
+    PyObject *package = import_plainly("tensortap"); /* owned */
+    PyObject *file = package != NULL ? PyObject_GetAttrString(package, "__file__") : NULL;
+    if (file != NULL && PyUnicode_Check(file)) {
+        Py_ssize_t slash = PyUnicode_FindChar(file, '/', 0, PyUnicode_GET_LENGTH(file), -1);
+        if (slash >= 0)
+            source->own_folder = PyUnicode_Substring(file, 0, slash + 1);
+    }
+    Py_XDECREF(file);
+    Py_XDECREF(package);
+    Py_XDECREF(statements);
+    return source->analyse != NULL && source->threading != NULL && !PyErr_Occurred() ? 0 : -1;
 }
 
 int line_source_add(line_source *source, const line_consumer *consumer)
 {
+    PyObject *roots = NULL; /* owned, then the slot's */
     int id = 0;
     while (id < LINE_MAX_CONSUMERS && source->mask & (uint32_t)1 << id)
         id++;
@@ -107,14 +131,14 @@ int line_source_add(line_source *source, const line_consumer *consumer)
                      LINE_MAX_CONSUMERS);
         return -1;
     }
-    if (source->mask == 0) {
-        if (source->analyse == NULL && (source->analyse = find_analysis()) == NULL)
-            return -1;
+    if (consumer->names != NULL && names_roots(consumer->names, &roots) < 0)
+        return -1;
+    if (source->mask == 0)
         source_forget_all(source);
-    }
     Py_CLEAR(source->consumers[id].first_error);
     source->consumers[id] = (consumer_slot){ .consumer = *consumer,
                                              .names = Py_XNewRef(consumer->names),
+                                             .roots = roots,
                                              .thread = PyThreadState_GetID(PyThreadState_Get()),
                                              .own_before = source->own_errors,
                                              .last_thread = newest_thread() };
@@ -135,6 +159,7 @@ void line_source_remove(line_source *source, int id)
         return;
     source->mask &= ~bit;
     Py_CLEAR(source->consumers[id].names);
+    Py_CLEAR(source->consumers[id].roots);
     source->consumers[id].consumer = (line_consumer){ 0 };
     sum_up(source);
     if (source->mask == 0) {
@@ -155,16 +180,10 @@ line_source *line_source_create(core_state *state)
     }
     source->core = state;
     source->generation = 1;
-    PyObject *package = PyImport_ImportModule("tensortap"); /* owned */
-    PyObject *file = package != NULL ? PyObject_GetAttrString(package, "__file__") : NULL;
-    if (file != NULL && PyUnicode_Check(file)) {
-        Py_ssize_t slash = PyUnicode_FindChar(file, '/', 0, PyUnicode_GET_LENGTH(file), -1);
-        if (slash >= 0)
-            source->own_folder = PyUnicode_Substring(file, 0, slash + 1);
+    if (find_modules(source) < 0) {
+        line_source_free(source);
+        return NULL;
     }
-    PyErr_Clear();
-    Py_XDECREF(file);
-    Py_XDECREF(package);
     return source;
 }
 
@@ -179,8 +198,11 @@ void line_source_free(line_source *source)
     source_forget_all(source);
     for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
         Py_CLEAR(source->consumers[id].names);
+        Py_CLEAR(source->consumers[id].roots);
         Py_CLEAR(source->consumers[id].first_error);
     }
+    cache_free(source);
+    Py_CLEAR(source->threading);
     Py_CLEAR(source->version);
     Py_CLEAR(source->is_inference);
     Py_CLEAR(source->analyse);

@@ -41,6 +41,30 @@
  * that the program names (xs[0] = y, cache['k'] += 1), not of what append and
  * the like put in.
  *
+ * Names.  A consumer that gives `names` or `selects_name` is told of changes of
+ * these only: x, self.x, cache['k'], xs[0], as they are written (a variable
+ * index by its value).  Give them where you can: they are looked up once for a
+ * code object, not at each change.  In code whose consumers all do, a line that
+ * stores none of the names and calls nothing costs what an empty trace function
+ * does, whatever it computes; a call costs one look at what the names hold; code
+ * in which no such name occurs is not watched at all (with enter, leave or line
+ * it is, and its lines are cheap).  This is also the way to follow objects that are
+ * no tensors: with LINE_OBJECTS every int that is assigned to anything is a
+ * change, with names only those of the names.  LINE_TOUCHES adds the rest: a
+ * named list, dict or other object is told as LINE_TOUCHED after each statement
+ * that may have changed it in place (called something, stored an item); whether
+ * it did is for the consumer to find out.
+ *
+ *     line_consumer mine = { .wants = LINE_ARRAYS | LINE_OBJECTS | LINE_TOUCHES,
+ *                            .names = frozenset_of("x", "self.cache"), ... };
+ *
+ * Coming and going.  A code object is analysed once in its life, which takes
+ * milliseconds; after that adding and removing a consumer costs microseconds, so
+ * a front end may do it around every call of a function.  Nothing is imported
+ * and no code of the package's is looked up by name while the user's code runs, so
+ * frames without builtins are no obstacle; a source may be made and a consumer
+ * added from C code that such a frame calls.
+ *
  * What the source keeps of a tensor is an address to compare, its version and
  * perhaps a digest; never a reference.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -65,6 +89,7 @@ typedef enum line_how {
     LINE_BOUND,   /* the name held no tensor before */
     LINE_REBOUND, /* the name holds another tensor, or was assigned anew */
     LINE_INPLACE, /* the same object, other contents */
+    LINE_TOUCHED, /* with LINE_TOUCHES: no tensor or array, perhaps other contents; the key stays */
 } line_how;
 
 /* One state of a name. */
@@ -107,7 +132,8 @@ enum {
     LINE_ARRAYS = 1 << 0,  /* NumPy arrays too: their contents are digested, see DESIGN */
     LINE_OBJECTS = 1 << 1, /* every object that a name is bound to, numbers and None too;
                               in place changes are told for tensors and arrays only */
-    LINE_BARE = 1 << 2,    /* enter, line and leave only, without reads: the code is not even
+    LINE_TOUCHES = 1 << 2, /* with LINE_OBJECTS and names: LINE_TOUCHED too */
+    LINE_BARE = 1 << 3,    /* enter, line and leave only, without reads: the code is not even
                               analysed; for who looks at a few names by line_frame_slot */
 };
 
@@ -130,6 +156,9 @@ typedef struct line_consumer {
      * place; false: nothing of this frame is told.  NULL: all frames. */
     bool (*accepts)(void *context, PyCodeObject *code, line_frame *at);
     PyObject *names; /* borrowed set or frozenset of str, or NULL; changes of these names only */
+    /* In place of names, where they differ from function to function: asked once for
+     * each name of a selected code object, as written (xs[i], not xs[0]).  NULL: names. */
+    bool (*selects_name)(void *context, PyCodeObject *code, PyObject *name);
     line_fn *enter, *line, *before, *change, *leave;
 } line_consumer;
 

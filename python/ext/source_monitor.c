@@ -77,7 +77,7 @@ static void listen(line_source *source, line_code *code)
     if (code->local_events != 0)
         return;
     long events = made->event[EVENT_LINE] | made->event[EVENT_PY_RETURN] | made->event[EVENT_PY_YIELD];
-    if (code->table->has_tight_loop)
+    if (code->table == NULL || code->table->has_tight_loop)
         events |= made->event[EVENT_JUMP];
     PyObject *done = PyObject_CallMethod(made->monitoring, "set_local_events", "iOl", made->tool,
                                          code->code, events); /* owned */

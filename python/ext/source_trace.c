@@ -204,11 +204,10 @@ static PyObject *tracer_call(PyObject *self, PyObject *args, PyObject *kwargs)
             return NULL;
         PyEval_SetTrace(NULL, NULL); /* it is ourselves, in the form of a Python function */
         if (hook_before != NULL && hook_before != Py_None) {
-            PyObject *sys = PyImport_ImportModule("sys"); /* owned */
-            PyObject *done = sys != NULL ? PyObject_CallMethod(sys, "settrace", "O", hook_before) : NULL;
+            PyObject *settrace = PySys_GetObject("settrace"); /* borrowed */
+            PyObject *done = settrace != NULL ? PyObject_CallOneArg(settrace, hook_before) : NULL;
             PyErr_Clear();
             Py_XDECREF(done);
-            Py_XDECREF(sys);
         }
     } else {
         here = (tracer *)Py_NewRef(self);
@@ -254,37 +253,26 @@ static PyType_Spec tracer_spec = {
 static void wake_frames(void)
 {
     PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
-    for (; thread != NULL; thread = PyThreadState_Next(thread)) {
-        PyFrameObject *frame = PyThreadState_GetFrame(thread); /* owned */
-        while (frame != NULL) {
-            PyFrameObject *back = PyFrame_GetBack(frame); /* owned */
-            locals_set_line_events(frame, true);
-            Py_SETREF(frame, back);
-        }
-    }
+    for (; thread != NULL; thread = PyThreadState_Next(thread))
+        locals_wake(thread);
 }
 
-/* Calls threading.settrace or threading.gettrace if threading was imported. */
-static PyObject *ask_threading(const char *function, PyObject *argument)
+/* Calls threading.settrace or threading.gettrace. */
+static PyObject *ask_threading(const line_source *source, const char *function, PyObject *argument)
 {
-    PyObject *threading = PyImport_ImportModule("threading"); /* owned */
-    PyObject *answer = NULL;
-    if (threading != NULL)
-        answer = argument != NULL ? PyObject_CallMethod(threading, function, "O", argument)
-                                  : PyObject_CallMethod(threading, function, NULL);
-    Py_XDECREF(threading);
-    return answer;
+    return argument != NULL ? PyObject_CallMethod(source->threading, function, "O", argument)
+                            : PyObject_CallMethod(source->threading, function, NULL);
 }
 
 static int start_threads(line_source *source)
 {
     driver *made = driver_of(source);
     PyObject *done = NULL; /* owned */
-    Py_XSETREF(made->previous_hook, ask_threading("gettrace", NULL));
+    Py_XSETREF(made->previous_hook, ask_threading(source, "gettrace", NULL));
     Py_XSETREF(made->installer, (PyObject *)make_tracer(source, true));
     if (made->previous_hook == NULL || made->installer == NULL)
         return -1;
-    done = ask_threading("settrace", made->installer);
+    done = ask_threading(source, "settrace", made->installer);
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;
 }
@@ -318,9 +306,9 @@ void driver_stop(line_source *source)
     made->epoch++;
     unhook();
     wake_frames();
-    PyObject *now = ask_threading("gettrace", NULL); /* owned */
+    PyObject *now = ask_threading(source, "gettrace", NULL); /* owned */
     if (now == made->installer && now != NULL)
-        Py_XDECREF(ask_threading("settrace", made->previous_hook));
+        Py_XDECREF(ask_threading(source, "settrace", made->previous_hook));
     PyErr_Clear();
     Py_XDECREF(now);
     Py_CLEAR(made->installer);

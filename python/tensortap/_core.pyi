@@ -512,5 +512,6 @@ def watch_lines(
     threads: Literal["later", "own", "all"] = "later",
     arrays: bool = False,
     objects: bool = False,
+    touches: bool = False,
 ) -> LineWatch:
     """Call functions with what each line of the selected code does, until closed."""

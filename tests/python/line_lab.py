@@ -89,6 +89,8 @@ def run(source: str, names: dict[str, Any], *, is_function: bool = True, **optio
         space = dict(names)
         call = None
         first = 0
+    if "only" in options:
+        options["names"] = options.pop("only")
     keep = options.pop("keep", lambda event: events.append(_shift(event, first)))
     result = None
     with _core.watch_lines(keep, files=[FILE], **{"arrays": True, **options}) as watch:
