@@ -283,7 +283,8 @@ void emit_reads(line_source *source, frame_record *record, const line_statement 
 
 void emit_line(line_source *source, frame_record *record, int instruction)
 {
-    int line = record->code->table->line_at[instruction];
+    int line = record->is_bare ? PyCode_Addr2Line(record->code->code, instruction * 2)
+                               : record->code->table->line_at[instruction];
     FOR_EACH_CONSUMER(source, record, line, id)
     {
         line_event event = event_of(record, line);

@@ -89,6 +89,7 @@ typedef struct frame_record {
     uint64_t number, caller;
     uint64_t thread;
     uint32_t mask;          /* consumers that want this frame */
+    bool is_bare;           /* made without a table: all of them are LINE_BARE */
     int statement;          /* that runs; -1: none */
     bool compares;          /* it may have changed more than it stores */
     bool has_reads;         /* reads are filled */
@@ -140,7 +141,7 @@ struct line_source {
     consumer_slot consumers[LINE_MAX_CONSUMERS];
     uint32_t mask;  /* slots in use */
     uint32_t wants; /* of all consumers */
-    uint32_t before_mask, line_mask, enter_mask, leave_mask;
+    uint32_t before_mask, line_mask, enter_mask, leave_mask, bare_mask;
     uint64_t generation, next_key, next_frame;
     pointer_map codes;  /* PyCodeObject -> line_code */
     pointer_map tables; /* PyCodeObject -> cached_table, of line_cache.c */

@@ -54,14 +54,15 @@ static void ask_consumers(line_source *source, line_code *known)
             is_wanted = names_are_in(known->code, slot->roots);
         mask |= is_wanted ? (uint32_t)1 << id : 0;
     }
-    if (mask != 0 && known->table == NULL) {
+    bool is_bare = !(mask & ~source->bare_mask);
+    if (!is_bare && known->table == NULL) {
         known->table = cache_table(source, known->code);
         known->is_refused = known->table == NULL;
         source_note_error(source, -1);
     }
-    known->mask = known->table != NULL ? mask : 0;
+    known->mask = known->table != NULL || is_bare ? mask : 0;
     known->generation = generation;
-    if (known->mask != 0)
+    if (known->mask != 0 && known->table != NULL)
         names_find(source, known);
 }
 
@@ -100,6 +101,22 @@ static uint32_t mask_for_thread(line_source *source, uint32_t mask)
     return mask;
 }
 
+/* Those who want this very frame. */
+static uint32_t mask_for_frame(line_source *source, const line_code *code, line_frame *at)
+{
+    uint32_t mask = mask_for_thread(source, code->mask);
+    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
+        const line_consumer *consumer = &source->consumers[id].consumer;
+        if (!(mask & (uint32_t)1 << id) || consumer->accepts == NULL)
+            continue;
+        if (!consumer->accepts(consumer->context, code->code, at))
+            mask &= ~((uint32_t)1 << id);
+        if (PyErr_Occurred())
+            source_note_error(source, id);
+    }
+    return mask;
+}
+
 static void free_record(frame_record *record)
 {
     if (record->reads != NULL)
@@ -113,13 +130,17 @@ static void free_record(frame_record *record)
 static frame_record *make_record(line_frame *at, line_code *code)
 {
     const line_table *table = code->table;
-    size_t slots = (size_t)table->slot_count, paths = (size_t)table->path_count + 1;
+    size_t slots = table != NULL ? (size_t)table->slot_count : 0;
+    size_t paths = table != NULL ? (size_t)table->path_count + 1 : 0;
     frame_record *record = PyMem_Calloc(1, sizeof *record + slots * sizeof(line_state));
     if (record == NULL)
         return NULL;
     record->at = at;
     record->code = code;
     record->statement = -1;
+    record->is_bare = table == NULL;
+    if (table == NULL)
+        return record;
     record->slot_count = table->slot_count;
     record->reads = PyMem_Calloc((size_t)table->most_reads + MOST_ITEMS + 1, sizeof *record->reads);
     record->far_owner = PyMem_Calloc(paths, sizeof *record->far_owner);
@@ -178,10 +199,10 @@ frame_record *source_frame(line_source *source, line_frame *at, line_code *code,
     }
     if (record != NULL) {
         record->used = ++source->uses;
-        record->mask = mask_for_thread(source, code->mask);
+        record->mask = mask_for_frame(source, code, at);
         return record;
     }
-    uint32_t mask = mask_for_thread(source, code->mask);
+    uint32_t mask = mask_for_frame(source, code, at);
     if (mask == 0)
         return NULL;
     if (source->frames.used >= MOST_FRAMES)
@@ -233,6 +254,11 @@ void source_forget_all(line_source *source)
     source->shared = (shared_states){ 0 };
     for (int i = 0; i < TYPE_CACHE; i++)
         Py_CLEAR(source->type_of[i]);
+}
+
+PyObject *line_frame_slot(line_frame *at, int slot, PyObject *name)
+{
+    return locals_slot(at, slot, name);
 }
 
 PyObject *line_frame_get(line_frame *at, PyObject *name)

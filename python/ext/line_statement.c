@@ -253,8 +253,8 @@ bool statement_quick(line_source *source, frame_record *record, int instruction)
 {
     const line_table *table = record->code->table;
     const uint32_t slow = STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED;
-    if (instruction < 0 || instruction >= table->instruction_count || record->statement < 0 ||
-        (source->before_mask | source->line_mask) & record->mask)
+    if (record->is_bare || instruction < 0 || instruction >= table->instruction_count ||
+        record->statement < 0 || (source->before_mask | source->line_mask) & record->mask)
         return false;
     if (record->code->is_narrow)
         return names_quick(record, instruction);
@@ -282,6 +282,10 @@ bool statement_quick(line_source *source, frame_record *record, int instruction)
 void statement_at(line_source *source, frame_record *record, int instruction)
 {
     const line_table *table = record->code->table;
+    if (record->is_bare) {
+        emit_line(source, record, instruction);
+        return;
+    }
     if (instruction < 0 || instruction >= table->instruction_count)
         return;
     int number = table->statement_at[instruction];
@@ -304,6 +308,10 @@ void statement_end(line_source *source, frame_record *record, int instruction, P
 {
     const line_table *table = record->code->table;
     const line_statement *statement = NULL;
+    if (record->is_bare) {
+        emit_leave(source, record, NULL, value, is_yield);
+        return;
+    }
     if (instruction >= 0 && instruction < table->instruction_count &&
         table->statement_at[instruction] != TABLE_NONE)
         statement = &table->statements[table->statement_at[instruction]];
@@ -321,7 +329,7 @@ void statement_adopt(line_source *source, frame_record *record, bool is_fresh)
     const line_table *table = record->code->table;
     PyObject *guard = NULL;
     bool is_looking = false;
-    for (int i = 0; i < record->slot_count; i++) {
+    for (int i = 0; i < record->slot_count; i++) { /* none in a bare one */
         if (table->slot_path[i] < 0 || !path_is_wanted(record->code, table->slot_path[i]))
             continue;
         PyObject *obj = locals_slot(record->at, i, table->paths[table->slot_path[i]].detail);

@@ -33,7 +33,8 @@
     X(flow)              \
     X(tracker)           \
     X(track_log)         \
-    X(metrics)
+    X(metrics)           \
+    X(path_tracer)
 
 /* Named tuples of the line source. */
 enum { LINE_TYPE_READ, LINE_TYPE_CHANGE, LINE_TYPE_EVENT, LINE_TYPE_COUNT };

@@ -39,7 +39,8 @@ uint64_t line_source_errors(line_source *source, int id, PyObject **text)
 static void sum_up(line_source *source)
 {
     source->generation++;
-    source->wants = source->before_mask = source->line_mask = source->enter_mask = source->leave_mask = 0;
+    source->wants = source->before_mask = source->line_mask = source->enter_mask = source->leave_mask =
+        source->bare_mask = 0;
     for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
         const line_consumer *consumer = &source->consumers[id].consumer;
         uint32_t bit = (uint32_t)1 << id;
@@ -50,6 +51,7 @@ static void sum_up(line_source *source)
         source->line_mask |= consumer->line != NULL ? bit : 0;
         source->enter_mask |= consumer->enter != NULL ? bit : 0;
         source->leave_mask |= consumer->leave != NULL ? bit : 0;
+        source->bare_mask |= consumer->wants & LINE_BARE ? bit : 0;
     }
 }
 
@@ -71,6 +73,11 @@ static void refresh_frames(line_source *source)
             continue;
         line_code *code = source_code(source, record->code->code);
         uint32_t mask = code != NULL ? code->mask : 0;
+        if (record->is_bare && mask & ~source->bare_mask && source->inside == 0) {
+            source_forget(source, record); /* its next event makes a whole one */
+            i--;                           /* another may have moved here */
+            continue;
+        }
         for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
             const consumer_slot *slot = &source->consumers[id];
             uint32_t bit = (uint32_t)1 << id;

@@ -133,6 +133,8 @@ enum {
     LINE_OBJECTS = 1 << 1, /* every object that a name is bound to, numbers and None too;
                               in place changes are told for tensors and arrays only */
     LINE_TOUCHES = 1 << 2, /* with LINE_OBJECTS and names: LINE_TOUCHED too */
+    LINE_BARE = 1 << 3,    /* enter, line and leave only, without reads: the code is not even
+                              analysed; for who looks at a few names by line_frame_slot */
 };
 
 typedef enum line_threads {
@@ -150,6 +152,9 @@ typedef struct line_consumer {
     /* Asked once for each code object; NULL: all.  Gives the lines wanted, ends
      * included (preset to everything).  tensortap's own code is never asked. */
     bool (*selects)(void *context, PyCodeObject *code, int *first, int *last);
+    /* Asked at the first event of each frame of selected code, with its arguments in
+     * place; false: nothing of this frame is told.  NULL: all frames. */
+    bool (*accepts)(void *context, PyCodeObject *code, line_frame *at);
     PyObject *names; /* borrowed set or frozenset of str, or NULL; changes of these names only */
     /* In place of names, where they differ from function to function: asked once for
      * each name of a selected code object, as written (xs[i], not xs[0]).  NULL: names. */
@@ -171,6 +176,9 @@ uint64_t line_source_errors(line_source *source, int id, PyObject **text);
 /* The value of a local (else global) name of the running frame: a new reference,
  * or NULL without an exception.  Runs no code of the user's. */
 PyObject *line_frame_get(line_frame *at, PyObject *name);
+/* The same for who knows the slot (the place in co_varnames, then in those of
+ * co_cellvars that are no arguments): borrowed, NULL: unbound. */
+PyObject *line_frame_slot(line_frame *at, int slot, PyObject *name);
 
 /* The module's state makes one and frees it. */
 struct core_state;

@@ -77,7 +77,7 @@ static void listen(line_source *source, line_code *code)
     if (code->local_events != 0)
         return;
     long events = made->event[EVENT_LINE] | made->event[EVENT_PY_RETURN] | made->event[EVENT_PY_YIELD];
-    if (code->table->has_tight_loop)
+    if (code->table == NULL || code->table->has_tight_loop)
         events |= made->event[EVENT_JUMP];
     PyObject *done = PyObject_CallMethod(made->monitoring, "set_local_events", "iOl", made->tool,
                                          code->code, events); /* owned */
@@ -165,8 +165,12 @@ static PyObject *on_jump(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
     if (come(&here, self)) {
         int from = (int)PyLong_AsLong(args[1]) / 2, to = (int)PyLong_AsLong(args[2]) / 2;
         frame_record *record = record_of(here.source, args[0], false, false, &is_unknown);
-        const line_table *table = record != NULL ? record->code->table : NULL;
-        if (table != NULL && to <= from && from < table->instruction_count && to >= 0 &&
+        const line_table *table = record != NULL && !record->is_bare ? record->code->table : NULL;
+        if (record != NULL && record->is_bare && to <= from &&
+            PyCode_Addr2Line(record->code->code, from * 2) ==
+                PyCode_Addr2Line(record->code->code, to * 2))
+            statement_at(here.source, record, to);
+        else if (table != NULL && to <= from && from < table->instruction_count && to >= 0 &&
             table->line_at[from] == table->line_at[to])
             statement_at(here.source, record, to);
     }

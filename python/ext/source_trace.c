@@ -118,6 +118,8 @@ static void on_event(tracer *mine, PyFrameObject *frame, int what, PyObject *arg
         }
         bool is_fresh = is_start && locals_is_fresh(at);
         record = source_frame(source, at, known, is_fresh);
+        if (record == NULL)
+            silence(mine, frame, code);
         if (record != NULL && is_start && source->enter_mask & record->mask)
             emit_enter(source, record, !is_fresh);
         if (record != NULL && is_start && !is_fresh)

@@ -1,0 +1,99 @@
+"""Call the user's callbacks in the form that each of them takes.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tensortap.trace.trace_results import GlobalVariableResult, LocalVariableResult
+
+Callback = Callable[..., Any]
+LISTS = 4  # parameters: name, values, iterations, ranks
+WITHOUT_RANKS = 3
+
+
+class TraceCallbackError(RuntimeError):
+    """A callback raised; it is an instance of what the callback raised, too."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+def checked(argument: str, callbacks: Any) -> list[Callback]:
+    """Give the callbacks as a list; one alone is fine."""
+    if callable(callbacks):
+        callbacks = [callbacks]
+    if isinstance(callbacks, (str, bytes)) or not isinstance(callbacks, Iterable):
+        raise TypeError(f"{argument} must be a list of functions, not {callbacks!r}")
+    found = list(callbacks)
+    for callback in found:
+        if not callable(callback):
+            raise TypeError(f"{argument} must be a list of functions, not one with {callback!r}")
+    return found
+
+
+def pre_save(callbacks: list[Callback], name: str, value: Any, iteration: int) -> Any:
+    """Give what is to be kept in place of the value."""
+    for callback in callbacks:
+        try:
+            value = callback(name, value, iteration)
+        except Exception as error:
+            raise failure("pre_save", callback, name, error) from error
+    return value
+
+
+def run(
+    kind: str,
+    callbacks: list[Callback],
+    name: str,
+    result: LocalVariableResult | GlobalVariableResult,
+    with_lists: bool,
+) -> None:
+    """Call each with the name's result; *with_lists*: the form for those that take both."""
+    for callback in callbacks:
+        count = LISTS if with_lists else 2
+        if not getattr(callback, "takes_both_forms", False):
+            count = _parameters(callback)
+        try:
+            if count == 2:  # noqa: PLR2004
+                callback(name, result)
+                continue
+            _as_lists(result)
+            arguments = (name, result.values, result.iterations, getattr(result, "ranks", None))
+            callback(*arguments[:count])
+        except Exception as error:
+            raise failure(kind, callback, name, error) from error
+
+
+def failure(kind: str, callback: Callback, name: str, error: Exception) -> Exception:
+    """Make the exception that names the callback and the variable."""
+    known = getattr(callback, "__name__", None) or type(callback).__name__
+    text = f"{kind} callback {known!r} failed for {name!r}: {type(error).__name__}: {error}"
+    try:  # who catches the callback's own exception still does
+        both = type("TraceCallbackError", (TraceCallbackError, type(error)), {})
+        made: Exception = both(text)
+        return made
+    except TypeError:
+        return TraceCallbackError(text)
+
+
+def _as_lists(result: LocalVariableResult | GlobalVariableResult) -> None:
+    """Make values a list that the callback may change in place: a stacked tensor's rows."""
+    if not isinstance(result.values, list):
+        result.values = list(result.values)
+
+
+def _parameters(callback: Callback) -> int:
+    """Count the arguments that it takes: 2 is the dataclass form, 3 and 4 the lists."""
+    try:
+        parameters = inspect.signature(callback).parameters.values()
+    except (TypeError, ValueError):
+        return LISTS
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return LISTS
+    count = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    return min(max(count, 2), LISTS)

@@ -1,0 +1,237 @@
+"""H5PYSaverCallback: moves gathered values into an HDF5 file.
+
+    saver = H5PYSaverCallback("trace.h5")
+    with ModelTracer(model, paths, post_gather_callbacks=[stack_padded_tensors, saver]):
+        train()
+    saver.datasets["forward.x"]
+
+One dataset a name, a row a value, which grows in every dimension.  It is flushed after each
+gather, so that a killed program leaves a file that opens.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from tensortap.trace.gather import place
+from tensortap.trace.hdf5_rows import RowSet
+from tensortap.trace.trace_results import GlobalVariableResult, LocalVariableResult
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class H5PYSaverCallback:
+    """A post_gather callback: appends to HDF5 datasets, and empties the results."""
+
+    takes_both_forms = True
+    h5_file: Any  # h5py.File; None on other ranks than 0
+    datasets: dict[str, Any] | None  # by name; None on other ranks than 0
+
+    def __init__(
+        self,
+        dataset_file: str | os.PathLike[str],
+        iteration_dtype: Any = np.int64,
+        float_dtype: Any = np.float32,
+        int_dtype: Any = np.int32,
+        compression: Any = None,
+        compression_opts: Any = None,
+        shuffle: bool = False,
+        existing_ok: bool = True,
+        *,
+        swmr: bool = False,
+        layout: Mapping[str, int | tuple[int, Any]] | None = None,
+    ) -> None:
+        """Open the file (on rank 0); one that exists is replaced if *existing_ok*.
+
+        *swmr*: readers may follow while it grows.  HDF5 then wants to know all datasets
+        beforehand: *layout* gives for each name the number of dimensions of its values, or
+        (dimensions, type).  A killed program then leaves a file that needs `h5clear -s`.
+        """
+        self.dataset_file = Path(dataset_file)
+        if swmr and not layout:
+            raise ValueError(
+                "swmr=True needs layout: every name with the number of dimensions of its values"
+            )
+        self._dtypes = {
+            "iteration": np.dtype(iteration_dtype),
+            "float": np.dtype(float_dtype),
+            "int": np.dtype(int_dtype),
+        }
+        self._filters: dict[str, Any] = {"shuffle": bool(shuffle)}
+        if compression is not None:
+            self._filters.update(compression=compression, compression_opts=compression_opts)
+        self.is_swmr = bool(swmr)
+        self.h5_file = self.datasets = None
+        self._rows: dict[str, RowSet] = {}
+        self._dims: dict[str, int | str] = {}  # of the first value of a name
+        self._told: set[str] = set()
+        self.is_closed = False
+        if place()[0] == 0:
+            self._open(existing_ok)
+            for name, one in (layout or {}).items():
+                dims, dtype = one if isinstance(one, tuple) else (one, self._dtypes["float"])
+                self._dims[name] = dims
+                self._rows_of(name, np.dtype(dtype), (1,) * dims)
+            if self.is_swmr:
+                self.h5_file.swmr_mode = True
+
+    def _open(self, existing_ok: bool) -> None:
+        import h5py
+
+        if self.dataset_file.exists() and not existing_ok:
+            raise ValueError(
+                f"{self.dataset_file} exists already; give another file, or existing_ok=True"
+            )
+        self.dataset_file.parent.mkdir(parents=True, exist_ok=True)
+        libver = "latest" if self.is_swmr else None  # an older one opens after a kill
+        self.h5_file = h5py.File(self.dataset_file, "w", libver=libver)
+        self.datasets = {}
+
+    # ---- the callback
+
+    def __call__(
+        self,
+        name: str,
+        values: Any,
+        iterations: list[int] | None = None,
+        ranks: list[int] | None = None,
+    ) -> None:
+        """Append the values of one name, and leave its lists empty."""
+        if self.h5_file is None:
+            return
+        if self.is_closed:
+            raise ValueError(f"{self.dataset_file} is closed")
+        result = values
+        if isinstance(result, (GlobalVariableResult, LocalVariableResult)):
+            values, iterations = result.values, result.iterations
+            ranks = getattr(result, "ranks", [])
+        self._append(name, values, iterations or [], ranks or [])
+        self.h5_file.flush()
+        if isinstance(result, (GlobalVariableResult, LocalVariableResult)):
+            result.values, result.iterations = [], []
+            if isinstance(result, GlobalVariableResult):
+                result.ranks = []
+        else:
+            for one in (values, iterations, ranks):
+                if isinstance(one, list):
+                    one.clear()
+
+    def _append(self, name: str, values: Any, iterations: list[int], ranks: list[int]) -> None:
+        is_each = len(values) == len(iterations)  # not stacked: each value has its own
+        parts: dict[str, tuple[list[Any], list[int], list[int]]] = {}
+        for i, value in enumerate(values):
+            stored, array = self._stored(name, value)
+            rows, its, rks = parts.setdefault(stored, ([], [], []))
+            rows.append(array)
+            if is_each:
+                its.append(iterations[i])
+                rks.extend(ranks[i : i + 1])
+        for stored, (rows, its, rks) in parts.items():
+            first = rows[0]
+            dtype, shape = (first.dtype, first.shape) if first is not None else (None, ())
+            to = self._rows_of(stored, dtype, shape)
+            to.append(rows)
+            to.append_counts(its if is_each else iterations, rks if is_each else ranks)
+            if not is_each:
+                iterations, ranks = [], []  # they belong to the first
+            assert self.datasets is not None
+            self.datasets[stored] = to.dataset
+
+    def _rows_of(self, stored: str, dtype: Any, shape: tuple[int, ...]) -> RowSet:
+        rows = self._rows.get(stored)
+        if rows is None:
+            if self.is_swmr and self.h5_file.swmr_mode:
+                raise ValueError(
+                    f"swmr=True: {stored!r} is not in layout, which must have every name"
+                )
+            rows = RowSet(
+                self.h5_file, stored, dtype, shape, self._filters, self._dtypes["iteration"]
+            )
+            self._rows[stored] = rows
+            assert self.datasets is not None
+            self.datasets[stored] = rows.dataset
+        return rows
+
+    # ---- types
+
+    def _stored(self, name: str, value: Any) -> tuple[str, Any]:
+        """Give the dataset's name, and the value as an array; text: None or str."""
+        if value is None or isinstance(value, str):
+            first = self._dims.setdefault(name, "text")
+            stored = name if first == "text" else f"{name}__text"
+            return stored, np.array("None" if value is None else value, dtype=object)
+        array = self._array(name, value)
+        first = self._dims.setdefault(name, array.ndim)
+        stored = name if first == array.ndim else f"{name}__{array.ndim}d"
+        return stored, array
+
+    def _array(self, name: str, value: Any) -> np.ndarray[Any, Any]:
+        if isinstance(value, np.ndarray):
+            return value
+        if isinstance(value, torch.Tensor):
+            return self._tensor(name, value.detach())
+        if isinstance(value, (bool, int, float, complex, np.generic)):
+            array = np.asarray(value)
+            kind = "f" if array.dtype.kind == "f" else array.dtype.kind
+            if kind == "f":
+                return array.astype(self._dtypes["float"])
+            if kind == "c":
+                return array
+            if kind in "iub":
+                return self._integers(name, array)
+        raise TypeError(f"a {type(value).__name__} cannot be stored in HDF5: {value!r:.60}")
+
+    def _tensor(self, name: str, t: torch.Tensor) -> np.ndarray[Any, Any]:
+        if t.is_complex():
+            self._tell(name, f"complex values keep their type, {t.dtype}")
+            plain = t.resolve_conj().resolve_neg().cpu()
+            return np.asarray(plain.numpy())
+        if t.is_floating_point():
+            if t.dtype not in (torch.float32, torch.float64, torch.float16):
+                t = t.float()  # bf16 and fp8 have no NumPy type
+            return np.asarray(t.cpu().numpy().astype(self._dtypes["float"], copy=False))
+        return self._integers(name, t.cpu().numpy())
+
+    def _integers(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        to = self._dtypes["int"]
+        known = self._rows.get(name)
+        if known is not None and known.dataset.dtype == np.int64:
+            to = np.dtype(np.int64)
+        if array.dtype.kind != "b" and array.size and to != np.int64 and to.kind in "iu":
+            limits = np.iinfo(to)
+            if array.min() < limits.min or array.max() > limits.max:
+                self._tell(name, f"integers do not fit {to} and are stored as int64")
+                to = np.dtype(np.int64)
+        return array.astype(to, copy=False)
+
+    def _tell(self, name: str, text: str) -> None:
+        if name not in self._told:
+            self._told.add(name)
+            warnings.warn(f"{self.dataset_file.name}: {name}: {text}", RuntimeWarning, stacklevel=2)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Close the file; twice is harmless."""
+        if self.h5_file is not None and not self.is_closed:
+            self.is_closed = True
+            self.h5_file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "open"
+        return f"<H5PYSaverCallback {str(self.dataset_file)!r}: {len(self._rows)} datasets, {state}>"

@@ -1,0 +1,353 @@
+"""ModelTracer: keeps the variables of a model that paths lead to.
+
+    with ModelTracer(model, ["forward", "layers.*.forward.attn"]) as tracer:
+        train()
+
+What runs while the model runs is in C (`_core.PathTracer`); this file is called with a
+value that must be kept, and at the end of an iteration after which ranks gather.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tensortap import _core
+from tensortap.trace import callbacks
+from tensortap.trace.gather import Batch, Exchange, place, take_batches
+from tensortap.trace.kept_copy import CannotKeepError, Copier
+from tensortap.trace.path_matcher import PathMatcher, is_hidden, self_of
+from tensortap.trace.run_values import RunValues
+from tensortap.trace.trace_results import GlobalVariableResult, TraceResults
+from tensortap.trace.variable import KEEPS, Keep, Variable
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MODE_NUMBERS = {None: 0, "train": 1, "eval": 2}  # as trace_mode in trace_engine.h
+MOST_NAMES = 10  # in a warning
+
+
+class ModelTracer:
+    """Traces variables of a model by path, while it is entered as a context manager."""
+
+    model: torch.nn.Module  # without its wrappers
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        variables: str | Variable | Iterable[str | Variable],
+        trace_interval: int = 1,
+        gathering_interval: int = 1,
+        pre_save_callbacks: Any = (),
+        pre_gather_callbacks: Any = (),
+        post_gather_callbacks: Any = (),
+        post_trace_callbacks: Any = (),
+        eval_only: bool = False,
+        train_only: bool = False,
+        *,
+        keep: Keep = "changed",
+        gather: bool = True,
+    ) -> None:
+        """Take dotted paths, or a `Variable`, or a list of either kind.
+
+        The other arguments are for paths; a Variable has its own.  *gather* False: each
+        rank keeps its own results, and none waits for another.
+        """
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
+        if eval_only and train_only:
+            raise ValueError("eval_only and train_only exclude each other: set one, or none")
+        lists = {
+            "pre_save_callbacks": pre_save_callbacks,
+            "pre_gather_callbacks": pre_gather_callbacks,
+            "post_gather_callbacks": post_gather_callbacks,
+            "post_trace_callbacks": post_trace_callbacks,
+        }
+        given = [variables] if isinstance(variables, (str, Variable)) else variables
+        if not isinstance(given, Iterable):
+            raise TypeError(
+                f"variables must be paths like 'layers.*' or Variables, not {variables!r}"
+            )
+        self.variables: list[Any] = list(given)
+        self._groups = [one for one in self.variables if isinstance(one, Variable)]
+        paths = [one for one in self.variables if not isinstance(one, Variable)]
+        self._has_paths = bool(paths) or not self._groups
+        if self._has_paths:
+            mode: Any = "eval" if eval_only else "train" if train_only else None
+            common = (trace_interval, gathering_interval, lists, mode, keep)
+            self._groups.append(Variable._of_paths(paths, *common))
+        elif (trace_interval, gathering_interval, keep) != (1, 1, "changed") or any(
+            callbacks.checked(name, one) for name, one in lists.items()
+        ):
+            raise ValueError(
+                "intervals, keep and callbacks of the tracer are for paths; "
+                "give each Variable its own"
+            )
+        if keep not in KEEPS:
+            raise ValueError(f"keep must be one of {', '.join(map(repr, KEEPS))}, not {keep!r}")
+        self._given = model
+        self.model = PathMatcher(model).root
+        self.is_gathering = bool(gather)
+        self.rank, self._world = place()
+        self._engine: _core.PathTracer | None = None
+        self._counts = (0, 0, 0)
+        self._is_open = False
+
+    # ---- what users ask for
+
+    @property
+    def results(self) -> TraceResults:
+        """Give what was gathered, by name; on other ranks than 0 it is empty."""
+        if len(self._groups) == 1:
+            return self._groups[0].results
+        merged = TraceResults()
+        for group in self._groups:
+            for name, result in group.results.items():
+                parts = (list(result.iterations), list(result.ranks), result.values)
+                merged.add(name, GlobalVariableResult(*parts) if name in merged else result)
+        return merged
+
+    @property
+    def current_iteration(self) -> int:
+        """Count the forward calls so far."""
+        return self._iterations()[0]
+
+    @property
+    def current_training_iteration(self) -> int:
+        """Count those in training mode."""
+        return self._iterations()[1]
+
+    @property
+    def current_evaluation_iteration(self) -> int:
+        """Count those in evaluation mode."""
+        return self._iterations()[2]
+
+    def _iterations(self) -> tuple[int, int, int]:
+        if self._engine is not None:
+            engine = self._engine
+            self._counts = (engine.iteration, engine.training, engine.evaluation)
+        return self._counts
+
+    # ---- begin and end
+
+    def __enter__(self) -> Self:
+        if self._is_open:
+            raise RuntimeError("this tracer is open already; make another one to nest them")
+        self.rank, self._world = place()
+        for group in self._groups:
+            group._reset()
+        self._copier = Copier()
+        self._run_values = RunValues()
+        self._unkept: dict[str, str] = {}
+        matcher = PathMatcher(self._given)
+        for number, group in enumerate(self._groups):
+            for path in group.paths:
+                matcher.add(path, number)
+        self._matcher = matcher
+        engine = _core.PathTracer(
+            self._keep,
+            self._gather,
+            [
+                (
+                    MODE_NUMBERS[group.mode],
+                    KEEPS.index(group.keep),
+                    group.trace_interval,
+                    group.gather_interval,
+                )
+                for group in self._groups
+            ],
+            len(matcher.paths),
+            matcher.is_wide,
+        )
+        try:
+            for one in matcher.listened.values():
+                engine.add_module(one.module, one.name, one.is_root, one.by_hook, one.targets)
+            for spot in matcher.places.values():
+                own = self_of(spot.code)
+                engine.add_place(
+                    spot.code, spot.module, *own, is_hidden(spot.code), spot.targets
+                )
+            self._exchange = (
+                Exchange(self.rank, self._world) if self.is_gathering and self._world > 1 else None
+            )
+            engine.start(self.model.training)
+        except BaseException:
+            engine.stop()
+            raise
+        self._engine = engine
+        self._is_open = True
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        engine = self._engine
+        if engine is None:
+            return
+        unseen = engine.unseen()
+        engine.stop()
+        self._iterations()
+        self._engine, self._is_open = None, False
+        self._copier.copies.clear()
+        if error is None:
+            self._finish()
+            self._warn(engine, unseen)
+            return
+        try:  # what was traced is kept, as far as no other rank is needed for it
+            if self._exchange is not None:
+                self._exchange.leave(error)
+            else:
+                self._finish()
+        except Exception as second:
+            warnings.warn(f"tensortap: while ending the trace: {second}", RuntimeWarning, 2)
+
+    def _finish(self) -> None:
+        problem: BaseException | None = None
+        try:
+            self._gather(list(range(len(self._groups))), is_final=True)
+        except BaseException as error:
+            problem = error
+        try:
+            if self.rank == 0 or self._exchange is None:
+                self._post_trace()
+        except BaseException:
+            if problem is None:
+                raise
+        if problem is not None:
+            raise problem
+
+    # ---- while the model runs
+
+    def _keep(self, number: int, name: str, value: Any, is_forced: bool) -> None:
+        """Keep a value that is not the last one of its name."""
+        group = self._groups[number]
+        engine = self._engine
+        assert engine is not None
+        count = {None: engine.iteration, "train": engine.training, "eval": engine.evaluation}
+        iteration = max(count[group.mode], 1)
+        try:
+            copied = self._copier.copy(
+                value,
+                engine.iteration,
+                is_forced=is_forced,
+                is_shared=not group.pre_save_callbacks,
+            )
+        except CannotKeepError as error:
+            self._unkept.setdefault(name, str(error))
+            return
+        copied = callbacks.pre_save(group.pre_save_callbacks, name, copied, iteration)
+        group._add(name, copied, iteration)
+        self._run_values.add(name, copied)
+
+    def _gather(self, numbers: list[int], is_final: bool = False) -> None:
+        """Take in what these groups have, from all ranks."""
+        local: list[Batch] = []
+        for number in numbers:
+            group = self._groups[number]
+            for name, result in group._take().items():
+                callbacks.run(
+                    "pre_gather", group.pre_gather_callbacks, name, result, group._with_lists
+                )
+                local.append((number, name, result))
+        if self._exchange is None:
+            self._take_in([(self.rank, local)])
+            return
+        for batches in self._exchange.run(local, is_final):
+            self._take_in(batches)
+
+    def _take_in(self, batches: list[tuple[int, list[Batch]]]) -> None:
+        problem: Exception | None = None
+        for (number, name), result in take_batches(batches).items():
+            group = self._groups[number]
+            try:
+                callbacks.run(
+                    "post_gather", group.post_gather_callbacks, name, result, group._with_lists
+                )
+            except Exception as error:
+                problem = problem or error
+                continue
+            group.results.add(name, result)
+        if problem is not None:
+            raise problem
+
+    def _post_trace(self) -> None:
+        problem: Exception | None = None
+        for group in self._groups:
+            for name, result in group.results.items():
+                try:
+                    callbacks.run(
+                        "post_trace", group.post_trace_callbacks, name, result, group._with_lists
+                    )
+                except Exception as error:
+                    problem = problem or error
+        if problem is not None:
+            raise problem
+
+    # ---- what was not seen
+
+    def _warn(self, engine: _core.PathTracer, unseen: list[str]) -> None:
+        if self.rank != 0 and self._exchange is not None:
+            return
+        matched = engine.matched
+        seen = [name for group in self._groups for name in group.results]
+        missing = [path for path, ok in zip(self._matcher.paths, matched, strict=True) if not ok]
+        for path in dict.fromkeys(missing):
+            near = self._matcher.near(path, seen)
+            hint = f"; near it: {', '.join(near)}" if near else ""
+            if self._matcher.compiled:
+                name = self._matcher.compiled[0]
+                what = f"module {name!r}" if name else "the model"
+                hint += f" ({what} is compiled: what torch.compile runs as one graph is not seen)"
+            warnings.warn(f"path {path!r} matched nothing{hint}", RuntimeWarning, stacklevel=3)
+        if self._unkept:
+            listed = [f"{name} ({why})" for name, why in list(self._unkept.items())[:MOST_NAMES]]
+            warnings.warn(
+                f"not kept, as they cannot be copied: {', '.join(listed)}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        if engine.errors:
+            warnings.warn(
+                f"tensortap: {engine.errors} errors while tracing, first: {engine.error!r}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        del unseen
+
+
+def trace_model(
+    model: torch.nn.Module, variables: Any, *args: Any, **kwargs: Any
+) -> tuple[Any, ModelTracer]:
+    """Run the model once; give its output, and the tracer with the results."""
+    with ModelTracer(model, variables) as tracer:
+        output = model(*args, **kwargs)
+    return output, tracer
+
+
+class TracedModel(torch.nn.Module):
+    """A model that is traced whenever it is called; `close()` gathers the rest."""
+
+    def __init__(self, model: torch.nn.Module, variables: Any, **options: Any) -> None:
+        """Take what ModelTracer takes; tracing begins with the first call."""
+        super().__init__()
+        self.model = model
+        self.tracer = ModelTracer(model, variables, **options)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model."""
+        if not self.tracer._is_open:
+            self.tracer.__enter__()
+        return self.model(*args, **kwargs)
+
+    def close(self) -> None:
+        """End the trace; twice is harmless."""
+        self.tracer.__exit__(None, None, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.tracer.__exit__(kind, error, trace)

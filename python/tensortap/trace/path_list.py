@@ -1,0 +1,122 @@
+"""paths(): list what could be traced in a model, with shapes.
+
+    >>> print(tensortap.trace.paths(model, x))
+    forward              float32[8, 10]
+    forward.x            float32[8, 32]
+    layers.0             float32[8, 64]
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tensortap.trace.model_tracer import ModelTracer
+from tensortap.trace.path_matcher import PathMatcher, known_names
+
+MOST_DEPTH = 4  # of containers
+MOST_ITEMS = 8  # of one of them
+
+
+@dataclass(frozen=True)
+class TracePath:
+    """One path, and what it led to in the forward that was run."""
+
+    path: str
+    kind: str  # a type's name, or the element type of a tensor
+    shape: tuple[int, ...] | None  # of a tensor or array, last seen
+    count: int  # values in one forward
+
+    def __str__(self) -> str:
+        return f"{self.path}  {self._what()}"
+
+    def _what(self) -> str:
+        shape = "" if self.shape is None else f"[{', '.join(map(str, self.shape))}]"
+        times = f"  x{self.count}" if self.count > 1 else ""
+        return f"{self.kind}{shape}{times}"
+
+
+class PathList(list[TracePath]):
+    """The paths of a model; prints as a table."""
+
+    def __str__(self) -> str:
+        width = max((len(one.path) for one in self), default=0)
+        return "\n".join(f"{one.path:<{width}}  {one._what()}" for one in self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def paths(model: torch.nn.Module, *inputs: Any, **named_inputs: Any) -> PathList:
+    """Run one forward and list every path that could be traced, with shapes."""
+    root = PathMatcher(model).root
+    found: dict[str, TracePath] = {}
+
+    def note(name: str, value: Any, depth: int = 0) -> None:
+        old = found.get(name)
+        shape = getattr(value, "shape", None)
+        is_array = shape is not None and hasattr(value, "dtype")
+        kind = str(value.dtype).removeprefix("torch.") if is_array else type(value).__name__
+        found[name] = TracePath(
+            name, kind, tuple(shape) if is_array else None, old.count + 1 if old else 1
+        )
+        for key, part in _parts(value) if depth < MOST_DEPTH else []:
+            note(f"{name}.{key}", part, depth + 1)
+
+    def look(name: str, value: Any, iteration: int) -> None:
+        note(name, value)
+
+    wanted = list(dict.fromkeys([*known_names(root), *_held(root)]))
+    tracer = ModelTracer(model, wanted, pre_save_callbacks=[look], gather=False)
+    with _unchanged(root), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        with tracer:
+            model(*inputs, **named_inputs)
+    order = {name: i for i, name in enumerate(wanted)}
+    return PathList(sorted(found.values(), key=lambda one: _place(one.path, order)))
+
+
+@contextmanager
+def _unchanged(root: torch.nn.Module) -> Iterator[None]:
+    """Give buffers and random numbers back as they were."""
+    buffers = [(buffer, buffer.detach().clone()) for buffer in root.buffers()]
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, before in buffers:
+                    if not torch.equal(buffer, before):
+                        buffer.copy_(before)
+
+
+def _place(path: str, order: dict[str, int]) -> tuple[int, str]:
+    """Sort what lies inside a value behind it."""
+    name = path
+    while name and name not in order:
+        name = name.rpartition(".")[0]
+    return order.get(name, len(order)), path
+
+
+def _held(root: torch.nn.Module) -> list[str]:
+    """Give parameters and buffers, as attributes of modules that run."""
+    return [name for name, _ in [*root.named_parameters(), *root.named_buffers()]]
+
+
+def _parts(value: Any) -> list[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return [(key, part) for key, part in list(value.items())[:MOST_ITEMS]]
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        return list(enumerate(value[:MOST_ITEMS]))
+    if isinstance(value, torch.nn.Module) or type(value).__module__ == "builtins":
+        return []
+    held = getattr(value, "__dict__", None)
+    is_ours = isinstance(held, dict) and not hasattr(value, "dtype")
+    return [(k, v) for k, v in held.items() if not k.startswith("_")] if is_ours and held else []

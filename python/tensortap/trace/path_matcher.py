@@ -1,0 +1,320 @@
+"""Compile dotted paths against a model, once: which code, which names, which modules.
+
+`layers.*.forward.attn.0` is followed through submodules (`layers`, each of them), to a
+function (`forward`) and a local of its code (`attn`); what is left (`0`) lies inside the
+value and is looked up each time.  The result is for `_core.PathTracer`.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tensortap.watch import _inside
+
+LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace_engine.h
+STAR = "*"
+#: What changes memory behind the back of torch's version counter.
+HIDDEN = {"data", "numpy", "set_", "storage", "untyped_storage", "from_numpy", "from_dlpack"}
+MOST_NEAR = 3
+
+Target = tuple[int, int, int, str, str | None, int, tuple[str, ...]]
+
+
+@dataclass
+class Listened:
+    """A module whose calls are of interest."""
+
+    module: torch.nn.Module
+    name: str
+    by_hook: bool
+    is_root: bool = False
+    targets: list[Target] = field(default_factory=list)
+
+
+@dataclass
+class Place:
+    """A code object with one module as its self."""
+
+    code: types.CodeType
+    module: torch.nn.Module
+    targets: list[Target] = field(default_factory=list)
+
+
+class PathMatcher:
+    """The places at which a model's variables are looked at."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        """Look through the wrappers of the model."""
+        self.listened: dict[int, Listened] = {}
+        self.places: dict[tuple[types.CodeType, int], Place] = {}
+        self.paths: list[str] = []
+        self.compiled: list[str] = []  # names of modules that torch.compile runs
+        self.is_wide = False  # a function other than forward may run outside of it
+        self.root, self._by_hook = self._unwrap(model, "", is_root=True)
+        self._listen(self.root, "", self._by_hook).is_root = True
+
+    def add(self, path: str, group: int) -> None:
+        """Find where this path leads."""
+        number = len(self.paths)
+        self.paths.append(path)
+        self._match(self.root, "", path.split("."), group, number, self._by_hook)
+
+    # ---- modules
+
+    def _unwrap(
+        self, module: torch.nn.Module, name: str, is_root: bool = False, by_hook: bool = False
+    ) -> tuple[torch.nn.Module, bool]:
+        """Give what DDP, DataParallel or torch.compile wrap; the calls of the root count."""
+        outside = module
+        while (inner := _inside(module)) is not None:
+            kind = type(module).__name__
+            by_hook = by_hook or (kind == "DataParallel" and bool(module.device_ids))
+            if kind == "OptimizedModule":
+                self.compiled.append(name)
+            if is_root:
+                self._listen(module, "", False).is_root = True
+            module = inner
+        if outside is module and module.__dict__.get("_compiled_call_impl") is not None:
+            slot = module.__dict__["_compiled_call_impl"]
+            if type(slot).__name__ != "ModuleTap" and name not in self.compiled:
+                self.compiled.append(name)  # module.compile()
+        return module, by_hook
+
+    def _listen(self, module: torch.nn.Module, name: str, by_hook: bool) -> Listened:
+        return self.listened.setdefault(id(module), Listened(module, name, by_hook))
+
+    def _match(
+        self,
+        module: torch.nn.Module,
+        name: str,
+        parts: list[str],
+        group: int,
+        number: int,
+        by_hook: bool,
+    ) -> None:
+        if not parts:
+            self._output(module, name, name, (), group, number, by_hook)
+            return
+        head, rest = parts[0], parts[1:]
+        is_known = False
+        for key, outer in module._modules.items():
+            if outer is None or not _fits(head, key):
+                continue
+            is_known = True
+            child_name = _joined(name, key)
+            child, child_hook = self._unwrap(outer, child_name, by_hook=by_hook)
+            if not rest and child is not outer:  # compiled: only the wrapper is called
+                self._output(outer, child_name, child_name, (), group, number, by_hook)
+            else:
+                self._match(child, child_name, rest, group, number, child_hook)
+        for function in _functions(module, head):
+            is_known = True
+            self._function(module, name, function, rest, group, number, by_hook)
+        if not is_known and head != STAR:
+            self._inside(module, name, parts, group, number, by_hook)
+
+    def _output(
+        self,
+        module: torch.nn.Module,
+        name: str,
+        shown: str,
+        inner: tuple[str, ...],
+        group: int,
+        number: int,
+        by_hook: bool,
+        origin: int = OUTPUT,
+    ) -> None:
+        if not _can_run(module):
+            return
+        target = (origin, group, number, shown, None, -1, inner)
+        listened = self._listen(module, name, by_hook)
+        if target not in listened.targets:
+            listened.targets.append(target)
+
+    def _inside(
+        self,
+        module: torch.nn.Module,
+        name: str,
+        parts: list[str],
+        group: int,
+        number: int,
+        by_hook: bool,
+    ) -> None:
+        """Take what is left as an attribute (fc.weight), or as a part of the output."""
+        held = (module._parameters, module._buffers, module.__dict__)
+        is_attribute = any(parts[0] in table for table in held)
+        if is_attribute:
+            self._output(
+                module, name, name, tuple(parts), group, number, by_hook, origin=ATTRIBUTE
+            )
+        elif name:
+            self._output(module, name, name, tuple(parts), group, number, by_hook)
+
+    # ---- functions
+
+    def _function(
+        self,
+        module: torch.nn.Module,
+        name: str,
+        function: str,
+        rest: list[str],
+        group: int,
+        number: int,
+        by_hook: bool,
+    ) -> None:
+        shown = _joined(name, function)
+        if function == "forward" and not rest:
+            for listened in [x for x in self.listened.values() if x.is_root and not name]:
+                if listened.module is not self.root and self.compiled:  # only the wrapper is called
+                    self._output(listened.module, "", shown, (), group, number, False)
+                    return
+            self._output(module, name, shown, (), group, number, by_hook)
+            return
+        codes = list(_codes(module, function))
+        if function != "forward" and codes:
+            self.is_wide = True
+        if not rest and codes:
+            self._place(codes[0], module).targets.append(
+                (RETURN, group, number, shown, None, -1, ())
+            )
+        for code in codes if rest else []:
+            inner = tuple(rest[1:])
+            slots = _slots(code)
+            for variable in _variables(code, rest[0], is_last=not inner):
+                target = (
+                    LOCAL,
+                    group,
+                    number,
+                    _joined(shown, variable),
+                    variable,
+                    slots[variable],
+                    inner,
+                )
+                place = self._place(code, module)
+                if target not in place.targets:
+                    place.targets.append(target)
+        if by_hook:  # replicas are known by their hooks
+            self._listen(module, name, by_hook)
+
+    def _place(self, code: types.CodeType, module: torch.nn.Module) -> Place:
+        return self.places.setdefault((code, id(module)), Place(code, module))
+
+    # ---- names that exist
+
+    def near(self, path: str, seen: list[str]) -> list[str]:
+        """Give the names most like *path*, of those that exist."""
+        known = list(dict.fromkeys([*seen, *known_names(self.root)]))
+        return difflib.get_close_matches(path, known, n=MOST_NEAR, cutoff=0.0)
+
+
+def self_of(code: types.CodeType) -> tuple[str, int, bool]:
+    """Give name and slot of the first argument, and whether it is the first of *args."""
+    if code.co_argcount > 0:
+        name = code.co_varnames[0]
+        return name, _slots(code)[name], False
+    index = code.co_kwonlyargcount
+    return code.co_varnames[index], index, True
+
+
+def is_hidden(code: types.CodeType) -> bool:
+    """Say if the code touches memory in a way that torch does not count."""
+    return not HIDDEN.isdisjoint(code.co_names)
+
+
+def known_names(root: torch.nn.Module) -> Iterator[str]:
+    """Give modules, their functions, and the locals of those."""
+    for name, module in root.named_modules():
+        if name and _can_run(module):
+            yield name
+        for function in _functions(module, STAR):
+            shown = _joined(name, function)
+            yield shown
+            for code in _codes(module, function):
+                for variable in _variables(code, STAR, is_last=True):
+                    yield _joined(shown, variable)
+
+
+def _joined(name: str, part: str) -> str:
+    return f"{name}.{part}" if name else part
+
+
+def _fits(pattern: str, name: str) -> bool:
+    return pattern == name or (pattern == STAR and not name.startswith("_"))
+
+
+def _can_run(module: torch.nn.Module) -> bool:
+    return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
+
+
+def _functions(module: torch.nn.Module, pattern: str) -> Iterator[str]:
+    """Give the functions with the module as self; `*`: the public ones of its own classes."""
+    if pattern != STAR:
+        if pattern == "forward" and _can_run(module):
+            yield pattern
+        elif any(True for _ in _codes(module, pattern)):
+            yield pattern
+        return
+    names: dict[str, None] = {}
+    for kind in type(module).__mro__:
+        if kind in (torch.nn.Module, object):
+            break
+        for name, held in vars(kind).items():
+            if not name.startswith("_") and inspect.isfunction(held):
+                names[name] = None
+    if "forward" in module.__dict__:
+        names["forward"] = None
+    yield from names
+
+
+def _codes(module: torch.nn.Module, function: str) -> Iterator[types.CodeType]:
+    """Give the code of a method, the one that is called first, then what super() leads to."""
+    seen: set[types.CodeType] = set()
+    bound = module.__dict__.get(function)
+    held = [bound] if isinstance(bound, types.MethodType) and bound.__self__ is module else []
+    held += [vars(kind)[function] for kind in type(module).__mro__ if function in vars(kind)]
+    for one in held:
+        if isinstance(one, (staticmethod, classmethod, property)):
+            continue
+        try:
+            plain: Any = inspect.unwrap(one.__func__ if isinstance(one, types.MethodType) else one)
+        except ValueError:
+            continue
+        code = getattr(plain, "__code__", None)
+        if not isinstance(code, types.CodeType) or code in seen:
+            continue
+        if code.co_argcount > 0 or code.co_flags & inspect.CO_VARARGS:
+            seen.add(code)
+            yield code
+
+
+def _slots(code: types.CodeType) -> dict[str, int]:
+    """Give the place of every local in a frame of this code."""
+    import sys
+
+    names = list(code.co_varnames)
+    if sys.version_info >= (3, 11):
+        names += [name for name in code.co_cellvars if name not in code.co_varnames]
+        names += code.co_freevars
+        return {name: slot for slot, name in enumerate(names)}
+    names += [*code.co_cellvars, *code.co_freevars]
+    return {name: slot for slot, name in enumerate(names)}  # of a cell: the later one
+
+
+def _variables(code: types.CodeType, pattern: str, is_last: bool) -> Iterator[str]:
+    """Give the locals of the code; `*` passes over self where that would be all."""
+    own = self_of(code)[0]
+    for name in _slots(code):
+        if pattern == STAR and (name.startswith(("_", ".")) or name in code.co_freevars):
+            continue
+        if pattern == STAR and name == own and is_last:
+            continue
+        if pattern in (STAR, name):
+            yield name

@@ -1,0 +1,97 @@
+"""Callbacks that make one tensor of many.
+
+Given to a `ModelTracer` with paths they get the lists and leave a list that holds the one
+stacked tensor; given to a `Variable`, `result.values` becomes the stacked tensor.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensortap.trace.trace_results import GlobalVariableResult, LocalVariableResult
+
+Result = GlobalVariableResult | LocalVariableResult
+
+
+def stack_tensors(
+    name: str, values: Any, iterations: list[int] | None = None, ranks: list[int] | None = None
+) -> None:
+    """Stack values of one shape along a new first dimension; other shapes: RuntimeError."""
+    _apply(_stack, name, values)
+
+
+def stack_padded_tensors(
+    name: str, values: Any, iterations: list[int] | None = None, ranks: list[int] | None = None
+) -> None:
+    """Stack values of any shape: each dimension as large as the largest, zeros at the end."""
+    _apply(_stack_padded, name, values)
+
+
+stack_tensors.takes_both_forms = True  # type: ignore[attr-defined]
+stack_padded_tensors.takes_both_forms = True  # type: ignore[attr-defined]
+
+
+def _apply(stack: Callable[[Sequence[Any]], torch.Tensor], name: str, values: Any) -> None:
+    if isinstance(values, (GlobalVariableResult, LocalVariableResult)):
+        if not isinstance(values.values, torch.Tensor):  # stacked already: rows are values
+            values.values = stack(values.values)
+    elif isinstance(values, list):
+        values[:] = [stack(values)]
+    else:
+        raise TypeError(
+            f"values of {name!r} must be a list or a result, not {type(values).__name__}"
+        )
+
+
+def _as_tensors(values: Sequence[Any]) -> list[torch.Tensor]:
+    return [_as_tensor(value) for value in values]
+
+
+def _as_tensor(value: Any) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        if isinstance(value, np.ndarray):
+            raise
+        raise TypeError(f"a {type(value).__name__} cannot be stacked: {value!r:.60}") from None
+
+
+def _stack(values: Sequence[Any]) -> torch.Tensor:
+    tensors = _as_tensors(values)
+    if not tensors:
+        return torch.empty(0)
+    return torch.stack(tensors)
+
+
+def _stack_padded(values: Sequence[Any]) -> torch.Tensor:
+    tensors = _as_tensors(values)
+    if not tensors:
+        return torch.empty(0)
+    if all(t.shape == tensors[0].shape and t.dtype == tensors[0].dtype for t in tensors):
+        return torch.stack(tensors)
+    dims = max(t.dim() for t in tensors)
+    tensors = [t.reshape(*[1] * (dims - t.dim()), *t.shape) for t in tensors]
+    sizes = [max(t.shape[d] for t in tensors) for d in range(dims)]
+    dtype = tensors[0].dtype
+    for t in tensors[1:]:
+        dtype = torch.promote_types(dtype, t.dtype)
+    out = torch.zeros(len(tensors), *sizes, dtype=dtype)
+    for row, t in zip(out, tensors, strict=True):
+        row[tuple(slice(size) for size in t.shape)] = t
+    return out
+
+
+def padded(t: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """Give the tensor with zeros at the end of each dimension, up to these sizes."""
+    if list(t.shape) == list(sizes):
+        return t
+    out = torch.zeros(*sizes, dtype=t.dtype)
+    out[tuple(slice(size) for size in t.shape)] = t
+    return out

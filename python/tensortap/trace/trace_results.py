@@ -1,0 +1,70 @@
+"""What was traced: three lists a name, or two before they were gathered.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+
+@dataclass
+class LocalVariableResult:
+    """Values of one name on one rank, since the last gather."""
+
+    iterations: list[int] = field(default_factory=list)
+    values: Any = field(default_factory=list)  # a list; a callback may put a tensor here
+
+
+@dataclass
+class GlobalVariableResult:
+    """Values of one name, of all ranks."""
+
+    iterations: list[int] = field(default_factory=list)
+    ranks: list[int] = field(default_factory=list)
+    values: Any = field(default_factory=list)  # a list; a callback may put a tensor here
+
+
+class TraceResults(dict[str, GlobalVariableResult]):
+    """Results by name; a name that was never seen has empty ones."""
+
+    def __missing__(self, name: str) -> GlobalVariableResult:
+        return GlobalVariableResult()
+
+    def add(self, name: str, batch: GlobalVariableResult) -> None:
+        """Put a batch behind what is there."""
+        there = self.get(name)
+        if there is None:
+            self[name] = batch
+            return
+        there.iterations = [*there.iterations, *batch.iterations]
+        there.ranks = [*there.ranks, *batch.ranks]
+        there.values = joined([there.values, batch.values])
+
+
+def joined(parts: list[Any]) -> Any:
+    """Join lists, or stacked tensors row by row, padded with zeros where sizes differ."""
+    parts = [part for part in parts if not (isinstance(part, list) and not part)]
+    if not parts:
+        return []
+    if all(isinstance(part, torch.Tensor) and part.dim() > 0 for part in parts):
+        return join_rows(parts)
+    rows: list[Any] = []
+    for part in parts:
+        rows.extend(part if isinstance(part, (list, tuple, torch.Tensor)) else [part])
+    return rows
+
+
+def join_rows(parts: list[torch.Tensor]) -> torch.Tensor:
+    """Concatenate along the first dimension; the others grow to the largest."""
+    from tensortap.trace.stacking import padded
+
+    if len(parts) == 1:
+        return parts[0]
+    dims = max(part.dim() for part in parts)
+    parts = [part.reshape(len(part), *[1] * (dims - part.dim()), *part.shape[1:]) for part in parts]
+    sizes = [max(part.shape[d] for part in parts) for d in range(1, dims)]
+    return torch.cat([padded(part, [len(part), *sizes]) for part in parts])
