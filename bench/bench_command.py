@@ -42,6 +42,16 @@ def make(path: Path, steps: int, *, is_killed: bool = False) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def make_values(path: Path) -> None:
+    """Record the bytes of two large tensors at every step."""
+    numbers = np.random.default_rng(0)
+    with tt.record(path, keep="value") as run:
+        for _ in range(40):
+            for name in ("parameter/weight", "gradient/weight"):
+                run.tensor(name, numbers.standard_normal(1_300_000, np.float32))
+            run.step()
+
+
 def first_line(*arguments: object) -> float:
     """Return the median time until the first line is there, in ms."""
 
@@ -116,11 +126,16 @@ def main() -> None:
         harness.row("tensortap diff, a million points each", diff.wall, 1, unit="s", at_most=True)
         # The child's peak counts from the fork, so that this Python is in it.
         harness.row("tensortap diff, its memory", diff.memory, 128, unit="MB", at_most=True)
-        file = folder / "a" / "rank0.tap"
-        plain, check = compare(
-            ["dd", f"if={file}", "of=/dev/null", "bs=1M", "status=none"], [PROGRAM, "check", file]
-        )
-        harness.row("tensortap check over reading the file", plain.wall / check.wall, 0.8)
+        make_values(folder / "values")
+        for part, what in (("a", "a million points"), ("values", "400 MB of values")):
+            file = folder / part / "rank0.tap"
+            plain, check = compare(
+                ["dd", f"if={file}", "of=/dev/null", "bs=1M", "status=none"],
+                [PROGRAM, "check", file],
+            )
+            harness.row(
+                f"tensortap check, {what}, over reading the file", plain.wall / check.wall, 0.8
+            )
         script = folder / "empty.py"
         script.touch()
         python, ours = compare([sys.executable, script], [PROGRAM, "run", script])

@@ -687,9 +687,10 @@ typedef struct tt_check {
     char first[160]; /* where the first damage is, and of what kind */
 } tt_check;
 
-/* Reads everything and checks every checksum. */
+/* Reads everything and checks every checksum: whether each byte is as it was
+ * written.  Nothing is unpacked.  A few threads share the work. */
 tt_status tt_run_check(tt_run *run, int32_t file, tt_check *out, tt_error *err);
-/* Writes what is whole into a new, closed file. */
+/* Writes what is whole, and can be unpacked, into a new, closed file. */
 tt_status tt_run_repair(tt_run *run, int32_t file, const char *path, tt_check *out, tt_error *err);
 
 /* ---- tables ------------------------------------------------------------- */

@@ -55,6 +55,7 @@ uint64_t tt_block_hash(const void *bytes, size_t n);
 typedef struct tt_hash_state tt_hash_state;
 tt_hash_state *tt_hash_create(void); /* NULL: out of memory */
 void tt_hash_free(tt_hash_state *hash);
+void tt_hash_begin(tt_hash_state *hash); /* anew; a created one has begun */
 void tt_hash_add(tt_hash_state *hash, const void *bytes, size_t n);
 uint64_t tt_hash_end(const tt_hash_state *hash);
 /* Fills in head->check and writes the 64 bytes for a block that starts at `at`. */

@@ -15,6 +15,11 @@ void TT_KERNEL(digest_bytes)(const void *bytes, size_t len, tt_digest *out)
     *out = (tt_digest){ .low = hash.low64, .high = hash.high64 };
 }
 
+void TT_KERNEL(digest_add)(void *state, const void *bytes, size_t len)
+{
+    (void)XXH3_128bits_update(state, bytes, len);
+}
+
 /* The same number for elements that do not lie behind each other. */
 void TT_KERNEL(digest_walk)(tt_walk *walk, tt_digest *out)
 {

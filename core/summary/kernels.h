@@ -53,6 +53,7 @@ typedef void tt_hist_f32_fn(const float *x, size_t n, uint32_t *tables, tt_hist_
 
 struct tt_walk;
 typedef void tt_digest_bytes_fn(const void *bytes, size_t len, tt_digest *out);
+typedef void tt_digest_add_fn(void *state, const void *bytes, size_t len); /* of an XXH3_state_t */
 typedef void tt_digest_walk_fn(struct tt_walk *walk, tt_digest *out);
 
 /* compare: each call adds n pairs to what the calls before have found. */
@@ -86,6 +87,7 @@ typedef void tt_attention_fold_fn(void *scores, size_t n, tt_attention_mask kind
     X(stats_i64, tt_stats_i64_fn)                 \
     X(hist_f32, tt_hist_f32_fn)                   \
     X(digest_bytes, tt_digest_bytes_fn)           \
+    X(digest_add, tt_digest_add_fn)               \
     X(digest_walk, tt_digest_walk_fn)             \
     X(compare_f32, tt_compare_f32_fn)             \
     X(compare_f64, tt_compare_f64_fn)             \
