@@ -6,6 +6,7 @@
  * tensors do not mix and a row of the table means one value at a time.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "record/recorder.h"
+#include "store/block.h"
 #include "tensor/walk.h"
 
 #include <string.h>
@@ -90,9 +91,13 @@ bool tt_recorder_push_value(tt_recorder *rec, const tt_event *event, const tt_di
                                .step = event->step,
                                .call = event->call,
                                .value = *row };
-        char *tail = (char *)record + sizeof *record;
+        char *tail = (char *)record + sizeof *record, *bytes = tail + sizeof piece;
+        copy_bytes(&walk, t, is_plain, piece.at, piece.len, bytes);
+        /* Of the copy: the tensor may be changing.  Where the writer lags behind we would wait
+         * for it anyway, and here the bytes are still in the cache. */
+        piece.has_check = tt_queue_is_behind(&rec->queue);
+        piece.check = piece.has_check ? tt_block_hash(bytes, (size_t)piece.len) : 0;
         memcpy(tail, &piece, sizeof piece);
-        copy_bytes(&walk, t, is_plain, piece.at, piece.len, tail + sizeof piece);
         tt_queue_commit(&rec->queue, place);
         piece.at += piece.len;
     } while (piece.at < piece.total);

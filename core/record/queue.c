@@ -76,6 +76,13 @@ void tt_queue_commit(tt_queue *queue, uint64_t at)
         tt_queue_wake(queue);
 }
 
+bool tt_queue_is_behind(const tt_queue *queue)
+{
+    return atomic_load_explicit(&queue->head, memory_order_relaxed) -
+               atomic_load_explicit(&queue->tail, memory_order_relaxed) >
+           queue->slots / 4;
+}
+
 void tt_queue_wake(tt_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);

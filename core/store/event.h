@@ -45,6 +45,8 @@ typedef struct tt_piece {
     int64_t total;    /* bytes of the whole */
     int64_t at;       /* where this piece belongs in it */
     int64_t len;      /* bytes of this piece, as they are (not compressed) */
+    uint64_t check;   /* tt_block_hash() of these bytes, if has_check */
+    bool has_check;
     int32_t dtype;
     int32_t ndim;
     int64_t shape[TT_MAX_DIM];

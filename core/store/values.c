@@ -81,7 +81,8 @@ tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *byt
             return TT_OK;
         }
     }
-    head.check = tt_block_hash(payload, stored);
+    head.check =
+        piece->has_check && head.packing == TT_VALUE_RAW ? piece->check : tt_block_hash(payload, stored);
     tt_wire body = { 0 };
     (void)tt_wire_room(&body, TT_BLOCK_HEADER);
     tt_value_pack(&body, &head);

@@ -58,9 +58,6 @@ static PyMethodDef functions[] = {
     { "_deaf_hook", FAST(core_deaf_hook),
       "_deaf_hook($module, /)\n--\n\n"
       "Make a forward hook that does nothing." },
-    { "_points", FAST(core_points),
-      "_points($module, path, /)\n--\n\n"
-      "Give every point of a run as a tuple." },
     { "spy_save", FAST(core_spy_save),
       "spy_save($module, name, tensor, module=None, *, norm_only=False, stats_only=False)\n--\n\n"
       "Save a tensor, or all in a nest of them, if inside a DebugContext; else do nothing." },

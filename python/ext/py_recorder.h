@@ -70,8 +70,15 @@ int64_t clock_coarse(void); /* the same to within 4 ms, at a fifth of the price 
 /* The recorder behind a Python object, or NULL with TypeError. */
 recorder_object *recorder_of(core_state *state, PyObject *obj);
 
-/* Adds an event; where the queue is full, the GIL goes while we wait. */
-tt_status recorder_add(recorder_object *self, const tt_event *event);
+/* Waits without the GIL until the queue has room for an event with so many bytes of a
+ * value.  True: it had to, and meanwhile anything may have happened: the recorder may
+ * be closed, a tensor's memory may be another.  So this comes before a view is used. */
+bool recorder_make_room(recorder_object *self, size_t bytes);
+/* The bytes of a value that these products need. */
+static inline size_t recorder_value_bytes(const tt_tensor *t, uint32_t products)
+{
+    return products & TT_PRODUCT_VALUE ? (size_t)t->count * tt_dtype_size(t->dtype) : 0;
+}
 
 /* Warns of a disk that failed, the first time it is called after that.  -1 with
  * an exception if the program made warnings errors. */

@@ -46,18 +46,13 @@ void recorder_wait(recorder_object *self, size_t bytes, double seconds)
     Py_END_ALLOW_THREADS self->users--;
 }
 
-tt_status recorder_add(recorder_object *self, const tt_event *event)
+bool recorder_make_room(recorder_object *self, size_t bytes)
 {
-    tt_recorder *rec = self->rec;
-    size_t bytes = 1024;
-    if (event->has_value)
-        bytes += (size_t)event->tensor->count * tt_dtype_size(event->tensor->dtype);
-    if (event->hist != NULL || event->sample != NULL)
-        bytes += 1 << 16;
-    if (!self->drops && !tt_recorder_has_room(rec, bytes))
-        recorder_wait(self, bytes, PATIENCE);
-    /* Closed meanwhile: close() waits for us, but the event comes too late. */
-    return self->rec != NULL ? tt_recorder_add(rec, event) : TT_OK;
+    bytes += 1 << 16; /* statistics, a histogram, a sample */
+    if (self->drops || tt_recorder_has_room(self->rec, bytes))
+        return false;
+    recorder_wait(self, bytes, PATIENCE);
+    return true;
 }
 
 static tt_status add_scalar(recorder_object *self, int32_t site, double value)
@@ -271,7 +266,7 @@ static tt_status add_summaries(recorder_object *self, const tt_tensor *t, uint32
         event->hist = hist;
         event->sample = sample;
         event->has_value = (products & TT_PRODUCT_VALUE) != 0;
-        st = recorder_add(self, event);
+        st = tt_recorder_add(self->rec, event);
     }
     tt_hist_free(hist);
     tt_sample_free(sample);
@@ -283,6 +278,8 @@ static int add_device_stats(recorder_object *self, PyObject *t, tt_event *event)
 {
     PyObject *device = PyImport_ImportModule("tensortap.device");                           /* owned */
     PyObject *stats = device != NULL ? PyObject_CallMethod(device, "stats", "O", t) : NULL; /* owned */
+    if (stats != NULL && self->rec != NULL)
+        (void)recorder_make_room(self, 0);
     if (stats != NULL && self->rec != NULL) {
         const stats_object *object = (stats_object *)stats;
         tt_tensor shape = { .dtype = (tt_dtype)object->stats.dtype,
@@ -291,7 +288,7 @@ static int add_device_stats(recorder_object *self, PyObject *t, tt_event *event)
         memcpy(shape.shape, object->shape, (size_t)Py_SIZE(stats) * sizeof *object->shape);
         event->tensor = &shape;
         event->stats = &object->stats;
-        recorder_add(self, event);
+        (void)tt_recorder_add(self->rec, event);
     }
     int result = stats != NULL ? 0 : -1;
     Py_XDECREF(stats);
@@ -319,6 +316,11 @@ static int add_tensor(recorder_object *self, PyObject *t, uint32_t products, tt_
         if (here == NULL)
             return -1;
         why = tensor_view_open(&state->torch, here, &view);
+    }
+    if (why == VIEW_OK && self->rec != NULL &&
+        recorder_make_room(self, recorder_value_bytes(&view.tensor, products))) {
+        tensor_view_close(&view);
+        why = tensor_view_open(&state->torch, here != NULL ? here : t, &view);
     }
     if (why != VIEW_OK) {
         tensor_view_refuse(&view, t, why);

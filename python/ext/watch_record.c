@@ -37,15 +37,14 @@ int32_t watch_site(watch_object *self, const char *kind, PyObject *name)
 }
 
 /* Tells on_nonfinite; -1 if it raises. */
-static int tell_nonfinite(watch_object *self, const tt_stats *stats, const watch_tag *tag,
-                          int64_t step)
+static int tell_nonfinite(watch_object *self, const tt_stats *stats, const watch_tag *tag, int64_t step)
 {
     if (self->on_nonfinite == NULL || stats->nan + stats->posinf + stats->neginf == 0)
         return 0;
-    PyObject *result = PyObject_CallFunction(
-        self->on_nonfinite, "sLILLL", tt_recorder_site_name(self->recorder->rec, tag->site),
-        (long long)step, tag->call, (long long)stats->nan, (long long)stats->posinf,
-        (long long)stats->neginf);
+    PyObject *result = PyObject_CallFunction(self->on_nonfinite, "sLILLL",
+                                             tt_recorder_site_name(self->recorder->rec, tag->site),
+                                             (long long)step, tag->call, (long long)stats->nan,
+                                             (long long)stats->posinf, (long long)stats->neginf);
     Py_XDECREF(result);
     return result != NULL ? 0 : -1;
 }
@@ -60,17 +59,20 @@ static void add_event(watch_object *self, const watch_tag *tag, tt_event *event)
     tt_recorder_add(self->recorder->rec, event); /* counts what it drops */
 }
 
-void watch_record_stats(watch_object *self, const tt_stats *stats, const int64_t *shape,
-                        int32_t ndim, const watch_tag *tag, int64_t step, int64_t time)
+void watch_record_stats(watch_object *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
+                        const watch_tag *tag, int64_t step, int64_t time)
 {
     tt_tensor tensor = { .dtype = (tt_dtype)stats->dtype, .count = stats->count, .ndim = ndim };
     for (int32_t d = 0; d < ndim && d < TT_MAX_DIM; d++)
         tensor.shape[d] = shape[d];
-    if (self->recorder->rec == NULL)
+    if (self->recorder->rec == NULL ||
+        (recorder_make_room(self->recorder, 0) && self->recorder->rec == NULL))
         return;
     add_event(self, tag,
-              &(tt_event){ .step = step < 0 ? self->recorder->step : step, .time = time,
-                           .tensor = shape != NULL ? &tensor : NULL, .stats = stats });
+              &(tt_event){ .step = step < 0 ? self->recorder->step : step,
+                           .time = time,
+                           .tensor = shape != NULL ? &tensor : NULL,
+                           .stats = stats });
 }
 
 /* Summaries beyond statistics, for those who asked for them. */
@@ -114,12 +116,31 @@ static int hand_to_device(watch_object *self, PyObject *tensor, const watch_tag 
     return 0;
 }
 
+/* Opens a view once there is room for what is recorded of it.  VIEW_RESULT_COUNT_: the
+ * run was closed while we waited. */
+static view_result open_view(watch_object *self, PyObject *tensor, const watch_tag *tag,
+                             uint32_t products, tensor_view *out)
+{
+    torch_api *torch = &self->state->torch;
+    view_result why = plain_view_open(torch, tensor, tag->trust, out);
+    if (why == VIEW_OK && products != 0 &&
+        recorder_make_room(self->recorder, recorder_value_bytes(&out->tensor, products))) {
+        tensor_view_close(out); /* other threads ran: its memory may be another */
+        if (self->recorder->rec == NULL)
+            return VIEW_RESULT_COUNT_;
+        why = plain_view_open(torch, tensor, tag->trust, out);
+    }
+    return why;
+}
+
 static int record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt_stats *stats,
                   uint32_t products)
 {
     bool is_forced = self->state->is_device_forced;
     tensor_view view;
-    view_result why = is_forced ? VIEW_DEVICE : plain_view_open(&self->state->torch, tensor, tag->trust, &view);
+    view_result why = is_forced ? VIEW_DEVICE : open_view(self, tensor, tag, products, &view);
+    if (why == VIEW_RESULT_COUNT_)
+        return 0;
     if (why == VIEW_DEVICE)
         return hand_to_device(self, tensor, tag);
     if (why != VIEW_OK) {
@@ -127,7 +148,9 @@ static int record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt
         return 0;
     }
     tt_stats_compute(&view.tensor, stats);
-    tt_event event = { .step = self->recorder->step, .time = clock_coarse(), .tensor = &view.tensor,
+    tt_event event = { .step = self->recorder->step,
+                       .time = clock_coarse(),
+                       .tensor = &view.tensor,
                        .stats = products & TT_PRODUCT_STATS ? stats : NULL };
     if (products & (uint32_t)~TT_PRODUCT_STATS)
         record_rich(self, &view.tensor, tag, products, &event);

@@ -42,8 +42,22 @@ class Recorded(list[Point]):
 
 def points(path: Path) -> Recorded:
     """Give all but what a run says of itself."""
-    found = (Point(*p) for p in _core._points(str(path)))
-    return Recorded(p for p in found if not p.site.startswith("tensortap/"))
+    reader, found = _core.RunReader(path), Recorded()
+    for file in range(len(reader.files())):
+        for name in reader.names("*"):
+            site = reader.find(name)
+            if name.startswith("tensortap/"):
+                continue
+            for i in range(reader.points(file, site)):
+                step, _, call, thread, phase, skipped, products, value, stats, _ = reader.point(
+                    file, site, i
+                )
+                scalar = value if products & 1 else None
+                found.append(
+                    Point(name, step, call, thread, phase, skipped, products, stats, scalar)
+                )
+    reader.close()
+    return found
 
 
 def record(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import json
 import os
 import resource
 import shutil
@@ -67,6 +70,82 @@ def test_a_full_disk_warns_once_and_keeps_what_was_written(small_disk: Path) -> 
     assert tt.open(small_disk / "run").check()
 
 
+TRAINING = """
+import json, os, sys, warnings, numpy as np, tensortap as tt
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    with tt.record("disk/run", keep="stats|value") as run:
+        for step in range(300):
+            run.log("step", step)
+            run.tensor("x", np.full(10_000, step, np.float64))
+            run.step()
+            if step % 10 == 0:
+                run.flush()
+read = tt.open("disk/run")
+steps, values = read.series("step")
+last = int(read.series("x", "max")[0][-1])
+print(json.dumps({
+    "room": os.statvfs("disk").f_blocks * os.statvfs("disk").f_bsize,
+    "warnings": [str(w.message) for w in caught],
+    "steps": steps.tolist() == values.tolist() == list(range(len(steps))) and len(steps),
+    "value": read.tensor("x", last, as_numpy=True).tolist() == [last] * 10_000,
+    "whole": bool(read.check()),
+}))
+"""
+
+
+def test_a_full_tmpfs_of_its_own_stops_recording_and_not_the_program(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    mount = "mount -t tmpfs -o size=1m tmpfs disk"
+    alone = ["unshare", "-rm", "sh", "-c"]  # gone with the program; needs no rights
+    if subprocess.run([*alone, mount], cwd=tmp_path, capture_output=True).returncode != 0:
+        pytest.skip("no file system can be mounted here (unshare -rm is refused)")
+    said = subprocess.run(
+        [*alone, f'{mount} && exec "$0" -c "$1"', sys.executable, TRAINING],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert said.returncode == 0, said.stderr
+    told = json.loads(said.stdout)
+    assert told["room"] == 1 << 20
+    assert len(told["warnings"]) == 1
+    assert os.strerror(errno.ENOSPC) in told["warnings"][0]
+    assert 0 < told["steps"] < 300
+    assert told["value"]
+    assert told["whole"]
+
+
+def test_a_model_is_trained_to_the_same_bits_on_a_full_disk(small_disk: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    def train(folder: Path | None) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Linear(256, 1))
+        optimizer = torch.optim.AdamW(model.parameters())
+        context = (
+            contextlib.nullcontext()
+            if folder is None
+            else tt.record(folder, model=model, optimizer=optimizer, keep="stats|value")
+        )
+        with context as run:
+            for _ in range(30):
+                optimizer.zero_grad()
+                model(torch.randn(8, 64)).square().mean().backward()
+                optimizer.step()
+                if run is not None:
+                    run.flush()
+        return [p.detach() for p in model.parameters()]
+
+    with one_warning("has stopped"):
+        recorded = train(small_disk / "run")
+    assert all(map(torch.equal, recorded, train(None)))
+    run = tt.open(small_disk / "run")
+    assert run.check()
+    assert 0 < len(run.stats("activation/(root)")) < 30
+
+
 def test_a_folder_deleted_under_way_warns_once(tmp_path: Path) -> None:
     with one_warning("has stopped"), tt.record(tmp_path / "run") as run:
         run.log("x", 1)
@@ -119,7 +198,7 @@ def test_the_warning_names_the_file_and_the_reason(small_disk: Path) -> None:
             assert run.error is not None
     text = str(caught[0].message)
     assert str(small_disk / "run" / "rank0.tap") in text
-    assert os.strerror(28) in text or os.strerror(27) in text
+    assert os.strerror(errno.ENOSPC) in text or os.strerror(errno.EFBIG) in text
 
 
 def test_warnings_as_errors_reach_the_program(tmp_path: Path) -> None:

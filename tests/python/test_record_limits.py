@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -87,6 +88,38 @@ def test_threads_that_wait_for_the_queue_let_others_run_and_close_ends_them(fold
     assert not any(thread.is_alive() for thread in threads)
     assert [str(error)[:18] for error in errors] == ["this run is closed"] * 3
     assert tt.open(folder).check()
+
+
+def test_watched_models_that_wait_for_the_queue_let_others_run(folder: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Identity()
+    run = tt.record(folder, model=model, keep="stats|value")
+    is_over = threading.Event()
+    calls = [0, 0, 0]
+
+    def work(me: int) -> None:
+        x = torch.randn(1_000_000)
+        while not is_over.is_set():
+            x[0] += 1
+            model(x)
+            calls[me] += 1
+
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.4)
+    run.close()  # in the middle of their calls
+    after = sum(calls)
+    time.sleep(0.1)
+    is_over.set()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+    assert sum(calls) > after  # the program went on
+    done = tt.open(folder)
+    assert done.check()
+    assert len(done.stats("activation/(root)")) > 0
+    shutil.rmtree(folder)  # gigabytes
 
 
 def test_overflow_drop_counts_what_it_drops(folder: Path) -> None:
