@@ -67,7 +67,7 @@ int64_t tt_export_points(const tt_export *what)
     int64_t points = 0;
     for (int32_t site = 0; site < tt_run_site_count(what->run); site++)
         for (int32_t f = 0; f < tt_run_file_count(what->run); f++)
-            if (tt_glob_match(what->glob, tt_run_site_name(what->run, site)))
+            if (tt_site_is_shown(tt_run_site_name(what->run, site), what->glob))
                 points += (int64_t)tt_run_points(what->run, f, site);
     return points;
 }
@@ -80,7 +80,7 @@ static tt_status put_all(const tt_export *what, tt_json_out *json, put_fn *put, 
         for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(what->run); f++) {
             const char *name = tt_run_site_name(what->run, site);
             tt_run_file about;
-            if (!tt_glob_match(what->glob, name) || tt_run_file_get(what->run, f, &about) < 0)
+            if (!tt_site_is_shown(name, what->glob) || tt_run_file_get(what->run, f, &about) < 0)
                 continue;
             int64_t n = (int64_t)tt_run_points(what->run, f, site);
             for (int64_t i = 0; st == TT_OK && i < n; i++) {

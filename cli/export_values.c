@@ -71,7 +71,7 @@ static tt_status list_values(const tt_export *what, list *all, tt_error *err)
     tt_status st = TT_OK;
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(what->run); site++) {
         const char *name = tt_run_site_name(what->run, site);
-        if (!tt_glob_match(what->glob, name))
+        if (!tt_site_is_shown(name, what->glob))
             continue;
         for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(what->run); f++) {
             int64_t n = (int64_t)tt_run_points(what->run, f, site);

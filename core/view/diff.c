@@ -10,6 +10,7 @@
 #include "store/run.h"
 #include "view/order.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,43 +138,43 @@ static bool is_same(double x, double y)
     return x == y || (isnan(x) && isnan(y));
 }
 
-/* How much of the tensor's size a field may be held against. */
-static double weight_of(tt_field field)
+static bool is_extreme(tt_field field)
 {
-    return field == TT_FIELD_MIN || field == TT_FIELD_MAX ? TT_NOISE_EXTREMES : 1;
+    return field == TT_FIELD_MIN || field == TT_FIELD_MAX;
 }
 
-/* The deviation of a pair of points, and the field that shows it best. */
-static double deviate(const side *a, size_t i, const side *b, size_t j, const tt_diff_options *options,
-                      tt_gap *gap)
+/* Where and how much a pair of points deviates. */
+static void deviate(const side *a, size_t i, const side *b, size_t j, const tt_diff_options *options,
+                    tt_gap *gap)
 {
     double rms_a = value_at(a, RMS, i), rms_b = value_at(b, RMS, j);
     double scale = fmax(isnan(rms_a) ? 0 : rms_a, isnan(rms_b) ? 0 : rms_b);
-    *gap = (tt_gap){ .field = TT_FIELD_SCALAR, .a = NAN, .b = NAN };
+    *gap = (tt_gap){ .a = { NAN, NAN }, .b = { NAN, NAN } };
     for (size_t k = 0; k < FIELDS; k++) {
         double x = value_at(a, k, i), y = value_at(b, k, j), deviation;
         if (is_same(x, y))
             continue;
         tt_field field = shown_fields[k];
+        tt_gap_kind kind = is_extreme(field) ? TT_GAP_EXTREME : TT_GAP_AVERAGE;
         bool is_count = field == TT_FIELD_NAN || field == TT_FIELD_POSINF || field == TT_FIELD_NEGINF;
         if (options->has_tolerance)
             deviation = fabs(x - y) <= options->atol + options->rtol * fabs(y) ? 0 : INFINITY;
         else if (is_count || isnan(x) || isnan(y))
             deviation = INFINITY;
+        else if (field == TT_FIELD_SCALAR)
+            deviation = fabs(x - y) / fmax(fabs(x), fabs(y));
         else
-            deviation = fabs(x - y) /
-                        (field == TT_FIELD_SCALAR ? fmax(fabs(x), fabs(y)) : scale * weight_of(field));
+            deviation = fabs(x - y) / (kind == TT_GAP_EXTREME ? scale * TT_NOISE_EXTREMES : scale);
         if (isnan(deviation))
             deviation = INFINITY; /* an infinite scale */
         gap->is_any = true;
-        if (!(deviation <= gap->deviation) || isnan(gap->a)) {
-            gap->deviation = deviation;
-            gap->field = field;
-            gap->a = x;
-            gap->b = y;
+        if (!(deviation <= (double)gap->deviation[kind]) || isnan(gap->a[kind])) {
+            gap->deviation[kind] = deviation < FLT_MAX ? (float)deviation : INFINITY;
+            gap->field[kind] = (uint8_t)field;
+            gap->a[kind] = x;
+            gap->b[kind] = y;
         }
     }
-    return gap->deviation;
 }
 
 static tt_status keep_gap(tt_diff_pair *pair, const tt_gap *gap)
@@ -209,9 +210,9 @@ static tt_status compare_site(side *a, side *b, const tt_diff_options *options, 
         } else if (is_wanted) {
             tt_gap gap;
             pair->site.points++;
-            (void)deviate(a, i, b, j, options, &gap);
+            deviate(a, i, b, j, options, &gap);
             gap.step = step;
-            gap.call = (int64_t)a->calls[i];
+            gap.call = (uint32_t)a->calls[i];
             if (gap.is_any)
                 st = keep_gap(pair, &gap);
         }
@@ -274,11 +275,11 @@ static tt_status add_pair(tt_diff *diff, side *a, side *b, int32_t file_a, int32
     *pair = (tt_diff_pair){
         .site = { .name = name, .rank = rank, .first_step = -1, .worst_step = -1, .a = NAN, .b = NAN },
         .kind = tt_order_kind(name),
-        .number = a->points > 0 ? site_a : INT32_MAX
+        .place = a->points > 0 ? tt_order_place(a->run, site_a) : INT32_MAX
     };
     st = compare_site(a, b, options, pair);
     if (st == TT_OK && pair->count > 0)
-        st = tt_noise_base(a->run, file_a, site_a, b->run, file_b, site_b, &pair->base);
+        st = tt_noise_base(a->run, file_a, site_a, b->run, file_b, site_b, &pair->base, &pair->elements);
     return st < 0 ? tt_fail(err, st, "%.200s: %s", name, tt_status_text(st)) : st;
 }
 

@@ -30,7 +30,8 @@ static tt_status consider(tt_run *run, int32_t file, int32_t site, int64_t index
                             .kind = tt_order_kind(tt_run_site_name(run, site)),
                             .time = f.point.time,
                             .file = file,
-                            .site = site };
+                            .site = site,
+                            .place = tt_order_place(run, site) };
     if (best->index < 0 || tt_order_before(&f.moment, &best->moment))
         *best = f;
     return TT_OK;
@@ -110,32 +111,48 @@ static void add_feed(feeds *f, tt_feed_kind kind, int32_t site, int64_t index)
         f->out[f->count++] = (tt_feed){ .kind = kind, .site = site, .index = index };
 }
 
+/* How long before the origin something of its step happened: time, then order; of
+ * gradients, which are recorded at once, the order alone.  false: it did not. */
+static bool find_age(const feeds *f, int32_t site, int64_t there, int64_t age[2])
+{
+    const char *name = tt_run_site_name(f->run, f->of->site);
+    bool is_gradient = tt_order_kind(name) == TT_ORDER_GRADIENT;
+    if (is_gradient)
+        age[0] = 0;
+    else if (__builtin_sub_overflow(f->of->point.time, there, &age[0]))
+        return false; /* no clock says so */
+    age[1] = (int64_t)tt_order_place(f->run, f->of->site) - tt_order_place(f->run, site);
+    return age[0] > 0 || (age[0] == 0 && age[1] > 0);
+}
+
+static bool is_younger(const int64_t a[2], const int64_t b[2])
+{
+    return a[0] != b[0] ? a[0] < b[0] : a[1] < b[1];
+}
+
 /* The two latest finite points before it: of the forward; of a parameter's gradient
  * those of the layers behind, which backward came to first. */
 static tt_status add_before(feeds *f, tt_error *err)
 {
     struct {
-        int64_t age, index; /* age: time from there to here */
+        int64_t age[2], index;
         int32_t site;
     } latest[2] = { { .site = -1 }, { .site = -1 } };
     int32_t from = f->of->site - NEIGHBOURS, to = f->of->site + NEIGHBOURS;
-    bool is_turned = tt_order_kind(tt_run_site_name(f->run, f->of->site)) == TT_ORDER_GRADIENT;
+    bool is_gradient = tt_order_kind(tt_run_site_name(f->run, f->of->site)) == TT_ORDER_GRADIENT;
     for (int32_t site = from < 0 ? 0 : from; site < tt_run_site_count(f->run) && site <= to; site++) {
         tt_rank_in_step kind = tt_order_kind(tt_run_site_name(f->run, site));
         if (site == f->of->site || kind == TT_ORDER_PARAMETER || kind == TT_ORDER_NORM ||
-            (kind == TT_ORDER_GRADIENT) != is_turned)
+            (kind == TT_ORDER_GRADIENT) != is_gradient)
             continue;
-        int64_t index = -1;
+        int64_t index = -1, age[2];
         tt_order_count seen;
         tt_point point;
         tt_status st = tt_order_look(f->run, f->of->file, site, f->of->point.step, 0, &seen);
         if (st < 0)
             return tt_fail(err, st, "%s", tt_status_text(st));
-        int64_t age, here = f->of->point.time, there = seen.first_time;
-        if (__builtin_sub_overflow(is_turned ? there : here, is_turned ? here : there, &age))
-            continue; /* no clock says so */
-        bool is_later = age < 0 || (age == 0 && (site > f->of->site) != is_turned);
-        if (seen.points == 0 || is_later || (latest[1].site >= 0 && age >= latest[1].age))
+        if (seen.points == 0 || !find_age(f, site, seen.first_time, age) ||
+            (latest[1].site >= 0 && !is_younger(age, latest[1].age)))
             continue;
         st = tt_run_seek(f->run, f->of->file, site, f->of->point.step, -1, TT_PRODUCT_STATS, &index, err);
         if (st == TT_OK && index >= 0)
@@ -144,10 +161,10 @@ static tt_status add_before(feeds *f, tt_error *err)
             return st;
         if (index < 0 || !is_finite(&point))
             continue;
-        int slot = latest[0].site >= 0 && age >= latest[0].age ? 1 : 0;
+        int slot = latest[0].site >= 0 && !is_younger(age, latest[0].age) ? 1 : 0;
         if (slot == 0)
             latest[1] = latest[0];
-        latest[slot].age = age;
+        memcpy(latest[slot].age, age, sizeof age);
         latest[slot].index = index;
         latest[slot].site = site;
     }

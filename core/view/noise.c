@@ -11,11 +11,17 @@
  * for each output.  Mean and root mean square average over elements, so that no
  * margin is needed for w; extremes, which do not, may be off by 8 times as much.
  *
- * Rounding is handed on: what a layer gets is already off.  So the floor of a point
- * is base, or 4 times the largest deviation within the floor seen before it in the
- * order of execution, whichever is larger; never more than 64 * (steps since the
- * first compared + 1) times the largest base so far.  A fault stands out because it
- * jumps.
+ * Rounding is handed on: what a layer gets is already off.  So the floor of a point is
+ * base, or 4 times the largest deviation within its floor seen before it in the order
+ * of execution, whichever is larger; never more than 64 * (steps since the first
+ * compared + 1) times the largest base so far.  A fault stands out because it jumps.
+ *
+ * Deviations are handed on among their like: averages apart from extremes, which are
+ * ten times as rough; and from kind to kind only as the numbers themselves go.  Forward
+ * to gradient as within a kind; gradient to parameter 16 times, because optimizers such
+ * as Adam make a whole step of a gradient near zero, whatever its sign; parameter to
+ * forward once.  An average over fewer elements is rougher: by the root of the ratio,
+ * 8 at most; a parameter of few elements moves a large average as much less.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "view/diff.h"
 
@@ -24,7 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double MARGIN = 4, HANDED_ON = 4, MOST = 64, SINGLE = 0x1p-24;
+static const double MARGIN = 4, HANDED_ON = 4, FLIPPED = 16, MOST = 64, SINGLE = 0x1p-24;
 
 /* Half a unit in the last place; 0: exact. */
 static double roundoff(int32_t dtype)
@@ -86,7 +92,7 @@ static tt_status reduction_length(tt_run *run, int32_t file, int32_t site, doubl
 }
 
 tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
-                        int32_t site_b, double *out)
+                        int32_t site_b, double *base, int64_t *elements)
 {
     tt_point x, y;
     double length;
@@ -101,7 +107,8 @@ tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, in
     double u = is_scalar ? SINGLE : fmax(roundoff(x.stats.dtype), roundoff(y.stats.dtype));
     bool is_parameter = tt_order_kind(tt_run_site_name(a, site_a)) == TT_ORDER_PARAMETER;
     double sums = MARGIN * fmin(u, SINGLE) * (1 + (is_parameter ? 0 : sqrt(length)));
-    *out = (u > SINGLE ? u : 0) + sums;
+    *base = (u > SINGLE ? u : 0) + sums;
+    *elements = is_scalar ? 1 : x.stats.count;
     return TT_OK;
 }
 
@@ -117,16 +124,93 @@ static int by_execution(const void *a, const void *b)
     const tt_diff_pair *x = ((const cursor *)a)->pair, *y = ((const cursor *)b)->pair;
     if (x->kind != y->kind)
         return x->kind < y->kind ? -1 : 1;
-    int later = (x->number > y->number) - (x->number < y->number);
-    if (x->number == y->number)
-        return (x->site.rank > y->site.rank) - (x->site.rank < y->site.rank);
-    return x->kind == TT_ORDER_GRADIENT ? -later : later;
+    if (x->place != y->place)
+        return x->place < y->place ? -1 : 1;
+    return (x->site.rank > y->site.rank) - (x->site.rank < y->site.rank);
 }
 
-static void judge_gap(tt_diff_pair *pair, const tt_gap *gap, double floor)
+/* ---- what was handed on -------------------------------------------------- */
+
+typedef enum stream { PARAMETERS, FORWARD, BACKWARD, STREAMS } stream;
+
+enum { SIZES = 48, ROUGHEST = 6 }; /* powers of two: of elements, of their ratio */
+
+/* The largest deviation within the floor that reaches a tensor of 2^i elements. */
+typedef struct handed {
+    double most[STREAMS][TT_GAP_COUNT_][SIZES];
+    double coarsest;                   /* base so far */
+    double root[SIZES + ROUGHEST + 1]; /* [SIZES + i]: of 2^i */
+} handed;
+
+static stream stream_of(tt_rank_in_step kind)
+{
+    switch (kind) {
+    case TT_ORDER_PARAMETER:
+        return PARAMETERS;
+    case TT_ORDER_FORWARD:
+        return FORWARD;
+    case TT_ORDER_BACKWARD:
+    case TT_ORDER_GRADIENT:
+    case TT_ORDER_NORM:
+        break;
+    }
+    return BACKWARD;
+}
+
+static int size_class(int64_t elements)
+{
+    int i = elements > 1 ? 63 - __builtin_clzll((unsigned long long)elements) : 0;
+    return i < SIZES ? i : SIZES - 1;
+}
+
+static void hand_on(handed *h, const tt_diff_pair *pair, tt_gap_kind kind, double deviation)
+{
+    int own = size_class(pair->elements);
+    stream from = stream_of(pair->kind);
+    double *most = h->most[from][kind];
+    for (int i = 0; i < SIZES; i++) {
+        int finer = own - i < ROUGHEST ? own - i : ROUGHEST;
+        if (kind == TT_GAP_EXTREME || (finer < 0 && from != PARAMETERS))
+            finer = 0;
+        double there = deviation * h->root[finer + SIZES];
+        most[i] = most[i] > there ? most[i] : there;
+    }
+}
+
+static double floor_of(const handed *h, const tt_diff_pair *pair, tt_gap_kind kind, double steps)
+{
+    int i = size_class(pair->elements);
+    double own = h->most[stream_of(pair->kind)][kind][i], fed = 0;
+    switch (stream_of(pair->kind)) {
+    case PARAMETERS:
+        fed = FLIPPED * h->most[BACKWARD][kind][i];
+        break;
+    case FORWARD:
+        fed = h->most[PARAMETERS][kind][i];
+        break;
+    case BACKWARD:
+        fed = HANDED_ON * h->most[FORWARD][kind][i];
+        break;
+    case STREAMS:
+        break;
+    }
+    return fmin(fmax(pair->base, fmax(HANDED_ON * own, fed)), h->coarsest * MOST * steps);
+}
+
+/* Takes a gap into the answer about its site; true: it is beyond a floor. */
+static bool judge_gap(tt_diff_pair *pair, const tt_gap *gap, const double floor[TT_GAP_COUNT_])
 {
     tt_diff_site *site = &pair->site;
-    bool is_beyond = !(gap->deviation <= floor);
+    bool is_beyond = false;
+    int shown =
+        isnan(gap->a[TT_GAP_AVERAGE]) && isnan(gap->b[TT_GAP_AVERAGE]) ? TT_GAP_EXTREME : TT_GAP_AVERAGE;
+    for (int k = 0; k < TT_GAP_COUNT_; k++) {
+        bool is_out = !((double)gap->deviation[k] <= floor[k]);
+        if (is_out ? !is_beyond : !is_beyond && gap->deviation[k] > gap->deviation[shown])
+            shown = k;
+        is_beyond |= is_out;
+    }
+    double deviation = (double)gap->deviation[shown];
     if (is_beyond && site->verdict != TT_DIFF_DIFFERS) {
         site->verdict = TT_DIFF_DIFFERS;
         site->first_step = gap->step; /* takes the place of one within the noise */
@@ -138,28 +222,34 @@ static void judge_gap(tt_diff_pair *pair, const tt_gap *gap, double floor)
         site->first_call = gap->call;
     }
     if ((is_beyond || site->verdict != TT_DIFF_DIFFERS) &&
-        (site->worst_step < 0 || gap->deviation > site->deviation)) {
-        site->deviation = gap->deviation;
-        site->floor = floor;
+        (site->worst_step < 0 || deviation > site->deviation)) {
+        site->deviation = deviation;
+        site->floor = floor[shown];
         site->worst_step = gap->step;
-        site->worst_field = gap->field;
-        site->a = gap->a;
-        site->b = gap->b;
+        site->worst_field = (tt_field)gap->field[shown];
+        site->a = gap->a[shown];
+        site->b = gap->b[shown];
     }
+    return is_beyond;
 }
 
 tt_status tt_noise_judge(tt_diff *diff, bool has_tolerance)
 {
     cursor *cursors = calloc(diff->count + 1, sizeof *cursors);
-    if (cursors == NULL)
+    handed *h = calloc(1, sizeof *h);
+    if (cursors == NULL || h == NULL) {
+        free(cursors);
+        free(h);
         return TT_ENOMEM;
+    }
+    for (int i = -SIZES; i <= ROUGHEST; i++)
+        h->root[SIZES + i] = sqrt(ldexp(1, i));
     size_t live = 0;
     for (size_t i = 0; i < diff->count; i++)
         if (diff->pairs[i].count > 0)
             cursors[live++].pair = &diff->pairs[i];
     qsort(cursors, live, sizeof *cursors, by_execution);
-    double handed_on = 0, coarsest = 0;
-    int64_t first_step = 0, part_step = INT64_MAX;
+    int64_t first_step = 0;
     bool has_first = false;
     diff->first = -1;
     while (live > 0) {
@@ -169,21 +259,21 @@ tt_status tt_noise_judge(tt_diff *diff, bool has_tolerance)
                 step = cursors[i].pair->gaps[cursors[i].at].step;
         first_step = has_first ? first_step : step;
         has_first = true;
+        double steps = (double)step - (double)first_step + 1;
         size_t left = 0;
         for (size_t i = 0; i < live; i++) {
             cursor c = cursors[i];
             for (; c.at < c.pair->count && c.pair->gaps[c.at].step <= step; c.at++) {
                 const tt_gap *gap = &c.pair->gaps[c.at];
-                coarsest = fmax(coarsest, c.pair->base);
-                double most = coarsest * MOST * ((double)step - (double)first_step + 1);
-                double floor = has_tolerance ? 0 : fmin(fmax(c.pair->base, HANDED_ON * handed_on), most);
-                judge_gap(c.pair, gap, floor);
-                if (gap->deviation <= floor)
-                    handed_on = fmax(handed_on, gap->deviation);
-                else if (part_step == INT64_MAX) {
-                    part_step = step;
+                double floor[TT_GAP_COUNT_] = { 0 };
+                h->coarsest = fmax(h->coarsest, c.pair->base);
+                for (int k = 0; !has_tolerance && k < TT_GAP_COUNT_; k++)
+                    floor[k] = floor_of(h, c.pair, (tt_gap_kind)k, steps);
+                bool is_beyond = judge_gap(c.pair, gap, floor);
+                for (int k = 0; !is_beyond && k < TT_GAP_COUNT_; k++)
+                    hand_on(h, c.pair, (tt_gap_kind)k, (double)gap->deviation[k]);
+                if (is_beyond && diff->first < 0)
                     diff->first = c.pair - diff->pairs;
-                }
             }
             if (c.at < c.pair->count)
                 cursors[left++] = c;
@@ -191,5 +281,6 @@ tt_status tt_noise_judge(tt_diff *diff, bool has_tolerance)
         live = left;
     }
     free(cursors);
+    free(h);
     return TT_OK;
 }

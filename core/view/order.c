@@ -6,6 +6,7 @@
 
 #include "store/run.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static bool begins(const char *name, const char *word)
@@ -28,17 +29,29 @@ tt_rank_in_step tt_order_kind(const char *name)
                                                   : TT_ORDER_FORWARD;
 }
 
+int32_t tt_order_place(const tt_run *run, int32_t site)
+{
+    static const char gradient[] = "gradient/", parameter[] = "parameter/";
+    const char *name = site >= 0 ? tt_run_site_name(run, site) : NULL;
+    char other[4200];
+    if (name == NULL || tt_order_kind(name) != TT_ORDER_GRADIENT)
+        return site;
+    /* Their own numbers say little: hooks see them from behind, an optimizer from the front. */
+    int len = snprintf(other, sizeof other, "%s%s", parameter, name + strlen(gradient));
+    int32_t found = len > 0 && (size_t)len < sizeof other ? tt_run_find(run, other) : -1;
+    return INT32_MAX - 1 - (found >= 0 ? found : site);
+}
+
 bool tt_order_before(const tt_moment *a, const tt_moment *b)
 {
     if (a->step != b->step)
         return a->step < b->step;
     if (a->kind != b->kind)
         return a->kind < b->kind;
-    bool is_turned = a->kind == TT_ORDER_GRADIENT;
-    if (a->time != b->time)
-        return is_turned ? a->time > b->time : a->time < b->time;
-    if (a->site != b->site)
-        return is_turned ? a->site > b->site : a->site < b->site;
+    if (a->kind != TT_ORDER_GRADIENT && a->time != b->time)
+        return a->time < b->time;
+    if (a->place != b->place)
+        return a->place < b->place;
     return a->file < b->file;
 }
 
