@@ -72,7 +72,7 @@ def main():
         plain.append(lines(TURNS)[0])
         ours.append(watched(lambda: lines(TURNS))[0])
         objects.append(watched(lambda: lines(TURNS), touches=True)[0])
-    bar = 80 if sys.version_info < (3, 12) else 60
+    bar, come, call = (80, 10, 15) if sys.version_info < (3, 12) else (60, 40, 50)
     version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     extra = [median(o - p for o, p in zip(one, plain, strict=True)) for one in (ours, objects)]
     harness.row(
@@ -88,14 +88,14 @@ def main():
     harness.row(
         "line source: add and remove a consumer",
         min(coming_and_going(500) for _ in range(9)),
-        20,
+        come,
         unit="us",
         at_most=True,
     )
     harness.row(
         "line source: the same around a call",
         min(with_a_call(500) for _ in range(9)),
-        30,
+        call,
         unit="us",
         at_most=True,
     )

@@ -4,7 +4,10 @@ Processor time, not the clock on the wall: one thread, and other programs may ru
 Torch tensors where torch is installed, else NumPy arrays.
 """
 
+import ctypes
+import subprocess
 import sys
+import sysconfig
 import time
 from statistics import median
 
@@ -67,6 +70,17 @@ def slow_tracer(code):
     return lambda frame, event, arg: local if frame.f_code is code else None
 
 
+def empty_tracer():
+    """Build the least trace function that there can be; what it costs is Python's own."""
+    folder = harness.ROOT / ".build" / "bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    include = sysconfig.get_paths()["include"]
+    source, library = harness.ROOT / "bench" / "empty_tracer.c", folder / "empty_tracer.so"
+    command = ["cc", "-O3", "-shared", "-fPIC", f"-I{include}", str(source), "-o", str(library)]
+    subprocess.run(command, check=True)
+    return ctypes.PyDLL(str(library)).empty_tracer_set
+
+
 def watched(call):
     with _core.watch_lines(lambda event: None, codes=[selected.__code__], arrays=torch is None):
         return call()
@@ -81,17 +95,22 @@ def traced(call):
 
 
 def main():
-    plain, ours, theirs, bare, quiet = [], [], [], [], []
+    plain, ours, theirs, bare, quiet, least = [], [], [], [], [], []
+    is_old = sys.version_info < (3, 12)
+    set_empty = empty_tracer() if sys.version_info[:2] == (3, 11) else None
     for _ in range(15):
         plain.append(selected(TURNS)[0])
         ours.append(watched(lambda: selected(TURNS))[0])
         bare.append(unselected(TURNS)[0])
         quiet.append(watched(lambda: unselected(TURNS))[0])
+        if set_empty is not None:
+            set_empty(1)
+            least.append(unselected(TURNS)[0])
+            set_empty(0)
     for _ in range(3):
         theirs.append(traced(lambda: selected(TURNS // 40))[0])
     version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     extra = median(o - p for o, p in zip(ours, plain, strict=True))
-    is_old = sys.version_info < (3, 12)
     harness.row(
         f"line source: a plain line, {version}",
         extra,
@@ -120,6 +139,15 @@ def main():
         unit="x",
         at_most=True,
     )
+    if least:
+        ratio = median(q / e for q, e in zip(quiet, least, strict=True))
+        harness.row(
+            "line source: the same, against an empty trace function in C",
+            ratio,
+            1.05,
+            unit="x",
+            at_most=True,
+        )
 
 
 main()

@@ -203,7 +203,7 @@ static bool selects(void *context, PyCodeObject *code, int *first, int *last)
 int flow_start(flow_object *self)
 {
     line_consumer consumer = { .context = self,
-                               .wants = self->has_arrays ? LINE_ARRAYS : 0u,
+                               .wants = LINE_LAZY | (self->has_arrays ? LINE_ARRAYS : 0u),
                                .threads = LINE_THREADS_LATER,
                                .selects = selects,
                                .before = on_before,

@@ -198,8 +198,9 @@ static void tell_changes(line_source *source, frame_record *record, const line_s
     line_name reads[MOST_READS];
     int position[MOST_READS];
     line_change changes[MOST_CHANGES];
-    arrow_list arrows = { .used = 0 };
+    arrow_list arrows; /* large, and only its beginning is used */
     size_t change_count = 0, read_count = list_reads(record, slot, names, reads, position);
+    arrows.used = 0;
     for (int i = 0; i < names->change_count; i++) {
         const found_change *one = &found[i];
         if (names->change[i] == NULL || !is_wanted(slot, one->place.kind) ||
@@ -262,19 +263,20 @@ void emit_changes(line_source *source, frame_record *record, const line_statemen
     free_names(&names);
 }
 
-void emit_reads(line_source *source, frame_record *record, const line_statement *statement)
+void emit_reads(line_source *source, frame_record *record, const line_statement *statement, uint32_t mask)
 {
-    event_names names = { .change_count = 0 };
+    event_names names;
     line_name reads[MOST_READS];
     int position[MOST_READS];
     make_read_names(source, record, &names);
+    names.change_count = 0;
     FOR_EACH_CONSUMER(source, record, before, id)
     {
         line_event event = event_of(record, statement->line);
         event.reads = reads;
         event.is_return = statement->flags & STATEMENT_RETURNS;
         event.read_count = list_reads(record, &source->consumers[id], &names, reads, position);
-        if (event.read_count > 0 && has_line(record, id, statement->line))
+        if (event.read_count > 0 && mask & (uint32_t)1 << id && has_line(record, id, statement->line))
             tell(source, id, source->consumers[id].consumer.before, &event);
     }
     mark_seen(source, record, statement);
@@ -306,9 +308,10 @@ void emit_enter(line_source *source, frame_record *record, bool is_resumed)
 void emit_leave(line_source *source, frame_record *record, const line_statement *statement,
                 PyObject *value, bool is_yield)
 {
-    event_names names = { .change_count = 0 };
+    event_names names;
     line_name reads[MOST_READS];
     int position[MOST_READS];
+    names.read_count = names.change_count = 0;
     if (statement != NULL)
         make_read_names(source, record, &names);
     FOR_EACH_CONSUMER(source, record, leave, id)

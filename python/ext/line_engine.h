@@ -142,6 +142,7 @@ struct line_source {
     uint32_t mask;  /* slots in use */
     uint32_t wants; /* of all consumers */
     uint32_t before_mask, line_mask, enter_mask, leave_mask, bare_mask;
+    uint32_t lazy_mask; /* of before_mask: with LINE_LAZY */
     uint64_t generation, next_key, next_frame;
     pointer_map codes;  /* PyCodeObject -> line_code */
     pointer_map tables; /* PyCodeObject -> cached_table, of line_cache.c */
@@ -174,7 +175,8 @@ typedef struct found_change {
 } found_change;
 void emit_changes(line_source *source, frame_record *record, const line_statement *statement,
                   const found_change *found, int count);
-void emit_reads(line_source *source, frame_record *record, const line_statement *statement);
+void emit_reads(line_source *source, frame_record *record, const line_statement *statement,
+                uint32_t mask);
 void emit_line(line_source *source, frame_record *record, int instruction);
 void emit_enter(line_source *source, frame_record *record, bool is_resumed);
 void emit_leave(line_source *source, frame_record *record, const line_statement *statement,

@@ -62,7 +62,7 @@ void statement_begin(line_source *source, frame_record *record, int number)
     const line_code *code = record->code;
     const line_statement *statement = &code->table->statements[number];
     const uint32_t busy = STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS;
-    bool is_heard = source->before_mask & record->mask;
+    uint32_t heard = source->before_mask & record->mask;
     bool is_touched = code->is_narrow && code->touched[number] != 0;
     bool is_live = !code->is_narrow || names_are_live(record);
     bool compares = statement->flags & busy && is_live;
@@ -71,14 +71,17 @@ void statement_begin(line_source *source, frame_record *record, int number)
         compares = has_risky_operand(source, record, statement);
     record->compares = compares;
     record->has_reads = false;
-    if (is_heard || is_touched || (statement->flags & STATEMENT_IS_FAR && (compares || !code->is_narrow)))
+    if (!compares &&
+        !(statement->flags & (STATEMENT_IS_SELFISH | STATEMENT_RETURNS | STATEMENT_IS_FOLLOWED)))
+        heard &= ~source->lazy_mask;
+    if (heard || is_touched || (statement->flags & STATEMENT_IS_FAR && (compares || !code->is_narrow)))
         reads_save(source, record, statement, false);
     if (compares || (statement->flags & STATEMENT_IS_FOLLOWED && is_live)) {
         digest_slots(source, record, statement_hides(record, statement));
         digest_far(source, record, statement_hides(record, statement));
     }
-    if (is_heard)
-        emit_reads(source, record, statement);
+    if (heard)
+        emit_reads(source, record, statement, heard);
 }
 
 void statement_resume(line_source *source, frame_record *record)

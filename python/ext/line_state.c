@@ -32,7 +32,9 @@ static void find_torch(line_source *source)
     PyObject *inference = PyObject_GetAttrString((PyObject *)torch->base, "is_inference");
     if (version != NULL && inference != NULL && Py_IS_TYPE(version, &PyGetSetDescr_Type)) {
         source->version = Py_NewRef(version);
-        source->is_inference = Py_NewRef(inference);
+        if (Py_IS_TYPE(inference, &PyMethodDescr_Type) &&
+            ((PyMethodDescrObject *)inference)->d_method->ml_flags == METH_NOARGS)
+            source->is_inference = Py_NewRef(inference);
     }
     PyErr_Clear();
     Py_XDECREF(version);
@@ -140,7 +142,8 @@ static bool is_inference(line_source *source, PyObject *obj)
 {
     if (source->is_inference == NULL)
         return false;
-    PyObject *answer = PyObject_CallOneArg(source->is_inference, obj);
+    const PyMethodDef *def = ((PyMethodDescrObject *)source->is_inference)->d_method;
+    PyObject *answer = def->ml_meth(obj, NULL); /* owned */
     bool is_so = answer == Py_True;
     if (answer == NULL)
         PyErr_Clear();

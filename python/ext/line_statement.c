@@ -253,8 +253,9 @@ bool statement_quick(line_source *source, frame_record *record, int instruction)
 {
     const line_table *table = record->code->table;
     const uint32_t slow = STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED;
+    uint32_t eager = (source->before_mask & ~source->lazy_mask) | source->line_mask;
     if (record->is_bare || instruction < 0 || instruction >= table->instruction_count ||
-        record->statement < 0 || (source->before_mask | source->line_mask) & record->mask)
+        record->statement < 0 || eager & record->mask)
         return false;
     if (record->code->is_narrow)
         return names_quick(record, instruction);
@@ -265,7 +266,10 @@ bool statement_quick(line_source *source, frame_record *record, int instruction)
     if (next->flags & slow || next->start != instruction ||
         !is_plain(source, record, &table->statements[record->statement]))
         return false;
-    if (next->flags & (STATEMENT_OPERATES | STATEMENT_AUGMENTS)) {
+    uint32_t looks = STATEMENT_OPERATES | STATEMENT_AUGMENTS;
+    if (source->before_mask & record->mask)
+        looks |= STATEMENT_IS_SELFISH; /* a, b = b, a */
+    if (next->flags & looks) {
         const uint16_t *paths = table->reads + next->reads;
         for (int i = 0; i < next->read_count; i++) {
             const line_path *path = &table->paths[paths[i]];

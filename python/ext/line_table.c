@@ -58,6 +58,23 @@ static int count_rows(PyObject *rows, Py_ssize_t *reads, Py_ssize_t *writes, Py_
     return PyList_GET_SIZE(rows) < TABLE_NONE ? 0 : -1;
 }
 
+static int root_of(const line_table *table, int path)
+{
+    while (table->paths[path].kind >= PATH_ATTRIBUTE)
+        path = table->paths[path].base;
+    return path;
+}
+
+static bool is_selfish(const line_table *table, const line_statement *statement)
+{
+    for (int r = 0; r < statement->read_count; r++)
+        for (int w = 0; w < statement->write_count; w++)
+            if (root_of(table, table->reads[statement->reads + (uint32_t)r]) ==
+                root_of(table, table->writes[statement->writes + (uint32_t)w].path))
+                return true;
+    return false;
+}
+
 static void fill_statement(line_table *table, line_statement *to, PyObject *row, uint32_t at[3])
 {
     PyObject *reading = PyTuple_GET_ITEM(row, 5), *writing = PyTuple_GET_ITEM(row, 6);
@@ -87,6 +104,8 @@ static void fill_statement(line_table *table, line_statement *to, PyObject *row,
         for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(from); r++)
             table->write_reads[at[2]++] = (uint16_t)as_int(from, r);
     }
+    if (is_selfish(table, to))
+        to->flags |= STATEMENT_IS_SELFISH;
 }
 
 /* A jump, a NOP: nothing to settle. */

@@ -42,6 +42,7 @@ enum {                              /* of a statement, as in stack_machine.py */
        /* added here */
        STATEMENT_IS_FAR = 1 << 8,       /* reads more than locals */
        STATEMENT_IS_MAYBE = 1 << 9,     /* follows a branch on its line */
+       STATEMENT_IS_SELFISH = 1 << 11,  /* stores what it reads, or a part of it */
        STATEMENT_IS_FOLLOWED = 1 << 10, /* by one that calls or operates, without an event */
 };
 

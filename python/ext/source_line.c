@@ -39,8 +39,8 @@ uint64_t line_source_errors(line_source *source, int id, PyObject **text)
 static void sum_up(line_source *source)
 {
     source->generation++;
-    source->wants = source->before_mask = source->line_mask = source->enter_mask = source->leave_mask =
-        source->bare_mask = 0;
+    source->wants = source->before_mask = source->line_mask = source->enter_mask = source->leave_mask = 0;
+    source->lazy_mask = source->bare_mask = 0;
     for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
         const line_consumer *consumer = &source->consumers[id].consumer;
         uint32_t bit = (uint32_t)1 << id;
@@ -48,6 +48,7 @@ static void sum_up(line_source *source)
             continue;
         source->wants |= consumer->wants;
         source->before_mask |= consumer->before != NULL ? bit : 0;
+        source->lazy_mask |= consumer->before != NULL && consumer->wants & LINE_LAZY ? bit : 0;
         source->line_mask |= consumer->line != NULL ? bit : 0;
         source->enter_mask |= consumer->enter != NULL ? bit : 0;
         source->leave_mask |= consumer->leave != NULL ? bit : 0;

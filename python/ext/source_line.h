@@ -132,6 +132,8 @@ enum {
     LINE_ARRAYS = 1 << 0,  /* NumPy arrays too: their contents are digested, see DESIGN */
     LINE_OBJECTS = 1 << 1, /* every object that a name is bound to, numbers and None too;
                               in place changes are told for tensors and arrays only */
+    LINE_LAZY = 1 << 3,    /* `before` only where a read may be another thing afterwards: the
+                              statement stores it, or calls something, or returns */
     LINE_TOUCHES = 1 << 2, /* with LINE_OBJECTS and names: LINE_TOUCHED too */
     LINE_BARE = 1 << 3,    /* enter, line and leave only, without reads: the code is not even
                               analysed; for who looks at a few names by line_frame_slot */

@@ -11,11 +11,19 @@
 
 #include <frameobject.h>
 
+#include <string.h>
+
+enum { IDLE_CODES = 1024 };
+
 typedef struct driver {
     PyTypeObject *type;      /* owned */
     PyObject *installer;     /* owned; given to threading.settrace */
     PyObject *previous_hook; /* owned; what threading had; None: nothing */
     uint64_t epoch;          /* goes up at each stop: older tracers take themselves off */
+    /* Code that nobody selected, by a part of its address: most calls that we
+     * hear of are of such code.  Good for one generation of consumers. */
+    const PyCodeObject *idle[IDLE_CODES];
+    uint64_t idle_generation;
 } driver;
 
 /* What sys.gettrace() shows while we are on, one for each thread. */
@@ -90,11 +98,34 @@ static int hook_this_thread(line_source *source)
 /* ---- events ------------------------------------------------------------------ */
 
 /* The frame is of no interest: no more line events from it, if nobody else
- * wants them.  A generator's frame cannot be found again to undo that. */
-static void silence(const tracer *mine, PyFrameObject *frame, PyCodeObject *code)
+ * wants them.  A suspended generator's frame cannot be found again to undo
+ * that, so it is undone when the frame is left. */
+static void silence(const tracer *mine, PyFrameObject *frame, int what)
 {
-    if (mine->previous == NULL && !(code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)))
-        locals_set_line_events(frame, false);
+    if (mine->previous == NULL)
+        locals_set_line_events(frame, what == PyTrace_RETURN);
+}
+
+static const PyCodeObject **idle_slot(driver *made, const PyCodeObject *code)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)code * 0x9e3779b97f4a7c15u;
+    return &made->idle[hash >> 32 & (IDLE_CODES - 1)];
+}
+
+static bool is_idle(line_source *source, const PyCodeObject *code)
+{
+    driver *made = driver_of(source);
+    return made->idle_generation == source->generation && *idle_slot(made, code) == code;
+}
+
+/* The source keeps the code object, so that its address is not used again. */
+static void note_idle(line_source *source, const PyCodeObject *code)
+{
+    driver *made = driver_of(source);
+    if (made->idle_generation != source->generation)
+        memset(made->idle, 0, sizeof made->idle);
+    made->idle_generation = source->generation;
+    *idle_slot(made, code) = code;
 }
 
 static void on_event(tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
@@ -113,7 +144,8 @@ static void on_event(tracer *mine, PyFrameObject *frame, int what, PyObject *arg
             return;
         line_code *known = source_code(source, code);
         if (known == NULL) {
-            silence(mine, frame, code);
+            note_idle(source, code);
+            silence(mine, frame, what);
             return;
         }
         bool is_fresh = is_start && locals_is_fresh(at);
@@ -174,6 +206,10 @@ static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
         source->last->code->code == locals_code(source->last->at) &&
         statement_quick(source, source->last, locals_instruction(source->last->at)))
         return 0;
+    if (mine->previous == NULL && is_idle(source, locals_code(locals_of(frame)))) {
+        silence(mine, frame, what);
+        return 0;
+    }
     Py_INCREF(self);
     if (what == PyTrace_LINE || what == PyTrace_CALL || what == PyTrace_RETURN) {
         source->inside++;

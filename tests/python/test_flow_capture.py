@@ -75,6 +75,26 @@ def test_a_name_never_shown_is_a_source_with_the_values_before(tmp_path: Path) -
     assert edges(chart) == ["x@3->x@3"]
 
 
+def test_names_that_change_places_are_sources_with_the_values_before(tmp_path: Path) -> None:
+    chart = capture(
+        tmp_path,
+        """\
+        import torch
+        def f(x, y):
+            n = 1
+            x, y = y, x
+        f(torch.zeros(2), torch.ones(2))
+        """,
+    )
+    assert {(n["name"], "source" in n["code"], n["stats"]["max"]) for n in chart["nodes"]} == {
+        ("x", True, 0),
+        ("y", True, 1),
+        ("x", False, 1),
+        ("y", False, 0),
+    }
+    assert sorted(edges(chart)) == ["x@4->y@4", "y@4->x@4"]
+
+
 def test_a_flushed_name_is_a_source_afterwards(tmp_path: Path) -> None:
     chart = capture(
         tmp_path,
