@@ -200,6 +200,8 @@ class DebugContext:
         return self.saver
 
     def __enter__(self) -> Self:
+        if isinstance(self.saver, TensorSaver) and self.saver.enabled:
+            self.saver._files.expect()
         self._tokens.append(_context.set(self))
         return self
 
@@ -269,9 +271,8 @@ def _leaves(name: str, tensor: Any) -> Iterable[tuple[str, Any]]:
 def _write_plain(
     files: _core.FileSaver, path: str, tensor: Any, format: str, dtype: str | None, is_waiting: bool
 ) -> bool:
-    if is_waiting:
-        return _core._save_file(path, tensor, format, dtype)
-    return files.add(path, tensor, format, dtype)
+    take = files.save if is_waiting else files.add
+    return take(path, tensor, format, dtype)
 
 
 def _readable(t: Any) -> Iterator[tuple[Any, str | None]]:
