@@ -140,7 +140,7 @@ tt_status tt_export_npy(const tt_export *what, tt_error *err)
         st = n < 0 ? say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM))
                    : read_value(what, &all.items[i].value, &bytes, &t, err);
         if (st == TT_OK)
-            st = tt_npy_save(path, &t, err);
+            st = tt_file_save(path, TT_FORMAT_NPY, &t, NULL, err);
         free(bytes);
         tt_progress_tell(what->bar, (int64_t)i + 1, (int64_t)all.count);
         if (n >= 0)

@@ -855,8 +855,7 @@ int64_t tt_diff_first(const tt_diff *diff); /* number of the site that parts fir
 
 /* ---- formats ------------------------------------------------------------ */
 
-tt_status tt_npy_save(const char *path, const tt_tensor *t, tt_error *err);
-
+/* Many tensors in one file; one tensor a file is further below. */
 typedef struct tt_safetensors tt_safetensors;
 typedef struct tt_entry {
     const char *name;
@@ -888,7 +887,7 @@ tt_status tt_safetensors_close(tt_safetensors *file, tt_error *err);
  * A file appears under its name when it is complete, and never half. */
 typedef enum tt_format {
     TT_FORMAT_PT,
-    TT_FORMAT_NPY,         /* bfloat16 and fp8 as void of their size, as NumPy does */
+    TT_FORMAT_NPY,         /* bfloat16 and fp8 as float32, which NumPy can read */
     TT_FORMAT_SAFETENSORS, /* one tensor, named "tensor"; complex128 is refused */
     TT_FORMAT_BYTES,       /* the elements alone */
     TT_FORMAT_COUNT_
@@ -916,6 +915,11 @@ void tt_saver_close(tt_saver *saver);
  * thread.  In a forked child it writes the file before it returns. */
 tt_status tt_saver_add(tt_saver *saver, const char *path, tt_format format, const tt_tensor *t,
                        const char *dtype_name, tt_error *err);
+/* As tt_file_save, but a large tensor's checksum is left to the thread. */
+tt_status tt_saver_save(tt_saver *saver, const char *path, tt_format format, const tt_tensor *t,
+                        const char *dtype_name, tt_error *err);
+/* Says that tensors will come soon, so that the thread need not be woken then. */
+void tt_saver_expect(tt_saver *saver);
 /* Would so many bytes be taken at once?  For callers that hold a lock. */
 bool tt_saver_has_room(tt_saver *saver, size_t bytes);
 /* Waits until everything added so far is written.  Gives the first failure since

@@ -37,7 +37,7 @@ GUARDED = {
     r"libdeflate\.h": r"core/format/",
     r"Python\.h|structmember\.h|frameobject\.h|(internal/|cpython/)?pycore_.*": r"python/ext/",
     r"cpuid\.h": r"core/base/cpu\.c$",
-    r"([a-z0-9]+intrin|arm_(neon|sve|acle))\.h": r"core/summary/\w+_kernel\.[ch]$",
+    r"([a-z0-9]+intrin|arm_(neon|sve|acle))\.h": r"core/(summary|tensor)/\w+_kernel\.[ch]$",
 }
 
 # Objects of the core that may change after start: (source file, name).

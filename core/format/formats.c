@@ -8,12 +8,10 @@ static const struct {
     const char *name;
     tt_format_row row;
 } formats[] = {
-#define X(name, text, head, tail) [TT_FORMAT_##name] = { text, { head, tail } },
-    X(PT, "pt", tt_pt_head, tt_pt_tail)
-    X(NPY, "npy", tt_npy_head, NULL)
-    X(SAFETENSORS, "safetensors", tt_safetensors_head, NULL)
-    X(BYTES, "bytes", NULL, NULL)
-#undef X
+    [TT_FORMAT_PT] = { "pt", { .head = tt_pt_head, .tail = tt_pt_tail } },
+    [TT_FORMAT_NPY] = { "npy", { .head = tt_npy_head, .widens = tt_npy_widens } },
+    [TT_FORMAT_SAFETENSORS] = { "safetensors", { .head = tt_safetensors_head } },
+    [TT_FORMAT_BYTES] = { "bytes", { .head = NULL } },
 };
 _Static_assert(sizeof formats / sizeof *formats == TT_FORMAT_COUNT_, "describe every format");
 

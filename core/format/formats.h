@@ -24,12 +24,17 @@ typedef tt_status tt_head_fn(const tt_content *content, tt_buf *out, tt_error *e
 /* Appends what stands behind them; crc is the CRC-32 of the elements. */
 typedef tt_status tt_tail_fn(const tt_content *content, uint32_t crc, tt_buf *out);
 
+/* Are the elements written as f32, because the format has no word for their type? */
+typedef bool tt_widens_fn(const tt_content *content);
+
 tt_head_fn tt_pt_head, tt_npy_head, tt_safetensors_head;
 tt_tail_fn tt_pt_tail;
+tt_widens_fn tt_npy_widens;
 
 typedef struct tt_format_row {
-    tt_head_fn *head; /* NULL: nothing */
-    tt_tail_fn *tail; /* NULL: nothing, and no CRC is wanted */
+    tt_head_fn *head;     /* NULL: nothing */
+    tt_tail_fn *tail;     /* NULL: nothing, and no CRC is wanted */
+    tt_widens_fn *widens; /* NULL: never */
 } tt_format_row;
 
 const tt_format_row *tt_format_of(tt_format format);

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "format/job.h"
 
+#include "tensor/stream_kernel.h"
 #include "tensor/walk.h"
 
 #include <stdalign.h>
@@ -26,12 +27,11 @@ void tt_job_fill(tt_job *to, const char *path, tt_format format, const tt_conten
 {
     size_t path_len = strlen(path) + 1;
     to->next = NULL;
-    to->path = (char *)to + sizeof *to;
+    to->path = memcpy((char *)to + sizeof *to, path, path_len);
     to->format = format;
     to->data = (char *)to + round_up(sizeof *to + path_len);
     to->content = *content;
     to->content.shape = to->shape;
-    memcpy(to->path, path, path_len);
     memcpy(to->shape, content->shape, (size_t)content->ndim * sizeof *to->shape);
     if (content->dtype_name != NULL) {
         strncpy(to->dtype_name, content->dtype_name, sizeof to->dtype_name - 1);
@@ -39,6 +39,8 @@ void tt_job_fill(tt_job *to, const char *path, tt_format format, const tt_conten
         to->content.dtype_name = to->dtype_name;
     }
     atomic_store_explicit(&to->filled, 0, memory_order_relaxed);
+    to->sum = (tt_checksum){ 0 };
+    to->helpers = 0;
 }
 
 void tt_job_copy(tt_job *to, const tt_tensor *t)
@@ -47,7 +49,7 @@ void tt_job_copy(tt_job *to, const tt_tensor *t)
     if (tt_tensor_is_contiguous(t) && !t->is_swapped) {
         while (at < bytes) {
             size_t n = bytes - at < PIECE ? bytes - at : PIECE;
-            memcpy(to->data + at, (const char *)t->data + at, n);
+            tt_stream_copy(to->data + at, (const char *)t->data + at, n);
             at += n;
             atomic_store_explicit(&to->filled, at, memory_order_release);
         }

@@ -11,15 +11,17 @@ enum { TT_JOB_ALIGN = 64 };
 /* One block of memory: this, the path, the elements. */
 typedef struct tt_job {
     struct tt_job *next;
-    uint64_t number; /* in order of queueing, from 1 */
-    size_t room; /* bytes of this block, all included */
-    char *path;  /* in this block */
+    uint64_t number;  /* in order of queueing, from 1 */
+    size_t room;      /* bytes of this block, all included */
+    const char *path; /* in this block */
     char dtype_name[32];
     tt_format format;
     tt_content content; /* .shape is this job's */
     int64_t shape[TT_MAX_DIM];
-    char *data;         /* in this block */
+    char *data; /* in this block */
     _Atomic size_t filled;
+    tt_checksum sum;
+    int helpers; /* of the checksum; guarded by the saver's lock */
 } tt_job;
 
 /* Bytes of the block that a job with this content needs. */

@@ -19,15 +19,24 @@
 
 /* NULL: torch has no storage class for it. */
 static const char *const storages[] = {
-    [TT_F64] = "DoubleStorage",  [TT_F32] = "FloatStorage",
-    [TT_F16] = "HalfStorage",    [TT_BF16] = "BFloat16Storage",
-    [TT_F8_E4M3FN] = NULL,       [TT_F8_E5M2] = NULL,
-    [TT_F8_E4M3FNUZ] = NULL,     [TT_F8_E5M2FNUZ] = NULL,
-    [TT_I8] = "CharStorage",     [TT_I16] = "ShortStorage",
-    [TT_I32] = "IntStorage",     [TT_I64] = "LongStorage",
-    [TT_U8] = "ByteStorage",     [TT_U16] = NULL,
-    [TT_U32] = NULL,             [TT_U64] = NULL,
-    [TT_BOOL] = "BoolStorage",   [TT_C64] = "ComplexFloatStorage",
+    [TT_F64] = "DoubleStorage",
+    [TT_F32] = "FloatStorage",
+    [TT_F16] = "HalfStorage",
+    [TT_BF16] = "BFloat16Storage",
+    [TT_F8_E4M3FN] = NULL,
+    [TT_F8_E5M2] = NULL,
+    [TT_F8_E4M3FNUZ] = NULL,
+    [TT_F8_E5M2FNUZ] = NULL,
+    [TT_I8] = "CharStorage",
+    [TT_I16] = "ShortStorage",
+    [TT_I32] = "IntStorage",
+    [TT_I64] = "LongStorage",
+    [TT_U8] = "ByteStorage",
+    [TT_U16] = NULL,
+    [TT_U32] = NULL,
+    [TT_U64] = NULL,
+    [TT_BOOL] = "BoolStorage",
+    [TT_C64] = "ComplexFloatStorage",
     [TT_C128] = "ComplexDoubleStorage",
 };
 _Static_assert(sizeof storages / sizeof *storages == TT_DTYPE_COUNT_, "name every storage");
@@ -85,7 +94,7 @@ static void put_int(pickle *p, uint64_t n)
     } else {
         if (bytes[len - 1] & 0x80)
             bytes[len++] = 0; /* it has a sign */
-        put_op(p, '\x8a'); /* LONG1 */
+        put_op(p, '\x8a');    /* LONG1 */
         put_op(p, (char)len);
     }
     put(p, bytes, len);

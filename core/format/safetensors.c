@@ -1,122 +1,188 @@
-/* safetensors.c -- writes tensors as a .safetensors file.
+/* safetensors.c -- tensors as a .safetensors file, one or many.
  *
  * Exists because it is what models are shared in: eight bytes of length, a JSON
- * header with names, types, shapes and places, then the bytes.  The header comes
- * first, so names and shapes must be known before the first tensor is read.
+ * text with names, types, shapes and places, padded so that the elements are
+ * aligned, then the elements.  The text comes first, so names and shapes must be
+ * known before the first tensor is read.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
-#include "format/out_file.h"
+#include "format/element_stream.h"
+#include "format/formats.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+/* NULL: the format has no word for it. */
+static const char *const words[] = {
+    [TT_F64] = "F64",
+    [TT_F32] = "F32",
+    [TT_F16] = "F16",
+    [TT_BF16] = "BF16",
+    [TT_F8_E4M3FN] = "F8_E4M3",
+    [TT_F8_E5M2] = "F8_E5M2",
+    [TT_F8_E4M3FNUZ] = "F8_E4M3FNUZ",
+    [TT_F8_E5M2FNUZ] = "F8_E5M2FNUZ",
+    [TT_I8] = "I8",
+    [TT_I16] = "I16",
+    [TT_I32] = "I32",
+    [TT_I64] = "I64",
+    [TT_U8] = "U8",
+    [TT_U16] = "U16",
+    [TT_U32] = "U32",
+    [TT_U64] = "U64",
+    [TT_BOOL] = "BOOL",
+    [TT_C64] = "C64",
+    [TT_C128] = NULL,
+};
+_Static_assert(sizeof words / sizeof *words == TT_DTYPE_COUNT_, "a word for every type");
+
+enum { ALIGN = 64, LENGTH = 8 };
+
+/* ---- the head --------------------------------------------------------------- */
+
+static void put_entry(tt_json *json, const char *name, const tt_content *content, uint64_t at)
+{
+    tt_json_key(json, name);
+    tt_json_object(json);
+    tt_json_key(json, "dtype");
+    tt_json_text(json, words[content->dtype]);
+    tt_json_key(json, "shape");
+    tt_json_array(json);
+    for (int32_t i = 0; i < content->ndim; i++)
+        tt_json_i64(json, content->shape[i]);
+    tt_json_end(json);
+    tt_json_key(json, "data_offsets");
+    tt_json_array(json);
+    tt_json_u64(json, at);
+    tt_json_u64(json, at + content->bytes);
+    tt_json_end(json);
+    tt_json_end(json);
+}
+
+static bool has_word(const tt_content *content)
+{
+    return content->dtype_name == NULL && words[content->dtype] != NULL;
+}
+
+static tt_status refuse(const char *name, const tt_content *content, tt_error *err)
+{
+    return tt_fail(err, TT_EDTYPE, "%.100s%ssafetensors has no %s; save it as pt or npy", name,
+                   name[0] != '\0' ? ": " : "",
+                   content->dtype_name != NULL ? content->dtype_name : tt_dtype_name(content->dtype));
+}
+
+/* Begins the text, with room for its length. */
+static tt_status begin(tt_json *json, tt_buf *out)
+{
+    tt_status st = tt_buf_append(out, "\0\0\0\0\0\0\0", LENGTH);
+    tt_json_begin(json, out);
+    tt_json_object(json);
+    return st;
+}
+
+static tt_status finish(tt_json *json, tt_status st, size_t at, tt_buf *out, tt_error *err)
+{
+    tt_json_end(json);
+    tt_status ended = tt_json_finish(json);
+    st = st == TT_OK ? ended : st;
+    while (st == TT_OK && (out->len - at) % ALIGN != 0)
+        st = tt_buf_text(out, " ");
+    if (st < 0)
+        return tt_fail(err, st, "%s", tt_status_text(st));
+    size_t len = out->len - at - LENGTH;
+    for (size_t i = 0; i < LENGTH; i++)
+        out->data[at + i] = (char)(len >> (8 * i) & 0xff);
+    return TT_OK;
+}
+
+tt_status tt_safetensors_head(const tt_content *content, tt_buf *out, tt_error *err)
+{
+    size_t at = out->len;
+    tt_json json;
+    if (!has_word(content))
+        return refuse("", content, err);
+    tt_status st = begin(&json, out);
+    if (st == TT_OK)
+        put_entry(&json, "tensor", content, 0);
+    return finish(&json, st, at, out, err);
+}
+
+/* ---- a file of many --------------------------------------------------------- */
 
 struct tt_safetensors {
-    tt_out_file out;
-    tt_dtype *dtypes; /* owned; of each entry */
-    int64_t *counts;  /* owned; elements of each */
+    tt_stream stream;
+    tt_content *contents; /* owned; of each entry; the shapes are not kept */
     size_t count, next;
     tt_status st; /* the first failure */
 };
 
-/* The format's word for a type; NULL: it has none. */
-static const char *word_of(tt_dtype dtype)
-{
-    static const char *const words[TT_DTYPE_COUNT_] = {
-        [TT_F64] = "F64",           [TT_F32] = "F32",         [TT_F16] = "F16",   [TT_BF16] = "BF16",
-        [TT_F8_E4M3FN] = "F8_E4M3", [TT_F8_E5M2] = "F8_E5M2", [TT_I8] = "I8",     [TT_I16] = "I16",
-        [TT_I32] = "I32",           [TT_I64] = "I64",         [TT_U8] = "U8",     [TT_U16] = "U16",
-        [TT_U32] = "U32",           [TT_U64] = "U64",         [TT_BOOL] = "BOOL", [TT_C64] = "C64",
-    };
-    return words[dtype];
-}
-
-static tt_status make_header(const tt_entry *entries, size_t count, int64_t *counts, tt_buf *out,
-                             tt_error *err)
+static tt_status make_head(tt_safetensors *file, const tt_entry *entries, tt_error *err)
 {
     tt_json json;
-    int64_t at = 0;
-    tt_json_begin(&json, out);
-    tt_json_object(&json);
-    for (size_t i = 0; i < count; i++) {
+    uint64_t at = 0;
+    tt_status st = begin(&json, &file->stream.waiting);
+    for (size_t i = 0; st == TT_OK && i < file->count; i++) {
         const tt_entry *e = &entries[i];
-        if ((unsigned)e->dtype >= TT_DTYPE_COUNT_ || word_of(e->dtype) == NULL)
-            return tt_fail(err, TT_EDTYPE, "%.100s: safetensors has no %s; export it to npy", e->name,
-                           (unsigned)e->dtype < TT_DTYPE_COUNT_ ? tt_dtype_name(e->dtype) : "such type");
+        tt_content *content = &file->contents[i];
         tt_tensor t;
-        tt_status st = tt_tensor_describe(&t, "", e->dtype, e->ndim, e->shape, NULL, err);
-        if (st < 0)
-            return st;
-        counts[i] = t.count;
-        tt_json_key(&json, e->name);
-        tt_json_object(&json);
-        tt_json_key(&json, "dtype");
-        tt_json_text(&json, word_of(e->dtype));
-        tt_json_key(&json, "shape");
-        tt_json_array(&json);
-        for (int32_t d = 0; d < e->ndim; d++)
-            tt_json_i64(&json, e->shape[d]);
-        tt_json_end(&json);
-        tt_json_key(&json, "data_offsets");
-        tt_json_array(&json);
-        tt_json_i64(&json, at);
-        at += t.count * (int64_t)tt_dtype_size(e->dtype);
-        tt_json_i64(&json, at);
-        tt_json_end(&json);
-        tt_json_end(&json);
+        tt_status described = tt_tensor_describe(&t, "", e->dtype, e->ndim, e->shape, NULL, err);
+        if (described < 0)
+            return described;
+        *content = (tt_content){ .dtype = e->dtype,
+                                 .ndim = e->ndim,
+                                 .shape = e->shape,
+                                 .bytes = (uint64_t)t.count * tt_dtype_size(e->dtype) };
+        if (!has_word(content))
+            return refuse(e->name, content, err);
+        put_entry(&json, e->name, content, at);
+        at += content->bytes;
+        content->shape = NULL;
     }
-    tt_json_end(&json);
-    tt_status st = tt_json_finish(&json);
-    while (st == TT_OK && out->len % 8 != 0)
-        st = tt_buf_text(out, " "); /* so that the data begins aligned */
-    return st < 0 ? tt_fail(err, st, "%s", tt_status_text(st)) : st;
+    st = finish(&json, st, 0, &file->stream.waiting, err);
+    if (st == TT_OK)
+        tt_whole_reserve(&file->stream.file, file->stream.waiting.len + at);
+    return st;
+}
+
+static void free_file(tt_safetensors *file)
+{
+    if (file == NULL)
+        return;
+    free(file->contents);
+    free(file);
 }
 
 tt_status tt_safetensors_create(const char *path, const tt_entry *entries, size_t count,
                                 tt_safetensors **out, tt_error *err)
 {
-    tt_buf header = { 0 };
     tt_safetensors *file = calloc(1, sizeof *file);
-    tt_status st = TT_OK;
-    if (file != NULL) {
-        file->dtypes = calloc(count + 1, sizeof *file->dtypes);
-        file->counts = calloc(count + 1, sizeof *file->counts);
-        file->count = count;
+    if (file != NULL)
+        *file = (tt_safetensors){ .contents = calloc(count + 1, sizeof *file->contents), .count = count };
+    tt_status st = file != NULL && file->contents != NULL ? TT_OK : TT_ENOMEM;
+    if (st < 0) {
+        free_file(file);
+        return tt_fail(err, st, "%s", tt_status_text(st));
     }
-    if (file == NULL || file->dtypes == NULL || file->counts == NULL)
-        st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    st = tt_whole_open(&file->stream.file, path, err);
     if (st == TT_OK)
-        st = make_header(entries, count, file->counts, &header, err);
-    for (size_t i = 0; st == TT_OK && i < count; i++)
-        file->dtypes[i] = entries[i].dtype;
-    if (st == TT_OK)
-        st = tt_out_open(&file->out, path, err);
-    if (st == TT_OK) {
-        unsigned char len[8];
-        for (size_t i = 0; i < sizeof len; i++)
-            len[i] = (unsigned char)(header.len >> 8 * i & 255);
-        if (fwrite(len, 1, sizeof len, file->out.file) != sizeof len ||
-            fwrite(header.data, 1, header.len, file->out.file) != header.len)
-            st = tt_out_close(&file->out, TT_EIO, err);
+        st = make_head(file, entries, err);
+    if (st < 0) {
+        (void)tt_stream_close(&file->stream, st, NULL);
+        free_file(file);
+        return st;
     }
-    tt_buf_free(&header);
-    if (st == TT_OK) {
-        *out = file;
-    } else if (file != NULL) {
-        free(file->dtypes);
-        free(file->counts);
-        free(file);
-    }
-    return st;
+    *out = file;
+    return TT_OK;
 }
 
 tt_status tt_safetensors_put(tt_safetensors *file, const tt_tensor *t, tt_error *err)
 {
-    if (file->next >= file->count || t->dtype != file->dtypes[file->next] ||
-        t->count != file->counts[file->next])
+    tt_content *content = file->next < file->count ? &file->contents[file->next] : NULL;
+    if (content == NULL || t->dtype != content->dtype ||
+        (uint64_t)t->count * tt_dtype_size(t->dtype) != content->bytes)
         return tt_fail(err, file->st = TT_EMISMATCH, "not the tensor that the header promises");
-    tt_status st = tt_out_elements(&file->out, t, false);
+    tt_status st = tt_stream_tensor(&file->stream, t, err);
     if (st < 0)
-        return tt_fail(err, file->st = st, "%.180s: %s", file->out.path, tt_status_text(st));
+        return file->st = st;
     file->next++;
     return TT_OK;
 }
@@ -126,9 +192,9 @@ tt_status tt_safetensors_close(tt_safetensors *file, tt_error *err)
     if (file == NULL)
         return TT_OK;
     tt_status st = file->st < 0 ? file->st : file->next == file->count ? TT_OK : TT_EMISMATCH;
-    st = tt_out_close(&file->out, st, err);
-    free(file->dtypes);
-    free(file->counts);
-    free(file);
+    if (st < 0)
+        (void)tt_whole_fail(err, st, file->stream.file.path, tt_status_text(st));
+    st = tt_stream_close(&file->stream, st, err);
+    free_file(file);
     return st;
 }

@@ -16,9 +16,9 @@
 
 enum {
     LOCAL_BYTES = 30,
-    FLAGS = 0x0808,    /* UTF-8 names; the descriptor has the CRC */
-    VERSION_64 = 45,   /* of zip, needed to read zip64 */
-    EXTRA_64 = 0x0001, /* id of the extra field with 64-bit numbers */
+    FLAGS = 0x0808,     /* UTF-8 names; the descriptor has the CRC */
+    VERSION_64 = 45,    /* of zip, needed to read zip64 */
+    EXTRA_64 = 0x0001,  /* id of the extra field with 64-bit numbers */
     EXTRA_PAD = 0x4246, /* "FB" */
     EXTRA_HEAD = 4,
 };

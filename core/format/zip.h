@@ -24,7 +24,7 @@ typedef struct tt_zip_entry {
 } tt_zip_entry;
 
 typedef struct tt_zip {
-    uint32_t align;   /* of the bytes of every entry in the file */
+    uint32_t align; /* of the bytes of every entry in the file */
     uint32_t count;
     uint64_t elsewhere; /* bytes of the file that did not go through out */
     tt_zip_entry entry[TT_ZIP_ENTRIES];

@@ -61,9 +61,6 @@ static PyMethodDef functions[] = {
     { "spy_save", FAST(core_spy_save),
       "spy_save($module, name, tensor, module=None, *, norm_only=False, stats_only=False)\n--\n\n"
       "Save a tensor, or all in a nest of them, if inside a DebugContext; else do nothing." },
-    { "_save_file", FAST(core_save_file),
-      "_save_file($module, path, tensor, format, dtype, /)\n--\n\n"
-      "Write a tensor to a file; False: only torch can read it." },
     { "_count_up", FAST(core_count_up),
       "_count_up($module, counts, key, /)\n--\n\n"
       "Give a count of a dict, and add one to it." },

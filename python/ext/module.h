@@ -74,7 +74,6 @@ CORE_FUNCTION(core_attention);
 CORE_FUNCTION(core_tensor_line);
 CORE_FUNCTION(core_tree_text);
 CORE_FUNCTION(core_deaf_hook);
-CORE_FUNCTION(core_save_file);
 CORE_FUNCTION(core_spy_save);
 CORE_FUNCTION(core_count_up);
 

@@ -34,41 +34,6 @@ static int open_source(core_state *state, PyObject *tensor, tensor_view *view)
     return -1;
 }
 
-/* _save_file(path, tensor, format, dtype) -> bool */
-CORE_FUNCTION(core_save_file)
-{
-    core_state *state = core_state_of(module);
-    PyObject *path = NULL; /* owned */
-    PyObject *result = NULL;
-    const char *format_name, *dtype_name = NULL;
-    tt_format format;
-    tensor_view view;
-    if (kwnames != NULL || nargs != 4) {
-        PyErr_SetString(PyExc_TypeError, "_save_file(path, tensor, format, dtype)");
-        return NULL;
-    }
-    if ((format_name = PyUnicode_AsUTF8(args[2])) == NULL || read_format(format_name, &format) < 0 ||
-        (args[3] != Py_None && (dtype_name = PyUnicode_AsUTF8(args[3])) == NULL) ||
-        !PyUnicode_FSConverter(args[0], &path))
-        return NULL;
-    int is_open = open_source(state, args[1], &view);
-    if (is_open == 0)
-        result = Py_NewRef(Py_False);
-    if (is_open <= 0)
-        goto out;
-    tt_error err;
-    tt_status st;
-    /* The caller's reference keeps the memory; a disk may take its time. */
-    Py_BEGIN_ALLOW_THREADS
-    st = tt_file_save(PyBytes_AS_STRING(path), format, &view.tensor, dtype_name, &err);
-    Py_END_ALLOW_THREADS
-    tensor_view_close(&view);
-    result = st == TT_OK ? Py_NewRef(Py_True) : raise_status(st, &err);
-out:
-    Py_XDECREF(path);
-    return result;
-}
-
 static PyObject *file_saver_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "bytes", NULL };
@@ -113,7 +78,10 @@ static tt_saver *saver_of(PyObject *self)
     return saver;
 }
 
-static PyObject *file_saver_add(PyObject *self, PyObject *args)
+typedef tt_status saver_fn(tt_saver *, const char *, tt_format, const tt_tensor *, const char *, tt_error *);
+
+/* add and save: (path, tensor, format, dtype=None) -> bool */
+static PyObject *hand_over(PyObject *self, PyObject *args, saver_fn *call, bool may_hold_gil)
 {
     core_state *state = ((file_saver_object *)self)->state;
     tt_saver *saver = saver_of(self);
@@ -122,7 +90,7 @@ static PyObject *file_saver_add(PyObject *self, PyObject *args)
     const char *format_name, *dtype_name = NULL;
     tt_format format;
     tensor_view view;
-    if (saver == NULL || !PyArg_ParseTuple(args, "O&Os|z:add", PyUnicode_FSConverter, &path, &tensor,
+    if (saver == NULL || !PyArg_ParseTuple(args, "O&Os|z", PyUnicode_FSConverter, &path, &tensor,
                                            &format_name, &dtype_name))
         return NULL;
     int is_open = read_format(format_name, &format) == 0 ? open_source(state, tensor, &view) : -1;
@@ -133,11 +101,11 @@ static PyObject *file_saver_add(PyObject *self, PyObject *args)
     tt_error err;
     tt_status st;
     size_t bytes = (size_t)view.tensor.count * tt_dtype_size(view.tensor.dtype);
-    if (tt_saver_has_room(saver, bytes)) { /* a copy: nobody can free the memory meanwhile */
-        st = tt_saver_add(saver, PyBytes_AS_STRING(path), format, &view.tensor, dtype_name, &err);
-    } else { /* it will wait for the disk */
+    if (may_hold_gil && tt_saver_has_room(saver, bytes)) { /* a copy: nobody can free the memory meanwhile */
+        st = call(saver, PyBytes_AS_STRING(path), format, &view.tensor, dtype_name, &err);
+    } else { /* it will wait for the disk; the caller's reference keeps the memory */
         Py_BEGIN_ALLOW_THREADS
-        st = tt_saver_add(saver, PyBytes_AS_STRING(path), format, &view.tensor, dtype_name, &err);
+        st = call(saver, PyBytes_AS_STRING(path), format, &view.tensor, dtype_name, &err);
         Py_END_ALLOW_THREADS
     }
     tensor_view_close(&view);
@@ -145,6 +113,25 @@ static PyObject *file_saver_add(PyObject *self, PyObject *args)
 out:
     Py_XDECREF(path);
     return result;
+}
+
+static PyObject *file_saver_add(PyObject *self, PyObject *args)
+{
+    return hand_over(self, args, tt_saver_add, true);
+}
+
+static PyObject *file_saver_save(PyObject *self, PyObject *args)
+{
+    return hand_over(self, args, tt_saver_save, false);
+}
+
+static PyObject *file_saver_expect(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    tt_saver *saver = saver_of(self);
+    if (saver == NULL)
+        return NULL;
+    tt_saver_expect(saver);
+    Py_RETURN_NONE;
 }
 
 static PyObject *file_saver_wait(PyObject *self, PyObject *Py_UNUSED(none))
@@ -184,6 +171,11 @@ static PyMethodDef file_saver_methods[] = {
     { "add", file_saver_add, METH_VARARGS,
       "add($self, path, tensor, format, dtype=None, /)\n--\n\n"
       "Copy a tensor and write it later; False: only torch can read it." },
+    { "save", file_saver_save, METH_VARARGS,
+      "save($self, path, tensor, format, dtype=None, /)\n--\n\n"
+      "Write a tensor now; False: only torch can read it." },
+    { "expect", file_saver_expect, METH_NOARGS,
+      "expect($self, /)\n--\n\nBe ready: tensors will come soon." },
     { "wait", file_saver_wait, METH_NOARGS,
       "wait($self, /)\n--\n\nWait until all is on disk; raise what went wrong." },
     { "close", file_saver_close, METH_NOARGS, "close($self, /)\n--\n\nWrite what is left and end." },

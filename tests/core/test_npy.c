@@ -54,7 +54,7 @@ static void npy_holds_the_elements_in_logical_order(void **state)
     assert_int_equal(
         tt_tensor_describe(&t, data, TT_F32, 2, (int64_t[]){ 3, 2 }, (int64_t[]){ 4, 12 }, &err), 0);
     const char *path = new_path();
-    assert_int_equal(tt_npy_save(path, &t, &err), 0);
+    assert_int_equal(tt_file_save(path, TT_FORMAT_NPY, &t, NULL, &err), 0);
     char bytes[512];
     size_t n = read_all(path, bytes, sizeof bytes);
     size_t header = 10 + (unsigned char)bytes[8] + 256u * (unsigned char)bytes[9];
@@ -75,7 +75,7 @@ static void bfloat16_becomes_float32(void **state)
     tt_tensor t;
     assert_int_equal(tt_tensor_describe(&t, data, TT_BF16, 1, (int64_t[]){ 2 }, NULL, &err), 0);
     const char *path = new_path();
-    assert_int_equal(tt_npy_save(path, &t, &err), 0);
+    assert_int_equal(tt_file_save(path, TT_FORMAT_NPY, &t, NULL, &err), 0);
     char bytes[512];
     size_t n = read_all(path, bytes, sizeof bytes);
     assert_non_null(strstr(bytes + 10, "'<f4'"));
@@ -126,7 +126,7 @@ static void a_device_is_written_to_and_never_replaced(void **state)
     tt_tensor t;
     struct stat about;
     assert_int_equal(tt_tensor_describe(&t, "", TT_F32, 1, (int64_t[]){ 0 }, NULL, &err), 0);
-    assert_int_equal(tt_npy_save("/dev/full", &t, &err), TT_EIO);
+    assert_int_equal(tt_file_save("/dev/full", TT_FORMAT_NPY, &t, NULL, &err), TT_EIO);
     assert_int_equal(stat("/dev/full", &about), 0);
     assert_true(S_ISCHR(about.st_mode));
 }

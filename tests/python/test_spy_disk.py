@@ -100,6 +100,53 @@ def test_a_small_file_system_that_fills_up_keeps_what_it_has(tmp_path: Path) -> 
         subprocess.run(["umount", str(tmp_path)], check=True)
 
 
+def test_a_read_only_file_system_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mount is refused here; the removed folder shows the same")
+    try:
+        saver = TensorSaver(tmp_path)
+        saver.save("before", torch.ones(10))
+        subprocess.run(["mount", "-o", "remount,ro", str(tmp_path)], check=True)
+        with (
+            pytest.raises(OSError, match=r"manual\.a\.call0\.pt: Read-only file system"),
+            DebugContext(saver),
+        ):
+            spy_save("a", torch.ones(10))
+        assert os.listdir(tmp_path) == ["before.call0.pt"]
+        assert all_load(tmp_path) == 1
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+READ_ONLY = """
+import os, sys, torch
+from tensortap.spy import DebugContext, TensorSaver, spy_save
+saver = TensorSaver(sys.argv[1])
+os.chmod(sys.argv[1], 0o555)
+if os.getuid() == 0:
+    os.setuid(65534)
+try:
+    with DebugContext(saver):
+        spy_save("a", torch.ones(10))
+except OSError as error:
+    print(error)
+"""
+
+
+def test_a_folder_one_may_not_write_to_is_named(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", READ_ONLY, str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "out/manual.a.call0.pt: Permission denied" in done.stdout
+    assert os.listdir(tmp_path / "out") == []
+
+
 def test_the_programs_own_error_goes_first(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -130,6 +177,43 @@ def test_after_kill_9_every_file_loads(tmp_path: Path) -> None:
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert all_load(tmp_path) > 0
+
+
+def test_a_large_tensor_that_does_not_fit_is_named_too(tmp_path: Path) -> None:
+    saver = TensorSaver(tmp_path)
+    with (  # noqa: PT012
+        files_of_at_most(20 << 20),
+        pytest.raises(OSError, match=r"2 files could not be saved.*manual\.(big|huge)\.call0\.pt"),
+        DebugContext(saver),
+    ):
+        spy_save("huge", torch.ones(10 << 20))  # beyond what may wait: written at once
+        spy_save("big", torch.ones(6 << 20))  # copied while it is written
+        spy_save("fits", torch.ones(4 << 20))
+    assert os.listdir(tmp_path) == ["manual.fits.call0.pt"]
+    assert torch.equal(torch.load(tmp_path / "manual.fits.call0.pt"), torch.ones(4 << 20))
+
+
+def test_no_more_than_64_mb_of_copies_wait_by_default(tmp_path: Path) -> None:
+    saver = TensorSaver(tmp_path)
+    t = torch.ones(5 << 18)
+    most = 0
+    with DebugContext(saver):
+        for _ in range(30):
+            spy_save("t", t)
+            most = max(most, saver._files.held)
+    assert 5 << 20 < most <= 64 << 20
+    assert all_load(tmp_path) == 30
+
+
+def test_memory_is_given_back_when_nothing_comes(tmp_path: Path) -> None:
+    saver = TensorSaver(tmp_path)
+    with DebugContext(saver):
+        spy_save("t", torch.ones(1 << 20))
+    assert saver._files.held > 4 << 20
+    end = time.monotonic() + 20
+    while saver._files.held > 0 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert saver._files.held == 0
 
 
 def test_memory_of_copies_is_bounded(tmp_path: Path) -> None:

@@ -68,8 +68,9 @@ class TensorSaver(BaseDebugger):
         super().__init__(output_dir, enabled)
         self.format = format
         self.call_counts = {}
-        self._safe: dict[str, str] = {}  # name -> its file's name
-        self._taken: dict[str, str] = {}  # and back
+        self._stems: dict[str, str] = {}  # name -> path of its files, up to the call
+        self._taken: dict[str, str] = {}  # file's name -> name
+        self._stem_folder = self.output_dir
         self._files = _core.FileSaver(max_bytes)
         self._run: Recording | None = None
         _savers.add(self)
@@ -149,17 +150,24 @@ class TensorSaver(BaseDebugger):
 
     def _stem(self, name: str) -> str:
         """Give the path of a name's files up to the number of the call."""
-        safe = self._safe.get(name)
-        if safe is None:
+        if self._stem_folder is not self.output_dir:  # the user has moved it
+            self._stem_folder = self.output_dir
+            self._stems.clear()
+            self._taken.clear()
+        stem = self._stems.get(name)
+        if stem is None:
             safe = safe_name(name)
             while self._taken.setdefault(safe, name) != name:
                 safe += "_"
-            self._safe[name] = safe
-        return f"{self.output_dir}/{safe}.call"
+            stem = self._stems[name] = f"{self.output_dir}/{safe}.call"
+        return stem
 
     def _write(self, path: str, tensor: Any, format: str, is_waiting: bool) -> None:
-        for plain, dtype in _readable(tensor):
-            if _write_plain(self._files, path, plain, format, dtype, is_waiting):
+        take = self._files.save if is_waiting else self._files.add
+        if take(path, tensor, format):
+            return
+        for plain, dtype in _readable(tensor, format):
+            if take(path, plain, format, dtype):
                 return
         if format != "pt":
             raise TypeError(
@@ -200,6 +208,8 @@ class DebugContext:
         return self.saver
 
     def __enter__(self) -> Self:
+        if isinstance(self.saver, TensorSaver) and self.saver.enabled:
+            self.saver._files.expect()
         self._tokens.append(_context.set(self))
         return self
 
@@ -266,17 +276,8 @@ def _leaves(name: str, tensor: Any) -> Iterable[tuple[str, Any]]:
     return [leaf for key, value in parts for leaf in _leaves(f"{name}.{key}", value)]
 
 
-def _write_plain(
-    files: _core.FileSaver, path: str, tensor: Any, format: str, dtype: str | None, is_waiting: bool
-) -> bool:
-    if is_waiting:
-        return _core._save_file(path, tensor, format, dtype)
-    return files.add(path, tensor, format, dtype)
-
-
-def _readable(t: Any) -> Iterator[tuple[Any, str | None]]:
+def _readable(t: Any, format: str) -> Iterator[tuple[Any, str | None]]:
     """Give the values in ways that C may read, with the type's name where C has none for it."""
-    yield t, None
     import torch
 
     if t.layout != torch.strided or t.is_quantized or t.is_nested:
@@ -284,6 +285,9 @@ def _readable(t: Any) -> Iterator[tuple[Any, str | None]]:
     with torch.no_grad():
         plain = t.detach().cpu()
         yield plain, None
+        wider = {"torch.complex32": torch.complex64, "torch.float8_e8m0fnu": torch.float32}
+        if format == "npy" and str(t.dtype) in wider:  # NumPy has no such type
+            yield plain.to(wider[str(t.dtype)]), None
         whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
         if t.element_size() in whole:
             same_size = plain.contiguous().view(whole[t.element_size()])
