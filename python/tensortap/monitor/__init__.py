@@ -9,6 +9,8 @@ Follows `torch-module-monitor`, whose programs run with only the import changed.
 SPDX-License-Identifier: Apache-2.0
 """
 
+from typing import Any
+
 from tensortap.monitor.attention import monitor_scaled_dot_product_attention
 from tensortap.monitor.coordinate_check import RefinedCoordinateCheck, l2_norm
 from tensortap.monitor.hooks import HooksManager
@@ -19,11 +21,21 @@ from tensortap.monitor.storage import StorageManager
 
 __all__ = [
     "HooksManager",
+    "LightningCallback",
     "ModuleMonitor",
     "MonitorMixin",
     "RefinedCoordinateCheck",
     "StorageManager",
+    "TransformersCallback",
     "default_format_module_name_fn",
     "l2_norm",
     "monitor_scaled_dot_product_attention",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("LightningCallback", "TransformersCallback"):  # imports its library
+        from tensortap.monitor import callbacks
+
+        return getattr(callbacks, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

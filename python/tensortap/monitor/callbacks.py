@@ -3,7 +3,8 @@
     Trainer(..., callbacks=[TransformersCallback(monitor)])
     lightning.Trainer(..., callbacks=[LightningCallback(monitor)])
 
-Each library is imported when its class is first asked for.
+Each library is imported when its class is first asked for.  A monitor without a module is
+given the one that is trained.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -22,26 +23,26 @@ class _Placed:
     """The calls of a step, for a loop that says where it is."""
 
     def __init__(self, monitor: ModuleMonitor, log: Log | None = None) -> None:
-        """Take a monitor whose module is set; *log*: told the step and its metrics."""
+        """Take a monitor; *log* is called with each monitored step and its metrics."""
         super().__init__()
         self.monitor = monitor
-        self.log = log
+        self._log = log  # Lightning puts a `log` of its own on callbacks
+
+    def _take(self, module: Any) -> None:
+        if self.monitor.module is None:
+            self.monitor.set_module(module)
 
     def _begin(self, step: int) -> None:
         if not self.monitor._is_open or self.monitor.current_step != step:
             self.monitor.begin_step(step)
-
-    def _measure(self, before_clip: bool) -> None:
-        self.monitor.monitor_parameters()
-        self.monitor.monitor_gradients(before_clip=before_clip)
 
     def _end(self) -> None:
         if not self.monitor._is_open:
             return
         self.monitor.end_step()
         metrics = self.monitor.get_step_metrics()
-        if self.log is not None and metrics and self.monitor.current_step is not None:
-            self.log(self.monitor.current_step, metrics)
+        if self._log is not None and metrics and self.monitor.current_step is not None:
+            self._log(self.monitor.current_step, metrics)
 
 
 def _transformers() -> type:
@@ -49,6 +50,12 @@ def _transformers() -> type:
 
     class TransformersCallback(_Placed, TrainerCallback):  # type: ignore[misc]
         """Measures at every step of a `transformers.Trainer`; gradients are the clipped ones."""
+
+        def on_train_begin(
+            self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
+        ) -> None:
+            """Take the model that is trained, if the monitor has none."""
+            self._take(model)
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             """Begin the step, before its first micro-batch."""
@@ -60,10 +67,15 @@ def _transformers() -> type:
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             """Measure after clipping, before the optimizer's step."""
-            self._measure(before_clip=False)
+            self.monitor.monitor_parameters()
+            self.monitor.monitor_gradients()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             """End the step."""
+            self._end()
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            """End a step that was left in the middle."""
             self._end()
 
     return TransformersCallback
@@ -71,12 +83,44 @@ def _transformers() -> type:
 
 def _lightning() -> type:
     try:
-        from lightning.pytorch import Callback
+        from lightning.pytorch import Callback, LightningModule
     except ImportError:
-        from pytorch_lightning import Callback
+        from pytorch_lightning import Callback, LightningModule
 
     class LightningCallback(_Placed, Callback):  # type: ignore[misc]
-        """Measures at every step of a Lightning trainer, before gradients are clipped."""
+        """Measures at every step of a Lightning trainer, before and after gradients are clipped."""
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            """Stand between Lightning's closure, which clips, and the optimizers' steps."""
+            self._take(pl_module)
+            self._handles = [
+                optimizer.register_step_pre_hook(self._on_optimizer_step)
+                for optimizer in trainer.optimizers
+            ]
+
+        def _on_optimizer_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+            is_positional = len(args) > 1  # args[0] is the optimizer
+            closure = args[1] if is_positional else kwargs.get("closure")
+            if closure is None:  # it has run: mixed precision, manual optimization
+                self._measure()
+                return None
+            is_first = True
+
+            def measured() -> Any:
+                nonlocal is_first
+                result = closure()
+                if is_first:
+                    is_first = False
+                    self._measure()
+                return result
+
+            if is_positional:
+                return (args[0], measured, *args[2:]), kwargs
+            return args, {**kwargs, "closure": measured}
+
+        def _measure(self) -> None:
+            self.monitor.monitor_parameters()
+            self.monitor.monitor_gradients()
 
         def on_train_batch_start(
             self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
@@ -85,8 +129,10 @@ def _lightning() -> type:
             self._begin(trainer.global_step)
 
         def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-            """Measure after backward; Lightning clips only afterwards."""
-            self._measure(before_clip=bool(trainer.gradient_clip_val))
+            """Measure gradients that are about to be clipped."""
+            own = type(pl_module).configure_gradient_clipping
+            if trainer.gradient_clip_val or own is not LightningModule.configure_gradient_clipping:
+                self.monitor.monitor_gradients(before_clip=True)
 
         def on_train_batch_end(
             self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -99,6 +145,8 @@ def _lightning() -> type:
 
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
             """End a step that was left without an optimizer's."""
+            for handle in self._handles:
+                handle.remove()
             self._end()
 
     return LightningCallback
