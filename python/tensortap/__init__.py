@@ -14,6 +14,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from tensortap import _core
@@ -38,8 +39,7 @@ from tensortap.verify import verify
 from tensortap.watch import NonFiniteError, Watched, watch
 
 if TYPE_CHECKING:
-    import os
-
+    from tensortap import track
     from tensortap.part import Diff
     from tensortap.run import Run
     from tensortap.run_parts import NonFinite
@@ -76,6 +76,7 @@ __all__ = [
     "show",
     "spy_save",
     "stats",
+    "track",
     "verify",
     "watch",
 ]
@@ -146,4 +147,14 @@ def __getattr__(name: str) -> object:
         from tensortap import spy
 
         return getattr(spy, name)
+    if name == "track":
+        import importlib
+
+        return importlib.import_module("tensortap.track")
     raise AttributeError(f"module 'tensortap' has no attribute {name!r}")
+
+
+if os.environ.get("TENSORTAP_TRACK"):
+    from tensortap.track import environment
+
+    environment.install()
