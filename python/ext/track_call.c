@@ -228,8 +228,10 @@ int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwa
     Py_ssize_t position = 0;
     while (kwargs != NULL && PyDict_Next(kwargs, &position, &name, &value))
         add_input(&lines, name, value);
+    if (finish(&lines) < 0)
+        return -1;
     log_set_depth(depth + 1);
-    return finish(&lines) < 0 ? -1 : ticks() << DEPTH_BITS | (depth < DEPTH_MASK ? depth : DEPTH_MASK);
+    return ticks() << DEPTH_BITS | (depth < DEPTH_MASK ? depth : DEPTH_MASK);
 }
 
 int call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *value)

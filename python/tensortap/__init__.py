@@ -14,6 +14,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from tensortap import _core
@@ -38,9 +39,7 @@ from tensortap.verify import verify
 from tensortap.watch import NonFiniteError, Watched, watch
 
 if TYPE_CHECKING:
-    import os
-
-    from tensortap import monitor
+    from tensortap import flow, monitor, spy, trace, track
     from tensortap.monitor import (
         HooksManager,
         ModuleMonitor,
@@ -56,10 +55,17 @@ if TYPE_CHECKING:
     from tensortap.spy import CallTracer, DebugContext, TensorSaver, get_debug_context
 
 __version__ = _core.version
-_OF_SPY = {"CallTracer", "DebugContext", "TensorSaver", "get_debug_context"}
-_OF_MONITOR = {
-    *("HooksManager", "ModuleMonitor", "MonitorMixin", "RefinedCoordinateCheck", "StorageManager"),
-    "monitor_scaled_dot_product_attention",
+
+# Names that are imported when somebody asks for them: most programs need few.
+_LATER = {
+    **dict.fromkeys(("flow", "monitor", "spy", "trace", "track"), ""),
+    "Run": "run",
+    "Shown": "shown",
+    **dict.fromkeys(("CallTracer", "DebugContext", "TensorSaver", "get_debug_context"), "spy"),
+    **dict.fromkeys(("HooksManager", "ModuleMonitor", "MonitorMixin"), "monitor"),
+    **dict.fromkeys(("RefinedCoordinateCheck", "StorageManager"), "monitor"),
+    "monitor_scaled_dot_product_attention": "monitor",
+    **dict.fromkeys(("ModelTracer", "Variable", "trace_model"), "trace"),
 }
 
 __all__ = [
@@ -96,6 +102,7 @@ __all__ = [
     "show",
     "spy_save",
     "stats",
+    "track",
     "verify",
     "watch",
 ]
@@ -154,25 +161,20 @@ def show(x: object, /, *, file: TextSink | None = None, color: bool | None = Non
 
 
 def __getattr__(name: str) -> object:
-    if name == "Shown":  # not needed by most programs
-        from tensortap.shown import Shown
+    if name not in _LATER:
+        raise AttributeError(f"module 'tensortap' has no attribute {name!r}")
+    from importlib import import_module
 
-        return Shown
-    if name == "Run":
-        from tensortap.run import Run
-
-        return Run
-    if name in _OF_SPY:
-        from tensortap import spy
-
-        return getattr(spy, name)
-    if name == "monitor" or name in _OF_MONITOR:
-        import importlib
-
-        monitor = importlib.import_module("tensortap.monitor")
-        return monitor if name == "monitor" else getattr(monitor, name)
-    raise AttributeError(f"module 'tensortap' has no attribute {name!r}")
+    if not _LATER[name]:
+        return import_module(f"tensortap.{name}")
+    return getattr(import_module(f"tensortap.{_LATER[name]}"), name)
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+if os.environ.get("TENSORTAP_TRACK"):
+    from tensortap.track import environment
+
+    environment.install()

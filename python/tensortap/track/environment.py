@@ -1,22 +1,32 @@
 """TENSORTAP_TRACK=module:function[:var,…] decorates without touching the source.
 
-Loaded only where the variable is set.  Modules are decorated when their import
-has ended; several entries are separated by semicolons.
+Several entries are separated by semicolons.  `module` is imported, or it is the
+program itself: `__main__`, or its file without .py.  Installed when Python starts
+(tensortap.pth), and when tensortap is imported, if the variable is set; loaded only then.
+
+A module that is imported is decorated when its import has ended.  The program
+cannot wait for its end: its top level is followed line by line until every
+function has been defined.
 SPDX-License-Identifier: Apache-2.0
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib.abc
 import importlib.machinery
 import os
 import sys
 import warnings
 from collections.abc import Sequence
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
-Wanted = dict[str, list[tuple[str, tuple[str, ...]]]]
+Target = tuple[str, tuple[str, ...]]  # function, names
+Wanted = dict[str, list[Target]]
+
+#: set in the first process only: its children may well never import the module
+PARENT = "_TENSORTAP_TRACK_PARENT"
 
 
 def parse(text: str) -> Wanted:
@@ -26,38 +36,56 @@ def parse(text: str) -> Wanted:
         module, _, rest = entry.partition(":")
         function, _, names = rest.partition(":")
         if not module or not function:
-            warnings.warn(
-                f"TENSORTAP_TRACK: {entry!r} is not module:function[:var,…]", RuntimeWarning, stacklevel=2
-            )
+            _warn(f"{entry!r} is not module:function[:var,…]")
             continue
         variables = tuple(name.strip() for name in names.split(",") if name.strip())
-        wanted.setdefault(module, []).append((function, variables))
+        wanted.setdefault(module.strip(), []).append((function.strip(), variables))
     return wanted
 
 
-def decorate(module: ModuleType, targets: list[tuple[str, tuple[str, ...]]]) -> None:
-    """Put the decorated functions in the place of the plain ones."""
+def _warn(text: str) -> None:
+    warnings.warn(f"TENSORTAP_TRACK: {text}", RuntimeWarning, stacklevel=2)
+
+
+def _replace(space: dict[str, Any], target: Target) -> bool:
+    """Put the decorated function in the place of the plain one; False: it is not there."""
     from tensortap.track import auto_diff, var_tracker
 
-    for path, names in targets:
-        owner: Any = module
-        *outer, last = path.split(".")
-        try:
-            for part in outer:
-                owner = getattr(owner, part)
-            func = vars(owner)[last]
-        except (AttributeError, KeyError, TypeError):
-            warnings.warn(f"TENSORTAP_TRACK: {module.__name__} has no {path}", RuntimeWarning, stacklevel=2)
-            continue
-        setattr(owner, last, var_tracker(*names)(func) if names else auto_diff(func))
+    path, names = target
+    first, *rest = path.split(".")
+    try:
+        owner: Any = None
+        func = space[first]
+        for part in rest:
+            owner, func = func, vars(func)[part]
+    except (AttributeError, KeyError, TypeError):
+        return False
+    if not callable(func) and not isinstance(func, (staticmethod, classmethod)):
+        return False
+    decorated = var_tracker(*names)(func) if names else auto_diff(func)
+    if owner is None:
+        space[first] = decorated
+    else:
+        setattr(owner, rest[-1], decorated)
+    return True
+
+
+def decorate(module: ModuleType, targets: list[Target]) -> None:
+    """Decorate the functions of a module that has been imported."""
+    for target in targets:
+        if not _replace(vars(module), target):
+            _warn(f"{module.__name__} has no function {target[0]}")
+
+
+# ---- modules that are imported
 
 
 class _Loader(importlib.abc.Loader):
     """The module's own loader, with the decorating after it."""
 
-    def __init__(self, inner: Any, targets: list[tuple[str, tuple[str, ...]]]) -> None:
+    def __init__(self, inner: Any, finder: _Finder) -> None:
         self._inner = inner
-        self._targets = targets
+        self._finder = finder
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -71,20 +99,21 @@ class _Loader(importlib.abc.Loader):
             module.__spec__.loader = self._inner
         module.__loader__ = self._inner
         self._inner.exec_module(module)
-        decorate(module, self._targets)
+        self._finder.seen.add(module.__name__)
+        decorate(module, self._finder.wanted[module.__name__])
 
 
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds the wanted modules as everybody else does, and wraps their loaders."""
 
     def __init__(self, wanted: Wanted) -> None:
-        self._wanted = wanted
+        self.wanted = wanted
+        self.seen: set[str] = set()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        targets = self._wanted.get(name)
-        if targets is None:
+        if name not in self.wanted:
             return None
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
@@ -92,18 +121,99 @@ class _Finder(importlib.abc.MetaPathFinder):
             spec = finder.find_spec(name, path, target)
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, targets)
+                    spec.loader = _Loader(spec.loader, self)
                 return spec
         return None
 
+    def tell_missed(self) -> None:
+        """Say at the end which modules never came."""
+        for name in self.wanted:
+            if name not in self.seen:
+                print(f"tensortap: TENSORTAP_TRACK: no module {name} was imported", file=sys.stderr)
+
+
+# ---- the program itself
+
+
+class _Program:
+    """Follows the top level of the program until its functions are there."""
+
+    def __init__(self, finder: _Finder) -> None:
+        self._finder = finder
+        self._left: list[Target] = []
+
+    def start(self) -> None:
+        """Wait for the program, or join it if it runs already."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not _is_program(frame):
+            frame = frame.f_back
+        if frame is None:
+            if "__main__" in sys.modules and hasattr(sys.modules["__main__"], "__file__"):
+                return  # it is over, or another thread's
+            if sys.gettrace() is None:
+                sys.settrace(self._on_call)
+        elif self._claim(frame) and not self._look(frame):
+            frame.f_trace = self._on_line
+            if sys.gettrace() is None:
+                sys.settrace(self._on_call)
+
+    def _claim(self, frame: FrameType) -> bool:
+        """Take the targets that are meant for this program."""
+        space = frame.f_globals
+        spec = space.get("__spec__")
+        stem = os.path.splitext(os.path.basename(frame.f_code.co_filename))[0]
+        for name in ("__main__", stem, getattr(spec, "name", None)):
+            if name in self._finder.wanted and name not in self._finder.seen:
+                self._finder.seen.add(name)
+                self._left += self._finder.wanted[name]
+        return bool(self._left)
+
+    def _look(self, frame: FrameType) -> bool:
+        """Decorate what is there by now; tell whether that is all."""
+        self._left = [target for target in self._left if not _replace(frame.f_globals, target)]
+        return not self._left
+
+    def _on_call(self, frame: FrameType, event: str, arg: object) -> Any:
+        if not _is_program(frame):
+            return None
+        if self._claim(frame):
+            return self._on_line
+        self._stop()
+        return None
+
+    def _on_line(self, frame: FrameType, event: str, arg: object) -> Any:
+        if not self._look(frame) and event != "return":
+            return self._on_line
+        for path, _ in self._left:
+            _warn(f"{os.path.basename(frame.f_code.co_filename)} has no function {path}")
+        self._stop()
+        frame.f_trace = None
+        return None
+
+    def _stop(self) -> None:
+        mine = sys.gettrace()
+        if getattr(mine, "__self__", None) is self:
+            sys.settrace(None)
+
+
+def _is_program(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") in ("__main__", "__mp_main__")
+
 
 def install() -> None:
-    """Decorate what TENSORTAP_TRACK names, now or when it is imported; twice is harmless."""
-    wanted = parse(os.environ.get("TENSORTAP_TRACK", ""))
-    if not wanted or any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    """Decorate what TENSORTAP_TRACK names, now or when it is there; twice is harmless."""
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
-    sys.meta_path.insert(0, _Finder(wanted))
+    wanted = parse(os.environ.get("TENSORTAP_TRACK", ""))
+    if not wanted:
+        return
+    finder = _Finder(wanted)
+    sys.meta_path.insert(0, finder)
     for name, targets in wanted.items():
         module = sys.modules.get(name)
-        if module is not None:
+        if module is not None and name != "__main__":
+            finder.seen.add(name)
             decorate(module, targets)
+    if os.environ.setdefault(PARENT, str(os.getpid())) == str(os.getpid()):
+        atexit.register(finder.tell_missed)
+    _Program(finder).start()

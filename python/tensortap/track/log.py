@@ -156,8 +156,8 @@ _default: dict[Path, ThreadFileHandler] = {}
 def _default_handler() -> ThreadFileHandler:
     folder = log_folder()
     handler = _default.get(folder)
-    if handler is None:
-        handler = _default[folder] = ThreadFileHandler(folder)
+    if handler is None:  # two threads may come here: the first one's stays, with its open file
+        handler = _default.setdefault(folder, ThreadFileHandler(folder))
     return handler
 
 
