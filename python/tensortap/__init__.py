@@ -48,6 +48,17 @@ if TYPE_CHECKING:
 
 __version__ = _core.version
 _OF_SPY = {"CallTracer", "DebugContext", "TensorSaver", "get_debug_context"}
+_OF_TRACE = {  # not in __all__: they need torch
+    "GlobalVariableResult",
+    "H5PYSaverCallback",
+    "LocalVariableResult",
+    "ModelTracer",
+    "TracedModel",
+    "Variable",
+    "stack_padded_tensors",
+    "stack_tensors",
+    "trace_model",
+}
 
 __all__ = [
     "Attention",
@@ -146,4 +157,12 @@ def __getattr__(name: str) -> object:
         from tensortap import spy
 
         return getattr(spy, name)
+    if name in _OF_TRACE:
+        from tensortap import trace
+
+        return getattr(trace, name)
+    if name in ("flow", "spy", "trace"):  # front ends, without an import of their own
+        import importlib
+
+        return importlib.import_module(f"tensortap.{name}")
     raise AttributeError(f"module 'tensortap' has no attribute {name!r}")

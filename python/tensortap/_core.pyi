@@ -515,3 +515,44 @@ def watch_lines(
     touches: bool = False,
 ) -> LineWatch:
     """Call functions with what each line of the selected code does, until closed."""
+
+class PathTracer:
+    """Tells which values of a model's variables changed; the engine of tensortap.trace."""
+
+    def __new__(
+        cls,
+        keep: Callable[[int, str, Any, bool], object],
+        gather: Callable[[list[int]], object],
+        groups: list[tuple[int, int, int, int]],
+        paths: int,
+        wide: bool,
+    ) -> Self: ...
+    @property
+    def iteration(self) -> int: ...
+    @property
+    def training(self) -> int: ...
+    @property
+    def evaluation(self) -> int: ...
+    @property
+    def errors(self) -> int: ...
+    @property
+    def error(self) -> object: ...
+    @property
+    def matched(self) -> list[bool]: ...
+    def add_module(
+        self, module: Any, name: str, is_root: bool, by_hook: bool, targets: list[Any], /
+    ) -> None: ...
+    def add_place(
+        self,
+        code: CodeType,
+        module: Any,
+        self_name: str,
+        self_slot: int,
+        is_packed: bool,
+        is_hidden: bool,
+        targets: list[Any],
+        /,
+    ) -> None: ...
+    def start(self, is_training: bool, /) -> None: ...
+    def stop(self) -> None: ...
+    def unseen(self) -> list[str]: ...

@@ -152,9 +152,7 @@ class PathMatcher:
         held = (module._parameters, module._buffers, module.__dict__)
         is_attribute = any(parts[0] in table for table in held)
         if is_attribute:
-            self._output(
-                module, name, name, tuple(parts), group, number, by_hook, origin=ATTRIBUTE
-            )
+            self._output(module, name, name, tuple(parts), group, number, by_hook, origin=ATTRIBUTE)
         elif name:
             self._output(module, name, name, tuple(parts), group, number, by_hook)
 
@@ -257,9 +255,9 @@ def _can_run(module: torch.nn.Module) -> bool:
 def _functions(module: torch.nn.Module, pattern: str) -> Iterator[str]:
     """Give the functions with the module as self; `*`: the public ones of its own classes."""
     if pattern != STAR:
-        if pattern == "forward" and _can_run(module):
-            yield pattern
-        elif any(True for _ in _codes(module, pattern)):
+        if (pattern == "forward" and _can_run(module)) or any(
+            True for _ in _codes(module, pattern)
+        ):
             yield pattern
         return
     names: dict[str, None] = {}
