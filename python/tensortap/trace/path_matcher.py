@@ -23,6 +23,7 @@ LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace_engine.h
 STAR = "*"
 #: What changes memory behind the back of torch's version counter.
 HIDDEN = {"data", "numpy", "set_", "storage", "untyped_storage", "from_numpy", "from_dlpack"}
+NOTHING = torch.nn.Module.forward  # raises: the class has none
 MOST_NEAR = 3
 
 Target = tuple[int, int, int, str, str | None, int, tuple[str, ...]]
@@ -249,7 +250,7 @@ def _fits(pattern: str, name: str) -> bool:
 
 
 def _can_run(module: torch.nn.Module) -> bool:
-    return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
+    return type(module).forward is not NOTHING or "forward" in module.__dict__
 
 
 def _functions(module: torch.nn.Module, pattern: str) -> Iterator[str]:
@@ -279,7 +280,7 @@ def _codes(module: torch.nn.Module, function: str) -> Iterator[types.CodeType]:
     held = [bound] if isinstance(bound, types.MethodType) and bound.__self__ is module else []
     held += [vars(kind)[function] for kind in type(module).__mro__ if function in vars(kind)]
     for one in held:
-        if isinstance(one, (staticmethod, classmethod, property)):
+        if isinstance(one, (staticmethod, classmethod, property)) or one is NOTHING:
             continue
         try:
             plain: Any = inspect.unwrap(one.__func__ if isinstance(one, types.MethodType) else one)
