@@ -171,7 +171,7 @@ static PyObject *on_jump(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
                 PyCode_Addr2Line(record->code->code, to * 2))
             statement_at(here.source, record, to);
         else if (table != NULL && to <= from && from < table->instruction_count && to >= 0 &&
-            table->line_at[from] == table->line_at[to])
+                 table->line_at[from] == table->line_at[to])
             statement_at(here.source, record, to);
     }
     return go(&here, is_unknown);

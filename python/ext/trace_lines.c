@@ -23,8 +23,8 @@ static trace_place **entry_of(const tracer_object *self, const void *code, const
     for (;; i = (i + 1) & (self->table_cap - 1)) {
         /* The lower half of the table is for pairs, the upper for code alone. */
         trace_place **entry = &self->table[module != NULL ? i : i + self->table_cap];
-        bool is_it = *entry != NULL && (*entry)->code == code &&
-                     (module == NULL || (*entry)->module == module);
+        bool is_it =
+            *entry != NULL && (*entry)->code == code && (module == NULL || (*entry)->module == module);
         if (is_it || *entry == NULL) {
             *is_there = is_it;
             return entry;

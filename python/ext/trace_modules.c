@@ -35,8 +35,8 @@ void tracer_choose(tracer_object *self, bool is_training)
 static bool read_training(PyObject *module)
 {
     PyObject *flag = NULL; /* owned */
-    bool is_training = PyObject_GetOptionalAttrString(module, "training", &flag) <= 0 ||
-                       PyObject_IsTrue(flag) != 0;
+    bool is_training =
+        PyObject_GetOptionalAttrString(module, "training", &flag) <= 0 || PyObject_IsTrue(flag) != 0;
     PyErr_Clear();
     Py_XDECREF(flag);
     return is_training;
@@ -152,8 +152,8 @@ static int on_after(module_consumer *consumer, module_link *link, const module_e
     for (size_t i = 0; self->is_tracing && event->output != NULL && i < mine->targets.count; i++) {
         const trace_target *target = &mine->targets.all[i];
         if (self->groups[target->group].is_on)
-            tracer_look(self, target,
-                        target->origin == ORIGIN_OUTPUT ? event->output : event->module, false);
+            tracer_look(self, target, target->origin == ORIGIN_OUTPUT ? event->output : event->module,
+                        false);
     }
     if (is_replica(link, event))
         remove_replica(self, event->module);

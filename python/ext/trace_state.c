@@ -119,8 +119,8 @@ static bool same_plain(PyObject *a, PyObject *b)
         return false;
     int is_equal = PyObject_RichCompareBool(a, b, Py_EQ);
     if (is_equal == 0 && PyFloat_Check(a))
-        is_equal = PyFloat_AS_DOUBLE(a) != PyFloat_AS_DOUBLE(a) &&
-                   PyFloat_AS_DOUBLE(b) != PyFloat_AS_DOUBLE(b);
+        is_equal =
+            PyFloat_AS_DOUBLE(a) != PyFloat_AS_DOUBLE(a) && PyFloat_AS_DOUBLE(b) != PyFloat_AS_DOUBLE(b);
     PyErr_Clear();
     return is_equal > 0;
 }

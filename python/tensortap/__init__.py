@@ -65,7 +65,9 @@ _LATER = {
     **dict.fromkeys(("HooksManager", "ModuleMonitor", "MonitorMixin"), "monitor"),
     **dict.fromkeys(("RefinedCoordinateCheck", "StorageManager"), "monitor"),
     "monitor_scaled_dot_product_attention": "monitor",
-    **dict.fromkeys(("ModelTracer", "Variable", "trace_model"), "trace"),
+    **dict.fromkeys(("GlobalVariableResult", "LocalVariableResult", "Variable"), "trace"),
+    **dict.fromkeys(("H5PYSaverCallback", "ModelTracer", "TracedModel", "trace_model"), "trace"),
+    **dict.fromkeys(("stack_padded_tensors", "stack_tensors"), "trace"),
 }
 
 __all__ = [

@@ -59,7 +59,7 @@ def run(
         if not getattr(callback, "takes_both_forms", False):
             count = _parameters(callback)
         try:
-            if count == 2:  # noqa: PLR2004
+            if count == 2:
                 callback(name, result)
                 continue
             _as_lists(result)

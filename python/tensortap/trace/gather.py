@@ -2,8 +2,8 @@
 
 Each rank announces a batch in the store of torch.distributed: one small header that says
 what comes.  The tensors follow as raw bytes, packed into few large messages, from rank to
-rank 0, which takes them in.  No rank but 0 waits for another, and none longer than the
-group's timeout; whoever raised says so in its header and leaves.
+rank 0, as soon as that is ready to take them.  Nobody waits longer than the group's
+timeout; whoever raised says so in its header and leaves, and nobody waits for it.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -23,6 +23,7 @@ from tensortap.trace.trace_results import GlobalVariableResult, LocalVariableRes
 
 Batch = tuple[int, str, LocalVariableResult]  # group, name, values
 
+GO = b"\0go"  # rank 0 takes the batch; anything else: why it does not
 MORE, FINAL, RAISED = "more", "final", "raised"
 INLINE = 1 << 16  # bytes of a header that the store takes; a longer one is a message
 TAGS = 1 << 12  # messages of one batch
@@ -64,7 +65,7 @@ class Exchange:
         self.rank, self.world = rank, world
         self.group = _gloo_group()
         self.timeout = _timeout()
-        self.store = c10d._get_default_store()
+        self.store: Any = c10d._get_default_store()
         _entered[0] += 1
         self.prefix = f"tensortap/trace/{_entered[0]}"
         self.sent = 0  # batches announced
@@ -72,9 +73,7 @@ class Exchange:
         self.is_done = [r == rank for r in range(world)]
         self.pending: list[tuple[Any, torch.Tensor]] = []
 
-    def run(
-        self, local: list[Batch], is_final: bool
-    ) -> Iterator[list[tuple[int, list[Batch]]]]:
+    def run(self, local: list[Batch], is_final: bool) -> Iterator[list[tuple[int, list[Batch]]]]:
         """Send what is here; on rank 0 give what came, in turns until the last rank is done."""
         if self.rank != 0:
             self._send(local, is_final)
@@ -97,6 +96,8 @@ class Exchange:
         with contextlib.suppress(Exception):  # the store was rank 0's, which may be gone
             if self.rank == 0:
                 self.store.set(f"{self.prefix}/left", text)
+                for rank in range(1, self.world):  # one may be waiting for us
+                    self.store.set(f"{self.prefix}/{rank}/{self.taken[rank] + 1}/go", text)
             else:
                 self._announce(RAISED, text, [], b"")
         _abandoned.extend(self.pending)
@@ -106,21 +107,41 @@ class Exchange:
     def _send(self, local: list[Batch], is_final: bool) -> None:
         try:
             if self.store.check([f"{self.prefix}/left"]):
-                text = self.store.get(f"{self.prefix}/left").decode(errors="replace")
-                raise RuntimeError(f"tensortap.trace: rank 0 has left the trace: {text}")
-            self._wait_for_sends()
+                raise self._left(self.store.get(f"{self.prefix}/left"))
             head, messages = wire.encode(local)
             if len(head) > INLINE:
                 messages.insert(0, wire.as_bytes(head))
                 head = b""
             self._announce(FINAL if is_final else MORE, "", [len(m) for m in messages], head)
+            if messages:
+                self._wait_for_rank_0()
             for i, message in enumerate(messages):
                 tag = self._tag(self.sent - 1, i)
                 self.pending.append((dist.isend(message, 0, group=self.group, tag=tag), message))
-            if is_final:
-                self._wait_for_sends()
+            self._wait_for_sends()  # what was gathered does not die with this rank
         except (dist.DistError, OSError) as error:
             raise RuntimeError(f"tensortap.trace: rank 0 cannot be reached: {error}") from error
+
+    @staticmethod
+    def _left(text: bytes) -> RuntimeError:
+        words = text.decode(errors="replace")
+        return RuntimeError(f"tensortap.trace: rank 0 has left the trace: {words}")
+
+    def _wait_for_rank_0(self) -> None:
+        """Wait until it takes this batch, or says that it never will."""
+        key = f"{self.prefix}/{self.rank}/{self.sent}/go"
+        try:
+            self.store.wait([key], self.timeout)
+        except (dist.DistError, RuntimeError) as error:
+            raise RuntimeError(
+                f"tensortap.trace: rank 0 did not take the values of rank {self.rank} within "
+                f"the group's timeout ({self.timeout.total_seconds():g} s)"
+            ) from error
+        answer = self.store.get(key)
+        with contextlib.suppress(RuntimeError):
+            self.store.delete_key(key)
+        if answer != GO:
+            raise self._left(answer)
 
     def _announce(self, status: str, text: str, sizes: list[int], head: bytes) -> None:
         self.sent += 1
@@ -161,7 +182,11 @@ class Exchange:
             status, text, sizes, head = header
             if status == RAISED:
                 problems.append(f"rank {rank} raised {text}")
-            self.is_done[rank] = status != MORE
+                self.is_done[rank] = True
+                continue
+            self.is_done[rank] = status == FINAL
+            if sizes:
+                self.store.set(f"{self.prefix}/{rank}/{self.taken[rank]}/go", GO)
             buffers = [torch.empty(size, dtype=torch.uint8) for size in sizes]
             works = [
                 dist.irecv(b, rank, group=self.group, tag=self._tag(self.taken[rank] - 1, i))
@@ -172,6 +197,7 @@ class Exchange:
         for rank, head, buffers, works in coming:
             try:
                 for work in works:
+                    assert work is not None
                     work.wait(timedelta(seconds=max(deadline - time.monotonic(), 0.001)))
             except RuntimeError as error:
                 self.is_done[rank] = True
@@ -196,7 +222,9 @@ class Exchange:
         except (dist.DistError, RuntimeError) as error:
             limit = f"{self.timeout.total_seconds():g} s"
             detail = "" if "imeout" in str(error) or "imed out" in str(error) else f": {error}"
-            problems.append(f"rank {rank} sent nothing within the group's timeout ({limit}){detail}")
+            problems.append(
+                f"rank {rank} sent nothing within the group's timeout ({limit}){detail}"
+            )
             return None
         self.taken[rank] += 1
         return header

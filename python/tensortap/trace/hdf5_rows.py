@@ -33,9 +33,7 @@ class RowSet:
         self.file, self.filters = file, filters
         self.key = name.replace("/", "|")  # a slash would make groups
         self.is_text = dtype == np.dtype(object)
-        self.dataset = self._create(
-            self.key, h5py.string_dtype() if self.is_text else dtype, shape
-        )
+        self.dataset = self._create(self.key, h5py.string_dtype() if self.is_text else dtype, shape)
         self.count = 0
         plain = {"maxshape": (None,), "chunks": (COUNT_ROWS,), "dtype": count_dtype}
         self.iterations = file.create_dataset(f"{self.key}_iterations", (0,), **plain)

@@ -234,4 +234,6 @@ class H5PYSaverCallback:
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "open"
-        return f"<H5PYSaverCallback {str(self.dataset_file)!r}: {len(self._rows)} datasets, {state}>"
+        return (
+            f"<H5PYSaverCallback {str(self.dataset_file)!r}: {len(self._rows)} datasets, {state}>"
+        )

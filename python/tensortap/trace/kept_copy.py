@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
+import inspect
 from typing import Any
 from weakref import ref
 
@@ -47,7 +47,7 @@ class Copier:
         if iteration != self.iteration:
             self.iteration = iteration
             self.copies.clear()
-        if not is_shared or type(t) not in PLAIN or t.is_inference() or _has_modes():
+        if not is_shared or type(t) not in PLAIN or _has_modes() or t.is_inference():
             return copy_tensor(t)
         if t.layout is not torch.strided:
             return copy_tensor(t)
@@ -79,7 +79,8 @@ def copy_tensor(t: torch.Tensor) -> torch.Tensor:
     if kind in ("FakeTensor", "FunctionalTensor"):
         raise CannotKeepError("fake")
     if kind == "DTensor":
-        t = t.to_local()  # type: ignore[operator]
+        local: Any = t
+        t = local.to_local()
     with contextlib.ExitStack() as stack:
         stack.enter_context(_no_dispatch_modes())
         stack.enter_context(torch._C.DisableTorchFunction())
@@ -129,5 +130,15 @@ def _copy_tensors(value: Any, memo: dict[int, Any], seen: set[int]) -> None:
             held = getattr(one, "__dict__", None)
             if isinstance(held, dict):
                 pending.extend(held.values())
-            elif dataclasses.is_dataclass(one):
-                pending.extend(getattr(one, f.name, None) for f in dataclasses.fields(one))
+            pending.extend(_slots(one))
+
+
+def _slots(value: Any) -> list[Any]:
+    held = []
+    for kind in type(value).__mro__:
+        names = vars(kind).get("__slots__", ())
+        for name in [names] if isinstance(names, str) else names:
+            member = vars(kind).get(name)
+            if inspect.ismemberdescriptor(member):
+                held.append(getattr(value, name, None))
+    return held

@@ -169,9 +169,7 @@ class ModelTracer:
                 engine.add_module(one.module, one.name, one.is_root, one.by_hook, one.targets)
             for spot in matcher.places.values():
                 own = self_of(spot.code)
-                engine.add_place(
-                    spot.code, spot.module, *own, is_hidden(spot.code), spot.targets
-                )
+                engine.add_place(spot.code, spot.module, *own, is_hidden(spot.code), spot.targets)
             self._exchange = (
                 Exchange(self.rank, self._world) if self.is_gathering and self._world > 1 else None
             )

@@ -63,10 +63,9 @@ def paths(model: torch.nn.Module, *inputs: Any, **named_inputs: Any) -> PathList
         old = found.get(name)
         shape = getattr(value, "shape", None)
         is_array = shape is not None and hasattr(value, "dtype")
+        sizes = tuple(shape) if shape is not None and is_array else None
         kind = str(value.dtype).removeprefix("torch.") if is_array else type(value).__name__
-        found[name] = TracePath(
-            name, kind, tuple(shape) if is_array else None, old.count + 1 if old else 1
-        )
+        found[name] = TracePath(name, kind, sizes, old.count + 1 if old else 1)
         for key, part in _parts(value) if depth < MOST_DEPTH else []:
             note(f"{name}.{key}", part, depth + 1)
 

@@ -23,6 +23,7 @@ LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace_engine.h
 STAR = "*"
 #: What changes memory behind the back of torch's version counter.
 HIDDEN = {"data", "numpy", "set_", "storage", "untyped_storage", "from_numpy", "from_dlpack"}
+NOTHING = torch.nn.Module.forward  # raises: the class has none
 MOST_NEAR = 3
 
 Target = tuple[int, int, int, str, str | None, int, tuple[str, ...]]
@@ -152,9 +153,7 @@ class PathMatcher:
         held = (module._parameters, module._buffers, module.__dict__)
         is_attribute = any(parts[0] in table for table in held)
         if is_attribute:
-            self._output(
-                module, name, name, tuple(parts), group, number, by_hook, origin=ATTRIBUTE
-            )
+            self._output(module, name, name, tuple(parts), group, number, by_hook, origin=ATTRIBUTE)
         elif name:
             self._output(module, name, name, tuple(parts), group, number, by_hook)
 
@@ -251,15 +250,15 @@ def _fits(pattern: str, name: str) -> bool:
 
 
 def _can_run(module: torch.nn.Module) -> bool:
-    return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
+    return type(module).forward is not NOTHING or "forward" in module.__dict__
 
 
 def _functions(module: torch.nn.Module, pattern: str) -> Iterator[str]:
     """Give the functions with the module as self; `*`: the public ones of its own classes."""
     if pattern != STAR:
-        if pattern == "forward" and _can_run(module):
-            yield pattern
-        elif any(True for _ in _codes(module, pattern)):
+        if (pattern == "forward" and _can_run(module)) or any(
+            True for _ in _codes(module, pattern)
+        ):
             yield pattern
         return
     names: dict[str, None] = {}
@@ -281,7 +280,7 @@ def _codes(module: torch.nn.Module, function: str) -> Iterator[types.CodeType]:
     held = [bound] if isinstance(bound, types.MethodType) and bound.__self__ is module else []
     held += [vars(kind)[function] for kind in type(module).__mro__ if function in vars(kind)]
     for one in held:
-        if isinstance(one, (staticmethod, classmethod, property)):
+        if isinstance(one, (staticmethod, classmethod, property)) or one is NOTHING:
             continue
         try:
             plain: Any = inspect.unwrap(one.__func__ if isinstance(one, types.MethodType) else one)

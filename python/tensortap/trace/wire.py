@@ -15,7 +15,7 @@ import torch
 
 ALIGN = 64
 PACKED = 32 << 20  # bytes of a message that holds several tensors
-ALONE = 8 << 20  # a tensor of this size travels from where it is
+ALONE = 1 << 20  # a tensor of this size travels from where it is, to where it stays
 
 
 def pack_header(status: str, text: str, sizes: list[int], head: bytes) -> bytes:
@@ -68,7 +68,8 @@ class _Unpickler(pickle.Unpickler):
         raw = self.tensors[number]
         if raw.numel() == 0:
             return torch.empty(shape, dtype=getattr(torch, dtype))
-        return raw.view(getattr(torch, dtype)).view(shape)
+        typed: torch.Tensor = raw.view(getattr(torch, dtype))
+        return typed.view(shape)
 
 
 def encode(value: Any) -> tuple[bytes, list[torch.Tensor]]:
@@ -83,9 +84,12 @@ def encode(value: Any) -> tuple[bytes, list[torch.Tensor]]:
 
 
 def decode(head: bytes, messages: list[torch.Tensor]) -> Any:
-    """Put the value together again; its tensors lie in the messages."""
+    """Put the value together again; each tensor has memory of its own."""
     body, tensor_count, layout = pickle.loads(head)
-    parts = [messages[m][start : start + size] for m, start, size in layout]
+    parts = []
+    for m, start, size in layout:
+        is_alone = start == 0 and size == len(messages[m])
+        parts.append(messages[m] if is_alone else messages[m][start : start + size].clone())
     buffers = [part.numpy().data for part in parts[tensor_count:]]
     return _Unpickler(io.BytesIO(body), parts[:tensor_count], buffers).load()
 

@@ -1,0 +1,75 @@
+"""Models and a launcher for the tests of trace over ranks."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import traceback
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+
+C = 5  # features
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(C, C)
+
+    def forward(self, x):
+        return self.fc(x).relu()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def _work(rank, world, port, timeout, folder, function, arguments):
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=timeout))
+    try:
+        answer = ("ok", function(rank, world, *arguments))
+    except Exception as error:
+        answer = ("error", f"{type(error).__name__}: {error}", traceback.format_exc())
+    torch.save(answer, Path(folder) / f"{rank}.pt")
+    try:
+        dist.destroy_process_group()
+    finally:
+        os._exit(0)  # DDP processes end in SIGABRT now and then, after their work
+
+
+def run_ranks(world, function, *arguments, timeout=60):
+    """Run function(rank, world, ...) in as many processes; give what each said."""
+    with tempfile.TemporaryDirectory() as folder:
+        context = mp.get_context("spawn")
+        port = free_port()
+        common = (world, port, timeout, folder, function, arguments)
+        processes = [context.Process(target=_work, args=(rank, *common)) for rank in range(world)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(180)
+        for process in processes:
+            if process.is_alive():
+                process.kill()
+        answers = []
+        for rank in range(world):
+            file = Path(folder) / f"{rank}.pt"
+            answers.append(torch.load(file, weights_only=False) if file.exists() else ("died",))
+    return answers
+
+
+def said(answers):
+    """Give what every rank returned; all must have."""
+    for rank, answer in enumerate(answers):
+        assert answer[0] == "ok", f"rank {rank}: {answer[-1]}"
+    return [answer[1] for answer in answers]
