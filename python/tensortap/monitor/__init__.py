@@ -35,7 +35,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("LightningCallback", "TransformersCallback"):  # imports its library
-        from tensortap.monitor import callbacks
+        from tensortap.monitor import trainers
 
-        return getattr(callbacks, name)
+        return getattr(trainers, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
