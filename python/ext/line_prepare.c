@@ -86,6 +86,8 @@ void statement_begin(line_source *source, frame_record *record, int number)
 
 void statement_resume(line_source *source, frame_record *record)
 {
+    if (record->is_bare)
+        return;
     const line_table *table = record->code->table;
     int instruction = locals_instruction(record->at);
     if (record->statement >= 0 || instruction < 0 || instruction >= table->instruction_count)

@@ -135,7 +135,7 @@ enum {
     LINE_LAZY = 1 << 3,    /* `before` only where a read may be another thing afterwards: the
                               statement stores it, or calls something, or returns */
     LINE_TOUCHES = 1 << 2, /* with LINE_OBJECTS and names: LINE_TOUCHED too */
-    LINE_BARE = 1 << 3,    /* enter, line and leave only, without reads: the code is not even
+    LINE_BARE = 1 << 4,    /* enter, line and leave only, without reads: the code is not even
                               analysed; for who looks at a few names by line_frame_slot */
 };
 
