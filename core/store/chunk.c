@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/chunk.h"
 
+#include "base/float_mode.h"
 #include "store/block.h"
 
 #include <stdlib.h>
@@ -108,6 +109,7 @@ static tt_status unpack_numbers(tt_cursor cursor, tt_packing packing, bool is_in
     }
     if (len != (uint64_t)n * 4)
         return TT_EFORMAT;
+    uint64_t mode = tt_float_mode_begin();
     for (uint32_t i = 0; i < n; i++) {
         uint32_t bits = tt_get_u32(cursor.at + (size_t)i * 4);
         float narrow;
@@ -115,6 +117,7 @@ static tt_status unpack_numbers(tt_cursor cursor, tt_packing packing, bool is_in
         double x = (double)narrow;
         memcpy(&out[i], &x, sizeof x);
     }
+    tt_float_mode_end(mode);
     return TT_OK;
 }
 

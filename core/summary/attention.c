@@ -12,6 +12,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/attention.h"
 
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "summary/exponential.h"
 #include "tensor/walk.h"
@@ -367,5 +368,9 @@ tt_status tt_attention_compute(const tt_tensor *q, const tt_tensor *k,
                                const tt_attention_options *options, float *entropy, float *max_logit,
                                float *sink, tt_error *err)
 {
-    return tt_attention_compute_with(tt_kernels_get(), q, k, options, entropy, max_logit, sink, err);
+    uint64_t mode = tt_float_mode_begin();
+    tt_status st =
+        tt_attention_compute_with(tt_kernels_get(), q, k, options, entropy, max_logit, sink, err);
+    tt_float_mode_end(mode);
+    return st;
 }

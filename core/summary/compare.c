@@ -10,6 +10,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/compare.h"
 
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "summary/convert.h"
 #include "summary/magnitude.h"
@@ -349,5 +350,8 @@ tt_status tt_compare_with(const tt_kernels *k, const tt_tensor *a, const tt_tens
 tt_status tt_compare_compute(const tt_tensor *a, const tt_tensor *b, const tt_compare_options *options,
                              tt_compare *out, tt_error *err)
 {
-    return tt_compare_with(tt_kernels_get(), a, b, options, out, err);
+    uint64_t mode = tt_float_mode_begin();
+    tt_status st = tt_compare_with(tt_kernels_get(), a, b, options, out, err);
+    tt_float_mode_end(mode);
+    return st;
 }

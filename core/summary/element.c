@@ -1,5 +1,6 @@
 /* element.c -- one element as a number, for whoever prints a few of them.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/float_mode.h"
 #include "summary/convert.h"
 
 #include <math.h>
@@ -13,7 +14,9 @@ double tt_element_f64(tt_dtype dtype, const void *element)
     if ((unsigned)dtype >= TT_DTYPE_COUNT_ || tt_lane_of(dtype) == TT_LANE_COMPLEX)
         return (double)NAN;
     memcpy(&aligned, element, tt_dtype_size(dtype));
-    if (tt_lane_of(dtype) == TT_LANE_F32)
-        return (double)*tt_tile_f32(k, dtype, &aligned, &narrow, 1);
-    return *tt_tile_f64(k, dtype, &aligned, &wide, 1);
+    uint64_t mode = tt_float_mode_begin();
+    double x = tt_lane_of(dtype) == TT_LANE_F32 ? (double)*tt_tile_f32(k, dtype, &aligned, &narrow, 1)
+                                                : *tt_tile_f64(k, dtype, &aligned, &wide, 1);
+    tt_float_mode_end(mode);
+    return x;
 }

@@ -13,6 +13,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/hist.h"
 
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "summary/convert.h"
 #include "summary/magnitude.h"
@@ -189,7 +190,9 @@ void tt_hist_add_with(const tt_kernels *k, tt_hist *hist, const tt_tensor *t)
 
 void tt_hist_add(tt_hist *hist, const tt_tensor *t)
 {
+    uint64_t mode = tt_float_mode_begin();
     tt_hist_add_with(tt_kernels_get(), hist, t);
+    tt_float_mode_end(mode);
 }
 
 void tt_hist_merge(tt_hist *into, const tt_hist *from)

@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/stats.h"
 
+#include "base/float_mode.h"
 #include "summary/convert.h"
 #include "summary/magnitude.h"
 
@@ -262,7 +263,9 @@ void tt_stats_with(const tt_kernels *k, const tt_tensor *t, tt_stats *out)
 
 void tt_stats_compute(const tt_tensor *t, tt_stats *out)
 {
+    uint64_t mode = tt_float_mode_begin();
     tt_stats_with(tt_kernels_get(), t, out);
+    tt_float_mode_end(mode);
 }
 
 int64_t tt_stats_finite(const tt_stats *s)

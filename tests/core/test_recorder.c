@@ -360,14 +360,13 @@ static void a_run_can_be_followed_while_it_grows(void **state)
 int main(void)
 {
     static bool no = false, yes = true;
-    static void *raw = &no, *packed = &yes;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_of_every_point_comes_back),
         cmocka_unit_test(points_with_different_products_keep_apart),
         { "values_come_back_and_equal_ones_are_stored_once",
-          values_come_back_and_equal_ones_are_stored_once, NULL, NULL, &raw },
+          values_come_back_and_equal_ones_are_stored_once, NULL, NULL, &no },
         { "compressed_values_come_back", values_come_back_and_equal_ones_are_stored_once, NULL, NULL,
-          &packed },
+          &yes },
         cmocka_unit_test(a_tensor_larger_than_the_queue_goes_through),
         cmocka_unit_test(a_run_can_be_resumed),
         cmocka_unit_test(a_run_can_be_followed_while_it_grows),
