@@ -8,7 +8,7 @@
 
 static tt_status describe(const tt_run *run, int32_t file, tt_status st, tt_error *err)
 {
-    return tt_fail(err, st, "%.180s: %s", run->taps[file]->path, tt_status_text(st));
+    return tt_tap_fail(run->taps[file], st, err, "a point");
 }
 
 /* Makes a chunk the one in run->points. */

@@ -48,8 +48,7 @@ tt_status tt_run_value_find(tt_run *run, int32_t file, int64_t value_at, tt_valu
     if (st == TT_OK && head.at + head.len != head.total)
         st = TT_EFORMAT;
     if (st < 0)
-        return tt_fail(err, st, "%.180s: the value at %lld: %s", tap->path, (long long)value_at,
-                       tt_status_text(st));
+        return tt_tap_fail(tap, st, err, "the value at %lld", (long long)value_at);
     *out = (tt_value){ .dtype = (tt_dtype)head.dtype,
                        .ndim = head.ndim,
                        .bytes = head.total,
@@ -106,7 +105,5 @@ tt_status tt_run_value_read(tt_run *run, const tt_value *value, void *out, tt_er
             at = head.before;
         }
     } while (st == TT_OK && left > 0);
-    return st == TT_OK ? st
-                       : tt_fail(err, st, "%.180s: the value at %lld: %s", tap->path,
-                                 (long long)value->at, tt_status_text(st));
+    return st == TT_OK ? st : tt_tap_fail(tap, st, err, "the value at %lld", (long long)value->at);
 }

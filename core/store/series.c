@@ -43,8 +43,9 @@ static tt_column column_of(tt_field field)
     case TT_FIELD_##name: \
         return TT_COLUMN_##name;
         SAME(SCALAR)
-        SAME(CALL) SAME(TIME) SAME(PHASE) SAME(THREAD) SAME(COUNT) SAME(NAN) SAME(POSINF) SAME(NEGINF)
-            SAME(ZEROS) SAME(MIN) SAME(MAX) SAME(ABSMAX) SAME(SUM) SAME(MEAN) SAME(L1)
+        SAME(CALL)
+        SAME(TIME) SAME(PHASE) SAME(THREAD) SAME(COUNT) SAME(NAN) SAME(POSINF) SAME(NEGINF) SAME(ZEROS)
+            SAME(MIN) SAME(MAX) SAME(ABSMAX) SAME(SUM) SAME(MEAN) SAME(L1)
 #undef SAME
                 case TT_FIELD_VAR : case TT_FIELD_STD : case TT_FIELD_L2 : case TT_FIELD_RMS
             : case TT_FIELD_COUNT_ : break;
@@ -170,9 +171,8 @@ static tt_status read_series(tt_run *run, int32_t file, int32_t site, tt_field f
                     steps[have + at++] = (int64_t)run->cells[n + i];
         }
         if (st < 0)
-            return tt_fail(err, st, "%.120s: points %lld and on of %.60s: %s", tap->path,
-                           (long long)row->chunks[k].first, tt_run_site_name(run, site),
-                           tt_status_text(st));
+            return tt_tap_fail(tap, st, err, "points %lld and on of %.60s",
+                               (long long)row->chunks[k].first, tt_run_site_name(run, site));
         have += entries;
     }
     *count = have;

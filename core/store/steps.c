@@ -70,8 +70,9 @@ tt_status tt_run_steps(tt_run *run, int64_t *steps, size_t cap, size_t *count, t
                        (long long)low, (long long)high);
     uint64_t *bits = calloc(span / 64 + 1, sizeof *bits);
     tt_status st = bits != NULL ? TT_OK : TT_ENOMEM;
+    const tt_tap *tap = NULL;
     for (int32_t f = 0; st == TT_OK && f < run->count; f++) {
-        const tt_tap *tap = run->taps[f];
+        tap = run->taps[f];
         for (int32_t s = 0; st == TT_OK && s < tap->index.count; s++)
             for (uint32_t k = 0; st == TT_OK && k < tap->index.row[s].count; k++)
                 if (!is_marked(&tap->index.row[s].chunks[k], low, span, bits))
@@ -84,7 +85,8 @@ tt_status tt_run_steps(tt_run *run, int64_t *steps, size_t cap, size_t *count, t
                 steps[have] = low + (int64_t)(word * 64 + (uint64_t)__builtin_ctzll(rest));
     free(bits);
     if (st < 0)
-        return tt_fail(err, st, "%s", tt_status_text(st));
+        return tap != NULL ? tt_tap_fail(tap, st, err, "the steps")
+                           : tt_fail(err, st, "%s", tt_status_text(st));
     *count = have;
     return TT_OK;
 }

@@ -5,6 +5,7 @@
  * calls that are going on form a stack in each thread, on the C stack, from
  * which depth and phase are read by those who want them.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "locals.h"
 #include "module.h"
 
 #include <time.h>
@@ -229,12 +230,32 @@ static PyObject *call_module(module_tap *tap, PyObject *module, PyObject *args, 
     return module_forward(tap->state, &tap->class, module, args, kwargs);
 }
 
+/* A replica of DataParallel has a copy of its module's __dict__, and so our object in
+ * its slot too: then there are more references to it than the dict's and the call's, or
+ * nobody listens any more and yet it is called.
+ * Which module is meant is then told by the frame of nn.Module.__call__. */
+static PyObject *module_of_caller(const module_tap *tap)
+{
+    line_frame *frame = locals_running();
+    PyObject *module = frame != NULL ? locals_slot(frame, 0, tap->state->source.self) : NULL; /* borrowed */
+    PyObject *dict = module != NULL ? PyObject_GenericGetDict(module, NULL) : NULL;           /* owned */
+    bool is_it = dict != NULL && PyDict_Check(dict) &&
+                 PyDict_GetItemWithError(dict, tap->state->source.slot) == (const PyObject *)tap;
+    PyErr_Clear();
+    Py_XDECREF(dict);
+    return is_it ? module : NULL;
+}
+
 /* The slot's object is called: tp_call of module_tap. */
 PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     module_tap *tap = (module_tap *)self;
     PyObject *module = Py_NewRef(PyWeakref_GetObject(tap->module)); /* owned */
     PyObject *output = NULL;
+    bool is_copied = Py_REFCNT(self) > 2 || tap->links == NULL || PyTuple_GET_SIZE(tap->links) == 0;
+    PyObject *caller = is_copied ? module_of_caller(tap) : NULL; /* borrowed */
+    if (caller != NULL)
+        Py_SETREF(module, Py_NewRef(caller));
     if (module == Py_None) {
         PyErr_SetString(PyExc_ReferenceError, "the module of this tensortap object is gone");
         goto out;

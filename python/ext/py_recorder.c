@@ -41,24 +41,25 @@ static const char **read_info(PyObject *info)
 static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "path", "only",     "exclude",     "products",  "every",  "rank", "resume",
-                             "drop", "compress", "queue_bytes", "max_bytes", "budget", "info", NULL };
+                             "drop", "compress", "queue_bytes", "max_bytes", "budget", "info", "child", NULL };
     const char *path, *only = NULL, *exclude = NULL;
     unsigned int products = TT_PRODUCT_STATS, every = 1;
-    int rank = 0, resume = 0, drop = 0, compress = 0;
+    int rank = 0, resume = 0, drop = 0, compress = 0, child = 0;
     Py_ssize_t queue_bytes = 0;
     long long max_bytes = 0;
     double budget = 0;
     PyObject *info = NULL;        /* borrowed */
     recorder_object *self = NULL; /* owned */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$zzIIipppnLdO!:Recorder", names, &path, &only,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$zzIIipppnLdO!i:Recorder", names, &path, &only,
                                      &exclude, &products, &every, &rank, &resume, &drop, &compress,
-                                     &queue_bytes, &max_bytes, &budget, &PyDict_Type, &info))
+                                     &queue_bytes, &max_bytes, &budget, &PyDict_Type, &info, &child))
         return NULL;
     const char **facts = read_info(info); /* owned */
     if (facts == NULL)
         return NULL;
     tt_recorder_options options = {
         .rank = rank,
+        .child = child,
         .resumes = resume != 0,
         .drops = drop != 0,
         .compresses = compress != 0,
@@ -160,6 +161,7 @@ static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_
  * program still says to this object is ignored. */
 static PyObject *recorder_leave(PyObject *self, PyObject *Py_UNUSED(none))
 {
+    ((recorder_object *)self)->users = 0; /* those threads are the parent's */
     close_watchers((recorder_object *)self);
     Py_RETURN_NONE;
 }
@@ -169,6 +171,7 @@ static int recorder_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(((recorder_object *)self)->watchers);
     Py_VISIT(((recorder_object *)self)->sites);
+    Py_VISIT(((recorder_object *)self)->follow);
     return 0;
 }
 
@@ -176,6 +179,7 @@ static int recorder_clear(PyObject *self)
 {
     Py_CLEAR(((recorder_object *)self)->watchers);
     Py_CLEAR(((recorder_object *)self)->sites);
+    Py_CLEAR(((recorder_object *)self)->follow);
     return 0;
 }
 
@@ -204,6 +208,7 @@ static PyObject *recorder_note(PyObject *self, PyObject *text)
         PyErr_Format(PyExc_TypeError, "note(): text must be a str, not %s", Py_TYPE(text)->tp_name);
     if (utf8 == NULL || recorder_refuse_closed(recorder) < 0)
         return NULL;
+    recorder_wake(recorder);
     tt_status st = tt_recorder_note(recorder->rec, recorder->step, utf8);
     return st < 0 ? raise_status(st, NULL) : Py_NewRef(Py_None);
 }
@@ -325,13 +330,15 @@ static PyMethodDef methods[] = {
     { "thinned", recorder_thinned, METH_NOARGS,
       "Give the sites that the budget made rarer, and every how many steps they are recorded." },
     { "_leave", recorder_leave, METH_NOARGS, "Stop the sources in a forked child." },
+    { "_follow", recorder_set_follow, METH_O,
+      "_follow($self, make, /)\n--\n\nGo on in a forked child, at its next event, with what make() gives." },
     { "__reduce__", recorder_reduce, METH_NOARGS, NULL },
     { 0 },
 };
 
 static PyType_Slot slots[] = {
     { Py_tp_doc, "Recorder(path, *, only=None, exclude=None, products=2, every=1, rank=0, resume=False, "
-                 "drop=False, compress=False, queue_bytes=0, max_bytes=0, budget=0.0, info={})\n--\n\n"
+                 "drop=False, compress=False, queue_bytes=0, max_bytes=0, budget=0.0, info={}, child=0)\n--\n\n"
                  "A run that is being written." },
     { Py_tp_new, recorder_new },
     { Py_tp_dealloc, recorder_dealloc },

@@ -30,6 +30,7 @@ typedef struct recorder_object {
     uint32_t random;    /* which events are timed */
     PyObject *watchers; /* owned; list of objects with a method _close(), which Recorder.close()
                            calls before the file ends, last one first */
+    PyObject *follow;   /* owned or NULL; in a forked child that is to go on: makes its recorder */
     PyObject *weakrefs;
     core_state *state;   /* of the module, which the type keeps alive */
     PyObject *sites;     /* owned; dict of names and their numbers */
@@ -67,6 +68,14 @@ void recorder_spend(recorder_object *self, int32_t site, int64_t ns);
 int64_t clock_fine(void);   /* ns since 1970 */
 int64_t clock_coarse(void); /* the same to within 4 ms, at a fifth of the price */
 
+/* Before an event: opens the file of a forked child, if that is to have one. */
+void recorder_follow(recorder_object *self);
+static inline void recorder_wake(recorder_object *self)
+{
+    if (self->follow != NULL && self->rec != NULL)
+        recorder_follow(self);
+}
+
 /* The recorder behind a Python object, or NULL with TypeError. */
 recorder_object *recorder_of(core_state *state, PyObject *obj);
 
@@ -87,6 +96,7 @@ int recorder_tell_error(recorder_object *self);
 /* ---- between recorder_*.c and py_recorder.c only ------------------------- */
 
 int recorder_refuse_closed(const recorder_object *self);
+PyObject *recorder_set_follow(PyObject *self, PyObject *make);
 /* What is known of a site; NULL: no memory. */
 recorder_site *recorder_site_at(recorder_object *self, int32_t site);
 /* Lets other threads run until there is room for about so many bytes, or time is up. */

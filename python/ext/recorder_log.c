@@ -158,6 +158,7 @@ static int log_one(recorder_object *self, PyObject *name, PyObject *value)
         return -1;
     if (recorder_refuse_closed(self) < 0) /* __float__ may have done anything */
         return -1;
+    recorder_wake(self);
     site = site_of(self, name, "log");
     if (site < 0)
         return -1;
@@ -344,6 +345,7 @@ PyObject *recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t narg
         recorder_refuse_closed(recorder) < 0 ||
         (keep != Py_None && recorder_read_keep(keep, &products) < 0))
         return NULL;
+    recorder_wake(recorder);
     tt_event event = { .site = site_of(recorder, args[0], "tensor"), .step = recorder->step };
     if (event.site < 0)
         return NULL;

@@ -13,7 +13,10 @@ int source_names_init(source_names *names)
 {
     names->slot = PyUnicode_InternFromString("_compiled_call_impl");
     names->training = PyUnicode_InternFromString("training");
-    return names->slot != NULL && names->training != NULL ? forward_names_init(&names->forward) : -1;
+    names->self = PyUnicode_InternFromString("self");
+    return names->slot != NULL && names->training != NULL && names->self != NULL
+               ? forward_names_init(&names->forward)
+               : -1;
 }
 
 void source_names_clear(source_names *names)
@@ -21,6 +24,7 @@ void source_names_clear(source_names *names)
     Py_CLEAR(names->slot);
     forward_names_clear(&names->forward);
     Py_CLEAR(names->training);
+    Py_CLEAR(names->self);
 }
 
 /* ---- consumers ----------------------------------------------------------- */
@@ -209,8 +213,8 @@ out:
     return tap;
 }
 
-int module_source_add(core_state *state, module_consumer *consumer, PyObject *module,
-                      PyObject *name, bool by_hook)
+int module_source_add(core_state *state, module_consumer *consumer, PyObject *module, PyObject *name,
+                      bool by_hook)
 {
     module_link *link = NULL; /* owned */
     module_tap *tap = NULL;   /* owned */

@@ -129,7 +129,7 @@ typedef struct forward_class {
 
 /* Strings the source looks up by; in the module's state. */
 typedef struct source_names {
-    PyObject *slot, *training; /* owned; interned */
+    PyObject *slot, *training, *self; /* owned; interned */
     uint32_t thread_count;     /* threads that have been given a number */
     forward_names forward;
 } source_names;

@@ -65,6 +65,7 @@ void watch_record_stats(watch_object *self, const tt_stats *stats, const int64_t
     tt_tensor tensor = { .dtype = (tt_dtype)stats->dtype, .count = stats->count, .ndim = ndim };
     for (int32_t d = 0; d < ndim && d < TT_MAX_DIM; d++)
         tensor.shape[d] = shape[d];
+    recorder_wake(self->recorder);
     if (self->recorder->rec == NULL ||
         (recorder_make_room(self->recorder, 0) && self->recorder->rec == NULL))
         return;
@@ -165,6 +166,7 @@ int watch_record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt_
     recorder_object *recorder = self->recorder;
     if (recorder->rec == NULL || tag->site < 0)
         return 0;
+    recorder_wake(recorder);
     uint32_t products = tt_recorder_wants(recorder->rec, tag->site, recorder->step);
     if (products == 0 && self->on_nonfinite == NULL && !tag->is_for_norm)
         return 0;

@@ -2,7 +2,8 @@
 
 `close()` is the real end of a run; what is here is the safety net:
 - a forked child forgets the runs of its parent (the file is the parent's, and
-  models are no longer watched), so that DataLoader workers record nothing;
+  models are no longer watched), so that DataLoader workers record nothing; unless a run
+  was opened with follow_fork=True: the child then goes on with it, in its own file;
 - at exit every open run is closed, after the program's own exit handlers, as those
   were registered later; children of multiprocessing leave by `os._exit` and
   run its finalizers instead.
@@ -34,6 +35,11 @@ def enter(run: Recording) -> None:
         os.register_at_fork(after_in_child=_forget)
         atexit.register(close_all)
     _finalize_in_child()
+    if run.follows:
+        from multiprocessing.util import register_after_fork
+
+        # Not sooner: multiprocessing forgets all finalizers when its child begins.
+        register_after_fork(run, lambda _: _finalize())
     open_runs.append(run)
 
 
@@ -58,17 +64,25 @@ def _finalize_in_child() -> None:
     multiprocessing = sys.modules.get("multiprocessing.process")
     if multiprocessing is None or multiprocessing.parent_process() is None:
         return
+    if not open_runs:
+        _finalize()
+
+
+def _finalize() -> None:
     from multiprocessing.util import Finalize
 
-    if not open_runs:
-        Finalize(None, close_all, exitpriority=-100)
+    Finalize(None, close_all, exitpriority=-100)
 
 
 def _forget() -> None:
     """Leave the runs to the parent; what the child still says to them is ignored."""
     runs, lost = open_runs[:], []
-    open_runs.clear()
+    open_runs[:] = [run for run in runs if run.follows]
+    for run in open_runs:
+        run.go_on()
     for run in reversed(runs):
+        if run.follows:
+            continue
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -30,6 +30,9 @@ class Recording(_core.Recorder):
 
     path: Path  # the folder
     file: Path  # of this rank
+    follows: bool = False  # forked children record too
+    _home: str  # the folder, wherever a child may be
+    _options: dict[str, Any]
 
     def step(self) -> None:
         """End the step; the next one begins.
@@ -51,6 +54,17 @@ class Recording(_core.Recorder):
             return
         self._thinned = self.thinned()
         super().close(timeout=timeout)
+
+    def go_on(self) -> None:
+        """Record in a forked child too, from its next event on, into a file of its own."""
+        self._follow(self._child)
+
+    def _child(self) -> _core.Recorder:
+        info = {**self._options["info"], "pid": str(os.getpid()), "parent": str(os.getppid())}
+        options = {**self._options, "info": info, "resume": False, "child": os.getpid()}
+        other = _core.Recorder(self._home, **options)
+        self.file = self.path / f"rank{options['rank']}.{os.getpid()}.tap"
+        return other
 
     def __enter__(self) -> Self:
         return self
@@ -99,6 +113,7 @@ def record(
     overflow: Literal["wait", "drop"] = "wait",
     max_bytes: int | None = None,
     resume: bool = False,
+    follow_fork: bool = False,
 ) -> Recording:
     """Record a run into the folder *path* (else `runs/<date>-<time>`) until it is closed.
 
@@ -111,6 +126,8 @@ def record(
     *overflow*: what happens when the disk is too slow: "wait" or "drop" (and count).
     *max_bytes*: above, the oldest values go; statistics stay.
     *resume*: go on with a run that is there already, at the step after its last.
+    *follow_fork*: processes forked from this one record too, each into a file of its own
+    in the folder; else they record nothing.
     """
     _check_count("every", every, "a number of steps, 1 or more")
     if max_bytes is not None:
@@ -130,20 +147,22 @@ def record(
         raise FileExistsError(
             f"{folder} holds a run already: give another path, or resume=True to go on with it"
         )
-    run = Recording(
-        os.fspath(folder),
-        only=only,
-        exclude=exclude,
-        products=products,
-        every=every,
-        rank=rank,
-        resume=bool(resume),
-        drop=overflow == "drop",
-        max_bytes=max_bytes or 0,
-        budget=share,
-        info=_info(rank, world_size),
-    )
+    options: dict[str, Any] = {
+        "only": only,
+        "exclude": exclude,
+        "products": products,
+        "every": every,
+        "rank": rank,
+        "resume": bool(resume),
+        "drop": overflow == "drop",
+        "max_bytes": max_bytes or 0,
+        "budget": share,
+        "info": _info(rank, world_size),
+    }
+    run = Recording(os.fspath(folder), **options)
     run.path, run.file = folder, file
+    if follow_fork:
+        run.follows, run._home, run._options = True, os.path.abspath(folder), options
     if resume:
         run.current_step = _next_step(file)
     process.enter(run)

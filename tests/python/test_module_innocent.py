@@ -183,6 +183,37 @@ def test_a_shallow_copy_of_the_dict_does_not_lose_the_original() -> None:
     assert SLOT not in model.__dict__
 
 
+def replicated(model: nn.Module, factor: float) -> nn.Module:
+    """Make a replica as torch.nn.parallel.replicate does, with parameters of its own."""
+    replica: nn.Module = model._replicate_for_data_parallel()
+    for key, value in model._parameters.items():
+        setattr(replica, key, value.detach() * factor)
+    for key, child in model._modules.items():
+        replica._modules[key] = replicated(child, factor)
+    return replica
+
+
+def test_a_replica_of_a_watched_module_runs_with_its_own_parameters() -> None:
+    events: list[Any] = []
+    model = mlp()
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter *= 3
+    consumer = listen(model, events)
+    replica = replicated(model, 3)
+    assert torch.equal(replica(X), twin(X))
+    assert torch.equal(model(X), model(X))
+    assert not torch.equal(model(X), twin(X))
+    # It is told of, under the name of what it replicates.
+    assert [e.name for e in events[: len(list(model.modules()))]][-1] == "(root)"
+    assert events[0].module is next(iter(replica.children()))
+    consumer.remove()
+    assert torch.equal(replica(X), twin(X))
+    del replica
+    assert not any(SLOT in m.__dict__ for m in model.modules())
+
+
 # ---- the hook, where there is no slot ---------------------------------------
 
 

@@ -77,13 +77,16 @@ def test_exit_handlers_of_the_program_can_still_record(tmp_path: Path) -> None:
     said = finish(
         """
         import atexit, tensortap as tt
+        atexit.register(lambda: print(run.closed))  # handlers run backwards: ours is before it
         run = tt.record("run")
         atexit.register(lambda: run.log("last", 1))
         """,
         tmp_path,
     )
-    assert said.returncode == 0, said.stderr
-    assert tt.open(tmp_path / "run").series("last")[1].tolist() == [1]
+    assert (said.returncode, said.stdout.strip()) == (0, "True"), said.stderr
+    read = tt.open(tmp_path / "run")
+    assert read.state == "finished"
+    assert read.series("last")[1].tolist() == [1]
 
 
 def test_200_forks_under_a_saturated_writer_never_hang(tmp_path: Path) -> None:

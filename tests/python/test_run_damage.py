@@ -1,0 +1,70 @@
+"""A run file that was damaged: the error says what to do, and that saves the rest."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import tensortap
+
+import tensortap as tt
+
+
+@pytest.fixture
+def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # a short path
+    with tt.record("run") as run:
+        for step in range(600):
+            run.log("x", step)
+            if step % 100 == 0:
+                run.tensor("t", np.full(1000, float(step)), keep="stats|value")
+            run.step()
+    return Path("run", "rank0.tap")
+
+
+READS: dict[str, Callable[[tt.Run], object]] = {
+    "series": lambda run: run.series("x"),
+    "stats": lambda run: run.stats("t"),
+    "one point": lambda run: run.stats("t", 500),
+    "a value": lambda run: [run.tensor("t", step, as_numpy=True) for step in range(0, 600, 100)],
+    "steps": lambda run: run.steps,
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_the_error_of_a_damaged_file_names_the_command_that_saves_the_rest(
+    whole: Path, read: str
+) -> None:
+    good, said = whole.read_bytes(), set()
+    for at in range(200, len(good), 211):
+        whole.write_bytes(good[:at] + bytes([good[at] ^ 0x55]) + good[at + 1 :])
+        try:
+            run = tt.open(whole)
+        except ValueError:
+            continue  # nothing to save: its beginning is gone
+        try:
+            READS[read](run)
+        except ValueError as error:
+            said.add(str(error).partition("; ")[2])
+        except KeyError:
+            pass  # the name itself, or that step, is what was lost
+    if read in ("series", "a value"):
+        assert said
+    assert said <= {f"save the rest with: tensortap check --repair {whole}"}
+
+
+def test_what_the_error_advises_saves_the_rest(whole: Path) -> None:
+    good = whole.read_bytes()
+    at = good.index(np.full(8, 300.0).tobytes())  # in the value of step 300
+    whole.write_bytes(good[:at] + b"?" + good[at + 1 :])
+    with pytest.raises(ValueError, match="save the rest with: tensortap check --repair") as error:
+        tt.open(whole).tensor("t", 300, as_numpy=True)
+    advice = shlex.split(str(error.value).split("with: ")[1])
+    tensortap(*advice[1:], folder=Path.cwd())
+    saved = tt.open(whole.with_name("rank0.repaired.tap"))
+    assert saved.check()
+    assert saved.series("x")[1].tolist() == list(range(600))
+    assert saved.tensor("t", 500, as_numpy=True).tolist() == [500.0] * 1000
