@@ -268,7 +268,8 @@ static void print_json(const tt_diff *diff)
     tt_json_out json = { 0 };
     int64_t first = tt_diff_first(diff);
     tt_json_open(&json, NULL, '{');
-    tt_json_words(&json, "verdict", verdicts[tt_diff_verdict(diff)]);
+    tt_json_words(&json, "verdict",
+                  count_sites(diff).points > 0 ? verdicts[tt_diff_verdict(diff)] : "nothing to compare");
     tt_json_words(&json, "first", first >= 0 ? tt_diff_at(diff, (size_t)first)->name : NULL);
     tt_json_open(&json, "sites", '[');
     for (size_t i = 0; i < tt_diff_count(diff); i++) {

@@ -92,7 +92,7 @@ static double size_of(const tt_point *p)
 {
     if ((p->products & TT_PRODUCT_STATS) == 0)
         return p->scalar;
-    return p->stats.nan + p->stats.posinf + p->stats.neginf > 0 ? NAN : tt_stats_rms(&p->stats);
+    return (p->stats.nan | p->stats.posinf | p->stats.neginf) != 0 ? NAN : tt_stats_rms(&p->stats);
 }
 
 /* Steps a second over the last points of the site recorded most. */
