@@ -123,7 +123,7 @@ static counts count_sites(const tt_diff *diff)
 static void print_percent(double x)
 {
     char text[TT_NUMBER_TEXT];
-    (void)snprintf(text, sizeof text, "%.2g", x >= 1e-4 ? x * 100 : x);
+    (void)snprintf(text, sizeof text, x >= 0.1 && x < 1e6 ? "%.0f" : "%.2g", x >= 1e-4 ? x * 100 : x);
     printf("%s%s", text, x >= 1e-4 ? "%" : "");
 }
 
@@ -153,7 +153,11 @@ static int by_excess(const void *a, const void *b)
     if (x->verdict != y->verdict)
         return x->verdict > y->verdict ? -1 : 1;
     double p = x->deviation, q = y->deviation;
-    return p > q ? -1 : p < q ? 1 : x < y ? -1 : 1;
+    if (p != q)
+        return p > q ? -1 : 1;
+    if (x->first_step != y->first_step) /* a NaN is everywhere: where it came first */
+        return x->first_step < y->first_step ? -1 : 1;
+    return x < y ? -1 : 1;
 }
 
 static tt_status print_worst(const tt_diff *diff, const tt_screen *screen, bool has_tolerance,
@@ -223,14 +227,14 @@ static tt_status print_text(const tt_diff *diff, const arguments *args, const tt
         fputs(plain, stdout);
         if (has_ranks)
             printf(", rank %d", (int)s->rank);
-        (void)tt_number_short(s->a, a);
-        (void)tt_number_short(s->b, b);
-        printf("\n%sat worst %s %s against %s", faint, tt_field_name(s->worst_field), a, b);
-        if (!args->options.has_tolerance && !isinf(s->deviation)) {
+        (void)tt_number_short(s->first_a, a);
+        (void)tt_number_short(s->first_b, b);
+        printf("\n%sthere %s is %s against %s", faint, tt_field_name(s->first_field), a, b);
+        if (!args->options.has_tolerance && !isinf(s->first_deviation)) {
             fputs(", off by ", stdout);
-            print_percent(s->deviation);
+            print_percent(s->first_deviation);
             fputs(" where rounding explains ", stdout);
-            print_percent(s->floor);
+            print_percent(s->first_floor);
         }
         printf("%s\n", plain);
     } else {
@@ -268,7 +272,8 @@ static void print_json(const tt_diff *diff)
     tt_json_out json = { 0 };
     int64_t first = tt_diff_first(diff);
     tt_json_open(&json, NULL, '{');
-    tt_json_words(&json, "verdict", verdicts[tt_diff_verdict(diff)]);
+    tt_json_words(&json, "verdict",
+                  count_sites(diff).points > 0 ? verdicts[tt_diff_verdict(diff)] : "nothing to compare");
     tt_json_words(&json, "first", first >= 0 ? tt_diff_at(diff, (size_t)first)->name : NULL);
     tt_json_open(&json, "sites", '[');
     for (size_t i = 0; i < tt_diff_count(diff); i++) {
@@ -286,6 +291,9 @@ static void print_json(const tt_diff *diff)
         if (s->verdict != TT_DIFF_SAME) {
             tt_json_whole(&json, "first_step", s->first_step);
             tt_json_whole(&json, "first_call", s->first_call);
+            tt_json_words(&json, "first_field", tt_field_name(s->first_field));
+            tt_json_number(&json, "first_a", s->first_a);
+            tt_json_number(&json, "first_b", s->first_b);
             tt_json_whole(&json, "worst_step", s->worst_step);
             tt_json_words(&json, "field", tt_field_name(s->worst_field));
             tt_json_number(&json, "a", s->a);

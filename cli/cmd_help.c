@@ -19,7 +19,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp spec = {
     .parser = parse,
     .args_doc = "[COMMAND]",
-    .doc = "Print what tensortap can do, or how to use one of its commands.",
+    .doc = "Print what tensortap can do, or how to use one of its commands.\v"
+           "For example: tensortap help show",
 };
 
 tt_exit tt_cmd_help(int argc, char **argv, tt_error *err)

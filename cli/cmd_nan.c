@@ -160,12 +160,11 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
         return TT_OK;
     }
     const tt_point *p = &n->point;
-    bool has_stats = (p->products & TT_PRODUCT_STATS) != 0;
-    printf("%s%s%s in %s", alarm,
-           has_stats ? tt_screen_nonfinite(&p->stats, counts, sizeof counts)
-           : tt_number_short(p->scalar, counts) > 0 ? counts
-                                                    : "",
-           plain, alarm);
+    if ((p->products & TT_PRODUCT_STATS) != 0)
+        (void)tt_screen_nonfinite(&p->stats, counts, sizeof counts);
+    else
+        (void)tt_number_short(p->scalar, counts);
+    printf("%s%s%s in %s", alarm, *counts != '\0' ? counts : "a value that is not finite", plain, alarm);
     tt_screen_name(screen, tt_run_site_name(run, n->site));
     printf("%s at step %s", plain, tt_screen_count(p->step, a));
     tt_run_file about;

@@ -8,6 +8,7 @@
 
 #include <argp.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,9 +77,9 @@ static void describe_odd(tt_run *run, int32_t file, int32_t site, uint32_t bits,
         tt_run_point(run, file, site, index, &point, NULL) == TT_OK) {
         char counts[128];
         bool is_number = (point.products & TT_PRODUCT_STATS) == 0;
+        (void)tt_screen_nonfinite(&point.stats, counts, sizeof counts);
         at = snprintf(out, room, "%s from step %" PRId64,
-                      is_number ? "not finite" : tt_screen_nonfinite(&point.stats, counts, sizeof counts),
-                      point.step);
+                      is_number || *counts == '\0' ? "not finite" : counts, point.step);
     }
     for (tt_anomaly a = TT_ANOMALY_EXPLODING; a < TT_ANOMALY_COUNT_; a++)
         if ((bits & 1u << a) != 0 && at >= 0 && (size_t)at + 20 < room)
@@ -142,7 +143,9 @@ static tt_status add_numbers(tt_table *table, const tt_tree_row *row, bool is_wi
         char text[TT_NUMBER_TEXT] = "";
         if (i < 2 && !is_wide)
             continue;
-        if (row->site >= 0 && has_stats)
+        if (i == 3 && isnan(x[3]))
+            ; /* fewer than two values: "nan" would look like trouble */
+        else if (row->site >= 0 && has_stats)
             (void)tt_number_short(x[i], text);
         else if (row->site >= 0 && is_number && i == 2)
             (void)tt_number_short(row->latest.scalar, text);

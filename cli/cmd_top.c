@@ -92,7 +92,7 @@ static double size_of(const tt_point *p)
 {
     if ((p->products & TT_PRODUCT_STATS) == 0)
         return p->scalar;
-    return p->stats.nan + p->stats.posinf + p->stats.neginf > 0 ? NAN : tt_stats_rms(&p->stats);
+    return (p->stats.nan | p->stats.posinf | p->stats.neginf) != 0 ? NAN : tt_stats_rms(&p->stats);
 }
 
 /* Steps a second over the last points of the site recorded most. */
@@ -173,7 +173,8 @@ static tt_status print_json(const char *path, tt_run *run, tt_error *err)
     return TT_OK;
 }
 
-static tt_status draw(const char *path, tt_run *run, const tt_screen *screen, tt_error *err)
+static tt_status draw(const char *path, tt_run *run, const tt_screen *screen, bool is_watched,
+                      tt_error *err)
 {
     size_t count = 0;
     change *changes = calloc((size_t)tt_run_site_count(run) + 1, sizeof *changes);
@@ -190,7 +191,7 @@ static tt_status draw(const char *path, tt_run *run, const tt_screen *screen, tt
     printf("%s steps a second", isnan(rate) ? "?" : number);
     if (!isnan(cost))
         printf("; watching takes %.1f%% of the time", cost * 100);
-    if (screen->is_terminal)
+    if (is_watched)
         printf("%s; q leaves%s", tt_header_ink(screen, TT_MOOD_FAINT),
                tt_header_ink(screen, TT_MOOD_PLAIN));
     fputs("\n\n", stdout);
@@ -256,7 +257,7 @@ static tt_exit watch(const char *path, tt_run *run, tt_error *err)
         tt_screen screen;
         tt_screen_look(&screen); /* it may have been resized */
         fputs("\x1b[H\x1b[2J", stdout);
-        st = draw(path, run, &screen, err);
+        st = draw(path, run, &screen, true, err);
         fflush(stdout);
         if (ferror(stdout) != 0 || wants_to_leave())
             break;
@@ -283,7 +284,7 @@ tt_exit tt_cmd_top(int argc, char **argv, tt_error *err)
     if (args.is_json)
         code = print_json(args.run, run, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     else if (args.is_once || !screen.is_terminal) /* a pipe gets one picture */
-        code = draw(args.run, run, &screen, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
+        code = draw(args.run, run, &screen, false, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     else
         code = watch(args.run, run, err);
     tt_run_close(run);

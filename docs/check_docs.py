@@ -3,8 +3,8 @@
     ./dev docs [--write]
 
 A ```pycon block is a Python session; the blocks of a page share one.  A ```console
-block holds `$ command` lines.  Both run in a folder that is empty when the page
-begins.  `...` in an expected line stands for anything.  --write puts what was printed
+block holds `$ command` lines.  Both run in a folder that holds nothing but `examples`
+when the page begins, 120 columns wide.  `...` in an expected line stands for anything.  --write puts what was printed
 into the page.
 SPDX-License-Identifier: Apache-2.0
 """
@@ -47,7 +47,7 @@ def run_console(command: str, folder: str) -> str:
         command,
         shell=True,
         cwd=folder,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, "COLUMNS": "120"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -101,6 +101,7 @@ def check(page: Path, is_writing: bool) -> int:
                 new += written + (expected if is_right else printed)
             return f"```{found[1]}\n{new}```"
 
+        (Path(folder) / "examples").symlink_to(ROOT / "examples")
         before = os.getcwd()
         os.chdir(folder)  # where the commands run, too
         try:

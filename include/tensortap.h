@@ -834,7 +834,9 @@ typedef struct tt_diff_site {
     int64_t points;                 /* compared */
     int64_t only_a, only_b;         /* points without a partner of the same step and call */
     int64_t first_step, first_call; /* the first beyond the floor, or else the first that differs */
-    double deviation, floor;        /* the largest, and what was allowed there */
+    tt_field first_field;           /* what was off there ... */
+    double first_a, first_b, first_deviation, first_floor; /* ... and what was allowed */
+    double deviation, floor;                               /* the largest, and what was allowed there */
     int64_t worst_step;
     tt_field worst_field;
     double a, b;

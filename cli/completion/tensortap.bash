@@ -13,8 +13,8 @@ _tensortap() {
         [export]='--to -o --output --step'
         [graph]='--trace-file --out --color --show-repetition --no-show-repetition --prune-leaves --no-prune-leaves --squash-name --dpi --figwidth --figheight --save-json --verbose'
         [check]='--repair --json'
-        [top]='--once'
-        [rm]='--yes'
+        [top]='--once --json'
+        [rm]='--yes --json'
     )
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -22,7 +22,7 @@ _tensortap() {
     elif [[ $before == --to ]]; then
         mapfile -t COMPREPLY < <(compgen -W 'csv json npy safetensors pt hdf5 sqlite parquet tensorboard' -- "$word")
     elif [[ $command == help ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W "$commands --help" -- "$word")
     elif [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "${options[$command]-} --help" -- "$word")
     else

@@ -77,13 +77,14 @@ static tt_status put_bytes(tt_points *points, tt_column column, const void *byte
 }
 
 /* name in tt_stats, column, INT or FLOAT */
-#define STATS_COLUMNS(X)                                                                  \
-    X(count, COUNT, int)                                                                  \
-    X(nan, NAN, int) X(posinf, POSINF, int) X(neginf, NEGINF, int) X(zeros, ZEROS, int)   \
-        X(min, MIN, float) X(max, MAX, float) X(absmax, ABSMAX, float) X(sum, SUM, float) \
-            X(mean, MEAN, float) X(m2, M2, float) X(l1, L1, float) X(sumsq, SUMSQ, float) \
-                X(sum_imag, SUM_IMAG, float) X(imin, IMIN, int) X(imax, IMAX, int)        \
-                    X(isum_hi, ISUM_HI, int) X(dtype, DTYPE, int) X(is_propagated, PROPAGATED, int)
+#define STATS_COLUMNS(X)                                                                            \
+    X(count, COUNT, int)                                                                            \
+    X(nan, NAN, int)                                                                                \
+    X(posinf, POSINF, int) X(neginf, NEGINF, int) X(zeros, ZEROS, int) X(min, MIN, float)           \
+        X(max, MAX, float) X(absmax, ABSMAX, float) X(sum, SUM, float) X(mean, MEAN, float)         \
+            X(m2, M2, float) X(l1, L1, float) X(sumsq, SUMSQ, float) X(sum_imag, SUM_IMAG, float)   \
+                X(imin, IMIN, int) X(imax, IMAX, int) X(isum_hi, ISUM_HI, int) X(dtype, DTYPE, int) \
+                    X(is_propagated, PROPAGATED, int)
 
 tt_status tt_points_add(tt_points *points, const tt_record *record)
 {
@@ -232,6 +233,9 @@ tt_status tt_points_get(const tt_points *points, uint32_t i, tt_point *out)
         STATS_COLUMNS(X)
 #undef X
         s->isum_lo = points->cells[TT_COLUMN_ISUM_LO][e];
+        int64_t *counts[] = { &s->count, &s->nan, &s->posinf, &s->neginf, &s->zeros };
+        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+            *counts[k] = tt_count_of((uint64_t)*counts[k]);
     }
     if (products & TT_PRODUCT_DIGEST) {
         uint32_t e = entry_of(points, TT_COLUMN_DIGEST_LO, i);

@@ -65,6 +65,13 @@ enum {
     TT_PHASE_SKIPPED = 1 << 8,      /* added to the phase */
 };
 
+/* A number of elements as a file gives it, cut to what a tensor can have: sums of a
+ * few of them do not overflow. */
+static inline int64_t tt_count_of(uint64_t cell)
+{
+    return (int64_t)cell < 0 ? 0 : cell > UINT64_C(1) << 60 ? INT64_C(1) << 60 : (int64_t)cell;
+}
+
 /* { 0 } is empty and valid. */
 typedef struct tt_points {
     uint32_t n;

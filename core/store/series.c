@@ -124,10 +124,10 @@ static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, 
         st = tt_chunk_column(chunk, derived_from[c], cells + c * n, n);
     for (uint32_t i = 0; st == TT_OK && i < n; i++) {
         tt_stats s = {
-            .count = (int64_t)cells[i],
-            .nan = (int64_t)cells[n + i],
-            .posinf = (int64_t)cells[2 * n + i],
-            .neginf = (int64_t)cells[3 * n + i],
+            .count = tt_count_of(cells[i]),
+            .nan = tt_count_of(cells[n + i]),
+            .posinf = tt_count_of(cells[2 * n + i]),
+            .neginf = tt_count_of(cells[3 * n + i]),
             .m2 = as_float(cells[4 * n + i]),
             .sumsq = as_float(cells[5 * n + i]),
             .is_propagated = (int32_t)cells[6 * n + i],

@@ -103,13 +103,37 @@ static bool names_modules(const char *name)
     return false;
 }
 
+/* Of "line/src/train.py:34:y": where "34:y" begins; NULL: it is no such name. */
+static const char *line_part(const char *name)
+{
+    static const char kind[] = "line/";
+    if (strncmp(name, kind, strlen(kind)) != 0)
+        return NULL;
+    for (const char *at = name + strlen(name); at > name + strlen(kind); at--)
+        if (at[-1] == ':' && strspn(at, "0123456789") > 0 && at[strspn(at, "0123456789")] == ':')
+            return at;
+    return NULL;
+}
+
+static tt_status add_line_name(tt_name_tree *tree, const char *name, const char *line, uint32_t *node)
+{
+    size_t kind = strlen("line");
+    const char *file = name + kind + 1;
+    tt_status st = child_of(tree, 0, name, kind, node);
+    if (st == TT_OK) /* a path is one label: its folders are no branches */
+        st = child_of(tree, *node, file, (size_t)(line - 1 - file), node);
+    return st == TT_OK ? child_of(tree, *node, line, strlen(line), node) : st;
+}
+
 tt_status tt_name_tree_add(tt_name_tree *tree, const char *name, int32_t site, uint64_t look)
 {
-    const char *ends = names_modules(name) ? "/." : "/";
+    const char *ends = names_modules(name) ? "/." : "/", *line = line_part(name);
     tt_status st = grow_nodes(tree);
     uint32_t node = 0;
     const char *at = name;
-    for (int depth = 0; st == TT_OK; depth++) {
+    if (st == TT_OK && line != NULL)
+        st = add_line_name(tree, name, line, &node);
+    for (int depth = 0; st == TT_OK && line == NULL; depth++) {
         size_t len = depth < DEEPEST ? strcspn(at, ends) : strlen(at);
         if (len == 0 && at[len] != '\0') /* "//": the separator is part of the label */
             len = 1 + strcspn(at + 1, ends);
@@ -123,4 +147,14 @@ tt_status tt_name_tree_add(tt_name_tree *tree, const char *name, int32_t site, u
         tree->nodes[node].look = look;
     }
     return st;
+}
+
+const char *tt_name_tree_joint(const char *kind)
+{
+    static const char *const others[] = { "activation", "activation_gradient", "gradient", "input",
+                                          "parameter" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(kind, others[i]) == 0)
+            return ".";
+    return strcmp(kind, "line") == 0 ? ":" : "/";
 }

@@ -95,7 +95,8 @@ tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt
 
 static bool is_finite(const tt_point *p)
 {
-    return (p->products & TT_PRODUCT_STATS) == 0 || p->stats.nan + p->stats.posinf + p->stats.neginf == 0;
+    return (p->products & TT_PRODUCT_STATS) == 0 ||
+           (p->stats.nan | p->stats.posinf | p->stats.neginf) == 0;
 }
 
 typedef struct feeds {

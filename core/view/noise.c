@@ -197,6 +197,17 @@ static double floor_of(const handed *h, const tt_diff_pair *pair, tt_gap_kind ki
     return fmin(fmax(pair->base, fmax(HANDED_ON * own, fed)), h->coarsest * MOST * steps);
 }
 
+static void set_first(tt_diff_site *site, const tt_gap *gap, int shown, double floor)
+{
+    site->first_step = gap->step;
+    site->first_call = gap->call;
+    site->first_field = (tt_field)gap->field[shown];
+    site->first_a = gap->a[shown];
+    site->first_b = gap->b[shown];
+    site->first_deviation = (double)gap->deviation[shown];
+    site->first_floor = floor;
+}
+
 /* Takes a gap into the answer about its site; true: it is beyond a floor. */
 static bool judge_gap(tt_diff_pair *pair, const tt_gap *gap, const double floor[TT_GAP_COUNT_])
 {
@@ -213,13 +224,11 @@ static bool judge_gap(tt_diff_pair *pair, const tt_gap *gap, const double floor[
     double deviation = (double)gap->deviation[shown];
     if (is_beyond && site->verdict != TT_DIFF_DIFFERS) {
         site->verdict = TT_DIFF_DIFFERS;
-        site->first_step = gap->step; /* takes the place of one within the noise */
-        site->first_call = gap->call;
+        set_first(site, gap, shown, floor[shown]); /* takes the place of one within the noise */
         site->worst_step = -1;
     } else if (site->verdict == TT_DIFF_SAME) {
         site->verdict = TT_DIFF_NOISE;
-        site->first_step = gap->step;
-        site->first_call = gap->call;
+        set_first(site, gap, shown, floor[shown]);
     }
     if ((is_beyond || site->verdict != TT_DIFF_DIFFERS) &&
         (site->worst_step < 0 || deviation > site->deviation)) {

@@ -24,7 +24,9 @@ typedef struct maker {
     int32_t file;
     bool unfolds;
     tt_run_tree *tree;
-    tt_point *latest; /* owned; of each site */
+    tt_point *latest;  /* owned; of each site */
+    tt_owners owners;  /* owned */
+    const char *joint; /* between labels that share a line */
     tt_error *err;
 } maker;
 
@@ -190,7 +192,9 @@ static tt_status list_groups(maker *m, uint32_t parent, group **out, size_t *cou
         if (g != NULL && !m->unfolds && is_number(nodes[c].label) && is_number(nodes[last].label) &&
             nodes[c].likeness == nodes[g->first].likeness) {
             g->width++;
-            g->label = join_label(m, nodes[g->first].label, "-", nodes[c].label);
+            const char *one = nodes[g->first].label, *other = nodes[c].label;
+            bool is_turned = strtol(one, NULL, 10) > strtol(other, NULL, 10); /* backward */
+            g->label = join_label(m, is_turned ? other : one, "-", is_turned ? one : other);
         } else {
             groups[have++] = (group){ .first = c, .width = 1, .label = nodes[c].label };
         }
@@ -236,7 +240,8 @@ static tt_status join_only_children(maker *m, uint32_t **members, size_t *have, 
         }
         uint32_t *cursors = first_children(nodes, *members, *have);
         uint32_t *deeper = malloc((*have * inner[0].width + 1) * sizeof *deeper);
-        const char *longer = inner[0].label != NULL ? join_label(m, *label, ".", inner[0].label) : NULL;
+        const char *longer =
+            inner[0].label != NULL ? join_label(m, *label, m->joint, inner[0].label) : NULL;
         if (cursors != NULL && deeper != NULL && longer != NULL) {
             *have = collect(nodes, cursors, *have, &inner[0], deeper);
             *label = longer;
@@ -266,6 +271,8 @@ static tt_status put_children(maker *m, const uint32_t *parents, size_t n, int32
         size_t have = st == TT_OK ? collect(nodes, cursors, n, &groups[k], members) : 0;
         uint64_t bit = UINT64_C(1) << (depth < 63 ? depth : 63);
         uint64_t below = k + 1 == count ? ended | bit : ended & ~bit;
+        if (st == TT_OK && depth == 0)
+            m->joint = tt_name_tree_joint(label);
         if (st == TT_OK && depth > 0) /* the kind at the left edge stays alone */
             st = join_only_children(m, &members, &have, &label);
         if (st == TT_OK && have > 0)
@@ -290,6 +297,8 @@ tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool u
     if (st == TT_OK)
         m.tree->sites = (int32_t)sites;
     bool is_told = false;
+    if (st == TT_OK)
+        st = tt_owners_find(run, &m.owners);
     for (int32_t site = 0; st == TT_OK && site < (int32_t)sites; site++) {
         const char *name = tt_run_site_name(run, site);
         if (!tt_site_is_shown(name, only) || tt_run_points(run, file, site) == 0)
@@ -297,7 +306,8 @@ tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool u
         st = tt_run_anomalies(run, file, site, &m.tree->anomalies[site], &m.latest[site], err);
         is_told = st < 0;
         if (st == TT_OK)
-            st = tt_name_tree_add(&m.tree->names, name, site, look_of(&m.latest[site]));
+            st = tt_name_tree_add(&m.tree->names, name, site,
+                                  mix(look_of(&m.latest[site]), tt_owners_names(&m.owners, name)));
         matched++;
     }
     if (st == TT_OK && matched == 0) {
@@ -313,5 +323,6 @@ tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool u
     else
         tt_run_tree_free(m.tree);
     free(m.latest);
+    tt_owners_free(&m.owners);
     return st < 0 && !is_told ? tt_fail(err, st, "%s", tt_status_text(st)) : st;
 }

@@ -23,7 +23,22 @@ typedef struct tt_name_tree {
 } tt_name_tree;
 
 void tt_name_tree_free(tt_name_tree *tree);
-/* Splits the name at '/', and at '.' below the kinds that name modules. */
+/* Splits the name at '/', and at '.' below the kinds that name modules; of a line of
+ * code, file and line apart. */
 tt_status tt_name_tree_add(tt_name_tree *tree, const char *name, int32_t site, uint64_t look);
+/* What stood between two labels below this kind: "." in modules, ":" in lines. */
+const char *tt_name_tree_joint(const char *kind);
+
+/* Which parameters each module has, so that a Linear is not taken for a ReLU. */
+typedef struct tt_owned {
+    uint64_t module, names; /* hashes */
+} tt_owned;
+typedef struct tt_owners {
+    tt_owned *rows; /* owned; by module */
+    size_t count;
+} tt_owners;
+tt_status tt_owners_find(const tt_run *run, tt_owners *out);
+uint64_t tt_owners_names(const tt_owners *owners, const char *site_name); /* 0: it has none */
+void tt_owners_free(tt_owners *owners);
 
 #endif

@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import importlib.abc
 import importlib.util
 import os
 import runpy
@@ -144,8 +143,11 @@ class Watcher:
             print(f"tensortap: watching took {share:.1%} of the time", file=sys.stderr)
 
 
-class TorchWaiter(importlib.abc.MetaPathFinder):
-    """Calls back once torch.optim has been imported; finds nothing itself."""
+class TorchWaiter:
+    """A finder that calls back once torch has been imported; finds nothing itself.
+
+    No importlib.abc.MetaPathFinder: importing that took a fifth of our start.
+    """
 
     def __init__(self, then: Callable[[], None]) -> None:
         """Remember what to do."""

@@ -9,7 +9,7 @@ identical
 720 points only in a: its steps or calls are not in the other
 $ make_run changed-weight weight; tensortap diff a weight
 they part at step 0 in parameter/layers.1.attn.weight
-at worst rms 0.1724 against 0.1741, off by 0.99% where rounding explains 2.4e-07
+there rms is 0.1697 against 0.1714, off by 0.99% where rounding explains 2.4e-07
 1800 points compared; sites: 35 identical, 0 within noise, 1 differ
 
 WORST                      FROM STEP  AT  FIELD       A       B  OFF BY    FLOOR
@@ -17,7 +17,7 @@ WORST                      FROM STEP  AT  FIELD       A       B  OFF BY    FLOOR
 [1]
 $ make_run changed-layer layer; tensortap diff a layer
 they part at step 0 in activation/layers.2.attn
-at worst rms 0.4987 against 0.5037, off by 0.99% where rounding explains 1.2e-06
+there rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06
 1800 points compared; sites: 35 identical, 0 within noise, 1 differ
 
 WORST                     FROM STEP  AT  FIELD       A       B  OFF BY    FLOOR
@@ -35,7 +35,7 @@ within noise: no more than rounding
 1800 points compared; sites: 11 identical, 25 within noise, 0 differ
 $ make_run half-changed fault; tensortap diff a fault | head -n 6
 they part at step 0 in activation/layers.2.attn
-at worst rms 0.6103 against 0.6167, off by 1% where rounding explains 0.39%
+there rms is 1.208 against 1.22, off by 0.97% where rounding explains 0.39%
 1800 points compared; sites: 11 identical, 24 within noise, 1 differ
 
 WORST                FROM STEP  AT  FIELD          A          B   OFF BY   FLOOR
@@ -59,7 +59,7 @@ identical in the sites that both have
 only in ranks: 36 sites, activation/embed, activation/layers.0.attn, activation/layers.0.mlp ...
 $ make_run nan-forward nan; tensortap diff a nan | head -n 6
 they part at step 31 in activation/layers.2.attn
-at worst nan 0 against 2
+there nan is 0 against 2
 1800 points compared; sites: 27 identical, 0 within noise, 9 differ
 
 WORST                     FROM STEP  AT  FIELD      A    B  OFF BY    FLOOR
@@ -76,7 +76,7 @@ WORST                     FROM STEP  AT  FIELD        A        B  OFF BY
 activation/layers.2.attn          0   0  mean   -0.1374  -0.1388  0.0014
 $ tensortap diff a layer --rtol 1e-3 --only 'activation/*'
 they part at step 0 in activation/layers.2.attn
-at worst mean -0.1374 against -0.1388
+there mean is -0.1374 against -0.1388
 750 points compared; sites: 14 identical, 0 within tolerance, 1 differ
 
 WORST                     FROM STEP  AT  FIELD        A        B  OFF BY

@@ -50,3 +50,65 @@ SITE                            LATEST         MEAN     STD  RMS
 activation
 `- \x1b[31mred\x1b[2J           f32[8,16]  -0.02337  0.5005  ##_
 wide \u6f22\u5b57 \u540d\u524d  f32[8,16]  -0.09922  0.5311  ##_
+# Numbers that no tensor has, in every field.
+# env: LC_ALL=C.UTF-8
+# env: COLUMNS=100
+$ make_run absurd absurd
+$ tensortap ls absurd --json | sed 's/"started":[0-9]*/"started":0/'
+[{"run":"absurd","started":0,"command":"\\x1b[31m","state":"finished","first_step":-9223372036854775807,"last_step":9223372036854775806,"points":12,"ranks":1,"bytes":2176}]
+$ tensortap show absurd
+absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
+\x1b[31m
+
+▲ activation/ne…  not finite from step -9223372036854775807
+▲ activation/hu…  1 152 921 504 606 846 976 NaN, 1 152 921 504 606 846 976 Inf, 1 152 921 504 606 8…
+▲ number          not finite from step -9223372036854775807
+▲ parameter/call  unchanged
+
+SITE         LATEST                            MIN        MAX  MEAN  STD  RMS OVER STEPS
+activation
+├─ type      ?[9223372036854775803, 922…         1          0     0    0  ▄▄
+├─ negative  ?[9223372036854775803, 922…         0          0     0       !!              not finite
+├─ huge      float64[922337203685477580…  1.7e+308  -1.7e+308     0       !!              not finite
+└─ nan       float64[922337203685477580…       nan        nan   inf       !!
+parameter
+└─ call      float64[922337203685477580…         0          0     0       ▄▄              unchanged
+number       number                                            -inf       !!              not finite
+$ tensortap nan absurd
+a value that is not finite in activation/negative at step -9 223 372 036 854 775 807
+born in the forward pass; nothing was recorded before it, so look at its input too
+point 1 of 6 in the step; 3 of 6 sites have been non-finite since
+
+        SITE                                       STEP  TYPE                        MIN  MAX  RMS
+here    activation/negative  -9 223 372 036 854 775 807  ?[9223372036854775803,922…    0    0  nan
+fed by  activation/type      -9 223 372 036 854 775 807  ?[9223372036854775803,922…    1    0    0
+[1]
+$ tensortap stats absurd 'activation/huge,number'
+activation/huge  float64[9223372036854775803, 9223372036854775807, 9223372036854775807]
+                      STEP  CALL       MIN        MAX  MEAN  STD  RMS  L1                      ZERO…
+-9 223 372 036 854 775 807     0  1.7e+308  -1.7e+308     0  nan  nan   0  1 152 921 504 606 846 97…
+ 9 223 372 036 854 775 806     0  1.7e+308  -1.7e+308     0  nan  nan   0  1 152 921 504 606 846 97…
+
+number  number
+                      STEP  CALL  VALUE
+-9 223 372 036 854 775 807     0   -inf
+ 9 223 372 036 854 775 806     0   -inf
+$ tensortap diff absurd absurd
+identical
+12 points compared; sites: 6 identical, 0 within noise, 0 differ
+$ tensortap top absurd | head -n 7
+absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
+\x1b[31m
+? steps a second
+
+CHANGES MOST                              STEP   RMS      CHANGE  OVER STEPS
+activation/negative  9 223 372 036 854 775 806   nan  not finite  !!
+activation/huge      9 223 372 036 854 775 806   nan  not finite  !!
+$ tensortap check absurd
+absurd/rank0.tap  whole
+  4 blocks, 12 points, 0 values
+$ tensortap export absurd --to csv -o - | wc -l
+13
+$ for c in show nan top; do tensortap $c absurd --json; done | tr -d '\n' | od -An -c | grep -c 033
+0
+[1]

@@ -94,6 +94,7 @@ static const scenario scenarios[] = {
       .off_by = 1.01 },
     { .name = "renamed", .steps = 50, .bad_step = -1, .is_renamed = true },
     { .name = "killed", .steps = 50, .bad_step = -1, .is_killed = true },
+    { .name = "absurd", .steps = 2 },
     { .name = "hostile", .steps = 3, .bad_step = -1 },
     { .name = "wide", .steps = 2000, .bad_step = -1 },
 };
@@ -260,6 +261,57 @@ static void put_hostile(maker *m)
     m->time += 1000;
 }
 
+/* Numbers that no tensor has, in every field of a point. */
+static void put_absurd(maker *m)
+{
+    static const struct {
+        const char *name;
+        tt_stats stats;
+        double scalar;
+        uint8_t phase;
+        uint32_t call;
+    } points[] = {
+        { .name = "activation/type", .stats = { .dtype = 999, .count = 4, .min = 1 } },
+        { .name = "activation/negative",
+          .stats = { .dtype = -1, .count = -5, .nan = -7, .zeros = INT64_MIN, .sumsq = -1 } },
+        { .name = "activation/huge",
+          .stats = { .count = INT64_MAX,
+                     .nan = INT64_MAX,
+                     .posinf = INT64_MAX,
+                     .neginf = INT64_MAX,
+                     .zeros = INT64_MAX,
+                     .min = 1.7e308,
+                     .max = -1.7e308,
+                     .sumsq = 1.7e308,
+                     .m2 = 1.7e308 } },
+        { .name = "activation/nan",
+          .stats = { .count = 3, .min = NAN, .max = NAN, .mean = INFINITY, .m2 = NAN, .sumsq = NAN } },
+        { .name = "parameter/call", .stats = { .count = 1 }, .phase = TT_PHASE_EVAL, .call = UINT32_MAX },
+        { .name = "number", .scalar = -INFINITY },
+    };
+    tt_error err = { "" };
+    static const float nothing[1];
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+        int32_t site;
+        tt_tensor t;
+        must(tt_recorder_site(m->rec, points[i].name, &site, &err), &err);
+        must(tt_tensor_describe(&t, nothing, TT_F32, 1, (int64_t[]){ 0 }, NULL, &err), &err);
+        t.shape[0] = -5; /* nobody checks it again */
+        t.ndim = 3;
+        t.shape[1] = t.shape[2] = INT64_MAX;
+        bool is_number = strcmp(points[i].name, "number") == 0;
+        must(tt_recorder_add(m->rec, &(tt_event){ .site = site,
+                                                  .step = m->step == 0 ? INT64_MIN + 1 : INT64_MAX - 1,
+                                                  .time = m->step == 0 ? INT64_MAX : INT64_MIN,
+                                                  .phase = points[i].phase,
+                                                  .call = points[i].call,
+                                                  .tensor = is_number ? NULL : &t,
+                                                  .stats = is_number ? NULL : &points[i].stats,
+                                                  .scalar = is_number ? &points[i].scalar : NULL }),
+             &err);
+    }
+}
+
 /* Many points in little time: one tensor's statistics again and again. */
 static void put_wide(maker *m, int64_t steps)
 {
@@ -308,22 +360,29 @@ int main(int argc, char **argv)
     }
     tt_error err = { "" };
     int64_t steps = argc > 3 ? atoll(argv[3]) : is->steps;
+    static const char *const absurd[] = { "argv",  "[{\"\x1b[31m\": [1e999, null",
+                                          "start", "9999999999-99-99Tyesterday",
+                                          "host",  "\x1b]0;title\x07",
+                                          "pid",   "-1e400",
+                                          NULL };
     static const char *const info[] = { "argv",  "[\"train.py\", \"--lr\", \"0.1\"]",
                                         "start", "2026-01-05T11:00:00+0100",
                                         "host",  "example",
                                         "pid",   "4711",
                                         NULL };
+    bool is_absurd = strcmp(is->name, "absurd") == 0;
     for (int32_t rank = 0; rank < (is->ranks > 0 ? is->ranks : 1); rank++) {
         maker m = { .is = is, .rank = rank, .time = INT64_C(1767607200000000000) };
-        must(
-            tt_recorder_open(argv[2], &(tt_recorder_options){ .rank = rank, .info = info }, &m.rec, &err),
-            &err);
+        must(tt_recorder_open(argv[2],
+                              &(tt_recorder_options){ .rank = rank, .info = is_absurd ? absurd : info },
+                              &m.rec, &err),
+             &err);
         if (strcmp(is->name, "wide") == 0)
             put_wide(&m, steps);
         else
             for (m.step = 0; m.step < steps; m.step++) {
                 m.time += 100000;
-                (strcmp(is->name, "hostile") == 0 ? put_hostile : put_step)(&m);
+                (is_absurd ? put_absurd : strcmp(is->name, "hostile") == 0 ? put_hostile : put_step)(&m);
             }
         if (strcmp(is->name, "hostile") == 0)
             must(tt_recorder_note(m.rec, 1, "note with \x1b[31mcolour"), &err);

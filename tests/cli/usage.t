@@ -77,6 +77,8 @@ Print what tensortap can do, or how to use one of its commands.
   -?, --help                 Give this help list
       --usage                Give a short usage message
   -V, --version              Print program version
+
+For example: tensortap help show
 # Mistakes are one line and exit code 2.
 $ tensortap hlep
 tensortap: no command 'hlep'; did you mean 'help'?

@@ -82,6 +82,38 @@ static void layers_that_are_alike_are_one_line(void **state)
     run_folder_remove(folder);
 }
 
+static void a_layer_with_parameters_is_not_alike_one_without(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "activation/0",       "activation/1",       "activation/2",
+                                         "activation/3",       "parameter/0.weight", "parameter/0.bias",
+                                         "parameter/2.weight", "parameter/3.weight", NULL };
+    const char *folder = run_folder_new();
+    tt_run *run = record(folder, names, 1, 1);
+    assert_tree(run, "activation/*", false, "activation 0\n 0 1\n 1 1\n 2-3 2\n");
+    tt_run_close(run);
+    run_folder_remove(folder);
+}
+
+static void names_keep_what_stood_between_their_parts(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "line/src/train.py:12:y",
+                                         "line/src/train.py:9:a:b",
+                                         "line/one.py:1:x",
+                                         "mine/a.b/c",
+                                         "gradient/layers.1",
+                                         "gradient/layers.0",
+                                         NULL };
+    const char *folder = run_folder_new();
+    tt_run *run = record(folder, names, 1, 1);
+    assert_tree(run, NULL, false,
+                "line 0\n src/train.py 0\n  12:y 1\n  9:a:b 1\n one.py:1:x 1\nmine 0\n a.b/c 1\n"
+                "gradient 0\n layers.0-1 2\n");
+    tt_run_close(run);
+    run_folder_remove(folder);
+}
+
 static void a_folded_line_has_the_statistics_of_all(void **state)
 {
     (void)state;
@@ -158,6 +190,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_that_are_alike_are_one_line),
+        cmocka_unit_test(a_layer_with_parameters_is_not_alike_one_without),
+        cmocka_unit_test(names_keep_what_stood_between_their_parts),
         cmocka_unit_test(a_folded_line_has_the_statistics_of_all),
         cmocka_unit_test(what_is_odd_is_said),
         cmocka_unit_test(a_glob_that_matches_nothing_is_told),

@@ -1,0 +1,99 @@
+"""Help, manual page and completions say the same about every command."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from commands import tensortap
+
+ROOT = Path(__file__).parents[2]
+BASH = ROOT / "cli" / "completion" / "tensortap.bash"
+ZSH = ROOT / "cli" / "completion" / "_tensortap"
+MANUAL = ROOT / "docs" / "tensortap.1"
+GUIDE = ROOT / "docs" / "guide" / "command.md"
+COMMANDS = ["run", "ls", "show", "stats", "nan", "diff", "export", "graph"]
+COMMANDS += ["check", "top", "rm", "help"]
+EVERYWHERE = {"--help", "--usage", "--version"}
+
+
+def help_of(command: str) -> str:
+    done = tensortap(command, "--help", folder=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def options_of(command: str) -> set[str]:
+    """Give the options that the help lists at the left."""
+    found = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)", help_of(command), re.MULTILINE)
+    return set(found) - EVERYWHERE
+
+
+def manual() -> str:
+    return MANUAL.read_text().replace("\\-", "-")
+
+
+def complete(*words: str) -> list[str]:
+    """Give what bash offers for the last word."""
+    script = (
+        f"source {BASH}; COMP_WORDS=({' '.join(repr(word) for word in words)}); "
+        f"COMP_CWORD={len(words) - 1}; _tensortap; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_the_program_has_these_commands() -> None:
+    listed = re.findall(r"^  (\w+) ", tensortap("--help", folder=ROOT).stdout, re.MULTILINE)
+    assert listed == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command: str) -> None:
+    assert f"For example: tensortap {command}" in help_of(command)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_bash_completes_every_option(command: str) -> None:
+    offered = {word for word in complete("tensortap", command, "--") if word.startswith("--")}
+    if command == "help":
+        offered = EVERYWHERE & offered
+    assert offered - EVERYWHERE == options_of(command)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_zsh_completes_every_option(command: str) -> None:
+    line = re.search(rf"^    {command}\) (.*) ;;$", ZSH.read_text(), re.MULTILINE)
+    assert line
+    text = line.group(1).replace("$json", "--json[").replace("$step", "--step[")
+    assert set(re.findall(r"--[a-z-]+", text)) == options_of(command)
+    assert f"'{command}:" in ZSH.read_text()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_manual_page_names_the_command_and_its_options(command: str) -> None:
+    text = manual()
+    if command != "help":
+        assert f".B tensortap {command}\n" in text
+    for option in options_of(command):
+        assert option in text, option
+
+
+def test_bash_completes_commands_and_formats() -> None:
+    assert complete("tensortap", "s") == ["show", "stats"]
+    assert complete("tensortap", "export", "run", "--to", "p") == ["pt", "parquet"]
+    assert complete("tensortap", "help", "na") == ["nan"]
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "help"])
+def test_the_guide_names_the_command(command: str) -> None:
+    assert f"`tensortap {command}" in GUIDE.read_text()
+
+
+@pytest.mark.parametrize("command", ["ls", "show", "stats", "nan", "diff", "check", "top", "rm"])
+def test_the_guide_has_the_schema_of_its_json(command: str) -> None:
+    assert "--json" in options_of(command)
+    table = GUIDE.read_text().partition("## `--json`")[2].partition("\n## ")[0]
+    assert re.search(rf"^\| [^|]*`{command}[` ]", table, re.MULTILINE)
