@@ -102,7 +102,7 @@ typedef struct flow_object {
 int flow_start(flow_object *self);
 void flow_stop(flow_object *self);
 void flow_forget_returned(flow_object *self);
-PyObject *flow_dot(PyObject *self, PyObject *codes);
+PyObject *flow_dot(PyObject *self, PyObject *args);
 PyObject *flow_json(PyObject *self, PyObject *codes);
 
 #endif
