@@ -412,6 +412,14 @@ typedef struct tt_graph {
 
 /* Appends the chart in Graphviz's language, its nodes as HTML-like tables. */
 tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out);
+/* The same for a chart of many nodes, with a place for each node and arrow, for
+ * Graphviz's engine nop2 (neato -n2): columns in the order of time, a page as
+ * wide as a screen.  How large a node is only Graphviz knows: draw once with any
+ * sizes, in points, and again with those it found. */
+typedef struct tt_graph_size {
+    double width, height;
+} tt_graph_size;
+tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out);
 /* Appends {"nodes": [...], "edges": [[from, to], ...]}.  stats has the keys of
  * Python's Stats; complex numbers are [real, imaginary]. */
 tt_status tt_graph_json(const tt_graph *graph, tt_buf *out);

@@ -4,8 +4,11 @@
  * what is drawn can be looked at without Graphviz.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "view/graph_pen.h"
+#include "view/graph_place.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char head[] =
@@ -37,26 +40,35 @@ static void put_tooltip(tt_graph_pen *pen, const tt_graph_node *node)
     tt_graph_put(pen, "\"");
 }
 
-static void put_node(tt_graph_pen *pen, const tt_graph_node *node)
+/* Graphviz's y goes up; whole tenths of points are enough. */
+static void put_point(tt_graph_pen *pen, const char *before, double x, double y)
+{
+    const double parts[2] = { x, -y };
+    tt_graph_put(pen, before);
+    for (int i = 0; i < 2; i++) { /* by integers, so that the point is one whatever the locale */
+        long long tenths = llrint(parts[i] * 10);
+        tt_graph_printf(pen, "%s%s%lld.%lld", i > 0 ? "," : "", tenths < 0 ? "-" : "", llabs(tenths) / 10,
+                        llabs(tenths) % 10);
+    }
+}
+
+static void put_node(tt_graph_pen *pen, const tt_graph_node *node, const tt_graph_spot *spot)
 {
     tt_graph_printf(pen, "  n%" PRIu64 " [id=\"n%" PRIu64 "\"", node->id, node->id);
+    if (spot != NULL) {
+        put_point(pen, ", pos=\"", spot->x, spot->y);
+        tt_graph_put(pen, "\"");
+    }
     put_tooltip(pen, node);
     tt_graph_put(pen, ", label=<");
     tt_graph_label(pen, node);
     tt_graph_put(pen, ">]\n");
 }
 
-/* Nodes of one call of a function stand in a frame; those of modules and
- * notebook cells stand free. */
-static bool is_framed(const tt_graph_node *node)
-{
-    return node->frame != 0 && node->function != NULL && node->function[0] != '<';
-}
-
 static bool is_first_of_frame(const tt_graph *graph, size_t at)
 {
     for (size_t i = 0; i < at; i++)
-        if (is_framed(&graph->nodes[i]) && graph->nodes[i].frame == graph->nodes[at].frame)
+        if (tt_graph_is_framed(&graph->nodes[i]) && graph->nodes[i].frame == graph->nodes[at].frame)
             return false;
     return true;
 }
@@ -70,26 +82,17 @@ static void put_frame(tt_graph_pen *pen, const tt_graph *graph, size_t first)
     tt_graph_quoted(pen, node->function, strlen(node->function));
     tt_graph_put(pen, "\"]\n");
     for (size_t i = first; i < graph->node_count; i++)
-        if (is_framed(&graph->nodes[i]) && graph->nodes[i].frame == node->frame)
-            put_node(pen, &graph->nodes[i]);
+        if (tt_graph_is_framed(&graph->nodes[i]) && graph->nodes[i].frame == node->frame)
+            put_node(pen, &graph->nodes[i], NULL);
     tt_graph_put(pen, "  }\n");
-}
-
-/* A frame around everything tells nothing. */
-static bool is_one_frame(const tt_graph *graph)
-{
-    for (size_t i = 1; i < graph->node_count; i++)
-        if (graph->nodes[i].frame != graph->nodes[0].frame)
-            return false;
-    return true;
 }
 
 static void put_nodes(tt_graph_pen *pen, const tt_graph *graph)
 {
-    bool is_plain = is_one_frame(graph);
+    bool is_plain = !tt_graph_has_frames(graph);
     for (size_t i = 0; i < graph->node_count; i++) {
-        if (is_plain || !is_framed(&graph->nodes[i]))
-            put_node(pen, &graph->nodes[i]);
+        if (is_plain || !tt_graph_is_framed(&graph->nodes[i]))
+            put_node(pen, &graph->nodes[i], NULL);
         else if (is_first_of_frame(graph, i))
             put_frame(pen, graph, i);
     }
@@ -121,6 +124,74 @@ tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out)
         put_edges(&pen, graph, &fold);
     tt_graph_put(&pen, "}\n");
     tt_graph_fold_free(&fold);
+    tt_buf_free(&pen.raw);
+    tt_buf_free(&pen.visible);
+    return pen.st;
+}
+
+/* ---- a large chart, every place given ---------------------------------------- */
+
+static const char placed_head[] =
+    "digraph tensors {\n"
+    "  graph [bgcolor=\"white\", pad=0.2, outputorder=edgesfirst,\n"
+    "         fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", fontsize=11]\n"
+    "  node [shape=plain, fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", fontsize=11]\n"
+    "  edge [color=\"#486581\", arrowsize=0.8, penwidth=1.2]\n";
+
+/* The nodes of a frame that stand together, in a box with the function's name. */
+static size_t put_run(tt_graph_pen *pen, const tt_graph *graph, const tt_graph_place *place, size_t first)
+{
+    const tt_graph_node *node = &graph->nodes[first];
+    tt_graph_point low, high;
+    size_t end = tt_graph_place_run(place, graph, first, &low, &high);
+    tt_graph_printf(pen, "  subgraph cluster_%" PRIu64 " {\n", node->id);
+    tt_graph_put(pen, "  graph [labeljust=l, color=\"#bcccdc\", fontcolor=\"#52606d\", style=rounded, "
+                      "label=\"");
+    tt_graph_quoted(pen, node->function, strlen(node->function));
+    double half = 3.2 * (double)strlen(node->function) + 6; /* about half of the name's width */
+    put_point(pen, "\", lp=\"", low.x + half, low.y + 9);
+    put_point(pen, "\", bb=\"", low.x, high.y);
+    put_point(pen, ",", high.x, low.y);
+    tt_graph_put(pen, "\"]\n");
+    for (size_t i = first; i < end; i++)
+        put_node(pen, &graph->nodes[i], &place->spots[i]);
+    tt_graph_put(pen, "  }\n");
+    return end;
+}
+
+static void put_curve(tt_graph_pen *pen, const tt_graph_edge *edge, const tt_graph_curve *curve)
+{
+    tt_graph_printf(pen, "  n%" PRIu64 " -> n%" PRIu64, edge->from, edge->to);
+    put_point(pen, " [pos=\"e,", curve->tip.x, curve->tip.y);
+    for (int i = 0; i < 4; i++)
+        put_point(pen, " ", curve->point[i].x, curve->point[i].y);
+    tt_graph_put(pen, curve->is_pale ? "\", color=\"#9fb3c8\"]\n" : "\"]\n");
+}
+
+tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out)
+{
+    tt_graph_pen pen = { .out = out };
+    tt_graph_place place = { 0 };
+    pen.st = tt_graph_place_make(&place, graph, sizes);
+    tt_graph_put(&pen, placed_head);
+    for (size_t i = 0; pen.st == TT_OK && i < graph->node_count;) {
+        if (place.spots[i].is_start) {
+            i = put_run(&pen, graph, &place, i);
+        } else {
+            put_node(&pen, &graph->nodes[i], &place.spots[i]);
+            i++;
+        }
+    }
+    for (size_t i = 0; pen.st == TT_OK && i < graph->edge_count; i++) {
+        const tt_graph_edge *edge = &graph->edges[i];
+        size_t from = tt_graph_find(graph, edge->from), to = tt_graph_find(graph, edge->to);
+        if (from == SIZE_MAX || to == SIZE_MAX || from >= to)
+            continue;
+        tt_graph_curve curve = tt_graph_place_curve(&place, from, to);
+        put_curve(&pen, edge, &curve);
+    }
+    tt_graph_put(&pen, "}\n");
+    tt_graph_place_free(&place);
     tt_buf_free(&pen.raw);
     tt_buf_free(&pen.visible);
     return pen.st;

@@ -138,6 +138,8 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
     node->id = chart->next++;
     node->key = key;
     node->frame = 0;
+    node->object = NULL;
+    node->version = 0;
     node->name = Py_NewRef(name);
     node->code = Py_NewRef(code);
     node->line = line;
@@ -148,6 +150,25 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
     node->value.dtype_owner = node->value.device = NULL;
     index_put(chart, key, node->id);
     return node;
+}
+
+/* An address may be used again: the contents must be equal too. */
+static bool is_same_tensor(const flow_node *a, const flow_node *b)
+{
+    const flow_value *x = &a->value, *y = &b->value;
+    return a->object == b->object && a->version == b->version && x->has_stats && y->has_stats &&
+           x->ndim == y->ndim && memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0 &&
+           memcmp(&x->stats, &y->stats, sizeof x->stats) == 0;
+}
+
+uint64_t flow_chart_twin(const flow_chart *chart, const flow_node *node)
+{
+    for (uint64_t id = node->id - 1; id >= chart->oldest && node->object != NULL; id--) {
+        const flow_node *other = flow_chart_at(chart, id);
+        if (other->frame != node->frame && is_same_tensor(other, node))
+            return id;
+    }
+    return 0;
 }
 
 int flow_node_join(flow_node *node, const uint64_t *from, size_t count)
@@ -177,7 +198,7 @@ flow_value *flow_chart_waiting(const flow_chart *chart, uint64_t key)
     return NULL;
 }
 
-flow_value *flow_chart_put_aside(flow_chart *chart, uint64_t key)
+flow_value *flow_chart_put_aside(flow_chart *chart, uint64_t key, const void *object, uint32_t version)
 {
     if (chart->waiting == NULL) {
         chart->waiting = PyMem_Calloc(FLOW_WAITING, sizeof *chart->waiting);
@@ -187,5 +208,7 @@ flow_value *flow_chart_put_aside(flow_chart *chart, uint64_t key)
     size_t at = chart->waiting_next++ % FLOW_WAITING;
     flow_value_free(&chart->waiting[at].value);
     chart->waiting[at].key = key;
+    chart->waiting[at].object = object;
+    chart->waiting[at].version = version;
     return &chart->waiting[at].value;
 }

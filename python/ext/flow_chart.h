@@ -26,6 +26,8 @@ void flow_value_free(flow_value *value);
 
 typedef struct flow_node {
     uint64_t id, key, frame;
+    const void *object; /* the tensor's address, for comparison only, and its version */
+    uint32_t version;
     PyObject *name, *code; /* owned; str and code object */
     int line;
     bool is_source;
@@ -45,6 +47,8 @@ typedef struct flow_chart {
     size_t index_cap, index_used;
     struct {
         uint64_t key;
+        const void *object; /* as in a node */
+        uint32_t version;
         flow_value value;
     } * waiting; /* owned; states that were read and are in no node yet */
     size_t waiting_next;
@@ -70,12 +74,15 @@ uint64_t flow_chart_find(const flow_chart *chart, uint64_t key);
 /* Adds a node, perhaps in place of the oldest; its value is empty and its name
  * and code are new references.  NULL: no memory. */
 flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObject *code, int line);
+/* The newest node before `node`, of another frame, that shows the same tensor in
+ * the same state: where an argument or a returned value comes from.  0: none. */
+uint64_t flow_chart_twin(const flow_chart *chart, const flow_node *node);
 int flow_node_join(flow_node *node, const uint64_t *from, size_t count);
 
 /* The value of a state that was put aside; NULL: it was not. */
 flow_value *flow_chart_waiting(const flow_chart *chart, uint64_t key);
 /* Room for the value of a state, perhaps that of the longest waiting one. */
-flow_value *flow_chart_put_aside(flow_chart *chart, uint64_t key);
+flow_value *flow_chart_put_aside(flow_chart *chart, uint64_t key, const void *object, uint32_t version);
 
 /* ---- the object ---------------------------------------------------------- */
 
@@ -102,7 +109,7 @@ typedef struct flow_object {
 int flow_start(flow_object *self);
 void flow_stop(flow_object *self);
 void flow_forget_returned(flow_object *self);
-PyObject *flow_dot(PyObject *self, PyObject *codes);
+PyObject *flow_dot(PyObject *self, PyObject *args);
 PyObject *flow_json(PyObject *self, PyObject *codes);
 
 #endif

@@ -63,9 +63,28 @@ static void list_edges(const flow_chart *chart, tt_graph_edge *out)
     }
 }
 
-typedef tt_status writer(const tt_graph *graph, tt_buf *out);
+typedef tt_status writer(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out);
 
-static PyObject *draw(flow_object *self, PyObject *codes, writer *write)
+/* From a list of (width, height); NULL with an exception. */
+static tt_graph_size *read_sizes(PyObject *list, size_t count)
+{
+    tt_graph_size *sizes = PyMem_Calloc(count + 1, sizeof *sizes);
+    if (sizes == NULL)
+        PyErr_NoMemory();
+    else if (!PyList_Check(list) || (size_t)PyList_GET_SIZE(list) != count)
+        PyErr_SetString(PyExc_ValueError, "give the width and height of each node");
+    for (size_t i = 0; i < count && !PyErr_Occurred(); i++)
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "dd", &sizes[i].width,
+                              &sizes[i].height))
+            break;
+    if (PyErr_Occurred()) {
+        PyMem_Free(sizes);
+        sizes = NULL;
+    }
+    return sizes;
+}
+
+static PyObject *draw(flow_object *self, PyObject *codes, const tt_graph_size *sizes, writer *write)
 {
     const flow_chart *chart = &self->chart;
     size_t count = flow_chart_count(chart), edge_count = count_edges(chart);
@@ -90,7 +109,7 @@ static PyObject *draw(flow_object *self, PyObject *codes, writer *write)
             goto out;
     list_edges(chart, edges);
     tt_graph graph = { .nodes = nodes, .node_count = count, .edges = edges, .edge_count = edge_count };
-    tt_status st = write(&graph, &page);
+    tt_status st = write(&graph, sizes, &page);
     text = st < 0 ? raise_status(st, NULL)
                   : PyUnicode_DecodeUTF8(page.data, (Py_ssize_t)page.len, "replace");
 out:
@@ -101,12 +120,32 @@ out:
     return text;
 }
 
-PyObject *flow_dot(PyObject *self, PyObject *codes)
+static tt_status write_dot(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out)
 {
-    return draw((flow_object *)self, codes, tt_graph_dot);
+    return sizes != NULL ? tt_graph_dot_placed(graph, sizes, out) : tt_graph_dot(graph, out);
+}
+
+static tt_status write_json(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out)
+{
+    (void)sizes;
+    return tt_graph_json(graph, out);
+}
+
+PyObject *flow_dot(PyObject *self, PyObject *args)
+{
+    flow_object *flow = (flow_object *)self;
+    PyObject *codes, *list = Py_None; /* borrowed */
+    tt_graph_size *sizes = NULL;      /* owned */
+    if (!PyArg_ParseTuple(args, "O|O:dot", &codes, &list))
+        return NULL;
+    if (list != Py_None && (sizes = read_sizes(list, flow_chart_count(&flow->chart))) == NULL)
+        return NULL;
+    PyObject *text = draw(flow, codes, sizes, write_dot);
+    PyMem_Free(sizes);
+    return text;
 }
 
 PyObject *flow_json(PyObject *self, PyObject *codes)
 {
-    return draw((flow_object *)self, codes, tt_graph_json);
+    return draw((flow_object *)self, codes, NULL, write_json);
 }

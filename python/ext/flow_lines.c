@@ -59,22 +59,30 @@ static uint64_t start_of_arrow(flow_object *self, const line_event *event, const
         return 0;
     node->is_source = true;
     node->frame = event->frame;
+    node->object = read->object;
+    node->version = read->version;
     if (kept == NULL) {
         read_value(self, read->object, &node->value);
     } else {
         node->value = *kept; /* handed over, so theirs is empty */
         kept->sample = NULL;
         kept->dtype_owner = kept->device = NULL;
-        for (size_t i = 0; i < FLOW_WAITING; i++)
-            if (&self->chart.waiting[i].value == kept)
-                self->chart.waiting[i].key = 0;
+        for (size_t i = 0; i < FLOW_WAITING; i++) {
+            if (&self->chart.waiting[i].value != kept)
+                continue;
+            self->chart.waiting[i].key = 0;
+            node->object = self->chart.waiting[i].object;
+            node->version = self->chart.waiting[i].version;
+        }
     }
+    uint64_t twin = flow_chart_twin(&self->chart, node); /* an argument comes from the caller */
+    (void)flow_node_join(node, &twin, 1);
     return node->id;
 }
 
 static void add_change(flow_object *self, const line_event *event, const line_change *change)
 {
-    uint64_t from[MOST_ARROWS];
+    uint64_t from[MOST_ARROWS + 1];
     size_t count = 0;
     for (size_t i = 0; i < change->read_count && count < MOST_ARROWS; i++) {
         uint64_t id = start_of_arrow(self, event, &event->reads[change->reads[i]]);
@@ -87,6 +95,10 @@ static void add_change(flow_object *self, const line_event *event, const line_ch
         return;
     node->frame = event->frame;
     read_value(self, change->now.object, &node->value);
+    node->object = change->now.object;
+    node->version = change->now.version;
+    if (change->how != LINE_INPLACE) /* what a function returned is a name's of its own */
+        from[count++] = flow_chart_twin(&self->chart, node);
     (void)flow_node_join(node, from, count);
     record_node(self, node, change->now.object);
 }
@@ -103,7 +115,7 @@ static void put_aside(flow_object *self, const line_name *read)
     if (read->object == NULL || flow_chart_find(&self->chart, read->key) != 0 ||
         flow_chart_waiting(&self->chart, read->key) != NULL)
         return;
-    flow_value *value = flow_chart_put_aside(&self->chart, read->key);
+    flow_value *value = flow_chart_put_aside(&self->chart, read->key, read->object, read->version);
     if (value != NULL)
         read_value(self, read->object, value);
 }
@@ -169,6 +181,7 @@ static void add_returned(flow_object *self, const line_event *event, PyObject *o
         return;
     node->frame = event->frame;
     read_value(self, obj, &node->value);
+    node->object = obj;
     (void)flow_node_join(node, from, count);
     record_node(self, node, obj);
 }

@@ -181,7 +181,9 @@ static PyMethodDef methods[] = {
     { "off", flow_off, METH_NOARGS, "Stop capturing." },
     { "clear", flow_clear, METH_NOARGS, "Forget all nodes." },
     { "places", flow_places, METH_NOARGS, "Give (name, code object, line, is_source) of each node." },
-    { "dot", flow_dot, METH_O, "dot($self, codes, /)\n--\n\nWrite the chart for Graphviz." },
+    { "dot", flow_dot, METH_VARARGS,
+      "dot($self, codes, sizes=None, /)\n--\n\nWrite the chart for Graphviz; with the (width, height) of "
+      "each node in points, all in its place, for the engine nop2." },
     { "json", flow_json, METH_O, "json($self, codes, /)\n--\n\nWrite the chart as JSON." },
     { "take_errors", flow_take_errors, METH_NOARGS,
       "Give how many changes could not be looked at, and why the first could not; forget them." },

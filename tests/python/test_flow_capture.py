@@ -330,3 +330,42 @@ def test_the_random_numbers_stay_as_they_are(tmp_path: Path) -> None:
     torch.randn(4)
     wanted = torch.randn(4)
     assert chart["nodes"][1]["slices"][0]["data"][0] == pytest.approx(wanted.tolist(), rel=1e-6)
+
+
+CALL = """\
+import torch
+def f(x, w):
+    x = x * 2
+    w += 1
+    return x
+def g(a):
+    return f(a, torch.ones(2))
+y = torch.ones(2)
+z = g(y)
+v = z + 1
+"""
+
+
+def test_an_argument_comes_from_the_caller_and_a_result_from_the_function(tmp_path: Path) -> None:
+    chart = capture(tmp_path, CALL)
+    found = edges(chart)
+    assert "y@8->x@3" in found  # what the caller calls y is x in f
+    assert "x@3->x@3" in found
+    assert "x@3->z@9" in found  # and what f calls x is returned to be z
+    assert "y@8->z@9" in found  # the call's own arrow
+    assert not any(edge.startswith("y@8->w") for edge in found)  # equal values are not enough
+
+
+def test_an_argument_changed_in_place_comes_from_the_caller_too(tmp_path: Path) -> None:
+    chart = capture(
+        tmp_path,
+        """\
+        import torch
+        def f(x):
+            x += 1
+        y = torch.zeros(2)
+        f(y)
+        """,
+    )
+    assert "y@4->x@3" in edges(chart)
+    assert [n["stats"]["max"] for n in chart["nodes"] if n["name"] == "x"] == [0, 1]

@@ -183,3 +183,31 @@ def test_a_chart_without_arrows_of_many_nodes_is_no_strip() -> None:
     size = re.search(r'<svg width="(\d+)pt" height="(\d+)pt"', Path("out/x.svg").read_text())
     assert size is not None
     assert 1 / 4 < int(size[1]) / int(size[2]) < 4
+
+
+def turn(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    y = x @ w
+    return y + 1
+
+
+@pytest.mark.parametrize("nodes", [16, 50, 200])
+def test_a_large_chart_is_a_page_with_all_its_nodes_and_arrows(nodes: int) -> None:
+    pytest.importorskip("pygraphviz")
+    flow.lines(1, 10**6, file=__file__)
+    flow.on(arrays=True, save=True, save_dir="out", max_nodes=nodes)
+    w = np.ones((8, 8))
+    for _ in range(nodes):
+        x = np.ones((4, 8))
+        z = turn(x, w)
+        w = w + z.T @ x
+    flow.flush(filename="x.json", clear=False)
+    flow.off(filename="x.svg")
+    chart = json.loads(Path("out/x.json").read_text())
+    text = Path("out/x.svg").read_text()
+    size = re.search(r'<svg width="(\d+)pt" height="(\d+)pt"', text)
+    assert size is not None
+    assert 0.8 < int(size[1]) / int(size[2]) < 2.5
+    drawn = ET.fromstring(text).iter("{http://www.w3.org/2000/svg}g")
+    classes = [group.get("class") for group in drawn]
+    assert classes.count("node") == nodes == len(chart["nodes"])
+    assert classes.count("edge") == len(chart["edges"]) > 0

@@ -22,6 +22,7 @@ from tensortap.flow.source_text import codes_of
 SUFFIXES = (".png", ".svg", ".pdf", ".html", ".dot", ".json")
 
 MOST_AT_FULL_SIZE = 60  # nodes of a PNG
+MOST_FOR_DOT = 15  # nodes that Graphviz places well; more are set in columns, in the order of time
 
 _graphviz_lock = threading.Lock()  # Graphviz has globals of its own
 
@@ -75,6 +76,7 @@ class Drawing:
         self._codes = codes_of(flow.places())
         self.dot = flow.dot(self._codes)
         self._svg: bytes | None = None
+        self._placed: str | None = None
 
     def bytes_of(self, suffix: str) -> bytes:
         """Give what belongs into a file of this suffix."""
@@ -88,7 +90,7 @@ class Drawing:
             return self.svg()
         if suffix == ".png":
             return self._png()
-        return draw(self.dot, suffix[1:])
+        return self._draw(suffix[1:])
 
     def json(self) -> str:
         """Give the chart as JSON."""
@@ -97,21 +99,39 @@ class Drawing:
     def svg(self) -> bytes:
         """Give the chart as SVG."""
         if self._svg is None:
-            self._svg = draw(self.dot, "svg")
+            self._svg = self._draw("svg")
         return self._svg
+
+    def _draw(self, format: str, *, dpi: int | None = None) -> bytes:
+        if len(self._codes) <= MOST_FOR_DOT:
+            return draw(self.dot, format, dpi=dpi)
+        if self._placed is None:
+            self._placed = self._flow.dot(self._codes, self._sizes())
+        return draw(self._placed, format, prog="nop2", dpi=dpi)
+
+    def _sizes(self) -> list[tuple[float, float]]:
+        """Let Graphviz measure the nodes, in points."""
+        somewhere = self._flow.dot(self._codes, [(0.0, 0.0)] * len(self._codes))
+        lines = draw(somewhere, "plain", prog="nop2").decode().splitlines()
+        sizes = {}
+        for line in lines:
+            word, *rest = line.split(" ", 5)
+            if word == "node":
+                sizes[int(rest[0][1:])] = (72 * float(rest[3]), 72 * float(rest[4].split(" ")[0]))
+        return [size for _, size in sorted(sizes.items())]
 
     def _png(self) -> bytes:
         """Paint the chart; a large one with fewer pixels, which most of the time goes into."""
         dpi = 96 if len(self._codes) <= MOST_AT_FULL_SIZE else 72
         # gd packs what cairo painted into half the bytes, in half the time.
-        return draw(self.dot, "png:cairo:gd", dpi=dpi)
+        return self._draw("png:cairo:gd", dpi=dpi)
 
 
 class GraphvizError(Exception):
     """Graphviz is not there, or did not draw."""
 
 
-def draw(dot: str, format: str, *, dpi: int | None = None) -> bytes:
+def draw(dot: str, format: str, *, prog: str = "dot", dpi: int | None = None) -> bytes:
     """Let Graphviz draw a DOT text."""
     try:
         import pygraphviz
@@ -122,7 +142,7 @@ def draw(dot: str, format: str, *, dpi: int | None = None) -> bytes:
             graph = pygraphviz.AGraph(string=dot)
             if dpi is not None:
                 graph.graph_attr["dpi"] = str(dpi)
-            picture: bytes | None = graph.draw(format=format, prog="dot")
+            picture: bytes | None = graph.draw(format=format, prog=prog)
             graph.close()
     except Exception as why:  # its own errors, and what it does not expect
         raise GraphvizError(f"Graphviz failed: {why}") from why

@@ -1,0 +1,47 @@
+/* graph_place.h -- where the nodes and arrows of a large chart are; for graph.c.
+ *
+ * Points, x to the right and y down, from the upper left corner of the page.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_VIEW_GRAPH_PLACE_H
+#define TT_VIEW_GRAPH_PLACE_H
+
+#include <stdbool.h>
+#include <tensortap.h>
+
+typedef struct tt_graph_point {
+    double x, y;
+} tt_graph_point;
+
+typedef struct tt_graph_spot {
+    double x, y; /* of the middle */
+    size_t column;
+    bool is_start; /* of a run of nodes of one frame in a column */
+} tt_graph_spot;
+
+typedef struct tt_graph_place {
+    tt_graph_spot *spots;       /* owned; by node */
+    const tt_graph_size *sizes; /* borrowed */
+    tt_graph_size page;
+} tt_graph_place;
+
+/* A Bezier curve and the tip of the arrow at its end. */
+typedef struct tt_graph_curve {
+    tt_graph_point point[4], tip;
+    bool is_pale;
+} tt_graph_curve;
+
+tt_status tt_graph_place_make(tt_graph_place *out, const tt_graph *graph, const tt_graph_size *sizes);
+void tt_graph_place_free(tt_graph_place *place);
+/* from < to, both positions of nodes. */
+tt_graph_curve tt_graph_place_curve(const tt_graph_place *place, size_t from, size_t to);
+/* The corners of the box around the nodes that stand together from `first` on;
+ * gives the node behind the last of them. */
+size_t tt_graph_place_run(const tt_graph_place *place, const tt_graph *graph, size_t first,
+                          tt_graph_point *low, tt_graph_point *high);
+
+/* Nodes of one call of a function stand in a frame; those of modules and
+ * notebook cells stand free.  A frame around everything tells nothing. */
+bool tt_graph_is_framed(const tt_graph_node *node);
+bool tt_graph_has_frames(const tt_graph *graph);
+
+#endif
