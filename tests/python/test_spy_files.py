@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickletools
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,26 @@ def test_torch_loads_every_type_with_the_same_bits(tmp_path: Path, dtype: str) -
             assert bits(back) == bits(t)
             assert not back.requires_grad
             assert back.device.type == "cpu"
+
+
+def every_dtype() -> list[torch.dtype]:
+    """Give all types of which this torch can make a plain tensor."""
+    found = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
+    return sorted((d for d in found if not str(d).startswith(("torch.q", "torch.quint"))), key=str)
+
+
+@pytest.mark.parametrize("dtype", every_dtype(), ids=str)
+def test_no_type_of_torch_is_missing(tmp_path: Path, dtype: torch.dtype) -> None:
+    t = torch.empty(6, dtype=dtype)
+    t.untyped_storage().copy_(torch.arange(t.nbytes, dtype=torch.uint8).untyped_storage())
+    saver = TensorSaver(tmp_path)
+    saver.save("t", t)
+    with DebugContext(saver):
+        spy_save("t", t)
+    for file in ("t.call0.pt", "manual.t.call0.pt"):
+        back = load(tmp_path / file)
+        assert (back.dtype, back.shape) == (t.dtype, t.shape)
+        assert bytes(back.untyped_storage()) == bytes(t.untyped_storage())
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -160,6 +181,32 @@ def test_sparse_and_quantized_tensors_are_left_to_torch(tmp_path: Path) -> None:
     assert torch.equal(load(tmp_path / "sparse.call0.pt").to_dense(), dense)
     with pytest.raises(TypeError, match="only be saved as pt"):
         TensorSaver(tmp_path, format="npy").save("sparse", dense.to_sparse())
+    small = torch.quantize_per_tensor(dense, 0.5, 0, torch.qint8)
+    saver.save("small", small)
+    back = torch.load(tmp_path / "small.call0.pt", weights_only=True)
+    assert torch.equal(back.dequantize(), dense)
+
+
+def test_large_files_of_many_threads_have_the_right_checksums(tmp_path: Path) -> None:
+    """The checksum of a large file is shared between threads; zipfile reckons it anew."""
+    saver = TensorSaver(tmp_path)
+    counts = [150_000, 262_144, 1_200_007, 2_500_000]
+
+    def work(number: int) -> None:
+        for turn, count in enumerate(counts):
+            t = torch.full((count,), float(number + turn))
+            with DebugContext(saver, prefix=f"w{number}"):
+                spy_save(f"spied{turn}", t)
+                saver.save(f"w{number}.saved{turn}", t)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 2 * 4 * len(counts)
+    for file in files:
+        number, turn = int(file.name[1]), int(file.name.split(".call")[0][-1])
+        assert zipfile.ZipFile(file).testzip() is None
+        assert torch.equal(load(file), torch.full((counts[turn],), float(number + turn)))
 
 
 def test_numpy_arrays_can_be_saved_too(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ pytest.importorskip("pygraphviz")
 from torch import nn  # noqa: E402
 
 import tensortap as tt  # noqa: E402
+from tensortap.spy.digraph import Digraph  # noqa: E402
 from tensortap.spy.run_graph import run_graph  # noqa: E402
 
 
@@ -44,16 +47,98 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def line_of(source: str, label: str) -> str:
-    return next(line for line in source.splitlines() if f"label={label}" in line)
+def line_of(graph: Digraph, name: str) -> str:
+    """Give the line of the node whose label begins with this name."""
+    found = re.compile(rf'\tn\d+ \[label="?{name}\b')
+    return next(line for line in graph.source.splitlines() if found.match(line))
+
+
+def number(line: str) -> float:
+    """Give the number in the second line of a label."""
+    found = re.search(r"\\n([\d.,]+)", line)
+    assert found is not None, line
+    return float(found[1].replace(",", ""))
 
 
 def test_a_run_is_drawn_with_its_nan_in_red(run: Path) -> None:
     with tt.open(run) as opened:
-        source = run_graph(opened, "nan").source
-    assert "8 NaN/Inf" in line_of(source, "bad")
-    assert "#f05a32" in line_of(source, "bad")
-    assert "#ffffff" in line_of(source, "fc")
+        graph = run_graph(opened, "nan")
+    assert "8 NaN/Inf" in line_of(graph, "bad")
+    assert "#d00000" in line_of(graph, "bad")  # where the first was born
+    assert "#ffffff" in line_of(graph, "fc")
+    assert 'label="the first NaN or Inf: activation/bad, step 0"' in graph.source
+
+
+class Stack(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.ModuleDict({"fc": nn.Linear(4, 4)}) for _ in range(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer["fc"](x)
+        return x
+
+
+def test_of_repeated_layers_the_bad_ones_are_counted_and_the_first_is_named(
+    tmp_path: Path,
+) -> None:
+    model = Stack()
+    with torch.no_grad():
+        model.layers[4]["fc"].weight[0, 0] = float("nan")
+    with tt.record(tmp_path / "run", model=model) as run:
+        model(torch.ones(2, 4))
+        run.step()
+    with tt.open(tmp_path / "run") as opened:
+        line = line_of(run_graph(opened, "nan"), "fc")
+    assert "NaN/Inf in 2 of 6" in line
+    assert "first: layers.4.fc" in line
+
+
+def test_of_repeated_layers_the_largest_is_shown_and_which_it_is(tmp_path: Path) -> None:
+    model = Stack()
+    with torch.no_grad():
+        for i, layer in enumerate(model.layers):
+            layer["fc"].weight.zero_()
+            layer["fc"].bias.fill_(9.0 if i == 2 else 1.0)
+    with tt.record(tmp_path / "run", model=model) as run:
+        model(torch.ones(2, 4))
+        run.step()
+    with tt.open(tmp_path / "run") as opened:
+        line = line_of(run_graph(opened, "absmax"), "fc")
+    assert '"fc\\n9 in 2"' in line
+
+
+class Slow(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.03)
+        return x
+
+
+def test_time_is_told_with_what_is_called_inside(tmp_path: Path) -> None:
+    model = nn.Sequential()
+    model.add_module("first", nn.ReLU())
+    model.add_module("outer", nn.Sequential())
+    model.outer.add_module("slow", Slow())
+    model.outer.add_module("quick", nn.ReLU())
+    model.add_module("last", nn.ReLU())
+    with tt.record(tmp_path / "run", model=model) as run:
+        for _ in range(4):
+            model(torch.ones(2))
+            time.sleep(0.1)  # between two steps: nobody's
+            run.step()
+    with tt.open(tmp_path / "run") as opened:
+        graph = run_graph(opened, "time")
+    slow, outer = number(line_of(graph, "slow")), number(line_of(graph, "outer"))
+    assert 25 <= slow <= outer
+    assert outer < 80
+    assert number(line_of(graph, "last")) < 15
+
+
+def test_a_run_has_the_shapes_of_its_outputs_on_the_edges(run: Path) -> None:
+    with tt.open(run) as opened:
+        source = run_graph(opened).source
+    assert 'label="→ [2, 4]"' in source
 
 
 @pytest.mark.parametrize("color", [None, "size", "time", "absmax"])
@@ -63,7 +148,7 @@ def test_every_colour_draws(run: Path, color: str | None, tmp_path: Path) -> Non
     graph.draw(tmp_path / "g.svg")
     assert (tmp_path / "g.svg").read_text().count("<svg") == 1
     if color == "size":
-        assert "xlabel=8" in line_of(graph.source, "fc")
+        assert number(line_of(graph, "fc")) == 8
 
 
 def program(*arguments: str) -> subprocess.CompletedProcess[str]:

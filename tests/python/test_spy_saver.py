@@ -347,6 +347,38 @@ def test_norm_only_saves_the_norm_of_each_row(tmp_path: Path, t: torch.Tensor) -
     torch.testing.assert_close(back.double(), expected, rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float64",
+        "float32",
+        "float16",
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "float8_e4m3fnuz",
+        "float8_e5m2fnuz",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "bool",
+        "complex64",
+        "complex128",
+    ],
+)
+def test_norm_only_takes_every_type(tmp_path: Path, dtype: str) -> None:
+    numbers = [[0, 1, 1], [1, 0, 0]]
+    t = torch.tensor(numbers).to(getattr(torch, dtype))
+    TensorSaver(tmp_path).save("t", t, norm_only=True)
+    expected = torch.tensor(numbers, dtype=torch.float64).norm(dim=1)
+    torch.testing.assert_close(load(tmp_path / "t.call0.pt").double(), expected, rtol=1e-6, atol=0)
+
+
 def test_norm_only_of_a_vector_is_its_absolute_values(tmp_path: Path) -> None:
     saver = TensorSaver(tmp_path)
     with DebugContext(saver):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,10 +77,14 @@ def _parse_chrome(text: str, file: Path) -> list[str]:
 
 
 def _shapes(args: dict[str, Any]) -> str:
-    sides = [
-        ", ".join(_shape(tensor) for tensor in args.get(key, ())) for key in ("inputs", "outputs")
-    ]
+    sides = [_side(args.get(key, ())) for key in ("inputs", "outputs")]
     return " → ".join(side or "()" for side in sides) if any(sides) else ""
+
+
+def _side(tensors: Sequence[str], most: int = 3) -> str:
+    """Give the shapes of inputs or outputs; of many the first, and how many there are."""
+    shown = ", ".join(_shape(tensor) for tensor in tensors[:most])
+    return shown if len(tensors) <= most else f"{shown}, … ({len(tensors)} in all)"
 
 
 def _shape(tensor: str) -> str:
@@ -164,13 +168,14 @@ def construct_graph(
     show_repetition: bool = True,
     prune_leaves_flag: bool = True,
     squash_name: bool = False,
-    attributes: Callable[[list[Node]], dict[str, str]] | None = None,
+    attributes: Callable[[list[Node], str], dict[str, str]] | None = None,
 ) -> Digraph:
     """Make the graph of a tree: nodes `n0`, `n1`, ... in order of first call.
 
     *show_repetition*: write `name x N` where there are N indices.  *prune_leaves_flag*:
     leave out the last part of every path.  *squash_name*: draw nodes of one name as one.
-    *attributes*: gives more of Graphviz's attributes for the nodes that are drawn as one.
+    *attributes*: gives more of Graphviz's attributes for the nodes that are drawn as one,
+    whose label is such.
     """
     if prune_leaves_flag:
         tree = prune_leaves(tree)
@@ -191,7 +196,8 @@ def construct_graph(
         repeated = sum(len(node.indices) for node in drawn[key])
         name = drawn[key][0].name
         label = f"{name} x {repeated}" if show_repetition and repeated > 1 else name
-        dot.node(ids[key], label, **(attributes(drawn[key]) if attributes is not None else {}))
+        more = attributes(drawn[key], label) if attributes is not None else {}
+        dot.node(ids[key], **{"label": label, **more})
     for (above, below), shapes in edges.items():
         dot.edge(ids[above], ids[below], _edge_label(shapes))
     return dot
