@@ -11,6 +11,7 @@
 #define TT_EXT_METRIC_H
 
 #include "module.h"
+#include "plain_view.h"
 
 /* name, text as users know it, value from `const tt_stats *s` */
 #define METRIC_MAP(X)                                                                   \
@@ -53,6 +54,7 @@ typedef struct metric_field {
 typedef struct metric_row {
     int32_t field_count;
     int32_t count, cap; /* tensors */
+    plain_trust trust;  /* all come from one place */
     tt_hist *hist;      /* owned; NULL: not wanted */
     double few_values[METRIC_FEW];
     metric_field few_fields[METRIC_FEW];

@@ -184,19 +184,28 @@ int metric_row_read(metrics_object *self, int32_t number, PyObject *tensor)
 {
     tensor_view view;
     tt_stats stats;
-    bool is_forced = self->state->is_device_forced;
-    view_result why = is_forced ? VIEW_DEVICE : tensor_view_open(&self->state->torch, tensor, &view);
+    uint64_t generation = self->generation;
+    plain_trust trust = self->rows[number].trust;
+    view_result why = self->state->is_device_forced
+                          ? VIEW_DEVICE
+                          : plain_view_open(&self->state->torch, tensor, &trust, &view);
+    bool is_there = generation == self->generation; /* a tensor's own class may run anything */
+    if (is_there)
+        self->rows[number].trust = trust;
     if (why != VIEW_OK) {
         PyObject *result =
             PyObject_CallFunction(self->unread, "iOs", (int)number, tensor, view_result_word(why));
         Py_XDECREF(result);
         return result != NULL ? 0 : -1;
     }
-    metric_row *row = &self->rows[number];
-    tt_stats_compute(&view.tensor, &stats);
-    if (row->hist != NULL)
-        tt_hist_add(row->hist, &view.tensor);
-    int result = metric_row_add(row, stats);
+    int result = 0;
+    if (is_there) {
+        metric_row *row = &self->rows[number];
+        tt_stats_compute(&view.tensor, &stats);
+        if (row->hist != NULL)
+            tt_hist_add(row->hist, &view.tensor);
+        result = metric_row_add(row, stats);
+    }
     tensor_view_close(&view); /* last: it may free a tensor, and that may run anything */
     return result;
 }
