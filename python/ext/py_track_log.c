@@ -11,10 +11,10 @@ static track_log *log_of(PyObject *self)
 
 static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = { "logger", "own", "runs", "look", "show", "keep", NULL };
-    PyObject *logger, *own, *runs, *look, *show, *keep; /* borrowed */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OUO!OOO:TrackLog", keywords, &logger, &own, &PyList_Type, &runs,
-                                     &look, &show, &keep))
+    static char *keywords[] = { "logger", "own", "runs", "look", "show", "keep", "render", NULL };
+    PyObject *logger, *own, *runs, *look, *show, *keep, *render; /* borrowed */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OUO!OOOO:TrackLog", keywords, &logger, &own, &PyList_Type, &runs,
+                                     &look, &show, &keep, &render))
         return NULL;
     track_log *self = (track_log *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -26,6 +26,7 @@ static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->look = Py_NewRef(look);
     self->show = Py_NewRef(show);
     self->keep = Py_NewRef(keep);
+    self->render = Py_NewRef(render);
     self->write = PyUnicode_InternFromString("write");
     self->handlers = PyUnicode_InternFromString("handlers");
     self->output = PyUnicode_InternFromString("output");
@@ -192,7 +193,7 @@ static PyObject *log_value(PyObject *self, PyObject *args)
         return NULL;
     bool is_colored = log_is_colored(log);
     text_put_str(&text, before);
-    line_put_new(log->state, &text, name, line, value, is_colored);
+    line_put_new(log, &text, name, line, value, is_colored);
     tt_status st = text_branch(&out, 0, TT_BRANCH_ENTRY, &text, is_colored);
     text.len = 0;
     text_put_str(&text, indent);

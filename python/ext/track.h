@@ -92,14 +92,6 @@ void sight_keep(track_sight *sight, PyObject *obj);
  * large torch tensors by address and version and must not outlive them. */
 track_key key_of(core_state *state, PyObject *obj, bool is_quick);
 
-/* ---- lines ---------------------------------------------------------------- */
-
-/* "[Tensor] x@12 → shape=..."; name NULL: "shape=..." alone. */
-void line_put_value(track_text *text, PyObject *name, long line, const track_sight *sight, PyObject *obj,
-                    bool is_colored);
-/* The same of a value that was not looked at yet. */
-void line_put_new(core_state *state, track_text *text, PyObject *name, long line, PyObject *obj, bool is_colored);
-
 /* ---- the log -------------------------------------------------------------- */
 
 /* The line of an instruction: finding it takes longer than writing it. */
@@ -118,6 +110,7 @@ typedef struct track_log {
     PyObject *runs;     /* owned; list of open recorders, the innermost last */
     PyObject *look;     /* owned; callable: (is_terminal, is_colored) of a stream */
     PyObject *show;     /* owned; callable: prints lines on a terminal, or on a difficult stream */
+    PyObject *render;   /* owned; callable: "value: ..." of anything but tensors */
     PyObject *keep;     /* owned; callable: logs lines where that is not simple */
     PyObject *out;      /* owned or NULL; the stream that was looked at last */
     PyObject *sys;      /* owned; the module's dict, for its stdout */
@@ -127,7 +120,7 @@ typedef struct track_log {
 } track_log;
 
 #define TRACK_LOG_OBJECTS(X) \
-    X(logger) X(own) X(runs) X(look) X(show) X(keep) X(out) X(sys) \
+    X(logger) X(own) X(runs) X(look) X(show) X(keep) X(render) X(out) X(sys) \
     X(write) X(handlers) X(output) X(stdout_name)
 
 /* Of this thread. */
@@ -142,6 +135,14 @@ int log_emit(track_log *self, const char *bytes, size_t len);
 int log_emit_buf(track_log *self, tt_status st, tt_buf *out); /* frees out */
 /* Lines to a file, the time before each; 0 or errno. */
 int log_write(int fd, const char *bytes, size_t len);
+
+/* ---- lines ---------------------------------------------------------------- */
+
+/* "[Tensor] x@12 → shape=..."; name NULL: "shape=..." alone. */
+void line_put_value(track_log *log, track_text *text, PyObject *name, long line, const track_sight *sight,
+                    PyObject *obj, bool is_colored);
+/* The same of a value that was not looked at yet. */
+void line_put_new(track_log *log, track_text *text, PyObject *name, long line, PyObject *obj, bool is_colored);
 
 /* ---- calls ---------------------------------------------------------------- */
 

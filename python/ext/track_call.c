@@ -119,7 +119,7 @@ static void add_input(call_lines *lines, PyObject *name, PyObject *value)
 {
     text_put_str(&lines->text, field(lines, SITE_INPUT));
     text_put(&lines->text, " ");
-    line_put_new(lines->log->state, &lines->text, name, 0, value, lines->is_colored);
+    line_put_new(lines->log, &lines->text, name, 0, value, lines->is_colored);
     add_line(lines, TT_BRANCH_ENTRY);
     record_call(lines->log, field(lines, SITE_NAME), name, -1, value);
 }
@@ -134,7 +134,7 @@ static void add_output(call_lines *lines, PyObject *label, Py_ssize_t item, PyOb
         text_put(&lines->text, "]");
     }
     text_put(&lines->text, " ");
-    line_put_new(lines->log->state, &lines->text, NULL, 0, value, lines->is_colored);
+    line_put_new(lines->log, &lines->text, NULL, 0, value, lines->is_colored);
     add_line(lines, branch);
     record_call(lines->log, field(lines, SITE_NAME), lines->log->output, item, value);
 }

@@ -152,7 +152,7 @@ static void tell(tracker *self, const tracked_frame *frame, PyObject *name, long
     track_text text = TEXT_IN(room);
     tt_buf out = { 0 };
     record_change(log, code->co_filename, line, name, obj);
-    line_put_value(&text, name, line, now, obj, is_colored);
+    line_put_value(log, &text, name, line, now, obj, is_colored);
     if (what->len > 0) {
         text_put(&text, " | ");
         text_put_ink(&text, INK_CHANGE, is_colored);

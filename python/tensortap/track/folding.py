@@ -45,6 +45,8 @@ def _fold_line(line: str, columns: int) -> list[str]:
         rows.append(row + ("\x1b[0m" if ink else ""))
         rest, most = ink + rest, room
     rows.append(rest)
+    if "\x1b" in line:
+        indent = f"\x1b[2m{indent}\x1b[0m"  # as the guides of the first row
     return [rows[0], *(indent + row for row in rows[1:])]
 
 

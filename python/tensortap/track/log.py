@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tensortap import _core, process
 from tensortap.track.folding import fold
+from tensortap.track.rendering import value_text
 
 #: files below this folder are ours: not shown among the callers
 OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -228,7 +229,7 @@ def _keep(text: str) -> None:
         log.file(handler.file())
 
 
-log = _core.TrackLog(logger, OWN, process.open_runs, _look, _show, _keep)
+log = _core.TrackLog(logger, OWN, process.open_runs, _look, _show, _keep, value_text)
 os.register_at_fork(after_in_child=lambda: log.file(-1))
 
 

@@ -39,6 +39,8 @@ def _short(value: object) -> str:
         return _cut(repr(value[: LONGEST + 1]), LONGEST, len(value))
     if isinstance(value, int) and value.bit_length() > 1000:
         return f"<int of {value.bit_length()} bits>"
+    if _is_module(value):  # its repr is a page, and takes as long
+        return f"<{type(value).__name__}>"
     try:
         return _cut(repr(value), LONGEST)
     except Exception:
@@ -66,6 +68,11 @@ def _item(value: Any, depth: int) -> str:
         dtype = str(value.dtype).removeprefix("torch.")
         return f"{dtype}[{', '.join(map(str, value.shape))}]"
     return _short(value)
+
+
+def _is_module(value: object) -> bool:
+    modules = sys.modules.get("torch.nn")
+    return modules is not None and hasattr(modules, "Module") and isinstance(value, modules.Module)
 
 
 def is_tensor(value: object) -> bool:

@@ -36,6 +36,17 @@ class _Active(threading.local):
 _active = _Active()
 
 
+TAKEN_OVER = (
+    "tensortap.track: a debugger (or sys.settrace) took the lines over while variables were tracked; later "
+    "changes in this call were not seen.  Start the debugger first, as with python -m pdb, or use Python 3.12"
+)
+
+
+def _is_taken_over() -> bool:
+    """Tell whether somebody put a trace function in the place of ours; from 3.12 on there is none."""
+    return sys.version_info < (3, 12) and type(sys.gettrace()).__name__ != "LineTracer"
+
+
 def _warn(error: Exception) -> None:
     warnings.warn(f"tensortap.track follows no variables here: {error}", RuntimeWarning, stacklevel=3)
 
@@ -85,6 +96,8 @@ class _Names(Watching):
     def pause(self) -> None:
         if self in _active.trackers:
             _active.trackers.remove(self)
+            if _is_taken_over():
+                warnings.warn(TAKEN_OVER, RuntimeWarning, stacklevel=3)
         if self.tracker is not None:
             self.tracker.stop()
         for other, depth in self.shared:
