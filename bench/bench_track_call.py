@@ -24,7 +24,12 @@ def add(x, y):
 def formatted(x, y):
     texts = []
     for t in (x, y, x):
-        info = {"sum": t.sum().item(), "mean": t.mean().item(), "min": t.min().item(), "max": t.max().item()}
+        info = {
+            "sum": t.sum().item(),
+            "mean": t.mean().item(),
+            "min": t.min().item(),
+            "max": t.max().item(),
+        }
         texts.append(f"shape={t.shape} | dtype={t.dtype} | {info}")
     return texts
 

@@ -34,7 +34,12 @@ def hundred():
     """Make a function of 100 lines in which every tenth changes x."""
     body = ["x.add_(1)" if i % 10 == 9 else f"a = {i}" for i in range(100)]
     space = {}
-    exec(compile("def hundred(x):\n" + "".join(f"    {line}\n" for line in body), "<hundred>", "exec"), space)
+    exec(
+        compile(
+            "def hundred(x):\n" + "".join(f"    {line}\n" for line in body), "<hundred>", "exec"
+        ),
+        space,
+    )
     return space["hundred"]
 
 
@@ -45,7 +50,9 @@ def cloning(call, x):
     def local(frame, event, arg):
         nonlocal last
         now = frame.f_locals.get("x")
-        if now is not None and (last is None or now.shape != last.shape or not torch.allclose(now, last, atol=1e-5)):
+        if now is not None and (
+            last is None or now.shape != last.shape or not torch.allclose(now, last, atol=1e-5)
+        ):
             print("x changed", now.shape, now.dtype)
             last = now.clone()
         return local
@@ -73,10 +80,14 @@ def main():
             )
         finally:
             sys.stdout = out
-    harness.row("track: a line that cannot touch x", median(extra), 80, unit="ns more", at_most=True)
+    harness.row(
+        "track: a line that cannot touch x", median(extra), 80, unit="ns more", at_most=True
+    )
     harness.row("track: least of 15", min(extra), 80, unit="ns more", at_most=True)
     ratio = (theirs - without) / (ours - without)
-    harness.row("track: 1 MB, every tenth of 100 lines, less than clone and allclose", ratio, 10, unit="×")
+    harness.row(
+        "track: 1 MB, every tenth of 100 lines, less than clone and allclose", ratio, 10, unit="×"
+    )
 
 
 main()

@@ -41,8 +41,10 @@ static void put_stats(track_text *text, const tt_stats *stats, bool is_colored)
     const struct {
         const char *name;
         double value;
-    } fields[] = { { " | mean=", stats->mean }, { " std=", tt_stats_std(stats) },
-                   { " min=", stats->min }, { " max=", stats->max } };
+    } fields[] = { { " | mean=", stats->mean },
+                   { " std=", tt_stats_std(stats) },
+                   { " min=", stats->min },
+                   { " max=", stats->max } };
     if (tt_stats_finite(stats) == 1 && stats->count == 1) {
         text_put(text, " | value=");
         text_put_number(text, stats->mean);
@@ -116,7 +118,8 @@ void line_put_value(track_log *log, track_text *text, PyObject *name, long line,
         put_object(log, text, obj);
 }
 
-void line_put_new(track_log *log, track_text *text, PyObject *name, long line, PyObject *obj, bool is_colored)
+void line_put_new(track_log *log, track_text *text, PyObject *name, long line, PyObject *obj,
+                  bool is_colored)
 {
     track_sight sight;
     sight_take(log->state, obj, false, &sight);

@@ -115,7 +115,11 @@ def test_coverage_counts_the_lines_of_a_tracked_function(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("[Var] x@4") == 2
     report = subprocess.run(
-        [sys.executable, "-m", "coverage", "report", "-m"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "coverage", "report", "-m"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert re.search(r"prog.py +9 +1 +89% +6", report.stdout), report.stdout
 
@@ -133,7 +137,9 @@ print('result', work())
 """
 
 
-def debug(folder: Path, stop: str, commands: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def debug(
+    folder: Path, stop: str, commands: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
     (folder / "prog.py").write_text(DEBUGGED.format(stop=stop))
     return subprocess.run(
         [sys.executable, *arguments, "prog.py"],
@@ -152,7 +158,9 @@ def test_a_debugger_stops_in_a_tracked_function(tmp_path: Path) -> None:
     assert "result 3" in done.stdout
 
 
-def test_a_breakpoint_in_a_tracked_function_works_and_a_warning_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_breakpoint_in_a_tracked_function_works_and_a_warning_says_what_is_missing(
+    tmp_path: Path,
+) -> None:
     done = debug(tmp_path, "breakpoint()", "p x\nnext\np x\nnext\np x\ncontinue\n")
     assert done.returncode == 0, done.stderr
     assert re.findall(r"^\(Pdb\) (\d)$", done.stdout, re.M) == ["1", "2", "3"]
@@ -163,9 +171,13 @@ def test_a_breakpoint_in_a_tracked_function_works_and_a_warning_says_what_is_mis
         assert done.stderr.count("Start the debugger first") == 1
 
 
-def test_flow_and_track_see_the_same_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flow_and_track_see_the_same_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "prog.py").write_text("import torch\ndef work():\n    x = torch.ones(2)\n    x = x + 1\n    return x\n")
+    (tmp_path / "prog.py").write_text(
+        "import torch\ndef work():\n    x = torch.ones(2)\n    x = x + 1\n    return x\n"
+    )
     space: dict[str, Any] = {}
     path = str(tmp_path / "prog.py")
     exec(compile(Path(path).read_text(), path, "exec"), space)
@@ -357,7 +369,9 @@ def test_no_tracked_tensor_is_copied_unless_a_tolerance_asks_for_it() -> None:
             "sys.stdout = sys.__stdout__\n"
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)\n"
         )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+        )
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
 

@@ -46,7 +46,11 @@ def test_changes_are_sites_of_the_run(tmp_path: Path) -> None:
     with tt.record(tmp_path / "run"):
         run("x = torch.ones(2)\nfor n in range(2):\n    x += 1\n    y = 'text'", "x", "n", "y")
     opened = tt.open(tmp_path / "run")
-    assert sorted(opened.names("line/*")) == ["line/prog.py:2:x", "line/prog.py:3:n", "line/prog.py:4:x"]
+    assert sorted(opened.names("line/*")) == [
+        "line/prog.py:2:x",
+        "line/prog.py:3:n",
+        "line/prog.py:4:x",
+    ]
     assert opened.series("line/prog.py:4:x", "mean")[1].tolist() == [2.0, 3.0]
     assert opened.series("line/prog.py:3:n")[1].tolist() == [0.0, 1.0]
 

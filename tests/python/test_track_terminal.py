@@ -39,10 +39,19 @@ def on_terminal(folder: Path, columns: int, **environment: str) -> str:
     """Run PROGRAM on a terminal of its own; give what came out."""
     (folder / "prog.py").write_text(PROGRAM)
     ours, theirs = pty.openpty()
-    surroundings = {**os.environ, "COLUMNS": str(columns), "TENSORTAP_LOG_DIR": str(folder / "logs"), "TERM": "xterm"}
+    surroundings = {
+        **os.environ,
+        "COLUMNS": str(columns),
+        "TENSORTAP_LOG_DIR": str(folder / "logs"),
+        "TERM": "xterm",
+    }
     surroundings.pop("NO_COLOR", None)
     process = subprocess.Popen(
-        [sys.executable, "prog.py"], cwd=folder, env={**surroundings, **environment}, stdout=theirs, stderr=theirs
+        [sys.executable, "prog.py"],
+        cwd=folder,
+        env={**surroundings, **environment},
+        stdout=theirs,
+        stderr=theirs,
     )
     os.close(theirs)
     parts = []

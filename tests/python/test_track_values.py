@@ -50,7 +50,12 @@ def test_few_elements_become_lists_and_many_a_summary() -> None:
 def test_containers_are_looked_into_and_the_rest_stays() -> None:
     marker = object()
     data = {"a": (torch.ones(2), [np.ones(1)]), "b": {3}, "c": marker, "d": None}
-    assert extract_tensor_info(data) == {"a": [[1.0, 1.0], [[1.0]]], "b": [3], "c": marker, "d": None}
+    assert extract_tensor_info(data) == {
+        "a": [[1.0, 1.0], [[1.0]]],
+        "b": [3],
+        "c": marker,
+        "d": None,
+    }
 
 
 def test_a_meta_tensor_is_told_without_values() -> None:
@@ -149,7 +154,9 @@ def test_the_seeds_accuracy_monitor_runs(capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
-def test_the_seeds_decorators_and_handler_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_seeds_decorators_and_handler_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     @auto_diff
     def process_data(inputs):  # type: ignore[no-untyped-def]
         return transform_video(inputs)

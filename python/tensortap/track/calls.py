@@ -22,8 +22,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_ERROR = 200
 
 _WORDS = {
-    "en": {"function": "function", "called": "called at", "input": "input", "output": "output", "time": "time"},
-    "zh": {"function": "函数", "called": "被调用于", "input": "输入", "output": "输出", "time": "耗时"},
+    "en": {
+        "function": "function",
+        "called": "called at",
+        "input": "input",
+        "output": "output",
+        "time": "time",
+    },
+    "zh": {
+        "function": "函数",
+        "called": "被调用于",
+        "input": "输入",
+        "output": "输出",
+        "time": "耗时",
+    },
 }
 
 
@@ -62,7 +74,16 @@ class Described:
         head = f"[{where}] {word['function']} [{self.name}] {word['called']} "
         first = 1 if names[:1] in (("self",), ("cls",)) else 0
         #: as track.h has it
-        self.site = (self.name, head, word["input"], word["output"], f"{word['time']} {self.name}: ", rest, names, first)
+        self.site = (
+            self.name,
+            head,
+            word["input"],
+            word["output"],
+            f"{word['time']} {self.name}: ",
+            rest,
+            names,
+            first,
+        )
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         """Log the call and go one deeper; return a token for the others."""
@@ -74,7 +95,9 @@ class Described:
             text = str(error)
         except Exception:
             text = "?"
-        text = text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}… (length {len(text)})"
+        text = (
+            text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}… (length {len(text)})"
+        )
         log.stop(self.site, token, type(error).__name__, text, seconds)
 
 
@@ -300,7 +323,10 @@ def fstack(func: F) -> F:
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         depth = log.depth
-        rows = [(depth, 1, f"{os.path.basename(file)}:{line} {caller}") for caller, file, line in reversed(log.stack())]
+        rows = [
+            (depth, 1, f"{os.path.basename(file)}:{line} {caller}")
+            for caller, file, line in reversed(log.stack())
+        ]
         if rows:
             rows[-1] = (depth, 2, rows[-1][2])
         log.lines((depth, 0, f"stack of [{name}]"), *rows)

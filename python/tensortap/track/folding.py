@@ -25,7 +25,10 @@ def width(text: str) -> int:
     bare = _ANSI.sub("", text) if "\x1b" in text else text
     if bare.isascii():
         return len(bare)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in bare)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in bare
+    )
 
 
 def _fold_line(line: str, columns: int) -> list[str]:
@@ -33,7 +36,9 @@ def _fold_line(line: str, columns: int) -> list[str]:
         return [line]
     match = _GUIDES.match(_ANSI.sub("", line))
     guides, elbow = (match[1], match[2]) if match is not None else ("", "")
-    indent = guides + ("    " if elbow == "└─ " else "│   " if elbow else "  ") + ("  " if elbow else "")
+    indent = (
+        guides + ("    " if elbow == "└─ " else "│   " if elbow else "  ") + ("  " if elbow else "")
+    )
     room = max(columns - len(indent), _LEAST)
     rows, ink = [], ""
     rest, most = line, max(columns, len(guides) + len(elbow) + _LEAST)

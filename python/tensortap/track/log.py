@@ -112,7 +112,11 @@ class ThreadFileHandler(logging.Handler):
 
     def is_plain(self) -> bool:
         """Tell whether lines may take the short way: nobody changed format, level or filters."""
-        return self.formatter is self._plain_formatter and self.level <= logging.INFO and not self.filters
+        return (
+            self.formatter is self._plain_formatter
+            and self.level <= logging.INFO
+            and not self.filters
+        )
 
     def write_lines(self, text: str) -> None:
         """Write each line of *text* with the time before it, all in one write."""
@@ -145,7 +149,9 @@ class ThreadFileHandler(logging.Handler):
     def _open(self) -> None:
         self.base_path.mkdir(parents=True, exist_ok=True)
         name = f"process_{os.getpid()}_thread_{threading.get_ident()}.log"
-        fd = os.open(self.base_path / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        fd = os.open(
+            self.base_path / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
+        )
         self._file.fd = fd
         self._file.pid = os.getpid()
         self._file.closer = _Closer(fd)

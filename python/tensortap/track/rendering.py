@@ -63,7 +63,11 @@ def _box(value: Any, depth: int) -> str:
 
 def _item(value: Any, depth: int) -> str:
     if isinstance(value, list | tuple | dict | set | frozenset):
-        return _box(value, depth + 1) if len(value) <= MOST_ITEMS else f"{type(value).__name__} of {len(value)}"
+        return (
+            _box(value, depth + 1)
+            if len(value) <= MOST_ITEMS
+            else f"{type(value).__name__} of {len(value)}"
+        )
     if is_tensor(value) or is_array(value):
         dtype = str(value.dtype).removeprefix("torch.")
         return f"{dtype}[{', '.join(map(str, value.shape))}]"

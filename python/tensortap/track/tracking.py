@@ -48,7 +48,9 @@ def _is_taken_over() -> bool:
 
 
 def _warn(error: Exception) -> None:
-    warnings.warn(f"tensortap.track follows no variables here: {error}", RuntimeWarning, stacklevel=3)
+    warnings.warn(
+        f"tensortap.track follows no variables here: {error}", RuntimeWarning, stacklevel=3
+    )
 
 
 class _Names(Watching):
@@ -66,7 +68,11 @@ class _Names(Watching):
         left = self.names
         self.shared = []
         for other in _active.trackers:
-            if other.tolerance == self.tolerance and set(left) & set(other.names) and other.tracker is not None:
+            if (
+                other.tolerance == self.tolerance
+                and set(left) & set(other.names)
+                and other.tracker is not None
+            ):
                 left = tuple(name for name in left if name not in other.names)
                 self.shared.append((other, other.tracker.depth))
                 if self.root is not None:
@@ -105,7 +111,9 @@ class _Names(Watching):
                 other.tracker.depth = depth
 
 
-def var_tracker(*names: str, rtol: float | None = None, atol: float | None = None) -> Callable[[F], F]:
+def var_tracker(
+    *names: str, rtol: float | None = None, atol: float | None = None
+) -> Callable[[F], F]:
     """Log calls as `auto_diff` does, and each change of the named variables, in callees too.
 
     With *rtol* or *atol* a copy of each is kept, and what is close to it is no change.
@@ -144,7 +152,10 @@ class block:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         seconds = perf_counter() - self._start
         self._watching.pause()
@@ -171,7 +182,11 @@ class _Lines(Watching):
         self.depth = depth
         try:
             self.watch = _core.watch_lines(
-                enter=self._enter, line=self._line, leave=self._leave, select=self._select, threads="own"
+                enter=self._enter,
+                line=self._line,
+                leave=self._leave,
+                select=self._select,
+                threads="own",
             )
         except Exception as error:
             _warn(error)
@@ -198,7 +213,11 @@ class _Lines(Watching):
         log.lines((depth, 1, f"{event.line}: {text}"))
 
     def _leave(self, event: Any) -> None:
-        depth = self.depths.get(event.frame, self.depth) if event.is_yield else self.depths.pop(event.frame, self.depth)
+        depth = (
+            self.depths.get(event.frame, self.depth)
+            if event.is_yield
+            else self.depths.pop(event.frame, self.depth)
+        )
         how = "yield from" if event.is_yield else "exit"
         log.lines((depth, 1 if event.is_yield else 2, f"{how} [{event.code.co_name}]"))
 
@@ -206,4 +225,3 @@ class _Lines(Watching):
 def debug_trace(func: F) -> F:
     """Log entry, every line with its source, and exit of *func* and of what it calls in user code."""
     return wrap(func, lambda described: lambda: _Lines(described.code))
-
