@@ -86,7 +86,7 @@ def main():
     harness.row("track: least of 15", min(extra), 80, unit="ns more", at_most=True)
     ratio = (theirs - without) / (ours - without)
     harness.row(
-        "track: 1 MB, every tenth of 100 lines, less than clone and allclose", ratio, 10, unit="×"
+        "track: 1 MB, every tenth of 100 lines, less than clone and allclose", ratio, 10, unit="x"
     )
 
 

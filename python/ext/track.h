@@ -121,10 +121,20 @@ typedef struct track_log {
     known_line known[KNOWN_LINES];                     /* of callers */
 } track_log;
 
-#define TRACK_LOG_OBJECTS(X)                                                                      \
-    X(logger)                                                                                     \
-    X(own) X(runs) X(look) X(show) X(keep) X(render) X(out) X(sys) X(write) X(handlers) X(output) \
-        X(stdout_name)
+#define TRACK_LOG_OBJECTS(X) \
+    X(logger)                \
+    X(own)                   \
+    X(runs)                  \
+    X(look)                  \
+    X(show)                  \
+    X(render)                \
+    X(keep)                  \
+    X(out)                   \
+    X(sys)                   \
+    X(write)                 \
+    X(handlers)              \
+    X(output)                \
+    X(stdout_name)
 
 /* Of this thread. */
 long log_depth(void);
@@ -209,7 +219,14 @@ typedef struct tracker {
     tracked_frame *last; /* that had an event last; borrowed or NULL */
 } tracker;
 
-#define TRACKER_OBJECTS(X) X(module) X(log) X(names) X(bases) X(excluded) X(roots) X(file)
+#define TRACKER_OBJECTS(X) \
+    X(module)              \
+    X(log)                 \
+    X(names)               \
+    X(bases)               \
+    X(excluded)            \
+    X(roots)               \
+    X(file)
 
 /* Adds the consumer; -1: an exception is set. */
 int tracker_listen(tracker *self);

@@ -44,7 +44,7 @@ def told(lines: list[str]) -> list[str]:
 
 
 def traces_put_back(call: Callable[[], object]) -> list[str]:
-    """Call with a trace function of our own; give the lines it saw, and check that it is there again."""
+    """Call with a trace function of our own; give what it saw, if it is there again."""
     seen: list[str] = []
 
     def trace(frame: FrameType, event: str, arg: object) -> Any:

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("_log_folder")
 
 
-@pytest.fixture()
+@pytest.fixture
 def _log_folder(tmp_path, monkeypatch):  # type: ignore[no-untyped-def]
     monkeypatch.setenv("TENSORTAP_LOG_DIR", str(tmp_path))
 

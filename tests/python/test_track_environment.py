@@ -46,7 +46,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture()
+@pytest.fixture
 def program(tmp_path: Path) -> Path:
     (tmp_path / "data.py").write_text(DATA)
     (tmp_path / "main.py").write_text(MAIN)

@@ -108,7 +108,8 @@ def test_the_log_keeps_whole_lines(tmp_path: Path) -> None:
 
 
 def test_lines_end_between_fields() -> None:
-    line = "│   ├─ [Tensor] x@3 → shape=torch.Size([2]) | dtype=torch.float32 | mean=1 std=0 min=1 max=1 | changed: shape"
+    stats = "mean=1 std=0 min=1 max=1 | changed: shape"
+    line = f"│   ├─ [Tensor] x@3 → shape=torch.Size([2]) | dtype=torch.float32 | {stats}"
     assert fold(line, 70).split("\n") == [
         "│   ├─ [Tensor] x@3 → shape=torch.Size([2]) | dtype=torch.float32",
         "│   │     | mean=1 std=0 min=1 max=1 | changed: shape",

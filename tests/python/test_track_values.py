@@ -118,14 +118,15 @@ def test_the_call_stack_goes_from_the_innermost_outwards() -> None:
 
 
 def test_a_value_is_logged_as_the_seed_calls_it(capsys: pytest.CaptureFixture[str]) -> None:
+    ones = "dtype=torch.float32 | mean=1 std=0 min=1 max=1"
     _log_change("Linear", "output", torch.ones(2, 3), "", 0)
     _log_change("", "n", 5, "  ", 12)
     _log_change("Linear", "input", (torch.ones(2), None), "")
     _log_change("Linear", "input", (), "")
     assert capsys.readouterr().out.splitlines() == [
-        "├─ Linear [Tensor] output@0 → shape=torch.Size([2, 3]) | dtype=torch.float32 | mean=1 std=0 min=1 max=1",
+        f"├─ Linear [Tensor] output@0 → shape=torch.Size([2, 3]) | {ones}",
         "  ├─ [Var] n@12 value: 5",
-        "├─ Linear [Tensor] input[0]@0 → shape=torch.Size([2]) | dtype=torch.float32 | mean=1 std=0 min=1 max=1",
+        f"├─ Linear [Tensor] input[0]@0 → shape=torch.Size([2]) | {ones}",
         "├─ Linear [Var] input[1]@0 value: None",
         "├─ Linear [Var] input@0 len(value): 0 value: ()",
     ]

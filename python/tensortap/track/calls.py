@@ -48,16 +48,17 @@ class Watching:
     """What a decorator does while the body runs; nothing, for auto_diff."""
 
     def resume(self, depth: int) -> None:
-        """The body starts or goes on."""
+        """Look on: the body starts or goes on."""
 
     def pause(self) -> None:
-        """The body has ended or is suspended."""
+        """Look away: the body has ended or is suspended."""
 
 
 class Described:
     """What is known of a function before it is called."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
+        """Look at *func*."""
         word = words()
         code = getattr(inspect.unwrap(func), "__code__", None)
         self.code: types.CodeType | None = code if isinstance(code, types.CodeType) else None
@@ -109,7 +110,7 @@ def auto_diff(func: F) -> F:
 def wrap(func: F, watch: Callable[[Described], Callable[[], Watching] | None]) -> F:
     """Return *func* logged; *watch* gives what makes a Watching for each call."""
     if isinstance(func, (staticmethod, classmethod)):
-        return type(func)(wrap(func.__func__, watch))  # type: ignore[return-value]
+        return type(func)(wrap(func.__func__, watch))
     described = Described(func)
     made = watch(described)
     if inspect.isasyncgenfunction(func):
@@ -206,7 +207,7 @@ class _Body:
         log.depth = before
 
     def drive(self, inner: Any) -> Generator[Any, Any, Any]:
-        """Run *inner* until it ends, in this place of the tree; what goes in and out is handed on."""
+        """Run *inner* to its end in this place of the tree; hand on what goes in and out."""
         step, given = inner.send, None
         while True:
             with self:
@@ -318,7 +319,7 @@ def get_call_stack() -> str:
 def fstack(func: F) -> F:
     """Log the whole call stack, outermost first, each time *func* is called."""
     if isinstance(func, (staticmethod, classmethod)):
-        return type(func)(fstack(func.__func__))  # type: ignore[return-value]
+        return type(func)(fstack(func.__func__))
     name = Described(func).name
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:

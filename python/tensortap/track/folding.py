@@ -40,7 +40,8 @@ def _fold_line(line: str, columns: int) -> list[str]:
         guides + ("    " if elbow == "└─ " else "│   " if elbow else "  ") + ("  " if elbow else "")
     )
     room = max(columns - len(indent), _LEAST)
-    rows, ink = [], ""
+    rows: list[str] = []
+    ink = ""
     rest, most = line, max(columns, len(guides) + len(elbow) + _LEAST)
     while width(rest) > most:
         at = _end(rest, most, len(guides) + len(elbow) if not rows else 0)

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -78,10 +79,8 @@ class _Closer:
         self.fd = fd
 
     def __del__(self) -> None:
-        try:
+        with contextlib.suppress(OSError):
             os.close(self.fd)
-        except OSError:
-            pass
 
 
 class ThreadFileHandler(logging.Handler):
@@ -140,7 +139,8 @@ class ThreadFileHandler(logging.Handler):
 
     def _give_up(self, error: OSError) -> None:
         self._has_failed = True
-        text = f"tensortap.track writes no log: {error}; set TENSORTAP_LOG_DIR to a folder that can be written"
+        remedy = "set TENSORTAP_LOG_DIR to a folder that can be written"
+        text = f"tensortap.track writes no log: {error}; {remedy}"
         try:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         except RuntimeWarning:  # warnings are errors here; the program's own lines are not

@@ -114,7 +114,7 @@ def extract_tensor_info(data: Any, max_elements: int = MOST_ITEMS) -> Any:
 
 
 def is_content_changed(last: object, current: object) -> bool:
-    """Tell whether a value differs: tensors by shape, type, device and contents, the rest by value."""
+    """Tell whether a value differs; tensors by shape, type, device and contents."""
     if last is current and not isinstance(current, list | tuple | dict | set | frozenset):
         return False
     if _core.track_key(last) == _core.track_key(current):

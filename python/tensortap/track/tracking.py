@@ -37,13 +37,14 @@ _active = _Active()
 
 
 TAKEN_OVER = (
-    "tensortap.track: a debugger (or sys.settrace) took the lines over while variables were tracked; later "
-    "changes in this call were not seen.  Start the debugger first, as with python -m pdb, or use Python 3.12"
+    "tensortap.track: a debugger (or sys.settrace) took the lines over while variables were "
+    "tracked; later changes in this call were not seen.  Start the debugger first, as with "
+    "python -m pdb, or use Python 3.12"
 )
 
 
 def _is_taken_over() -> bool:
-    """Tell whether somebody put a trace function in the place of ours; from 3.12 on there is none."""
+    """Tell whether somebody's trace function is in the place of ours; 3.12 needs none."""
     return sys.version_info < (3, 12) and type(sys.gettrace()).__name__ != "LineTracer"
 
 
@@ -54,7 +55,7 @@ def _warn(error: Exception) -> None:
 
 
 class _Names(Watching):
-    """Tracks names while calls that want them are open; what others track already is left to them."""
+    """Tracks names while calls that want them are open; leaves to others what they track."""
 
     def __init__(self, names: tuple[str, ...], tolerance: Tolerance, root: CodeType | None) -> None:
         self.names = names
@@ -223,5 +224,5 @@ class _Lines(Watching):
 
 
 def debug_trace(func: F) -> F:
-    """Log entry, every line with its source, and exit of *func* and of what it calls in user code."""
+    """Log entry, every line and exit of *func* and of what it calls in user code."""
     return wrap(func, lambda described: lambda: _Lines(described.code))
