@@ -338,11 +338,17 @@ def fstack(func: F) -> F:
 
 def user_prefixes() -> tuple[str, ...]:
     """Return the folders whose code is not the user's: Python's and what was installed."""
+    torch = sys.modules.get("torch")
+    return _prefixes(len(sys.path), getattr(torch, "__file__", None))
+
+
+@functools.lru_cache(maxsize=4)
+def _prefixes(paths: int, torch: str | None) -> tuple[str, ...]:
+    """Find them; that takes half a millisecond, and they hardly ever change."""
     import sysconfig
 
     found = {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
     found |= {path for path in sys.path if path.endswith(("site-packages", "dist-packages"))}
-    torch = sys.modules.get("torch")
-    if torch is not None and getattr(torch, "__file__", None):
-        found.add(os.path.dirname(str(torch.__file__)))
+    if torch is not None:
+        found.add(os.path.dirname(torch))
     return (*(os.path.join(path, "") for path in sorted(found)), "<frozen", OWN)

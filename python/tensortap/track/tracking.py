@@ -50,7 +50,7 @@ def _is_taken_over() -> bool:
 
 def _warn(error: Exception) -> None:
     warnings.warn(
-        f"tensortap.track follows no variables here: {error}", RuntimeWarning, stacklevel=3
+        f"tensortap.track does not see all variables: {error}", RuntimeWarning, stacklevel=3
     )
 
 
@@ -106,7 +106,10 @@ class _Names(Watching):
             if _is_taken_over():
                 warnings.warn(TAKEN_OVER, RuntimeWarning, stacklevel=3)
         if self.tracker is not None:
+            count, text = self.tracker.errors
             self.tracker.stop()
+            if count:
+                _warn(RuntimeError(f"{count} looks failed, the first with {text}"))
         for other, depth in self.shared:
             if other.tracker is not None:
                 other.tracker.depth = depth
