@@ -24,7 +24,12 @@ def add(x, y):
 def formatted(x, y):
     texts = []
     for t in (x, y, x):
-        info = {"sum": t.sum().item(), "mean": t.mean().item(), "min": t.min().item(), "max": t.max().item()}
+        info = {
+            "sum": t.sum().item(),
+            "mean": t.mean().item(),
+            "min": t.min().item(),
+            "max": t.max().item(),
+        }
         texts.append(f"shape={t.shape} | dtype={t.dtype} | {info}")
     return texts
 
@@ -44,8 +49,8 @@ def main():
         finally:
             sys.stdout = out
     harness.row("track: auto_diff, a call", min(ours) * 1e6, 25, unit="µs", at_most=True)
-    ratio = median(t / o for t, o in zip(theirs, ours))
-    harness.row("track: less than formatting with torch", ratio, 5, unit="×")
+    ratio = median(t / o for t, o in zip(theirs, ours, strict=True))
+    harness.row("track: less than formatting with torch", ratio, 5, unit="x")
 
 
 main()

@@ -11,10 +11,10 @@ static track_log *log_of(PyObject *self)
 
 static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = { "logger", "own", "runs", "look", "show", "keep", NULL };
-    PyObject *logger, *own, *runs, *look, *show, *keep; /* borrowed */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OUO!OOO:TrackLog", keywords, &logger, &own, &PyList_Type, &runs,
-                                     &look, &show, &keep))
+    static char *keywords[] = { "logger", "own", "runs", "look", "show", "keep", "render", NULL };
+    PyObject *logger, *own, *runs, *look, *show, *keep, *render; /* borrowed */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OUO!OOOO:TrackLog", keywords, &logger, &own,
+                                     &PyList_Type, &runs, &look, &show, &keep, &render))
         return NULL;
     track_log *self = (track_log *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -26,6 +26,7 @@ static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->look = Py_NewRef(look);
     self->show = Py_NewRef(show);
     self->keep = Py_NewRef(keep);
+    self->render = Py_NewRef(render);
     self->write = PyUnicode_InternFromString("write");
     self->handlers = PyUnicode_InternFromString("handlers");
     self->output = PyUnicode_InternFromString("output");
@@ -77,14 +78,16 @@ static PyObject *none_or_null(int st)
 static bool is_site(PyObject *site)
 {
     bool is_so = PyTuple_Check(site) && PyTuple_GET_SIZE(site) == SITE_FIELDS &&
-                 PyTuple_Check(PyTuple_GET_ITEM(site, SITE_NAMES)) && PyLong_Check(PyTuple_GET_ITEM(site, SITE_FIRST));
+                 PyTuple_Check(PyTuple_GET_ITEM(site, SITE_NAMES)) &&
+                 PyLong_Check(PyTuple_GET_ITEM(site, SITE_FIRST));
     for (int i = 0; is_so && i < SITE_NAMES; i++)
         is_so = PyUnicode_Check(PyTuple_GET_ITEM(site, i));
     return is_so;
 }
 
 /* Checks the number of arguments, the site and, behind it, the token; -1: TypeError. */
-static int check(const char *name, PyObject *const *args, Py_ssize_t nargs, Py_ssize_t wanted, int64_t *token)
+static int check(const char *name, PyObject *const *args, Py_ssize_t nargs, Py_ssize_t wanted,
+                 int64_t *token)
 {
     if (nargs != wanted || !is_site(args[0])) {
         PyErr_Format(PyExc_TypeError, "%s() takes a site and %zd more arguments", name, wanted - 1);
@@ -119,7 +122,8 @@ static PyObject *log_end(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     if (check("end", args, nargs, 4, &token) < 0)
         return NULL;
     double seconds = seconds_of(args[3]);
-    return PyErr_Occurred() ? NULL : none_or_null(call_end(log_of(self), args[0], token, seconds, args[2]));
+    return PyErr_Occurred() ? NULL
+                            : none_or_null(call_end(log_of(self), args[0], token, seconds, args[2]));
 }
 
 static PyObject *log_stop(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
@@ -128,8 +132,9 @@ static PyObject *log_stop(PyObject *self, PyObject *const *args, Py_ssize_t narg
     if (check("stop", args, nargs, 5, &token) < 0)
         return NULL;
     double seconds = seconds_of(args[4]);
-    return PyErr_Occurred() ? NULL
-                            : none_or_null(call_stop(log_of(self), args[0], token, seconds, args[2], args[3]));
+    return PyErr_Occurred()
+               ? NULL
+               : none_or_null(call_stop(log_of(self), args[0], token, seconds, args[2], args[3]));
 }
 
 static PyObject *log_yield(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
@@ -192,7 +197,7 @@ static PyObject *log_value(PyObject *self, PyObject *args)
         return NULL;
     bool is_colored = log_is_colored(log);
     text_put_str(&text, before);
-    line_put_new(log->state, &text, name, line, value, is_colored);
+    line_put_new(log, &text, name, line, value, is_colored);
     tt_status st = text_branch(&out, 0, TT_BRANCH_ENTRY, &text, is_colored);
     text.len = 0;
     text_put_str(&text, indent);
@@ -246,15 +251,21 @@ static int set_depth(PyObject *Py_UNUSED(self), PyObject *value, void *Py_UNUSED
 #define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
 
 static PyMethodDef methods[] = {
-    { "begin", FAST(log_begin), "begin(site, args, kwargs): write who called and the inputs, go one deeper." },
+    { "begin", FAST(log_begin),
+      "begin(site, args, kwargs): write who called and the inputs, go one deeper." },
     { "end", FAST(log_end), "end(site, token, value, seconds): write the outputs and the time." },
-    { "stop", FAST(log_stop), "stop(site, token, kind, text, seconds): write why there is no output, and the time." },
+    { "stop", FAST(log_stop),
+      "stop(site, token, kind, text, seconds): write why there is no output, and the time." },
     { "yields", FAST(log_yield), "yields(site, token, value): write what a generator gives." },
-    { "lines", FAST(log_lines), "lines(*(depth, branch, text)): write lines; branch 0 opens, 1 goes on, 2 ends." },
+    { "lines", FAST(log_lines),
+      "lines(*(depth, branch, text)): write lines; branch 0 opens, 1 goes on, 2 ends." },
     { "text", log_text, METH_O, "text(text): write it as it is." },
-    { "value", log_value, METH_VARARGS, "value(indent, before, name, value, line): write what is known of a value." },
-    { "stack", log_stack, METH_NOARGS, "stack(): list (function, file, line) of the callers, innermost first." },
-    { "write", log_write_to, METH_VARARGS, "write(fd, bytes): write lines, the time before each; 0 or an errno." },
+    { "value", log_value, METH_VARARGS,
+      "value(indent, before, name, value, line): write what is known of a value." },
+    { "stack", log_stack, METH_NOARGS,
+      "stack(): list (function, file, line) of the callers, innermost first." },
+    { "write", log_write_to, METH_VARARGS,
+      "write(fd, bytes): write lines, the time before each; 0 or an errno." },
     { "file", log_file, METH_O, "file(fd): this thread's log file is open; -1: it is not." },
     { 0 },
 };

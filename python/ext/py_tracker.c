@@ -32,7 +32,8 @@ static PyObject *get_errors(PyObject *self, void *Py_UNUSED(closure))
 {
     tracker *one = (tracker *)self;
     PyObject *text = NULL; /* borrowed */
-    uint64_t count = one->id >= 0 ? line_source_errors(core_state_of(one->module)->line, one->id, &text) : 0;
+    uint64_t count =
+        one->id >= 0 ? line_source_errors(core_state_of(one->module)->line, one->id, &text) : 0;
     return Py_BuildValue("(KO)", (unsigned long long)count, text != NULL ? text : Py_None);
 }
 
@@ -45,7 +46,8 @@ PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs)
     track_tolerance tolerance = { 0 };
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!|$OO:tracker", keywords,
                                      core_state_of(module)->track_log_type, &log, &PyTuple_Type, &names,
-                                     &PyTuple_Type, &bases, &PyTuple_Type, &excluded, &PySet_Type, &roots, &rtol, &atol))
+                                     &PyTuple_Type, &bases, &PyTuple_Type, &excluded, &PySet_Type, &roots,
+                                     &rtol, &atol))
         return NULL;
     tolerance.is_given = rtol != Py_None || atol != Py_None;
     tolerance.rtol = rtol != Py_None ? PyFloat_AsDouble(rtol) : 0;

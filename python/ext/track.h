@@ -23,7 +23,10 @@ typedef struct track_text {
 } track_text;
 
 /* A text that begins in an array on the stack: most end there. */
-#define TEXT_IN(room) { .data = (room), .cap = sizeof(room), .is_lent = true }
+#define TEXT_IN(room)                                        \
+    {                                                        \
+        .data = (room), .cap = sizeof(room), .is_lent = true \
+    }
 enum { TEXT_ROOM = 1024 };
 
 /* The inks of the core's views: tt_tree_line obeys these and no others. */
@@ -59,8 +62,8 @@ typedef struct track_key {
 typedef struct track_sight {
     sight_kind kind;
     bool is_torch, has_stats, has_digest;
-    bool shows_device; /* even if it is the CPU: it was another */
-    const void *object; /* address, for comparison only */
+    bool shows_device;                    /* even if it is the CPU: it was another */
+    const void *object;                   /* address, for comparison only */
     char type[40], dtype[32], device[24]; /* device: empty for the CPU */
     int32_t ndim;                         /* -1: not known */
     int64_t shape[TT_MAX_DIM];
@@ -92,14 +95,6 @@ void sight_keep(track_sight *sight, PyObject *obj);
  * large torch tensors by address and version and must not outlive them. */
 track_key key_of(core_state *state, PyObject *obj, bool is_quick);
 
-/* ---- lines ---------------------------------------------------------------- */
-
-/* "[Tensor] x@12 → shape=..."; name NULL: "shape=..." alone. */
-void line_put_value(track_text *text, PyObject *name, long line, const track_sight *sight, PyObject *obj,
-                    bool is_colored);
-/* The same of a value that was not looked at yet. */
-void line_put_new(core_state *state, track_text *text, PyObject *name, long line, PyObject *obj, bool is_colored);
-
 /* ---- the log -------------------------------------------------------------- */
 
 /* The line of an instruction: finding it takes longer than writing it. */
@@ -111,24 +106,35 @@ typedef struct known_line {
 enum { KNOWN_LINES = 32 };
 
 typedef struct track_log {
-    PyObject_HEAD
-    core_state *state;  /* of the module, which the type keeps alive */
-    PyObject *logger;   /* owned; whose handlers get the lines too */
-    PyObject *own;      /* owned; prefix of files that are no callers: tensortap's */
-    PyObject *runs;     /* owned; list of open recorders, the innermost last */
-    PyObject *look;     /* owned; callable: (is_terminal, is_colored) of a stream */
-    PyObject *show;     /* owned; callable: prints lines on a terminal, or on a difficult stream */
-    PyObject *keep;     /* owned; callable: logs lines where that is not simple */
-    PyObject *out;      /* owned or NULL; the stream that was looked at last */
-    PyObject *sys;      /* owned; the module's dict, for its stdout */
+    PyObject_HEAD core_state *state; /* of the module, which the type keeps alive */
+    PyObject *logger;                /* owned; whose handlers get the lines too */
+    PyObject *own;                   /* owned; prefix of files that are no callers: tensortap's */
+    PyObject *runs;                  /* owned; list of open recorders, the innermost last */
+    PyObject *look;                  /* owned; callable: (is_terminal, is_colored) of a stream */
+    PyObject *show;   /* owned; callable: prints lines on a terminal, or on a difficult stream */
+    PyObject *render; /* owned; callable: "value: ..." of anything but tensors */
+    PyObject *keep;   /* owned; callable: logs lines where that is not simple */
+    PyObject *out;    /* owned or NULL; the stream that was looked at last */
+    PyObject *sys;    /* owned; the module's dict, for its stdout */
     PyObject *write, *handlers, *output, *stdout_name; /* owned; names */
-    bool is_terminal, is_colored;        /* that stream */
-    known_line known[KNOWN_LINES];       /* of callers */
+    bool is_terminal, is_colored;                      /* that stream */
+    known_line known[KNOWN_LINES];                     /* of callers */
 } track_log;
 
 #define TRACK_LOG_OBJECTS(X) \
-    X(logger) X(own) X(runs) X(look) X(show) X(keep) X(out) X(sys) \
-    X(write) X(handlers) X(output) X(stdout_name)
+    X(logger)                \
+    X(own)                   \
+    X(runs)                  \
+    X(look)                  \
+    X(show)                  \
+    X(render)                \
+    X(keep)                  \
+    X(out)                   \
+    X(sys)                   \
+    X(write)                 \
+    X(handlers)              \
+    X(output)                \
+    X(stdout_name)
 
 /* Of this thread. */
 long log_depth(void);
@@ -143,16 +149,27 @@ int log_emit_buf(track_log *self, tt_status st, tt_buf *out); /* frees out */
 /* Lines to a file, the time before each; 0 or errno. */
 int log_write(int fd, const char *bytes, size_t len);
 
+/* ---- lines ---------------------------------------------------------------- */
+
+/* "[Tensor] x@12 → shape=..."; name NULL: "shape=..." alone. */
+void line_put_value(track_log *log, track_text *text, PyObject *name, long line, const track_sight *sight,
+                    PyObject *obj, bool is_colored);
+/* The same of a value that was not looked at yet. */
+void line_put_new(track_log *log, track_text *text, PyObject *name, long line, PyObject *obj,
+                  bool is_colored);
+
 /* ---- calls ---------------------------------------------------------------- */
 
 /* What is known of a function: a tuple that calls.py makes. */
 typedef enum call_site {
-    SITE_NAME,   /* "Class.method" */
-    SITE_HEAD,   /* "[file.py:12] function [Class.method] called at " */
-    SITE_INPUT, SITE_OUTPUT, SITE_TIME, /* words; the last with the name behind it */
-    SITE_REST,   /* name of *args */
-    SITE_NAMES,  /* of the positional parameters */
-    SITE_FIRST,  /* arguments to leave out: self */
+    SITE_NAME, /* "Class.method" */
+    SITE_HEAD, /* "[file.py:12] function [Class.method] called at " */
+    SITE_INPUT,
+    SITE_OUTPUT,
+    SITE_TIME,  /* words; the last with the name behind it */
+    SITE_REST,  /* name of *args */
+    SITE_NAMES, /* of the positional parameters */
+    SITE_FIRST, /* arguments to leave out: self */
     SITE_FIELDS,
 } call_site;
 
@@ -160,10 +177,11 @@ typedef enum call_site {
 int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwargs);
 int call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *value);
 /* kind: name of an exception, or None. */
-int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind, PyObject *why);
+int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind,
+              PyObject *why);
 int call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value);
-line_frame *call_user_frame(PyObject *own);  /* the innermost frame that is not ours, or NULL */
-PyObject *call_stack(track_log *log); /* [(function, file, line)], innermost first */
+line_frame *call_user_frame(PyObject *own); /* the innermost frame that is not ours, or NULL */
+PyObject *call_stack(track_log *log);       /* [(function, file, line)], innermost first */
 void call_put_file(track_text *text, PyCodeObject *code); /* its name without folders */
 
 /* ---- runs ----------------------------------------------------------------- */
@@ -178,32 +196,37 @@ typedef struct tracked_frame {
     line_frame *at;  /* for comparison; a generator keeps its own while it sleeps */
     uint64_t number; /* of the line source */
     long depth;
-    bool is_root;    /* of a decorated function: its arguments are told as inputs */
-    int *slots;      /* owned; of each name: a local's, NOT_LOCAL or NOT_HERE */
+    bool is_root;        /* of a decorated function: its arguments are told as inputs */
+    int *slots;          /* owned; of each name: a local's, NOT_LOCAL or NOT_HERE */
     track_sight *sights; /* owned; of each name */
 } tracked_frame;
 
 enum { NOT_HERE = -1, NOT_LOCAL = -2 };
 
 typedef struct tracker {
-    PyObject_HEAD
-    PyObject *module;   /* owned */
-    PyObject *log;      /* owned; a track_log */
-    PyObject *names;    /* owned; tuple of str */
-    PyObject *bases;    /* owned; the same up to the first . or [ */
-    PyObject *excluded; /* owned; tuple of prefixes of file names */
-    PyObject *roots;    /* owned; set of code objects */
+    PyObject_HEAD PyObject *module; /* owned */
+    PyObject *log;                  /* owned; a track_log */
+    PyObject *names;                /* owned; tuple of str */
+    PyObject *bases;                /* owned; the same up to the first . or [ */
+    PyObject *excluded;             /* owned; tuple of prefixes of file names */
+    PyObject *roots;                /* owned; set of code objects */
     track_tolerance tolerance;
-    long depth; /* of what a decorated function's frame tells */
-    PyObject *file;   /* owned or NULL; of the root that was entered last */
-    int id;           /* of the consumer; -1: none */
+    long depth;             /* of what a decorated function's frame tells */
+    PyObject *file;         /* owned or NULL; of the root that was entered last */
+    int id;                 /* of the consumer; -1: none */
     tracked_frame **frames; /* owned */
     size_t count, cap;
     tracked_frame *last; /* that had an event last; borrowed or NULL */
 } tracker;
 
 #define TRACKER_OBJECTS(X) \
-    X(module) X(log) X(names) X(bases) X(excluded) X(roots) X(file)
+    X(module)              \
+    X(log)                 \
+    X(names)               \
+    X(bases)               \
+    X(excluded)            \
+    X(roots)               \
+    X(file)
 
 /* Adds the consumer; -1: an exception is set. */
 int tracker_listen(tracker *self);

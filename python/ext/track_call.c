@@ -14,7 +14,8 @@
 /* The nearest frame from `at` outwards that is not tensortap's own. */
 static line_frame *find_user(line_frame *at, PyObject *own)
 {
-    while (at != NULL && PyUnicode_Tailmatch(locals_code(at)->co_filename, own, 0, PY_SSIZE_T_MAX, -1) == 1)
+    while (at != NULL &&
+           PyUnicode_Tailmatch(locals_code(at)->co_filename, own, 0, PY_SSIZE_T_MAX, -1) == 1)
         at = locals_back(at);
     return at;
 }
@@ -76,12 +77,13 @@ static void put_callers(track_text *text, track_log *log)
 
 PyObject *call_stack(track_log *log)
 {
-    PyObject *own = log->own; /* borrowed */
+    PyObject *own = log->own;       /* borrowed */
     PyObject *rows = PyList_New(0); /* owned */
     line_frame *at = find_user(locals_running(), own);
     for (; at != NULL && rows != NULL; at = find_user(locals_back(at), own)) {
         PyCodeObject *code = locals_code(at);
-        PyObject *row = Py_BuildValue("(OOi)", code->co_name, code->co_filename, line_of(log, at)); /* owned */
+        PyObject *row =
+            Py_BuildValue("(OOi)", code->co_name, code->co_filename, line_of(log, at)); /* owned */
         if (row == NULL || PyList_Append(rows, row) < 0)
             Py_CLEAR(rows);
         Py_XDECREF(row);
@@ -119,13 +121,14 @@ static void add_input(call_lines *lines, PyObject *name, PyObject *value)
 {
     text_put_str(&lines->text, field(lines, SITE_INPUT));
     text_put(&lines->text, " ");
-    line_put_new(lines->log->state, &lines->text, name, 0, value, lines->is_colored);
+    line_put_new(lines->log, &lines->text, name, 0, value, lines->is_colored);
     add_line(lines, TT_BRANCH_ENTRY);
     record_call(lines->log, field(lines, SITE_NAME), name, -1, value);
 }
 
 /* "output[1] shape=...", item -1: "output shape=..." */
-static void add_output(call_lines *lines, PyObject *label, Py_ssize_t item, PyObject *value, tt_branch branch)
+static void add_output(call_lines *lines, PyObject *label, Py_ssize_t item, PyObject *value,
+                       tt_branch branch)
 {
     text_put_str(&lines->text, label);
     if (item >= 0) {
@@ -134,7 +137,7 @@ static void add_output(call_lines *lines, PyObject *label, Py_ssize_t item, PyOb
         text_put(&lines->text, "]");
     }
     text_put(&lines->text, " ");
-    line_put_new(lines->log->state, &lines->text, NULL, 0, value, lines->is_colored);
+    line_put_new(lines->log, &lines->text, NULL, 0, value, lines->is_colored);
     add_line(lines, branch);
     record_call(lines->log, field(lines, SITE_NAME), lines->log->output, item, value);
 }
@@ -150,7 +153,7 @@ static void add_outputs(call_lines *lines, PyObject *label, PyObject *value, tt_
         add_output(lines, label, -1, value, last);
         return;
     }
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); i++) { /* a repr may change the list */
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); i++) {  /* a repr may change the list */
         PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(value, i)); /* owned */
         add_output(lines, label, i, item, i < count - 1 ? TT_BRANCH_ENTRY : last);
         Py_DECREF(item);
@@ -218,8 +221,9 @@ int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwa
     add_line(&lines, TT_BRANCH_CALL);
     for (Py_ssize_t i = PyLong_AsSsize_t(field(&lines, SITE_FIRST)); i < PyTuple_GET_SIZE(args); i++) {
         PyObject *value = PyTuple_GET_ITEM(args, i); /* borrowed */
-        PyObject *name = i < named ? Py_NewRef(PyTuple_GET_ITEM(names, i))
-                                   : PyUnicode_FromFormat("%U[%zd]", field(&lines, SITE_REST), i - named); /* owned */
+        PyObject *name =
+            i < named ? Py_NewRef(PyTuple_GET_ITEM(names, i))
+                      : PyUnicode_FromFormat("%U[%zd]", field(&lines, SITE_REST), i - named); /* owned */
         if (name != NULL)
             add_input(&lines, name, value);
         Py_XDECREF(name);
@@ -246,7 +250,8 @@ int call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyOb
     return finish(&lines);
 }
 
-int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind, PyObject *why)
+int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind,
+              PyObject *why)
 {
     int64_t now = ticks();
     long depth = (long)(token & DEPTH_MASK);

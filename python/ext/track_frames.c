@@ -57,7 +57,8 @@ static tracked_frame *find_frame(tracker *self, const line_event *event)
  * arguments, then free variables. */
 static void find_slots(const tracker *self, PyObject *code, int *slots)
 {
-    PyObject *tuples[4] = { PyObject_GetAttrString(code, "co_varnames"), PyObject_GetAttrString(code, "co_cellvars"),
+    PyObject *tuples[4] = { PyObject_GetAttrString(code, "co_varnames"),
+                            PyObject_GetAttrString(code, "co_cellvars"),
                             PyObject_GetAttrString(code, "co_freevars"),
                             PyObject_GetAttrString(code, "co_names") }; /* owned */
     int slot = 0;
@@ -142,8 +143,8 @@ static tracked_frame *make_frame(tracker *self, const line_event *event)
 
 /* ---- sights --------------------------------------------------------------------- */
 
-static void tell(tracker *self, const tracked_frame *frame, PyObject *name, long line, const track_sight *now,
-                 PyObject *obj, const track_text *what)
+static void tell(tracker *self, const tracked_frame *frame, PyObject *name, long line,
+                 const track_sight *now, PyObject *obj, const track_text *what)
 {
     track_log *log = (track_log *)self->log;
     PyCodeObject *code = locals_code(frame->at);
@@ -152,7 +153,7 @@ static void tell(tracker *self, const tracked_frame *frame, PyObject *name, long
     track_text text = TEXT_IN(room);
     tt_buf out = { 0 };
     record_change(log, code->co_filename, line, name, obj);
-    line_put_value(&text, name, line, now, obj, is_colored);
+    line_put_value(log, &text, name, line, now, obj, is_colored);
     if (what->len > 0) {
         text_put(&text, " | ");
         text_put_ink(&text, INK_CHANGE, is_colored);
@@ -177,7 +178,8 @@ static void tell(tracker *self, const tracked_frame *frame, PyObject *name, long
     }
 }
 
-static void look(tracker *self, tracked_frame *frame, Py_ssize_t i, PyObject *obj, long line, bool is_told)
+static void look(tracker *self, tracked_frame *frame, Py_ssize_t i, PyObject *obj, long line,
+                 bool is_told)
 {
     core_state *state = core_state_of(self->module);
     track_sight *last = &frame->sights[i], now;
@@ -214,7 +216,8 @@ static void look_at_all(tracker *self, tracked_frame *frame, long line, bool is_
             look(self, frame, i, value_of(self, frame, i), line, is_told);
 }
 
-static void look_again(tracker *self, tracked_frame *frame, Py_ssize_t i, const line_change *change, long line)
+static void look_again(tracker *self, tracked_frame *frame, Py_ssize_t i, const line_change *change,
+                       long line)
 {
     track_sight *last = &frame->sights[i];
     PyObject *obj = change->now.object; /* borrowed */
@@ -295,7 +298,8 @@ static bool selects(void *context, PyCodeObject *code, int *first, int *last)
     (void)last;
     bool is_root = PySet_Contains(self->roots, obj) == 1;
     for (Py_ssize_t i = 0; !is_root && i < PyTuple_GET_SIZE(self->excluded); i++)
-        if (PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(self->excluded, i), 0, PY_SSIZE_T_MAX, -1) == 1)
+        if (PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(self->excluded, i), 0, PY_SSIZE_T_MAX,
+                                -1) == 1)
             return false;
     return has_any(self, obj, "co_varnames") || has_any(self, obj, "co_cellvars") ||
            has_any(self, obj, "co_freevars") || has_any(self, obj, "co_names");

@@ -22,7 +22,18 @@ typedef struct key_walk {
     long leaves;
 } key_walk;
 
-enum { TAG_NONE = 1, TAG_INT, TAG_FLOAT, TAG_TEXT, TAG_TENSOR, TAG_LIST, TAG_TUPLE, TAG_DICT, TAG_SET, TAG_OTHER };
+enum {
+    TAG_NONE = 1,
+    TAG_INT,
+    TAG_FLOAT,
+    TAG_TEXT,
+    TAG_TENSOR,
+    TAG_LIST,
+    TAG_TUPLE,
+    TAG_DICT,
+    TAG_SET,
+    TAG_OTHER
+};
 
 static uint64_t mix(uint64_t x)
 {
@@ -36,7 +47,8 @@ static uint64_t mix(uint64_t x)
 /* The order matters. */
 static track_key join(track_key a, track_key b)
 {
-    return (track_key){ mix(a.low * 3 + b.low + 0x9e3779b97f4a7c15u), mix(a.high * 5 + b.high + 0xd1b54a32d192ed03u) };
+    return (track_key){ mix(a.low * 3 + b.low + 0x9e3779b97f4a7c15u),
+                        mix(a.high * 5 + b.high + 0xd1b54a32d192ed03u) };
 }
 
 static track_key leaf(uint64_t tag, uint64_t low, uint64_t high)
@@ -60,7 +72,8 @@ static track_key tensor_key(key_walk *at, PyObject *obj)
     tensor_view view;
     tt_digest digest;
     bool is_torch = torch_api_is_tensor(&at->state->torch, obj);
-    if (tensor_view_open(&at->state->torch, obj, &view) != VIEW_OK) { /* meta, sparse, a device's: from outside */
+    if (tensor_view_open(&at->state->torch, obj, &view) !=
+        VIEW_OK) { /* meta, sparse, a device's: from outside */
         track_sight sight;
         sight_take(at->state, obj, false, &sight);
         track_key key = leaf(TAG_TENSOR, is_torch ? version_of(obj) : 0, (uint64_t)sight.ndim);

@@ -41,8 +41,10 @@ static void put_stats(track_text *text, const tt_stats *stats, bool is_colored)
     const struct {
         const char *name;
         double value;
-    } fields[] = { { " | mean=", stats->mean }, { " std=", tt_stats_std(stats) },
-                   { " min=", stats->min }, { " max=", stats->max } };
+    } fields[] = { { " | mean=", stats->mean },
+                   { " std=", tt_stats_std(stats) },
+                   { " min=", stats->min },
+                   { " max=", stats->max } };
     if (tt_stats_finite(stats) == 1 && stats->count == 1) {
         text_put(text, " | value=");
         text_put_number(text, stats->mean);
@@ -75,9 +77,9 @@ static void put_tensor(track_text *text, const track_sight *sight, bool is_color
 }
 
 /* Containers, texts and objects of the user's: rendering.py knows how long they may get. */
-static void put_object(track_text *text, PyObject *obj)
+static void put_object(track_log *log, track_text *text, PyObject *obj)
 {
-    PyObject *module = NULL, *made = NULL; /* owned */
+    PyObject *made = NULL; /* owned */
     if (PyLong_CheckExact(obj) || PyFloat_CheckExact(obj) || PyBool_Check(obj) || obj == Py_None) {
         made = PyObject_Repr(obj);
         if (made != NULL && PyUnicode_GET_LENGTH(made) < 60) {
@@ -89,17 +91,16 @@ static void put_object(track_text *text, PyObject *obj)
         PyErr_Clear();
         Py_CLEAR(made);
     }
-    module = PyImport_ImportModule("tensortap.track.rendering");
-    made = module != NULL ? PyObject_CallMethod(module, "value_text", "O", obj) : NULL;
+    made = PyObject_CallOneArg(log->render, obj);
     if (made != NULL)
         text_put_str(text, made);
-    PyErr_Clear();
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear();
     Py_XDECREF(made);
-    Py_XDECREF(module);
 }
 
-void line_put_value(track_text *text, PyObject *name, long line, const track_sight *sight, PyObject *obj,
-                    bool is_colored)
+void line_put_value(track_log *log, track_text *text, PyObject *name, long line, const track_sight *sight,
+                    PyObject *obj, bool is_colored)
 {
     bool is_tensor = sight->kind == SIGHT_TENSOR;
     if (name != NULL) {
@@ -114,13 +115,14 @@ void line_put_value(track_text *text, PyObject *name, long line, const track_sig
     if (is_tensor)
         put_tensor(text, sight, is_colored);
     else
-        put_object(text, obj);
+        put_object(log, text, obj);
 }
 
-void line_put_new(core_state *state, track_text *text, PyObject *name, long line, PyObject *obj, bool is_colored)
+void line_put_new(track_log *log, track_text *text, PyObject *name, long line, PyObject *obj,
+                  bool is_colored)
 {
     track_sight sight;
-    sight_take(state, obj, false, &sight);
-    line_put_value(text, name, line, &sight, obj, is_colored);
+    sight_take(log->state, obj, false, &sight);
+    line_put_value(log, text, name, line, &sight, obj, is_colored);
     sight_forget(&sight);
 }

@@ -121,10 +121,8 @@ int log_write(int fd, const char *bytes, size_t len)
         bytes = stop + 1;
     }
     int failed;
-    Py_BEGIN_ALLOW_THREADS
-    failed = log.has_failed ? ENOMEM : write_all(fd, log.data, log.len);
-    Py_END_ALLOW_THREADS
-    text_free(&log);
+    Py_BEGIN_ALLOW_THREADS failed = log.has_failed ? ENOMEM : write_all(fd, log.data, log.len);
+    Py_END_ALLOW_THREADS text_free(&log);
     return failed;
 }
 

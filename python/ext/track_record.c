@@ -15,7 +15,8 @@ static void record(track_log *log, PyObject *name, PyObject *value)
     if (name != NULL && open > 0) {
         bool is_number = PyFloat_Check(value) || PyLong_Check(value);
         PyObject *run = Py_NewRef(PyList_GET_ITEM(log->runs, open - 1)); /* owned; the innermost */
-        PyObject *done = PyObject_CallMethod(run, is_number ? "log" : "tensor", "OO", name, value); /* owned */
+        PyObject *done =
+            PyObject_CallMethod(run, is_number ? "log" : "tensor", "OO", name, value); /* owned */
         Py_XDECREF(done);
         Py_DECREF(run);
         PyErr_Clear(); /* closed, or a tensor without values: the log has it all the same */
@@ -28,7 +29,8 @@ static bool is_wanted(const track_log *log, PyObject *value)
 {
     if (log->runs == NULL || PyList_GET_SIZE(log->runs) == 0)
         return false;
-    return PyFloat_Check(value) || PyLong_Check(value) || sight_kind_of(log->state, value) == SIGHT_TENSOR;
+    return PyFloat_Check(value) || PyLong_Check(value) ||
+           sight_kind_of(log->state, value) == SIGHT_TENSOR;
 }
 
 void record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item, PyObject *value)
@@ -56,7 +58,8 @@ void record_change(track_log *log, PyObject *file, long line, PyObject *name, Py
     if (!is_wanted(log, value) || !PyUnicode_Check(file))
         return;
     Py_ssize_t end = PyUnicode_GET_LENGTH(file);
-    PyObject *leaf = PyUnicode_Substring(file, PyUnicode_FindChar(file, '/', 0, end, -1) + 1, end); /* owned */
+    PyObject *leaf =
+        PyUnicode_Substring(file, PyUnicode_FindChar(file, '/', 0, end, -1) + 1, end); /* owned */
     if (leaf != NULL)
         record(log, PyUnicode_FromFormat("line/%U:%ld:%U", leaf, line, name), value);
     Py_XDECREF(leaf);

@@ -156,8 +156,10 @@ void sight_forget(track_sight *sight)
 
 void sight_keep(track_sight *sight, PyObject *obj)
 {
-    PyObject *bare = sight->is_torch ? PyObject_CallMethod(obj, "detach", NULL) : Py_NewRef(obj); /* owned */
-    PyObject *copy = bare != NULL ? PyObject_CallMethod(bare, sight->is_torch ? "clone" : "copy", NULL) : NULL;
+    PyObject *bare =
+        sight->is_torch ? PyObject_CallMethod(obj, "detach", NULL) : Py_NewRef(obj); /* owned */
+    PyObject *copy =
+        bare != NULL ? PyObject_CallMethod(bare, sight->is_torch ? "clone" : "copy", NULL) : NULL;
     PyErr_Clear(); /* without a copy every change counts */
     Py_XDECREF(bare);
     Py_XSETREF(sight->held, copy);
@@ -179,7 +181,8 @@ bool sight_is_stale(core_state *state, const track_sight *last, sight_kind kind,
     case SIGHT_TENSOR: /* the line source tells */
         return false;
     case SIGHT_PLAIN: /* held, so the same address is the same object */
-        return last->held != obj && !is_same_key(key_of(state, last->held, false), key_of(state, obj, false));
+        return last->held != obj &&
+               !is_same_key(key_of(state, last->held, false), key_of(state, obj, false));
     case SIGHT_BOX:
         return !is_same_key(last->quick, key_of(state, obj, true));
     case SIGHT_OTHER:
@@ -195,7 +198,8 @@ static void put_word(track_text *what, const char *word)
     text_put(what, word);
 }
 
-static void put_move(track_text *what, const char **before, const char *name, const char *old, const char *now)
+static void put_move(track_text *what, const char **before, const char *name, const char *old,
+                     const char *now)
 {
     text_put(what, *before);
     text_put(what, name);
@@ -211,7 +215,9 @@ static void put_moves(track_text *what, const tt_stats *old, const tt_stats *now
     const struct {
         const char *name;
         double old, now;
-    } fields[] = { { "mean ", old->mean, now->mean }, { "min ", old->min, now->min }, { "max ", old->max, now->max },
+    } fields[] = { { "mean ", old->mean, now->mean },
+                   { "min ", old->min, now->min },
+                   { "max ", old->max, now->max },
                    { "NaN ", (double)old->nan, (double)now->nan },
                    { "Inf ", (double)(old->posinf + old->neginf), (double)(now->posinf + now->neginf) } };
     bool is_one = now->count == 1 && tt_stats_finite(now) == 1 && tt_stats_finite(old) == 1;
@@ -238,7 +244,9 @@ static bool is_far(core_state *state, PyObject *copy, PyObject *obj, const track
     tensor_view old, now;
     tt_compare result;
     bool is_so = true;
-    const tt_compare_options options = { .rtol = tolerance->rtol, .atol = tolerance->atol, .equal_nan = true };
+    const tt_compare_options options = { .rtol = tolerance->rtol,
+                                         .atol = tolerance->atol,
+                                         .equal_nan = true };
     if (tensor_view_open(&state->torch, copy, &old) != VIEW_OK)
         return true;
     if (tensor_view_open(&state->torch, obj, &now) == VIEW_OK) {
@@ -249,7 +257,8 @@ static bool is_far(core_state *state, PyObject *copy, PyObject *obj, const track
                 text_put_int(what, result.differing);
                 text_put(what, " of ");
                 text_put_int(what, result.count);
-                text_put(what, result.count == 1 ? " element, largest difference " : " elements, largest difference ");
+                text_put(what, result.count == 1 ? " element, largest difference "
+                                                 : " elements, largest difference ");
                 text_put_number(what, result.max_abs);
                 text_put(what, ")");
             }
@@ -281,7 +290,8 @@ static bool tensor_differs(core_state *state, const track_sight *last, track_sig
             return false;
         if (tolerance->is_given && last->held != NULL)
             return is_far(state, last->held, obj, tolerance, what);
-    } else if (!last->has_stats || !now->has_stats || memcmp(&last->stats, &now->stats, sizeof now->stats) == 0) {
+    } else if (!last->has_stats || !now->has_stats ||
+               memcmp(&last->stats, &now->stats, sizeof now->stats) == 0) {
         return false; /* no values to tell apart */
     }
     put_word(what, "values");

@@ -67,7 +67,8 @@ void text_put_str(track_text *text, PyObject *str)
     }
     PyErr_Clear(); /* a lone surrogate: as the core would show it */
     PyObject *safe = str != NULL && PyUnicode_Check(str)
-                         ? PyUnicode_AsEncodedString(str, "utf-8", "backslashreplace") : NULL; /* owned */
+                         ? PyUnicode_AsEncodedString(str, "utf-8", "backslashreplace")
+                         : NULL; /* owned */
     if (safe != NULL)
         text_put_bytes(text, PyBytes_AS_STRING(safe), (size_t)PyBytes_GET_SIZE(safe));
     PyErr_Clear();
@@ -77,7 +78,7 @@ void text_put_str(track_text *text, PyObject *str)
 void text_put_ink(track_text *text, track_ink ink, bool is_colored)
 {
     static const char *const codes[] = {
-        [INK_PLAIN] = "\x1b[0m", [INK_FAINT] = "\x1b[2m", [INK_NAME] = "\x1b[36m",
+        [INK_PLAIN] = "\x1b[0m",   [INK_FAINT] = "\x1b[2m",    [INK_NAME] = "\x1b[36m",
         [INK_CHANGE] = "\x1b[33m", [INK_ALARM] = "\x1b[1;31m",
     };
     if (is_colored)

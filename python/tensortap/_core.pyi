@@ -585,3 +585,60 @@ class PathTracer:
     def start(self, is_training: bool, /) -> None: ...
     def stop(self) -> None: ...
     def unseen(self) -> list[str]: ...
+
+# What calls.py knows of a function: name, head, words for input, output and time, the
+# name of *args, the names of the parameters, how many arguments are left out.
+_Site = tuple[str, str, str, str, str, str, tuple[str, ...], int]
+
+@final
+class TrackLog:
+    """Writes the tree of `tensortap.track`: to standard output, the thread's file, the open run."""
+
+    depth: int  # of this thread's tree
+
+    def __new__(
+        cls,
+        logger: Any,
+        own: str,
+        runs: list[Any],
+        look: Callable[[Any], tuple[bool, bool]],
+        show: Callable[[str], None],
+        keep: Callable[[str], None],
+        render: Callable[[Any], str],
+    ) -> Self: ...
+    def begin(self, site: _Site, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> int: ...
+    def end(self, site: _Site, token: int, value: object, seconds: float | None, /) -> None: ...
+    def stop(
+        self, site: _Site, token: int, kind: str | None, text: str, seconds: float | None, /
+    ) -> None: ...
+    def yields(self, site: _Site, token: int, value: object, /) -> None: ...
+    def lines(self, *rows: tuple[int, int, str]) -> None: ...
+    def text(self, text: str, /) -> None: ...
+    def value(self, indent: str, before: str, name: str, value: object, line: int, /) -> None: ...
+    def stack(self) -> list[tuple[str, str, int]]: ...
+    def write(self, fd: int, lines: bytes, /) -> int: ...  # 0 or an errno
+    def file(self, fd: int, /) -> None: ...
+
+@final
+class Tracker:
+    """Tells each change of some names; made by `tracker()`."""
+
+    depth: int  # of what a decorated function's frame tells
+
+    @property
+    def errors(self) -> tuple[int, str | None]: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def adopt(self, line: int, /) -> None: ...
+
+def tracker(
+    log: TrackLog,
+    names: tuple[str, ...],
+    bases: tuple[str, ...],
+    excluded: tuple[str, ...],
+    roots: set[CodeType],
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> Tracker: ...
+def track_key(value: object, /) -> bytes: ...  # equal values, equal keys

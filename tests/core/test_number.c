@@ -194,6 +194,57 @@ static void the_short_form_is_near_and_has_at_most_ten_characters(void **state)
     }
 }
 
+/* The shortest text of x, which is compared with Python's elsewhere, cut to four
+ * digits as one does it on paper. */
+static double on_paper(double x)
+{
+    char full[TT_NUMBER_TEXT], again[64];
+    int64_t digits = 0;
+    int exponent = 0, count = 0;
+    bool is_behind = false;
+    tt_number_f64(fabs(x), full);
+    for (const char *at = full; *at != '\0'; at++) {
+        if (*at == '.') {
+            is_behind = true;
+            continue;
+        }
+        assert_true(*at >= '0' && *at <= '9');
+        digits = digits * 10 + (*at - '0');
+        exponent -= is_behind ? 1 : 0;
+    }
+    for (int64_t left = digits; left > 0; left /= 10)
+        count++;
+    for (; count > 5; count--, exponent++)
+        digits /= 10;
+    if (count == 5) {
+        digits = digits / 10 + (digits % 10 >= 5 ? 1 : 0);
+        exponent++;
+    }
+    snprintf(again, sizeof again, "%lde%d", (long)digits, exponent);
+    return copysign(strtod(again, NULL), x);
+}
+
+static void the_short_form_of_everyday_numbers_is_the_text_rounded_on_paper(void **state)
+{
+    (void)state;
+    uint64_t seed = 11;
+    for (int i = 0; i < 400000; i++) {
+        uint64_t bits = next_bits(&seed);
+        double scale = pow(10, (double)(next_bits(&seed) % 8));
+        double x = i % 4 == 0 ? (double)(int64_t)bits / 9.3e18 * 1e4 / scale
+                   : i % 4 == 1
+                       ? ((double)(1000 + bits % 9000) + 0.5) / scale /* a half, and next to it */
+                   : i % 4 == 2
+                       ? nextafter(((double)(1000 + bits % 9000) + 0.5) / scale, bits & 1 << 20 ? 0 : 1e9)
+                       : (double)(float)((double)(bits % 100000000) / 1e4 / scale);
+        char text[TT_NUMBER_TEXT];
+        if (fabs(x) < 1e-4 || fabs(x) >= 1e4 || x == floor(x))
+            continue;
+        tt_number_short(x, text);
+        assert_true(strtod(text, NULL) == on_paper(x));
+    }
+}
+
 static void a_locale_with_a_decimal_comma_changes_nothing(void **state)
 {
     (void)state;
@@ -220,6 +271,7 @@ int main(void)
         cmocka_unit_test(the_shortest_form_is_written_as_python_writes_it),
         cmocka_unit_test(the_short_form_is_what_the_table_says),
         cmocka_unit_test(the_short_form_is_near_and_has_at_most_ten_characters),
+        cmocka_unit_test(the_short_form_of_everyday_numbers_is_the_text_rounded_on_paper),
         cmocka_unit_test(a_locale_with_a_decimal_comma_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

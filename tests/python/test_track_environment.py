@@ -46,7 +46,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture()
+@pytest.fixture
 def program(tmp_path: Path) -> Path:
     (tmp_path / "data.py").write_text(DATA)
     (tmp_path / "main.py").write_text(MAIN)
@@ -55,7 +55,11 @@ def program(tmp_path: Path) -> Path:
 
 def run(folder: Path, track: str, *arguments: str, first: str = "") -> tuple[list[str], str]:
     """Run main.py; give the printed lines without their guides, and what went to stderr."""
-    environment = {**os.environ, "TENSORTAP_TRACK": track, "TENSORTAP_LOG_DIR": str(folder / "logs")}
+    environment = {
+        **os.environ,
+        "TENSORTAP_TRACK": track,
+        "TENSORTAP_LOG_DIR": str(folder / "logs"),
+    }
     environment.pop("_TENSORTAP_TRACK_PARENT", None)
     if first:
         (folder / "main.py").write_text(first + MAIN)
@@ -77,10 +81,14 @@ def calls(lines: list[str]) -> list[str]:
 
 def is_started_with_python() -> bool:
     """Tell whether the .pth file is where Python looks for it."""
-    return any((Path(sysconfig.get_path(key)) / "tensortap.pth").exists() for key in ("platlib", "purelib"))
+    return any(
+        (Path(sysconfig.get_path(key)) / "tensortap.pth").exists() for key in ("platlib", "purelib")
+    )
 
 
-needs_pth = pytest.mark.skipif(not is_started_with_python(), reason="tensortap is not installed, only found")
+needs_pth = pytest.mark.skipif(
+    not is_started_with_python(), reason="tensortap is not installed, only found"
+)
 
 
 def test_the_package_brings_the_file_that_python_reads_at_its_start() -> None:
@@ -96,7 +104,10 @@ def test_the_package_brings_the_file_that_python_reads_at_its_start() -> None:
 def test_a_function_of_an_imported_module_is_tracked(program: Path) -> None:
     lines, errors = run(program, "data:load:x")
     assert calls(lines) == ["load"]
-    assert [line.split(" → ")[0] for line in lines if line.startswith("[Tensor]")] == ["[Tensor] x@4", "[Tensor] x@5"]
+    assert [line.split(" → ")[0] for line in lines if line.startswith("[Tensor]")] == [
+        "[Tensor] x@4",
+        "[Tensor] x@5",
+    ]
     assert errors == ""
 
 

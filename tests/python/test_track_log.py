@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 from tensortap import track
-from tensortap.track import log as track_log
 from tensortap.track import auto_diff, h4logger, log2file, logger, setup_logger
+from tensortap.track import log as track_log
 
 
 @pytest.fixture(params=["handlers", "no handlers"])
 def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the handlers that pytest puts there before each test, and without: the short way in C."""
+    """With the handlers that pytest adds, and without: the short way in C."""
     if request.param == "no handlers":
         monkeypatch.setattr(logger, "handlers", _NoHandlers())
 
@@ -100,7 +100,9 @@ def test_the_time_is_the_one_of_the_logging_package() -> None:
 
 
 @pytest.mark.usefixtures("_both_ways")
-def test_the_environment_chooses_the_folder_while_the_program_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_chooses_the_folder_while_the_program_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     log2file("a")
     monkeypatch.setenv("TENSORTAP_LOG_DIR", "elsewhere")
     log2file("b")
@@ -115,7 +117,9 @@ def test_the_environment_chooses_the_folder_while_the_program_runs(monkeypatch: 
 
 
 @pytest.mark.usefixtures("_both_ways")
-def test_the_folder_stays_where_it_was_when_the_program_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_stays_where_it_was_when_the_program_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log2file("a")
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
@@ -138,7 +142,9 @@ def test_an_unwritable_folder_gives_one_warning_and_the_program_goes_on(
     assert "still printed" in capsys.readouterr().out
 
 
-def test_warnings_that_are_errors_do_not_reach_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_that_are_errors_do_not_reach_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TENSORTAP_LOG_DIR", str(tmp_path / "file" / "again"))
     with warnings.catch_warnings():
@@ -229,14 +235,29 @@ def test_lines_of_many_threads_are_never_torn(capsys: pytest.CaptureFixture[str]
         worker.join()
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 6 * 50 * 9
-    whole = re.compile(r"(│   )?(┌── \[test_track_log.py:\d+\] function \[.*\)|├─ input .*|└─ (output value: '.*'|time .* s))")
+    whole = re.compile(
+        r"(│   )?(┌── \[test_track_log.py:\d+\] function \[.*\)|├─ input .*|"
+        r"└─ (output value: '.*'|time .* s))"
+    )
     assert [line for line in printed if not whole.fullmatch(line)] == []
     files = [path.read_text().splitlines() for path in Path("ttracker_logs").glob("*.log")]
     assert sum(len(lines) for lines in files) == len(printed)
-    shape = ["┌── [", "├─ inp", "├─ inp", "│   ┌──", "│   ├─ ", "│   └─ ", "│   └─ ", "└─ out", "└─ tim"]
+    shape = [
+        "┌── [",
+        "├─ inp",
+        "├─ inp",
+        "│   ┌──",
+        "│   ├─ ",
+        "│   └─ ",
+        "│   └─ ",
+        "└─ out",
+        "└─ tim",
+    ]
     for lines in files:
         bare = [line.split(" - INFO - ")[1] for line in lines]
-        assert [line[: len(part)] for line, part in zip(bare, shape * 999)] == shape * (len(bare) // 9)
+        assert [
+            line[: len(part)] for line, part in zip(bare, shape * 999, strict=False)
+        ] == shape * (len(bare) // 9)
 
 
 @pytest.mark.usefixtures("_both_ways")
@@ -273,7 +294,9 @@ def test_a_stream_that_fails_does_not_disturb(monkeypatch: pytest.MonkeyPatch) -
     assert len(logged()) == 4 * 4
 
 
-def test_ctrl_c_in_the_middle_of_a_line_reaches_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_in_the_middle_of_a_line_reaches_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "stdout", _Stream(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         auto_diff(len)("abc")
@@ -290,11 +313,15 @@ def test_a_stream_without_these_letters_gets_escapes(monkeypatch: pytest.MonkeyP
 def test_a_stream_that_cannot_flush_a_broken_pipe_ends_quietly(tmp_path: Path) -> None:
     code = "from tensortap.track import auto_diff\nfor i in range(5000): auto_diff(len)('abc')"
     command = f"{sys.executable} -c '{code.replace(chr(39), chr(34))}' | head -1"
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.startswith("┌── ")
 
 
-def test_the_words_are_the_seeds_in_chinese(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_words_are_the_seeds_in_chinese(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("TENSORTAP_LANG", "zh")
 
     @auto_diff
@@ -303,7 +330,9 @@ def test_the_words_are_the_seeds_in_chinese(monkeypatch: pytest.MonkeyPatch, cap
 
     double(3)
     head, given, result, time = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"┌── \[test_track_log.py:\d+\] 函数 \[double\] 被调用于 test_\w+:\d+ \(.*\)", head)
+    assert re.fullmatch(
+        r"┌── \[test_track_log.py:\d+\] 函数 \[double\] 被调用于 test_\w+:\d+ \(.*\)", head
+    )
     assert given == "├─ 输入 [Var] x@0 value: 3"
     assert result == "└─ 输出 value: 6"
     assert re.fullmatch(r"└─ 耗时 double: \d\.\d{4} s", time)

@@ -21,7 +21,9 @@ except ModuleNotFoundError:
 _CHANGE = re.compile(r"[│ ]+├─ \[(?:Var|Tensor)\] ([\w.\[\]']+)@(\d+) (.*)")
 
 
-def run(body: str, *names: str, file: str = "prog.py", rtol: Any = None, atol: Any = None, **given: Any) -> str:
+def run(
+    body: str, *names: str, file: str = "prog.py", rtol: Any = None, atol: Any = None, **given: Any
+) -> str:
     """Run *body*, whose first line is line 2, tracked; give all that was printed."""
     text = "def work():\n" + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ") + "\n"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)

@@ -22,8 +22,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_ERROR = 200
 
 _WORDS = {
-    "en": {"function": "function", "called": "called at", "input": "input", "output": "output", "time": "time"},
-    "zh": {"function": "函数", "called": "被调用于", "input": "输入", "output": "输出", "time": "耗时"},
+    "en": {
+        "function": "function",
+        "called": "called at",
+        "input": "input",
+        "output": "output",
+        "time": "time",
+    },
+    "zh": {
+        "function": "函数",
+        "called": "被调用于",
+        "input": "输入",
+        "output": "输出",
+        "time": "耗时",
+    },
 }
 
 
@@ -36,16 +48,17 @@ class Watching:
     """What a decorator does while the body runs; nothing, for auto_diff."""
 
     def resume(self, depth: int) -> None:
-        """The body starts or goes on."""
+        """Look on: the body starts or goes on."""
 
     def pause(self) -> None:
-        """The body has ended or is suspended."""
+        """Look away: the body has ended or is suspended."""
 
 
 class Described:
     """What is known of a function before it is called."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
+        """Look at *func*."""
         word = words()
         code = getattr(inspect.unwrap(func), "__code__", None)
         self.code: types.CodeType | None = code if isinstance(code, types.CodeType) else None
@@ -62,7 +75,16 @@ class Described:
         head = f"[{where}] {word['function']} [{self.name}] {word['called']} "
         first = 1 if names[:1] in (("self",), ("cls",)) else 0
         #: as track.h has it
-        self.site = (self.name, head, word["input"], word["output"], f"{word['time']} {self.name}: ", rest, names, first)
+        self.site = (
+            self.name,
+            head,
+            word["input"],
+            word["output"],
+            f"{word['time']} {self.name}: ",
+            rest,
+            names,
+            first,
+        )
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         """Log the call and go one deeper; return a token for the others."""
@@ -74,7 +96,9 @@ class Described:
             text = str(error)
         except Exception:
             text = "?"
-        text = text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}… (length {len(text)})"
+        text = (
+            text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}… (length {len(text)})"
+        )
         log.stop(self.site, token, type(error).__name__, text, seconds)
 
 
@@ -86,7 +110,7 @@ def auto_diff(func: F) -> F:
 def wrap(func: F, watch: Callable[[Described], Callable[[], Watching] | None]) -> F:
     """Return *func* logged; *watch* gives what makes a Watching for each call."""
     if isinstance(func, (staticmethod, classmethod)):
-        return type(func)(wrap(func.__func__, watch))  # type: ignore[return-value]
+        return type(func)(wrap(func.__func__, watch))
     described = Described(func)
     made = watch(described)
     if inspect.isasyncgenfunction(func):
@@ -183,7 +207,7 @@ class _Body:
         log.depth = before
 
     def drive(self, inner: Any) -> Generator[Any, Any, Any]:
-        """Run *inner* until it ends, in this place of the tree; what goes in and out is handed on."""
+        """Run *inner* to its end in this place of the tree; hand on what goes in and out."""
         step, given = inner.send, None
         while True:
             with self:
@@ -295,12 +319,15 @@ def get_call_stack() -> str:
 def fstack(func: F) -> F:
     """Log the whole call stack, outermost first, each time *func* is called."""
     if isinstance(func, (staticmethod, classmethod)):
-        return type(func)(fstack(func.__func__))  # type: ignore[return-value]
+        return type(func)(fstack(func.__func__))
     name = Described(func).name
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         depth = log.depth
-        rows = [(depth, 1, f"{os.path.basename(file)}:{line} {caller}") for caller, file, line in reversed(log.stack())]
+        rows = [
+            (depth, 1, f"{os.path.basename(file)}:{line} {caller}")
+            for caller, file, line in reversed(log.stack())
+        ]
         if rows:
             rows[-1] = (depth, 2, rows[-1][2])
         log.lines((depth, 0, f"stack of [{name}]"), *rows)
@@ -311,11 +338,17 @@ def fstack(func: F) -> F:
 
 def user_prefixes() -> tuple[str, ...]:
     """Return the folders whose code is not the user's: Python's and what was installed."""
+    torch = sys.modules.get("torch")
+    return _prefixes(len(sys.path), getattr(torch, "__file__", None))
+
+
+@functools.lru_cache(maxsize=4)
+def _prefixes(paths: int, torch: str | None) -> tuple[str, ...]:
+    """Find them; that takes half a millisecond, and they hardly ever change."""
     import sysconfig
 
     found = {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
     found |= {path for path in sys.path if path.endswith(("site-packages", "dist-packages"))}
-    torch = sys.modules.get("torch")
-    if torch is not None and getattr(torch, "__file__", None):
-        found.add(os.path.dirname(str(torch.__file__)))
+    if torch is not None:
+        found.add(os.path.dirname(torch))
     return (*(os.path.join(path, "") for path in sorted(found)), "<frozen", OWN)

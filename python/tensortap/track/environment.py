@@ -197,7 +197,10 @@ class _Program:
 
 
 def _is_program(frame: FrameType) -> bool:
-    return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") in ("__main__", "__mp_main__")
+    return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") in (
+        "__main__",
+        "__mp_main__",
+    )
 
 
 def install() -> None:

@@ -25,7 +25,10 @@ def width(text: str) -> int:
     bare = _ANSI.sub("", text) if "\x1b" in text else text
     if bare.isascii():
         return len(bare)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in bare)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in bare
+    )
 
 
 def _fold_line(line: str, columns: int) -> list[str]:
@@ -33,9 +36,12 @@ def _fold_line(line: str, columns: int) -> list[str]:
         return [line]
     match = _GUIDES.match(_ANSI.sub("", line))
     guides, elbow = (match[1], match[2]) if match is not None else ("", "")
-    indent = guides + ("    " if elbow == "└─ " else "│   " if elbow else "  ") + ("  " if elbow else "")
+    indent = (
+        guides + ("    " if elbow == "└─ " else "│   " if elbow else "  ") + ("  " if elbow else "")
+    )
     room = max(columns - len(indent), _LEAST)
-    rows, ink = [], ""
+    rows: list[str] = []
+    ink = ""
     rest, most = line, max(columns, len(guides) + len(elbow) + _LEAST)
     while width(rest) > most:
         at = _end(rest, most, len(guides) + len(elbow) if not rows else 0)
@@ -45,6 +51,8 @@ def _fold_line(line: str, columns: int) -> list[str]:
         rows.append(row + ("\x1b[0m" if ink else ""))
         rest, most = ink + rest, room
     rows.append(rest)
+    if "\x1b" in line:
+        indent = f"\x1b[2m{indent}\x1b[0m"  # as the guides of the first row
     return [rows[0], *(indent + row for row in rows[1:])]
 
 

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from tensortap import _core, process
 from tensortap.track.folding import fold
+from tensortap.track.rendering import value_text
 
 #: files below this folder are ours: not shown among the callers
 OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -77,10 +79,8 @@ class _Closer:
         self.fd = fd
 
     def __del__(self) -> None:
-        try:
+        with contextlib.suppress(OSError):
             os.close(self.fd)
-        except OSError:
-            pass
 
 
 class ThreadFileHandler(logging.Handler):
@@ -111,7 +111,11 @@ class ThreadFileHandler(logging.Handler):
 
     def is_plain(self) -> bool:
         """Tell whether lines may take the short way: nobody changed format, level or filters."""
-        return self.formatter is self._plain_formatter and self.level <= logging.INFO and not self.filters
+        return (
+            self.formatter is self._plain_formatter
+            and self.level <= logging.INFO
+            and not self.filters
+        )
 
     def write_lines(self, text: str) -> None:
         """Write each line of *text* with the time before it, all in one write."""
@@ -135,7 +139,8 @@ class ThreadFileHandler(logging.Handler):
 
     def _give_up(self, error: OSError) -> None:
         self._has_failed = True
-        text = f"tensortap.track writes no log: {error}; set TENSORTAP_LOG_DIR to a folder that can be written"
+        remedy = "set TENSORTAP_LOG_DIR to a folder that can be written"
+        text = f"tensortap.track writes no log: {error}; {remedy}"
         try:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         except RuntimeWarning:  # warnings are errors here; the program's own lines are not
@@ -144,7 +149,9 @@ class ThreadFileHandler(logging.Handler):
     def _open(self) -> None:
         self.base_path.mkdir(parents=True, exist_ok=True)
         name = f"process_{os.getpid()}_thread_{threading.get_ident()}.log"
-        fd = os.open(self.base_path / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        fd = os.open(
+            self.base_path / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
+        )
         self._file.fd = fd
         self._file.pid = os.getpid()
         self._file.closer = _Closer(fd)
@@ -228,7 +235,7 @@ def _keep(text: str) -> None:
         log.file(handler.file())
 
 
-log = _core.TrackLog(logger, OWN, process.open_runs, _look, _show, _keep)
+log = _core.TrackLog(logger, OWN, process.open_runs, _look, _show, _keep, value_text)
 os.register_at_fork(after_in_child=lambda: log.file(-1))
 
 

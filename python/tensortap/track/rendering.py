@@ -39,6 +39,8 @@ def _short(value: object) -> str:
         return _cut(repr(value[: LONGEST + 1]), LONGEST, len(value))
     if isinstance(value, int) and value.bit_length() > 1000:
         return f"<int of {value.bit_length()} bits>"
+    if _is_module(value):  # its repr is a page, and takes as long
+        return f"<{type(value).__name__}>"
     try:
         return _cut(repr(value), LONGEST)
     except Exception:
@@ -61,11 +63,20 @@ def _box(value: Any, depth: int) -> str:
 
 def _item(value: Any, depth: int) -> str:
     if isinstance(value, list | tuple | dict | set | frozenset):
-        return _box(value, depth + 1) if len(value) <= MOST_ITEMS else f"{type(value).__name__} of {len(value)}"
+        return (
+            _box(value, depth + 1)
+            if len(value) <= MOST_ITEMS
+            else f"{type(value).__name__} of {len(value)}"
+        )
     if is_tensor(value) or is_array(value):
         dtype = str(value.dtype).removeprefix("torch.")
         return f"{dtype}[{', '.join(map(str, value.shape))}]"
     return _short(value)
+
+
+def _is_module(value: object) -> bool:
+    modules = sys.modules.get("torch.nn")
+    return modules is not None and hasattr(modules, "Module") and isinstance(value, modules.Module)
 
 
 def is_tensor(value: object) -> bool:
@@ -103,7 +114,7 @@ def extract_tensor_info(data: Any, max_elements: int = MOST_ITEMS) -> Any:
 
 
 def is_content_changed(last: object, current: object) -> bool:
-    """Tell whether a value differs: tensors by shape, type, device and contents, the rest by value."""
+    """Tell whether a value differs; tensors by shape, type, device and contents."""
     if last is current and not isinstance(current, list | tuple | dict | set | frozenset):
         return False
     if _core.track_key(last) == _core.track_key(current):

@@ -36,12 +36,26 @@ class _Active(threading.local):
 _active = _Active()
 
 
+TAKEN_OVER = (
+    "tensortap.track: a debugger (or sys.settrace) took the lines over while variables were "
+    "tracked; later changes in this call were not seen.  Start the debugger first, as with "
+    "python -m pdb, or use Python 3.12"
+)
+
+
+def _is_taken_over() -> bool:
+    """Tell whether somebody's trace function is in the place of ours; 3.12 needs none."""
+    return sys.version_info < (3, 12) and type(sys.gettrace()).__name__ != "LineTracer"
+
+
 def _warn(error: Exception) -> None:
-    warnings.warn(f"tensortap.track follows no variables here: {error}", RuntimeWarning, stacklevel=3)
+    warnings.warn(
+        f"tensortap.track does not see all variables: {error}", RuntimeWarning, stacklevel=3
+    )
 
 
 class _Names(Watching):
-    """Tracks names while calls that want them are open; what others track already is left to them."""
+    """Tracks names while calls that want them are open; leaves to others what they track."""
 
     def __init__(self, names: tuple[str, ...], tolerance: Tolerance, root: CodeType | None) -> None:
         self.names = names
@@ -55,7 +69,11 @@ class _Names(Watching):
         left = self.names
         self.shared = []
         for other in _active.trackers:
-            if other.tolerance == self.tolerance and set(left) & set(other.names) and other.tracker is not None:
+            if (
+                other.tolerance == self.tolerance
+                and set(left) & set(other.names)
+                and other.tracker is not None
+            ):
                 left = tuple(name for name in left if name not in other.names)
                 self.shared.append((other, other.tracker.depth))
                 if self.root is not None:
@@ -85,14 +103,21 @@ class _Names(Watching):
     def pause(self) -> None:
         if self in _active.trackers:
             _active.trackers.remove(self)
+            if _is_taken_over():
+                warnings.warn(TAKEN_OVER, RuntimeWarning, stacklevel=3)
         if self.tracker is not None:
+            count, text = self.tracker.errors
             self.tracker.stop()
+            if count:
+                _warn(RuntimeError(f"{count} looks failed, the first with {text}"))
         for other, depth in self.shared:
             if other.tracker is not None:
                 other.tracker.depth = depth
 
 
-def var_tracker(*names: str, rtol: float | None = None, atol: float | None = None) -> Callable[[F], F]:
+def var_tracker(
+    *names: str, rtol: float | None = None, atol: float | None = None
+) -> Callable[[F], F]:
     """Log calls as `auto_diff` does, and each change of the named variables, in callees too.
 
     With *rtol* or *atol* a copy of each is kept, and what is close to it is no change.
@@ -131,7 +156,10 @@ class block:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         seconds = perf_counter() - self._start
         self._watching.pause()
@@ -158,7 +186,11 @@ class _Lines(Watching):
         self.depth = depth
         try:
             self.watch = _core.watch_lines(
-                enter=self._enter, line=self._line, leave=self._leave, select=self._select, threads="own"
+                enter=self._enter,
+                line=self._line,
+                leave=self._leave,
+                select=self._select,
+                threads="own",
             )
         except Exception as error:
             _warn(error)
@@ -185,12 +217,15 @@ class _Lines(Watching):
         log.lines((depth, 1, f"{event.line}: {text}"))
 
     def _leave(self, event: Any) -> None:
-        depth = self.depths.get(event.frame, self.depth) if event.is_yield else self.depths.pop(event.frame, self.depth)
+        depth = (
+            self.depths.get(event.frame, self.depth)
+            if event.is_yield
+            else self.depths.pop(event.frame, self.depth)
+        )
         how = "yield from" if event.is_yield else "exit"
         log.lines((depth, 1 if event.is_yield else 2, f"{how} [{event.code.co_name}]"))
 
 
 def debug_trace(func: F) -> F:
-    """Log entry, every line with its source, and exit of *func* and of what it calls in user code."""
+    """Log entry, every line and exit of *func* and of what it calls in user code."""
     return wrap(func, lambda described: lambda: _Lines(described.code))
-

@@ -1,0 +1,147 @@
+"""On a terminal the tree has colours and fits; in files it has neither."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tensortap.track.folding import fold, width
+
+pytest.importorskip("torch")
+
+PROGRAM = """\
+import torch
+from tensortap.track import auto_diff, var_tracker
+
+@var_tracker("picture")
+def load(path, *sizes):
+    picture = torch.zeros(3, 640, 480)
+    picture[0, 0, 0] = float("nan")
+    picture = inner(picture)
+    return picture
+
+@auto_diff
+def inner(picture):
+    return picture.permute(1, 2, 0).double() + 1
+
+load("p" * 300, list(range(20)))
+"""
+
+
+def on_terminal(folder: Path, columns: int, **environment: str) -> str:
+    """Run PROGRAM on a terminal of its own; give what came out."""
+    (folder / "prog.py").write_text(PROGRAM)
+    ours, theirs = pty.openpty()
+    surroundings = {
+        **os.environ,
+        "COLUMNS": str(columns),
+        "TENSORTAP_LOG_DIR": str(folder / "logs"),
+        "TERM": "xterm",
+    }
+    surroundings.pop("NO_COLOR", None)
+    process = subprocess.Popen(
+        [sys.executable, "prog.py"],
+        cwd=folder,
+        env={**surroundings, **environment},
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    parts = []
+    while select.select([ours], [], [], 60)[0]:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(ours)
+    assert process.wait(60) == 0
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+def bare(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def logged(folder: Path) -> str:
+    (path,) = (folder / "logs").iterdir()
+    return path.read_text()
+
+
+def test_names_changes_and_nan_have_colours_on_a_terminal_only(tmp_path: Path) -> None:
+    shown = on_terminal(tmp_path, 200)
+    assert "\x1b[36mpicture\x1b[0m@7" in shown
+    assert "\x1b[1;31m1 NaN\x1b[0m" in shown
+    assert re.search(r"\x1b\[33mchanged: shape, dtype\x1b\[0m", shown)
+    assert "\x1b" not in logged(tmp_path)
+    assert "[Tensor] picture@7" in logged(tmp_path)
+
+
+def test_no_color_is_obeyed(tmp_path: Path) -> None:
+    assert "\x1b" not in on_terminal(tmp_path, 200, NO_COLOR="1")
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_no_line_is_wider_than_the_terminal(tmp_path: Path, columns: int) -> None:
+    shown = bare(on_terminal(tmp_path, columns))
+    assert max(width(line) for line in shown.splitlines()) <= columns
+    rows = shown.splitlines()
+    assert all(re.match(r"(│   )*(┌── |├─ |└─ |│     |      )", row) for row in rows), shown
+    words = re.sub(r"\s+", " ", re.sub(r"[│┌├└─]", " ", shown))
+    for line in logged(tmp_path).splitlines():
+        text = re.sub(r"[│┌├└─]", " ", line.split(" - INFO - ")[1])
+        assert re.sub(r"\s", "", text) in re.sub(r"\s", "", words)  # nothing is lost
+
+
+def test_the_log_keeps_whole_lines(tmp_path: Path) -> None:
+    on_terminal(tmp_path, 60)
+    assert any(len(line) > 150 for line in logged(tmp_path).splitlines())
+
+
+def test_lines_end_between_fields() -> None:
+    stats = "mean=1 std=0 min=1 max=1 | changed: shape"
+    line = f"│   ├─ [Tensor] x@3 → shape=torch.Size([2]) | dtype=torch.float32 | {stats}"
+    assert fold(line, 70).split("\n") == [
+        "│   ├─ [Tensor] x@3 → shape=torch.Size([2]) | dtype=torch.float32",
+        "│   │     | mean=1 std=0 min=1 max=1 | changed: shape",
+    ]
+    last = line.replace("├", "└")
+    assert fold(last, 70).split("\n")[1].startswith("│         | mean")
+
+
+def test_a_colour_goes_on_below() -> None:
+    text = "├─ \x1b[33m" + "word " * 30 + "\x1b[0mend"
+    rows = fold(text, 50).split("\n")
+    assert all(row.count("\x1b[33m") == 1 for row in rows)
+    assert all(row.endswith("\x1b[0m") for row in rows[:-1])
+
+
+def test_letters_that_take_two_columns_count_twice() -> None:
+    assert width("函数 x") == 6
+    assert all(width(row) <= 30 for row in fold("├─ " + "输入 函数 " * 20, 30).split("\n"))
+
+
+def test_a_very_narrow_terminal_still_gets_words() -> None:
+    deep = "│   " * 10 + "├─ " + "word " * 20
+    assert all(len(row) < 80 for row in fold(deep, 10).split("\n"))
+    assert fold(deep, 10).count("word") == 20
+
+
+def test_a_word_longer_than_the_line_is_cut() -> None:
+    rows = fold("├─ " + "x" * 200, 50).split("\n")
+    assert all(len(row) <= 50 for row in rows)
+    assert sum(row.count("x") for row in rows) == 200
+
+
+def test_very_long_values_are_cut_with_their_length(tmp_path: Path) -> None:
+    on_terminal(tmp_path, 100)
+    assert "… (length 300)" in logged(tmp_path)
