@@ -47,7 +47,7 @@ class Copier:
         if iteration != self.iteration:
             self.iteration = iteration
             self.copies.clear()
-        if not is_shared or type(t) not in PLAIN or t.is_inference() or _has_modes():
+        if not is_shared or type(t) not in PLAIN or _has_modes() or t.is_inference():
             return copy_tensor(t)
         if t.layout is not torch.strided:
             return copy_tensor(t)
