@@ -106,12 +106,14 @@ static int read_groups(tracer_object *self, PyObject *groups)
 
 static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "keep", "gather", "lists", "runs", "groups", "paths", "wide", NULL };
+    static char *names[] = {
+        "keep", "gather", "lists", "runs", "groups", "paths", "wide", "scoped", NULL
+    };
     PyObject *keep, *gather, *lists, *runs, *groups; /* borrowed */
     Py_ssize_t paths;
-    int wide;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!np:PathTracer", names, &keep, &gather, &lists,
-                                     &PyList_Type, &runs, &PyList_Type, &groups, &paths, &wide))
+    int wide, scoped;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!npp:PathTracer", names, &keep, &gather, &lists,
+                                     &PyList_Type, &runs, &PyList_Type, &groups, &paths, &wide, &scoped))
         return NULL;
     tracer_object *self = (tracer_object *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -124,6 +126,7 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->runs = Py_NewRef(runs);
     self->line_id = -1;
     self->is_wide = wide != 0;
+    self->is_scoped = scoped != 0;
     module_consumer_init(&self->consumer, &tracer_calls, &self->iteration,
                          CONSUMER_DEPTH | CONSUMER_ERRORS);
     self->path_count = (size_t)paths;
@@ -229,13 +232,15 @@ static PyObject *tracer_add_module(PyObject *op, PyObject *args)
 {
     tracer_object *self = tracer_of(op);
     PyObject *module, *name, *targets; /* borrowed */
-    int is_root, by_hook;
-    if (!PyArg_ParseTuple(args, "OUppO:add_module", &module, &name, &is_root, &by_hook, &targets))
+    int is_root, by_hook, has_places;
+    if (!PyArg_ParseTuple(args, "OUpppO:add_module", &module, &name, &is_root, &by_hook, &has_places,
+                          &targets))
         return NULL;
     trace_link *mine = PyMem_Calloc(1, sizeof *mine);
     if (mine == NULL)
         return PyErr_NoMemory();
     mine->is_root = is_root != 0;
+    mine->has_places = has_places != 0;
     if (tracer_read_targets(self, targets, &mine->targets) < 0 ||
         module_source_add(self->state, &self->consumer, module, name, by_hook != 0) < 0) {
         tracer_calls.free_data(mine);
@@ -341,7 +346,8 @@ static PyObject *get_matched(PyObject *op, void *Py_UNUSED(closure))
 
 static PyMethodDef methods[] = {
     { "add_module", tracer_add_module, METH_VARARGS,
-      "add_module($self, module, name, is_root, by_hook, targets, /)\n--\n\nListen to a module." },
+      "add_module($self, module, name, is_root, by_hook, has_places, targets, /)\n--\n\nListen to a "
+      "module." },
     { "add_place", tracer_add_place, METH_VARARGS,
       "add_place($self, code, module, self_name, self_slot, is_packed, is_hidden, targets, /)\n--\n\n"
       "Look at locals of a function when it runs with this module." },
@@ -367,8 +373,8 @@ static PyMemberDef members[] = {
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc,
-      "PathTracer(keep, gather, lists, runs, groups, paths, wide)\n--\n\nTell which values changed." },
+    { Py_tp_doc, "PathTracer(keep, gather, lists, runs, groups, paths, wide, scoped)\n--\n\nTell which "
+                 "values changed." },
     { Py_tp_new, tracer_new },
     { Py_tp_dealloc, tracer_dealloc },
     { Py_tp_traverse, tracer_traverse },

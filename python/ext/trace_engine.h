@@ -79,7 +79,8 @@ typedef struct trace_place {
 /* What a module link of ours carries. */
 typedef struct trace_link {
     trace_targets targets;
-    bool is_root; /* its calls are the iterations */
+    bool is_root;    /* its calls are the iterations */
+    bool has_places; /* its forward has locals to look at */
 } trace_link;
 
 typedef struct trace_frame {
@@ -143,6 +144,8 @@ typedef struct tracer_object {
     int line_id;                             /* of the line source; -1: not attached */
     bool is_started;
     bool is_tracing;     /* some group is on */
+    bool is_scoped;      /* lines are followed only while modules with places run */
+    int scope_depth;     /* of those modules, now */
     bool is_wide;        /* functions that may run outside of forward */
     PyObject *error;     /* owned or NULL; what keep raised: for the user to see */
     PyObject *own_error; /* owned or NULL; the first of ours */

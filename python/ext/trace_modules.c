@@ -51,7 +51,8 @@ static int begin(tracer_object *self, bool is_training)
     else
         self->evaluation++;
     tracer_choose(self, is_training);
-    if (self->is_tracing)
+    self->scope_depth = 0;
+    if (self->is_tracing && !self->is_scoped)
         return tracer_attach(self);
     tracer_detach(self);
     return 0;
@@ -140,8 +141,10 @@ static int on_before(module_consumer *consumer, module_link *link, const module_
         return 0;
     if (is_replica(link, event))
         add_replica(self, link, event);
-    else if (mine->is_root && event->depth == 0)
-        return begin(self, read_training(event->module));
+    else if (mine->is_root && event->depth == 0 && begin(self, read_training(event->module)) < 0)
+        return -1;
+    if (mine->has_places && self->is_scoped && self->is_tracing && self->scope_depth++ == 0)
+        return tracer_attach(self);
     return 0;
 }
 
@@ -151,6 +154,8 @@ static int on_after(module_consumer *consumer, module_link *link, const module_e
     const trace_link *mine = link->data;
     if (mine == NULL || !tracer_is_here(self))
         return 0;
+    if (mine->has_places && self->scope_depth > 0 && --self->scope_depth == 0)
+        tracer_detach(self);
     for (size_t i = 0; self->is_tracing && event->output != NULL && i < mine->targets.count; i++) {
         const trace_target *target = &mine->targets.all[i];
         if (self->groups[target->group].is_on)

@@ -528,6 +528,7 @@ class PathTracer:
         groups: list[tuple[int, int, int, int, bool]],
         paths: int,
         wide: bool,
+        scoped: bool,
     ) -> Self: ...
     @property
     def iteration(self) -> int: ...
@@ -542,7 +543,14 @@ class PathTracer:
     @property
     def matched(self) -> list[bool]: ...
     def add_module(
-        self, module: Any, name: str, is_root: bool, by_hook: bool, targets: list[Any], /
+        self,
+        module: Any,
+        name: str,
+        is_root: bool,
+        by_hook: bool,
+        has_places: bool,
+        targets: list[Any],
+        /,
     ) -> None: ...
     def add_place(
         self,
