@@ -24,6 +24,34 @@ static PyTypeObject *type_from(const char *module_name, const char *name)
     return (PyTypeObject *)found;
 }
 
+static PyObject *function_from(const char *module_name, const char *name)
+{
+    PyObject *module = PyImport_ImportModule(module_name); /* owned */
+    PyObject *found = module != NULL ? PyObject_GetAttrString(module, name) : NULL;
+    Py_XDECREF(module);
+    return found;
+}
+
+static int find_functions(tracer_object *self)
+{
+    static const char *const questions[TRACE_QUESTIONS][2] = {
+        { "torch._C", "_len_torch_function_stack" },
+        { "torch._C", "_len_torch_dispatch_stack" },
+        { "torch", "is_inference_mode_enabled" },
+        { "torch._C._functorch", "maybe_current_level" },
+    };
+    self->clone = PyObject_GetAttrString((PyObject *)self->state->torch.base, "clone");
+    self->is_grad_enabled = function_from("torch", "is_grad_enabled");
+    self->set_grad_enabled = function_from("torch._C", "_set_grad_enabled");
+    for (int i = 0; i < TRACE_QUESTIONS; i++) {
+        self->questions[i] = function_from(questions[i][0], questions[i][1]);
+        if (self->questions[i] == NULL)
+            return -1;
+    }
+    return self->clone != NULL && self->is_grad_enabled != NULL && self->set_grad_enabled != NULL ? 0
+                                                                                                  : -1;
+}
+
 static int find_torch(tracer_object *self)
 {
     torch_api *torch = &self->state->torch;
@@ -40,13 +68,15 @@ static int find_torch(tracer_object *self)
         PyErr_SetString(PyExc_RuntimeError, "this torch has no getset descriptor Tensor._version");
         return -1;
     }
+    if (find_functions(self) < 0)
+        return -1;
     self->array = type_from("numpy", "ndarray");
     self->scalar = type_from("numpy", "generic");
     PyErr_Clear(); /* a torch without NumPy is fine */
     return 0;
 }
 
-/* groups: a list of (mode, keep, every, gather_every) */
+/* groups: a list of (mode, keep, every, gather_every, is_direct) */
 static int read_groups(tracer_object *self, PyObject *groups)
 {
     Py_ssize_t count = PyList_GET_SIZE(groups);
@@ -55,17 +85,19 @@ static int read_groups(tracer_object *self, PyObject *groups)
     if (self->groups == NULL || self->indices == NULL)
         return -1;
     for (Py_ssize_t i = 0; i < count; i++) {
-        int mode, keep;
+        int mode, keep, direct;
         long long every, gather_every;
         PyObject *index = PyDict_New(); /* owned by the list */
         if (index == NULL)
             return -1;
         PyList_SET_ITEM(self->indices, i, index);
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(groups, i), "iiLL", &mode, &keep, &every, &gather_every))
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(groups, i), "iiLLp", &mode, &keep, &every, &gather_every,
+                              &direct))
             return -1;
         self->groups[i] = (trace_group){ .mode = (trace_mode)mode,
                                          .keep = (trace_keep)keep,
                                          .every = every > 0 ? every : 1,
+                                         .is_direct = direct != 0,
                                          .gather_every = gather_every > 0 ? gather_every : 1 };
     }
     self->group_count = (size_t)count;
@@ -74,12 +106,14 @@ static int read_groups(tracer_object *self, PyObject *groups)
 
 static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "keep", "gather", "groups", "paths", "wide", NULL };
-    PyObject *keep, *gather, *groups; /* borrowed */
+    static char *names[] = {
+        "keep", "gather", "lists", "runs", "groups", "paths", "wide", "scoped", NULL
+    };
+    PyObject *keep, *gather, *lists, *runs, *groups; /* borrowed */
     Py_ssize_t paths;
-    int wide;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!np:PathTracer", names, &keep, &gather,
-                                     &PyList_Type, &groups, &paths, &wide))
+    int wide, scoped;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!npp:PathTracer", names, &keep, &gather, &lists,
+                                     &PyList_Type, &runs, &PyList_Type, &groups, &paths, &wide, &scoped))
         return NULL;
     tracer_object *self = (tracer_object *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -88,8 +122,11 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->module = Py_NewRef(PyType_GetModule(type));
     self->keep = Py_NewRef(keep);
     self->gather = Py_NewRef(gather);
+    self->lists = Py_NewRef(lists);
+    self->runs = Py_NewRef(runs);
     self->line_id = -1;
     self->is_wide = wide != 0;
+    self->is_scoped = scoped != 0;
     module_consumer_init(&self->consumer, &tracer_calls, &self->iteration,
                          CONSUMER_DEPTH | CONSUMER_ERRORS);
     self->path_count = (size_t)paths;
@@ -110,6 +147,8 @@ static int tracer_traverse(PyObject *op, visitproc visit, void *arg)
     Py_VISIT(self->module);
     Py_VISIT(self->keep);
     Py_VISIT(self->gather);
+    Py_VISIT(self->lists);
+    Py_VISIT(self->runs);
     Py_VISIT(self->error);
     Py_VISIT(self->own_error);
     for (size_t i = 0; i < self->place_count; i++)
@@ -147,6 +186,9 @@ static int tracer_clear(PyObject *op)
     free_places(self);
     Py_CLEAR(self->keep);
     Py_CLEAR(self->gather);
+    Py_CLEAR(self->lists);
+    Py_CLEAR(self->runs);
+    trace_copies_clear(&self->copies);
     Py_CLEAR(self->error);
     Py_CLEAR(self->own_error);
     return 0;
@@ -160,12 +202,20 @@ static void tracer_dealloc(PyObject *op)
     (void)tracer_clear(op);
     for (size_t i = 0; i < self->state_count; i++) {
         trace_state_clear(self->states[i]);
+        Py_CLEAR(self->states[i]->iterations);
+        Py_CLEAR(self->states[i]->values);
         PyMem_Free(self->states[i]);
     }
     PyMem_Free(self->states);
+    PyMem_Free(self->copies.all);
     PyMem_Free(self->groups);
     PyMem_Free(self->is_matched);
     Py_CLEAR(self->indices);
+    Py_CLEAR(self->clone);
+    Py_CLEAR(self->is_grad_enabled);
+    Py_CLEAR(self->set_grad_enabled);
+    for (int i = 0; i < TRACE_QUESTIONS; i++)
+        Py_CLEAR(self->questions[i]);
     Py_CLEAR(self->version);
     Py_CLEAR(self->is_inference);
     Py_CLEAR(self->array);
@@ -182,13 +232,15 @@ static PyObject *tracer_add_module(PyObject *op, PyObject *args)
 {
     tracer_object *self = tracer_of(op);
     PyObject *module, *name, *targets; /* borrowed */
-    int is_root, by_hook;
-    if (!PyArg_ParseTuple(args, "OUppO:add_module", &module, &name, &is_root, &by_hook, &targets))
+    int is_root, by_hook, has_places;
+    if (!PyArg_ParseTuple(args, "OUpppO:add_module", &module, &name, &is_root, &by_hook, &has_places,
+                          &targets))
         return NULL;
     trace_link *mine = PyMem_Calloc(1, sizeof *mine);
     if (mine == NULL)
         return PyErr_NoMemory();
     mine->is_root = is_root != 0;
+    mine->has_places = has_places != 0;
     if (tracer_read_targets(self, targets, &mine->targets) < 0 ||
         module_source_add(self->state, &self->consumer, module, name, by_hook != 0) < 0) {
         tracer_calls.free_data(mine);
@@ -259,6 +311,17 @@ static PyObject *tracer_stop(PyObject *op, PyObject *Py_UNUSED(none))
     Py_RETURN_NONE;
 }
 
+/* The lists were taken: the next value of a name asks for new ones. */
+static PyObject *tracer_forget_lists(PyObject *op, PyObject *Py_UNUSED(none))
+{
+    tracer_of(op)->gathers++;
+    for (size_t i = 0; i < tracer_of(op)->state_count; i++) {
+        Py_CLEAR(tracer_of(op)->states[i]->iterations);
+        Py_CLEAR(tracer_of(op)->states[i]->values);
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *tracer_unseen(PyObject *op, PyObject *Py_UNUSED(none))
 {
     tracer_object *self = tracer_of(op);
@@ -283,12 +346,14 @@ static PyObject *get_matched(PyObject *op, void *Py_UNUSED(closure))
 
 static PyMethodDef methods[] = {
     { "add_module", tracer_add_module, METH_VARARGS,
-      "add_module($self, module, name, is_root, by_hook, targets, /)\n--\n\nListen to a module." },
+      "add_module($self, module, name, is_root, by_hook, has_places, targets, /)\n--\n\nListen to a "
+      "module." },
     { "add_place", tracer_add_place, METH_VARARGS,
       "add_place($self, code, module, self_name, self_slot, is_packed, is_hidden, targets, /)\n--\n\n"
       "Look at locals of a function when it runs with this module." },
     { "start", tracer_start, METH_O, "start($self, is_training, /)\n--\n\nBegin." },
     { "stop", tracer_stop, METH_NOARGS, "Leave modules and threads as they were." },
+    { "forget_lists", tracer_forget_lists, METH_NOARGS, "Ask for the lists of every name anew." },
     { "unseen", tracer_unseen, METH_NOARGS, "Name the modules that never ran in sight." },
     { 0 },
 };
@@ -308,7 +373,8 @@ static PyMemberDef members[] = {
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "PathTracer(keep, gather, groups, paths, wide)\n--\n\nTell which values changed." },
+    { Py_tp_doc, "PathTracer(keep, gather, lists, runs, groups, paths, wide, scoped)\n--\n\nTell which "
+                 "values changed." },
     { Py_tp_new, tracer_new },
     { Py_tp_dealloc, tracer_dealloc },
     { Py_tp_traverse, tracer_traverse },

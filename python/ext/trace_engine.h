@@ -28,7 +28,8 @@ typedef struct trace_group {
     trace_mode mode;
     trace_keep keep;
     int64_t every, gather_every;
-    bool is_on; /* in the current iteration */
+    bool is_on;     /* in the current iteration */
+    bool is_direct; /* values need no callback before they are put behind the others */
 } trace_group;
 
 typedef enum trace_kind { KIND_UNSEEN, KIND_TENSOR, KIND_ARRAY, KIND_PLAIN, KIND_OTHER } trace_kind;
@@ -40,8 +41,10 @@ typedef struct trace_state {
     PyObject *refs;  /* owned or NULL; list of weak ones, of the tensors in a container */
     const void *data;
     tt_digest digest;
-    uint64_t signature; /* of a container */
-    int64_t iteration;  /* in which it was looked at last */
+    uint64_t signature;            /* of a container */
+    PyObject *iterations, *values; /* owned or NULL; the lists that it is put into */
+    uint64_t gathers;              /* after how many the lists were asked for */
+    int64_t iteration;             /* in which it was looked at last */
     uint32_t version;
     uint8_t kind; /* trace_kind */
     bool has_version, has_digest;
@@ -76,7 +79,8 @@ typedef struct trace_place {
 /* What a module link of ours carries. */
 typedef struct trace_link {
     trace_targets targets;
-    bool is_root; /* its calls are the iterations */
+    bool is_root;    /* its calls are the iterations */
+    bool has_places; /* its forward has locals to look at */
 } trace_link;
 
 typedef struct trace_frame {
@@ -88,17 +92,36 @@ typedef struct trace_replica {
     PyObject *replica, *original; /* owned */
 } trace_replica;
 
-enum { TRACE_FRAMES = 64, TRACE_REPLICAS = 256 };
+/* A tensor that was cloned in this iteration. */
+typedef struct trace_copy {
+    PyObject *owner; /* owned; weak, of the tensor */
+    PyObject *copy;  /* owned */
+    const void *data;
+    uint64_t layout; /* hash of type, shape and strides */
+    uint32_t version;
+    size_t next; /* 1 + the next of its bucket; 0: none */
+} trace_copy;
+
+enum { TRACE_FRAMES = 64, TRACE_REPLICAS = 256, TRACE_BUCKETS = 256, TRACE_QUESTIONS = 4 };
+
+typedef struct trace_copies {
+    trace_copy *all; /* owned */
+    size_t count, cap;
+    size_t bucket[TRACE_BUCKETS]; /* 1 + the newest; 0: none */
+} trace_copies;
 
 typedef struct tracer_object {
     module_consumer consumer;
     core_state *state;
-    PyObject *module;                 /* owned; tensortap._core, keeps the sources */
-    PyObject *keep, *gather;          /* owned */
-    PyObject *version, *is_inference; /* owned; descriptors of torch's tensor */
-    PyTypeObject *array, *scalar;     /* owned or NULL; of NumPy */
-    PyTypeObject *torch_module;       /* owned; torch.nn.Module */
-    trace_group *groups;              /* owned */
+    PyObject *module;                /* owned; tensortap._core, keeps the sources */
+    PyObject *keep, *gather, *lists; /* owned */
+    PyObject *runs;                  /* owned; list of open runs: they get values too */
+    PyObject *clone, *is_grad_enabled, *set_grad_enabled; /* owned; of torch */
+    PyObject *questions[TRACE_QUESTIONS];                 /* owned; true: torch is not as usual */
+    PyObject *version, *is_inference;                     /* owned; descriptors of torch's tensor */
+    PyTypeObject *array, *scalar;                         /* owned or NULL; of NumPy */
+    PyTypeObject *torch_module;                           /* owned; torch.nn.Module */
+    trace_group *groups;                                  /* owned */
     size_t group_count;
     PyObject *indices;    /* owned; list: for each group name -> index of its state */
     trace_state **states; /* owned, as what is in it */
@@ -109,6 +132,8 @@ typedef struct tracer_object {
     size_t table_cap;
     bool *is_matched; /* owned; by path */
     size_t path_count;
+    trace_copies copies;              /* of this iteration */
+    uint64_t gathers;                 /* so far: lists of before are gone */
     trace_frame frames[TRACE_FRAMES]; /* that run now, as far as there is room */
     int frame_count;
     trace_replica replicas[TRACE_REPLICAS]; /* of DataParallel, that run now */
@@ -119,6 +144,8 @@ typedef struct tracer_object {
     int line_id;                             /* of the line source; -1: not attached */
     bool is_started;
     bool is_tracing;     /* some group is on */
+    bool is_scoped;      /* lines are followed only while modules with places run */
+    int scope_depth;     /* of those modules, now */
     bool is_wide;        /* functions that may run outside of forward */
     PyObject *error;     /* owned or NULL; what keep raised: for the user to see */
     PyObject *own_error; /* owned or NULL; the first of ours */
@@ -136,12 +163,18 @@ void tracer_consider(tracer_object *self, const trace_target *target, size_t sta
 void tracer_take_error(tracer_object *self);    /* counts and clears; ours */
 bool tracer_is_here(const tracer_object *self); /* is it this thread's business? */
 
+/* trace_copy.c: false: not a plain case, and nothing was kept */
+bool trace_copy_keep(tracer_object *self, trace_state *state, uint32_t number, PyObject *name,
+                     PyObject *value, bool is_forced);
+void trace_copies_clear(trace_copies *copies);
+
 /* trace_lines.c */
 int tracer_attach(tracer_object *self); /* twice is once; -1 with an exception */
 void tracer_detach(tracer_object *self);
 int tracer_index_places(tracer_object *self);
 
 /* trace_modules.c */
+int64_t tracer_count(const tracer_object *self, trace_mode mode); /* iterations; 1 at least */
 extern const consumer_calls tracer_calls;
 void tracer_choose(tracer_object *self, bool is_training); /* which groups are on now */
 

@@ -12,7 +12,7 @@ static bool is_of_mode(trace_mode mode, bool is_training)
     return mode == TRACE_BOTH || (mode == TRACE_TRAINING) == is_training;
 }
 
-static int64_t count_of(const tracer_object *self, trace_mode mode)
+int64_t tracer_count(const tracer_object *self, trace_mode mode)
 {
     int64_t count = mode == TRACE_BOTH       ? self->iteration
                     : mode == TRACE_TRAINING ? self->training
@@ -26,7 +26,7 @@ void tracer_choose(tracer_object *self, bool is_training)
     for (size_t i = 0; i < self->group_count; i++) {
         trace_group *group = &self->groups[i];
         group->is_on =
-            is_of_mode(group->mode, is_training) && count_of(self, group->mode) % group->every == 0;
+            is_of_mode(group->mode, is_training) && tracer_count(self, group->mode) % group->every == 0;
         self->is_tracing |= group->is_on;
     }
 }
@@ -44,13 +44,15 @@ static bool read_training(PyObject *module)
 
 static int begin(tracer_object *self, bool is_training)
 {
+    trace_copies_clear(&self->copies);
     self->iteration++;
     if (is_training)
         self->training++;
     else
         self->evaluation++;
     tracer_choose(self, is_training);
-    if (self->is_tracing)
+    self->scope_depth = 0;
+    if (self->is_tracing && !self->is_scoped)
         return tracer_attach(self);
     tracer_detach(self);
     return 0;
@@ -64,7 +66,7 @@ static PyObject *list_due(const tracer_object *self, bool is_training)
     for (size_t i = 0; i < self->group_count; i++) {
         const trace_group *group = &self->groups[i];
         if (!is_of_mode(group->mode, is_training) ||
-            count_of(self, group->mode) % group->gather_every != 0)
+            tracer_count(self, group->mode) % group->gather_every != 0)
             continue;
         PyObject *number = PyLong_FromSize_t(i); /* owned */
         if (due == NULL)
@@ -83,6 +85,7 @@ static int end(tracer_object *self, bool is_training, bool has_raised)
 {
     if (!self->is_wide)
         tracer_detach(self);
+    trace_copies_clear(&self->copies);
     PyObject *error = self->error; /* owned now */
     self->error = NULL;
     if (error != NULL) {
@@ -138,8 +141,10 @@ static int on_before(module_consumer *consumer, module_link *link, const module_
         return 0;
     if (is_replica(link, event))
         add_replica(self, link, event);
-    else if (mine->is_root && event->depth == 0)
-        return begin(self, read_training(event->module));
+    else if (mine->is_root && event->depth == 0 && begin(self, read_training(event->module)) < 0)
+        return -1;
+    if (mine->has_places && self->is_scoped && self->is_tracing && self->scope_depth++ == 0)
+        return tracer_attach(self);
     return 0;
 }
 
@@ -149,6 +154,8 @@ static int on_after(module_consumer *consumer, module_link *link, const module_e
     const trace_link *mine = link->data;
     if (mine == NULL || !tracer_is_here(self))
         return 0;
+    if (mine->has_places && self->scope_depth > 0 && --self->scope_depth == 0)
+        tracer_detach(self);
     for (size_t i = 0; self->is_tracing && event->output != NULL && i < mine->targets.count; i++) {
         const trace_target *target = &mine->targets.all[i];
         if (self->groups[target->group].is_on)

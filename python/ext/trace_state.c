@@ -103,11 +103,14 @@ const void *trace_memory(const tracer_object *self, PyObject *tensor)
 
 void trace_state_clear(trace_state *state)
 {
-    int64_t iteration = state->iteration;
+    trace_state kept = { .iteration = state->iteration,
+                         .iterations = state->iterations,
+                         .values = state->values,
+                         .gathers = state->gathers };
     Py_CLEAR(state->ref);
     Py_CLEAR(state->value);
     Py_CLEAR(state->refs);
-    *state = (trace_state){ .iteration = iteration };
+    *state = kept;
 }
 
 /* NaN is the same as NaN here: it is the same value again. */
@@ -164,10 +167,16 @@ static bool take_memory(tracer_object *self, trace_state *state, PyObject *value
         return false;
     }
     *is_forced = is_same;
-    now.ref = PyWeakref_NewRef(value, NULL);
+    PyObject *ref = PyWeakref_NewRef(value, NULL); /* owned */
     PyErr_Clear();
     trace_state_clear(state);
-    *state = now;
+    state->kind = now.kind;
+    state->ref = ref;
+    state->data = now.data;
+    state->version = now.version;
+    state->has_version = now.has_version;
+    state->digest = now.digest;
+    state->has_digest = now.has_digest;
     return true;
 }
 

@@ -68,9 +68,13 @@ void tracer_consider(tracer_object *self, const trace_target *target, size_t sta
     if (!group->is_on || self->error != NULL ||
         !trace_state_take(self, self->states[state], value, group->keep, is_doubtful, &is_forced))
         return;
-    PyObject *number = PyLong_FromUnsignedLong(target->group); /* owned */
     uint64_t before = self->busy;
     self->busy = PyThreadState_GetID(PyThreadState_Get());
+    if (trace_copy_keep(self, self->states[state], target->group, name, value, is_forced)) {
+        self->busy = before;
+        return;
+    }
+    PyObject *number = PyLong_FromUnsignedLong(target->group); /* owned */
     PyObject *done = number != NULL ? PyObject_CallFunctionObjArgs(self->keep, number, name, value,
                                                                    is_forced ? Py_True : Py_False, NULL)
                                     : NULL; /* owned */

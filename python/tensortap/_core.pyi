@@ -552,9 +552,12 @@ class PathTracer:
         cls,
         keep: Callable[[int, str, Any, bool], object],
         gather: Callable[[list[int]], object],
-        groups: list[tuple[int, int, int, int]],
+        lists: Callable[[int, str], tuple[list[int], list[Any]]],
+        runs: list[Any],
+        groups: list[tuple[int, int, int, int, bool]],
         paths: int,
         wide: bool,
+        scoped: bool,
     ) -> Self: ...
     @property
     def iteration(self) -> int: ...
@@ -569,7 +572,14 @@ class PathTracer:
     @property
     def matched(self) -> list[bool]: ...
     def add_module(
-        self, module: Any, name: str, is_root: bool, by_hook: bool, targets: list[Any], /
+        self,
+        module: Any,
+        name: str,
+        is_root: bool,
+        by_hook: bool,
+        has_places: bool,
+        targets: list[Any],
+        /,
     ) -> None: ...
     def add_place(
         self,
@@ -583,6 +593,7 @@ class PathTracer:
         /,
     ) -> None: ...
     def start(self, is_training: bool, /) -> None: ...
+    def forget_lists(self) -> None: ...
     def stop(self) -> None: ...
     def unseen(self) -> list[str]: ...
 

@@ -348,3 +348,27 @@ def test_every_path_that_is_listed_can_be_traced():
         with ModelTracer(model, listed) as tracer:
             model(x)
     assert set(listed) <= set(tracer.results)
+
+
+class Deep(nn.Module):
+    """Many modules of which few are wanted: lines are followed in those alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.many = nn.Sequential(*(nn.Linear(4, 4) for _ in range(40)))
+
+    def forward(self, x):
+        return self.many(x)
+
+
+class ByName(Deep):
+    def forward(self, x):
+        return self.many[7].forward(self.many(x))  # past the module's call
+
+
+@pytest.mark.parametrize(("kind", "count"), [(Deep, 1), (ByName, 2)])
+def test_one_module_of_many_is_followed_however_it_is_called(kind, count):
+    results, *_ = traced(["many.7.forward.input", "many.6"], kind(), count=2)
+    kept = results["many.7.forward.input"]
+    assert kept.iterations == [1] * count + [2] * count
+    assert torch.equal(kept.values[0], results["many.6"].values[0])

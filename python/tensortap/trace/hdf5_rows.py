@@ -12,7 +12,7 @@ import numpy as np
 SMALL = 1 << 18  # bytes: chunks of small values hold several
 LARGE = 1 << 25  # chunks of huge values hold a part of one
 MOST_ROWS = 1024  # in a chunk
-COUNT_ROWS = 4096  # in a chunk of iterations or ranks
+COUNT_ROWS = 512  # in a chunk of iterations or ranks
 
 
 class RowSet:
@@ -34,7 +34,10 @@ class RowSet:
         self.key = name.replace("/", "|")  # a slash would make groups
         self.is_text = dtype == np.dtype(object)
         self.dataset = self._create(self.key, h5py.string_dtype() if self.is_text else dtype, shape)
-        self.count = 0
+        self.count, self.sizes = 0, list(shape)
+        self.counted = [0, 0]  # iterations and ranks
+        self.count_dtype = count_dtype
+        self.is_filtered = bool(filters.get("shuffle")) or filters.get("compression") is not None
         plain = {"maxshape": (None,), "chunks": (COUNT_ROWS,), "dtype": count_dtype}
         self.iterations = file.create_dataset(f"{self.key}_iterations", (0,), **plain)
         self.ranks = file.create_dataset(f"{self.key}_ranks", (0,), **plain)
@@ -50,7 +53,7 @@ class RowSet:
 
     def _create(self, key: str, dtype: Any, shape: tuple[int, ...]) -> Any:
         filters = {} if self.is_text else self.filters
-        return self.file.create_dataset(
+        made = self.file.create_dataset(
             key,
             (0, *shape),
             maxshape=(None,) * (1 + len(shape)),
@@ -58,53 +61,50 @@ class RowSet:
             dtype=dtype,
             **filters,
         )
+        self.dtype, self.chunks = made.dtype, made.chunks
+        return made
 
     def append(self, rows: list[Any]) -> None:
         """Append values of this number of dimensions."""
         if not self.is_text:
             self._widen(rows)
         start, end = self.count, self.count + len(rows)
-        sizes = list(self.dataset.shape[1:])
         for row in rows:
-            sizes = [max(pair) for pair in zip(sizes, row.shape, strict=True)]
-        self.dataset.resize((end, *sizes))
+            self.sizes = [max(pair) for pair in zip(self.sizes, row.shape, strict=True)]
+        self.dataset.id.set_extent((end, *self.sizes))
         for at, row in enumerate(rows, start):
             if self._write_chunk(at, row):
                 continue
             where = (at, *(slice(size) for size in row.shape))
             self.dataset[where] = row if row.shape else row.item() if self.is_text else row
         if self.shapes is not None:
-            self.shapes.resize(end, axis=0)
-            self.shapes[start:end] = [row.shape for row in rows]
+            _append(self.shapes, start, np.array([row.shape for row in rows], dtype=np.int64))
         self.count = end
 
     def append_counts(self, iterations: list[int], ranks: list[int]) -> None:
         """Append what belongs to the values before they were stacked."""
-        for dataset, numbers in ((self.iterations, iterations), (self.ranks, ranks)):
-            old = dataset.shape[0]
-            dataset.resize(old + len(numbers), axis=0)
-            if numbers:
-                dataset[old:] = numbers
+        for i, numbers in enumerate((iterations, ranks)):
+            dataset = (self.iterations, self.ranks)[i]
+            _append(dataset, self.counted[i], np.array(numbers, dtype=self.count_dtype))
+            self.counted[i] += len(numbers)
 
     def _write_chunk(self, at: int, row: np.ndarray[Any, Any]) -> bool:
         """Write a value that is one whole chunk past HDF5's conversions and caches."""
-        dataset = self.dataset
-        if self.is_text or dataset.chunks != (1, *row.shape) or row.dtype != dataset.dtype:
+        if row.nbytes < SMALL or self.is_text or self.chunks != (1, *row.shape):
             return False
-        if self.filters.get("compression") is not None or self.filters.get("shuffle"):
-            return False
-        if row.nbytes < SMALL:
+        if row.dtype != self.dtype or self.is_filtered:
             return False
         offset = (at, *(0 for _ in row.shape))
-        dataset.id.write_direct_chunk(offset, np.ascontiguousarray(row))
+        self.dataset.id.write_direct_chunk(offset, np.ascontiguousarray(row))
         return True
 
     def _widen(self, rows: list[Any]) -> None:
         """Make the dataset anew with a type that holds the new values too."""
-        dtype = self.dataset.dtype
+        dtype = self.dtype
         for row in rows:
-            dtype = np.promote_types(dtype, row.dtype)
-        if dtype == self.dataset.dtype:
+            if row.dtype != dtype:
+                dtype = np.promote_types(dtype, row.dtype)
+        if dtype == self.dtype:
             return
         old, temporary = self.dataset, f"{self.key}__widened"
         made = self._create(temporary, dtype, old.shape[1:])
@@ -114,6 +114,18 @@ class RowSet:
         del self.file[self.key]
         self.file.move(temporary, self.key)
         self.dataset = self.file[self.key]
+
+
+def _append(dataset: Any, start: int, numbers: np.ndarray[Any, Any]) -> None:
+    """Append rows by HDF5's own calls: h5py's indexing costs ten times as much."""
+    from h5py import h5s
+
+    if not numbers.size:
+        return
+    dataset.id.set_extent((start + len(numbers), *numbers.shape[1:]))
+    space = dataset.id.get_space()
+    space.select_hyperslab((start, *(0 for _ in numbers.shape[1:])), numbers.shape)
+    dataset.id.write(h5s.create_simple(numbers.shape), space, numbers)
 
 
 def _chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -204,7 +204,7 @@ class H5PYSaverCallback:
     def _integers(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         to = self._dtypes["int"]
         known = self._rows.get(name)
-        if known is not None and known.dataset.dtype == np.int64:
+        if known is not None and known.dtype == np.int64:
             to = np.dtype(np.int64)
         if array.dtype.kind != "b" and array.size and to != np.int64 and to.kind in "iu":
             limits = np.iinfo(to)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensortap import _core
+from tensortap import _core, process
 from tensortap.trace import callbacks
 from tensortap.trace.gather import Batch, Exchange, place, take_batches
 from tensortap.trace.kept_copy import CannotKeepError, Copier
@@ -152,21 +152,27 @@ class ModelTracer:
         engine = _core.PathTracer(
             self._keep,
             self._gather,
+            self._lists,
+            process.open_runs,
             [
                 (
                     MODE_NUMBERS[group.mode],
                     KEEPS.index(group.keep),
                     group.trace_interval,
                     group.gather_interval,
+                    not group.pre_save_callbacks,
                 )
                 for group in self._groups
             ],
             len(matcher.paths),
             matcher.is_wide,
+            matcher.is_scoped(),
         )
         try:
             for one in matcher.listened.values():
-                engine.add_module(one.module, one.name, one.is_root, one.by_hook, one.targets)
+                engine.add_module(
+                    one.module, one.name, one.is_root, one.by_hook, one.has_places, one.targets
+                )
             for spot in matcher.places.values():
                 own = self_of(spot.code)
                 engine.add_place(spot.code, spot.module, *own, is_hidden(spot.code), spot.targets)
@@ -240,9 +246,16 @@ class ModelTracer:
         group._add(name, copied, iteration)
         self._run_values.add(name, copied)
 
+    def _lists(self, number: int, name: str) -> tuple[list[int], list[Any]]:
+        """Give the lists that values of this name are put into, until the next gather."""
+        local = self._groups[number]._local_of(name)
+        return local.iterations, local.values
+
     def _gather(self, numbers: list[int], is_final: bool = False) -> None:
         """Take in what these groups have, from all ranks."""
         local: list[Batch] = []
+        if self._engine is not None:
+            self._engine.forget_lists()
         for number in numbers:
             group = self._groups[number]
             for name, result in group._take().items():

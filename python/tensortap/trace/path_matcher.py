@@ -23,6 +23,7 @@ LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace_engine.h
 STAR = "*"
 #: What changes memory behind the back of torch's version counter.
 HIDDEN = {"data", "numpy", "set_", "storage", "untyped_storage", "from_numpy", "from_dlpack"}
+SWITCHING = 10  # modules
 NOTHING = torch.nn.Module.forward  # raises: the class has none
 MOST_NEAR = 3
 
@@ -37,6 +38,7 @@ class Listened:
     name: str
     by_hook: bool
     is_root: bool = False
+    has_places: bool = False
     targets: list[Target] = field(default_factory=list)
 
 
@@ -200,11 +202,31 @@ class PathMatcher:
                 place = self._place(code, module)
                 if target not in place.targets:
                     place.targets.append(target)
-        if by_hook:  # replicas are known by their hooks
-            self._listen(module, name, by_hook)
+        if codes and rest:
+            self._listen(module, name, by_hook).has_places = True
 
     def _place(self, code: types.CodeType, module: torch.nn.Module) -> Place:
         return self.places.setdefault((code, id(module)), Place(code, module))
+
+    def is_scoped(self) -> bool:
+        """Say if lines need be followed only inside of the few modules that have places.
+
+        Following costs time in all code that runs meanwhile; switching it on and off costs as
+        much as ten modules.  Not so where forward is called by name, past the module's call.
+        """
+        if self.is_wide or self._by_hook:
+            return False
+        modules = list(self.root.modules())
+        few = sum(one.has_places for one in self.listened.values())
+        if few * SWITCHING > len(modules) or self.listened[id(self.root)].has_places:
+            return False
+        kinds = {kind for module in modules for kind in type(module).__mro__}
+        return not any(
+            "forward" in code.co_names
+            for kind in kinds
+            if not kind.__module__.startswith("torch.nn.modules") and kind is not object
+            for code in _all_codes(kind)
+        )
 
     # ---- names that exist
 
@@ -292,6 +314,16 @@ def _codes(module: torch.nn.Module, function: str) -> Iterator[types.CodeType]:
         if code.co_argcount > 0 or code.co_flags & inspect.CO_VARARGS:
             seen.add(code)
             yield code
+
+
+def _all_codes(kind: type) -> Iterator[types.CodeType]:
+    for held in vars(kind).values():
+        code = getattr(held, "__code__", None)
+        pending = [code] if isinstance(code, types.CodeType) else []
+        while pending:
+            one = pending.pop()
+            yield one
+            pending += [inner for inner in one.co_consts if isinstance(inner, types.CodeType)]
 
 
 def _slots(code: types.CodeType) -> dict[str, int]:

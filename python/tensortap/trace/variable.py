@@ -91,10 +91,14 @@ class Variable:
         self.results = TraceResults()
         self._local: dict[str, LocalVariableResult] = {}
 
-    def _add(self, name: str, value: Any, iteration: int) -> None:
+    def _local_of(self, name: str) -> LocalVariableResult:
         local = self._local.get(name)
         if local is None:
             local = self._local[name] = LocalVariableResult()
+        return local
+
+    def _add(self, name: str, value: Any, iteration: int) -> None:
+        local = self._local_of(name)
         local.iterations.append(iteration)
         local.values.append(value)
 
