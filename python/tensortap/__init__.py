@@ -39,24 +39,38 @@ from tensortap.verify import verify
 from tensortap.watch import NonFiniteError, Watched, watch
 
 if TYPE_CHECKING:
-    from tensortap import flow, monitor, spy, trace, track
+    from tensortap import flow as flow
+    from tensortap import monitor as monitor
+    from tensortap import spy as spy
+    from tensortap import trace as trace
+    from tensortap import track as track
+    from tensortap.monitor import HooksManager as HooksManager
+    from tensortap.monitor import ModuleMonitor as ModuleMonitor
+    from tensortap.monitor import MonitorMixin as MonitorMixin
+    from tensortap.monitor import RefinedCoordinateCheck as RefinedCoordinateCheck
+    from tensortap.monitor import StorageManager as StorageManager
     from tensortap.monitor import (
-        HooksManager,
-        ModuleMonitor,
-        MonitorMixin,
-        RefinedCoordinateCheck,
-        StorageManager,
-        monitor_scaled_dot_product_attention,
+        monitor_scaled_dot_product_attention as monitor_scaled_dot_product_attention,
     )
     from tensortap.part import Diff
     from tensortap.run import Run
     from tensortap.run_parts import NonFinite
     from tensortap.shown import Shown, TextSink
     from tensortap.spy import CallTracer, DebugContext, TensorSaver, get_debug_context
+    from tensortap.trace import GlobalVariableResult as GlobalVariableResult
+    from tensortap.trace import H5PYSaverCallback as H5PYSaverCallback
+    from tensortap.trace import LocalVariableResult as LocalVariableResult
+    from tensortap.trace import ModelTracer as ModelTracer
+    from tensortap.trace import TracedModel as TracedModel
+    from tensortap.trace import Variable as Variable
+    from tensortap.trace import stack_padded_tensors as stack_padded_tensors
+    from tensortap.trace import stack_tensors as stack_tensors
+    from tensortap.trace import trace_model as trace_model
 
 __version__ = _core.version
 
-# Names that are imported when somebody asks for them: most programs need few.
+# Names that are imported when somebody asks for them: most programs need few.  Those of
+# monitor and trace need torch, so that `import *` does not ask for them.
 _LATER = {
     **dict.fromkeys(("flow", "monitor", "spy", "trace", "track"), ""),
     "Run": "run",
@@ -77,17 +91,12 @@ __all__ = [
     "DebugContext",
     "Digest",
     "Histogram",
-    "HooksManager",
-    "ModuleMonitor",
-    "MonitorMixin",
     "NonFiniteError",
-    "RefinedCoordinateCheck",
     "Run",
     "Sample",
     "SampleSlice",
     "Shown",
     "Stats",
-    "StorageManager",
     "TensorSaver",
     "Watched",
     "__version__",
@@ -97,14 +106,11 @@ __all__ = [
     "first_nonfinite",
     "get_debug_context",
     "histogram",
-    "monitor",
-    "monitor_scaled_dot_product_attention",
     "open",
     "record",
     "show",
     "spy_save",
     "stats",
-    "track",
     "verify",
     "watch",
 ]
@@ -173,7 +179,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_LATER})
 
 
 if os.environ.get("TENSORTAP_TRACK"):
