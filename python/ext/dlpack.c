@@ -134,21 +134,39 @@ out:
     return why;
 }
 
+/* Torch gives "NULL plus the offset" for a view of a storage that was freed, and for
+ * wrappers whose values are elsewhere (DTensor).  No memory of ours is so low, but on a
+ * machine where some is, the offset tells. */
+static bool has_no_memory(PyObject *obj, const tt_tensor *t)
+{
+    if (!address_is_low(t->data) || t->count == 0)
+        return false;
+    PyObject *number = PyObject_CallMethod(obj, "storage_offset", NULL); /* owned */
+    uint64_t offset = number != NULL ? PyLong_AsUnsignedLongLong(number) : 0;
+    PyErr_Clear();
+    Py_XDECREF(number);
+    return (uintptr_t)t->data == offset * tt_dtype_size(t->dtype);
+}
+
 /* The plain part: obj is a strided tensor in CPU memory with no lazy bits. */
 static view_result open_strided(const torch_api *torch, PyObject *obj, tensor_view *out)
 {
+    view_result why = VIEW_LAYOUT;
     if (torch->view == NULL) {
         PyObject *detached = call_chain(obj, (const char *const[]){ "detach", NULL });
-        view_result why = detached != NULL ? open_capsule(detached, out) : VIEW_LAYOUT;
+        why = detached != NULL ? open_capsule(detached, out) : VIEW_LAYOUT;
         Py_XDECREF(detached);
-        return why;
-    }
-    tt_dltensor dl;
-    if (torch->view(obj, &dl) != 0) {
+    } else {
+        tt_dltensor dl;
+        if (torch->view(obj, &dl) == 0)
+            why = from_dltensor(&dl, out);
         PyErr_Clear();
-        return VIEW_LAYOUT;
     }
-    return from_dltensor(&dl, out);
+    if (why == VIEW_OK && has_no_memory(obj, &out->tensor)) {
+        tensor_view_close(out);
+        why = VIEW_LAYOUT;
+    }
+    return why;
 }
 
 /* Makes a copy without the lazy bits; nobody else knows its memory. */

@@ -112,6 +112,12 @@ static inline bool torch_is_negated(const torch_api *torch, PyObject *obj)
     return torch->has_neg_bit((const char *)obj + torch->tensor_at);
 }
 
+/* So low that it may be an offset and no address: see has_no_memory(). */
+static inline bool address_is_low(const void *address)
+{
+    return (uintptr_t)address >> 40 == 0;
+}
+
 /* ---- between dlpack.c, array.c and refusal.c only ------------------------ */
 
 /* Through the buffer protocol; for NumPy arrays and everything else that has

@@ -12,9 +12,9 @@
 
 /* Asked for once a call: in a shared library each access costs a function call. */
 struct module_thread {
-    module_frame *top;   /* innermost call of this thread */
-    int inside;          /* a consumer of this thread is at work */
-    uint32_t number;     /* 0: not given one yet */
+    module_frame *top; /* innermost call of this thread */
+    int inside;        /* a consumer of this thread is at work */
+    uint32_t number;   /* 0: not given one yet */
 };
 static _Thread_local module_thread this_thread;
 
@@ -77,24 +77,28 @@ static void pop_to(module_frame *frame)
         thread->top = frame->outer;
 }
 
-static void fill_event(core_state *state, const module_frame *frame, Py_ssize_t i,
-                       module_event *event)
+static void fill_event(core_state *state, const module_frame *frame, Py_ssize_t i, module_event *event)
 {
     const module_link *link = link_at(frame, i);
     if (frame->thread->number == 0)
         frame->thread->number = ++state->source.thread_count;
     *event = (module_event){
-        .module = frame->module, .args = frame->args, .kwargs = frame->kwargs,
-        .call = frame->calls[i], .thread = frame->thread->number, .is_training = frame->is_training,
-        .is_outermost = frame->outer == NULL, .start = frame->start,
+        .module = frame->module,
+        .args = frame->args,
+        .kwargs = frame->kwargs,
+        .call = frame->calls[i],
+        .thread = frame->thread->number,
+        .is_training = frame->is_training,
+        .is_outermost = frame->outer == NULL,
+        .start = frame->start,
         .depth = link->consumer->wants & CONSUMER_DEPTH ? depth_of(frame, link->consumer) : 0,
     };
 }
 
 /* The consumer may remove itself, and with it its last reference. */
 static int tell(module_thread *thread,
-                int (*call)(module_consumer *, module_link *, const module_event *),
-                module_link *link, const module_event *event)
+                int (*call)(module_consumer *, module_link *, const module_event *), module_link *link,
+                const module_event *event)
 {
     module_consumer *consumer = (module_consumer *)Py_NewRef((PyObject *)link->consumer);
     thread->inside++;
@@ -237,8 +241,9 @@ static PyObject *call_module(module_tap *tap, PyObject *module, PyObject *args, 
 static PyObject *module_of_caller(const module_tap *tap)
 {
     line_frame *frame = locals_running();
-    PyObject *module = frame != NULL ? locals_slot(frame, 0, tap->state->source.self) : NULL; /* borrowed */
-    PyObject *dict = module != NULL ? PyObject_GenericGetDict(module, NULL) : NULL;           /* owned */
+    PyObject *module =
+        frame != NULL ? locals_slot(frame, 0, tap->state->source.self) : NULL;      /* borrowed */
+    PyObject *dict = module != NULL ? PyObject_GenericGetDict(module, NULL) : NULL; /* owned */
     bool is_it = dict != NULL && PyDict_Check(dict) &&
                  PyDict_GetItemWithError(dict, tap->state->source.slot) == (const PyObject *)tap;
     PyErr_Clear();

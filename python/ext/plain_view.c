@@ -58,7 +58,7 @@ static bool describe(const tt_dltensor *dl, tt_tensor *out)
     out->dtype = dtype;
     out->ndim = dl->ndim;
     out->is_swapped = false;
-    return count > 0 && dl->data != NULL;
+    return count > 0 && !address_is_low(dl->data);
 }
 
 static bool open_quick(const torch_api *torch, PyObject *obj, tensor_view *out)

@@ -40,8 +40,9 @@ static const char **read_info(PyObject *info)
 
 static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "path", "only",     "exclude",     "products",  "every",  "rank", "resume",
-                             "drop", "compress", "queue_bytes", "max_bytes", "budget", "info", "child", NULL };
+    static char *names[] = { "path",      "only",   "exclude", "products", "every",
+                             "rank",      "resume", "drop",    "compress", "queue_bytes",
+                             "max_bytes", "budget", "info",    "child",    NULL };
     const char *path, *only = NULL, *exclude = NULL;
     unsigned int products = TT_PRODUCT_STATS, every = 1;
     int rank = 0, resume = 0, drop = 0, compress = 0, child = 0;
@@ -331,15 +332,17 @@ static PyMethodDef methods[] = {
       "Give the sites that the budget made rarer, and every how many steps they are recorded." },
     { "_leave", recorder_leave, METH_NOARGS, "Stop the sources in a forked child." },
     { "_follow", recorder_set_follow, METH_O,
-      "_follow($self, make, /)\n--\n\nGo on in a forked child, at its next event, with what make() gives." },
+      "_follow($self, make, /)\n--\n\nGo on in a forked child, at its next event, with what make() "
+      "gives." },
     { "__reduce__", recorder_reduce, METH_NOARGS, NULL },
     { 0 },
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "Recorder(path, *, only=None, exclude=None, products=2, every=1, rank=0, resume=False, "
-                 "drop=False, compress=False, queue_bytes=0, max_bytes=0, budget=0.0, info={}, child=0)\n--\n\n"
-                 "A run that is being written." },
+    { Py_tp_doc,
+      "Recorder(path, *, only=None, exclude=None, products=2, every=1, rank=0, resume=False, "
+      "drop=False, compress=False, queue_bytes=0, max_bytes=0, budget=0.0, info={}, child=0)\n--\n\n"
+      "A run that is being written." },
     { Py_tp_new, recorder_new },
     { Py_tp_dealloc, recorder_dealloc },
     { Py_tp_traverse, recorder_traverse },

@@ -74,8 +74,7 @@ typedef struct consumer_calls {
 
 /* First member of every consumer; those are Python objects with GC. */
 struct module_consumer {
-    PyObject_HEAD
-    const consumer_calls *calls;
+    PyObject_HEAD const consumer_calls *calls;
     const int64_t *step; /* when it changes, calls are counted from 0 again */
     uint32_t wants;      /* of CONSUMER_ */
     bool is_off;         /* nothing is delivered; may be set at any time */
@@ -84,16 +83,15 @@ struct module_consumer {
 
 /* One consumer on one module. */
 struct module_link {
-    PyObject_HEAD
-    module_consumer *consumer; /* owned; NULL once removed */
-    PyObject *module;          /* owned; weak reference */
-    PyObject *name;            /* owned; str: what the consumer calls it */
-    PyObject *handles;         /* owned; tuple of hook handles, or NULL: it lives in the slot */
-    void *data;                /* the consumer's own */
+    PyObject_HEAD module_consumer *consumer; /* owned; NULL once removed */
+    PyObject *module;                        /* owned; weak reference */
+    PyObject *name;                          /* owned; str: what the consumer calls it */
+    PyObject *handles;             /* owned; tuple of hook handles, or NULL: it lives in the slot */
+    void *data;                    /* the consumer's own */
     void (*free_data)(void *data); /* of its calls; when the link itself goes */
-    int64_t step;              /* in which `calls` were counted */
+    int64_t step;                  /* in which `calls` were counted */
     uint32_t calls;
-    uint64_t calls_ever;       /* 0: the module never ran where we can see it */
+    uint64_t calls_ever; /* 0: the module never ran where we can see it */
 };
 
 void module_consumer_init(module_consumer *self, const consumer_calls *calls, const int64_t *step,
@@ -104,8 +102,8 @@ void module_consumer_clear(module_consumer *self); /* forgets its links; modules
 /* Adds a consumer to a module; twice is once (the first name stays).  by_hook:
  * do not use the slot (the module's parent makes replicas).  0, or -1 with an
  * exception. */
-int module_source_add(core_state *state, module_consumer *consumer, PyObject *module,
-                      PyObject *name, bool by_hook);
+int module_source_add(core_state *state, module_consumer *consumer, PyObject *module, PyObject *name,
+                      bool by_hook);
 /* Takes it away again; a module that never had it, or is gone, is fine. */
 void module_source_remove(core_state *state, module_consumer *consumer, PyObject *module);
 void module_source_remove_all(core_state *state, module_consumer *consumer);
@@ -130,7 +128,7 @@ typedef struct forward_class {
 /* Strings the source looks up by; in the module's state. */
 typedef struct source_names {
     PyObject *slot, *training, *self; /* owned; interned */
-    uint32_t thread_count;     /* threads that have been given a number */
+    uint32_t thread_count;            /* threads that have been given a number */
     forward_names forward;
 } source_names;
 int source_names_init(source_names *names);
@@ -143,23 +141,22 @@ typedef struct module_thread module_thread;
 /* A call that is going on, in the stack of its thread. */
 typedef struct module_frame {
     struct module_frame *outer;
-    PyObject *links;   /* owned; tuple */
+    PyObject *links;                  /* owned; tuple */
     PyObject *module, *args, *kwargs; /* borrowed from the caller */
-    uint32_t *calls;   /* of each link; few_calls or owned */
+    uint32_t *calls;                  /* of each link; few_calls or owned */
     uint32_t few_calls[4];
     module_thread *thread; /* of this frame; found by enter if NULL */
     int64_t start;
-    bool is_heap;      /* made by a hook */
+    bool is_heap; /* made by a hook */
     bool is_training;
 } module_frame;
 
 /* The object in the slot. */
 typedef struct module_tap {
-    PyObject_HEAD
-    core_state *state;  /* of the module our type belongs to */
-    PyObject *module;   /* owned; weak reference: a strong one would be a cycle */
-    PyObject *links;    /* owned; tuple of module_link; replaced, never changed */
-    PyObject *inner;    /* owned or NULL; what was in the slot before (module.compile()) */
+    PyObject_HEAD core_state *state; /* of the module our type belongs to */
+    PyObject *module;                /* owned; weak reference: a strong one would be a cycle */
+    PyObject *links;                 /* owned; tuple of module_link; replaced, never changed */
+    PyObject *inner;                 /* owned or NULL; what was in the slot before (module.compile()) */
     forward_class class;
 } module_tap;
 

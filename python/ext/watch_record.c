@@ -120,10 +120,18 @@ static int hand_to_device(watch_object *self, PyObject *tensor, const watch_tag 
 /* Opens a view once there is room for what is recorded of it.  VIEW_RESULT_COUNT_: the
  * run was closed while we waited. */
 static view_result open_view(watch_object *self, PyObject *tensor, const watch_tag *tag,
-                             uint32_t products, tensor_view *out)
+                             uint32_t products, bool is_outermost, tensor_view *out)
 {
     torch_api *torch = &self->state->torch;
     view_result why = plain_view_open(torch, tensor, tag->trust, out);
+    if (why == VIEW_DTENSOR && is_outermost) {                             /* what this rank has of it */
+        PyObject *local = PyObject_GetAttrString(tensor, "_local_tensor"); /* owned */
+        if (local != NULL)
+            why = open_view(self, local, tag, products, false, out);
+        PyErr_Clear();
+        Py_XDECREF(local); /* the tensor keeps it */
+        return why;
+    }
     if (why == VIEW_OK && products != 0 &&
         recorder_make_room(self->recorder, recorder_value_bytes(&out->tensor, products))) {
         tensor_view_close(out); /* other threads ran: its memory may be another */
@@ -139,7 +147,7 @@ static int record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt
 {
     bool is_forced = self->state->is_device_forced;
     tensor_view view;
-    view_result why = is_forced ? VIEW_DEVICE : open_view(self, tensor, tag, products, &view);
+    view_result why = is_forced ? VIEW_DEVICE : open_view(self, tensor, tag, products, true, &view);
     if (why == VIEW_RESULT_COUNT_)
         return 0;
     if (why == VIEW_DEVICE)
