@@ -253,11 +253,11 @@ void reads_clear(frame_record *record);
 /* line_items.c */
 bool items_are_tensors(line_source *source,
                        PyObject *obj); /* of a list or dict: is one among the first? */
-/* A container was stored; gives how many of its items were put to out. */
+/* A container was stored, or has grown: adds items to found; gives its new count. */
 int items_stored(line_source *source, frame_record *record, const line_statement *statement,
-                 const line_write *write, PyObject *box, found_change *out, int room);
+                 const line_write *write, PyObject *box, found_change *found, int count);
 void items_note(frame_record *record, int path, PyObject *box); /* before the statement */
-int items_grown(line_source *source, frame_record *record, found_change *out, int room);
+int items_grown(line_source *source, frame_record *record, found_change *found, int count);
 
 /* line_path.c */
 PyObject *path_item(PyObject *container, PyObject *key); /* borrowed or NULL; runs nobody's code */

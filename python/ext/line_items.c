@@ -48,46 +48,54 @@ bool items_are_tensors(line_source *source, PyObject *obj)
     return false;
 }
 
-/* All items but the first `skipped`; gives how many were added. */
+static bool is_told(const found_change *found, int count, const void *owner, uint64_t member)
+{
+    for (int i = 0; i < count; i++)
+        if (found[i].place.slot < 0 && found[i].place.owner == owner && found[i].place.member == member)
+            return true;
+    return false;
+}
+
+/* All items but the first `skipped` and those that the statement names; gives the new count. */
 static int add_items(line_source *source, int path, PyObject *box, Py_ssize_t skipped,
-                     const line_write *write, found_change *out, int room)
+                     const line_write *write, found_change *found, int count)
 {
     PyObject *key = NULL, *value = NULL;
     Py_ssize_t at = 0;
-    int count = 0;
-    for (Py_ssize_t i = 0; count < room && count < MOST_ITEMS_EACH && next_item(box, &at, &key, &value);
-         i++) {
+    int most = count + MOST_ITEMS_EACH < MOST_CHANGES ? count + MOST_ITEMS_EACH : MOST_CHANGES;
+    for (Py_ssize_t i = 0; count < most && next_item(box, &at, &key, &value); i++) {
         object_kind kind = i >= skipped ? state_kind(source, value) : KIND_NONE;
         Py_hash_t hash = is_tensor(kind) && (PyUnicode_CheckExact(key) || PyLong_CheckExact(key))
                              ? PyObject_Hash(key)
                              : -1;
         line_place place = { .object = value, .kind = kind, .path = path, .slot = -1, .owner = box };
         place.member = path_member(hash, PATH_ITEM);
-        line_state *state = hash != -1 ? shared_state(source, box, place.member) : NULL;
+        bool is_new = hash != -1 && !is_told(found, count, box, place.member);
+        line_state *state = is_new ? shared_state(source, box, place.member) : NULL;
         if (state == NULL) {
             Py_DECREF(key);
             continue;
         }
         *state = (line_state){ 0 }; /* of another container that was at this address */
-        out[count++] = (found_change){ .place = place, .how = LINE_BOUND, .write = write, .item = key };
+        found[count++] = (found_change){ .place = place, .how = LINE_BOUND, .write = write, .item = key };
     }
     PyErr_Clear();
     return count;
 }
 
 int items_stored(line_source *source, frame_record *record, const line_statement *statement,
-                 const line_write *write, PyObject *box, found_change *out, int room)
+                 const line_write *write, PyObject *box, found_change *found, int count)
 {
     const line_table *table = record->code->table;
     if (record->code->is_narrow || !is_container(box) || !items_are_tensors(source, box))
-        return 0;
+        return count;
     for (int i = 0; i < statement->read_count; i++) {
         line_place place;
         path_find(source, record, table->reads[statement->reads + (uint32_t)i], false, &place);
         if (place.object == box)
-            return 0; /* only another name */
+            return count; /* only another name */
     }
-    return add_items(source, write->path, box, 0, write, out, room);
+    return add_items(source, write->path, box, 0, write, found, count);
 }
 
 void items_note(frame_record *record, int path, PyObject *box)
@@ -97,16 +105,14 @@ void items_note(frame_record *record, int path, PyObject *box)
             (noted_box){ .path = path, .object = box, .size = size_of(box) };
 }
 
-int items_grown(line_source *source, frame_record *record, found_change *out, int room)
+int items_grown(line_source *source, frame_record *record, found_change *found, int count)
 {
-    int count = 0;
     for (int i = 0; i < record->box_count && !record->code->is_narrow; i++) {
         const noted_box *box = &record->boxes[i];
         line_place place;
         path_find(source, record, box->path, false, &place);
         if (place.object == box->object && size_of(place.object) > box->size)
-            count +=
-                add_items(source, box->path, place.object, box->size, NULL, out + count, room - count);
+            count = add_items(source, box->path, place.object, box->size, NULL, found, count);
     }
     return count;
 }

@@ -39,8 +39,7 @@ static void look_into(line_source *source, frame_record *record, settling *work,
                       PyObject *box)
 {
     if (!work->is_doubtful && !(write->flags & (WRITE_SAME | WRITE_IN_PLACE)))
-        work->count += items_stored(source, record, work->statement, write, box,
-                                    work->found + work->count, MOST_CHANGES - work->count);
+        work->count = items_stored(source, record, work->statement, write, box, work->found, work->count);
 }
 
 static void look_at_write(line_source *source, frame_record *record, settling *work,
@@ -188,7 +187,7 @@ static void settle(line_source *source, frame_record *record, const line_stateme
         look_at_slots(source, record, &work);
         if (record->far_count > 0)
             look_at_far(source, record, &work);
-        work.count += items_grown(source, record, work.found + work.count, MOST_CHANGES - work.count);
+        work.count = items_grown(source, record, work.found, work.count);
     }
     if (work.count == 0)
         return;
