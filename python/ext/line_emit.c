@@ -89,12 +89,13 @@ static size_t list_reads(const frame_record *record, const consumer_slot *slot, 
     return count;
 }
 
-static PyObject *text_of(line_source *source, frame_record *record, const saved_read *read)
+/* item: a key in the container at the path, or NULL. */
+static PyObject *text_of(line_source *source, frame_record *record, int path, PyObject *item)
 {
-    PyObject *text = read->path >= 0 ? path_text(source, record, read->path) : NULL; /* owned */
-    if (text == NULL || read->item == NULL)
+    PyObject *text = path >= 0 ? path_text(source, record, path) : NULL; /* owned */
+    if (text == NULL || item == NULL)
         return text;
-    PyObject *whole = PyUnicode_FromFormat("%U[%R]", text, read->item);
+    PyObject *whole = PyUnicode_FromFormat("%U[%R]", text, item);
     Py_DECREF(text);
     return whole;
 }
@@ -104,7 +105,7 @@ static void make_read_names(line_source *source, frame_record *record, event_nam
     int most = MOST_READS - MOST_CHANGES;
     names->read_count = record->read_count < most ? record->read_count : most;
     for (int i = 0; i < names->read_count; i++)
-        names->read[i] = text_of(source, record, &record->reads[i]);
+        names->read[i] = text_of(source, record, record->reads[i].path, record->reads[i].item);
 }
 
 static void free_names(event_names *names)
@@ -162,12 +163,32 @@ static void add_arrow(arrow_list *arrows, size_t first, int position)
     arrows->index[arrows->used++] = (uint16_t)position;
 }
 
+/* An item comes from the name that holds it too, else from all that was read. */
+static void list_item_arrows(const found_change *found, const frame_record *record, const int *position,
+                             int positions, arrow_list *arrows)
+{
+    size_t first = arrows->used;
+    for (int pass = 0; pass < 2 && arrows->used == first; pass++)
+        for (int k = 0; k < positions; k++) {
+            const saved_read *read = &record->reads[k];
+            bool is_inside = read->item != NULL && read->owner == found->place.owner;
+            if (!is_inside && (pass == 1 || read->state.object == found->place.object))
+                add_arrow(arrows, first, position[k]);
+        }
+}
+
 /* All reads of the write's own, or of the statement and the name's old state. */
 static void list_arrows(const line_table *table, const found_change *found, line_change *to,
                         const frame_record *record, PyObject *name, line_name *reads, size_t *read_count,
                         const int *position, int positions, arrow_list *arrows)
 {
     size_t first = arrows->used;
+    if (found->item != NULL) {
+        list_item_arrows(found, record, position, positions, arrows);
+        to->reads = arrows->index + first;
+        to->read_count = arrows->used - first;
+        return;
+    }
     const uint16_t *own = found->write != NULL ? table->write_reads + found->write->reads : NULL;
     int count = found->write != NULL ? found->write->read_count : positions;
     for (int i = 0; i < count; i++) {
@@ -212,6 +233,8 @@ static void tell_changes(line_source *source, frame_record *record, const line_s
                              .old_key = one->old.kind != KIND_NONE ? one->old.key : 0,
                              .is_sampled = one->now.is_sampled };
         to->now = name_of(record, one->place.path, names->change[i], one->place.object, &one->now);
+        if (one->item != NULL)
+            to->now.kind = LINE_ITEM;
         list_arrows(record->code->table, one, to, record, names->change[i], reads, &read_count, position,
                     names->read_count, &arrows);
     }
@@ -243,7 +266,7 @@ void emit_changes(line_source *source, frame_record *record, const line_statemen
     make_read_names(source, record, &names);
     names.change_count = count;
     for (int i = 0; i < count; i++)
-        names.change[i] = path_text(source, record, found[i].place.path);
+        names.change[i] = text_of(source, record, found[i].place.path, found[i].item);
     /* Reads are told as they were before: what is gone has no object. */
     for (int i = 0; i < names.read_count; i++) {
         line_place place;

@@ -83,6 +83,14 @@ typedef struct saved_read {
     uint64_t member;
 } saved_read;
 
+/* A list or dict that the statement reads, before it ran. */
+typedef struct noted_box {
+    int path;
+    const PyObject *object; /* for comparison */
+    Py_ssize_t size;
+} noted_box;
+enum { MOST_BOXES = 4 };
+
 typedef struct frame_record {
     line_frame *at;
     line_code *code;
@@ -99,6 +107,8 @@ typedef struct frame_record {
     const void **far_owner; /* owned; per path: the owner when we looked last, NULL: not shown */
     int *far;               /* owned; paths that are shown and no locals */
     int far_count;
+    noted_box boxes[MOST_BOXES];
+    int box_count;
     int slot_count;
     line_state slots[]; /* by local slot */
 } frame_record;
@@ -171,6 +181,7 @@ typedef struct found_change {
     line_place place;
     line_how how;
     const line_write *write; /* NULL: nobody wrote it by name */
+    PyObject *item;          /* owned; key of an item of the container at the path, or NULL */
     line_state old, now;
 } found_change;
 void emit_changes(line_source *source, frame_record *record, const line_statement *statement,
@@ -241,6 +252,15 @@ void reads_show(frame_record *record, const line_place *place);
 /* What an item's key leads to now; borrowed or NULL. */
 PyObject *reads_item(line_source *source, frame_record *record, const saved_read *read);
 void reads_clear(frame_record *record);
+
+/* line_items.c */
+bool items_are_tensors(line_source *source,
+                       PyObject *obj); /* of a list or dict: is one among the first? */
+/* A container was stored, or has grown: adds items to found; gives its new count. */
+int items_stored(line_source *source, frame_record *record, const line_statement *statement,
+                 const line_write *write, PyObject *box, found_change *found, int count);
+void items_note(frame_record *record, int path, PyObject *box); /* before the statement */
+int items_grown(line_source *source, frame_record *record, found_change *found, int count);
 
 /* line_path.c */
 PyObject *path_item(PyObject *container, PyObject *key); /* borrowed or NULL; runs nobody's code */

@@ -71,10 +71,12 @@ void statement_begin(line_source *source, frame_record *record, int number)
         compares = has_risky_operand(source, record, statement);
     record->compares = compares;
     record->has_reads = false;
+    record->box_count = 0;
     if (!compares &&
         !(statement->flags & (STATEMENT_IS_SELFISH | STATEMENT_RETURNS | STATEMENT_IS_FOLLOWED)))
         heard &= ~source->lazy_mask;
-    if (heard || is_touched || (statement->flags & STATEMENT_IS_FAR && (compares || !code->is_narrow)))
+    if (heard || is_touched || (compares && statement->flags & STATEMENT_AUGMENTS) ||
+        (statement->flags & STATEMENT_IS_FAR && (compares || !code->is_narrow)))
         reads_save(source, record, statement, false);
     if (compares || (statement->flags & STATEMENT_IS_FOLLOWED && is_live)) {
         digest_slots(source, record, statement_hides(record, statement));

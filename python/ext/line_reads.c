@@ -72,7 +72,7 @@ static bool has_room(const frame_record *record, int before)
 }
 
 /* A list, tuple or dict that is read whole is read by its tensors. */
-static void save_items(line_source *source, frame_record *record, int parent, int path)
+static void save_items(line_source *source, frame_record *record, int parent, int path, bool is_late)
 {
     line_place place;
     int before = record->read_count;
@@ -89,6 +89,8 @@ static void save_items(line_source *source, frame_record *record, int parent, in
     }
     if (obj == NULL || place.path != path)
         return;
+    if (!is_late)
+        items_note(record, path, obj);
     if (PyList_CheckExact(obj) || PyTuple_CheckExact(obj)) {
         for (Py_ssize_t i = 0; i < Py_SIZE(obj) && i < 64 && has_room(record, before); i++) {
             PyObject *key = PyLong_FromSsize_t(i); /* owned */
@@ -118,6 +120,7 @@ void reads_clear(frame_record *record)
     for (int i = 0; i < record->read_count; i++)
         Py_CLEAR(record->reads[i].item);
     record->read_count = 0;
+    record->box_count = 0;
 }
 
 void reads_save(line_source *source, frame_record *record, const line_statement *statement, bool is_late)
@@ -129,6 +132,6 @@ void reads_save(line_source *source, frame_record *record, const line_statement 
     record->read_count = statement->read_count;
     for (int i = 0; i < statement->read_count; i++)
         if (record->reads[i].path < 0 || record->reads[i].state.kind == KIND_OBJECT)
-            save_items(source, record, i, paths[i]);
+            save_items(source, record, i, paths[i], is_late);
     record->has_reads = true;
 }

@@ -34,6 +34,14 @@ static bool is_found(const settling *work, const line_place *place)
     return false;
 }
 
+/* A list or dict that is stored by name. */
+static void look_into(line_source *source, frame_record *record, settling *work, const line_write *write,
+                      PyObject *box)
+{
+    if (!work->is_doubtful && !(write->flags & (WRITE_SAME | WRITE_IN_PLACE)))
+        work->count = items_stored(source, record, work->statement, write, box, work->found, work->count);
+}
+
 static void look_at_write(line_source *source, frame_record *record, settling *work,
                           const line_write *write)
 {
@@ -47,10 +55,14 @@ static void look_at_write(line_source *source, frame_record *record, settling *w
         if (obj == NULL || state_kind(source, obj) == KIND_NONE) {
             state->kind = KIND_NONE;
             state->object = NULL;
+            if (obj != NULL)
+                look_into(source, record, work, write, obj);
             return;
         }
     }
     path_find(source, record, write->path, true, &place);
+    if (place.kind == KIND_NONE && place.object != NULL && place.path == write->path)
+        look_into(source, record, work, write, place.object);
     if (place.kind == KIND_NONE || is_found(work, &place) || !path_is_wanted(record->code, place.path))
         return;
     line_state *state = place_state(source, record, &place);
@@ -175,6 +187,7 @@ static void settle(line_source *source, frame_record *record, const line_stateme
         look_at_slots(source, record, &work);
         if (record->far_count > 0)
             look_at_far(source, record, &work);
+        work.count = items_grown(source, record, work.found, work.count);
     }
     if (work.count == 0)
         return;
@@ -190,9 +203,12 @@ static void settle(line_source *source, frame_record *record, const line_stateme
             state_update(source, state, change->place.object, change->place.kind, work.is_hidden);
         change->now = *state;
         change->now.is_sampled |= change->old.is_sampled;
-        reads_show(record, &change->place);
+        if (change->item == NULL)
+            reads_show(record, &change->place);
     }
     emit_changes(source, record, statement, work.found, work.count);
+    for (int i = 0; i < work.count; i++)
+        Py_XDECREF(work.found[i].item);
 }
 
 /* A statement that may have changed nothing but locals, and these hold no
@@ -213,7 +229,7 @@ static bool is_plain(line_source *source, frame_record *record, const line_state
         if (path->kind != PATH_LOCAL || record->slots[path->base].kind != KIND_NONE)
             return false;
         PyObject *obj = locals_slot(record->at, path->base, path->detail);
-        if (obj != NULL && state_kind(source, obj) != KIND_NONE)
+        if (obj != NULL && (state_kind(source, obj) != KIND_NONE || items_are_tensors(source, obj)))
             return false;
     }
     return true;

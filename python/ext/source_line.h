@@ -38,8 +38,9 @@
  *
  * Items.  A list, tuple or dict that a statement reads whole (stack(xs)) is read
  * by the tensors in it, eight at most, named xs[0].  Changes are told of items
- * that the program names (xs[0] = y, cache['k'] += 1), not of what append and
- * the like put in.
+ * that the program names (xs[0] = y, cache['k'] += 1), of those in a list or dict
+ * that is stored under a name (xs = [a, b]) and of those that make one longer
+ * (xs.append(t), cache.update(k=t)), eight at most; not to consumers of names.
  *
  * Names.  A consumer that gives `names` or `selects_name` is told of changes of
  * these only: x, self.x, cache['k'], xs[0], as they are written (a variable

@@ -1,0 +1,118 @@
+/* line_items.c -- tensors that come into a list or dict without being named.
+ *
+ * `xs = [a, b]` makes xs[0] and xs[1], `xs.append(t)` makes xs[2].  A container
+ * that is stored is looked into, unless it is one that the statement reads (then
+ * it has only another name); one that a statement reads whole is looked into
+ * again if it has grown.  Of each, eight items at most.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "line_engine.h"
+
+static bool is_container(PyObject *obj)
+{
+    return PyList_CheckExact(obj) || PyDict_CheckExact(obj);
+}
+
+static Py_ssize_t size_of(PyObject *box)
+{
+    return PyList_CheckExact(box) ? PyList_GET_SIZE(box) : PyDict_GET_SIZE(box);
+}
+
+/* The next entry from *at on: its key is a new reference, its value borrowed. */
+static bool next_item(PyObject *box, Py_ssize_t *at, PyObject **key, PyObject **value)
+{
+    if (PyDict_CheckExact(box)) {
+        if (!PyDict_Next(box, at, key, value))
+            return false;
+        Py_INCREF(*key);
+        return true;
+    }
+    if (*at >= PyList_GET_SIZE(box) || (*key = PyLong_FromSsize_t(*at)) == NULL)
+        return false;
+    *value = PyList_GET_ITEM(box, (*at)++);
+    return true;
+}
+
+bool items_are_tensors(line_source *source, PyObject *obj)
+{
+    Py_ssize_t at = 0;
+    PyObject *key = NULL, *value = NULL;
+    if (PyList_CheckExact(obj)) {
+        for (; at < PyList_GET_SIZE(obj) && at < MOST_ITEMS_EACH; at++)
+            if (is_tensor(state_kind(source, PyList_GET_ITEM(obj, at))))
+                return true;
+    } else if (PyDict_CheckExact(obj)) {
+        for (int i = 0; i < MOST_ITEMS_EACH && PyDict_Next(obj, &at, &key, &value); i++)
+            if (is_tensor(state_kind(source, value)))
+                return true;
+    }
+    return false;
+}
+
+static bool is_told(const found_change *found, int count, const void *owner, uint64_t member)
+{
+    for (int i = 0; i < count; i++)
+        if (found[i].place.slot < 0 && found[i].place.owner == owner && found[i].place.member == member)
+            return true;
+    return false;
+}
+
+/* All items but the first `skipped` and those that the statement names; gives the new count. */
+static int add_items(line_source *source, int path, PyObject *box, Py_ssize_t skipped,
+                     const line_write *write, found_change *found, int count)
+{
+    PyObject *key = NULL, *value = NULL;
+    Py_ssize_t at = 0;
+    int most = count + MOST_ITEMS_EACH < MOST_CHANGES ? count + MOST_ITEMS_EACH : MOST_CHANGES;
+    for (Py_ssize_t i = 0; count < most && next_item(box, &at, &key, &value); i++) {
+        object_kind kind = i >= skipped ? state_kind(source, value) : KIND_NONE;
+        Py_hash_t hash = is_tensor(kind) && (PyUnicode_CheckExact(key) || PyLong_CheckExact(key))
+                             ? PyObject_Hash(key)
+                             : -1;
+        line_place place = { .object = value, .kind = kind, .path = path, .slot = -1, .owner = box };
+        place.member = path_member(hash, PATH_ITEM);
+        bool is_new = hash != -1 && !is_told(found, count, box, place.member);
+        line_state *state = is_new ? shared_state(source, box, place.member) : NULL;
+        if (state == NULL) {
+            Py_DECREF(key);
+            continue;
+        }
+        *state = (line_state){ 0 }; /* of another container that was at this address */
+        found[count++] = (found_change){ .place = place, .how = LINE_BOUND, .write = write, .item = key };
+    }
+    PyErr_Clear();
+    return count;
+}
+
+int items_stored(line_source *source, frame_record *record, const line_statement *statement,
+                 const line_write *write, PyObject *box, found_change *found, int count)
+{
+    const line_table *table = record->code->table;
+    if (record->code->is_narrow || !is_container(box) || !items_are_tensors(source, box))
+        return count;
+    for (int i = 0; i < statement->read_count; i++) {
+        line_place place;
+        path_find(source, record, table->reads[statement->reads + (uint32_t)i], false, &place);
+        if (place.object == box)
+            return count; /* only another name */
+    }
+    return add_items(source, write->path, box, 0, write, found, count);
+}
+
+void items_note(frame_record *record, int path, PyObject *box)
+{
+    if (record->box_count < MOST_BOXES && is_container(box))
+        record->boxes[record->box_count++] =
+            (noted_box){ .path = path, .object = box, .size = size_of(box) };
+}
+
+int items_grown(line_source *source, frame_record *record, found_change *found, int count)
+{
+    for (int i = 0; i < record->box_count && !record->code->is_narrow; i++) {
+        const noted_box *box = &record->boxes[i];
+        line_place place;
+        path_find(source, record, box->path, false, &place);
+        if (place.object == box->object && size_of(place.object) > box->size)
+            count = add_items(source, box->path, place.object, box->size, NULL, found, count);
+    }
+    return count;
+}
