@@ -13,7 +13,8 @@ static PyMethodDef functions[] = {
     { 0 },
 };
 
-static struct PyModuleDef definition = { PyModuleDef_HEAD_INIT, .m_name = "empty_builtin", .m_methods = functions };
+static struct PyModuleDef definition = { PyModuleDef_HEAD_INIT, .m_name = "empty_builtin",
+                                         .m_methods = functions };
 
 PyMODINIT_FUNC PyInit_empty_builtin(void)
 {

@@ -10,7 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACE = 256, OUT, REPEAT, NO_REPEAT, PRUNE, NO_PRUNE, SQUASH, DPI, WIDTH, HEIGHT, JSON, COLOR, VERBOSE };
+enum {
+    TRACE = 256,
+    OUT,
+    REPEAT,
+    NO_REPEAT,
+    PRUNE,
+    NO_PRUNE,
+    SQUASH,
+    DPI,
+    WIDTH,
+    HEIGHT,
+    JSON,
+    COLOR,
+    VERBOSE
+};
 
 typedef struct arguments {
     const char *run, *trace, *out, *json, *color;
@@ -33,7 +47,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case COLOR:
         if (strcmp(arg, "size") != 0 && !tt_field_find(arg, &field))
-            argp_failure(state, TT_EXIT_USAGE, 0, "--color takes nan, size, time or a statistic, not '%s'", arg);
+            argp_failure(state, TT_EXIT_USAGE, 0,
+                         "--color takes nan, size, time or a statistic, not '%s'", arg);
         args->color = arg;
         return 0;
     case DPI:

@@ -32,8 +32,8 @@ enum {
     BYTES = 64 << 20,
     LARGE = 512 << 10, /* from here on two threads share the work of writing, ... */
     LONG = 4 << 20,    /* ... and from here on writing begins before the copy is complete */
-    NAP = 200000,      /* ns between looks at the queue, ... */
-    NAPS = 100,        /* ... so often, before the thread sleeps until it is woken */
+    NAP = 100000,      /* ns between looks at the queue, ... */
+    NAPS = 200,        /* ... so often, before the thread sleeps until it is woken */
 };
 
 struct tt_saver {

@@ -4,8 +4,8 @@
  * traced module, so a call is one row of numbers; Python objects are made of the
  * rows when somebody asks for `events`.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "nest.h"
 #include "module.h"
+#include "nest.h"
 
 #include <string.h>
 
@@ -26,11 +26,11 @@ enum { NDIM_SHIFT = 32, KNOWN_SHIFT = 40, CODE_SHIFT = 8 };
 typedef struct call_log_object {
     module_consumer consumer;
     core_state *state;
-    PyObject *trace;  /* owned; list of names, in order of return */
-    PyObject *types;  /* owned; list of element types that DLPack has no word for */
-    call_row *rows;   /* owned */
+    PyObject *trace; /* owned; list of names, in order of return */
+    PyObject *types; /* owned; list of element types that DLPack has no word for */
+    call_row *rows;  /* owned */
     size_t row_count, row_cap;
-    int64_t *pool;    /* owned */
+    int64_t *pool; /* owned */
     size_t pool_len, pool_cap;
     int64_t step;     /* calls are counted from 0 when it changes */
     long long errors; /* rows lost for want of memory */
@@ -55,7 +55,8 @@ static bool grow(void **array, size_t *cap, size_t need, size_t item)
 
 static bool pool_put(call_log_object *self, int64_t word, const int64_t *sizes, int32_t ndim)
 {
-    if (!grow((void **)&self->pool, &self->pool_cap, self->pool_len + 1 + (size_t)ndim, sizeof *self->pool))
+    if (!grow((void **)&self->pool, &self->pool_cap, self->pool_len + 1 + (size_t)ndim,
+              sizeof *self->pool))
         return false;
     self->pool[self->pool_len++] = word | (int64_t)ndim << NDIM_SHIFT;
     for (int32_t i = 0; i < ndim; i++)
@@ -146,8 +147,12 @@ static int after(module_consumer *consumer, module_link *link, const module_even
     }
     if (self->state->torch.tensor == NULL)
         (void)torch_api_find(&self->state->torch);
-    call_row row = { .name = Py_NewRef(link->name), .start = event->start, .end = event->end,
-                     .call = event->call, .depth = event->depth, .thread = event->thread,
+    call_row row = { .name = Py_NewRef(link->name),
+                     .start = event->start,
+                     .end = event->end,
+                     .call = event->call,
+                     .depth = event->depth,
+                     .thread = event->thread,
                      .pool_at = self->pool_len };
     if (event->exception != NULL)
         row.error = Py_NewRef((PyObject *)Py_TYPE(event->exception));
@@ -166,8 +171,11 @@ static PyObject *type_name(const call_log_object *self, int64_t word)
     if (word >> KNOWN_SHIFT & 1)
         return PyObject_Str(PyList_GET_ITEM(self->types, (Py_ssize_t)(word & 0xffffffff)));
     char element[16];
-    tt_dltensor dl = { .data = element, .device_type = 1, .code = (uint8_t)(word >> CODE_SHIFT & 0xff),
-                       .bits = (uint8_t)(word & 0xff), .lanes = 1 };
+    tt_dltensor dl = { .data = element,
+                       .device_type = 1,
+                       .code = (uint8_t)(word >> CODE_SHIFT & 0xff),
+                       .bits = (uint8_t)(word & 0xff),
+                       .lanes = 1 };
     tt_tensor t;
     if (tt_tensor_from_dlpack(&t, &dl, NULL) == TT_OK)
         return PyUnicode_FromString(tt_dtype_name(t.dtype));
@@ -202,9 +210,9 @@ static PyObject *log_events(PyObject *obj, PyObject *Py_UNUSED(none))
     for (size_t i = 0; list != NULL && i < self->row_count; i++) {
         call_row row = self->rows[i]; /* the array may move */
         uint64_t at = row.pool_at;
-        PyObject *inputs = read_pool(self, &at, row.inputs);                             /* owned */
+        PyObject *inputs = read_pool(self, &at, row.inputs);                           /* owned */
         PyObject *outputs = inputs != NULL ? read_pool(self, &at, row.outputs) : NULL; /* owned */
-        PyObject *event = NULL;                                                          /* owned */
+        PyObject *event = NULL;                                                        /* owned */
         if (outputs != NULL)
             event = Py_BuildValue("(OIIOOLLIO)", row.name, row.call, row.depth, inputs, outputs,
                                   (long long)row.start, (long long)(row.end - row.start), row.thread,
@@ -341,7 +349,8 @@ static int log_set_off(PyObject *obj, PyObject *value, void *Py_UNUSED(closure))
 
 static PyMethodDef log_methods[] = {
     { "add", log_add, METH_VARARGS, "add($self, module, name, hook, /)\n--\n\nListen to a module." },
-    { "remove", log_remove, METH_O, "remove($self, module, /)\n--\n\nStop listening to it; None: to all." },
+    { "remove", log_remove, METH_O,
+      "remove($self, module, /)\n--\n\nStop listening to it; None: to all." },
     { "reset", log_reset, METH_NOARGS, "reset($self, /)\n--\n\nForget all calls." },
     { "events", log_events, METH_NOARGS,
       "events($self, /)\n--\n\n"

@@ -6,8 +6,7 @@
 #include "module.h"
 
 typedef struct file_saver_object {
-    PyObject_HEAD
-    core_state *state;
+    PyObject_HEAD core_state *state;
     tt_saver *saver; /* owned; NULL: closed */
 } file_saver_object;
 
@@ -16,7 +15,8 @@ static int read_format(const char *name, tt_format *out)
 {
     if (tt_format_find(name, out))
         return 0;
-    PyErr_Format(PyExc_ValueError, "format must be 'pt', 'npy', 'safetensors' or 'bytes', not '%s'", name);
+    PyErr_Format(PyExc_ValueError, "format must be 'pt', 'npy', 'safetensors' or 'bytes', not '%s'",
+                 name);
     return -1;
 }
 
@@ -57,8 +57,7 @@ static void close_saver(file_saver_object *self)
 {
     tt_saver *saver = self->saver; /* ours alone now */
     self->saver = NULL;
-    Py_BEGIN_ALLOW_THREADS
-    tt_saver_close(saver);
+    Py_BEGIN_ALLOW_THREADS tt_saver_close(saver);
     Py_END_ALLOW_THREADS
 }
 
@@ -78,7 +77,8 @@ static tt_saver *saver_of(PyObject *self)
     return saver;
 }
 
-typedef tt_status saver_fn(tt_saver *, const char *, tt_format, const tt_tensor *, const char *, tt_error *);
+typedef tt_status saver_fn(tt_saver *, const char *, tt_format, const tt_tensor *, const char *,
+                           tt_error *);
 
 /* add and save: (path, tensor, format, dtype=None) -> bool */
 static PyObject *hand_over(PyObject *self, PyObject *args, saver_fn *call, bool may_hold_gil)
@@ -101,11 +101,12 @@ static PyObject *hand_over(PyObject *self, PyObject *args, saver_fn *call, bool 
     tt_error err;
     tt_status st;
     size_t bytes = (size_t)view.tensor.count * tt_dtype_size(view.tensor.dtype);
-    if (may_hold_gil && tt_saver_has_room(saver, bytes)) { /* a copy: nobody can free the memory meanwhile */
+    if (may_hold_gil &&
+        tt_saver_has_room(saver, bytes)) { /* a copy: nobody can free the memory meanwhile */
         st = call(saver, PyBytes_AS_STRING(path), format, &view.tensor, dtype_name, &err);
     } else { /* it will wait for the disk; the caller's reference keeps the memory */
-        Py_BEGIN_ALLOW_THREADS
-        st = call(saver, PyBytes_AS_STRING(path), format, &view.tensor, dtype_name, &err);
+        Py_BEGIN_ALLOW_THREADS st =
+            call(saver, PyBytes_AS_STRING(path), format, &view.tensor, dtype_name, &err);
         Py_END_ALLOW_THREADS
     }
     tensor_view_close(&view);
@@ -142,13 +143,12 @@ static PyObject *file_saver_wait(PyObject *self, PyObject *Py_UNUSED(none))
     tt_status st;
     if (saver == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    st = tt_saver_wait(saver, &failed, &err);
-    Py_END_ALLOW_THREADS
-    if (st == TT_OK)
-        Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS st = tt_saver_wait(saver, &failed, &err);
+    Py_END_ALLOW_THREADS if (st == TT_OK) Py_RETURN_NONE;
     if (failed > 1) {
-        PyObject *type = st == TT_EIO ? PyExc_OSError : st == TT_ENOMEM ? PyExc_MemoryError : PyExc_TypeError;
+        PyObject *type = st == TT_EIO      ? PyExc_OSError
+                         : st == TT_ENOMEM ? PyExc_MemoryError
+                                           : PyExc_TypeError;
         PyErr_Format(type, "%lld files could not be saved; the first: %s", (long long)failed, err.text);
         return NULL;
     }

@@ -18,7 +18,8 @@ static void a_npy_head_is_that_of_numpy(void **state)
 {
     (void)state;
     /* numpy.save of zeros((2, 3), 'f4') */
-    static const char want[] = "\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
+    static const char want[] =
+        "\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
     tt_buf out = { 0 };
     assert_int_equal(tt_npy_head(&content, &out, NULL), TT_OK);
     assert_int_equal(out.len, 128);
@@ -34,7 +35,8 @@ static void a_safetensors_head_is_a_length_and_json(void **state)
     assert_int_equal(tt_safetensors_head(&content, &out, NULL), TT_OK);
     assert_int_equal(out.len % 64, 0);
     assert_int_equal((size_t)(uint8_t)out.data[0], out.len - 8);
-    static const char want[] = "{\"tensor\": {\"dtype\": \"F32\", \"shape\": [2, 3], \"data_offsets\": [0, 24]}}";
+    static const char want[] =
+        "{\"tensor\": {\"dtype\": \"F32\", \"shape\": [2, 3], \"data_offsets\": [0, 24]}}";
     assert_memory_equal(out.data + 8, want, sizeof want - 1);
     tt_buf_free(&out);
 }

@@ -89,12 +89,13 @@ static void zipfile_reads_a_file_beyond_4_gb(void **state)
     assert_int_equal(pwrite(fd, head.data, head.len, 0), head.len);
     assert_int_equal(pwrite(fd, tail.data, tail.len, (off_t)(head.len + content.bytes)), tail.len);
     close(fd);
-    (void)snprintf(command, sizeof command,
-                   "python3 -c \"import zipfile; z = zipfile.ZipFile('%s');"
-                   " d = z.getinfo('archive/data/0'); assert d.file_size == 5 << 30;"
-                   " assert z.open(d).read(9) == bytes(9); z.getinfo('archive/version').header_offset > 5 << 30;"
-                   " assert z.read('archive/version') == b'3\\n'; assert z.read('archive/byteorder') == b'little'\"",
-                   path);
+    (void)snprintf(
+        command, sizeof command,
+        "python3 -c \"import zipfile; z = zipfile.ZipFile('%s');"
+        " d = z.getinfo('archive/data/0'); assert d.file_size == 5 << 30;"
+        " assert z.open(d).read(9) == bytes(9); z.getinfo('archive/version').header_offset > 5 << 30;"
+        " assert z.read('archive/version') == b'3\\n'; assert z.read('archive/byteorder') == b'little'\"",
+        path);
     int result = system(command);
     unlink(path);
     tt_buf_free(&head);

@@ -184,7 +184,8 @@ static void *produce(void *argument)
     const producer *p = argument;
     for (int i = 0; i < 40; i++) {
         tt_tensor t = tensor_of(1000 + 97 * i);
-        assert_int_equal(tt_saver_add(p->saver, path_of(p->first + i), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+        assert_int_equal(tt_saver_add(p->saver, path_of(p->first + i), TT_FORMAT_BYTES, &t, NULL, NULL),
+                         TT_OK);
         if (i % 10 == 9)
             assert_int_equal(tt_saver_wait(p->saver, NULL, NULL), TT_OK);
     }
