@@ -2,7 +2,8 @@
 
     python docs/make_pictures.py
 
-Runs the programs below and writes docs/pictures/*.png.  Needs torch and pygraphviz.
+Runs the programs below and writes docs/pictures/*.png.  Needs torch, pygraphviz and
+matplotlib.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -42,6 +43,8 @@ def main() -> None:
         (Path(folder) / "block.py").write_text(BLOCK)
         subprocess.run([sys.executable, "block.py"], check=True, cwd=folder, env=environment)
         (Path(folder) / "flow_block.png").replace(PICTURES / "flow_block.png")
+    check = ROOT / "docs" / "make_coordinate_check.py"
+    subprocess.run([sys.executable, check], check=True, env=environment)
 
 
 if __name__ == "__main__":
