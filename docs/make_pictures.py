@@ -2,7 +2,8 @@
 
     python docs/make_pictures.py
 
-Runs the programs below and writes docs/pictures/*.png.  Needs torch and pygraphviz.
+Runs the programs below and writes docs/pictures/*.png.  Needs torch, pygraphviz and
+matplotlib.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -100,6 +101,8 @@ def main() -> None:
         program = Path(sys.executable).parent / "tensortap"
         options = ("--color", "nan", "--dpi", "90", "--out", str(PICTURES / "spy_graph.png"))
         subprocess.run([program, "graph", "run", *options], check=True, cwd=folder, env=environment)
+    check = ROOT / "docs" / "make_coordinate_check.py"
+    subprocess.run([sys.executable, check], check=True, env=environment)
 
 
 if __name__ == "__main__":

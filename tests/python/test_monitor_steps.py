@@ -211,6 +211,17 @@ def test_scalars_are_numbers_or_tensors_of_one_element() -> None:
     assert monitor.get_step_metrics() == {"a": 1, "b": 2, "c": 1}
 
 
+def test_a_loss_with_a_graph_is_logged_without_a_warning(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    model, monitor = halves()
+    monitor.begin_step(0)
+    monitor.log_scalar("loss", model(ones(4)).sum())
+    monitor.end_step()
+    assert monitor.get_step_metrics()["loss"] == 2
+    assert not [w for w in recwarn if "requires_grad" in str(w.message)]
+
+
 def test_forced_scalars_are_logged_and_aggregated_at_every_step() -> None:
     monitor = ModuleMonitor(monitor_step_fn=lambda step: False)
     monitor.set_module(nn.Linear(1, 1))

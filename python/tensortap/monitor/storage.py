@@ -204,7 +204,8 @@ def _number(key: str, value: Any) -> Any:
                 f"log_scalar: {key} must be a number or a tensor of one element, not one of shape "
                 f"{tuple(value.shape)} and type {value.dtype}"
             )
-        return float(value) if value.device.type == "cpu" else value.detach().clone().reshape(())
+        value = value.detach()
+        return float(value) if value.device.type == "cpu" else value.clone().reshape(())
     if not isinstance(value, Real) and not hasattr(value, "__float__"):
         raise ValueError(
             f"log_scalar: {key} must be a number or a one-element tensor, not {value!r}"
