@@ -107,6 +107,9 @@ static void put_plain(track_text *to, const char *bytes, size_t len)
     }
 }
 
+/* Into the page cache that takes a microsecond; giving the GIL away costs as much. */
+enum { SHORT_WRITE = 4096 };
+
 int log_write(int fd, const char *bytes, size_t len)
 {
     char stamp[64], room[2 * TEXT_ROOM];
@@ -120,9 +123,14 @@ int log_write(int fd, const char *bytes, size_t len)
         text_put_bytes(&log, "\n", 1);
         bytes = stop + 1;
     }
-    int failed;
-    Py_BEGIN_ALLOW_THREADS failed = log.has_failed ? ENOMEM : write_all(fd, log.data, log.len);
-    Py_END_ALLOW_THREADS text_free(&log);
+    int failed = log.has_failed ? ENOMEM : 0;
+    if (failed == 0 && log.len <= SHORT_WRITE) {
+        failed = write_all(fd, log.data, log.len);
+    } else if (failed == 0) {
+        Py_BEGIN_ALLOW_THREADS failed = write_all(fd, log.data, log.len);
+        Py_END_ALLOW_THREADS
+    }
+    text_free(&log);
     return failed;
 }
 
