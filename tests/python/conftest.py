@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+
 import hypothesis
 
 hypothesis.settings.register_profile(
@@ -20,3 +23,7 @@ except ModuleNotFoundError:  # NumPy alone: files that need torch skip themselve
     pass
 else:
     torch.set_num_threads(1)
+
+# A shell that starts the tests with & has them ignore Ctrl-C, and what they start inherits that.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -144,7 +144,10 @@ def test_ctrl_c_lands_in_the_program_while_the_writer_is_busy(tmp_path: Path) ->
     process.stdout.readline()
     time.sleep(0.4)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    try:
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert "KeyboardInterrupt" in err
     run = tt.open(tmp_path / "run")
     assert run.state == "finished"
