@@ -45,8 +45,8 @@ def stepper(model, x):
     return step
 
 
-def ratio(model, x, paths, *, turns, each=4, **options) -> float:
-    """Compare *each* steps without with as many in an open trace, in turns."""
+def ratio(model, x, paths, *, turns, each=2, **options) -> float:
+    """Compare steps in an open trace with as many before and after it."""
     step = stepper(model, x)
 
     def many() -> None:
@@ -56,14 +56,15 @@ def ratio(model, x, paths, *, turns, each=4, **options) -> float:
     many()
     found = []
     tracer = ModelTracer(model, paths, **options)
-    for turn in range(turns):
-        plain = harness.seconds(many) if turn % 2 else 0.0
+    before = harness.seconds(many)
+    for _ in range(turns):
         with warnings.catch_warnings(), tracer:
             warnings.simplefilter("ignore")  # nothing matches where nothing is traced
-            many()  # it is open for long, and was opened once
+            step()  # it is open for long, and was opened once
             traced = harness.seconds(many)
-        plain = plain or harness.seconds(many)
-        found.append(traced / plain)
+        after = harness.seconds(many)
+        found.append(2 * traced / (before + after))
+        before = after
     return median(found)
 
 
@@ -83,7 +84,7 @@ batch = torch.randn(8, 64, 256)
 wanted = ["layers.*", "layers.*.forward.h"]
 harness.row(
     "trace: transformer, outputs and a local of every layer",
-    ratio(transformer, batch, wanted, turns=10, gathering_interval=4),
+    ratio(transformer, batch, wanted, turns=24, gathering_interval=4),
     1.05,
     unit="x",
     at_most=True,
@@ -105,7 +106,7 @@ small = torch.randn(32, 64)
 for path in ("layers.50", "layers.50.forward.input", "forward.x"):
     harness.row(
         f"trace: 100 Linear(64, 64), one path ({path})",
-        ratio(linears, small, [path], turns=24, gathering_interval=4),
+        ratio(linears, small, [path], turns=60, gathering_interval=4),
         1.05,
         unit="x",
         at_most=True,
@@ -115,7 +116,7 @@ for what, model, x, paths in (
     ("transformer", transformer, batch, wanted),
     ("100 Linear, one path", linears, small, ["forward.x"]),
 ):
-    turns = 12 if model is transformer else 60
+    turns = 24 if model is transformer else 120
     harness.row(
         f"trace: steps that are not traced, {what}",
         (ratio(model, x, paths, turns=turns, **never) - 1) * 100,

@@ -194,7 +194,10 @@ def _columns(result):
     return result.ranks, result.iterations, result.values
 
 
-@pytest.mark.parametrize("counts", [(3, 8), (8, 3), (0, 5), (5, 0)])
+@pytest.mark.parametrize(
+    "counts",
+    [(3, 8), *(pytest.param(one, marks=pytest.mark.heavy) for one in ((8, 3), (0, 5), (5, 0)))],
+)
 def test_ranks_with_more_or_fewer_iterations_do_not_wait_for_ever(counts):
     answers = said(run_ranks(2, lonely, counts, timeout=20))
     expected = {(r, i, 100.0 * r + i) for r in (0, 1) for i in range(1, counts[r] + 1)}

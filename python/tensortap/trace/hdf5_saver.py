@@ -85,7 +85,10 @@ class H5PYSaverCallback:
                 self.h5_file.swmr_mode = True
 
     def _open(self, existing_ok: bool) -> None:
-        import h5py
+        try:
+            import h5py
+        except ImportError as error:
+            raise ImportError("H5PYSaverCallback needs h5py: pip install h5py") from error
 
         if self.dataset_file.exists() and not existing_ok:
             raise ValueError(
