@@ -10,8 +10,7 @@
 #include <structmember.h>
 
 typedef struct hook_object {
-    PyObject_HEAD
-    vectorcallfunc call;
+    PyObject_HEAD vectorcallfunc call;
     core_state *state;
     module_link *link; /* owned */
 } hook_object;
@@ -96,8 +95,8 @@ static PyObject *hook_make(core_state *state, module_link *link, vectorcallfunc 
 }
 
 /* module.<method>(hook, with_kwargs=True[, always_call=True]) */
-static PyObject *hook_register(core_state *state, module_link *link, PyObject *module,
-                               const char *method, vectorcallfunc call, bool is_always)
+static PyObject *hook_register(core_state *state, module_link *link, PyObject *module, const char *method,
+                               vectorcallfunc call, bool is_always)
 {
     PyObject *function = PyObject_GetAttrString(module, method); /* owned */
     PyObject *args = NULL, *kwargs = NULL, *handle = NULL;       /* owned */

@@ -14,8 +14,8 @@ static uint64_t mix(uint64_t hash, uint64_t part)
 }
 
 /* One step down; -1 with an exception. */
-static int walk_part(torch_api *torch, PyObject *obj, PyObject *key, Py_ssize_t index,
-                     nest_path *path, nest_found *found, void *context)
+static int walk_part(torch_api *torch, PyObject *obj, PyObject *key, Py_ssize_t index, nest_path *path,
+                     nest_found *found, void *context)
 {
     uint64_t outer = path->hash;
     if (path->depth == NEST_DEPTH || path->found >= NEST_COUNT)
@@ -35,8 +35,8 @@ static int walk_part(torch_api *torch, PyObject *obj, PyObject *key, Py_ssize_t 
     return result;
 }
 
-static int walk_dict(torch_api *torch, PyObject *dict, PyObject *only, nest_path *path,
-                     nest_found *found, void *context)
+static int walk_dict(torch_api *torch, PyObject *dict, PyObject *only, nest_path *path, nest_found *found,
+                     void *context)
 {
     PyObject *key, *value; /* borrowed */
     Py_ssize_t at = 0;

@@ -5,7 +5,7 @@
 
 #include "dlpack.h"
 
-#define NEST_DEPTH 8 /* containers in containers; what lies deeper is not looked at */
+#define NEST_DEPTH 8   /* containers in containers; what lies deeper is not looked at */
 #define NEST_COUNT 256 /* tensors of one call */
 
 /* Where in the nest: by index in tuples and lists, by key in dicts, by field in

@@ -10,8 +10,7 @@
 /* ---- ModuleEvent --------------------------------------------------------- */
 
 typedef struct event_object {
-    PyObject_HEAD
-    PyObject *name, *module, *args, *kwargs, *output, *exception; /* owned; NULL is None */
+    PyObject_HEAD PyObject *name, *module, *args, *kwargs, *output, *exception; /* owned; NULL is None */
     unsigned int call, depth, thread;
     long long start, end;
     char training, outermost;
@@ -90,12 +89,9 @@ static PyMemberDef event_members[] = {
 };
 
 static PyType_Slot event_slots[] = {
-    { Py_tp_doc, "One call of one module." },
-    { Py_tp_dealloc, event_dealloc },
-    { Py_tp_traverse, event_traverse },
-    { Py_tp_clear, event_clear },
-    { Py_tp_members, event_members },
-    { 0, NULL },
+    { Py_tp_doc, "One call of one module." }, { Py_tp_dealloc, event_dealloc },
+    { Py_tp_traverse, event_traverse },       { Py_tp_clear, event_clear },
+    { Py_tp_members, event_members },         { 0, NULL },
 };
 
 PyType_Spec module_event_spec = {
@@ -114,11 +110,10 @@ typedef struct consumer_object {
     PyObject *error;          /* owned or NULL; the first that was swallowed */
     int64_t step;
     long long errors;
-    bool raises;              /* errors of the functions are the user's to see */
+    bool raises; /* errors of the functions are the user's to see */
 } consumer_object;
 
-static int tell(consumer_object *self, PyObject *function, module_link *link,
-                const module_event *event)
+static int tell(consumer_object *self, PyObject *function, module_link *link, const module_event *event)
 {
     PyObject *told = event_make(self->state, link, event); /* owned */
     PyObject *kept = Py_XNewRef(function);                 /* owned: it may remove itself */
@@ -159,8 +154,8 @@ static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     static char *names[] = { "before", "after", "times", "depth", "phase", "errors", "raises", NULL };
     PyObject *before = Py_None, *after = Py_None; /* borrowed */
     int times = 0, depth = 0, phase = 1, errors = 0, raises = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO$ppppp:ModuleConsumer", names, &before,
-                                     &after, &times, &depth, &phase, &errors, &raises))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO$ppppp:ModuleConsumer", names, &before, &after,
+                                     &times, &depth, &phase, &errors, &raises))
         return NULL;
     PyObject *functions[] = { before, after };
     for (int i = 0; i < 2; i++) {
@@ -179,8 +174,8 @@ static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->raises = raises != 0;
     uint32_t wants = (times ? CONSUMER_TIME : 0u) | (depth ? CONSUMER_DEPTH : 0u) |
                      (phase ? CONSUMER_PHASE : 0u) | (errors ? CONSUMER_ERRORS : 0u);
-    module_consumer_init(&self->consumer, self->before != NULL ? &both_calls : &after_calls,
-                         &self->step, wants);
+    module_consumer_init(&self->consumer, self->before != NULL ? &both_calls : &after_calls, &self->step,
+                         wants);
     return (PyObject *)self;
 }
 

@@ -28,8 +28,8 @@ static PyObject *or_null(PyObject *function)
 
 static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "recorder", "inputs", "activation_gradients", "on_nonfinite",
-                             "on_device", "on_skip", NULL };
+    static char *names[] = { "recorder", "inputs", "activation_gradients", "on_nonfinite", "on_device",
+                             "on_skip",  NULL };
     core_state *state = PyType_GetModuleState(type);
     PyObject *recorder, *on_nonfinite = Py_None, *on_device = Py_None, *on_skip = Py_None; /* borrowed */
     int inputs = 0, gradients = 0;
@@ -132,13 +132,11 @@ static PyObject *watch_add_stats(PyObject *self, PyObject *args)
     long long step, time;
     int is_skipped, is_for_norm;
     if (!PyArg_ParseTuple(args, "(iLIIBLpp)O!:add_stats", &tag.site, &step, &tag.call, &tag.thread,
-                          &tag.phase, &time, &is_skipped, &is_for_norm, watch->state->stats_type,
-                          &stats))
+                          &tag.phase, &time, &is_skipped, &is_for_norm, watch->state->stats_type, &stats))
         return NULL;
     tag.is_skipped = is_skipped != 0;
     const stats_object *object = (stats_object *)stats;
-    if (watch->recorder->rec != NULL &&
-        tt_recorder_wants(watch->recorder->rec, tag.site, step) != 0)
+    if (watch->recorder->rec != NULL && tt_recorder_wants(watch->recorder->rec, tag.site, step) != 0)
         watch_record_stats(watch, &object->stats, object->shape, (int32_t)Py_SIZE(stats), &tag, step,
                            time);
     const tt_stats *s = &object->stats;

@@ -17,36 +17,36 @@
 
 /* A parameter, looked up in its module each time: it may be replaced. */
 typedef struct watch_parameter {
-    PyObject *module; /* owned; weak reference */
-    PyObject *key;    /* owned; in module._parameters */
-    PyObject *name;   /* owned; as users know it */
+    PyObject *module;            /* owned; weak reference */
+    PyObject *key;               /* owned; in module._parameters */
+    PyObject *name;              /* owned; as users know it */
     int32_t site, gradient_site; /* -1: not asked for yet */
     plain_trust trust, gradient_trust;
-    bool is_fresh;    /* its gradient was accumulated, and no optimizer has stepped since */
-    bool is_noted;    /* ... and it was not finite */
-    int64_t version;  /* of that gradient, then */
-    tt_stats noted;   /* of that gradient, then; only with watch_object.notes */
+    bool is_fresh;   /* its gradient was accumulated, and no optimizer has stepped since */
+    bool is_noted;   /* ... and it was not finite */
+    int64_t version; /* of that gradient, then */
+    tt_stats noted;  /* of that gradient, then; only with watch_object.notes */
 } watch_parameter;
 
 typedef struct watch_object {
     module_consumer consumer;
     core_state *state;
-    recorder_object *recorder; /* owned */
-    PyObject *on_nonfinite;    /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
-    PyObject *on_device;       /* owned or NULL; f(tensor, tag) for what we cannot read here */
-    PyObject *on_skip;         /* owned or NULL; f() when a step was skipped and `notes` was off */
-    PyObject *grad, *version;  /* owned; getset descriptors of torch's tensor */
-    PyObject *parameters_key;  /* owned; "_parameters" */
+    recorder_object *recorder;   /* owned */
+    PyObject *on_nonfinite;      /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
+    PyObject *on_device;         /* owned or NULL; f(tensor, tag) for what we cannot read here */
+    PyObject *on_skip;           /* owned or NULL; f() when a step was skipped and `notes` was off */
+    PyObject *grad, *version;    /* owned; getset descriptors of torch's tensor */
+    PyObject *parameters_key;    /* owned; "_parameters" */
     watch_parameter *parameters; /* owned */
     Py_ssize_t parameter_count;
     Py_ssize_t noted_count;
-    bool notes;                /* look at gradients when they are accumulated */
-    bool has_fresh;            /* some parameter is_fresh */
-    bool is_checked;           /* nothing has been accumulated since watch_was_skipped() said no */
-    PyObject *error;           /* owned or NULL; the first */
+    bool notes;      /* look at gradients when they are accumulated */
+    bool has_fresh;  /* some parameter is_fresh */
+    bool is_checked; /* nothing has been accumulated since watch_was_skipped() said no */
+    PyObject *error; /* owned or NULL; the first */
     long long errors;
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */
-    bool has_gradients;        /* of parameters */
+    bool has_gradients;                   /* of parameters */
     bool has_activation_gradients;
     PyObject *weakrefs;
 } watch_object;
@@ -59,7 +59,7 @@ typedef struct watch_tag {
     uint8_t phase;
     bool is_skipped;
     plain_trust *trust; /* of the place it comes from; or NULL */
-    bool is_for_norm; /* stats are needed whether the site is wanted or not */
+    bool is_for_norm;   /* stats are needed whether the site is wanted or not */
 } watch_tag;
 
 /* Counts the exception that is set and clears it. */
@@ -72,8 +72,8 @@ int32_t watch_site(watch_object *self, const char *kind, PyObject *name);
  * wants them or they come later; -1: with the exception of on_nonfinite. */
 int watch_record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt_stats *stats);
 /* Records stats that somebody else computed; step < 0: the current one. */
-void watch_record_stats(watch_object *self, const tt_stats *stats, const int64_t *shape,
-                        int32_t ndim, const watch_tag *tag, int64_t step, int64_t time);
+void watch_record_stats(watch_object *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
+                        const watch_tag *tag, int64_t step, int64_t time);
 
 extern const consumer_calls watch_calls, watch_calls_with_inputs;
 

@@ -69,7 +69,8 @@ static known_place *make_place(walk_context *walk, const nest_path *path)
     PyObject *name = nest_name(walk->link->name, path); /* owned */
     if (place == NULL || name == NULL)
         goto out;
-    *place = (known_place){ .hash = path->hash, .gradient_site = -1,
+    *place = (known_place){ .hash = path->hash,
+                            .gradient_site = -1,
                             .site = watch_site(walk->watch, walk->kind, name) };
     if (walk->is_output && walk->watch->has_activation_gradients)
         place->gradient_site = watch_site(walk->watch, "activation_gradient", name);
@@ -119,12 +120,12 @@ static int found_tensor(void *context, PyObject *tensor, const nest_path *path)
 static int look(walk_context *walk, const module_event *event, PyObject *obj)
 {
     watch_object *self = walk->watch;
-    if (walk->link->data == NULL &&
-        (walk->link->data = PyMem_Calloc(1, sizeof(link_sites))) == NULL)
+    if (walk->link->data == NULL && (walk->link->data = PyMem_Calloc(1, sizeof(link_sites))) == NULL)
         return 0;
     link_sites *sites = walk->link->data;
     walk->known = walk->is_output ? &sites->outputs : &sites->inputs;
-    walk->tag = (watch_tag){ .call = event->call, .thread = event->thread,
+    walk->tag = (watch_tag){ .call = event->call,
+                             .thread = event->thread,
                              .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
     nest_path path;
     path.depth = path.found = 0;
@@ -149,7 +150,7 @@ static void watch_enter(module_consumer *consumer, bool is_training)
     if (watch_was_skipped(self)) {
         is_over = is_over || self->noted_count > 0;
         watch_write_noted(self);
-        if (!self->notes && self->on_skip != NULL) { /* from now on we look at once */
+        if (!self->notes && self->on_skip != NULL) {               /* from now on we look at once */
             PyObject *result = PyObject_CallNoArgs(self->on_skip); /* owned */
             if (result == NULL)
                 watch_take_error(self);
@@ -163,8 +164,9 @@ static void watch_enter(module_consumer *consumer, bool is_training)
 
 static int watch_after(module_consumer *consumer, module_link *link, const module_event *event)
 {
-    walk_context walk = { .watch = (watch_object *)consumer, .link = link, .kind = "activation",
-                          .is_output = true };
+    walk_context walk = {
+        .watch = (watch_object *)consumer, .link = link, .kind = "activation", .is_output = true
+    };
     return look(&walk, event, event->output);
 }
 
@@ -178,8 +180,13 @@ static int watch_before(module_consumer *consumer, module_link *link, const modu
 }
 
 const consumer_calls watch_calls = {
-    .enter = watch_enter, .after = watch_after, .free_data = free_sites,
+    .enter = watch_enter,
+    .after = watch_after,
+    .free_data = free_sites,
 };
 const consumer_calls watch_calls_with_inputs = {
-    .enter = watch_enter, .before = watch_before, .after = watch_after, .free_data = free_sites,
+    .enter = watch_enter,
+    .before = watch_before,
+    .after = watch_after,
+    .free_data = free_sites,
 };

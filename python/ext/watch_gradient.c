@@ -11,8 +11,7 @@
 #include <structmember.h>
 
 typedef struct gradient_hook {
-    PyObject_HEAD
-    vectorcallfunc call;
+    PyObject_HEAD vectorcallfunc call;
     watch_object *watch; /* owned */
     Py_ssize_t index;    /* of the parameter; -1: a module's output */
     int64_t step;
@@ -72,13 +71,13 @@ void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObjec
 
 static bool is_as_left(watch_object *self, watch_parameter *parameter)
 {
-    PyObject *tensor = watch_parameter_get(self, parameter);                      /* owned */
+    PyObject *tensor = watch_parameter_get(self, parameter);                       /* owned */
     PyObject *gradient = tensor != NULL ? watch_gradient_get(self, tensor) : NULL; /* owned */
     tt_stats stats;
     bool is_same = gradient != NULL && version_of(self, gradient) == parameter->version;
     if (is_same && self->noted_count > 0)
-        is_same = peek(self, gradient, NULL, &stats) &&
-                  memcmp(&stats, &parameter->noted, sizeof stats) == 0;
+        is_same =
+            peek(self, gradient, NULL, &stats) && memcmp(&stats, &parameter->noted, sizeof stats) == 0;
     Py_XDECREF(gradient);
     Py_XDECREF(tensor);
     return is_same;
@@ -107,8 +106,7 @@ void watch_write_noted(watch_object *self)
             continue;
         parameter->is_noted = false;
         self->noted_count--;
-        watch_tag tag = { .site = parameter->gradient_site, .phase = TT_PHASE_TRAIN,
-                          .is_skipped = true };
+        watch_tag tag = { .site = parameter->gradient_site, .phase = TT_PHASE_TRAIN, .is_skipped = true };
         watch_record_stats(self, &parameter->noted, NULL, 0, &tag, -1, 0);
     }
     self->noted_count = 0;

@@ -186,7 +186,5 @@ PyObject *watch_read_parameters(PyObject *self, PyObject *arguments)
         watch->has_fresh = false;
     if (!total.has_any || !total.is_wanted)
         Py_RETURN_NONE;
-    return PyFloat_FromDouble(total.nan > 0        ? NAN
-                              : total.infinite > 0 ? INFINITY
-                                                   : sqrt(total.sumsq));
+    return PyFloat_FromDouble(total.nan > 0 ? NAN : total.infinite > 0 ? INFINITY : sqrt(total.sumsq));
 }
