@@ -150,8 +150,9 @@ static void on_event(tracer *mine, PyFrameObject *frame, int what, PyObject *arg
         }
         bool is_fresh = is_start && locals_is_fresh(at);
         record = source_frame(source, at, known, is_fresh);
-        if (record == NULL)
-            silence(mine, frame, code);
+        bool can_sleep = code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
+        if (record == NULL && !can_sleep) /* else nobody would undo it: the code itself is wanted */
+            silence(mine, frame, what);
         if (record != NULL && is_start && source->enter_mask & record->mask)
             emit_enter(source, record, !is_fresh);
         if (record != NULL && is_start && !is_fresh)
