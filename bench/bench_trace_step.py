@@ -111,6 +111,24 @@ for path in ("layers.50", "layers.50.forward.input", "forward.x"):
         unit="x",
         at_most=True,
     )
+
+
+class Loop(Linears):
+    """Its local x is another tensor after each of the hundred."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+harness.row(
+    "trace: 100 Linear(64, 64), one path of 101 values",
+    ratio(Loop(), small, ["forward.x"], turns=30, gathering_interval=4),
+    1.05,
+    unit="x",
+    at_most=True,
+)
 never = {"trace_interval": 1 << 40, "gathering_interval": 1 << 40}
 for what, model, x, paths in (
     ("transformer", transformer, batch, wanted),
