@@ -4,8 +4,8 @@
 
 A ```pycon block is a Python session; the blocks of a page share one.  A ```console
 block holds `$ command` lines.  Both run in a folder that holds nothing but `examples`
-when the page begins, 120 columns wide.  `...` in an expected line stands for anything.  --write puts what was printed
-into the page.
+when the page begins, 120 columns wide.  `...` in an expected line stands for anything.
+--write puts what was printed into the page.
 SPDX-License-Identifier: Apache-2.0
 """
 

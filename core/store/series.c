@@ -43,9 +43,8 @@ static tt_column column_of(tt_field field)
     case TT_FIELD_##name: \
         return TT_COLUMN_##name;
         SAME(SCALAR)
-        SAME(CALL)
-        SAME(TIME) SAME(PHASE) SAME(THREAD) SAME(COUNT) SAME(NAN) SAME(POSINF) SAME(NEGINF) SAME(ZEROS)
-            SAME(MIN) SAME(MAX) SAME(ABSMAX) SAME(SUM) SAME(MEAN) SAME(L1)
+        SAME(CALL) SAME(TIME) SAME(PHASE) SAME(THREAD) SAME(COUNT) SAME(NAN) SAME(POSINF) SAME(NEGINF)
+            SAME(ZEROS) SAME(MIN) SAME(MAX) SAME(ABSMAX) SAME(SUM) SAME(MEAN) SAME(L1)
 #undef SAME
                 case TT_FIELD_VAR : case TT_FIELD_STD : case TT_FIELD_L2 : case TT_FIELD_RMS
             : case TT_FIELD_COUNT_ : break;

@@ -254,8 +254,8 @@ static void put_hostile(maker *m)
                                          "",
                                          "%s%n%d",
                                          "a,b*c?",
-                                         "activation/\x07"
-                                         "bell" };
+                                         ("activation/\x07"
+                                          "bell") };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         put(m, names[i], 1);
     m->time += 1000;
