@@ -77,15 +77,16 @@ static tt_status put_bytes(tt_points *points, tt_column column, const void *byte
 }
 
 /* name in tt_stats, column, INT or FLOAT */
-#define STATS_COLUMNS(X)                                                                            \
-    X(count, COUNT, int)                                                                            \
-    X(nan, NAN, int)                                                                                \
-    X(posinf, POSINF, int)                                                                          \
-    X(neginf, NEGINF, int) X(zeros, ZEROS, int) X(min, MIN, float) X(max, MAX, float)               \
-        X(absmax, ABSMAX, float) X(sum, SUM, float) X(mean, MEAN, float) X(m2, M2, float)           \
-            X(l1, L1, float) X(sumsq, SUMSQ, float) X(sum_imag, SUM_IMAG, float) X(imin, IMIN, int) \
-                X(imax, IMAX, int) X(isum_hi, ISUM_HI, int) X(dtype, DTYPE, int)                    \
-                    X(is_propagated, PROPAGATED, int)
+/* clang-format off */
+#define STATS_COLUMNS(X)                                                   \
+    X(count, COUNT, int) X(nan, NAN, int) X(posinf, POSINF, int)           \
+    X(neginf, NEGINF, int) X(zeros, ZEROS, int) X(min, MIN, float)         \
+    X(max, MAX, float) X(absmax, ABSMAX, float) X(sum, SUM, float)         \
+    X(mean, MEAN, float) X(m2, M2, float) X(l1, L1, float)                 \
+    X(sumsq, SUMSQ, float) X(sum_imag, SUM_IMAG, float) X(imin, IMIN, int) \
+    X(imax, IMAX, int) X(isum_hi, ISUM_HI, int) X(dtype, DTYPE, int)       \
+    X(is_propagated, PROPAGATED, int)
+/* clang-format on */
 
 tt_status tt_points_add(tt_points *points, const tt_record *record)
 {

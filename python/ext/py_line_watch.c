@@ -46,7 +46,8 @@ static void call(watch *self, PyObject *function, const line_event *event)
 X(change)
 X(before)
 X(enter)
-X(leave) X(line)
+X(leave)
+X(line)
 #undef X
 
     static bool is_listed(const watch *self, PyCodeObject *code)
