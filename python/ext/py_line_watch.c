@@ -38,19 +38,32 @@ static void call(watch *self, PyObject *function, const line_event *event)
     Py_DECREF(self);
 }
 
-#define X(name)                                                \
-    static void on_##name(void *self, const line_event *event) \
-    {                                                          \
-        call(self, ((watch *)self)->name, event);              \
-    }
-X(change)
-X(before)
-X(enter)
-X(leave)
-X(line)
-#undef X
+static void on_change(void *self, const line_event *event)
+{
+    call(self, ((watch *)self)->change, event);
+}
 
-    static bool is_listed(const watch *self, PyCodeObject *code)
+static void on_before(void *self, const line_event *event)
+{
+    call(self, ((watch *)self)->before, event);
+}
+
+static void on_enter(void *self, const line_event *event)
+{
+    call(self, ((watch *)self)->enter, event);
+}
+
+static void on_leave(void *self, const line_event *event)
+{
+    call(self, ((watch *)self)->leave, event);
+}
+
+static void on_line(void *self, const line_event *event)
+{
+    call(self, ((watch *)self)->line, event);
+}
+
+static bool is_listed(const watch *self, PyCodeObject *code)
 {
     if (self->files == NULL && self->prefixes == NULL && self->codes == NULL)
         return true;
