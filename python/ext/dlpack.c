@@ -44,37 +44,6 @@ static bool is_set(PyObject *method, PyObject *obj)
     return is_that(((PyMethodDescrObject *)method)->d_method->ml_meth(obj, NULL), Py_True);
 }
 
-static bool has_function_mode(const torch_api *torch)
-{
-    return torch->has_mode != NULL &&
-           is_that(PyCFunction_GET_FUNCTION(torch->has_mode)(NULL, NULL), Py_True);
-}
-
-/* While this is on, asking a tensor subclass does not run its user's
- * __torch_function__, nor does a mode see it. */
-static PyObject *enter_quiet(const torch_api *torch)
-{
-    PyObject *guard = PyObject_CallNoArgs(torch->disable_function); /* owned */
-    PyObject *entered = guard != NULL ? PyObject_CallMethod(guard, "__enter__", NULL) : NULL;
-    if (entered == NULL) {
-        PyErr_Clear();
-        Py_CLEAR(guard);
-    }
-    Py_XDECREF(entered);
-    return guard;
-}
-
-static void leave_quiet(PyObject *guard)
-{
-    if (guard == NULL)
-        return;
-    PyObject *left = PyObject_CallMethod(guard, "__exit__", "OOO", Py_None, Py_None, Py_None);
-    if (left == NULL)
-        PyErr_Clear();
-    Py_XDECREF(left);
-    Py_DECREF(guard);
-}
-
 /* A chain of method calls without arguments: detach, resolve_conj, ... */
 static PyObject *call_chain(PyObject *obj, const char *const *names)
 {

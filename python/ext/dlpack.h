@@ -102,6 +102,14 @@ static inline bool torch_api_is_tensor(const torch_api *torch, PyObject *obj)
 }
 int torch_api_visit(const torch_api *torch, visitproc visit, void *arg);
 
+/* ---- torch_quiet.c ---- */
+/* Is a TorchFunctionMode on?  It would hear of every question. */
+bool has_function_mode(const torch_api *torch);
+/* From here to leave_quiet() neither a tensor subclass nor a mode hears us asking.  The
+ * guard (owned), or NULL without an exception: then there is nothing to leave. */
+PyObject *enter_quiet(const torch_api *torch);
+void leave_quiet(PyObject *guard); /* NULL is fine */
+
 /* Looks up what torch exports without saying so. */
 void torch_symbols_find(torch_api *torch);
 /* Can torch_is_negated() be asked?  obj is any tensor. */

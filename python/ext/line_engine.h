@@ -304,8 +304,8 @@ static inline line_state *place_state(line_source *source, frame_record *record,
     return place->slot >= 0 ? &record->slots[place->slot]
                             : shared_state(source, place->owner, place->member);
 }
-bool state_begin(line_source *source, PyObject **guard); /* around a look at several tensors */
-void state_finish(PyObject *guard);
+bool state_begin(line_source *source, PyObject **guard); /* around a look at several tensors;
+                                                            leave_quiet() ends it */
 
 /* source_trace.c or source_monitor.c: one of them, by version */
 int driver_start(line_source *source); /* -1: an exception is set */

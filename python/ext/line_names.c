@@ -149,7 +149,7 @@ static void adopt_new(line_source *source, const line_code *code, const uint32_t
                 state_adopt(source, &record->slots[slot], obj, kind);
         }
     }
-    state_finish(guard);
+    leave_quiet(guard);
 }
 
 void names_free(line_code *code)

@@ -74,48 +74,13 @@ object_kind state_kind_slow(line_source *source, PyObject *obj)
 
 /* ---- versions ------------------------------------------------------------- */
 
-static bool has_mode(const torch_api *torch)
-{
-    if (torch->has_mode == NULL)
-        return false;
-    PyObject *answer = PyCFunction_GET_FUNCTION(torch->has_mode)(NULL, NULL);
-    bool is_on = answer == Py_True;
-    if (answer == NULL)
-        PyErr_Clear();
-    Py_XDECREF(answer);
-    return is_on;
-}
-
-static PyObject *enter_guard(const torch_api *torch)
-{
-    PyObject *guard = PyObject_CallNoArgs(torch->disable_function); /* owned */
-    PyObject *entered = guard != NULL ? PyObject_CallMethod(guard, "__enter__", NULL) : NULL;
-    if (entered == NULL) {
-        PyErr_Clear();
-        Py_CLEAR(guard);
-    }
-    Py_XDECREF(entered);
-    return guard;
-}
-
 bool state_begin(line_source *source, PyObject **guard)
 {
     const torch_api *torch = &source->core->torch;
     *guard = NULL;
-    if (torch->tensor != NULL && has_mode(torch))
-        *guard = enter_guard(torch); /* or the mode would see us asking */
+    if (torch->tensor != NULL && has_function_mode(torch))
+        *guard = enter_quiet(torch); /* or the mode would see us asking */
     return *guard != NULL;
-}
-
-void state_finish(PyObject *guard)
-{
-    if (guard == NULL)
-        return;
-    PyObject *left = PyObject_CallMethod(guard, "__exit__", "OOO", Py_None, Py_None, Py_None);
-    if (left == NULL)
-        PyErr_Clear();
-    Py_XDECREF(left);
-    Py_DECREF(guard);
 }
 
 /* False: this tensor has no count. */
@@ -125,14 +90,14 @@ static bool read_version(line_source *source, PyObject *obj, uint32_t *out)
     if (source->version == NULL)
         return false;
     bool is_plain = Py_IS_TYPE(obj, torch->tensor) || Py_IS_TYPE(obj, torch->parameter);
-    PyObject *guard = is_plain ? NULL : enter_guard(torch);
+    PyObject *guard = is_plain ? NULL : enter_quiet(torch);
     const PyGetSetDef *def = ((PyGetSetDescrObject *)source->version)->d_getset;
     PyObject *number = def->get(obj, def->closure); /* owned */
     long value = number != NULL ? PyLong_AsLong(number) : -1;
     if (number == NULL)
         PyErr_Clear();
     Py_XDECREF(number);
-    state_finish(guard);
+    leave_quiet(guard);
     *out = (uint32_t)value;
     return value >= 0;
 }
@@ -211,10 +176,10 @@ void state_adopt(line_source *source, line_state *state, PyObject *obj, object_k
         return;
     const torch_api *torch = &source->core->torch;
     bool is_plain = Py_IS_TYPE(obj, torch->tensor) || Py_IS_TYPE(obj, torch->parameter);
-    PyObject *guard = is_plain ? NULL : enter_guard(torch);
+    PyObject *guard = is_plain ? NULL : enter_quiet(torch);
     if (!is_inference(source, obj))
         state->has_version = read_version(source, obj, &state->version);
-    state_finish(guard);
+    leave_quiet(guard);
 }
 
 bool state_differs(line_source *source, const line_state *state, PyObject *obj, bool is_hidden)

@@ -261,7 +261,7 @@ static void finish(line_source *source, frame_record *record, int next, bool is_
                is_interrupted || one->flags & STATEMENT_IS_MAYBE, compares);
         record->has_reads = false;
     }
-    state_finish(guard);
+    leave_quiet(guard);
     record->statement = -1;
 }
 
@@ -362,5 +362,5 @@ void statement_adopt(line_source *source, frame_record *record, bool is_fresh)
         state_adopt(source, &record->slots[i], obj, kind);
     }
     (void)is_fresh;
-    state_finish(guard);
+    leave_quiet(guard);
 }

@@ -156,17 +156,9 @@ static PyObject *metrics_add_stats(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Names of the modules that never ran where we can see it. */
 static PyObject *metrics_unseen(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *links = ((metrics_object *)self)->consumer.links; /* borrowed */
-    PyObject *names = PyList_New(0);                            /* owned */
-    for (Py_ssize_t i = 0; names != NULL && links != NULL && i < PyList_GET_SIZE(links); i++) {
-        const module_link *link = (module_link *)PyList_GET_ITEM(links, i);
-        if (link->calls_ever == 0 && PyList_Append(names, link->name) < 0)
-            Py_CLEAR(names);
-    }
-    return names;
+    return module_consumer_unseen(&((metrics_object *)self)->consumer);
 }
 
 static PyObject *get_fields(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))

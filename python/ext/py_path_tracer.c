@@ -324,15 +324,7 @@ static PyObject *tracer_forget_lists(PyObject *op, PyObject *Py_UNUSED(none))
 
 static PyObject *tracer_unseen(PyObject *op, PyObject *Py_UNUSED(none))
 {
-    tracer_object *self = tracer_of(op);
-    PyObject *links = self->consumer.links; /* borrowed */
-    PyObject *names = PyList_New(0);        /* owned */
-    for (Py_ssize_t i = 0; names != NULL && links != NULL && i < PyList_GET_SIZE(links); i++) {
-        const module_link *link = (module_link *)PyList_GET_ITEM(links, i);
-        if (link->calls_ever == 0 && PyList_Append(names, link->name) < 0)
-            Py_CLEAR(names);
-    }
-    return names;
+    return module_consumer_unseen(&tracer_of(op)->consumer);
 }
 
 static PyObject *get_matched(PyObject *op, void *Py_UNUSED(closure))

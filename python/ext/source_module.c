@@ -54,6 +54,18 @@ static void link_cut(module_link *link)
     Py_DECREF(consumer);
 }
 
+PyObject *module_consumer_unseen(const module_consumer *self)
+{
+    PyObject *names = PyList_New(0); /* owned */
+    Py_ssize_t count = self->links != NULL ? PyList_GET_SIZE(self->links) : 0;
+    for (Py_ssize_t i = 0; names != NULL && i < count; i++) {
+        const module_link *link = (module_link *)PyList_GET_ITEM(self->links, i);
+        if (link->calls_ever == 0 && PyList_Append(names, link->name) < 0)
+            Py_CLEAR(names);
+    }
+    return names;
+}
+
 void module_consumer_clear(module_consumer *self)
 {
     PyObject *links = self->links; /* owned now */

@@ -125,6 +125,9 @@ typedef struct forward_class {
     PyObject *impl, *forward; /* borrowed from that version of the type; NULL: not as usual */
 } forward_class;
 
+/* Names of the modules that never ran where we can see it: a new list. */
+PyObject *module_consumer_unseen(const module_consumer *self);
+
 /* Strings the source looks up by; in the module's state. */
 typedef struct source_names {
     PyObject *slot, *training, *self; /* owned; interned */

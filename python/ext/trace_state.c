@@ -29,33 +29,7 @@ static PyObject *enter_guard(const tracer_object *self, PyObject *tensor)
 {
     const torch_api *torch = &self->state->torch;
     bool is_plain = Py_IS_TYPE(tensor, torch->tensor) || Py_IS_TYPE(tensor, torch->parameter);
-    if (is_plain && torch->has_mode != NULL) {
-        PyObject *answer = PyCFunction_GET_FUNCTION(torch->has_mode)(NULL, NULL); /* owned */
-        is_plain = answer != Py_True;
-        Py_XDECREF(answer);
-        PyErr_Clear();
-    }
-    if (is_plain)
-        return NULL;
-    PyObject *guard = PyObject_CallNoArgs(torch->disable_function); /* owned */
-    PyObject *entered = guard != NULL ? PyObject_CallMethod(guard, "__enter__", NULL) : NULL;
-    if (entered == NULL) {
-        PyErr_Clear();
-        Py_CLEAR(guard);
-    }
-    Py_XDECREF(entered);
-    return guard;
-}
-
-static void leave_guard(PyObject *guard)
-{
-    if (guard == NULL)
-        return;
-    PyObject *left = PyObject_CallMethod(guard, "__exit__", "OOO", Py_None, Py_None, Py_None);
-    if (left == NULL)
-        PyErr_Clear();
-    Py_XDECREF(left);
-    Py_DECREF(guard);
+    return is_plain && !has_function_mode(torch) ? NULL : enter_quiet(torch);
 }
 
 bool trace_version(const tracer_object *self, PyObject *tensor, uint32_t *out)
@@ -72,7 +46,7 @@ bool trace_version(const tracer_object *self, PyObject *tensor, uint32_t *out)
     }
     PyErr_Clear();
     Py_XDECREF(answer);
-    leave_guard(guard);
+    leave_quiet(guard);
     if (value < 0)
         return false;
     *out = (uint32_t)value;

@@ -148,17 +148,9 @@ static PyObject *watch_add_stats(PyObject *self, PyObject *args)
                                  (long long)s->nan, (long long)s->posinf, (long long)s->neginf);
 }
 
-/* Names of the modules that never ran where we can see it. */
 static PyObject *watch_unseen(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *links = ((watch_object *)self)->consumer.links; /* borrowed */
-    PyObject *names = PyList_New(0);                          /* owned */
-    for (Py_ssize_t i = 0; names != NULL && links != NULL && i < PyList_GET_SIZE(links); i++) {
-        const module_link *link = (module_link *)PyList_GET_ITEM(links, i);
-        if (link->calls_ever == 0 && PyList_Append(names, link->name) < 0)
-            Py_CLEAR(names);
-    }
-    return names;
+    return module_consumer_unseen(&((watch_object *)self)->consumer);
 }
 
 /* {reason: how many tensors} */
