@@ -179,9 +179,9 @@ def test_lightning_measures_before_and_after_clipping(
     pl = pytest.importorskip(package)
     if package == "pytorch_lightning":
         monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
-    from tensortap.monitor import callbacks
+    from tensortap.monitor import trainers
 
-    made = callbacks._lightning()
+    made = trainers._lightning()
     logging.getLogger(package).setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     seen: dict[int, dict[str, float]] = {}
