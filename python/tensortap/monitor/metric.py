@@ -64,8 +64,20 @@ def make(
         )
     if named is None and not callable(function):
         raise TypeError(f"metric_fn must be a function or a name, not {function!r}")
+    if aggregation is not None and not callable(aggregation):
+        raise TypeError(f"metric_aggregation_fn must be a function or None, not {aggregation!r}")
     own = None if isinstance(function, str) else function
-    return Metric(name, re.compile(regex), own, named, aggregation)
+    return Metric(name, pattern("metric_regex", regex), own, named, aggregation)
+
+
+def pattern(argument: str, regex: object) -> re.Pattern[str]:
+    """Compile a regular expression; one that is none is named with its argument."""
+    if not isinstance(regex, (str, re.Pattern)):
+        raise TypeError(f"{argument} must be a regular expression, not {regex!r}")
+    try:
+        return re.compile(regex)
+    except re.error as error:
+        raise re.error(f"{argument} {regex!r} is no regular expression: {error}") from error
 
 
 def fields(metric: Metric, key: str, kinds: dict[str, int]) -> list[tuple[int, str, bool]]:

@@ -19,10 +19,10 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -56,6 +56,13 @@ class ModuleMonitor:
         *excluded_modules_regex*: formatted names that are left alone.
         *cpu_offload*: keep what the reference gave on the CPU.
         """
+        functions = {
+            "monitor_step_fn": monitor_step_fn,
+            "format_module_name_fn": format_module_name_fn,
+        }
+        for argument, function in functions.items():
+            if not callable(function):
+                raise TypeError(f"{argument} must be a function, not {function!r}")
         if logger is None:
             logger = logging.getLogger("ModuleMonitor")
             if not logger.handlers:
@@ -68,13 +75,15 @@ class ModuleMonitor:
         self.module_names: dict[Module, str] = {}
         self.current_step: int | None = None
         self.storage = StorageManager(logger)
-        self._excluded = re.compile(excluded_modules_regex)
+        self._excluded = metric.pattern("excluded_modules_regex", excluded_modules_regex)
         self._is_active = False  # within a monitored step
         self._is_open = False  # within any step
         self._pauses = 0
         self._is_sight_told = False
         self._signature = 0
-        self._written: dict[int, int] = {}  # id of a writer: the last step it was given
+        self._written: WeakKeyDictionary[Any, int] = (
+            WeakKeyDictionary()
+        )  # the last step of a writer
         self._metrics: dict[str, dict[str, Metric]] = {kind: {} for kind in metric.KINDS}
         self._reference = Reference(self)
         self._measure = Measure(self)
@@ -277,7 +286,8 @@ class ModuleMonitor:
 
     def _tell_sight(self) -> None:
         """Say once which modules ran where they cannot be seen."""
-        if self._is_sight_told or self.module is None:
+        kinds = ("activation", "activation_difference")
+        if self._is_sight_told or self.module is None or not any(map(self._metrics.get, kinds)):
             return
         self._is_sight_told = True
         unseen = self._measure.core.unseen()
@@ -391,10 +401,10 @@ class ModuleMonitor:
 
     def to_tensorboard(self, writer: Any) -> None:
         """Write every step that this writer was not given yet to TensorBoard."""
-        last = self._written.get(id(writer))
+        last = self._written.get(writer)
         for step in sorted(self.storage.log_dict):
             if (last is not None and step <= last) or (self._is_open and step == self.current_step):
                 continue
             for key, value in self._plain(step).items():
                 writer.add_scalar(key, value, step)
-            self._written[id(writer)] = step
+            self._written[writer] = step
