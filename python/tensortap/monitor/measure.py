@@ -52,6 +52,7 @@ class Measure:
         self._parameters: list[tuple[str, str, torch.nn.Parameter]] | None = None  # raw, formatted
         self._of_parameters: dict[str, list[tuple[int, str, Function, str]]] = {}
         self._unread: set[tuple[str, str]] = set()  # of which a warning was given
+        self._is_sight_told = False
         # A subclass that measures in its own way is told of every output, by the name it overrides.
         from tensortap.monitor.module_monitor import ModuleMonitor
 
@@ -77,6 +78,22 @@ class Measure:
         """Measure what modules do, or do not."""
         for consumer in self.followers:
             consumer.off = not on
+
+    def tell_sight(self) -> None:
+        """Say once which modules ran where they cannot be seen."""
+        wanted = any(
+            self.monitor._metrics[kind] for kind in ("activation", "activation_difference")
+        )
+        if self._is_sight_told or self.monitor.module is None or not wanted:
+            return
+        self._is_sight_told = True
+        unseen = self.core.unseen()
+        if unseen and (len(unseen) == len(self.hooks) or names.is_compiled(self.monitor.module)):
+            shown = ", ".join(unseen[:20]) + (", ..." if len(unseen) > 20 else "")
+            self.monitor._warn(
+                f"{len(unseen)} modules were not seen "
+                f"(torch.compile runs a model without calling its modules): {shown}"
+            )
 
     # ---- plans
 

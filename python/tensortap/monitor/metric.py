@@ -64,10 +64,16 @@ def make(
         )
     if named is None and not callable(function):
         raise TypeError(f"metric_fn must be a function or a name, not {function!r}")
-    if aggregation is not None and not callable(aggregation):
-        raise TypeError(f"metric_aggregation_fn must be a function or None, not {aggregation!r}")
+    if aggregation is not None:
+        check_function("metric_aggregation_fn", aggregation)
     own = None if isinstance(function, str) else function
     return Metric(name, pattern("metric_regex", regex), own, named, aggregation)
+
+
+def check_function(argument: str, given: object) -> None:
+    """Refuse what cannot be called."""
+    if not callable(given):
+        raise TypeError(f"{argument} must be a function, not {given!r}")
 
 
 def pattern(argument: str, regex: object) -> re.Pattern[str]:

@@ -56,13 +56,8 @@ class ModuleMonitor:
         *excluded_modules_regex*: formatted names that are left alone.
         *cpu_offload*: keep what the reference gave on the CPU.
         """
-        functions = {
-            "monitor_step_fn": monitor_step_fn,
-            "format_module_name_fn": format_module_name_fn,
-        }
-        for argument, function in functions.items():
-            if not callable(function):
-                raise TypeError(f"{argument} must be a function, not {function!r}")
+        metric.check_function("monitor_step_fn", monitor_step_fn)
+        metric.check_function("format_module_name_fn", format_module_name_fn)
         if logger is None:
             logger = logging.getLogger("ModuleMonitor")
             if not logger.handlers:
@@ -79,7 +74,6 @@ class ModuleMonitor:
         self._is_active = False  # within a monitored step
         self._is_open = False  # within any step
         self._pauses = 0
-        self._is_sight_told = False
         self._signature = 0
         self._written: WeakKeyDictionary[Any, int] = (
             WeakKeyDictionary()
@@ -273,7 +267,7 @@ class ModuleMonitor:
         self._reference.forget()
         self._measure.results.settle(self.storage, step)
         if was_active:
-            self._tell_sight()
+            self._measure.tell_sight()
         results.record(step, self.storage.get_step_metrics(step))
 
     def _follow(self) -> None:
@@ -283,21 +277,6 @@ class ModuleMonitor:
 
     def _is_storing_reference(self) -> bool:
         return self._is_active and not self._reference.is_checking
-
-    def _tell_sight(self) -> None:
-        """Say once which modules ran where they cannot be seen."""
-        kinds = ("activation", "activation_difference")
-        if self._is_sight_told or self.module is None or not any(map(self._metrics.get, kinds)):
-            return
-        self._is_sight_told = True
-        unseen = self._measure.core.unseen()
-        is_nothing_seen = len(unseen) == len(self._measure.hooks)
-        if unseen and (is_nothing_seen or names.is_compiled(self.module)):
-            shown = ", ".join(unseen[:20]) + (", ..." if len(unseen) > 20 else "")
-            self._warn(
-                f"{len(unseen)} modules were not seen "
-                f"(torch.compile runs a model without calling its modules): {shown}"
-            )
 
     def get_step_metrics(self) -> dict[str, float]:
         """Give the metrics of the current step; before its end those known so far."""
