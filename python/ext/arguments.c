@@ -5,7 +5,16 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "module.h"
 
-static int read_value(const option *opt, PyObject *value)
+/* -1, with a TypeError that names the argument where Python's own does not. */
+static int refuse(const char *function, const option *opt, const char *accepted, PyObject *value)
+{
+    if (PyErr_ExceptionMatches(PyExc_TypeError))
+        PyErr_Format(PyExc_TypeError, "%s(): %s must be %s, not %R", function, opt->name, accepted,
+                     value);
+    return -1;
+}
+
+static int read_value(const char *function, const option *opt, PyObject *value)
 {
     switch (opt->kind) {
     case OPTION_BOOL: {
@@ -18,14 +27,14 @@ static int read_value(const option *opt, PyObject *value)
     case OPTION_INT: {
         int64_t number = PyLong_AsLongLong(value);
         if (number == -1 && PyErr_Occurred())
-            return -1;
+            return refuse(function, opt, "a whole number", value);
         *(int64_t *)opt->to = number;
         return 0;
     }
     case OPTION_DOUBLE: {
         double number = PyFloat_AsDouble(value);
         if (number == -1.0 && PyErr_Occurred())
-            return -1;
+            return refuse(function, opt, "a number", value);
         *(double *)opt->to = number;
         return 0;
     }
@@ -55,7 +64,7 @@ int read_arguments(const char *function, Py_ssize_t wanted, const option *option
             PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, name);
             return -1;
         }
-        if (read_value(opt, args[nargs + i]) < 0)
+        if (read_value(function, opt, args[nargs + i]) < 0)
             return -1;
     }
     return 0;

@@ -27,41 +27,60 @@ static int walk_part(torch_api *torch, PyObject *obj, PyObject *key, Py_ssize_t 
     path->part[path->depth].index = index;
     path->depth++;
     path->hash = mix(outer, (uint64_t)part * 2 + (key != NULL));
-    Py_INCREF(obj);
+    Py_INCREF(obj); /* whoever is told may take both out of their container */
+    Py_XINCREF(key);
     int result = nest_walk(torch, obj, path, found, context);
+    Py_XDECREF(key);
     Py_DECREF(obj);
     path->depth--;
     path->hash = outer;
     return result;
 }
 
-static int walk_dict(torch_api *torch, PyObject *dict, PyObject *only, nest_path *path, nest_found *found,
-                     void *context)
+static int walk_dict(torch_api *torch, PyObject *dict, nest_path *path, nest_found *found, void *context)
 {
     PyObject *key, *value; /* borrowed */
     Py_ssize_t at = 0;
-    while (PyDict_Next(dict, &at, &key, &value)) {
-        if (only != NULL && !PyDict_Contains(only, key))
-            continue;
+    while (PyDict_Next(dict, &at, &key, &value))
         if (walk_part(torch, value, key, 0, path, found, context) < 0)
             return -1;
-    }
     return 0;
 }
 
-/* The fields of a dataclass that are attributes of the instance. */
+/* What the instance holds under this name: in its dict, or in a slot of its class.  New
+ * reference, or NULL without an exception.  Runs no code of the class's author. */
+static PyObject *held_as(PyObject *obj, PyObject *dict, PyObject *name)
+{
+    PyObject *value = dict != NULL ? Py_XNewRef(PyDict_GetItemWithError(dict, name)) : NULL; /* owned */
+    if (value == NULL) {
+        PyErr_Clear();
+        PyObject *slot = _PyType_Lookup(Py_TYPE(obj), name); /* borrowed */
+        if (slot != NULL && Py_IS_TYPE(slot, &PyMemberDescr_Type))
+            value = PyMemberDescr_Type.tp_descr_get(slot, obj, (PyObject *)Py_TYPE(obj));
+    }
+    PyErr_Clear(); /* a field that was never set */
+    return value;
+}
+
 static int walk_dataclass(torch_api *torch, PyObject *obj, nest_path *path, nest_found *found,
                           void *context)
 {
     PyObject *fields = NULL, *dict = NULL; /* owned */
+    PyObject *key, *field;                 /* borrowed */
+    Py_ssize_t at = 0;
     int result = 0;
     if (PyObject_GetOptionalAttrString((PyObject *)Py_TYPE(obj), "__dataclass_fields__", &fields) > 0 &&
         PyDict_Check(fields))
-        PyObject_GetOptionalAttrString(obj, "__dict__", &dict);
-    if (dict != NULL && PyDict_Check(dict))
-        result = walk_dict(torch, dict, fields, path, found, context);
+        dict = PyObject_GenericGetDict(obj, NULL);
     else
-        PyErr_Clear();
+        Py_CLEAR(fields);
+    PyErr_Clear(); /* slots=True: it has no dict */
+    while (result == 0 && fields != NULL && PyDict_Next(fields, &at, &key, &field)) {
+        PyObject *value = held_as(obj, dict, key); /* owned */
+        if (value != NULL)
+            result = walk_part(torch, value, key, 0, path, found, context);
+        Py_XDECREF(value);
+    }
     Py_XDECREF(fields);
     Py_XDECREF(dict);
     return result;
@@ -80,7 +99,7 @@ int nest_walk(torch_api *torch, PyObject *obj, nest_path *path, nest_found *foun
         return 0;
     }
     if (PyDict_Check(obj))
-        return walk_dict(torch, obj, NULL, path, found, context);
+        return walk_dict(torch, obj, path, found, context);
     if (obj == Py_None || PyLong_Check(obj) || PyFloat_Check(obj) || PyUnicode_Check(obj))
         return 0;
     return walk_dataclass(torch, obj, path, found, context);

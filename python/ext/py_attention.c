@@ -114,11 +114,23 @@ static PyObject *attention_repr(PyObject *self)
     return text;
 }
 
+/* How many (..., head, query) there are; -1: more than can be.  Not count / head_dim: that may be 0. */
+static int64_t rows_of(const tt_tensor *q, int32_t ndim)
+{
+    int64_t rows = q->ndim > 0 ? 1 : 0;
+    for (int32_t d = 0; d < ndim; d++)
+        if (__builtin_mul_overflow(rows, q->shape[d], &rows))
+            return -1;
+    return rows <= PY_SSIZE_T_MAX / (int64_t)sizeof(float) ? rows : -1;
+}
+
 /* An object with room for one float for each (..., head, query) of q. */
 static attention_object *make(core_state *state, const tt_tensor *q)
 {
     int32_t ndim = q->ndim > 0 ? q->ndim - 1 : 0;
-    int64_t rows = q->ndim > 0 && q->shape[ndim] > 0 ? q->count / q->shape[ndim] : 0;
+    int64_t rows = rows_of(q, ndim);
+    if (rows < 0)
+        return (attention_object *)PyErr_NoMemory();
     attention_object *self = PyObject_NewVar(attention_object, state->attention_type, ndim);
     if (self == NULL)
         return NULL;
@@ -161,7 +173,8 @@ CORE_FUNCTION(core_attention)
     if (scale != NULL && scale != Py_None) {
         how.scale = PyFloat_AsDouble(scale);
         if (how.scale == -1.0 && PyErr_Occurred())
-            return NULL;
+            return PyErr_Format(PyExc_TypeError, "attention(): scale must be a number or None, not %R",
+                                scale);
     }
     has_q = open_or_raise(state, args[0], &q) == 0;
     has_k = has_q && open_or_raise(state, args[1], &k) == 0;

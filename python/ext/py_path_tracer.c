@@ -153,6 +153,10 @@ static int tracer_traverse(PyObject *op, visitproc visit, void *arg)
     Py_VISIT(self->own_error);
     for (size_t i = 0; i < self->place_count; i++)
         Py_VISIT(self->places[i]->module);
+    for (int i = 0; i < self->replica_count; i++) {
+        Py_VISIT(self->replicas[i].replica);
+        Py_VISIT(self->replicas[i].original);
+    }
     return module_consumer_visit(&self->consumer, visit, arg);
 }
 
@@ -183,6 +187,7 @@ static int tracer_clear(PyObject *op)
     tracer_object *self = tracer_of(op);
     tracer_detach(self);
     module_consumer_clear(&self->consumer);
+    tracer_forget_replicas(self);
     free_places(self);
     Py_CLEAR(self->keep);
     Py_CLEAR(self->gather);
@@ -307,6 +312,7 @@ static PyObject *tracer_stop(PyObject *op, PyObject *Py_UNUSED(none))
     tracer_detach(self);
     self->is_tracing = false;
     module_source_remove_all(self->state, &self->consumer);
+    tracer_forget_replicas(self);
     free_places(self);
     Py_RETURN_NONE;
 }
@@ -320,11 +326,6 @@ static PyObject *tracer_forget_lists(PyObject *op, PyObject *Py_UNUSED(none))
         Py_CLEAR(tracer_of(op)->states[i]->values);
     }
     Py_RETURN_NONE;
-}
-
-static PyObject *tracer_unseen(PyObject *op, PyObject *Py_UNUSED(none))
-{
-    return module_consumer_unseen(&tracer_of(op)->consumer);
 }
 
 static PyObject *get_matched(PyObject *op, void *Py_UNUSED(closure))
@@ -346,7 +347,6 @@ static PyMethodDef methods[] = {
     { "start", tracer_start, METH_O, "start($self, is_training, /)\n--\n\nBegin." },
     { "stop", tracer_stop, METH_NOARGS, "Leave modules and threads as they were." },
     { "forget_lists", tracer_forget_lists, METH_NOARGS, "Ask for the lists of every name anew." },
-    { "unseen", tracer_unseen, METH_NOARGS, "Name the modules that never ran in sight." },
     { 0 },
 };
 

@@ -177,6 +177,7 @@ int tracer_index_places(tracer_object *self);
 int64_t tracer_count(const tracer_object *self, trace_mode mode); /* iterations; 1 at least */
 extern const consumer_calls tracer_calls;
 void tracer_choose(tracer_object *self, bool is_training); /* which groups are on now */
+void tracer_forget_replicas(tracer_object *self);          /* whose calls nobody will see end */
 
 /* trace_walk.c */
 void tracer_look(tracer_object *self, const trace_target *target, PyObject *value, bool is_doubtful);

@@ -133,6 +133,15 @@ static void remove_replica(tracer_object *self, const PyObject *replica)
     }
 }
 
+void tracer_forget_replicas(tracer_object *self)
+{
+    while (self->replica_count > 0) {
+        trace_replica gone = self->replicas[--self->replica_count];
+        Py_DECREF(gone.replica);
+        Py_DECREF(gone.original);
+    }
+}
+
 static int on_before(module_consumer *consumer, module_link *link, const module_event *event)
 {
     tracer_object *self = (tracer_object *)consumer;

@@ -6,6 +6,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "trace_engine.h"
 
+#include <string.h>
+
 enum { MOST_DEPTH = 8, MOST_PARTS = 10000 };
 
 typedef struct signing {
@@ -60,6 +62,21 @@ static void sign_dict(signing *work, PyObject *dict)
     }
 }
 
+/* Numbers by their bits: Python's hash of -1 is that of -2. */
+static void sign_plain(signing *work, PyObject *value)
+{
+    if (PyFloat_CheckExact(value)) {
+        double number = PyFloat_AS_DOUBLE(value);
+        uint64_t bits;
+        memcpy(&bits, &number, sizeof bits);
+        mix(work, bits);
+        return;
+    }
+    if (PyLong_CheckExact(value))
+        mix(work, PyLong_AsUnsignedLongLongMask(value));
+    mix(work, (uint64_t)PyObject_Hash(value));
+}
+
 /* Hashing runs code of the user's only where the type is the user's. */
 static void sign_opaque(signing *work, PyObject *value)
 {
@@ -67,6 +84,21 @@ static void sign_opaque(signing *work, PyObject *value)
     if (!(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE))
         hash = PyObject_Hash(value);
     mix(work, hash != -1 ? (uint64_t)hash : (uint64_t)(uintptr_t)value);
+}
+
+/* Containers that cannot be hashed, and whose iteration is Python's own. */
+static bool can_iterate(PyObject *value)
+{
+    return PyAnySet_CheckExact(value) || PyByteArray_CheckExact(value) ||
+           strcmp(Py_TYPE(value)->tp_name, "collections.deque") == 0;
+}
+
+static void sign_iterable(signing *work, PyObject *value)
+{
+    PyObject *items = PySequence_List(value); /* owned: a copy, which nobody changes */
+    if (items != NULL)
+        sign(work, items);
+    Py_XDECREF(items);
 }
 
 static void sign_other(signing *work, PyObject *value)
@@ -87,8 +119,11 @@ static void sign_other(signing *work, PyObject *value)
     PyObject *dict = NULL; /* owned */
     if (!PyType_Check(value) && !PyModule_Check(value) && !PyFunction_Check(value))
         dict = PyObject_GenericGetDict(value, NULL);
+    PyErr_Clear();
     if (dict != NULL && PyDict_Check(dict))
         sign_dict(work, dict);
+    else if (can_iterate(value))
+        sign_iterable(work, value);
     else
         sign_opaque(work, value);
     Py_XDECREF(dict);
@@ -105,7 +140,7 @@ static void sign(signing *work, PyObject *value)
     if (kind == KIND_TENSOR || kind == KIND_ARRAY)
         sign_memory(work, value, kind);
     else if (kind == KIND_PLAIN)
-        mix(work, (uint64_t)PyObject_Hash(value));
+        sign_plain(work, value);
     else
         sign_other(work, value);
     work->depth--;

@@ -75,16 +75,16 @@ const void *trace_memory(const tracer_object *self, PyObject *tensor)
 
 /* ---- states ----------------------------------------------------------------- */
 
+/* Is whole again before anything goes: that may run code of the program's. */
 void trace_state_clear(trace_state *state)
 {
-    trace_state kept = { .iteration = state->iteration,
-                         .iterations = state->iterations,
-                         .values = state->values,
-                         .gathers = state->gathers };
-    Py_CLEAR(state->ref);
-    Py_CLEAR(state->value);
-    Py_CLEAR(state->refs);
-    *state = kept;
+    PyObject *gone[] = { state->ref, state->value, state->refs }; /* owned now */
+    *state = (trace_state){ .iteration = state->iteration,
+                            .iterations = state->iterations,
+                            .values = state->values,
+                            .gathers = state->gathers };
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        Py_XDECREF(gone[i]);
 }
 
 /* NaN is the same as NaN here: it is the same value again. */

@@ -47,7 +47,8 @@ size_t tracer_state_of(tracer_object *self, uint32_t group, PyObject *name)
     if (PyErr_Occurred() || (self->state_count == self->state_cap && !grow_states(self)))
         return SIZE_MAX;
     trace_state *state = PyMem_Calloc(1, sizeof *state);
-    PyObject *number = state != NULL ? PyLong_FromSize_t(self->state_count) : NULL; /* owned */
+    PyObject *number =
+        state != NULL ? PyLong_FromSize_t(self->state_count) : PyErr_NoMemory(); /* owned */
     if (number == NULL || PyDict_SetItem(index, name, number) < 0) {
         Py_XDECREF(number);
         PyMem_Free(state);

@@ -53,9 +53,8 @@ static Py_ssize_t index_of(PyObject *part)
 static void walk_sequence(walking at, PyObject *value, PyObject *name, PyObject *part)
 {
     Py_ssize_t index = is_star(part) ? -1 : index_of(part);
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); i++) {
-        if (!is_star(part) && i != index)
-            continue;
+    Py_ssize_t i = index >= 0 ? index : 0;
+    for (; (is_star(part) || i == index) && i < PySequence_Fast_GET_SIZE(value); i++) {
         PyObject *key = PyLong_FromSsize_t(i); /* owned */
         if (key != NULL)
             step_to(at, PySequence_Fast_GET_ITEM(value, i), name, key);

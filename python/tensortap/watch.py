@@ -96,7 +96,7 @@ class Watched:
         optimizer: Any = None,
     ) -> None:
         """Put a consumer on every module of the model, and hooks on its parameters."""
-        _check(model, grads, on_nonfinite)
+        _check(model, grads, on_nonfinite, optimizer)
         from tensortap.device import Batch
 
         self.recorder = recorder
@@ -262,7 +262,7 @@ def _norm(stats: _core.Stats) -> float:
     return math.inf if stats.posinf or stats.neginf else stats.l2
 
 
-def _check(model: object, grads: object, on_nonfinite: object) -> None:
+def _check(model: object, grads: object, on_nonfinite: object, optimizer: object) -> None:
     import torch
 
     if not isinstance(model, torch.nn.Module):
@@ -273,6 +273,11 @@ def _check(model: object, grads: object, on_nonfinite: object) -> None:
         raise ValueError(
             f"on_nonfinite must be 'warn', 'raise', a function or None, not {on_nonfinite!r}"
         )
+    for one in optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]:
+        if one is not None and not hasattr(one, "param_groups"):
+            raise TypeError(
+                f"optimizer must be a torch.optim.Optimizer, a list of them or None, not {one!r}"
+            )
 
 
 def _inside(module: torch.nn.Module) -> torch.nn.Module | None:

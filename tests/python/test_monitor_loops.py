@@ -45,6 +45,18 @@ def test_a_writer_is_given_each_step_once() -> None:
     assert second.got == writer.got
 
 
+def test_a_new_writer_is_given_every_step_whoever_had_its_address_before() -> None:
+    model, monitor = halves()
+    monitor.begin_step(0)
+    model(ones(0))
+    monitor.end_step()
+    for _ in range(10):
+        writer = Writer()
+        monitor.to_tensorboard(writer)
+        assert len(writer.got) == 1
+        del writer
+
+
 def test_the_libraries_are_not_imported_before_they_are_used() -> None:
     code = (
         "import sys, tensortap.monitor\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -30,6 +31,39 @@ def test_a_module_is_set_once_and_is_one() -> None:
         monitor.set_module(nn.Linear(1, 1))
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"monitor_step_fn": 5}, TypeError, "monitor_step_fn must be a function, not 5"),
+        ({"format_module_name_fn": "x"}, TypeError, "format_module_name_fn .* function, not 'x'"),
+        ({"excluded_modules_regex": None}, TypeError, "excluded_modules_regex .* not None"),
+        ({"excluded_modules_regex": "("}, re.error, r"excluded_modules_regex '\(' is no regular"),
+    ],
+)
+def test_a_wrong_option_is_named_at_once(
+    options: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        ModuleMonitor(**options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ((3,), TypeError, "metric_name must be a str, not 3"),
+        (("mean", "mean", None), TypeError, "metric_regex must be a regular expression, not None"),
+        (("mean", "mean", "("), re.error, r"metric_regex '\(' is no regular expression"),
+        (("mean", "mean", ".*", 5), TypeError, "metric_aggregation_fn must be a function"),
+    ],
+)
+def test_a_wrong_metric_is_named_at_once(
+    arguments: tuple[Any, ...], error: type[Exception], text: str
+) -> None:
+    monitor = ModuleMonitor()
+    with pytest.raises(error, match=text):
+        monitor.add_activation_metric(*arguments)
+
+
 def test_a_monitored_step_needs_a_module_and_others_do_not() -> None:
     monitor = ModuleMonitor(monitor_step_fn=lambda step: step == 1)
     assert monitor.begin_step(0) is False
@@ -55,6 +89,17 @@ def test_steps_go_up() -> None:
         monitor.begin_step(4)
     assert monitor.current_step == 5
     assert monitor.is_monitoring()
+
+
+def test_a_storage_cleared_in_the_middle_leaves_nothing_to_the_next_step() -> None:
+    model = nn.Identity()
+    monitor = every(model)
+    monitor.add_activation_metric("numel")
+    monitor.begin_step(0)
+    model(torch.ones(2))
+    monitor.storage.clear()
+    monitor.end_step()
+    assert measure(monitor, lambda: model(torch.ones(6)), 1) == {f"{ROOT}/numel": 6}
 
 
 def test_the_same_step_again_empties_it() -> None:

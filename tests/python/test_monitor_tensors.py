@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -25,6 +26,49 @@ def test_tensors_that_cannot_be_read_are_named_once_and_the_rest_goes_on(
     assert measure(monitor, model) == {"activation/[root module].fine/mean": 1}
     measure(monitor, model, 1)
     assert len([text for text in caplog.messages if "meta" in text]) == 1
+
+
+def test_a_parameter_that_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    monitor = every(nn.Linear(2, 2, device="meta"))
+    monitor.add_parameter_metric("mean")
+    monitor.begin_step(0)
+    monitor.monitor_parameters()
+    monitor.end_step()
+    named = [
+        f"parameter/{name} cannot be measured: its tensor is meta" for name in ("weight", "bias")
+    ]
+    assert [text.removeprefix("Step 0: ") for text in caplog.messages] == named
+
+
+def test_what_a_metric_takes_out_of_the_output_is_measured_all_the_same() -> None:
+    key = "".join(["k", "ey"])  # nobody else holds it
+    output = {key: [torch.zeros(1), torch.ones(1)]}
+    del key
+    model = Gives(output)
+    monitor = every(model)
+    monitor.add_activation_metric("emptied", lambda t: output.clear() or t.sum())
+    names = {f"activation/[root module].key.{i}/emptied": float(i) for i in range(2)}
+    assert measure(monitor, model) == names
+
+
+def test_fields_of_a_dataclass_with_slots_are_measured_and_compared() -> None:
+    @dataclasses.dataclass(slots=True)
+    class Slotted:
+        hidden: torch.Tensor
+
+    model, reference = Gives(Slotted(torch.ones(2))), Gives(Slotted(torch.zeros(2)))
+    monitor = every(model)
+    monitor.set_reference_module(reference)
+    monitor.add_activation_metric("mean")
+    monitor.add_activation_difference_metric("l1")
+    monitor.begin_step(0)
+    reference()
+    model()
+    monitor.end_step()
+    assert monitor.get_step_metrics() == {
+        "activation/[root module].hidden/mean": 1,
+        "activation_difference/[root module].hidden/l1": 2,
+    }
 
 
 def test_sparse_gradients_are_measured() -> None:

@@ -87,3 +87,22 @@ def test_an_array_can_be_resized_after_a_call_because_the_buffer_is_given_back()
 def test_a_wrong_argument_is_refused(call: object, error: type[Exception]) -> None:
     with pytest.raises(error):
         call(np.arange(5.0))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda a: _core.compare(a, a, rtol="x"), r"compare\(\): rtol must be a number, not 'x'"),
+        (
+            lambda a: _core.sample(a, max_vector=2.5),
+            r"sample\(\): max_vector must be a whole number, not 2.5",
+        ),
+        (
+            lambda a: _core.attention(a, a, scale="x"),
+            r"attention\(\): scale must be a number or None, not 'x'",
+        ),
+    ],
+)
+def test_a_refused_option_is_named_with_what_it_got(call: object, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        call(np.arange(5.0))  # type: ignore[operator]

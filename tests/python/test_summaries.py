@@ -200,6 +200,14 @@ def test_attention_matches_a_softmax_by_numpy(is_causal: bool, masked: str | Non
     assert list(a.as_dict()) == ["shape", "entropy", "max_logit", "sink"]
 
 
+def test_heads_without_a_dimension_attend_alike_to_every_key() -> None:
+    """The scores are sums of nothing, yet there is an answer for each of 5000 queries."""
+    q, k = np.zeros((2, 5000, 0), np.float32), np.zeros((2, 7, 0), np.float32)
+    a = _core.attention(q, k, scale=1.0)
+    assert a.entropy.shape == (2, 5000)
+    np.testing.assert_allclose(a.entropy, np.log(7), rtol=1e-6)
+
+
 def test_attention_of_nothing_is_empty() -> None:
     a = _core.attention(np.zeros((2, 0, 8)), np.zeros((2, 3, 8)))
     assert a.entropy.shape == (2, 0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import collections
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -96,3 +99,53 @@ def test_inference_tensors_are_followed_by_contents():
         model(x)
     assert [v.tolist() for v in tracer.results["forward.y"].values] == [[0, 0], [1, 1]]
     assert not tracer.results["forward.y"].values[0].is_inference()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([-1], [-2]),  # of one hash, for Python
+        ([-1.0], [-2.0]),
+        ({"a": 0}, {"a": 2**61 - 1}),
+        ({1}, {1, 2}),
+        (bytearray(b"a"), bytearray(b"b")),
+        (collections.deque([1]), collections.deque([2])),
+    ],
+    ids=repr,
+)
+def test_a_container_is_kept_again_when_what_it_holds_is_another(first, second):
+    class Changes(nn.Module):
+        def forward(self, x):
+            held = copy.copy(first)
+            held.clear()
+            held.extend(second) if hasattr(held, "extend") else held.update(second)
+            return x
+
+    results, *_ = traced("forward.held", Changes())
+    assert results["forward.held"].values == [first, type(first)(), second]
+
+
+def test_variables_of_one_name_keep_their_own_results():
+    model = Model()
+    trained, evaluated = Variable("forward"), Variable("forward", mode="eval")
+    with ModelTracer(model, [trained, evaluated]) as tracer:
+        model(torch.zeros(1, 4))
+        model.eval()(torch.ones(1, 4))
+    for _ in range(2):
+        assert len(tracer.results["forward"].values) == 2
+    assert len(trained.results["forward"].values) == len(evaluated.results["forward"].values) == 1
+
+
+def test_a_callback_may_hold_the_lists_of_its_batch():
+    held = []
+
+    def hold(name, values, iterations, ranks):
+        held.append((values, iterations, ranks))
+
+    model = Model()
+    with ModelTracer(model, "forward", post_gather_callbacks=[hold]) as tracer:
+        for _ in range(3):
+            model(torch.randn(1, 4))
+    assert [len(values) for values, *_ in held] == [1, 1, 1]
+    assert [iterations for _, iterations, _ in held] == [[1], [2], [3]]
+    assert tracer.results["forward"].iterations == [1, 2, 3]

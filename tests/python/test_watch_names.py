@@ -27,6 +27,12 @@ class Output:
     extra: Any = None
 
 
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    hidden: Any
+    extra: Any = None
+
+
 class Pair(NamedTuple):
     left: Any
     right: Any
@@ -50,6 +56,7 @@ class Gives(nn.Module):
         (lambda x: [x, None, 3, "a", x], {".0", ".4"}),
         (lambda x: {"a": x, "b": {"c": x}, 7: x}, {".a", ".b.c", ".7"}),
         (lambda x: Output(x, (x,)), {".hidden", ".extra.0"}),
+        (lambda x: Slotted(x, (x,)), {".hidden", ".extra.0"}),
         (lambda x: Pair(x, Pair(x, x)), {".0", ".1.0", ".1.1"}),
         (lambda x: x, {""}),
         (lambda x: None, set()),
@@ -300,6 +307,8 @@ def test_wrong_arguments_fail_at_once(tmp_path: Path) -> None:
         watch(nn.ReLU(), run=recorder, grads="some")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="on_nonfinite must be"):
         watch(nn.ReLU(), run=recorder, on_nonfinite="stop")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"optimizer must be a torch\.optim\.Optimizer.*not 'adam'"):
+        watch(nn.ReLU(), run=recorder, optimizer=["adam"])
     recorder.close()
 
 

@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
 
 GRADIENTS = ("gradient", "gradient_before_clip")
+DENSE = ("sparse", "mkldnn", "quantized")  # what torch can lay out for us
 
 
 class _Tap:
@@ -46,9 +48,11 @@ class Measure:
         self._kinds = {name: i for i, name in enumerate(self.core.fields)}
         self._plans: dict[str, Plan] = {}
         self._hist_rows: set[int] = set()
+        self._names: dict[int, str] = {}  # of each row: where its tensors come from
         self._parameters: list[tuple[str, str, torch.nn.Parameter]] | None = None  # raw, formatted
         self._of_parameters: dict[str, list[tuple[int, str, Function, str]]] = {}
         self._unread: set[tuple[str, str]] = set()  # of which a warning was given
+        self._is_sight_told = False
         # A subclass that measures in its own way is told of every output, by the name it overrides.
         from tensortap.monitor.module_monitor import ModuleMonitor
 
@@ -75,6 +79,22 @@ class Measure:
         for consumer in self.followers:
             consumer.off = not on
 
+    def tell_sight(self) -> None:
+        """Say once which modules ran where they cannot be seen."""
+        wanted = any(
+            self.monitor._metrics[kind] for kind in ("activation", "activation_difference")
+        )
+        if self._is_sight_told or self.monitor.module is None or not wanted:
+            return
+        self._is_sight_told = True
+        unseen = self.core.unseen()
+        if unseen and (len(unseen) == len(self.hooks) or names.is_compiled(self.monitor.module)):
+            shown = ", ".join(unseen[:20]) + (", ..." if len(unseen) > 20 else "")
+            self.monitor._warn(
+                f"{len(unseen)} modules were not seen "
+                f"(torch.compile runs a model without calling its modules): {shown}"
+            )
+
     # ---- plans
 
     def forget(self) -> None:
@@ -85,6 +105,7 @@ class Measure:
         self._plans = {}
         self._parameters = None
         self._hist_rows = set()
+        self._names = {}
         self.core.forget()
 
     def forget_parameters(self) -> None:
@@ -116,14 +137,15 @@ class Measure:
                     key = f"activation_difference/{name}/{made.name}"
                     self._take_aggregation(key, made)
                     plan.differences.append((key, made.function, made.name))
-            plan.row = self._row(fields)
+            plan.row = self._row(name, fields)
         return plan
 
-    def _row(self, fields: list[tuple[int, str, bool]]) -> int:
+    def _row(self, name: str, fields: list[tuple[int, str, bool]]) -> int:
         """Make a row of these in C; -1 of none."""
         if not fields:
             return -1
         row = self.core.row(tuple(fields))
+        self._names[row] = name
         if any(kind >= self._kinds["hist/q05"] for kind, _, _ in fields):
             self._hist_rows.add(row)
         return row
@@ -230,7 +252,7 @@ class Measure:
                 functions.append((index, key, made.function, made.name))
             else:
                 fields += metric.fields(made, key, self._kinds)
-        return self._row(fields)
+        return self._row(prefix, fields)
 
     def parameters(self) -> None:
         """Measure all parameters, and how they differ from the reference's."""
@@ -299,19 +321,16 @@ class Measure:
             else:
                 self.results.batch.add(tensor, row)
             return
-        try:
-            dense = (
-                tensor.detach().dequantize() if why == "quantized" else tensor.detach().to_dense()
-            )
-            if why not in ("sparse", "mkldnn", "quantized"):
-                raise TypeError(why)
-        except Exception:
-            name = next((n for n, plan in self._plans.items() if plan.row == row), "a parameter")
-            if (name, why) not in self._unread:
-                self._unread.add((name, why))
-                self.monitor._warn(f"{name} cannot be measured: its tensor is {why}")
-        else:
-            self.core.read(row, dense)
+        if why in DENSE:
+            with contextlib.suppress(Exception):  # of a kind that this torch cannot
+                plain = tensor.detach()
+                dense = plain.dequantize() if why == "quantized" else plain.to_dense()
+                self.core.read(row, dense)
+                return
+        name = self._names.get(row, "a tensor")
+        if (name, why) not in self._unread:
+            self._unread.add((name, why))
+            self.monitor._warn(f"{name} cannot be measured: its tensor is {why}")
 
 
 def _checked(result: Any) -> Any:

@@ -64,8 +64,26 @@ def make(
         )
     if named is None and not callable(function):
         raise TypeError(f"metric_fn must be a function or a name, not {function!r}")
+    if aggregation is not None:
+        check_function("metric_aggregation_fn", aggregation)
     own = None if isinstance(function, str) else function
-    return Metric(name, re.compile(regex), own, named, aggregation)
+    return Metric(name, pattern("metric_regex", regex), own, named, aggregation)
+
+
+def check_function(argument: str, given: object) -> None:
+    """Refuse what cannot be called."""
+    if not callable(given):
+        raise TypeError(f"{argument} must be a function, not {given!r}")
+
+
+def pattern(argument: str, regex: object) -> re.Pattern[str]:
+    """Compile a regular expression; one that is none is named with its argument."""
+    if not isinstance(regex, (str, re.Pattern)):
+        raise TypeError(f"{argument} must be a regular expression, not {regex!r}")
+    try:
+        return re.compile(regex)
+    except re.error as error:
+        raise re.error(f"{argument} {regex!r} is no regular expression: {error}") from error
 
 
 def fields(metric: Metric, key: str, kinds: dict[str, int]) -> list[tuple[int, str, bool]]:

@@ -19,10 +19,10 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -56,6 +56,8 @@ class ModuleMonitor:
         *excluded_modules_regex*: formatted names that are left alone.
         *cpu_offload*: keep what the reference gave on the CPU.
         """
+        metric.check_function("monitor_step_fn", monitor_step_fn)
+        metric.check_function("format_module_name_fn", format_module_name_fn)
         if logger is None:
             logger = logging.getLogger("ModuleMonitor")
             if not logger.handlers:
@@ -68,13 +70,14 @@ class ModuleMonitor:
         self.module_names: dict[Module, str] = {}
         self.current_step: int | None = None
         self.storage = StorageManager(logger)
-        self._excluded = re.compile(excluded_modules_regex)
+        self._excluded = metric.pattern("excluded_modules_regex", excluded_modules_regex)
         self._is_active = False  # within a monitored step
         self._is_open = False  # within any step
         self._pauses = 0
-        self._is_sight_told = False
         self._signature = 0
-        self._written: dict[int, int] = {}  # id of a writer: the last step it was given
+        self._written: WeakKeyDictionary[Any, int] = (
+            WeakKeyDictionary()
+        )  # the last step of a writer
         self._metrics: dict[str, dict[str, Metric]] = {kind: {} for kind in metric.KINDS}
         self._reference = Reference(self)
         self._measure = Measure(self)
@@ -264,7 +267,7 @@ class ModuleMonitor:
         self._reference.forget()
         self._measure.results.settle(self.storage, step)
         if was_active:
-            self._tell_sight()
+            self._measure.tell_sight()
         results.record(step, self.storage.get_step_metrics(step))
 
     def _follow(self) -> None:
@@ -274,20 +277,6 @@ class ModuleMonitor:
 
     def _is_storing_reference(self) -> bool:
         return self._is_active and not self._reference.is_checking
-
-    def _tell_sight(self) -> None:
-        """Say once which modules ran where they cannot be seen."""
-        if self._is_sight_told or self.module is None:
-            return
-        self._is_sight_told = True
-        unseen = self._measure.core.unseen()
-        is_nothing_seen = len(unseen) == len(self._measure.hooks)
-        if unseen and (is_nothing_seen or names.is_compiled(self.module)):
-            shown = ", ".join(unseen[:20]) + (", ..." if len(unseen) > 20 else "")
-            self._warn(
-                f"{len(unseen)} modules were not seen "
-                f"(torch.compile runs a model without calling its modules): {shown}"
-            )
 
     def get_step_metrics(self) -> dict[str, float]:
         """Give the metrics of the current step; before its end those known so far."""
@@ -391,10 +380,10 @@ class ModuleMonitor:
 
     def to_tensorboard(self, writer: Any) -> None:
         """Write every step that this writer was not given yet to TensorBoard."""
-        last = self._written.get(id(writer))
+        last = self._written.get(writer)
         for step in sorted(self.storage.log_dict):
             if (last is not None and step <= last) or (self._is_open and step == self.current_step):
                 continue
             for key, value in self._plain(step).items():
                 writer.add_scalar(key, value, step)
-            self._written[id(writer)] = step
+            self._written[writer] = step

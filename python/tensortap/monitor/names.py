@@ -79,4 +79,4 @@ def tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield from tensors(f"{name}.{key}", part)
     elif hasattr(type(value), "__dataclass_fields__"):
         for key in type(value).__dataclass_fields__:
-            yield from tensors(f"{name}.{key}", value.__dict__.get(key))
+            yield from tensors(f"{name}.{key}", getattr(value, key, None))

@@ -49,7 +49,9 @@ class Results:
         if not keeps:
             self.keys, self.values = [], []
         self._take_batch()
-        if entry is None:
+        if entry is None:  # not monitored, or cleared in the middle
+            if not keeps:
+                self.core.collect({}, False)
             return
         if not keeps:
             bins = self.core.bins()

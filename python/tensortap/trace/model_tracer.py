@@ -22,7 +22,7 @@ from tensortap.trace.gather import Batch, Exchange, place, take_batches
 from tensortap.trace.kept_copy import CannotKeepError, Copier
 from tensortap.trace.path_matcher import PathMatcher, is_hidden, self_of
 from tensortap.trace.run_values import RunValues
-from tensortap.trace.trace_results import GlobalVariableResult, TraceResults
+from tensortap.trace.trace_results import TraceResults
 from tensortap.trace.variable import KEEPS, Keep, Variable
 
 if TYPE_CHECKING:
@@ -88,8 +88,6 @@ class ModelTracer:
                 "intervals, keep and callbacks of the tracer are for paths; "
                 "give each Variable its own"
             )
-        if keep not in KEEPS:
-            raise ValueError(f"keep must be one of {', '.join(map(repr, KEEPS))}, not {keep!r}")
         self._given = model
         self.model = PathMatcher(model).root
         self.is_gathering = bool(gather)
@@ -108,9 +106,12 @@ class ModelTracer:
         merged = TraceResults()
         for group in self._groups:
             for name, result in group.results.items():
-                parts = (list(result.iterations), list(result.ranks), result.values)
-                merged.add(name, GlobalVariableResult(*parts) if name in merged else result)
+                merged.add(name, result.copy() if self._is_shared(name) else result)
         return merged
+
+    def _is_shared(self, name: str) -> bool:
+        """Say if several Variables have a result of this name."""
+        return sum(name in group.results for group in self._groups) > 1
 
     @property
     def current_iteration(self) -> int:
@@ -191,14 +192,13 @@ class ModelTracer:
         engine = self._engine
         if engine is None:
             return
-        unseen = engine.unseen()
         engine.stop()
         self._iterations()
         self._engine, self._is_open = None, False
         self._copier.copies.clear()
         if error is None:
             self._finish()
-            self._warn(engine, unseen)
+            self._warn(engine)
             return
         try:  # what was traced is kept, as far as no other rank is needed for it
             if self._exchange is not None:
@@ -280,7 +280,7 @@ class ModelTracer:
             except Exception as error:
                 problem = problem or error
                 continue
-            group.results.add(name, result)
+            group.results.add(name, result.copy())  # a callback may hold its lists
         if problem is not None:
             raise problem
 
@@ -299,7 +299,7 @@ class ModelTracer:
 
     # ---- what was not seen
 
-    def _warn(self, engine: _core.PathTracer, unseen: list[str]) -> None:
+    def _warn(self, engine: _core.PathTracer) -> None:
         if self.rank != 0 and self._exchange is not None:
             return
         matched = engine.matched
@@ -326,7 +326,6 @@ class ModelTracer:
                 RuntimeWarning,
                 stacklevel=3,
             )
-        del unseen
 
 
 def trace_model(

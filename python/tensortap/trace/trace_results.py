@@ -27,6 +27,11 @@ class GlobalVariableResult:
     ranks: list[int] = field(default_factory=list)
     values: Any = field(default_factory=list)  # a list; a callback may put a tensor here
 
+    def copy(self) -> GlobalVariableResult:
+        """Give one that grows by itself; the values are the same."""
+        values = self.values[:] if isinstance(self.values, list) else self.values
+        return GlobalVariableResult(list(self.iterations), list(self.ranks), values)
+
 
 class TraceResults(dict[str, GlobalVariableResult]):
     """Results by name; a name that was never seen has empty ones."""
@@ -40,9 +45,20 @@ class TraceResults(dict[str, GlobalVariableResult]):
         if there is None:
             self[name] = batch
             return
-        there.iterations = [*there.iterations, *batch.iterations]
-        there.ranks = [*there.ranks, *batch.ranks]
-        there.values = joined([there.values, batch.values])
+        there.iterations = _extended(there.iterations, batch.iterations)
+        there.ranks = _extended(there.ranks, batch.ranks)
+        if isinstance(there.values, list) and isinstance(batch.values, list):
+            there.values = _extended(there.values, batch.values)
+        else:
+            there.values = joined([there.values, batch.values])
+
+
+def _extended(there: Any, more: Any) -> Any:
+    """Put more behind what is there, in place if it is a list: there may be a gather a step."""
+    if not isinstance(there, list):
+        return [*there, *more]
+    there.extend(more)
+    return there
 
 
 def joined(parts: list[Any]) -> Any:
