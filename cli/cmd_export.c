@@ -79,6 +79,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
                 "say --to csv, json, npy, safetensors, pt, hdf5, sqlite, parquet or tensorboard");
         if (args->out == NULL)
             argp_failure(state, TT_EXIT_USAGE, 0, "say where to: -o FILE");
+        if (strcmp(args->out, "-") == 0 &&
+            (formats[args->format].is_python || formats[args->format].has_values))
+            argp_failure(state, TT_EXIT_USAGE, 0,
+                         "only csv and json go to standard output; give %s a file name",
+                         formats[args->format].name);
         return 0;
     default:
         return tt_given_parse(&args->given, key, arg, state);
@@ -99,9 +104,8 @@ static const struct argp spec = {
     .options = options,
     .parser = parse,
     .args_doc = "RUN [GLOB]",
-    .doc =
-        "Write a run in a format that other tools read.\v"
-        "For example: tensortap export runs/today 'parameter/*' --to safetensors -o weights.safetensors",
+    .doc = "Write a run in a format that other tools read.\v"
+           "For example: tensortap export runs/today 'parameter/*' --to pt -o weights.pt",
 };
 
 tt_exit tt_cmd_export(int argc, char **argv, tt_error *err)

@@ -39,7 +39,7 @@ static const struct argp spec = {
     .parser = parse,
     .args_doc = "RUN GLOB",
     .doc = "Print the statistics of sites, a line for each point.\v"
-           "For example: tensortap stats runs/today 'activation/layers.*.attn' --step 100:120",
+           "For example: tensortap stats runs/today 'activation/*.attn' --step 100:120",
 };
 
 static const struct {
@@ -113,6 +113,18 @@ static tt_status add_point(tt_table *table, const tt_point *p, bool is_scalar, b
     return st == TT_OK ? tt_table_cell(table, TT_MOOD_REMARK, remark) : st;
 }
 
+/* A row that stands for those left out. */
+static tt_status add_gap(tt_table *table, const tt_screen *screen, bool is_scalar, bool is_wide)
+{
+    tt_status st = tt_table_cell(table, TT_MOOD_FAINT, screen->style.is_ascii ? ".." : "…");
+    for (size_t empty = 2; st == TT_OK && empty > 0; empty--) /* the call, and the remark */
+        st = tt_table_cell(table, TT_MOOD_FAINT, "");
+    for (size_t c = 0; st == TT_OK && c < COLUMNS; c++)
+        if (is_shown(c, is_scalar, is_wide))
+            st = tt_table_cell(table, TT_MOOD_FAINT, "");
+    return st;
+}
+
 /* The points from first on that are in the range; they need not be in order. */
 static tt_status print_site(tt_run *run, int32_t file, int32_t site, const arguments *args,
                             const tt_screen *screen, int64_t most, int64_t *printed, tt_error *err)
@@ -157,6 +169,8 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, const argum
             continue;
         if (!is_cut || seen < most / 2 || seen >= wanted - (most - most / 2))
             st = add_point(table, &p, is_scalar, is_wide);
+        else if (seen == most / 2)
+            st = add_gap(table, screen, is_scalar, is_wide);
         seen++;
     }
     if (st == TT_OK)
@@ -171,7 +185,7 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, const argum
 }
 
 static tt_status print_json(tt_run *run, int32_t file, int32_t site, const arguments *args,
-                            tt_json_out *json, tt_error *err)
+                            tt_json_out *json, int64_t *printed, tt_error *err)
 {
     tt_status st = TT_OK;
     tt_run_file about = { 0 };
@@ -187,6 +201,7 @@ static tt_status print_json(tt_run *run, int32_t file, int32_t site, const argum
         tt_json_whole(json, "rank", about.rank);
         tt_json_point(json, &p);
         tt_json_close(json, '}');
+        ++*printed;
     }
     return st;
 }
@@ -221,12 +236,12 @@ tt_exit tt_cmd_stats(int argc, char **argv, tt_error *err)
             if (tt_glob_match(args.given.glob, tt_run_site_name(run, site)) &&
                 tt_run_points(run, file, site) > 0)
                 st = args.given.is_json
-                         ? print_json(run, file, site, &args, &json, err)
+                         ? print_json(run, file, site, &args, &json, &printed, err)
                          : print_site(run, file, site, &args, &screen, most, &printed, err);
     if (args.given.is_json)
         tt_json_close(&json, ']');
     code = st < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
-    if (st == TT_OK && !args.given.is_json && printed == 0) {
+    if (st == TT_OK && printed == 0) {
         (void)snprintf(err->text, sizeof err->text,
                        "no points in these steps; 'tensortap show' says which steps the run has");
         code = TT_EXIT_USAGE;

@@ -233,6 +233,7 @@ static tt_exit watch(const char *path, tt_run *run, tt_error *err)
     if (has_keys) {
         struct termios raw = before;
         raw.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
+        raw.c_cc[VSUSP] = _POSIX_VDISABLE; /* a stop would leave our screen in the shell */
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
     struct sigaction action = { .sa_handler = on_signal };
