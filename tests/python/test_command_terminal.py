@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import answer, tensortap
 from terminals import Terminal
 
 import tensortap as tt
@@ -68,6 +69,15 @@ def test_top_follows_a_live_run_until_q(live: Path) -> None:
         assert terminal.text.startswith("\x1b[?1049h")  # a screen of its own ...
         assert terminal.text.rstrip().endswith("\x1b[?1049l")  # ... that is gone again
         assert terminal.is_as_before
+
+
+def test_a_run_that_is_written_is_called_live_and_is_not_removed(live: Path) -> None:
+    assert [run["state"] for run in answer("ls", folder=live)] == ["live"]
+    done = tensortap("rm", "--yes", "run", folder=live)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "tensortap: run is being written; end its program first\n"
+    assert answer("ls", "--keep-last", "0", "--yes", folder=live) == []
+    assert (live / "run" / "rank0.tap").exists()
 
 
 @pytest.mark.parametrize("how", ["\x03", "SIGTERM"])
