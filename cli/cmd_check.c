@@ -1,20 +1,19 @@
 /* cmd_check.c -- tensortap check RUN [--repair]
  * SPDX-License-Identifier: Apache-2.0 */
-#include "cmd.h"
+#include "given.h"
 #include "header_line.h"
 #include "json_out.h"
 #include "progress.h"
 
-#include <argp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPAIR = 256, JSON };
+enum { REPAIR = 256 };
 
 typedef struct arguments {
-    const char *run;
-    bool repairs, is_json;
+    tt_given given;
+    bool repairs;
 } arguments;
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -24,19 +23,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case REPAIR:
         args->repairs = true;
         return 0;
-    case JSON:
-        args->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 0)
-            argp_failure(state, TT_EXIT_USAGE, 0, "one run");
-        args->run = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_failure(state, TT_EXIT_USAGE, 0, "name a run; 'tensortap ls' lists them");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tt_given_parse(&args->given, key, arg, state);
     }
 }
 
@@ -45,7 +33,7 @@ static const struct argp_option options[] = {
       "Write what can be read into a clean file, rankN.repaired.tap, beside each that is damaged or was "
       "not closed",
       0 },
-    { "json", JSON, NULL, 0, "Print JSON", 0 },
+    { "json", TT_GIVEN_JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
 };
 
@@ -115,12 +103,12 @@ static char *repaired_path(const char *path)
 
 tt_exit tt_cmd_check(int argc, char **argv, tt_error *err)
 {
-    arguments args = { 0 };
+    arguments args = { .given = { .least = 1, .most = 1 } };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_screen screen;
     tt_screen_look(&screen);
     tt_run *run = NULL;
-    tt_exit code = tt_opened_run(args.run, &run, err);
+    tt_exit code = tt_opened_run(args.given.run, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
     tt_json_out json = { 0 };
@@ -128,7 +116,7 @@ tt_exit tt_cmd_check(int argc, char **argv, tt_error *err)
     tt_opened_totals(run, &totals);
     tt_progress *bar = tt_progress_start("checking");
     bool is_damaged = false;
-    if (args.is_json)
+    if (args.given.is_json)
         tt_json_open(&json, NULL, '[');
     for (int32_t f = 0; code != TT_EXIT_FAILED && f < tt_run_file_count(run); f++) {
         tt_run_file file;
@@ -145,7 +133,7 @@ tt_exit tt_cmd_check(int argc, char **argv, tt_error *err)
         bar = NULL;
         if (st < 0)
             code = TT_EXIT_FAILED;
-        else if (args.is_json)
+        else if (args.given.is_json)
             print_json(&json, &about, file.path, repaired);
         else
             print_text(&about, file.path, repaired, &screen);
@@ -153,9 +141,9 @@ tt_exit tt_cmd_check(int argc, char **argv, tt_error *err)
         free(repaired);
     }
     tt_progress_end(bar);
-    if (args.is_json)
+    if (args.given.is_json)
         tt_json_close(&json, ']');
-    if (code == TT_EXIT_FINE && is_damaged && !args.repairs && !args.is_json)
+    if (code == TT_EXIT_FINE && is_damaged && !args.repairs && !args.given.is_json)
         puts("'tensortap check --repair' writes all that can be read into a clean file");
     tt_run_close(run);
     return code == TT_EXIT_FAILED ? code : is_damaged ? TT_EXIT_FOUND : TT_EXIT_FINE;

@@ -3,15 +3,14 @@
  * csv and json hold statistics, npy and safetensors values; all four are written
  * here.  The others need a library of Python's.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "cmd.h"
 #include "export_values.h"
+#include "given.h"
 #include "opened.h"
 #include "progress.h"
 #include "python_exec.h"
 #include "range.h"
 #include "suggest.h"
 
-#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +27,8 @@ static const struct {
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 typedef struct arguments {
-    const char *run, *glob, *out;
+    tt_given given;
+    const char *out;
     size_t format; /* FORMATS: not given */
     const char *steps_text;
     tt_range steps;
@@ -71,23 +71,22 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         if (!tt_range_parse(arg, &args->steps))
             argp_failure(state, TT_EXIT_USAGE, 0, "--step takes A:B, A:, :B or A, not '%s'", arg);
         return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 1)
-            argp_failure(state, TT_EXIT_USAGE, 0, "one run and one pattern; put the pattern in quotes");
-        *(state->arg_num == 0 ? &args->run : &args->glob) = arg;
-        return 0;
     case ARGP_KEY_END:
-        if (state->arg_num < 1)
-            argp_failure(state, TT_EXIT_USAGE, 0, "name a run; 'tensortap ls' lists them");
+        (void)tt_given_parse(&args->given, key, arg, state);
         if (args->format == FORMATS)
             argp_failure(
                 state, TT_EXIT_USAGE, 0,
                 "say --to csv, json, npy, safetensors, pt, hdf5, sqlite, parquet or tensorboard");
         if (args->out == NULL)
             argp_failure(state, TT_EXIT_USAGE, 0, "say where to: -o FILE");
+        if (strcmp(args->out, "-") == 0 &&
+            (formats[args->format].is_python || formats[args->format].has_values))
+            argp_failure(state, TT_EXIT_USAGE, 0,
+                         "only csv and json go to standard output; give %s a file name",
+                         formats[args->format].name);
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tt_given_parse(&args->given, key, arg, state);
     }
 }
 
@@ -105,26 +104,27 @@ static const struct argp spec = {
     .options = options,
     .parser = parse,
     .args_doc = "RUN [GLOB]",
-    .doc =
-        "Write a run in a format that other tools read.\v"
-        "For example: tensortap export runs/today 'parameter/*' --to safetensors -o weights.safetensors",
+    .doc = "Write a run in a format that other tools read.\v"
+           "For example: tensortap export runs/today 'parameter/*' --to pt -o weights.pt",
 };
 
 tt_exit tt_cmd_export(int argc, char **argv, tt_error *err)
 {
-    arguments args = { .glob = "*", .format = FORMATS, .steps = TT_RANGE_ALL };
+    arguments args = { .given = { .least = 1, .most = 2, .glob = "*" },
+                       .format = FORMATS,
+                       .steps = TT_RANGE_ALL };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_run *run = NULL;
-    tt_exit code = tt_opened_run(args.run, &run, err);
-    if (code == TT_EXIT_FINE && !tt_opened_has_site(run, args.glob))
-        code = tt_opened_no_site(run, args.glob, err);
+    tt_exit code = tt_opened_run(args.given.run, &run, err);
+    if (code == TT_EXIT_FINE && !tt_opened_has_site(run, args.given.glob))
+        code = tt_opened_no_site(run, args.given.glob, err);
     if (code != TT_EXIT_FINE || formats[args.format].is_python) {
         tt_run_close(run);
         char to[16], steps[64];
         (void)snprintf(to, sizeof to, "%s", formats[args.format].name);
         (void)snprintf(steps, sizeof steps, "%s", args.steps_text != NULL ? args.steps_text : ":");
-        char *rest[] = { (char *)(uintptr_t)args.run,
-                         (char *)(uintptr_t)args.glob,
+        char *rest[] = { (char *)(uintptr_t)args.given.run,
+                         (char *)(uintptr_t)args.given.glob,
                          to,
                          (char *)(uintptr_t)args.out,
                          steps,
@@ -132,7 +132,9 @@ tt_exit tt_cmd_export(int argc, char **argv, tt_error *err)
         return code != TT_EXIT_FINE ? code : tt_python_exec("_export", rest, err);
     }
     tt_progress *bar = tt_progress_start("exporting");
-    tt_export what = { .run = run, .glob = args.glob, .out = args.out, .steps = args.steps, .bar = bar };
+    tt_export what = {
+        .run = run, .glob = args.given.glob, .out = args.out, .steps = args.steps, .bar = bar
+    };
     tt_status st = strcmp(formats[args.format].name, "csv") == 0    ? tt_export_csv(&what, err)
                    : strcmp(formats[args.format].name, "json") == 0 ? tt_export_json(&what, err)
                    : strcmp(formats[args.format].name, "npy") == 0  ? tt_export_npy(&what, err)

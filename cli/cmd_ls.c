@@ -1,6 +1,6 @@
 /* cmd_ls.c -- tensortap ls [FOLDER] [--keep-last N]
  *
- * A folder is searched two levels deep; what holds a rank*.tap is a run.
+ * A folder is searched three levels deep; what holds a rank*.tap is a run.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cmd.h"
 #include "json_out.h"
@@ -186,8 +186,8 @@ static tt_status print_table(const list *all, const tt_screen *screen, tt_error 
         const char *title;
         bool is_right;
         int32_t least;
-    } columns[] = { { "RUN", false, 12 }, { "STARTED", false, 0 }, { "STATE", false, 0 },
-                    { "STEPS", true, 0 }, { "SIZE", true, 0 },     { "COMMAND", false, 8 } };
+    } columns[] = { { "RUN", false, -24 }, { "STARTED", false, 0 }, { "STATE", false, 0 },
+                    { "STEPS", true, 0 },  { "SIZE", true, 0 },     { "COMMAND", false, 8 } };
     size_t most = screen->rows > 3 ? (size_t)screen->rows - 3 : all->count;
     tt_status st = tt_table_create(&screen->style, &table);
     for (size_t c = 0; st == TT_OK && c < sizeof columns / sizeof *columns; c++)

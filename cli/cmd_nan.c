@@ -1,21 +1,19 @@
 /* cmd_nan.c -- tensortap nan RUN [--allow GLOB]
  * SPDX-License-Identifier: Apache-2.0 */
-#include "cmd.h"
+#include "given.h"
 #include "header_line.h"
 #include "json_out.h"
 
-#include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALLOW = 256, JSON, FEEDS_MOST = 12, NARROW = 100 };
+enum { ALLOW = 256, FEEDS_MOST = 12, NARROW = 100 };
 
 typedef struct arguments {
-    const char *run;
+    tt_given given;
     char *allow; /* owned; all of them, with commas */
-    bool is_json;
 } arguments;
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -31,26 +29,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         args->allow = joined;
         return 0;
     }
-    case JSON:
-        args->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 0)
-            argp_failure(state, TT_EXIT_USAGE, 0, "one run");
-        args->run = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_failure(state, TT_EXIT_USAGE, 0, "name a run; 'tensortap ls' lists them");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tt_given_parse(&args->given, key, arg, state);
     }
 }
 
 static const struct argp_option options[] = {
     { "allow", ALLOW, "GLOB", 0,
       "Sites that may hold NaN or Inf, such as attention masks; may be given again", 0 },
-    { "json", JSON, NULL, 0, "Print JSON", 0 },
+    { "json", TT_GIVEN_JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
 };
 
@@ -82,7 +69,8 @@ static tt_status add_row(tt_table *table, const char *role, const char *name, co
         (void)tt_number_short(p->stats.min, low);
         (void)tt_number_short(p->stats.max, high);
         (void)tt_number_short(tt_stats_rms(&p->stats), std);
-        (void)tt_screen_nonfinite(&p->stats, counts, sizeof counts);
+        if (is_wide || !is_origin) /* else the first line said it: the names need the room */
+            (void)tt_screen_nonfinite(&p->stats, counts, sizeof counts);
     } else {
         (void)tt_number_short(p->scalar, low);
     }
@@ -234,13 +222,13 @@ static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
 
 tt_exit tt_cmd_nan(int argc, char **argv, tt_error *err)
 {
-    arguments args = { 0 };
+    arguments args = { .given = { .least = 1, .most = 1 } };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_screen screen;
     tt_screen_look(&screen);
     tt_run *run = NULL;
     tt_nonfinite found;
-    tt_exit code = tt_opened_run(args.run, &run, err);
+    tt_exit code = tt_opened_run(args.given.run, &run, err);
     if (code != TT_EXIT_FINE)
         goto out;
     if (args.allow != NULL && !tt_opened_has_site(run, args.allow)) {
@@ -249,7 +237,8 @@ tt_exit tt_cmd_nan(int argc, char **argv, tt_error *err)
     }
     tt_status st = tt_run_nonfinite(run, args.allow, &found, err);
     if (st == TT_OK)
-        st = args.is_json ? print_json(run, &found, err) : print_text(run, &found, &args, &screen, err);
+        st = args.given.is_json ? print_json(run, &found, err)
+                                : print_text(run, &found, &args, &screen, err);
     code = st < 0 ? TT_EXIT_FAILED : found.site >= 0 ? TT_EXIT_FOUND : TT_EXIT_FINE;
 out:
     tt_run_close(run);

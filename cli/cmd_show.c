@@ -1,24 +1,24 @@
 /* cmd_show.c -- tensortap show RUN [GLOB]
  * SPDX-License-Identifier: Apache-2.0 */
-#include "cmd.h"
+#include "given.h"
 #include "header_line.h"
 #include "json_out.h"
+#include "odd.h"
 #include "progress.h"
 #include "range.h"
 
-#include <argp.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALL = 256, RANK, JSON, TREND = 16, ODD_MOST = 10, NARROW = 100 };
+enum { ALL = 256, RANK, TREND = 16, NARROW = 100 };
 
 typedef struct arguments {
-    const char *run, *glob;
+    tt_given given;
     int64_t rank;
-    bool shows_all, is_json;
+    bool shows_all;
 } arguments;
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -28,31 +28,19 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ALL:
         args->shows_all = true;
         return 0;
-    case JSON:
-        args->is_json = true;
-        return 0;
     case RANK:
         if (!tt_range_count(arg, &args->rank))
             argp_failure(state, TT_EXIT_USAGE, 0, "--rank takes a number, not '%s'", arg);
         return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 1)
-            argp_failure(state, TT_EXIT_USAGE, 0,
-                         "one run and one pattern at most; put the pattern in quotes");
-        *(state->arg_num == 0 ? &args->run : &args->glob) = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_failure(state, TT_EXIT_USAGE, 0, "name a run; 'tensortap ls' lists them");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tt_given_parse(&args->given, key, arg, state);
     }
 }
 
 static const struct argp_option options[] = {
     { "all", ALL, NULL, 0, "Unfold repeated layers, and show every line", 0 },
     { "rank", RANK, "N", 0, "Of this rank (0)", 0 },
-    { "json", JSON, NULL, 0, "Print JSON", 0 },
+    { "json", TT_GIVEN_JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
 };
 
@@ -64,73 +52,6 @@ static const struct argp spec = {
            "and the course of its root mean square.\v"
            "For example: tensortap show runs/today 'activation/*'",
 };
-
-/* What is odd, in words: "2 NaN since step 31", "all zero". */
-static void describe_odd(tt_run *run, int32_t file, int32_t site, uint32_t bits, char *out, size_t room)
-{
-    int at = 0;
-    tt_point point;
-    int64_t index = -1;
-    out[0] = '\0';
-    if ((bits & 1u << TT_ANOMALY_NONFINITE) != 0 &&
-        tt_run_first_nonfinite(run, file, site, &index, NULL) == TT_OK && index >= 0 &&
-        tt_run_point(run, file, site, index, &point, NULL) == TT_OK) {
-        char counts[128];
-        bool is_number = (point.products & TT_PRODUCT_STATS) == 0;
-        (void)tt_screen_nonfinite(&point.stats, counts, sizeof counts);
-        at = snprintf(out, room, "%s from step %" PRId64,
-                      is_number || *counts == '\0' ? "not finite" : counts, point.step);
-    }
-    for (tt_anomaly a = TT_ANOMALY_EXPLODING; a < TT_ANOMALY_COUNT_; a++)
-        if ((bits & 1u << a) != 0 && at >= 0 && (size_t)at + 20 < room)
-            at += snprintf(out + at, room - (size_t)at, "%s%s", at > 0 ? ", " : "", tt_anomaly_text(a));
-}
-
-/* The sites that are odd, at most ODD_MOST of them; *lines is how many were printed. */
-static tt_status print_odd(tt_run *run, const tt_run_tree *tree, int32_t file, const arguments *args,
-                           const tt_screen *screen, int *lines, tt_error *err)
-{
-    tt_table *table = NULL;
-    tt_buf text = { 0 };
-    size_t shown = 0, found = 0, most = args->shows_all ? SIZE_MAX : ODD_MOST;
-    if (screen->rows > 0 && !args->shows_all && (size_t)screen->rows / 3 < most)
-        most = (size_t)screen->rows / 3 + 1;
-    tt_status st = tt_table_create(&screen->style, &table);
-    if (st == TT_OK)
-        st = tt_table_column(table, "", false, 16);
-    if (st == TT_OK)
-        st = tt_table_column(table, "", false, 0);
-    for (tt_anomaly a = 0; st == TT_OK && a < TT_ANOMALY_COUNT_; a++) /* the worst kind first */
-        for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
-            uint32_t bits = tt_run_tree_anomalies(tree, site);
-            char words[200];
-            if ((bits & 1u << a) == 0 || (bits & ((1u << a) - 1)) != 0)
-                continue;
-            found++;
-            if (shown == most)
-                continue;
-            shown++;
-            describe_odd(run, file, site, bits, words, sizeof words);
-            st = tt_table_branch(table, screen->style.is_ascii ? "! " : "▲ ", TT_MOOD_PLAIN,
-                                 tt_run_site_name(run, site));
-            if (st == TT_OK)
-                st =
-                    tt_table_cell(table,
-                                  a == TT_ANOMALY_NONFINITE || a == TT_ANOMALY_EXPLODING ? TT_MOOD_ALARM
-                                                                                         : TT_MOOD_REMARK,
-                                  words);
-        }
-    if (st == TT_OK && shown > 0)
-        st = tt_table_render(table, false, &text);
-    tt_table_free(table);
-    if (shown > 0)
-        putchar('\n');
-    st = tt_screen_print(&text, st, err);
-    if (st == TT_OK && found > shown)
-        printf("  and %zu more that are odd; --all lists them\n", found - shown);
-    *lines = shown == 0 ? 0 : (int)shown + 1 + (found > shown);
-    return st;
-}
 
 static tt_status add_numbers(tt_table *table, const tt_tree_row *row, bool is_wide)
 {
@@ -260,7 +181,7 @@ static tt_status print_json(const char *path, tt_run *run, int32_t file, const a
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
         uint32_t bits;
         tt_point latest;
-        if (!tt_site_is_shown(tt_run_site_name(run, site), args->glob) ||
+        if (!tt_site_is_shown(tt_run_site_name(run, site), args->given.glob) ||
             tt_run_points(run, file, site) == 0)
             continue;
         st = tt_run_anomalies(run, file, site, &bits, &latest, err);
@@ -286,7 +207,7 @@ static tt_status print_json(const char *path, tt_run *run, int32_t file, const a
 
 tt_exit tt_cmd_show(int argc, char **argv, tt_error *err)
 {
-    arguments args = { 0 };
+    arguments args = { .given = { .least = 1, .most = 2 } };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_screen screen;
     tt_screen_look(&screen);
@@ -294,7 +215,7 @@ tt_exit tt_cmd_show(int argc, char **argv, tt_error *err)
     tt_run_tree *tree = NULL;
     int32_t file = -1;
     int lines = 0, odd = 0;
-    tt_exit code = tt_opened_run(args.run, &run, err);
+    tt_exit code = tt_opened_run(args.given.run, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
     for (int32_t f = 0; f < tt_run_file_count(run); f++) {
@@ -306,17 +227,17 @@ tt_exit tt_cmd_show(int argc, char **argv, tt_error *err)
         (void)snprintf(err->text, sizeof err->text, "this run has no rank %" PRId64 "; it has %d file%s",
                        args.rank, (int)tt_run_file_count(run), tt_run_file_count(run) == 1 ? "" : "s");
         code = TT_EXIT_USAGE;
-    } else if (args.glob != NULL && !tt_opened_has_site(run, args.glob)) {
-        code = tt_opened_no_site(run, args.glob, err);
-    } else if (args.is_json) {
-        code = print_json(args.run, run, file, &args, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
+    } else if (args.given.glob != NULL && !tt_opened_has_site(run, args.given.glob)) {
+        code = tt_opened_no_site(run, args.given.glob, err);
+    } else if (args.given.is_json) {
+        code = print_json(args.given.run, run, file, &args, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     } else {
-        lines = tt_header_print(args.run, run, &screen);
+        lines = tt_header_print(args.given.run, run, &screen);
         tt_status st = TT_OK;
         if (tt_run_site_count(run) > 0)
-            st = tt_run_tree_create(run, file, args.glob, args.shows_all, &tree, err);
+            st = tt_run_tree_create(run, file, args.given.glob, args.shows_all, &tree, err);
         if (st == TT_OK && tree != NULL)
-            st = print_odd(run, tree, file, &args, &screen, &odd, err);
+            st = tt_odd_print(run, tree, file, args.shows_all, &screen, &odd, err);
         size_t most = SIZE_MAX;
         if (screen.rows > 0 && !args.shows_all)
             most = screen.rows > lines + odd + 8 ? (size_t)(screen.rows - lines - odd - 4) : 4;

@@ -1,20 +1,18 @@
 /* cmd_stats.c -- tensortap stats RUN GLOB [--step A:B]
  * SPDX-License-Identifier: Apache-2.0 */
-#include "cmd.h"
+#include "given.h"
 #include "header_line.h"
 #include "json_out.h"
 #include "range.h"
 
-#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { STEP = 256, JSON, NARROW = 100 };
+enum { STEP = 256, NARROW = 100 };
 
 typedef struct arguments {
-    const char *run, *glob;
+    tt_given given;
     tt_range steps;
-    bool is_json;
 } arguments;
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -25,27 +23,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         if (!tt_range_parse(arg, &args->steps))
             argp_failure(state, TT_EXIT_USAGE, 0, "--step takes A:B, A:, :B or A, not '%s'", arg);
         return 0;
-    case JSON:
-        args->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 1)
-            argp_failure(state, TT_EXIT_USAGE, 0, "one run and one pattern; put the pattern in quotes");
-        *(state->arg_num == 0 ? &args->run : &args->glob) = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (state->arg_num < 2)
-            argp_failure(state, TT_EXIT_USAGE, 0,
-                         "name a run and a site; 'tensortap show RUN' lists the sites");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tt_given_parse(&args->given, key, arg, state);
     }
 }
 
 static const struct argp_option options[] = {
     { "step", STEP, "A:B", 0, "Steps from A up to and with B", 0 },
-    { "json", JSON, NULL, 0, "Print JSON", 0 },
+    { "json", TT_GIVEN_JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
 };
 
@@ -54,7 +39,7 @@ static const struct argp spec = {
     .parser = parse,
     .args_doc = "RUN GLOB",
     .doc = "Print the statistics of sites, a line for each point.\v"
-           "For example: tensortap stats runs/today 'activation/layers.*.attn' --step 100:120",
+           "For example: tensortap stats runs/today 'activation/*.attn' --step 100:120",
 };
 
 static const struct {
@@ -128,6 +113,18 @@ static tt_status add_point(tt_table *table, const tt_point *p, bool is_scalar, b
     return st == TT_OK ? tt_table_cell(table, TT_MOOD_REMARK, remark) : st;
 }
 
+/* A row that stands for those left out. */
+static tt_status add_gap(tt_table *table, const tt_screen *screen, bool is_scalar, bool is_wide)
+{
+    tt_status st = tt_table_cell(table, TT_MOOD_FAINT, screen->style.is_ascii ? ".." : "…");
+    for (size_t empty = 2; st == TT_OK && empty > 0; empty--) /* the call, and the remark */
+        st = tt_table_cell(table, TT_MOOD_FAINT, "");
+    for (size_t c = 0; st == TT_OK && c < COLUMNS; c++)
+        if (is_shown(c, is_scalar, is_wide))
+            st = tt_table_cell(table, TT_MOOD_FAINT, "");
+    return st;
+}
+
 /* The points from first on that are in the range; they need not be in order. */
 static tt_status print_site(tt_run *run, int32_t file, int32_t site, const arguments *args,
                             const tt_screen *screen, int64_t most, int64_t *printed, tt_error *err)
@@ -172,6 +169,8 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, const argum
             continue;
         if (!is_cut || seen < most / 2 || seen >= wanted - (most - most / 2))
             st = add_point(table, &p, is_scalar, is_wide);
+        else if (seen == most / 2)
+            st = add_gap(table, screen, is_scalar, is_wide);
         seen++;
     }
     if (st == TT_OK)
@@ -186,7 +185,7 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, const argum
 }
 
 static tt_status print_json(tt_run *run, int32_t file, int32_t site, const arguments *args,
-                            tt_json_out *json, tt_error *err)
+                            tt_json_out *json, int64_t *printed, tt_error *err)
 {
     tt_status st = TT_OK;
     tt_run_file about = { 0 };
@@ -202,25 +201,26 @@ static tt_status print_json(tt_run *run, int32_t file, int32_t site, const argum
         tt_json_whole(json, "rank", about.rank);
         tt_json_point(json, &p);
         tt_json_close(json, '}');
+        ++*printed;
     }
     return st;
 }
 
 tt_exit tt_cmd_stats(int argc, char **argv, tt_error *err)
 {
-    arguments args = { .steps = TT_RANGE_ALL };
+    arguments args = { .given = { .least = 2, .most = 2 }, .steps = TT_RANGE_ALL };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_screen screen;
     tt_screen_look(&screen);
     tt_run *run = NULL;
-    tt_exit code = tt_opened_run(args.run, &run, err);
+    tt_exit code = tt_opened_run(args.given.run, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
     int64_t matched = 0, printed = 0, most = 0;
     for (int32_t site = 0; site < tt_run_site_count(run); site++)
-        matched += tt_glob_match(args.glob, tt_run_site_name(run, site));
+        matched += tt_glob_match(args.given.glob, tt_run_site_name(run, site));
     if (matched == 0) {
-        code = tt_opened_no_site(run, args.glob, err);
+        code = tt_opened_no_site(run, args.given.glob, err);
         goto out;
     }
     if (screen.rows > 0) {
@@ -229,18 +229,19 @@ tt_exit tt_cmd_stats(int argc, char **argv, tt_error *err)
     }
     tt_json_out json = { 0 };
     tt_status st = TT_OK;
-    if (args.is_json)
+    if (args.given.is_json)
         tt_json_open(&json, NULL, '[');
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++)
         for (int32_t file = 0; st == TT_OK && file < tt_run_file_count(run); file++)
-            if (tt_glob_match(args.glob, tt_run_site_name(run, site)) &&
+            if (tt_glob_match(args.given.glob, tt_run_site_name(run, site)) &&
                 tt_run_points(run, file, site) > 0)
-                st = args.is_json ? print_json(run, file, site, &args, &json, err)
-                                  : print_site(run, file, site, &args, &screen, most, &printed, err);
-    if (args.is_json)
+                st = args.given.is_json
+                         ? print_json(run, file, site, &args, &json, &printed, err)
+                         : print_site(run, file, site, &args, &screen, most, &printed, err);
+    if (args.given.is_json)
         tt_json_close(&json, ']');
     code = st < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
-    if (st == TT_OK && !args.is_json && printed == 0) {
+    if (st == TT_OK && printed == 0) {
         (void)snprintf(err->text, sizeof err->text,
                        "no points in these steps; 'tensortap show' says which steps the run has");
         code = TT_EXIT_USAGE;

@@ -3,11 +3,10 @@
  * A live view: what was written since the last look, twice a second.  The terminal
  * is put back whatever ends the program.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "cmd.h"
+#include "given.h"
 #include "header_line.h"
 #include "json_out.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -19,11 +18,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ONCE = 256, JSON, LOOK_MS = 500 };
+enum { ONCE = 256, LOOK_MS = 500 };
 
 typedef struct arguments {
-    const char *run;
-    bool is_once, is_json;
+    tt_given given;
+    bool is_once;
 } arguments;
 
 static volatile sig_atomic_t is_asked_to_end; /* by a signal; the only thing a handler touches */
@@ -41,25 +40,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ONCE:
         args->is_once = true;
         return 0;
-    case JSON:
-        args->is_json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 0)
-            argp_failure(state, TT_EXIT_USAGE, 0, "one run");
-        args->run = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_failure(state, TT_EXIT_USAGE, 0, "name a run; 'tensortap ls' lists them");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tt_given_parse(&args->given, key, arg, state);
     }
 }
 
 static const struct argp_option options[] = {
     { "once", ONCE, NULL, 0, "Print one picture and end", 0 },
-    { "json", JSON, NULL, 0, "Print one picture as JSON and end", 0 },
+    { "json", TT_GIVEN_JSON, NULL, 0, "Print one picture as JSON and end", 0 },
     { 0 },
 };
 
@@ -245,6 +233,7 @@ static tt_exit watch(const char *path, tt_run *run, tt_error *err)
     if (has_keys) {
         struct termios raw = before;
         raw.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
+        raw.c_cc[VSUSP] = _POSIX_VDISABLE; /* a stop would leave our screen in the shell */
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
     struct sigaction action = { .sa_handler = on_signal };
@@ -273,20 +262,20 @@ static tt_exit watch(const char *path, tt_run *run, tt_error *err)
 
 tt_exit tt_cmd_top(int argc, char **argv, tt_error *err)
 {
-    arguments args = { 0 };
+    arguments args = { .given = { .least = 1, .most = 1 } };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_screen screen;
     tt_screen_look(&screen);
     tt_run *run = NULL;
-    tt_exit code = tt_opened_run(args.run, &run, err);
+    tt_exit code = tt_opened_run(args.given.run, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
-    if (args.is_json)
-        code = print_json(args.run, run, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
+    if (args.given.is_json)
+        code = print_json(args.given.run, run, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     else if (args.is_once || !screen.is_terminal) /* a pipe gets one picture */
-        code = draw(args.run, run, &screen, false, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
+        code = draw(args.given.run, run, &screen, false, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     else
-        code = watch(args.run, run, err);
+        code = watch(args.given.run, run, err);
     tt_run_close(run);
     return code;
 }

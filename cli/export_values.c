@@ -110,14 +110,53 @@ static tt_status read_value(const tt_export *what, const tt_value *value, void *
     return st;
 }
 
-/* A name as a file name: nothing that leaves the folder, or hides. */
+/* A name as a file name: nothing that leaves the folder, or hides, or is too long for
+ * one; what is cut is the middle, because the step stands at the end. */
 static void make_safe(char *name)
 {
+    enum { HEAD = 130, TAIL = 70 };
     for (char *at = name; *at != '\0'; at++)
         if (*at == '/' || (unsigned char)*at < 0x20 || *at == 0x7f || (at == name && *at == '.'))
             *at = '_';
-    if (strlen(name) > 200)
-        name[200] = '\0';
+    size_t len = strlen(name);
+    if (len > HEAD + TAIL)
+        memmove(name + HEAD, name + len - TAIL, TAIL + 1);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const kept *x = *(const kept *const *)a, *y = *(const kept *const *)b;
+    int order = strcmp(x->name, y->name);
+    return order != 0 ? order : (x > y) - (x < y);
+}
+
+/* Makes file names of the names.  Two may give the same, as a/b and a_b do: the second
+ * gets a ~2. */
+static tt_status make_file_names(list *all)
+{
+    kept **sorted = calloc(all->count + 1, sizeof(kept *));
+    if (sorted == NULL)
+        return TT_ENOMEM;
+    for (size_t i = 0; i < all->count; i++) {
+        make_safe(all->items[i].name);
+        sorted[i] = &all->items[i];
+    }
+    if (all->count > 0)
+        qsort(sorted, all->count, sizeof *sorted, by_name);
+    tt_status st = TT_OK;
+    for (size_t i = 1, first = 0; st == TT_OK && i < all->count; i++) {
+        char *other = NULL;
+        if (strcmp(sorted[i]->name, sorted[first]->name) != 0) {
+            first = i;
+        } else if (asprintf(&other, "%s~%zu", sorted[first]->name, i - first + 1) < 0) {
+            st = TT_ENOMEM;
+        } else {
+            free(sorted[i]->name);
+            sorted[i]->name = other;
+        }
+    }
+    free(sorted);
+    return st;
 }
 
 tt_status tt_export_npy(const tt_export *what, tt_error *err)
@@ -130,11 +169,12 @@ tt_status tt_export_npy(const tt_export *what, tt_error *err)
         (void)snprintf(err->text, sizeof err->text, "%.150s: %s", what->out, strerror(errno));
         st = TT_EIO;
     }
+    if (st == TT_OK && make_file_names(&all) < 0)
+        st = say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
     for (size_t i = 0; st == TT_OK && i < all.count; i++) {
         void *bytes = NULL;
         tt_tensor t;
         char *path = NULL;
-        make_safe(all.items[i].name);
         int n = is_file ? asprintf(&path, "%s", what->out)
                         : asprintf(&path, "%s/%s.npy", what->out, all.items[i].name);
         st = n < 0 ? say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM))

@@ -144,6 +144,8 @@ int main(int argc, char **argv)
         char title[64];
         (void)snprintf(title, sizeof title, "tensortap %s", cmd->name);
         argv[first] = title;
+        if (first + 1 < argc && strcmp(argv[first + 1], "-h") == 0)
+            argv[first + 1] = help;
         code = cmd->run(argc - first, argv + first, &err);
     }
     tt_buf safe = { 0 }; /* it quotes what the user gave */

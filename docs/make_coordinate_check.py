@@ -4,7 +4,8 @@
 
 Trains the same network at five widths for one step of Adam, once as people usually set it up
 and once in the maximal update parametrization, and asks `RefinedCoordinateCheck` how much of
-each layer's change came from its weights.  Needs torch and matplotlib.
+each layer's change came from its weights.  Needs torch, and matplotlib, which nothing else
+here does: pip install matplotlib.
 SPDX-License-Identifier: Apache-2.0
 """
 

@@ -201,7 +201,9 @@ tt_status tt_run_open(const char *path, tt_run **out, tt_error *err)
     if (run->is_folder) {
         st = list_folder(run, err);
         if (st == TT_OK && run->count == 0)
-            st = tt_fail(err, TT_EFORMAT, "%.180s holds no run (no rank*.tap in it)", path);
+            st = tt_fail(err, TT_EFORMAT,
+                         "%.150s holds no run (no rank*.tap in it); 'tensortap ls' looks further down",
+                         path);
     } else {
         const char *name = strrchr(path, '/');
         int32_t rank = 0, child = 0;

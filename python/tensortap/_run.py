@@ -17,9 +17,9 @@ import runpy
 import signal
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 
 class Watcher:
@@ -34,7 +34,7 @@ class Watcher:
         self.run: Any = None
         self.hook: Any = None  # the global forward pre-hook, while some parameter is unknown
         self.optimizer_hook: Any = None
-        self.covered: set[int] = set()  # ids of parameters of watched models
+        self.covered: dict[int, ref[Any]] = {}  # parameters of watched models, by their ids
         self.known: WeakSet[Any] = WeakSet()  # modules with no other parameters than those
         self.roots = 0  # watched models
 
@@ -55,8 +55,8 @@ class Watcher:
         """Take an outermost module with parameters as a root, before its first forward."""
         if module in self.known or os.getpid() != self.pid or not module.training:
             return
-        parameters = {id(p) for p in module.parameters()}
-        if parameters <= self.covered:
+        parameters = list(module.parameters())
+        if self._covers(parameters):
             self.known.add(module)
             return
         try:
@@ -65,8 +65,12 @@ class Watcher:
             print(f"tensortap: cannot record: {error}", file=sys.stderr)
             self.pid = -1
             return
-        self.covered |= parameters
+        self.covered.update((id(p), ref(p)) for p in parameters)
         self.known.add(module)
+
+    def _covers(self, parameters: Iterable[Any]) -> bool:
+        """Say if all belong to watched models: the id alone may be that of one that is gone."""
+        return all((known := self.covered.get(id(p))) and known() is p for p in parameters)
 
     def _watch(self, module: Any) -> None:
         import tensortap
@@ -97,8 +101,7 @@ class Watcher:
         """Stop listening when everything that is trained is watched; else go on."""
         if os.getpid() != self.pid:
             return None
-        known = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        if known <= self.covered:
+        if self._covers(p for group in optimizer.param_groups for p in group["params"]):
             if self.hook is not None:
                 self.hook.remove()
                 self.hook = None

@@ -40,6 +40,9 @@ tensortap export: no format 'feather'; there are csv, json, npy, safetensors, pt
 $ tensortap export run loss --to csv
 tensortap export: say where to: -o FILE
 [2]
+$ tensortap export run loss --to npy -o -
+tensortap export: only csv and json go to standard output; give npy a file name
+[2]
 $ tensortap export run loss -o x
 tensortap export: say --to csv, json, npy, safetensors, pt, hdf5, sqlite, parquet or tensorboard
 [2]

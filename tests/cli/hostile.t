@@ -64,6 +64,7 @@ absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sit
 ▲ activation/hu…  1 152 921 504 606 846 976 NaN, 1 152 921 504 606 846 976 Inf, 1 152 921 504 606 8…
 ▲ number          not finite from step -9223372036854775807
 ▲ parameter/call  unchanged
+  where the first was born: tensortap nan RUN
 
 SITE         LATEST                            MIN        MAX  MEAN  STD  RMS OVER STEPS
 activation

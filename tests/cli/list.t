@@ -24,6 +24,16 @@ runs/broken                            unreadable                  runs/broken/r
 runs/deep/er/two  2026-01-05 10:00:00  finished       20  86.9 kB  train.py --lr 0.1
 runs/good         2026-01-05 10:00:00  finished       50  95.2 kB  train.py --lr 0.1
 runs/killed       2026-01-05 10:00:00  crashed        50  89.8 kB  train.py --lr 0.1
+# Where it is narrow, the end of the name stays, and the command gives way.
+$ mkdir -p a-folder/with/long-names; mv runs a-folder/with/long-names; COLUMNS=80 tensortap ls a-folder/with/long-names; mv a-folder/with/long-names/runs .
+RUN                       STARTED              STATE       STEPS     SIZE  COMM…
+…th/long-names/runs/good  2026-01-05 10:00:00  finished       50  95.2 kB  trai…
+…/long-names/runs/killed  2026-01-05 10:00:00  crashed        50  89.8 kB  trai…
+…/long-names/runs/broken                       unreadable                  a-fo…
+# A folder that holds runs is no run.
+$ tensortap show runs
+tensortap: runs holds no run (no rank*.tap in it); 'tensortap ls' looks further down
+[3]
 # rm asks, and where nobody can be asked it does nothing.
 $ tensortap rm runs/good
 tensortap: would remove 1 run, 95.2 kB; add --yes where nobody can be asked

@@ -19,7 +19,7 @@ born in the forward pass, from finite values
 point 8 of 36 in the step; 9 of 36 sites have been non-finite since
 
            SITE                            STEP      MIN     MAX     RMS
-here       activation/layers.2.attn          31  -0.7615  0.7827  0.4529  2 NaN
+here       activation/layers.2.attn          31  -0.7615  0.7827  0.4529
 fed by     activation/layers.1               31   -1.175   1.154  0.6763
 fed by     activation/layers.1.mlp           31  -0.7811  0.7664  0.4328
 parameter  parameter/layers.2.attn.weight    31  -0.3113  0.3054  0.1791
@@ -58,6 +58,7 @@ train.py --lr 0.1
 ! activation/layers.2.attn  2 NaN from step 31
 ! activation/layers.2.mlp   64 NaN from step 31
 ! activation/layers.2       64 NaN from step 31
+  where the first was born: tensortap nan RUN
 
 SITE         LATEST              MIN     MAX      MEAN     STD  RMS OVER STEPS
 activation
@@ -103,6 +104,7 @@ train.py --lr 0.1
 ! activation/laye..  2 NaN from step 31
 ! activation/laye..  64 NaN from step 31
 ! activation/laye..  64 NaN from step 31
+  where the first was born: tensortap nan RUN
 
 SITE         LATEST       MEAN     STD..
 activation
@@ -146,7 +148,7 @@ $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap nan runs/bad"
 ^[2mpoint 8 of 36 in the step; 9 of 36 sites have been non-finite since^[0m
 
            ^[2mSITE^[0m                            ^[2mSTEP^[0m      ^[2mMIN^[0m     ^[2mMAX^[0m     ^[2mRMS^[0m
-^[2mhere^[0m       ^[1;31mactivation/layers.2.attn^[0m          31  -0.7615  0.7827  0.4529  ^[1;31m2 NaN^[0m
+^[2mhere^[0m       ^[1;31mactivation/layers.2.attn^[0m          31  -0.7615  0.7827  0.4529
 ^[2mfed by^[0m     activation/layers.1               31   -1.175   1.154  0.6763
 ^[2mfed by^[0m     activation/layers.1.mlp           31  -0.7811  0.7664  0.4328
 ^[2mparameter^[0m  parameter/layers.2.attn.weight    31  -0.3113  0.3054  0.1791

@@ -8,7 +8,7 @@ born in the forward pass, from finite values
 point 8 of 36 in the step; 9 of 36 sites have been non-finite since
 
            SITE                            STEP      MIN     MAX     RMS
-here       activation/layers.2.attn          31  -0.7615  0.7827  0.4529  2 NaN
+here       activation/layers.2.attn          31  -0.7615  0.7827  0.4529
 fed by     activation/layers.1               31   -1.175   1.154  0.6763
 fed by     activation/layers.1.mlp           31  -0.7811  0.7664  0.4328
 parameter  parameter/layers.2.attn.weight    31  -0.3113  0.3054  0.1791
@@ -20,7 +20,7 @@ born in the forward pass; nothing was recorded before it, so look at its input t
 point 1 of 36 in the step; 16 of 36 sites have been non-finite since
 
            SITE                    STEP      MIN     MAX     RMS
-here       activation/embed           0  -0.9558  0.9748   0.567  2 NaN
+here       activation/embed           0  -0.9558  0.9748   0.567
 parameter  parameter/embed.weight     0  -0.2986   0.294  0.1748
 [1]
 $ make_run nan-gradient gradient; tensortap nan gradient
@@ -28,34 +28,34 @@ $ make_run nan-gradient gradient; tensortap nan gradient
 born in the backward pass; every value of the forward pass was finite
 point 31 of 36 in the step; 5 of 36 sites have been non-finite since
 
-           SITE                       STEP        MIN       MAX       RMS
-here       …ient/layers.1.mlp.weight    20  -0.004904  0.004959  0.002854  2 Inf
-fed by     …ent/layers.2.attn.weight    20  -0.004999  0.004824  0.002745
-fed by     …ient/layers.2.mlp.weight    20  -0.004951  0.004919  0.002781
-parameter  …eter/layers.1.mlp.weight    20    -0.3083    0.3091    0.1767
-last time  …ient/layers.1.mlp.weight    19  -0.005122  0.005123  0.003167
+           SITE                           STEP        MIN       MAX       RMS
+here       gradient/layers.1.mlp.weight     20  -0.004904  0.004959  0.002854
+fed by     gradient/layers.2.attn.weight    20  -0.004999  0.004824  0.002745
+fed by     gradient/layers.2.mlp.weight     20  -0.004951  0.004919  0.002781
+parameter  parameter/layers.1.mlp.weight    20    -0.3083    0.3091    0.1767
+last time  gradient/layers.1.mlp.weight     19  -0.005122  0.005123  0.003167
 [1]
 $ make_run nan-update update; tensortap nan update
 3 NaN in parameter/layers.3.attn.weight at step 11
 born by the optimizer's update of the step before
 point 24 of 36 in the step; 1 of 36 sites have been non-finite since
 
-           SITE                       STEP        MIN       MAX       RMS
-here       …ter/layers.3.attn.weight    11    -0.3036    0.3062    0.1735  3 NaN
-fed by     …ent/layers.3.attn.weight    10  -0.006584  0.006661  0.003914
-last time  …ter/layers.3.attn.weight    10     -0.303    0.3056    0.1738
+           SITE                            STEP        MIN       MAX       RMS
+here       parameter/layers.3.attn.weight    11    -0.3036    0.3062    0.1735
+fed by     gradient/layers.3.attn.weight     10  -0.006584  0.006661  0.003914
+last time  parameter/layers.3.attn.weight    10     -0.303    0.3056    0.1738
 [1]
 $ make_run late-nan late; tensortap nan late
 2 NaN in activation/layers.1.mlp at step 10 000
 born in the forward pass, from finite values
 point 6 of 36 in the step; 11 of 36 sites have been non-finite since
 
-           SITE                       STEP        MIN       MAX       RMS
-here       activation/layers.1.mlp  10 000  -0.003974  0.003973  0.002142  2 NaN
-fed by     …tivation/layers.1.attn  10 000  -0.003874  0.003925  0.002232
-fed by     activation/layers.0      10 000  -0.005928  0.005904  0.003684
-parameter  …er/layers.1.mlp.weight  10 000     -6.225     6.242     3.568
-last time  activation/layers.1.mlp    9999  -0.003945  0.003927  0.002183
+           SITE                            STEP        MIN       MAX       RMS
+here       activation/layers.1.mlp       10 000  -0.003974  0.003973  0.002142
+fed by     activation/layers.1.attn      10 000  -0.003874  0.003925  0.002232
+fed by     activation/layers.0           10 000  -0.005928  0.005904  0.003684
+parameter  …rameter/layers.1.mlp.weight  10 000     -6.225     6.242     3.568
+last time  activation/layers.1.mlp         9999  -0.003945  0.003927  0.002183
 [1]
 $ make_run rank1-nan ranks; tensortap nan ranks
 2 NaN in activation/layers.0.mlp at step 7, rank 1
@@ -63,7 +63,7 @@ born in the forward pass, from finite values
 point 3 of 36 in the step; 14 of 36 sites have been non-finite since
 
            SITE                           STEP      MIN     MAX     RMS
-here       activation/layers.0.mlp           7   -1.473   1.438  0.8604  2 NaN
+here       activation/layers.0.mlp           7   -1.473   1.438  0.8604
 fed by     activation/layers.0.attn          7   -1.469   1.451  0.8702
 fed by     activation/embed                  7  -0.7403   0.737  0.4226
 parameter  parameter/layers.0.mlp.weight     7  -0.3014  0.3012  0.1819
@@ -81,7 +81,7 @@ point 18 of 40 in the step; 3 of 40 sites have been non-finite since
 4 sites left out by --allow *.mask
 
            SITE                     STEP      MIN     MAX      RMS
-here       activation/head            40  -0.1642  0.1661   0.1016  2 NaN
+here       activation/head            40  -0.1642  0.1661   0.1016
 fed by     activation/layers.3        40  -0.9753   0.987   0.6009
 fed by     activation/layers.3.mlp    40  -0.6645   0.661   0.4018
 parameter  parameter/head.bias        40  -0.1073  0.1073  0.06423

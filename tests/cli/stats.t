@@ -42,6 +42,13 @@ tensortap: no site matches 'lossy'; did you mean 'loss'?
 $ tensortap stats run
 tensortap stats: name a run and a site; 'tensortap show RUN' lists the sites
 [2]
+$ tensortap stats run loss --step 99
+tensortap: no points in these steps; 'tensortap show' says which steps the run has
+[2]
+$ tensortap stats run loss --step 99 --json
+tensortap: no points in these steps; 'tensortap show' says which steps the run has
+[]
+[2]
 $ make_run ranks two
 $ tensortap stats two loss --step 0
 loss  number  rank 0
@@ -58,6 +65,7 @@ STEP  CALL   VALUE
    0     0     2.3
    1     0   2.091
    2     0   1.917
+   …
   46     0  0.4107
   47     0  0.4035
   48     0  0.3966

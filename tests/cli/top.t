@@ -37,7 +37,7 @@ $ tensortap top
 tensortap top: name a run; 'tensortap ls' lists them
 [2]
 $ tensortap top run run
-tensortap top: one run
+tensortap top: 'run' is one too many; name one run
 [2]
 $ tensortap top nowhere
 tensortap: no run at 'nowhere'; 'tensortap ls FOLDER' lists runs

@@ -79,6 +79,8 @@ Print what tensortap can do, or how to use one of its commands.
   -V, --version              Print program version
 
 For example: tensortap help show
+$ tensortap show -h | head -n 1
+Usage: tensortap show [OPTION...] RUN [GLOB]
 # Mistakes are one line and exit code 2.
 $ tensortap hlep
 tensortap: no command 'hlep'; did you mean 'help'?

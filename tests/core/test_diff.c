@@ -122,6 +122,26 @@ static void a_fault_stands_out_of_growing_noise(void **state)
     end(&m, diff);
 }
 
+/* Three times as much with every step is within what may be handed on, and still ends: at 64
+ * times the rounding of float32, 4 * 2^-24 * 2, for each step. */
+static void noise_may_grow_but_not_without_end(void **state)
+{
+    (void)state;
+    for (int64_t steps = 5; steps <= 12; steps += 7) {
+        made m = begin();
+        double off = 3e-7;
+        for (int64_t step = 0; step < steps; step++, off *= 3) {
+            put(&m, 0, "activation/a", step, TT_F32, 1);
+            put(&m, 1, "activation/a", step, TT_F32, 1 - off);
+        }
+        tt_diff *diff = compare(&m, &everything);
+        assert_int_equal(tt_diff_verdict(diff), steps == 5 ? TT_DIFF_NOISE : TT_DIFF_DIFFERS);
+        if (steps > 5) /* 3e-7 * 3^6 > 64 * 7 * 4.8e-7 */
+            assert_int_equal(tt_diff_at(diff, 0)->first_step, 6);
+        end(&m, diff);
+    }
+}
+
 static void integers_have_no_noise(void **state)
 {
     (void)state;
@@ -199,15 +219,26 @@ static void names_that_were_changed_alike_are_paired(void **state)
 static void tolerances_take_the_place_of_the_floor(void **state)
 {
     (void)state;
-    tt_diff_options options = everything;
-    options.has_tolerance = true;
-    options.rtol = 0.2;
-    made m = begin();
-    put(&m, 0, "a", 0, TT_F32, 1);
-    put(&m, 1, "a", 0, TT_F32, 1.1);
-    tt_diff *diff = compare(&m, &options);
-    assert_int_equal(tt_diff_verdict(diff), TT_DIFF_NOISE);
-    end(&m, diff);
+    static const struct {
+        double rtol, atol;
+        tt_verdict verdict;
+    } cases[] = { { 0.2, 0, TT_DIFF_NOISE },
+                  { 0.05, 0, TT_DIFF_DIFFERS },
+                  { 0, 0.25, TT_DIFF_NOISE }, /* min and max are off by 0.2 */
+                  { 0, 0.15, TT_DIFF_DIFFERS },
+                  { 0.05, 0.15, TT_DIFF_NOISE } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tt_diff_options options = everything;
+        options.has_tolerance = true;
+        options.rtol = cases[i].rtol;
+        options.atol = cases[i].atol;
+        made m = begin();
+        put(&m, 0, "a", 0, TT_F32, 1);
+        put(&m, 1, "a", 0, TT_F32, 1.1);
+        tt_diff *diff = compare(&m, &options);
+        assert_int_equal(tt_diff_verdict(diff), cases[i].verdict);
+        end(&m, diff);
+    }
 }
 
 static void every_failed_allocation_is_reported(void **state)
@@ -240,6 +271,7 @@ int main(void)
         cmocka_unit_test(the_same_numbers_are_identical),
         cmocka_unit_test(a_last_bit_of_float32_is_noise_and_of_float64_is_not),
         cmocka_unit_test(a_fault_stands_out_of_growing_noise),
+        cmocka_unit_test(noise_may_grow_but_not_without_end),
         cmocka_unit_test(integers_have_no_noise),
         cmocka_unit_test(points_are_paired_by_step_not_by_number),
         cmocka_unit_test(a_parameter_is_the_first_although_recorded_later),

@@ -65,6 +65,9 @@ static void the_oldest_values_make_room_and_statistics_stay(void **state)
     assert_int_equal(tt_run_point(run, 0, fixed, -1, &p, &err), 0); /* in use all the time */
     assert_int_equal(tt_run_value_find(run, 0, p.value_at, &v, &err), 0);
     assert_int_equal(tt_run_value_read(run, &v, data, &err), 0);
+    int64_t latest = p.value_at;
+    assert_int_equal(tt_run_point(run, 0, fixed, 0, &p, &err), 0);
+    assert_int_equal(p.value_at, latest); /* kept, not given up and stored again */
     tt_run_close(run);
     free(data);
     run_folder_remove(folder);

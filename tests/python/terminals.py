@@ -10,6 +10,7 @@ import struct
 import subprocess
 import termios
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -41,11 +42,15 @@ class Terminal:
         """Press keys."""
         os.write(self.outside, keys.encode())
 
-    def wait_for(self, words: str, seconds: float = 30) -> str:
+    def wait_for(self, words: str) -> str:
         """Read until the words are there."""
-        end = time.monotonic() + seconds
-        while words not in self.text:
-            assert time.monotonic() < end, f"no {words!r} in {self.text!r}"
+        return self.wait_until(lambda text: words in text, f"no {words!r}")
+
+    def wait_until(self, is_there: Callable[[str], bool], else_say: str) -> str:
+        """Read until what was read so far is as wanted."""
+        end = time.monotonic() + 30
+        while not is_there(self.text):
+            assert time.monotonic() < end, f"{else_say} in {self.text!r}"
             self._read(0.2)
         return self.text
 

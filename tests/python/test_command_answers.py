@@ -109,6 +109,22 @@ def spoil(x: Any) -> Any:
 # ---- nan
 
 
+def test_show_begins_with_the_site_that_was_not_finite_first(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as recording:
+        for step in range(4):
+            for site, since in (("late", 3), ("first", 1), ("fine", 9), ("later", 2)):
+                bad = torch.nan if step >= since else 1.0
+                recording.tensor(site, torch.tensor([bad, float(step)]))
+            recording.step()
+    shown = tensortap("show", "run", folder=tmp_path).stdout.splitlines()
+    odd = [line.split()[1:] for line in shown if line.startswith(("▲", "!"))]
+    assert [[words[0], words[-1]] for words in odd[:3]] == [
+        ["first", "1"],
+        ["later", "2"],
+        ["late", "3"],
+    ]
+
+
 @pytest.mark.parametrize("step", [0, 3])
 def test_nan_names_the_module_where_it_was_born(tmp_path: Path, step: int) -> None:
     train(tmp_path / "run", breaks=hook_from(step, "layers.2.up", spoil))

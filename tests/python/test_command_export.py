@@ -52,6 +52,19 @@ def test_numpy_reads_npy(run: Path) -> None:
         np.testing.assert_array_equal(half, np.arange(4) + step)
 
 
+def test_names_that_give_one_file_name_are_told_apart(tmp_path: Path) -> None:
+    names = ["a/b", "a_b", "long/" + "x" * 300 + "/1", "long/" + "x" * 301 + "/1"]
+    with tt.record(tmp_path / "run", keep="value") as recording:
+        for step in range(2):
+            for i, name in enumerate(names):
+                recording.tensor(name, np.array([step, i]))
+            recording.step()
+    out = export(tmp_path, "npy", "arrays")
+    found = sorted(np.load(path).tolist() for path in out.iterdir())
+    assert found == [[step, i] for step in range(2) for i in range(len(names))]
+    assert np.load(out / "a_b@1~2.npy").tolist() == [1, 1]
+
+
 def test_safetensors_reads_safetensors(run: Path) -> None:
     safetensors = pytest.importorskip("safetensors.numpy")
     found = safetensors.load_file(export(run, "safetensors", "x.safetensors", "parameter/*"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -160,9 +161,67 @@ def test_two_models_with_two_optimizers_are_both_watched(tmp_path: Path) -> None
         """,
     )
     assert tensortap("run", "-o", "run", script, folder=tmp_path).returncode == 0
+    run = tt.open(tmp_path / "run")
+    assert list(run.steps) == [0, 1, 2]
+    for name in ("gradient/weight", "gradient/Sequential2:0.weight"):
+        assert sorted(set(run.series(name, "mean")[0])) == [0, 1, 2]
+
+
+def test_the_hook_on_all_modules_is_there_only_until_every_parameter_is_known(
+    tmp_path: Path,
+) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        from torch.nn.modules.module import _global_forward_pre_hooks as hooks
+        def train(model, steps):
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for _ in range(steps):
+                model(torch.ones(1, 2)).sum().backward()
+                optimizer.step()
+                print(len(hooks), end=" ")
+        train(torch.nn.Linear(2, 2), 3)
+        train(torch.nn.Linear(2, 3), 3)  # seen when its optimizer steps first
+        """,
+    )
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
+    assert done.stdout.split() == ["0", "0", "0", "1", "0", "0"], done.stderr
+    assert len(tt.open(tmp_path / "run").series("gradient/Linear2:weight", "mean")[0]) == 2
+
+
+def test_a_model_in_the_place_of_one_that_is_gone_is_watched_too(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        def train(seen):
+            model = torch.nn.Linear(2, 2, bias=False)
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for _ in range(3):
+                model(torch.ones(1, 2)).sum().backward()
+                optimizer.step()
+            is_again = id(model.weight) in seen
+            seen.add(id(model.weight))
+            return is_again
+        seen, models = set(), 1
+        while not train(seen):
+            models += 1
+        print(models)
+        """,
+    )
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
+    last = int(done.stdout)
+    assert last > 1
     names = tt.open(tmp_path / "run").names("gradient/*")
-    assert any("Sequential" in name for name in names)
-    assert any("Sequential" not in name for name in names)
+    assert f"gradient/Linear{last}:weight" in names
+
+
+def test_without_a_name_runs_lie_in_runs_by_date(tmp_path: Path) -> None:
+    done = tensortap("run", write(tmp_path, TRAIN), folder=tmp_path)
+    (made,) = (tmp_path / "runs").iterdir()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d.\d\d.?\d\d.?\d\d", made.name), made.name
+    assert f"tensortap show runs/{made.name}" in done.stderr
 
 
 def test_an_exception_shows_the_scripts_frames_only_and_keeps_the_run(tmp_path: Path) -> None:
@@ -219,9 +278,12 @@ def test_every_rank_records_under_torchrun(tmp_path: Path) -> None:
     assert tt.open(tmp_path / "run").ranks == [0, 1]
 
 
-def test_a_python_without_tensortap_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text", ["raise ImportError('not this one')", "__version__ = 'not this one'"]
+)
+def test_a_python_without_the_same_tensortap_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "tensortap").mkdir()
-    write(tmp_path, "raise ImportError('not this one')", "tensortap/__init__.py")
+    write(tmp_path, text, "tensortap/__init__.py")
     done = tensortap("run", "x.py", folder=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1

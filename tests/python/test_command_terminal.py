@@ -12,9 +12,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import answer, tensortap
 from terminals import Terminal
 
 import tensortap as tt
+
+
+def has_points(run: Path) -> bool:
+    """Say if something can be seen of a run that has just begun."""
+    try:
+        return len(tt.open(run).steps) > 1
+    except (OSError, ValueError):  # not yet there
+        return False
 
 
 @pytest.fixture
@@ -33,9 +42,10 @@ def live(tmp_path: Path) -> Iterator[Path]:
 
     thread = threading.Thread(target=train)
     thread.start()
-    while not (tmp_path / "run" / "rank0.tap").exists():
-        time.sleep(0.01)
-    time.sleep(1.2)  # two flushes
+    end = time.monotonic() + 30
+    while not has_points(tmp_path / "run"):
+        assert time.monotonic() < end
+        time.sleep(0.05)
     yield tmp_path
     is_over.set()
     thread.join()
@@ -51,15 +61,23 @@ def test_top_follows_a_live_run_until_q(live: Path) -> None:
         assert "live" in terminal.text
         assert "activation/fc" in terminal.wait_for("activation/fc")
         terminal.type("x\x1b[A\x1b[B ")  # other keys, and arrows: nothing happens
-        time.sleep(1.5)
+        terminal.wait_until(lambda text: last_step(text) > first, f"no step after {first}")
         assert terminal.process.poll() is None
         terminal.wait_for("steps a second")
         terminal.type("q")
         assert terminal.end() == 0
-        assert last_step(terminal.text) > first
         assert terminal.text.startswith("\x1b[?1049h")  # a screen of its own ...
         assert terminal.text.rstrip().endswith("\x1b[?1049l")  # ... that is gone again
         assert terminal.is_as_before
+
+
+def test_a_run_that_is_written_is_called_live_and_is_not_removed(live: Path) -> None:
+    assert [run["state"] for run in answer("ls", folder=live)] == ["live"]
+    done = tensortap("rm", "--yes", "run", folder=live)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "tensortap: run is being written; end its program first\n"
+    assert answer("ls", "--keep-last", "0", "--yes", folder=live) == []
+    assert (live / "run" / "rank0.tap").exists()
 
 
 @pytest.mark.parametrize("how", ["\x03", "SIGTERM"])

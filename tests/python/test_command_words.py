@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from commands import tensortap
+from commands import answer, tensortap
+
+import tensortap as tt
 
 ROOT = Path(__file__).parents[2]
 BASH = ROOT / "cli" / "completion" / "tensortap.bash"
@@ -92,8 +96,41 @@ def test_the_guide_names_the_command(command: str) -> None:
     assert f"`tensortap {command}" in GUIDE.read_text()
 
 
-@pytest.mark.parametrize("command", ["ls", "show", "stats", "nan", "diff", "check", "top", "rm"])
-def test_the_guide_has_the_schema_of_its_json(command: str) -> None:
-    assert "--json" in options_of(command)
-    table = GUIDE.read_text().partition("## `--json`")[2].partition("\n## ")[0]
-    assert re.search(rf"^\| [^|]*`{command}[` ]", table, re.MULTILINE)
+def keys_of(answered: Any) -> set[str]:
+    """Give all keys of a JSON answer, those inside too."""
+    if isinstance(answered, list):
+        return set().union(*map(keys_of, answered))
+    if isinstance(answered, dict):
+        return set(answered).union(*map(keys_of, answered.values()))
+    return set()
+
+
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        ("`ls`", "ls"),
+        ("`show`", "show bad"),
+        ("`stats`", "stats bad *"),
+        ("`nan`", "nan bad"),
+        ("`diff`", "diff bad good"),
+        ("`check`", "check bad"),
+        ("`top`", "top bad"),
+        ("`rm`, `ls --keep-last N`", "rm --yes good"),
+        ("`rm`, `ls --keep-last N`", "ls --keep-last 0 --yes"),
+    ],
+)
+def test_the_guide_has_every_key_of_its_json(title: str, words: str, tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        with tt.record(tmp_path / name) as run:
+            for step in range(3):
+                run.log("loss", 1 / (step + 1))
+                bad = np.nan if name == "bad" and step == 2 else 1.0
+                run.tensor("activation/fc", np.array([bad, step], np.float32))
+                run.step()
+    guide = GUIDE.read_text().partition("## `--json`")[2]
+    point = guide.partition("A **point** has")[2].partition("\n\n")[0]
+    row = guide.partition(f"| {title} |")[2].partition("\n")[0]
+    told = set(re.findall(r"`([a-z_0-9]+)`", row + point))
+    keys = keys_of(answer(*words.split(), folder=tmp_path))
+    assert keys
+    assert keys <= told

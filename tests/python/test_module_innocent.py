@@ -11,33 +11,13 @@ import weakref
 from typing import Any
 
 import pytest
+from listened import SLOT, Failing, X, listen, mlp
 
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
 from tensortap._core import ModuleConsumer  # noqa: E402
-
-SLOT = "_compiled_call_impl"
-
-
-def mlp() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-
-
-def listen(model: nn.Module, into: list[Any], **options: Any) -> ModuleConsumer:
-    consumer = ModuleConsumer(after=into.append, **options)
-    for name, module in model.named_modules():
-        consumer.add(module, name or "(root)")
-    return consumer
-
-
-X = torch.ones(3, 4)
-
-
-class Failing(nn.Module):
-    def forward(self, x: Any) -> Any:
-        raise KeyError("mine")
 
 
 class Mine(nn.Module):

@@ -142,6 +142,16 @@ def test_monitor_activations_takes_a_module_or_a_name() -> None:
     assert monitor.get_step_metrics() == {"activation/0/mean": 3, "activation/free/mean": 4}
 
 
+def test_monitor_activations_names_the_parts_of_what_it_is_given() -> None:
+    monitor = every(nn.Sequential(nn.Linear(2, 2)))
+    monitor.add_activation_metric("mean")
+    monitor.begin_step(0)
+    monitor.monitor_activations("free", (torch.ones(2), {"key": torch.full((2,), 2.0)}))
+    monitor.end_step()
+    found = monitor.get_step_metrics()
+    assert found == {"activation/free.0/mean": 1, "activation/free.1.key/mean": 2}
+
+
 @pytest.mark.parametrize(
     ("raw", "formatted"),
     [

@@ -110,7 +110,9 @@ def test_watched_models_that_wait_for_the_queue_let_others_run(folder: Path) -> 
     time.sleep(0.4)
     run.close()  # in the middle of their calls
     after = sum(calls)
-    time.sleep(0.1)
+    end = time.monotonic() + 20
+    while sum(calls) == after and time.monotonic() < end:
+        time.sleep(0.01)
     is_over.set()
     for thread in threads:
         thread.join(20)

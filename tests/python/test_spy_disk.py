@@ -173,7 +173,10 @@ def test_after_kill_9_every_file_loads(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.readline()
-    time.sleep(0.3)
+    end = time.monotonic() + 30
+    while not list(tmp_path.glob("*.pt")) and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(0.1)
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert all_load(tmp_path) > 0

@@ -125,14 +125,14 @@ def test_time_is_told_with_what_is_called_inside(tmp_path: Path) -> None:
     with tt.record(tmp_path / "run", model=model) as run:
         for _ in range(4):
             model(torch.ones(2))
-            time.sleep(0.1)  # between two steps: nobody's
+            time.sleep(0.5)  # between two steps: nobody's
             run.step()
     with tt.open(tmp_path / "run") as opened:
         graph = run_graph(opened, "time")
     slow, outer = number(line_of(graph, "slow")), number(line_of(graph, "outer"))
-    assert 25 <= slow <= outer
-    assert outer < 80
-    assert number(line_of(graph, "last")) < 15
+    assert 25 <= slow <= outer  # milliseconds; the bounds leave room for a busy machine
+    assert outer < 300
+    assert number(line_of(graph, "last")) < 200
 
 
 def test_a_run_has_the_shapes_of_its_outputs_on_the_edges(run: Path) -> None:

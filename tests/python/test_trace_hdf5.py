@@ -59,6 +59,11 @@ def test_each_value_is_a_row_with_its_iteration_and_rank(tmp_path):
 _ENDS = ("", "_iterations", "_ranks", "_shapes")
 
 
+def test_a_slash_in_a_name_makes_no_groups(tmp_path):
+    with saved(tmp_path / "x.h5", "a/b", [torch.ones(2)]) as file:
+        assert set(file) == {f"a|b{end}" for end in _ENDS}
+
+
 def test_rows_of_a_stacked_variable_are_values(tmp_path):
     from tensortap.trace import stack_tensors
 

@@ -1,0 +1,134 @@
+/* odd.c -- the sites with which something is wrong.
+ *
+ * Exists so that `show` begins with them: the worst kind first, and of NaN and Inf the
+ * site that had it first, which is where to look.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "odd.h"
+
+#include "header_line.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ODD_MOST = 10 };
+
+/* What is odd, in words: "2 NaN since step 31", "all zero". */
+static void describe_odd(tt_run *run, int32_t file, int32_t site, uint32_t bits, char *out, size_t room)
+{
+    int at = 0;
+    tt_point point;
+    int64_t index = -1;
+    out[0] = '\0';
+    if ((bits & 1u << TT_ANOMALY_NONFINITE) != 0 &&
+        tt_run_first_nonfinite(run, file, site, &index, NULL) == TT_OK && index >= 0 &&
+        tt_run_point(run, file, site, index, &point, NULL) == TT_OK) {
+        char counts[128];
+        bool is_number = (point.products & TT_PRODUCT_STATS) == 0;
+        (void)tt_screen_nonfinite(&point.stats, counts, sizeof counts);
+        at = snprintf(out, room, "%s from step %" PRId64,
+                      is_number || *counts == '\0' ? "not finite" : counts, point.step);
+    }
+    for (tt_anomaly a = TT_ANOMALY_EXPLODING; a < TT_ANOMALY_COUNT_; a++)
+        if ((bits & 1u << a) != 0 && at >= 0 && (size_t)at + 20 < room)
+            at += snprintf(out + at, room - (size_t)at, "%s%s", at > 0 ? ", " : "", tt_anomaly_text(a));
+}
+
+/* A site that is odd: the worst that is wrong with it, and when that began. */
+typedef struct odd {
+    int32_t site;
+    tt_anomaly kind;
+    int64_t step, time; /* of the first value that is not finite; 0 for the other kinds */
+} odd;
+
+static int by_kind_and_time(const void *a, const void *b)
+{
+    const odd *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->step != y->step)
+        return x->step < y->step ? -1 : 1;
+    if (x->time != y->time)
+        return x->time < y->time ? -1 : 1;
+    return (x->site > y->site) - (x->site < y->site);
+}
+
+/* All sites of the tree that are odd, the worst kind first, and of NaN and Inf those
+ * that had it first; *out is owned by the caller. */
+static tt_status list_odd(tt_run *run, const tt_run_tree *tree, int32_t file, odd **out, size_t *count,
+                          tt_error *err)
+{
+    int32_t sites = tt_run_site_count(run);
+    odd *all = calloc((size_t)sites + 1, sizeof *all);
+    tt_status st = all != NULL ? TT_OK : TT_ENOMEM;
+    size_t found = 0;
+    for (int32_t site = 0; st == TT_OK && site < sites; site++) {
+        uint32_t bits = tt_run_tree_anomalies(tree, site);
+        if (bits == 0)
+            continue;
+        odd *at = &all[found++];
+        *at = (odd){ .site = site, .kind = (tt_anomaly)__builtin_ctz(bits) };
+        int64_t index = -1;
+        tt_point first;
+        if (at->kind == TT_ANOMALY_NONFINITE)
+            st = tt_run_first_nonfinite(run, file, site, &index, err);
+        if (st == TT_OK && index >= 0)
+            st = tt_run_point(run, file, site, index, &first, err);
+        if (st == TT_OK && index >= 0) {
+            at->step = first.step;
+            at->time = first.time;
+        }
+    }
+    if (st < 0) {
+        free(all);
+        return st;
+    }
+    if (found > 0)
+        qsort(all, found, sizeof *all, by_kind_and_time);
+    *out = all;
+    *count = found;
+    return TT_OK;
+}
+
+tt_status tt_odd_print(tt_run *run, const tt_run_tree *tree, int32_t file, bool shows_all,
+                       const tt_screen *screen, int *lines, tt_error *err)
+{
+    tt_table *table = NULL;
+    tt_buf text = { 0 };
+    odd *all = NULL;
+    size_t found = 0, shown = 0, most = shows_all ? SIZE_MAX : ODD_MOST;
+    if (screen->rows > 0 && !shows_all && (size_t)screen->rows / 3 < most)
+        most = (size_t)screen->rows / 3 + 1;
+    tt_status st = list_odd(run, tree, file, &all, &found, err);
+    if (st == TT_OK)
+        st = tt_table_create(&screen->style, &table);
+    if (st == TT_OK)
+        st = tt_table_column(table, "", false, 16);
+    if (st == TT_OK)
+        st = tt_table_column(table, "", false, 0);
+    for (; st == TT_OK && shown < found && shown < most; shown++) {
+        const odd *at = &all[shown];
+        bool is_alarm = at->kind == TT_ANOMALY_NONFINITE || at->kind == TT_ANOMALY_EXPLODING;
+        char words[200];
+        describe_odd(run, file, at->site, tt_run_tree_anomalies(tree, at->site), words, sizeof words);
+        st = tt_table_branch(table, screen->style.is_ascii ? "! " : "▲ ", TT_MOOD_PLAIN,
+                             tt_run_site_name(run, at->site));
+        if (st == TT_OK)
+            st = tt_table_cell(table, is_alarm ? TT_MOOD_ALARM : TT_MOOD_REMARK, words);
+    }
+    if (st == TT_OK && shown > 0)
+        st = tt_table_render(table, false, &text);
+    tt_table_free(table);
+    if (shown > 0)
+        putchar('\n');
+    st = tt_screen_print(&text, st, err);
+    bool has_nonfinite = found > 0 && all[0].kind == TT_ANOMALY_NONFINITE;
+    if (st == TT_OK && found > shown)
+        printf("  and %zu more that are odd; --all lists them\n", found - shown);
+    if (st == TT_OK && has_nonfinite)
+        printf("  %swhere the first was born: tensortap nan RUN%s\n",
+               tt_header_ink(screen, TT_MOOD_FAINT), tt_header_ink(screen, TT_MOOD_PLAIN));
+    *lines = shown == 0 ? 0 : (int)shown + 1 + (found > shown) + has_nonfinite;
+    free(all);
+    return st;
+}

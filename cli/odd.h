@@ -1,0 +1,13 @@
+/* odd.h -- the sites with which something is wrong: NaN, all zero, exploding, unchanged.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_CLI_ODD_H
+#define TT_CLI_ODD_H
+
+#include "screen.h"
+
+/* Prints the sites of the tree that are odd, unless all are wanted no more than a third
+ * of the screen; *lines is how many lines that took. */
+tt_status tt_odd_print(tt_run *run, const tt_run_tree *tree, int32_t file, bool shows_all,
+                       const tt_screen *screen, int *lines, tt_error *err);
+
+#endif
