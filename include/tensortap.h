@@ -509,6 +509,12 @@ typedef struct tt_event {
     const tt_hist *hist;
     const tt_sample *sample; /* of tensor */
     const double *scalar;
+    /* For a caller that holds a lock which it wants to let go while it waits.  With
+     * has_value: called instead of waiting, as often as it takes; it may sleep a moment.  False:
+     * the memory of tensor is not what it was, and the value is given up (and counted as
+     * dropped); so it is if other bytes than the digest's have been seen.  NULL: wait. */
+    bool (*wait)(void *context);
+    void *context; /* for wait */
 } tt_event;
 
 typedef struct tt_recorder_counts {

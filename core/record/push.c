@@ -56,8 +56,15 @@ static void copy_bytes(tt_walk *walk, const tt_tensor *t, bool is_plain, int64_t
     }
 }
 
+static bool has_digest(const tt_tensor *t, const tt_digest *digest)
+{
+    tt_digest now;
+    tt_digest_compute(t, &now);
+    return now.low == digest->low && now.high == digest->high;
+}
+
 bool tt_recorder_push_value(tt_recorder *rec, const tt_event *event, const tt_digest *digest,
-                            int64_t *row)
+                            tt_lent *lent, int64_t *row)
 {
     const tt_tensor *t = event->tensor;
     bool is_known;
@@ -82,9 +89,17 @@ bool tt_recorder_push_value(tt_recorder *rec, const tt_event *event, const tt_di
         uint64_t place;
         uint32_t slots = 1 + slots_for(sizeof piece + (size_t)piece.len);
         /* The first piece may find the queue full; the others follow it whatever it takes. */
-        tt_record *record = tt_queue_reserve(&rec->queue, slots, !rec->drops || piece.at > 0, &place);
+        tt_record *record =
+            tt_recorder_reserve(rec, event, slots, !rec->drops || piece.at > 0, lent, &place);
         if (record == NULL)
             return false;
+        bool is_last = piece.at + piece.len == piece.total;
+        if (!lent->is_changed && lent->has_waited && is_last)
+            lent->is_changed = !has_digest(t, digest); /* or it would stand for a torn tensor */
+        if (lent->is_changed) {
+            tt_queue_give_back(&rec->queue, slots, place);
+            return false; /* without its last piece a value is never seen */
+        }
         *record = (tt_record){ .slots = slots,
                                .kind = TT_RECORD_PIECE,
                                .site = event->site,

@@ -76,6 +76,14 @@ void tt_queue_commit(tt_queue *queue, uint64_t at)
         tt_queue_wake(queue);
 }
 
+void tt_queue_give_back(tt_queue *queue, uint32_t n, uint64_t at)
+{
+    tt_record *filler = slot(queue, at);
+    filler->slots = n;
+    filler->kind = TT_RECORD_PAD;
+    tt_queue_commit(queue, at);
+}
+
 bool tt_queue_is_behind(const tt_queue *queue)
 {
     return atomic_load_explicit(&queue->head, memory_order_relaxed) -
@@ -136,12 +144,8 @@ tt_record *tt_queue_reserve(tt_queue *queue, uint32_t n, bool waits, uint64_t *a
             break;
         }
     }
-    if (pad > 0) {
-        tt_record *filler = slot(queue, head);
-        filler->slots = (uint32_t)pad;
-        filler->kind = TT_RECORD_PAD;
-        tt_queue_commit(queue, head);
-    }
+    if (pad > 0)
+        tt_queue_give_back(queue, (uint32_t)pad, head);
     *at = head + pad;
     return slot(queue, *at);
 }

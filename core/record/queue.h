@@ -44,6 +44,8 @@ void tt_queue_close(tt_queue *queue);
  * NULL: full and may not wait, or stopped. */
 tt_record *tt_queue_reserve(tt_queue *queue, uint32_t n, bool waits, uint64_t *at);
 void tt_queue_commit(tt_queue *queue, uint64_t at);
+/* Commits what was reserved as nothing. */
+void tt_queue_give_back(tt_queue *queue, uint32_t n, uint64_t at);
 bool tt_queue_is_behind(const tt_queue *queue); /* the writer has more than it would sleep on */
 /* The writer gets up; with lock held or not. */
 void tt_queue_wake(tt_queue *queue);

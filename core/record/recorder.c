@@ -94,6 +94,35 @@ tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, doubl
     return TT_OK;
 }
 
+static void wait_a_moment(const tt_event *event, tt_lent *lent)
+{
+    lent->has_waited = true;
+    if (!event->wait(event->context))
+        lent->is_changed = true;
+}
+
+tt_record *tt_recorder_reserve(tt_recorder *rec, const tt_event *event, uint32_t slots, bool waits,
+                               tt_lent *lent, uint64_t *at)
+{
+    for (;;) {
+        tt_record *record = tt_queue_reserve(&rec->queue, slots, waits && event->wait == NULL, at);
+        if (record != NULL || !waits || event->wait == NULL ||
+            atomic_load_explicit(&rec->queue.is_stopped, memory_order_relaxed))
+            return record;
+        wait_a_moment(event, lent);
+    }
+}
+
+/* Its holder may be waiting for what our caller has. */
+static void take_value_lock(tt_recorder *rec, const tt_event *event, tt_lent *lent)
+{
+    if (event->wait == NULL)
+        pthread_mutex_lock(&rec->value_lock);
+    else
+        while (pthread_mutex_trylock(&rec->value_lock) != 0)
+            wait_a_moment(event, lent);
+}
+
 /* Appends n bytes at *at. */
 static void put(char **at, const void *bytes, size_t n)
 {
@@ -106,6 +135,7 @@ static void put(char **at, const void *bytes, size_t n)
 static bool push_point(tt_recorder *rec, const tt_event *e, const tt_digest *digest, int64_t row)
 {
     const tt_tensor *t = e->tensor;
+    tt_lent unread = { 0 }; /* its bytes have gone already */
     size_t hist = e->hist != NULL ? tt_hist_pack_bound(e->hist) : 0;
     size_t sample = e->sample != NULL ? tt_sample_pack_bound(e->sample, t->dtype) : 0;
     size_t tail = (e->stats != NULL ? sizeof *e->stats : 0) + (t != NULL ? (size_t)t->ndim * 8 : 0) +
@@ -116,7 +146,7 @@ static bool push_point(tt_recorder *rec, const tt_event *e, const tt_digest *dig
         sample = 0;
     }
     uint64_t at;
-    tt_record *record = tt_queue_reserve(&rec->queue, slots, !rec->drops, &at);
+    tt_record *record = tt_recorder_reserve(rec, e, slots, !rec->drops, &unread, &at);
     if (record == NULL) {
         tt_recorder_count_drop(rec, slots);
         return false;
@@ -176,10 +206,12 @@ tt_status tt_recorder_add(tt_recorder *rec, const tt_event *e)
     else
         tt_digest_compute(e->tensor, &digest);
     int64_t row;
-    pthread_mutex_lock(&rec->value_lock);
-    if (tt_recorder_push_value(rec, e, &digest, &row))
-        (void)push_point(rec, e, &digest, row);
-    else
+    tt_lent lent = { 0 };
+    take_value_lock(rec, e, &lent);
+    bool is_there = !lent.is_changed && tt_recorder_push_value(rec, e, &digest, &lent, &row);
+    if (is_there || lent.is_changed)
+        (void)push_point(rec, e, &digest, is_there ? row : -1);
+    if (!is_there)
         tt_recorder_count_drop(rec,
                                slots_for((size_t)e->tensor->count * tt_dtype_size(e->tensor->dtype)));
     pthread_mutex_unlock(&rec->value_lock);

@@ -70,10 +70,21 @@ void tt_writer_free(tt_writer_batch *batch);
 /* The fork registry: tells recorders about forks. */
 tt_status tt_fork_add(tt_recorder *rec);
 void tt_fork_remove(tt_recorder *rec);
+/* A tensor's memory, of which the caller let go while it waited. */
+typedef struct tt_lent {
+    bool has_waited; /* others may have written to it */
+    bool is_changed; /* it is not there any more, or holds something else */
+} tt_lent;
+
+/* Room for a record of this event; waits as the event wants it.  NULL: there is none and
+ * it may not wait, or recording has stopped. */
+tt_record *tt_recorder_reserve(tt_recorder *rec, const tt_event *event, uint32_t slots, bool waits,
+                               tt_lent *lent, uint64_t *at);
 /* The row of a tensor's value; its bytes go through the queue if they are new.
- * False: there was no room and the caller may not wait.  value_lock is held. */
+ * False: there was no room and the caller may not wait, or lent->is_changed.
+ * value_lock is held. */
 bool tt_recorder_push_value(tt_recorder *rec, const tt_event *event, const tt_digest *digest,
-                            int64_t *row);
+                            tt_lent *lent, int64_t *row);
 void tt_recorder_count_drop(tt_recorder *rec, uint32_t slots);
 
 #endif

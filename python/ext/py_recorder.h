@@ -83,6 +83,10 @@ recorder_object *recorder_of(core_state *state, PyObject *obj);
  * value.  True: it had to, and meanwhile anything may have happened: the recorder may
  * be closed, a tensor's memory may be another.  So this comes before a view is used. */
 bool recorder_make_room(recorder_object *self, size_t bytes);
+/* Adds an event with what products ask for of a tensor; event->stats may be there already.
+ * Values wait without the GIL, so that other threads may run and even close self. */
+tt_status recorder_add(recorder_object *self, PyObject *obj, const tensor_view *view, uint32_t products,
+                       tt_event *event);
 /* The bytes of a value that these products need. */
 static inline size_t recorder_value_bytes(const tt_tensor *t, uint32_t products)
 {

@@ -29,40 +29,6 @@ int recorder_tell_error(recorder_object *self)
                             err.text);
 }
 
-/* ---- waiting ------------------------------------------------------------- */
-
-enum { PATIENCE = 3600 }; /* s; then the core waits, with the GIL */
-
-void recorder_wait(recorder_object *self, size_t bytes, double seconds)
-{
-    tt_recorder *rec = self->rec;
-    int64_t until = clock_coarse() + (int64_t)(seconds * 1e9);
-    self->users++;
-    Py_BEGIN_ALLOW_THREADS while (!tt_recorder_has_room(rec, bytes) && clock_coarse() < until)
-    {
-        struct timespec moment = { .tv_nsec = 100000 };
-        nanosleep(&moment, NULL);
-    }
-    Py_END_ALLOW_THREADS self->users--;
-}
-
-bool recorder_make_room(recorder_object *self, size_t bytes)
-{
-    bytes += 1 << 16; /* statistics, a histogram, a sample */
-    if (self->drops || tt_recorder_has_room(self->rec, bytes))
-        return false;
-    recorder_wait(self, bytes, PATIENCE);
-    return true;
-}
-
-static tt_status add_scalar(recorder_object *self, int32_t site, double value)
-{
-    tt_recorder *rec = self->rec;
-    if (!self->drops && !tt_recorder_has_room(rec, 64))
-        recorder_wait(self, 1 << 16, PATIENCE);
-    return self->rec != NULL ? tt_recorder_scalar(rec, site, self->step, value) : TT_OK;
-}
-
 /* ---- names --------------------------------------------------------------- */
 
 static int32_t new_site(recorder_object *self, PyObject *name)
@@ -148,6 +114,14 @@ static int read_number(core_state *state, PyObject *name, PyObject *value, doubl
         Py_DECREF(why);
     }
     return -1;
+}
+
+static tt_status add_scalar(recorder_object *self, int32_t site, double value)
+{
+    tt_recorder *rec = self->rec;
+    if (!self->drops && !tt_recorder_has_room(rec, 64))
+        recorder_make_room(self, 0);
+    return self->rec != NULL ? tt_recorder_scalar(rec, site, self->step, value) : TT_OK;
 }
 
 static int log_one(recorder_object *self, PyObject *name, PyObject *value)
@@ -239,41 +213,6 @@ static void count_call(recorder_object *self, tt_event *event)
     event->call = row->calls++;
 }
 
-static tt_status add_summaries(recorder_object *self, const tt_tensor *t, uint32_t products,
-                               tt_event *event)
-{
-    static const tt_sample_options few = { .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
-    tt_hist *hist = NULL;     /* owned */
-    tt_sample *sample = NULL; /* owned */
-    tt_digest digest;
-    tt_stats stats;
-    tt_status st = TT_OK;
-    event->tensor = t;
-    if (products & TT_PRODUCT_STATS) {
-        tt_stats_compute(t, &stats);
-        event->stats = &stats;
-    }
-    if (products & TT_PRODUCT_DIGEST) {
-        tt_digest_compute(t, &digest);
-        event->digest = &digest;
-    }
-    if (products & TT_PRODUCT_HIST)
-        st = tt_hist_create(&hist);
-    if (st == TT_OK && products & TT_PRODUCT_SAMPLE)
-        st = tt_sample_create(t, &few, &sample, NULL);
-    if (st == TT_OK) {
-        if (hist != NULL)
-            tt_hist_add(hist, t);
-        event->hist = hist;
-        event->sample = sample;
-        event->has_value = (products & TT_PRODUCT_VALUE) != 0;
-        st = tt_recorder_add(self->rec, event);
-    }
-    tt_hist_free(hist);
-    tt_sample_free(sample);
-    return st;
-}
-
 /* torch computes the statistics where the tensor lies. */
 static int add_device_stats(recorder_object *self, PyObject *t, tt_event *event)
 {
@@ -326,7 +265,8 @@ static int add_tensor(recorder_object *self, PyObject *t, uint32_t products, tt_
     if (why != VIEW_OK) {
         tensor_view_refuse(&view, t, why);
     } else {
-        tt_status st = self->rec != NULL ? add_summaries(self, &view.tensor, products, event) : TT_OK;
+        PyObject *read = here != NULL ? here : t; /* borrowed */
+        tt_status st = self->rec != NULL ? recorder_add(self, read, &view, products, event) : TT_OK;
         tensor_view_close(&view);
         result = st < 0 ? (raise_status(st, NULL), -1) : 0;
     }

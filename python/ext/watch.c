@@ -139,13 +139,9 @@ static PyObject *watch_add_stats(PyObject *self, PyObject *args)
     if (watch->recorder->rec != NULL && tt_recorder_wants(watch->recorder->rec, tag.site, step) != 0)
         watch_record_stats(watch, &object->stats, object->shape, (int32_t)Py_SIZE(stats), &tag, step,
                            time);
-    const tt_stats *s = &object->stats;
-    if (watch->on_nonfinite == NULL || s->nan + s->posinf + s->neginf == 0 ||
-        watch->recorder->rec == NULL)
-        Py_RETURN_NONE;
-    return PyObject_CallFunction(watch->on_nonfinite, "sLILLL",
-                                 tt_recorder_site_name(watch->recorder->rec, tag.site), step, tag.call,
-                                 (long long)s->nan, (long long)s->posinf, (long long)s->neginf);
+    if (watch_tell_nonfinite(watch, &object->stats, &tag, step) < 0)
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 static PyObject *watch_unseen(PyObject *self, PyObject *Py_UNUSED(none))

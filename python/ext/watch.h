@@ -75,6 +75,9 @@ int watch_record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt_
 void watch_record_stats(watch_object *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
                         const watch_tag *tag, int64_t step, int64_t time);
 
+/* Tells on_nonfinite, if there is one and something to tell; -1: it raised. */
+int watch_tell_nonfinite(watch_object *self, const tt_stats *stats, const watch_tag *tag, int64_t step);
+
 extern const consumer_calls watch_calls, watch_calls_with_inputs;
 
 /* Parameters.  Each is a method of Watch. */

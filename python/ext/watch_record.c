@@ -36,10 +36,10 @@ int32_t watch_site(watch_object *self, const char *kind, PyObject *name)
     return site;
 }
 
-/* Tells on_nonfinite; -1 if it raises. */
-static int tell_nonfinite(watch_object *self, const tt_stats *stats, const watch_tag *tag, int64_t step)
+int watch_tell_nonfinite(watch_object *self, const tt_stats *stats, const watch_tag *tag, int64_t step)
 {
-    if (self->on_nonfinite == NULL || stats->nan + stats->posinf + stats->neginf == 0)
+    if (self->on_nonfinite == NULL || stats->nan + stats->posinf + stats->neginf == 0 ||
+        self->recorder->rec == NULL)
         return 0;
     PyObject *result = PyObject_CallFunction(self->on_nonfinite, "sLILLL",
                                              tt_recorder_site_name(self->recorder->rec, tag->site),
@@ -49,14 +49,13 @@ static int tell_nonfinite(watch_object *self, const tt_stats *stats, const watch
     return result != NULL ? 0 : -1;
 }
 
-static void add_event(watch_object *self, const watch_tag *tag, tt_event *event)
+static void set_tag(tt_event *event, const watch_tag *tag)
 {
     event->site = tag->site;
     event->call = tag->call;
     event->thread = tag->thread;
     event->phase = tag->phase;
     event->is_skipped = tag->is_skipped;
-    tt_recorder_add(self->recorder->rec, event); /* counts what it drops */
 }
 
 void watch_record_stats(watch_object *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
@@ -69,35 +68,12 @@ void watch_record_stats(watch_object *self, const tt_stats *stats, const int64_t
     if (self->recorder->rec == NULL ||
         (recorder_make_room(self->recorder, 0) && self->recorder->rec == NULL))
         return;
-    add_event(self, tag,
-              &(tt_event){ .step = step < 0 ? self->recorder->step : step,
-                           .time = time,
-                           .tensor = shape != NULL ? &tensor : NULL,
-                           .stats = stats });
-}
-
-/* Summaries beyond statistics, for those who asked for them. */
-static void record_rich(watch_object *self, const tt_tensor *tensor, const watch_tag *tag,
-                        uint32_t products, tt_event *event)
-{
-    static const tt_sample_options few = { .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
-    tt_hist *hist = NULL;     /* owned */
-    tt_sample *sample = NULL; /* owned */
-    tt_digest digest;
-    if (products & TT_PRODUCT_DIGEST) {
-        tt_digest_compute(tensor, &digest);
-        event->digest = &digest;
-    }
-    if (products & TT_PRODUCT_HIST && tt_hist_create(&hist) == TT_OK) {
-        tt_hist_add(hist, tensor);
-        event->hist = hist;
-    }
-    if (products & TT_PRODUCT_SAMPLE && tt_sample_create(tensor, &few, &sample, NULL) == TT_OK)
-        event->sample = sample;
-    event->has_value = (products & TT_PRODUCT_VALUE) != 0;
-    add_event(self, tag, event);
-    tt_hist_free(hist);
-    tt_sample_free(sample);
+    tt_event event = { .step = step < 0 ? self->recorder->step : step,
+                       .time = time,
+                       .tensor = shape != NULL ? &tensor : NULL,
+                       .stats = stats };
+    set_tag(&event, tag);
+    tt_recorder_add(self->recorder->rec, &event); /* counts what it drops */
 }
 
 /* A tensor of another device: torch summarises it there, the numbers come later. */
@@ -120,18 +96,10 @@ static int hand_to_device(watch_object *self, PyObject *tensor, const watch_tag 
 /* Opens a view once there is room for what is recorded of it.  VIEW_RESULT_COUNT_: the
  * run was closed while we waited. */
 static view_result open_view(watch_object *self, PyObject *tensor, const watch_tag *tag,
-                             uint32_t products, bool is_outermost, tensor_view *out)
+                             uint32_t products, tensor_view *out)
 {
     torch_api *torch = &self->state->torch;
     view_result why = plain_view_open(torch, tensor, tag->trust, out);
-    if (why == VIEW_DTENSOR && is_outermost) {                             /* what this rank has of it */
-        PyObject *local = PyObject_GetAttrString(tensor, "_local_tensor"); /* owned */
-        if (local != NULL)
-            why = open_view(self, local, tag, products, false, out);
-        PyErr_Clear();
-        Py_XDECREF(local); /* the tensor keeps it */
-        return why;
-    }
     if (why == VIEW_OK && products != 0 &&
         recorder_make_room(self->recorder, recorder_value_bytes(&out->tensor, products))) {
         tensor_view_close(out); /* other threads ran: its memory may be another */
@@ -142,31 +110,55 @@ static view_result open_view(watch_object *self, PyObject *tensor, const watch_t
     return why;
 }
 
+/* What this rank has of a DTensor: a new reference, or NULL. */
+static PyObject *local_part(PyObject *tensor)
+{
+    PyObject *local = PyObject_GetAttrString(tensor, "_local_tensor");
+    if (local == NULL)
+        PyErr_Clear();
+    return local;
+}
+
 static int record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt_stats *stats,
                   uint32_t products)
 {
-    bool is_forced = self->state->is_device_forced;
+    PyObject *local = NULL; /* owned */
+    int result = 0;
     tensor_view view;
-    view_result why = is_forced ? VIEW_DEVICE : open_view(self, tensor, tag, products, true, &view);
+    view_result why = open_view(self, tensor, tag, products, &view);
+    if (why == VIEW_DTENSOR && (local = local_part(tensor)) != NULL) {
+        tensor = local;
+        why = open_view(self, tensor, tag, products, &view);
+    }
+    if (why == VIEW_OK && self->state->is_device_forced) {
+        tensor_view_close(&view);
+        why = VIEW_DEVICE;
+    }
     if (why == VIEW_RESULT_COUNT_)
-        return 0;
-    if (why == VIEW_DEVICE)
-        return hand_to_device(self, tensor, tag);
+        goto out;
+    if (why == VIEW_DEVICE) {
+        result = hand_to_device(self, tensor, tag);
+        goto out;
+    }
     if (why != VIEW_OK) {
         self->unread[why]++;
-        return 0;
+        goto out;
     }
     tt_stats_compute(&view.tensor, stats);
     tt_event event = { .step = self->recorder->step,
                        .time = clock_coarse(),
                        .tensor = &view.tensor,
                        .stats = products & TT_PRODUCT_STATS ? stats : NULL };
+    set_tag(&event, tag);
     if (products & (uint32_t)~TT_PRODUCT_STATS)
-        record_rich(self, &view.tensor, tag, products, &event);
+        (void)recorder_add(self->recorder, tensor, &view, products, &event);
     else if (products != 0)
-        add_event(self, tag, &event);
+        tt_recorder_add(self->recorder->rec, &event);
     tensor_view_close(&view);
-    return tell_nonfinite(self, stats, tag, event.step) < 0 ? -1 : 1;
+    result = watch_tell_nonfinite(self, stats, tag, event.step) < 0 ? -1 : 1;
+out:
+    Py_XDECREF(local);
+    return result;
 }
 
 int watch_record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt_stats *stats)

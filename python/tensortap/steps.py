@@ -77,6 +77,7 @@ class Steps:
         self.error: BaseException | None = None
         self._frozen_read: set[int] = set()
         self._reads = 0
+        self._notes = True  # gradients are looked at when accumulated: until more is known
         self._handles = [
             module.register_optimizer_step_pre_hook(self._before),
             module.register_optimizer_step_post_hook(self._after),
@@ -95,6 +96,7 @@ class Steps:
         """Take in a model, or optimizers, or both."""
         if watched is not None:
             self.watched.append(watched)
+            watched.note(self._notes)
             self._forget()
         if optimizer is not None:
             self.given += list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
@@ -241,9 +243,9 @@ class Steps:
             return
         self._reads += 1
         if self._reads & (self._reads - 1) == 0:  # 1, 2, 4, 8, ...: looking takes milliseconds
-            notes = _has_scaler()
+            self._notes = _has_scaler()
             for one in self.watched:
-                one.note(notes)
+                one.note(self._notes)
         if plan.parts:
             wants_norm = plan.parts[0][0].core.wants(plan.prefix + "gradient_norm")
             parts: list[float | None] = []

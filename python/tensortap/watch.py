@@ -134,7 +134,6 @@ class Watched:
                 self.trainable.add(id(parameter))
                 if self.has_gradients:
                     self._hooks.append(Hook(ref(parameter), i))
-        self.note(True)
         self.steps = Steps.of(recorder)
         self.steps.add(self, optimizer)
         recorder.watchers.append(self)

@@ -150,6 +150,73 @@ static void a_full_queue_drops_with_exact_counts(void **state)
     run_folder_remove(folder);
 }
 
+/* A caller that lets go of a lock while it waits. */
+typedef struct patience {
+    float *data;
+    int waits;
+    int changes_at; /* which wait finds the first element changed; 0: none */
+    int gone_at;    /* which wait finds the memory gone; 0: none */
+} patience;
+
+static bool wait_a_while(void *context)
+{
+    patience *caller = context;
+    usleep(200);
+    caller->waits++;
+    if (caller->waits == caller->changes_at)
+        caller->data[0] += 1;
+    return caller->waits != caller->gone_at;
+}
+
+static void a_caller_may_wait_in_its_own_way_and_what_changed_meanwhile_is_no_value(void **state)
+{
+    (void)state;
+    enum { COUNT = 1 << 20 };
+    const char *folder = run_folder_new();
+    tt_recorder *rec = begin_run(folder, &(tt_recorder_options){ .queue_bytes = 1 << 16 });
+    int32_t site = site_of(rec, "x");
+    float *data = calloc(COUNT, sizeof *data), *back = malloc(COUNT * sizeof *back);
+    tt_tensor t;
+    tt_tensor_describe(&t, data, TT_F32, 1, (int64_t[]){ COUNT }, NULL, &err);
+    patience callers[] = { { data, 0, 0, 0 }, { data, 0, 3, 0 }, { data, 0, 0, 3 }, { data, 0, 0, 0 } };
+    for (int64_t step = 0; step < 4; step++) {
+        data[1] = (float)step;
+        tt_stats s = stats_of(0, step);
+        tt_recorder_add(rec, &(tt_event){ .site = site,
+                                          .step = step,
+                                          .tensor = &t,
+                                          .stats = &s,
+                                          .has_value = true,
+                                          .wait = wait_a_while,
+                                          .context = &callers[step] });
+        assert_true(callers[step].waits >= 3);
+    }
+    tt_recorder_counts counts;
+    tt_recorder_counts_get(rec, &counts);
+    assert_int_equal(counts.values, 2);
+    assert_int_equal(counts.dropped_events, 2);
+    finish_run(rec);
+    tt_run *run = read_run(folder);
+    assert_whole(run);
+    for (int64_t step = 0; step < 4; step++) {
+        tt_point p;
+        tt_value v;
+        assert_int_equal(tt_run_point(run, 0, site, step, &p, &err), 0);
+        assert_true(p.stats.mean == stats_of(0, step).mean); /* statistics stay */
+        bool has_value = (p.products & TT_PRODUCT_VALUE) != 0;
+        assert_int_equal(has_value, step == 0 || step == 3);
+        if (!has_value)
+            continue;
+        assert_int_equal(tt_run_value_find(run, 0, p.value_at, &v, &err), 0);
+        assert_int_equal(tt_run_value_read(run, &v, back, &err), 0);
+        assert_true(back[0] == (step == 0 ? 0.0f : 1.0f) && back[1] == (float)step);
+    }
+    tt_run_close(run);
+    free(data);
+    free(back);
+    run_folder_remove(folder);
+}
+
 static void an_allocation_that_fails_is_reported(void **state)
 {
     (void)state;
@@ -200,6 +267,7 @@ int main(void)
         cmocka_unit_test(the_oldest_values_make_room_and_statistics_stay),
         cmocka_unit_test(eight_threads_record_and_nothing_is_lost),
         cmocka_unit_test(a_full_queue_drops_with_exact_counts),
+        cmocka_unit_test(a_caller_may_wait_in_its_own_way_and_what_changed_meanwhile_is_no_value),
         cmocka_unit_test(an_allocation_that_fails_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
