@@ -158,6 +158,7 @@ struct line_source {
     pointer_map tables; /* PyCodeObject -> cached_table, of line_cache.c */
     size_t sweep_at;    /* so many tables: look for dead ones */
     pointer_map frames; /* line_frame -> frame_record */
+    size_t drop_at;     /* so many frames: look for abandoned generators */
     frame_record *last; /* the one that had an event last */
     uint64_t uses;      /* counts events that made frames, for dropping */
     shared_states shared;
