@@ -19,12 +19,11 @@ static bool is_wanted(const consumer_slot *slot, unsigned kind)
            (kind == KIND_OBJECT && slot->consumer.wants & LINE_OBJECTS);
 }
 
-/* Whoever selects by a function was asked before, for each name as written. */
 static bool is_named(const consumer_slot *slot, const line_code *code, int id, int path, PyObject *name)
 {
     if (code->named != NULL && !(code->named[path] & (uint32_t)1 << id))
         return false;
-    if (slot->names == NULL || slot->consumer.selects_name != NULL)
+    if (slot->names == NULL)
         return true;
     int found = PySet_Contains(slot->names, name);
     if (found < 0)

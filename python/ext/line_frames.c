@@ -136,6 +136,7 @@ static frame_record *make_record(line_frame *at, line_code *code)
     if (record == NULL)
         return NULL;
     record->at = at;
+    record->locals = locals_slots(at);
     record->code = code;
     record->statement = -1;
     record->is_bare = table == NULL;

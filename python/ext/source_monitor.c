@@ -142,10 +142,9 @@ static PyObject *on_line(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
 {
     line_source *source = source_of(self);
     frame_record *record = source->last;
-    line_frame *at = locals_running();
-    if (source->is_running && record != NULL && record->at == at &&
-        (PyObject *)record->code->code == args[0] &&
-        statement_quick(source, record, locals_instruction(at)))
+    if (source->is_running && record != NULL && (PyObject *)record->code->code == args[0] &&
+        statement_quick(source, record,
+                        locals_instruction_if(NULL, record->at, record->code->code)))
         Py_RETURN_NONE;
     visit here;
     bool is_unknown = false;

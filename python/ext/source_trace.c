@@ -148,10 +148,9 @@ int trace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
         Py_XDECREF(object);
         return result;
     }
-    if (what == PyTrace_LINE && mine->previous == NULL && source->last != NULL &&
-        source->last->at == locals_of(frame) &&
-        source->last->code->code == locals_code(source->last->at) &&
-        statement_quick(source, source->last, locals_instruction(source->last->at)))
+    frame_record *last = source->last;
+    if (what == PyTrace_LINE && mine->previous == NULL && last != NULL &&
+        statement_quick(source, last, locals_instruction_if(frame, last->at, last->code->code)))
         return 0;
     if (mine->previous == NULL && bypass_is_idle(source, locals_code(locals_of(frame)))) {
         silence(mine, frame, what);
