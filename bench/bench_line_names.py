@@ -1,33 +1,14 @@
-"""What the line source costs a consumer that wants one name: a line, and coming and going.
+"""What the line source costs a consumer that wants one name: a line, and coming and going."""
 
-Processor time, not the clock on the wall: one thread, and other programs may run.
-"""
-
-import sys
 import time
-from statistics import median
 
 import harness
-import numpy as np
+from timed_lines import IS_OLD, LINES, TURNS, VERSION, extra, make
 
 from tensortap import _core
 
-try:
-    import torch
-except ImportError:
-    torch = None
-else:
-    torch.set_num_threads(1)
 
-LINES = 5  # of the loop, each turn
-TURNS = 40_000
-
-
-def make():
-    return torch.ones(8, 8) if torch is not None else np.ones((8, 8))
-
-
-def lines(turns):
+def lines(turns=TURNS):
     x = make()
     total, found = 0, [1, 2, 3]
     start = time.thread_time_ns()
@@ -36,14 +17,16 @@ def lines(turns):
         last = found
         if total > 3:
             total = 0
-    return (time.thread_time_ns() - start) / turns / LINES, x, last
+    taken = time.thread_time_ns() - start
+    del x, last
+    return taken / turns / LINES
 
 
-def watched(call, **options):
+def watched(**options):
     with _core.watch_lines(
         lambda event: None, codes=[lines.__code__], names=["x"], arrays=True, **options
     ):
-        return call()
+        return lines()
 
 
 def coming_and_going(turns):
@@ -67,38 +50,17 @@ def with_a_call(turns):
 
 
 def main():
-    plain, ours, objects = [], [], []
-    for _ in range(15):
-        plain.append(lines(TURNS)[0])
-        ours.append(watched(lambda: lines(TURNS))[0])
-        objects.append(watched(lambda: lines(TURNS), touches=True)[0])
-    bar, come, call = (80, 10, 15) if sys.version_info < (3, 12) else (60, 40, 50)
-    version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-    extra = [median(o - p for o, p in zip(one, plain, strict=True)) for one in (ours, objects)]
-    harness.row(
-        f"line source: a line without the name, {version}",
-        extra[0],
-        bar,
-        unit="ns more",
-        at_most=True,
-    )
-    harness.row("line source: the same, objects too", extra[1], bar, unit="ns more", at_most=True)
-    coming_and_going(100)
-    with_a_call(100)
-    harness.row(
-        "line source: add and remove a consumer",
-        min(coming_and_going(500) for _ in range(9)),
-        come,
-        unit="us",
-        at_most=True,
-    )
-    harness.row(
-        "line source: the same around a call",
-        min(with_a_call(500) for _ in range(9)),
-        call,
-        unit="us",
-        at_most=True,
-    )
+    ours, objects = extra(lines, watched, lambda: watched(touches=True))
+    bar, come, call = (80, 10, 15) if IS_OLD else (60, 40, 50)
+    what = f"line source: a line without the name, {VERSION}"
+    harness.row(what, ours, bar, unit="ns more", at_most=True)
+    harness.row("line source: the same, objects too", objects, bar, unit="ns more", at_most=True)
+    for turn, what, most in (
+        (coming_and_going, "line source: add and remove a consumer", come),
+        (with_a_call, "line source: the same around a call", call),
+    ):
+        turn(100)
+        harness.row(what, min(turn(500) for _ in range(9)), most, unit="us", at_most=True)
 
 
 main()

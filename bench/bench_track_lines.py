@@ -7,19 +7,15 @@ import os
 import sys
 import tempfile
 import time
-from statistics import median
 
 import harness
 import torch
+from timed_lines import LINES, TURNS, extra
 
 from tensortap.track import var_tracker
 
-torch.set_num_threads(1)
-TURNS = 40_000
-LINES = 5
 
-
-def plain(x, turns):
+def plain(x, turns=TURNS):
     total = 0
     start = time.thread_time_ns()
     for k in range(turns):
@@ -30,7 +26,7 @@ def plain(x, turns):
     return (time.thread_time_ns() - start) / turns / LINES
 
 
-def assigned(x, turns):
+def assigned(x, turns=TURNS):
     x = x + 1  # the code stores x elsewhere: its other lines stay cheap
     total = 0
     start = time.thread_time_ns()
@@ -87,18 +83,16 @@ def main():
         os.environ["TENSORTAP_LOG_DIR"] = folder
         sys.stdout = nothing
         try:
-            extra = [tracked_plain(x, TURNS) - plain(x, TURNS) for _ in range(15)]
-            beside = [tracked_assigned(x, TURNS) - assigned(x, TURNS) for _ in range(15)]
+            (untouched,) = extra(lambda: plain(x), lambda: tracked_plain(x))
+            (beside,) = extra(lambda: assigned(x), lambda: tracked_assigned(x))
             without, ours, theirs = harness.times(
                 lambda: bare(x), lambda: tracked(x), lambda: cloning(bare, x), turns=9
             )
         finally:
             sys.stdout = out
-    harness.row(
-        "track: a line that cannot touch x", median(extra), 80, unit="ns more", at_most=True
-    )
+    harness.row("track: a line that cannot touch x", untouched, 80, unit="ns more", at_most=True)
     what = "track: the same where x is assigned elsewhere"
-    harness.row(what, median(beside), 80, unit="ns more", at_most=True)
+    harness.row(what, beside, 80, unit="ns more", at_most=True)
     ratio = (theirs - without) / (ours - without)
     harness.row(
         "track: 1 MB, every tenth of 100 lines, less than clone and allclose", ratio, 10, unit="x"

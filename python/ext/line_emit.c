@@ -19,12 +19,11 @@ static bool is_wanted(const consumer_slot *slot, unsigned kind)
            (kind == KIND_OBJECT && slot->consumer.wants & LINE_OBJECTS);
 }
 
-/* Whoever selects by a function was asked before, for each name as written. */
 static bool is_named(const consumer_slot *slot, const line_code *code, int id, int path, PyObject *name)
 {
     if (code->named != NULL && !(code->named[path] & (uint32_t)1 << id))
         return false;
-    if (slot->names == NULL || slot->consumer.selects_name != NULL)
+    if (slot->names == NULL)
         return true;
     int found = PySet_Contains(slot->names, name);
     if (found < 0)
@@ -308,7 +307,7 @@ void emit_reads(line_source *source, frame_record *record, const line_statement 
 
 void emit_line(line_source *source, frame_record *record, int instruction)
 {
-    int line = record->is_bare ? PyCode_Addr2Line(record->code->code, instruction * 2)
+    int line = record->is_bare ? PyCode_Addr2Line(record->code->code, instruction * CODE_UNIT)
                                : record->code->table->line_at[instruction];
     FOR_EACH_CONSUMER(source, record, line, id)
     {

@@ -2,8 +2,8 @@
  *
  * source_line.c keeps consumers, code objects and frames; line_path.c finds the
  * object at a path; line_state.c tells whether a tensor is as we saw it last;
- * line_statement.c does the work at an event; source_trace.c and
- * source_monitor.c bring the events.  Everything runs with the GIL held.
+ * line_statement.c does the work at an event; source_trace.c (with line_bypass.c)
+ * and source_monitor.c bring the events.  Everything runs with the GIL held.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_LINE_ENGINE_H
 #define TT_EXT_LINE_ENGINE_H
@@ -93,6 +93,7 @@ enum { MOST_BOXES = 4 };
 
 typedef struct frame_record {
     line_frame *at;
+    PyObject *const *locals; /* its slots, or NULL: see locals_slots */
     line_code *code;
     uint64_t number, caller;
     uint64_t thread;
@@ -124,6 +125,15 @@ int pointer_map_put(pointer_map *map, const void *key, void *value);
 void pointer_map_remove(pointer_map *map, const void *key);
 void pointer_map_free(pointer_map *map);
 
+/* As locals_slot, without a call in the common case. */
+static inline PyObject *record_slot(const frame_record *record, int slot, PyObject *name)
+{
+    PyObject *value = record->locals != NULL ? record->locals[slot] : NULL;
+    if (record->locals != NULL && (value == NULL || !PyCell_Check(value)))
+        return value;
+    return locals_slot(record->at, slot, name);
+}
+
 /* ---- the source ---------------------------------------------------------- */
 
 typedef struct consumer_slot {
@@ -152,12 +162,14 @@ struct line_source {
     uint32_t mask;  /* slots in use */
     uint32_t wants; /* of all consumers */
     uint32_t before_mask, line_mask, enter_mask, leave_mask, bare_mask;
-    uint32_t lazy_mask; /* of before_mask: with LINE_LAZY */
+    uint32_t lazy_mask;  /* of before_mask: with LINE_LAZY */
+    uint32_t eager_mask; /* told something at each line */
     uint64_t generation, next_key, next_frame;
     pointer_map codes;  /* PyCodeObject -> line_code */
     pointer_map tables; /* PyCodeObject -> cached_table, of line_cache.c */
     size_t sweep_at;    /* so many tables: look for dead ones */
     pointer_map frames; /* line_frame -> frame_record */
+    size_t drop_at;     /* so many frames: look for abandoned generators */
     frame_record *last; /* the one that had an event last */
     uint64_t uses;      /* counts events that made frames, for dropping */
     shared_states shared;
@@ -254,8 +266,11 @@ PyObject *reads_item(line_source *source, frame_record *record, const saved_read
 void reads_clear(frame_record *record);
 
 /* line_items.c */
-bool items_are_tensors(line_source *source,
-                       PyObject *obj); /* of a list or dict: is one among the first? */
+static inline bool is_container(PyObject *obj)
+{
+    return PyList_CheckExact(obj) || PyDict_CheckExact(obj);
+}
+bool items_are_tensors(line_source *source, PyObject *box); /* is one among the first? */
 /* A container was stored, or has grown: adds items to found; gives its new count. */
 int items_stored(line_source *source, frame_record *record, const line_statement *statement,
                  const line_write *write, PyObject *box, found_change *found, int count);

@@ -136,6 +136,7 @@ static frame_record *make_record(line_frame *at, line_code *code)
     if (record == NULL)
         return NULL;
     record->at = at;
+    record->locals = locals_slots(at);
     record->code = code;
     record->statement = -1;
     record->is_bare = table == NULL;
@@ -152,10 +153,12 @@ static frame_record *make_record(line_frame *at, line_code *code)
     return record;
 }
 
-/* Half of them go, the ones unused longest: generators that nobody resumes. */
+/* Those unused longest go: generators that nobody resumes.  Where few were such (a
+ * deep recursion) the next look is at twice as many frames. */
 static void drop_oldest(line_source *source)
 {
     uint64_t limit = source->uses > MOST_FRAMES / 2 ? source->uses - MOST_FRAMES / 2 : 0;
+    source->drop_at = MOST_FRAMES;
     if (source->inside > 1)
         return;
     for (size_t i = 0; i < source->frames.cap; i++) {
@@ -167,6 +170,8 @@ static void drop_oldest(line_source *source)
             i--; /* another may have moved here */
         }
     }
+    if (source->frames.used * 2 > MOST_FRAMES)
+        source->drop_at = source->frames.used * 2;
 }
 
 frame_record *source_find(line_source *source, line_frame *at)
@@ -205,7 +210,7 @@ frame_record *source_frame(line_source *source, line_frame *at, line_code *code,
     uint32_t mask = mask_for_frame(source, code, at);
     if (mask == 0)
         return NULL;
-    if (source->frames.used >= MOST_FRAMES)
+    if (source->frames.used >= MOST_FRAMES && source->frames.used >= source->drop_at)
         drop_oldest(source);
     record = make_record(at, code);
     if (record == NULL || pointer_map_put(&source->frames, at, record) < 0) {

@@ -7,11 +7,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "line_engine.h"
 
-static bool is_container(PyObject *obj)
-{
-    return PyList_CheckExact(obj) || PyDict_CheckExact(obj);
-}
-
 static Py_ssize_t size_of(PyObject *box)
 {
     return PyList_CheckExact(box) ? PyList_GET_SIZE(box) : PyDict_GET_SIZE(box);

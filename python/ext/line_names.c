@@ -79,11 +79,9 @@ static bool has_item(PyObject *names, PyObject *text)
 }
 
 /* xs[i] is any item of xs: its name is known when it is told. */
-static bool is_named(const consumer_slot *slot, PyCodeObject *code, const line_table *table, int number)
+static bool is_named(const consumer_slot *slot, const line_table *table, int number)
 {
     const line_path *path = &table->paths[number], *variable = NULL;
-    if (slot->consumer.selects_name != NULL)
-        return slot->consumer.selects_name(slot->consumer.context, code, path->text);
     if (slot->names == NULL || PySet_Contains(slot->names, path->text) == 1)
         return true;
     for (const line_path *up = path; up->kind >= PATH_ATTRIBUTE; up = &table->paths[up->base])
@@ -143,7 +141,7 @@ static void adopt_new(line_source *source, const line_code *code, const uint32_t
             int path = code->table->slot_path[slot];
             if (path < 0 || before[path] != 0 || !path_is_wanted(code, path))
                 continue;
-            PyObject *obj = locals_slot(record->at, slot, code->table->paths[path].detail);
+            PyObject *obj = record_slot(record, slot, code->table->paths[path].detail);
             object_kind kind = obj != NULL ? state_kind(source, obj) : KIND_NONE;
             if (record->slots[slot].object != obj || record->slots[slot].kind != (uint8_t)kind)
                 state_adopt(source, &record->slots[slot], obj, kind);
@@ -164,11 +162,6 @@ void names_free(line_code *code)
     code->is_narrow = code->has_touches = false;
 }
 
-static bool is_choosy(const line_consumer *consumer)
-{
-    return consumer->names != NULL || consumer->selects_name != NULL;
-}
-
 static uint32_t who_names(line_source *source, const line_code *code, int path)
 {
     uint32_t named = 0;
@@ -177,8 +170,8 @@ static uint32_t who_names(line_source *source, const line_code *code, int path)
         if (!(code->mask & (uint32_t)1 << id) ||
             (slot->consumer.change == NULL && slot->consumer.before == NULL))
             continue;
-        bool is_wanted = !is_choosy(&slot->consumer) || slot->consumer.before != NULL ||
-                         is_named(slot, code->code, code->table, path);
+        bool is_wanted = slot->names == NULL || slot->consumer.before != NULL ||
+                         is_named(slot, code->table, path);
         if (PyErr_Occurred()) {
             source_note_error(source, id);
             is_wanted = false;
@@ -197,9 +190,9 @@ void names_find(line_source *source, line_code *code)
         const line_consumer *consumer = &source->consumers[id].consumer;
         if (!(code->mask & (uint32_t)1 << id))
             continue;
-        is_choosing = is_choosing || is_choosy(consumer);
-        now.has_touches = now.has_touches || (is_choosy(consumer) && consumer->wants & LINE_TOUCHES);
-        if (consumer->before != NULL || (consumer->change != NULL && !is_choosy(consumer)))
+        is_choosing = is_choosing || consumer->names != NULL;
+        now.has_touches = now.has_touches || (consumer->names != NULL && consumer->wants & LINE_TOUCHES);
+        if (consumer->before != NULL || (consumer->change != NULL && consumer->names == NULL))
             now.is_narrow = false;
     }
     is_choosing = is_choosing || now.is_narrow; /* nobody wants any */
@@ -271,7 +264,7 @@ bool names_quick(frame_record *record, int instruction)
             return false;
         for (int i = 0; i < next->read_count; i++) {
             const line_path *path = &table->paths[paths[i]];
-            if (!path_is_plain(locals_slot(record->at, path->base, path->detail)))
+            if (!path_is_plain(record_slot(record, path->base, path->detail)))
                 return false;
         }
     }

@@ -135,7 +135,7 @@ void path_find(line_source *source, frame_record *record, int number, bool is_st
     *out = (line_place){ .path = number, .slot = -1 };
     if (path->kind == PATH_LOCAL) {
         out->slot = path->base;
-        out->object = locals_slot(record->at, path->base, path->detail);
+        out->object = record_slot(record, path->base, path->detail);
         settle(source, out);
         return;
     }

@@ -13,7 +13,7 @@ static bool has_risky_operand(line_source *source, frame_record *record, const l
     for (int i = 0; i < statement->read_count; i++) {
         const line_path *path = &table->paths[paths[i]];
         line_place place;
-        if (path->kind == PATH_LOCAL && path_is_plain(locals_slot(record->at, path->base, path->detail)))
+        if (path->kind == PATH_LOCAL && path_is_plain(record_slot(record, path->base, path->detail)))
             continue;
         while (path->kind >= PATH_ATTRIBUTE)
             path = &table->paths[path->base];
@@ -38,7 +38,7 @@ static void digest_slots(line_source *source, frame_record *record, bool is_hidd
             !path_is_wanted(record->code, table->slot_path[i]) ||
             !state_needs_digest(source, state, is_hidden))
             continue;
-        PyObject *obj = locals_slot(record->at, i, table->paths[table->slot_path[i]].detail);
+        PyObject *obj = record_slot(record, i, table->paths[table->slot_path[i]].detail);
         if (obj != NULL && obj == state->object)
             state_digest(source, state, obj);
     }

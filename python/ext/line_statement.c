@@ -50,7 +50,7 @@ static void look_at_write(line_source *source, frame_record *record, settling *w
     if (path->kind == PATH_LOCAL && !path_is_wanted(record->code, write->path))
         return;
     if (path->kind == PATH_LOCAL) { /* the quick way out for plain Python */
-        PyObject *obj = locals_slot(record->at, path->base, path->detail);
+        PyObject *obj = record_slot(record, path->base, path->detail);
         line_state *state = &record->slots[path->base];
         if (obj == NULL || state_kind(source, obj) == KIND_NONE) {
             state->kind = KIND_NONE;
@@ -108,7 +108,7 @@ static void look_at_slot(line_source *source, frame_record *record, settling *wo
     if ((!is_tensor(kind) && !is_object) || is_found(work, &place) ||
         is_written_later(table, work, place.path))
         return;
-    place.object = locals_slot(record->at, slot, table->paths[place.path].detail);
+    place.object = record_slot(record, slot, table->paths[place.path].detail);
     if (place.object == NULL) {
         state->kind = KIND_NONE;
     } else if (place.object != state->object) { /* a cell that another function stored to */
@@ -228,8 +228,10 @@ static bool is_plain(line_source *source, frame_record *record, const line_state
         const line_path *path = &table->paths[writes[i].path];
         if (path->kind != PATH_LOCAL || record->slots[path->base].kind != KIND_NONE)
             return false;
-        PyObject *obj = locals_slot(record->at, path->base, path->detail);
-        if (obj != NULL && (state_kind(source, obj) != KIND_NONE || items_are_tensors(source, obj)))
+        PyObject *obj = record_slot(record, path->base, path->detail);
+        if (obj == NULL)
+            continue;
+        if (state_kind(source, obj) != KIND_NONE || (is_container(obj) && items_are_tensors(source, obj)))
             return false;
     }
     return true;
@@ -269,9 +271,8 @@ bool statement_quick(line_source *source, frame_record *record, int instruction)
 {
     const line_table *table = record->code->table;
     const uint32_t slow = STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED;
-    uint32_t eager = (source->before_mask & ~source->lazy_mask) | source->line_mask;
     if (record->is_bare || instruction < 0 || instruction >= table->instruction_count ||
-        record->statement < 0 || eager & record->mask)
+        record->statement < 0 || source->eager_mask & record->mask)
         return false;
     if (record->code->is_narrow)
         return names_quick(record, instruction);
@@ -289,7 +290,7 @@ bool statement_quick(line_source *source, frame_record *record, int instruction)
         const uint16_t *paths = table->reads + next->reads;
         for (int i = 0; i < next->read_count; i++) {
             const line_path *path = &table->paths[paths[i]];
-            if (!path_is_plain(locals_slot(record->at, path->base, path->detail)))
+            if (!path_is_plain(record_slot(record, path->base, path->detail)))
                 return false;
         }
     }
@@ -352,7 +353,7 @@ void statement_adopt(line_source *source, frame_record *record, bool is_fresh)
     for (int i = 0; i < record->slot_count; i++) { /* none in a bare one */
         if (table->slot_path[i] < 0 || !path_is_wanted(record->code, table->slot_path[i]))
             continue;
-        PyObject *obj = locals_slot(record->at, i, table->paths[table->slot_path[i]].detail);
+        PyObject *obj = record_slot(record, i, table->paths[table->slot_path[i]].detail);
         object_kind kind = obj != NULL ? state_kind(source, obj) : KIND_NONE;
         if (kind == KIND_NONE)
             continue;

@@ -86,6 +86,11 @@ PyObject *locals_slot(line_frame *at, int slot, PyObject *name)
     return kinds[slot] & (CO_FAST_CELL | CO_FAST_FREE) ? PyCell_GET(value) : value;
 }
 
+PyObject *const *locals_slots(line_frame *at)
+{
+    return inner(at)->localsplus;
+}
+
 PyObject *locals_globals(line_frame *at)
 {
     return inner(at)->f_globals;
@@ -133,6 +138,11 @@ PyObject *locals_slot(line_frame *at, int slot, PyObject *name)
     (void)name;
     PyObject *value = inner(at)->f_localsplus[slot];
     return slot >= inner(at)->f_code->co_nlocals && value != NULL ? PyCell_GET(value) : value;
+}
+
+PyObject *const *locals_slots(line_frame *at)
+{
+    return inner(at)->f_localsplus;
 }
 
 PyObject *locals_globals(line_frame *at)
@@ -202,6 +212,12 @@ PyObject *locals_slot(line_frame *at, int slot, PyObject *name)
 #endif
 }
 
+PyObject *const *locals_slots(line_frame *at)
+{
+    (void)at;
+    return NULL;
+}
+
 PyObject *locals_globals(line_frame *at)
 {
     return borrow(PyFrame_GetGlobals((PyFrameObject *)at));
@@ -215,6 +231,12 @@ PyObject *locals_names(line_frame *at)
 }
 
 #endif
+
+int locals_instruction_if(PyFrameObject *frame, const line_frame *at, const PyCodeObject *code)
+{
+    line_frame *here = frame != NULL ? locals_of(frame) : locals_running();
+    return here == at && here != NULL && locals_code(here) == code ? locals_instruction(here) : -1;
+}
 
 #if PY_VERSION_HEX < 0x030B0000
 static int opcode_at(line_frame *at)
@@ -236,7 +258,8 @@ bool locals_is_fresh(line_frame *at)
     (void)at;
     return false; /* monitoring has events for it */
 #elif defined(HAS_INTERPRETER_FRAME)
-    return _Py_OPARG(_PyCode_CODE(locals_code(at))[locals_instruction(at)]) == 0; /* of RESUME */
+    _Py_CODEUNIT unit = _PyCode_CODE(locals_code(at))[locals_instruction(at)];
+    return _Py_OPARG(unit) == 0 && _Py_OPCODE(unit) != YIELD_VALUE; /* RESUME, or where one was thrown */
 #else
     return locals_instruction(at) < 0;
 #endif

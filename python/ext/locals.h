@@ -1,8 +1,8 @@
 /* locals.h -- looks into a running frame without touching it.
  *
- * For the line source alone.  All results are borrowed: what a frame's slot
- * holds lives as long as the slot is not stored to, and nothing runs between
- * two events of a frame that we look at.
+ * For the sources, and for who looks for the user's frame from one of ours.  All
+ * results are borrowed: what a frame's slot holds lives as long as the slot is not
+ * stored to, and nothing runs between two events of a frame that we look at.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_LOCALS_H
 #define TT_EXT_LOCALS_H
@@ -14,12 +14,18 @@ line_frame *locals_of(PyFrameObject *frame);
 line_frame *locals_back(line_frame *at); /* who called it, or NULL */
 PyCodeObject *locals_code(line_frame *at);
 int locals_instruction(line_frame *at); /* index of the current one; -1: not started */
-enum { CODE_UNIT = 2 }; /* bytes of an instruction: _Py_CODEUNIT is private from 3.13 on */
+/* The same in one call, for each line event: -1 too if frame (the running one, if it is NULL)
+ * is not `at` with that code. */
+int locals_instruction_if(PyFrameObject *frame, const line_frame *at, const PyCodeObject *code);
 /* The value of a slot (cells are looked into); NULL: unbound.  name is for the
  * Pythons whose frames we do not know. */
 PyObject *locals_slot(line_frame *at, int slot, PyObject *name);
+/* All slots, as long as the frame lives; a cell is the cell.  NULL: this Python does not show them. */
+PyObject *const *locals_slots(line_frame *at);
 PyObject *locals_globals(line_frame *at);
 PyObject *locals_names(line_frame *at); /* the mapping of a class body, module or exec, or NULL */
+
+enum { CODE_UNIT = 2 }; /* bytes of an instruction: _Py_CODEUNIT is private from 3.13 on */
 
 /* Of a frame that has just been entered or is being left, up to 3.11: is it its
  * first start; is it left by a yield? */

@@ -159,18 +159,18 @@ PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *keywords[] = { "change", "before",   "enter",   "leave", "line",  "select",
                                 "files",  "prefixes", "codes",   "lines", "names", "threads",
-                                "arrays", "objects",  "touches", NULL };
+                                "arrays", "objects",  "touches", "bare",  NULL };
     core_state *state = core_state_of(module);
     PyObject *change = Py_None, *before = Py_None, *enter = Py_None, *leave = Py_None, *line = Py_None;
     PyObject *select = Py_None, *files = Py_None, *prefixes = Py_None, *codes = Py_None, *lines = Py_None;
     PyObject *names = Py_None, *threads = NULL, *result = NULL; /* borrowed, but result */
     PyObject *set = NULL;                                       /* owned */
-    int arrays = 0, objects = 0, touches = 0;
+    int arrays = 0, objects = 0, touches = 0, bare = 0;
     line_consumer consumer = { .threads = LINE_THREADS_LATER };
     watch *self = NULL; /* owned */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOOOOOppp:watch_lines", keywords, &change,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOOOOOpppp:watch_lines", keywords, &change,
                                      &before, &enter, &leave, &line, &select, &files, &prefixes, &codes,
-                                     &lines, &names, &threads, &arrays, &objects, &touches))
+                                     &lines, &names, &threads, &arrays, &objects, &touches, &bare))
         return NULL;
     if (state->line == NULL && (state->line = line_source_create(state)) == NULL)
         return NULL;
@@ -203,11 +203,16 @@ PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_TypeError, "lines must be a tuple of the first and the last line");
         goto out;
     }
+    if (bare && (change != Py_None || before != Py_None)) {
+        PyErr_SetString(PyExc_ValueError, "bare lines have no changes and no reads: "
+                                          "give enter, line or leave");
+        goto out;
+    }
     if (names != Py_None && (set = PyFrozenSet_New(names)) == NULL)
         goto out;
     consumer.names = set;
     consumer.wants = (arrays ? LINE_ARRAYS : 0u) | (objects || touches ? LINE_OBJECTS : 0u) |
-                     (touches ? LINE_TOUCHES : 0u);
+                     (touches ? LINE_TOUCHES : 0u) | (bare ? LINE_BARE : 0u);
     if (start(self, &consumer) == 0)
         result = Py_NewRef((PyObject *)self);
 out:

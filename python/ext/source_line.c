@@ -54,6 +54,7 @@ static void sum_up(line_source *source)
         source->leave_mask |= consumer->leave != NULL ? bit : 0;
         source->bare_mask |= consumer->wants & LINE_BARE ? bit : 0;
     }
+    source->eager_mask = (source->before_mask & ~source->lazy_mask) | source->line_mask;
 }
 
 static uint64_t newest_thread(void)

@@ -42,10 +42,10 @@
  * that is stored under a name (xs = [a, b]) and of those that make one longer
  * (xs.append(t), cache.update(k=t)), eight at most; not to consumers of names.
  *
- * Names.  A consumer that gives `names` or `selects_name` is told of changes of
- * these only: x, self.x, cache['k'], xs[0], as they are written (a variable
- * index by its value).  Give them where you can: they are looked up once for a
- * code object, not at each change.  In code whose consumers all do, a line that
+ * Names.  A consumer that gives `names` is told of changes of these only: x,
+ * self.x, cache['k'], xs[0], as they are written (a variable index by its value).
+ * Give them where you can: they are looked up once for a code object, not at
+ * each change.  In code whose consumers all do, a line that
  * stores none of the names and calls nothing costs what an empty trace function
  * does, whatever it computes; a call costs one look at what the names hold; code
  * in which no such name occurs is not watched at all (with enter, leave or line
@@ -159,9 +159,6 @@ typedef struct line_consumer {
      * place; false: nothing of this frame is told.  NULL: all frames. */
     bool (*accepts)(void *context, PyCodeObject *code, line_frame *at);
     PyObject *names; /* borrowed set or frozenset of str, or NULL; changes of these names only */
-    /* In place of names, where they differ from function to function: asked once for
-     * each name of a selected code object, as written (xs[i], not xs[0]).  NULL: names. */
-    bool (*selects_name)(void *context, PyCodeObject *code, PyObject *name);
     line_fn *enter, *line, *before, *change, *leave;
 } line_consumer;
 

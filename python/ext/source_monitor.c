@@ -142,10 +142,9 @@ static PyObject *on_line(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
 {
     line_source *source = source_of(self);
     frame_record *record = source->last;
-    line_frame *at = locals_running();
-    if (source->is_running && record != NULL && record->at == at &&
-        (PyObject *)record->code->code == args[0] &&
-        statement_quick(source, record, locals_instruction(at)))
+    if (source->is_running && record != NULL && (PyObject *)record->code->code == args[0] &&
+        statement_quick(source, record,
+                        locals_instruction_if(NULL, record->at, record->code->code)))
         Py_RETURN_NONE;
     visit here;
     bool is_unknown = false;
@@ -167,8 +166,8 @@ static PyObject *on_jump(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
         frame_record *record = record_of(here.source, args[0], false, false, &is_unknown);
         const line_table *table = record != NULL && !record->is_bare ? record->code->table : NULL;
         if (record != NULL && record->is_bare && to <= from &&
-            PyCode_Addr2Line(record->code->code, from * 2) ==
-                PyCode_Addr2Line(record->code->code, to * 2))
+            PyCode_Addr2Line(record->code->code, from * CODE_UNIT) ==
+                PyCode_Addr2Line(record->code->code, to * CODE_UNIT))
             statement_at(here.source, record, to);
         else if (table != NULL && to <= from && from < table->instruction_count && to >= 0 &&
                  table->line_at[from] == table->line_at[to])

@@ -5,59 +5,28 @@
  * Threads started later get ours through threading.settrace; each thread takes
  * its own off at its next event after the stop.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "line_engine.h"
+#include "source_trace.h"
 
 #if PY_VERSION_HEX < 0x030C0000
 
 #include <frameobject.h>
-
-#include <string.h>
-
-enum { IDLE_CODES = 1024 };
-
-typedef struct driver {
-    PyTypeObject *type;      /* owned */
-    PyObject *installer;     /* owned; given to threading.settrace */
-    PyObject *previous_hook; /* owned; what threading had; None: nothing */
-    uint64_t epoch;          /* goes up at each stop: older tracers take themselves off */
-    /* Code that nobody selected, by a part of its address: most calls that we
-     * hear of are of such code.  Good for one generation of consumers. */
-    const PyCodeObject *idle[IDLE_CODES];
-    uint64_t idle_generation;
-} driver;
-
-/* What sys.gettrace() shows while we are on, one for each thread. */
-typedef struct tracer {
-    PyObject_HEAD line_source *source;
-    Py_tracefunc previous;
-    PyObject *previous_object; /* owned or NULL */
-    uint64_t epoch;
-    bool is_installer;
-} tracer;
-
-static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *arg);
-
-static driver *driver_of(line_source *source)
-{
-    return source->driver;
-}
 
 /* ---- one thread -------------------------------------------------------------- */
 
 static void hook(tracer *mine)
 {
     PyThreadState *thread = PyThreadState_Get();
-    if (thread->c_tracefunc == on_trace)
+    if (thread->c_tracefunc == trace_event)
         return;
     mine->previous = thread->c_tracefunc;
     Py_XSETREF(mine->previous_object, Py_XNewRef(thread->c_traceobj));
-    PyEval_SetTrace(on_trace, (PyObject *)mine);
+    PyEval_SetTrace(trace_event, (PyObject *)mine);
 }
 
 static void unhook(void)
 {
     PyThreadState *thread = PyThreadState_Get();
-    if (thread->c_tracefunc != on_trace)
+    if (thread->c_tracefunc != trace_event)
         return;                                             /* somebody else's now: leave it */
     tracer *mine = (tracer *)Py_NewRef(thread->c_traceobj); /* owned */
     PyEval_SetTrace(mine->previous, mine->previous_object);
@@ -82,7 +51,7 @@ static tracer *make_tracer(line_source *source, bool is_installer)
 
 static int hook_this_thread(line_source *source)
 {
-    if (PyThreadState_Get()->c_tracefunc == on_trace) {
+    if (PyThreadState_Get()->c_tracefunc == trace_event) {
         tracer *there = (tracer *)PyThreadState_Get()->c_traceobj; /* borrowed */
         there->epoch = driver_of(source)->epoch;
         return 0;
@@ -106,28 +75,6 @@ static void silence(const tracer *mine, PyFrameObject *frame, int what)
         locals_set_line_events(frame, what == PyTrace_RETURN);
 }
 
-static const PyCodeObject **idle_slot(driver *made, const PyCodeObject *code)
-{
-    uint64_t hash = (uint64_t)(uintptr_t)code * 0x9e3779b97f4a7c15u;
-    return &made->idle[hash >> 32 & (IDLE_CODES - 1)];
-}
-
-static bool is_idle(line_source *source, const PyCodeObject *code)
-{
-    driver *made = driver_of(source);
-    return made->idle_generation == source->generation && *idle_slot(made, code) == code;
-}
-
-/* The source keeps the code object, so that its address is not used again. */
-static void note_idle(line_source *source, const PyCodeObject *code)
-{
-    driver *made = driver_of(source);
-    if (made->idle_generation != source->generation)
-        memset(made->idle, 0, sizeof made->idle);
-    made->idle_generation = source->generation;
-    *idle_slot(made, code) = code;
-}
-
 static void on_event(tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
 {
     line_source *source = mine->source;
@@ -142,9 +89,8 @@ static void on_event(tracer *mine, PyFrameObject *frame, int what, PyObject *arg
     if (record == NULL || is_start) {
         if (what != PyTrace_LINE && !is_start)
             return;
-        line_code *known = source_code(source, code);
+        line_code *known = bypass_code(source, code);
         if (known == NULL) {
-            note_idle(source, code);
             silence(mine, frame, what);
             return;
         }
@@ -179,7 +125,7 @@ static int hand_on(tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
         return 0;
     int result = mine->previous(mine->previous_object, frame, what, arg);
     PyThreadState *thread = PyThreadState_Get();
-    if (thread->c_tracefunc != on_trace) {
+    if (thread->c_tracefunc != trace_event) {
         PyObject *type, *value, *trace; /* owned */
         PyErr_Fetch(&type, &value, &trace);
         mine->previous = NULL;
@@ -190,7 +136,7 @@ static int hand_on(tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
     return result;
 }
 
-static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
+int trace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
 {
     tracer *mine = (tracer *)self;
     line_source *source = mine->source;
@@ -202,12 +148,11 @@ static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *ar
         Py_XDECREF(object);
         return result;
     }
-    if (what == PyTrace_LINE && mine->previous == NULL && source->last != NULL &&
-        source->last->at == locals_of(frame) &&
-        source->last->code->code == locals_code(source->last->at) &&
-        statement_quick(source, source->last, locals_instruction(source->last->at)))
+    frame_record *last = source->last;
+    if (what == PyTrace_LINE && mine->previous == NULL && last != NULL &&
+        statement_quick(source, last, locals_instruction_if(frame, last->at, last->code->code)))
         return 0;
-    if (mine->previous == NULL && is_idle(source, locals_code(locals_of(frame)))) {
+    if (mine->previous == NULL && bypass_is_idle(source, locals_code(locals_of(frame)))) {
         silence(mine, frame, what);
         return 0;
     }
@@ -256,7 +201,7 @@ static PyObject *tracer_call(PyObject *self, PyObject *args, PyObject *kwargs)
     int what = PyUnicode_CompareWithASCIIString(event, "call") == 0   ? PyTrace_CALL
                : PyUnicode_CompareWithASCIIString(event, "line") == 0 ? PyTrace_LINE
                                                                       : -1;
-    int result = what >= 0 ? on_trace((PyObject *)here, (PyFrameObject *)frame, what, arg) : 0;
+    int result = what >= 0 ? trace_event((PyObject *)here, (PyFrameObject *)frame, what, arg) : 0;
     PyObject *local = result < 0 ? NULL : PyObject_GetAttrString(frame, "f_trace"); /* owned */
     Py_DECREF(here);
     if (local == NULL)
@@ -289,11 +234,12 @@ static PyType_Spec tracer_spec = {
 /* ---- all threads -------------------------------------------------------------- */
 
 /* Frames that we silenced, and that somebody may want to hear again. */
-static void wake_frames(void)
+static void wake_frames(line_source *source)
 {
     PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
     for (; thread != NULL; thread = PyThreadState_Next(thread))
         locals_wake(thread);
+    bypass_wake(source);
 }
 
 /* Calls threading.settrace or threading.gettrace. */
@@ -331,8 +277,11 @@ int driver_start(line_source *source)
     }
     if (!source->is_running && start_threads(source) < 0)
         return -1;
+    if (!source->is_running)
+        made->steps_aside = false;
     source->is_running = true;
-    wake_frames();
+    bypass_start(source);
+    wake_frames(source);
     return hook_this_thread(source);
 }
 
@@ -344,7 +293,8 @@ void driver_stop(line_source *source)
     source->is_running = false;
     made->epoch++;
     unhook();
-    wake_frames();
+    bypass_stop();
+    wake_frames(source);
     PyObject *now = ask_threading(source, "gettrace", NULL); /* owned */
     if (now == made->installer && now != NULL)
         Py_XDECREF(ask_threading(source, "settrace", made->previous_hook));
@@ -356,8 +306,8 @@ void driver_stop(line_source *source)
 
 void driver_changed(line_source *source)
 {
-    (void)source;
-    wake_frames();
+    bypass_start(source);
+    wake_frames(source);
 }
 
 #endif

@@ -515,6 +515,7 @@ def watch_lines(
     arrays: bool = False,
     objects: bool = False,
     touches: bool = False,
+    bare: bool = False,
 ) -> LineWatch:
     """Call functions with what each line of the selected code does, until closed."""
 

@@ -189,6 +189,7 @@ def test_a_callback_can_look_at_a_local() -> None:
         ({"codes": ["x"]}, TypeError),
         ({"lines": 3}, TypeError),
         ({"threads": "some"}, ValueError),
+        ({"change": print, "bare": True}, ValueError),
         ({"bogus": 1}, TypeError),
     ],
 )

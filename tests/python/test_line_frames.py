@@ -78,6 +78,28 @@ def test_yield_from_and_throw_go_on_where_they_were(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_a_generator_that_catches_what_is_thrown_stays_the_same_frame(backend: str) -> None:
+    told = lab(
+        """
+        def f(t):
+            try:
+                a = t + 1
+                yield a
+            except KeyError:
+                b = a + 1
+                yield b
+        run = f(x)
+        next(run)
+        run.throw(KeyError())
+        list(run)
+        """,
+        backend,
+    )
+    assert told.names() == ["a", "b"]
+    assert len({event.frame for event in told.events if event.code.co_name == "f"}) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_coroutines_are_told_like_functions(backend: str) -> None:
     told = lab(
         """
