@@ -151,7 +151,7 @@ static void tell(tracker *self, const tracked_frame *frame, PyObject *name, long
     bool is_colored = log_is_colored(log);
     char room[TEXT_ROOM];
     track_text text = TEXT_IN(room);
-    tt_buf out = { 0 };
+    tt_buf out = log_take_buf(log);
     record_change(log, code->co_filename, line, name, obj);
     line_put_value(log, &text, name, line, now, obj, is_colored);
     if (what->len > 0) {
