@@ -210,7 +210,9 @@ void call_put_file(track_text *text, PyCodeObject *code); /* its name without fo
 
 void record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item, PyObject *value);
 void record_seconds(track_log *log, PyObject *function, double seconds);
-void record_change(track_log *log, PyObject *file, long line, PyObject *name, PyObject *value);
+/* key: of the line source, for the change that flow tells of too; 0: none */
+void record_change(track_log *log, uint64_t key, PyObject *file, long line, PyObject *name,
+                   PyObject *value);
 
 /* ---- trackers ------------------------------------------------------------- */
 
