@@ -23,11 +23,12 @@ static const char *utf8(PyObject *text, PyObject *owners)
     return PyBytes_AS_STRING(bytes);
 }
 
-static int describe(const flow_node *node, PyObject *code, PyObject *owners, tt_graph_node *out)
+static int describe(const flow_node *node, uint64_t id, PyObject *code, PyObject *owners,
+                    tt_graph_node *out)
 {
     const PyCodeObject *where = (PyCodeObject *)node->code;
     const flow_value *value = &node->value;
-    *out = (tt_graph_node){ .id = node->id,
+    *out = (tt_graph_node){ .id = id,
                             .name = utf8(node->name, owners),
                             .file = utf8(where->co_filename, owners),
                             .code = utf8(code, owners),
@@ -54,13 +55,18 @@ static size_t count_edges(const flow_chart *chart)
     return count;
 }
 
-static void list_edges(const flow_chart *chart, tt_graph_edge *out)
+/* ids: that a node is drawn with, by its own.  Arrows from dropped nodes are left out. */
+static size_t list_edges(const flow_chart *chart, const uint64_t *ids, tt_graph_edge *out)
 {
+    size_t count = 0;
     for (uint64_t id = chart->oldest; id < chart->next; id++) {
         const flow_node *node = flow_chart_at(chart, id);
         for (size_t i = 0; i < node->from_count; i++)
-            *out++ = (tt_graph_edge){ .from = node->from[i], .to = id };
+            if (node->from[i] >= chart->oldest)
+                out[count++] = (tt_graph_edge){ .from = ids[node->from[i] - chart->oldest],
+                                                .to = ids[id - chart->oldest] };
     }
+    return count;
 }
 
 typedef tt_status writer(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out);
@@ -87,8 +93,10 @@ static tt_graph_size *read_sizes(PyObject *list, size_t count)
 static PyObject *draw(flow_object *self, PyObject *codes, const tt_graph_size *sizes, writer *write)
 {
     const flow_chart *chart = &self->chart;
-    size_t count = flow_chart_count(chart), edge_count = count_edges(chart);
+    size_t count = flow_chart_count(chart);
     PyObject *owners = NULL, *text = NULL; /* owned */
+    const flow_node **order = NULL;        /* owned */
+    uint64_t *ids = NULL;                  /* owned */
     tt_graph_node *nodes = NULL;           /* owned */
     tt_graph_edge *edges = NULL;           /* owned */
     tt_buf page = { 0 };
@@ -97,18 +105,23 @@ static PyObject *draw(flow_object *self, PyObject *codes, const tt_graph_size *s
         return NULL;
     }
     owners = PyList_New(0);
+    order = PyMem_Calloc(count + 1, sizeof *order);
+    ids = PyMem_Calloc(count + 1, sizeof *ids);
     nodes = PyMem_Calloc(count + 1, sizeof *nodes);
-    edges = PyMem_Calloc(edge_count + 1, sizeof *edges);
-    if (owners == NULL || nodes == NULL || edges == NULL) {
+    edges = PyMem_Calloc(count_edges(chart) + 1, sizeof *edges);
+    if (owners == NULL || order == NULL || ids == NULL || nodes == NULL || edges == NULL) {
         PyErr_NoMemory();
         goto out;
     }
-    for (size_t i = 0; i < count; i++)
-        if (describe(flow_chart_at(chart, chart->oldest + i), PyList_GET_ITEM(codes, (Py_ssize_t)i),
-                     owners, &nodes[i]) < 0)
+    flow_chart_sort(chart, order);
+    for (size_t i = 0; i < count; i++) {
+        ids[order[i]->id - chart->oldest] = chart->oldest + i; /* numbers follow the order */
+        if (describe(order[i], chart->oldest + i, PyList_GET_ITEM(codes, (Py_ssize_t)i), owners,
+                     &nodes[i]) < 0)
             goto out;
-    list_edges(chart, edges);
-    tt_graph graph = { .nodes = nodes, .node_count = count, .edges = edges, .edge_count = edge_count };
+    }
+    tt_graph graph = { .nodes = nodes, .node_count = count, .edges = edges };
+    graph.edge_count = list_edges(chart, ids, edges);
     tt_status st = write(&graph, sizes, &page);
     text = st < 0 ? raise_status(st, NULL)
                   : PyUnicode_DecodeUTF8(page.data, (Py_ssize_t)page.len, "replace");
@@ -116,6 +129,8 @@ out:
     tt_buf_free(&page);
     PyMem_Free(edges);
     PyMem_Free(nodes);
+    PyMem_Free(ids);
+    PyMem_Free(order);
     Py_XDECREF(owners);
     return text;
 }
