@@ -79,13 +79,26 @@ static bool has_value(const flow_return *back, const void *object)
     return false;
 }
 
-/* Did the value go into another of the names that the statement changed? */
+/* Did the value go into one of the names that the statement changed? */
 static bool is_taken(const flow_return *back, const line_event *event)
 {
     for (size_t i = 0; i < event->change_count; i++)
         if (has_value(back, event->changes[i].now.object))
             return true;
     return false;
+}
+
+static bool is_for(const flow_return *back, const line_event *event)
+{
+    return back->caller == event->frame && back->line == event->line;
+}
+
+static size_t copy_keys(const flow_return *back, uint64_t *out, size_t most)
+{
+    size_t count = back->key_count < most ? back->key_count : most;
+    for (size_t i = 0; i < count; i++)
+        out[i] = back->key[i];
+    return count;
 }
 
 size_t flow_calls_given(const flow_calls *calls, const line_event *event, size_t at, uint64_t *out,
@@ -96,17 +109,22 @@ size_t flow_calls_given(const flow_calls *calls, const line_event *event, size_t
     bool is_whole = false; /* it is what was returned, not made of it */
     if (calls->open == 0)
         return 0;
-    for (size_t i = 0; i < FLOW_RETURNS; i++)
-        is_whole = is_whole || (calls->back[i].caller == event->frame &&
-                                calls->back[i].line == event->line && has_value(&calls->back[i], object));
+    for (size_t i = 0; i < FLOW_RETURNS && !is_whole; i++)
+        is_whole = is_for(&calls->back[i], event) && has_value(&calls->back[i], object);
     for (size_t i = 0; i < FLOW_RETURNS; i++) {
         const flow_return *back = &calls->back[i];
-        if (back->caller != event->frame || back->line != event->line ||
-            (is_whole ? !has_value(back, object) : is_taken(back, event)))
-            continue;
-        for (size_t k = 0; k < back->key_count && count < most; k++)
-            out[count++] = back->key[k];
+        if (is_for(back, event) && (is_whole ? has_value(back, object) : !is_taken(back, event)))
+            count += copy_keys(back, out + count, most - count);
     }
+    return count;
+}
+
+size_t flow_calls_passed(const flow_calls *calls, const line_event *event, uint64_t *out, size_t most)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < FLOW_RETURNS && calls->open > 0; i++)
+        if (is_for(&calls->back[i], event))
+            count += copy_keys(&calls->back[i], out + count, most - count);
     return count;
 }
 

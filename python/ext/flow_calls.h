@@ -10,7 +10,7 @@
 enum {
     FLOW_CALLS = 64,   /* frames whose statement is remembered */
     FLOW_RETURNS = 32, /* values that are on their way to a statement */
-    FLOW_PASSED = 16,  /* tensors of one of them */
+    FLOW_PASSED = 16,  /* tensors of one of them that are */
 };
 
 /* A statement that runs, and what it reads. */
@@ -52,6 +52,8 @@ flow_return *flow_calls_give(flow_calls *calls, uint64_t caller, int line, PyObj
  * change number `at`; gives how many. */
 size_t flow_calls_given(const flow_calls *calls, const line_event *event, size_t at, uint64_t *out,
                         size_t most);
+/* The same for a statement that returns what it was given, the event of a `leave`. */
+size_t flow_calls_passed(const flow_calls *calls, const line_event *event, uint64_t *out, size_t most);
 /* The statement is over. */
 void flow_calls_end(flow_calls *calls, uint64_t frame);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_CAP = 16 };
+enum { FIRST_CAP = 16, MOST_PASSED = 16 };
 
 static void node_free(flow_node *node)
 {
@@ -38,7 +38,7 @@ void flow_chart_clear(flow_chart *chart)
     chart->index_used = 0;
     for (size_t i = 0; chart->waiting != NULL && i < FLOW_WAITING; i++) {
         flow_value_free(&chart->waiting[i].value);
-        chart->waiting[i].key = 0;
+        chart->waiting_key[i] = 0;
     }
 }
 
@@ -194,17 +194,35 @@ int flow_node_join(flow_node *node, const uint64_t *from, size_t count)
     return 0;
 }
 
+/* The key of the caller's name for a state that waits; 0: there is none. */
+static uint64_t key_above(const flow_chart *chart, uint64_t key)
+{
+    const flow_state *state = flow_chart_waiting(chart, key);
+    return state != NULL ? state->caller_key : 0;
+}
+
 void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t caller_key)
 {
-    node->caller_key = caller_key;
-    chart->orphans++;
+    uint64_t key = caller_key, from = 0;
+    for (int passed = 0; key != 0 && from == 0 && passed < MOST_PASSED; passed++) {
+        from = flow_chart_find(chart, key);
+        key = key_above(chart, key);
+    }
+    (void)flow_node_join(node, &from, 1);
+    if (from == 0 && caller_key != 0) {
+        node->caller_key = caller_key;
+        chart->orphans++;
+    }
 }
 
 void flow_chart_adopt(flow_chart *chart, const flow_node *node)
 {
     for (uint64_t id = chart->next - 1; id >= chart->oldest && chart->orphans > 0; id--) {
         flow_node *other = flow_chart_at(chart, id);
-        if (other->caller_key != node->key)
+        uint64_t key = other->caller_key;
+        for (int passed = 0; key != 0 && key != node->key && passed < MOST_PASSED; passed++)
+            key = key_above(chart, key);
+        if (key == 0 || key != node->key || other == node)
             continue;
         (void)flow_node_join(other, &node->id, 1);
         other->caller_key = 0;
@@ -233,7 +251,7 @@ void flow_chart_sort(const flow_chart *chart, const flow_node **out)
 flow_state *flow_chart_waiting(const flow_chart *chart, uint64_t key)
 {
     for (size_t i = 0; chart->waiting != NULL && i < FLOW_WAITING; i++)
-        if (chart->waiting[i].key == key)
+        if (chart->waiting_key[i] == key)
             return &chart->waiting[i];
     return NULL;
 }
@@ -245,8 +263,18 @@ flow_state *flow_chart_put_aside(flow_chart *chart, uint64_t key)
         if (chart->waiting == NULL)
             return NULL;
     }
-    flow_state *state = &chart->waiting[chart->waiting_next++ % FLOW_WAITING];
-    flow_value_free(&state->value);
-    state->key = key;
-    return state;
+    size_t at = chart->waiting_next++ % FLOW_WAITING;
+    flow_value_free(&chart->waiting[at].value);
+    chart->waiting_key[at] = key;
+    return &chart->waiting[at];
+}
+
+void flow_chart_take(flow_chart *chart, flow_state *state, flow_node *node)
+{
+    node->value = state->value; /* handed over, so theirs is empty */
+    state->value = (flow_value){ 0 };
+    chart->waiting_key[state - chart->waiting] = 0;
+    node->moment = state->moment;
+    node->object = state->object;
+    node->version = state->version;
 }

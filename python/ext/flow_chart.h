@@ -41,9 +41,10 @@ typedef struct flow_node {
     uint64_t *from; /* owned; ids of the nodes whose arrows end here */
 } flow_node;
 
+enum { FLOW_WAITING = 64, FLOW_RETURNED = 16 };
+
 /* A state that was read, for the node that it may become. */
 typedef struct flow_state {
-    uint64_t key; /* 0: nothing is here */
     uint64_t moment, caller_key;
     const void *object; /* as in a node */
     uint32_t version;
@@ -62,10 +63,9 @@ typedef struct flow_chart {
     } * index; /* owned; open addressing, 2^n entries; some are of dropped nodes */
     size_t index_cap, index_used;
     flow_state *waiting; /* owned; states that were read and are in no node yet */
+    uint64_t waiting_key[FLOW_WAITING]; /* of each; 0: nothing is there */
     size_t waiting_next;
 } flow_chart;
-
-enum { FLOW_WAITING = 64, FLOW_RETURNED = 16 };
 
 static inline size_t flow_chart_count(const flow_chart *chart)
 {
@@ -91,7 +91,8 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
 uint64_t flow_chart_outer(const flow_chart *chart, const flow_node *node);
 /* Adds arrows to what ends there already; 0 is nobody's id. */
 int flow_node_join(flow_node *node, const uint64_t *from, size_t count);
-/* The node waits for one with this key, which its arrow comes from. */
+/* An arrow from the node with this key, the caller's, or from that of the caller's
+ * caller who passed it on; if nobody has a node yet, from the first that will. */
 void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t caller_key);
 /* Gives arrows from `node` to those that waited for it. */
 void flow_chart_adopt(flow_chart *chart, const flow_node *node);
@@ -100,6 +101,8 @@ void flow_chart_sort(const flow_chart *chart, const flow_node **out);
 
 /* The state that was put aside; NULL: it was not. */
 flow_state *flow_chart_waiting(const flow_chart *chart, uint64_t key);
+/* Hands its value over to a node. */
+void flow_chart_take(flow_chart *chart, flow_state *state, flow_node *node);
 /* Room for a state, perhaps that of the longest waiting one; NULL: no memory. */
 flow_state *flow_chart_put_aside(flow_chart *chart, uint64_t key);
 
@@ -129,6 +132,7 @@ typedef struct flow_object {
 int flow_start(flow_object *self);
 void flow_stop(flow_object *self);
 void flow_forget_returned(flow_object *self);
+PyObject *flow_engine(PyObject *self, PyObject *codes);
 PyObject *flow_dot(PyObject *self, PyObject *args);
 PyObject *flow_json(PyObject *self, PyObject *codes);
 

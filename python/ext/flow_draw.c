@@ -69,7 +69,8 @@ static size_t list_edges(const flow_chart *chart, const uint64_t *ids, tt_graph_
     return count;
 }
 
-typedef tt_status writer(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out);
+/* Makes a str of a chart. */
+typedef PyObject *maker(const tt_graph *graph, const tt_graph_size *sizes);
 
 /* From a list of (width, height); NULL with an exception. */
 static tt_graph_size *read_sizes(PyObject *list, size_t count)
@@ -90,7 +91,7 @@ static tt_graph_size *read_sizes(PyObject *list, size_t count)
     return sizes;
 }
 
-static PyObject *draw(flow_object *self, PyObject *codes, const tt_graph_size *sizes, writer *write)
+static PyObject *draw(flow_object *self, PyObject *codes, const tt_graph_size *sizes, maker *make)
 {
     const flow_chart *chart = &self->chart;
     size_t count = flow_chart_count(chart);
@@ -99,7 +100,6 @@ static PyObject *draw(flow_object *self, PyObject *codes, const tt_graph_size *s
     uint64_t *ids = NULL;                  /* owned */
     tt_graph_node *nodes = NULL;           /* owned */
     tt_graph_edge *edges = NULL;           /* owned */
-    tt_buf page = { 0 };
     if (!PyList_Check(codes) || (size_t)PyList_GET_SIZE(codes) != count) {
         PyErr_SetString(PyExc_ValueError, "give one piece of code for each node");
         return NULL;
@@ -122,11 +122,8 @@ static PyObject *draw(flow_object *self, PyObject *codes, const tt_graph_size *s
     }
     tt_graph graph = { .nodes = nodes, .node_count = count, .edges = edges };
     graph.edge_count = list_edges(chart, ids, edges);
-    tt_status st = write(&graph, sizes, &page);
-    text = st < 0 ? raise_status(st, NULL)
-                  : PyUnicode_DecodeUTF8(page.data, (Py_ssize_t)page.len, "replace");
+    text = make(&graph, sizes);
 out:
-    tt_buf_free(&page);
     PyMem_Free(edges);
     PyMem_Free(nodes);
     PyMem_Free(ids);
@@ -135,15 +132,38 @@ out:
     return text;
 }
 
-static tt_status write_dot(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out)
+/* The text is freed. */
+static PyObject *text_of(tt_status st, tt_buf *page)
 {
-    return sizes != NULL ? tt_graph_dot_placed(graph, sizes, out) : tt_graph_dot(graph, out);
+    PyObject *text = st < 0 ? raise_status(st, NULL)
+                            : PyUnicode_DecodeUTF8(page->data, (Py_ssize_t)page->len, "replace");
+    tt_buf_free(page);
+    return text;
 }
 
-static tt_status write_json(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out)
+static PyObject *make_dot(const tt_graph *graph, const tt_graph_size *sizes)
 {
-    (void)sizes;
-    return tt_graph_json(graph, out);
+    tt_buf page = { 0 };
+    tt_status st =
+        sizes != NULL ? tt_graph_dot_placed(graph, sizes, &page) : tt_graph_dot(graph, &page);
+    return text_of(st, &page);
+}
+
+static PyObject *make_json(const tt_graph *graph, const tt_graph_size *Py_UNUSED(sizes))
+{
+    tt_buf page = { 0 };
+    tt_status st = tt_graph_json(graph, &page);
+    return text_of(st, &page);
+}
+
+static PyObject *make_engine(const tt_graph *graph, const tt_graph_size *Py_UNUSED(sizes))
+{
+    return PyUnicode_FromString(tt_graph_engine(graph));
+}
+
+PyObject *flow_engine(PyObject *self, PyObject *codes)
+{
+    return draw((flow_object *)self, codes, NULL, make_engine);
 }
 
 PyObject *flow_dot(PyObject *self, PyObject *args)
@@ -155,12 +175,12 @@ PyObject *flow_dot(PyObject *self, PyObject *args)
         return NULL;
     if (list != Py_None && (sizes = read_sizes(list, flow_chart_count(&flow->chart))) == NULL)
         return NULL;
-    PyObject *text = draw(flow, codes, sizes, write_dot);
+    PyObject *text = draw(flow, codes, sizes, make_dot);
     PyMem_Free(sizes);
     return text;
 }
 
 PyObject *flow_json(PyObject *self, PyObject *codes)
 {
-    return draw((flow_object *)self, codes, NULL, write_json);
+    return draw((flow_object *)self, codes, NULL, make_json);
 }

@@ -60,12 +60,12 @@ static bool is_free(PyObject *code, PyObject *name)
 /* A source of a function may be a tensor of the caller's, under another name. */
 static void join_caller(flow_object *self, const line_event *event, flow_node *node, uint64_t caller_key)
 {
-    uint64_t from = caller_key != 0 ? flow_chart_find(&self->chart, caller_key) : 0;
-    if (caller_key != 0 && from == 0)
+    uint64_t outer = 0;
+    if (caller_key != 0)
         flow_chart_expect(&self->chart, node, caller_key);
-    if (caller_key == 0 && is_free(event->code, node->name))
-        from = flow_chart_outer(&self->chart, node);
-    (void)flow_node_join(node, &from, 1);
+    else if (is_free(event->code, node->name))
+        outer = flow_chart_outer(&self->chart, node);
+    (void)flow_node_join(node, &outer, 1);
     flow_chart_adopt(&self->chart, node);
 }
 
@@ -85,18 +85,12 @@ static uint64_t start_of_arrow(flow_object *self, const line_event *event, const
     node->frame = event->frame;
     node->object = read->object;
     node->version = read->version;
-    uint64_t caller_key = flow_calls_argument(&self->calls, event->caller, read);
-    if (kept == NULL) {
+    uint64_t caller_key = kept != NULL ? kept->caller_key
+                                       : flow_calls_argument(&self->calls, event->caller, read);
+    if (kept != NULL)
+        flow_chart_take(&self->chart, kept, node);
+    else
         read_value(self, read->object, &node->value);
-    } else {
-        node->value = kept->value; /* handed over, so theirs is empty */
-        kept->value = (flow_value){ 0 };
-        kept->key = 0;
-        node->moment = kept->moment;
-        node->object = kept->object;
-        node->version = kept->version;
-        caller_key = kept->caller_key;
-    }
     join_caller(self, event, node, caller_key);
     return node->id;
 }
@@ -207,7 +201,7 @@ static void give_back(flow_object *self, const line_event *event, PyObject *valu
 
 static void add_returned(flow_object *self, const line_event *event, PyObject *obj, Py_ssize_t item)
 {
-    uint64_t from[FLOW_RETURNED];
+    uint64_t from[FLOW_RETURNED + FLOW_PASSED];
     size_t count = 0;
     PyObject *function = ((PyCodeObject *)event->code)->co_name;            /* borrowed */
     PyObject *name = item < 0 ? PyUnicode_FromFormat("return %U", function) /* owned */
@@ -220,6 +214,10 @@ static void add_returned(flow_object *self, const line_event *event, PyObject *o
         if (id != 0)
             from[count++] = id;
     }
+    size_t own = count; /* and what the functions gave that the statement called */
+    count += flow_calls_passed(&self->calls, event, from + own, FLOW_PASSED);
+    for (size_t i = own; i < count; i++)
+        from[i] = flow_chart_find(&self->chart, from[i]);
     /* No state of a name: a number that the source gives to nobody. */
     uint64_t key = UINT64_MAX - self->chart.next;
     flow_node *node = flow_chart_add(&self->chart, key, name, event->code, event->line);
@@ -248,17 +246,18 @@ static void add_all_returned(flow_object *self, const line_event *event)
 static void on_leave(void *context, const line_event *event)
 {
     flow_object *self = context;
-    uint64_t keys[FLOW_PASSED];
+    uint64_t keys[2 * FLOW_PASSED];
     size_t count = event->read_count < FLOW_PASSED ? event->read_count : FLOW_PASSED;
-    if (event->value == NULL || event->value == Py_None)
-        return;
-    if (self->has_returns) {
+    bool has_value = event->value != NULL && event->value != Py_None;
+    if (has_value && self->has_returns) {
         add_all_returned(self, event);
-        return;
+    } else if (has_value) {
+        for (size_t i = 0; i < count; i++)
+            keys[i] = event->reads[i].key;
+        count += flow_calls_passed(&self->calls, event, keys + count, FLOW_PASSED);
+        give_back(self, event, event->value, keys, count);
     }
-    for (size_t i = 0; i < count; i++)
-        keys[i] = event->reads[i].key;
-    give_back(self, event, event->value, keys, count);
+    flow_calls_end(&self->calls, event->frame);
 }
 
 /* ---- on and off ---------------------------------------------------------- */

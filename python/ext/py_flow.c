@@ -186,6 +186,8 @@ static PyMethodDef methods[] = {
     { "off", flow_off, METH_NOARGS, "Stop capturing." },
     { "clear", flow_clear, METH_NOARGS, "Forget all nodes." },
     { "places", flow_places, METH_NOARGS, "Give (name, code object, line, is_source) of each node." },
+    { "engine", flow_engine, METH_O,
+      "engine($self, codes, /)\n--\n\nName the engine of Graphviz that draws the chart well: dot or nop2." },
     { "dot", flow_dot, METH_VARARGS,
       "dot($self, codes, sizes=None, /)\n--\n\nWrite the chart for Graphviz; with the (width, height) of "
       "each node in points, all in its place, for the engine nop2." },
