@@ -412,9 +412,12 @@ typedef struct tt_graph {
 
 /* Appends the chart in Graphviz's language, its nodes as HTML-like tables. */
 tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out);
-/* The same for a chart of many nodes, with a place for each node and arrow, for
- * Graphviz's engine nop2 (neato -n2): columns in the order of time, a page as
- * wide as a screen.  How large a node is only Graphviz knows: draw once with any
+/* The engine of Graphviz that draws it well: "dot" for a small chart, else "nop2",
+ * which wants tt_graph_dot_placed. */
+const char *tt_graph_engine(const tt_graph *graph);
+/* The same as tt_graph_dot with a place for each node and arrow, for the engine
+ * nop2 (neato -n2): columns in the order of time, a page as wide as a screen,
+ * arrows that cross no table.  How large a node is only Graphviz knows: draw once with any
  * sizes, in points, and again with those it found. */
 typedef struct tt_graph_size {
     double width, height;

@@ -98,32 +98,31 @@ static void put_nodes(tt_graph_pen *pen, const tt_graph *graph)
     }
 }
 
-static void put_edges(tt_graph_pen *pen, const tt_graph *graph, const tt_graph_fold *fold)
+static void put_edges(tt_graph_pen *pen, const tt_graph *graph, const size_t *above)
 {
     for (size_t i = 0; i < graph->edge_count; i++) {
         const tt_graph_edge *edge = &graph->edges[i];
         if (tt_graph_find(graph, edge->from) == SIZE_MAX || tt_graph_find(graph, edge->to) == SIZE_MAX)
             continue;
-        tt_graph_printf(pen, "  n%" PRIu64 " -> n%" PRIu64 "%s\n", edge->from, edge->to,
-                        tt_graph_fold_crosses(fold, graph, edge) ? " [constraint=false]" : "");
+        tt_graph_printf(pen, "  n%" PRIu64 " -> n%" PRIu64 "\n", edge->from, edge->to);
     }
     for (size_t i = 0; i < graph->node_count; i++)
-        if (fold->above[i] != SIZE_MAX)
+        if (above[i] != SIZE_MAX)
             tt_graph_printf(pen, "  n%" PRIu64 " -> n%" PRIu64 " [style=invis]\n",
-                            graph->nodes[fold->above[i]].id, graph->nodes[i].id);
+                            graph->nodes[above[i]].id, graph->nodes[i].id);
 }
 
 tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out)
 {
     tt_graph_pen pen = { .out = out };
-    tt_graph_fold fold = { 0 };
-    pen.st = tt_graph_fold_make(&fold, graph);
+    size_t *above = tt_graph_stack(graph); /* owned */
+    pen.st = above != NULL ? TT_OK : TT_ENOMEM;
     tt_graph_put(&pen, head);
     put_nodes(&pen, graph);
     if (pen.st == TT_OK)
-        put_edges(&pen, graph, &fold);
+        put_edges(&pen, graph, above);
     tt_graph_put(&pen, "}\n");
-    tt_graph_fold_free(&fold);
+    free(above);
     tt_buf_free(&pen.raw);
     tt_buf_free(&pen.visible);
     return pen.st;
@@ -159,13 +158,21 @@ static size_t put_run(tt_graph_pen *pen, const tt_graph *graph, const tt_graph_p
     return end;
 }
 
+enum { LANE_COLORS = 6 };
+/* Told apart side by side, paler than the arrows between neighbours. */
+static const char *const lane_colors[LANE_COLORS] = { "#829ab1", "#b98b4e", "#6a9f6a",
+                                                      "#9a7ab5", "#b56f6f", "#5a9ea6" };
+
 static void put_curve(tt_graph_pen *pen, const tt_graph_edge *edge, const tt_graph_curve *curve)
 {
     tt_graph_printf(pen, "  n%" PRIu64 " -> n%" PRIu64, edge->from, edge->to);
     put_point(pen, " [pos=\"e,", curve->tip.x, curve->tip.y);
-    for (int i = 0; i < 4; i++)
+    for (size_t i = 0; i < curve->count; i++)
         put_point(pen, " ", curve->point[i].x, curve->point[i].y);
-    tt_graph_put(pen, curve->is_pale ? "\", color=\"#9fb3c8\"]\n" : "\"]\n");
+    tt_graph_put(pen, "\"");
+    if (curve->lane > 0)
+        tt_graph_printf(pen, ", color=\"%s\"", lane_colors[curve->lane % LANE_COLORS]);
+    tt_graph_put(pen, "]\n");
 }
 
 tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out)

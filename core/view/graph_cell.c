@@ -84,8 +84,8 @@ tt_graph_format tt_graph_format_choose(const tt_graph_node *node)
 static size_t write_fixed(char out[TT_NUMBER_TEXT], double x, int32_t decimals)
 {
     double scaled = rint(fabs(x) * powers[decimals]);
-    if (scaled == 0 && x != 0)
-        return tt_number_short(x, out); /* not zero, whatever the others are */
+    if (scaled == 0 && x != 0) /* not zero, whatever the others are, and no wider */
+        return (size_t)snprintf(out, TT_NUMBER_TEXT, "%.0e", x);
     uint64_t digits = (uint64_t)scaled, unit = (uint64_t)powers[decimals];
     int n = snprintf(out, TT_NUMBER_TEXT, "%s%" PRIu64, x < 0 ? "-" : "", digits / unit);
     if (decimals == 0)

@@ -25,18 +25,10 @@ void tt_graph_quoted(tt_graph_pen *pen, const char *text, size_t len);
 /* "8 × 64", "scalar" */
 void tt_graph_sizes(tt_graph_pen *pen, const int64_t *shape, int32_t ndim);
 
-/* graph_fold.c: which arrows must not push their heads down. */
-typedef struct tt_graph_fold {
-    size_t *rank;  /* owned; of each node: how many arrows lie before it */
-    size_t *above; /* owned; of each node: the one to stack it under, or SIZE_MAX */
-    size_t page;   /* ranks until the next page begins at the top */
-} tt_graph_fold;
-
-tt_status tt_graph_fold_make(tt_graph_fold *out, const tt_graph *graph);
-void tt_graph_fold_free(tt_graph_fold *fold);
-/* Both ends of the edge are nodes. */
-bool tt_graph_fold_crosses(const tt_graph_fold *fold, const tt_graph *graph, const tt_graph_edge *edge);
+/* graph_stack.c */
 size_t tt_graph_find(const tt_graph *graph, uint64_t id); /* where the node is; SIZE_MAX: nowhere */
+/* For each node the one to stack it under, or SIZE_MAX; the caller frees it.  NULL: no memory. */
+size_t *tt_graph_stack(const tt_graph *graph);
 
 /* graph_label.c: the table of one node. */
 void tt_graph_label(tt_graph_pen *pen, const tt_graph_node *node);

@@ -4,19 +4,19 @@
  * which Graphviz makes a strip of paper of.  Here the chart is set like a
  * newspaper: in the order in which things happened, down one column and on at
  * the top of the next, so that the page is as wide as a screen.  A column ends
- * early where a loop starts a new turn.  Arrows between neighbours are short;
- * those that skip columns run behind the tables.
+ * early where a loop starts a new turn.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "view/graph_place.h"
+
+#include "view/graph_pen.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 enum {
-    GAP = 24,    /* between two tables of a column: room for an arrow */
-    GUTTER = 84, /* between two columns */
-    HEAD = 20,   /* above a frame's first table: the function's name */
-    FOOT = 8,    /* below its last one */
+    GAP = 24,  /* between two tables of a column: room for an arrow */
+    HEAD = 20, /* above a frame's first table: the function's name */
+    FOOT = 8,  /* below its last one */
     LOOK_BACK = 64,
 };
 
@@ -75,10 +75,13 @@ static tt_graph_size set_columns(const typesetter *t, double tall)
         bool is_over = is_last || (y > 0 && y + t->sizes[i].height > tall) ||
                        (y > early * tall && is_turn(t->graph, i));
         if (is_over && i > first) {
-            for (size_t k = first; k < i; k++)
+            for (size_t k = first; k < i; k++) {
                 t->spots[k].x = left + wide / 2;
-            left += wide + GUTTER;
-            page.width = left - GUTTER;
+                t->spots[k].left = left;
+                t->spots[k].right = left + wide;
+            }
+            left += wide + TT_GRAPH_GUTTER;
+            page.width = left - TT_GRAPH_GUTTER;
             page.height = fmax(page.height, y - GAP);
             column++;
             first = i;
@@ -97,6 +100,21 @@ static tt_graph_size set_columns(const typesetter *t, double tall)
     return page;
 }
 
+/* Numbers the nodes with arrows that skip a column. */
+static void give_lanes(const tt_graph *graph, tt_graph_spot *spots)
+{
+    size_t lanes = 0;
+    for (size_t i = 0; i < graph->node_count; i++)
+        spots[i].lane = SIZE_MAX;
+    for (size_t i = 0; i < graph->edge_count; i++) {
+        size_t from = tt_graph_find(graph, graph->edges[i].from),
+               to = tt_graph_find(graph, graph->edges[i].to);
+        if (from != SIZE_MAX && to != SIZE_MAX && spots[to].column > spots[from].column + 1 &&
+            spots[from].lane == SIZE_MAX)
+            spots[from].lane = lanes++;
+    }
+}
+
 tt_status tt_graph_place_make(tt_graph_place *out, const tt_graph *graph, const tt_graph_size *sizes)
 {
     tt_graph_spot *spots = calloc(graph->node_count + 1, sizeof *spots);
@@ -109,17 +127,21 @@ tt_status tt_graph_place_make(tt_graph_place *out, const tt_graph *graph, const 
     for (size_t i = 0; i < graph->node_count; i++)
         total += sizes[i].height + GAP + (starts_frame(&t, i, i == 0) ? HEAD + FOOT : 0);
     for (size_t columns = 1; columns <= graph->node_count; columns++) {
-        double height = total / (double)columns * 1.02 + GAP;
-        tt_graph_size page = set_columns(&t, height);
-        double off = fabs(log(page.width / fmax(page.height, 1) / page_shape));
-        if (off < best) {
-            best = off;
-            tall = height;
+        tt_graph_size page = { 0, 0 };
+        for (int slack = 0; slack < 4; slack++) { /* tables do not break: columns differ in height */
+            double height = total / (double)columns * (1.02 + 0.1 * slack) + GAP;
+            page = set_columns(&t, height);
+            double off = fabs(log(page.width / fmax(page.height, 1) / page_shape));
+            if (off < best) {
+                best = off;
+                tall = height;
+            }
         }
         if (page.width > 2 * page_shape * page.height)
             break;
     }
     *out = (tt_graph_place){ .spots = spots, .sizes = sizes, .page = set_columns(&t, tall) };
+    give_lanes(graph, spots);
     return TT_OK;
 }
 
@@ -129,68 +151,14 @@ void tt_graph_place_free(tt_graph_place *place)
     *place = (tt_graph_place){ 0 };
 }
 
-/* ---- arrows -------------------------------------------------------------- */
-
-enum { TIP = 9, SIDE_TIP = 8, HEADER = 13 };
-
-static tt_graph_point point(double x, double y)
-{
-    return (tt_graph_point){ x, y };
-}
-
-/* Down to the next table of the column. */
-static tt_graph_curve short_way(const tt_graph_place *place, size_t from, size_t to)
-{
-    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
-    double start = a->y + place->sizes[from].height / 2, end = b->y - place->sizes[to].height / 2;
-    return (tt_graph_curve){ .point = { point(a->x, start), point(a->x, start + (end - start) / 3),
-                                        point(b->x, end - TIP - 1), point(b->x, end - TIP) },
-                             .tip = point(b->x, end) };
-}
-
-/* Around those between, on the right. */
-static tt_graph_curve way_around(const tt_graph_place *place, size_t from, size_t to)
-{
-    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
-    double outer = 0, x1 = a->x + place->sizes[from].width / 2, x2 = b->x + place->sizes[to].width / 2;
-    for (size_t i = from; i <= to; i++)
-        outer = fmax(outer, place->spots[i].x + place->sizes[i].width / 2);
-    double reach = fmin(12 + 5 * (double)(to - from), GUTTER / 2.0);
-    double y1 = a->y, y2 = b->y - place->sizes[to].height / 2 + HEADER;
-    return (tt_graph_curve){ .point = { point(x1, y1), point(outer + reach * 4 / 3, y1),
-                                        point(outer + reach * 4 / 3, y2), point(x2 + SIDE_TIP, y2) },
-                             .tip = point(x2, y2) };
-}
-
-/* To another column; behind what is between. */
-static tt_graph_curve way_over(const tt_graph_place *place, size_t from, size_t to)
-{
-    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
-    double x1 = a->x + place->sizes[from].width / 2, x2 = b->x - place->sizes[to].width / 2;
-    double y2 = b->y - place->sizes[to].height / 2 + HEADER;
-    double bend = fmax((x2 - x1) / 2, GUTTER / 2.0);
-    bend = fmin(bend, 2 * GUTTER);
-    return (tt_graph_curve){ .point = { point(x1, a->y), point(x1 + bend, a->y),
-                                        point(x2 - SIDE_TIP - bend, y2), point(x2 - SIDE_TIP, y2) },
-                             .tip = point(x2, y2),
-                             .is_pale = b->column > a->column + 1 };
-}
-
-tt_graph_curve tt_graph_place_curve(const tt_graph_place *place, size_t from, size_t to)
-{
-    if (place->spots[from].column != place->spots[to].column)
-        return way_over(place, from, to);
-    return to == from + 1 ? short_way(place, from, to) : way_around(place, from, to);
-}
-
 /* ---- frames --------------------------------------------------------------- */
 
 size_t tt_graph_place_run(const tt_graph_place *place, const tt_graph *graph, size_t first,
                           tt_graph_point *low, tt_graph_point *high)
 {
     size_t end = first;
-    *low = point(INFINITY, INFINITY);
-    *high = point(-INFINITY, -INFINITY);
+    *low = (tt_graph_point){ INFINITY, INFINITY };
+    *high = (tt_graph_point){ -INFINITY, -INFINITY };
     while (end < graph->node_count && graph->nodes[end].frame == graph->nodes[first].frame &&
            place->spots[end].column == place->spots[first].column) {
         const tt_graph_spot *spot = &place->spots[end];

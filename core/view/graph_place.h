@@ -12,9 +12,18 @@ typedef struct tt_graph_point {
     double x, y;
 } tt_graph_point;
 
+enum {
+    TT_GRAPH_GUTTER = 84, /* between two columns */
+    TT_GRAPH_MARGIN = 34, /* from the page to the nearest lane above or below it */
+    TT_GRAPH_LANE = 6,    /* from lane to lane */
+    TT_GRAPH_CURVE = 31,  /* points of the longest curve */
+};
+
 typedef struct tt_graph_spot {
-    double x, y; /* of the middle */
+    double x, y;        /* of the middle */
+    double left, right; /* of the column */
     size_t column;
+    size_t lane;   /* of its arrows that skip columns; one for each node that has such */
     bool is_start; /* of a run of nodes of one frame in a column */
 } tt_graph_spot;
 
@@ -24,15 +33,17 @@ typedef struct tt_graph_place {
     tt_graph_size page;
 } tt_graph_place;
 
-/* A Bezier curve and the tip of the arrow at its end. */
+/* Bezier curves, one behind the other: 1 + 3 n points, and the tip of the arrow at
+ * the end. */
 typedef struct tt_graph_curve {
-    tt_graph_point point[4], tip;
-    bool is_pale;
+    tt_graph_point point[TT_GRAPH_CURVE], tip;
+    size_t count;
+    size_t lane; /* 0: it goes no farther than to the next column */
 } tt_graph_curve;
 
 tt_status tt_graph_place_make(tt_graph_place *out, const tt_graph *graph, const tt_graph_size *sizes);
 void tt_graph_place_free(tt_graph_place *place);
-/* from < to, both positions of nodes. */
+/* graph_route.c; from < to, both positions of nodes. */
 tt_graph_curve tt_graph_place_curve(const tt_graph_place *place, size_t from, size_t to);
 /* The corners of the box around the nodes that stand together from `first` on;
  * gives the node behind the last of them. */

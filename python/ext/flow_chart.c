@@ -6,9 +6,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "flow_chart.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_CAP = 16 };
+enum { FIRST_CAP = 16, MOST_PASSED = 16 };
 
 static void node_free(flow_node *node)
 {
@@ -22,6 +23,7 @@ static void node_free(flow_node *node)
 
 static void drop_oldest(flow_chart *chart)
 {
+    chart->orphans -= flow_chart_at(chart, chart->oldest)->caller_key != 0;
     node_free(flow_chart_at(chart, chart->oldest));
     chart->oldest++;
 }
@@ -36,7 +38,7 @@ void flow_chart_clear(flow_chart *chart)
     chart->index_used = 0;
     for (size_t i = 0; chart->waiting != NULL && i < FLOW_WAITING; i++) {
         flow_value_free(&chart->waiting[i].value);
-        chart->waiting[i].key = 0;
+        chart->waiting_key[i] = 0;
     }
 }
 
@@ -138,6 +140,8 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
     node->id = chart->next++;
     node->key = key;
     node->frame = 0;
+    node->moment = ++chart->moment;
+    node->caller_key = 0;
     node->object = NULL;
     node->version = 0;
     node->name = Py_NewRef(name);
@@ -152,6 +156,8 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
     return node;
 }
 
+/* ---- arrows -------------------------------------------------------------- */
+
 /* An address may be used again: the contents must be equal too. */
 static bool is_same_tensor(const flow_node *a, const flow_node *b)
 {
@@ -161,11 +167,12 @@ static bool is_same_tensor(const flow_node *a, const flow_node *b)
            memcmp(&x->stats, &y->stats, sizeof x->stats) == 0;
 }
 
-uint64_t flow_chart_twin(const flow_chart *chart, const flow_node *node)
+uint64_t flow_chart_outer(const flow_chart *chart, const flow_node *node)
 {
     for (uint64_t id = node->id - 1; id >= chart->oldest && node->object != NULL; id--) {
         const flow_node *other = flow_chart_at(chart, id);
-        if (other->frame != node->frame && is_same_tensor(other, node))
+        if (other->frame != node->frame && is_same_tensor(other, node) &&
+            PyUnicode_Compare(other->name, node->name) == 0)
             return id;
     }
     return 0;
@@ -173,11 +180,10 @@ uint64_t flow_chart_twin(const flow_chart *chart, const flow_node *node)
 
 int flow_node_join(flow_node *node, const uint64_t *from, size_t count)
 {
-    if (count == 0)
-        return 0;
-    node->from = PyMem_Malloc(count * sizeof *from);
-    if (node->from == NULL)
-        return -1;
+    uint64_t *all = count > 0 ? PyMem_Realloc(node->from, (node->from_count + count) * sizeof *all) : NULL;
+    if (all == NULL)
+        return count > 0 ? -1 : 0;
+    node->from = all;
     for (size_t i = 0; i < count; i++) {
         size_t k = 0;
         while (k < node->from_count && node->from[k] != from[i])
@@ -188,17 +194,69 @@ int flow_node_join(flow_node *node, const uint64_t *from, size_t count)
     return 0;
 }
 
+/* The key of the caller's name for a state that waits; 0: there is none. */
+static uint64_t key_above(const flow_chart *chart, uint64_t key)
+{
+    const flow_state *state = flow_chart_waiting(chart, key);
+    return state != NULL ? state->caller_key : 0;
+}
+
+void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t caller_key)
+{
+    uint64_t key = caller_key, from = 0;
+    for (int passed = 0; key != 0 && from == 0 && passed < MOST_PASSED; passed++) {
+        from = flow_chart_find(chart, key);
+        key = key_above(chart, key);
+    }
+    (void)flow_node_join(node, &from, 1);
+    if (from == 0 && caller_key != 0) {
+        node->caller_key = caller_key;
+        chart->orphans++;
+    }
+}
+
+void flow_chart_adopt(flow_chart *chart, const flow_node *node)
+{
+    for (uint64_t id = chart->next - 1; id >= chart->oldest && chart->orphans > 0; id--) {
+        flow_node *other = flow_chart_at(chart, id);
+        uint64_t key = other->caller_key;
+        for (int passed = 0; key != 0 && key != node->key && passed < MOST_PASSED; passed++)
+            key = key_above(chart, key);
+        if (key == 0 || key != node->key || other == node)
+            continue;
+        (void)flow_node_join(other, &node->id, 1);
+        other->caller_key = 0;
+        chart->orphans--;
+    }
+}
+
+static int by_moment(const void *a, const void *b)
+{
+    const flow_node *x = *(flow_node *const *)a, *y = *(flow_node *const *)b;
+    if (x->moment != y->moment)
+        return x->moment < y->moment ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+void flow_chart_sort(const flow_chart *chart, const flow_node **out)
+{
+    size_t count = flow_chart_count(chart);
+    for (size_t i = 0; i < count; i++)
+        out[i] = flow_chart_at(chart, chart->oldest + i);
+    qsort(out, count, sizeof *out, by_moment);
+}
+
 /* ---- states that wait ---------------------------------------------------- */
 
-flow_value *flow_chart_waiting(const flow_chart *chart, uint64_t key)
+flow_state *flow_chart_waiting(const flow_chart *chart, uint64_t key)
 {
     for (size_t i = 0; chart->waiting != NULL && i < FLOW_WAITING; i++)
-        if (chart->waiting[i].key == key)
-            return &chart->waiting[i].value;
+        if (chart->waiting_key[i] == key)
+            return &chart->waiting[i];
     return NULL;
 }
 
-flow_value *flow_chart_put_aside(flow_chart *chart, uint64_t key, const void *object, uint32_t version)
+flow_state *flow_chart_put_aside(flow_chart *chart, uint64_t key)
 {
     if (chart->waiting == NULL) {
         chart->waiting = PyMem_Calloc(FLOW_WAITING, sizeof *chart->waiting);
@@ -207,8 +265,16 @@ flow_value *flow_chart_put_aside(flow_chart *chart, uint64_t key, const void *ob
     }
     size_t at = chart->waiting_next++ % FLOW_WAITING;
     flow_value_free(&chart->waiting[at].value);
-    chart->waiting[at].key = key;
-    chart->waiting[at].object = object;
-    chart->waiting[at].version = version;
-    return &chart->waiting[at].value;
+    chart->waiting_key[at] = key;
+    return &chart->waiting[at];
+}
+
+void flow_chart_take(flow_chart *chart, flow_state *state, flow_node *node)
+{
+    node->value = state->value; /* handed over, so theirs is empty */
+    state->value = (flow_value){ 0 };
+    chart->waiting_key[state - chart->waiting] = 0;
+    node->moment = state->moment;
+    node->object = state->object;
+    node->version = state->version;
 }

@@ -2,11 +2,14 @@
  *
  * A chart is a ring of nodes with consecutive numbers.  A node holds what was
  * true when the line had run: a few elements, the statistics, some names; never
- * the tensor.  Everything belongs to the GIL.
+ * the tensor.  Numbers go by when a node was made; it is drawn by when its
+ * statement began, because a caller's source is made after what the call did.
+ * Everything belongs to the GIL.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_FLOW_CHART_H
 #define TT_EXT_FLOW_CHART_H
 
+#include "flow_calls.h"
 #include "module.h"
 
 /* What is kept of a tensor.  { 0 } is a valid empty one. */
@@ -26,7 +29,9 @@ void flow_value_free(flow_value *value);
 
 typedef struct flow_node {
     uint64_t id, key, frame;
-    const void *object; /* the tensor's address, for comparison only, and its version */
+    uint64_t moment;     /* what came before it in the program has a smaller one */
+    uint64_t caller_key; /* of the caller's name for it, which is in no node yet; else 0 */
+    const void *object;  /* the tensor's address, for comparison only, and its version */
     uint32_t version;
     PyObject *name, *code; /* owned; str and code object */
     int line;
@@ -36,25 +41,31 @@ typedef struct flow_node {
     uint64_t *from; /* owned; ids of the nodes whose arrows end here */
 } flow_node;
 
+enum { FLOW_WAITING = 64, FLOW_RETURNED = 16 };
+
+/* A state that was read, for the node that it may become. */
+typedef struct flow_state {
+    uint64_t moment, caller_key;
+    const void *object; /* as in a node */
+    uint32_t version;
+    flow_value value;
+} flow_state;
+
 typedef struct flow_chart {
     flow_node *ring; /* owned; node id is at id % cap */
     size_t cap, max;
     uint64_t next;   /* id of the next node; the first is 1 */
     uint64_t oldest; /* id of the oldest one that is kept */
+    uint64_t moment; /* the last one that was given away */
+    size_t orphans;  /* nodes with a caller_key */
     struct {
         uint64_t key, id;
     } * index; /* owned; open addressing, 2^n entries; some are of dropped nodes */
     size_t index_cap, index_used;
-    struct {
-        uint64_t key;
-        const void *object; /* as in a node */
-        uint32_t version;
-        flow_value value;
-    } * waiting; /* owned; states that were read and are in no node yet */
+    flow_state *waiting; /* owned; states that were read and are in no node yet */
+    uint64_t waiting_key[FLOW_WAITING]; /* of each; 0: nothing is there */
     size_t waiting_next;
 } flow_chart;
-
-enum { FLOW_WAITING = 64, FLOW_RETURNED = 16 };
 
 static inline size_t flow_chart_count(const flow_chart *chart)
 {
@@ -74,15 +85,26 @@ uint64_t flow_chart_find(const flow_chart *chart, uint64_t key);
 /* Adds a node, perhaps in place of the oldest; its value is empty and its name
  * and code are new references.  NULL: no memory. */
 flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObject *code, int line);
-/* The newest node before `node`, of another frame, that shows the same tensor in
- * the same state: where an argument or a returned value comes from.  0: none. */
-uint64_t flow_chart_twin(const flow_chart *chart, const flow_node *node);
+/* The newest other node of this name that shows the same tensor in the same state
+ * in another frame: where a function has a variable of the function around it from.
+ * 0: none. */
+uint64_t flow_chart_outer(const flow_chart *chart, const flow_node *node);
+/* Adds arrows to what ends there already; 0 is nobody's id. */
 int flow_node_join(flow_node *node, const uint64_t *from, size_t count);
+/* An arrow from the node with this key, the caller's, or from that of the caller's
+ * caller who passed it on; if nobody has a node yet, from the first that will. */
+void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t caller_key);
+/* Gives arrows from `node` to those that waited for it. */
+void flow_chart_adopt(flow_chart *chart, const flow_node *node);
+/* The kept nodes in the order of the program, flow_chart_count of them. */
+void flow_chart_sort(const flow_chart *chart, const flow_node **out);
 
-/* The value of a state that was put aside; NULL: it was not. */
-flow_value *flow_chart_waiting(const flow_chart *chart, uint64_t key);
-/* Room for the value of a state, perhaps that of the longest waiting one. */
-flow_value *flow_chart_put_aside(flow_chart *chart, uint64_t key, const void *object, uint32_t version);
+/* The state that was put aside; NULL: it was not. */
+flow_state *flow_chart_waiting(const flow_chart *chart, uint64_t key);
+/* Hands its value over to a node. */
+void flow_chart_take(flow_chart *chart, flow_state *state, flow_node *node);
+/* Room for a state, perhaps that of the longest waiting one; NULL: no memory. */
+flow_state *flow_chart_put_aside(flow_chart *chart, uint64_t key);
 
 /* ---- the object ---------------------------------------------------------- */
 
@@ -92,6 +114,7 @@ typedef struct flow_object {
     PyObject *runs;                  /* owned or NULL; list of open recorders, the innermost last */
     PyObject *root;                  /* owned or NULL; str */
     flow_chart chart;
+    flow_calls calls;
     tt_sample_options options;
     bool has_returns, has_arrays;
     int consumer;           /* of the line source; -1: off */
@@ -109,6 +132,7 @@ typedef struct flow_object {
 int flow_start(flow_object *self);
 void flow_stop(flow_object *self);
 void flow_forget_returned(flow_object *self);
+PyObject *flow_engine(PyObject *self, PyObject *codes);
 PyObject *flow_dot(PyObject *self, PyObject *args);
 PyObject *flow_json(PyObject *self, PyObject *codes);
 

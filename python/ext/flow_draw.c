@@ -23,11 +23,12 @@ static const char *utf8(PyObject *text, PyObject *owners)
     return PyBytes_AS_STRING(bytes);
 }
 
-static int describe(const flow_node *node, PyObject *code, PyObject *owners, tt_graph_node *out)
+static int describe(const flow_node *node, uint64_t id, PyObject *code, PyObject *owners,
+                    tt_graph_node *out)
 {
     const PyCodeObject *where = (PyCodeObject *)node->code;
     const flow_value *value = &node->value;
-    *out = (tt_graph_node){ .id = node->id,
+    *out = (tt_graph_node){ .id = id,
                             .name = utf8(node->name, owners),
                             .file = utf8(where->co_filename, owners),
                             .code = utf8(code, owners),
@@ -54,16 +55,22 @@ static size_t count_edges(const flow_chart *chart)
     return count;
 }
 
-static void list_edges(const flow_chart *chart, tt_graph_edge *out)
+/* ids: that a node is drawn with, by its own.  Arrows from dropped nodes are left out. */
+static size_t list_edges(const flow_chart *chart, const uint64_t *ids, tt_graph_edge *out)
 {
+    size_t count = 0;
     for (uint64_t id = chart->oldest; id < chart->next; id++) {
         const flow_node *node = flow_chart_at(chart, id);
         for (size_t i = 0; i < node->from_count; i++)
-            *out++ = (tt_graph_edge){ .from = node->from[i], .to = id };
+            if (node->from[i] >= chart->oldest)
+                out[count++] = (tt_graph_edge){ .from = ids[node->from[i] - chart->oldest],
+                                                .to = ids[id - chart->oldest] };
     }
+    return count;
 }
 
-typedef tt_status writer(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out);
+/* Makes a str of a chart. */
+typedef PyObject *maker(const tt_graph *graph, const tt_graph_size *sizes);
 
 /* From a list of (width, height); NULL with an exception. */
 static tt_graph_size *read_sizes(PyObject *list, size_t count)
@@ -84,51 +91,79 @@ static tt_graph_size *read_sizes(PyObject *list, size_t count)
     return sizes;
 }
 
-static PyObject *draw(flow_object *self, PyObject *codes, const tt_graph_size *sizes, writer *write)
+static PyObject *draw(flow_object *self, PyObject *codes, const tt_graph_size *sizes, maker *make)
 {
     const flow_chart *chart = &self->chart;
-    size_t count = flow_chart_count(chart), edge_count = count_edges(chart);
+    size_t count = flow_chart_count(chart);
     PyObject *owners = NULL, *text = NULL; /* owned */
+    const flow_node **order = NULL;        /* owned */
+    uint64_t *ids = NULL;                  /* owned */
     tt_graph_node *nodes = NULL;           /* owned */
     tt_graph_edge *edges = NULL;           /* owned */
-    tt_buf page = { 0 };
     if (!PyList_Check(codes) || (size_t)PyList_GET_SIZE(codes) != count) {
         PyErr_SetString(PyExc_ValueError, "give one piece of code for each node");
         return NULL;
     }
     owners = PyList_New(0);
+    order = PyMem_Calloc(count + 1, sizeof *order);
+    ids = PyMem_Calloc(count + 1, sizeof *ids);
     nodes = PyMem_Calloc(count + 1, sizeof *nodes);
-    edges = PyMem_Calloc(edge_count + 1, sizeof *edges);
-    if (owners == NULL || nodes == NULL || edges == NULL) {
+    edges = PyMem_Calloc(count_edges(chart) + 1, sizeof *edges);
+    if (owners == NULL || order == NULL || ids == NULL || nodes == NULL || edges == NULL) {
         PyErr_NoMemory();
         goto out;
     }
-    for (size_t i = 0; i < count; i++)
-        if (describe(flow_chart_at(chart, chart->oldest + i), PyList_GET_ITEM(codes, (Py_ssize_t)i),
-                     owners, &nodes[i]) < 0)
+    flow_chart_sort(chart, order);
+    for (size_t i = 0; i < count; i++) {
+        ids[order[i]->id - chart->oldest] = chart->oldest + i; /* numbers follow the order */
+        if (describe(order[i], chart->oldest + i, PyList_GET_ITEM(codes, (Py_ssize_t)i), owners,
+                     &nodes[i]) < 0)
             goto out;
-    list_edges(chart, edges);
-    tt_graph graph = { .nodes = nodes, .node_count = count, .edges = edges, .edge_count = edge_count };
-    tt_status st = write(&graph, sizes, &page);
-    text = st < 0 ? raise_status(st, NULL)
-                  : PyUnicode_DecodeUTF8(page.data, (Py_ssize_t)page.len, "replace");
+    }
+    tt_graph graph = { .nodes = nodes, .node_count = count, .edges = edges };
+    graph.edge_count = list_edges(chart, ids, edges);
+    text = make(&graph, sizes);
 out:
-    tt_buf_free(&page);
     PyMem_Free(edges);
     PyMem_Free(nodes);
+    PyMem_Free(ids);
+    PyMem_Free(order);
     Py_XDECREF(owners);
     return text;
 }
 
-static tt_status write_dot(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out)
+/* The text is freed. */
+static PyObject *text_of(tt_status st, tt_buf *page)
 {
-    return sizes != NULL ? tt_graph_dot_placed(graph, sizes, out) : tt_graph_dot(graph, out);
+    PyObject *text = st < 0 ? raise_status(st, NULL)
+                            : PyUnicode_DecodeUTF8(page->data, (Py_ssize_t)page->len, "replace");
+    tt_buf_free(page);
+    return text;
 }
 
-static tt_status write_json(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out)
+static PyObject *make_dot(const tt_graph *graph, const tt_graph_size *sizes)
 {
-    (void)sizes;
-    return tt_graph_json(graph, out);
+    tt_buf page = { 0 };
+    tt_status st =
+        sizes != NULL ? tt_graph_dot_placed(graph, sizes, &page) : tt_graph_dot(graph, &page);
+    return text_of(st, &page);
+}
+
+static PyObject *make_json(const tt_graph *graph, const tt_graph_size *Py_UNUSED(sizes))
+{
+    tt_buf page = { 0 };
+    tt_status st = tt_graph_json(graph, &page);
+    return text_of(st, &page);
+}
+
+static PyObject *make_engine(const tt_graph *graph, const tt_graph_size *Py_UNUSED(sizes))
+{
+    return PyUnicode_FromString(tt_graph_engine(graph));
+}
+
+PyObject *flow_engine(PyObject *self, PyObject *codes)
+{
+    return draw((flow_object *)self, codes, NULL, make_engine);
 }
 
 PyObject *flow_dot(PyObject *self, PyObject *args)
@@ -140,12 +175,12 @@ PyObject *flow_dot(PyObject *self, PyObject *args)
         return NULL;
     if (list != Py_None && (sizes = read_sizes(list, flow_chart_count(&flow->chart))) == NULL)
         return NULL;
-    PyObject *text = draw(flow, codes, sizes, write_dot);
+    PyObject *text = draw(flow, codes, sizes, make_dot);
     PyMem_Free(sizes);
     return text;
 }
 
 PyObject *flow_json(PyObject *self, PyObject *codes)
 {
-    return draw((flow_object *)self, codes, NULL, write_json);
+    return draw((flow_object *)self, codes, NULL, make_json);
 }

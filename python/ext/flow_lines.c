@@ -30,13 +30,37 @@ static void record_node(flow_object *self, const flow_node *node, uint64_t key, 
     (void)open_run_put_change(self->state, self->runs, &change, obj);
 }
 
+/* Has the function this variable from the function around it? */
+static bool is_free(PyObject *code, PyObject *name)
+{
+    if (PyCode_GetNumFree((PyCodeObject *)code) == 0)
+        return false;
+    PyObject *names = PyObject_GetAttrString(code, "co_freevars"); /* owned */
+    bool is_it = names != NULL && PySequence_Contains(names, name) == 1;
+    Py_XDECREF(names);
+    PyErr_Clear();
+    return is_it;
+}
+
+/* A source of a function may be a tensor of the caller's, under another name. */
+static void join_caller(flow_object *self, const line_event *event, flow_node *node, uint64_t caller_key)
+{
+    uint64_t outer = 0;
+    if (caller_key != 0)
+        flow_chart_expect(&self->chart, node, caller_key);
+    else if (is_free(event->code, node->name))
+        outer = flow_chart_outer(&self->chart, node);
+    (void)flow_node_join(node, &outer, 1);
+    flow_chart_adopt(&self->chart, node);
+}
+
 /* The node that an arrow from this state starts at, made if there is none. */
 static uint64_t start_of_arrow(flow_object *self, const line_event *event, const line_name *read)
 {
     uint64_t id = flow_chart_find(&self->chart, read->key);
     if (id != 0)
         return id;
-    flow_value *kept = flow_chart_waiting(&self->chart, read->key);
+    flow_state *kept = flow_chart_waiting(&self->chart, read->key);
     if (kept == NULL && read->object == NULL)
         return 0; /* nobody knows what it was */
     flow_node *node = flow_chart_add(&self->chart, read->key, read->name, event->code, event->line);
@@ -46,28 +70,20 @@ static uint64_t start_of_arrow(flow_object *self, const line_event *event, const
     node->frame = event->frame;
     node->object = read->object;
     node->version = read->version;
-    if (kept == NULL) {
+    uint64_t caller_key = kept != NULL ? kept->caller_key
+                                       : flow_calls_argument(&self->calls, event->caller, read);
+    if (kept != NULL)
+        flow_chart_take(&self->chart, kept, node);
+    else
         read_value(self, read->object, &node->value);
-    } else {
-        node->value = *kept; /* handed over, so theirs is empty */
-        kept->sample = NULL;
-        kept->dtype_owner = kept->device = NULL;
-        for (size_t i = 0; i < FLOW_WAITING; i++) {
-            if (&self->chart.waiting[i].value != kept)
-                continue;
-            self->chart.waiting[i].key = 0;
-            node->object = self->chart.waiting[i].object;
-            node->version = self->chart.waiting[i].version;
-        }
-    }
-    uint64_t twin = flow_chart_twin(&self->chart, node); /* an argument comes from the caller */
-    (void)flow_node_join(node, &twin, 1);
+    join_caller(self, event, node, caller_key);
     return node->id;
 }
 
-static void add_change(flow_object *self, const line_event *event, const line_change *change)
+static void add_change(flow_object *self, const line_event *event, size_t at)
 {
-    uint64_t from[MOST_ARROWS + 1];
+    const line_change *change = &event->changes[at];
+    uint64_t from[2 * MOST_ARROWS];
     size_t count = 0;
     for (size_t i = 0; i < change->read_count && count < MOST_ARROWS; i++) {
         uint64_t id = start_of_arrow(self, event, &event->reads[change->reads[i]]);
@@ -82,34 +98,46 @@ static void add_change(flow_object *self, const line_event *event, const line_ch
     read_value(self, change->now.object, &node->value);
     node->object = change->now.object;
     node->version = change->now.version;
-    if (change->how != LINE_INPLACE) /* what a function returned is a name's of its own */
-        from[count++] = flow_chart_twin(&self->chart, node);
+    size_t own = count; /* and what the functions gave that it called */
+    count += flow_calls_given(&self->calls, event, at, from + own, MOST_ARROWS);
+    for (size_t i = own; i < count; i++)
+        from[i] = flow_chart_find(&self->chart, from[i]);
     (void)flow_node_join(node, from, count);
     record_node(self, node, change->now.key, change->now.object);
 }
 
 static void on_change(void *context, const line_event *event)
 {
+    flow_object *self = context;
     for (size_t i = 0; i < event->change_count; i++)
         if (event->changes[i].now.object != NULL)
-            add_change(context, event, &event->changes[i]);
+            add_change(self, event, i);
+    flow_calls_end(&self->calls, event->frame);
 }
 
-static void put_aside(flow_object *self, const line_name *read)
+static void put_aside(flow_object *self, const line_event *event, const line_name *read)
 {
-    if (read->object == NULL || flow_chart_find(&self->chart, read->key) != 0 ||
-        flow_chart_waiting(&self->chart, read->key) != NULL)
+    if (read->object == NULL || flow_chart_find(&self->chart, read->key) != 0)
         return;
-    flow_value *value = flow_chart_put_aside(&self->chart, read->key, read->object, read->version);
-    if (value != NULL)
-        read_value(self, read->object, value);
+    flow_state *state = flow_chart_waiting(&self->chart, read->key);
+    if (state == NULL) {
+        state = flow_chart_put_aside(&self->chart, read->key);
+        if (state == NULL)
+            return;
+        state->object = read->object;
+        state->version = read->version;
+        read_value(self, read->object, &state->value);
+    }
+    state->moment = ++self->chart.moment; /* of the statement that may make it a node */
+    state->caller_key = flow_calls_argument(&self->calls, event->caller, read);
 }
 
 static void on_before(void *context, const line_event *event)
 {
     flow_object *self = context;
     for (size_t i = 0; i < event->read_count; i++)
-        put_aside(self, &event->reads[i]);
+        put_aside(self, event, &event->reads[i]);
+    flow_calls_begin(&self->calls, event);
     if (self->has_returns && event->is_return) {
         flow_forget_returned(self);
         self->return_frame = event->frame;
@@ -143,9 +171,22 @@ static bool is_wanted(flow_object *self, PyObject *obj)
     return true;
 }
 
+/* Tells the statement that waits for the value what it was made of. */
+static void give_back(flow_object *self, const line_event *event, PyObject *value, const uint64_t *keys,
+                      size_t count)
+{
+    uint64_t caller = 0;
+    int line = line_frame_below(self->state->line, event->at, &caller);
+    if (line == 0 || count == 0)
+        return;
+    flow_return *back = flow_calls_give(&self->calls, caller, line, value);
+    for (size_t i = 0; i < count && i < FLOW_PASSED; i++)
+        back->key[back->key_count++] = keys[i];
+}
+
 static void add_returned(flow_object *self, const line_event *event, PyObject *obj, Py_ssize_t item)
 {
-    uint64_t from[FLOW_RETURNED];
+    uint64_t from[FLOW_RETURNED + FLOW_PASSED];
     size_t count = 0;
     PyObject *function = ((PyCodeObject *)event->code)->co_name;            /* borrowed */
     PyObject *name = item < 0 ? PyUnicode_FromFormat("return %U", function) /* owned */
@@ -158,6 +199,10 @@ static void add_returned(flow_object *self, const line_event *event, PyObject *o
         if (id != 0)
             from[count++] = id;
     }
+    size_t own = count; /* and what the functions gave that the statement called */
+    count += flow_calls_passed(&self->calls, event, from + own, FLOW_PASSED);
+    for (size_t i = own; i < count; i++)
+        from[i] = flow_chart_find(&self->chart, from[i]);
     /* No state of a name: a number that the source gives to nobody. */
     uint64_t key = UINT64_MAX - self->chart.next;
     flow_node *node = flow_chart_add(&self->chart, key, name, event->code, event->line);
@@ -166,17 +211,14 @@ static void add_returned(flow_object *self, const line_event *event, PyObject *o
         return;
     node->frame = event->frame;
     read_value(self, obj, &node->value);
-    node->object = obj;
     (void)flow_node_join(node, from, count);
     record_node(self, node, 0, obj);
+    give_back(self, event, obj, &key, 1);
 }
 
-static void on_leave(void *context, const line_event *event)
+static void add_all_returned(flow_object *self, const line_event *event)
 {
-    flow_object *self = context;
     PyObject *value = event->value; /* borrowed */
-    if (value == NULL)
-        return;
     if (is_wanted(self, value)) {
         add_returned(self, event, value, -1);
     } else if (PyTuple_CheckExact(value)) {
@@ -184,6 +226,23 @@ static void on_leave(void *context, const line_event *event)
             if (is_wanted(self, PyTuple_GET_ITEM(value, i)))
                 add_returned(self, event, PyTuple_GET_ITEM(value, i), i);
     }
+}
+
+static void on_leave(void *context, const line_event *event)
+{
+    flow_object *self = context;
+    uint64_t keys[2 * FLOW_PASSED];
+    size_t count = event->read_count < FLOW_PASSED ? event->read_count : FLOW_PASSED;
+    bool has_value = event->value != NULL && event->value != Py_None;
+    if (has_value && self->has_returns) {
+        add_all_returned(self, event);
+    } else if (has_value) {
+        for (size_t i = 0; i < count; i++)
+            keys[i] = event->reads[i].key;
+        count += flow_calls_passed(&self->calls, event, keys + count, FLOW_PASSED);
+        give_back(self, event, event->value, keys, count);
+    }
+    flow_calls_end(&self->calls, event->frame);
 }
 
 /* ---- on and off ---------------------------------------------------------- */
@@ -206,7 +265,7 @@ int flow_start(flow_object *self)
                                .selects = selects,
                                .before = on_before,
                                .change = on_change,
-                               .leave = self->has_returns ? on_leave : NULL };
+                               .leave = on_leave };
     if (self->state->line == NULL && (self->state->line = line_source_create(self->state)) == NULL)
         return -1;
     self->consumer = line_source_add(self->state->line, &consumer);

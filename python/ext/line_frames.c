@@ -184,15 +184,24 @@ frame_record *source_find(line_source *source, line_frame *at)
     return source->last = *found;
 }
 
-static uint64_t find_caller(line_source *source, line_frame *at)
+static frame_record *record_below(line_source *source, line_frame *at)
 {
     int depth = 0;
     for (line_frame *up = locals_back(at); up != NULL && depth < 1000; up = locals_back(up), depth++) {
         void **found = pointer_map_find(&source->frames, up);
         if (found != NULL)
-            return ((frame_record *)*found)->number;
+            return *found;
     }
-    return 0;
+    return NULL;
+}
+
+int line_frame_below(line_source *source, line_frame *at, uint64_t *frame)
+{
+    const frame_record *below = record_below(source, at);
+    if (below == NULL || below->is_bare || below->statement < 0)
+        return 0;
+    *frame = below->number;
+    return below->code->table->statements[below->statement].line;
 }
 
 frame_record *source_frame(line_source *source, line_frame *at, line_code *code, bool is_fresh)
@@ -223,7 +232,8 @@ frame_record *source_frame(line_source *source, line_frame *at, line_code *code,
     record->number = ++source->next_frame;
     record->used = ++source->uses;
     record->thread = (uint64_t)PyThread_get_thread_ident();
-    record->caller = find_caller(source, at);
+    const frame_record *below = record_below(source, at);
+    record->caller = below != NULL ? below->number : 0;
     source->last = record;
     statement_adopt(source, record, is_fresh);
     return record;

@@ -180,6 +180,10 @@ PyObject *line_frame_get(line_frame *at, PyObject *name);
  * co_cellvars that are no arguments): borrowed, NULL: unbound. */
 PyObject *line_frame_slot(line_frame *at, int slot, PyObject *name);
 
+/* The nearest watched frame below this one: the line of the statement that runs in
+ * it, 0: there is none; *frame gets its number. */
+int line_frame_below(line_source *source, line_frame *at, uint64_t *frame);
+
 /* The module's state makes one and frees it. */
 struct core_state;
 line_source *line_source_create(struct core_state *state);

@@ -265,26 +265,6 @@ static void long_code_is_wrapped_and_whole_in_the_tooltip(void **state)
 
 enum { LINKS = 40 };
 
-static void a_long_chain_is_folded(void **state)
-{
-    (void)state;
-    tt_graph_node nodes[LINKS];
-    tt_graph_edge edges[LINKS];
-    for (size_t i = 0; i < LINKS; i++) {
-        nodes[i] = (tt_graph_node){ .id = i + 1, .name = "x", .dtype = "float32" };
-        edges[i] = (tt_graph_edge){ i + 1, i + 2 };
-    }
-    tt_graph graph = { .nodes = nodes, .node_count = LINKS, .edges = edges, .edge_count = LINKS - 1 };
-    tt_graph_fold fold;
-    size_t cut = 0;
-    assert_int_equal(tt_graph_fold_make(&fold, &graph), TT_OK);
-    for (size_t i = 0; i < LINKS - 1; i++)
-        cut += tt_graph_fold_crosses(&fold, &graph, &edges[i]);
-    assert_int_equal(fold.page, 6); /* sqrt(0.8 * 40), rounded up */
-    assert_int_equal(cut, 6);       /* 40 ranks are seven pages of 6 */
-    tt_graph_fold_free(&fold);
-}
-
 static void nodes_without_arrows_are_stacked(void **state)
 {
     (void)state;
@@ -292,31 +272,11 @@ static void nodes_without_arrows_are_stacked(void **state)
     for (size_t i = 0; i < LINKS; i++)
         nodes[i] = (tt_graph_node){ .id = i + 1, .name = "x", .dtype = "float32" };
     tt_graph graph = { .nodes = nodes, .node_count = LINKS };
-    tt_graph_fold fold;
-    assert_int_equal(tt_graph_fold_make(&fold, &graph), TT_OK);
+    size_t *above = tt_graph_stack(&graph);
+    assert_non_null(above);
     for (size_t i = 0; i < LINKS; i++)
-        assert_true(fold.above[i] == (i % 6 == 0 ? SIZE_MAX : i - 1));
-    tt_graph_fold_free(&fold);
-}
-
-static void a_source_stands_on_the_page_that_needs_it(void **state)
-{
-    (void)state;
-    tt_graph_node nodes[LINKS];
-    tt_graph_edge edges[LINKS];
-    for (size_t i = 0; i < LINKS; i++) {
-        nodes[i] = (tt_graph_node){ .id = i + 1, .name = "x", .dtype = "float32" };
-        edges[i] = (tt_graph_edge){ i + 1, i + 2 };
-    }
-    edges[20] = (tt_graph_edge){ 21, 23 }; /* node 22 is a source: 21 -> 23 <- 22 */
-    edges[21] = (tt_graph_edge){ 22, 23 };
-    tt_graph graph = { .nodes = nodes, .node_count = LINKS, .edges = edges, .edge_count = LINKS - 1 };
-    tt_graph_fold fold;
-    assert_int_equal(tt_graph_fold_make(&fold, &graph), TT_OK);
-    assert_int_equal(fold.rank[20], 20);
-    assert_int_equal(fold.rank[22], 21);
-    assert_int_equal(fold.rank[21], 0 + 20);
-    tt_graph_fold_free(&fold);
+        assert_true(above[i] == (i % 6 == 0 ? SIZE_MAX : i - 1));
+    free(above);
 }
 
 static void nodes_of_a_function_stand_in_a_frame(void **state)
@@ -374,9 +334,7 @@ int main(void)
         cmocka_unit_test(numbers_of_a_table_have_the_same_decimals),
         cmocka_unit_test(what_cannot_be_read_says_why),
         cmocka_unit_test(long_code_is_wrapped_and_whole_in_the_tooltip),
-        cmocka_unit_test(a_long_chain_is_folded),
         cmocka_unit_test(nodes_without_arrows_are_stacked),
-        cmocka_unit_test(a_source_stands_on_the_page_that_needs_it),
         cmocka_unit_test(nodes_of_a_function_stand_in_a_frame),
         cmocka_unit_test(no_allocation_that_fails_leaks_or_breaks),
     };

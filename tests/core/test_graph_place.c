@@ -98,14 +98,55 @@ static void arrows_end_at_the_edge_of_their_table(void **state)
     page *p = make_page(NODES);
     for (size_t from = 0; from < NODES; from += 7)
         for (size_t to = from + 1; to < NODES; to += 13) {
+            p->place.spots[from].lane = from;
             tt_graph_curve curve = tt_graph_place_curve(&p->place, from, to);
             const tt_graph_spot *spot = &p->place.spots[to];
             double x = fabs(curve.tip.x - spot->x) - p->sizes[to].width / 2;
             double y = fabs(curve.tip.y - spot->y) - p->sizes[to].height / 2;
             assert_true(fabs(fmax(x, y)) < 0.01); /* on the edge, not inside or outside */
             bool is_far = spot->column > p->place.spots[from].column + 1;
-            assert_int_equal(curve.is_pale, is_far);
+            assert_true((curve.lane > 0) == is_far);
         }
+    free_page(p);
+}
+
+static double bezier(double a, double b, double c, double d, double t)
+{
+    double s = 1 - t;
+    return s * s * s * a + 3 * s * s * t * b + 3 * s * t * t * c + t * t * t * d;
+}
+
+static bool is_inside(const page *p, size_t node, double x, double y)
+{
+    const tt_graph_spot *spot = &p->place.spots[node];
+    return fabs(x - spot->x) < p->sizes[node].width / 2 - 0.5 &&
+           fabs(y - spot->y) < p->sizes[node].height / 2 - 0.5;
+}
+
+static void no_arrow_crosses_a_table(void **state)
+{
+    (void)state;
+    page *p = make_page(NODES);
+    tt_graph_edge edges[NODES];
+    size_t count = 0;
+    for (size_t from = 0; from + 1 < NODES; from += 3)
+        edges[count++] = (tt_graph_edge){ from + 1, from + 2 + from * 7 % (NODES - 1 - from) };
+    p->graph.edges = edges;
+    p->graph.edge_count = count;
+    tt_graph_place_free(&p->place);
+    assert_int_equal(tt_graph_place_make(&p->place, &p->graph, p->sizes), TT_OK);
+    for (size_t i = 0; i < count; i++) {
+        tt_graph_curve c = tt_graph_place_curve(&p->place, edges[i].from - 1, edges[i].to - 1);
+        assert_true(c.count % 3 == 1 && c.count <= TT_GRAPH_CURVE);
+        for (size_t k = 0; k + 3 < c.count; k += 3)
+            for (double t = 0; t <= 1; t += 1.0 / 64) {
+                const tt_graph_point *q = &c.point[k];
+                double x = bezier(q[0].x, q[1].x, q[2].x, q[3].x, t),
+                       y = bezier(q[0].y, q[1].y, q[2].y, q[3].y, t);
+                for (size_t node = 0; node < NODES; node++)
+                    assert_false(is_inside(p, node, x, y));
+            }
+    }
     free_page(p);
 }
 
@@ -181,6 +222,7 @@ int main(void)
         cmocka_unit_test(no_two_tables_touch),
         cmocka_unit_test(a_turn_of_a_loop_is_not_cut),
         cmocka_unit_test(arrows_end_at_the_edge_of_their_table),
+        cmocka_unit_test(no_arrow_crosses_a_table),
         cmocka_unit_test(a_frame_holds_its_tables),
         cmocka_unit_test(the_text_gives_every_place),
         cmocka_unit_test(no_allocation_that_fails_leaks_or_breaks),

@@ -18,6 +18,7 @@ html, body { margin: 0; height: 100%; overflow: hidden; background: #f7f9fb;
 #chart { width: 100%; height: 100%; cursor: grab; touch-action: none; }
 #chart:active { cursor: grabbing; }
 #chart svg { width: 100%; height: 100%; }
+#chart text { text-rendering: geometricPrecision; }  /* as wide as Graphviz thinks, at any zoom */
 #facts { position: fixed; display: none; max-width: 46em; padding: 8px 12px; background: #102a43;
   color: #f0f4f8; border-radius: 6px; font: 12px/1.5 monospace; white-space: pre-wrap;
   pointer-events: none; z-index: 2; }

@@ -22,7 +22,6 @@ from tensortap.flow.source_text import codes_of
 SUFFIXES = (".png", ".svg", ".pdf", ".html", ".dot", ".json")
 
 MOST_AT_FULL_SIZE = 60  # nodes of a PNG
-MOST_FOR_DOT = 15  # nodes that Graphviz places well; more are set in columns, in the order of time
 
 _graphviz_lock = threading.Lock()  # Graphviz has globals of its own
 
@@ -77,6 +76,7 @@ class Drawing:
         self.dot = flow.dot(self._codes)
         self._svg: bytes | None = None
         self._placed: str | None = None
+        self._engine = "dot"
 
     def bytes_of(self, suffix: str) -> bytes:
         """Give what belongs into a file of this suffix."""
@@ -103,11 +103,11 @@ class Drawing:
         return self._svg
 
     def _draw(self, format: str, *, dpi: int | None = None) -> bytes:
-        if len(self._codes) <= MOST_FOR_DOT:
-            return draw(self.dot, format, dpi=dpi)
         if self._placed is None:
-            self._placed = self._flow.dot(self._codes, self._sizes())
-        return draw(self._placed, format, prog="nop2", dpi=dpi)
+            self._engine = self._flow.engine(self._codes)
+            is_small = self._engine == "dot"
+            self._placed = self.dot if is_small else self._flow.dot(self._codes, self._sizes())
+        return draw(self._placed, format, prog=self._engine, dpi=dpi)
 
     def _sizes(self) -> list[tuple[float, float]]:
         """Let Graphviz measure the nodes, in points."""
@@ -122,9 +122,7 @@ class Drawing:
 
     def _png(self) -> bytes:
         """Paint the chart; a large one with fewer pixels, which most of the time goes into."""
-        dpi = 96 if len(self._codes) <= MOST_AT_FULL_SIZE else 72
-        # gd packs what cairo painted into half the bytes, in half the time.
-        return self._draw("png:cairo:gd", dpi=dpi)
+        return self._draw("png", dpi=96 if len(self._codes) <= MOST_AT_FULL_SIZE else 72)
 
 
 class GraphvizError(Exception):
