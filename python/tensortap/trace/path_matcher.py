@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from tensortap.watch import _inside
+from tensortap.watch import _can_run, _inside
 
 LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace_engine.h
 STAR = "*"
@@ -269,10 +269,6 @@ def _joined(name: str, part: str) -> str:
 
 def _fits(pattern: str, name: str) -> bool:
     return pattern == name or (pattern == STAR and not name.startswith("_"))
-
-
-def _can_run(module: torch.nn.Module) -> bool:
-    return type(module).forward is not NOTHING or "forward" in module.__dict__
 
 
 def _functions(module: torch.nn.Module, pattern: str) -> Iterator[str]:
