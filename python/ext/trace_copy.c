@@ -163,7 +163,8 @@ bool trace_copy_keep(tracer_object *self, trace_state *state, uint32_t number, P
     }
     bool is_kept =
         copy != NULL && find_lists(self, state, number, name) && append(self, state, group, copy);
-    PyErr_Clear(); /* then Python tries, and says what is wrong */
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear(); /* then Python tries, and says what is wrong */
     Py_XDECREF(copy);
     return is_kept;
 }

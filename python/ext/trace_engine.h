@@ -160,10 +160,11 @@ size_t tracer_state_of(tracer_object *self, uint32_t group, PyObject *name); /* 
  * not always tell. */
 void tracer_consider(tracer_object *self, const trace_target *target, size_t state, PyObject *name,
                      PyObject *value, bool is_doubtful);
-void tracer_take_error(tracer_object *self);    /* counts and clears; ours */
+void tracer_take_error(tracer_object *self);    /* counts and clears the one that is set; ours */
 bool tracer_is_here(const tracer_object *self); /* is it this thread's business? */
 
-/* trace_copy.c: false: not a plain case, and nothing was kept */
+/* trace_copy.c: false: not a plain case, and nothing was kept; an exception is then one that
+ * is no error, as Ctrl-C */
 bool trace_copy_keep(tracer_object *self, trace_state *state, uint32_t number, PyObject *name,
                      PyObject *value, bool is_forced);
 void trace_copies_clear(trace_copies *copies);

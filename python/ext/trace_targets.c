@@ -8,9 +8,12 @@
 
 void tracer_take_error(tracer_object *self)
 {
-    PyObject *error = PyErr_GetRaisedException(); /* owned */
-    if (error == NULL)
+    bool is_ours = PyErr_ExceptionMatches(PyExc_Exception); /* Ctrl-C and the like are the program's */
+    PyObject *error = PyErr_GetRaisedException();           /* owned */
+    if (!is_ours && self->error == NULL) {
+        self->error = error;
         return;
+    }
     self->errors++;
     if (self->own_error == NULL)
         self->own_error = Py_NewRef(error);
@@ -71,7 +74,8 @@ void tracer_consider(tracer_object *self, const trace_target *target, size_t sta
         return;
     uint64_t before = self->busy;
     self->busy = PyThreadState_GetID(PyThreadState_Get());
-    if (trace_copy_keep(self, self->states[state], target->group, name, value, is_forced)) {
+    bool is_done = trace_copy_keep(self, self->states[state], target->group, name, value, is_forced);
+    if (is_done || PyErr_Occurred()) {
         self->busy = before;
         return;
     }

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, NoReturn
 
-from tensortap.run_arrays import COUNTS, OF_STATS
+from tensortap.run_arrays import COUNTS, OF_STATS, column
 
 HEAD = ("site", "rank", "step", "call", "time", "phase", "value", "dtype", "shape")
 NUMBERS = (*COUNTS, *OF_STATS)
@@ -76,6 +76,8 @@ class Source:
         self.last = (int(last) if last else None) if colon else self.first
         ranks = [file.rank for file in self.run.files]
         self.has_ranks = len(set(ranks)) > 1
+        # A forked child has the rank of its parent, and a file of its own: rank0.4711.tap.
+        self.labels = [os.path.basename(file.path).removesuffix(".tap") for file in self.run.files]
         self.parts = [
             (name, self.reader.find(name), file, rank)
             for name in self.run.names(glob)
@@ -115,15 +117,15 @@ class Source:
 
     def values(self, *, as_numpy: bool) -> Iterator[tuple[str, str, Any]]:
         """Yield (site, which, tensor) of every value that was kept and is still there."""
-        for name, site, file, rank in self.parts:
-            for _, point in self.points(site, file):
+        for name, site, file, _ in self.parts:
+            for index, point in self.points(site, file):
                 step, call, products = point[0], point[2], point[6]
                 if not products & VALUE:
                     continue
                 which = f"{step}.{call}" if call else f"{step}"
-                which += f"@rank{rank}" if self.has_ranks else ""
+                which += f"@{self.labels[file]}" if len(self.labels) > 1 else ""
                 try:
-                    tensor = self.run.tensor(name, step, call=call, rank=rank, as_numpy=as_numpy)
+                    tensor = self.run._value(file, site, index, as_numpy)
                 except LookupError:  # made room for newer ones
                     continue
                 yield name, which, tensor
@@ -205,15 +207,16 @@ def to_hdf5(source: Source, out: str) -> None:
         return "/".join("_" if name in ("", ".", "..") else name for name in names)
 
     with h5py.File(out, "w") as file:
-        for name, _, _, rank in source.parts:
+        for name, site, number, _ in source.parts:
             columns: dict[str, Any] = {}
             for field in ("value", *NUMBERS):
-                series = source.run.series(name, field, rank=rank)
+                series = column(np, source.reader, number, site, field)
                 chosen = [source.wants(int(step)) for step in series[0]]
                 if any(chosen):
                     columns.setdefault("step", np.asarray(series[0])[chosen])
                     columns[field] = np.asarray(series[1])[chosen]
-            where = ("stats", name, f"rank{rank}") if source.has_ranks else ("stats", name)
+            label = [source.labels[number]] if len(source.labels) > 1 else []
+            where = ("stats", name, *label)
             for field, numbers in columns.items():
                 file[path(*where, field)] = numbers
         for name, which, array in source.values(as_numpy=True):

@@ -150,9 +150,7 @@ class Run:
         """
         np = numpy_module()
         site = self._site(name)
-        wanted = [i for i, file in enumerate(self.files) if rank is None or file.rank == rank]
-        if not wanted:
-            raise KeyError(f"the run has no rank {rank}; it has {self.ranks}")
+        wanted = self._files_of(rank)
         if field is not None and field not in FIELDS:
             raise ValueError(f"field must be one of {', '.join(FIELDS)}, not {field!r}")
         for one in (field,) if field is not None else ("mean", "value"):
@@ -183,7 +181,7 @@ class Run:
             stats: _core.Stats = self._reader.point(file, site, index)[8]
             return stats
         found: list[tuple[int, _core.Stats]] = []
-        wanted = [i for i, file in enumerate(self.files) if rank is None or file.rank == rank]
+        wanted = self._files_of(rank)
         for i in wanted:
             found += self._reader.stats(i, site)
         if len(wanted) > 1:
@@ -195,11 +193,14 @@ class Run:
     ) -> Any:
         """Give a tensor that was recorded with keep="value": a torch.Tensor, or a NumPy array."""
         file, index = self._seek(name, step, call, rank, VALUE, "value")
-        site = self._site(name)
         try:
-            dtype, shape, size = self._reader.value(file, site, index)
+            return self._value(file, self._site(name), index, as_numpy)
         except LookupError as gone:
             raise KeyError(f"{name} at step {step}: {gone}") from None
+
+    def _value(self, file: int, site: int, index: int, as_numpy: bool) -> Any:
+        """Give the value of one point; LookupError if it made room for newer ones."""
+        dtype, shape, size = self._reader.value(file, site, index)
         if as_numpy:
             np = numpy_module()
             data = np.empty(size, np.uint8)
@@ -278,6 +279,13 @@ class Run:
 
     def _list_files(self) -> list[File]:
         return [File(*row) for row in self._reader.files()]
+
+    def _files_of(self, rank: int | None) -> list[int]:
+        """Give the numbers of the files of one rank, or of all."""
+        wanted = [i for i, file in enumerate(self.files) if rank is None or file.rank == rank]
+        if not wanted:
+            raise KeyError(f"the run has no rank {rank}; it has {self.ranks}")
+        return wanted
 
     def _site(self, name: str) -> int:
         if not isinstance(name, str):

@@ -75,7 +75,6 @@ class Steps:
         self.is_known = False
         self.errors = 0
         self.error: BaseException | None = None
-        self._frozen_read: set[int] = set()
         self._reads = 0
         self._notes = True  # gradients are looked at when accumulated: until more is known
         self._handles = [
@@ -251,7 +250,7 @@ class Steps:
             parts: list[float | None] = []
             for one, which in plan.parts:
                 parts.append(one.core.read_parameters(which, wants_norm and one.has_gradients))
-                if which is not None and id(one) not in self._frozen_read:
+                if which is not None and not one.is_frozen_read:
                     self._read_frozen(one)
                 parts.append(one.fetch())
             norms = [norm for norm in parts if norm is not None]
@@ -263,7 +262,7 @@ class Steps:
 
     def _read_frozen(self, one: Watched) -> None:
         """Record once what is not trained."""
-        self._frozen_read.add(id(one))
+        one.is_frozen_read = True
         ids = one.core.parameter_ids()
         frozen = [i for i, at in enumerate(ids) if at not in one.trainable]
         one.core.read_parameters(array("i", frozen).tobytes(), False)

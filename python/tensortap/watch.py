@@ -104,6 +104,7 @@ class Watched:
         self.raised: BaseException | None = None  # by on_nonfinite: the program's to see
         self._told_step: int | None = None
         self._is_removed = False
+        self.is_frozen_read = False  # parameters that no optimizer trains
         self._hooks: list[Hook] = []
         self.batch = Batch()
         self.core = _core.Watch(
@@ -314,13 +315,17 @@ def _walk(
             yield from _walk(child, f"{path}.{key}" if path else key, seen, by_hook)
 
 
-def _modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, bool]]:
-    """Give every module that can be called: containers without a forward cannot."""
+def _can_run(module: torch.nn.Module) -> bool:
+    """Say if a module has a forward: lists and dicts of modules have none."""
     import torch
 
-    nothing = torch.nn.Module.forward
+    return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
+
+
+def _modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, bool]]:
+    """Give every module that can be called."""
     for path, module, by_hook, is_seen in _walk(model, "", set(), False):
-        if is_seen and (type(module).forward is not nothing or "forward" in module.__dict__):
+        if is_seen and _can_run(module):
             yield path, module, by_hook
 
 

@@ -167,6 +167,24 @@ def test_ranks_and_calls_stay_apart_in_every_format(
     assert rows == [(rank, call, 10 * rank + call, "float64") for rank in (0, 1) for call in (0, 1)]
 
 
+def test_a_forked_child_stays_apart_from_its_parent(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    torch = pytest.importorskip("torch")
+    with tt.record(tmp_path / "run", keep="stats|value", follow_fork=True) as recording:
+        child = os.fork()
+        recording.tensor("x", np.full(3, 1.0 if child else 2.0))
+        if child == 0:
+            recording.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+    whole = {"x@0@rank0": 1.0, f"x@0@rank0.{child}": 2.0}
+    kept = torch.load(export(tmp_path, "pt", "x.pt", "x"), weights_only=True)
+    assert {name: float(tensor[0]) for name, tensor in kept.items()} == whole
+    with h5py.File(export(tmp_path, "hdf5", "x.h5", "x")) as file:
+        assert {f"x@{name}": float(file["values/x"][name][0]) for name in file["values/x"]} == whole
+        assert file[f"stats/x/rank0.{child}/mean"][:].tolist() == [2]
+
+
 PYTHONS_OWN = ("sqlite", "pt", "hdf5")
 
 

@@ -138,6 +138,8 @@ def test_ranks_are_joined(folder: Path) -> None:
     assert len(run_read.check().files) == 2
     with pytest.raises(KeyError, match=r"no rank 5; it has \[0, 1\]"):
         run_read.series("loss", rank=5)
+    with pytest.raises(KeyError, match=r"no rank 5; it has \[0, 1\]"):
+        run_read.stats("x", rank=5)
 
 
 def test_near_misses_get_a_suggestion(folder: Path) -> None:

@@ -111,6 +111,19 @@ def test_integers_that_do_not_fit_widen_the_dataset_with_one_warning(tmp_path):
         assert file["x"][:].tolist() == [[1, 2], [2**40, -1], [2**40, -1]]
 
 
+def test_unsigned_integers_beyond_int64_do_not_turn_negative(tmp_path):
+    numbers = [1, 2**63 + 1]
+    with pytest.warns(RuntimeWarning, match="uint64"):
+        file = saved(tmp_path / "u.h5", "x", [torch.tensor(numbers, dtype=torch.uint64)])
+    with file:
+        assert file["x"][0].tolist() == numbers
+
+
+def test_a_complex_number_is_told_of_as_a_complex_tensor_is(tmp_path):
+    with pytest.warns(RuntimeWarning, match="complex128"):
+        saved(tmp_path / "n.h5", "x", [1 + 2j]).close()
+
+
 def test_complex_keeps_its_type(tmp_path):
     with pytest.warns(RuntimeWarning, match="complex"):
         file = saved(tmp_path / "c.h5", "x", [torch.tensor([1 + 2j])])

@@ -301,3 +301,13 @@ def test_unchanged_tensors_of_an_iteration_are_copied_once():
     kept = [tracer.results[name].values[0] for name in names]
     assert len({t.data_ptr() for t in kept}) == 1
     assert len({id(t) for t in kept}) == 1
+
+
+def test_ctrl_c_while_a_value_is_kept_reaches_the_program():
+    class Interrupted(ModelTracer):
+        def _lists(self, number, name):
+            raise KeyboardInterrupt
+
+    model = nn.Linear(2, 2)
+    with Interrupted(model, "forward"), pytest.raises(KeyboardInterrupt):
+        model(torch.ones(1, 2))

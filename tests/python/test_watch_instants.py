@@ -305,6 +305,20 @@ def test_frozen_parameters_are_recorded_once(tmp_path: Path) -> None:
     assert run.steps("activation/0") == [0, 1, 2]
 
 
+def test_a_model_that_is_watched_again_has_its_frozen_parameters_recorded_again(
+    tmp_path: Path,
+) -> None:
+    model = mlp()
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1)
+    with tt.record(tmp_path / "run"):
+        for i in range(8):  # a new one may get the address of an old one
+            with tt.watch(model):
+                model(batch(i)).sum().backward()
+                optimizer.step()
+    assert len(tt.open(tmp_path / "run").stats("parameter/0.weight")) == 8
+
+
 def test_an_optimizer_of_other_parameters_ends_no_step(tmp_path: Path) -> None:
     model, other = mlp(), mlp(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import layer_norm
 
-from tensortap import _core
-from tensortap.monitor import extra_pass, names
+from tensortap import _core, extra_pass
+from tensortap.monitor import names
 from tensortap.monitor.copies import Copies, map_tensors
 
 if TYPE_CHECKING:

@@ -10,6 +10,11 @@ from typing import Any
 
 import torch
 
+from tensortap.watch import _can_run as can_run
+
+__all__ = ["can_run", "default_format_module_name_fn", "formatter", "is_compiled", "is_ddp"]
+__all__ += ["modules", "tensors"]
+
 ROOT = "[root module]"
 WRAPPERS = ("_forward_module", "_orig_mod", "_fsdp_wrapped_module")
 
@@ -47,11 +52,6 @@ def modules(
     inside = {"module"} if is_ddp(root) else set(WRAPPERS)
     for name, module in root.named_modules():
         yield formatted(name), module, name in inside
-
-
-def can_run(module: torch.nn.Module) -> bool:
-    """Say if a module has a forward: lists and dicts of modules have none."""
-    return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
 
 
 def is_compiled(root: torch.nn.Module) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from types import FunctionType
 from typing import Any
 
 from tensortap.trace.trace_results import GlobalVariableResult, LocalVariableResult
@@ -89,6 +90,15 @@ def _as_lists(result: LocalVariableResult | GlobalVariableResult) -> None:
 
 def _parameters(callback: Callback) -> int:
     """Count the arguments that it takes: 2 is the dataclass form, 3 and 4 the lists."""
+    code = getattr(callback, "__code__", None)
+    if (
+        isinstance(callback, FunctionType)
+        and code is not None
+        and not hasattr(callback, "__wrapped__")
+    ):
+        # Asked for at every gather: a signature costs more than most callbacks.
+        is_open = code.co_flags & inspect.CO_VARARGS
+        return LISTS if is_open else min(max(code.co_argcount, 2), LISTS)
     try:
         parameters = inspect.signature(callback).parameters.values()
     except (TypeError, ValueError):

@@ -241,13 +241,12 @@ def _gloo_group() -> Any:
             return None
     except RuntimeError:
         pass
-    made = _groups.get(id(default))
-    if made is None:
-        made = _groups[id(default)] = dist.new_group(backend="gloo", timeout=_timeout())
-    return made
+    if not _beside or _beside[0] is not default:  # another one was initialised since
+        _beside[:] = [default, dist.new_group(backend="gloo", timeout=_timeout())]
+    return _beside[1]
 
 
-_groups: dict[int, Any] = {}
+_beside: list[Any] = []  # a default group, and the gloo group made for it
 
 
 def _timeout() -> timedelta:

@@ -188,6 +188,7 @@ class H5PYSaverCallback:
             if kind == "f":
                 return array.astype(self._dtypes["float"])
             if kind == "c":
+                self._tell(name, f"complex values keep their type, {array.dtype}")
                 return array
             if kind in "iub":
                 return self._integers(name, array)
@@ -207,13 +208,14 @@ class H5PYSaverCallback:
     def _integers(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         to = self._dtypes["int"]
         known = self._rows.get(name)
-        if known is not None and known.dtype == np.int64:
-            to = np.dtype(np.int64)
-        if array.dtype.kind != "b" and array.size and to != np.int64 and to.kind in "iu":
+        if known is not None and known.dtype in (np.int64, np.uint64):
+            to = known.dtype
+        if array.size and to.kind in "iu" and not np.can_cast(array.dtype, to):
             limits = np.iinfo(to)
             if array.min() < limits.min or array.max() > limits.max:
-                self._tell(name, f"integers do not fit {to} and are stored as int64")
-                to = np.dtype(np.int64)
+                wide = np.int64 if array.max() <= np.iinfo(np.int64).max else np.uint64
+                self._tell(name, f"integers do not fit {to} and are stored as {np.dtype(wide)}")
+                to = np.dtype(wide)
         return array.astype(to, copy=False)
 
     def _tell(self, name: str, text: str) -> None:

@@ -11,13 +11,12 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from tensortap import extra_pass
 from tensortap.trace.model_tracer import ModelTracer
 from tensortap.trace.path_matcher import PathMatcher, known_names
 
@@ -74,26 +73,12 @@ def paths(model: torch.nn.Module, *inputs: Any, **named_inputs: Any) -> PathList
 
     wanted = list(dict.fromkeys([*known_names(root), *_held(root)]))
     tracer = ModelTracer(model, wanted, pre_save_callbacks=[look], gather=False)
-    with _unchanged(root), torch.no_grad(), warnings.catch_warnings():
+    with extra_pass.unnoticed(), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         with tracer:
-            model(*inputs, **named_inputs)
+            extra_pass.run(model, inputs, named_inputs, None)
     order = {name: i for i, name in enumerate(wanted)}
     return PathList(sorted(found.values(), key=lambda one: _place(one.path, order)))
-
-
-@contextmanager
-def _unchanged(root: torch.nn.Module) -> Iterator[None]:
-    """Give buffers and random numbers back as they were."""
-    buffers = [(buffer, buffer.detach().clone()) for buffer in root.buffers()]
-    with torch.random.fork_rng():
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for buffer, before in buffers:
-                    if not torch.equal(buffer, before):
-                        buffer.copy_(before)
 
 
 def _place(path: str, order: dict[str, int]) -> tuple[int, str]:

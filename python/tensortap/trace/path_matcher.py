@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import difflib
+import heapq
 import inspect
 import types
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tensortap.watch import _inside
+from tensortap.watch import _can_run, _inside
 
 LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace_engine.h
 STAR = "*"
@@ -26,6 +27,7 @@ HIDDEN = {"data", "numpy", "set_", "storage", "untyped_storage", "from_numpy", "
 SWITCHING = 10  # modules
 NOTHING = torch.nn.Module.forward  # raises: the class has none
 MOST_NEAR = 3
+MOST_LIKELY = 100  # that are compared letter by letter
 
 Target = tuple[int, int, int, str, str | None, int, tuple[str, ...]]
 
@@ -60,6 +62,7 @@ class PathMatcher:
         self.places: dict[tuple[types.CodeType, int], Place] = {}
         self.paths: list[str] = []
         self.compiled: list[str] = []  # names of modules that torch.compile runs
+        self._known: dict[str, tuple[frozenset[str], frozenset[str]]] = {}  # names: parts, letters
         self.is_wide = False  # a function other than forward may run outside of it
         self.root, self._by_hook = self._unwrap(model, "", is_root=True)
         self._listen(self.root, "", self._by_hook).is_root = True
@@ -232,8 +235,19 @@ class PathMatcher:
 
     def near(self, path: str, seen: list[str]) -> list[str]:
         """Give the names most like *path*, of those that exist."""
-        known = list(dict.fromkeys([*seen, *known_names(self.root)]))
-        return difflib.get_close_matches(path, known, n=MOST_NEAR, cutoff=0.0)
+        if not self._known:  # a model of 200 modules has 10000 names
+            self._known = {
+                name: (frozenset(name.split(".")), frozenset(name))
+                for name in [*seen, *known_names(self.root)]
+            }
+        parts, letters = frozenset(path.split(".")), frozenset(path)
+
+        def unlike(name: str) -> tuple[int, int, int]:
+            own_parts, own_letters = self._known[name]
+            return -len(parts & own_parts), len(letters ^ own_letters), abs(len(path) - len(name))
+
+        likely = heapq.nsmallest(MOST_LIKELY, self._known, key=unlike)  # difflib takes its time
+        return difflib.get_close_matches(path, likely, n=MOST_NEAR, cutoff=0.0)
 
 
 def self_of(code: types.CodeType) -> tuple[str, int, bool]:
@@ -269,10 +283,6 @@ def _joined(name: str, part: str) -> str:
 
 def _fits(pattern: str, name: str) -> bool:
     return pattern == name or (pattern == STAR and not name.startswith("_"))
-
-
-def _can_run(module: torch.nn.Module) -> bool:
-    return type(module).forward is not NOTHING or "forward" in module.__dict__
 
 
 def _functions(module: torch.nn.Module, pattern: str) -> Iterator[str]:
