@@ -11,7 +11,10 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { SLOTS_MIN = 1 << 10 };
+enum {
+    SLOTS_MIN = 1 << 10,
+    REWIND_PART = 16, /* of the ring; 2 MB of 32: some steps of a small model */
+};
 
 static tt_status make_conditions(tt_queue *queue)
 {
@@ -130,15 +133,20 @@ tt_record *tt_queue_reserve(tt_queue *queue, uint32_t n, bool waits, uint64_t *a
 {
     assert(n > 0 && n <= queue->slots / 4);
     uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed), pad;
+    uint32_t seen = 1; /* odd: not looked yet */
     for (;;) {
         uint64_t rest = queue->slots - (head & (queue->slots - 1));
         pad = rest < n ? rest : 0; /* a record lies in one piece */
         if (atomic_load_explicit(&queue->is_stopped, memory_order_relaxed))
             return NULL;
         if (!has_room(queue, head, pad + n)) {
-            if (!waits)
-                return NULL;
-            wait_for_space(queue, pad + n);
+            uint32_t now = atomic_load(&queue->moves);
+            if (now == seen && now % 2 == 0) { /* else head and tail may not belong together */
+                if (!waits)
+                    return NULL;
+                wait_for_space(queue, pad + n);
+            }
+            seen = now;
             head = atomic_load(&queue->head);
         } else if (atomic_compare_exchange_weak(&queue->head, &head, head + pad + n)) {
             break;
@@ -164,6 +172,19 @@ void tt_queue_release(tt_queue *queue, uint64_t upto)
         pthread_cond_broadcast(&queue->space);
         pthread_mutex_unlock(&queue->lock);
     }
+}
+
+uint64_t tt_queue_rewind(tt_queue *queue, uint64_t at)
+{
+    uint64_t offset = at & (queue->slots - 1), start = at + queue->slots - offset, head = at;
+    if (offset < queue->slots / REWIND_PART)
+        return at;
+    atomic_fetch_add(&queue->moves, 1);
+    bool is_moved = atomic_compare_exchange_strong(&queue->head, &head, start);
+    if (is_moved) /* else somebody has reserved more */
+        atomic_store(&queue->tail, start);
+    atomic_fetch_add(&queue->moves, 1);
+    return is_moved ? start : at;
 }
 
 void tt_queue_sleep(tt_queue *queue, double seconds)

@@ -27,7 +27,8 @@ typedef struct tt_queue {
     char apart_1[64];       /* the two sides do not share a cache line */
     _Atomic uint64_t head;  /* producers: slots reserved since the start */
     char apart_2[64];
-    _Atomic uint64_t tail; /* consumer: slots given back */
+    _Atomic uint64_t tail;  /* consumer: slots given back */
+    _Atomic uint32_t moves; /* odd: the consumer moves head and tail; see tt_queue_rewind */
     char apart_3[64];
     pthread_mutex_t lock;    /* for sleeping only */
     pthread_cond_t work;     /* the writer waits here */
@@ -55,6 +56,9 @@ void tt_queue_wake(tt_queue *queue);
 /* The committed record at position at, PAD included; NULL: none yet. */
 tt_record *tt_queue_peek(const tt_queue *queue, uint64_t at);
 void tt_queue_release(tt_queue *queue, uint64_t upto); /* everything before is free */
+/* Goes on at the start of the ring if everything up to at was taken: what is used again
+ * and again stays in the cache, and most of the ring is never touched.  Gives where to go on. */
+uint64_t tt_queue_rewind(tt_queue *queue, uint64_t at);
 /* Sleeps until woken, or for so many seconds. */
 void tt_queue_sleep(tt_queue *queue, double seconds);
 /* Nothing will be taken any more; whoever waits goes on. */

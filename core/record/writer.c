@@ -272,6 +272,10 @@ void *tt_writer_run(void *recorder)
             tt_queue_sleep(&rec->queue, interval);
         is_closing = atomic_load(&rec->is_closing); /* looked at before the queue */
         st = drain(rec, &at, atomic_load(&rec->queue.head), &err);
+        if (st == TT_OK) {
+            at = tt_queue_rewind(&rec->queue, at);
+            atomic_store(&rec->written, at);
+        }
     }
     take_io_lock(rec);
     if (st == TT_OK)

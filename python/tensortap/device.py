@@ -75,6 +75,9 @@ class Batch:
         """Begin with none."""
         self._waiting: list[tuple[Any, Pending]] = []
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def add(self, t: Any, tag: Any) -> None:
         """Start the statistics of a tensor, to be known by its tag."""
         self._waiting.append((tag, Pending(t)))
@@ -134,8 +137,10 @@ def _real(torch: Any, t: Any) -> Work:
         torch.isneginf(x).sum(),
         (x == 0).sum(),
     ]
-    ints, floats = yield counts, _moments(torch, x, finite)
-    return _finish(t.numel(), ints, floats, floats[2], 0.0)
+    count, moments = t.numel(), _moments(torch, x, finite)
+    del t, x, finite  # the numbers may be fetched much later
+    ints, floats = yield counts, moments
+    return _finish(count, ints, floats, floats[2], 0.0)
 
 
 def _complex(torch: Any, t: Any) -> Work:
@@ -145,9 +150,11 @@ def _complex(torch: Any, t: Any) -> Work:
     finite = torch.isfinite(size)
     counts = [torch.isnan(size).sum(), torch.isposinf(size).sum(), (size == 0).sum()]
     sums = [torch.where(finite, part, 0).sum() for part in (real, imag)]
-    ints, floats = yield counts, _moments(torch, size, finite) + sums
+    count, moments = t.numel(), _moments(torch, size, finite) + sums
+    del t, parts, real, imag, size, finite
+    ints, floats = yield counts, moments
     nan, posinf, zeros = ints
-    return _finish(t.numel(), [nan, posinf, 0, zeros], floats, floats[6], floats[7])
+    return _finish(count, [nan, posinf, 0, zeros], floats, floats[6], floats[7])
 
 
 def _finish(
@@ -181,12 +188,14 @@ def _integer(torch: Any, t: Any) -> Work:
         low_half.sum(),
         high_half.sum(),
     ]
-    ints, floats = yield counts, _moments(torch, value, torch.ones_like(x, dtype=torch.bool))
+    moments = _moments(torch, value, torch.ones_like(x, dtype=torch.bool))
+    count = t.numel()
+    del t, x, low_half, high_half, value
+    ints, floats = yield counts, moments
     zeros, least, most, low_sum, high_sum = ints
     if is_unsigned:
         least, most = (least ^ flip) % 2**64, (most ^ flip) % 2**64
     total = high_sum * 2**32 + low_sum
-    count = t.numel()
     low, high = float(least), float(most)
     mean = float(total) / count
     head = [count, 0, 0, 0, zeros]

@@ -173,6 +173,9 @@ class Steps:
             if plan is None or self.recorder.manual:
                 return
             now = self.recorder.current_step
+            if self.is_known and self.current == {id(optimizer)}:  # the usual: there is but one
+                self.recorder.step_over = plan.stepped == now
+                return
             done = {id(o): p for o, p in self.plans.items() if p.stepped == now}
             if not self.is_known and self._covers(list(done.values())):
                 self.is_known = True

@@ -35,6 +35,7 @@ WRAPPERS = {
 }
 CALLED = {"OptimizedModule"}  # what they wrap runs compiled: only they are seen
 MAX_NAMES = 20  # in a note
+MAX_WAITING = 1 << 16  # statistics on devices, where no step ever ends: an evaluation
 
 
 class NonFiniteError(ArithmeticError):
@@ -107,12 +108,13 @@ class Watched:
         self.is_frozen_read = False  # parameters that no optimizer trains
         self._hooks: list[Hook] = []
         self.batch = Batch()
+        self._norms: list[float] = []  # of gradients that lie on devices
         self.core = _core.Watch(
             recorder,
             inputs=inputs,
             activation_gradients=grads in ("activations", "all"),
             on_nonfinite=None if on_nonfinite is None else self._tell,
-            on_device=self.batch.add,
+            on_device=self._compute,
             on_skip=self.note,
         )
         count = sum(isinstance(w, Watched) for w in recorder.watchers) + 1
@@ -172,12 +174,21 @@ class Watched:
 
     def fetch(self) -> float | None:
         """Record what was computed on devices; give the norm of the gradients among it."""
-        norms = []
+        self._take_in()
+        norms, self._norms = self._norms, []
+        return math.hypot(*norms) if norms else None
+
+    def _take_in(self) -> None:
         for tag, stats in self.batch.fetch():
             if tag[-1]:
-                norms.append(_norm(stats))
+                self._norms.append(_norm(stats))
             self.core.add_stats(tag, stats)
-        return math.hypot(*norms) if norms else None
+
+    def _compute(self, tensor: torch.Tensor, tag: Any) -> None:
+        """Start the statistics of a tensor on its device."""
+        self.batch.add(tensor, tag)
+        if len(self.batch) >= MAX_WAITING:
+            self._take_in()
 
     def remove(self) -> None:
         """Stop watching; the model is as it was before."""

@@ -217,6 +217,38 @@ static void a_caller_may_wait_in_its_own_way_and_what_changed_meanwhile_is_no_va
     run_folder_remove(folder);
 }
 
+static int64_t resident_bytes(void)
+{
+    long long size, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file == NULL || fscanf(file, "%lld %lld", &size, &resident) != 2)
+        fail_msg("/proc/self/statm cannot be read");
+    (void)fclose(file);
+    return resident * sysconf(_SC_PAGESIZE);
+}
+
+static void a_queue_that_is_never_full_stays_small(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 60, EACH = 20000 }; /* 64 bytes each: 1.3 MB a round, 77 MB in all */
+    const char *folder = run_folder_new();
+    tt_recorder *rec = begin_run(folder, &(tt_recorder_options){ .queue_bytes = 128 << 20 });
+    int32_t site = site_of(rec, "x");
+    int64_t before = resident_bytes();
+    for (int64_t round = 0; round < ROUNDS; round++) {
+        for (int64_t i = 0; i < EACH; i++)
+            tt_recorder_scalar(rec, site, round * EACH + i, (double)(round * EACH + i));
+        assert_int_equal(tt_recorder_flush(rec, &err), 0);
+    }
+    assert_true(resident_bytes() - before < 40 << 20);
+    finish_run(rec);
+    tt_run *run = read_run(folder);
+    assert_whole(run);
+    assert_int_equal(tt_run_points(run, 0, site), ROUNDS * EACH);
+    tt_run_close(run);
+    run_folder_remove(folder);
+}
+
 static void an_allocation_that_fails_is_reported(void **state)
 {
     (void)state;
@@ -268,6 +300,7 @@ int main(void)
         cmocka_unit_test(eight_threads_record_and_nothing_is_lost),
         cmocka_unit_test(a_full_queue_drops_with_exact_counts),
         cmocka_unit_test(a_caller_may_wait_in_its_own_way_and_what_changed_meanwhile_is_no_value),
+        cmocka_unit_test(a_queue_that_is_never_full_stays_small),
         cmocka_unit_test(an_allocation_that_fails_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

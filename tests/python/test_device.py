@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
 from layouts import DTYPES, SHAPES, random_array
 from reference import assert_stats_match, expected_stats
 
+import tensortap as tt
 from tensortap import _core, device
 
 torch = pytest.importorskip("torch")
@@ -58,6 +61,68 @@ def test_the_device_is_asked_once() -> None:
         device.stats(torch.arange(5))
         device.stats(torch.randn(3, dtype=torch.complex64))
     assert transfers == []  # no .item(): all numbers come in one tensor
+
+
+def test_what_waits_to_be_fetched_holds_no_tensor_of_the_program() -> None:
+    kinds = (torch.float32, torch.int64, torch.complex64)
+    waiting = [device.Pending(torch.ones(12_345, dtype=kind)) for kind in kinds]
+    alive = [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor)]
+    assert [x for x in alive if x.numel() == 12_345] == []
+    assert [len(pending.packed) > 0 for pending in waiting] == [True] * 3
+
+
+STEP = """
+import sys, torch
+from tensortap import _core
+from tensortap.watch import watch
+torch.set_num_threads(1)
+fetches = []
+
+def count(name):
+    plain = getattr(torch.Tensor, name)
+    def counted(self, *args, **kwargs):
+        fetches.append(name)
+        return plain(self, *args, **kwargs)
+    setattr(torch.Tensor, name, counted)
+
+class Scalars(torch.utils._python_dispatch.TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten._local_scalar_dense.default:
+            fetches.append("scalar")
+        return func(*args, **(kwargs or {}))
+
+model = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(9)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+recorder = _core.Recorder(sys.argv[1])
+watch(model, run=recorder)
+for name in ("cpu", "item", "numpy", "__float__", "__bool__", "__int__", "nonzero", "to"):
+    count(name)
+counted = []
+for _ in range(4):
+    fetches.clear()
+    with Scalars():
+        model(torch.randn(3, 4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    counted.append(sum(name != "to" for name in fetches))
+    assert all(name != "scalar" for name in fetches)
+recorder.close()
+print(*counted)
+"""
+
+
+def test_a_watched_step_is_fetched_from_the_device_once(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STEP, str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "TENSORTAP_DEVICE_PATH": "1"},
+    )
+    assert done.stdout.split() == ["1"] * 4, done.stderr
+    run = tt.open(tmp_path / "run")
+    tensors = 10 + 2 * 18  # outputs, parameters, gradients
+    assert sum(len(run.stats(name)) for name in run.names("*/*")) == 4 * tensors
 
 
 def test_computing_on_the_device_is_innocent() -> None:

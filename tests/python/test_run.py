@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import subprocess
 import sys
@@ -185,13 +187,45 @@ def test_a_live_run_is_read_while_it_is_written(folder: Path) -> None:
     assert run_read.refresh().state == "finished"
 
 
-def test_a_read_only_copy_is_read(folder: Path) -> None:
+READ_ONLY = """
+import errno, json, tensortap as tt
+told = {}
+for name, path in (("write", "there/run/new"), ("record", "there/other")):
+    try:
+        open(path, "w") if name == "write" else tt.record(path)
+    except OSError as error:
+        told[name] = str(error)
+run = tt.open("there/run")
+told["state"], told["x"] = run.state, run.series("x")[1].tolist()
+told["value"], told["check"] = run.tensor("t", 0, as_numpy=True).tolist(), bool(run.check())
+run.refresh()
+print(json.dumps(told))
+"""
+
+
+def test_a_live_run_is_read_through_a_read_only_mount(folder: Path) -> None:
+    (folder.parent / "there").mkdir()
+    mount = "mount --bind . there && mount -o remount,bind,ro there"
+    alone = ["unshare", "-rm", "sh", "-c"]  # gone with the program; needs no rights
+    if subprocess.run([*alone, mount], cwd=folder.parent, capture_output=True).returncode != 0:
+        pytest.skip("no file system can be mounted here (unshare -rm is refused)")
     with tt.record(folder) as run:
         run.log("x", 1)
-    (folder / "rank0.tap").chmod(0o444)
-    folder.chmod(0o555)
-    assert tt.open(folder).series("x")[1].tolist() == [1]
-    folder.chmod(0o755)
+        run.tensor("t", np.arange(3), keep="value")
+        run.flush()
+        said = subprocess.run(
+            [*alone, f'{mount} && exec "$0" -c "$1"', sys.executable, READ_ONLY],
+            cwd=folder.parent,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert said.returncode == 0, said.stderr
+    told = json.loads(said.stdout)
+    assert os.strerror(errno.EROFS) in told["write"]  # it really is
+    assert os.strerror(errno.EROFS) in told["record"]
+    assert (told["state"], told["x"], told["value"]) == ("live", [1.0], [0, 1, 2])
+    assert told["check"]
 
 
 def test_repr_and_html_summarise_the_run(folder: Path) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import shutil
 from pathlib import Path
 
 import pytest
-from programs import finish
+from programs import started
 
 torch = pytest.importorskip("torch")
 
 import tensortap as tt  # noqa: E402
 
 PROGRAM = """
-import os, warnings, torch, torch.distributed as dist, tensortap as tt
+import os, sys, warnings, torch, torch.distributed as dist, tensortap as tt
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.fsdp.wrap import always_wrap_policy
@@ -34,45 +37,101 @@ def sharded(model):
     fully_shard(model.a)
     return fully_shard(model) or model
 
+def local(t):
+    return None if t is None else getattr(t, "_local_tensor", t).detach().clone()
+
 def train(model, run=None):
+    # What each step had: the output, and the shards of parameters and gradients.
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    torch.manual_seed(1)
-    if run is not None:
-        run = tt.record(run, model=model, optimizer=optimizer)
+    torch.manual_seed(1 + rank)
+    run = run and tt.record(run, model=model, optimizer=optimizer)
+    kept = []
     for _ in range(3):
-        model(torch.randn(2, 6)).sum().backward()
+        out = model(torch.randn(2, 6))
+        out.sum().backward()
+        named = [(name.replace("_fsdp_wrapped_module.", ""), p) for name, p in model.named_parameters()]
+        kept.append({"activation/(root)": local(out)})
+        kept[-1].update({f"parameter/{name}": local(p) for name, p in named})
+        kept[-1].update({f"gradient/{name}": local(p.grad) for name, p in named})
         optimizer.step()
         optimizer.zero_grad()
-    if run is not None:
+    if run:
         run.close()
-    return [getattr(p, "_local_tensor", p).detach().clone() for p in model.parameters()]
+    return kept
 
+rank, world = map(int, sys.argv[1:])
 torch.set_num_threads(1)
-dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
-models = []
-for run in (None, "run"):
+store = dist.FileStore("store", world)
+dist.init_process_group("gloo", rank=rank, world_size=world, store=store)
+plain, watched = [], []
+for kept, run in ((plain, None), (watched, "run")):
     torch.manual_seed(0)
-    models.append(train(WRAP(Mine()), run))
-print(all(map(torch.equal, *models)), flush=True)
+    kept.extend(train(WRAP(Mine()), run))
+
+def is_same(a, b):
+    return a is b if a is None or b is None else torch.equal(a, b)
+
+print(all(one.keys() == two.keys() and all(is_same(one[k], two[k]) for k in one)
+          for one, two in zip(plain, watched)), flush=True)
+torch.save(plain, f"kept{rank}.pt")
+dist.barrier()
 os._exit(0)  # FSDP's own clean-up is not what is tested
 """
+
+PARAMETERS = {"a.weight": (8, 6), "a.bias": (8,), "b.weight": (6, 8), "b.bias": (6,)}
+NAMES = {"activation/a", "activation/b", "activation/(root)"}
+NAMES |= {f"{kind}/{name}" for kind in ("parameter", "gradient") for name in PARAMETERS}
+
+
+def run_ranks(folder: Path, wrap: str, world: int) -> None:
+    """Train in so many processes; each says that watching changed nothing."""
+    code = PROGRAM.replace("WRAP", wrap)
+    for turn in range(3):  # a rank may end in an abort of torch's own: judged by what it said
+        for path in folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with contextlib.ExitStack() as stack:
+            ranks = [
+                stack.enter_context(started(code, folder, str(rank), str(world)))
+                for rank in range(world)
+            ]
+            said = [process.communicate(timeout=120) for process in ranks]
+        if [out.strip() for out, _ in said] == ["True"] * world:
+            return
+        assert turn < 2, said
 
 
 @pytest.mark.parametrize("wrap", ["wrapped", "sharded"])
 def test_fsdp_is_watched_under_the_models_own_names_and_computes_the_same(
     tmp_path: Path, wrap: str
 ) -> None:
-    said = finish(PROGRAM.replace("WRAP", wrap), tmp_path)
-    assert (said.returncode, said.stdout.strip()) == (0, "True"), said.stderr
+    run_ranks(tmp_path, wrap, 1)
     run = tt.open(tmp_path / "run")
-    parameters = ["a.weight", "a.bias", "b.weight", "b.bias"]
-    expected = {"activation/a", "activation/b", "activation/(root)"}
-    expected |= {f"{kind}/{name}" for kind in ("parameter", "gradient") for name in parameters}
-    assert set(run.names("*/*")) == expected
-    assert {len(run.stats(name)) for name in expected} == {3}
-    shapes = {"a.weight": (8, 6), "a.bias": (8,), "b.weight": (6, 8), "b.bias": (6,)}
-    for name, shape in shapes.items():
+    assert set(run.names("*/*")) == NAMES
+    assert {len(run.stats(name)) for name in NAMES} == {3}
+    for name, shape in PARAMETERS.items():
         assert run.stats(f"gradient/{name}")[0].shape == shape
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("wrap", ["wrapped", "sharded"])
+def test_two_ranks_record_each_its_own_shards(tmp_path: Path, wrap: str) -> None:
+    run_ranks(tmp_path, wrap, 2)
+    run = tt.open(tmp_path / "run")
+    assert run.ranks == [0, 1]
+    assert set(run.names("*/*")) == NAMES
+    seen = 0
+    for rank in run.ranks:
+        kept = torch.load(tmp_path / f"kept{rank}.pt")
+        for name in kept[0]:
+            there = [(step, row[name]) for step, row in enumerate(kept) if row[name] is not None]
+            steps, sums = run.series(name, "sum", rank=rank)
+            assert steps.tolist() == [step for step, _ in there], name
+            assert sums.tolist() == pytest.approx([float(t.double().sum()) for _, t in there])
+            counts = run.series(name, "count", rank=rank)[1]
+            assert counts.tolist() == [t.numel() for _, t in there]
+            seen += int(counts.sum())
+    whole = sum(math.prod(shape) for shape in PARAMETERS.values())
+    assert seen >= 3 * 2 * whole  # every element of every parameter and gradient, at three steps
 
 
 @pytest.mark.parametrize("offset", [0, 1, 200])
