@@ -273,32 +273,67 @@ int64_t tt_stats_finite(const tt_stats *s)
     return s->count - s->nan - s->posinf - s->neginf;
 }
 
-double tt_stats_var(const tt_stats *s)
+/* ---- what follows from the sums ------------------------------------------ */
+
+static double variance(const tt_stats *s)
 {
     int64_t finite = tt_stats_finite(s);
     return finite < 2 ? (double)NAN : s->m2 / (double)(finite - 1);
 }
 
-double tt_stats_std(const tt_stats *s)
+static double deviation(const tt_stats *s)
 {
-    return sqrt(tt_stats_var(s));
+    return sqrt(variance(s));
 }
 
-double tt_stats_l2(const tt_stats *s)
+static double norm(const tt_stats *s)
 {
     return sqrt(s->sumsq);
 }
 
-double tt_stats_rms(const tt_stats *s)
+static double root_mean_square(const tt_stats *s)
 {
     int64_t finite = tt_stats_finite(s);
     return finite == 0 ? (double)NAN : sqrt(s->sumsq / (double)finite);
 }
 
-double tt_stats_mean_imag(const tt_stats *s)
+static double mean_of_imaginary(const tt_stats *s)
 {
     int64_t finite = tt_stats_finite(s);
     return finite == 0 ? (double)NAN : s->sum_imag / (double)finite;
+}
+
+static double as_usual(double (*derive)(const tt_stats *s), const tt_stats *s)
+{
+    uint64_t mode = tt_float_mode_begin();
+    double x = tt_float_mode_keep(derive(s));
+    tt_float_mode_end(mode);
+    return x;
+}
+
+double tt_stats_var(const tt_stats *s)
+{
+    return as_usual(variance, s);
+}
+
+double tt_stats_std(const tt_stats *s)
+{
+    return as_usual(deviation, s);
+}
+
+double tt_stats_l2(const tt_stats *s)
+{
+    return as_usual(norm, s);
+}
+
+double tt_stats_rms(const tt_stats *s)
+{
+    return as_usual(root_mean_square, s);
+}
+
+double tt_stats_mean_imag(const tt_stats *s)
+{
+    return as_usual(mean_of_imaginary, s);
 }
 
 void tt_stats_propagate(tt_stats *s)
