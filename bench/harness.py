@@ -1,7 +1,8 @@
 """Measure two things side by side and say how they compare.
 
 Everything here is a ratio, or a time, from one process: the two calls alternate,
-so that a busy machine slows both, and the median of many turns is taken.
+so that a busy machine slows both, and the median of many turns is taken.  Read speed,
+which changes from one second to the next, is compared pair by pair.
 A script prints one JSON line a row; run_all.py makes the table.
 SPDX-License-Identifier: Apache-2.0
 """
@@ -99,10 +100,28 @@ def reader() -> Callable[[int, int], object]:
     return lambda address, size: read_sum(address, size // 4)
 
 
+def ratio(call: Call, other: Call, *, turns: int = 2 * TURNS + 1, before: Call) -> float:
+    """Return how much longer *other* takes than *call*: the median over pairs next to each other.
+
+    Each of a pair goes first as often as the other, so that it does not matter what the
+    one before left behind.
+    """
+    call(), other()  # pages, caches, lazy imports
+    ratios: list[float] = []
+    for turn in range(turns):
+        taken: dict[Call, float] = {}
+        for each in (call, other) if turn % 2 == 0 else (other, call):
+            before()
+            taken[each] = seconds(each)
+        ratios.append(taken[other] / taken[call])
+    return median(ratios)
+
+
 def of_read_speed(call: Call, *tensors: Any) -> float:
     """Return the speed of *call* as a part of the plain read speed of its tensors' storages.
 
-    Out of cache: other memory is read before each turn, which is not counted.
+    The same memory is read by both.  Out of cache: other memory is read before each turn,
+    which is not counted.
     """
     import torch
 
@@ -114,8 +133,7 @@ def of_read_speed(call: Call, *tensors: Any) -> float:
         for storage in storages:
             read(storage.data_ptr(), storage.nbytes())
 
-    ours, theirs = times(call, plain, before=lambda: read(other.data_ptr(), other.nbytes))
-    return theirs / ours
+    return ratio(call, plain, before=lambda: read(other.data_ptr(), other.nbytes))
 
 
 def peak_extra(call: Call) -> int:

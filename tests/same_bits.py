@@ -1,5 +1,7 @@
 """Run print_bits with each instruction set and see that every bit is the same.
 
+Also where the thread flushes denormals to zero.
+
     python3 tests/same_bits.py PROGRAM                      base and the best set here
     python3 tests/same_bits.py PROGRAM "qemu-aarch64 OTHER"   and another build
 
@@ -15,21 +17,24 @@ import subprocess
 import sys
 
 
-def answers(command: str, isa: str) -> tuple[str, list[str]]:
+def answers(command: str, isa: str, *words: str) -> tuple[str, list[str]]:
     """Return the instruction set that ran, and the lines it printed."""
     environment = {**os.environ, "TENSORTAP_ISA": isa}
-    done = subprocess.run(shlex.split(command), env=environment, capture_output=True, text=True)
+    whole = [*shlex.split(command), *words]
+    done = subprocess.run(whole, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{command}: exit {done.returncode}\n{done.stderr}")
-    return done.stderr.strip(), done.stdout.splitlines()
+    return " ".join([done.stderr.strip(), *words]), done.stdout.splitlines()
 
 
 def main() -> int:
     """Compare every run with the first; return the exit code."""
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    runs = [answers(sys.argv[1], "base"), answers(sys.argv[1], "avx2")]
-    runs += [answers(command, "neon") for command in sys.argv[2:]]
+    programs = [(sys.argv[1], "base"), (sys.argv[1], "avx2")]
+    programs += [(command, "neon") for command in sys.argv[2:]]
+    runs = [answers(*program) for program in programs]
+    runs += [answers(*program, "flush") for program in programs]
     first_isa, first = runs[0]
     wrong = 0
     for isa, lines in runs[1:]:

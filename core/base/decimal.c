@@ -206,12 +206,13 @@ tt_decimal tt_decimal_f64(double x)
     assert(isfinite(x));
     tt_decimal out = { .is_negative = signbit(x) != 0 };
     double size = fabs(x);
-    if (size < 0x1p53 && size == (double)(int64_t)size) {
+    uint64_t bits;
+    memcpy(&bits, &size, sizeof bits);
+    /* A thread that flushes denormals takes them for 0 in a comparison; bits tell. */
+    if (bits == 0 || (size >= 1 && size < 0x1p53 && size == (double)(int64_t)size)) {
         whole_digits(&out, (uint64_t)size);
         return out;
     }
-    uint64_t bits;
-    memcpy(&bits, &size, sizeof bits);
     uint64_t fraction = bits & (((uint64_t)1 << 52) - 1);
     int32_t exponent = (int32_t)(bits >> 52);
     if (exponent == 0)
@@ -226,12 +227,12 @@ tt_decimal tt_decimal_f32(float x)
     assert(isfinite(x));
     tt_decimal out = { .is_negative = signbit(x) != 0 };
     float size = fabsf(x);
-    if (size < 0x1p24f && size == (float)(int32_t)size) {
+    uint32_t bits;
+    memcpy(&bits, &size, sizeof bits);
+    if (bits == 0 || (size >= 1 && size < 0x1p24f && size == (float)(int32_t)size)) {
         whole_digits(&out, (uint64_t)size);
         return out;
     }
-    uint32_t bits;
-    memcpy(&bits, &size, sizeof bits);
     uint32_t fraction = bits & ((1u << 23) - 1);
     int32_t exponent = (int32_t)(bits >> 23);
     if (exponent == 0)

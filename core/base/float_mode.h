@@ -3,6 +3,9 @@
  * Exists because torch.set_flush_denormal(True) makes a thread see denormals as
  * zero, and a number must not depend on who asks for it.  Rounding and traps are
  * as usual too.  Looking costs some nanoseconds; setting happens only if needed.
+ * The compiler knows nothing of modes and may move arithmetic over begin and end;
+ * memory it leaves in place, so what is computed between them must come from memory
+ * and go there, or through tt_float_mode_keep.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_BASE_FLOAT_MODE_H
 #define TT_BASE_FLOAT_MODE_H
@@ -19,11 +22,13 @@ static inline uint64_t tt_float_mode_begin(void)
     uint32_t mode = __builtin_ia32_stmxcsr();
     if ((mode & ~(uint32_t)TT_FLOAT_MODE_FLAGS) != TT_FLOAT_MODE_USUAL)
         __builtin_ia32_ldmxcsr(TT_FLOAT_MODE_USUAL);
+    __asm__ volatile("" ::: "memory");
     return mode;
 }
 
 static inline void tt_float_mode_end(uint64_t mode)
 {
+    __asm__ volatile("" ::: "memory");
     if (((uint32_t)mode & ~(uint32_t)TT_FLOAT_MODE_FLAGS) != TT_FLOAT_MODE_USUAL)
         __builtin_ia32_ldmxcsr((uint32_t)mode);
 }
@@ -58,5 +63,12 @@ static inline void tt_float_mode_end(uint64_t mode)
 }
 
 #endif
+
+/* A number that is computed by here. */
+static inline double tt_float_mode_keep(double x)
+{
+    __asm__ volatile("" : "+m"(x)::"memory");
+    return x;
+}
 
 #endif

@@ -17,6 +17,7 @@ double tt_element_f64(tt_dtype dtype, const void *element)
     uint64_t mode = tt_float_mode_begin();
     double x = tt_lane_of(dtype) == TT_LANE_F32 ? (double)*tt_tile_f32(k, dtype, &aligned, &narrow, 1)
                                                 : *tt_tile_f64(k, dtype, &aligned, &wide, 1);
+    x = tt_float_mode_keep(x);
     tt_float_mode_end(mode);
     return x;
 }

@@ -318,7 +318,7 @@ static double value_of_rank(const tt_hist *hist, int64_t rank)
     return 2 * (low + (high - low) * share);
 }
 
-double tt_hist_quantile(const tt_hist *hist, double q)
+static double quantile(const tt_hist *hist, double q)
 {
     int64_t finite = hist->binned + hist->zeros;
     if (finite == 0 || !(q >= 0 && q <= 1))
@@ -332,5 +332,13 @@ double tt_hist_quantile(const tt_hist *hist, double q)
         double next = value_of_rank(hist, rank + 1);
         value = value * (1 - part) + next * part; /* next - value might overflow */
     }
+    return value;
+}
+
+double tt_hist_quantile(const tt_hist *hist, double q)
+{
+    uint64_t mode = tt_float_mode_begin();
+    double value = tt_float_mode_keep(quantile(hist, q));
+    tt_float_mode_end(mode);
     return value;
 }

@@ -34,12 +34,12 @@ typedef void tt_stats_f64_fn(const double *x, size_t n, bool is_doubtful, tt_blo
 typedef bool tt_stats_half_fn(tt_dtype dtype, const uint16_t *x, size_t n, tt_block *out);
 /* What must be exact of 64-bit integers; unsigned ones come and go as their bits. */
 typedef struct tt_exact {
-    int64_t low, high;
-    uint64_t sum_lo; /* the sum as a 128-bit ... */
-    int64_t sum_hi;  /* ... two's complement number */
+    int64_t low, high; /* of all blocks so far, this one too; at first the type's largest and smallest */
+    uint64_t sum_lo;   /* the block's sum as a 128-bit ... */
+    int64_t sum_hi;    /* ... two's complement number */
 } tt_exact;
 /* False: they are spread over 2^51 and more, and so may be the next.  is_doubtful:
- * that is likely; the answer does not depend on it. */
+ * that is likely; the answer does not depend on it.  min and max of *out mean nothing. */
 typedef bool tt_stats_i64_fn(bool is_unsigned, const int64_t *x, size_t n, bool is_doubtful,
                              tt_block *out, tt_exact *exact);
 

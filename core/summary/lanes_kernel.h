@@ -57,17 +57,13 @@ static inline void i32v_store(int32_t *x, i32v a) { _mm256_storeu_si256((__m256i
 static inline void i64v_store(int64_t *x, i64v a) { _mm256_storeu_si256((__m256i *)(void *)x, a); }
 static inline i64v i64v_load(const int64_t *x) { return _mm256_loadu_si256((const __m256i *)(const void *)x); }
 static inline i64v i64v_set(int64_t x) { return _mm256_set1_epi64x(x); }
-static inline i64v i64v_shift_32(i64v a) { return _mm256_srli_epi64(a, 32); }
+#define i64v_upper(a, dropped) _mm256_srli_epi64(a, dropped) /* as if unsigned */
 static inline i64v i64v_add(i64v a, i64v b) { return _mm256_add_epi64(a, b); }
 static inline i64v i64v_xor(i64v a, i64v b) { return _mm256_xor_si256(a, b); }
-/* The lower half of a under the upper half of b. */
-static inline i64v i64v_lower(i64v a, i64v b) { return _mm256_blend_epi32(a, b, 0xaa); }
 static inline i64v i64v_count_equal(i64v n, i64v a, i64v b)
 {
     return _mm256_sub_epi64(n, _mm256_cmpeq_epi64(a, b));
 }
-static inline i64v i64v_min(i64v a, i64v b) { return _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(a, b)); }
-static inline i64v i64v_max(i64v a, i64v b) { return _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b)); }
 static inline f64v f64v_of_bits(i64v a) { return _mm256_castsi256_pd(a); }
 static inline i64v i64v_of_bits(f64v a) { return _mm256_castpd_si256(a); }
 
@@ -100,14 +96,11 @@ static inline f32h f32h_max(f32h a, f32h b) { return vbslq_f32(vcgtq_f32(a, b), 
 static inline f64h f64h_max(f64h a, f64h b) { return vbslq_f64(vcgtq_f64(a, b), a, b); }
 static inline i32h i32h_count(i32h n, f32h mask) { return vsubq_s32(n, vreinterpretq_s32_f32(mask)); }
 static inline i64h i64h_count(i64h n, f64h mask) { return vsubq_s64(n, vreinterpretq_s64_f64(mask)); }
-static inline i64h i64h_shift_32(i64h a) { return vreinterpretq_s64_u64(vshrq_n_u64(vreinterpretq_u64_s64(a), 32)); }
-static inline i64h i64h_lower(i64h a, i64h b) { return vbslq_s64(vdupq_n_u64(0xffffffff), a, b); }
+#define i64h_upper(a, dropped) vreinterpretq_s64_u64(vshrq_n_u64(vreinterpretq_u64_s64(a), dropped))
 static inline i64h i64h_count_equal(i64h n, i64h a, i64h b)
 {
     return vsubq_s64(n, vreinterpretq_s64_u64(vceqq_s64(a, b)));
 }
-static inline i64h i64h_min(i64h a, i64h b) { return vbslq_s64(vcgtq_s64(a, b), b, a); }
-static inline i64h i64h_max(i64h a, i64h b) { return vbslq_s64(vcgtq_s64(a, b), a, b); }
 #define i64h_load vld1q_s64
 #define i64h_set vdupq_n_s64
 #define i64h_add vaddq_s64
@@ -167,36 +160,14 @@ typedef __m128i i64h;
 #define i64h_set _mm_set1_epi64x
 #define i64h_add _mm_add_epi64
 #define i64h_xor _mm_xor_si128
-#define i64h_shift_32(a) _mm_srli_epi64(a, 32)
+#define i64h_upper(a, dropped) _mm_srli_epi64(a, dropped)
 #define f64h_of_bits _mm_castsi128_pd
 #define i64h_of_bits _mm_castpd_si128
 static inline i64h i64h_load(const int64_t *x) { return _mm_loadu_si128((const __m128i *)(const void *)x); }
-static inline i64h i64h_lower(i64h a, i64h b)
-{
-    i64h mask = _mm_set1_epi64x(0xffffffff);
-    return _mm_or_si128(_mm_and_si128(mask, a), _mm_andnot_si128(mask, b));
-}
 static inline i64h i64h_count_equal(i64h n, i64h a, i64h b)
 {
     i64h half = _mm_cmpeq_epi32(a, b);
     return _mm_sub_epi64(n, _mm_and_si128(half, _mm_shuffle_epi32(half, 0xb1)));
-}
-/* a > b: SSE2 compares 32 bits only; the sign of b - a, but for its overflow, tells it of 64. */
-static inline i64h i64h_above(i64h a, i64h b)
-{
-    i64h less = _mm_sub_epi64(b, a);
-    i64h sign = _mm_xor_si128(less, _mm_and_si128(_mm_xor_si128(b, a), _mm_xor_si128(less, b)));
-    return _mm_shuffle_epi32(_mm_srai_epi32(sign, 31), 0xf5);
-}
-static inline i64h i64h_min(i64h a, i64h b)
-{
-    i64h above = i64h_above(a, b);
-    return _mm_or_si128(_mm_and_si128(above, b), _mm_andnot_si128(above, a));
-}
-static inline i64h i64h_max(i64h a, i64h b)
-{
-    i64h above = i64h_above(a, b);
-    return _mm_or_si128(_mm_and_si128(above, a), _mm_andnot_si128(above, b));
 }
 static inline i32h i32h_count(i32h n, f32h mask) { return _mm_sub_epi32(n, _mm_castps_si128(mask)); }
 static inline i64h i64h_count(i64h n, f64h mask) { return _mm_sub_epi64(n, _mm_castpd_si128(mask)); }
@@ -231,8 +202,6 @@ TT_LANES_OP2(lt)
 
 static inline f32v f32v_load(const float *x) { return (f32v){ f32h_load(x), f32h_load(x + 4) }; }
 static inline f64v f64v_load(const double *x) { return (f64v){ f64h_load(x), f64h_load(x + 2) }; }
-/* Adding the bits of 2^52 + 2^51 to an integer of at most 51 bits makes the f64
- * 2^52 + 2^51 + x: two operations for the conversion that SSE2 does not have. */
 static inline i64v i64v_load(const int64_t *x) { return (i64v){ i64h_load(x), i64h_load(x + 2) }; }
 static inline void f32v_store(float *x, f32v a) { f32h_store(x, a.low), f32h_store(x + 4, a.high); }
 static inline void f64v_store(double *x, f64v a) { f64h_store(x, a.low), f64h_store(x + 2, a.high); }
@@ -251,7 +220,7 @@ static inline i64v i64v_count(i64v n, f64v mask)
 static inline void i32v_store(int32_t *x, i32v a) { i32h_store(x, a.low), i32h_store(x + 4, a.high); }
 static inline void i64v_store(int64_t *x, i64v a) { i64h_store(x, a.low), i64h_store(x + 2, a.high); }
 static inline i64v i64v_set(int64_t x) { return (i64v){ i64h_set(x), i64h_set(x) }; }
-static inline i64v i64v_shift_32(i64v a) { return (i64v){ i64h_shift_32(a.low), i64h_shift_32(a.high) }; }
+#define i64v_upper(a, dropped) ((i64v){ i64h_upper((a).low, dropped), i64h_upper((a).high, dropped) })
 static inline f64v f64v_of_bits(i64v a) { return (f64v){ f64h_of_bits(a.low), f64h_of_bits(a.high) }; }
 static inline i64v i64v_of_bits(f64v a) { return (i64v){ i64h_of_bits(a.low), i64h_of_bits(a.high) }; }
 #define TT_LANES_INTEGER_OP2(name)                                               \
@@ -261,9 +230,6 @@ static inline i64v i64v_of_bits(f64v a) { return (i64v){ i64h_of_bits(a.low), i6
     }
 TT_LANES_INTEGER_OP2(add)
 TT_LANES_INTEGER_OP2(xor)
-TT_LANES_INTEGER_OP2(min)
-TT_LANES_INTEGER_OP2(max)
-TT_LANES_INTEGER_OP2(lower) /* the lower half of a under the upper half of b */
 static inline i64v i64v_count_equal(i64v n, i64v a, i64v b)
 {
     return (i64v){ i64h_count_equal(n.low, a.low, b.low), i64h_count_equal(n.high, a.high, b.high) };

@@ -22,7 +22,7 @@ typedef struct totals {
     tt_block all;
     int64_t last_nonfinite; /* in the last block */
     int128 isum, origin;    /* origin: of the means of 64-bit integers */
-    int64_t imin, imax;     /* as uint64_t for TT_U64 */
+    tt_exact ends;          /* of 64-bit integers */
     bool is_spread;         /* the last block's 64-bit integers were far apart */
     double sum_real, sum_imag;
 } totals;
@@ -105,20 +105,18 @@ static void add_f64(const tt_kernels *k, tt_dtype dtype, const void *run, size_t
 static void add_wide(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
 {
     tt_block block;
-    tt_exact exact;
     bool is_unsigned = dtype == TT_U64, is_first = into->all.count == 0;
-    into->is_spread = !k->stats_i64(is_unsigned, run, n, into->is_spread, &block, &exact);
-    int128 sum = (int128)(((uint128)(uint64_t)exact.sum_hi << 64) | exact.sum_lo);
+    if (is_first) {
+        into->ends.low = is_unsigned ? (int64_t)UINT64_MAX : INT64_MAX;
+        into->ends.high = is_unsigned ? 0 : INT64_MIN;
+    }
+    into->is_spread = !k->stats_i64(is_unsigned, run, n, into->is_spread, &block, &into->ends);
+    int128 sum = (int128)(((uint128)(uint64_t)into->ends.sum_hi << 64) | into->ends.sum_lo);
     if (is_first)
         into->origin = sum / (int128)n;
     block.mean = (double)(sum - into->origin * (int128)n) / (double)n;
     into->isum += sum;
     add_block(into, &block);
-    const int64_t flip = is_unsigned ? INT64_MIN : 0; /* unsigned order as signed order */
-    if (is_first || (exact.low ^ flip) < (into->imin ^ flip))
-        into->imin = exact.low;
-    if (is_first || (exact.high ^ flip) > (into->imax ^ flip))
-        into->imax = exact.high;
 }
 
 /* |z| goes through the f64 lanes; the parts of finite numbers are added up
@@ -170,8 +168,8 @@ static void add_run(const tt_kernels *k, tt_dtype dtype, const void *run, size_t
 static void set_integers(tt_stats *s, const totals *sums, tt_dtype dtype)
 {
     bool is_wide = dtype == TT_I64 || dtype == TT_U64;
-    s->imin = is_wide ? sums->imin : (int64_t)sums->all.min;
-    s->imax = is_wide ? sums->imax : (int64_t)sums->all.max;
+    s->imin = is_wide ? sums->ends.low : (int64_t)sums->all.min;
+    s->imax = is_wide ? sums->ends.high : (int64_t)sums->all.max;
     s->isum_lo = (uint64_t)sums->isum;
     s->isum_hi = (int64_t)(sums->isum >> 64);
     s->min = dtype == TT_U64 ? (double)(uint64_t)s->imin : (double)s->imin;
@@ -273,32 +271,67 @@ int64_t tt_stats_finite(const tt_stats *s)
     return s->count - s->nan - s->posinf - s->neginf;
 }
 
-double tt_stats_var(const tt_stats *s)
+/* ---- what follows from the sums ------------------------------------------ */
+
+static double variance(const tt_stats *s)
 {
     int64_t finite = tt_stats_finite(s);
     return finite < 2 ? (double)NAN : s->m2 / (double)(finite - 1);
 }
 
-double tt_stats_std(const tt_stats *s)
+static double deviation(const tt_stats *s)
 {
-    return sqrt(tt_stats_var(s));
+    return sqrt(variance(s));
 }
 
-double tt_stats_l2(const tt_stats *s)
+static double norm(const tt_stats *s)
 {
     return sqrt(s->sumsq);
 }
 
-double tt_stats_rms(const tt_stats *s)
+static double root_mean_square(const tt_stats *s)
 {
     int64_t finite = tt_stats_finite(s);
     return finite == 0 ? (double)NAN : sqrt(s->sumsq / (double)finite);
 }
 
-double tt_stats_mean_imag(const tt_stats *s)
+static double mean_of_imaginary(const tt_stats *s)
 {
     int64_t finite = tt_stats_finite(s);
     return finite == 0 ? (double)NAN : s->sum_imag / (double)finite;
+}
+
+static double as_usual(double (*derive)(const tt_stats *s), const tt_stats *s)
+{
+    uint64_t mode = tt_float_mode_begin();
+    double x = tt_float_mode_keep(derive(s));
+    tt_float_mode_end(mode);
+    return x;
+}
+
+double tt_stats_var(const tt_stats *s)
+{
+    return as_usual(variance, s);
+}
+
+double tt_stats_std(const tt_stats *s)
+{
+    return as_usual(deviation, s);
+}
+
+double tt_stats_l2(const tt_stats *s)
+{
+    return as_usual(norm, s);
+}
+
+double tt_stats_rms(const tt_stats *s)
+{
+    return as_usual(root_mean_square, s);
+}
+
+double tt_stats_mean_imag(const tt_stats *s)
+{
+    return as_usual(mean_of_imaginary, s);
 }
 
 void tt_stats_propagate(tt_stats *s)

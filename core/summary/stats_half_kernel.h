@@ -64,8 +64,9 @@ static void HALF(add)(f32_sums *s, const uint16_t *x, size_t n)
     for (size_t at = 0; at < whole;) {
         size_t stop = whole - at < HALF(INNER) ? whole : at + HALF(INNER);
         f32v sum_in = nothing, square_in = nothing, magnitude_in = nothing;
+        tt_ahead_page(x + at);
         for (; at < stop; at += HALF(STEP)) {
-            __builtin_prefetch((const char *)(x + at) + PREFETCH_BYTES);
+            tt_ahead_line(x + at);
             u16v raw = u16v_load(x + at);
             most = u16v_max_signed(raw, most);
             furthest = u16v_max(raw, furthest);

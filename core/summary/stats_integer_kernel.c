@@ -1,12 +1,16 @@
 /* stats_integer_kernel.c -- the statistics of one block of 64-bit integers.
  *
  * Exists because integers must come out exact and AVX2 can neither convert nor
- * order them.  Every element is taken as its distance from a pivot.  Where all
- * distances are below 2^51, adding the bits of 2^52 + 2^51 to one makes a f64 of
- * the same value but for that constant: it is ordered, subtracted and squared as
- * a f64 and added up as an integer, exactly.  Token ids, counters and time stamps
- * all are of that kind.  What is spread wider is converted and compared in full.
+ * order them.  Both ways here make the digits of a f64 of them, which then is
+ * ordered, subtracted and squared as a f64 and added up as an integer, exactly:
+ *   near  the distance from a pivot, where all are below 2^51.  Token ids,
+ *         counters and time stamps all are of that kind.
+ *   far   the upper 52 bits.  The lower 12 are nothing to numbers that are spread
+ *         over 2^51 and more, but for the sum, which is taken of all bits, and for
+ *         the smallest and the largest: they are looked for among those whose upper
+ *         bits could be it, which few blocks after the first ones have.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/ahead_kernel.h"
 #include "summary/kernels.h"
 #include "summary/lanes_kernel.h"
 #include "tensor/walk.h"
@@ -17,9 +21,11 @@
 __extension__ typedef __int128 int128;
 __extension__ typedef unsigned __int128 uint128;
 
-enum { LANES = 4, FIRST = 16, PREFETCH_BYTES = 2048 };
+enum { LANES = 4, STEP = 2 * LANES, FIRST = 16, PAGE_PART = 128, FAR_SHIFT = 12 };
 
-/* The bits of the f64 2^52 + 2^51, which stands for a distance of 0. */
+/* The bits of the f64 2^52, whose digits are all zero. */
+#define DIGITS_BITS 0x4330000000000000
+/* The bits of the f64 2^52 + 2^51, from which digits reach as far down as up. */
 #define MIDDLE_BITS 0x4338000000000000
 #define MIDDLE 0x1.8p52
 #define REACH ((int128)1 << 51)
@@ -42,6 +48,67 @@ static int64_t choose_pivot(const int64_t *x, size_t n, bool is_unsigned)
     return (int64_t)(uint64_t)(sum >> 4);
 }
 
+/* ---- one loop for both ways ------------------------------------------------ */
+
+typedef struct place {
+    i64v change;      /* what makes a f64 of an integer: added if near, xored to its upper bits if far */
+    f64v pivot, zero; /* as such a f64; zero: at or below all others if it cannot be among them */
+} place;
+
+typedef struct sums {
+    f64v square[2], low, high;
+    i64v digits, above, zeros; /* above: as digits, but zero's for what is less */
+    i64v raw;                  /* of the integers themselves; far only */
+} sums;
+
+static inline __attribute__((always_inline)) void add_vector(sums *s, const place *at, i64v x, int turn,
+                                                             bool is_far)
+{
+    i64v digits = is_far ? i64v_xor(i64v_upper(x, FAR_SHIFT), at->change) : i64v_add(x, at->change);
+    f64v v = f64v_of_bits(digits);
+    f64v d = f64v_sub(v, at->pivot);
+    s->digits = i64v_add(s->digits, digits);
+    if (is_far)
+        s->raw = i64v_add(s->raw, x);
+    s->square[turn] = f64v_add(s->square[turn], f64v_mul(d, d));
+    s->low = f64v_min(v, s->low);
+    s->high = f64v_max(v, s->high);
+    s->above = i64v_add(s->above, i64v_of_bits(f64v_max(v, at->zero)));
+    s->zeros = i64v_count_equal(s->zeros, x, i64v_zero());
+}
+
+/* Returns how many pivots have been added to fill the last vector. */
+static inline __attribute__((always_inline)) size_t add_all(sums *s, const place *at, const int64_t *x,
+                                                            size_t n, int64_t pivot, bool is_far)
+{
+    *s = (sums){ .square = { f64v_set(0), f64v_set(0) },
+                 .low = f64v_set((double)INFINITY),
+                 .high = f64v_set((double)-INFINITY),
+                 .digits = i64v_zero(),
+                 .above = i64v_zero(),
+                 .zeros = i64v_zero(),
+                 .raw = i64v_zero() };
+    size_t i = 0, whole = n - n % STEP, fill = 0;
+    while (i < whole) {
+        size_t stop = whole - i < PAGE_PART ? whole : i + PAGE_PART;
+        tt_ahead_page(x + i);
+        for (; i < stop; i += STEP) {
+            tt_ahead_line(x + i);
+            add_vector(s, at, i64v_load(x + i), 0, is_far);
+            add_vector(s, at, i64v_load(x + i + LANES), 1, is_far);
+        }
+    }
+    for (; i < n; i += LANES) {
+        int64_t last[LANES];
+        for (size_t k = 0; k < LANES; k++) {
+            last[k] = i + k < n ? x[i + k] : pivot;
+            fill += i + k >= n;
+        }
+        add_vector(s, at, i64v_load(last), 0, is_far);
+    }
+    return fill;
+}
+
 static uint64_t add_lanes(i64v lanes)
 {
     int64_t lane[LANES];
@@ -52,24 +119,38 @@ static uint64_t add_lanes(i64v lanes)
     return sum;
 }
 
-static double add_f64_lanes(f64v lanes)
+static double add_squares(const sums *s)
 {
     double lane[LANES];
-    f64v_store(lane, lanes);
+    f64v_store(lane, f64v_add(s->square[0], s->square[1]));
     return (lane[0] + lane[2]) + (lane[1] + lane[3]);
 }
 
-/* What both ways have to say of a block: the rest follows from the sums. */
-static void finish(int64_t zeros, size_t n, int128 pivot, int128 sum, double square, bool is_unsigned,
+static double least(f64v lanes)
+{
+    double lane[LANES];
+    f64v_store(lane, lanes);
+    double a = lane[0] < lane[1] ? lane[0] : lane[1], b = lane[2] < lane[3] ? lane[2] : lane[3];
+    return a < b ? a : b;
+}
+
+static double most(f64v lanes)
+{
+    double lane[LANES];
+    f64v_store(lane, lanes);
+    double a = lane[0] > lane[1] ? lane[0] : lane[1], b = lane[2] > lane[3] ? lane[2] : lane[3];
+    return a > b ? a : b;
+}
+
+/* What both ways have to say of a block.  away: the sum of the distances from the pivot
+ * of which square is the sum of squares; unit: what 1 in them stands for. */
+static void finish(size_t n, int64_t zeros, int128 sum, double away, double square, double unit,
                    tt_block *out, tt_exact *exact)
 {
-    double count = (double)n;
-    double away = (double)(sum - pivot * (int128)n); /* sum of the distances */
-    double m2 = square - away * (away / count);
-    double low = (double)widen(exact->low, is_unsigned), high = (double)widen(exact->high, is_unsigned);
+    double count = (double)n, m2 = (square - away * (away / count)) * (unit * unit);
     exact->sum_lo = (uint64_t)(uint128)sum;
     exact->sum_hi = (int64_t)(sum >> 64);
-    *out = (tt_block){ .count = (int64_t)n, .zeros = zeros, .min = low, .max = high };
+    *out = (tt_block){ .count = (int64_t)n, .zeros = zeros };
     out->sum = (double)sum;
     out->mean = out->sum / count;
     out->m2 = m2 > 0 ? m2 : 0;
@@ -78,191 +159,105 @@ static void finish(int64_t zeros, size_t n, int128 pivot, int128 sum, double squ
 
 /* ---- all within 2^51 of the pivot ----------------------------------------- */
 
-typedef struct near_sums {
-    f64v square[2], low, high;
-    i64v total, above, zeros; /* above: of what is larger than 0, and 0 for the others */
-} near_sums;
-
-typedef struct near_place {
-    i64v shift; /* from an integer to its bits as a f64 */
-    f64v middle, zero;
-} near_place;
-
-static inline void near_add(near_sums *s, const near_place *at, i64v x, int turn)
-{
-    i64v bits = i64v_add(x, at->shift);
-    f64v v = f64v_of_bits(bits);
-    f64v d = f64v_sub(v, at->middle);
-    s->total = i64v_add(s->total, bits);
-    s->square[turn] = f64v_add(s->square[turn], f64v_mul(d, d));
-    s->low = f64v_min(v, s->low);
-    s->high = f64v_max(v, s->high);
-    s->above = i64v_add(s->above, i64v_of_bits(f64v_max(v, at->zero)));
-    s->zeros = i64v_count_equal(s->zeros, bits, i64v_of_bits(at->zero));
-}
-
-/* The smallest or largest distance. */
-static double near_end(f64v lanes, bool is_low)
-{
-    double lane[LANES];
-    f64v_store(lane, lanes);
-    double end = lane[0];
-    for (size_t i = 1; i < LANES; i++)
-        end = (is_low ? lane[i] < end : lane[i] > end) ? lane[i] : end;
-    return end - MIDDLE;
-}
-
 /* False: an element is further away; nothing was written. */
 static bool add_near(const int64_t *x, size_t n, int64_t pivot_bits, bool is_unsigned, tt_block *out,
                      tt_exact *exact)
 {
     int128 pivot = widen(pivot_bits, is_unsigned);
-    /* Zero as a distance, if it can be among the elements. */
-    bool has_zero = pivot > -REACH && pivot < REACH;
+    bool has_zero = pivot > -REACH && pivot < REACH; /* else it cannot be among the elements */
     int64_t zero_distance = has_zero ? (int64_t)-pivot : 0;
-    double zero = has_zero ? MIDDLE + (double)zero_distance : 0.0;
-    near_place at = { i64v_set((int64_t)(MIDDLE_BITS - (uint64_t)pivot_bits)), f64v_set(MIDDLE),
-                      f64v_set(zero) };
-    near_sums s = { { f64v_set(0), f64v_set(0) },
-                    f64v_set((double)INFINITY),
-                    f64v_set((double)-INFINITY),
-                    i64v_zero(),
-                    i64v_zero(),
-                    i64v_zero() };
-    size_t whole = n - n % LANES, pairs = n - n % (2 * LANES), i = 0;
-    for (; i < pairs; i += 2 * LANES) {
-        __builtin_prefetch((const char *)(x + i) + PREFETCH_BYTES);
-        near_add(&s, &at, i64v_load(x + i), 0);
-        near_add(&s, &at, i64v_load(x + i + LANES), 1);
-    }
-    if (i < whole)
-        near_add(&s, &at, i64v_load(x + i), 0);
-    size_t fill = 0; /* pivots that fill the last vector */
-    if (whole < n) {
-        int64_t last[LANES];
-        fill = LANES - (n - whole);
-        for (size_t k = 0; k < LANES; k++)
-            last[k] = whole + k < n ? x[whole + k] : pivot_bits;
-        near_add(&s, &at, i64v_load(last), 1);
-    }
-    double low = near_end(s.low, true), high = near_end(s.high, false);
-    double square = add_f64_lanes(f64v_add(s.square[0], s.square[1])); /* NaN if an element made one */
+    place at = { i64v_set((int64_t)(MIDDLE_BITS - (uint64_t)pivot_bits)), f64v_set(MIDDLE),
+                 f64v_set(has_zero ? MIDDLE + (double)zero_distance : 0.0) };
+    sums s;
+    size_t fill = add_all(&s, &at, x, n, pivot_bits, false);
+    double low = least(s.low) - MIDDLE, high = most(s.high) - MIDDLE;
+    double square = add_squares(&s); /* NaN if an element made one */
     if (!(square >= 0 && low > -0x1p51 && high < 0x1p51))
         return false;
-    int128 least = pivot + (int64_t)low, most = pivot + (int64_t)high;
-    if (least < (is_unsigned ? 0 : INT64_MIN) || most > (is_unsigned ? (int128)UINT64_MAX : INT64_MAX))
+    int128 smallest = pivot + (int64_t)low, largest = pivot + (int64_t)high;
+    if (smallest < (is_unsigned ? 0 : INT64_MIN) ||
+        largest > (is_unsigned ? (int128)UINT64_MAX : INT64_MAX))
         return false; /* near only because distances begin anew after 2^64 */
     uint64_t terms = (uint64_t)n + fill;
-    int64_t away = (int64_t)(add_lanes(s.total) - terms * MIDDLE_BITS);
+    int64_t away = (int64_t)(add_lanes(s.digits) - terms * MIDDLE_BITS);
     int128 sum = pivot * (int128)n + away;
     int64_t zeros = (int64_t)add_lanes(s.zeros) - (pivot == 0 ? (int64_t)fill : 0);
-    exact->low = (int64_t)(uint64_t)least;
-    exact->high = (int64_t)(uint64_t)most;
-    finish(zeros, n, pivot, sum, square, is_unsigned, out, exact);
+    finish(n, zeros, sum, (double)away, square, 1, out, exact);
+    if (smallest < widen(exact->low, is_unsigned))
+        exact->low = (int64_t)(uint64_t)smallest;
+    if (largest > widen(exact->high, is_unsigned))
+        exact->high = (int64_t)(uint64_t)largest;
     if (has_zero && !is_unsigned) {
         uint64_t above = add_lanes(s.above) - terms * (MIDDLE_BITS + (uint64_t)zero_distance);
         int128 positive = (int128)above - (pivot > 0 ? pivot * (int128)fill : 0);
         out->l1 = (double)(2 * positive - sum);
     } else {
-        out->l1 = (double)(sum < 0 ? -sum : sum); /* all on one side */
+        out->l1 = fabs(out->sum); /* all on one side */
     }
     return true;
 }
 
 /* ---- any integers ----------------------------------------------------------- */
 
-typedef struct far_sums {
-    f64v square, above;
-    i64v total, upper, low, high, zeros;
-} far_sums;
-
-/* Unsigned numbers are moved down by 2^63 and are then as signed ones. */
-typedef struct far_place {
-    i64v down;
-    f64v origin, zero_distance;
-} far_place;
-
-/* The upper half on 2^84 and the lower half on 2^52, added up: rounded once, as a
- * conversion of the distance would be. */
-static inline void far_add(far_sums *s, const far_place *at, i64v x)
+/* Of y = x ^ flip, which orders either type as signed numbers, the smallest or *end. */
+static void lower_end(const int64_t *x, size_t n, int64_t flip, int64_t *end)
 {
-    i64v y = i64v_xor(x, at->down);
-    i64v upper = i64v_xor(i64v_shift_32(y), i64v_set(0x4530000080000000));
-    i64v lower = i64v_lower(y, i64v_set(0x4330000000000000));
-    f64v d = f64v_add(f64v_sub(f64v_of_bits(upper), at->origin), f64v_of_bits(lower));
-    s->total = i64v_add(s->total, y);
-    s->upper = i64v_add(s->upper, upper);
-    s->square = f64v_add(s->square, f64v_mul(d, d));
-    s->above = f64v_add(s->above, f64v_max(d, at->zero_distance));
-    s->low = i64v_min(y, s->low);
-    s->high = i64v_max(y, s->high);
-    s->zeros = i64v_count_equal(s->zeros, y, at->down);
+    int64_t low = *end ^ flip;
+    for (size_t i = 0; i < n; i++)
+        low = (x[i] ^ flip) < low ? x[i] ^ flip : low;
+    *end = low ^ flip;
 }
 
-static int64_t far_end(i64v lanes, bool is_low)
+static void raise_end(const int64_t *x, size_t n, int64_t flip, int64_t *end)
 {
-    int64_t lane[LANES];
-    i64v_store(lane, lanes);
-    int64_t end = lane[0];
-    for (size_t i = 1; i < LANES; i++)
-        end = (is_low ? lane[i] < end : lane[i] > end) ? lane[i] : end;
-    return end;
+    int64_t high = *end ^ flip;
+    for (size_t i = 0; i < n; i++)
+        high = (x[i] ^ flip) > high ? x[i] ^ flip : high;
+    *end = high ^ flip;
 }
 
-static void add_far(const int64_t *x, size_t n, int64_t pivot_bits, bool is_unsigned, tt_block *out,
+/* True: all may be within 2^51 of the pivot. */
+static bool add_far(const int64_t *x, size_t n, int64_t pivot_bits, bool is_unsigned, tt_block *out,
                     tt_exact *exact)
 {
-    const int64_t down = is_unsigned ? INT64_MIN : 0;
-    const int128 up = is_unsigned ? (int128)1 << 63 : 0;
-    /* A multiple of 2^32, so that the first subtraction is exact. */
-    int128 pivot = (int128)((pivot_bits ^ down) >> 32) * ((int64_t)1 << 32);
-    double zero = (double)-(pivot + up);
-    far_place at = { i64v_set(down), f64v_set(0x1p84 + 0x1p63 + 0x1p52 + (double)pivot), f64v_set(zero) };
-    far_sums s = { f64v_set(0),         f64v_set(0),         i64v_zero(), i64v_zero(),
-                   i64v_set(INT64_MAX), i64v_set(INT64_MIN), i64v_zero() };
-    size_t whole = n - n % LANES, pairs = n - n % (2 * LANES), i = 0;
-    for (; i < pairs; i += 2 * LANES) {
-        __builtin_prefetch((const char *)(x + i) + PREFETCH_BYTES);
-        far_add(&s, &at, i64v_load(x + i));
-        far_add(&s, &at, i64v_load(x + i + LANES));
-    }
-    if (i < whole)
-        far_add(&s, &at, i64v_load(x + i));
-    double square = add_f64_lanes(s.square);
-    double above = add_f64_lanes(s.above);
-    int64_t low = far_end(s.low, true), high = far_end(s.high, false);
-    int64_t zeros = (int64_t)add_lanes(s.zeros);
-    /* The upper halves, and the lower halves from the total: both far below 2^64. */
-    uint64_t upper = add_lanes(s.upper) - (uint64_t)whole * 0x4530000000000000;
-    int128 sum = ((int128)upper << 32) - ((int128)whole << 63);
-    sum += (int128)(add_lanes(s.total) - (uint64_t)(uint128)sum);
-    for (i = whole; i < n; i++) {
-        int64_t y = x[i] ^ down;
-        double d = (double)(y - pivot);
-        sum += y;
-        square += d * d;
-        above += d > zero ? d : zero;
-        low = y < low ? y : low;
-        high = y > high ? y : high;
-        zeros += y == down;
-    }
-    sum += up * (int128)n;
-    exact->low = low ^ down;
-    exact->high = high ^ down;
-    finish(zeros, n, pivot + up, sum, square, is_unsigned, out, exact);
-    out->l1 = 2 * (above - (double)n * zero) - out->sum;
+    /* Digits count from the smallest number of the type. */
+    const uint64_t change = is_unsigned ? DIGITS_BITS : MIDDLE_BITS;
+    const int64_t flip = is_unsigned ? INT64_MIN : 0;
+    const int128 start = is_unsigned ? 0 : (int128)INT64_MIN;
+#define DIGITS_OF(x) ((int64_t)((((uint64_t)(x) >> FAR_SHIFT) ^ change) - DIGITS_BITS))
+    int64_t pivot = DIGITS_OF(pivot_bits), zero = DIGITS_OF(0);
+    place at = { i64v_set((int64_t)change), f64v_set(0x1p52 + (double)pivot),
+                 f64v_set(0x1p52 + (double)zero) };
+    sums s;
+    size_t fill = add_all(&s, &at, x, n, pivot_bits, true);
+    int64_t low = (int64_t)(least(s.low) - 0x1p52), high = (int64_t)(most(s.high) - 0x1p52);
+    if (low <= DIGITS_OF(exact->low))
+        lower_end(x, n, flip, &exact->low);
+    if (high >= DIGITS_OF(exact->high))
+        raise_end(x, n, flip, &exact->high);
+#undef DIGITS_OF
+    uint64_t terms = (uint64_t)n + fill;
+    int64_t digits = (int64_t)(add_lanes(s.digits) - terms * DIGITS_BITS) - (int64_t)fill * pivot;
+    uint64_t raw = add_lanes(s.raw) - fill * (uint64_t)pivot_bits;
+    int128 sum = ((int128)digits << FAR_SHIFT) + (int128)n * start;
+    sum += (int128)(raw - (uint64_t)(uint128)sum); /* the lower bits: far below 2^64 */
+    int64_t zeros = (int64_t)add_lanes(s.zeros) - (pivot_bits == 0 ? (int64_t)fill : 0);
+    const double unit = 1 << FAR_SHIFT;
+    finish(n, zeros, sum, (double)(digits - (int64_t)n * pivot), add_squares(&s), unit, out, exact);
+    int64_t above = (int64_t)(add_lanes(s.above) - terms * (DIGITS_BITS + (uint64_t)zero));
+    above -= (int64_t)fill * (pivot > zero ? pivot - zero : 0);
+    out->l1 = is_unsigned ? out->sum : 2 * unit * (double)above - out->sum;
+    const int64_t reach = ((int64_t)1 << (51 - FAR_SHIFT)) + 1;
+    return low > pivot - reach && high < pivot + reach;
 }
 
 bool TT_KERNEL(stats_i64)(bool is_unsigned, const int64_t *x, size_t n, bool is_doubtful, tt_block *out,
                           tt_exact *exact)
 {
     assert(n > 0 && n <= TT_TILE);
-    int64_t pivot_bits = choose_pivot(x, n, is_unsigned);
-    if (!is_doubtful && add_near(x, n, pivot_bits, is_unsigned, out, exact))
+    int64_t pivot = choose_pivot(x, n, is_unsigned);
+    if (!is_doubtful && add_near(x, n, pivot, is_unsigned, out, exact))
         return true;
-    add_far(x, n, pivot_bits, is_unsigned, out, exact);
-    int128 pivot = widen(pivot_bits, is_unsigned);
-    bool is_near =
-        widen(exact->low, is_unsigned) > pivot - REACH && widen(exact->high, is_unsigned) < pivot + REACH;
-    return is_near && is_doubtful && add_near(x, n, pivot_bits, is_unsigned, out, exact);
+    bool may_be_near = add_far(x, n, pivot, is_unsigned, out, exact);
+    return is_doubtful && may_be_near && add_near(x, n, pivot, is_unsigned, out, exact);
 }

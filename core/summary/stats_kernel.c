@@ -5,6 +5,7 @@
  * next one.  NaN and Inf need no operation of their own in the usual case: they
  * spoil the sum of magnitudes, and the block is then done again with masks.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/ahead_kernel.h"
 #include "summary/halves_kernel.h"
 #include "summary/kernels.h"
 #include "summary/lanes_kernel.h"
@@ -13,8 +14,6 @@
 #include <assert.h>
 #include <math.h>
 #include <string.h>
-
-enum { PREFETCH_BYTES = 2560 };
 
 /* ---- f64 lanes: f64, and integers of at most 32 bits ----------------------- */
 
@@ -31,11 +30,6 @@ enum { PREFETCH_BYTES = 2560 };
 #define WORST_RATIO 1e8
 #define LEAST_SQUARE 0.0
 #include "summary/stats_block_kernel.h"
-
-#define SOURCE double
-#define LOAD(p) f64v_load(p)
-#define FINITE(f) finite_f64_##f
-#include "summary/stats_finite_kernel.h"
 
 #undef T
 #undef LANES
@@ -62,11 +56,6 @@ enum { PREFETCH_BYTES = 2560 };
 #define LEAST_SQUARE 0x1p-100 /* below, squares of f32 lose digits to underflow */
 #include "summary/stats_block_kernel.h"
 
-#define SOURCE float
-#define LOAD(p) f32v_load(p)
-#define FINITE(f) finite_f32_##f
-#include "summary/stats_finite_kernel.h"
-
 #define SPLIT(x, raw, a, b) u16v_split_bf16(raw, &a, &b)
 #define DTYPE TT_BF16
 #define HALF(f) bf16_##f
@@ -78,26 +67,6 @@ enum { PREFETCH_BYTES = 2560 };
 #include "summary/stats_half_kernel.h"
 
 /* ---- from lanes to a block ------------------------------------------------ */
-
-/* A pivot where elements may be missing: another finite one stands in. */
-#define CHOOSE_FINITE_PIVOT(T, NAME)                          \
-    static T NAME##_choose_finite_pivot(const T *x, size_t n) \
-    {                                                         \
-        T first[NAME##_FIRST], other = 0;                     \
-        for (size_t i = 0; i < n; i++) {                      \
-            if (x[i] - x[i] == 0) {                           \
-                other = x[i];                                 \
-                break;                                        \
-            }                                                 \
-        }                                                     \
-        if (n < NAME##_FIRST)                                 \
-            return other;                                     \
-        for (size_t i = 0; i < NAME##_FIRST; i++)             \
-            first[i] = x[i] - x[i] == 0 ? x[i] : other;       \
-        return finite_##NAME##_choose_pivot(first);           \
-    }
-CHOOSE_FINITE_PIVOT(double, f64)
-CHOOSE_FINITE_PIVOT(float, f32)
 
 /* Values near the end of f64: the sums are taken of x * 2^-600.  What then does
  * not fit is Inf, as in torch; counts, min and max are already right. */
@@ -123,8 +92,8 @@ void TT_KERNEL(stats_f64)(const double *x, size_t n, bool is_doubtful, tt_block 
     assert(n > 0 && n <= TT_TILE);
     f64_sums s;
     if (!is_doubtful) {
-        s.pivot = n < f64_FIRST ? x[0] : finite_f64_choose_pivot(x);
-        finite_f64_add(&s, x, n);
+        s.pivot = n < f64_FIRST ? x[0] : f64_choose_pivot(x);
+        f64_add_finite(&s, x, n);
         if (f64_finish(&s, n, out))
             return;
     }
@@ -166,8 +135,8 @@ static __attribute__((noinline)) bool tiny_f32(const float *x, size_t n, float s
     for (size_t i = 0; i < n; i++)
         large[i] = x[i] * scale;
     f32_sums s;
-    s.pivot = finite_f32_choose_pivot(large);
-    finite_f32_add(&s, large, n);
+    s.pivot = f32_choose_pivot(large);
+    f32_add_finite(&s, large, n);
     tt_block scaled;
     if (!f32_finish(&s, n, &scaled))
         return false;
@@ -187,7 +156,7 @@ void TT_KERNEL(stats_f32)(const float *x, size_t n, bool is_doubtful, tt_block *
 {
     assert(n > 0 && n <= TT_TILE);
     f32_sums s;
-    float mean = n < f32_FIRST ? x[0] : finite_f32_choose_pivot(x);
+    float mean = n < f32_FIRST ? x[0] : f32_choose_pivot(x);
     bool is_tiny = n >= f32_FIRST && mean > -0x1p-56f && mean < 0x1p-56f;
     float scale = is_tiny ? tiny_f32_scale(x) : 1;
     if (scale != 1) {
@@ -197,7 +166,7 @@ void TT_KERNEL(stats_f32)(const float *x, size_t n, bool is_doubtful, tt_block *
     }
     if (!is_doubtful) {
         s.pivot = mean;
-        finite_f32_add(&s, x, n);
+        f32_add_finite(&s, x, n);
         if (f32_finish(&s, n, out))
             return;
         if (out->l1 < (double)INFINITY) { /* all finite: only the sums are poor */

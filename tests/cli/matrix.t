@@ -31,7 +31,7 @@ there rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06
 1800 points compared; sites: 35 identical, 0 within noise, 1 differ
 
 WORST                     FROM STEP  AT  FIELD       A       B  OFF BY    FLOOR
-activation/layers.2.attn          0  28  rms    0.4987  0.5037  0.0099  1.2e-06
+activation/layers.2.attn          0  45  rms    0.3651  0.3687  0.0099  1.2e-06
 [1]
 $ tensortap check runs/bad
 runs/bad/rank0.tap  whole
@@ -89,7 +89,7 @@ there rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06
 1800 points compared; sites: 35 identical, 0 within noise, 1 differ
 
 WORST                     FROM STEP  AT  FIELD       A       B  OFF BY    FLOOR
-activation/layers.2.attn          0  28  rms    0.4987  0.5037  0.0099  1.2e-06
+activation/layers.2.attn          0  45  rms    0.3651  0.3687  0.0099  1.2e-06
 [1]
 # env: COLUMNS=40
 $ tensortap ls runs
@@ -169,13 +169,13 @@ they part at step 0 in ^[1;31mactivation/layers.2.attn^[0m
 ^[2m1800 points compared; sites: 35 identical, 0 within noise, 1 differ^[0m
 
 ^[2mWORST^[0m                     ^[2mFROM STEP^[0m  ^[2mAT^[0m  ^[2mFIELD^[0m       ^[2mA^[0m       ^[2mB^[0m  ^[2mOFF BY^[0m    ^[2mFLOOR^[0m
-activation/layers.2.attn          0  28  rms    0.4987  0.5037  ^[1;31m0.0099^[0m  ^[2m1.2e-06^[0m
+activation/layers.2.attn          0  45  rms    0.3651  0.3687  ^[1;31m0.0099^[0m  ^[2m1.2e-06^[0m
 they part at step 0 in ^[1;31mactivation/layers.2.attn^[0m
 ^[2mthere rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06^[0m
 ^[2m1800 points compared; sites: 35 identical, 0 within noise, 1 differ^[0m
 
 ^[2mWORST^[0m                     ^[2mFROM STEP^[0m  ^[2mAT^[0m  ^[2mFIELD^[0m       ^[2mA^[0m       ^[2mB^[0m  ^[2mOFF BY^[0m    ^[2mFLOOR^[0m
-activation/layers.2.attn          0  28  rms    0.4987  0.5037  ^[1;31m0.0099^[0m  ^[2m1.2e-06^[0m
+activation/layers.2.attn          0  45  rms    0.3651  0.3687  ^[1;31m0.0099^[0m  ^[2m1.2e-06^[0m
 $ for w in 80 200; do script -qec "stty rows 12 cols $w; tensortap top --once runs/bad" /dev/null < /dev/null; done | tr -d '\r' | sed 's/\x1b/^/g'
 runs/bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
 ^[2mtrain.py --lr 0.1^[0m

@@ -21,7 +21,7 @@ $ tensortap top run --json | head -n 6
 "steps_per_second":7353.0117936306715,
 "cost":"NaN",
 $ tensortap top run --json | tail -n +7 | head -c 300
-"sites":[{"site":"activation/layers.1.mlp","change":0.10702529123037056,"latest":{"step":49,"call":0,"time":1767607200006770000,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-0.5655921101570129,"max":0.5677641034126282,"absmax":0.5677641034126282,"sum":4
+"sites":[{"site":"activation/layers.1.mlp","change":0.10702530881627711,"latest":{"step":49,"call":0,"time":1767607200006770000,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-0.5655921101570129,"max":0.5677641034126282,"absmax":0.5677641034126282,"sum":4
 \ no newline
 # env: LC_ALL=C
 $ tensortap top run | sed -n 5,7p

@@ -3,7 +3,8 @@
  * Exists so that two builds, or two instruction sets, can be compared byte for
  * byte: same_bits.py runs it several times.  The tensors come from integer
  * arithmetic, so that they are the same everywhere.  NaN results print as "nan":
- * which NaN it is differs between processors and means nothing.
+ * which NaN it is differs between processors and means nothing.  With the word
+ * "flush" the thread first chooses that denormals are zero, which must change nothing.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensortap.h"
 
@@ -42,8 +43,8 @@ static void put_i64(int64_t x)
 
 /* ---- the tensors -------------------------------------------------------- */
 
-typedef enum fill { ANY_BITS, MODERATE, FAR_FROM_ZERO, FILLS } fill;
-static const char *const fill_names[] = { "any", "moderate", "far" };
+typedef enum fill { ANY_BITS, MODERATE, FAR_FROM_ZERO, VANISHING, FILLS } fill;
+static const char *const fill_names[] = { "any", "moderate", "far", "vanishing" };
 
 /* 12 random bits as a float near zero, or one with a large mean and a small
  * spread; all values are exact in f32, so that no rounding is asked for here. */
@@ -51,6 +52,16 @@ static double number(fill how)
 {
     double x = (double)(int64_t)(next_bits() % 4096) - 2048;
     return how == FAR_FROM_ZERO ? 12582912 + x / 2048 : x / 1024;
+}
+
+/* Denormals, and numbers whose squares are; by their bits, so that nothing flushes them. */
+static uint64_t vanishing_bits(bool is_f32)
+{
+    uint64_t bits = next_bits();
+    if (is_f32)
+        return bits & (bits & 1 ? 0x8fffffff8fffffff : 0x807fffff807fffff); /* below 2^-95 */
+    uint64_t exponent = bits & 1 ? (uint64_t)(1023 - 530) << 52 : 0;
+    return (bits & 0x800fffffffffffff) | exponent;
 }
 
 static void fill_bytes(unsigned char *bytes, tt_dtype dtype, fill how)
@@ -72,7 +83,11 @@ static void fill_bytes(unsigned char *bytes, tt_dtype dtype, fill how)
     bool is_f32 = dtype == TT_F32 || dtype == TT_C64;
     if (!is_f32 && dtype != TT_F64 && dtype != TT_C128)
         return;
-    for (size_t i = 0; i < MOST_BYTES / 8; i++) {
+    for (size_t i = 0; how == VANISHING && i < MOST_BYTES / 8; i++) {
+        uint64_t word = vanishing_bits(is_f32);
+        memcpy(bytes + i * 8, &word, 8);
+    }
+    for (size_t i = 0; how != VANISHING && i < MOST_BYTES / 8; i++) {
         double wide = number(how);
         float pair[2] = { (float)wide, (float)number(how) };
         memcpy(bytes + i * 8, is_f32 ? (const void *)pair : (const void *)&wide, 8);
@@ -120,8 +135,22 @@ static void print_stats(const tt_tensor *t)
     const int64_t counts[] = { s.count, s.nan, s.posinf, s.neginf, s.zeros, s.isum_hi };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         put_i64(counts[i]);
-    const double values[] = { s.min,   s.max,      s.absmax,         s.sum,          s.mean, s.m2, s.l1,
-                              s.sumsq, s.sum_imag, tt_stats_std(&s), tt_stats_l2(&s) };
+    const double values[] = {
+        s.min,
+        s.max,
+        s.absmax,
+        s.sum,
+        s.mean,
+        s.m2,
+        s.l1,
+        s.sumsq,
+        s.sum_imag,
+        tt_stats_var(&s),
+        tt_stats_std(&s),
+        tt_stats_l2(&s),
+        tt_stats_rms(&s),
+        tt_stats_mean_imag(&s),
+    };
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         put_f64(values[i]);
     printf(" %" PRId64 " %" PRId64 " %" PRIu64 "\n", s.imin, s.imax, s.isum_lo);
@@ -203,8 +232,36 @@ static void print_attention(tt_dtype dtype, bool is_causal)
     }
 }
 
-int main(void)
+/* ---- denormals -------------------------------------------------------------- */
+
+/* As torch.set_flush_denormal(True) does. */
+static void flush_denormals(void)
 {
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040); /* of results, of arguments */
+#elif defined(__aarch64__)
+    uint64_t mode;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    __asm__ volatile("msr fpcr, %0" ::"r"(mode | 1u << 24));
+#endif
+}
+
+/* Of this thread's own arithmetic. */
+static bool is_flushing(void)
+{
+    volatile double least = 0x1p-1022;
+    return least / 2 == 0;
+}
+
+int main(int argc, char **argv)
+{
+    bool wants_flush = argc > 1 && strcmp(argv[1], "flush") == 0;
+    if (wants_flush)
+        flush_denormals();
+    if (is_flushing() != wants_flush) {
+        fprintf(stderr, "print_bits: denormals cannot be flushed here\n");
+        return 3;
+    }
     static unsigned char one[MOST_BYTES], two[MOST_BYTES];
     static const int64_t sizes[][2] = {
         { 0, 3 }, { 1, 1 }, { 3, 5 }, { 1, 2047 }, { 2, 1025 }, { 61, 50 }
@@ -233,6 +290,10 @@ int main(void)
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
         print_attention(floats[i], false);
         print_attention(floats[i], true);
+    }
+    if (is_flushing() != wants_flush) {
+        fprintf(stderr, "print_bits: a summary changed how the thread computes\n");
+        return 1;
     }
     return 0;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,24 @@ def test_summaries_see_denormals_that_torch_flushes(dtype: torch.dtype, flushing
     assert _core.compare(x, torch.zeros(100, dtype=dtype)).as_dict() == compare
     assert stats["zeros"] == 0
     assert compare["differing"] == 100
+
+
+SMALL = torch.linspace(-3e-160, 4e-160, 50, dtype=torch.float64)  # squares are denormals
+
+
+def derived() -> tuple[bytes, str]:
+    """Return bits and text: compared as numbers, denormals would all be the same 0."""
+    s, hist = _core.stats(SMALL), _core.histogram(tiny(torch.float64))
+    numbers = (s.var, s.std, s.l2, s.rms, hist.quantile(0.3))
+    return struct.pack("<5d", *numbers), repr(_core.stats(tiny(torch.float64)))
+
+
+DERIVED = derived()
+
+
+def test_what_follows_from_the_sums_and_its_text_are_not_flushed(flushing: None) -> None:
+    assert derived() == DERIVED
+    assert "min=-4.94e-322" in DERIVED[1]
 
 
 def test_the_threads_own_arithmetic_stays_as_it_was(flushing: None) -> None:

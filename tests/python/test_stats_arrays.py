@@ -111,6 +111,14 @@ def far_and_near(kind: str, n: int, dtype: str) -> np.ndarray:
         return (rng.integers(-(2**51), 2**51, n) + (0 if info.min < 0 else 2**51)).astype(dtype)
     if kind == "first tame, then wild, then tame":
         return np.concatenate([tame, wild, tame, tame])
+    if kind == "growing":  # every block has a new largest
+        return np.sort(wild)
+    if kind == "falling":
+        return np.sort(wild)[::-1].copy()
+    if kind == "alike but for their last bits":
+        return (wild & 4095) + np.where(rng.random(n) < 0.5, info.max // 8192 * 4096, 4096).astype(
+            dtype
+        )
     return wild
 
 
@@ -126,6 +134,9 @@ def far_and_near(kind: str, n: int, dtype: str) -> np.ndarray:
         "at the top",
         "52 bits",
         "first tame, then wild, then tame",
+        "growing",
+        "falling",
+        "alike but for their last bits",
         "wild",
     ],
 )

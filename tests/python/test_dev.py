@@ -1,0 +1,104 @@
+"""./dev installs what is missing, or says what to run: tried with programs that only pretend."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+DEV = Path(__file__).resolve().parents[2] / "dev"
+PYTHON = """#!/bin/sh
+case "$2" in
+*_base_executable*) echo "$0" ;;
+*version_info*) echo 3.11 ;;
+*get_path*) dirname "$0" ;;
+esac
+"""
+COMPILER = """#!/bin/sh
+! grep -qE 'cmocka.h|zstd.h'
+"""
+
+
+def pretend(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Give a folder with ./dev that another user can enter; pytest's own are closed to them."""
+    made = Path(tempfile.mkdtemp(prefix="tensortap-dev-"))
+    made.chmod(0o777)
+    shutil.copy(DEV, made / "dev")
+    (made / "bin").mkdir()
+    pretend(made / "bin/python", PYTHON)
+    pretend(made / "bin/compiler", COMPILER)
+    pretend(made / "bin/pkg-config", "#!/bin/sh\n")
+    pretend(made / "bin/sudo", "#!/bin/sh\nexit 1\n")
+    (made / "bin/Python.h").touch()
+    yield made
+    shutil.rmtree(made)
+
+
+def set_up(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run ./dev setup as somebody who is not root."""
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    programs = folder / "bin"
+    environment = {
+        "PATH": f"{programs}:/usr/bin:/bin",
+        "PYTHON": str(programs / "python"),
+        "CC": str(programs / "compiler"),
+        "HOME": str(folder),
+    }
+    return subprocess.run(
+        [folder / "dev", "setup"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **nobody,  # type: ignore[call-overload]
+    )
+
+
+def test_with_neither_root_nor_sudo_the_one_line_to_run_is_printed(folder: Path) -> None:
+    done = set_up(folder)
+    line = "sudo apt-get install -y --no-install-recommends libcmocka-dev libzstd-dev\n"
+    assert (done.returncode, done.stdout) == (3, line)
+    assert "need an administrator" in done.stderr
+
+
+def test_sudo_installs_what_is_missing_and_nothing_else(folder: Path) -> None:
+    asked = folder / "asked"
+    pretend(folder / "bin/sudo", f'#!/bin/sh\necho "$*" >>{asked}\n')
+    set_up(folder)
+    assert asked.read_text().splitlines()[1:] == [
+        "-n apt-get update",
+        "-n env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends"
+        " libcmocka-dev libzstd-dev",
+    ]
+
+
+def test_an_install_that_fails_ends_with_3(folder: Path) -> None:
+    pretend(
+        folder / "bin/sudo", '#!/bin/sh\nif [ "$2" = env ]; then echo no network; exit 100; fi\n'
+    )
+    done = set_up(folder)
+    assert done.returncode == 3
+    assert "no network" in done.stderr
+    assert "could not run: apt-get install" in done.stderr
+
+
+def test_the_python_in_use_is_printed(folder: Path) -> None:
+    assert f"Python 3.11: {folder}/bin/python\n" in set_up(folder).stderr
+
+
+@pytest.mark.parametrize("word", ["nonsense", "--all"])
+def test_a_command_that_is_not_there_is_a_usage_error(folder: Path, word: str) -> None:
+    done = subprocess.run([folder / "dev", word], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"no command '{word}'" in done.stderr
