@@ -17,6 +17,7 @@ int locals_instruction(line_frame *at); /* index of the current one; -1: not sta
 /* The same in one call, for each line event: -1 too if frame (the running one, if it is NULL)
  * is not `at` with that code. */
 int locals_instruction_if(PyFrameObject *frame, const line_frame *at, const PyCodeObject *code);
+enum { CODE_UNIT = 2 }; /* bytes of an instruction: _Py_CODEUNIT is private from 3.13 on */
 /* The value of a slot (cells are looked into); NULL: unbound.  name is for the
  * Pythons whose frames we do not know. */
 PyObject *locals_slot(line_frame *at, int slot, PyObject *name);
