@@ -53,6 +53,21 @@ static inline int PyWeakref_GetRef(PyObject *ref, PyObject **out)
     *out = found != NULL && found != Py_None ? Py_NewRef(found) : NULL;
     return found == NULL ? -1 : *out != NULL;
 }
+
+/* Borrowed; None where the object is gone.  Good until Python code runs. */
+static inline PyObject *weakref_target(PyObject *ref)
+{
+    return PyWeakref_GetObject(ref);
+}
+#else
+static inline PyObject *weakref_target(PyObject *ref)
+{
+    PyObject *found = NULL;
+    if (PyWeakref_GetRef(ref, &found) <= 0) /* it fails only for what is no reference */
+        return Py_None;
+    Py_DECREF(found); /* whoever keeps it alive still does */
+    return found;
+}
 #endif
 
 #if PY_VERSION_HEX < 0x030D0000

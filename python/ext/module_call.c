@@ -255,7 +255,7 @@ static PyObject *module_of_caller(const module_tap *tap)
 PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     module_tap *tap = (module_tap *)self;
-    PyObject *module = Py_NewRef(PyWeakref_GetObject(tap->module)); /* owned */
+    PyObject *module = Py_NewRef(weakref_target(tap->module)); /* owned */
     PyObject *output = NULL;
     bool is_copied = Py_REFCNT(self) > 2 || tap->links == NULL || PyTuple_GET_SIZE(tap->links) == 0;
     PyObject *caller = is_copied ? module_of_caller(tap) : NULL; /* borrowed */

@@ -178,7 +178,7 @@ static module_link *link_find(const module_consumer *consumer, PyObject *module)
     PyObject *links = consumer->links; /* borrowed */
     for (Py_ssize_t i = 0; links != NULL && i < PyList_GET_SIZE(links); i++) {
         module_link *link = (module_link *)PyList_GET_ITEM(links, i);
-        if (PyWeakref_GetObject(link->module) == module)
+        if (weakref_target(link->module) == module)
             return link;
     }
     return NULL;
@@ -199,7 +199,7 @@ static module_tap *tap_of(core_state *state, PyObject *module, bool makes)
         goto out;
     if (held != NULL && Py_IS_TYPE(held, state->module_tap_type)) {
         /* A shallow copy of __dict__ may have brought the tap of another module. */
-        if (PyWeakref_GetObject(((module_tap *)held)->module) == module)
+        if (weakref_target(((module_tap *)held)->module) == module)
             tap = (module_tap *)Py_NewRef(held);
         goto out;
     }
@@ -264,8 +264,8 @@ out:
 /* Takes a link off its module; errors are nobody's business here. */
 static void link_take_off(core_state *state, module_link *link)
 {
-    PyObject *module = Py_NewRef(PyWeakref_GetObject(link->module)); /* owned */
-    PyObject *pending = PyErr_GetRaisedException();                  /* owned */
+    PyObject *module = Py_NewRef(weakref_target(link->module)); /* owned */
+    PyObject *pending = PyErr_GetRaisedException();             /* owned */
     module_hook_remove(link);
     module_tap *tap = module != Py_None ? tap_of(state, module, false) : NULL; /* owned */
     int is_there = tap != NULL ? PySequence_Contains(tap->links, (PyObject *)link) : 0;

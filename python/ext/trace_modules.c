@@ -108,7 +108,7 @@ static int end(tracer_object *self, bool is_training, bool has_raised)
 
 static bool is_replica(const module_link *link, const module_event *event)
 {
-    return PyWeakref_GetObject(link->module) != event->module;
+    return weakref_target(link->module) != event->module;
 }
 
 static void add_replica(tracer_object *self, const module_link *link, const module_event *event)
@@ -117,7 +117,7 @@ static void add_replica(tracer_object *self, const module_link *link, const modu
         return;
     trace_replica *one = &self->replicas[self->replica_count++];
     one->replica = Py_NewRef(event->module);
-    one->original = Py_NewRef(PyWeakref_GetObject(link->module));
+    one->original = Py_NewRef(weakref_target(link->module));
 }
 
 static void remove_replica(tracer_object *self, const PyObject *replica)

@@ -57,8 +57,8 @@ PyObject *watch_set_parameters(PyObject *self, PyObject *list)
 
 PyObject *watch_parameter_get(watch_object *self, watch_parameter *parameter)
 {
-    PyObject *module = PyWeakref_GetObject(parameter->module); /* borrowed */
-    PyObject *dict = NULL;                                     /* owned */
+    PyObject *module = weakref_target(parameter->module); /* borrowed */
+    PyObject *dict = NULL;                                /* owned */
     PyObject *found = NULL;
     if (module == Py_None)
         return NULL;
