@@ -86,11 +86,18 @@ static size_t read_glyph(const char *text, size_t len, tt_trust trust, const tt_
     return n;
 }
 
-/* Bytes at the beginning that are written as they are: most of any text. */
-static size_t plain_run(const char *text)
+/* Bytes at the beginning that are written as they are, from ' ' to '~': most of
+ * any text.  Eight at a time: the sums have a high bit where one is outside. */
+static size_t plain_run(const char *text, size_t len)
 {
+    const uint64_t ones = UINT64_MAX / 0xFF;
     size_t run = 0;
-    while (text[run] >= 0x20 && text[run] < 0x7F)
+    for (uint64_t word; run + sizeof word <= len; run += sizeof word) {
+        memcpy(&word, text + run, sizeof word);
+        if (((word | (word - 0x20 * ones) | (word + ones)) & 0x80 * ones) != 0)
+            break;
+    }
+    while (run < len && text[run] >= 0x20 && text[run] < 0x7F)
         run++;
     return run;
 }
@@ -100,7 +107,7 @@ tt_status tt_glyph_append(tt_buf *out, const char *text, tt_trust trust, const t
     size_t len = strlen(text), from = out->len;
     glyph g;
     for (size_t at = 0; at < len;) {
-        size_t run = plain_run(text + at);
+        size_t run = plain_run(text + at, len - at);
         tt_status st = run > 0 ? tt_buf_append(out, text + at, run) : TT_OK;
         at += run;
         if (st == TT_OK && at < len) {

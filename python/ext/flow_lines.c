@@ -5,6 +5,7 @@
  * and becomes a node only if the statement changes a tensor.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "flow_chart.h"
+#include "open_run.h"
 #include "source_line.h"
 
 enum { MOST_ARROWS = 64 };
@@ -14,35 +15,19 @@ static void read_value(flow_object *self, PyObject *obj, flow_value *out)
     flow_value_read(self->state, &self->options, obj, out);
 }
 
-/* "line/train.py:34:y"; files under the root are named from there. */
-static PyObject *site_name(const flow_object *self, const flow_node *node)
+/* Where a run is open, the change is in it: every node comes by here.  key: of the line
+ * source; 0: it knows nothing of it. */
+static void record_node(flow_object *self, const flow_node *node, uint64_t key, PyObject *obj)
 {
-    PyObject *file = ((PyCodeObject *)node->code)->co_filename; /* borrowed */
-    Py_ssize_t end = PyUnicode_GET_LENGTH(file), begin = 0;
-    if (self->root != NULL && PyUnicode_Tailmatch(file, self->root, 0, PY_SSIZE_T_MAX, -1) == 1)
-        begin = PyUnicode_GET_LENGTH(self->root);
-    else
-        begin = PyUnicode_FindChar(file, '/', 0, end, -1) + 1;
-    PyObject *leaf = PyUnicode_Substring(file, begin, end); /* owned */
-    PyObject *site =
-        leaf != NULL ? PyUnicode_FromFormat("line/%U:%d:%U", leaf, node->line, node->name) : NULL;
-    Py_XDECREF(leaf);
-    return site;
-}
-
-/* Where a run is open, the change is in it: every node comes by here. */
-static void record_node(flow_object *self, const flow_node *node, PyObject *obj)
-{
-    Py_ssize_t open = self->runs != NULL ? PyList_GET_SIZE(self->runs) : 0;
-    if (open == 0 || !node->value.has_stats)
+    if (!node->value.has_stats || !open_run_is_there(self->runs))
         return;
-    PyObject *run = Py_NewRef(PyList_GET_ITEM(self->runs, open - 1)); /* owned; the innermost */
-    PyObject *site = site_name(self, node);                           /* owned */
-    PyObject *done =
-        site != NULL ? PyObject_CallMethod(run, "tensor", "OO", site, obj) : NULL; /* owned */
-    Py_XDECREF(done); /* an exception is the source's to count */
-    Py_XDECREF(site);
-    Py_DECREF(run);
+    const run_change change = { .key = key,
+                                .file = ((PyCodeObject *)node->code)->co_filename,
+                                .name = node->name,
+                                .line = node->line,
+                                .root = self->root };
+    /* an exception is the source's to count */
+    (void)open_run_put_change(self->state, self->runs, &change, obj);
 }
 
 /* Has the function this variable from the function around it? */
@@ -118,7 +103,7 @@ static void add_change(flow_object *self, const line_event *event, size_t at)
     for (size_t i = own; i < count; i++)
         from[i] = flow_chart_find(&self->chart, from[i]);
     (void)flow_node_join(node, from, count);
-    record_node(self, node, change->now.object);
+    record_node(self, node, change->now.key, change->now.object);
 }
 
 static void on_change(void *context, const line_event *event)
@@ -227,7 +212,7 @@ static void add_returned(flow_object *self, const line_event *event, PyObject *o
     node->frame = event->frame;
     read_value(self, obj, &node->value);
     (void)flow_node_join(node, from, count);
-    record_node(self, node, obj);
+    record_node(self, node, 0, obj);
     give_back(self, event, obj, &key, 1);
 }
 

@@ -39,6 +39,10 @@
 /* Named tuples of the line source. */
 enum { LINE_TYPE_READ, LINE_TYPE_CHANGE, LINE_TYPE_EVENT, LINE_TYPE_COUNT };
 
+/* Changes of variables that are in the open run already: as many as one statement
+ * makes, and more. */
+enum { PUT_KEYS = 256 };
+
 struct core_state {
 #define X(name) PyTypeObject *name##_type; /* owned */
     CORE_TYPE_MAP(X)
@@ -49,6 +53,7 @@ struct core_state {
     torch_api torch;                           /* filled when torch is first seen */
     bool is_device_forced; /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
     source_names source;
+    uint64_t put_keys[PUT_KEYS];        /* of open_run.c: the last change with each key % PUT_KEYS */
     PyObject *spy_context, *spy_method; /* owned; the variable of spy_save; "_save" */
 };
 

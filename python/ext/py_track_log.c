@@ -63,6 +63,7 @@ static void log_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     (void)log_clear(self);
+    tt_buf_free(&log_of(self)->spare);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -155,7 +156,8 @@ static PyObject *log_text(PyObject *self, PyObject *text)
         return NULL;
     }
     text_put_str(&copy, text);
-    int st = log_emit(log_of(self), copy.data != NULL ? copy.data : "", copy.len);
+    text_put(&copy, "\n");
+    int st = copy.has_failed ? 0 : log_emit(log_of(self), copy.data, copy.len);
     text_free(&copy);
     return none_or_null(st);
 }
@@ -165,7 +167,7 @@ static const tt_branch branches[] = { TT_BRANCH_CALL, TT_BRANCH_ENTRY, TT_BRANCH
 /* lines((depth, branch, text), ...): all at once */
 static PyObject *log_lines(PyObject *self, PyObject *const *rows, Py_ssize_t count)
 {
-    tt_buf out = { 0 };
+    tt_buf out = log_take_buf(log_of(self));
     tt_status st = TT_OK;
     bool is_colored = log_is_colored(log_of(self));
     for (Py_ssize_t i = 0; i < count && st == TT_OK; i++) {

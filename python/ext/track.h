@@ -13,13 +13,15 @@
 #include "module.h"
 #include "source_line.h"
 
+#include <string.h>
+
 /* ---- text ----------------------------------------------------------------- */
 
 typedef struct track_text {
     char *data; /* owned, or the room; ended by NUL once something was put */
     size_t len, cap;
     bool is_lent;    /* data is somebody's room */
-    bool has_failed; /* out of memory: what was put since is missing */
+    bool has_failed; /* out of memory: what was put since is missing, and cap is 0 */
 } track_text;
 
 /* A text that begins in an array on the stack: most end there. */
@@ -32,15 +34,32 @@ enum { TEXT_ROOM = 1024 };
 /* The inks of the core's views: tt_tree_line obeys these and no others. */
 typedef enum track_ink { INK_PLAIN, INK_FAINT, INK_NAME, INK_CHANGE, INK_ALARM } track_ink;
 
-void text_put(track_text *text, const char *bytes);
-void text_put_bytes(track_text *text, const char *bytes, size_t len);
+void text_put_slowly(track_text *text, const char *bytes, size_t len); /* makes room first */
+
+/* In the header because a line is twenty pieces, most of them literals: their
+ * lengths are known here. */
+static inline void text_put_bytes(track_text *text, const char *bytes, size_t len)
+{
+    if (text->len + len >= text->cap) {
+        text_put_slowly(text, bytes, len);
+        return;
+    }
+    memcpy(text->data + text->len, bytes, len);
+    text->len += len;
+    text->data[text->len] = '\0';
+}
+
+static inline void text_put(track_text *text, const char *bytes)
+{
+    text_put_bytes(text, bytes, strlen(bytes));
+}
+
 void text_put_int(track_text *text, long long number);
 void text_put_number(track_text *text, double number); /* short form */
 void text_put_str(track_text *text, PyObject *str);    /* what is no str: nothing */
 void text_put_ink(track_text *text, track_ink ink, bool is_colored);
 void text_free(track_text *text);
-tt_status text_end_line(tt_buf *out); /* adds a newline */
-/* One line of the tree, its newline before it if out holds something already. */
+/* One line of the tree, with its newline. */
 tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_text *text, bool is_colored);
 
 /* ---- sights --------------------------------------------------------------- */
@@ -119,6 +138,7 @@ typedef struct track_log {
     PyObject *write, *handlers, *output, *stdout_name; /* owned; names */
     bool is_terminal, is_colored;                      /* that stream */
     known_line known[KNOWN_LINES];                     /* of callers */
+    tt_buf spare; /* owned; room of lines that have gone out, for the next */
 } track_log;
 
 #define TRACK_LOG_OBJECTS(X) \
@@ -142,11 +162,13 @@ void log_set_depth(long depth);
 void log_set_file(int fd);
 
 bool log_is_colored(track_log *self);
-/* Lines without the last newline, to everywhere; -1: an exception that is no
+/* Lines, the last with its newline too, to everywhere; -1: an exception that is no
  * Exception (Ctrl-C) is set. */
 int log_emit(track_log *self, const char *bytes, size_t len);
-int log_emit_buf(track_log *self, tt_status st, tt_buf *out); /* frees out */
-/* Lines to a file, the time before each; 0 or errno. */
+/* An empty buffer for lines; log_emit_buf takes it back. */
+tt_buf log_take_buf(track_log *self);
+int log_emit_buf(track_log *self, tt_status st, tt_buf *out);
+/* Lines without the last newline to a file, the time before each; 0 or errno. */
 int log_write(int fd, const char *bytes, size_t len);
 
 /* ---- lines ---------------------------------------------------------------- */
@@ -188,7 +210,9 @@ void call_put_file(track_text *text, PyCodeObject *code); /* its name without fo
 
 void record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item, PyObject *value);
 void record_seconds(track_log *log, PyObject *function, double seconds);
-void record_change(track_log *log, PyObject *file, long line, PyObject *name, PyObject *value);
+/* key: of the line source, for the change that flow tells of too; 0: none */
+void record_change(track_log *log, uint64_t key, PyObject *file, long line, PyObject *name,
+                   PyObject *value);
 
 /* ---- trackers ------------------------------------------------------------- */
 

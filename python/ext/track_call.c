@@ -11,11 +11,21 @@
 
 /* ---- who called --------------------------------------------------------------- */
 
+/* Does the path begin with the prefix?  Asked for each caller of each call, so
+ * without the general search where both are plain. */
+static bool begins_with(PyObject *path, PyObject *prefix)
+{
+    if (!PyUnicode_IS_COMPACT_ASCII(path) || !PyUnicode_IS_COMPACT_ASCII(prefix))
+        return PyUnicode_Tailmatch(path, prefix, 0, PY_SSIZE_T_MAX, -1) == 1;
+    size_t len = (size_t)PyUnicode_GET_LENGTH(prefix);
+    return (size_t)PyUnicode_GET_LENGTH(path) >= len &&
+           memcmp(PyUnicode_1BYTE_DATA(path), PyUnicode_1BYTE_DATA(prefix), len) == 0;
+}
+
 /* The nearest frame from `at` outwards that is not tensortap's own. */
 static line_frame *find_user(line_frame *at, PyObject *own)
 {
-    while (at != NULL &&
-           PyUnicode_Tailmatch(locals_code(at)->co_filename, own, 0, PY_SSIZE_T_MAX, -1) == 1)
+    while (at != NULL && begins_with(locals_code(at)->co_filename, own))
         at = locals_back(at);
     return at;
 }
@@ -182,6 +192,7 @@ static call_lines lines_of(track_log *log, PyObject *site, long depth, char *roo
                          .depth = depth,
                          .is_colored = log_is_colored(log),
                          .text = { .data = room, .cap = TEXT_ROOM, .is_lent = true },
+                         .out = log_take_buf(log),
                          .st = TT_OK };
 }
 

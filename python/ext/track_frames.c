@@ -143,7 +143,14 @@ static tracked_frame *make_frame(tracker *self, const line_event *event)
 
 /* ---- sights --------------------------------------------------------------------- */
 
-static void tell(tracker *self, const tracked_frame *frame, PyObject *name, long line,
+/* How we came to look. */
+typedef struct look_reason {
+    long line;
+    uint64_t key; /* that the line source gave to what is there now; 0: it told nothing */
+    bool is_told; /* if it differs */
+} look_reason;
+
+static void tell(tracker *self, const tracked_frame *frame, PyObject *name, const look_reason *why,
                  const track_sight *now, PyObject *obj, const track_text *what)
 {
     track_log *log = (track_log *)self->log;
@@ -151,9 +158,9 @@ static void tell(tracker *self, const tracked_frame *frame, PyObject *name, long
     bool is_colored = log_is_colored(log);
     char room[TEXT_ROOM];
     track_text text = TEXT_IN(room);
-    tt_buf out = { 0 };
-    record_change(log, code->co_filename, line, name, obj);
-    line_put_value(log, &text, name, line, now, obj, is_colored);
+    tt_buf out = log_take_buf(log);
+    record_change(log, why->key, code->co_filename, why->line, name, obj);
+    line_put_value(log, &text, name, why->line, now, obj, is_colored);
     if (what->len > 0) {
         text_put(&text, " | ");
         text_put_ink(&text, INK_CHANGE, is_colored);
@@ -178,8 +185,7 @@ static void tell(tracker *self, const tracked_frame *frame, PyObject *name, long
     }
 }
 
-static void look(tracker *self, tracked_frame *frame, Py_ssize_t i, PyObject *obj, long line,
-                 bool is_told)
+static void look(tracker *self, tracked_frame *frame, Py_ssize_t i, PyObject *obj, const look_reason *why)
 {
     core_state *state = core_state_of(self->module);
     track_sight *last = &frame->sights[i], now;
@@ -200,10 +206,8 @@ static void look(tracker *self, tracked_frame *frame, Py_ssize_t i, PyObject *ob
         last->object = obj;
         sight_forget(&now);
     }
-    if (is_other && is_told) {
-        track_sight shown = *last; /* the frame may be dropped while we tell */
-        tell(self, frame, PyTuple_GET_ITEM(self->names, i), line, &shown, obj, &what);
-    }
+    if (is_other && why->is_told)
+        tell(self, frame, PyTuple_GET_ITEM(self->names, i), why, last, obj, &what);
     text_free(&what);
     Py_DECREF(obj);
 }
@@ -211,9 +215,10 @@ static void look(tracker *self, tracked_frame *frame, Py_ssize_t i, PyObject *ob
 /* What the names hold when we come. */
 static void look_at_all(tracker *self, tracked_frame *frame, long line, bool is_told)
 {
+    const look_reason why = { .line = line, .is_told = is_told };
     for (Py_ssize_t i = 0; i < name_count(self); i++)
         if (frame->slots[i] != NOT_HERE)
-            look(self, frame, i, value_of(self, frame, i), line, is_told);
+            look(self, frame, i, value_of(self, frame, i), &why);
 }
 
 static void look_again(tracker *self, tracked_frame *frame, Py_ssize_t i, const line_change *change,
@@ -221,12 +226,13 @@ static void look_again(tracker *self, tracked_frame *frame, Py_ssize_t i, const 
 {
     track_sight *last = &frame->sights[i];
     PyObject *obj = change->now.object; /* borrowed */
+    const look_reason why = { .line = line, .key = change->now.key, .is_told = true };
     if (change->how == LINE_BOUND)
         sight_forget(last); /* it was not bound */
     if (change->how == LINE_TOUCHED && obj == last->object &&
         !sight_is_stale(core_state_of(self->module), last, last->kind, obj))
         return;
-    look(self, frame, i, obj, line, true);
+    look(self, frame, i, obj, &why);
 }
 
 /* ---- events --------------------------------------------------------------------- */

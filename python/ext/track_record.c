@@ -4,33 +4,25 @@
  * what comes out, line/FILE:LINE:x for changes, as flow's.  Tensors by their
  * statistics, numbers as scalars; texts and containers are not recorded.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "open_run.h"
 #include "track.h"
 
-/* Takes over the name; nothing that fails reaches the program. */
+/* Takes over the name; nothing that fails reaches the program: the run was closed, the
+ * tensor has no values, and the log has it all the same. */
 static void record(track_log *log, PyObject *name, PyObject *value)
 {
     PyObject *type, *error, *trace; /* owned */
-    Py_ssize_t open = PyList_GET_SIZE(log->runs);
     PyErr_Fetch(&type, &error, &trace);
-    if (name != NULL && open > 0) {
-        bool is_number = PyFloat_Check(value) || PyLong_Check(value);
-        PyObject *run = Py_NewRef(PyList_GET_ITEM(log->runs, open - 1)); /* owned; the innermost */
-        PyObject *done =
-            PyObject_CallMethod(run, is_number ? "log" : "tensor", "OO", name, value); /* owned */
-        Py_XDECREF(done);
-        Py_DECREF(run);
-        PyErr_Clear(); /* closed, or a tensor without values: the log has it all the same */
-    }
+    if (name != NULL)
+        (void)open_run_put(log->runs, name, value);
     Py_XDECREF(name);
     PyErr_Restore(type, error, trace);
 }
 
 static bool is_wanted(const track_log *log, PyObject *value)
 {
-    if (log->runs == NULL || PyList_GET_SIZE(log->runs) == 0)
-        return false;
-    return PyFloat_Check(value) || PyLong_Check(value) ||
-           sight_kind_of(log->state, value) == SIGHT_TENSOR;
+    return open_run_is_there(log->runs) && (PyFloat_Check(value) || PyLong_Check(value) ||
+                                            sight_kind_of(log->state, value) == SIGHT_TENSOR);
 }
 
 void record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item, PyObject *value)
@@ -45,7 +37,7 @@ void record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t 
 
 void record_seconds(track_log *log, PyObject *function, double seconds)
 {
-    if (log->runs == NULL || PyList_GET_SIZE(log->runs) == 0)
+    if (!open_run_is_there(log->runs))
         return;
     PyObject *value = PyFloat_FromDouble(seconds); /* owned */
     if (value != NULL)
@@ -53,14 +45,14 @@ void record_seconds(track_log *log, PyObject *function, double seconds)
     Py_XDECREF(value);
 }
 
-void record_change(track_log *log, PyObject *file, long line, PyObject *name, PyObject *value)
+void record_change(track_log *log, uint64_t key, PyObject *file, long line, PyObject *name,
+                   PyObject *value)
 {
+    PyObject *type, *error, *trace; /* owned */
     if (!is_wanted(log, value) || !PyUnicode_Check(file))
         return;
-    Py_ssize_t end = PyUnicode_GET_LENGTH(file);
-    PyObject *leaf =
-        PyUnicode_Substring(file, PyUnicode_FindChar(file, '/', 0, end, -1) + 1, end); /* owned */
-    if (leaf != NULL)
-        record(log, PyUnicode_FromFormat("line/%U:%ld:%U", leaf, line, name), value);
-    Py_XDECREF(leaf);
+    const run_change change = { .key = key, .file = file, .name = name, .line = line };
+    PyErr_Fetch(&type, &error, &trace);
+    (void)open_run_put_change(log->state, log->runs, &change, value);
+    PyErr_Restore(type, error, trace); /* what failed in between is forgotten */
 }

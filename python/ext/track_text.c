@@ -6,36 +6,27 @@
 #include "track.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Guides beyond this depth leave no room for the text: the rest is a number. */
 enum { DEEPEST = 10 };
 
-void text_put_bytes(track_text *text, const char *bytes, size_t len)
+void text_put_slowly(track_text *text, const char *bytes, size_t len)
 {
     if (text->has_failed)
         return;
-    if (text->len + len + 1 > text->cap) {
-        size_t cap = (text->len + len + 1) * 2 + 256;
-        char *data = PyMem_Realloc(text->is_lent ? NULL : text->data, cap);
-        if (data == NULL) {
-            text->has_failed = true;
-            return;
-        }
-        if (text->is_lent)
-            memcpy(data, text->data, text->len);
-        text->is_lent = false;
-        text->data = data;
-        text->cap = cap;
+    size_t cap = (text->len + len + 1) * 2 + 256;
+    char *data = PyMem_Realloc(text->is_lent ? NULL : text->data, cap);
+    if (data == NULL) {
+        text->has_failed = true;
+        text->cap = 0;
+        return;
     }
-    memcpy(text->data + text->len, bytes, len);
-    text->len += len;
-    text->data[text->len] = '\0';
-}
-
-void text_put(track_text *text, const char *bytes)
-{
-    text_put_bytes(text, bytes, strlen(bytes));
+    if (text->is_lent)
+        memcpy(data, text->data, text->len);
+    text->is_lent = false;
+    text->data = data;
+    text->cap = cap;
+    text_put_bytes(text, bytes, len);
 }
 
 void text_put_int(track_text *text, long long number)
@@ -106,16 +97,6 @@ static tt_status reserve(tt_buf *out, size_t more)
     return TT_OK;
 }
 
-tt_status text_end_line(tt_buf *out)
-{
-    tt_status st = reserve(out, 2);
-    if (st == TT_OK) {
-        out->data[out->len++] = '\n';
-        out->data[out->len] = '\0';
-    }
-    return st;
-}
-
 tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_text *text, bool is_colored)
 {
     tt_style style = { .is_colored = is_colored };
@@ -132,10 +113,12 @@ tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_tex
         depth = DEEPEST;
     }
     tt_status st = reserve(out, TEXT_ROOM);
-    if (st == TT_OK && out->len > 0)
-        st = text_end_line(out);
     if (st == TT_OK)
         st = tt_tree_line((int32_t)(depth < 0 ? 0 : depth), branch, bytes, &style, out);
+    if (st == TT_OK)
+        st = reserve(out, 2);
+    if (st == TT_OK)
+        memcpy(out->data + out->len++, "\n", 2);
     text_free(&deep);
     return st;
 }

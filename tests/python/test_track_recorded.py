@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from track_lab import run
 
 import tensortap as tt
+from tensortap import flow
 from tensortap.track import auto_diff, block, var_tracker
 
 torch = pytest.importorskip("torch")
@@ -53,6 +55,37 @@ def test_changes_are_sites_of_the_run(tmp_path: Path) -> None:
     ]
     assert opened.series("line/prog.py:4:x", "mean")[1].tolist() == [2.0, 3.0]
     assert opened.series("line/prog.py:3:n")[1].tolist() == [0.0, 1.0]
+
+
+def test_a_change_that_flow_sees_too_is_recorded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    path = folder / "clips.py"
+    path.write_text(
+        "import torch\ndef load(n):\n    x = torch.ones(2)\n    for _ in range(n):\n"
+        "        x += 1\n        y = x * 2\n    return y\n"
+    )
+    space: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    flow.reset()
+    flow.on(show=False)
+    try:
+        with tt.record(tmp_path / "run"):
+            var_tracker("x")(space["load"])(3)
+    finally:
+        flow.off(render=False)
+        flow.reset()
+    opened = tt.open(tmp_path / "run")
+    assert {name for name in opened.names("line/*") if name.endswith((":x", ":y"))} == {
+        "line/data/clips.py:3:x",
+        "line/data/clips.py:5:x",
+        "line/data/clips.py:6:y",
+    }
+    assert opened.series("line/data/clips.py:5:x", "mean")[1].tolist() == [2.0, 3.0, 4.0]
+    assert opened.series("line/data/clips.py:6:y", "mean")[1].tolist() == [4.0, 6.0, 8.0]
 
 
 def test_without_a_run_nothing_is_recorded(tmp_path: Path) -> None:
