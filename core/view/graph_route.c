@@ -64,7 +64,8 @@ static tt_graph_curve through(const tt_graph_point *corners, size_t count)
 {
     tt_graph_curve curve = { .point = { corners[0] }, .count = 1 };
     for (size_t i = 1; i + 1 < count; i++) {
-        double before = distance(corners[i - 1], corners[i]), after = distance(corners[i], corners[i + 1]);
+        double before = distance(corners[i - 1], corners[i]),
+               after = distance(corners[i], corners[i + 1]);
         double radius = fmin(ROUND, fmin(before, after) / 2);
         if (radius < 0.1)
             continue;

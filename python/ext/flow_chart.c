@@ -180,7 +180,8 @@ uint64_t flow_chart_outer(const flow_chart *chart, const flow_node *node)
 
 int flow_node_join(flow_node *node, const uint64_t *from, size_t count)
 {
-    uint64_t *all = count > 0 ? PyMem_Realloc(node->from, (node->from_count + count) * sizeof *all) : NULL;
+    uint64_t *all =
+        count > 0 ? PyMem_Realloc(node->from, (node->from_count + count) * sizeof *all) : NULL;
     if (all == NULL)
         return count > 0 ? -1 : 0;
     node->from = all;

@@ -62,7 +62,7 @@ typedef struct flow_chart {
         uint64_t key, id;
     } * index; /* owned; open addressing, 2^n entries; some are of dropped nodes */
     size_t index_cap, index_used;
-    flow_state *waiting; /* owned; states that were read and are in no node yet */
+    flow_state *waiting;                /* owned; states that were read and are in no node yet */
     uint64_t waiting_key[FLOW_WAITING]; /* of each; 0: nothing is there */
     size_t waiting_next;
 } flow_chart;

@@ -144,8 +144,7 @@ static PyObject *text_of(tt_status st, tt_buf *page)
 static PyObject *make_dot(const tt_graph *graph, const tt_graph_size *sizes)
 {
     tt_buf page = { 0 };
-    tt_status st =
-        sizes != NULL ? tt_graph_dot_placed(graph, sizes, &page) : tt_graph_dot(graph, &page);
+    tt_status st = sizes != NULL ? tt_graph_dot_placed(graph, sizes, &page) : tt_graph_dot(graph, &page);
     return text_of(st, &page);
 }
 

@@ -70,8 +70,8 @@ static uint64_t start_of_arrow(flow_object *self, const line_event *event, const
     node->frame = event->frame;
     node->object = read->object;
     node->version = read->version;
-    uint64_t caller_key = kept != NULL ? kept->caller_key
-                                       : flow_calls_argument(&self->calls, event->caller, read);
+    uint64_t caller_key =
+        kept != NULL ? kept->caller_key : flow_calls_argument(&self->calls, event->caller, read);
     if (kept != NULL)
         flow_chart_take(&self->chart, kept, node);
     else

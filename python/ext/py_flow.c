@@ -104,13 +104,14 @@ static PyObject *flow_places(PyObject *self, PyObject *Py_UNUSED(none))
 {
     const flow_chart *chart = &flow_of(self)->chart;
     size_t count = flow_chart_count(chart);
-    const flow_node **order = PyMem_Calloc(count + 1, sizeof *order); /* owned */
+    const flow_node **order = PyMem_Calloc(count + 1, sizeof *order);  /* owned */
     PyObject *list = order != NULL ? PyList_New(0) : PyErr_NoMemory(); /* owned */
     if (order != NULL)
         flow_chart_sort(chart, order);
     for (size_t i = 0; list != NULL && i < count; i++) {
-        PyObject *place = Py_BuildValue("OOiO", order[i]->name, order[i]->code, order[i]->line, /* owned */
-                                        order[i]->is_source ? Py_True : Py_False);
+        PyObject *place =
+            Py_BuildValue("OOiO", order[i]->name, order[i]->code, order[i]->line, /* owned */
+                          order[i]->is_source ? Py_True : Py_False);
         if (place == NULL || PyList_Append(list, place) < 0)
             Py_CLEAR(list);
         Py_XDECREF(place);
@@ -187,7 +188,8 @@ static PyMethodDef methods[] = {
     { "clear", flow_clear, METH_NOARGS, "Forget all nodes." },
     { "places", flow_places, METH_NOARGS, "Give (name, code object, line, is_source) of each node." },
     { "engine", flow_engine, METH_O,
-      "engine($self, codes, /)\n--\n\nName the engine of Graphviz that draws the chart well: dot or nop2." },
+      "engine($self, codes, /)\n--\n\nName the engine of Graphviz that draws the chart well: dot or "
+      "nop2." },
     { "dot", flow_dot, METH_VARARGS,
       "dot($self, codes, sizes=None, /)\n--\n\nWrite the chart for Graphviz; with the (width, height) of "
       "each node in points, all in its place, for the engine nop2." },

@@ -57,15 +57,23 @@ def test_show_false_shows_nothing_in_a_notebook(tmp_path: Path) -> None:
     assert outputs == []
 
 
-def test_plain_ipython_displays_with_show_true(tmp_path: Path) -> None:
+def test_plain_ipython_says_where_the_chart_is(tmp_path: Path) -> None:
     script = tmp_path / "session.ipy"
     script.write_text(PROGRAM.format(options="show=True") + "print(flow.off())\n")
     done = subprocess.run(
         [sys.executable, "-m", "IPython", "--colors=nocolor", str(script)],
         cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path / "ip")},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "IPYTHONDIR": str(tmp_path / "ip"),
+            "TMPDIR": str(tmp_path),
+        },
         capture_output=True,
         text=True,
         check=True,
     )
     assert "displayed=True, node_count=2" in done.stdout
+    (page,) = re.findall(r"the chart is in (.*\.html)", done.stdout)
+    assert Path(page).parent == tmp_path
+    assert "<svg" in Path(page).read_text()

@@ -8,6 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -156,8 +157,9 @@ def render(flow: _core.Flow, destination: Destination) -> RenderOutput:
     saved = None
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        saved = str(_save(drawing, path))
-    return RenderOutput(saved, _show(drawing, destination.show), len(flow))
+        saved = _save(drawing, path)
+    displayed = _show(drawing, destination.show, saved)
+    return RenderOutput(None if saved is None else str(saved), displayed, len(flow))
 
 
 def _save(drawing: Drawing, path: Path) -> Path:
@@ -181,11 +183,24 @@ def _shell() -> Any:
     return ipython.get_ipython() if ipython is not None else None
 
 
-def _show(drawing: Drawing, show: bool | None) -> bool:
+class _Inline:
+    """A chart where it can be seen, and where a terminal's user finds it."""
+
+    def __init__(self, drawing: Drawing, text: str) -> None:
+        self._drawing = drawing
+        self._text = text
+
+    def _repr_svg_(self) -> str:
+        return self._drawing.svg().decode()
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _show(drawing: Drawing, show: bool | None, saved: Path | None) -> bool:
     shell = _shell()
-    if show is None:
-        show = shell is not None and getattr(shell, "kernel", None) is not None
-    if not show:
+    is_notebook = shell is not None and getattr(shell, "kernel", None) is not None
+    if not (is_notebook if show is None else show):
         return False
     if shell is None:
         warnings.warn(
@@ -194,11 +209,18 @@ def _show(drawing: Drawing, show: bool | None) -> bool:
             stacklevel=5,
         )
         return False
-    from IPython.display import SVG, display
+    from IPython.display import display
 
     try:
-        display(SVG(data=drawing.svg().decode()))
+        drawing.svg()
+        if saved is None and not is_notebook:  # a terminal shows no pictures
+            with tempfile.NamedTemporaryFile(
+                suffix=".html", prefix="tensor_flow_", delete=False
+            ) as page:
+                page.write(drawing.bytes_of(".html"))
+            saved = Path(page.name)
     except GraphvizError as why:
         warnings.warn(f"the chart cannot be shown: {why}", RuntimeWarning, stacklevel=5)
         return False
+    display(_Inline(drawing, "tensor flow chart" if saved is None else f"the chart is in {saved}"))
     return True
