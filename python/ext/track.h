@@ -76,12 +76,15 @@ typedef struct track_key {
     uint64_t low, high;
 } track_key;
 
+/* Fields of a tensor's line that differ from the last sight of it. */
+enum { CHANGED_SHAPE = 1 << 0, CHANGED_DTYPE = 1 << 1, CHANGED_DEVICE = 1 << 2 };
+
 /* What is known of a value; of a tensor no reference and no element is kept
  * (but see `held`). */
 typedef struct track_sight {
     sight_kind kind;
     bool is_torch, has_stats, has_digest;
-    bool shows_device;                    /* even if it is the CPU: it was another */
+    unsigned changed;                     /* CHANGED_...; a device is shown then even if it is the CPU */
     const void *object;                   /* address, for comparison only */
     char type[40], dtype[32], device[24]; /* device: empty for the CPU */
     int32_t ndim;                         /* -1: not known */
@@ -103,7 +106,7 @@ void sight_take(core_state *state, PyObject *obj, bool wants_digest, track_sight
 void sight_forget(track_sight *sight);
 /* Is obj, no tensor, other than it was?  Cheap where nothing happened. */
 bool sight_is_stale(core_state *state, const track_sight *last, sight_kind kind, PyObject *obj);
-/* Does `now` (of obj; its shows_device is set) differ from `last`?  If so, what differs goes to `what`:
+/* Does `now` (of obj; its `changed` is set) differ from `last`?  If so, what differs goes to `what`:
  * "shape, dtype".  With a tolerance the copy that `last` holds is compared. */
 bool sight_differs(core_state *state, const track_sight *last, track_sight *now, PyObject *obj,
                    const track_tolerance *tolerance, track_text *what);

@@ -35,6 +35,24 @@ line_frame *call_user_frame(PyObject *own)
     return find_user(locals_running(), own);
 }
 
+/* The two frames by which torch calls every forward: they would take the places of
+ * the callers that matter. */
+static bool is_module_call(PyCodeObject *code)
+{
+    static const char tail[] = "/torch/nn/modules/module.py";
+    PyObject *path = code->co_filename; /* borrowed */
+    Py_ssize_t len = PyUnicode_GET_LENGTH(path), more = len - (Py_ssize_t)strlen(tail);
+    return more >= 0 && PyUnicode_IS_COMPACT_ASCII(path) &&
+           memcmp((const char *)PyUnicode_1BYTE_DATA(path) + more, tail, strlen(tail)) == 0;
+}
+
+static line_frame *find_caller(line_frame *at, PyObject *own)
+{
+    while ((at = find_user(at, own)) != NULL && is_module_call(locals_code(at)))
+        at = locals_back(at);
+    return at;
+}
+
 static int line_of(track_log *log, line_frame *at)
 {
     PyCodeObject *code = locals_code(at);
@@ -67,7 +85,7 @@ static void put_place(track_text *text, line_frame *at, int line)
 static void put_callers(track_text *text, track_log *log)
 {
     PyObject *own = log->own; /* borrowed */
-    line_frame *at = find_user(locals_running(), own);
+    line_frame *at = find_caller(locals_running(), own);
     if (at == NULL) {
         text_put(text, "?");
         return;
@@ -77,7 +95,7 @@ static void put_callers(track_text *text, track_log *log)
     text_put(text, ":");
     text_put_int(text, line);
     text_put(text, " (");
-    for (int i = 0; i < 3 && at != NULL; i++, at = find_user(locals_back(at), own)) {
+    for (int i = 0; i < 3 && at != NULL; i++, at = find_caller(locals_back(at), own)) {
         if (i > 0)
             text_put(text, " <- ");
         put_place(text, at, i == 0 ? line : line_of(log, at));

@@ -63,14 +63,30 @@ static void put_stats(track_text *text, const tt_stats *stats, bool is_colored)
     put_count(text, stats->neginf, " -Inf", is_colored);
 }
 
+/* A field that changed has the colour of changes. */
+static bool begin_field(track_text *text, const track_sight *sight, unsigned field, bool is_colored)
+{
+    bool is_marked = is_colored && (sight->changed & field) != 0;
+    text_put_ink(text, INK_CHANGE, is_marked);
+    return is_marked;
+}
+
 static void put_tensor(track_text *text, const track_sight *sight, bool is_colored)
 {
+    bool is_marked = begin_field(text, sight, CHANGED_SHAPE, is_colored);
     put_shape(text, sight);
-    text_put(text, sight->is_torch ? " | dtype=torch." : " | dtype=");
+    text_put_ink(text, INK_PLAIN, is_marked);
+    text_put(text, " | ");
+    is_marked = begin_field(text, sight, CHANGED_DTYPE, is_colored);
+    text_put(text, sight->is_torch ? "dtype=torch." : "dtype=");
     text_put(text, sight->dtype[0] != '\0' ? sight->dtype : "?");
-    if (sight->device[0] != '\0' || sight->shows_device) {
-        text_put(text, " | device=");
+    text_put_ink(text, INK_PLAIN, is_marked);
+    if (sight->device[0] != '\0' || (sight->changed & CHANGED_DEVICE) != 0) {
+        text_put(text, " | ");
+        is_marked = begin_field(text, sight, CHANGED_DEVICE, is_colored);
+        text_put(text, "device=");
         text_put(text, sight->device[0] != '\0' ? sight->device : "cpu");
+        text_put_ink(text, INK_PLAIN, is_marked);
     }
     if (sight->has_stats)
         put_stats(text, &sight->stats, is_colored);

@@ -127,7 +127,8 @@ void sight_take(core_state *state, PyObject *obj, bool wants_digest, track_sight
 {
     torch_api_find(&state->torch);
     out->kind = sight_kind_of(state, obj);
-    out->is_torch = out->has_stats = out->has_digest = out->shows_device = false;
+    out->is_torch = out->has_stats = out->has_digest = false;
+    out->changed = 0;
     out->object = obj;
     out->type[0] = out->dtype[0] = out->device[0] = '\0';
     out->ndim = -1;
@@ -269,20 +270,30 @@ static bool is_far(core_state *state, PyObject *copy, PyObject *obj, const track
     return is_so;
 }
 
+/* Notes that a field differs. */
+static void put_field(track_text *what, track_sight *now, unsigned field, const char *word)
+{
+    put_word(what, word);
+    now->changed |= field;
+}
+
+static bool has_same_shape(const track_sight *a, const track_sight *b)
+{
+    return a->ndim == b->ndim &&
+           (a->ndim <= 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0);
+}
+
 static bool tensor_differs(core_state *state, const track_sight *last, track_sight *now, PyObject *obj,
                            const track_tolerance *tolerance, track_text *what)
 {
-    if (last->ndim != now->ndim ||
-        (now->ndim > 0 && memcmp(last->shape, now->shape, (size_t)now->ndim * sizeof *now->shape) != 0))
-        put_word(what, "shape");
+    if (!has_same_shape(last, now))
+        put_field(what, now, CHANGED_SHAPE, "shape");
     if (last->is_torch != now->is_torch)
         put_word(what, now->is_torch ? "type (array → tensor)" : "type (tensor → array)");
     if (strcmp(last->dtype, now->dtype) != 0)
-        put_word(what, "dtype");
-    if (strcmp(last->device, now->device) != 0) {
-        put_word(what, "device");
-        now->shows_device = true;
-    }
+        put_field(what, now, CHANGED_DTYPE, "dtype");
+    if (strcmp(last->device, now->device) != 0)
+        put_field(what, now, CHANGED_DEVICE, "device");
     if (what->len > 0)
         return true;
     if (last->has_digest && now->has_digest) {

@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -213,6 +214,37 @@ def test_a_forked_child_writes_a_file_of_its_own() -> None:
 
 
 @pytest.mark.usefixtures("_both_ways")
+def test_what_was_told_is_in_the_file_when_the_process_is_killed(tmp_path: Path) -> None:
+    program = """
+import os, signal
+from tensortap.track import auto_diff
+
+@auto_diff
+def inner(n):
+    return n
+
+@auto_diff
+def outer(n):
+    inner(n)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+outer(7)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TENSORTAP_LOG_DIR": str(tmp_path / "killed")},
+        stdout=subprocess.DEVNULL,
+    )
+    assert done.returncode == -signal.SIGKILL
+    (path,) = (tmp_path / "killed").iterdir()
+    text = path.read_text()
+    assert text.endswith(" s\n")
+    lines = [line.split(" - INFO - ")[1] for line in text.splitlines()]
+    beginnings = ["┌── [", "├─ input", "│   ┌── [", "│   ├─ input", "│   └─ output", "│   └─ time"]
+    assert len(lines) == len(beginnings)
+    assert all(map(str.startswith, lines, beginnings))
+
+
 def test_lines_of_many_threads_are_never_torn(capsys: pytest.CaptureFixture[str]) -> None:
     @auto_diff
     def outer(name: str, x: object) -> str:

@@ -82,6 +82,7 @@ def test_names_changes_and_nan_have_colours_on_a_terminal_only(tmp_path: Path) -
     assert "\x1b[36mpicture\x1b[0m@7" in shown
     assert "\x1b[1;31m1 NaN\x1b[0m" in shown
     assert re.search(r"\x1b\[33mchanged: shape, dtype\x1b\[0m", shown)
+    assert re.search(r"\x1b\[33mshape=[^|]+\x1b\[0m \| \x1b\[33mdtype=\S+\x1b\[0m \|", shown)
     assert "\x1b" not in logged(tmp_path)
     assert "[Tensor] picture@7" in logged(tmp_path)
 

@@ -132,6 +132,18 @@ def test_a_value_is_logged_as_the_seed_calls_it(capsys: pytest.CaptureFixture[st
     ]
 
 
+def test_torchs_own_calls_of_forward_are_no_callers(capsys: pytest.CaptureFixture[str]) -> None:
+    class Net(torch.nn.Module):
+        @auto_diff
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            return x
+
+    Net()(torch.ones(1))
+    head = capsys.readouterr().out.splitlines()[0]
+    assert "called at test_torchs_own_calls_of_forward_are_no_callers:" in head
+    assert "module.py" not in head
+
+
 def test_the_seeds_accuracy_monitor_runs(capsys: pytest.CaptureFixture[str]) -> None:
     model_executable = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
 
