@@ -4,6 +4,7 @@
  * one for after, and gets a ModuleEvent.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "module.h"
+#include "own_error.h"
 
 #include <structmember.h>
 
@@ -125,8 +126,8 @@ static int tell(consumer_object *self, PyObject *function, module_link *link, co
         return 0;
     if (self->raises)
         return PyErr_Occurred() ? -1 : 0;
-    PyObject *error = PyErr_GetRaisedException(); /* owned */
-    self->errors++;
+    PyObject *error = own_error_take(); /* owned */
+    self->errors += error != NULL;
     if (self->error == NULL)
         self->error = error;
     else

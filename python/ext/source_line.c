@@ -1,6 +1,7 @@
 /* source_line.c -- the consumers of the line source, and its errors.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "line_engine.h"
+#include "own_error.h"
 
 enum { MOST_ERRORS = 100 };
 
@@ -8,7 +9,7 @@ enum { MOST_ERRORS = 100 };
 
 void source_note_error(line_source *source, int id)
 {
-    PyObject *error = PyErr_GetRaisedException(); /* owned */
+    PyObject *error = own_error_take(); /* owned */
     PyObject **first = id >= 0 ? &source->consumers[id].first_error : &source->own_error;
     uint64_t *count = id >= 0 ? &source->consumers[id].errors : &source->own_errors;
     if (error == NULL)

@@ -230,6 +230,7 @@ int module_source_add(core_state *state, module_consumer *consumer, PyObject *mo
 {
     module_link *link = NULL; /* owned */
     module_tap *tap = NULL;   /* owned */
+    PyObject *links = NULL;   /* owned */
     int result = -1;
     if (link_find(consumer, module) != NULL)
         return 0;
@@ -242,16 +243,14 @@ int module_source_add(core_state *state, module_consumer *consumer, PyObject *mo
         tap = tap_of(state, module, true);
     if (tap == NULL && (PyErr_Occurred() || module_hook_add(state, link, module) < 0))
         goto out;
-    if (PyList_Append(consumer->links, (PyObject *)link) < 0)
+    links = tap != NULL ? tuple_with(tap->links, link) : NULL;
+    if ((tap != NULL && links == NULL) || PyList_Append(consumer->links, (PyObject *)link) < 0)
         goto out;
-    if (tap != NULL) {
-        PyObject *links = tuple_with(tap->links, link);
-        if (links == NULL)
-            goto out;
-        Py_SETREF(tap->links, links);
-    }
+    if (tap != NULL)
+        Py_SETREF(tap->links, Py_NewRef(links));
     result = 0;
 out:
+    Py_XDECREF(links);
     if (result < 0 && link != NULL) {
         module_hook_remove(link);
         link_cut(link);

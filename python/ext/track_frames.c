@@ -5,6 +5,7 @@
  * last sight of the name in that frame.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "locals.h"
+#include "own_error.h"
 #include "track.h"
 
 #include <string.h>
@@ -179,10 +180,8 @@ static void tell(tracker *self, const tracked_frame *frame, PyObject *name, cons
     }
     tt_status st = text_branch(&out, frame->depth, TT_BRANCH_ENTRY, &text, is_colored);
     text_free(&text);
-    if (log_emit_buf(log, st, &out) < 0 && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
-        PyErr_Clear(); /* what we leave set here is swallowed: once more, for the program */
-        PyErr_SetInterrupt();
-    }
+    if (log_emit_buf(log, st, &out) < 0 && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+        Py_XDECREF(own_error_take()); /* what we leave set here is swallowed */
 }
 
 static void look(tracker *self, tracked_frame *frame, Py_ssize_t i, PyObject *obj, const look_reason *why)

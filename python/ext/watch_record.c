@@ -4,11 +4,12 @@
  * site's plan asks for, the queue.  Nothing is allocated unless a histogram or
  * a sample is wanted.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "own_error.h"
 #include "watch.h"
 
 void watch_take_error(watch_object *self)
 {
-    PyObject *error = PyErr_GetRaisedException(); /* owned */
+    PyObject *error = own_error_take(); /* owned */
     if (error == NULL)
         return;
     self->errors++;

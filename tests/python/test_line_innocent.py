@@ -227,6 +227,23 @@ def test_a_callback_that_raises_is_counted_and_muted(backend: str) -> None:
     assert "mine" in count[1]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ctrl_c_in_a_callback_reaches_the_program(backend: str) -> None:
+    lib = torch if backend == "torch" else np
+    errors = iter([KeyboardInterrupt()])
+
+    def interrupt(_: Any) -> None:
+        for error in errors:
+            raise error
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        _core.watch_lines(interrupt, codes=[code_of(program)], arrays=True) as watch,
+    ):
+        program(lib)
+    assert watch.errors[0] == 0
+
+
 def test_code_with_its_own_builtins_is_no_obstacle() -> None:
     told: list[str] = []
     code = compile("z = x + 1", FILE, "exec")
