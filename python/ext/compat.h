@@ -8,6 +8,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdbool.h>
+
 #if PY_VERSION_HEX < 0x030D0000
 /* 1 and a new reference, 0 and NULL where there is no such attribute, or -1. */
 static inline int PyObject_GetOptionalAttr(PyObject *obj, PyObject *name, PyObject **out)
@@ -53,22 +55,18 @@ static inline int PyWeakref_GetRef(PyObject *ref, PyObject **out)
     *out = found != NULL && found != Py_None ? Py_NewRef(found) : NULL;
     return found == NULL ? -1 : *out != NULL;
 }
-
-/* Borrowed; None where the object is gone.  Good until Python code runs. */
-static inline PyObject *weakref_target(PyObject *ref)
-{
-    return PyWeakref_GetObject(ref);
-}
-#else
-static inline PyObject *weakref_target(PyObject *ref)
-{
-    PyObject *found = NULL;
-    if (PyWeakref_GetRef(ref, &found) <= 0) /* it fails only for what is no reference */
-        return Py_None;
-    Py_DECREF(found); /* whoever keeps it alive still does */
-    return found;
-}
 #endif
+
+/* Is this what a weak reference refers to; NULL: is it gone?  For references of our own: they
+ * cannot be wrong. */
+static inline bool weakref_is(PyObject *ref, const PyObject *obj)
+{
+    PyObject *found = NULL; /* owned */
+    (void)PyWeakref_GetRef(ref, &found);
+    bool is_it = found == obj;
+    Py_XDECREF(found);
+    return is_it;
+}
 
 #if PY_VERSION_HEX < 0x030D0000
 #define TT_LONG_FROM_BYTES(bytes, n) _PyLong_FromByteArray((const unsigned char *)(bytes), (n), 1, 1)

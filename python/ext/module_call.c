@@ -255,13 +255,14 @@ static PyObject *module_of_caller(const module_tap *tap)
 PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     module_tap *tap = (module_tap *)self;
-    PyObject *module = Py_NewRef(weakref_target(tap->module)); /* owned */
+    PyObject *module = NULL; /* owned; NULL: gone */
     PyObject *output = NULL;
+    (void)PyWeakref_GetRef(tap->module, &module);
     bool is_copied = Py_REFCNT(self) > 2 || tap->links == NULL || PyTuple_GET_SIZE(tap->links) == 0;
     PyObject *caller = is_copied ? module_of_caller(tap) : NULL; /* borrowed */
     if (caller != NULL)
-        Py_SETREF(module, Py_NewRef(caller));
-    if (module == Py_None) {
+        Py_XSETREF(module, Py_NewRef(caller));
+    if (module == NULL) {
         PyErr_SetString(PyExc_ReferenceError, "the module of this tensortap object is gone");
         goto out;
     }
@@ -283,6 +284,6 @@ PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
     }
     Py_DECREF(frame.links);
 out:
-    Py_DECREF(module);
+    Py_XDECREF(module);
     return output;
 }

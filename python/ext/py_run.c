@@ -240,11 +240,9 @@ static PyObject *run_check(PyObject *self, PyObject *number)
         Py_BEGIN_ALLOW_THREADS st = tt_run_check(run, file, &check, &err);
         Py_END_ALLOW_THREADS
     }
-    if (file < 0 || st < 0) {
-        run_leave(self);
-        return file < 0 ? NULL : raise_status(st, &err);
-    }
     run_leave(self);
+    if (file < 0 || st < 0)
+        return file < 0 ? NULL : raise_status(st, &err);
     return Py_BuildValue("{sLsLsLsLsLsLsLsOsN}", "blocks", (long long)check.blocks, "points",
                          (long long)check.points, "values", (long long)check.values, "damaged_blocks",
                          (long long)check.damaged_blocks, "damaged_bytes", (long long)check.damaged_bytes,

@@ -178,7 +178,7 @@ static module_link *link_find(const module_consumer *consumer, PyObject *module)
     PyObject *links = consumer->links; /* borrowed */
     for (Py_ssize_t i = 0; links != NULL && i < PyList_GET_SIZE(links); i++) {
         module_link *link = (module_link *)PyList_GET_ITEM(links, i);
-        if (weakref_target(link->module) == module)
+        if (weakref_is(link->module, module))
             return link;
     }
     return NULL;
@@ -199,7 +199,7 @@ static module_tap *tap_of(core_state *state, PyObject *module, bool makes)
         goto out;
     if (held != NULL && Py_IS_TYPE(held, state->module_tap_type)) {
         /* A shallow copy of __dict__ may have brought the tap of another module. */
-        if (weakref_target(((module_tap *)held)->module) == module)
+        if (weakref_is(((module_tap *)held)->module, module))
             tap = (module_tap *)Py_NewRef(held);
         goto out;
     }
@@ -263,10 +263,11 @@ out:
 /* Takes a link off its module; errors are nobody's business here. */
 static void link_take_off(core_state *state, module_link *link)
 {
-    PyObject *module = Py_NewRef(weakref_target(link->module)); /* owned */
-    PyObject *pending = PyErr_GetRaisedException();             /* owned */
+    PyObject *pending = PyErr_GetRaisedException(); /* owned */
+    PyObject *module = NULL;                        /* owned; NULL: gone */
+    (void)PyWeakref_GetRef(link->module, &module);
     module_hook_remove(link);
-    module_tap *tap = module != Py_None ? tap_of(state, module, false) : NULL; /* owned */
+    module_tap *tap = module != NULL ? tap_of(state, module, false) : NULL; /* owned */
     int is_there = tap != NULL ? PySequence_Contains(tap->links, (PyObject *)link) : 0;
     if (is_there > 0) {
         PyObject *links = tuple_without(tap->links, link);
@@ -285,7 +286,7 @@ static void link_take_off(core_state *state, module_link *link)
     link_cut(link);
     PyErr_Clear();
     PyErr_SetRaisedException(pending);
-    Py_DECREF(module);
+    Py_XDECREF(module);
 }
 
 void module_source_remove(core_state *state, module_consumer *consumer, PyObject *module)

@@ -32,7 +32,7 @@ static PyObject *find_copy(const trace_copies *copies, const trace_copy *wanted)
     for (size_t i = copies->bucket[bucket_of(wanted->data)]; i > 0; i = copies->all[i - 1].next) {
         const trace_copy *one = &copies->all[i - 1];
         if (one->data == wanted->data && one->version == wanted->version &&
-            one->layout == wanted->layout && weakref_target(one->owner) != Py_None)
+            one->layout == wanted->layout && !weakref_is(one->owner, NULL))
             return one->copy;
     }
     return NULL;

@@ -108,16 +108,18 @@ static int end(tracer_object *self, bool is_training, bool has_raised)
 
 static bool is_replica(const module_link *link, const module_event *event)
 {
-    return weakref_target(link->module) != event->module;
+    return !weakref_is(link->module, event->module);
 }
 
 static void add_replica(tracer_object *self, const module_link *link, const module_event *event)
 {
     if (self->replica_count == TRACE_REPLICAS)
         return;
-    trace_replica *one = &self->replicas[self->replica_count++];
+    trace_replica *one = &self->replicas[self->replica_count];
+    if (PyWeakref_GetRef(link->module, &one->original) <= 0)
+        return; /* nobody is left to speak for it */
     one->replica = Py_NewRef(event->module);
-    one->original = Py_NewRef(weakref_target(link->module));
+    self->replica_count++;
 }
 
 static void remove_replica(tracer_object *self, const PyObject *replica)

@@ -105,7 +105,7 @@ static bool same_plain(PyObject *a, PyObject *b)
 static bool are_alive(PyObject *refs)
 {
     for (Py_ssize_t i = 0; refs != NULL && i < PyList_GET_SIZE(refs); i++)
-        if (weakref_target(PyList_GET_ITEM(refs, i)) == Py_None)
+        if (weakref_is(PyList_GET_ITEM(refs, i), NULL))
             return false;
     return true;
 }
@@ -125,7 +125,7 @@ static bool take_memory(tracer_object *self, trace_state *state, PyObject *value
         now.has_version = trace_version(self, value, &now.version);
         now.data = trace_memory(self, value);
     }
-    bool is_same = state->kind == kind && state->ref != NULL && weakref_target(state->ref) == value &&
+    bool is_same = state->kind == kind && state->ref != NULL && weakref_is(state->ref, value) &&
                    now.data == state->data && now.has_version == state->has_version &&
                    now.version == state->version;
     if (keep == TRACE_CONTENT || is_doubtful || !now.has_version)

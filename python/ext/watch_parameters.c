@@ -57,11 +57,10 @@ PyObject *watch_set_parameters(PyObject *self, PyObject *list)
 
 PyObject *watch_parameter_get(watch_object *self, watch_parameter *parameter)
 {
-    PyObject *module = weakref_target(parameter->module); /* borrowed */
-    PyObject *dict = NULL;                                /* owned */
+    PyObject *module = NULL, *dict = NULL; /* owned */
     PyObject *found = NULL;
-    if (module == Py_None)
-        return NULL;
+    if (PyWeakref_GetRef(parameter->module, &module) <= 0)
+        return NULL; /* gone */
     dict = PyObject_GenericGetDict(module, NULL);
     PyObject *table = dict != NULL ? PyDict_GetItemWithError(dict, self->parameters_key) : NULL;
     if (table != NULL && PyDict_Check(table))
@@ -70,6 +69,7 @@ PyObject *watch_parameter_get(watch_object *self, watch_parameter *parameter)
         Py_CLEAR(found); /* None: registered, but not there */
     PyErr_Clear();
     Py_XDECREF(dict);
+    Py_DECREF(module);
     return found;
 }
 

@@ -28,7 +28,7 @@ def alone() -> Iterator[None]:
 
 
 def record_one(path: Path, x: Any, meanwhile: Callable[[], object]) -> dict[str, int]:
-    """Record a tensor through a small queue; *meanwhile* runs in another thread, while that waits."""
+    """Record a tensor through a small queue; meanwhile another thread does something."""
     recorder = _core.Recorder(str(path), queue_bytes=SMALL_QUEUE)
     begins, done = threading.Event(), threading.Event()
 

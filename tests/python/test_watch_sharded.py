@@ -49,7 +49,7 @@ def train(model, run=None):
     for _ in range(3):
         out = model(torch.randn(2, 6))
         out.sum().backward()
-        named = [(name.replace("_fsdp_wrapped_module.", ""), p) for name, p in model.named_parameters()]
+        named = [(n.replace("_fsdp_wrapped_module.", ""), p) for n, p in model.named_parameters()]
         kept.append({"activation/(root)": local(out)})
         kept[-1].update({f"parameter/{name}": local(p) for name, p in named})
         kept[-1].update({f"gradient/{name}": local(p.grad) for name, p in named})
