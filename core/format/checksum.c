@@ -14,20 +14,33 @@
 
 enum { NO_HELPER, AT_WORK, DONE };
 enum { PIECE = 256 << 10, NAP = 100000 /* ns */ };
+enum { SPIN = 30000 /* ns: a piece takes about as long */ };
 
 #define CLOSED ((uint64_t)1 << 63)
 #define POLYNOMIAL 0xedb88320u /* of CRC-32, lowest power in the top bit */
 
-/* A thread that spins, or yields, can keep the one it waits for from the core. */
-static void nap(void)
+/* Looks at a clock at each turn of a loop that waits, and rests if it takes long:
+ * a thread that spins, or yields, can keep the one it waits for from the core. */
+typedef struct patience {
+    int64_t start; /* ns; 0: the first turn */
+} patience;
+
+static void wait_more(patience *p)
 {
-    (void)nanosleep(&(struct timespec){ .tv_nsec = NAP }, NULL);
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    int64_t now = (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+    if (p->start == 0)
+        p->start = now;
+    else if (now - p->start > SPIN)
+        (void)nanosleep(&(struct timespec){ .tv_nsec = NAP }, NULL);
 }
 
 void tt_checksum_wait_filled(const _Atomic size_t *filled, size_t bytes)
 {
+    patience p = { 0 };
     while (filled != NULL && atomic_load_explicit(filled, memory_order_acquire) < bytes)
-        nap();
+        wait_more(&p);
 }
 
 void tt_checksum_add(tt_checksum *sum, const void *bytes, size_t n)
@@ -44,8 +57,9 @@ uint32_t tt_checksum_end(tt_checksum *sum)
     if (!(front & CLOSED))
         return sum->front_crc;
     int state;
+    patience p = { 0 };
     while ((state = atomic_load_explicit(&sum->helper, memory_order_acquire)) == AT_WORK)
-        nap();
+        wait_more(&p);
     return state == DONE ? tt_checksum_join(sum->front_crc, sum->rest_crc, sum->rest) : sum->front_crc;
 }
 

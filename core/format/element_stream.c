@@ -17,8 +17,9 @@ enum { PIECE = 256 << 10 }; /* half of what a core has for itself */
 /* Written first: by then somebody may have taken over the checksum. */
 static tt_status put_bytes(tt_stream *stream, const void *bytes, size_t n, tt_error *err)
 {
-    tt_status st =
-        tt_whole_write(&stream->file, stream->waiting.data, stream->waiting.len, bytes, n, err);
+    struct iovec part[] = { tt_whole_part(stream->waiting.data, stream->waiting.len),
+                            tt_whole_part(bytes, n) };
+    tt_status st = tt_whole_write(&stream->file, part, 2, err);
     tt_buf_clear(&stream->waiting);
     if (st == TT_OK && stream->sum != NULL && n > 0)
         tt_checksum_add(stream->sum, bytes, n);

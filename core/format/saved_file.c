@@ -7,27 +7,61 @@
 
 #include "format/element_stream.h"
 
+enum { SMALL = 64 << 10 }; /* up to here a file is one write */
+
+/* The elements, if they lie one after the other in memory as they will in the file. */
+static const char *memory_of(const tt_stream *stream, const tt_saved_source *source)
+{
+    const tt_tensor *t = source->tensor;
+    if (stream->widens || (t != NULL && (!tt_tensor_is_contiguous(t) || t->is_swapped)))
+        return NULL;
+    return t != NULL ? t->data : source->data;
+}
+
+/* Behind the elements. */
+static tt_status put_tail(tt_stream *stream, const tt_format_row *row, const tt_content *content,
+                          tt_buf *out, tt_error *err)
+{
+    tt_status st = row->tail != NULL ? row->tail(content, tt_checksum_end(stream->sum), out) : TT_OK;
+    return st < 0 ? tt_whole_fail(err, st, stream->file.path, tt_status_text(st)) : st;
+}
+
+/* Head, elements and tail at once. */
+static tt_status write_small(tt_stream *stream, const tt_format_row *row, const tt_content *content,
+                             const char *data, const _Atomic size_t *filled, tt_error *err)
+{
+    tt_buf tail = { 0 };
+    tt_checksum_wait_filled(filled, content->bytes);
+    if (stream->sum != NULL)
+        tt_checksum_add(stream->sum, data, content->bytes);
+    tt_status st = put_tail(stream, row, content, &tail, err);
+    if (st == TT_OK) {
+        struct iovec part[] = { tt_whole_part(stream->waiting.data, stream->waiting.len),
+                                tt_whole_part(data, content->bytes), tt_whole_part(tail.data, tail.len) };
+        st = tt_whole_write(&stream->file, part, 3, err);
+    }
+    tt_buf_clear(&stream->waiting);
+    tt_buf_free(&tail);
+    return st;
+}
+
 static tt_status write_parts(tt_stream *stream, const tt_format_row *row, const tt_content *content,
                              const tt_saved_source *source, tt_error *err)
 {
-    const char *path = stream->file.path;
     tt_error why;
     tt_status st = row->head != NULL ? row->head(content, &stream->waiting, &why) : TT_OK;
     if (st < 0)
-        return tt_whole_fail(err, st, path, why.text);
+        return tt_whole_fail(err, st, stream->file.path, why.text);
+    const char *data = memory_of(stream, source);
+    if (data != NULL && content->bytes <= SMALL)
+        return write_small(stream, row, content, data, source->filled, err);
     tt_whole_reserve(&stream->file, content->bytes + stream->waiting.len);
     if (source->tensor != NULL)
         st = tt_stream_tensor(stream, source->tensor, err);
     else
         st = tt_stream_memory(stream, content->dtype, source->data, content->bytes, source->filled, err);
-    uint32_t crc = stream->sum != NULL ? tt_checksum_end(stream->sum) : 0;
     /* The head of an empty tensor is still there; the tail goes behind it. */
-    if (st == TT_OK && row->tail != NULL) {
-        st = row->tail(content, crc, &stream->waiting);
-        if (st < 0)
-            (void)tt_whole_fail(err, st, path, tt_status_text(st));
-    }
-    return st;
+    return st == TT_OK ? put_tail(stream, row, content, &stream->waiting, err) : st;
 }
 
 tt_status tt_saved_write(const char *path, tt_format format, const tt_content *content,

@@ -1,4 +1,5 @@
-/* test_formats.c -- heads of .npy and .safetensors, against what NumPy and safetensors write.
+/* test_formats.c -- heads of .npy and .safetensors, against what NumPy and safetensors write;
+ * what every format has in common.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "format/formats.h"
 
@@ -65,11 +66,17 @@ static void formats_are_found_by_name(void **state)
     assert_string_equal(tt_format_name(TT_FORMAT_NPY), "npy");
 }
 
+static tt_status put_pt(const tt_content *of, tt_buf *out, tt_error *err)
+{
+    tt_status st = tt_pt_head(of, out, err);
+    return st == TT_OK ? tt_pt_tail(of, 7, out) : st;
+}
+
 static void every_failed_allocation_is_reported(void **state)
 {
     (void)state;
-    tt_head_fn *heads[] = { tt_npy_head, tt_safetensors_head };
-    for (int i = 0; i < 2; i++) {
+    tt_head_fn *heads[] = { tt_npy_head, tt_safetensors_head, put_pt };
+    for (int i = 0; i < 3; i++) {
         for (long nth = 1;; nth++) {
             tt_buf out = { 0 };
             alloc_fail_at(nth);

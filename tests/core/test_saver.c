@@ -3,6 +3,7 @@
 #include "tensortap.h"
 
 #include "alloc_fail.h"
+#include "run_folder.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -22,29 +23,28 @@
 
 enum { BYTES = 300000 };
 
-static char folder[64];
+static const char *folder;
 static char bytes[BYTES];
 
 static int make_folder(void **state)
 {
     (void)state;
-    strcpy(folder, "/tmp/tensortap-saver-XXXXXX");
+    folder = run_folder_new();
     for (int i = 0; i < BYTES; i++)
         bytes[i] = (char)(i * 7);
-    return mkdtemp(folder) != NULL ? 0 : -1;
+    return mkdir(folder, 0777);
 }
 
 static int remove_folder(void **state)
 {
-    char command[100];
     (void)state;
-    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) == 0 ? 0 : -1;
+    run_folder_remove(folder);
+    return 0;
 }
 
 static const char *path_of(int i)
 {
-    static _Thread_local char path[100];
+    static _Thread_local char path[300];
     (void)snprintf(path, sizeof path, "%s/%d", folder, i);
     return path;
 }
@@ -136,7 +136,7 @@ static void a_failure_names_the_file_and_leaves_the_others(void **state)
     tt_tensor t = tensor_of(10);
     tt_error err;
     int64_t failed = 0;
-    char lost[120];
+    char lost[300];
     (void)snprintf(lost, sizeof lost, "%s/gone/q.call0.pt", folder);
     assert_int_equal(tt_saver_open(0, &saver, NULL), TT_OK);
     assert_int_equal(tt_saver_add(saver, lost, TT_FORMAT_BYTES, &t, NULL, &err), TT_OK);

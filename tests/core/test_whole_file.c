@@ -64,12 +64,20 @@ static int count_files(void)
     return count;
 }
 
+/* In three parts, of which one is empty. */
+static tt_status write_parts(const tt_whole_file *file, const char *text)
+{
+    struct iovec part[] = { tt_whole_part(text, 2), tt_whole_part(NULL, 0),
+                            tt_whole_part(text + 2, strlen(text) - 2) };
+    return tt_whole_write(file, part, 3, &err);
+}
+
 static tt_status write_text(const char *path, const char *text)
 {
     tt_whole_file file;
     tt_status st = tt_whole_open(&file, path, &err);
     if (st == TT_OK)
-        st = tt_whole_write(&file, text, 2, text + 2, strlen(text) - 2, &err);
+        st = write_parts(&file, text);
     return tt_whole_close(&file, st, &err);
 }
 
@@ -79,8 +87,36 @@ static void the_name_appears_with_the_last_byte(void **state)
     tt_whole_file file;
     const char *path = in_folder("a");
     assert_int_equal(tt_whole_open(&file, path, &err), TT_OK);
-    assert_int_equal(tt_whole_write(&file, "he", 2, "llo", 3, &err), TT_OK);
+    assert_int_equal(write_parts(&file, "hello"), TT_OK);
     assert_int_not_equal(access(path, F_OK), 0);
+    assert_int_equal(tt_whole_close(&file, TT_OK, &err), TT_OK);
+    assert_holds(path, "hello");
+    assert_int_equal(count_files(), 1);
+}
+
+static void until_then_a_kill_would_leave_nothing(void **state)
+{
+    (void)state;
+    tt_whole_file file;
+    int nameless = open(folder, O_WRONLY | O_TMPFILE, 0666);
+    if (nameless < 0)
+        skip(); /* this file system has none */
+    assert_int_equal(close(nameless), 0);
+    assert_int_equal(tt_whole_open(&file, in_folder("a"), &err), TT_OK);
+    assert_int_equal(write_parts(&file, "hello"), TT_OK);
+    assert_int_equal(count_files(), 0);
+    assert_int_equal(tt_whole_close(&file, TT_EIO, &err), TT_EIO);
+    assert_int_equal(count_files(), 0);
+}
+
+static void a_file_that_came_meanwhile_is_replaced(void **state)
+{
+    (void)state;
+    tt_whole_file file;
+    const char *path = in_folder("a");
+    assert_int_equal(tt_whole_open(&file, path, &err), TT_OK);
+    assert_int_equal(write_parts(&file, "hello"), TT_OK);
+    assert_int_equal(write_text(path, "another"), TT_OK);
     assert_int_equal(tt_whole_close(&file, TT_OK, &err), TT_OK);
     assert_holds(path, "hello");
     assert_int_equal(count_files(), 1);
@@ -93,7 +129,7 @@ static void a_failure_leaves_the_old_file(void **state)
     const char *path = in_folder("a");
     assert_int_equal(write_text(path, "old one"), TT_OK);
     assert_int_equal(tt_whole_open(&file, path, &err), TT_OK);
-    assert_int_equal(tt_whole_write(&file, "", 0, "new", 3, &err), TT_OK);
+    assert_int_equal(write_parts(&file, "new"), TT_OK);
     assert_int_equal(tt_whole_close(&file, TT_ENOMEM, &err), TT_ENOMEM);
     assert_holds(path, "old one");
     assert_int_equal(count_files(), 1);
@@ -172,6 +208,8 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         TEST(the_name_appears_with_the_last_byte),
+        TEST(until_then_a_kill_would_leave_nothing),
+        TEST(a_file_that_came_meanwhile_is_replaced),
         TEST(a_failure_leaves_the_old_file),
         TEST(a_pipe_is_written_to),
         TEST(a_link_to_a_device_stays),

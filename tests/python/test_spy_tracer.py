@@ -226,13 +226,16 @@ def test_a_chrome_trace_has_what_perfetto_needs(tmp_path: Path) -> None:
     tracer.register_hooks(model)
     model(X)
     trace = json.loads(tracer.save_trace("calls.json").read_text())
-    rows = trace["traceEvents"]
+    names = [row for row in trace["traceEvents"] if row["ph"] == "M"]
+    rows = [row for row in trace["traceEvents"] if row["ph"] == "X"]
+    assert [row["name"] for row in names] == ["process_name", "thread_name"]
+    assert len(names) + len(rows) == len(trace["traceEvents"])
     assert [row["name"] for row in rows] == tracer.call_trace
     for row in rows:
-        assert row["ph"] == "X"
         assert row["ts"] >= 0
         assert row["dur"] >= 0
-        assert {"pid", "tid", "cat", "args"} <= set(row)
+        assert 0 < row["tid"] < 2**32
+        assert {"pid", "cat", "args"} <= set(row)
     root = next(row for row in rows if row["name"] == "root")
     for row in rows:  # children lie inside of their parents
         assert root["ts"] <= row["ts"]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -147,15 +148,20 @@ class CallTracer(BaseDebugger):
 
 def _chrome_trace(events: list[CallEvent]) -> str:
     """Write the events as chrome://tracing and Perfetto read them; times are in us."""
-    start = min((event.start for event in events), default=0)
-    rows: list[dict[str, Any]] = [
+    start, pid = min((event.start for event in events), default=0), os.getpid()
+    rows: list[dict[str, Any]] = [_name_row("process_name", pid, pid, Path(sys.argv[0]).name)]
+    rows += [
+        _name_row("thread_name", pid, thread, f"thread {thread}")
+        for thread in sorted({event.thread for event in events})
+    ]
+    rows += [
         {
             "name": event.path,
             "cat": "module",
             "ph": "X",
             "ts": (event.start - start) / 1000,
             "dur": event.duration / 1000,
-            "pid": os.getpid(),
+            "pid": pid,
             "tid": event.thread,
             "args": {
                 "call": event.call,
@@ -168,6 +174,10 @@ def _chrome_trace(events: list[CallEvent]) -> str:
         for event in events
     ]
     return json.dumps({"displayTimeUnit": "ms", "traceEvents": rows})
+
+
+def _name_row(what: str, pid: int, thread: int, name: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": pid, "tid": thread, "args": {"name": name or "python"}}
 
 
 def _tensor_text(shape: tuple[int, ...], dtype: str) -> str:

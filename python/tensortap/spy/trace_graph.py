@@ -32,7 +32,7 @@ class Node:
     indices: set[str] = field(default_factory=set)
     first_seen: int = 0  # which call of the trace was the first to show it
     parents: set[str] = field(default_factory=set)  # names
-    shapes: set[str] = field(default_factory=set)  # "[8, 64] → [8, 10]", where the trace has them
+    shapes: set[str] = field(default_factory=set)  # "[8, 64] → [8, 10]", or "[8, 64]" of both
     origin: Node | None = None  # of a copy
 
 
@@ -77,8 +77,10 @@ def _parse_chrome(text: str, file: Path) -> list[str]:
 
 
 def _shapes(args: dict[str, Any]) -> str:
-    sides = [_side(args.get(key, ())) for key in ("inputs", "outputs")]
-    return " → ".join(side or "()" for side in sides) if any(sides) else ""
+    before, after = (_side(args.get(key, ())) for key in ("inputs", "outputs"))
+    if before == after:
+        return after
+    return f"{before or '()'} → {after or '()'}"
 
 
 def _side(tensors: Sequence[str], most: int = 3) -> str:
