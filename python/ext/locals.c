@@ -32,9 +32,19 @@ line_frame *locals_of(PyFrameObject *frame)
     return (line_frame *)frame->f_frame;
 }
 
+/* From 3.12 on a call from C leaves a frame of its own between those of Python. */
+static line_frame *of_python(_PyInterpreterFrame *at)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    while (at != NULL && at->owner == FRAME_OWNED_BY_CSTACK)
+        at = at->previous;
+#endif
+    return (line_frame *)at;
+}
+
 line_frame *locals_back(line_frame *at)
 {
-    return (line_frame *)inner(at)->previous;
+    return of_python(inner(at)->previous);
 }
 
 PyCodeObject *locals_code(line_frame *at)
@@ -50,9 +60,9 @@ line_frame *locals_running(void)
 {
     PyThreadState *thread = PyThreadState_Get();
 #if PY_VERSION_HEX >= 0x030D0000
-    return (line_frame *)thread->current_frame;
+    return of_python(thread->current_frame);
 #else
-    return (line_frame *)thread->cframe->current_frame;
+    return of_python(thread->cframe->current_frame);
 #endif
 }
 

@@ -14,6 +14,7 @@ line_frame *locals_of(PyFrameObject *frame);
 line_frame *locals_back(line_frame *at); /* who called it, or NULL */
 PyCodeObject *locals_code(line_frame *at);
 int locals_instruction(line_frame *at); /* index of the current one; -1: not started */
+enum { CODE_UNIT = 2 }; /* bytes of an instruction: _Py_CODEUNIT is private from 3.13 on */
 /* The value of a slot (cells are looked into); NULL: unbound.  name is for the
  * Pythons whose frames we do not know. */
 PyObject *locals_slot(line_frame *at, int slot, PyObject *name);

@@ -31,7 +31,7 @@ static int line_of(track_log *log, line_frame *at)
     int instruction = locals_instruction(at);
     known_line *known = &log->known[((uintptr_t)code / 64 + (uintptr_t)instruction) % KNOWN_LINES];
     if (known->code != code || known->instruction != instruction) {
-        known->line = PyCode_Addr2Line(code, instruction * (int)sizeof(_Py_CODEUNIT));
+        known->line = PyCode_Addr2Line(code, instruction * CODE_UNIT);
         known->instruction = instruction;
         Py_XSETREF(known->code, (PyCodeObject *)Py_NewRef((PyObject *)code));
     }

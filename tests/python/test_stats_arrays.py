@@ -101,7 +101,8 @@ def far_and_near(kind: str, n: int, dtype: str) -> np.ndarray:
     if kind == "around 2^62":
         return tame + 2**62
     if kind == "at the ends":  # neighbours, if one forgets that 2^64 is not 0
-        return np.where(rng.random(n) < 0.5, info.min, info.max).astype(dtype) ^ (tame & 1)
+        ends = np.array([info.min, info.max], dtype)
+        return rng.choice(ends, n) ^ (tame & 1)
     if kind == "at the bottom":
         return tame + info.min
     if kind == "at the top":
