@@ -1,7 +1,7 @@
 /* buf.c -- bytes that grow, and an arena for things that die together.
  *
- * Exists so that no other file calls realloc.  A failed call leaves the object
- * as it was.
+ * Exists so that whoever puts text or bytes together need not count them first, nor
+ * free them one by one.  A failed call leaves the object as it was.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
 

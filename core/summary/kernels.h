@@ -2,8 +2,7 @@
  *
  * Every `*_kernel.c` is compiled once for each instruction set with
  * -DTT_ISA=base|avx2|neon and defines its functions as TT_KERNEL(name).  All
- * sets give the same bits.  Intrinsics appear only in *_kernel.c and
- * lanes_kernel.h.
+ * sets give the same bits.  Intrinsics appear only in *_kernel.c and *_kernel.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_SUMMARY_KERNELS_H
 #define TT_SUMMARY_KERNELS_H

@@ -30,7 +30,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-TIMEOUT = 60  # seconds for one command
+TIMEOUT = 240  # seconds for one command; under a sanitizer, on a busy machine
 NO_NEWLINE = "\\ no newline\n"
 
 

@@ -2,8 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "alloc_fail.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
 
 /* The linker's names for the real functions and for ours. */
 void *__real_malloc(size_t n);
@@ -49,4 +54,17 @@ void *__wrap_calloc(size_t items, size_t size)
 void *__wrap_realloc(void *old, size_t n)
 {
     return must_fail() ? NULL : __real_realloc(old, n);
+}
+
+void alloc_fail_each(tt_status (*write)(const void *with, tt_buf *out), const void *with)
+{
+    bool was_hit = true;
+    for (long nth = 1; was_hit; nth++) {
+        tt_buf out = { 0 };
+        alloc_fail_at(nth);
+        tt_status st = write(with, &out);
+        was_hit = alloc_fail_stop();
+        tt_buf_free(&out);
+        assert_int_equal(st, was_hit ? TT_ENOMEM : TT_OK);
+    }
 }

@@ -14,10 +14,15 @@
 #ifndef TT_TEST_ALLOC_FAIL_H
 #define TT_TEST_ALLOC_FAIL_H
 
+#include "base/buf.h"
+
 #include <stdbool.h>
 
 void alloc_fail_at(long nth); /* the nth allocation from now fails, once */
 bool alloc_fail_stop(void);   /* no more; true if one did fail */
 long alloc_count(void);       /* allocations so far */
+
+/* The loop above, for what fills a buffer: `with` goes to `write` as it is. */
+void alloc_fail_each(tt_status (*write)(const void *with, tt_buf *out), const void *with);
 
 #endif
