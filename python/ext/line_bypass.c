@@ -190,7 +190,9 @@ void bypass_start(line_source *source)
     (void)source;
 }
 
-void bypass_stop(void) {}
+void bypass_stop(void)
+{
+}
 
 void bypass_wake(line_source *source)
 {
