@@ -177,10 +177,13 @@ void bypass_wake(line_source *source)
 {
     driver_of(source)->wakes++;
     PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
-    for (; thread != NULL; thread = PyThreadState_Next(thread))
-        for (c_frame *at = thread->cframe; at != NULL && thread->c_tracefunc == trace_event;
-             at = at->previous)
+    for (; thread != NULL; thread = PyThreadState_Next(thread)) {
+        c_frame *at = thread->c_tracefunc == trace_event ? thread->cframe : NULL;
+        for (; at != NULL && at != &thread->root_cframe; at = at->previous)
             at->use_tracing = SWITCH_ON;
+        if (at != NULL) /* the lowest: on 3.10 nothing is written to its `previous` */
+            at->use_tracing = SWITCH_ON;
+    }
 }
 
 #else /* frames that are not looked into have no code to decide by */
@@ -190,7 +193,9 @@ void bypass_start(line_source *source)
     (void)source;
 }
 
-void bypass_stop(void) {}
+void bypass_stop(void)
+{
+}
 
 void bypass_wake(line_source *source)
 {

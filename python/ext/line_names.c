@@ -170,8 +170,8 @@ static uint32_t who_names(line_source *source, const line_code *code, int path)
         if (!(code->mask & (uint32_t)1 << id) ||
             (slot->consumer.change == NULL && slot->consumer.before == NULL))
             continue;
-        bool is_wanted = slot->names == NULL || slot->consumer.before != NULL ||
-                         is_named(slot, code->table, path);
+        bool is_wanted =
+            slot->names == NULL || slot->consumer.before != NULL || is_named(slot, code->table, path);
         if (PyErr_Occurred()) {
             source_note_error(source, id);
             is_wanted = false;

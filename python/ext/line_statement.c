@@ -267,6 +267,26 @@ static void finish(line_source *source, frame_record *record, int next, bool is_
     record->statement = -1;
 }
 
+static inline bool is_number(const PyObject *obj)
+{
+    return obj == NULL || Py_IS_TYPE(obj, &PyLong_Type) || Py_IS_TYPE(obj, &PyFloat_Type) ||
+           Py_IS_TYPE(obj, &PyBool_Type);
+}
+
+/* The case of the cases: `last` stored a number where there was none but numbers, `next`
+ * reads numbers.  False says nothing. */
+static inline bool is_small_step(const line_source *source, const frame_record *record,
+                                 const line_statement *last, const line_statement *next)
+{
+    PyObject *const *locals = record->locals;
+    int stored = last->small_slots[0], one = next->small_slots[1], two = next->small_slots[2];
+    if (!(last->flags & next->flags & STATEMENT_IS_SMALL) || locals == NULL || record->compares ||
+        source->wants & LINE_OBJECTS)
+        return false;
+    return (stored < 0 || (record->slots[stored].kind == KIND_NONE && is_number(locals[stored]))) &&
+           (one < 0 || is_number(locals[one])) && (two < 0 || is_number(locals[two]));
+}
+
 bool statement_quick(line_source *source, frame_record *record, int instruction)
 {
     const line_table *table = record->code->table;
@@ -280,8 +300,13 @@ bool statement_quick(line_source *source, frame_record *record, int instruction)
     if (number == TABLE_NONE)
         return false;
     const line_statement *next = &table->statements[number];
-    if (next->flags & slow || next->start != instruction ||
-        !is_plain(source, record, &table->statements[record->statement]))
+    const line_statement *last = &table->statements[record->statement];
+    if (next->start == instruction && is_small_step(source, record, last, next)) {
+        record->statement = number;
+        record->has_reads = false;
+        return true;
+    }
+    if (next->flags & slow || next->start != instruction || !is_plain(source, record, last))
         return false;
     uint32_t looks = STATEMENT_OPERATES | STATEMENT_AUGMENTS;
     if (source->before_mask & record->mask)

@@ -136,6 +136,25 @@ static void find_followers(line_table *table)
     }
 }
 
+/* Most lines are like `total = total + k`; an event needs to know no more of them. */
+static void find_small(const line_table *table, line_statement *one)
+{
+    const uint32_t busy = STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED;
+    int count = 1;
+    one->small_slots[0] = one->small_slots[1] = one->small_slots[2] = -1;
+    if (one->flags & busy || one->followers > 0 || one->write_count > 1 || one->read_count > 2)
+        return;
+    if (one->write_count == 1) {
+        const line_path *path = &table->paths[table->writes[one->writes].path];
+        if (path->kind != PATH_LOCAL)
+            return;
+        one->small_slots[0] = path->base;
+    }
+    for (int i = 0; i < one->read_count; i++) /* not far, so they are locals */
+        one->small_slots[count++] = table->paths[table->reads[one->reads + (uint32_t)i]].base;
+    one->flags |= STATEMENT_IS_SMALL;
+}
+
 static int fill_statements(line_table *table, PyObject *rows, PyObject *lines)
 {
     Py_ssize_t reads = 0, writes = 0, arrows = 0;
@@ -164,6 +183,8 @@ static int fill_statements(line_table *table, PyObject *rows, PyObject *lines)
             table->statement_at[k] = (uint16_t)i;
     }
     find_followers(table);
+    for (int i = 0; i < table->statement_count; i++)
+        find_small(table, &table->statements[i]);
     return PyErr_Occurred() ? -1 : 0;
 }
 

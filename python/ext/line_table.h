@@ -44,6 +44,7 @@ enum {                              /* of a statement, as in stack_machine.py */
        STATEMENT_IS_MAYBE = 1 << 9,     /* follows a branch on its line */
        STATEMENT_IS_SELFISH = 1 << 11,  /* stores what it reads, or a part of it */
        STATEMENT_IS_FOLLOWED = 1 << 10, /* by one that calls or operates, without an event */
+       STATEMENT_IS_SMALL = 1 << 12, /* calls nothing; stores a local at most, reads two: small_slots */
 };
 
 enum { WRITE_SAME = 1 << 0, WRITE_IN_PLACE = 1 << 1, WRITE_MAYBE = 1 << 2 };
@@ -62,6 +63,7 @@ typedef struct line_statement {
     uint32_t writes;
     uint16_t read_count, write_count;
     uint16_t followers; /* statements after it that have no line event of their own */
+    int small_slots[3]; /* what it stores and what it reads; -1: nothing */
 } line_statement;
 
 typedef struct line_table {

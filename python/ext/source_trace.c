@@ -136,7 +136,9 @@ static int hand_on(tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
     return result;
 }
 
-int trace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
+/* What is not the next line of plain Python; apart, so that the common way saves no registers. */
+static __attribute__((noinline)) int trace_any(PyObject *self, PyFrameObject *frame, int what,
+                                               PyObject *arg)
 {
     tracer *mine = (tracer *)self;
     line_source *source = mine->source;
@@ -148,10 +150,6 @@ int trace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
         Py_XDECREF(object);
         return result;
     }
-    frame_record *last = source->last;
-    if (what == PyTrace_LINE && mine->previous == NULL && last != NULL &&
-        statement_quick(source, last, locals_instruction_if(frame, last->at, last->code->code)))
-        return 0;
     if (mine->previous == NULL && bypass_is_idle(source, locals_code(locals_of(frame)))) {
         silence(mine, frame, what);
         return 0;
@@ -167,6 +165,18 @@ int trace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
     int result = hand_on(mine, frame, what, arg);
     Py_DECREF(self);
     return result;
+}
+
+int trace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
+{
+    const tracer *mine = (const tracer *)self;
+    line_source *source = mine->source;
+    frame_record *last = source->last;
+    if (what == PyTrace_LINE && mine->previous == NULL && last != NULL && source->is_running &&
+        mine->epoch == driver_of(source)->epoch &&
+        statement_quick(source, last, locals_instruction_if(frame, last->at, last->code->code)))
+        return 0;
+    return trace_any(self, frame, what, arg);
 }
 
 /* sys.settrace(what sys.gettrace() gave) or threading calls us as a Python

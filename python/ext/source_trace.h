@@ -17,7 +17,7 @@ typedef struct driver {
      * selected it, at a place made of the address; good for one generation of consumers. */
     uintptr_t verdicts[VERDICTS];
     uint64_t verdict_generation;
-    uint64_t wakes;  /* goes up when running frames are all switched on again */
+    uint64_t wakes;   /* goes up when running frames are all switched on again */
     bool steps_aside; /* the C stack was half used up */
 } driver;
 
@@ -38,7 +38,7 @@ static inline driver *driver_of(const line_source *source)
 }
 
 /* line_bypass.c */
-line_code *bypass_code(line_source *source, PyCodeObject *code); /* as source_code, and noted */
+line_code *bypass_code(line_source *source, PyCodeObject *code);          /* as source_code, and noted */
 bool bypass_is_idle(const line_source *source, const PyCodeObject *code); /* noted as not selected */
 void bypass_start(line_source *source);
 void bypass_stop(void);

@@ -5,68 +5,19 @@ The events are compared with those that a sys.settrace function gets of the same
 
 from __future__ import annotations
 
-import ctypes
 import random
 import sys
-import textwrap
 import threading
-from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
 import pytest
+from line_files import OTHER, evaluator, lines_told, lines_traced, module
 
 from tensortap import _core
 
 IS_OLD = sys.version_info < (3, 12)
 old_only = pytest.mark.skipif(not IS_OLD, reason="3.12 and later have sys.monitoring")
-
-
-def module(text: str, file: str, **names: Any) -> dict[str, Any]:
-    space = dict(names)
-    exec(compile(textwrap.dedent(text), file, "exec"), space)
-    return space
-
-
-def evaluator() -> int | None:
-    """Return the address of the interpreter's frame evaluation function."""
-    api = ctypes.pythonapi
-    api.PyInterpreterState_Get.restype = ctypes.c_void_p
-    ask = api._PyInterpreterState_GetEvalFrameFunc
-    ask.restype, ask.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-    found: int | None = ask(ctypes.c_void_p(api.PyInterpreterState_Get()))
-    return found
-
-
-def lines_told(run: Callable[[], Any], *, bare: bool) -> list[tuple[str, int]]:
-    told: list[tuple[str, int]] = []
-    watch = _core.watch_lines(
-        line=lambda event: told.append((event.code.co_name, event.line)),
-        files=["<mine>"],
-        bare=bare,
-    )
-    with watch:
-        run()
-    return told
-
-
-def lines_traced(run: Callable[[], Any]) -> list[tuple[str, int]]:
-    seen: list[tuple[str, int]] = []
-
-    def local(frame: Any, event: str, arg: Any) -> Any:
-        if event == "line" and frame.f_code.co_name != "<listcomp>":  # a part of its line
-            seen.append((frame.f_code.co_name, frame.f_lineno))
-        return local
-
-    def every(frame: Any, event: str, arg: Any) -> Any:
-        return local if frame.f_code.co_filename == "<mine>" else None
-
-    sys.settrace(every)
-    try:
-        run()
-    finally:
-        sys.settrace(None)
-    return seen
 
 
 # Functions of two files that call one another in every way there is.
@@ -118,7 +69,7 @@ def in_class(plan):
         got = [go(step) for step in plan]
     return len(Inner.got)
 """
-NAMES = "plain summed delegated caught failing thrown sorting in_class".split()
+NAMES = ["plain", "summed", "delegated", "caught", "failing", "thrown", "sorting", "in_class"]
 
 
 def programs() -> tuple[dict[str, Any], dict[str, Any]]:
@@ -156,106 +107,6 @@ def test_calls_between_selected_and_other_code_tell_the_lines_of_settrace(
     got = lines_told(run, bare=bare)
     assert want
     assert got == want
-
-
-TIGHT = """
-def f():
-    total = 0
-    for k in range(4): total += k
-    while total > 3: total -= 2
-    return total
-"""
-
-
-@pytest.mark.parametrize("bare", [False, True])
-def test_each_turn_of_a_loop_on_one_line_is_told(bare: bool) -> None:
-    run = module(TIGHT, "<mine>")["f"]
-    assert lines_told(run, bare=bare) == lines_traced(run)
-
-
-def test_bare_frames_come_and_go_with_their_values() -> None:
-    mine = module(
-        """
-        def inner(n):
-            if n == 2:
-                raise KeyError(n)
-            return n
-        def numbers():
-            got = yield 1
-            yield got
-        def f():
-            run = numbers()
-            next(run)
-            run.send(5)
-            list(run)
-            inner(1)
-            try:
-                inner(2)
-            except KeyError:
-                return 3
-        """,
-        "<mine>",
-    )
-    told: list[tuple[Any, ...]] = []
-    with _core.watch_lines(
-        enter=lambda event: told.append(("enter", event.code.co_name, event.is_resumed)),
-        leave=lambda event: told.append(("leave", event.code.co_name, event.value, event.is_yield)),
-        files=["<mine>"],
-        bare=True,
-    ):
-        mine["f"]()
-    assert told == [
-        ("enter", "f", False),
-        ("enter", "numbers", False),
-        ("leave", "numbers", 1, True),
-        ("enter", "numbers", True),
-        ("leave", "numbers", 5, True),
-        ("enter", "numbers", True),
-        ("leave", "numbers", None, False),
-        ("enter", "inner", False),
-        ("leave", "inner", 1, False),
-        ("enter", "inner", False),
-        ("leave", "inner", None, False),
-        ("leave", "f", 3, False),
-    ]
-
-
-def test_a_bare_consumer_and_a_whole_one_are_told_side_by_side() -> None:
-    run = module(TIGHT, "<mine>")["f"]
-    want = lines_traced(run)
-    told: list[int] = []
-    changed: list[str] = []
-    with (
-        _core.watch_lines(line=lambda event: told.append(event.line), files=["<mine>"], bare=True),
-        _core.watch_lines(
-            lambda event: changed.extend(change.name for change in event.changes),
-            files=["<mine>"],
-            names=["total"],
-            objects=True,
-        ),
-    ):
-        run()
-    assert told == [line for _, line in want]
-    assert changed == ["total"] * 7
-
-
-OTHER = """
-import sys
-
-def heard():
-    lines = sys._getframe().f_trace_lines  # we switch it off in a frame that we must hear of
-    return not lines
-
-def calling(function, *args):
-    kept = 1
-    result = function(*args)
-    return result
-
-def generator(function):
-    yield sys._getframe().f_trace_lines
-    yield function()
-    yield sys._getframe().f_trace_lines
-"""
 
 
 @old_only

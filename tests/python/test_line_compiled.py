@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from test_line_bypass import OTHER, evaluator, module
+from line_files import OTHER, evaluator, module
 
 from tensortap import _core
 
@@ -43,7 +43,7 @@ def watch(told: list[str]) -> Any:
 
 
 def acting(action: Callable[[], object], evaluators: list[int | None]) -> Callable[[], None]:
-    """Return a function that the compiler cannot take in: it runs while frames are the compiler's."""
+    """Return a function that the compiler cannot take in: it runs as it is, under the compiler."""
 
     def act() -> None:
         torch._dynamo.graph_break()
