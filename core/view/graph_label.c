@@ -168,7 +168,8 @@ static void put_stats(tt_graph_pen *pen, const tt_graph_node *node)
         put_alarm(pen, s->nan, "NaN", "#c62828");
         put_alarm(pen, s->posinf + s->neginf, "Inf", "#6a1b9a");
     }
-    tt_graph_put(pen, "</font></td></tr>");
+    /* Room to the right: a browser's letters are a bit wider than Graphviz thinks. */
+    tt_graph_put(pen, "&#160;&#160;</font></td></tr>");
 }
 
 /* ---- the tables ---------------------------------------------------------- */

@@ -90,7 +90,7 @@ static void a_small_chart_is_this_text(void **state)
         "<tr><td align=\"left\" balign=\"left\"><font face=\"monospace\" point-size=\"10\" "
         "color=\"#243b53\">x&#160;(source)</font></td></tr>"
         "<tr><td align=\"left\"><font point-size=\"10\" color=\"#334e68\">min&#160;-2&#160;&#160;"
-        "max&#160;1&#160;&#160;mean&#160;-0.5&#160;&#160;std&#160;2.121</font></td></tr>"
+        "max&#160;1&#160;&#160;mean&#160;-0.5&#160;&#160;std&#160;2.121&#160;&#160;</font></td></tr>"
         "<tr><td align=\"left\"><font point-size=\"10\"><table border=\"0\" cellborder=\"0\" "
         "cellspacing=\"0\" cellpadding=\"3\"><tr><td align=\"left\" valign=\"top\"><table border=\"0\" "
         "cellborder=\"0\" cellspacing=\"1\" cellpadding=\"2\"><tr>"
@@ -110,7 +110,7 @@ static void a_small_chart_is_this_text(void **state)
         "<tr><td align=\"left\" balign=\"left\"><font face=\"monospace\" point-size=\"10\" "
         "color=\"#243b53\">y&#160;=&#160;x.mean()</font></td></tr>"
         "<tr><td align=\"left\"><font point-size=\"10\" color=\"#334e68\">min&#160;0.5&#160;&#160;"
-        "max&#160;0.5&#160;&#160;mean&#160;0.5</font></td></tr>"
+        "max&#160;0.5&#160;&#160;mean&#160;0.5&#160;&#160;</font></td></tr>"
         "<tr><td align=\"left\"><font point-size=\"10\"><table border=\"0\" cellborder=\"0\" "
         "cellspacing=\"0\" cellpadding=\"3\"><tr><td align=\"left\"><table border=\"0\" cellborder=\"0\" "
         "cellspacing=\"1\" cellpadding=\"4\"><tr><td align=\"right\" bgcolor=\"#fcc987\">0.5000</td>"
@@ -279,6 +279,32 @@ static void nodes_without_arrows_are_stacked(void **state)
     free(above);
 }
 
+static void a_small_chart_is_left_to_graphviz(void **state)
+{
+    (void)state;
+    tt_graph_node nodes[LINKS];
+    tt_graph_edge edges[LINKS];
+    for (size_t i = 0; i < LINKS; i++) {
+        nodes[i] = (tt_graph_node){ .id = i + 1, .name = "x", .dtype = "float32" };
+        edges[i] = (tt_graph_edge){ i + 1, i + 2 };
+    }
+    tt_graph graph = { .nodes = nodes, .node_count = 15, .edges = edges };
+    assert_string_equal(tt_graph_engine(&graph), "dot");
+    graph.node_count = 16;
+    assert_string_equal(tt_graph_engine(&graph), "nop2");
+    graph.node_count = 6;
+    graph.edge_count = 9; /* some name no node */
+    assert_string_equal(tt_graph_engine(&graph), "dot");
+    graph.node_count = 7; /* of a chain are a strip */
+    assert_string_equal(tt_graph_engine(&graph), "nop2");
+    graph.node_count = 4;
+    nodes[1].frame = nodes[2].frame = 7;
+    nodes[1].function = nodes[2].function = nodes[3].function = "f";
+    assert_string_equal(tt_graph_engine(&graph), "dot");
+    nodes[3].frame = 8; /* a second call */
+    assert_string_equal(tt_graph_engine(&graph), "nop2");
+}
+
 static void nodes_of_a_function_stand_in_a_frame(void **state)
 {
     (void)state;
@@ -334,6 +360,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_read_says_why),
         cmocka_unit_test(long_code_is_wrapped_and_whole_in_the_tooltip),
         cmocka_unit_test(nodes_without_arrows_are_stacked),
+        cmocka_unit_test(a_small_chart_is_left_to_graphviz),
         cmocka_unit_test(nodes_of_a_function_stand_in_a_frame),
         cmocka_unit_test(no_allocation_that_fails_leaks_or_breaks),
     };
