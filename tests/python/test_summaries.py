@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from layouts import DTYPES, LAYOUTS, SHAPES, random_array
 
@@ -35,12 +35,13 @@ def test_a_histogram_puts_every_finite_element_into_the_bin_that_holds_it() -> N
 
 
 @given(seed=st.integers(0, 2**32 - 1), q=st.floats(0, 1))
+@example(seed=121, q=0.515625)
 def test_a_quantile_is_right_to_one_bin(seed: int, q: float) -> None:
     x = np.random.default_rng(seed).normal(size=501) * 10.0 ** (seed % 9 - 4)
-    want = np.quantile(x, q, method="inverted_cdf")
-    neighbours = np.sort(x)[max(0, int(q * 500) - 1) : int(q * 500) + 3]
-    got = tt.histogram(x).quantile(q)
-    assert min(abs(got - v) / abs(v) for v in [*neighbours, want]) <= 0.25
+    off = abs(tt.histogram(x).quantile(q) - np.quantile(x, q))
+    # Of the two values that it lies between: with different signs, it may itself be nearly zero.
+    around = [np.quantile(x, q, method=side) for side in ("lower", "higher")]
+    assert off <= 0.25 * np.abs(around).max()
 
 
 def test_the_sum_of_histograms_is_that_of_all_elements() -> None:
