@@ -61,7 +61,8 @@ def test_save_itself_raises_at_once(tmp_path: Path) -> None:
 def test_a_removed_folder_is_an_error_that_counts_the_files(tmp_path: Path) -> None:
     saver = TensorSaver(tmp_path / "out")
     with (  # noqa: PT012
-        pytest.raises(OSError, match=r"3 files could not be saved.*manual\.a\.call0\.pt"),
+        # Two threads write: any of the three may be the first to fail.
+        pytest.raises(OSError, match=r"3 files could not be saved.*manual\.a\.call[012]\.pt"),
         DebugContext(saver),
     ):
         shutil.rmtree(tmp_path / "out")
