@@ -108,7 +108,7 @@ def inside(folder: Path, where: str, is_judged: bool) -> None:
         for what, call in (("in a context", in_context), ("`save`", alone)):
             call()
             against_torch, against_plain = pairs(folder, call, by_torch, plainly)
-            bar = 0.7 if size <= 16 and is_judged else 99
+            bar = 0.7 if size <= 16 and is_judged else None
             row(
                 f"{size} MB {what} on {where} / torch.save",
                 against_torch,
@@ -116,7 +116,7 @@ def inside(folder: Path, where: str, is_judged: bool) -> None:
                 unit="x",
                 at_most=True,
             )
-            bar = 1.25 if is_judged else 99
+            bar = 1.25 if is_judged else None
             row(
                 f"{size} MB {what} on {where} / plain write",
                 against_plain,

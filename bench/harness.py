@@ -24,9 +24,11 @@ TURNS = 15
 Call = Callable[[], object]
 
 
-def row(what: str, value: float, bar: float, *, unit: str = "", at_most: bool = False) -> None:
-    """Print one measured row; *at_most* turns the bar around."""
-    holds = value <= bar if at_most else value >= bar
+def row(
+    what: str, value: float, bar: float | None, *, unit: str = "", at_most: bool = False
+) -> None:
+    """Print one measured row; *at_most* turns the bar around, without a bar it is only told."""
+    holds = bar is None or (value <= bar if at_most else value >= bar)
     line = {
         "what": what,
         "value": value,

@@ -47,15 +47,15 @@ def table(rows: list[Row]) -> str:
     """Return the rows as a Markdown table whose columns stand straight."""
     cells = [["what", "measured", "bar", "holds"]]
     for row in rows:
+        measured, bar, holds = "", "", "yes" if row["holds"] else "**no**"
         if "value" in row:
-            sign = "≤" if row["at_most"] else "≥"
-            shown = [
-                cell(row["value"], row["unit"]),
-                f"{sign} {row['bar']:g} {row['unit']}".strip(),
-            ]
-        else:
-            shown = ["", ""]
-        cells.append([row["what"], *shown, "yes" if row["holds"] else "**no**"])
+            measured = cell(row["value"], row["unit"])
+            if row["bar"] is None:
+                holds = ""
+            else:
+                sign = "≤" if row["at_most"] else "≥"
+                bar = f"{sign} {row['bar']:g} {row['unit']}".strip()
+        cells.append([row["what"], measured, bar, holds])
     widths = [max(len(line[i]) for line in cells) for i in range(4)]
     lines = [
         "| "
