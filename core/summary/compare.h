@@ -21,6 +21,7 @@ typedef struct tt_compare_state {
     uint64_t ulp_max;
     int64_t *ulp_hist; /* borrowed; NULL: not wanted */
     bool is_close;
+    bool is_spoilt; /* pairs of the last block had to be taken alone; the answer does not depend on it */
 } tt_compare_state;
 
 enum { TT_ULP_NAN = 65 }; /* the place in ulp_hist for pairs with a NaN */

@@ -7,6 +7,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/compare.h"
 
+#include "tensor/walk.h"
+
 #include <assert.h>
 #include <float.h>
 #include <math.h>
