@@ -100,7 +100,7 @@ identical
 $ tensortap top absurd | head -n 7
 absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
 \x1b[31m
-? steps a second
+speed not known
 
 CHANGES MOST                              STEP   RMS      CHANGE  OVER STEPS
 activation/negative  9 223 372 036 854 775 806   nan  not finite  !!
