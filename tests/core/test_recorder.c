@@ -261,6 +261,31 @@ static void a_tensor_larger_than_the_queue_goes_through(void **state)
     run_folder_remove(folder);
 }
 
+static void a_resumed_run_first_cuts_off_what_a_crash_left(void **state)
+{
+    (void)state;
+    const char *folder = run_folder_new();
+    static const char rubbish[1 << 16] = "half a block";
+    tt_recorder *rec = begin_run(folder, NULL);
+    int32_t site = site_of(rec, "x");
+    tt_recorder_scalar(rec, site, 0, 1.0);
+    FILE *file = fopen(tt_recorder_path(rec), "abe");
+    finish_run(rec);
+    assert_true(file != NULL && fwrite(rubbish, 1, sizeof rubbish, file) == sizeof rubbish);
+    assert_int_equal(fclose(file), 0);
+    rec = begin_run(folder, &(tt_recorder_options){ .resumes = true });
+    tt_recorder_scalar(rec, site, 1, 2.0);
+    assert_int_equal(tt_recorder_flush(rec, &err), 0);
+    tt_run *run = read_run(folder); /* as it would be if this process were killed now */
+    tt_check about;
+    assert_int_equal(tt_run_check(run, 0, &about, &err), 0);
+    assert_int_equal(about.torn_bytes, 0);
+    assert_int_equal(about.points, 2);
+    tt_run_close(run);
+    finish_run(rec);
+    run_folder_remove(folder);
+}
+
 static void a_run_can_be_resumed(void **state)
 {
     (void)state;
@@ -359,6 +384,7 @@ int main(void)
           &yes },
         cmocka_unit_test(a_tensor_larger_than_the_queue_goes_through),
         cmocka_unit_test(a_run_can_be_resumed),
+        cmocka_unit_test(a_resumed_run_first_cuts_off_what_a_crash_left),
         cmocka_unit_test(a_run_can_be_followed_while_it_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
