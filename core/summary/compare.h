@@ -32,6 +32,19 @@ static inline int tt_ulp_bin(uint64_t distance)
     return distance == 0 ? 0 : 64 - __builtin_clzll(distance);
 }
 
+/* A pair with a NaN, or two. */
+static inline void tt_compare_add_nan(tt_compare_state *state, int64_t at, bool are_both, bool has_ulps)
+{
+    bool is_equal = state->equal_nan && are_both;
+    if (has_ulps && state->ulp_hist != NULL)
+        state->ulp_hist[is_equal ? 0 : TT_ULP_NAN]++;
+    if (is_equal)
+        return;
+    state->differing++;
+    state->is_close = false;
+    state->first_nan = state->first_nan < 0 ? at : state->first_nan;
+}
+
 tt_status tt_compare_with(const tt_kernels *k, const tt_tensor *a, const tt_tensor *b,
                           const tt_compare_options *options, tt_compare *out, tt_error *err);
 

@@ -99,14 +99,7 @@ static bool NAME(is_same)(const REAL *a, const REAL *b, size_t n, bool equal_nan
 static void NAME(add_pair)(REAL a, REAL b, int64_t at, tt_compare_state *state)
 {
     if (a != a || b != b) {
-        bool is_equal = state->equal_nan && a != a && b != b;
-        if (state->has_ulps && state->ulp_hist != NULL)
-            state->ulp_hist[is_equal ? 0 : TT_ULP_NAN]++;
-        if (!is_equal) {
-            state->differing++;
-            state->is_close = false;
-            state->first_nan = state->first_nan < 0 ? at : state->first_nan;
-        }
+        tt_compare_add_nan(state, at, a != a && b != b, state->has_ulps);
         return;
     }
     if (state->has_ulps) {
