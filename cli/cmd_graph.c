@@ -92,7 +92,7 @@ static const struct argp_option options[] = {
     { "out", OUT, "FILE", 0, "The picture: .svg, .png, .pdf, .html or .dot", 0 },
     { "color", COLOR, "WHAT", 0, "Colour a run by nan, size, time or a statistic (absmax, std ...)", 0 },
     { "show-repetition", REPEAT, NULL, 0, "Write how often a layer is repeated (as it is)", 0 },
-    { "no-show-repetition", NO_REPEAT, NULL, 0, "Do not", 0 },
+    { "no-show-repetition", NO_REPEAT, NULL, 0, "Do not write how often a layer is repeated", 0 },
     { "prune-leaves", PRUNE, NULL, 0, "Leave out the last part of every path (as it is for a trace)", 0 },
     { "no-prune-leaves", NO_PRUNE, NULL, 0, "Draw all parts (as it is for a run)", 0 },
     { "squash-name", SQUASH, NULL, 0, "Draw nodes of one name as one", 0 },

@@ -25,12 +25,15 @@ typedef struct arguments {
     bool is_json, is_sure;
 } arguments;
 
+/* What is shown of a run.  It is not kept open: a folder may hold more than a process may. */
 typedef struct entry {
-    char *path;  /* owned */
-    tt_run *run; /* owned; NULL: cannot be opened */
-    char error[sizeof((tt_error *)NULL)->text];
+    char *path;     /* owned */
+    tt_buf command; /* owned; may be empty */
+    bool is_readable;
+    char error[sizeof((tt_error *)NULL)->text]; /* why not */
     tt_totals totals;
     tt_state state;
+    int32_t files;
 } entry;
 
 typedef struct list {
@@ -95,15 +98,19 @@ static tt_status add_entry(list *all, const char *path)
         return TT_ENOMEM;
     all->count++;
     tt_error why = { "" };
-    if (tt_run_open(path, &e->run, &why) < 0) {
-        e->run = NULL;
+    tt_run *run;
+    if (tt_run_open(path, &run, &why) < 0) {
         memcpy(e->error, why.text, sizeof e->error);
         e->state = TT_STATE_CRASHED;
         return TT_OK;
     }
-    tt_opened_totals(e->run, &e->totals);
-    e->state = tt_opened_state(e->run);
-    return TT_OK;
+    e->is_readable = true;
+    tt_opened_totals(run, &e->totals);
+    e->state = tt_opened_state(run);
+    e->files = tt_run_file_count(run);
+    tt_status st = tt_opened_command(run, &e->command);
+    tt_run_close(run);
+    return st;
 }
 
 static tt_status search(list *all, const char *path, int depth, tt_error *err)
@@ -158,19 +165,16 @@ static void print_json(const list *all)
         const entry *e = &all->entries[i];
         tt_json_open(&json, NULL, '{');
         tt_json_words(&json, "run", e->path);
-        if (e->run == NULL) {
+        if (!e->is_readable) {
             tt_json_words(&json, "error", e->error);
         } else {
             tt_json_whole(&json, "started", e->totals.started);
-            tt_buf command = { 0 };
-            (void)tt_opened_command(e->run, &command);
-            tt_json_words(&json, "command", command.data);
-            tt_buf_free(&command);
+            tt_json_words(&json, "command", e->command.data);
             tt_json_words(&json, "state", tt_opened_state_text(e->state));
             tt_json_whole(&json, "first_step", e->totals.first_step);
             tt_json_whole(&json, "last_step", e->totals.last_step);
             tt_json_whole(&json, "points", e->totals.points);
-            tt_json_whole(&json, "ranks", tt_run_file_count(e->run));
+            tt_json_whole(&json, "ranks", e->files);
             tt_json_whole(&json, "bytes", e->totals.bytes);
         }
         tt_json_close(&json, '}');
@@ -196,24 +200,21 @@ static tt_status print_table(const list *all, const tt_screen *screen, tt_error 
         const entry *e = &all->entries[i];
         char time[64] = "", bytes[TT_NUMBER_TEXT] = "", steps[TT_NUMBER_TEXT] = "";
         static const tt_mood moods[] = { TT_MOOD_FAINT, TT_MOOD_SPARK, TT_MOOD_REMARK };
-        tt_buf command = { 0 };
-        if (e->run != NULL) {
-            st = tt_opened_command(e->run, &command);
+        if (e->is_readable) {
             (void)tt_screen_time(e->totals.started, time, sizeof time);
             (void)tt_screen_count(tt_opened_steps(&e->totals), steps);
             (void)tt_screen_bytes(e->totals.bytes, bytes);
         }
         const char *cells[] = {
-            e->path, time,  e->run != NULL ? tt_opened_state_text(e->state) : "unreadable",
-            steps,   bytes, e->run == NULL ? e->error : command.data != NULL ? command.data : ""
+            e->path, time,  e->is_readable ? tt_opened_state_text(e->state) : "unreadable",
+            steps,   bytes, !e->is_readable ? e->error : e->command.data != NULL ? e->command.data : ""
         };
         for (size_t c = 0; st == TT_OK && c < sizeof cells / sizeof *cells; c++)
             st = tt_table_cell(table,
-                               c == 2   ? (e->run != NULL ? moods[e->state] : TT_MOOD_ALARM)
+                               c == 2   ? (e->is_readable ? moods[e->state] : TT_MOOD_ALARM)
                                : c == 1 ? TT_MOOD_FAINT
                                         : TT_MOOD_PLAIN,
                                cells[c]);
-        tt_buf_free(&command);
     }
     if (st == TT_OK)
         st = tt_table_render(table, true, &text);
@@ -244,7 +245,7 @@ tt_exit tt_cmd_ls(int argc, char **argv, tt_error *err)
         size_t count = 0, kept = 0;
         for (size_t i = 0; paths != NULL && i < all.count; i++) {
             bool is_live = all.entries[i].state == TT_STATE_LIVE;
-            if (all.entries[i].run == NULL)
+            if (!all.entries[i].is_readable)
                 continue; /* perhaps not a run at all */
             if (is_live || kept < (uint64_t)args.keep_last)
                 kept += !is_live;
@@ -264,7 +265,7 @@ tt_exit tt_cmd_ls(int argc, char **argv, tt_error *err)
     }
 out:
     for (size_t i = 0; i < all.count; i++) {
-        tt_run_close(all.entries[i].run);
+        tt_buf_free(&all.entries[i].command);
         free(all.entries[i].path);
     }
     free(all.entries);

@@ -136,6 +136,10 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
                *plain = tt_header_ink(screen, TT_MOOD_PLAIN),
                *faint = tt_header_ink(screen, TT_MOOD_FAINT);
     char counts[128], a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
+    if (tt_run_site_count(run) == 0) {
+        puts("nothing has been recorded in this run");
+        return TT_OK;
+    }
     if (n->site < 0) {
         tt_totals totals;
         tt_opened_totals(run, &totals);

@@ -237,7 +237,7 @@ tt_exit tt_cmd_show(int argc, char **argv, tt_error *err)
         if (tt_run_site_count(run) > 0)
             st = tt_run_tree_create(run, file, args.given.glob, args.shows_all, &tree, err);
         if (st == TT_OK && tree != NULL)
-            st = tt_odd_print(run, tree, file, args.shows_all, &screen, &odd, err);
+            st = tt_odd_print(args.given.run, run, tree, file, args.shows_all, &screen, &odd, err);
         size_t most = SIZE_MAX;
         if (screen.rows > 0 && !args.shows_all)
             most = screen.rows > lines + odd + 8 ? (size_t)(screen.rows - lines - odd - 4) : 4;

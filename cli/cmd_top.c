@@ -176,7 +176,10 @@ static tt_status draw(const char *path, tt_run *run, const tt_screen *screen, bo
         (void)tt_screen_count((int64_t)(rate + 0.5), number);
     else
         (void)snprintf(number, sizeof number, "%.3g", rate);
-    printf("%s steps a second", isnan(rate) ? "?" : number);
+    if (isnan(rate))
+        fputs("speed not known", stdout);
+    else
+        printf("%s steps a second", number);
     if (!isnan(cost))
         printf("; watching takes %.1f%% of the time", cost * 100);
     if (is_watched)

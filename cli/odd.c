@@ -90,8 +90,16 @@ static tt_status list_odd(tt_run *run, const tt_run_tree *tree, int32_t file, od
     return TT_OK;
 }
 
-tt_status tt_odd_print(tt_run *run, const tt_run_tree *tree, int32_t file, bool shows_all,
-                       const tt_screen *screen, int *lines, tt_error *err)
+/* A line to copy. */
+static void print_hint(const char *path, const tt_screen *screen)
+{
+    printf("  %swhere the first was born: tensortap nan ", tt_header_ink(screen, TT_MOOD_FAINT));
+    tt_screen_name(screen, path);
+    printf("%s\n", tt_header_ink(screen, TT_MOOD_PLAIN));
+}
+
+tt_status tt_odd_print(const char *path, tt_run *run, const tt_run_tree *tree, int32_t file,
+                       bool shows_all, const tt_screen *screen, int *lines, tt_error *err)
 {
     tt_table *table = NULL;
     tt_buf text = { 0 };
@@ -103,7 +111,7 @@ tt_status tt_odd_print(tt_run *run, const tt_run_tree *tree, int32_t file, bool 
     if (st == TT_OK)
         st = tt_table_create(&screen->style, &table);
     if (st == TT_OK)
-        st = tt_table_column(table, "", false, 16);
+        st = tt_table_column(table, "", false, -18);
     if (st == TT_OK)
         st = tt_table_column(table, "", false, 0);
     for (; st == TT_OK && shown < found && shown < most; shown++) {
@@ -126,8 +134,7 @@ tt_status tt_odd_print(tt_run *run, const tt_run_tree *tree, int32_t file, bool 
     if (st == TT_OK && found > shown)
         printf("  and %zu more that are odd; --all lists them\n", found - shown);
     if (st == TT_OK && has_nonfinite)
-        printf("  %swhere the first was born: tensortap nan RUN%s\n",
-               tt_header_ink(screen, TT_MOOD_FAINT), tt_header_ink(screen, TT_MOOD_PLAIN));
+        print_hint(path, screen);
     *lines = shown == 0 ? 0 : (int)shown + 1 + (found > shown) + has_nonfinite;
     free(all);
     return st;

@@ -39,10 +39,14 @@ tt_exit tt_opened_no_site(const tt_run *run, const char *glob, tt_error *err)
 {
     const char *near = NULL;
     size_t best = SIZE_MAX, len = strlen(glob);
+    if (tt_run_site_count(run) == 0) {
+        (void)snprintf(err->text, sizeof err->text, "nothing has been recorded in this run");
+        return TT_EXIT_USAGE;
+    }
     for (int32_t i = 0; i < tt_run_site_count(run); i++) {
         const char *name = tt_run_site_name(run, i), *found = strstr(name, glob);
         size_t distance = tt_suggest_distance(glob, name);
-        if (found != NULL && len > 1) /* a part of it was given: the shortest such name */
+        if (found != NULL && len > 1) /* a part of it was given: its end is the better guess */
             distance = strlen(found) == len ? 1 : 2;
         else if (distance > 3 && distance > len / 4)
             continue;

@@ -185,10 +185,24 @@ static tt_status walk(check *c)
     return st;
 }
 
+/* A footer or an index tells all names again: those of a block that is damaged now may be
+ * known from there. */
+static tt_status copy_names(const tt_sites *from, tt_sites *to)
+{
+    tt_status st = TT_OK;
+    for (int32_t i = 0, site; st == TT_OK && i < tt_sites_count(from); i++) {
+        const tt_site_row *row = tt_sites_row(from, i);
+        st = tt_sites_intern(to, row->name, row->len, NULL, &site);
+    }
+    return st;
+}
+
 static tt_status begin(check *c, tt_tap *tap)
 {
     *c = (check){ .tap = tap, .out = -1 };
     tt_status st = tt_sites_create(&c->sites);
+    if (st == TT_OK)
+        st = copy_names(tap->sites, c->sites);
     if (st < 0)
         return st;
     c->index.sites = c->sites;

@@ -155,34 +155,40 @@ tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_
     return TT_OK;
 }
 
-tt_status tt_run_hist(tt_run *run, int32_t file, int32_t site, int64_t index, tt_hist_bin *bins,
-                      size_t cap, size_t *count, tt_error *err)
+/* What a point has in a column of bytes; valid until another point is asked for. */
+static tt_status find_bytes(tt_run *run, int32_t file, int32_t site, int64_t index, tt_column column,
+                            const char *what, const char **bytes, size_t *len, tt_error *err)
 {
     if (file < 0 || file >= run->count)
         return tt_fail(err, TT_EINVAL, "no such file");
     uint32_t i;
-    size_t len = 0;
     tt_status st = load_index(run, file, site, index, &i);
-    const char *bytes = st == TT_OK ? tt_points_bytes(&run->points, TT_COLUMN_HIST, i, &len) : NULL;
-    if (st == TT_OK && bytes == NULL)
-        return tt_fail(err, TT_EMISMATCH, "this point has no histogram");
-    if (st == TT_OK)
-        st = tt_hist_unpack(bytes, len, bins, cap, count);
+    if (st < 0)
+        return describe(run, file, st, err);
+    *bytes = tt_points_bytes(&run->points, column, i, len);
+    return *bytes != NULL ? TT_OK : tt_fail(err, TT_EMISMATCH, "this point has no %s", what);
+}
+
+tt_status tt_run_hist(tt_run *run, int32_t file, int32_t site, int64_t index, tt_hist_bin *bins,
+                      size_t cap, size_t *count, tt_error *err)
+{
+    const char *bytes;
+    size_t len;
+    tt_status st = find_bytes(run, file, site, index, TT_COLUMN_HIST, "histogram", &bytes, &len, err);
+    if (st < 0)
+        return st;
+    st = tt_hist_unpack(bytes, len, bins, cap, count);
     return st == TT_OK ? st : describe(run, file, st, err);
 }
 
 tt_status tt_run_sample(tt_run *run, int32_t file, int32_t site, int64_t index, tt_sample **out,
                         tt_dtype *dtype, tt_error *err)
 {
-    if (file < 0 || file >= run->count)
-        return tt_fail(err, TT_EINVAL, "no such file");
-    uint32_t i;
-    size_t len = 0;
-    tt_status st = load_index(run, file, site, index, &i);
-    const char *bytes = st == TT_OK ? tt_points_bytes(&run->points, TT_COLUMN_SAMPLE, i, &len) : NULL;
-    if (st == TT_OK && bytes == NULL)
-        return tt_fail(err, TT_EMISMATCH, "this point has no sample");
-    if (st == TT_OK)
-        st = tt_sample_unpack(bytes, len, out, dtype);
+    const char *bytes;
+    size_t len;
+    tt_status st = find_bytes(run, file, site, index, TT_COLUMN_SAMPLE, "sample", &bytes, &len, err);
+    if (st < 0)
+        return st;
+    st = tt_sample_unpack(bytes, len, out, dtype);
     return st == TT_OK ? st : describe(run, file, st, err);
 }

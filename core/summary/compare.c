@@ -229,14 +229,7 @@ static void add_numbers(number a, number b, int64_t at, tt_dtype ulp_type, tt_co
 {
     bool is_complex = tt_dtype_kind(ulp_type) == TT_KIND_COMPLEX; /* both of one type */
     if (has_nan(a) || has_nan(b)) {
-        bool is_equal = state->equal_nan && has_nan(a) && has_nan(b);
-        if (is_complex && state->ulp_hist != NULL)
-            state->ulp_hist[is_equal ? 0 : TT_ULP_NAN]++;
-        if (!is_equal) {
-            state->differing++;
-            state->is_close = false;
-            state->first_nan = state->first_nan < 0 ? at : state->first_nan;
-        }
+        tt_compare_add_nan(state, at, has_nan(a) && has_nan(b), is_complex);
         return;
     }
     if (is_complex) {

@@ -21,6 +21,7 @@ typedef struct tt_compare_state {
     uint64_t ulp_max;
     int64_t *ulp_hist; /* borrowed; NULL: not wanted */
     bool is_close;
+    bool is_spoilt; /* pairs of the last block had to be taken alone; the answer does not depend on it */
 } tt_compare_state;
 
 enum { TT_ULP_NAN = 65 }; /* the place in ulp_hist for pairs with a NaN */
@@ -29,6 +30,19 @@ enum { TT_ULP_NAN = 65 }; /* the place in ulp_hist for pairs with a NaN */
 static inline int tt_ulp_bin(uint64_t distance)
 {
     return distance == 0 ? 0 : 64 - __builtin_clzll(distance);
+}
+
+/* A pair with a NaN, or two. */
+static inline void tt_compare_add_nan(tt_compare_state *state, int64_t at, bool are_both, bool has_ulps)
+{
+    bool is_equal = state->equal_nan && are_both;
+    if (has_ulps && state->ulp_hist != NULL)
+        state->ulp_hist[is_equal ? 0 : TT_ULP_NAN]++;
+    if (is_equal)
+        return;
+    state->differing++;
+    state->is_close = false;
+    state->first_nan = state->first_nan < 0 ? at : state->first_nan;
 }
 
 tt_status tt_compare_with(const tt_kernels *k, const tt_tensor *a, const tt_tensor *b,

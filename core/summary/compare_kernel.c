@@ -7,6 +7,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/compare.h"
 
+#include "tensor/walk.h"
+
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -176,27 +178,20 @@ static inline uint32_t distance(narrow type, uint32_t a, uint32_t b)
     return (uint32_t)(gap < 0 ? -gap : gap);
 }
 
-static uint32_t widest_f16(narrow type, const uint16_t *a, const uint16_t *b, size_t n)
-{
-    uint32_t most = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t nan = is_nan(type, a[i]) | is_nan(type, b[i]);
-        uint32_t ulps = distance(type, a[i], b[i]) & (nan - 1);
-        most = ulps > most ? ulps : most;
+#define WIDEST(name, element)                                                       \
+    static uint32_t name(narrow type, const element *a, const element *b, size_t n) \
+    {                                                                               \
+        uint32_t most = 0;                                                          \
+        for (size_t i = 0; i < n; i++) {                                            \
+            uint32_t nan = is_nan(type, a[i]) | is_nan(type, b[i]);                 \
+            uint32_t ulps = distance(type, a[i], b[i]) & (nan - 1);                 \
+            most = ulps > most ? ulps : most;                                       \
+        }                                                                           \
+        return most;                                                                \
     }
-    return most;
-}
-
-static uint32_t widest_f8(narrow type, const uint8_t *a, const uint8_t *b, size_t n)
-{
-    uint32_t most = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t nan = is_nan(type, a[i]) | is_nan(type, b[i]);
-        uint32_t ulps = distance(type, a[i], b[i]) & (nan - 1);
-        most = ulps > most ? ulps : most;
-    }
-    return most;
-}
+WIDEST(widest_f16, uint16_t)
+WIDEST(widest_f8, uint8_t)
+#undef WIDEST
 
 void TT_KERNEL(compare_narrow)(tt_dtype dtype, const void *a, const void *b, size_t n,
                                tt_compare_state *state)

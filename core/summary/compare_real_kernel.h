@@ -7,8 +7,8 @@
  * A block that is equal bit by bit is only read.  Otherwise one pass over whole
  * vectors finds all maxima and counts; which element has the largest difference
  * is looked up only if it beats those of the blocks before.  A pass that meets
- * NaN, Inf against something else, or an overflow is thrown away, and the block
- * is taken pair by pair.
+ * NaN, Inf against something else, or an overflow is thrown away: such pairs are
+ * taken alone, and the pass is made again over the others.
  * SPDX-License-Identifier: Apache-2.0 */
 
 typedef REAL NAME(reals) __attribute__((vector_size(VECTOR)));
@@ -99,14 +99,7 @@ static bool NAME(is_same)(const REAL *a, const REAL *b, size_t n, bool equal_nan
 static void NAME(add_pair)(REAL a, REAL b, int64_t at, tt_compare_state *state)
 {
     if (a != a || b != b) {
-        bool is_equal = state->equal_nan && a != a && b != b;
-        if (state->has_ulps && state->ulp_hist != NULL)
-            state->ulp_hist[is_equal ? 0 : TT_ULP_NAN]++;
-        if (!is_equal) {
-            state->differing++;
-            state->is_close = false;
-            state->first_nan = state->first_nan < 0 ? at : state->first_nan;
-        }
+        tt_compare_add_nan(state, at, a != a && b != b, state->has_ulps);
         return;
     }
     if (state->has_ulps) {
@@ -193,15 +186,9 @@ static void NAME(count_ulps)(const REAL *a, const REAL *b, size_t n, int shift, 
     }
 }
 
-void TT_KERNEL(NAME(compare))(const REAL *a, const REAL *b, size_t n, tt_compare_state *state)
+/* One pass over whole vectors. */
+static NAME(sums) NAME(add_block)(const REAL *a, const REAL *b, size_t n, const tt_compare_state *state)
 {
-    int64_t at = state->at, *ulp_hist = state->has_ulps ? state->ulp_hist : NULL;
-    state->at += (int64_t)n;
-    if (NAME(is_same)(a, b, n, state->equal_nan)) {
-        if (ulp_hist != NULL)
-            ulp_hist[0] += (int64_t)n;
-        return;
-    }
     NAME(reals) rtol = NAME(spread_real)((REAL)state->rtol), atol = NAME(spread_real)((REAL)state->atol);
     NAME(sums) sums = { 0 };
     size_t i = 0;
@@ -219,15 +206,22 @@ void TT_KERNEL(NAME(compare))(const REAL *a, const REAL *b, size_t n, tt_compare
         memcpy(y, b + i, some * sizeof *b);
         NAME(add_lanes)(&sums, NAME(load)(x), NAME(load)(y), rtol, atol);
     }
-    BITS gap_bits = NAME(lane_max)(sums.gap), rel_bits = NAME(lane_max)(sums.rel);
-    if (gap_bits >= INFINITE || rel_bits >= INFINITE) {
-        for (i = 0; i < n; i++)
-            NAME(add_pair)(a[i], b[i], at + (int64_t)i, state);
-        return;
-    }
-    for (i = 0; i < NAME(LANES); i++)
-        state->differing -= sums.differing[i];
-    state->is_close = state->is_close && !NAME(is_any)(sums.far);
+    return sums;
+}
+
+static bool NAME(is_spoilt)(const NAME(sums) * sums)
+{
+    return NAME(lane_max)(sums->gap) >= INFINITE || NAME(lane_max)(sums->rel) >= INFINITE;
+}
+
+/* What a pass over the pairs from index at on has found; it is not spoilt. */
+static void NAME(take_sums)(const REAL *a, const REAL *b, size_t n, int64_t at, const NAME(sums) * sums,
+                            tt_compare_state *state)
+{
+    for (size_t i = 0; i < NAME(LANES); i++)
+        state->differing -= sums->differing[i];
+    state->is_close = state->is_close && !NAME(is_any)(sums->far);
+    BITS gap_bits = NAME(lane_max)(sums->gap), rel_bits = NAME(lane_max)(sums->rel);
     REAL gap, rel;
     memcpy(&gap, &gap_bits, sizeof gap);
     memcpy(&rel, &rel_bits, sizeof rel);
@@ -237,11 +231,83 @@ void TT_KERNEL(NAME(compare))(const REAL *a, const REAL *b, size_t n, tt_compare
     }
     state->max_rel = (double)rel > state->max_rel ? (double)rel : state->max_rel;
     if (state->has_ulps) {
-        uint64_t ulps = NAME(lane_umax)(sums.ulps) >> state->ulp_shift;
+        uint64_t ulps = NAME(lane_umax)(sums->ulps) >> state->ulp_shift;
         state->ulp_max = ulps > state->ulp_max ? ulps : state->ulp_max;
-        if (ulp_hist != NULL)
-            NAME(count_ulps)(a, b, n, state->ulp_shift, ulp_hist);
+        if (state->ulp_hist != NULL)
+            NAME(count_ulps)(a, b, n, state->ulp_shift, state->ulp_hist);
     }
+}
+
+/* Takes the pairs whose difference is no number, or none of this type, and copies the
+ * others; equal zeros stand in for those taken.  x and y have room for another vector.
+ * Returns how many it took. */
+static int64_t NAME(set_apart)(const REAL *a, const REAL *b, size_t n, int64_t at, REAL *x, REAL *y,
+                               tt_compare_state *state)
+{
+    int64_t count = 0;
+    size_t whole = n - n % NAME(LANES);
+    memcpy(x + whole, a + whole, (n - whole) * sizeof *a);
+    memcpy(y + whole, b + whole, (n - whole) * sizeof *b);
+    for (size_t i = 0; i < n; i += NAME(LANES)) {
+        PREFETCH(a + i);
+        PREFETCH(b + i);
+        NAME(reals) v = NAME(load)(i < whole ? a + i : x + i), w = NAME(load)(i < whole ? b + i : y + i);
+        NAME(bits) gap = NAME(magnitude)(v - w) & (NAME(bits))(v != w);
+        NAME(bits) apart = (NAME(bits))(gap >= NAME(spread)(INFINITE));
+        memcpy(x + i, &v, sizeof v);
+        memcpy(y + i, &w, sizeof w);
+        if (!NAME(is_any)(apart))
+            continue;
+        for (size_t j = i; j < n && j < i + NAME(LANES); j++) {
+            if (apart[j - i] == 0)
+                continue;
+            NAME(add_pair)(a[j], b[j], at + (int64_t)j, state);
+            x[j] = y[j] = 0;
+            count++;
+        }
+    }
+    return count;
+}
+
+/* A block of which some pairs cannot be judged together with the others.  Those cannot tie
+ * for the largest difference: theirs is none, or beyond the type's. */
+static void NAME(compare_spoilt)(const REAL *a, const REAL *b, size_t n, int64_t at,
+                                 tt_compare_state *state)
+{
+    REAL x[TT_TILE + NAME(LANES)], y[TT_TILE + NAME(LANES)];
+    memset(x + n, 0, NAME(LANES) * sizeof *x);
+    memset(y + n, 0, NAME(LANES) * sizeof *y);
+    int64_t apart = NAME(set_apart)(a, b, n, at, x, y, state);
+    NAME(sums) sums = NAME(add_block)(x, y, n, state);
+    if (!NAME(is_spoilt)(&sums)) {
+        NAME(take_sums)(x, y, n, at, &sums, state);
+    } else { /* a quotient beyond the type's range */
+        for (size_t i = 0; i < n; i++)
+            NAME(add_pair)(x[i], y[i], at + (int64_t)i, state);
+    }
+    if (state->has_ulps && state->ulp_hist != NULL)
+        state->ulp_hist[0] -= apart; /* the zeros */
+    state->is_spoilt = apart > 0;
+}
+
+void TT_KERNEL(NAME(compare))(const REAL *a, const REAL *b, size_t n, tt_compare_state *state)
+{
+    assert(n <= TT_TILE);
+    int64_t at = state->at;
+    state->at += (int64_t)n;
+    if ((!state->is_spoilt || state->equal_nan) && NAME(is_same)(a, b, n, state->equal_nan)) {
+        if (state->has_ulps && state->ulp_hist != NULL)
+            state->ulp_hist[0] += (int64_t)n;
+        return;
+    }
+    if (!state->is_spoilt) {
+        NAME(sums) sums = NAME(add_block)(a, b, n, state);
+        if (!NAME(is_spoilt)(&sums)) {
+            NAME(take_sums)(a, b, n, at, &sums, state);
+            return;
+        }
+    }
+    NAME(compare_spoilt)(a, b, n, at, state);
 }
 
 #undef REAL

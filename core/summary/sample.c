@@ -10,6 +10,7 @@
 #include "summary/sample.h"
 
 #include "base/status.h"
+#include "tensor/walk.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -166,16 +167,6 @@ static void copy_table(char *to, const char *from, const tt_tensor *t, const tt_
     }
 }
 
-static void swap_bytes(char *bytes, size_t len, size_t unit)
-{
-    for (size_t at = 0; at < len; at += unit)
-        for (size_t i = 0; i < unit / 2; i++) {
-            char kept = bytes[at + i];
-            bytes[at + i] = bytes[at + unit - 1 - i];
-            bytes[at + unit - 1 - i] = kept;
-        }
-}
-
 /* Writes the label of slice `flat` and returns the address of its matrix. */
 static const char *place_slice(const tt_tensor *t, const layout *l, int64_t flat, char *label)
 {
@@ -258,7 +249,7 @@ tt_status tt_sample_create(const tt_tensor *t, const tt_sample_options *options,
         if (t->count > 0)
             copy_table(values, from, t, slice);
         if (t->is_swapped)
-            swap_bytes(values, l.value_bytes, unit);
+            tt_swap_bytes(values, l.value_bytes, unit);
     }
     *out = sample;
     return TT_OK;

@@ -130,7 +130,7 @@ static void copy_strided(void *restrict to, const char *restrict from, int64_t s
     }
 }
 
-static void swap_bytes(char *bytes, size_t len, size_t unit)
+void tt_swap_bytes(char *bytes, size_t len, size_t unit)
 {
     for (size_t at = 0; at < len; at += unit)
         for (size_t i = 0; i < unit / 2; i++) {
@@ -177,7 +177,7 @@ size_t tt_walk_next(tt_walk *walk, void *buffer, size_t max, const void **run)
         have += n;
     }
     if (walk->swap > 0)
-        swap_bytes(to, want * walk->item, walk->swap);
+        tt_swap_bytes(to, want * walk->item, walk->swap);
     *run = buffer;
     return want;
 }

@@ -44,4 +44,7 @@ void tt_walk_begin(tt_walk *walk, const tt_tensor *t, tt_order order);
  * until the next call. */
 size_t tt_walk_next(tt_walk *walk, void *buffer, size_t max, const void **run);
 
+/* Turns the order of the bytes of every unit. */
+void tt_swap_bytes(char *bytes, size_t len, size_t unit);
+
 #endif

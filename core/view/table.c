@@ -20,8 +20,8 @@ typedef struct column {
 } column;
 
 typedef struct cell {
-    const char *lead, *text; /* in the arena; safe */
-    size_t columns;          /* of both */
+    const char *lead, *text;      /* in the arena; safe */
+    size_t lead_columns, columns; /* columns: of both */
     tt_mood mood;
 } cell;
 
@@ -102,8 +102,8 @@ tt_status tt_table_branch(tt_table *table, const char *lead, tt_mood mood, const
                .mood = mood };
     if (c.lead == NULL || c.text == NULL)
         return TT_ENOMEM;
-    c.columns = tt_glyph_columns(c.lead, TT_TRUST_NONE, &(tt_style){ 0 }) +
-                tt_glyph_columns(c.text, TT_TRUST_NONE, &(tt_style){ 0 });
+    c.lead_columns = tt_glyph_columns(c.lead, TT_TRUST_NONE, &(tt_style){ 0 });
+    c.columns = c.lead_columns + tt_glyph_columns(c.text, TT_TRUST_NONE, &(tt_style){ 0 });
     table->cells[table->count++] = c;
     return TT_OK;
 }
@@ -148,16 +148,24 @@ static tt_status put_spaces(tt_buf *out, size_t n)
     return st;
 }
 
+/* The text behind its first n characters. */
+static const char *skip(const char *text, size_t n)
+{
+    for (; n > 0 && *text != '\0'; n--)
+        do
+            text++;
+        while (((unsigned char)*text & 0xC0) == 0x80);
+    return text;
+}
+
 /* Drops the beginning of a text that is safe, so that an ellipsis and the rest take
  * at most `room` columns. */
 static tt_status put_end(const char *text, size_t room, const tt_style *style, tt_buf *out)
 {
     const tt_style plain = { 0 };
-    size_t mark = style->is_ascii ? 2 : 1;
-    while (*text != '\0' && tt_glyph_columns(text, TT_TRUST_NONE, &plain) + mark > room)
-        do
-            text++;
-        while (((unsigned char)*text & 0xC0) == 0x80); /* to the next character */
+    size_t need, mark = style->is_ascii ? 2 : 1;
+    while ((need = tt_glyph_columns(text, TT_TRUST_NONE, &plain) + mark) > room && *text != '\0')
+        text = skip(text, (need - room + 1) / 2); /* none takes more than two columns */
     tt_status st = tt_buf_text(out, style->is_ascii ? ".." : "\u2026");
     return st == TT_OK ? tt_buf_text(out, text) : st;
 }
@@ -179,9 +187,10 @@ static tt_status put_cell(const tt_table *table, const column *col, const cell *
     bool is_inked = c->mood != TT_MOOD_PLAIN && *c->text != '\0';
     if (st == TT_OK && is_inked)
         st = tt_glyph_ink(out, inks[c->mood], &table->style);
-    bool loses_start = c->columns > col->width && col->keeps_end && *c->lead == '\0';
+    bool loses_start = c->columns > col->width && col->keeps_end && c->lead_columns < col->width;
     if (st == TT_OK)
-        st = loses_start ? put_end(c->text, col->width, &table->style, out) : tt_buf_text(out, c->text);
+        st = loses_start ? put_end(c->text, col->width - c->lead_columns, &table->style, out)
+                         : tt_buf_text(out, c->text);
     if (st == TT_OK && is_inked)
         st = tt_glyph_ink(out, TT_INK_PLAIN, &table->style);
     if (st == TT_OK && c->columns > col->width && !loses_start) {

@@ -6,6 +6,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "metric.h"
 
+#include "hash_mix.h"
+
 enum { AHEAD = 2 };   /* parameters, to be fetched */
 #define MAX_DEPTH 200 /* modules in modules; deeper ones do not count */
 
@@ -104,9 +106,7 @@ PyObject *metrics_read_parameters(PyObject *self, PyObject *which)
 
 static uint64_t mix(uint64_t hash, const void *part)
 {
-    hash = (hash + 0x9E3779B97F4A7C15u) ^ (uint64_t)(uintptr_t)part;
-    hash *= 0xD6E8FEB86659FD93u;
-    return hash ^ hash >> 32;
+    return hash_mix(hash, (uint64_t)(uintptr_t)part);
 }
 
 static uint64_t mix_module(const metrics_object *self, PyObject *module, uint64_t hash, int depth)

@@ -6,12 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nest.h"
 
-static uint64_t mix(uint64_t hash, uint64_t part)
-{
-    hash = (hash + 0x9E3779B97F4A7C15u) ^ part;
-    hash *= 0xD6E8FEB86659FD93u;
-    return hash ^ hash >> 32;
-}
+#include "hash_mix.h"
 
 /* One step down; -1 with an exception. */
 static int walk_part(torch_api *torch, PyObject *obj, PyObject *key, Py_ssize_t index, nest_path *path,
@@ -26,7 +21,7 @@ static int walk_part(torch_api *torch, PyObject *obj, PyObject *key, Py_ssize_t 
     path->part[path->depth].key = key;
     path->part[path->depth].index = index;
     path->depth++;
-    path->hash = mix(outer, (uint64_t)part * 2 + (key != NULL));
+    path->hash = hash_mix(outer, (uint64_t)part * 2 + (key != NULL));
     Py_INCREF(obj); /* whoever is told may take both out of their container */
     Py_XINCREF(key);
     int result = nest_walk(torch, obj, path, found, context);

@@ -6,6 +6,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "trace_engine.h"
 
+#include "hash_mix.h"
+
 #include <string.h>
 
 enum { MOST_DEPTH = 8, MOST_PARTS = 10000 };
@@ -20,9 +22,7 @@ typedef struct signing {
 
 static void mix(signing *work, uint64_t part)
 {
-    uint64_t hash = (work->hash + 0x9E3779B97F4A7C15u) ^ part;
-    hash *= 0xD6E8FEB86659FD93u;
-    work->hash = hash ^ hash >> 32;
+    work->hash = hash_mix(work->hash, part);
 }
 
 static void sign(signing *work, PyObject *value);

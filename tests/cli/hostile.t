@@ -60,11 +60,11 @@ $ tensortap show absurd
 absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
 \x1b[31m
 
-▲ activation/ne…  not finite from step -9223372036854775807
-▲ activation/hu…  1 152 921 504 606 846 976 NaN, 1 152 921 504 606 846 976 Inf, 1 152 921 504 606 8…
-▲ number          not finite from step -9223372036854775807
-▲ parameter/call  unchanged
-  where the first was born: tensortap nan RUN
+▲ …vation/negative  not finite from step -9223372036854775807
+▲ activation/huge   1 152 921 504 606 846 976 NaN, 1 152 921 504 606 846 976 Inf, 1 152 921 504 606…
+▲ number            not finite from step -9223372036854775807
+▲ parameter/call    unchanged
+  where the first was born: tensortap nan absurd
 
 SITE         LATEST                            MIN        MAX  MEAN  STD  RMS OVER STEPS
 activation
@@ -100,7 +100,7 @@ identical
 $ tensortap top absurd | head -n 7
 absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
 \x1b[31m
-? steps a second
+speed not known
 
 CHANGES MOST                              STEP   RMS      CHANGE  OVER STEPS
 activation/negative  9 223 372 036 854 775 806   nan  not finite  !!

@@ -24,6 +24,19 @@ runs/broken                            unreadable                  runs/broken/r
 runs/deep/er/two  2026-01-05 10:00:00  finished       20  86.9 kB  train.py --lr 0.1
 runs/good         2026-01-05 10:00:00  finished       50  95.2 kB  train.py --lr 0.1
 runs/killed       2026-01-05 10:00:00  crashed        50  89.8 kB  train.py --lr 0.1
+# A folder may hold more runs than a process may open files.
+$ mkdir many; for i in 1 2 3 4 5 6 7 8 9; do cp -r runs/good many/$i; done; (ulimit -n 9; tensortap ls many | grep -c finished)
+9
+$ (ulimit -n 9; tensortap ls many --keep-last 2 --yes); ls many
+removed many/3
+removed many/4
+removed many/5
+removed many/6
+removed many/7
+removed many/8
+removed many/9
+1
+2
 # Where it is narrow, the end of the name stays, and the command gives way.
 $ mkdir -p a-folder/with/long-names; mv runs a-folder/with/long-names; COLUMNS=80 tensortap ls a-folder/with/long-names; mv a-folder/with/long-names/runs .
 RUN                       STARTED              STATE       STEPS     SIZE  COMM…

@@ -58,7 +58,7 @@ train.py --lr 0.1
 ! activation/layers.2.attn  2 NaN from step 31
 ! activation/layers.2.mlp   64 NaN from step 31
 ! activation/layers.2       64 NaN from step 31
-  where the first was born: tensortap nan RUN
+  where the first was born: tensortap nan runs/bad
 
 SITE         LATEST              MIN     MAX      MEAN     STD  RMS OVER STEPS
 activation
@@ -101,10 +101,10 @@ $ tensortap show runs/bad 'activation/layers.2*'
 runs/bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
 train.py --lr 0.1
 
-! activation/laye..  2 NaN from step 31
-! activation/laye..  64 NaN from step 31
-! activation/laye..  64 NaN from step 31
-  where the first was born: tensortap nan RUN
+! ..n/layers.2.attn  2 NaN from step 31
+! ..on/layers.2.mlp  64 NaN from step 31
+! ..vation/layers.2  64 NaN from step 31
+  where the first was born: tensortap nan runs/bad
 
 SITE         LATEST       MEAN     STD..
 activation

@@ -44,7 +44,7 @@ train.py --lr 0.1
 ▲ activation/head           64 NaN from step 31
 ▲ activation/(root)         64 NaN from step 31
 ▲ loss                      not finite from step 31
-  where the first was born: tensortap nan RUN
+  where the first was born: tensortap nan bad
 
 SITE           LATEST                 MIN     MAX       MEAN      STD  RMS OVER STEPS
 activation
@@ -62,7 +62,7 @@ train.py --lr 0.1
 ▲ activation/layers.2.attn  2 NaN from step 31
 ▲ activation/layers.2.mlp   64 NaN from step 31
 ▲ activation/layers.2       64 NaN from step 31
-  where the first was born: tensortap nan RUN
+  where the first was born: tensortap nan bad
 
 SITE         LATEST              MIN     MAX      MEAN     STD  RMS OVER STEPS
 activation
@@ -128,7 +128,7 @@ bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
 ^[2m▲ ^[0mactivation/layers.3.attn  ^[1;31m64 NaN from step 31^[0m
 ^[2m▲ ^[0mactivation/layers.3.mlp   ^[1;31m64 NaN from step 31^[0m
   and 6 more that are odd; --all lists them
-  ^[2mwhere the first was born: tensortap nan RUN^[0m
+  ^[2mwhere the first was born: tensortap nan bad^[0m
 
 ^[2mSITE^[0m           ^[2mLATEST^[0m             ^[2mMEAN^[0m     ^[2mSTD^[0m  ^[2mRMS^[0m
 activation

@@ -102,3 +102,11 @@ void assert_whole(tt_run *run)
             fail_msg("%s", about.first);
     }
 }
+
+tt_run *finish_and_read(tt_recorder *rec, const char *folder)
+{
+    finish_run(rec);
+    tt_run *run = read_run(folder);
+    assert_whole(run);
+    return run;
+}

@@ -17,6 +17,7 @@ tt_recorder *begin_run(const char *folder, const tt_recorder_options *options);
 void finish_run(tt_recorder *rec);
 tt_run *read_run(const char *folder);
 int32_t site_of(tt_recorder *rec, const char *name);
-void assert_whole(tt_run *run); /* no damage in any file */
+void assert_whole(tt_run *run);                                /* no damage in any file */
+tt_run *finish_and_read(tt_recorder *rec, const char *folder); /* and it is whole */
 
 #endif

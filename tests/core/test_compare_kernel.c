@@ -23,6 +23,26 @@ static tt_compare compare(const float *a, const float *b, int64_t n, tt_compare_
     return out;
 }
 
+/* Floats between two numbers: C's own nextafterf would take days. */
+static int64_t ulps_between(float a, float b)
+{
+    int32_t bits[2];
+    memcpy(&bits[0], &a, sizeof a);
+    memcpy(&bits[1], &b, sizeof b);
+    int64_t x = bits[0] & INT32_MAX, y = bits[1] & INT32_MAX;
+    int64_t gap = (signbit(a) ? -x : x) - (signbit(b) ? -y : y);
+    return gap < 0 ? -gap : gap;
+}
+
+static void expect_ulps(tt_compare *e, int64_t ulps)
+{
+    int bin = 0;
+    while (bin < 64 && ulps >> bin != 0)
+        bin++;
+    e->ulp_hist[bin]++;
+    e->ulp_max = (uint64_t)ulps > e->ulp_max ? (uint64_t)ulps : e->ulp_max;
+}
+
 /* The definitions of tensortap.h, one pair at a time, in the slowest way. */
 static tt_compare expect_floats(const float *a, const float *b, int64_t n, tt_compare_options o)
 {
@@ -30,12 +50,17 @@ static tt_compare expect_floats(const float *a, const float *b, int64_t n, tt_co
     int64_t first_nan = -1;
     for (int64_t i = 0; i < n; i++) {
         if (isnan(a[i]) || isnan(b[i])) {
-            if (o.equal_nan && isnan(a[i]) && isnan(b[i]))
+            bool is_equal = o.equal_nan && isnan(a[i]) && isnan(b[i]);
+            e.ulp_hist[is_equal ? 0 : TT_ULP_NAN]++;
+            if (is_equal)
                 continue;
             e.differing++;
             e.allclose = false;
             first_nan = first_nan < 0 ? i : first_nan;
-        } else if (a[i] != b[i]) {
+            continue;
+        }
+        expect_ulps(&e, ulps_between(a[i], b[i]));
+        if (a[i] != b[i]) {
             volatile float gap = fabsf(a[i] - b[i]), share = (float)o.rtol * fabsf(b[i]);
             volatile float allowed = (float)o.atol + share, rel = gap / fabsf(b[i]);
             double far = isinf(gap) ? fabs((double)a[i] - (double)b[i]) : (double)gap;
@@ -90,9 +115,12 @@ static void floats_of_every_length_follow_the_definitions(void **state)
         }
         tt_compare_options o = { .rtol = round % 5 * 1e-4,
                                  .atol = round % 7 * 1e-5,
-                                 .equal_nan = round % 2 != 0 };
+                                 .equal_nan = round % 2 != 0,
+                                 .wants_ulps = true };
         tt_compare want = expect_floats(a, b, n, o), got = compare(a, b, n, o);
         same_answer(&got, &want);
+        assert_int_equal(got.ulp_max, want.ulp_max);
+        assert_memory_equal(got.ulp_hist, want.ulp_hist, sizeof got.ulp_hist);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "tensortap.h"
 
 #include "run_folder.h"
+#include "store/block.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -155,6 +156,53 @@ static void a_file_cut_anywhere_gives_what_is_before_the_cut(void **state)
     assert_true(before > whole / 2);
 }
 
+/* Where the first or the last batch begins; *end is where it ends. */
+static size_t find_batch(bool is_last, size_t *end)
+{
+    size_t found = 0;
+    tt_block_head head;
+    for (size_t at = 0; at < size; at += (size_t)head.length) {
+        assert_true(tt_block_parse((const unsigned char *)bytes + at, (int64_t)at, &head));
+        if (head.kind == TT_BLOCK_BATCH && (is_last || found == 0)) {
+            found = at;
+            *end = at + (size_t)head.length;
+        }
+    }
+    return found;
+}
+
+/* A copy of the first n bytes in which the body of a block is nothing. */
+static char *copy_without(size_t at, size_t end, size_t n)
+{
+    char *copy = malloc(n);
+    memcpy(copy, bytes, n);
+    memset(copy + at + TT_BLOCK_HEADER, 0, end - at - TT_BLOCK_HEADER);
+    return copy;
+}
+
+static void a_last_block_that_is_still_on_its_way_is_read_when_it_has_come(void **state)
+{
+    (void)state;
+    size_t end = 0, at = find_batch(true, &end);
+    char *early = copy_without(at, end, end);
+    write_file(fixed, early, end);
+    free(early);
+    tt_run *run;
+    tt_run_file about;
+    assert_int_equal(tt_run_open(fixed, &run, NULL), TT_OK);
+    assert_int_equal(tt_run_file_get(run, 0, &about), TT_OK);
+    assert_int_equal(about.damaged_bytes, 0);
+    assert_true(about.points < SITES * STEPS);
+    int fd = open(fixed, O_WRONLY);
+    assert_true(fd >= 0 && write(fd, bytes, end) == (ssize_t)end);
+    close(fd);
+    assert_int_equal(tt_run_refresh(run, NULL), TT_OK);
+    assert_int_equal(tt_run_file_get(run, 0, &about), TT_OK);
+    assert_int_equal(about.damaged_bytes, 0);
+    assert_int_equal(about.points, SITES * STEPS);
+    tt_run_close(run);
+}
+
 static void a_flipped_bit_is_found_and_never_believed(void **state)
 {
     (void)state;
@@ -260,6 +308,31 @@ static void repair_keeps_what_is_whole(void **state)
     (void)unlink(clean);
 }
 
+static void repair_knows_names_whose_block_is_damaged_from_the_footer(void **state)
+{
+    (void)state;
+    size_t end = 0, at = find_batch(false, &end); /* the names are in the first */
+    char *damaged = copy_without(at, end, size), clean[400];
+    (void)snprintf(clean, sizeof clean, "%s/rank8.tap", folder);
+    write_file(fixed, damaged, size);
+    free(damaged);
+    tt_run *run;
+    tt_check about;
+    assert_int_equal(tt_run_open(fixed, &run, NULL), TT_OK);
+    assert_int_equal(tt_run_repair(run, 0, clean, &about, NULL), TT_OK);
+    assert_int_equal(about.damaged_blocks, 1);
+    tt_run_close(run);
+    assert_int_equal(tt_run_open(clean, &run, NULL), TT_OK);
+    for (int32_t i = 0; i < SITES; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "site%d", (int)i);
+        assert_int_equal(tt_run_find(run, name), i);
+    }
+    tt_run_close(run);
+    assert_true(read_everything(clean) > SITES * STEPS / 2);
+    (void)unlink(clean);
+}
+
 static void files_of_anything_else_are_refused(void **state)
 {
     (void)state;
@@ -280,10 +353,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_cut_anywhere_gives_what_is_before_the_cut),
+        cmocka_unit_test(a_last_block_that_is_still_on_its_way_is_read_when_it_has_come),
         cmocka_unit_test(a_flipped_bit_is_found_and_never_believed),
         cmocka_unit_test(check_finds_every_flipped_bit_that_matters),
         cmocka_unit_test(check_finds_a_flipped_bit_in_any_byte_of_a_header),
         cmocka_unit_test(repair_keeps_what_is_whole),
+        cmocka_unit_test(repair_knows_names_whose_block_is_damaged_from_the_footer),
         cmocka_unit_test(files_of_anything_else_are_refused),
     };
     return cmocka_run_group_tests(tests, make_run, drop_run);

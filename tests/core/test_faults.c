@@ -37,7 +37,7 @@ int __real_close(int fd);
 int __wrap_close(int fd);
 
 typedef enum call { PWRITEV, FALLOCATE, FTRUNCATE, FSTAT, PREAD, CLOSE, CALLS } call;
-typedef enum fault { FAILS, IS_SHORT, IS_INTERRUPTED } fault;
+typedef enum fault { FAILS, IS_SHORT, IS_TORN, IS_INTERRUPTED } fault; /* torn: short, then it fails */
 
 static atomic_int target = CALLS, countdown, fault_errno;
 static atomic_int kind;
@@ -60,6 +60,11 @@ ssize_t __wrap_pwritev64(int fd, const struct iovec *parts, int count, off_t at)
 {
     if (!strikes(PWRITEV))
         return __real_pwritev64(fd, parts, count, at);
+    if (atomic_load(&kind) == IS_TORN) {
+        atomic_store(&kind, FAILS);
+        atomic_store(&countdown, 1);
+        return __real_pwritev64(fd, parts, 1, at);
+    }
     if (atomic_load(&kind) == IS_SHORT) { /* half of the first part, or one byte */
         struct iovec some = { parts->iov_base, parts->iov_len / 2 + 1 };
         return __real_pwritev64(fd, &some, 1, at);
@@ -142,6 +147,7 @@ static void check(const char *folder, int64_t surely)
     assert_int_equal(tt_run_check(run, 0, &about, &why), 0);
     if (about.damaged_bytes != 0)
         fail_msg("%s", about.first);
+    assert_int_equal(about.torn_bytes, 0);
     double values[STEPS];
     size_t n = 0;
     assert_int_equal(
@@ -184,6 +190,7 @@ static void a_full_disk_stops_recording_with_one_error(void **state)
 {
     (void)state;
     assert_true(strike_each(PWRITEV, FAILS, ENOSPC, true, false) > 40);
+    assert_true(strike_each(PWRITEV, IS_TORN, ENOSPC, true, false) > 40);
 }
 
 static void a_failing_disk_stops_recording_with_one_error(void **state)

@@ -50,9 +50,7 @@ static void every_number_of_every_point_comes_back(void **state)
         if (step % 10 == 0) /* many small blocks: chunks are merged */
             assert_int_equal(tt_recorder_flush(rec, &err), 0);
     }
-    finish_run(rec);
-    tt_run *run = read_run(folder);
-    assert_whole(run);
+    tt_run *run = finish_and_read(rec, folder);
     assert_int_equal(tt_run_site_count(run), SITES);
     for (int32_t i = 0; i < SITES; i++) {
         (void)snprintf(name, sizeof name, "activation/layers.%d", i);
@@ -119,9 +117,7 @@ static void points_with_different_products_keep_apart(void **state)
         if (step % 20 == 0)
             tt_recorder_flush(rec, &err);
     }
-    finish_run(rec);
-    tt_run *run = read_run(folder);
-    assert_whole(run);
+    tt_run *run = finish_and_read(rec, folder);
     for (int64_t step = 0; step < STEPS; step++) {
         tt_point p;
         assert_int_equal(tt_run_point(run, 0, 0, step, &p, &err), 0);
@@ -207,9 +203,7 @@ static void values_come_back_and_equal_ones_are_stored_once(void **state)
     tt_recorder_counts_get(rec, &counts);
     assert_int_equal(counts.values, 12);
     assert_int_equal(counts.values_same, 18);
-    finish_run(rec);
-    tt_run *run = read_run(folder);
-    assert_whole(run);
+    tt_run *run = finish_and_read(rec, folder);
     for (int64_t step = 0; step < 10; step++) {
         tt_point p;
         tt_value v;
@@ -254,9 +248,7 @@ static void a_tensor_larger_than_the_queue_goes_through(void **state)
     assert_int_equal(tt_tensor_describe(&t, data, TT_F64, 1, (int64_t[]){ (int64_t)count }, NULL, &err),
                      0);
     tt_recorder_add(rec, &(tt_event){ .site = site, .step = 1, .tensor = &t, .has_value = true });
-    finish_run(rec);
-    tt_run *run = read_run(folder);
-    assert_whole(run);
+    tt_run *run = finish_and_read(rec, folder);
     tt_point p;
     tt_value v;
     assert_int_equal(tt_run_point(run, 0, site, -1, &p, &err), 0);
@@ -266,6 +258,31 @@ static void a_tensor_larger_than_the_queue_goes_through(void **state)
     tt_run_close(run);
     free(data);
     free(back);
+    run_folder_remove(folder);
+}
+
+static void a_resumed_run_first_cuts_off_what_a_crash_left(void **state)
+{
+    (void)state;
+    const char *folder = run_folder_new();
+    static const char rubbish[1 << 16] = "half a block";
+    tt_recorder *rec = begin_run(folder, NULL);
+    int32_t site = site_of(rec, "x");
+    tt_recorder_scalar(rec, site, 0, 1.0);
+    FILE *file = fopen(tt_recorder_path(rec), "abe");
+    finish_run(rec);
+    assert_true(file != NULL && fwrite(rubbish, 1, sizeof rubbish, file) == sizeof rubbish);
+    assert_int_equal(fclose(file), 0);
+    rec = begin_run(folder, &(tt_recorder_options){ .resumes = true });
+    tt_recorder_scalar(rec, site, 1, 2.0);
+    assert_int_equal(tt_recorder_flush(rec, &err), 0);
+    tt_run *run = read_run(folder); /* as it would be if this process were killed now */
+    tt_check about;
+    assert_int_equal(tt_run_check(run, 0, &about, &err), 0);
+    assert_int_equal(about.torn_bytes, 0);
+    assert_int_equal(about.points, 2);
+    tt_run_close(run);
+    finish_run(rec);
     run_folder_remove(folder);
 }
 
@@ -293,9 +310,7 @@ static void a_run_can_be_resumed(void **state)
         tt_recorder_scalar(rec, c, step, step == 120 ? NAN : 3.0);
     }
     tt_recorder_note(rec, 108, "second");
-    finish_run(rec);
-    tt_run *run = read_run(folder);
-    assert_whole(run);
+    tt_run *run = finish_and_read(rec, folder);
     assert_int_equal(tt_run_points(run, 0, tt_run_find(run, "b")), 150);
     assert_int_equal(tt_run_points(run, 0, tt_run_find(run, "c")), 50);
     assert_string_equal(tt_run_info_key(run, 0, 0), "host");
@@ -369,6 +384,7 @@ int main(void)
           &yes },
         cmocka_unit_test(a_tensor_larger_than_the_queue_goes_through),
         cmocka_unit_test(a_run_can_be_resumed),
+        cmocka_unit_test(a_resumed_run_first_cuts_off_what_a_crash_left),
         cmocka_unit_test(a_run_can_be_followed_while_it_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,9 +45,7 @@ static void the_oldest_values_make_room_and_statistics_stay(void **state)
         tt_recorder_counts_get(rec, &counts);
         assert_true(counts.bytes <= LIMIT + (1 << 20));
     }
-    finish_run(rec);
-    tt_run *run = read_run(folder);
-    assert_whole(run);
+    tt_run *run = finish_and_read(rec, folder);
     tt_point p;
     tt_value v;
     for (int64_t step = 0; step < STEPS; step++) {
@@ -107,9 +105,7 @@ static void eight_threads_record_and_nothing_is_lost(void **state)
     tt_recorder_counts_get(shared, &counts);
     assert_int_equal(counts.events, THREADS * EVENTS);
     assert_int_equal(counts.dropped_events, 0);
-    finish_run(shared);
-    tt_run *run = read_run(folder);
-    assert_whole(run);
+    tt_run *run = finish_and_read(shared, folder);
     static double values[EVENTS];
     static int64_t steps[EVENTS];
     for (int me = 0; me < THREADS; me++) {
@@ -195,9 +191,7 @@ static void a_caller_may_wait_in_its_own_way_and_what_changed_meanwhile_is_no_va
     tt_recorder_counts_get(rec, &counts);
     assert_int_equal(counts.values, 2);
     assert_int_equal(counts.dropped_events, 2);
-    finish_run(rec);
-    tt_run *run = read_run(folder);
-    assert_whole(run);
+    tt_run *run = finish_and_read(rec, folder);
     for (int64_t step = 0; step < 4; step++) {
         tt_point p;
         tt_value v;
@@ -248,9 +242,7 @@ static void a_queue_that_is_never_full_stays_small(void **state)
     }
     if (COUNTS_MEMORY)
         assert_true(resident_bytes() - before < 40 << 20);
-    finish_run(rec);
-    tt_run *run = read_run(folder);
-    assert_whole(run);
+    tt_run *run = finish_and_read(rec, folder);
     assert_int_equal(tt_run_points(run, 0, site), ROUNDS * EACH);
     tt_run_close(run);
     run_folder_remove(folder);

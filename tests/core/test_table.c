@@ -62,6 +62,24 @@ static void a_column_that_may_gives_room(void **state)
                   "NAME     N\n…ghijkl  1\nb        2\n");
 }
 
+static void a_name_behind_a_mark_keeps_its_end(void **state)
+{
+    (void)state;
+    tt_table *table = NULL;
+    tt_buf out = { 0 };
+    assert_int_equal(tt_table_create(&(tt_style){ .columns = 12 }, &table), TT_OK);
+    assert_int_equal(tt_table_column(table, "", false, -6), TT_OK);
+    assert_int_equal(tt_table_column(table, "", false, 0), TT_OK);
+    assert_int_equal(tt_table_branch(table, "! ", TT_MOOD_PLAIN, "layers.0.mlp"), TT_OK);
+    assert_int_equal(tt_table_cell(table, TT_MOOD_PLAIN, "one"), TT_OK);
+    assert_int_equal(tt_table_branch(table, "! ", TT_MOOD_PLAIN, "日本語日本語"), TT_OK);
+    assert_int_equal(tt_table_cell(table, TT_MOOD_PLAIN, "two"), TT_OK);
+    assert_int_equal(tt_table_render(table, false, &out), TT_OK);
+    assert_string_equal(out.data, "! ….mlp  one\n! …本語  two\n");
+    tt_buf_free(&out);
+    tt_table_free(table);
+}
+
 static void escape_sequences_of_a_cell_are_shown(void **state)
 {
     (void)state;
@@ -95,6 +113,7 @@ int main(void)
         cmocka_unit_test(columns_line_up),
         cmocka_unit_test(wide_characters_count_twice),
         cmocka_unit_test(a_column_that_may_gives_room),
+        cmocka_unit_test(a_name_behind_a_mark_keeps_its_end),
         cmocka_unit_test(escape_sequences_of_a_cell_are_shown),
         cmocka_unit_test(ascii_stays_ascii),
         cmocka_unit_test(every_failed_allocation_is_reported),

@@ -1,0 +1,126 @@
+/* test_chunk.c -- a chunk whose checksum is right may still not be one of ours.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/chunk.h"
+
+#include "store/block.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { POINTS = 4 };
+
+/* Four points of one column, whose data are these bytes. */
+static tt_wire chunk_of(uint32_t products, tt_column column, tt_packing packing, const tt_wire *data)
+{
+    tt_wire out = { 0 };
+    (void)tt_wire_room(&out, 4);
+    tt_wire_varint(&out, 0); /* site */
+    tt_wire_varint(&out, 0); /* first */
+    tt_wire_varint(&out, POINTS);
+    tt_wire_signed(&out, 0); /* steps */
+    tt_wire_varint(&out, 0);
+    tt_wire_varint(&out, (uint64_t)TT_COLUMN_PRODUCTS << 3 | TT_PACK_SAME);
+    tt_wire_signed(&out, products);
+    tt_wire_varint(&out, (uint64_t)column << 3 | packing);
+    tt_wire_bytes(&out, data->buf.data, data->buf.len);
+    assert_int_equal(out.st, TT_OK);
+    uint64_t check = tt_block_hash(out.buf.data + 4, out.buf.len - 4);
+    tt_put_u32((unsigned char *)out.buf.data, (uint32_t)check);
+    return out;
+}
+
+static tt_status unpack(uint32_t products, tt_column column, tt_packing packing, tt_wire *data,
+                        tt_points *points)
+{
+    tt_wire bytes = chunk_of(products, column, packing, data);
+    tt_chunk chunk;
+    tt_status st = tt_chunk_parse(&chunk, bytes.buf.data, bytes.buf.len);
+    if (st == TT_OK)
+        st = tt_chunk_unpack(&chunk, points);
+    tt_buf_free(&bytes.buf);
+    tt_buf_free(&data->buf);
+    return st;
+}
+
+/* So many scalars, each of so many bytes. */
+static tt_wire numbers(size_t count, size_t size)
+{
+    tt_wire data = { 0 };
+    tt_wire_varint(&data, count * size);
+    for (size_t i = 0; i < count; i++)
+        tt_wire_bytes(&data, "\1\2\3\4\5\6\7\10", size);
+    return data;
+}
+
+static void as_many_numbers_as_points_are_read(void **state)
+{
+    (void)state;
+    tt_points points = { 0 };
+    tt_wire data = numbers(POINTS, 8);
+    assert_int_equal(unpack(TT_PRODUCT_SCALAR, TT_COLUMN_SCALAR, TT_PACK_RAW, &data, &points), TT_OK);
+    assert_int_equal(points.used[TT_COLUMN_SCALAR], POINTS);
+    assert_true(points.cells[TT_COLUMN_SCALAR][POINTS - 1] == 0x0807060504030201);
+    tt_points_free(&points);
+}
+
+static void fewer_or_more_numbers_than_points_are_refused(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        tt_points points = { 0 };
+        bool is_narrow = i % 2 != 0;
+        tt_wire data = numbers(i < 2 ? POINTS - 1 : POINTS + 1, is_narrow ? 4 : 8);
+        assert_int_equal(unpack(TT_PRODUCT_SCALAR, TT_COLUMN_SCALAR,
+                                is_narrow ? TT_PACK_F32 : TT_PACK_RAW, &data, &points),
+                         TT_EFORMAT);
+        tt_points_free(&points);
+    }
+}
+
+/* Four texts of one byte, and `extra` bytes behind them. */
+static tt_wire texts(size_t extra)
+{
+    tt_wire data = { 0 };
+    tt_wire_varint(&data, 2 * POINTS + extra);
+    tt_wire_bytes(&data, "\1\1\1\1abcdxyz", 2 * POINTS + extra);
+    return data;
+}
+
+static void texts_with_bytes_left_over_are_refused(void **state)
+{
+    (void)state;
+    tt_points points = { 0 };
+    tt_wire data = texts(0);
+    assert_int_equal(unpack(TT_PRODUCT_HIST, TT_COLUMN_HIST, TT_PACK_BYTES, &data, &points), TT_OK);
+    assert_memory_equal(points.bytes[TT_COLUMN_HIST].data, "abcd", POINTS);
+    tt_points_clear(&points);
+    data = texts(3);
+    assert_int_equal(unpack(TT_PRODUCT_HIST, TT_COLUMN_HIST, TT_PACK_BYTES, &data, &points), TT_EFORMAT);
+    tt_points_free(&points);
+}
+
+static void a_promise_of_more_than_a_column_holds_takes_no_memory(void **state)
+{
+    (void)state;
+    tt_points points = { 0 };
+    tt_wire data = { 0 };
+    tt_wire_varint(&data, INT64_MAX); /* unpacked; malloc would say no */
+    tt_wire_varint(&data, 1);
+    tt_wire_bytes(&data, "x", 1);
+    assert_int_equal(unpack(TT_PRODUCT_HIST, TT_COLUMN_HIST, TT_PACK_ZSTD, &data, &points), TT_EFORMAT);
+    tt_points_free(&points);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_many_numbers_as_points_are_read),
+        cmocka_unit_test(fewer_or_more_numbers_than_points_are_refused),
+        cmocka_unit_test(texts_with_bytes_left_over_are_refused),
+        cmocka_unit_test(a_promise_of_more_than_a_column_holds_takes_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
