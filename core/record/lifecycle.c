@@ -188,8 +188,9 @@ tt_status tt_recorder_close(tt_recorder *rec, double seconds, tt_error *err)
         tt_queue_wake(&rec->queue);
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
-        double whole = floor(seconds < 0 ? 0 : seconds > 1e6 ? 1e6 : seconds);
-        int64_t ns = until.tv_nsec + (int64_t)((seconds - whole) * 1e9);
+        double wait = seconds > 1e6 ? 1e6 : seconds > 0 ? seconds : 0; /* for ever is a number too */
+        double whole = floor(wait);
+        int64_t ns = until.tv_nsec + (int64_t)((wait - whole) * 1e9);
         until.tv_sec += (time_t)whole + ns / 1000000000;
         until.tv_nsec = ns % 1000000000;
         if (pthread_timedjoin_np(rec->thread, NULL, &until) != 0) {

@@ -73,6 +73,23 @@ static void a_small_file_has_no_zip64(void **state)
     tt_buf_free(&tail);
 }
 
+/* 2^32 - 1 in a field of four bytes says "look for it elsewhere". */
+static void the_first_size_that_needs_zip64_has_it(void **state)
+{
+    (void)state;
+    for (uint64_t bytes = UINT32_MAX - 1; bytes <= UINT32_MAX; bytes++) {
+        const int64_t shape[] = { (int64_t)bytes };
+        tt_content content = { .dtype = TT_U8, .ndim = 1, .shape = shape, .bytes = bytes };
+        tt_buf head = { 0 };
+        assert_int_equal(tt_pt_head(&content, &head, NULL), TT_OK);
+        const char *wide = memmem(head.data, head.len, "\1\0\20\0", 4);
+        assert_int_equal(wide != NULL, bytes == UINT32_MAX);
+        if (wide != NULL)
+            assert_int_equal(number_at(wide + 4, 8), bytes);
+        tt_buf_free(&head);
+    }
+}
+
 /* One file in a fresh folder, whose path is the state. */
 static int name_file(void **state)
 {
@@ -123,6 +140,7 @@ int main(void)
         cmocka_unit_test(the_elements_begin_at_a_multiple_of_64),
         cmocka_unit_test(the_same_tensor_gives_the_same_bytes),
         cmocka_unit_test(a_small_file_has_no_zip64),
+        cmocka_unit_test(the_first_size_that_needs_zip64_has_it),
         cmocka_unit_test_setup_teardown(zipfile_reads_a_file_beyond_4_gb, name_file, remove_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
