@@ -20,17 +20,18 @@ static PyObject *hook_before(PyObject *self, PyObject *const *args, size_t nargs
     const module_hook *hook = (module_hook *)self;
     if (PyVectorcall_NARGS(nargsf) != 3 || module_source_is_inside() || hook->base.owner == NULL)
         Py_RETURN_NONE;
-    module_frame *frame = PyMem_Calloc(1, sizeof *frame);
+    module_frame *frame = module_frame_take(hook->state);
     if (frame == NULL)
         return PyErr_NoMemory();
     frame->links = PyTuple_Pack(1, hook->base.owner);
     frame->module = args[0];
     frame->args = args[1];
     frame->kwargs = args[2];
-    frame->is_heap = true;
+    frame->thread = module_thread_here();
+    frame->is_hook = true;
     if (frame->links == NULL || module_frame_enter(hook->state, frame) < 0) {
         Py_XDECREF(frame->links);
-        PyMem_Free(frame);
+        module_frame_give(hook->state, frame);
         return NULL;
     }
     Py_RETURN_NONE;
@@ -73,7 +74,7 @@ static PyObject *hook_after(PyObject *self, PyObject *const *args, size_t nargsf
     if (raised != NULL)
         PyErr_Clear(); /* torch raises it again itself */
     Py_DECREF(frame->links);
-    PyMem_Free(frame);
+    module_frame_give(hook->state, frame);
     bool is_fine = raised != NULL || output != NULL;
     Py_XDECREF(output);
     Py_XDECREF(raised);
