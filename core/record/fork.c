@@ -1,10 +1,10 @@
 /* fork.c -- lets a process fork while it records.
  *
  * Exists because DataLoader workers fork.  A lock that the writer holds at that
- * moment would stay locked in the child for ever (20 of 20 forks); so before a
- * fork we take the locks, and after it both sides let go.  A plain lock starves
- * the forking thread (41 ms on average), so `fork_wanted` asks the writer to stay
- * away (0.6 ms).
+ * moment would stay locked in the child for ever; so before a fork we take the
+ * locks, and after it both sides let go.  The writer takes its lock again as soon as it
+ * has let go of it, and the forking thread would hardly ever get it: `fork_wanted` asks
+ * the writer to stay away.
  *
  * The child gets a recorder that is `inherited`: its queue is empty, the file is
  * the parent's and is closed without a word, calls do nothing.  No memory is

@@ -1,7 +1,8 @@
 /* dlpack.c -- reads torch tensors, and everything else that speaks DLPack.
  *
- * Exists because torch's own way (`__dlpack__`) costs 4 us, refuses tensors
- * that require grad, and torch's C way (the exchange table) says yes to tensors
+ * Exists because torch's own way (`__dlpack__`) is a Python function that takes
+ * longer than the statistics of a small tensor, and refuses tensors that require
+ * grad; and torch's C way (the exchange table) says yes to tensors
  * whose values it gets wrong: conj and neg views are read as if the bit were
  * not set, fake and wrapper tensors come without memory.  The checks that make
  * the C way safe are here.

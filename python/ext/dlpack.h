@@ -2,9 +2,8 @@
  *
  * For every part that is handed objects by Python: the functions of the
  * module, and the sources that look at what a program computes.  The common
- * case (a plain CPU torch.Tensor) borrows, allocates nothing and costs well
- * under 0.2 us; whatever else had to be made or held is released by
- * tensor_view_close().
+ * case (a plain CPU torch.Tensor) borrows and allocates nothing; whatever else
+ * had to be made or held is released by tensor_view_close().
  *
  *     tensor_view view;
  *     view_result why = tensor_view_open(&state->torch, obj, &view);
@@ -66,9 +65,9 @@ typedef struct torch_api {
     tensor_bit_fn *has_neg_bit;              /* NULL: not found; see torch_can_tell_neg() */
     Py_ssize_t tensor_at;                    /* of the at::Tensor in a Python tensor; 0: not known yet */
     tracing_state_fn *tracing_state;         /* NULL: not found */
-    /* Asking torch for the memory of a meta, sparse, ... tensor costs a C++ exception:
-     * 1 ms.  Asking first whether it is one costs 50 ns.  So that is done from the
-     * first such tensor on. */
+    /* Asking torch for the memory of a meta, sparse, ... tensor costs a C++ exception,
+     * far more than asking first whether it is one.  So that is done from the first such
+     * tensor on. */
     bool is_wary;
 } torch_api;
 

@@ -1,7 +1,8 @@
 /* locals.c -- reads the fast locals where the interpreter keeps them.
  *
- * Exists because the public ways copy all locals into a dict (0.9 us on 3.11)
- * or cost 0.2 us a name, and hold references.  The layouts of released Pythons
+ * Exists because the public ways copy all locals into a dict, or make an object
+ * for each name that is asked for, and hold references: at every line that takes
+ * longer than all the rest of a look (bench_line_plain.py).  The layouts of released Pythons
  * are frozen, so each is written down here; a Python that is not listed gets
  * the public way, slower and as right.  Define TT_PUBLIC_LOCALS to try that
  * way on any Python.

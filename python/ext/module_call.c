@@ -2,26 +2,13 @@
  *
  * Runs in the middle of the user's forward, so what it does without being asked
  * is counted in nanoseconds: no allocation, no attribute lookup, no clock.  The
- * calls that are going on form a stack in each thread, on the C stack, from
+ * calls that are going on form a stack in each thread (module_stack.c), from
  * which depth and phase are read by those who want them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "locals.h"
 #include "module.h"
 
 #include <time.h>
-
-/* Asked for once a call: in a shared library each access costs a function call. */
-struct module_thread {
-    module_frame *top; /* innermost call of this thread */
-    int inside;        /* a consumer of this thread is at work */
-    uint32_t number;   /* 0: not given one yet */
-};
-static _Thread_local module_thread this_thread;
-
-bool module_source_is_inside(void)
-{
-    return this_thread.inside != 0;
-}
 
 static int64_t now(void)
 {
@@ -59,22 +46,6 @@ static uint32_t depth_of(const module_frame *frame, const module_consumer *consu
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->links); i++)
             depth += link_at(f, i)->consumer == consumer;
     return depth;
-}
-
-/* Frames of hooks whose second half never came lie above the one that leaves. */
-static void pop_to(module_frame *frame)
-{
-    module_thread *thread = frame->thread;
-    while (thread->top != NULL && thread->top != frame && thread->top->is_heap) {
-        module_frame *lost = thread->top;
-        thread->top = lost->outer;
-        Py_DECREF(lost->links);
-        if (lost->calls != lost->few_calls)
-            PyMem_Free(lost->calls);
-        PyMem_Free(lost);
-    }
-    if (thread->top == frame)
-        thread->top = frame->outer;
 }
 
 static void fill_event(core_state *state, const module_frame *frame, Py_ssize_t i, module_event *event)
@@ -126,7 +97,7 @@ static uint32_t count_call(module_thread *thread, module_link *link, bool is_tra
 
 int module_frame_enter(core_state *state, module_frame *frame)
 {
-    module_thread *thread = frame->thread != NULL ? frame->thread : &this_thread;
+    module_thread *thread = frame->thread;
     Py_ssize_t count = PyTuple_GET_SIZE(frame->links);
     uint32_t wants = 0;
     frame->calls = frame->few_calls;
@@ -140,11 +111,11 @@ int module_frame_enter(core_state *state, module_frame *frame)
     for (Py_ssize_t i = 0; i < count; i++)
         if (!is_deaf(link_at(frame, i)))
             wants |= link_at(frame, i)->consumer->wants;
-    module_frame *outer = frame->outer = thread->top;
-    frame->thread = thread;
+    module_frame_place(frame);
     frame->is_training = true;
     if (wants & CONSUMER_PHASE)
-        frame->is_training = outer != NULL ? outer->is_training : read_training(state, frame->module);
+        frame->is_training =
+            frame->outer != NULL ? frame->outer->is_training : read_training(state, frame->module);
     for (Py_ssize_t i = 0; i < count; i++)
         if (!is_deaf(link_at(frame, i)))
             frame->calls[i] = count_call(thread, link_at(frame, i), frame->is_training);
@@ -162,7 +133,7 @@ int module_frame_enter(core_state *state, module_frame *frame)
             return -1;
         }
     }
-    thread->top = frame;
+    module_frame_push(frame);
     return 0;
 }
 
@@ -204,7 +175,7 @@ static bool wants_errors(const module_frame *frame)
 
 PyObject *module_frame_leave(core_state *state, module_frame *frame, PyObject *output)
 {
-    pop_to(frame);
+    module_frame_pop(state, frame);
     if (output != NULL) {
         if (tell_after(state, frame, output, NULL) < 0)
             Py_CLEAR(output);
@@ -216,14 +187,6 @@ PyObject *module_frame_leave(core_state *state, module_frame *frame, PyObject *o
     if (frame->calls != frame->few_calls)
         PyMem_Free(frame->calls);
     return output;
-}
-
-module_frame *module_frame_of_hook(const PyObject *link)
-{
-    for (module_frame *f = this_thread.top; f != NULL && f->is_heap; f = f->outer)
-        if (PyTuple_GET_ITEM(f->links, 0) == link)
-            return f;
-    return NULL;
 }
 
 /* What nn.Module.__call__ would call: what was in the slot before us, or _call_impl. */
@@ -266,23 +229,28 @@ PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_ReferenceError, "the module of this tensortap object is gone");
         goto out;
     }
-    module_thread *thread = &this_thread;
+    module_thread *thread = module_thread_here();
     if (thread->inside != 0 || tap->links == NULL) {
         output = call_module(tap, module, args, kwargs);
         goto out;
     }
-    module_frame frame; /* the rest is set when it is entered */
-    frame.links = Py_NewRef(tap->links);
-    frame.module = module;
-    frame.args = args;
-    frame.kwargs = kwargs;
-    frame.thread = thread;
-    frame.is_heap = false;
-    if (module_frame_enter(tap->state, &frame) == 0) {
-        output = call_module(tap, module, args, kwargs);
-        output = module_frame_leave(tap->state, &frame, output);
+    module_frame *frame = module_frame_take(tap->state); /* what is not set here is when it is entered */
+    if (frame == NULL) {
+        PyErr_NoMemory();
+        goto out;
     }
-    Py_DECREF(frame.links);
+    frame->links = Py_NewRef(tap->links);
+    frame->module = module;
+    frame->args = args;
+    frame->kwargs = kwargs;
+    frame->thread = thread;
+    frame->is_hook = false;
+    if (module_frame_enter(tap->state, frame) == 0) {
+        output = call_module(tap, module, args, kwargs);
+        output = module_frame_leave(tap->state, frame, output);
+    }
+    Py_DECREF(frame->links);
+    module_frame_give(tap->state, frame);
 out:
     Py_XDECREF(module);
     return output;

@@ -1,7 +1,7 @@
 /* module_forward.c -- runs a module as nn.Module._call_impl does.
  *
- * Exists because _call_impl, in Python, needs half a microsecond to find out that a
- * module has no hooks: more than all of our watching.  Where it is the function that
+ * Exists because _call_impl, in Python, needs longer to find out that a
+ * module has no hooks than all of our watching takes (bench_watch_call.py).  Where it is the function that
  * we know, its questions are asked here, in its order, and if the answer to all of them is no
  * forward() is called at once.  Everything out of the ordinary goes to _call_impl itself: a
  * hook, torch.jit.trace, a `forward` set on the instance, a class with its own

@@ -2,37 +2,36 @@
  *
  * Exists for a torch without the slot, and for modules whose parent makes
  * replicas of them (DataParallel copies the slot, but calls hooks with the
- * replica).  Twenty times dearer than the slot, and it switches off fused paths:
+ * replica).  Much dearer than the slot, and it switches off fused paths:
  * never the first choice.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "module.h"
+#include "torch_hook.h"
 
-#include <structmember.h>
-
-typedef struct hook_object {
-    PyObject_HEAD vectorcallfunc call;
+typedef struct module_hook {
+    torch_hook base; /* owns the link */
     core_state *state;
-    module_link *link; /* owned */
-} hook_object;
+} module_hook;
 
 /* hook(module, args, kwargs), before forward. */
 static PyObject *hook_before(PyObject *self, PyObject *const *args, size_t nargsf,
                              PyObject *Py_UNUSED(kwnames))
 {
-    hook_object *hook = (hook_object *)self;
-    if (PyVectorcall_NARGS(nargsf) != 3 || module_source_is_inside() || hook->link == NULL)
+    const module_hook *hook = (module_hook *)self;
+    if (PyVectorcall_NARGS(nargsf) != 3 || module_source_is_inside() || hook->base.owner == NULL)
         Py_RETURN_NONE;
-    module_frame *frame = PyMem_Calloc(1, sizeof *frame);
+    module_frame *frame = module_frame_take(hook->state);
     if (frame == NULL)
         return PyErr_NoMemory();
-    frame->links = PyTuple_Pack(1, (PyObject *)hook->link);
+    frame->links = PyTuple_Pack(1, hook->base.owner);
     frame->module = args[0];
     frame->args = args[1];
     frame->kwargs = args[2];
-    frame->is_heap = true;
+    frame->thread = module_thread_here();
+    frame->is_hook = true;
     if (frame->links == NULL || module_frame_enter(hook->state, frame) < 0) {
         Py_XDECREF(frame->links);
-        PyMem_Free(frame);
+        module_frame_give(hook->state, frame);
         return NULL;
     }
     Py_RETURN_NONE;
@@ -57,10 +56,10 @@ static PyObject *failure(PyObject *output)
 static PyObject *hook_after(PyObject *self, PyObject *const *args, size_t nargsf,
                             PyObject *Py_UNUSED(kwnames))
 {
-    hook_object *hook = (hook_object *)self;
-    if (PyVectorcall_NARGS(nargsf) != 4 || module_source_is_inside() || hook->link == NULL)
+    const module_hook *hook = (module_hook *)self;
+    if (PyVectorcall_NARGS(nargsf) != 4 || module_source_is_inside() || hook->base.owner == NULL)
         Py_RETURN_NONE;
-    module_frame *frame = module_frame_of_hook((PyObject *)hook->link);
+    module_frame *frame = module_frame_of_hook(hook->base.owner);
     if (frame == NULL)
         Py_RETURN_NONE;
     /* The arguments as forward got them, not as they were before other hooks. */
@@ -75,22 +74,19 @@ static PyObject *hook_after(PyObject *self, PyObject *const *args, size_t nargsf
     if (raised != NULL)
         PyErr_Clear(); /* torch raises it again itself */
     Py_DECREF(frame->links);
-    PyMem_Free(frame);
+    module_frame_give(hook->state, frame);
     bool is_fine = raised != NULL || output != NULL;
     Py_XDECREF(output);
     Py_XDECREF(raised);
     return is_fine ? Py_NewRef(Py_None) : NULL;
 }
 
+/* link NULL: a hook that tells nobody. */
 static PyObject *hook_make(core_state *state, module_link *link, vectorcallfunc call)
 {
-    hook_object *hook = PyObject_GC_New(hook_object, state->module_hook_type);
-    if (hook == NULL)
-        return NULL;
-    hook->call = call;
-    hook->state = state;
-    hook->link = (module_link *)Py_NewRef((PyObject *)link);
-    PyObject_GC_Track((PyObject *)hook);
+    module_hook *hook = (module_hook *)torch_hook_make(state->module_hook_type, call, (PyObject *)link);
+    if (hook != NULL)
+        hook->state = state;
     return (PyObject *)hook;
 }
 
@@ -147,40 +143,12 @@ void module_hook_remove(module_link *link)
 
 /* ---- the type ------------------------------------------------------------ */
 
-static int hook_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((hook_object *)self)->link);
-    return 0;
-}
-
-static int hook_clear(PyObject *self)
-{
-    Py_CLEAR(((hook_object *)self)->link);
-    return 0;
-}
-
-static void hook_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    hook_clear(self);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
-}
-
 /* What a copy or a pickle of the module gets: a hook that does nothing. */
 CORE_FUNCTION(core_deaf_hook)
 {
     if (read_arguments("_deaf_hook", 0, (const option[]){ { 0 } }, args, nargs, kwnames) < 0)
         return NULL;
-    core_state *state = core_state_of(module);
-    hook_object *hook = PyObject_GC_New(hook_object, state->module_hook_type);
-    if (hook == NULL)
-        return NULL;
-    *hook = (hook_object){ .ob_base = hook->ob_base, .call = hook_before, .state = state };
-    PyObject_GC_Track((PyObject *)hook);
-    return (PyObject *)hook;
+    return hook_make(core_state_of(module), NULL, hook_before);
 }
 
 static PyObject *hook_deepcopy(PyObject *self, PyObject *Py_UNUSED(memo))
@@ -200,26 +168,20 @@ static PyMethodDef hook_methods[] = {
     { 0 },
 };
 
-static PyMemberDef hook_members[] = {
-    { "__vectorcalloffset__", T_PYSSIZET, offsetof(hook_object, call), READONLY, NULL },
-    { 0 },
-};
-
 static PyType_Slot hook_slots[] = {
     { Py_tp_doc, "Tells tensortap's consumers of a call, as a forward hook." },
     { Py_tp_call, PyVectorcall_Call },
-    { Py_tp_dealloc, hook_dealloc },
-    { Py_tp_traverse, hook_traverse },
-    { Py_tp_clear, hook_clear },
+    { Py_tp_dealloc, torch_hook_dealloc },
+    { Py_tp_traverse, torch_hook_traverse },
+    { Py_tp_clear, torch_hook_clear },
+    { Py_tp_members, torch_hook_members },
     { Py_tp_methods, hook_methods },
-    { Py_tp_members, hook_members },
     { 0, NULL },
 };
 
 PyType_Spec module_hook_spec = {
     .name = "tensortap._core.ModuleHook",
-    .basicsize = sizeof(hook_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .basicsize = sizeof(module_hook),
+    .flags = TORCH_HOOK_FLAGS,
     .slots = hook_slots,
 };

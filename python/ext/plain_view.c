@@ -1,13 +1,13 @@
 /* plain_view.c -- the quick way to a tensor, where plain ones have been seen.
  *
- * Of the 0.3 us that a careful look at a torch tensor takes, most goes into asking
+ * Most of the time that a careful look at a torch tensor takes goes into asking
  * torch whether it is sparse, elsewhere, or negated on reading.  The output of a
  * module is the same kind of thing at every call, so after a careful look the
  * exchange table is asked at once, and then tells us itself:
- *   - sparse, meta and batched tensors make it fail (1 ms; such a place is odd
- *     from then on), other devices are in its answer;
+ *   - sparse, meta and batched tensors make it fail, by a C++ exception (such a place is
+ *     odd from then on), other devices are in its answer;
  *   - conj: only complex tensors, which never go this way;
- *   - neg: a function of torch's own tells us in a nanosecond; a torch that does not
+ *   - neg: a function of torch's own tells us at once; a torch that does not
  *     have it is always asked the careful way.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plain_view.h"

@@ -25,6 +25,8 @@ void source_names_clear(source_names *names)
     forward_names_clear(&names->forward);
     Py_CLEAR(names->training);
     Py_CLEAR(names->self);
+    module_frames_free(names->spare);
+    names->spare = NULL;
 }
 
 /* ---- consumers ----------------------------------------------------------- */

@@ -18,9 +18,9 @@
  *     module_source_remove_all(state, &self->consumer);
  *
  * How it is done: an object of ours in module.__dict__["_compiled_call_impl"],
- * which nn.Module.__call__ calls in place of _call_impl (0.07 us; a forward
- * hook: 1.6 to 2.0).  What module.compile() left in the slot is called in turn, and
- * put back at the end.  Where there is no slot, or a replica would copy it: hooks.
+ * which nn.Module.__call__ calls in place of _call_impl.  Any forward hook sends torch
+ * down its slow path, which takes longer than our statistics (bench_watch_call.py).
+ * What module.compile() left in the slot is called in turn, and put back at the end.  Where there is no slot, or a replica would copy it: hooks.
  * Needs the GIL throughout.  Events of all threads are delivered, in the thread
  * that makes the call; what a consumer itself calls while it is told of an event
  * is not delivered to anyone.
@@ -132,25 +132,33 @@ PyObject *module_consumer_unseen(const module_consumer *self);
 typedef struct source_names {
     PyObject *slot, *training, *self; /* owned; interned */
     uint32_t thread_count;            /* threads that have been given a number */
+    struct module_frame *spare;       /* owned; frames to use again, one below the other */
     forward_names forward;
 } source_names;
 int source_names_init(source_names *names);
 void source_names_clear(source_names *names);
 
-/* ---- between source_module.c, module_call.c and module_hook.c only -------- */
+/* ---- between source_module.c and the files of module_*.c only -------------- */
 
-typedef struct module_thread module_thread;
+/* Of one thread; nobody else touches it. */
+typedef struct module_thread {
+    struct module_frame *top; /* the call that began last */
+    int inside;               /* a consumer of this thread is at work */
+    uint32_t number;          /* 0: not given one yet */
+} module_thread;
 
-/* A call that is going on, in the stack of its thread. */
+/* A call that is going on. */
 typedef struct module_frame {
-    struct module_frame *outer;
+    struct module_frame *below;       /* that began before it in this thread; or the next spare one */
+    struct module_frame *outer;       /* the nearest of these that it is part of, or NULL */
+    struct line_frame *caller;        /* of Python, for comparison only */
     PyObject *links;                  /* owned; tuple */
     PyObject *module, *args, *kwargs; /* borrowed from the caller */
     uint32_t *calls;                  /* of each link; few_calls or owned */
     uint32_t few_calls[4];
-    module_thread *thread; /* of this frame; found by enter if NULL */
+    module_thread *thread;
     int64_t start;
-    bool is_heap; /* made by a hook */
+    bool is_hook; /* entered by one hook, to be left by another */
     bool is_training;
 } module_frame;
 
@@ -169,8 +177,17 @@ void forward_names_clear(forward_names *names);
 PyObject *module_forward(core_state *state, forward_class *class, PyObject *module, PyObject *args,
                          PyObject *kwargs);
 
-/* Tells the consumers that the call begins; -1: one of them objects, nothing is
- * entered. */
+/* module_stack.c: memory for frames (NULL: there is none), and their order. */
+module_thread *module_thread_here(void);
+module_frame *module_frame_take(core_state *state);
+void module_frame_give(core_state *state, module_frame *frame);
+void module_frames_free(module_frame *spare);
+void module_frame_place(module_frame *frame); /* finds `outer`, in what Python runs now */
+void module_frame_push(module_frame *frame);
+void module_frame_pop(core_state *state, module_frame *frame); /* with what hooks left within it */
+
+/* Tells the consumers that the call begins; links, module, args, kwargs, thread and is_hook
+ * are set.  -1: one of them objects, nothing is entered. */
 int module_frame_enter(core_state *state, module_frame *frame);
 /* Tells them that it has ended; steals output (NULL: an exception is set) and
  * gives what the caller is to return. */

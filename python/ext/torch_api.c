@@ -36,9 +36,19 @@ out:
     return found;
 }
 
+/* A new reference, or NULL without an exception: the next question may run code of torch's
+ * (its modules have a __getattr__), which takes a pending exception for its own. */
+static PyObject *find(PyObject *obj, const char *name)
+{
+    PyObject *found = PyObject_GetAttrString(obj, name);
+    if (found == NULL)
+        PyErr_Clear();
+    return found;
+}
+
 static PyObject *find_descriptor(PyTypeObject *base, const char *name, PyTypeObject *kind)
 {
-    PyObject *found = PyObject_GetAttrString((PyObject *)base, name);
+    PyObject *found = find((PyObject *)base, name);
     if (found != NULL && Py_IS_TYPE(found, kind))
         return found;
     Py_XDECREF(found);
@@ -47,7 +57,7 @@ static PyObject *find_descriptor(PyTypeObject *base, const char *name, PyTypeObj
 
 static PyTypeObject *find_type(PyObject *module, const char *name)
 {
-    PyObject *found = PyObject_GetAttrString(module, name);
+    PyObject *found = find(module, name);
     if (found != NULL && PyType_Check(found))
         return (PyTypeObject *)found;
     Py_XDECREF(found);
@@ -63,15 +73,13 @@ static void fill(torch_api *api, PyObject *module, PyObject *low, PyObject *nn)
 {
     api->tensor = find_type(module, "Tensor");
     api->base = find_type(low, "TensorBase");
-    if (api->base == NULL) {
-        PyErr_Clear();
+    if (api->base == NULL)
         api->base = find_type(low, "_TensorBase"); /* before 2.3 */
-    }
     api->parameter = find_type(nn, "Parameter");
-    api->strided = PyObject_GetAttrString(module, "strided");
-    api->int8 = PyObject_GetAttrString(module, "int8");
-    api->uint8 = PyObject_GetAttrString(module, "uint8");
-    api->disable_function = PyObject_GetAttrString(low, "DisableTorchFunction");
+    api->strided = find(module, "strided");
+    api->int8 = find(module, "int8");
+    api->uint8 = find(module, "uint8");
+    api->disable_function = find(low, "DisableTorchFunction");
     if (api->tensor == NULL || api->base == NULL)
         return;
     api->layout = find_descriptor(api->base, "layout", &PyGetSetDescr_Type);

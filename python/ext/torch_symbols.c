@@ -1,7 +1,7 @@
-/* torch_symbols.c -- two C++ functions of torch that answer in a nanosecond.
+/* torch_symbols.c -- two C++ functions of torch that answer at once.
  *
  * Exists because two questions come up at every watched call, and torch's Python
- * functions take 60 and 100 ns to answer them: is the tensor negated on reading,
+ * functions take longer to answer them than we have: is the tensor negated on reading,
  * and is torch.jit.trace going on?  What is behind them is exported by
  * libtorch_cpu.so, which the program has loaded, so it is looked up by name.  Both
  * functions read one field and never throw.  Where a torch does not have them they

@@ -5,16 +5,14 @@
  * skip the step, and then nobody else will ever see them.  One on a module's
  * output, called with the gradient of that output.  Neither changes anything.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "torch_hook.h"
 #include "watch.h"
 
 #include <string.h>
-#include <structmember.h>
 
 typedef struct gradient_hook {
-    PyObject_HEAD vectorcallfunc call;
-    watch_object *watch; /* owned */
-    Py_ssize_t index;    /* of the parameter; -1: a module's output */
-    int64_t step;
+    torch_hook base;  /* owns the watch */
+    Py_ssize_t index; /* of the parameter; -1: a module's output */
     watch_tag tag;
 } gradient_hook;
 
@@ -126,10 +124,11 @@ PyObject *watch_end_step(PyObject *self, PyObject *Py_UNUSED(none))
 static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t nargsf,
                                   PyObject *Py_UNUSED(kwnames))
 {
-    gradient_hook *hook = (gradient_hook *)self;
-    if (PyVectorcall_NARGS(nargsf) == 1 && hook->watch != NULL &&
-        hook->index < hook->watch->parameter_count && !hook->watch->consumer.is_off)
-        watch_note_gradient(hook->watch, &hook->watch->parameters[hook->index], args[0]);
+    const gradient_hook *hook = (gradient_hook *)self;
+    watch_object *watch = (watch_object *)hook->base.owner;
+    if (PyVectorcall_NARGS(nargsf) == 1 && watch != NULL && hook->index < watch->parameter_count &&
+        !watch->consumer.is_off)
+        watch_note_gradient(watch, &watch->parameters[hook->index], args[0]);
     Py_RETURN_NONE;
 }
 
@@ -137,24 +136,23 @@ static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t 
 static PyObject *output_called(PyObject *self, PyObject *const *args, size_t nargsf,
                                PyObject *Py_UNUSED(kwnames))
 {
-    gradient_hook *hook = (gradient_hook *)self;
+    const gradient_hook *hook = (gradient_hook *)self;
+    watch_object *watch = (watch_object *)hook->base.owner;
     tt_stats stats;
-    if (PyVectorcall_NARGS(nargsf) == 1 && hook->watch != NULL && !hook->watch->consumer.is_off &&
-        watch_record(hook->watch, args[0], &hook->tag, &stats) < 0)
+    if (PyVectorcall_NARGS(nargsf) == 1 && watch != NULL && !watch->consumer.is_off &&
+        watch_record(watch, args[0], &hook->tag, &stats) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
 static gradient_hook *hook_make(watch_object *watch, vectorcallfunc call)
 {
-    gradient_hook *hook = PyObject_GC_New(gradient_hook, watch->state->gradient_hook_type);
+    PyTypeObject *type = watch->state->gradient_hook_type;
+    gradient_hook *hook = (gradient_hook *)torch_hook_make(type, call, (PyObject *)watch);
     if (hook == NULL)
         return NULL;
-    hook->call = call;
-    hook->watch = (watch_object *)Py_NewRef((PyObject *)watch);
     hook->index = -1;
     hook->tag = (watch_tag){ 0 };
-    PyObject_GC_Track((PyObject *)hook);
     return hook;
 }
 
@@ -189,47 +187,19 @@ void watch_hook_output(watch_object *self, PyObject *tensor, const watch_tag *ta
     Py_XDECREF(needs);
 }
 
-static int hook_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((gradient_hook *)self)->watch);
-    return 0;
-}
-
-static int hook_clear(PyObject *self)
-{
-    Py_CLEAR(((gradient_hook *)self)->watch);
-    return 0;
-}
-
-static void hook_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    hook_clear(self);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
-}
-
-static PyMemberDef members[] = {
-    { "__vectorcalloffset__", T_PYSSIZET, offsetof(gradient_hook, call), READONLY, NULL },
-    { 0 },
-};
-
 static PyType_Slot slots[] = {
     { Py_tp_doc, "Looks at a gradient, as a hook of torch." },
     { Py_tp_call, PyVectorcall_Call },
-    { Py_tp_dealloc, hook_dealloc },
-    { Py_tp_traverse, hook_traverse },
-    { Py_tp_clear, hook_clear },
-    { Py_tp_members, members },
+    { Py_tp_dealloc, torch_hook_dealloc },
+    { Py_tp_traverse, torch_hook_traverse },
+    { Py_tp_clear, torch_hook_clear },
+    { Py_tp_members, torch_hook_members },
     { 0, NULL },
 };
 
 PyType_Spec gradient_hook_spec = {
     .name = "tensortap._core.GradientHook",
     .basicsize = sizeof(gradient_hook),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = TORCH_HOOK_FLAGS,
     .slots = slots,
 };

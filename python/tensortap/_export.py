@@ -102,18 +102,23 @@ class Source:
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Yield every point as a row of COLUMNS."""
+        for _, row in self.rows_of_files():
+            yield row
+
+    def rows_of_files(self) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Yield every point as a row of COLUMNS, and the number of its file."""
         for name, site, file, rank in self.parts:
             for _, point in self.points(site, file):
                 step, when, call, _, phase, _, products, value, stats, _ = point
                 head = (name, rank, step, call, when, PHASES[phase] if phase < 3 else None)
                 if not products & STATS:
                     number = value if products & SCALAR else None
-                    yield (*head, number, None, None, *([None] * len(NUMBERS)))
+                    yield file, (*head, number, None, None, *([None] * len(NUMBERS)))
                     continue
                 shape = "x".join(map(str, stats.shape))
                 numbers = (_number(getattr(stats, field)) for field in NUMBERS)
                 number = value if products & SCALAR else None
-                yield (*head, number, str(stats.dtype), shape, *numbers)
+                yield file, (*head, number, str(stats.dtype), shape, *numbers)
 
     def values(self, *, as_numpy: bool) -> Iterator[tuple[str, str, Any]]:
         """Yield (site, which, tensor) of every value that was kept and is still there."""
@@ -224,13 +229,19 @@ def to_hdf5(source: Source, out: str) -> None:
 
 
 def to_tensorboard(source: Source, out: str) -> None:
-    """Write every number as a scalar SITE, every statistic as SITE/FIELD."""
+    """Write every number as a scalar SITE, every statistic as SITE/FIELD.
+
+    Before them the file's name where ranks or children would share a curve: rank1/SITE,
+    and rank0.4711/SITE of a forked child.
+    """
     from torch.utils.tensorboard import SummaryWriter
 
     with SummaryWriter(out) as writer:
-        for row in source.rows():
+        for file, row in source.rows_of_files():
             site, rank, step, _, when, _, value, dtype, _, *numbers = row
-            tag = f"rank{rank}/{site}" if source.has_ranks else site
+            label = source.labels[file]
+            is_alone = label == f"rank{rank}" and not source.has_ranks
+            tag = site if is_alone else f"{label}/{site}"
             if value is not None:
                 writer.add_scalar(tag, value, step, when / 1e9)
             if dtype is not None:

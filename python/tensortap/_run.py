@@ -19,7 +19,9 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
-from weakref import WeakSet, ref
+from weakref import WeakSet, WeakValueDictionary, ref
+
+PATIENCE = 10  # optimizer steps that a new model may wait for its first forward
 
 
 class Watcher:
@@ -34,16 +36,28 @@ class Watcher:
         self.run: Any = None
         self.hook: Any = None  # the global forward pre-hook, while some parameter is unknown
         self.optimizer_hook: Any = None
+        self.parameter_hook: Any = None
+        self.fresh: WeakValueDictionary[int, Any] = WeakValueDictionary()  # parameters, by id
+        self.patience = PATIENCE
         self.covered: dict[int, ref[Any]] = {}  # parameters of watched models, by their ids
         self.known: WeakSet[Any] = WeakSet()  # modules with no other parameters than those
         self.roots = 0  # watched models
 
     def start(self) -> None:
-        """Listen to optimizers and to outermost module calls."""
+        """Listen to optimizers, to outermost module calls and to models that are made."""
+        from torch.nn.modules import module
         from torch.optim import optimizer
 
         self.optimizer_hook = optimizer.register_optimizer_step_pre_hook(self._stepping)
+        self.parameter_hook = module.register_module_parameter_registration_hook(self._made)
         self._listen()
+
+    def _made(self, _module: Any, _name: str, parameter: Any) -> None:
+        """Listen again: a model is being made, and its first forward will be soon."""
+        if os.getpid() == self.pid:
+            self.fresh[id(parameter)] = parameter
+            self.patience = PATIENCE
+            self._listen()
 
     def _listen(self) -> None:
         from torch.nn.modules.module import register_module_forward_pre_hook
@@ -71,6 +85,14 @@ class Watcher:
     def _covers(self, parameters: Iterable[Any]) -> bool:
         """Say if all belong to watched models: the id alone may be that of one that is gone."""
         return all((known := self.covered.get(id(p))) and known() is p for p in parameters)
+
+    def _awaits(self) -> bool:
+        """Say if a model was made that has not run yet; some never will."""
+        self.patience -= 1
+        for key, parameter in list(self.fresh.items()):
+            if self.patience <= 0 or not parameter.requires_grad or self._covers([parameter]):
+                del self.fresh[key]
+        return len(self.fresh) > 0
 
     def _watch(self, module: Any) -> None:
         import tensortap
@@ -102,7 +124,7 @@ class Watcher:
         if os.getpid() != self.pid:
             return None
         if self._covers(p for group in optimizer.param_groups for p in group["params"]):
-            if self.hook is not None:
+            if self.hook is not None and not self._awaits():
                 self.hook.remove()
                 self.hook = None
             return None
@@ -138,6 +160,7 @@ class Watcher:
         if self.hook is not None:
             self.hook.remove()
         self.optimizer_hook.remove()
+        self.parameter_hook.remove()
         share = float(self.run.cost)
         context.__exit__(None, None, None)
         rank = os.environ.get("RANK", "0")

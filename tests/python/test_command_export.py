@@ -185,6 +185,22 @@ def test_a_forked_child_stays_apart_from_its_parent(tmp_path: Path) -> None:
         assert file[f"stats/x/rank0.{child}/mean"][:].tolist() == [2]
 
 
+def test_tensorboard_shows_a_forked_child_as_a_curve_of_its_own(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    with tt.record(tmp_path / "run", follow_fork=True) as recording:
+        child = os.fork()
+        recording.log("x", 1.0 if child else 2.0)
+        if child == 0:
+            recording.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+    events = accumulator.EventAccumulator(str(export(tmp_path, "tensorboard", "events", "x")))
+    events.Reload()
+    found = {tag: [e.value for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    assert found == {"x": [1.0], f"rank0.{child}/x": [2.0]}
+
+
 PYTHONS_OWN = ("sqlite", "pt", "hdf5")
 
 

@@ -182,12 +182,58 @@ def test_the_hook_on_all_modules_is_there_only_until_every_parameter_is_known(
                 optimizer.step()
                 print(len(hooks), end=" ")
         train(torch.nn.Linear(2, 2), 3)
-        train(torch.nn.Linear(2, 3), 3)  # seen when its optimizer steps first
+        train(torch.nn.Linear(2, 3), 3)
         """,
     )
     done = tensortap("run", "-o", "run", script, folder=tmp_path)
-    assert done.stdout.split() == ["0", "0", "0", "1", "0", "0"], done.stderr
-    assert len(tt.open(tmp_path / "run").series("gradient/Linear2:weight", "mean")[0]) == 2
+    assert done.stdout.split() == ["0"] * 6, done.stderr
+
+
+def test_a_model_that_is_made_or_trained_later_is_seen_from_its_first_step(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        def train(model, steps):
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for _ in range(steps):
+                model(torch.ones(1, 2)).sum().backward()
+                optimizer.step()
+        first, second = torch.nn.Linear(2, 2), torch.nn.Linear(2, 3)
+        train(first, 3)
+        train(second, 3)
+        def in_a_function():
+            train(torch.nn.Sequential(torch.nn.Linear(2, 4)), 3)
+        in_a_function()
+        """,
+    )
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = tt.open(tmp_path / "run")
+    for name in ("weight", "Linear2:weight", "Sequential3:0.weight"):
+        assert len(run.series(f"gradient/{name}", "mean")[0]) == 3
+    for name in ("(root)", "Linear2:(root)", "Sequential3:0"):
+        assert len(run.series(f"activation/{name}", "mean")[0]) == 3
+
+
+def test_a_model_that_never_runs_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        from torch.nn.modules.module import _global_forward_pre_hooks as hooks
+        model, never, frozen = (torch.nn.Linear(2, 2) for _ in range(3))
+        frozen.requires_grad_(False)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(20):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+            print(len(hooks), end=" ")
+        """,
+    )
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
+    seen = done.stdout.split()
+    assert (seen[0], seen[-1]) == ("1", "0"), done.stderr
 
 
 def test_a_model_in_the_place_of_one_that_is_gone_is_watched_too(tmp_path: Path) -> None:

@@ -226,6 +226,34 @@ def test_hooks_see_exceptions_too() -> None:
     assert [(e.output, e.call, e.depth) for e in events] == [(None, 0, 0), (None, 1, 0)]
 
 
+def test_a_hook_whose_second_half_never_came_is_not_around_the_next_call() -> None:
+    class Interrupted(nn.Module):
+        def forward(self, x: Any) -> Any:
+            raise KeyboardInterrupt  # torch calls no hook then
+
+    depths: list[int] = []
+    consumer = ModuleConsumer(before=lambda e: depths.append(e.depth), depth=True)
+    model = nn.Sequential(nn.Sequential(Interrupted()), nn.ReLU())
+    consumer.add(model, "(root)")
+    consumer.add(model[0], "0", hook=True)
+    consumer.add(model[0][0], "0.0", hook=True)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            model(X)
+    assert depths == [0, 1, 2] * 2
+
+
+def test_a_hook_sees_the_arguments_that_forward_got() -> None:
+    seen: list[Any] = []
+    model = nn.ReLU()
+    consumer = ModuleConsumer(after=lambda e: seen.append(e.args[0]))
+    consumer.add(model, "relu", hook=True)
+    other = torch.full((2,), -1.0)
+    model.register_forward_pre_hook(lambda _module, _args: (other,))
+    model(X)
+    assert seen[0] is other
+
+
 def test_copies_and_pickles_of_a_hooked_module_are_not_listened_to() -> None:
     events: list[Any] = []
     model = nn.Linear(4, 4)

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+NOTHING: Any = object()  # where no values were given
+
 
 @dataclass
 class LocalVariableResult:
@@ -19,13 +21,44 @@ class LocalVariableResult:
     values: Any = field(default_factory=list)  # a list; a callback may put a tensor here
 
 
+class _Values:
+    """The field `values`: batches are joined when somebody looks, for there may be thousands."""
+
+    def __get__(self, result: GlobalVariableResult | None, owner: type) -> Any:
+        if result is None:
+            return NOTHING
+        parts = result._parts
+        if len(parts) > 1:
+            parts[:] = [joined(parts)]
+        return parts[0]
+
+    def __set__(self, result: GlobalVariableResult, values: Any) -> None:
+        result.__dict__["parts"] = [[] if values is NOTHING else values]
+
+
 @dataclass
 class GlobalVariableResult:
     """Values of one name, of all ranks."""
 
     iterations: list[int] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
-    values: Any = field(default_factory=list)  # a list; a callback may put a tensor here
+    values: Any = _Values()  # a list; a callback may put a tensor here
+
+    @property
+    def _parts(self) -> list[Any]:
+        """Give what `values` are made of, one behind the other; there is always one."""
+        parts: list[Any] = self.__dict__["parts"]
+        return parts
+
+    def add(self, batch: GlobalVariableResult) -> None:
+        """Put a batch behind what is there."""
+        self.iterations = _extended(self.iterations, batch.iterations)
+        self.ranks = _extended(self.ranks, batch.ranks)
+        last, more = self._parts[-1], batch.values
+        if isinstance(last, list) and isinstance(more, list):
+            last.extend(more)
+        else:
+            self._parts.append(more)
 
     def copy(self) -> GlobalVariableResult:
         """Give one that grows by itself; the values are the same."""
@@ -44,13 +77,8 @@ class TraceResults(dict[str, GlobalVariableResult]):
         there = self.get(name)
         if there is None:
             self[name] = batch
-            return
-        there.iterations = _extended(there.iterations, batch.iterations)
-        there.ranks = _extended(there.ranks, batch.ranks)
-        if isinstance(there.values, list) and isinstance(batch.values, list):
-            there.values = _extended(there.values, batch.values)
         else:
-            there.values = joined([there.values, batch.values])
+            there.add(batch)
 
 
 def _extended(there: Any, more: Any) -> Any:

@@ -64,6 +64,8 @@ class _Names(Watching):
         self.roots: set[CodeType] = set()
         self.tracker: _core.Tracker | None = None
         self.shared: list[tuple[_Names, int]] = []
+        self.holders = 0  # open calls that the tracker is for: in greenlets the first may end first
+        self.is_holding = False
 
     def resume(self, depth: int) -> None:
         left = self.names
@@ -79,6 +81,7 @@ class _Names(Watching):
                 if self.root is not None:
                     other.roots.add(self.root)
                 other.tracker.depth = depth
+                other.holders += 1
         if not left:
             return
         try:
@@ -99,8 +102,22 @@ class _Names(Watching):
         self.tracker.depth = depth
         self.tracker.start()
         _active.trackers.append(self)
+        self.holders, self.is_holding = 1, True
 
     def pause(self) -> None:
+        if self.is_holding:
+            self.is_holding = False
+            self._release()
+        for other, depth in self.shared:
+            if other.tracker is not None:
+                other.tracker.depth = depth
+            other._release()
+        self.shared = []
+
+    def _release(self) -> None:
+        self.holders -= 1
+        if self.holders > 0:
+            return
         if self in _active.trackers:
             _active.trackers.remove(self)
             if _is_taken_over():
@@ -110,9 +127,6 @@ class _Names(Watching):
             self.tracker.stop()
             if count:
                 _warn(RuntimeError(f"{count} looks failed, the first with {text}"))
-        for other, depth in self.shared:
-            if other.tracker is not None:
-                other.tracker.depth = depth
 
 
 def var_tracker(
