@@ -43,7 +43,17 @@ static line_event event_of(const frame_record *record, int line)
                          .thread = record->thread,
                          .code = (PyObject *)record->code->code,
                          .at = record->at,
-                         .line = line };
+                         .line = line,
+                         .run = record->run };
+}
+
+static line_event event_of_statement(const frame_record *record, const line_statement *statement)
+{
+    line_event event = event_of(record, statement->line);
+    event.first_site = statement->start;
+    event.end_site = statement->end;
+    event.is_return = statement->flags & STATEMENT_RETURNS;
+    return event;
 }
 
 static void tell(line_source *source, int id, line_fn *function, const line_event *event)
@@ -234,6 +244,11 @@ static void tell_changes(line_source *source, frame_record *record, const line_s
         to->now = name_of(record, one->place.path, names->change[i], one->place.object, &one->now);
         if (one->item != NULL)
             to->now.kind = LINE_ITEM;
+        if (one->write != NULL) {
+            to->calls = record->code->table->write_calls + one->write->calls;
+            to->call_count = one->write->call_count;
+            to->direct_count = one->write->direct_count;
+        }
         list_arrows(record->code->table, one, to, record, names->change[i], reads, &read_count, position,
                     names->read_count, &arrows);
     }
@@ -243,8 +258,7 @@ static void tell_changes(line_source *source, frame_record *record, const line_s
         for (int k = 0; k < names->change_count && reads[i].object != NULL; k++)
             if (found[k].old.key == reads[i].key)
                 reads[i].object = NULL; /* its state is over */
-    line_event event = event_of(record, statement->line);
-    event.is_return = statement->flags & STATEMENT_RETURNS;
+    line_event event = event_of_statement(record, statement);
     event.reads = reads;
     event.read_count = read_count;
     event.changes = changes;
@@ -294,9 +308,8 @@ void emit_reads(line_source *source, frame_record *record, const line_statement 
     names.change_count = 0;
     FOR_EACH_CONSUMER(source, record, before, id)
     {
-        line_event event = event_of(record, statement->line);
+        line_event event = event_of_statement(record, statement);
         event.reads = reads;
-        event.is_return = statement->flags & STATEMENT_RETURNS;
         event.read_count = list_reads(record, &source->consumers[id], &names, reads, position);
         if (event.read_count > 0 && mask & (uint32_t)1 << id && has_line(record, id, statement->line))
             tell(source, id, source->consumers[id].consumer.before, &event);
@@ -338,7 +351,8 @@ void emit_leave(line_source *source, frame_record *record, const line_statement 
         make_read_names(source, record, &names);
     FOR_EACH_CONSUMER(source, record, leave, id)
     {
-        line_event event = event_of(record, statement != NULL ? statement->line : 0);
+        line_event event =
+            statement != NULL ? event_of_statement(record, statement) : event_of(record, 0);
         event.reads = reads;
         event.read_count = list_reads(record, &source->consumers[id], &names, reads, position);
         event.value = value;

@@ -17,6 +17,7 @@
     X(PY_RESUME, on_resume) \
     X(PY_THROW, on_throw)   \
     X(LINE, on_line)        \
+    X(INSTRUCTION, on_step) \
     X(JUMP, on_jump)        \
     X(PY_RETURN, on_return) \
     X(PY_YIELD, on_yield)   \
@@ -74,11 +75,13 @@ static PyObject *go(visit *here, bool is_disabled)
 static void listen(line_source *source, line_code *code)
 {
     driver *made = driver_of(source);
-    if (code->local_events != 0)
-        return;
     long events = made->event[EVENT_LINE] | made->event[EVENT_PY_RETURN] | made->event[EVENT_PY_YIELD];
     if (code->table == NULL || code->table->has_tight_loop)
         events |= made->event[EVENT_JUMP];
+    if (code->table != NULL && code->table->has_steps)
+        events |= made->event[EVENT_INSTRUCTION];
+    if (code->local_events == (uint32_t)events)
+        return;
     PyObject *done = PyObject_CallMethod(made->monitoring, "set_local_events", "iOl", made->tool,
                                          code->code, events); /* owned */
     if (done == NULL) {                                       /* e.g. a code object that Cython made */
@@ -145,8 +148,31 @@ static __attribute__((noinline)) PyObject *any_line(PyObject *self, PyObject *co
     bool is_unknown = false;
     if (come(&here, self)) {
         frame_record *record = record_of(here.source, code, false, false, &is_unknown);
-        if (record != NULL)
-            statement_at(here.source, record, locals_instruction(record->at));
+        int instruction = record != NULL ? locals_instruction(record->at) : -1;
+        if (record != NULL) {
+            statement_at(here.source, record, instruction);
+            record->told = statement_steps(record, instruction) ? instruction : -1;
+        }
+    }
+    return go(&here, is_unknown);
+}
+
+/* Instructions that start no statement are heard of once. */
+static PyObject *on_step(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
+{
+    visit here;
+    bool is_unknown = false;
+    if (come(&here, self)) {
+        int instruction = (int)PyLong_AsLong(args[1]) / CODE_UNIT;
+        frame_record *record = record_of(here.source, args[0], false, false, &is_unknown);
+        if (record != NULL && !statement_steps(record, instruction)) {
+            is_unknown = !record->is_bare;
+        } else if (record != NULL) {
+            bool is_told = record->told == instruction;
+            record->told = -1;
+            if (!is_told)
+                statement_step(here.source, record, instruction);
+        }
     }
     return go(&here, is_unknown);
 }
@@ -175,8 +201,10 @@ static PyObject *on_jump(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
                 PyCode_Addr2Line(record->code->code, to * CODE_UNIT))
             statement_at(here.source, record, to);
         else if (table != NULL && to <= from && from < table->instruction_count && to >= 0 &&
-                 table->line_at[from] == table->line_at[to])
+                 table->line_at[from] == table->line_at[to]) {
             statement_at(here.source, record, to);
+            record->told = statement_steps(record, to) ? to : -1;
+        }
     }
     return go(&here, is_unknown);
 }
