@@ -157,11 +157,11 @@ static bool is_whole(const flow_return *back, const line_change *change)
     return i < change->direct_count && has_value(back, change->now.object);
 }
 
-/* Did the value go as it is into one of the names that the statement changed? */
-static bool is_taken(const flow_return *back, const line_event *event)
+/* Did the value go as it is into another item of what the statement stored there? */
+static bool is_taken(const flow_return *back, const line_event *event, const line_change *change)
 {
     for (size_t i = 0; i < event->change_count; i++)
-        if (is_whole(back, &event->changes[i]))
+        if (event->changes[i].calls == change->calls && is_whole(back, &event->changes[i]))
             return true;
     return false;
 }
@@ -178,7 +178,7 @@ size_t flow_calls_given(const flow_calls *calls, const line_event *event, size_t
     for (size_t i = 0; i < calls->count; i++) {
         const flow_return *back = &calls->back[i];
         if (flows_into(back, event, change) &&
-            (is_one ? is_whole(back, change) : !is_taken(back, event)))
+            (is_one ? is_whole(back, change) : !is_taken(back, event, change)))
             count += flow_return_origins(back, is_one ? object : NULL, out + count, most - count);
     }
     return count;

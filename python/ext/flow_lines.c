@@ -8,7 +8,7 @@
 #include "open_run.h"
 #include "source_line.h"
 
-enum { MOST_ARROWS = 64 };
+enum { MOST_ARROWS = 64, MOST_DEPTH = 16 };
 
 static void read_value(flow_object *self, PyObject *obj, flow_value *out)
 {
@@ -110,6 +110,25 @@ static uint64_t start_of_arrow(flow_object *self, const line_event *event, const
     return node->id;
 }
 
+/* The node that shows a state of a function's, or those of what the function had it from. */
+static size_t nodes_of(const flow_object *self, uint64_t key, uint64_t *out, size_t most, int depth)
+{
+    const flow_state *state = NULL;
+    uint64_t id = flow_chart_find(&self->chart, key);
+    size_t count = 0;
+    if (most > 0 && id != 0) {
+        out[0] = id;
+        return 1;
+    }
+    if (depth < MOST_DEPTH)
+        state = flow_chart_waiting(&self->chart, key);
+    if (state != NULL && state->descent.caller_key != 0)
+        return nodes_of(self, state->descent.caller_key, out, most, depth + 1);
+    for (size_t i = 0; state != NULL && i < state->descent.count; i++)
+        count += nodes_of(self, state->descent.key[i], out + count, most - count, depth + 1);
+    return count;
+}
+
 static void add_change(flow_object *self, const line_event *event, size_t at)
 {
     const line_change *change = &event->changes[at];
@@ -133,7 +152,7 @@ static void add_change(flow_object *self, const line_event *event, size_t at)
     size_t given_count =
         self->calls.count > 0 ? flow_calls_given(&self->calls, event, at, given, MOST_ARROWS) : 0;
     for (size_t i = 0; i < given_count; i++)
-        from[count++] = flow_chart_find(&self->chart, given[i].key);
+        count += nodes_of(self, given[i].key, from + count, 2 * MOST_ARROWS - count, 0);
     (void)flow_node_join(node, from, count);
     record_node(self, node, change->now.key, change->now.object);
 }
@@ -215,7 +234,7 @@ static void give_back(flow_object *self, const line_event *event, PyObject *valu
 
 static void add_returned(flow_object *self, const line_event *event, PyObject *obj, Py_ssize_t item)
 {
-    uint64_t from[FLOW_RETURNED + FLOW_PASSED];
+    uint64_t from[FLOW_RETURNED + 2 * FLOW_PASSED];
     flow_origin given[FLOW_PASSED];
     size_t count = 0;
     PyObject *function = ((PyCodeObject *)event->code)->co_name;            /* borrowed */
@@ -232,7 +251,7 @@ static void add_returned(flow_object *self, const line_event *event, PyObject *o
     /* and what the functions gave that the statement called */
     size_t given_count = flow_calls_passed(&self->calls, event, given, FLOW_PASSED);
     for (size_t i = 0; i < given_count; i++)
-        from[count++] = flow_chart_find(&self->chart, given[i].key);
+        count += nodes_of(self, given[i].key, from + count, FLOW_RETURNED + 2 * FLOW_PASSED - count, 0);
     /* No state of a name: a number that the source gives to nobody. */
     uint64_t key = UINT64_MAX - self->chart.next;
     flow_node *node = flow_chart_add(&self->chart, key, name, event->code, event->line);

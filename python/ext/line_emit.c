@@ -172,18 +172,37 @@ static void add_arrow(arrow_list *arrows, size_t first, int position)
     arrows->index[arrows->used++] = (uint16_t)position;
 }
 
-/* An item comes from the name that holds it too, else from all that was read. */
-static void list_item_arrows(const found_change *found, const frame_record *record, const int *position,
-                             int positions, arrow_list *arrows)
+/* Is what was read in what the write got?  NULL: all is. */
+static bool is_own(const line_table *table, const line_write *write, int read)
+{
+    if (write == NULL)
+        return true;
+    for (int i = 0; i < write->read_count; i++)
+        if (table->write_reads[write->reads + (uint32_t)i] == read)
+            return true;
+    return false;
+}
+
+/* An item comes from the name that holds it too, else from all that was read for it;
+ * gives whether a name does. */
+static bool list_item_arrows(const line_table *table, const found_change *found,
+                             const frame_record *record, const int *position, int positions,
+                             arrow_list *arrows)
 {
     size_t first = arrows->used;
-    for (int pass = 0; pass < 2 && arrows->used == first; pass++)
+    for (int pass = 0; pass < 2; pass++) {
         for (int k = 0; k < positions; k++) {
             const saved_read *read = &record->reads[k];
             bool is_inside = read->item != NULL && read->owner == found->place.owner;
-            if (!is_inside && (pass == 1 || read->state.object == found->place.object))
+            int own = read->item != NULL ? read->parent : k;
+            if (!is_inside && is_own(table, found->write, own) &&
+                (pass == 1 || read->state.object == found->place.object))
                 add_arrow(arrows, first, position[k]);
         }
+        if (arrows->used > first)
+            return pass == 0;
+    }
+    return false;
 }
 
 /* All reads of the write's own, or of the statement and the name's old state. */
@@ -193,7 +212,10 @@ static void list_arrows(const line_table *table, const found_change *found, line
 {
     size_t first = arrows->used;
     if (found->item != NULL) {
-        list_item_arrows(found, record, position, positions, arrows);
+        if (list_item_arrows(table, found, record, position, positions, arrows)) {
+            to->calls = table->write_calls; /* and from no call */
+            to->call_count = to->direct_count = 0;
+        }
         to->reads = arrows->index + first;
         to->read_count = arrows->used - first;
         return;

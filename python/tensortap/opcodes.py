@@ -107,6 +107,14 @@ class Opcodes(NameOpcodes):
 
     do_BUILD_LIST = do_BUILD_TUPLE
 
+    def do_BUILD_MAP(self, i: Instruction) -> None:
+        items = self.pops(2 * (i.arg or 0))
+        self.push(union(items), direct=direct(items))
+
+    def do_BUILD_CONST_KEY_MAP(self, i: Instruction) -> None:
+        items = self.pops(1 + (i.arg or 0))
+        self.push(union(items), direct=direct(items))
+
     def do_UNPACK_SEQUENCE(self, i: Instruction) -> None:
         count, item = i.arg or 0, self.pop()
         self.now.flags |= CALLS if item.parts is None else 0
@@ -181,9 +189,10 @@ class Opcodes(NameOpcodes):
             self.now.write(self.paths.base(path), IN_PLACE, taint)
         for keyword, item in zip(reversed(keywords), reversed(items), strict=False):
             if keyword == "out":
+                others = union([*callee, *(one for one in items if one is not item)])
                 for part in item.parts or (item,):
                     if part.path != NO_PATH:
-                        self.now.write(part.path, IN_PLACE, taint - union([item]))
+                        self.now.write(part.path, IN_PLACE, others & taint)
         for at in self.site:
             self.takes |= {(site_number(at), site_number(k)) for k in direct([*callee, *items])}
         is_computed = any(item.computes for item in callee)

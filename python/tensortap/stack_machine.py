@@ -96,6 +96,7 @@ class Statement:
     control: Taint = NOTHING  # what decided which way it went
     sites: set[int] = field(default_factory=set)  # instructions that may call something
     last: str = ""  # its last instruction
+    is_whole: bool = False  # it left the stack as it was, and is no condition
 
     def write(self, path: int, flags: int, reads: Taint) -> None:
         """Note that *path* gets a value computed from *reads*."""
@@ -187,6 +188,9 @@ class StackMachine:
         return all(item.is_block for item in self.stack)
 
     def _close(self) -> None:
+        is_part = "_IF_" in self.now.last or (self.now.last == "POP_TOP" and not self.now.writes)
+        is_part = is_part and bool(self.now.flags & BRANCHES)  # of `a and b or c`
+        self.now.is_whole = self._was_clear and not is_part
         if self.now.end:
             self.statements.append(self.now)
 
@@ -200,7 +204,7 @@ class StackMachine:
             for target in range(at, 0, -1):
                 if target > low:
                     low = min([low, *self._sources.get(target, ())])
-            while self.statements and self.now.start > low:
+            while self.statements and self.now.start > low and not self.statements[-1].is_whole:
                 earlier = self.statements.pop()
                 if self.now.end or self.now.writes:
                     earlier.absorb(self.now)
