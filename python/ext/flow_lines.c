@@ -153,6 +153,8 @@ static void add_change(flow_object *self, const line_event *event, size_t at)
         self->calls.count > 0 ? flow_calls_given(&self->calls, event, at, given, MOST_ARROWS) : 0;
     for (size_t i = 0; i < given_count; i++)
         count += nodes_of(self, given[i].key, from + count, 2 * MOST_ARROWS - count, 0);
+    if (count == 0 && change->calls == NULL) /* `nonlocal x`: another function stored it */
+        count += (from[0] = flow_chart_outer(&self->chart, node)) != 0;
     (void)flow_node_join(node, from, count);
     record_node(self, node, change->now.key, change->now.object);
 }
