@@ -290,8 +290,8 @@ static inline bool is_small_step(const line_source *source, const frame_record *
 bool statement_quick(line_source *source, frame_record *record, int instruction)
 {
     const line_table *table = record->code->table;
-    const uint32_t slow = STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED | STATEMENT_STEPS |
-                          STATEMENT_LEADS;
+    const uint32_t slow =
+        STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED | STATEMENT_STEPS | STATEMENT_LEADS;
     if (record->is_bare || instruction < 0 || instruction >= table->instruction_count ||
         record->statement < 0 || source->eager_mask & record->mask)
         return false;

@@ -161,8 +161,8 @@ static void find_followers(line_table *table)
 /* Most lines are like `total = total + k`; an event needs to know no more of them. */
 static void find_small(const line_table *table, line_statement *one)
 {
-    const uint32_t busy = STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED | STATEMENT_STEPS |
-                          STATEMENT_LEADS;
+    const uint32_t busy =
+        STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED | STATEMENT_STEPS | STATEMENT_LEADS;
     int count = 1;
     one->small_slots[0] = one->small_slots[1] = one->small_slots[2] = -1;
     if (one->flags & busy || one->followers > 0 || one->write_count > 1 || one->read_count > 2)

@@ -113,20 +113,20 @@ typedef struct line_change {
                          of the statement's may be */
     size_t call_count;
     size_t direct_count; /* the first ones: it is such a result or a part of it, not made of it */
-    bool is_sampled; /* above 64 MB only a part of the contents was compared */
+    bool is_sampled;     /* above 64 MB only a part of the contents was compared */
 } line_change;
 
 typedef struct line_event {
-    uint64_t frame;         /* number of the frame, never given twice */
-    uint64_t caller;        /* number of the nearest selected frame below; 0: none */
-    uint64_t thread;        /* as threading.get_ident() */
-    PyObject *code;         /* borrowed */
-    line_frame *at;         /* for line_frame_get, within the callback */
-    int line;               /* of the statement: its first line; in `line`: the line itself */
-    uint64_t run;           /* which turn of the statement: goes up in a frame with each */
+    uint64_t frame;           /* number of the frame, never given twice */
+    uint64_t caller;          /* number of the nearest selected frame below; 0: none */
+    uint64_t thread;          /* as threading.get_ident() */
+    PyObject *code;           /* borrowed */
+    line_frame *at;           /* for line_frame_get, within the callback */
+    int line;                 /* of the statement: its first line; in `line`: the line itself */
+    uint64_t run;             /* which turn of the statement: goes up in a frame with each */
     int first_site, end_site; /* of calls in the statement: line_call.site */
-    bool is_return;         /* the statement is a `return` (or a yield) */
-    const line_name *reads; /* tensors (and arrays, objects: see wants) that it reads */
+    bool is_return;           /* the statement is a `return` (or a yield) */
+    const line_name *reads;   /* tensors (and arrays, objects: see wants) that it reads */
     size_t read_count;
     const line_change *changes; /* in `change` only */
     size_t change_count;

@@ -8,6 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import itertools
 from types import CodeType
 
 from tensortap.opcodes import Opcodes
@@ -72,16 +73,19 @@ def table(code: CodeType) -> Table:
 
 def _find_steps(statements: list[Statement], lines: list[int]) -> None:
     """Mark those that have no line event and do more than the one before can be told with."""
-    for before, one in zip(statements, statements[1:], strict=False):
+    for before, one in itertools.pairwise(statements):
         is_inside = one.start > 0 and lines[one.start] == lines[one.start - 1]
         if not is_inside or one.flags & HANDLES or one.last == "RAISE_VARARGS":
             continue
         if one.flags & LOOPS and not before.writes and not before.flags & BRANCHES:
             continue  # a loop takes its first item: told with what it goes over
         is_condition = one.flags & BRANCHES and one.last.startswith(("POP_JUMP", "NOT_TAKEN"))
-        if one.writes or one.flags & (CALLS | AUGMENTS) or (one.flags & RETURNS and one.reads):
-            one.flags |= STEPS
-        elif one.flags & OPERATES and not is_condition:
+        if (
+            one.writes
+            or one.flags & (CALLS | AUGMENTS)
+            or (one.flags & RETURNS and one.reads)
+            or (one.flags & OPERATES and not is_condition)
+        ):
             one.flags |= STEPS
 
 
