@@ -1,46 +1,24 @@
-/* flow_calls.c -- which tensors go into a function, and which come back.
+/* flow_calls.c -- which tensors come back from a function, and to what.
  *
  * Exists because the caller's name for a tensor and the function's are two names
  * with two keys, and an address tells little: that of a dead tensor is given to
- * the next one.  So addresses are compared only while the statement runs that
- * does the call: with what this statement reads, and with what was returned to it.
+ * the next one.  So a returned value is kept for the very turn of the very
+ * statement that made the call, and goes into those names that the call's result
+ * flows into.  When the frame calls something in another turn, it is forgotten.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "flow_calls.h"
 
+#include <string.h>
+
+enum { FIRST_CAP = 8 };
+
 void flow_calls_clear(flow_calls *calls)
 {
-    PyMem_Free(calls->call);
+    PyMem_Free(calls->back);
     *calls = (flow_calls){ 0 };
 }
 
-/* ---- into a function ------------------------------------------------------- */
-
-void flow_calls_begin(flow_calls *calls, const line_event *event)
-{
-    if (calls->call == NULL && (calls->call = PyMem_Calloc(FLOW_CALLS, sizeof *calls->call)) == NULL)
-        return; /* arrows will be missing, no more */
-    flow_call *call = &calls->call[event->frame % FLOW_CALLS];
-    call->frame = event->frame;
-    call->count = event->read_count < FLOW_PASSED ? event->read_count : FLOW_PASSED;
-    for (size_t i = 0; i < call->count; i++) {
-        call->read[i].key = event->reads[i].key;
-        call->read[i].object = event->reads[i].object;
-        call->read[i].version = event->reads[i].version;
-    }
-}
-
-uint64_t flow_calls_argument(const flow_calls *calls, uint64_t caller, const line_name *read)
-{
-    const flow_call *call = calls->call != NULL ? &calls->call[caller % FLOW_CALLS] : NULL;
-    if (call == NULL || caller == 0 || call->frame != caller || read->object == NULL)
-        return 0;
-    for (size_t i = 0; i < call->count; i++)
-        if (call->read[i].object == read->object && call->read[i].version == read->version)
-            return call->read[i].key;
-    return 0;
-}
-
-/* ---- and back ---------------------------------------------------------------- */
+/* ---- given ------------------------------------------------------------------- */
 
 static void list_values(flow_return *back, PyObject *value)
 {
@@ -60,16 +38,57 @@ static void list_values(flow_return *back, PyObject *value)
     }
 }
 
-flow_return *flow_calls_give(flow_calls *calls, uint64_t caller, int line, PyObject *value)
+/* Keeps what other frames wait for, and the frame itself in this turn (0: in none). */
+static void forget(flow_calls *calls, uint64_t frame, uint64_t run)
 {
-    flow_return *back = &calls->back[calls->next++ % FLOW_RETURNS];
-    calls->open += back->caller == 0;
-    back->caller = caller;
-    back->line = line;
-    back->value_count = back->key_count = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < calls->count; i++) {
+        const line_call *to = &calls->back[i].to;
+        if (to->frame == frame && to->run != run)
+            continue;
+        if (kept != i)
+            calls->back[kept] = calls->back[i];
+        kept++;
+    }
+    calls->count = kept;
+}
+
+static bool make_room(flow_calls *calls)
+{
+    if (calls->count < calls->cap)
+        return true;
+    if (calls->cap == FLOW_RETURNS) {
+        calls->count -= FLOW_RETURNS / 2;
+        memmove(calls->back, calls->back + FLOW_RETURNS / 2, calls->count * sizeof *calls->back);
+        return true;
+    }
+    size_t cap = calls->cap > 0 ? 2 * calls->cap : FIRST_CAP;
+    flow_return *back = PyMem_Realloc(calls->back, cap * sizeof *back);
+    if (back == NULL)
+        return false;
+    calls->back = back;
+    calls->cap = cap;
+    return true;
+}
+
+flow_return *flow_calls_give(flow_calls *calls, const line_call *to, PyObject *value)
+{
+    forget(calls, to->frame, to->run);
+    if (!make_room(calls))
+        return NULL;
+    flow_return *back = &calls->back[calls->count++];
+    back->to = *to;
+    back->value_count = back->from_count = 0;
     list_values(back, value);
     return back;
 }
+
+void flow_calls_end(flow_calls *calls, uint64_t frame)
+{
+    forget(calls, frame, 0);
+}
+
+/* ---- taken ------------------------------------------------------------------- */
 
 static bool has_value(const flow_return *back, const void *object)
 {
@@ -79,61 +98,97 @@ static bool has_value(const flow_return *back, const void *object)
     return false;
 }
 
-/* Did the value go into one of the names that the statement changed? */
-static bool is_taken(const flow_return *back, const line_event *event)
+/* The object itself, if it is known, else all that the value is made of. */
+size_t flow_return_origins(const flow_return *back, const void *object, flow_origin *out, size_t most)
 {
-    for (size_t i = 0; i < event->change_count; i++)
-        if (has_value(back, event->changes[i].now.object))
+    size_t count = 0;
+    for (size_t i = 0; i < back->from_count && count < most && object != NULL; i++)
+        if (back->from[i].object == object)
+            out[count++] = back->from[i];
+    if (count > 0)
+        return count;
+    for (size_t i = 0; i < back->from_count && count < most; i++)
+        out[count++] = back->from[i];
+    return count;
+}
+
+bool flow_calls_next(const flow_calls *calls, const line_call *call, const void *object, size_t *at,
+                     const flow_return **back)
+{
+    for (; *at < calls->count; ++*at) {
+        const flow_return *one = &calls->back[*at];
+        if (one->to.frame == call->frame && one->to.run == call->run && has_value(one, object)) {
+            *back = one;
+            ++*at;
             return true;
+        }
+    }
     return false;
 }
 
 static bool is_for(const flow_return *back, const line_event *event)
 {
-    return back->caller == event->frame && back->line == event->line;
+    return back->to.frame == event->frame && back->to.run == event->run;
 }
 
-static size_t copy_keys(const flow_return *back, uint64_t *out, size_t most)
+static bool is_inside(const flow_return *back, const line_event *event)
 {
-    size_t count = back->key_count < most ? back->key_count : most;
-    for (size_t i = 0; i < count; i++)
-        out[i] = back->key[i];
-    return count;
+    return is_for(back, event) && event->first_site <= back->to.site && back->to.site < event->end_site;
 }
 
-size_t flow_calls_given(const flow_calls *calls, const line_event *event, size_t at, uint64_t *out,
+/* Is the call's result in what the statement wrote there? */
+static bool flows_into(const flow_return *back, const line_event *event, const line_change *change)
+{
+    if (change->calls == NULL)
+        return is_inside(back, event);
+    for (size_t i = 0; i < change->call_count; i++)
+        if (change->calls[i] == back->to.site)
+            return is_for(back, event);
+    return false;
+}
+
+/* Is it that value, or a part of it, and not made of it?  What is made of it may have
+ * its address, if it has gone. */
+static bool is_whole(const flow_return *back, const line_change *change)
+{
+    size_t i = 0;
+    while (i < change->direct_count && change->calls[i] != back->to.site)
+        i++;
+    return i < change->direct_count && has_value(back, change->now.object);
+}
+
+/* Did the value go as it is into another item of what the statement stored there? */
+static bool is_taken(const flow_return *back, const line_event *event, const line_change *change)
+{
+    for (size_t i = 0; i < event->change_count; i++)
+        if (event->changes[i].calls == change->calls && is_whole(back, &event->changes[i]))
+            return true;
+    return false;
+}
+
+size_t flow_calls_given(const flow_calls *calls, const line_event *event, size_t at, flow_origin *out,
                         size_t most)
 {
-    const void *object = event->changes[at].now.object;
+    const line_change *change = &event->changes[at];
+    const void *object = change->now.object;
     size_t count = 0;
-    bool is_whole = false; /* it is what was returned, not made of it */
-    if (calls->open == 0)
-        return 0;
-    for (size_t i = 0; i < FLOW_RETURNS && !is_whole; i++)
-        is_whole = is_for(&calls->back[i], event) && has_value(&calls->back[i], object);
-    for (size_t i = 0; i < FLOW_RETURNS; i++) {
+    bool is_one = false;
+    for (size_t i = 0; i < calls->count && !is_one; i++)
+        is_one = is_for(&calls->back[i], event) && is_whole(&calls->back[i], change);
+    for (size_t i = 0; i < calls->count; i++) {
         const flow_return *back = &calls->back[i];
-        if (is_for(back, event) && (is_whole ? has_value(back, object) : !is_taken(back, event)))
-            count += copy_keys(back, out + count, most - count);
+        if (flows_into(back, event, change) &&
+            (is_one ? is_whole(back, change) : !is_taken(back, event, change)))
+            count += flow_return_origins(back, is_one ? object : NULL, out + count, most - count);
     }
     return count;
 }
 
-size_t flow_calls_passed(const flow_calls *calls, const line_event *event, uint64_t *out, size_t most)
+size_t flow_calls_passed(const flow_calls *calls, const line_event *event, flow_origin *out, size_t most)
 {
     size_t count = 0;
-    for (size_t i = 0; i < FLOW_RETURNS && calls->open > 0; i++)
-        if (is_for(&calls->back[i], event))
-            count += copy_keys(&calls->back[i], out + count, most - count);
+    for (size_t i = 0; i < calls->count; i++)
+        if (is_inside(&calls->back[i], event))
+            count += flow_return_origins(&calls->back[i], NULL, out + count, most - count);
     return count;
-}
-
-void flow_calls_end(flow_calls *calls, uint64_t frame)
-{
-    for (size_t i = 0; i < FLOW_RETURNS && calls->open > 0; i++) {
-        if (calls->back[i].caller != frame)
-            continue;
-        calls->back[i].caller = 0;
-        calls->open--;
-    }
 }

@@ -199,7 +199,7 @@ int flow_node_join(flow_node *node, const uint64_t *from, size_t count)
 static uint64_t key_above(const flow_chart *chart, uint64_t key)
 {
     const flow_state *state = flow_chart_waiting(chart, key);
-    return state != NULL ? state->caller_key : 0;
+    return state != NULL ? state->descent.caller_key : 0;
 }
 
 void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t caller_key)

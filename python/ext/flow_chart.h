@@ -41,11 +41,19 @@ typedef struct flow_node {
     uint64_t *from; /* owned; ids of the nodes whose arrows end here */
 } flow_node;
 
-enum { FLOW_WAITING = 64, FLOW_RETURNED = 16 };
+enum { FLOW_WAITING = 64, FLOW_RETURNED = 16, FLOW_ORIGINS = 8 };
+
+/* Where a tensor comes from that a function was given. */
+typedef struct flow_descent {
+    uint64_t caller_key; /* the caller's name for it; 0: it has none ... */
+    size_t count;        /* ... but has it from another call, made of these keys */
+    uint64_t key[FLOW_ORIGINS];
+} flow_descent;
 
 /* A state that was read, for the node that it may become. */
 typedef struct flow_state {
-    uint64_t moment, caller_key;
+    uint64_t moment;
+    flow_descent descent;
     const void *object; /* as in a node */
     uint32_t version;
     flow_value value;

@@ -8,7 +8,7 @@
 #include "open_run.h"
 #include "source_line.h"
 
-enum { MOST_ARROWS = 64 };
+enum { MOST_ARROWS = 64, MOST_DEPTH = 16 };
 
 static void read_value(flow_object *self, PyObject *obj, flow_value *out)
 {
@@ -43,15 +43,43 @@ static bool is_free(PyObject *code, PyObject *name)
 }
 
 /* A source of a function may be a tensor of the caller's, under another name. */
-static void join_caller(flow_object *self, const line_event *event, flow_node *node, uint64_t caller_key)
+static void join_caller(flow_object *self, const line_event *event, flow_node *node,
+                        const flow_descent *descent)
 {
     uint64_t outer = 0;
-    if (caller_key != 0)
-        flow_chart_expect(&self->chart, node, caller_key);
+    if (descent->caller_key != 0)
+        flow_chart_expect(&self->chart, node, descent->caller_key);
     else if (is_free(event->code, node->name))
         outer = flow_chart_outer(&self->chart, node);
     (void)flow_node_join(node, &outer, 1);
+    for (size_t i = 0; i < descent->count; i++) {
+        uint64_t from = flow_chart_find(&self->chart, descent->key[i]);
+        (void)flow_node_join(node, &from, 1);
+    }
     flow_chart_adopt(&self->chart, node);
+}
+
+/* `read` of a function: what its caller knows it by, or had it from: g(f(x)). */
+static void find_descent(const flow_object *self, const line_event *event, const line_name *read,
+                         flow_descent *out)
+{
+    line_source *source = self->state->line;
+    const flow_return *back = NULL;
+    flow_origin from[FLOW_ORIGINS];
+    size_t at = 0;
+    line_call call;
+    out->caller_key = line_frame_passed(source, self->consumer, event->at, read);
+    out->count = 0;
+    if (out->caller_key != 0 || self->calls.count == 0 || read->object == NULL ||
+        !line_frame_below(source, self->consumer, event->at, &call))
+        return;
+    while (flow_calls_next(&self->calls, &call, read->object, &at, &back)) {
+        if (!line_frame_takes(source, self->consumer, event->at, back->to.site))
+            continue;
+        size_t count = flow_return_origins(back, read->object, from, FLOW_ORIGINS - out->count);
+        for (size_t i = 0; i < count; i++)
+            out->key[out->count++] = from[i].key;
+    }
 }
 
 /* The node that an arrow from this state starts at, made if there is none. */
@@ -70,20 +98,42 @@ static uint64_t start_of_arrow(flow_object *self, const line_event *event, const
     node->frame = event->frame;
     node->object = read->object;
     node->version = read->version;
-    uint64_t caller_key =
-        kept != NULL ? kept->caller_key : flow_calls_argument(&self->calls, event->caller, read);
-    if (kept != NULL)
+    flow_descent descent;
+    if (kept != NULL) {
+        descent = kept->descent;
         flow_chart_take(&self->chart, kept, node);
-    else
+    } else {
+        find_descent(self, event, read, &descent);
         read_value(self, read->object, &node->value);
-    join_caller(self, event, node, caller_key);
+    }
+    join_caller(self, event, node, &descent);
     return node->id;
+}
+
+/* The node that shows a state of a function's, or those of what the function had it from. */
+static size_t nodes_of(const flow_object *self, uint64_t key, uint64_t *out, size_t most, int depth)
+{
+    const flow_state *state = NULL;
+    uint64_t id = flow_chart_find(&self->chart, key);
+    size_t count = 0;
+    if (most > 0 && id != 0) {
+        out[0] = id;
+        return 1;
+    }
+    if (depth < MOST_DEPTH)
+        state = flow_chart_waiting(&self->chart, key);
+    if (state != NULL && state->descent.caller_key != 0)
+        return nodes_of(self, state->descent.caller_key, out, most, depth + 1);
+    for (size_t i = 0; state != NULL && i < state->descent.count; i++)
+        count += nodes_of(self, state->descent.key[i], out + count, most - count, depth + 1);
+    return count;
 }
 
 static void add_change(flow_object *self, const line_event *event, size_t at)
 {
     const line_change *change = &event->changes[at];
     uint64_t from[2 * MOST_ARROWS];
+    flow_origin given[MOST_ARROWS];
     size_t count = 0;
     for (size_t i = 0; i < change->read_count && count < MOST_ARROWS; i++) {
         uint64_t id = start_of_arrow(self, event, &event->reads[change->reads[i]]);
@@ -98,10 +148,13 @@ static void add_change(flow_object *self, const line_event *event, size_t at)
     read_value(self, change->now.object, &node->value);
     node->object = change->now.object;
     node->version = change->now.version;
-    size_t own = count; /* and what the functions gave that it called */
-    count += flow_calls_given(&self->calls, event, at, from + own, MOST_ARROWS);
-    for (size_t i = own; i < count; i++)
-        from[i] = flow_chart_find(&self->chart, from[i]);
+    /* and what the functions gave that it called */
+    size_t given_count =
+        self->calls.count > 0 ? flow_calls_given(&self->calls, event, at, given, MOST_ARROWS) : 0;
+    for (size_t i = 0; i < given_count; i++)
+        count += nodes_of(self, given[i].key, from + count, 2 * MOST_ARROWS - count, 0);
+    if (count == 0 && change->calls == NULL) /* `nonlocal x`: another function stored it */
+        count += (from[0] = flow_chart_outer(&self->chart, node)) != 0;
     (void)flow_node_join(node, from, count);
     record_node(self, node, change->now.key, change->now.object);
 }
@@ -112,7 +165,6 @@ static void on_change(void *context, const line_event *event)
     for (size_t i = 0; i < event->change_count; i++)
         if (event->changes[i].now.object != NULL)
             add_change(self, event, i);
-    flow_calls_end(&self->calls, event->frame);
 }
 
 static void put_aside(flow_object *self, const line_event *event, const line_name *read)
@@ -129,7 +181,7 @@ static void put_aside(flow_object *self, const line_event *event, const line_nam
         read_value(self, read->object, &state->value);
     }
     state->moment = ++self->chart.moment; /* of the statement that may make it a node */
-    state->caller_key = flow_calls_argument(&self->calls, event->caller, read);
+    find_descent(self, event, read, &state->descent);
 }
 
 static void on_before(void *context, const line_event *event)
@@ -137,7 +189,6 @@ static void on_before(void *context, const line_event *event)
     flow_object *self = context;
     for (size_t i = 0; i < event->read_count; i++)
         put_aside(self, event, &event->reads[i]);
-    flow_calls_begin(&self->calls, event);
     if (self->has_returns && event->is_return) {
         flow_forget_returned(self);
         self->return_frame = event->frame;
@@ -172,21 +223,21 @@ static bool is_wanted(flow_object *self, PyObject *obj)
 }
 
 /* Tells the statement that waits for the value what it was made of. */
-static void give_back(flow_object *self, const line_event *event, PyObject *value, const uint64_t *keys,
-                      size_t count)
+static void give_back(flow_object *self, const line_event *event, PyObject *value,
+                      const flow_origin *from, size_t count)
 {
-    uint64_t caller = 0;
-    int line = line_frame_below(self->state->line, event->at, &caller);
-    if (line == 0 || count == 0)
+    line_call to;
+    if (count == 0 || !line_frame_below(self->state->line, self->consumer, event->at, &to))
         return;
-    flow_return *back = flow_calls_give(&self->calls, caller, line, value);
-    for (size_t i = 0; i < count && i < FLOW_PASSED; i++)
-        back->key[back->key_count++] = keys[i];
+    flow_return *back = flow_calls_give(&self->calls, &to, value);
+    for (size_t i = 0; back != NULL && i < count && i < FLOW_PASSED; i++)
+        back->from[back->from_count++] = from[i];
 }
 
 static void add_returned(flow_object *self, const line_event *event, PyObject *obj, Py_ssize_t item)
 {
-    uint64_t from[FLOW_RETURNED + FLOW_PASSED];
+    uint64_t from[FLOW_RETURNED + 2 * FLOW_PASSED];
+    flow_origin given[FLOW_PASSED];
     size_t count = 0;
     PyObject *function = ((PyCodeObject *)event->code)->co_name;            /* borrowed */
     PyObject *name = item < 0 ? PyUnicode_FromFormat("return %U", function) /* owned */
@@ -199,10 +250,10 @@ static void add_returned(flow_object *self, const line_event *event, PyObject *o
         if (id != 0)
             from[count++] = id;
     }
-    size_t own = count; /* and what the functions gave that the statement called */
-    count += flow_calls_passed(&self->calls, event, from + own, FLOW_PASSED);
-    for (size_t i = own; i < count; i++)
-        from[i] = flow_chart_find(&self->chart, from[i]);
+    /* and what the functions gave that the statement called */
+    size_t given_count = flow_calls_passed(&self->calls, event, given, FLOW_PASSED);
+    for (size_t i = 0; i < given_count; i++)
+        count += nodes_of(self, given[i].key, from + count, FLOW_RETURNED + 2 * FLOW_PASSED - count, 0);
     /* No state of a name: a number that the source gives to nobody. */
     uint64_t key = UINT64_MAX - self->chart.next;
     flow_node *node = flow_chart_add(&self->chart, key, name, event->code, event->line);
@@ -213,7 +264,7 @@ static void add_returned(flow_object *self, const line_event *event, PyObject *o
     read_value(self, obj, &node->value);
     (void)flow_node_join(node, from, count);
     record_node(self, node, 0, obj);
-    give_back(self, event, obj, &key, 1);
+    give_back(self, event, obj, &(flow_origin){ .key = key, .object = obj }, 1);
 }
 
 static void add_all_returned(flow_object *self, const line_event *event)
@@ -231,18 +282,19 @@ static void add_all_returned(flow_object *self, const line_event *event)
 static void on_leave(void *context, const line_event *event)
 {
     flow_object *self = context;
-    uint64_t keys[2 * FLOW_PASSED];
+    flow_origin from[2 * FLOW_PASSED];
     size_t count = event->read_count < FLOW_PASSED ? event->read_count : FLOW_PASSED;
     bool has_value = event->value != NULL && event->value != Py_None;
     if (has_value && self->has_returns) {
         add_all_returned(self, event);
     } else if (has_value) {
         for (size_t i = 0; i < count; i++)
-            keys[i] = event->reads[i].key;
-        count += flow_calls_passed(&self->calls, event, keys + count, FLOW_PASSED);
-        give_back(self, event, event->value, keys, count);
+            from[i] = (flow_origin){ .key = event->reads[i].key, .object = event->reads[i].object };
+        count += flow_calls_passed(&self->calls, event, from + count, FLOW_PASSED);
+        give_back(self, event, event->value, from, count);
     }
-    flow_calls_end(&self->calls, event->frame);
+    if (!event->is_yield)
+        flow_calls_end(&self->calls, event->frame);
 }
 
 /* ---- on and off ---------------------------------------------------------- */

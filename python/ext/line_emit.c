@@ -43,7 +43,17 @@ static line_event event_of(const frame_record *record, int line)
                          .thread = record->thread,
                          .code = (PyObject *)record->code->code,
                          .at = record->at,
-                         .line = line };
+                         .line = line,
+                         .run = record->run };
+}
+
+static line_event event_of_statement(const frame_record *record, const line_statement *statement)
+{
+    line_event event = event_of(record, statement->line);
+    event.first_site = statement->start;
+    event.end_site = statement->end;
+    event.is_return = statement->flags & STATEMENT_RETURNS;
+    return event;
 }
 
 static void tell(line_source *source, int id, line_fn *function, const line_event *event)
@@ -162,18 +172,37 @@ static void add_arrow(arrow_list *arrows, size_t first, int position)
     arrows->index[arrows->used++] = (uint16_t)position;
 }
 
-/* An item comes from the name that holds it too, else from all that was read. */
-static void list_item_arrows(const found_change *found, const frame_record *record, const int *position,
-                             int positions, arrow_list *arrows)
+/* Is what was read in what the write got?  NULL: all is. */
+static bool is_own(const line_table *table, const line_write *write, int read)
+{
+    if (write == NULL)
+        return true;
+    for (int i = 0; i < write->read_count; i++)
+        if (table->write_reads[write->reads + (uint32_t)i] == read)
+            return true;
+    return false;
+}
+
+/* An item comes from the name that holds it too, else from all that was read for it;
+ * gives whether a name does. */
+static bool list_item_arrows(const line_table *table, const found_change *found,
+                             const frame_record *record, const int *position, int positions,
+                             arrow_list *arrows)
 {
     size_t first = arrows->used;
-    for (int pass = 0; pass < 2 && arrows->used == first; pass++)
+    for (int pass = 0; pass < 2; pass++) {
         for (int k = 0; k < positions; k++) {
             const saved_read *read = &record->reads[k];
             bool is_inside = read->item != NULL && read->owner == found->place.owner;
-            if (!is_inside && (pass == 1 || read->state.object == found->place.object))
+            int own = read->item != NULL ? read->parent : k;
+            if (!is_inside && is_own(table, found->write, own) &&
+                (pass == 1 || read->state.object == found->place.object))
                 add_arrow(arrows, first, position[k]);
         }
+        if (arrows->used > first)
+            return pass == 0;
+    }
+    return false;
 }
 
 /* All reads of the write's own, or of the statement and the name's old state. */
@@ -183,7 +212,10 @@ static void list_arrows(const line_table *table, const found_change *found, line
 {
     size_t first = arrows->used;
     if (found->item != NULL) {
-        list_item_arrows(found, record, position, positions, arrows);
+        if (list_item_arrows(table, found, record, position, positions, arrows)) {
+            to->calls = table->write_calls; /* and from no call */
+            to->call_count = to->direct_count = 0;
+        }
         to->reads = arrows->index + first;
         to->read_count = arrows->used - first;
         return;
@@ -234,6 +266,11 @@ static void tell_changes(line_source *source, frame_record *record, const line_s
         to->now = name_of(record, one->place.path, names->change[i], one->place.object, &one->now);
         if (one->item != NULL)
             to->now.kind = LINE_ITEM;
+        if (one->write != NULL) {
+            to->calls = record->code->table->write_calls + one->write->calls;
+            to->call_count = one->write->call_count;
+            to->direct_count = one->write->direct_count;
+        }
         list_arrows(record->code->table, one, to, record, names->change[i], reads, &read_count, position,
                     names->read_count, &arrows);
     }
@@ -243,8 +280,7 @@ static void tell_changes(line_source *source, frame_record *record, const line_s
         for (int k = 0; k < names->change_count && reads[i].object != NULL; k++)
             if (found[k].old.key == reads[i].key)
                 reads[i].object = NULL; /* its state is over */
-    line_event event = event_of(record, statement->line);
-    event.is_return = statement->flags & STATEMENT_RETURNS;
+    line_event event = event_of_statement(record, statement);
     event.reads = reads;
     event.read_count = read_count;
     event.changes = changes;
@@ -294,9 +330,8 @@ void emit_reads(line_source *source, frame_record *record, const line_statement 
     names.change_count = 0;
     FOR_EACH_CONSUMER(source, record, before, id)
     {
-        line_event event = event_of(record, statement->line);
+        line_event event = event_of_statement(record, statement);
         event.reads = reads;
-        event.is_return = statement->flags & STATEMENT_RETURNS;
         event.read_count = list_reads(record, &source->consumers[id], &names, reads, position);
         if (event.read_count > 0 && mask & (uint32_t)1 << id && has_line(record, id, statement->line))
             tell(source, id, source->consumers[id].consumer.before, &event);
@@ -338,7 +373,8 @@ void emit_leave(line_source *source, frame_record *record, const line_statement 
         make_read_names(source, record, &names);
     FOR_EACH_CONSUMER(source, record, leave, id)
     {
-        line_event event = event_of(record, statement != NULL ? statement->line : 0);
+        line_event event =
+            statement != NULL ? event_of_statement(record, statement) : event_of(record, 0);
         event.reads = reads;
         event.read_count = list_reads(record, &source->consumers[id], &names, reads, position);
         event.value = value;

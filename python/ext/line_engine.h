@@ -100,6 +100,9 @@ typedef struct frame_record {
     uint32_t mask;          /* consumers that want this frame */
     bool is_bare;           /* made without a table: all of them are LINE_BARE */
     int statement;          /* that runs; -1: none */
+    int told;               /* the instruction that had a line event, and will have a step; -1: none */
+    uint64_t run;           /* goes up with each statement that may call something */
+    bool is_stepping;       /* up to 3.11: we switched the frame's instruction events on */
     bool compares;          /* it may have changed more than it stores */
     bool has_reads;         /* reads are filled */
     uint64_t used;          /* for dropping the oldest suspended generator */
@@ -247,6 +250,18 @@ static inline bool statement_hides(const frame_record *record, const line_statem
     return record->code->table->is_hidden || statement->flags & STATEMENT_DIGESTS;
 }
 void statement_at(line_source *source, frame_record *record, int instruction);
+/* The next instruction starts a statement in the middle of a line? */
+static inline bool statement_steps(const frame_record *record, int instruction)
+{
+    const line_table *table = record->code->table;
+    if (table == NULL || instruction < 0 || instruction >= table->instruction_count ||
+        table->statement_at[instruction] == TABLE_NONE)
+        return false;
+    const line_statement *one = &table->statements[table->statement_at[instruction]];
+    return one->flags & STATEMENT_STEPS && one->start == instruction;
+}
+/* As statement_at, for such a one: it is no line. */
+void statement_step(line_source *source, frame_record *record, int instruction);
 /* The same for plain Python; false: nothing was done, call statement_at.  Calls
  * nobody and leaves no exception. */
 bool statement_quick(line_source *source, frame_record *record, int instruction);

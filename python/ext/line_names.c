@@ -247,6 +247,7 @@ bool names_quick(frame_record *record, int instruction)
     const line_table *table = code->table;
     const uint32_t busy =
         STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS | STATEMENT_IS_FOLLOWED;
+    const uint32_t steps = STATEMENT_STEPS | STATEMENT_LEADS;
     if (record->compares || record->statement < 0 || code->touched[record->statement] & STORES_NAMED ||
         table->statements[record->statement].flags & STATEMENT_IS_FOLLOWED)
         return false;
@@ -256,6 +257,8 @@ bool names_quick(frame_record *record, int instruction)
     const line_statement *next = &table->statements[number];
     if (next->start != instruction)
         return number == record->statement; /* a later line of the one that runs */
+    if ((next->flags | table->statements[record->statement].flags) & steps)
+        return false;
     if (code->touched[number] != 0)
         return false;
     if (next->flags & busy && names_are_live(record)) {

@@ -67,6 +67,7 @@ void statement_begin(line_source *source, frame_record *record, int number)
     bool is_live = !code->is_narrow || names_are_live(record);
     bool compares = statement->flags & busy && is_live;
     record->statement = number;
+    record->run++;
     if (compares && !(statement->flags & STATEMENT_CALLS))
         compares = has_risky_operand(source, record, statement);
     record->compares = compares;

@@ -290,7 +290,8 @@ static inline bool is_small_step(const line_source *source, const frame_record *
 bool statement_quick(line_source *source, frame_record *record, int instruction)
 {
     const line_table *table = record->code->table;
-    const uint32_t slow = STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED;
+    const uint32_t slow =
+        STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED | STATEMENT_STEPS | STATEMENT_LEADS;
     if (record->is_bare || instruction < 0 || instruction >= table->instruction_count ||
         record->statement < 0 || source->eager_mask & record->mask)
         return false;
@@ -306,7 +307,8 @@ bool statement_quick(line_source *source, frame_record *record, int instruction)
         record->has_reads = false;
         return true;
     }
-    if (next->flags & slow || next->start != instruction || !is_plain(source, record, last))
+    if (next->flags & slow || last->flags & STATEMENT_LEADS || next->start != instruction ||
+        !is_plain(source, record, last))
         return false;
     uint32_t looks = STATEMENT_OPERATES | STATEMENT_AUGMENTS;
     if (source->before_mask & record->mask)
@@ -325,6 +327,18 @@ bool statement_quick(line_source *source, frame_record *record, int instruction)
     return true;
 }
 
+void statement_step(line_source *source, frame_record *record, int instruction)
+{
+    const line_table *table = record->code->table;
+    int number = table->statement_at[instruction];
+    const line_statement *statement = &table->statements[number];
+    if (number == record->statement && instruction != statement->start)
+        return; /* a later line of the statement that runs */
+    if (record->statement >= 0)
+        finish(source, record, instruction, statement->flags & STATEMENT_HANDLES, false);
+    statement_begin(source, record, number);
+}
+
 void statement_at(line_source *source, frame_record *record, int instruction)
 {
     const line_table *table = record->code->table;
@@ -332,19 +346,10 @@ void statement_at(line_source *source, frame_record *record, int instruction)
         emit_line(source, record, instruction);
         return;
     }
-    if (instruction < 0 || instruction >= table->instruction_count)
+    if (instruction < 0 || instruction >= table->instruction_count ||
+        table->statement_at[instruction] == TABLE_NONE)
         return;
-    int number = table->statement_at[instruction];
-    if (number == TABLE_NONE)
-        return;
-    const line_statement *statement = &table->statements[number];
-    /* A later line of the statement that runs. */
-    bool goes_on = number == record->statement && instruction != statement->start;
-    if (!goes_on) {
-        if (record->statement >= 0)
-            finish(source, record, instruction, statement->flags & STATEMENT_HANDLES, false);
-        statement_begin(source, record, number);
-    }
+    statement_step(source, record, instruction);
     if (source->line_mask & record->mask)
         emit_line(source, record, instruction);
 }

@@ -45,15 +45,19 @@ static int fill_paths(line_table *table, PyObject *rows)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int count_rows(PyObject *rows, Py_ssize_t *reads, Py_ssize_t *writes, Py_ssize_t *arrows)
+enum { READS, WRITES, ARROWS, SITES, LISTS }; /* lists that all statements share */
+
+static int count_rows(PyObject *rows, Py_ssize_t count[LISTS])
 {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(rows); i++) {
         PyObject *row = PyList_GET_ITEM(rows, i); /* borrowed */
         PyObject *writing = PyTuple_GET_ITEM(row, 6);
-        *reads += PyTuple_GET_SIZE(PyTuple_GET_ITEM(row, 5));
-        *writes += PyTuple_GET_SIZE(writing);
-        for (Py_ssize_t w = 0; w < PyTuple_GET_SIZE(writing); w++)
-            *arrows += PyTuple_GET_SIZE(PyTuple_GET_ITEM(PyTuple_GET_ITEM(writing, w), 2));
+        count[READS] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(row, 5));
+        count[WRITES] += PyTuple_GET_SIZE(writing);
+        for (Py_ssize_t w = 0; w < PyTuple_GET_SIZE(writing); w++) {
+            count[ARROWS] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(PyTuple_GET_ITEM(writing, w), 2));
+            count[SITES] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(PyTuple_GET_ITEM(writing, w), 3));
+        }
     }
     return PyList_GET_SIZE(rows) < TABLE_NONE ? 0 : -1;
 }
@@ -75,7 +79,23 @@ static bool is_selfish(const line_table *table, const line_statement *statement)
     return false;
 }
 
-static void fill_statement(line_table *table, line_statement *to, PyObject *row, uint32_t at[3])
+static void fill_write(line_table *table, PyObject *row, uint32_t at[LISTS])
+{
+    PyObject *from = PyTuple_GET_ITEM(row, 2), *calls = PyTuple_GET_ITEM(row, 3); /* borrowed */
+    table->writes[at[WRITES]++] = (line_write){ .path = (uint16_t)as_int(row, 0),
+                                                .flags = (uint16_t)as_int(row, 1),
+                                                .reads = at[ARROWS],
+                                                .calls = at[SITES],
+                                                .read_count = (uint16_t)PyTuple_GET_SIZE(from),
+                                                .call_count = (uint16_t)PyTuple_GET_SIZE(calls),
+                                                .direct_count = (uint16_t)as_int(row, 4) };
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(from); i++)
+        table->write_reads[at[ARROWS]++] = (uint16_t)as_int(from, i);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(calls); i++)
+        table->write_calls[at[SITES]++] = as_int(calls, i);
+}
+
+static void fill_statement(line_table *table, line_statement *to, PyObject *row, uint32_t at[LISTS])
 {
     PyObject *reading = PyTuple_GET_ITEM(row, 5), *writing = PyTuple_GET_ITEM(row, 6);
     *to = (line_statement){ .start = as_int(row, 0),
@@ -83,27 +103,20 @@ static void fill_statement(line_table *table, line_statement *to, PyObject *row,
                             .line = as_int(row, 2),
                             .flags = (uint32_t)as_int(row, 3),
                             .exit = as_int(row, 4),
-                            .reads = at[0],
-                            .writes = at[1],
+                            .reads = at[READS],
+                            .writes = at[WRITES],
                             .read_count = (uint16_t)PyTuple_GET_SIZE(reading),
                             .write_count = (uint16_t)PyTuple_GET_SIZE(writing) };
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(reading); i++) {
         uint16_t path = (uint16_t)as_int(reading, i);
-        table->reads[at[0]++] = path;
+        table->reads[at[READS]++] = path;
         if (table->paths[path].kind != PATH_LOCAL)
             to->flags |= STATEMENT_IS_FAR;
     }
     if (to->read_count > table->most_reads)
         table->most_reads = to->read_count;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(writing); i++) {
-        PyObject *row_of = PyTuple_GET_ITEM(writing, i), *from = PyTuple_GET_ITEM(row_of, 2);
-        table->writes[at[1]++] = (line_write){ .path = (uint16_t)as_int(row_of, 0),
-                                               .flags = (uint16_t)as_int(row_of, 1),
-                                               .reads = at[2],
-                                               .read_count = (uint16_t)PyTuple_GET_SIZE(from) };
-        for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(from); r++)
-            table->write_reads[at[2]++] = (uint16_t)as_int(from, r);
-    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(writing); i++)
+        fill_write(table, PyTuple_GET_ITEM(writing, i), at);
     if (is_selfish(table, to))
         to->flags |= STATEMENT_IS_SELFISH;
 }
@@ -115,15 +128,24 @@ static bool is_idle(const line_statement *statement)
            !(statement->flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS));
 }
 
-/* A statement whose first instruction does not start a line is told of with
- * the one before it. */
+static bool starts_in_line(const line_table *table, const line_statement *one)
+{
+    return one->start > 0 && one->start < table->instruction_count &&
+           table->line_at[one->start] == table->line_at[one->start - 1];
+}
+
+/* A statement whose first instruction does not start a line has an event of its own
+ * if statements.py wants it so, or is told of with the one before it. */
 static void find_followers(line_table *table)
 {
     for (int i = table->statement_count - 2; i >= 0; i--) {
         line_statement *one = &table->statements[i], *next = one + 1;
-        if (next->start > 0 && next->start < table->instruction_count &&
-            table->line_at[next->start] == table->line_at[next->start - 1] &&
-            !(next->flags & STATEMENT_HANDLES) && !(is_idle(next) && next->followers == 0))
+        if (!starts_in_line(table, next))
+            continue;
+        if (next->flags & (STATEMENT_STEPS | STATEMENT_LEADS))
+            one->flags |= STATEMENT_LEADS;
+        if (!(next->flags & (STATEMENT_HANDLES | STATEMENT_STEPS)) &&
+            !(is_idle(next) && next->followers == 0))
             one->followers = (uint16_t)(next->followers + 1);
     }
     for (int i = 0; i < table->statement_count; i++) {
@@ -139,7 +161,8 @@ static void find_followers(line_table *table)
 /* Most lines are like `total = total + k`; an event needs to know no more of them. */
 static void find_small(const line_table *table, line_statement *one)
 {
-    const uint32_t busy = STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED;
+    const uint32_t busy =
+        STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED | STATEMENT_STEPS | STATEMENT_LEADS;
     int count = 1;
     one->small_slots[0] = one->small_slots[1] = one->small_slots[2] = -1;
     if (one->flags & busy || one->followers > 0 || one->write_count > 1 || one->read_count > 2)
@@ -155,10 +178,10 @@ static void find_small(const line_table *table, line_statement *one)
     one->flags |= STATEMENT_IS_SMALL;
 }
 
-static int fill_statements(line_table *table, PyObject *rows, PyObject *lines)
+static int fill_statements(line_table *table, PyObject *rows, PyObject *lines, PyObject *begins)
 {
-    Py_ssize_t reads = 0, writes = 0, arrows = 0;
-    if (count_rows(rows, &reads, &writes, &arrows) < 0) {
+    Py_ssize_t count[LISTS] = { 0 };
+    if (count_rows(rows, count) < 0) {
         PyErr_SetString(PyExc_OverflowError, "too many statements in one code object");
         return -1;
     }
@@ -167,24 +190,40 @@ static int fill_statements(line_table *table, PyObject *rows, PyObject *lines)
     table->statements = array_of(table->statement_count, sizeof *table->statements);
     table->statement_at = array_of(table->instruction_count, sizeof *table->statement_at);
     table->line_at = array_of(table->instruction_count, sizeof *table->line_at);
-    table->reads = array_of(reads, sizeof *table->reads);
-    table->writes = array_of(writes, sizeof *table->writes);
-    table->write_reads = array_of(arrows, sizeof *table->write_reads);
+    table->begin_at = array_of(table->instruction_count, sizeof *table->begin_at);
+    table->reads = array_of(count[READS], sizeof *table->reads);
+    table->writes = array_of(count[WRITES], sizeof *table->writes);
+    table->write_reads = array_of(count[ARROWS], sizeof *table->write_reads);
+    table->write_calls = array_of(count[SITES], sizeof *table->write_calls);
     if (PyErr_Occurred())
         return -1;
     memset(table->statement_at, 0xff, (size_t)table->instruction_count * sizeof *table->statement_at);
-    for (int i = 0; i < table->instruction_count; i++)
+    for (int i = 0; i < table->instruction_count; i++) {
         table->line_at[i] = (int)PyLong_AsLong(PyList_GET_ITEM(lines, i));
-    uint32_t at[3] = { 0, 0, 0 };
+        table->begin_at[i] = (int)PyLong_AsLong(PyList_GET_ITEM(begins, i));
+    }
+    uint32_t at[LISTS] = { 0 };
     for (int i = 0; i < table->statement_count; i++) {
         line_statement *one = &table->statements[i];
         fill_statement(table, one, PyList_GET_ITEM(rows, i), at);
         for (int k = one->start; k < one->end && k < table->instruction_count; k++)
             table->statement_at[k] = (uint16_t)i;
+        table->has_steps = table->has_steps || one->flags & STATEMENT_STEPS;
     }
     find_followers(table);
     for (int i = 0; i < table->statement_count; i++)
         find_small(table, &table->statements[i]);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int fill_takes(line_table *table, PyObject *rows)
+{
+    table->take_count = (int)PyList_GET_SIZE(rows);
+    table->takes = array_of(table->take_count, sizeof *table->takes);
+    for (int i = 0; i < table->take_count && table->takes != NULL; i++) {
+        PyObject *row = PyList_GET_ITEM(rows, i); /* borrowed */
+        table->takes[i] = (line_take){ .site = as_int(row, 0), .result_of = as_int(row, 1) };
+    }
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -202,10 +241,12 @@ line_table *line_table_create(PyCodeObject *code, PyObject *analyse)
     table->argument_count = code->co_argcount + code->co_kwonlyargcount +
                             !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
     if (fill_paths(table, PyTuple_GET_ITEM(parts, 0)) < 0 ||
-        fill_statements(table, PyTuple_GET_ITEM(parts, 1), PyTuple_GET_ITEM(parts, 2)) < 0)
+        fill_statements(table, PyTuple_GET_ITEM(parts, 1), PyTuple_GET_ITEM(parts, 2),
+                        PyTuple_GET_ITEM(parts, 3)) < 0 ||
+        fill_takes(table, PyTuple_GET_ITEM(parts, 6)) < 0)
         goto out;
-    table->is_hidden = PyTuple_GET_ITEM(parts, 3) == Py_True;
-    table->has_tight_loop = PyTuple_GET_ITEM(parts, 4) == Py_True;
+    table->is_hidden = PyTuple_GET_ITEM(parts, 4) == Py_True;
+    table->has_tight_loop = PyTuple_GET_ITEM(parts, 5) == Py_True;
     result = table;
     table = NULL;
 out:
@@ -227,8 +268,11 @@ void line_table_free(line_table *table)
     PyMem_Free(table->statements);
     PyMem_Free(table->statement_at);
     PyMem_Free(table->line_at);
+    PyMem_Free(table->begin_at);
     PyMem_Free(table->reads);
     PyMem_Free(table->writes);
     PyMem_Free(table->write_reads);
+    PyMem_Free(table->write_calls);
+    PyMem_Free(table->takes);
     PyMem_Free(table);
 }

@@ -45,6 +45,8 @@ enum {                              /* of a statement, as in stack_machine.py */
        STATEMENT_IS_SELFISH = 1 << 11,  /* stores what it reads, or a part of it */
        STATEMENT_IS_FOLLOWED = 1 << 10, /* by one that calls or operates, without an event */
        STATEMENT_IS_SMALL = 1 << 12, /* calls nothing; stores a local at most, reads two: small_slots */
+       STATEMENT_STEPS = 1 << 13,    /* as in stack_machine.py: it has an event of its own, and no line */
+       STATEMENT_LEADS = 1 << 14,    /* one with STEPS comes after it on its line */
 };
 
 enum { WRITE_SAME = 1 << 0, WRITE_IN_PLACE = 1 << 1, WRITE_MAYBE = 1 << 2 };
@@ -52,7 +54,9 @@ enum { WRITE_SAME = 1 << 0, WRITE_IN_PLACE = 1 << 1, WRITE_MAYBE = 1 << 2 };
 typedef struct line_write {
     uint16_t path, flags;
     uint32_t reads; /* index in write_reads */
-    uint16_t read_count;
+    uint32_t calls; /* index in write_calls */
+    uint16_t read_count, call_count;
+    uint16_t direct_count; /* calls, the first ones, whose result or a part of it is written as it is */
 } line_write;
 
 typedef struct line_statement {
@@ -62,18 +66,27 @@ typedef struct line_statement {
     uint32_t reads; /* index in reads */
     uint32_t writes;
     uint16_t read_count, write_count;
-    uint16_t followers; /* statements after it that have no line event of their own */
+    uint16_t followers; /* statements after it that have no event of their own */
     int small_slots[3]; /* what it stores and what it reads; -1: nothing */
 } line_statement;
+
+/* A call that is given the result of another. */
+typedef struct line_take {
+    int site, result_of;
+} line_take;
 
 typedef struct line_table {
     line_path *paths;           /* owned, as are all arrays */
     line_statement *statements; /* by instruction */
     uint16_t *statement_at;     /* of each instruction; TABLE_NONE: none */
     int *line_at;               /* of each instruction */
+    int *begin_at;              /* of each code unit: that of its instruction */
     uint16_t *reads;            /* paths */
     line_write *writes;
     uint16_t *write_reads; /* positions in the statement's reads */
+    int *write_calls;      /* instructions whose call's result is in what is written */
+    line_take *takes;
+    int take_count;
     int path_count, statement_count, instruction_count;
     int slot_count; /* local slots that paths name: 1 + the highest */
     int *slot_path; /* the path of each slot, or -1 */
@@ -81,6 +94,7 @@ typedef struct line_table {
     uint16_t most_reads;
     bool is_hidden;      /* .data or the like is used somewhere */
     bool has_tight_loop; /* a loop on one line */
+    bool has_steps;      /* a statement with STATEMENT_STEPS */
 } line_table;
 
 enum { TABLE_NONE = 0xffff };

@@ -288,6 +288,33 @@ void locals_set_line_events(PyFrameObject *frame, bool is_on)
 #endif
 }
 
+#if PY_VERSION_HEX < 0x030C0000 && !defined(TT_PUBLIC_LOCALS)
+bool locals_has_instruction_events(PyFrameObject *frame)
+{
+    return frame->f_trace_opcodes;
+}
+
+void locals_set_instruction_events(PyFrameObject *frame, bool is_on)
+{
+    frame->f_trace_opcodes = is_on;
+}
+#elif PY_VERSION_HEX < 0x030C0000
+bool locals_has_instruction_events(PyFrameObject *frame)
+{
+    PyObject *is_on = PyObject_GetAttrString((PyObject *)frame, "f_trace_opcodes"); /* owned */
+    bool has_them = is_on == Py_True;
+    PyErr_Clear();
+    Py_XDECREF(is_on);
+    return has_them;
+}
+
+void locals_set_instruction_events(PyFrameObject *frame, bool is_on)
+{
+    if (PyObject_SetAttrString((PyObject *)frame, "f_trace_opcodes", is_on ? Py_True : Py_False) < 0)
+        PyErr_Clear();
+}
+#endif
+
 /* A frame without a frame object was never silenced. */
 void locals_wake(PyThreadState *thread)
 {

@@ -35,6 +35,9 @@ bool locals_is_yield(line_frame *at);
 /* f_trace_lines of a frame object, where this Python has it in the struct; of
  * all frames of a thread, switched on again. */
 void locals_set_line_events(PyFrameObject *frame, bool is_on);
+/* f_trace_opcodes, up to 3.11: an event for each instruction of the frame. */
+bool locals_has_instruction_events(PyFrameObject *frame);
+void locals_set_instruction_events(PyFrameObject *frame, bool is_on);
 void locals_wake(PyThreadState *thread);
 
 #endif

@@ -16,7 +16,7 @@
  *     change   (after)   only if something changed; its reads are those of `before`
  * and around them enter, when a frame starts or a generator goes on, and leave,
  * when it returns, yields or is left by an exception.  Statements that share a
- * line (a = 1; b = 2) are told apart, but their `before` all come first.
+ * line (a = 1; b = 2) are told one after the other, as if each had its own.
  *
  * Rules for a consumer:
  *   - Nothing it is given outlives the call: pointers are borrowed.  Whoever
@@ -109,18 +109,24 @@ typedef struct line_change {
     uint64_t old_key;      /* the state before; 0: none */
     const uint16_t *reads; /* the arrows: indices into the event's reads ... */
     size_t read_count;
-    bool is_sampled; /* above 64 MB only a part of the contents was compared */
+    const int *calls; /* ... and the calls whose result is in it, as line_call.site; NULL: all
+                         of the statement's may be */
+    size_t call_count;
+    size_t direct_count; /* the first ones: it is such a result or a part of it, not made of it */
+    bool is_sampled;     /* above 64 MB only a part of the contents was compared */
 } line_change;
 
 typedef struct line_event {
-    uint64_t frame;         /* number of the frame, never given twice */
-    uint64_t caller;        /* number of the nearest selected frame below; 0: none */
-    uint64_t thread;        /* as threading.get_ident() */
-    PyObject *code;         /* borrowed */
-    line_frame *at;         /* for line_frame_get, within the callback */
-    int line;               /* of the statement: its first line; in `line`: the line itself */
-    bool is_return;         /* the statement is a `return` (or a yield) */
-    const line_name *reads; /* tensors (and arrays, objects: see wants) that it reads */
+    uint64_t frame;           /* number of the frame, never given twice */
+    uint64_t caller;          /* number of the nearest selected frame below; 0: none */
+    uint64_t thread;          /* as threading.get_ident() */
+    PyObject *code;           /* borrowed */
+    line_frame *at;           /* for line_frame_get, within the callback */
+    int line;                 /* of the statement: its first line; in `line`: the line itself */
+    uint64_t run;             /* which turn of the statement: goes up in a frame with each */
+    int first_site, end_site; /* of calls in the statement: line_call.site */
+    bool is_return;           /* the statement is a `return` (or a yield) */
+    const line_name *reads;   /* tensors (and arrays, objects: see wants) that it reads */
     size_t read_count;
     const line_change *changes; /* in `change` only */
     size_t change_count;
@@ -180,9 +186,19 @@ PyObject *line_frame_get(line_frame *at, PyObject *name);
  * co_cellvars that are no arguments): borrowed, NULL: unbound. */
 PyObject *line_frame_slot(line_frame *at, int slot, PyObject *name);
 
-/* The nearest watched frame below this one: the line of the statement that runs in
- * it, 0: there is none; *frame gets its number. */
-int line_frame_below(line_source *source, line_frame *at, uint64_t *frame);
+/* A call that is going on. */
+typedef struct line_call {
+    uint64_t frame, run; /* the frame that calls, and the turn of its statement: see line_event */
+    int site;            /* the instruction */
+} line_call;
+
+/* The call that the frame `at` is there for, of the nearest frame below that the consumer
+ * hears of; false: there is none. */
+bool line_frame_below(line_source *source, int id, line_frame *at, line_call *call);
+/* The key by which the statement that calls knows the tensor of a read; 0: it does not read it. */
+uint64_t line_frame_passed(line_source *source, int id, line_frame *at, const line_name *read);
+/* Is that call given the result of the one at `site` of the same statement, or a part of it? */
+bool line_frame_takes(line_source *source, int id, line_frame *at, int site);
 
 /* The module's state makes one and frees it. */
 struct core_state;

@@ -75,6 +75,35 @@ static void silence(const tracer *mine, PyFrameObject *frame, int what)
         locals_set_line_events(frame, what == PyTrace_RETURN);
 }
 
+/* Instruction events are on in a frame while more statements come on the line it is at.
+ * Somebody else's trace function shall not see that: off before, on after its turn. */
+static void stop_steps(frame_record *record, PyFrameObject *frame)
+{
+    if (record->is_stepping)
+        locals_set_instruction_events(frame, false);
+    record->is_stepping = false;
+}
+
+static void start_steps(frame_record *record, PyFrameObject *frame, bool is_line)
+{
+    bool leads = !record->is_bare && record->statement >= 0 &&
+                 record->code->table->statements[record->statement].flags & STATEMENT_LEADS;
+    record->told = leads && is_line ? locals_instruction(record->at) : -1;
+    if (!leads || locals_has_instruction_events(frame))
+        return;
+    locals_set_instruction_events(frame, true);
+    record->is_stepping = true;
+}
+
+static void on_step(line_source *source, frame_record *record)
+{
+    int instruction = locals_instruction(record->at);
+    bool is_told = instruction == record->told;
+    record->told = -1;
+    if (!is_told && statement_steps(record, instruction))
+        statement_step(source, record, instruction);
+}
+
 static void on_event(tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
 {
     line_source *source = mine->source;
@@ -108,6 +137,8 @@ static void on_event(tracer *mine, PyFrameObject *frame, int what, PyObject *arg
         return;
     if (what == PyTrace_LINE) {
         statement_at(source, record, locals_instruction(at));
+    } else if (what == PyTrace_OPCODE) {
+        on_step(source, record);
     } else if (what == PyTrace_RETURN) {
         bool is_yield = arg != NULL && locals_is_yield(at);
         statement_end(source, record, locals_instruction(at), arg, is_yield);
@@ -155,16 +186,36 @@ static __attribute__((noinline)) int trace_any(PyObject *self, PyFrameObject *fr
         return 0;
     }
     Py_INCREF(self);
-    if (what == PyTrace_LINE || what == PyTrace_CALL || what == PyTrace_RETURN) {
+    if (what == PyTrace_LINE || what == PyTrace_CALL || what == PyTrace_RETURN ||
+        what == PyTrace_OPCODE) {
         source->inside++;
         on_event(mine, frame, what, arg);
         source->inside--;
         if (PyErr_Occurred())
             source_note_error(source, -1);
     }
-    int result = hand_on(mine, frame, what, arg);
+    frame_record *record = source_find(source, locals_of(frame));
+    bool is_ours = what == PyTrace_OPCODE && record != NULL && record->is_stepping;
+    if (record != NULL)
+        stop_steps(record, frame);
+    int result = is_ours ? 0 : hand_on(mine, frame, what, arg);
+    record = result == 0 && source->is_running ? source_find(source, locals_of(frame)) : NULL;
+    if (record != NULL)
+        start_steps(record, frame, what == PyTrace_LINE);
     Py_DECREF(self);
     return result;
+}
+
+/* An instruction in the middle of a statement: most are. */
+static bool is_idle_step(const tracer *mine, PyFrameObject *frame)
+{
+    line_source *source = mine->source;
+    frame_record *last = source->last;
+    if (last == NULL || !last->is_stepping || !source->is_running ||
+        mine->epoch != driver_of(source)->epoch)
+        return false;
+    int instruction = locals_instruction_if(frame, last->at, last->code->code);
+    return instruction >= 0 && instruction != last->told && !statement_steps(last, instruction);
 }
 
 int trace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
@@ -175,6 +226,8 @@ int trace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
     if (what == PyTrace_LINE && mine->previous == NULL && last != NULL && source->is_running &&
         mine->epoch == driver_of(source)->epoch &&
         statement_quick(source, last, locals_instruction_if(frame, last->at, last->code->code)))
+        return 0;
+    if (what == PyTrace_OPCODE && is_idle_step(mine, frame))
         return 0;
     return trace_any(self, frame, what, arg);
 }

@@ -31,6 +31,8 @@ from tensortap.stack_machine import (
     Item,
     Statement,
     Taint,
+    direct,
+    site_number,
     union,
 )
 
@@ -55,7 +57,9 @@ class Opcodes(NameOpcodes):
     def do_POP_TOP(self, i: Instruction) -> None:
         self.pop()
 
-    do_END_FOR = do_POP_TOP if VERSION >= (3, 13) else None
+    def do_END_FOR(self, i: Instruction) -> None:
+        self.pops(1 if VERSION >= (3, 13) else 2)
+
     do_POP_ITER = do_POP_TOP
 
     def do_PRINT_EXPR(self, i: Instruction) -> None:
@@ -99,9 +103,17 @@ class Opcodes(NameOpcodes):
 
     def do_BUILD_TUPLE(self, i: Instruction) -> None:
         items = self.pops(i.arg or 0)
-        self.push(union(items), parts=tuple(items))
+        self.push(union(items), parts=tuple(items), direct=direct(items))
 
     do_BUILD_LIST = do_BUILD_TUPLE
+
+    def do_BUILD_MAP(self, i: Instruction) -> None:
+        items = self.pops(2 * (i.arg or 0))
+        self.push(union(items), direct=direct(items))
+
+    def do_BUILD_CONST_KEY_MAP(self, i: Instruction) -> None:
+        items = self.pops(1 + (i.arg or 0))
+        self.push(union(items), direct=direct(items))
 
     def do_UNPACK_SEQUENCE(self, i: Instruction) -> None:
         count, item = i.arg or 0, self.pop()
@@ -109,7 +121,8 @@ class Opcodes(NameOpcodes):
         if item.parts is not None and len(item.parts) == count:
             self.stack += reversed(item.parts)
         else:
-            self.stack += [Item(item.reads)] * count
+            part = Item(item.reads | self.site, direct=item.direct | self.site)
+            self.stack += [part] * count
 
     def do_UNPACK_EX(self, i: Instruction) -> None:
         before, after = (i.arg or 0) & 255, (i.arg or 0) >> 8
@@ -117,21 +130,26 @@ class Opcodes(NameOpcodes):
         self.now.flags |= CALLS
         parts = item.parts
         if parts is None or len(parts) < before + after:
-            self.stack += [Item(item.reads)] * count
+            part = Item(item.reads | self.site, direct=item.direct | self.site)
+            self.stack += [part] * count
             return
         middle = parts[before : len(parts) - after]
         split = [
             *parts[:before],
-            Item(union([*middle]), parts=middle),
+            Item(union([*middle]), parts=middle, direct=direct([*middle])),
             *parts[len(parts) - after :],
         ]
         self.stack += reversed(split)
 
     def _add_to(self, count: int, depth: int) -> None:
-        taint = union(self.pops(count))
+        items = self.pops(count)
+        taint = union(items) | self.site
+        self.adds_results = self.adds_results and all(item.direct for item in items[-1:])
         if 0 < depth <= len(self.stack):
             into = self.stack[-depth]
-            self.stack[-depth] = Item(into.reads | taint, is_block=into.is_block)
+            self.stack[-depth] = Item(
+                into.reads | taint, is_block=into.is_block, direct=into.direct | direct(items)
+            )
             # What the loop adds later is already known to whoever jumps out of it.
             for state in self._states.values():
                 if len(state) >= len(self.stack) - depth + 1 and not self._is_clear():
@@ -157,7 +175,7 @@ class Opcodes(NameOpcodes):
     def _call(self, callee: list[Item], items: list[Item]) -> None:
         """Call: what goes in comes out; `out=` and `x.f_()` are written."""
         keywords, self._keywords = self._keywords, ()
-        taint = union(callee) | union(items)
+        taint = union(callee) | union(items) | self.site
         path = next((item.path for item in callee if item.path != NO_PATH), NO_PATH)
         name = self.paths.rows[path][2] if path != NO_PATH else None
         is_plain = path != NO_PATH and self.paths.rows[path][0] in (GLOBAL, NAME)
@@ -171,10 +189,14 @@ class Opcodes(NameOpcodes):
             self.now.write(self.paths.base(path), IN_PLACE, taint)
         for keyword, item in zip(reversed(keywords), reversed(items), strict=False):
             if keyword == "out":
+                others = union([*callee, *(one for one in items if one is not item)])
                 for part in item.parts or (item,):
                     if part.path != NO_PATH:
-                        self.now.write(part.path, IN_PLACE, taint - union([item]))
-        self.push(taint, is_range=is_range)
+                        self.now.write(part.path, IN_PLACE, others & taint)
+        for at in self.site:
+            self.takes |= {(site_number(at), site_number(k)) for k in direct([*callee, *items])}
+        is_computed = any(item.computes for item in callee)
+        self.push(taint, is_range=is_range, direct=NOTHING if is_computed else self.site)
 
     def do_CALL(self, i: Instruction) -> None:
         items = self.pops(i.arg or 0)
@@ -212,14 +234,16 @@ class Opcodes(NameOpcodes):
             items += (
                 more[:-1] if (i.arg or 0) & 8 else more
             )  # what it reads of a closure is in _inside
-        self.push(union(items) | self._inside(code))
+        self.push(union(items) | self._inside(code), computes=self._computes)
 
     def do_SET_FUNCTION_ATTRIBUTE(self, i: Instruction) -> None:
         more, function = self.pops(2)
-        self.push(function.reads if (i.arg or 0) & 8 else more.reads | function.reads)
+        reads = function.reads if (i.arg or 0) & 8 else more.reads | function.reads
+        self.push(reads, computes=function.computes)
 
     def _inside(self, code: CodeType | None) -> Taint:
         """Return what a lambda or comprehension will read; note what it writes out here."""
+        self._computes = False
         if code is None or (code.co_name not in COMPREHENSIONS and code.co_name != "<lambda>"):
             return NOTHING
         inner = type(self)(code)
@@ -232,6 +256,7 @@ class Opcodes(NameOpcodes):
                     here = self._outer(inner, path)
                     if here is not None:
                         self.now.write(here - 1, FROM_ALL, NOTHING)
+        self._computes = code.co_name in COMPREHENSIONS and not inner.adds_results
         for number in found:
             self.now.reads.setdefault(number - 1)
         return frozenset(number - 1 for number in found)
@@ -262,7 +287,7 @@ class Opcodes(NameOpcodes):
     def do_GET_ITER(self, i: Instruction) -> None:
         item = self.pop()
         self.now.flags |= 0 if item.is_range else CALLS
-        self.push(item.reads, is_range=item.is_range)
+        self.push(item.reads, is_range=item.is_range, direct=item.direct)
 
     def do_FOR_ITER(self, i: Instruction) -> None:
         at, below = i.offset // 2, self.stack[:-1]
@@ -275,19 +300,20 @@ class Opcodes(NameOpcodes):
             self.now.flags |= LOOPS
             self.now.exit = int(i.argval) // 2
         for path in iterator.reads:
-            self.now.reads.setdefault(path)
+            if path > NO_PATH:
+                self.now.reads.setdefault(path)
         self.now.flags |= 0 if iterator.is_range else CALLS
         left = list(self.stack) if VERSION >= (3, 12) else below
         if VERSION >= (3, 12):
             left = [*left, Item(is_block=True)]
         self._jump(at, int(i.argval) // 2, left)
-        self.push(iterator.reads)
+        self.push(iterator.reads, direct=iterator.direct | self.site)
 
     def _enter_with(self) -> None:
         context = self.pop()
         self.now.flags |= CALLS
         self.stack.append(BLOCK)
-        self.push(context.reads)
+        self.push(context.reads, direct=self.site)
 
     def do_BEFORE_WITH(self, i: Instruction) -> None:
         self._enter_with()

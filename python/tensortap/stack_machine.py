@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
@@ -24,6 +24,7 @@ NOTHING: Taint = frozenset()
 # Statement flags; line_table.h knows them.
 CALLS, OPERATES, DIGESTS, HANDLES, RETURNS, LOOPS, AUGMENTS, BRANCHES = (1 << i for i in range(8))
 DOUBTFUL = 1 << 9  # its store may not have run: the end of an `async for`
+STEPS = 1 << 13  # starts in the middle of a line, and must be told of by itself
 # Flags of a write.
 SAME, IN_PLACE, MAYBE, FROM_ALL = (1 << i for i in range(4))
 
@@ -49,6 +50,12 @@ NO_FALL = {
     *("JUMP", "JUMP_NO_INTERRUPT", "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS"),
     *("RERAISE", "INTERPRETER_EXIT"),
 }
+#: These may run a function of the user's, whose result is in what they push.
+CALLING = (
+    *("CALL", "BINARY_", "INPLACE_", "UNARY_", "COMPARE_", "CONTAINS_", "FORMAT_", "UNPACK_"),
+    *("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER", "LIST_EXTEND", "SET_UPDATE", "DICT_", "GET_"),
+    *("FOR_ITER", "BEFORE_", "SETUP_", "SEND", "YIELD_FROM", "MATCH_", "LOAD_SPECIAL"),
+)
 QUIET = {
     *("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "MAKE_CELL", "COPY_FREE_VARS", "GEN_START"),
     *("SETUP_ANNOTATIONS", "RETURN_GENERATOR", "POP_BLOCK", "PRECALL", "NOT_TAKEN"),
@@ -64,8 +71,10 @@ class Item:
     is_block: bool = False
     const: tuple[Any] | None = None
     parts: tuple[Item, ...] | None = None  # of a tuple or list that was built here
+    direct: Taint = NOTHING  # calls whose result, or a part of it, this is or holds
     saved: str | None = None  # a comprehension's variable, put aside
     is_range: bool = False
+    computes: bool = False  # a comprehension that calls, but not for its items themselves
 
 
 BLOCK = Item(is_block=True)
@@ -83,7 +92,11 @@ class Statement:
     reads: dict[int, None] = field(default_factory=dict)
     callees: set[int] = field(default_factory=set)  # read only to be called
     writes: dict[int, tuple[int, Taint]] = field(default_factory=dict)
+    direct: dict[int, Taint] = field(default_factory=dict)  # of each write, as in Item
     control: Taint = NOTHING  # what decided which way it went
+    sites: set[int] = field(default_factory=set)  # instructions that may call something
+    last: str = ""  # its last instruction
+    is_whole: bool = False  # it left the stack as it was, and is no condition
 
     def write(self, path: int, flags: int, reads: Taint) -> None:
         """Note that *path* gets a value computed from *reads*."""
@@ -103,8 +116,12 @@ class Statement:
         self.reads.update(later.reads)
         self.callees |= later.callees
         self.control |= later.control
+        self.sites |= later.sites
+        self.last = later.last
         for path, (flags, reads) in later.writes.items():
             self.write(path, flags, reads)
+        for path, direct in later.direct.items():
+            self.direct[path] = self.direct.get(path, NOTHING) | direct
 
 
 class StackMachine:
@@ -127,6 +144,10 @@ class StackMachine:
         self._is_cleanup = False
         self._comprehended: dict[str, Item] = {}
         self._keywords: tuple[str, ...] = ()
+        self.site: Taint = NOTHING  # of the instruction that is followed, if it may call something
+        self.adds_results = True  # of a comprehension: its items are what was called for
+        self._computes = False
+        self.takes: set[tuple[int, int]] = set()  # calls, and those whose results they are given
         self.handlers: set[int] = set()
         if sys.version_info >= (3, 11):
             for entry in dis._parse_exception_table(code):  # type: ignore[attr-defined]
@@ -139,7 +160,8 @@ class StackMachine:
     def run(self) -> list[Statement]:
         """Return the statements in the order of their instructions."""
         falls = False
-        for instruction in self.instructions:
+        ends = [*(i.offset // 2 for i in self.instructions[1:]), len(self.lines)]
+        for instruction, end in zip(self.instructions, ends, strict=True):
             at = instruction.offset // 2
             arrived = self._states.get(at)
             if falls and arrived is not None:
@@ -150,8 +172,13 @@ class StackMachine:
                 self.stack = list(arrived)
             self._begin(at, is_join=arrived is not None, falls=falls)
             self._note(at, instruction.opname)
+            self.site = NOTHING
+            if instruction.opname.startswith(CALLING):
+                self.site = frozenset((site_number(at),))
+                self.now.sites.add(at)
             falls = self._step(instruction, at)
-            self.now.end = at + 1
+            self.now.end = end  # what the instruction has cached is a part of it
+            self.now.last = instruction.opname
             self._was_clear = self._is_clear()
         self._close()
         self._merge_choices()
@@ -161,6 +188,9 @@ class StackMachine:
         return all(item.is_block for item in self.stack)
 
     def _close(self) -> None:
+        is_part = "_IF_" in self.now.last or (self.now.last == "POP_TOP" and not self.now.writes)
+        is_part = is_part and bool(self.now.flags & BRANCHES)  # of `a and b or c`
+        self.now.is_whole = self._was_clear and not is_part
         if self.now.end:
             self.statements.append(self.now)
 
@@ -174,7 +204,7 @@ class StackMachine:
             for target in range(at, 0, -1):
                 if target > low:
                     low = min([low, *self._sources.get(target, ())])
-            while self.statements and self.now.start > low:
+            while self.statements and self.now.start > low and not self.statements[-1].is_whole:
                 earlier = self.statements.pop()
                 if self.now.end or self.now.writes:
                     earlier.absorb(self.now)
@@ -246,7 +276,7 @@ class StackMachine:
 
     def push(self, reads: Taint = NOTHING, path: int = NO_PATH, **more: Any) -> None:
         """Put an entry on the stack."""
-        self.stack.append(Item(reads, path, **more))
+        self.stack.append(Item(reads | self.site, path, **more))
 
     def pop(self) -> Item:
         """Take the top entry; an empty stack gives an empty one."""
@@ -268,6 +298,7 @@ class StackMachine:
         if item.path == path:
             flags |= SAME
         self.now.write(path, flags, item.reads)
+        self.now.direct[path] = self.now.direct.get(path, NOTHING) | item.direct
 
     def _effect(self, effect: int) -> None:
         """Do something we need not know: what goes in comes out."""
@@ -309,14 +340,14 @@ class StackMachine:
         base, key = self.pops(2)
         path = self._item_path(base, key)
         if path == NO_PATH:
-            self.push(base.reads | key.reads)
+            self.push(base.reads | key.reads, direct=base.direct | self.site)
         else:
             self._refine(base, path, key.reads)
 
     def _refine(self, base: Item, path: int, more: Taint = NOTHING) -> None:
         """Read a part of what was read: the part takes the place of the whole."""
         self.now.reads.setdefault(path)
-        self.push((base.reads - {base.path}) | {path} | more, path)
+        self.push((base.reads - {base.path}) | {path} | more, path, direct=base.direct | self.site)
 
     def _branch(self, instruction: dis.Instruction, at: int) -> None:
         op, arg = instruction.opname, instruction.arg
@@ -335,14 +366,33 @@ class StackMachine:
             else:
                 self._effect(effect)
             if jump:
+                if self.site and self.stack:  # what an awaited one returned
+                    top = self.stack[-1]
+                    self.stack[-1] = replace(top, reads=top.reads | self.site, direct=self.site)
                 self._jump(at, target, self.stack)
         return None
+
+
+def site_number(at: int) -> int:
+    """Return what stands for the call at an instruction where the numbers of paths do."""
+    return NO_PATH - 1 - at
 
 
 def _join(a: Item, b: Item) -> Item:
     if a == b:
         return a
-    return Item(a.reads | b.reads, NO_PATH, a.is_block and b.is_block, saved=a.saved)
+    return Item(
+        a.reads | b.reads,
+        NO_PATH,
+        a.is_block and b.is_block,
+        direct=a.direct | b.direct,
+        saved=a.saved,
+    )
+
+
+def direct(items: list[Item]) -> Taint:
+    """Return the calls whose results are in what is built of them."""
+    return NOTHING.union(*(item.direct for item in items))
 
 
 def union(items: list[Item]) -> Taint:

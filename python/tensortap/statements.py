@@ -8,18 +8,41 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import itertools
 from types import CodeType
 
 from tensortap.opcodes import Opcodes
-from tensortap.paths import ATTRIBUTE, ITEM_BY, Path
-from tensortap.stack_machine import DIGESTS, FROM_ALL, MAYBE, SAME, Statement, Taint
+from tensortap.paths import ATTRIBUTE, ITEM_BY, NO_PATH, Path
+from tensortap.stack_machine import (
+    AUGMENTS,
+    BRANCHES,
+    CALLS,
+    DIGESTS,
+    FROM_ALL,
+    HANDLES,
+    LOOPS,
+    MAYBE,
+    OPERATES,
+    RETURNS,
+    SAME,
+    STEPS,
+    Statement,
+    Taint,
+    site_number,
+)
 
-#: first instruction, end, line, flags, exit of a loop, reads (path numbers),
-#: writes: (path, flags, positions in reads)
-Row = tuple[int, int, int, int, int, tuple[int, ...], tuple[tuple[int, int, tuple[int, ...]], ...]]
-#: paths, statements, the line of each instruction, is .data or the like used
-#: anywhere, does a loop go round on one line
-Table = tuple[list[Path], list[Row], list[int], bool, bool]
+#: path, flags, positions in reads, instructions whose call's result is in it, and how
+#: many of these, the first ones, it is the result of, or a part of that
+Write = tuple[int, int, tuple[int, ...], tuple[int, ...], int]
+#: first instruction, end, line, flags, exit of a loop, reads (path numbers), writes
+Row = tuple[int, int, int, int, int, tuple[int, ...], tuple[Write, ...]]
+#: paths, statements, the line of each code unit, the unit at which its instruction
+#: begins, is .data or the like used anywhere, does a loop go round on one line, calls and
+#: those whose results they are given
+Table = tuple[list[Path], list[Row], list[int], list[int], bool, bool, list[tuple[int, int]]]
+
+#: Another tracer comes in the middle of such a line; it shall not hear what we ask for.
+DEBUGGERS = {"breakpoint", "set_trace", "settrace", "runcall"}
 
 
 def table(code: CodeType) -> Table:
@@ -27,7 +50,10 @@ def table(code: CodeType) -> Table:
     machine = Opcodes(code)
     statements = machine.run()
     paths = machine.paths.rows
-    rows = [_row(statement, paths) for statement in statements if statement.end > statement.start]
+    statements = [statement for statement in statements if statement.end > statement.start]
+    if not DEBUGGERS.intersection(code.co_names):
+        _find_steps(statements, machine.lines)
+    rows = [_row(statement, paths) for statement in statements]
     is_hidden = any(
         statement.flags & DIGESTS
         and any(
@@ -36,7 +62,31 @@ def table(code: CodeType) -> Table:
         )
         for statement in statements
     )
-    return paths, rows, machine.lines, is_hidden, _has_tight_loop(machine)
+    begins = [0] * len(machine.lines)
+    for instruction in machine.instructions:
+        begins[instruction.offset // 2] = instruction.offset // 2
+    for unit in range(1, len(begins)):
+        begins[unit] = begins[unit] or begins[unit - 1]
+    takes = sorted(machine.takes)
+    return paths, rows, machine.lines, begins, is_hidden, _has_tight_loop(machine), takes
+
+
+def _find_steps(statements: list[Statement], lines: list[int]) -> None:
+    """Mark those that have no line event and do more than the one before can be told with."""
+    for before, one in itertools.pairwise(statements):
+        is_inside = one.start > 0 and lines[one.start] == lines[one.start - 1]
+        if not is_inside or one.flags & HANDLES or one.last == "RAISE_VARARGS":
+            continue
+        if one.flags & LOOPS and not before.writes and not before.flags & BRANCHES:
+            continue  # a loop takes its first item: told with what it goes over
+        is_condition = one.flags & BRANCHES and one.last.startswith(("POP_JUMP", "NOT_TAKEN"))
+        if (
+            one.writes
+            or one.flags & (CALLS | AUGMENTS)
+            or (one.flags & RETURNS and one.reads)
+            or (one.flags & OPERATES and not is_condition)
+        ):
+            one.flags |= STEPS
 
 
 def _has_tight_loop(machine: Opcodes) -> bool:
@@ -51,6 +101,7 @@ def _row(statement: Statement, paths: list[Path]) -> Row:
     used = set(statement.control)
     for path, (_, taint) in statement.writes.items():
         used |= taint | {path}
+    used = {path for path in used if path > NO_PATH}
     idle = statement.callees - used
     reads = [
         p for p in statement.reads if p in used or not (p in idle or _is_inner(p, statement, paths))
@@ -65,6 +116,7 @@ def _row(statement: Statement, paths: list[Path]) -> Row:
             path,
             flags & ~FROM_ALL,
             tuple(range(len(reads))) if flags & FROM_ALL else _positions(taint, position),
+            *_calls(statement, path),
         )
         for path, (flags, taint) in statement.writes.items()
     )
@@ -82,6 +134,16 @@ def _row(statement: Statement, paths: list[Path]) -> Row:
 
 def _positions(taint: Taint, position: dict[int, int]) -> tuple[int, ...]:
     return tuple(sorted(position[read] for read in taint if read in position))
+
+
+def _calls(statement: Statement, path: int) -> tuple[tuple[int, ...], int]:
+    """Return the calls that a write was computed from, those it is the result of first."""
+    flags, taint = statement.writes[path]
+    direct = {site_number(number) for number in statement.direct.get(path, ())}
+    sites = {site_number(number) for number in taint if number < NO_PATH}
+    if flags & FROM_ALL:
+        sites = statement.sites
+    return (*sorted(direct), *sorted(sites - direct)), len(direct)
 
 
 def _is_inner(path: int, statement: Statement, paths: list[Path]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,16 @@ def capture(folder: Path, source: str, name: str = "prog.py", **options: Any) ->
 
 def names(chart: Chart) -> list[str]:
     return [node["name"] for node in chart["nodes"]]
+
+
+def arrows(chart: Chart) -> list[str]:
+    """Give the arrows as "x->x'", where the second node of a name has a quote, the third two."""
+    seen: Counter[str] = Counter()
+    name = {}
+    for node in chart["nodes"]:
+        name[node["id"]] = node["name"] + "'" * seen[node["name"]]
+        seen[node["name"]] += 1
+    return sorted(f"{name[a]}->{name[b]}" for a, b in chart["edges"])
 
 
 def edges(chart: Chart) -> list[str]:

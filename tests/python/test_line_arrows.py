@@ -101,6 +101,7 @@ ROWS: list[tuple[str, dict[str, str]]] = [
     ("z = sum(cache.values())", {"z": "cache['k'] cache['m']"}),
     ("z = max([cache], key=len)['k'] + w", {"z": "cache['k'] cache['m'] w"}),
     ("lib.add(x, y, out=w)", {"w": "x y"}),
+    ("lib.add(x, w, out=w)", {"w": "x w"}),
     ("z = lib.add(x, y, out=w)", {"w": "x y", "z": "x y w"}),
     # choices
     ("z = x if n > 1 else y", {"z": "x y"}),
