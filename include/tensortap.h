@@ -282,6 +282,9 @@ typedef struct tt_sample tt_sample;
 tt_status tt_sample_create(const tt_tensor *t, const tt_sample_options *options, tt_sample **out,
                            tt_error *err);
 void tt_sample_free(tt_sample *sample);
+/* The same sample for one more owner, who frees it too; owners are of one thread, or take
+ * turns.  NULL: NULL. */
+tt_sample *tt_sample_share(tt_sample *sample);
 size_t tt_sample_count(const tt_sample *sample);                        /* slices */
 const tt_sample_slice *tt_sample_at(const tt_sample *sample, size_t i); /* borrowed */
 bool tt_sample_is_partial(const tt_sample *sample);                     /* not every element is shown */
@@ -392,7 +395,7 @@ typedef struct tt_graph_node {
     bool is_source; /* it was read, nobody saw it made */
     const char *dtype;
     const int64_t *shape;
-    int32_t ndim;
+    int32_t ndim; /* -1: the shape is not known */
     const char *device;
     const char *note;        /* why there are no values: "meta", "sparse" */
     const tt_stats *stats;   /* of the whole tensor; NULL: not known */

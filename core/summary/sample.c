@@ -255,9 +255,19 @@ tt_status tt_sample_create(const tt_tensor *t, const tt_sample_options *options,
     return TT_OK;
 }
 
+tt_sample *tt_sample_share(tt_sample *sample)
+{
+    if (sample != NULL)
+        sample->others++;
+    return sample;
+}
+
 void tt_sample_free(tt_sample *sample)
 {
-    free(sample);
+    if (sample != NULL && sample->others > 0)
+        sample->others--;
+    else
+        free(sample);
 }
 
 size_t tt_sample_count(const tt_sample *sample)

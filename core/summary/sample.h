@@ -10,6 +10,7 @@
 struct tt_sample {
     size_t count;
     bool is_partial;
+    size_t others;           /* that will free it too */
     tt_sample_slice *slices; /* in the same piece of memory, as all they point to */
 };
 

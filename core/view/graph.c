@@ -23,15 +23,15 @@ static void put_tooltip(tt_graph_pen *pen, const tt_graph_node *node)
 {
     tt_graph_put(pen, ", tooltip=\"");
     const char *name = node->name != NULL ? node->name : "?";
-    tt_graph_quoted(pen, name, strlen(name));
+    tt_graph_tip(pen, name, strlen(name));
     tt_graph_put(pen, "\\n");
     if (node->file != NULL) {
-        tt_graph_quoted(pen, node->file, strlen(node->file));
+        tt_graph_tip(pen, node->file, strlen(node->file));
         tt_graph_printf(pen, ":%" PRId32 "\\n", node->line);
     }
     for (const char *at = node->code != NULL ? node->code : ""; *at != '\0';) {
         size_t len = strcspn(at, "\n");
-        tt_graph_quoted(pen, at, len);
+        tt_graph_tip(pen, at, len);
         tt_graph_put(pen, "\\n");
         at += len;
         if (*at == '\n')

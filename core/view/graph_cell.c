@@ -75,8 +75,8 @@ tt_graph_format tt_graph_format_choose(const tt_graph_node *node)
     format.decimals = DIGITS - whole_digits;
     if (whole_digits > DIGITS + 1 || format.decimals > MOST_DECIMALS)
         format.decimals = -1;
-    else if (format.decimals < 0)
-        format.decimals = 0;
+    else if (format.decimals < 1)
+        format.decimals = 1; /* 1.5 is not 2, whatever the others are */
     return format;
 }
 

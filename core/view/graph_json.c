@@ -68,6 +68,10 @@ static void put_sum(tt_json *json, const tt_stats *s)
 static void put_shape(tt_json *json, const int64_t *shape, int32_t ndim)
 {
     tt_json_key(json, "shape");
+    if (ndim < 0) {
+        tt_json_null(json);
+        return;
+    }
     tt_json_array(json);
     for (int32_t d = 0; d < ndim; d++)
         tt_json_i64(json, shape[d]);

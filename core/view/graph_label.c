@@ -70,10 +70,11 @@ static void put_head(tt_graph_pen *pen, const tt_graph_node *node)
         tt_graph_put(pen, "&#160;&#160;");
         tt_graph_foreign(pen, node->device, strlen(node->device), NAME_COLUMNS);
     }
-    tt_graph_printf(pen,
-                    "</font></td><td align=\"right\"><font color=\"#52606d\">line&#160;%" PRId32
-                    "</font></td></tr></table></td></tr>",
-                    node->line);
+    tt_graph_printf(
+        pen,
+        "</font></td><td align=\"right\"><font color=\"#52606d\">&#160;&#160;line&#160;%" PRId32
+        "</font></td></tr></table></td></tr>",
+        node->line);
 }
 
 /* Where to break a line of code that is too long: after a space or a comma if
@@ -121,8 +122,9 @@ static void put_code(tt_graph_pen *pen, const char *code)
 static void put_alarm(tt_graph_pen *pen, int64_t count, const char *what, const char *color)
 {
     if (count > 0)
-        tt_graph_printf(pen, "&#160;&#160;<font color=\"%s\"><b>%" PRId64 "&#160;%s</b></font>", color,
-                        count, what);
+        tt_graph_printf(pen,
+                        "&#160;&#160;&#160;&#160;<font color=\"%s\"><b>%" PRId64 "&#160;%s</b></font>",
+                        color, count, what);
 }
 
 static void put_mean(tt_graph_pen *pen, const tt_stats *s)

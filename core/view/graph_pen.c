@@ -53,6 +53,8 @@ static const char *entity(char c)
         return "&gt;";
     case '"':
         return "&quot;";
+    case '\\':
+        return "\\\\"; /* in labels too: "\N" would be the node's number */
     case ' ':
         return "&#160;";
     }
@@ -81,21 +83,31 @@ void tt_graph_foreign(tt_graph_pen *pen, const char *text, size_t len, size_t co
     }
 }
 
-void tt_graph_quoted(tt_graph_pen *pen, const char *text, size_t len)
+static void put_quoted(tt_graph_pen *pen, const char *text, size_t len, bool is_tip)
 {
     if (!make_visible(pen, text, len))
         return;
     for (size_t i = 0; i < pen->visible.len && pen->st == TT_OK; i++) {
         char c = pen->visible.data[i];
-        const char *safe = c == '\\' ? "\\\\" : c == ' ' ? NULL : entity(c);
+        const char *safe = c == ' ' ? NULL : c == '\\' && is_tip ? "\\\\\\\\" : entity(c);
         pen->st = safe != NULL ? tt_buf_text(pen->out, safe) : tt_buf_append(pen->out, &c, 1);
     }
 }
 
+void tt_graph_quoted(tt_graph_pen *pen, const char *text, size_t len)
+{
+    put_quoted(pen, text, len, false);
+}
+
+void tt_graph_tip(tt_graph_pen *pen, const char *text, size_t len)
+{
+    put_quoted(pen, text, len, true);
+}
+
 void tt_graph_sizes(tt_graph_pen *pen, const int64_t *shape, int32_t ndim)
 {
-    if (ndim == 0)
-        tt_graph_put(pen, "scalar");
+    if (ndim <= 0)
+        tt_graph_put(pen, ndim == 0 ? "scalar" : "shape&#160;not&#160;known");
     for (int32_t d = 0; d < ndim; d++)
         tt_graph_printf(pen, "%s%" PRId64, d > 0 ? " × " : "", shape[d]);
 }

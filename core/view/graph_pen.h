@@ -20,9 +20,10 @@ void tt_graph_printf(tt_graph_pen *pen, const char *format, ...) __attribute__((
  * characters are shown, spaces stay, and beyond `columns` characters it is cut
  * with an ellipsis (0: never). */
 void tt_graph_foreign(tt_graph_pen *pen, const char *text, size_t len, size_t columns);
-/* The same inside of a quoted attribute, which Graphviz reads twice. */
+/* The same inside of a quoted attribute, and of a tooltip, whose backslashes Graphviz reads twice. */
 void tt_graph_quoted(tt_graph_pen *pen, const char *text, size_t len);
-/* "8 × 64", "scalar" */
+void tt_graph_tip(tt_graph_pen *pen, const char *text, size_t len);
+/* "8 × 64", "scalar"; ndim below 0: not known */
 void tt_graph_sizes(tt_graph_pen *pen, const int64_t *shape, int32_t ndim);
 
 /* graph_stack.c */

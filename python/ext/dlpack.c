@@ -200,6 +200,8 @@ static view_result open_torch(torch_api *torch, PyObject *obj, tensor_view *out)
 {
     bool is_plain = Py_IS_TYPE(obj, torch->tensor) || Py_IS_TYPE(obj, torch->parameter);
     PyObject *guard = NULL; /* owned */
+    if (!is_plain && torch_is_fake(obj))
+        return VIEW_FAKE;
     if (!is_plain || has_function_mode(torch))
         guard = enter_quiet(torch);
     view_result why = open_checked(torch, obj, out);

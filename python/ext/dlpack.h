@@ -132,5 +132,7 @@ static inline bool address_is_low(const void *address)
 view_result array_view_open(PyObject *obj, tensor_view *out);
 /* Looks closer at a torch tensor that could not be read. */
 view_result torch_diagnose(const torch_api *torch, PyObject *obj);
+/* Asked for its memory, a fake tensor prints a warning. */
+bool torch_is_fake(PyObject *obj);
 
 #endif

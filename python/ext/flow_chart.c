@@ -21,7 +21,7 @@ static void node_free(flow_node *node)
     node->from_count = 0;
 }
 
-static void drop_oldest(flow_chart *chart)
+void flow_chart_drop(flow_chart *chart)
 {
     chart->orphans -= flow_chart_at(chart, chart->oldest)->caller_key != 0;
     node_free(flow_chart_at(chart, chart->oldest));
@@ -31,8 +31,8 @@ static void drop_oldest(flow_chart *chart)
 void flow_chart_clear(flow_chart *chart)
 {
     while (chart->oldest < chart->next)
-        drop_oldest(chart);
-    chart->oldest = chart->next = 1;
+        flow_chart_drop(chart);
+    chart->oldest = chart->next = chart->begun = 1;
     if (chart->index != NULL)
         memset(chart->index, 0, chart->index_cap * sizeof *chart->index);
     chart->index_used = 0;
@@ -119,7 +119,7 @@ int flow_chart_limit(flow_chart *chart, size_t max)
     if (chart->next == 0)
         chart->next = chart->oldest = 1;
     while (flow_chart_count(chart) > max)
-        drop_oldest(chart);
+        flow_chart_drop(chart);
     chart->max = max;
     return chart->cap > max ? ring_resize(chart, max) : 0;
 }
@@ -128,7 +128,7 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
 {
     size_t count = flow_chart_count(chart);
     if (count == chart->max) {
-        drop_oldest(chart);
+        flow_chart_drop(chart);
     } else if (count == chart->cap) {
         size_t cap = chart->cap > 0 ? 2 * chart->cap : FIRST_CAP;
         if (ring_resize(chart, cap < chart->max ? cap : chart->max) < 0)
@@ -159,12 +159,28 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
 /* ---- arrows -------------------------------------------------------------- */
 
 /* An address may be used again: the contents must be equal too. */
+static bool is_same_value(const flow_value *x, const flow_value *y)
+{
+    return x->has_stats && y->has_stats && x->ndim == y->ndim &&
+           memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0 &&
+           memcmp(&x->stats, &y->stats, sizeof x->stats) == 0;
+}
+
 static bool is_same_tensor(const flow_node *a, const flow_node *b)
 {
-    const flow_value *x = &a->value, *y = &b->value;
-    return a->object == b->object && a->version == b->version && x->has_stats && y->has_stats &&
-           x->ndim == y->ndim && memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0 &&
-           memcmp(&x->stats, &y->stats, sizeof x->stats) == 0;
+    return a->object == b->object && a->version == b->version && is_same_value(&a->value, &b->value);
+}
+
+uint64_t flow_chart_before(const flow_chart *chart, PyObject *name, const flow_state *state)
+{
+    uint64_t id = chart->begun < chart->next ? chart->begun : chart->next;
+    while (id-- > chart->oldest && state->object != NULL) {
+        const flow_node *node = flow_chart_at(chart, id);
+        if (node->object == state->object && node->version == state->version &&
+            PyUnicode_Compare(node->name, name) == 0 && is_same_value(&node->value, &state->value))
+            return id;
+    }
+    return 0;
 }
 
 uint64_t flow_chart_outer(const flow_chart *chart, const flow_node *node)

@@ -26,6 +26,8 @@ typedef struct flow_value {
 
 void flow_value_read(core_state *state, const tt_sample_options *options, PyObject *obj, flow_value *out);
 void flow_value_free(flow_value *value);
+/* The same value for another owner. */
+void flow_value_share(const flow_value *value, flow_value *out);
 
 typedef struct flow_node {
     uint64_t id, key, frame;
@@ -66,6 +68,7 @@ typedef struct flow_chart {
     uint64_t oldest; /* id of the oldest one that is kept */
     uint64_t moment; /* the last one that was given away */
     size_t orphans;  /* nodes with a caller_key */
+    uint64_t begun;  /* id of the first node since capturing began, perhaps not for the first time */
     struct {
         uint64_t key, id;
     } * index; /* owned; open addressing, 2^n entries; some are of dropped nodes */
@@ -84,8 +87,13 @@ static inline flow_node *flow_chart_at(const flow_chart *chart, uint64_t id)
     return &chart->ring[id % chart->cap];
 }
 
+void flow_chart_drop(flow_chart *chart); /* the oldest node; there must be one */
 void flow_chart_clear(flow_chart *chart);
 void flow_chart_free(flow_chart *chart);
+/* The nodes as they are now, and nothing of what comes; -1: no memory. */
+int flow_chart_copy(const flow_chart *chart, flow_chart *out);
+/* Forgets the nodes that were there when the copy was made. */
+void flow_chart_forget(flow_chart *chart, const flow_chart *copy);
 /* Keeps the last `max` nodes from now on. */
 int flow_chart_limit(flow_chart *chart, size_t max);
 /* The node that shows this state; 0: none does. */
@@ -97,6 +105,9 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
  * in another frame: where a function has a variable of the function around it from.
  * 0: none. */
 uint64_t flow_chart_outer(const flow_chart *chart, const flow_node *node);
+/* The newest node from before capturing began anew that shows this state of the name;
+ * 0: none.  Keys do not last that long. */
+uint64_t flow_chart_before(const flow_chart *chart, PyObject *name, const flow_state *state);
 /* Adds arrows to what ends there already; 0 is nobody's id. */
 int flow_node_join(flow_node *node, const uint64_t *from, size_t count);
 /* An arrow from the node with this key, the caller's, or from that of the caller's

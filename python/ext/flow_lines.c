@@ -82,6 +82,20 @@ static void find_descent(const flow_object *self, const line_event *event, const
     }
 }
 
+/* The node of this state from before capturing was off for a while; 0: none. */
+static uint64_t seen_before(flow_object *self, const line_name *read, const flow_state *kept)
+{
+    flow_state live = { .object = read->object, .version = read->version };
+    if (self->chart.begun <= self->chart.oldest)
+        return 0;
+    if (kept != NULL)
+        return flow_chart_before(&self->chart, read->name, kept);
+    read_value(self, read->object, &live.value);
+    uint64_t id = flow_chart_before(&self->chart, read->name, &live);
+    flow_value_free(&live.value);
+    return id;
+}
+
 /* The node that an arrow from this state starts at, made if there is none. */
 static uint64_t start_of_arrow(flow_object *self, const line_event *event, const line_name *read)
 {
@@ -91,6 +105,8 @@ static uint64_t start_of_arrow(flow_object *self, const line_event *event, const
     flow_state *kept = flow_chart_waiting(&self->chart, read->key);
     if (kept == NULL && read->object == NULL)
         return 0; /* nobody knows what it was */
+    if ((id = seen_before(self, read, kept)) != 0)
+        return id;
     flow_node *node = flow_chart_add(&self->chart, read->key, read->name, event->code, event->line);
     if (node == NULL)
         return 0;
@@ -323,6 +339,7 @@ int flow_start(flow_object *self)
     self->consumer = line_source_add(self->state->line, &consumer);
     if (self->consumer < 0)
         return -1;
+    self->chart.begun = self->chart.next;
     self->errors_before = line_source_errors(self->state->line, self->consumer, NULL);
     return 0;
 }

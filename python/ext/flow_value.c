@@ -58,13 +58,19 @@ void flow_value_read(core_state *state, const tt_sample_options *options, PyObje
     out->dtype = fact_dtype(obj, &out->dtype_owner);
     if (out->dtype == NULL)
         out->dtype = "tensor";
-    out->ndim = fact_shape(obj, out->shape);
-    if (out->ndim < 0)
-        out->ndim = 0;
+    out->ndim = fact_shape(obj, out->shape); /* -1: ragged, symbolic, not made yet */
     if (fact_device(obj, &out->device) == NULL)
         Py_CLEAR(out->device);
     if (why == VIEW_DEVICE)
         read_device(state, options, obj, out);
+}
+
+void flow_value_share(const flow_value *value, flow_value *out)
+{
+    *out = *value;
+    (void)tt_sample_share(out->sample);
+    Py_XINCREF(out->dtype_owner);
+    Py_XINCREF(out->device);
 }
 
 void flow_value_free(flow_value *value)

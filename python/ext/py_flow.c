@@ -94,9 +94,26 @@ static PyObject *flow_off(PyObject *self, PyObject *Py_UNUSED(none))
     Py_RETURN_NONE;
 }
 
-static PyObject *flow_clear(PyObject *self, PyObject *Py_UNUSED(none))
+/* An object of its own that is off: what is captured from now on is not in it. */
+static PyObject *flow_copy(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    flow_chart_clear(&flow_of(self)->chart);
+    PyObject *copy = PyObject_CallOneArg((PyObject *)Py_TYPE(self), flow_of(self)->select); /* owned */
+    if (copy != NULL && flow_chart_copy(&flow_of(self)->chart, &flow_of(copy)->chart) < 0) {
+        Py_CLEAR(copy);
+        PyErr_NoMemory();
+    }
+    return copy;
+}
+
+static PyObject *flow_clear(PyObject *self, PyObject *args)
+{
+    PyObject *copy = NULL; /* borrowed */
+    if (!PyArg_ParseTuple(args, "|O!:clear", Py_TYPE(self), &copy))
+        return NULL;
+    if (copy != NULL)
+        flow_chart_forget(&flow_of(self)->chart, &flow_of(copy)->chart);
+    else
+        flow_chart_clear(&flow_of(self)->chart);
     Py_RETURN_NONE;
 }
 
@@ -185,7 +202,9 @@ static PyMethodDef methods[] = {
       "Set all options; what is captured stays." },
     { "on", flow_on, METH_NOARGS, "Begin to capture." },
     { "off", flow_off, METH_NOARGS, "Stop capturing." },
-    { "clear", flow_clear, METH_NOARGS, "Forget all nodes." },
+    { "copy", flow_copy, METH_NOARGS, "Give another one, off, with the nodes of this moment." },
+    { "clear", flow_clear, METH_VARARGS,
+      "clear($self, copy=None, /)\n--\n\nForget all nodes, or those that are in a copy." },
     { "places", flow_places, METH_NOARGS, "Give (name, code object, line, is_source) of each node." },
     { "engine", flow_engine, METH_O,
       "engine($self, codes, /)\n--\n\nName the engine of Graphviz that draws the chart well: dot or "

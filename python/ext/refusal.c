@@ -115,13 +115,18 @@ static bool is_known_dtype(PyObject *obj)
     return is_known;
 }
 
+bool torch_is_fake(PyObject *obj)
+{
+    return has_class_named(obj, "FakeTensor", "torch._subclasses");
+}
+
 view_result torch_diagnose(const torch_api *torch, PyObject *obj)
 {
     if (PyObject_HasAttrString((PyObject *)Py_TYPE(obj), "cls_to_become"))
         return VIEW_UNINITIALIZED;
     if (has_class_named(obj, "DTensor", "torch.distributed"))
         return VIEW_DTENSOR;
-    if (has_class_named(obj, "FakeTensor", "torch._subclasses"))
+    if (torch_is_fake(obj))
         return VIEW_FAKE;
     view_result why = diagnose_layout(torch, obj);
     if (why != VIEW_OK)

@@ -86,7 +86,7 @@ static void a_small_chart_is_this_text(void **state)
         "cellpadding=\"3\"><tr><td align=\"left\"><font point-size=\"14\" "
         "color=\"#102a43\"><b>x</b></font>"
         "&#160;&#160;<font color=\"#334e68\">float32&#160;&#160;2</font></td><td align=\"right\">"
-        "<font color=\"#52606d\">line&#160;1</font></td></tr></table></td></tr>"
+        "<font color=\"#52606d\">&#160;&#160;line&#160;1</font></td></tr></table></td></tr>"
         "<tr><td align=\"left\" balign=\"left\"><font face=\"monospace\" point-size=\"10\" "
         "color=\"#243b53\">x&#160;(source)</font></td></tr>"
         "<tr><td align=\"left\"><font point-size=\"10\" color=\"#334e68\">min&#160;-2&#160;&#160;"
@@ -106,7 +106,7 @@ static void a_small_chart_is_this_text(void **state)
         "cellpadding=\"3\"><tr><td align=\"left\"><font point-size=\"14\" "
         "color=\"#102a43\"><b>y</b></font>"
         "&#160;&#160;<font color=\"#334e68\">float32&#160;&#160;scalar</font></td><td align=\"right\">"
-        "<font color=\"#52606d\">line&#160;2</font></td></tr></table></td></tr>"
+        "<font color=\"#52606d\">&#160;&#160;line&#160;2</font></td></tr></table></td></tr>"
         "<tr><td align=\"left\" balign=\"left\"><font face=\"monospace\" point-size=\"10\" "
         "color=\"#243b53\">y&#160;=&#160;x.mean()</font></td></tr>"
         "<tr><td align=\"left\"><font point-size=\"10\" color=\"#334e68\">min&#160;0.5&#160;&#160;"
@@ -173,9 +173,11 @@ static void foreign_text_cannot_leave_its_place(void **state)
     make(&a, 1, "<b>&\"x\"\x1b[2J\\", (float[]){ 1 }, TT_F32, 0, NULL);
     a.node.code = "s = '</td>\\'\n\x01 \"]; evil [label=\"\xff";
     char *dot = dot_of_one(&a);
-    assert_non_null(strstr(dot, "tooltip=\"&lt;b&gt;&amp;&quot;x&quot;\\\\x1b[2J\\\\\\na.py:1\\n"
-                                "s = '&lt;/td&gt;\\\\'\\n\\\\x01 &quot;]; evil [label=&quot;"));
-    assert_non_null(strstr(dot, "<b>&lt;b&gt;&amp;&quot;x&quot;\\x1b[2J\\</b>"));
+#define TWO "\\\\"
+    assert_non_null(strstr(dot, "tooltip=\"&lt;b&gt;&amp;&quot;x&quot;" TWO TWO "x1b[2J" TWO TWO
+                                "\\na.py:1\\ns = '&lt;/td&gt;" TWO TWO "'\\n" TWO TWO
+                                "x01 &quot;]; evil [label=&quot;"));
+    assert_non_null(strstr(dot, "<b>&lt;b&gt;&amp;&quot;x&quot;" TWO "x1b[2J" TWO "</b>"));
     assert_non_null(strstr(dot, "&lt;/td&gt;"));
     assert_null(strstr(dot, "\x1b"));
     assert_null(strstr(dot, "\xff"));
@@ -220,6 +222,32 @@ static void numbers_of_a_table_have_the_same_decimals(void **state)
     tt_sample_free(a.sample);
     tt_sample_free(b.sample);
     tt_sample_free(c.sample);
+}
+
+static void a_fraction_is_seen_beside_a_large_number(void **state)
+{
+    (void)state;
+    drawn a;
+    make(&a, 1, "x", (float[]){ 65504, 1.5f, 0.04f }, TT_F32, 1, (int64_t[]){ 3 });
+    char *dot = dot_of_one(&a);
+    assert_non_null(strstr(dot, ">65504.0<"));
+    assert_non_null(strstr(dot, ">1.5<"));
+    assert_non_null(strstr(dot, ">4e-02<"));
+    free(dot);
+    tt_sample_free(a.sample);
+}
+
+static void a_shape_that_is_not_known_is_no_scalar(void **state)
+{
+    (void)state;
+    tt_graph_node node = { .id = 1, .name = "ragged", .dtype = "float32", .ndim = -1, .note = "nested" };
+    tt_graph graph = { .nodes = &node, .node_count = 1 };
+    char *dot = written(tt_graph_dot, &graph), *json = written(tt_graph_json, &graph);
+    assert_null(strstr(dot, "scalar"));
+    assert_non_null(strstr(dot, "shape&#160;not&#160;known"));
+    assert_non_null(strstr(json, "\"shape\": null, \"dtype\": \"float32\""));
+    free(dot);
+    free(json);
 }
 
 static void what_cannot_be_read_says_why(void **state)
@@ -357,6 +385,8 @@ int main(void)
         cmocka_unit_test(foreign_text_cannot_leave_its_place),
         cmocka_unit_test(nan_and_inf_stand_out),
         cmocka_unit_test(numbers_of_a_table_have_the_same_decimals),
+        cmocka_unit_test(a_fraction_is_seen_beside_a_large_number),
+        cmocka_unit_test(a_shape_that_is_not_known_is_no_scalar),
         cmocka_unit_test(what_cannot_be_read_says_why),
         cmocka_unit_test(long_code_is_wrapped_and_whole_in_the_tooltip),
         cmocka_unit_test(nodes_without_arrows_are_stacked),

@@ -284,6 +284,21 @@ static void the_largest_tensors_cost_no_more(void **state)
     assert_null(untouched);
 }
 
+static void a_shared_sample_lasts_until_its_last_owner_frees_it(void **state)
+{
+    (void)state;
+    tt_tensor t;
+    tt_sample *one;
+    const float data[] = { 1, 2 };
+    assert_int_equal(tt_tensor_describe(&t, data, TT_F32, 1, (int64_t[]){ 2 }, NULL, NULL), TT_OK);
+    assert_int_equal(tt_sample_create(&t, &usual, &one, NULL), TT_OK);
+    tt_sample *other = tt_sample_share(one);
+    tt_sample_free(one);
+    assert_memory_equal(tt_sample_at(other, 0)->values, data, sizeof data); /* ASan would tell */
+    tt_sample_free(other);
+    assert_null(tt_sample_share(NULL));
+}
+
 static void options_below_one_are_named(void **state)
 {
     (void)state;
@@ -338,6 +353,7 @@ int main(void)
         cmocka_unit_test(swapped_unaligned_elements_come_out_native),
         cmocka_unit_test(every_type_is_copied_as_it_is),
         cmocka_unit_test(the_largest_tensors_cost_no_more),
+        cmocka_unit_test(a_shared_sample_lasts_until_its_last_owner_frees_it),
         cmocka_unit_test(options_below_one_are_named),
         cmocka_unit_test(a_failed_allocation_is_reported),
     };

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
+import pytest
 
 hypothesis.settings.register_profile(
     "tensortap",
@@ -27,3 +30,14 @@ else:
 # A shell that starts the tests with & has them ignore Ctrl-C, and what they start inherits that.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def flow_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Work in an empty folder, with a flow that knows nothing before and after."""
+    from tensortap import flow
+
+    monkeypatch.chdir(tmp_path)
+    flow.reset()
+    yield
+    flow.reset()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import json
 import re
+import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,7 @@ import pytest
 
 from tensortap import flow
 
-
-@pytest.fixture(autouse=True)
-def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    flow.reset()
-    yield
-    flow.reset()
+pytestmark = pytest.mark.usefixtures("flow_alone")
 
 
 def capture(count: int = 2, **options: Any) -> None:
@@ -153,8 +149,58 @@ def test_flush_of_nothing_is_none() -> None:
     assert flow.flush() is None
 
 
+def test_two_charts_of_one_second_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pygraphviz")
+    monkeypatch.setattr("time.strftime", lambda _: "20260102_030405")
+    paths = []
+    for _ in range(3):
+        capture(1, save=True, save_dir="d")
+        output = flow.off()
+        paths.append(output.saved_path if output else None)
+    stem = "d/tensor_flow_20260102_030405"
+    assert paths == [f"{stem}.png", f"{stem}_2.png", f"{stem}_3.png"]
+
+
+def test_a_flush_draws_and_clears_one_moment_while_threads_go_on() -> None:
+    def work() -> None:
+        while not done.is_set():
+            inside = np.ones(2)  # noqa: F841
+
+    done = threading.Event()
+    flow.lines(1, 10**6, file=__file__)
+    flow.on(arrays=True, max_nodes=10**6, save=True, save_dir="d")
+    thread = threading.Thread(target=work)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread.start()
+    try:
+        for _ in range(10):
+            output = flow.flush(filename="x.json")
+            if output is not None:
+                drawn = json.loads(Path("d/x.json").read_text())["nodes"]
+                assert len(drawn) == output.node_count
+    finally:
+        done.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+
+
 @pytest.mark.parametrize("option", ["max_nodes", "max_vector", "max_matrix", "max_slices"])
-@pytest.mark.parametrize("value", ["3", 2.0, None, True])
+@pytest.mark.parametrize("value", [np.int64(7), np.uint8(200), 10**30, -(10**30)])
+def test_any_whole_number_will_do(option: str, value: Any) -> None:
+    capture(2, **{option: value})
+    assert flow.off() is not None
+
+
+def test_the_bools_of_numpy_are_bools() -> None:
+    capture(save=np.True_, save_dir="d", show=np.False_)
+    output = flow.off(filename="x.dot", clear=np.True_)  # type: ignore[arg-type]
+    assert output == flow.RenderOutput("d/x.dot", False, 2)
+    assert flow.off() is None
+
+
+@pytest.mark.parametrize("option", ["max_nodes", "max_vector", "max_matrix", "max_slices"])
+@pytest.mark.parametrize("value", ["3", 2.0, None, True, np.True_, np.float32(3)])
 def test_numbers_must_be_ints(option: str, value: object) -> None:
     with pytest.raises(TypeError, match=option):
         flow.on(**{option: value})
@@ -235,6 +281,16 @@ def test_a_bad_line_range_is_refused(args: tuple[Any, ...], kwargs: dict[str, An
         flow.lines(*args, **kwargs)
 
 
+@pytest.mark.parametrize("last", [np.int64(10**6), 2**31, sys.maxsize, 10**30])
+def test_the_last_line_may_be_far_away(last: Any) -> None:
+    flow.lines(np.int32(1), last)
+    flow.on(arrays=True)
+    a = np.ones(1)  # noqa: F841
+    output = flow.off()
+    assert output is not None
+    assert output.node_count == 1
+
+
 @pytest.mark.parametrize("args", [("1", 2), (1, 2.5), (True, 3)])
 def test_lines_must_be_whole_numbers(args: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError):
@@ -264,21 +320,6 @@ def test_lines_without_arguments_clear_the_filter() -> None:
     assert flow.off() is None
 
 
-def test_watch_is_on_inside_and_renders_at_the_end() -> None:
-    flow.lines(1, 10**6, file=__file__)
-    with flow.watch(arrays=True, save=True, file_prefix="w", save_dir="d") as runtime:
-        assert runtime.enabled
-        a = np.ones(2)  # noqa: F841
-    assert not runtime.enabled
-    assert flow.off() is None  # it was rendered and cleared
-
-
-def test_watch_turns_off_when_an_exception_passes() -> None:
-    with pytest.raises(KeyError, match="mine"), flow.watch() as runtime:
-        raise KeyError("mine")
-    assert not runtime.enabled
-
-
 def test_reset_forgets_nodes_hints_and_lines() -> None:
     capture()
     runtime = flow.args(a=1)
@@ -304,6 +345,19 @@ def test_threads_started_while_on_are_in_the_same_chart() -> None:
     output = flow.off()
     assert output is not None
     assert output.node_count == 1
+
+
+def test_an_output_is_a_dataclass_of_three_fields() -> None:
+    fields = {field.name: field.type for field in dataclasses.fields(flow.RenderOutput)}
+    assert fields == {"saved_path": "str | None", "displayed": "bool", "node_count": "int"}
+
+
+def test_a_runtime_of_ones_own_has_nodes_hints_and_lines_of_its_own() -> None:
+    other = flow.MonitorRuntime()
+    capture()
+    assert (other.enabled, other.arg_hints) == (False, {})
+    assert other.off() is None
+    assert flow.off() is not None
 
 
 def test_the_runtime_has_the_calls_as_methods() -> None:

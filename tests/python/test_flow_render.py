@@ -7,7 +7,6 @@ import json
 import re
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,7 @@ import pytest
 
 from tensortap import flow
 
-
-@pytest.fixture(autouse=True)
-def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    flow.reset()
-    yield
-    flow.reset()
+pytestmark = pytest.mark.usefixtures("flow_alone")
 
 
 def capture(**options: Any) -> None:
@@ -136,6 +129,32 @@ def test_the_svg_holds_names_values_and_code() -> None:
     plain = [t.replace("\xa0", " ") for t in texts]
     assert {"a", "b", "11", "NaN", "12 NaN"} <= set(plain)
     assert any('# <b>&"code"' in t for t in plain)
+
+
+def test_backslashes_are_drawn_as_they_were_written() -> None:
+    pytest.importorskip("pygraphviz")
+    flow.lines(1, 10**6, file=__file__)
+    flow.on(arrays=True, save=True, save_dir="out")
+    d = {"\\\\N": np.ones(1)}  # one \n, two \\N
+    flow.off(filename="x.svg")
+    root = ET.parse("out/x.svg").getroot()
+    texts = [(t.text or "").replace("\xa0", " ") for t in root.iter() if t.tag.endswith("}text")]
+    tips = [a.get("{http://www.w3.org/1999/xlink}title", "") for a in root.iter() if "}a" in a.tag]
+    assert f"d[{next(iter(d))!r}]" in texts
+    assert all("two " + 2 * "\\" + "N" in text for text in ("".join(texts), tips[0]))
+
+
+def test_a_sampled_table_says_so_and_names_its_rows_and_columns() -> None:
+    pytest.importorskip("pygraphviz")
+    flow.lines(1, 10**6, file=__file__)
+    flow.on(arrays=True, save=True, save_dir="out", max_matrix=4)
+    a = np.full((11, 5), 0.5)  # noqa: F841
+    flow.off(filename="x.svg")
+    texts = [t.text for t in ET.parse("out/x.svg").getroot().iter() if t.tag.endswith("}text")]
+    assert "sampled: not every element is shown" in texts
+    start = texts.index("sampled: not every element is shown")
+    numbers = [text for text in texts[:start] if text is not None and text.isdigit()]
+    assert numbers == ["0", "1", "2", "4", "0", "3", "6", "10"]
 
 
 class _Page(HTMLParser):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import random
 from typing import Any, Optional  # the old spelling must work too
 
+import numpy as np
 import pytest
 
 from tensortap import flow
@@ -14,11 +16,7 @@ torch = pytest.importorskip("torch")
 from_globals = "global"
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    flow.reset()
-    yield
-    flow.reset()
+pytestmark = pytest.mark.usefixtures("flow_alone")
 
 
 def test_the_order_is_overrides_hints_locals_globals_default() -> None:
@@ -127,6 +125,54 @@ def test_a_guess_leaves_the_random_numbers_alone() -> None:
     before = torch.get_rng_state()
     flow.run(lambda q, label: None)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_guess_leaves_the_random_numbers_of_python_and_numpy_alone() -> None:
+    before = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]
+    flow.run(lambda q, label: None)
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # type: ignore[index]
+
+
+def test_a_guess_is_where_the_programs_tensors_are() -> None:
+    with torch.device("meta"):
+        q, label = flow.run(lambda q, label: (q, label))
+    assert (q.device.type, q.shape, label.shape) == ("meta", (8, 8), (8,))
+
+
+class Shaped:
+    """Something to call whose annotations are strings, as everywhere in this file."""
+
+    def __init__(self, thing: Optional[torch.Tensor], count: int) -> None:  # noqa: UP045
+        self.thing, self.count = thing, count
+
+    def __call__(self, lr: torch.Tensor) -> torch.Tensor:
+        return lr
+
+    def forward(self, other: int) -> int:
+        return other
+
+
+def test_a_class_is_run_by_its_init_though_it_has_a_forward() -> None:
+    made = flow.run(Shaped)
+    assert (made.thing.shape, made.count) == ((8, 8), 4)
+    assert flow.run(torch.nn.Linear, in_features=3, out_features=2).weight.shape == (2, 3)
+
+
+def test_an_object_is_run_by_its_call_with_the_annotations_of_its_module() -> None:
+    assert flow.run(Shaped(None, 1)).shape == (8, 8)  # lr would be 0.01 without its annotation
+
+
+def test_what_partial_has_given_is_not_asked_for() -> None:
+    def fn(a, lr: torch.Tensor, b):  # type: ignore[no-untyped-def]
+        return a, lr, b
+
+    a, lr, b = flow.run(functools.partial(fn, 1, b=2))
+    assert (a, lr.shape, b) == (1, (8, 8), 2)
+
+
+def test_what_the_caller_has_comes_before_the_default() -> None:
+    depth = 7
+    assert flow.run(lambda depth=3: depth) == depth
 
 
 def test_two_guesses_differ() -> None:

@@ -38,6 +38,21 @@ c = b[:, :8]
 print(monitorch.off(filename="block.png"))
 """
 
+# Its lines 10 to 40 begin behind the code: it runs, and there is nothing to draw.
+SCRIPT_STYLE_AS_IT_WAS = """\
+import torch
+import tensortap.flow as monitorch
+
+monitorch.lines(10, 40)  # only monitor these lines in this file
+monitorch.on(show=False, save=True, save_dir="monitorch_outputs")
+
+a = torch.randn(16, 16)
+b = a.softmax(dim=-1)
+c = b[:, :8]
+
+print(monitorch.off(filename="block.png"))
+"""
+
 INFERRED = """\
 import torch
 import tensortap.flow as monitorch
@@ -61,6 +76,7 @@ print(monitorch.off(filename="inferred.png"))
             SCRIPT_STYLE,
             "RenderOutput(saved_path='monitorch_outputs/block.png', displayed=False, node_count=3)",
         ),
+        (SCRIPT_STYLE_AS_IT_WAS, "None"),
         (
             INFERRED,
             "RenderOutput(saved_path='monitorch_outputs/inferred.png', "
@@ -75,4 +91,4 @@ def test_the_example_runs(tmp_path: Path, program: str, wanted: str) -> None:
     )
     assert done.stdout.strip() == wanted
     pictures = [*tmp_path.glob("monitorch_outputs/*.png")]
-    assert len(pictures) == ("saved_path=None" not in wanted)
+    assert len(pictures) == ("saved_path='" in wanted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,12 @@ import pytest
 from charts import capture
 
 import tensortap as tt
-from tensortap import flow
+from tensortap import _core
 
 torch = pytest.importorskip("torch")
 
 
-@pytest.fixture(autouse=True)
-def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    flow.reset()
-    yield
-    flow.reset()
+pytestmark = pytest.mark.usefixtures("flow_alone")
 
 
 def node_of(folder: Path, expression: str, **options: Any) -> dict[str, Any]:
@@ -77,6 +71,26 @@ def test_the_right_elements_are_shown(
         at = tuple(json.loads(s["label"])) if s["label"] else ()
         table = whole[at] if len(shape) > 1 else whole.reshape(1, -1)
         assert s["data"] == table[rows][:, cols].tolist()
+
+
+@pytest.mark.parametrize("limit", [4, 5, 7, 13, 32, 40])
+def test_the_rule_of_the_indices_holds_for_every_size(limit: int) -> None:
+    for n in range(101):
+        (table,) = _core.sample(torch.arange(n), max_vector=limit).slices
+        assert list(table.cols) == (picked(n, limit) if n else [])
+        (table,) = _core.sample(torch.arange(3 * n).reshape(n, 3), max_matrix=limit).slices
+        assert list(table.rows) == (picked(n, limit) if n else [])
+
+
+def test_a_node_has_the_keys_of_the_api_and_no_others(tmp_path: Path) -> None:
+    chart = capture(tmp_path, "import torch\nx = torch.ones(2, 3, 4)\ny = x + 1\n")
+    assert list(chart) == ["nodes", "edges"]
+    for node in chart["nodes"]:
+        assert " ".join(node) == ("id name file line code shape dtype device stats slices sampled")
+        assert set(node["stats"]) == set(tt.stats(torch.ones(1)).as_dict())
+        assert [list(table) for table in node["slices"]] == [["label", "rows", "cols", "data"]] * 2
+    first, second = (node["id"] for node in chart["nodes"])
+    assert chart["edges"] == [[first, second]]
 
 
 def test_limits_are_those_of_on(tmp_path: Path) -> None:

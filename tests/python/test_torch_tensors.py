@@ -296,3 +296,19 @@ def test_a_torch_without_the_exchange_table_is_read_through_its_capsule() -> Non
     lines = done.stdout.splitlines()
     assert lines[:2] == ["66.0 66.0", "(1-2j)"], done.stderr
     assert lines[2].startswith("meta tensor")
+
+
+def test_a_fake_tensor_is_refused_without_a_warning_of_torch() -> None:
+    code = """
+import torch, tensortap as tt
+from torch._subclasses.fake_tensor import FakeTensorMode
+with FakeTensorMode():
+    x = torch.ones(3)
+try:
+    tt.stats(x)
+except TypeError as why:
+    print(why)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "fake" in done.stdout
+    assert done.stderr == ""

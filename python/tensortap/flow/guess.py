@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import types
@@ -19,7 +20,7 @@ def arguments_for(
     fn: Callable[..., Any], scopes: Sequence[Mapping[str, Any]], guess: Guess
 ) -> tuple[list[Any], dict[str, Any]]:
     """Find a value for each parameter: from the first scope that has it, else default or guess."""
-    signature, source = _signature(fn)
+    signature, names = _signature(fn)
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for parameter in signature.parameters.values():
@@ -27,7 +28,7 @@ def arguments_for(
             continue
         value = next((s[parameter.name] for s in scopes if parameter.name in s), parameter.default)
         if value is Parameter.empty:
-            value = guess(parameter.name, _annotation(parameter, source))
+            value = guess(parameter.name, _annotation(parameter, names))
         if parameter.kind is Parameter.POSITIONAL_ONLY:
             positional.append(value)
         else:
@@ -35,25 +36,43 @@ def arguments_for(
     return positional, named
 
 
-def _signature(fn: Callable[..., Any]) -> tuple[inspect.Signature, Any]:
-    """Give the signature of *fn* and the object whose globals its annotations mean."""
-    forward = getattr(fn, "forward", None)  # a module's __call__ takes anything
-    target = forward if callable(forward) and not inspect.isroutine(fn) else fn
+def _signature(fn: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
+    """Give the signature of *fn* and the names that its annotations may use."""
     try:
-        return inspect.signature(target), target
+        signature = inspect.signature(fn)
+        forward = getattr(fn, "forward", None)
+        if callable(forward) and not isinstance(fn, type) and _takes_anything(signature):
+            return inspect.signature(forward), _globals_of(forward)  # a module
     except ValueError:
         name = getattr(fn, "__name__", repr(fn))
         raise TypeError(f"run() cannot see the parameters of {name}; call it yourself") from None
+    return signature, _globals_of(fn)
 
 
-def _annotation(parameter: Parameter, fn: Any) -> Any:
+def _takes_anything(signature: inspect.Signature) -> bool:
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    return kinds == [Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD]
+
+
+def _globals_of(fn: Any) -> dict[str, Any]:
+    """Give the globals of the function that is run in the end."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    fn = inspect.unwrap(fn)
+    if isinstance(fn, type):
+        fn = fn.__init__  # type: ignore[misc]
+    elif not inspect.isroutine(fn):
+        fn = type(fn).__call__
+    names: dict[str, Any] = getattr(getattr(fn, "__func__", fn), "__globals__", {})
+    return names
+
+
+def _annotation(parameter: Parameter, names: dict[str, Any]) -> Any:
     """Give the parameter's annotation, looked up if it is a string; empty if that fails."""
     annotation = parameter.annotation
     if isinstance(annotation, str):
-        plain = inspect.unwrap(fn)
-        plain = getattr(plain, "__func__", plain)
         try:
-            annotation = eval(annotation, getattr(plain, "__globals__", {}))
+            annotation = eval(annotation, names)
         except Exception:  # whatever a name that is not there leads to
             return Parameter.empty
     if typing.get_origin(annotation) in (typing.Union, getattr(types, "UnionType", None)):
@@ -90,10 +109,12 @@ class Guess:
         except ModuleNotFoundError:
             return self._random_array(is_class)
         if self._generator is None:
-            self._generator = torch.Generator()
+            self._generator = torch.Generator("cpu")
         if is_class:
-            return torch.randint(0, 2, (8,), generator=self._generator)
-        return torch.randn(8, 8, generator=self._generator)
+            value = torch.randint(0, 2, (8,), generator=self._generator, device="cpu")
+        else:
+            value = torch.randn(8, 8, generator=self._generator, device="cpu")
+        return value.to(torch.empty(0).device)  # where the program's own would be
 
     def _random_array(self, is_class: bool) -> Any:
         import numpy

@@ -63,9 +63,14 @@ window.addEventListener("pointermove", e => {
   look();
 });
 svg.addEventListener("dblclick", () => { view = all.slice(); look(); });
-const number = x => Array.isArray(x) ? x[0] + " + " + x[1] + "j" : String(x);
+const number = x => {
+  if (!Array.isArray(x)) return String(x);
+  const imag = String(x[1]);
+  return x[0] + (imag.startsWith("-") ? "" : "+") + imag + "j";
+};
 function describe(n) {
-  const head = n.name + "  " + n.dtype + " [" + n.shape.join(", ") + "]  " + n.device;
+  const shape = n.shape ? "[" + n.shape.join(", ") + "]" : "shape not known";
+  const head = n.name + "  " + n.dtype + " " + shape + "  " + n.device;
   const lines = [head, n.file + ":" + n.line, n.code || ""];
   const skip = new Set(["shape", "dtype"]);
   for (const [key, value] of Object.entries(n.stats || {}))

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import itertools
 import sys
 import tempfile
 import threading
@@ -59,11 +60,21 @@ class Destination:
         """Give the file to write; ValueError: its suffix is none that we write."""
         name = self.filename
         if name is None:
-            name = f"{self.file_prefix}_{time.strftime('%Y%m%d_%H%M%S')}.png"
+            return self._by_time()
         path = Path(self.save_dir) / name
         if path.suffix.lower() not in SUFFIXES:
             accepted = ", ".join(SUFFIXES)
             raise ValueError(f"{name!r}: the suffix must be one of {accepted}")
+        return path
+
+    def _by_time(self) -> Path:
+        """Give a name that says when; in one second a second chart does not replace the first."""
+        stem = f"{self.file_prefix}_{time.strftime('%Y%m%d_%H%M%S')}"
+        path = Path(self.save_dir) / f"{stem}.png"
+        for count in itertools.count(2):
+            if not (path.exists() or path.with_suffix(".dot").exists()):
+                break
+            path = Path(self.save_dir) / f"{stem}_{count}.png"
         return path
 
 

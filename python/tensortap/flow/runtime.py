@@ -19,17 +19,24 @@ from tensortap.flow.guess import Guess, arguments_for
 from tensortap.flow.render import Destination, RenderOutput, render
 from tensortap.flow.selection import Selection
 
+MOST = 2**31 - 1  # of lines and nodes: nobody has more, and it fits into an int of C
+
 
 def _whole(name: str, value: SupportsIndex, least: int) -> int:
     """Check a whole number; below the least it is the least."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-    return max(operator.index(value), least)
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return min(max(operator.index(value), least), MOST)
+    except TypeError:  # a tensor with a fraction has an __index__ and refuses
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}") from None
 
 
 def _flag(name: str, value: object, *, or_none: bool = False) -> Any:
-    if isinstance(value, bool) or (or_none and value is None):
-        return value
+    if or_none and value is None:
+        return None
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):  # NumPy's too
+        return bool(value)
     wanted = "a bool or None" if or_none else "a bool"
     raise TypeError(f"{name} must be {wanted}, not {type(value).__name__}")
 
@@ -92,9 +99,11 @@ class MonitorRuntime:
             "max_matrix": _whole("max_matrix", max_matrix, 4),
             "max_slices": _whole("max_slices", max_slices, 1),
         }
-        self._flow.set(**options, returns=_flag("returns", returns), arrays=_flag("arrays", arrays))
+        returns, arrays = _flag("returns", returns), _flag("arrays", arrays)
+        folder = os.getcwd()  # fails where somebody removed it
+        self._flow.set(**options, returns=returns, arrays=arrays)
         self._destination = destination
-        if self._selection.enter(os.getcwd()):
+        if self._selection.enter(folder):
             self._flow.off()  # what was left out may be in now
             self._flow.root = self._selection.root
         self._flow.on()
@@ -178,8 +187,10 @@ class MonitorRuntime:
         self.on(**options)
         try:
             yield self
-        finally:
-            self.off()
+        except BaseException:
+            self._off_beside_an_exception()
+            raise
+        self.off()
 
     def reset(self) -> None:
         """Stop, and forget nodes, hints and the line filter."""
@@ -188,6 +199,13 @@ class MonitorRuntime:
         self._flow.take_errors()
         self.arg_hints.clear()
         self._selection.keep(None)
+
+    def _off_beside_an_exception(self) -> None:
+        """Draw what led to it; where that fails too, the program's exception is the news."""
+        try:
+            self.off()
+        except Exception as why:
+            warnings.warn(f"the chart was not drawn: {why}", RuntimeWarning, stacklevel=4)
 
     def _render(
         self,
@@ -204,9 +222,10 @@ class MonitorRuntime:
         )
         if len(self._flow) == 0:
             return None
-        output = render(self._flow, destination)
+        drawn = self._flow.copy()  # other threads go on while this one draws
+        output = render(drawn, destination)
         if clear:
-            self._flow.clear()
+            self._flow.clear(drawn)
         return output
 
     def _tell_errors(self) -> None:

@@ -13,7 +13,15 @@ import tempfile
 from types import CodeType
 
 #: Code without a file that nobody typed: made by the interpreter or by packages.
-MADE = ("<frozen ", "<eval_with_key>", "<__array_function__", "<attrs", "<decorator-gen")
+MADE = (
+    "<frozen ",
+    "<eval_with_key>",
+    "<__array_function__",
+    "<attrs",
+    "<decorator-gen",
+    "<@beartype",
+    "<lambdifygenerated",
+)
 
 EVERY_LINE = (0, 2**31 - 1)
 
@@ -23,6 +31,7 @@ def _installed() -> tuple[str, ...]:
     folders = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
     folders.update(getattr(site, "getsitepackages", list)())
     folders.add(getattr(site, "USER_SITE", None) or "")
+    folders.add(os.path.dirname(os.path.dirname(__file__)))  # ours may be anywhere
     return tuple(os.path.realpath(folder) + os.sep for folder in folders if folder)
 
 
@@ -75,10 +84,12 @@ class Selection:
             return not file.startswith(MADE)
         if _is_cell(file):
             return True
-        path = self._real(file)
-        if f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path:
+        path, real = os.path.normpath(os.path.join(self.root, file)), self._real(file)
+        parts = {*path.split(os.sep), *real.split(os.sep)}
+        if not parts.isdisjoint(("site-packages", "dist-packages")):
             return False
-        return path.startswith(self.root) and not path.startswith(self._installed)
+        is_under = path.startswith(self.root) or real.startswith(self.root)  # a link is here too
+        return is_under and not real.startswith(self._installed)
 
 
 def _is_cell(file: str) -> bool:
@@ -96,9 +107,9 @@ def _is_made_for_a_class(code: CodeType) -> bool:
     """Say whether dataclasses or namedtuple wrote this, which have no file either."""
     if code.co_filename != "<string>":
         return False
-    name: str = getattr(code, "co_qualname", code.co_name)  # from 3.11 on
-    return (
-        name.startswith("__create_fn__")
-        or (code.co_name in ("__init__", "__eq__", "__repr__") and code.co_firstlineno <= 2)
-        or code.co_varnames[:1] == ("_cls",)
-    )
+    name: str | None = getattr(code, "co_qualname", None)
+    if name is None:  # before 3.11
+        is_made = code.co_name in ("__init__", "__eq__", "__repr__") and code.co_firstlineno == 2
+    else:
+        is_made = name.startswith("__create_fn__")
+    return is_made or code.co_varnames[:1] == ("_cls",)

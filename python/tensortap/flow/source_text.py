@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import linecache
 import textwrap
+import warnings
 from types import CodeType
 
 Place = tuple[str, CodeType, int, bool]  # name, code object, line, is_source
@@ -41,15 +42,17 @@ class _File:
         if not 1 <= line <= len(self._lines):
             return ""
         if self._ends is None:
-            self._ends = _ends("".join(self._lines))
+            self._ends = _ends(self._lines)
         end = self._ends.get(line, line)
         return textwrap.dedent("".join(self._lines[line - 1 : end])).strip()
 
 
-def _ends(source: str) -> dict[int, int]:
+def _ends(lines: list[str]) -> dict[int, int]:
     """Map the first line of each statement to its last, without the body it may have."""
     try:
-        tree = ast.parse(source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # were given when the program was compiled
+            tree = ast.parse("".join(lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # a cell with magics
         return {}
     ends: dict[int, int] = {}
@@ -57,18 +60,25 @@ def _ends(source: str) -> dict[int, int]:
         if not isinstance(node, ast.stmt):
             continue
         end = node.end_lineno or node.lineno
-        body = getattr(node, "body", None)
-        if body:
-            first = body[0]
-            begins = min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", []))])
+        begins = _body_begins(node)
+        if begins is not None:
             end = max(node.lineno, begins - 1)
-            while end > node.lineno and not source_line_ends(source, end):
+            while end > node.lineno and not _is_end_of_head(lines[end - 1]):
                 end -= 1
         ends[node.lineno] = max(end, ends.get(node.lineno, 0))
     return ends
 
 
-def source_line_ends(source: str, line: int) -> bool:
-    """Say whether a statement's head can end on *line*: with its colon."""
-    text = source.splitlines()[line - 1].split("#")[0].rstrip()
-    return text.endswith(":")
+def _body_begins(statement: ast.stmt) -> int | None:
+    """Give the first line of a compound statement's body."""
+    if isinstance(statement, ast.Match):
+        return statement.cases[0].pattern.lineno
+    body: list[ast.stmt] | None = getattr(statement, "body", None)
+    if not body:
+        return None
+    decorators: list[ast.expr] = getattr(body[0], "decorator_list", [])
+    return min([body[0].lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _is_end_of_head(line: str) -> bool:
+    return line.split("#")[0].rstrip().endswith(":")
