@@ -67,8 +67,9 @@ static void queue_job(tt_saver *saver, tt_job *now)
         saver->last->next = now;
     saver->last = now;
     now->number = ++saver->added;
-    if (saver->is_idle)
-        pthread_cond_signal(&saver->work);
+    /* What is small can wait until the thread looks. */
+    if (saver->is_idle || now->content.bytes >= TT_SAVER_LONG)
+        tt_saver_wake(saver);
 }
 
 /* From where it lies, by the caller; the thread may do the checksum. */
@@ -88,8 +89,7 @@ tt_status tt_saver_save(tt_saver *saver, const char *path, tt_format format, con
                    .filled = content.bytes };
     pthread_mutex_lock(&saver->lock);
     (void)tt_saver_start(saver, NULL); /* without it nobody helps */
-    if (saver->is_idle)
-        pthread_cond_signal(&saver->work);
+    tt_saver_wake(saver);
     tt_status st = tt_saver_write(saver, &now, &source, err);
     pthread_mutex_unlock(&saver->lock);
     return st;
@@ -139,8 +139,7 @@ void tt_saver_expect(tt_saver *saver)
     pthread_mutex_lock(&saver->lock);
     (void)tt_saver_start(saver, NULL); /* tt_saver_add tries again, and says why not */
     saver->is_expecting = true;
-    if (saver->is_idle)
-        pthread_cond_signal(&saver->work);
+    tt_saver_wake(saver);
     pthread_mutex_unlock(&saver->lock);
 }
 
@@ -172,8 +171,8 @@ tt_status tt_saver_wait(tt_saver *saver, int64_t *failed, tt_error *err)
     pthread_mutex_lock(&saver->lock);
     uint64_t goal = saver->added;
     while (saver->first != NULL && saver->first->number <= goal) {
-        if (saver->is_idle && saver->first->content.bytes >= TT_SAVER_LARGE)
-            pthread_cond_signal(&saver->work); /* to help */
+        if (saver->first->content.bytes >= TT_SAVER_LARGE)
+            tt_saver_wake(saver); /* to help */
         tt_saver_write_first(saver);
     }
     while (is_busy(saver, goal)) {

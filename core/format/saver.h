@@ -41,10 +41,13 @@ struct tt_saver {
     pthread_t thread;
     int waiting; /* for change */
     bool has_thread, is_closing;
-    bool is_idle;      /* the thread sleeps until it is woken */
+    bool is_idle;      /* the thread sleeps until it is woken, ... */
+    bool is_dozing;    /* ... or until a moment that is not quite near */
     bool is_expecting; /* something will come soon */
 };
 
+/* Tells the thread that there is something to do now. */
+void tt_saver_wake(tt_saver *saver);
 /* Starts the thread, unless it is there. */
 tt_status tt_saver_start(tt_saver *saver, tt_error *err);
 /* Writes a job with the lock let go. */

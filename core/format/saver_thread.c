@@ -13,8 +13,9 @@
 #include <time.h>
 
 enum {
-    NAP = 50000, /* ns between looks at the queue, ... */
-    NAPS = 400,  /* ... so often, before the thread sleeps until it is woken */
+    NAP = 50000,      /* ns between looks at the queue, ... */
+    ALERT = 3000000,  /* ... until nothing has come for so long; then naps of a quarter of the time ... */
+    AWAKE = 20000000, /* ... until nothing has come for so long; then sleep until woken */
 };
 
 /* A job that has just come is left alone for a moment: if its maker waits for it,
@@ -30,23 +31,45 @@ static bool has_work(const tt_saver *saver)
     return is_ripe(saver) || saver->is_closing || tt_saver_find_alone(saver) != NULL;
 }
 
+static struct timespec time_in(long ns)
+{
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    time.tv_nsec += ns;
+    time.tv_sec += time.tv_nsec / 1000000000;
+    time.tv_nsec %= 1000000000;
+    return time;
+}
+
+/* Gives the ns it was meant to take. */
+static long nap(tt_saver *saver, long waited)
+{
+    if (waited < ALERT) {
+        pthread_mutex_unlock(&saver->lock);
+        (void)nanosleep(&(struct timespec){ .tv_nsec = NAP }, NULL);
+        pthread_mutex_lock(&saver->lock);
+        return NAP;
+    }
+    struct timespec end = time_in(waited / 4);
+    saver->is_dozing = true;
+    (void)pthread_cond_timedwait(&saver->work, &saver->lock, &end);
+    saver->is_dozing = false;
+    return waited / 4;
+}
+
 /* To wake a thread costs its waker as much as to copy 300 KB; so, while files
  * come one after the other, the thread looks for itself. */
 static void wait_for_work(tt_saver *saver)
 {
     saver->seen = saver->added; /* what came while it was busy waits no longer */
-    for (int i = 0; i < NAPS && !has_work(saver); i++) {
-        struct timespec nap = { .tv_nsec = NAP };
-        if (saver->is_expecting)
-            i = 0;
-        saver->is_expecting = false;
+    for (long waited = 0; waited < AWAKE && !has_work(saver);) {
         saver->seen = saver->added;
-        pthread_mutex_unlock(&saver->lock);
-        (void)nanosleep(&nap, NULL);
-        pthread_mutex_lock(&saver->lock);
+        waited += nap(saver, waited);
+        if (saver->is_expecting)
+            waited = 0;
+        saver->is_expecting = false;
     }
-    struct timespec late;
-    (void)clock_gettime(CLOCK_MONOTONIC, &late);
+    struct timespec late = time_in(0);
     late.tv_sec++;
     bool is_late = false;
     saver->seen = UINT64_MAX; /* woken for a job, it takes it */
@@ -79,6 +102,12 @@ static void *run(void *argument)
     }
     pthread_mutex_unlock(&saver->lock);
     return NULL;
+}
+
+void tt_saver_wake(tt_saver *saver)
+{
+    if (saver->is_idle || saver->is_dozing)
+        pthread_cond_signal(&saver->work);
 }
 
 /* Signals stay with the program's own threads. */
