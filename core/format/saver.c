@@ -5,216 +5,24 @@
  * waits for the end writes too, or takes over the checksum of what is being
  * written.  For a large tensor the thread starts before the copying ends and
  * follows it piece by piece.  Memory of written copies is used again, because
- * fresh memory costs more (page faults) than the copy itself; it is let go when
- * nothing has come for a second.
- *
- * Who may touch what:
- *   lock guards everything in tt_saver but `owner`, and job.helpers
- *   job.filled is written by the thread that added the job, read by the writer
- *   job.sum: see checksum.h
- *   the rest of a job is set before it is queued
+ * fresh memory costs more (page faults) than the copy itself.
  *
  * Fork: the child has neither the thread nor a lock it could trust.  It knows by
  * `owner`, touches nothing of this, and writes files itself.  The copies that
  * wait are the parent's business.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "format/copy_pool.h"
+#include "format/saver.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    BYTES = 64 << 20,
-    LARGE = 512 << 10, /* from here on two threads share the work of writing, ... */
-    LONG = 4 << 20,    /* ... and from here on writing begins before the copy is complete */
-    NAP = 50000,       /* ns between looks at the queue, ... */
-    NAPS = 400,        /* ... so often, before the thread sleeps until it is woken */
-};
-
-struct tt_saver {
-    pthread_mutex_t lock;
-    pthread_cond_t work;   /* there is a job, or the end */
-    pthread_cond_t change; /* a job is done */
-    pid_t owner;
-    tt_copy_pool pool;
-    tt_job *first, *last; /* waiting to be written */
-    tt_job *busy;         /* being written */
-    uint64_t added;
-    uint64_t seen; /* jobs up to this number are the thread's to take */
-    int64_t failed;
-    tt_status st; /* of the first failure */
-    tt_error error;
-    pthread_t thread;
-    int waiting; /* for change */
-    bool has_thread, is_closing;
-    bool is_idle;      /* the thread sleeps until it is woken */
-    bool is_expecting; /* something will come soon */
-};
+enum { BYTES = 64 << 20 };
 
 static bool is_inherited(const tt_saver *saver)
 {
     return getpid() != saver->owner;
 }
-
-/* ---- the writer ------------------------------------------------------------- */
-
-static void take_failure(tt_saver *saver, tt_status st, const tt_error *err)
-{
-    if (saver->failed++ == 0) {
-        saver->st = st;
-        saver->error = *err;
-    }
-}
-
-static void wait_for_change(tt_saver *saver)
-{
-    saver->waiting++;
-    pthread_cond_wait(&saver->change, &saver->lock);
-    saver->waiting--;
-}
-
-/* A large job that is being written by one thread alone; NULL: none. */
-static tt_job *find_alone(const tt_saver *saver)
-{
-    for (tt_job *at = saver->busy; at != NULL; at = at->next)
-        if (at->content.bytes >= LARGE && tt_format_of(at->format)->tail != NULL &&
-            tt_checksum_is_alone(&at->sum))
-            return at;
-    return NULL;
-}
-
-/* Takes over the checksum of such a job, with the lock let go. */
-static void help_one(tt_saver *saver, tt_job *with)
-{
-    with->helpers++;
-    pthread_mutex_unlock(&saver->lock);
-    tt_checksum_help(&with->sum, with->data, with->content.bytes, &with->filled);
-    pthread_mutex_lock(&saver->lock);
-    with->helpers--;
-    if (saver->waiting > 0)
-        pthread_cond_broadcast(&saver->change);
-}
-
-/* Writes a job with the lock let go.  It is in `busy` meanwhile, for helpers. */
-static tt_status write_job(tt_saver *saver, tt_job *now, const tt_saved_source *source, tt_error *err)
-{
-    tt_job **at = &saver->busy;
-    now->next = saver->busy;
-    saver->busy = now;
-    pthread_mutex_unlock(&saver->lock);
-    tt_status st = tt_saved_write(now->path, now->format, &now->content, source, &now->sum, err);
-    tt_checksum_wait_filled(&now->filled, now->content.bytes); /* it may have failed early */
-    pthread_mutex_lock(&saver->lock);
-    while (now->helpers > 0)
-        wait_for_change(saver);
-    while (*at != now)
-        at = &(*at)->next;
-    *at = now->next;
-    return st;
-}
-
-/* Takes the first job, which is there, and writes it. */
-static void write_one(tt_saver *saver)
-{
-    tt_job *now = saver->first;
-    tt_error err;
-    tt_saved_source source = { .data = now->data, .filled = &now->filled };
-    saver->first = now->next;
-    tt_status st = write_job(saver, now, &source, &err);
-    if (st < 0)
-        take_failure(saver, st, &err);
-    tt_copy_pool_give(&saver->pool, now);
-    if (saver->waiting > 0)
-        pthread_cond_broadcast(&saver->change);
-}
-
-/* A job that has just come is left alone for a moment: if its maker waits for it,
- * it can write it sooner than a thread on another core. */
-static bool is_ripe(const tt_saver *saver)
-{
-    const tt_job *first = saver->first;
-    return first != NULL && (first->number <= saver->seen || first->content.bytes >= LONG);
-}
-
-static bool has_work(const tt_saver *saver)
-{
-    return is_ripe(saver) || saver->is_closing || find_alone(saver) != NULL;
-}
-
-/* To wake a thread costs its waker as much as to copy 300 KB; so, while files
- * come one after the other, the thread looks for itself. */
-static void wait_for_work(tt_saver *saver)
-{
-    saver->seen = saver->added; /* what came while it was busy waits no longer */
-    for (int i = 0; i < NAPS && !has_work(saver); i++) {
-        struct timespec nap = { .tv_nsec = NAP };
-        if (saver->is_expecting)
-            i = 0;
-        saver->is_expecting = false;
-        saver->seen = saver->added;
-        pthread_mutex_unlock(&saver->lock);
-        (void)nanosleep(&nap, NULL);
-        pthread_mutex_lock(&saver->lock);
-    }
-    struct timespec late;
-    (void)clock_gettime(CLOCK_MONOTONIC, &late);
-    late.tv_sec++;
-    bool is_late = false;
-    saver->seen = UINT64_MAX; /* woken for a job, it takes it */
-    while (!has_work(saver) && !saver->is_expecting) {
-        saver->is_idle = true;
-        if (is_late)
-            pthread_cond_wait(&saver->work, &saver->lock);
-        else
-            is_late = pthread_cond_timedwait(&saver->work, &saver->lock, &late) == ETIMEDOUT;
-        if (is_late)
-            tt_copy_pool_drop(&saver->pool, 0);
-    }
-    saver->is_idle = false;
-}
-
-static void *run(void *argument)
-{
-    tt_saver *saver = argument;
-    (void)prctl(PR_SET_TIMERSLACK, 1); /* else a nap takes twice as long */
-    pthread_mutex_lock(&saver->lock);
-    for (;;) {
-        wait_for_work(saver);
-        tt_job *alone = find_alone(saver);
-        if (saver->first != NULL)
-            write_one(saver);
-        else if (alone != NULL)
-            help_one(saver, alone);
-        else if (saver->is_closing)
-            break;
-    }
-    pthread_mutex_unlock(&saver->lock);
-    return NULL;
-}
-
-/* Signals stay with the program's own threads. */
-static tt_status start(tt_saver *saver, tt_error *err)
-{
-    sigset_t all, before;
-    if (saver->has_thread)
-        return TT_OK;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int got = pthread_create(&saver->thread, NULL, run, saver);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (got != 0)
-        return tt_fail(err, TT_ENOMEM, "pthread_create: %s", strerror(got));
-    saver->has_thread = true;
-    return TT_OK;
-}
-
-/* ---- the callers ------------------------------------------------------------- */
 
 tt_status tt_saver_open(size_t bytes, tt_saver **out, tt_error *err)
 {
@@ -259,8 +67,9 @@ static void queue_job(tt_saver *saver, tt_job *now)
         saver->last->next = now;
     saver->last = now;
     now->number = ++saver->added;
-    if (saver->is_idle)
-        pthread_cond_signal(&saver->work);
+    /* What is small can wait until the thread looks. */
+    if (saver->is_idle || now->content.bytes >= TT_SAVER_LONG)
+        tt_saver_wake(saver);
 }
 
 /* From where it lies, by the caller; the thread may do the checksum. */
@@ -269,7 +78,7 @@ tt_status tt_saver_save(tt_saver *saver, const char *path, tt_format format, con
 {
     tt_content content = tt_content_of(t, dtype_name);
     tt_saved_source source = { .tensor = t };
-    bool is_shared = content.bytes >= LARGE && tt_tensor_is_contiguous(t) && !t->is_swapped;
+    bool is_shared = content.bytes >= TT_SAVER_LARGE && tt_tensor_is_contiguous(t) && !t->is_swapped;
     if (!is_shared || is_inherited(saver))
         return tt_saved_write(path, format, &content, &source, NULL, err);
     tt_job now = { .number = UINT64_MAX, /* nobody waits for it */
@@ -279,10 +88,9 @@ tt_status tt_saver_save(tt_saver *saver, const char *path, tt_format format, con
                    .data = (char *)(uintptr_t)t->data,
                    .filled = content.bytes };
     pthread_mutex_lock(&saver->lock);
-    (void)start(saver, NULL); /* without it nobody helps */
-    if (saver->is_idle)
-        pthread_cond_signal(&saver->work);
-    tt_status st = write_job(saver, &now, &source, err);
+    (void)tt_saver_start(saver, NULL); /* without it nobody helps */
+    tt_saver_wake(saver);
+    tt_status st = tt_saver_write(saver, &now, &source, err);
     pthread_mutex_unlock(&saver->lock);
     return st;
 }
@@ -298,25 +106,25 @@ tt_status tt_saver_add(tt_saver *saver, const char *path, tt_format format, cons
         tt_status saved = tt_saver_save(saver, path, format, t, dtype_name, &why);
         pthread_mutex_lock(&saver->lock);
         if (saved < 0)
-            take_failure(saver, saved, &why);
+            tt_saver_note_failure(saver, saved, &why);
         pthread_mutex_unlock(&saver->lock);
         return TT_OK;
     }
     size_t need = tt_job_size(path, &content);
     pthread_mutex_lock(&saver->lock);
     while (saver->pool.used > 0 && saver->pool.used + need > saver->pool.most)
-        wait_for_change(saver);
-    tt_status st = start(saver, err);
+        tt_saver_wait_change(saver);
+    tt_status st = tt_saver_start(saver, err);
     tt_job *now = st == TT_OK ? tt_copy_pool_take(&saver->pool, need) : NULL;
     if (now != NULL)
         tt_job_fill(now, path, format, &content);
-    if (now != NULL && content.bytes >= LONG)
+    if (now != NULL && content.bytes >= TT_SAVER_LONG)
         queue_job(saver, now);
     pthread_mutex_unlock(&saver->lock);
     if (now == NULL)
         return st < 0 ? st : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
     tt_job_copy(now, t);
-    if (content.bytes < LONG) {
+    if (content.bytes < TT_SAVER_LONG) {
         pthread_mutex_lock(&saver->lock);
         queue_job(saver, now);
         pthread_mutex_unlock(&saver->lock);
@@ -329,10 +137,9 @@ void tt_saver_expect(tt_saver *saver)
     if (is_inherited(saver))
         return;
     pthread_mutex_lock(&saver->lock);
-    (void)start(saver, NULL); /* tt_saver_add tries again, and says why not */
+    (void)tt_saver_start(saver, NULL); /* tt_saver_add tries again, and says why not */
     saver->is_expecting = true;
-    if (saver->is_idle)
-        pthread_cond_signal(&saver->work);
+    tt_saver_wake(saver);
     pthread_mutex_unlock(&saver->lock);
 }
 
@@ -364,16 +171,16 @@ tt_status tt_saver_wait(tt_saver *saver, int64_t *failed, tt_error *err)
     pthread_mutex_lock(&saver->lock);
     uint64_t goal = saver->added;
     while (saver->first != NULL && saver->first->number <= goal) {
-        if (saver->is_idle && saver->first->content.bytes >= LARGE)
-            pthread_cond_signal(&saver->work); /* to help */
-        write_one(saver);
+        if (saver->first->content.bytes >= TT_SAVER_LARGE)
+            tt_saver_wake(saver); /* to help */
+        tt_saver_write_first(saver);
     }
     while (is_busy(saver, goal)) {
-        tt_job *alone = find_alone(saver);
+        tt_job *alone = tt_saver_find_alone(saver);
         if (alone != NULL)
-            help_one(saver, alone);
+            tt_saver_help(saver, alone);
         else
-            wait_for_change(saver);
+            tt_saver_wait_change(saver);
     }
     tt_status st = saver->failed > 0 ? saver->st : TT_OK;
     if (st < 0) {
