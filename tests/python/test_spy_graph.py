@@ -170,6 +170,26 @@ def test_render_appends_the_suffix_and_cleans_up(tmp_path: Path) -> None:
     assert (tmp_path / "graph").read_text() == dot.source
 
 
+def test_render_opens_the_picture_if_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pygraphviz")
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    render_graph(build_tree(["a.b.c"])).render(tmp_path / "g", view=True, format="svg")
+    assert opened == [(tmp_path / "g.svg").as_uri()]
+
+
+def test_a_notebook_shows_the_graph() -> None:
+    pytest.importorskip("pygraphviz")
+    assert "</svg>" in render_graph(build_tree(["a.b.c"]))._repr_svg_()
+
+
+@pytest.mark.parametrize("name", ["g", "g.tensor", "g."])
+def test_a_suffix_that_is_no_picture_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=r"take \.svg"):
+        render_graph(build_tree(["a.b.c"])).draw(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("suffix", "begin"),
     [("svg", "<?xml"), ("pdf", "%PDF"), ("dot", "digraph"), ("html", "<!doctype")],
