@@ -198,8 +198,12 @@ class TensorSaver(BaseDebugger):
             from tensortap.record import record
 
             # Not the program's run: what it records itself goes where it did before.
-            self._run = record(self._folder, resume=True, keep="stats|value")
+            self._run = record(self._folder, resume=True, keep="stats|value", follow_fork=True)
             process.leave(self._run)
+            self._run_process = os.getpid()
+        elif self._run_process != os.getpid():  # forked: into a file of its own
+            self._run.go_on()
+            self._run_process = os.getpid()
         return self._run
 
 
