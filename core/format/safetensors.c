@@ -10,8 +10,9 @@
 #include "format/formats.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-/* NULL: the format has no word for it. */
+/* NULL: the format has none. */
 static const char *const words[] = {
     [TT_F64] = "F64",
     [TT_F32] = "F32",
@@ -39,16 +40,43 @@ enum { ALIGN = 64, LENGTH = 8 };
 
 /* ---- the head --------------------------------------------------------------- */
 
+/* Types that the core knows only by name.  F4 counts its numbers, torch the bytes that hold
+ * two of them. */
+static const struct {
+    const char *name, *word;
+    int64_t in_one;
+} named[] = {
+    { "float8_e8m0fnu", "F8_E8M0", 1 },
+    { "float4_e2m1fn_x2", "F4", 2 },
+};
+
+/* NULL: the format has no word for it. */
+static const char *word_of(const tt_content *content, int64_t *in_one)
+{
+    *in_one = 1;
+    if (content->dtype_name == NULL)
+        return words[content->dtype];
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        if (strcmp(content->dtype_name, named[i].name) == 0 && content->ndim >= named[i].in_one - 1) {
+            *in_one = named[i].in_one;
+            return named[i].word;
+        }
+    }
+    return NULL;
+}
+
 static void put_entry(tt_json *json, const char *name, const tt_content *content, uint64_t at)
 {
+    int64_t in_one;
+    const char *word = word_of(content, &in_one);
     tt_json_key(json, name);
     tt_json_object(json);
     tt_json_key(json, "dtype");
-    tt_json_text(json, words[content->dtype]);
+    tt_json_text(json, word);
     tt_json_key(json, "shape");
     tt_json_array(json);
     for (int32_t i = 0; i < content->ndim; i++)
-        tt_json_i64(json, content->shape[i]);
+        tt_json_i64(json, content->shape[i] * (i == content->ndim - 1 ? in_one : 1));
     tt_json_end(json);
     tt_json_key(json, "data_offsets");
     tt_json_array(json);
@@ -60,7 +88,8 @@ static void put_entry(tt_json *json, const char *name, const tt_content *content
 
 static bool has_word(const tt_content *content)
 {
-    return content->dtype_name == NULL && words[content->dtype] != NULL;
+    int64_t in_one;
+    return word_of(content, &in_one) != NULL;
 }
 
 static tt_status refuse(const char *name, const tt_content *content, tt_error *err)

@@ -168,8 +168,12 @@ static const consumer_calls log_calls = { .after = after };
 
 static PyObject *type_name(const call_log_object *self, int64_t word)
 {
-    if (word >> KNOWN_SHIFT & 1)
-        return PyObject_Str(PyList_GET_ITEM(self->types, (Py_ssize_t)(word & 0xffffffff)));
+    if (word >> KNOWN_SHIFT & 1) {
+        PyObject *text = PyObject_Str(PyList_GET_ITEM(self->types, (Py_ssize_t)(word & 0xffffffff)));
+        if (text != NULL) /* torch.float32 is float32 elsewhere */
+            Py_SETREF(text, PyUnicode_Substring(text, sizeof "torch." - 1, PY_SSIZE_T_MAX));
+        return text;
+    }
     char element[16];
     tt_dltensor dl = { .data = element,
                        .device_type = 1,
@@ -208,8 +212,10 @@ static PyObject *log_events(PyObject *obj, PyObject *Py_UNUSED(none))
     call_log_object *self = (call_log_object *)obj;
     PyObject *list = PyList_New(0); /* owned */
     for (size_t i = 0; list != NULL && i < self->row_count; i++) {
-        call_row row = self->rows[i]; /* the array may move */
+        call_row row = self->rows[i]; /* the array may move, and the trace be reset */
         uint64_t at = row.pool_at;
+        Py_INCREF(row.name);
+        Py_XINCREF(row.error);
         PyObject *inputs = read_pool(self, &at, row.inputs);                           /* owned */
         PyObject *outputs = inputs != NULL ? read_pool(self, &at, row.outputs) : NULL; /* owned */
         PyObject *event = NULL;                                                        /* owned */
@@ -222,6 +228,8 @@ static PyObject *log_events(PyObject *obj, PyObject *Py_UNUSED(none))
         Py_XDECREF(event);
         Py_XDECREF(outputs);
         Py_XDECREF(inputs);
+        Py_XDECREF(row.error);
+        Py_DECREF(row.name);
     }
     return list;
 }
@@ -275,6 +283,11 @@ static PyObject *log_remove(PyObject *obj, PyObject *module)
     else
         module_source_remove(self->state, &self->consumer, module);
     Py_RETURN_NONE;
+}
+
+static PyObject *log_unseen(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    return module_consumer_unseen(&((call_log_object *)obj)->consumer);
 }
 
 /* ---- life ----------------------------------------------------------------------- */
@@ -352,6 +365,8 @@ static PyMethodDef log_methods[] = {
     { "remove", log_remove, METH_O,
       "remove($self, module, /)\n--\n\nStop listening to it; None: to all." },
     { "reset", log_reset, METH_NOARGS, "reset($self, /)\n--\n\nForget all calls." },
+    { "unseen", log_unseen, METH_NOARGS,
+      "unseen($self, /)\n--\n\nGive the names of modules that were never called." },
     { "events", log_events, METH_NOARGS,
       "events($self, /)\n--\n\n"
       "Give (name, call, depth, inputs, outputs, start, duration, thread, error) of every call." },

@@ -26,19 +26,30 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--save-json")
     parser.add_argument("--color")
     parser.add_argument("--verbose", action="store_true")
+    options = parser.parse_args(arguments)
     try:
-        draw(parser.parse_args(arguments))
+        draw(options)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         text = error.args[0] if isinstance(error, KeyError) else error
         print(f"tensortap: {text}", file=sys.stderr)
-        raise SystemExit(2 if isinstance(error, (KeyError, FileNotFoundError)) else 3) from None
+        is_asked_wrongly = isinstance(error, (KeyError, FileNotFoundError, Unusable))
+        raise SystemExit(2 if is_asked_wrongly else 3) from None
+
+
+class Unusable(ValueError):
+    """What was asked for cannot be."""
 
 
 def draw(options: argparse.Namespace) -> None:
     """Read the trace or the run, draw it, and say so if asked."""
     from tensortap.spy import trace_graph
+    from tensortap.spy.digraph import picture_format
     from tensortap.spy.run_graph import run_graph
 
+    try:
+        picture_format(options.out)  # before all the work
+    except ValueError as error:
+        raise Unusable(error) from None
     say = print if options.verbose else lambda _: None
     prune = options.prune_leaves
     if options.run is not None:
@@ -65,6 +76,9 @@ def draw(options: argparse.Namespace) -> None:
         )
     sizes = options.dpi, options.figwidth, options.figheight
     trace_graph.apply_graph_render_options(graph, *sizes)
-    Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-    graph.draw(options.out)
+    try:
+        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
+        graph.draw(options.out)
+    except OSError as error:
+        raise RuntimeError(f"{options.out}: {error.strerror}") from None
     say(f"wrote {options.out}")

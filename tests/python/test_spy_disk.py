@@ -17,6 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import tensortap as tt  # noqa: E402
 from tensortap.spy import DebugContext, TensorSaver, spy_save  # noqa: E402
 
 
@@ -243,6 +244,22 @@ def test_a_forked_child_saves_on_its_own(tmp_path: Path) -> None:
                 os._exit(0)  # without leaving the context
             assert os.waitpid(pid, 0)[1] == 0
     assert all_load(tmp_path) == 20
+
+
+def test_a_forked_child_saves_into_the_run_too(tmp_path: Path) -> None:
+    saver = TensorSaver(tmp_path, format="run")
+    with DebugContext(saver):
+        spy_save("parent", torch.ones(2))
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(20)
+            spy_save("child", torch.ones(2))
+            saver.flush()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+    saver.close()
+    with tt.open(tmp_path) as run:
+        assert sorted(run.names()) == ["manual.child", "manual.parent"]
 
 
 def test_what_was_begun_is_on_disk_when_the_program_ends(tmp_path: Path) -> None:

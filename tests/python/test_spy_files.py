@@ -149,6 +149,32 @@ def test_safetensors_loads_every_type_it_knows(tmp_path: Path, dtype: str) -> No
         assert bits(back) == bits(t)
 
 
+@pytest.mark.parametrize("dtype", ["float8_e8m0fnu", "float4_e2m1fn_x2"])
+def test_safetensors_has_words_for_types_that_c_has_no_number_for(
+    tmp_path: Path, dtype: str
+) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    if not hasattr(torch, dtype):
+        pytest.skip(f"this torch has no {dtype}")
+    saver = TensorSaver(tmp_path, format="safetensors")
+    for i, shape in enumerate([(6,), (2, 3), (0, 4), (2, 0)]):
+        count = torch.Size(shape).numel()
+        t = torch.arange(count, dtype=torch.uint8).view(getattr(torch, dtype)).reshape(shape)
+        saver.save(f"t{i}", t)
+        back = safetensors.load_file(tmp_path / f"t{i}.call0.safetensors")["tensor"]
+        assert (back.dtype, back.shape) == (t.dtype, t.shape)
+        assert bits(back.view(torch.uint8)) == bits(t.view(torch.uint8))
+
+
+def test_an_mkldnn_tensor_is_saved_as_a_plain_one(tmp_path: Path) -> None:
+    t = torch.randn(3, 4)
+    saver = TensorSaver(tmp_path)
+    saver.save("t", t.to_mkldnn())
+    saver.save("n", t.to_mkldnn(), norm_only=True)
+    assert torch.equal(load(tmp_path / "t.call0.pt"), t)
+    assert torch.allclose(load(tmp_path / "n.call0.pt"), t.norm(dim=1))
+
+
 def test_safetensors_refuses_complex128_by_name(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"t\.call0\.safetensors.*complex128"):
         TensorSaver(tmp_path, format="safetensors").save(

@@ -170,6 +170,26 @@ def test_render_appends_the_suffix_and_cleans_up(tmp_path: Path) -> None:
     assert (tmp_path / "graph").read_text() == dot.source
 
 
+def test_render_opens_the_picture_if_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pygraphviz")
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    render_graph(build_tree(["a.b.c"])).render(tmp_path / "g", view=True, format="svg")
+    assert opened == [(tmp_path / "g.svg").as_uri()]
+
+
+def test_a_notebook_shows_the_graph() -> None:
+    pytest.importorskip("pygraphviz")
+    assert "</svg>" in render_graph(build_tree(["a.b.c"]))._repr_svg_()
+
+
+@pytest.mark.parametrize("name", ["g", "g.tensor", "g."])
+def test_a_suffix_that_is_no_picture_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=r"take \.svg"):
+        render_graph(build_tree(["a.b.c"])).draw(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("suffix", "begin"),
     [("svg", "<?xml"), ("pdf", "%PDF"), ("dot", "digraph"), ("html", "<!doctype")],
@@ -210,3 +230,27 @@ def test_a_trace_with_shapes_has_them_on_its_edges(tmp_path: Path) -> None:
     assert 'n0 -> n1 [label="[3, 4] → [3, 8]"]' in source
     assert 'n0 -> n2 [label="[3, 8]"]' in source  # in and out alike
     assert 'n0 -> n3 [label="[3, 8] → [3, 2]"]' in source
+
+
+def test_calls_that_return_at_once_keep_their_order(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    rows = [
+        {
+            "name": name,
+            "ph": "X",
+            "ts": ts,
+            "dur": dur,
+            "pid": 1,
+            "tid": 1,
+            "args": {"depth": depth},
+        }
+        for name, ts, dur, depth in [("root", 0, 3, 0), ("b", 1.5, 1.5, 1), ("a", 0, 1, 1)]
+    ]
+    file.write_text(json.dumps({"traceEvents": rows}))
+    assert parse_trace(file) == ["a", "b", "root"]
+
+
+def test_only_a_line_feed_ends_a_path(tmp_path: Path) -> None:
+    file = tmp_path / "trace.txt"
+    file.write_bytes("net.a\u2028b\r\n\nnet.c".encode())
+    assert parse_trace(file) == ["net.a\u2028b", "net.c"]

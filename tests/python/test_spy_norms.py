@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,8 +81,41 @@ def test_norm_only_of_a_vector_is_its_absolute_values(tmp_path: Path) -> None:
     assert load(tmp_path / "manual.v.call0.pt").tolist() == [0, 1, 2]
 
 
-def test_stats_only_saves_the_statistics_as_json(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [1e30, 1e-30])
+def test_norms_of_very_large_and_very_small_values_are_right(tmp_path: Path, value: float) -> None:
+    TensorSaver(tmp_path).save("t", torch.full((2, 4), value), norm_only=True)
+    expected = torch.tensor([2 * value, 2 * value])
+    torch.testing.assert_close(load(tmp_path / "t.call0.pt"), expected, rtol=1e-6, atol=0)
 
+
+def test_norms_are_real_also_where_new_tensors_are_not(tmp_path: Path) -> None:
+    t = torch.ones(2, 4)
+    with torch.device("meta"):
+        TensorSaver(tmp_path).save("t", t, norm_only=True)
+    assert load(tmp_path / "t.call0.pt").tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("option", ["norm_only", "stats_only"])
+@pytest.mark.parametrize(
+    ("t", "word"),
+    [
+        (torch.eye(2).to_sparse(), "sparse"),
+        (torch.eye(2).to_sparse_csr(), "sparse"),
+        (torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]), "nested"),
+        (torch.empty(2, 2, device="meta"), "meta"),
+        ("text", "str"),
+    ],
+    ids=["sparse", "csr", "nested", "meta", "text"],
+)
+def test_what_has_no_rows_is_refused_by_name(
+    tmp_path: Path, option: str, t: Any, word: str
+) -> None:
+    with pytest.raises(TypeError, match=word), DebugContext(TensorSaver(tmp_path)):
+        spy_save("t", t, **{option: True})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stats_only_saves_the_statistics_as_json(tmp_path: Path) -> None:
     t = torch.tensor([1.0, float("nan"), 3.0])
     with DebugContext(TensorSaver(tmp_path)):
         spy_save("s", t, stats_only=True)

@@ -185,6 +185,11 @@ def test_mistakes_are_told_with_the_exit_codes_of_all_commands(tmp_path: Path) -
     assert program("graph").returncode == 2
     assert program("graph", "--trace-file", str(tmp_path / "no.txt"), "--out", out).returncode == 2
     assert program("graph", "r", "--color", "colour", "--out", out).returncode == 2
+    (tmp_path / "t.txt").write_text("a.b")
+    done = program("graph", "--trace-file", str(tmp_path / "t.txt"), "--out", str(tmp_path / "g.x"))
+    assert (done.returncode, "no format 'x'" in done.stderr) == (2, True)
+    done = program("graph", "--trace-file", str(tmp_path / "t.txt"), "--out", "/proc/none/g.dot")
+    assert (done.returncode, "/proc/none/g.dot" in done.stderr) == (3, True)
     done = program("graph", "--trace-file", str(tmp_path / "empty.txt"), "--out", out)
     assert done.returncode == 3
     assert "trace file is empty" in done.stderr

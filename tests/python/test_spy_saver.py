@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -286,7 +287,10 @@ def test_a_saver_of_the_users_own_class_works() -> None:
     own = Own()
     with DebugContext(own, "p"):
         spy_save("a", torch.ones(2), nn.ReLU())
-    assert own.saved == [("p.relu.a", [1.0, 1.0])]
+        spy_save("n", [torch.tensor([-3.0])], nn.ReLU(), norm_only=True)
+        with pytest.raises(TypeError, match="Own saves by itself"):
+            spy_save("s", torch.ones(2), stats_only=True)
+    assert own.saved == [("p.relu.a", [1.0, 1.0]), ("p.relu.n.0", [3.0])]
 
 
 def test_a_subclass_that_saves_itself_is_asked(tmp_path: Path) -> None:
@@ -312,6 +316,45 @@ def test_a_nest_is_saved_by_position_and_key(tmp_path: Path) -> None:
         assert load(tmp_path / f"{name}.call0.pt")[0].item() == first
 
 
+def test_a_dataclass_is_saved_by_its_fields(tmp_path: Path) -> None:
+    @dataclass
+    class Output:
+        hidden: torch.Tensor
+        loss: torch.Tensor | None = None
+
+    with DebugContext(TensorSaver(tmp_path)):
+        spy_save("o", [Output(torch.ones(1)), Output(torch.ones(1), torch.zeros(()))])
+    assert names(tmp_path) == [
+        "manual.o.0.hidden.call0.pt",
+        "manual.o.1.hidden.call0.pt",
+        "manual.o.1.loss.call0.pt",
+    ]
+
+
+def test_keys_of_any_kind_are_text_in_the_name(tmp_path: Path) -> None:
+    t = torch.ones(1)
+    with DebugContext(TensorSaver(tmp_path)):
+        spy_save("d", {1: t, "1": t * 2, (2, 3): t})
+    found = names(tmp_path)
+    assert found == [
+        "manual.d.(2, 3).call0.pt",
+        "manual.d.1.call0.pt",
+        "manual.d.1.call1.pt",  # two keys with one text are two calls
+    ]
+
+
+def test_a_list_that_contains_itself_is_refused(tmp_path: Path) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(ValueError, match="contain itself"):
+        TensorSaver(tmp_path).save("t", endless)
+
+
+def test_what_is_no_tensor_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="not str"), DebugContext(TensorSaver(tmp_path)):
+        spy_save("t", (torch.ones(1), "text"))
+
+
 def test_what_is_changed_after_saving_was_saved_before(tmp_path: Path) -> None:
     t = torch.zeros(1 << 20)
     with DebugContext(TensorSaver(tmp_path)):
@@ -330,6 +373,26 @@ def test_a_saver_can_write_a_run(tmp_path: Path) -> None:
     saver.close()
     run = tt.open(tmp_path)
     assert list(run.series("p.manual.a", "max")[1]) == [3.0, 6.0]
+
+
+@pytest.mark.parametrize("name", ["", "nul\0", "half\ud800", "a/b", "..", "é" * 200])
+def test_a_run_takes_any_name(tmp_path: Path, name: str) -> None:
+    saver = TensorSaver(tmp_path / "run", format="run")
+    saver.save(name, torch.ones(1))
+    saver.save("nul%00", torch.ones(1))
+    saver.close()
+    assert os.listdir(tmp_path) == ["run"]
+    assert len(tt.open(tmp_path / "run").names()) == 2
+
+
+def test_a_run_counts_the_calls_itself(tmp_path: Path) -> None:
+    with DebugContext(TensorSaver(tmp_path, format="run")) as context:
+        spy_save("a", torch.zeros(1))
+        spy_save("a", torch.ones(1))
+    context.saver.close()
+    with tt.open(tmp_path) as run:
+        assert list(run.series("manual.a", "call")[1]) == [0, 1]
+        assert run.tensor("manual.a", 0, call=1).tolist() == [1.0]
 
 
 def test_a_format_that_is_not_there_is_named(tmp_path: Path) -> None:

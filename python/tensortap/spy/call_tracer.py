@@ -13,6 +13,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -21,11 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from tensortap import _core
-from tensortap.spy.debugger import BaseDebugger, selected
+from tensortap.spy.debugger import UNKNOWN, BaseDebugger, selected
 
 if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
+
+log = logging.getLogger("tensortap.spy")
 
 Tensors = tuple[tuple[tuple[int, ...], str], ...]  # (shape, dtype) of each
 
@@ -51,6 +54,10 @@ class HookHandle:
         """Remember the module, weakly."""
         self._log, self._module = log, ref(module)
 
+    def is_of(self, module: torch.nn.Module) -> bool:
+        """Tell whether it is this module's."""
+        return self._module() is module
+
     def remove(self) -> None:
         """Stop tracing the module; twice is fine."""
         module = self._module()
@@ -61,13 +68,13 @@ class HookHandle:
 class CallTracer(BaseDebugger):
     """Records the paths of modules as they return."""
 
-    hooks: list[HookHandle]
+    hooks: list[HookHandle]  # one of each traced module
+    _not_copied = (*BaseDebugger._not_copied, "_log", "hooks")
 
-    def __init__(self, output_dir: str | os.PathLike[str], enabled: bool = True) -> None:
-        """Make the folder; nothing is traced before `register_hooks`."""
+    def _begin(self) -> None:
+        super()._begin()
         self._log = _core.CallLog()
         self.hooks = []
-        super().__init__(output_dir, enabled)
 
     @property
     def enabled(self) -> bool:
@@ -107,6 +114,9 @@ class CallTracer(BaseDebugger):
             for below in module.module.modules()
         }
         for path, module in selected(model, target_classes, target_names, exclude_names):
+            if self.get_module_path(module) != UNKNOWN:  # once more, perhaps by another path
+                self._log.remove(module)
+                self.hooks = [handle for handle in self.hooks if not handle.is_of(module)]
             self._register(path, module)
             self._log.add(module, path, id(module) in replicated)
             self.hooks.append(HookHandle(self._log, module))
@@ -127,6 +137,13 @@ class CallTracer(BaseDebugger):
     def save_trace(self, filename: str | os.PathLike[str] = "call_trace.txt") -> Path:
         """Write the trace into the folder: one path a line, or, for `.json`, a Chrome trace."""
         file = self.output_dir / filename
+        if self.hooks and len(self._log.unseen()) == len(self.hooks):
+            log.warning(
+                "%s: none of the %d traced modules was called in sight (calls inside of a compiled "
+                "or scripted model cannot be seen)",
+                file,
+                len(self.hooks),
+            )
         text = _chrome_trace(self.events) if file.suffix == ".json" else "\n".join(self._log.trace)
         file.write_text(text, encoding="utf-8", errors="surrogateescape")
         return file
@@ -148,7 +165,8 @@ class CallTracer(BaseDebugger):
 
 def _chrome_trace(events: list[CallEvent]) -> str:
     """Write the events as chrome://tracing and Perfetto read them; times are in us."""
-    start, pid = min((event.start for event in events), default=0), os.getpid()
+    events = sorted(events, key=lambda event: (event.start, event.depth))  # a call before its calls
+    start, pid = events[0].start if events else 0, os.getpid()
     rows: list[dict[str, Any]] = [_name_row("process_name", pid, pid, Path(sys.argv[0]).name)]
     rows += [
         _name_row("thread_name", pid, thread, f"thread {thread}")

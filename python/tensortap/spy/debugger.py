@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ReferenceType, ref
 
 if TYPE_CHECKING:
@@ -24,14 +24,29 @@ class BaseDebugger:
     output_dir: Path
     enabled: bool
     module_paths: dict[int, str]  # id of the module -> its path
+    _not_copied: ClassVar[tuple[str, ...]] = ("module_paths", "_modules")
 
     def __init__(self, output_dir: str | os.PathLike[str], enabled: bool = True) -> None:
         """Make the folder."""
+        self._begin()
         self.output_dir = Path(output_dir)
         self.output_dir.mkdir(parents=True, exist_ok=True)
         self.enabled = enabled
+
+    def _begin(self) -> None:
+        """Make what a copy does not share: modules are known by their ids."""
         self.module_paths = {}
         self._modules: dict[int, ReferenceType[Any]] = {}  # ids are used again
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give the settings and counts: a model that holds a debugger can be copied and pickled."""
+        kept = {key: value for key, value in vars(self).items() if key not in self._not_copied}
+        return {**kept, "enabled": self.enabled}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._begin()
+        for name, value in state.items():
+            setattr(self, name, value)
 
     def get_module_path(self, module: torch.nn.Module) -> str:
         """Give the path under which a module was registered, or "unknown"."""

@@ -10,10 +10,21 @@ from __future__ import annotations
 import html
 import os
 import re
+import webbrowser
 from pathlib import Path
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)")
+_FORMATS = {"dot", "eps", "gif", "gv", "html", "jpeg", "jpg", "json", "pdf", "png", "ps", "svg"}
 _KEYWORDS = {"node", "edge", "graph", "digraph", "subgraph", "strict"}
+
+
+def picture_format(path: str | os.PathLike[str]) -> str:
+    """Give the format that a file's suffix asks for."""
+    format = Path(path).suffix.lstrip(".").lower()
+    if format not in _FORMATS:
+        what = f"there is no format {format!r}" if format else "the file has no suffix"
+        raise ValueError(f"{path}: {what}; take .svg, .png, .pdf, .html or .dot")
+    return format
 
 
 def quoted(text: str) -> str:
@@ -62,12 +73,13 @@ class Digraph:
         self,
         filename: str | os.PathLike[str] = "graph",
         directory: str | os.PathLike[str] | None = None,
+        view: bool = False,
         cleanup: bool = False,
         format: str | None = None,
     ) -> str:
         """Draw it into `{filename}.{format}` and give that path.
 
-        *cleanup* False leaves the DOT text at `filename`.
+        *view* opens the picture.  *cleanup* False leaves the DOT text at `filename`.
         """
         format = format or self.format
         base = Path(directory or ".") / filename
@@ -76,13 +88,17 @@ class Digraph:
         self.draw(path, format)
         if not cleanup and str(base) != path:
             base.write_text(self.source, encoding="utf-8")
+        if view:
+            webbrowser.open(Path(path).resolve().as_uri())
         return path
+
+    def _repr_svg_(self) -> str:
+        """Give what a notebook shows."""
+        return picture(self.source, "svg").decode()
 
     def draw(self, path: str | os.PathLike[str], format: str | None = None) -> None:
         """Draw it into exactly this file: svg, png, pdf, ... by Graphviz; dot; html."""
-        format = format or Path(path).suffix.lstrip(".").lower()
-        if not format:
-            raise ValueError(f"{path}: give the file a suffix (.svg, .png, .pdf, .dot, .html)")
+        format = format or picture_format(path)
         if format in ("dot", "gv"):
             content = self.source.encode()
         elif format == "html":

@@ -9,7 +9,8 @@ import hashlib
 import re
 
 MOST_BYTES = 200  # of 255 that file systems allow; the rest is for the call and the suffix
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]|^[.~]|[\ud800-\udfff]")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\]|^[.~]|[\ud800-\udfff]")
+_NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 
 
 def safe_name(name: str) -> str:
@@ -19,11 +20,22 @@ def safe_name(name: str) -> str:
     """
     if _is_plain(name):
         return name
-    original = name.encode("utf-8", "surrogatepass")
     safe = _UNSAFE.sub(lambda found: _escaped(found[0]), name) or "unnamed"
-    digest = hashlib.blake2b(original, digest_size=8).hexdigest()
+    digest = _digest(name)
     room = MOST_BYTES - len(digest) - 1
     return safe.encode()[:room].decode(errors="ignore") + "-" + digest
+
+
+def site_name(name: str) -> str:
+    """Give a name that a run can have: nearly all are their own."""
+    if name and not _NO_TEXT.search(name):
+        return name
+    safe = _NO_TEXT.sub(lambda found: _escaped(found[0]), name) or "unnamed"
+    return f"{safe}-{_digest(name)}"
+
+
+def _digest(name: str) -> str:
+    return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _is_plain(name: str) -> bool:

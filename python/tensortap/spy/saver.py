@@ -12,19 +12,19 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import atexit
-import json
 import logging
-import math
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar, Token
+from collections.abc import Sequence
+from contextvars import ContextVar
+from operator import index
 from typing import TYPE_CHECKING, Any, Literal
 
 from tensortap import _core
 from tensortap._core import spy_save
 from tensortap.spy.debugger import UNKNOWN, BaseDebugger, selected
-from tensortap.spy.file_names import safe_name
+from tensortap.spy.file_names import safe_name, site_name
+from tensortap.spy.leaf import leaves, plain, readable, row_norms, saved_by_torch, stats_json
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,8 @@ log = logging.getLogger("tensortap.spy")
 Format = Literal["pt", "npy", "safetensors", "run"]
 FORMATS = ("pt", "npy", "safetensors", "run")
 
-_context: ContextVar[DebugContext] = _core._spy_context
+_context: ContextVar[DebugContext | None] = _core._spy_context  # the innermost
+_entered: ContextVar[tuple[DebugContext, ...]] = ContextVar("tensortap_spy_entered", default=())
 _savers: weakref.WeakSet[TensorSaver] = weakref.WeakSet()
 
 
@@ -47,6 +48,7 @@ class TensorSaver(BaseDebugger):
     """Saves tensors as files `{name}.call{n}.pt` in a folder."""
 
     call_counts: dict[str, int]  # next call of each name
+    _not_copied = (*BaseDebugger._not_copied, "_files", "_run")
 
     def __init__(
         self,
@@ -65,15 +67,30 @@ class TensorSaver(BaseDebugger):
             raise ValueError(
                 f"format must be one of {', '.join(map(repr, FORMATS))}, not {format!r}"
             )
+        self._max_bytes = max_bytes
         super().__init__(output_dir, enabled)
         self.format = format
         self.call_counts = {}
         self._stems: dict[str, str] = {}  # name -> path of its files, up to the call
         self._taken: dict[str, str] = {}  # file's name -> name
-        self._stem_folder = self.output_dir
-        self._files = _core.FileSaver(max_bytes)
+        self._move()
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._files = _core.FileSaver(self._max_bytes)
         self._run: Recording | None = None
         _savers.add(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._max_bytes = state["_max_bytes"]
+        super().__setstate__(state)
+
+    def _move(self) -> None:
+        # The thread that writes does not follow a program that changes its folder.
+        self._stem_folder = self.output_dir
+        self._folder = os.path.abspath(self.output_dir)
+        self._stems.clear()
+        self._taken.clear()
 
     def register_modules(
         self,
@@ -131,19 +148,18 @@ class TensorSaver(BaseDebugger):
         """Save a tensor, or a nest of them, now or soon."""
         if not self.enabled:
             return
-        for path, leaf in _leaves(name, tensor):
-            call = _core._count_up(self.call_counts, path) if call_idx is None else call_idx
+        for path, leaf in leaves(name, tensor):
+            call = _core._count_up(self.call_counts, path) if call_idx is None else index(call_idx)
             if norm_only:
-                leaf = _row_norms(leaf)
+                leaf = row_norms(leaf)
             if self.format == "run":
                 keep = "stats" if stats_only else "stats|value"
-                site = path.replace("\0", "%00") or "unnamed"
-                self._open_run().tensor(site, _detached(leaf), keep=keep)
+                self._open_run().tensor(site_name(path), plain(leaf), keep=keep)
                 if is_waiting:
                     self.flush()
             elif stats_only:
                 file = f"{self._stem(path)}{call}.json"
-                self._write(file, _stats_json(leaf), "bytes", is_waiting)
+                self._write(file, stats_json(leaf), "bytes", is_waiting)
             else:
                 file = f"{self._stem(path)}{call}.{self.format}"
                 self._write(file, leaf, self.format, is_waiting)
@@ -151,38 +167,43 @@ class TensorSaver(BaseDebugger):
     def _stem(self, name: str) -> str:
         """Give the path of a name's files up to the number of the call."""
         if self._stem_folder is not self.output_dir:  # the user has moved it
-            self._stem_folder = self.output_dir
-            self._stems.clear()
-            self._taken.clear()
+            self._move()
         stem = self._stems.get(name)
         if stem is None:
             safe = safe_name(name)
             while self._taken.setdefault(safe, name) != name:
                 safe += "_"
-            stem = self._stems[name] = f"{self.output_dir}/{safe}.call"
+            stem = self._stems[name] = f"{self._folder}/{safe}.call"
         return stem
 
     def _write(self, path: str, tensor: Any, format: str, is_waiting: bool) -> None:
         take = self._files.save if is_waiting else self._files.add
         if take(path, tensor, format):
             return
-        for plain, dtype in _readable(tensor, format):
-            if take(path, plain, format, dtype):
+        for form, dtype in readable(tensor, format):
+            if take(path, form, format, dtype):
                 return
         if format != "pt":
             raise TypeError(
                 f"{path}: a {tensor.layout} {tensor.dtype} tensor can only be saved as pt"
             )
-        _save_by_torch(path, tensor)
+        take(path, saved_by_torch(path, tensor), "bytes")
 
     def _open_run(self) -> Recording:
+        if self._stem_folder is not self.output_dir:  # the user has moved it
+            self.close()
+            self._move()
         if self._run is None or self._run.closed:
             from tensortap import process
             from tensortap.record import record
 
             # Not the program's run: what it records itself goes where it did before.
-            self._run = record(self.output_dir, resume=True, keep="stats|value")
+            self._run = record(self._folder, resume=True, keep="stats|value", follow_fork=True)
             process.leave(self._run)
+            self._run_process = os.getpid()
+        elif self._run_process != os.getpid():  # forked: into a file of its own
+            self._run.go_on()
+            self._run_process = os.getpid()
         return self._run
 
 
@@ -200,7 +221,6 @@ class DebugContext:
         self.saver = saver
         self.prefix = prefix
         self.module_path_override = module_path_override
-        self._tokens: list[Token[DebugContext]] = []
 
     @property
     def debugger(self) -> Any:
@@ -210,16 +230,20 @@ class DebugContext:
     def __enter__(self) -> Self:
         if isinstance(self.saver, TensorSaver) and self.saver.enabled:
             self.saver._files.expect()
-        self._tokens.append(_context.set(self))
+        _entered.set((*_entered.get(), self))
+        _context.set(self)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        _context.reset(self._tokens.pop())
-        flush = getattr(self.saver, "flush", None)
-        if not isinstance(self.saver, TensorSaver) or flush is None:
+        around = list(_entered.get())
+        if self in around:  # not if it was entered elsewhere: in another task
+            del around[len(around) - 1 - around[::-1].index(self)]
+            _entered.set(tuple(around))
+            _context.set(around[-1] if around else None)
+        if not isinstance(self.saver, TensorSaver):
             return
         try:
-            flush()
+            self.saver.flush()
         except Exception as failure:
             if error is None:
                 raise
@@ -253,91 +277,15 @@ class DebugContext:
         if isinstance(saver, TensorSaver) and type(saver).save is TensorSaver.save:
             saver._save(full_name, tensor, None, norm_only, stats_only, is_waiting=False)
             return
-        for leaf_name, leaf in _leaves(full_name, tensor):
-            saver.save(leaf_name, _row_norms(leaf) if norm_only else leaf)
+        if stats_only:
+            raise TypeError(f"stats_only: {type(saver).__name__} saves by itself, whole tensors")
+        for leaf_name, leaf in leaves(full_name, tensor):
+            saver.save(leaf_name, row_norms(leaf) if norm_only else leaf)
 
 
 def get_debug_context() -> DebugContext | None:
     """Give the context that `spy_save` would save into here."""
     return _context.get(None)
-
-
-# ---- tensors
-
-
-def _leaves(name: str, tensor: Any) -> Iterable[tuple[str, Any]]:
-    """Give every tensor of a nest with its name: position or key is appended."""
-    if isinstance(tensor, (tuple, list)):
-        parts: Iterable[tuple[Any, Any]] = enumerate(tensor)
-    elif isinstance(tensor, Mapping):
-        parts = tensor.items()
-    else:
-        return () if tensor is None else ((name, tensor),)
-    return [leaf for key, value in parts for leaf in _leaves(f"{name}.{key}", value)]
-
-
-def _readable(t: Any, format: str) -> Iterator[tuple[Any, str | None]]:
-    """Give the values in ways that C may read, with the type's name where C has none for it."""
-    import torch
-
-    if t.layout != torch.strided or t.is_quantized or t.is_nested:
-        return
-    with torch.no_grad():
-        plain = t.detach().cpu()
-        yield plain, None
-        wider = {"torch.complex32": torch.complex64, "torch.float8_e8m0fnu": torch.float32}
-        if format == "npy" and str(t.dtype) in wider:  # NumPy has no such type
-            yield plain.to(wider[str(t.dtype)]), None
-        whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-        if t.element_size() in whole:
-            same_size = plain.contiguous().view(whole[t.element_size()])
-            yield same_size, str(t.dtype).removeprefix("torch.")
-
-
-def _save_by_torch(path: str, tensor: Any) -> None:
-    """Let torch write what is more than strided memory (sparse, quantized, nested)."""
-    import torch
-
-    temporary = os.path.join(os.path.dirname(path), f".tensortap-{os.getpid()}-{id(tensor)}.tmp")
-    try:
-        torch.save(tensor.detach().cpu(), temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
-
-
-def _detached(t: Any) -> Any:
-    return t.detach() if hasattr(t, "detach") else t
-
-
-def _row_norms(t: Any) -> torch.Tensor:
-    """Compute the L2 norm of each row of the first dimension, in float32 (float64 of doubles)."""
-    import torch
-
-    with torch.no_grad():
-        t = torch.as_tensor(t).detach()
-        t = t.flatten(1) if t.dim() > 1 else t.reshape(-1, 1)
-        if t.dtype.is_complex:
-            t = t.abs()
-        wide = torch.float64 if t.dtype == torch.float64 else torch.float32
-        if t.shape[1] == 0:
-            return torch.zeros(t.shape[0], dtype=wide, device=t.device)
-        norms: torch.Tensor = torch.linalg.vector_norm(t.to(wide), dim=1)
-        return norms
-
-
-def _stats_json(t: Any) -> bytes:
-    fields = _core.stats(_detached(t)).as_dict()
-    return json.dumps({key: _jsonable(value) for key, value in fields.items()}).encode()
-
-
-def _jsonable(value: Any) -> Any:
-    """Give what JSON has no word for as text: NaN, Infinity, complex numbers."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return str(value) if isinstance(value, complex) else value
 
 
 @atexit.register

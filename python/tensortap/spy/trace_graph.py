@@ -57,7 +57,7 @@ def parse_trace(path: str | os.PathLike[str]) -> list[str]:
     if file.suffix == ".json":
         paths = _parse_chrome(text, file)
     else:
-        paths = [line for line in map(str.strip, text.splitlines()) if line]
+        paths = [line for line in map(str.strip, text.split("\n")) if line]
     if not paths:
         raise ValueError(f"trace file is empty: {file}")
     return paths
@@ -67,13 +67,16 @@ def _parse_chrome(text: str, file: Path) -> list[str]:
     try:
         trace = json.loads(text)
         rows = trace["traceEvents"] if isinstance(trace, dict) else trace
-        return [
-            TracedPath(row["name"], _shapes(row.get("args", {})))
-            for row in rows
-            if row.get("ph") == "X" and "error" not in row.get("args", {})
-        ]
+        calls = [row for row in rows if row.get("ph") == "X" and "error" not in row.get("args", {})]
+        calls.sort(key=_end)  # in order of return, as the lines of a text are
+        return [TracedPath(row["name"], _shapes(row.get("args", {}))) for row in calls]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{file} is not a trace that CallTracer saved: {error!r}") from None
+
+
+def _end(row: dict[str, Any]) -> tuple[float, int]:
+    """Give the moment of return; of two at once the inner one's is the first."""
+    return round(row.get("ts", 0) + row.get("dur", 0), 3), -row.get("args", {}).get("depth", 0)
 
 
 def _shapes(args: dict[str, Any]) -> str:

@@ -1,0 +1,130 @@
+"""What `spy_save` is given: the tensors of a nest, in forms that can be written.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from tensortap import _core
+
+if TYPE_CHECKING:
+    import torch
+
+DEEPEST = 100  # a nest that contains itself has no end
+
+
+def leaves(name: str, tensor: Any, depth: int = 0) -> Iterable[tuple[str, Any]]:
+    """Give every tensor of a nest with its name: position, key or field is appended."""
+    if isinstance(tensor, (tuple, list)):
+        parts: Iterable[tuple[Any, Any]] = enumerate(tensor)
+    elif isinstance(tensor, Mapping):
+        parts = tensor.items()
+    elif is_dataclass(tensor) and not isinstance(tensor, type):
+        parts = [(field.name, getattr(tensor, field.name)) for field in fields(tensor)]
+    else:
+        return () if tensor is None else ((name, tensor),)
+    if depth == DEEPEST:
+        raise ValueError(f"nested more than {DEEPEST} deep; does it contain itself? ({name:.60})")
+    return [leaf for key, value in parts for leaf in leaves(f"{name}.{key}", value, depth + 1)]
+
+
+def readable(t: Any, format: str) -> Iterator[tuple[Any, str | None]]:
+    """Give the values in ways that C may read, with the type's name where C has none for it."""
+    import torch
+
+    with _outside():
+        values = plain(t)
+        if values.layout != torch.strided or values.is_quantized or values.is_nested:
+            return
+        values = values.cpu()
+        yield values, None
+        wider = {"torch.complex32": torch.complex64, "torch.float8_e8m0fnu": torch.float32}
+        if format == "npy" and str(t.dtype) in wider:  # NumPy has no such type
+            yield values.to(wider[str(t.dtype)]), None
+        whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+        if t.element_size() in whole:
+            same_size = values.contiguous().view(whole[t.element_size()])
+            yield same_size, str(t.dtype).removeprefix("torch.")
+
+
+def saved_by_torch(path: str, tensor: Any) -> bytes:
+    """Let torch make the file of what is more than strided memory (sparse, quantized, nested)."""
+    import torch
+
+    file = io.BytesIO()
+    try:
+        torch.save(tensor.detach().cpu(), file)
+    except RuntimeError as error:
+        raise TypeError(f"{path}: torch cannot save it: {error}") from error
+    return file.getvalue()
+
+
+@contextmanager
+def _outside() -> Iterator[None]:
+    """Compute as if there were no autograd, vmap or torch.func.grad around."""
+    import torch
+
+    with torch.no_grad():
+        if torch._C._functorch.peek_interpreter_stack() is None:
+            yield
+            return
+        from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+        with temporarily_clear_interpreter_stack():
+            yield
+
+
+def plain(t: Any) -> Any:
+    """Give a tensor as it is outside of autograd, vmap (all of the batch, in front) and mkldnn."""
+    if not hasattr(t, "detach"):
+        return t
+    import torch
+
+    inside = torch._C._functorch
+    with _outside():
+        while inside.is_functorch_wrapped_tensor(t):
+            batch = inside.maybe_get_bdim(t)
+            t = inside.get_unwrapped(t)
+            t = t.movedim(batch, 0) if batch > 0 else t
+        return t.to_dense() if t.is_mkldnn else t.detach()
+
+
+def row_norms(t: Any) -> torch.Tensor:
+    """Compute the L2 norm of each row of the first dimension, in float32 (float64 of doubles)."""
+    import torch
+
+    try:
+        with _outside():
+            t = plain(t) if isinstance(t, torch.Tensor) else torch.as_tensor(t)
+            t = t.flatten(1) if t.dim() > 1 else t.reshape(-1, 1)
+            wide = torch.float64 if t.dtype in (torch.float64, torch.complex128) else torch.float32
+            t = t.abs() if t.dtype.is_complex else t
+            if t.shape[1] == 0:
+                return torch.zeros(t.shape[0], dtype=wide, device=t.device)
+            # In float64: the squares of 1e30 and 1e-30 are no float32.
+            norms: torch.Tensor = torch.linalg.vector_norm(t.to(torch.float64), dim=1).to(wide)
+            return norms
+    except (RuntimeError, TypeError):
+        _core.stats(t)  # it says what cannot be read, and what to do
+        raise
+
+
+def stats_json(t: Any) -> bytes:
+    """Give the statistics of a tensor as JSON."""
+    numbers = _core.stats(plain(t)).as_dict()
+    return json.dumps({key: _jsonable(value) for key, value in numbers.items()}).encode()
+
+
+def _jsonable(value: Any) -> Any:
+    """Give what JSON has no word for as text: NaN, Infinity, complex numbers."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return str(value) if isinstance(value, complex) else value
