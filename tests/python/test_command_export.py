@@ -52,6 +52,16 @@ def test_numpy_reads_npy(run: Path) -> None:
         np.testing.assert_array_equal(half, np.arange(4) + step)
 
 
+def test_python_reads_names_with_quotes_and_commas_from_csv(tmp_path: Path) -> None:
+    name = 'a "quoted", name'
+    with tt.record(tmp_path / "run") as recording:
+        recording.log(name, 1.5)
+    out = export(tmp_path, "csv", "out.csv")
+    with out.open(newline="") as file:
+        rows = [(row["site"], row["value"]) for row in csv.DictReader(file)]
+    assert rows == [(name, "1.5")]
+
+
 @pytest.mark.parametrize("to", ["npy", "safetensors"])
 def test_values_that_made_room_for_newer_ones_are_counted(tmp_path: Path, to: str) -> None:
     with tt.record(tmp_path / "run", keep="value", max_bytes=3 << 20) as recording:
