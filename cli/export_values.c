@@ -130,17 +130,15 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : (x > y) - (x < y);
 }
 
-/* Makes file names of the names.  Two may give the same, as a/b and a_b do: the second
- * gets a ~2. */
-static tt_status make_file_names(list *all)
+/* Two may have the same name: a/b and a_b as files, those of a process and of its child.
+ * The second gets a ~2. */
+static tt_status make_unique(list *all, tt_error *err)
 {
     kept **sorted = calloc(all->count + 1, sizeof(kept *));
     if (sorted == NULL)
-        return TT_ENOMEM;
-    for (size_t i = 0; i < all->count; i++) {
-        make_safe(all->items[i].name);
+        return say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+    for (size_t i = 0; i < all->count; i++)
         sorted[i] = &all->items[i];
-    }
     if (all->count > 0)
         qsort(sorted, all->count, sizeof *sorted, by_name);
     tt_status st = TT_OK;
@@ -149,7 +147,7 @@ static tt_status make_file_names(list *all)
         if (strcmp(sorted[i]->name, sorted[first]->name) != 0) {
             first = i;
         } else if (asprintf(&other, "%s~%zu", sorted[first]->name, i - first + 1) < 0) {
-            st = TT_ENOMEM;
+            st = say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
         } else {
             free(sorted[i]->name);
             sorted[i]->name = other;
@@ -157,6 +155,13 @@ static tt_status make_file_names(list *all)
     }
     free(sorted);
     return st;
+}
+
+static void tell_gone(const list *all)
+{
+    if (all->gone > 0)
+        fprintf(stderr, "tensortap: %" PRId64 " values had made room for newer ones and are not there\n",
+                all->gone);
 }
 
 tt_status tt_export_npy(const tt_export *what, tt_error *err)
@@ -169,8 +174,10 @@ tt_status tt_export_npy(const tt_export *what, tt_error *err)
         (void)snprintf(err->text, sizeof err->text, "%.150s: %s", what->out, strerror(errno));
         st = TT_EIO;
     }
-    if (st == TT_OK && make_file_names(&all) < 0)
-        st = say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+    for (size_t i = 0; i < all.count; i++)
+        make_safe(all.items[i].name);
+    if (st == TT_OK)
+        st = make_unique(&all, err);
     for (size_t i = 0; st == TT_OK && i < all.count; i++) {
         void *bytes = NULL;
         tt_tensor t;
@@ -186,9 +193,8 @@ tt_status tt_export_npy(const tt_export *what, tt_error *err)
         if (n >= 0)
             free(path);
     }
-    if (st == TT_OK && all.gone > 0)
-        fprintf(stderr, "tensortap: %" PRId64 " values had made room for newer ones and are not there\n",
-                all.gone);
+    if (st == TT_OK)
+        tell_gone(&all);
     free_list(&all);
     return st;
 }
@@ -198,6 +204,8 @@ tt_status tt_export_safetensors(const tt_export *what, tt_error *err)
     list all = { 0 };
     tt_safetensors *file = NULL;
     tt_status st = list_values(what, &all, err);
+    if (st == TT_OK)
+        st = make_unique(&all, err);
     tt_entry *entries = calloc(all.count + 1, sizeof *entries);
     if (st == TT_OK && entries == NULL)
         st = say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
@@ -220,6 +228,8 @@ tt_status tt_export_safetensors(const tt_export *what, tt_error *err)
     tt_error ignored;
     tt_status closed = tt_safetensors_close(file, st == TT_OK ? err : &ignored);
     st = st == TT_OK ? closed : st;
+    if (st == TT_OK)
+        tell_gone(&all);
     free(entries);
     free_list(&all);
     return st;

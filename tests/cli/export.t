@@ -19,6 +19,11 @@ NUMPY
 \ no newline
 $ tensortap export run 'parameter/*' --to safetensors -o weights.safetensors && ls *.safetensors
 weights.safetensors
+# A process and its child may have recorded the same site at the same step.
+$ cp -r run pair; cp run/rank0.tap pair/rank0.7.tap; tensortap export pair parameter/head.bias --step 2 --to safetensors -o pair.st
+$ tail -c +9 pair.st | tr '{' '\n' | grep -o '"[^"]*@[^"]*"'
+"parameter/head.bias@2@rank0"
+"parameter/head.bias@2@rank0~2"
 $ tensortap export plain 'parameter/*' --to safetensors -o none.safetensors; ls none* 2> /dev/null
 tensortap: no values were kept for these sites; record them with keep="value", or export statistics with --to csv
 [2]

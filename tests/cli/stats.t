@@ -71,3 +71,10 @@ STEP  CALL   VALUE
   48     0  0.3966
   49     0  0.3898
 ... 43 points in the middle left out; --step A:B shows a part
+$ make_run good last; tensortap stats last loss --step 0:99999999999999999999
+tensortap stats: --step takes A:B, A:, :B or A, not '0:99999999999999999999'
+[2]
+$ tensortap stats last loss --step 49:9223372036854775807
+loss  number
+STEP  CALL   VALUE
+  49     0  0.3898

@@ -23,18 +23,6 @@ static char folder[300], path[320], fixed[340];
 
 enum { SITES = 3, STEPS = 60 };
 
-/* Reads a file into bytes and size. */
-static void take_bytes(const char *from)
-{
-    struct stat about;
-    int fd = open(from, O_RDONLY);
-    assert_true(fd >= 0 && fstat(fd, &about) == 0);
-    size = (size_t)about.st_size;
-    bytes = malloc(size);
-    assert_true(read(fd, bytes, size) == (ssize_t)size);
-    close(fd);
-}
-
 /* A small run with everything in it. */
 static int make_run(void **state)
 {
@@ -77,7 +65,13 @@ static int make_run(void **state)
     }
     assert_int_equal(tt_recorder_close(rec, 30, NULL), 0);
     tt_hist_free(hist);
-    take_bytes(path);
+    struct stat about;
+    int fd = open(path, O_RDONLY);
+    assert_true(fd >= 0 && fstat(fd, &about) == 0);
+    size = (size_t)about.st_size;
+    bytes = malloc(size);
+    assert_true(read(fd, bytes, size) == (ssize_t)size);
+    close(fd);
     return 0;
 }
 
@@ -339,59 +333,6 @@ static void repair_knows_names_whose_block_is_damaged_from_the_footer(void **sta
     (void)unlink(clean);
 }
 
-/* A chunk each, up to a step. */
-static void record_one_by_one(const tt_recorder_options *options, const char *to, int64_t from,
-                              int64_t until)
-{
-    tt_recorder *rec = begin_run(to, options);
-    int32_t site = site_of(rec, "x");
-    for (int64_t step = from; step < until; step++) {
-        tt_recorder_scalar(rec, site, step, (double)step / 3);
-        assert_int_equal(tt_recorder_flush(rec, NULL), TT_OK);
-    }
-    finish_run(rec);
-}
-
-static void a_damaged_run_goes_on_and_its_gap_stays_a_gap(void **state)
-{
-    (void)state;
-    enum { BEFORE = 10, AFTER = 60, LOST = 4 };
-    char *kept = bytes, to[310], other[320];
-    size_t kept_size = size, end = 0;
-    (void)snprintf(to, sizeof to, "%s", run_folder_new());
-    (void)snprintf(other, sizeof other, "%s/rank0.tap", to);
-    record_one_by_one(NULL, to, 0, BEFORE);
-    take_bytes(other);
-    tt_block_head head;
-    int batch = 0;
-    for (size_t at = 0; at < size; at += (size_t)head.length) {
-        assert_true(tt_block_parse((const unsigned char *)bytes + at, (int64_t)at, &head));
-        batch += head.kind == TT_BLOCK_BATCH;
-        if (head.kind == TT_BLOCK_BATCH && batch == LOST + 1)
-            memset(bytes + at + TT_BLOCK_HEADER, 0, (size_t)head.length - TT_BLOCK_HEADER);
-        if (head.kind == TT_BLOCK_BATCH)
-            end = at + (size_t)head.length;
-    }
-    assert_int_equal(batch, BEFORE);
-    write_file(other, bytes, end); /* as a kill leaves it: without a footer */
-    free(bytes);
-    bytes = kept;
-    size = kept_size;
-    record_one_by_one(&(tt_recorder_options){ .resumes = true }, to, BEFORE, AFTER);
-    tt_run *run = read_run(to);
-    int64_t steps[AFTER];
-    double values[AFTER];
-    size_t n;
-    assert_int_equal(tt_run_series(run, 0, 0, TT_FIELD_SCALAR, steps, values, AFTER, &n, NULL), TT_OK);
-    assert_int_equal(n, AFTER - 1);
-    for (size_t i = 0; i < n; i++) {
-        assert_int_equal(steps[i], i < LOST ? i : i + 1);
-        assert_true(values[i] == (double)steps[i] / 3);
-    }
-    tt_run_close(run);
-    run_folder_remove(to);
-}
-
 static void files_of_anything_else_are_refused(void **state)
 {
     (void)state;
@@ -417,7 +358,6 @@ int main(void)
         cmocka_unit_test(check_finds_every_flipped_bit_that_matters),
         cmocka_unit_test(check_finds_a_flipped_bit_in_any_byte_of_a_header),
         cmocka_unit_test(repair_keeps_what_is_whole),
-        cmocka_unit_test(a_damaged_run_goes_on_and_its_gap_stays_a_gap),
         cmocka_unit_test(repair_knows_names_whose_block_is_damaged_from_the_footer),
         cmocka_unit_test(files_of_anything_else_are_refused),
     };

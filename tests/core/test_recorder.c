@@ -286,24 +286,6 @@ static void a_resumed_run_first_cuts_off_what_a_crash_left(void **state)
     run_folder_remove(folder);
 }
 
-static void closing_may_wait_for_ever(void **state)
-{
-    (void)state;
-    static const double patience[] = { INFINITY, 1e300, 1e10 };
-    for (size_t i = 0; i < sizeof patience / sizeof *patience; i++) {
-        const char *folder = run_folder_new();
-        tt_recorder *rec = begin_run(folder, NULL);
-        tt_recorder_scalar(rec, site_of(rec, "x"), 0, 1.0);
-        assert_int_equal(tt_recorder_close(rec, patience[i], &err), TT_OK);
-        tt_run *run = read_run(folder);
-        tt_run_file about;
-        assert_int_equal(tt_run_file_get(run, 0, &about), TT_OK);
-        assert_true(about.is_closed);
-        tt_run_close(run);
-        run_folder_remove(folder);
-    }
-}
-
 static void a_run_can_be_resumed(void **state)
 {
     (void)state;
@@ -401,7 +383,6 @@ int main(void)
         { "compressed_values_come_back", values_come_back_and_equal_ones_are_stored_once, NULL, NULL,
           &yes },
         cmocka_unit_test(a_tensor_larger_than_the_queue_goes_through),
-        cmocka_unit_test(closing_may_wait_for_ever),
         cmocka_unit_test(a_run_can_be_resumed),
         cmocka_unit_test(a_resumed_run_first_cuts_off_what_a_crash_left),
         cmocka_unit_test(a_run_can_be_followed_while_it_grows),

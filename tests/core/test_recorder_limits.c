@@ -248,6 +248,24 @@ static void a_queue_that_is_never_full_stays_small(void **state)
     run_folder_remove(folder);
 }
 
+static void closing_may_wait_for_ever(void **state)
+{
+    (void)state;
+    static const double seconds[] = { INFINITY, 1e300, 1e10 };
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
+        const char *folder = run_folder_new();
+        tt_recorder *rec = begin_run(folder, NULL);
+        tt_recorder_scalar(rec, site_of(rec, "x"), 0, 1.0);
+        assert_int_equal(tt_recorder_close(rec, seconds[i], &err), TT_OK);
+        tt_run *run = read_run(folder);
+        tt_run_file about;
+        assert_int_equal(tt_run_file_get(run, 0, &about), TT_OK);
+        assert_true(about.is_closed);
+        tt_run_close(run);
+        run_folder_remove(folder);
+    }
+}
+
 static void an_allocation_that_fails_is_reported(void **state)
 {
     (void)state;
@@ -300,6 +318,7 @@ int main(void)
         cmocka_unit_test(a_full_queue_drops_with_exact_counts),
         cmocka_unit_test(a_caller_may_wait_in_its_own_way_and_what_changed_meanwhile_is_no_value),
         cmocka_unit_test(a_queue_that_is_never_full_stays_small),
+        cmocka_unit_test(closing_may_wait_for_ever),
         cmocka_unit_test(an_allocation_that_fails_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,6 +52,38 @@ def test_numpy_reads_npy(run: Path) -> None:
         np.testing.assert_array_equal(half, np.arange(4) + step)
 
 
+def test_python_reads_names_with_quotes_and_commas_from_csv(tmp_path: Path) -> None:
+    name = 'a "quoted", name'
+    with tt.record(tmp_path / "run") as recording:
+        recording.log(name, 1.5)
+    out = export(tmp_path, "csv", "out.csv")
+    with out.open(newline="") as file:
+        rows = [(row["site"], row["value"]) for row in csv.DictReader(file)]
+    assert rows == [(name, "1.5")]
+
+
+@pytest.mark.parametrize("to", ["npy", "safetensors"])
+def test_values_that_made_room_for_newer_ones_are_counted(tmp_path: Path, to: str) -> None:
+    with tt.record(tmp_path / "run", keep="value", max_bytes=3 << 20) as recording:
+        for step in range(12):
+            recording.tensor("w", np.full(100000, step, np.float32))
+            recording.step()
+            recording.flush()
+    done = tensortap("export", "run", "--to", to, "-o", "out", folder=tmp_path)
+    assert done.returncode == 0
+    there = len(list((tmp_path / "out").iterdir())) if to == "npy" else len(names(tmp_path / "out"))
+    assert 0 < there < 12
+    assert done.stderr == (
+        f"tensortap: {12 - there} values had made room for newer ones and are not there\n"
+    )
+
+
+def names(path: Path) -> list[str]:
+    """Give the tensors of a safetensors file."""
+    with path.open("rb") as file:
+        return list(json.loads(file.read(int.from_bytes(file.read(8), "little"))))
+
+
 def test_names_that_give_one_file_name_are_told_apart(tmp_path: Path) -> None:
     names = ["a/b", "a_b", "long/" + "x" * 300 + "/1", "long/" + "x" * 301 + "/1"]
     with tt.record(tmp_path / "run", keep="value") as recording:
