@@ -45,8 +45,8 @@ def traced(folder: Path) -> None:
     hook = best[2] - best[0]
     what = "CallTracer, a module call more"
     row(f"{what} (below 0: C asks for hooks, not Python)", more, 0.4, unit="us", at_most=True)
-    row(f"{what}, of a module with a hook of its own", alone, 0.4, unit="us", at_most=True)
-    row("the same / an empty forward hook", alone / hook, 0.25, unit="x", at_most=True)
+    row(f"{what}, of a module with a hook of its own", alone, None, unit="us", at_most=True)
+    row("the same / an empty forward hook", alone / hook, None, unit="x", at_most=True)
 
 
 def drawn(folder: Path) -> None:

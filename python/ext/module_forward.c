@@ -113,17 +113,23 @@ static bool are_empty(PyObject *dict, PyObject *const *names, int count)
     return true;
 }
 
-static bool has_no_hooks(const forward_names *names, const forward_class *class, PyObject *module)
+/* What is to be called with the module and its arguments: forward, where there are no hooks,
+ * or _call_impl; borrowed.  NULL: the module has a way of its own. */
+static PyObject *way_of(const core_state *state, const forward_class *class, PyObject *module)
 {
+    const forward_names *names = &state->source.forward;
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
-    bool is_plain = dict != NULL && are_empty(dict, names->hooks, FORWARD_HOOKS) &&
-                    are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals, FORWARD_GLOBALS) &&
-                    PyDict_GetItemWithError(dict, names->forward) == NULL &&
-                    PyDict_GetItemWithError(dict, names->call_impl) == NULL;
+    PyObject *way = NULL;
+    if (dict != NULL && PyDict_GetItemWithError(dict, names->call_impl) == NULL && !PyErr_Occurred())
+        way = class->impl;
+    if (way != NULL && *state->torch.tracing_state() == NULL &&
+        are_empty(dict, names->hooks, FORWARD_HOOKS) &&
+        are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals, FORWARD_GLOBALS) &&
+        PyDict_GetItemWithError(dict, names->forward) == NULL && !PyErr_Occurred())
+        way = class->forward;
     Py_XDECREF(dict);
-    if (!is_plain && PyErr_Occurred())
-        PyErr_Clear();
-    return is_plain;
+    PyErr_Clear();
+    return way;
 }
 
 /* function(module, *args, **kwargs) */
@@ -156,10 +162,12 @@ PyObject *module_forward(core_state *state, forward_class *class, PyObject *modu
     forward_names *names = &state->source.forward;
     if (!is_current(class, Py_TYPE(module)))
         read_class(names, Py_TYPE(module), class);
+    PyObject *way = NULL; /* borrowed */
     if (class->forward != NULL && state->torch.tracing_state != NULL &&
-        *state->torch.tracing_state() == NULL && PyFunction_GET_CODE(class->impl) == names->known &&
-        has_no_hooks(names, class, module))
-        return call_function(class->forward, module, args, kwargs);
+        PyFunction_GET_CODE(class->impl) == names->known)
+        way = way_of(state, class, module);
+    if (way != NULL)
+        return call_function(way, module, args, kwargs);
     PyObject *bound = PyObject_GetAttr(module, names->call_impl); /* owned */
     PyObject *result = bound != NULL ? PyObject_Call(bound, args, kwargs) : NULL;
     Py_XDECREF(bound);
