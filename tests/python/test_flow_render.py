@@ -82,8 +82,9 @@ def test_without_graphviz_the_dot_file_is_written_and_the_message_says_so(
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.warns(
         RuntimeWarning, match=r"x\.png was not drawn.*pip install pygraphviz.*x\.dot"
-    ):
+    ) as told:
         output = flow.off(filename="x.png")
+    assert told[0].filename == __file__
     assert output == flow.RenderOutput("out/x.dot", False, 2)
     assert Path("out/x.dot").read_text().startswith("digraph")
 

@@ -33,9 +33,13 @@ def watch_one_change(failure: Exception | None, **options: Any) -> None:
 def test_an_exception_inside_of_watch_comes_out_though_the_chart_cannot_be_saved() -> None:
     Path("file").write_text("")
     failure = KeyError("mine")
-    with pytest.warns(RuntimeWarning, match="not drawn.*file"), pytest.raises(KeyError) as caught:
+    with (
+        pytest.warns(RuntimeWarning, match="not drawn.*file") as told,
+        pytest.raises(KeyError) as caught,
+    ):
         watch_one_change(failure, save_dir="file")
     assert caught.value is failure
+    assert told[0].filename == __file__  # not somewhere inside of ours
     assert not flow.args().enabled
 
 

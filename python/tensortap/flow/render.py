@@ -161,6 +161,18 @@ def draw(dot: str, format: str, *, prog: str = "dot", dpi: int | None = None) ->
     return picture
 
 
+def tell(message: str, category: type[Warning] = RuntimeWarning) -> None:
+    """Warn at the line of the program that called, perhaps by way of a with block."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_ours(module: str) -> bool:
+    return module == "contextlib" or module.startswith("tensortap.")
+
+
 def render(flow: _core.Flow, destination: Destination) -> RenderOutput:
     """Save and show a chart as asked."""
     path = destination.path() if destination.save else None
@@ -180,9 +192,7 @@ def _save(drawing: Drawing, path: Path) -> Path:
     except GraphvizError as why:
         instead = path.with_suffix(".dot")
         instead.write_bytes(drawing.bytes_of(".dot"))
-        warnings.warn(
-            f"{path} was not drawn: {why}. The chart is in {instead}", RuntimeWarning, stacklevel=5
-        )
+        tell(f"{path} was not drawn: {why}. The chart is in {instead}")
         return instead
     path.write_bytes(content)
     return path
@@ -214,11 +224,8 @@ def _show(drawing: Drawing, show: bool | None, saved: Path | None) -> bool:
     if not (is_notebook if show is None else show):
         return False
     if shell is None:
-        warnings.warn(
-            "show=True needs IPython or a notebook; save=True writes the chart to a file",
-            UserWarning,
-            stacklevel=5,
-        )
+        hint = "show=True needs IPython or a notebook; save=True writes the chart to a file"
+        tell(hint, UserWarning)
         return False
     from IPython.display import display
 
@@ -231,7 +238,7 @@ def _show(drawing: Drawing, show: bool | None, saved: Path | None) -> bool:
                 page.write(drawing.bytes_of(".html"))
             saved = Path(page.name)
     except GraphvizError as why:
-        warnings.warn(f"the chart cannot be shown: {why}", RuntimeWarning, stacklevel=5)
+        tell(f"the chart cannot be shown: {why}")
         return False
     display(_Inline(drawing, "tensor flow chart" if saved is None else f"the chart is in {saved}"))
     return True

@@ -9,14 +9,13 @@ from __future__ import annotations
 import operator
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, SupportsIndex
 
 from tensortap import _core, process
 from tensortap.flow.guess import Guess, arguments_for
-from tensortap.flow.render import Destination, RenderOutput, render
+from tensortap.flow.render import Destination, RenderOutput, render, tell
 from tensortap.flow.selection import Selection
 
 MOST = 2**31 - 1  # of lines and nodes: nobody has more, and it fits into an int of C
@@ -205,7 +204,7 @@ class MonitorRuntime:
         try:
             self.off()
         except Exception as why:
-            warnings.warn(f"the chart was not drawn: {why}", RuntimeWarning, stacklevel=4)
+            tell(f"the chart was not drawn: {why}")
 
     def _render(
         self,
@@ -231,8 +230,4 @@ class MonitorRuntime:
     def _tell_errors(self) -> None:
         count, first = self._flow.take_errors()
         if count:
-            warnings.warn(
-                f"tensortap.flow could not look at {count} changes; the first because of: {first}",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+            tell(f"tensortap.flow could not look at {count} changes; the first because of: {first}")
