@@ -11,7 +11,9 @@ import threading
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
+from line_files import module
 from line_lab import code_of, surroundings
 
 from tensortap import _core
@@ -234,3 +236,29 @@ def test_a_clear_error_where_no_monitoring_tool_is_left() -> None:
     with _core.watch_lines(lambda e: None):
         assert monitoring.get_tool(3) == "tensortap"
     assert monitoring.get_tool(3) is None
+
+
+def test_another_tracer_does_not_hear_of_the_statements_in_a_line() -> None:
+    space = module("def work(x):\n    a = x + 1; b = a * 2; a = b\n    return a\n", "<mine>")
+    heard: list[tuple[str, int, bool]] = []
+    told: list[tuple[int, str]] = []
+
+    def tracer(frame: Any, event: str, arg: Any) -> Any:
+        if frame.f_code.co_filename != "<mine>":
+            return None
+        heard.append((event, frame.f_lineno, frame.f_trace_opcodes))
+        return tracer
+
+    def keep(event: Any) -> None:
+        told.extend((event.line, change.name) for change in event.changes)
+
+    sys.settrace(tracer)
+    try:
+        with _core.watch_lines(keep, files=["<mine>"], arrays=True):
+            space["work"](np.ones(2))
+    finally:
+        sys.settrace(None)
+    assert told == [(2, "a"), (2, "b"), (2, "a")]
+    assert heard == [
+        (*event, False) for event in [("call", 1), ("line", 2), ("line", 3), ("return", 3)]
+    ]

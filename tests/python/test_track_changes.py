@@ -87,7 +87,10 @@ KINDS = {
         ["x@3"],
     ),
     "deleted and back": ("x = torch.ones(1)\ndel x\nx = torch.ones(1)", ["x@2", "x@4"]),
-    "one line": ("x = 1; x = 2; x = torch.ones(1); x.add_(1)", ["x@2"]),
+    "one line": (
+        "x = 1; x = 2; x = torch.ones(1); x.add_(1)",
+        ["x@2", "x@2 value", "x@2 type", "x@2 values"],
+    ),
     "several lines": ("x = torch.cat([\n    torch.ones(1),\n    torch.ones(2),\n])", ["x@2"]),
     "a closure": (
         "x = 1\ndef inner():\n    nonlocal x\n    x = 5\ninner()\nx = 6",
