@@ -395,3 +395,37 @@ def test_values_in_an_open_run_are_in_the_run_too(tmp_path):
     for value, expected in zip(stored, tracer.results["forward.x"].values, strict=True):
         np.testing.assert_array_equal(np.asarray(value), expected.numpy())
     assert list(numbers) == tracer.results["forward.n"].values == [10.0, 20.0]
+
+
+def test_a_variable_is_gathered_in_its_own_mode_only():
+    gathered = []
+    variable = Variable(
+        "forward.x",
+        mode="train",
+        post_gather_callbacks=[lambda name, result: gathered.append(list(result.iterations))],
+    )
+    model = Small()
+    with ModelTracer(model, [variable]) as tracer:
+        run(model.train(), 1)
+        tracer._groups[0]._add("forward.x", ones(9), 9)  # what a gather would take with it
+        run(model.eval(), 2)
+        assert gathered == [[1]]
+        run(model.train(), 1)
+    assert gathered == [[1], [9, 2]]
+
+
+def test_a_forward_that_raised_is_not_gathered():
+    class Fails(nn.Module):
+        def forward(self, x):
+            y = x + 1
+            raise KeyError("mine")
+
+    gathered = []
+    model = Fails()
+    with ModelTracer(
+        model, ["forward.y"], post_gather_callbacks=[lambda name, r: gathered.append(name)]
+    ):
+        with pytest.raises(KeyError, match="mine"):
+            model(ones(1))
+        assert gathered == []
+    assert gathered == ["forward.y"]
