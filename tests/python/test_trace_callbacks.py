@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import pickle
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -235,31 +232,6 @@ def test_stacks_of_a_variable_are_joined_and_padded():
     assert variable.results["forward.x"].values.sum() == 7 * C
 
 
-def test_stacks_are_joined_once_however_many_gathers_there_were(monkeypatch):
-    joins = []
-    cat = torch.cat
-    monkeypatch.setattr(torch, "cat", lambda parts: joins.append(len(parts)) or cat(parts))
-    variable = Variable("forward.x", post_gather_callbacks=[stack_tensors])
-    model = Small()
-    with ModelTracer(model, [variable]):
-        run(model, 50)
-    result = variable.results["forward.x"]
-    assert result.values[:, 0, 0].tolist() == [float(i) for i in range(1, 51)]
-    assert result.iterations == list(range(1, 51))
-    assert result.values is result.values
-    assert joins == [50]
-
-
-def test_a_result_is_a_dataclass_like_any_other():
-    given = GlobalVariableResult([1], [0], [7])
-    assert given == GlobalVariableResult(iterations=[1], ranks=[0], values=[7])
-    assert repr(given) == "GlobalVariableResult(iterations=[1], ranks=[0], values=[7])"
-    assert dataclasses.asdict(given) == {"iterations": [1], "ranks": [0], "values": [7]}
-    assert pickle.loads(pickle.dumps(given)) == given
-    assert GlobalVariableResult().values == []
-    assert GlobalVariableResult().values is not GlobalVariableResult().values
-
-
 # ---- intervals and modes
 
 
@@ -395,37 +367,3 @@ def test_values_in_an_open_run_are_in_the_run_too(tmp_path):
     for value, expected in zip(stored, tracer.results["forward.x"].values, strict=True):
         np.testing.assert_array_equal(np.asarray(value), expected.numpy())
     assert list(numbers) == tracer.results["forward.n"].values == [10.0, 20.0]
-
-
-def test_a_variable_is_gathered_in_its_own_mode_only():
-    gathered = []
-    variable = Variable(
-        "forward.x",
-        mode="train",
-        post_gather_callbacks=[lambda name, result: gathered.append(list(result.iterations))],
-    )
-    model = Small()
-    with ModelTracer(model, [variable]) as tracer:
-        run(model.train(), 1)
-        tracer._groups[0]._add("forward.x", ones(9), 9)  # what a gather would take with it
-        run(model.eval(), 2)
-        assert gathered == [[1]]
-        run(model.train(), 1)
-    assert gathered == [[1], [9, 2]]
-
-
-def test_a_forward_that_raised_is_not_gathered():
-    class Fails(nn.Module):
-        def forward(self, x):
-            y = x + 1
-            raise KeyError("mine")
-
-    gathered = []
-    model = Fails()
-    with ModelTracer(
-        model, ["forward.y"], post_gather_callbacks=[lambda name, r: gathered.append(name)]
-    ):
-        with pytest.raises(KeyError, match="mine"):
-            model(ones(1))
-        assert gathered == []
-    assert gathered == ["forward.y"]
