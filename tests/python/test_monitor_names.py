@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -307,3 +309,14 @@ def test_the_classes_are_attributes_of_tensortap_without_importing_torch() -> No
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "fine\n", done.stderr
+
+
+def test_everything_can_be_imported_without_the_libraries_of_trainers() -> None:
+    code = """if True:
+        import sys
+        for name in ("lightning", "pytorch_lightning", "transformers"):
+            sys.modules[name] = None
+        from tensortap.monitor import *
+        print(ModuleMonitor.__name__)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "ModuleMonitor\n", done.stderr

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import pickle
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -233,31 +230,6 @@ def test_stacks_of_a_variable_are_joined_and_padded():
             model(torch.ones(rows, C))
     assert variable.results["forward.x"].values.shape == (4, 3, C)
     assert variable.results["forward.x"].values.sum() == 7 * C
-
-
-def test_stacks_are_joined_once_however_many_gathers_there_were(monkeypatch):
-    joins = []
-    cat = torch.cat
-    monkeypatch.setattr(torch, "cat", lambda parts: joins.append(len(parts)) or cat(parts))
-    variable = Variable("forward.x", post_gather_callbacks=[stack_tensors])
-    model = Small()
-    with ModelTracer(model, [variable]):
-        run(model, 50)
-    result = variable.results["forward.x"]
-    assert result.values[:, 0, 0].tolist() == [float(i) for i in range(1, 51)]
-    assert result.iterations == list(range(1, 51))
-    assert result.values is result.values
-    assert joins == [50]
-
-
-def test_a_result_is_a_dataclass_like_any_other():
-    given = GlobalVariableResult([1], [0], [7])
-    assert given == GlobalVariableResult(iterations=[1], ranks=[0], values=[7])
-    assert repr(given) == "GlobalVariableResult(iterations=[1], ranks=[0], values=[7])"
-    assert dataclasses.asdict(given) == {"iterations": [1], "ranks": [0], "values": [7]}
-    assert pickle.loads(pickle.dumps(given)) == given
-    assert GlobalVariableResult().values == []
-    assert GlobalVariableResult().values is not GlobalVariableResult().values
 
 
 # ---- intervals and modes

@@ -149,3 +149,31 @@ def test_a_callback_may_hold_the_lists_of_its_batch():
     assert [len(values) for values, *_ in held] == [1, 1, 1]
     assert [iterations for _, iterations, _ in held] == [[1], [2], [3]]
     assert tracer.results["forward"].iterations == [1, 2, 3]
+
+
+def test_numbers_with_one_hash_are_two_values():
+    class Holds(nn.Module):
+        def forward(self, x, n):
+            held = [n]
+            return x + held[0]
+
+    assert hash(-1) == hash(-2)
+    model = Holds()
+    with ModelTracer(model, ["forward.held"], keep="content") as tracer:
+        for n in (-1, -2, -2, -1):
+            model(torch.ones(1), n)
+    assert tracer.results["forward.held"].values == [[-1], [-2], [-1]]
+
+
+def test_views_of_one_memory_are_kept_as_they_are():
+    class Views(nn.Module):
+        def forward(self, x):
+            turned = x.T
+            flat = x.view(-1)
+            return turned.sum() + flat.sum()
+
+    model, x = Views(), torch.arange(6.0).reshape(2, 3)
+    with ModelTracer(model, ["forward.x", "forward.turned", "forward.flat"]) as tracer:
+        model(x)
+    for name, expected in (("x", x), ("turned", x.T), ("flat", x.view(-1))):
+        assert torch.equal(tracer.results[f"forward.{name}"].values[0], expected)

@@ -19,14 +19,13 @@ from tensortap.monitor.module_monitor import ModuleMonitor
 from tensortap.monitor.names import default_format_module_name_fn
 from tensortap.monitor.storage import StorageManager
 
+# Without the two of __getattr__: `import *` would need their libraries.
 __all__ = [
     "HooksManager",
-    "LightningCallback",
     "ModuleMonitor",
     "MonitorMixin",
     "RefinedCoordinateCheck",
     "StorageManager",
-    "TransformersCallback",
     "default_format_module_name_fn",
     "l2_norm",
     "monitor_scaled_dot_product_attention",
