@@ -14,8 +14,7 @@
 
 enum {
     PIECE = 256 << 10, /* copied, then shown to the writer */
-    BIT =
-        8 << 10, /* summed, then copied out of the nearest cache: a third less than one after the other */
+    BITE = 8 << 10,    /* summed, then copied while it is near: a third less time than apart */
 };
 
 static size_t round_up(size_t n)
@@ -59,10 +58,10 @@ static uint32_t copy_piece(const tt_job *to, char *into, const char *from, size_
         return crc;
     }
     for (size_t at = 0; at < n;) {
-        size_t bit = n - at < BIT ? n - at : BIT;
-        crc = tt_crc32(crc, from + at, bit);
-        tt_stream_copy(into + at, from + at, bit);
-        at += bit;
+        size_t bite = n - at < BITE ? n - at : BITE;
+        crc = tt_crc32(crc, from + at, bite);
+        tt_stream_copy(into + at, from + at, bite);
+        at += bite;
     }
     return crc;
 }
