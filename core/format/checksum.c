@@ -85,19 +85,8 @@ void tt_checksum_help(tt_checksum *sum, const char *data, size_t bytes, const _A
         crc = tt_crc32(crc, data + at, n);
         at += n;
     }
-    tt_checksum_give(sum, crc, bytes - from);
-}
-
-void tt_checksum_take(tt_checksum *sum)
-{
-    atomic_store_explicit(&sum->front, CLOSED, memory_order_relaxed);
-    atomic_store_explicit(&sum->helper, AT_WORK, memory_order_relaxed);
-}
-
-void tt_checksum_give(tt_checksum *sum, uint32_t crc, uint64_t bytes)
-{
     sum->rest_crc = crc;
-    sum->rest = bytes;
+    sum->rest = bytes - from;
     atomic_store_explicit(&sum->helper, DONE, memory_order_release);
 }
 

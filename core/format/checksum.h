@@ -33,10 +33,6 @@ uint32_t tt_checksum_end(tt_checksum *sum);
 bool tt_checksum_is_alone(const tt_checksum *sum);
 /* Does the rest, in memory that is being filled (see below). */
 void tt_checksum_help(tt_checksum *sum, const char *data, size_t bytes, const _Atomic size_t *filled);
-/* For whoever makes the bytes, before anybody else sees them: it does all of it, ... */
-void tt_checksum_take(tt_checksum *sum);
-/* ... and this is what came out. */
-void tt_checksum_give(tt_checksum *sum, uint32_t crc, uint64_t bytes);
 /* Of two pieces of which the second has so many bytes. */
 uint32_t tt_checksum_join(uint32_t first, uint32_t second, uint64_t second_bytes);
 /* Waits until another thread has filled so many bytes.  NULL: they are there. */

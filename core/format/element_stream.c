@@ -14,13 +14,19 @@
 
 enum { PIECE = 256 << 10 }; /* half of what a core has for itself */
 
-/* Written first: by then somebody may have taken over the checksum. */
-static tt_status put_bytes(tt_stream *stream, const void *bytes, size_t n, tt_error *err)
+static tt_status write_bytes(tt_stream *stream, const void *bytes, size_t n, tt_error *err)
 {
     struct iovec part[] = { tt_whole_part(stream->waiting.data, stream->waiting.len),
                             tt_whole_part(bytes, n) };
     tt_status st = tt_whole_write(&stream->file, part, 2, err);
     tt_buf_clear(&stream->waiting);
+    return st;
+}
+
+/* Written first: by then somebody may have taken over the checksum. */
+static tt_status put_bytes(tt_stream *stream, const void *bytes, size_t n, tt_error *err)
+{
+    tt_status st = write_bytes(stream, bytes, n, err);
     if (st == TT_OK && stream->sum != NULL && n > 0)
         tt_checksum_add(stream->sum, bytes, n);
     return st;
@@ -70,10 +76,16 @@ tt_status tt_stream_tensor(tt_stream *stream, const tt_tensor *t, tt_error *err)
     return st;
 }
 
+static bool is_filled(const _Atomic size_t *filled, size_t bytes)
+{
+    return filled == NULL || atomic_load_explicit(filled, memory_order_acquire) >= bytes;
+}
+
 tt_status tt_stream_memory(tt_stream *stream, tt_dtype dtype, const char *data, size_t bytes,
                            const _Atomic size_t *filled, tt_error *err)
 {
     tt_status st = TT_OK;
+    size_t summed = 0;
     for (size_t at = 0; st == TT_OK && at < bytes;) {
         size_t n = bytes - at < PIECE ? bytes - at : PIECE;
         tt_checksum_wait_filled(filled, at + n);
@@ -84,9 +96,15 @@ tt_status tt_stream_memory(tt_stream *stream, tt_dtype dtype, const char *data, 
             if (st == TT_OK)
                 st = tt_stream_tensor(stream, &piece, err);
         } else {
-            st = put_bytes(stream, data + at, n, err);
+            st = write_bytes(stream, data + at, n, err);
         }
         at += n;
+        /* While it is being filled the checksum waits: whoever fills it may take that
+         * over next, and the writer is the one who is late. */
+        if (st == TT_OK && !stream->widens && stream->sum != NULL && is_filled(filled, bytes)) {
+            tt_checksum_add(stream->sum, data + summed, at - summed);
+            summed = at;
+        }
     }
     return st;
 }

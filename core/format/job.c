@@ -5,17 +5,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "format/job.h"
 
-#include "format/zip.h"
 #include "tensor/stream_kernel.h"
 #include "tensor/walk.h"
 
 #include <stdalign.h>
 #include <string.h>
 
-enum {
-    PIECE = 256 << 10, /* copied, then shown to the writer */
-    BITE = 8 << 10,    /* summed, then copied while it is near: a third less time than apart */
-};
+enum { PIECE = 256 << 10 }; /* copied, then shown to the writer */
 
 static size_t round_up(size_t n)
 {
@@ -27,8 +23,7 @@ size_t tt_job_size(const char *path, const tt_content *content)
     return round_up(sizeof(tt_job) + strlen(path) + 1) + round_up(content->bytes);
 }
 
-void tt_job_fill(tt_job *to, const char *path, tt_format format, const tt_content *content,
-                 bool is_summing)
+void tt_job_fill(tt_job *to, const char *path, tt_format format, const tt_content *content)
 {
     size_t path_len = strlen(path) + 1;
     to->next = NULL;
@@ -45,62 +40,28 @@ void tt_job_fill(tt_job *to, const char *path, tt_format format, const tt_conten
     }
     atomic_store_explicit(&to->filled, 0, memory_order_relaxed);
     to->sum = (tt_checksum){ 0 };
-    to->is_summing = is_summing && tt_format_of(format)->tail != NULL;
-    if (to->is_summing)
-        tt_checksum_take(&to->sum);
     to->helpers = 0;
 }
 
-static uint32_t copy_piece(const tt_job *to, char *into, const char *from, size_t n, uint32_t crc)
+void tt_job_copy(tt_job *to, const tt_tensor *t)
 {
-    if (!to->is_summing) {
-        tt_stream_copy(into, from, n);
-        return crc;
+    size_t bytes = to->content.bytes, at = 0, size = tt_dtype_size(t->dtype);
+    if (tt_tensor_is_contiguous(t) && !t->is_swapped) {
+        while (at < bytes) {
+            size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+            tt_stream_copy(to->data + at, (const char *)t->data + at, n);
+            at += n;
+            atomic_store_explicit(&to->filled, at, memory_order_release);
+        }
+        return;
     }
-    for (size_t at = 0; at < n;) {
-        size_t bite = n - at < BITE ? n - at : BITE;
-        crc = tt_crc32(crc, from + at, bite);
-        tt_stream_copy(into + at, from + at, bite);
-        at += bite;
-    }
-    return crc;
-}
-
-static uint32_t copy_memory(tt_job *to, const char *from)
-{
-    size_t bytes = to->content.bytes;
-    uint32_t crc = 0;
-    for (size_t at = 0; at < bytes;) {
-        size_t n = bytes - at < PIECE ? bytes - at : PIECE;
-        crc = copy_piece(to, to->data + at, from + at, n, crc);
-        at += n;
-        atomic_store_explicit(&to->filled, at, memory_order_release);
-    }
-    return crc;
-}
-
-static uint32_t copy_walk(tt_job *to, const tt_tensor *t)
-{
-    size_t at = 0, size = tt_dtype_size(t->dtype);
-    uint32_t crc = 0;
     alignas(32) char tile[TT_TILE_BYTES];
     tt_walk walk;
     const void *elements;
     tt_walk_begin(&walk, t, TT_ORDER_LOGICAL);
     for (size_t n; (n = tt_walk_next(&walk, tile, TT_TILE, &elements)) > 0;) {
         memcpy(to->data + at, elements, n * size);
-        if (to->is_summing)
-            crc = tt_crc32(crc, elements, n * size);
         at += n * size;
         atomic_store_explicit(&to->filled, at, memory_order_release);
     }
-    return crc;
-}
-
-void tt_job_copy(tt_job *to, const tt_tensor *t)
-{
-    bool is_plain = tt_tensor_is_contiguous(t) && !t->is_swapped;
-    uint32_t crc = is_plain ? copy_memory(to, t->data) : copy_walk(to, t);
-    if (to->is_summing)
-        tt_checksum_give(&to->sum, crc, to->content.bytes);
 }

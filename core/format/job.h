@@ -21,15 +21,13 @@ typedef struct tt_job {
     char *data; /* in this block */
     _Atomic size_t filled;
     tt_checksum sum;
-    bool is_summing; /* the copying does the checksum too */
-    int helpers;     /* of the checksum; guarded by the saver's lock */
+    int helpers; /* of the checksum; guarded by the saver's lock */
 } tt_job;
 
 /* Bytes of the block that a job with this content needs. */
 size_t tt_job_size(const char *path, const tt_content *content);
 /* Sets everything but number, room and the elements. */
-void tt_job_fill(tt_job *to, const char *path, tt_format format, const tt_content *content,
-                 bool is_summing);
+void tt_job_fill(tt_job *to, const char *path, tt_format format, const tt_content *content);
 /* Copies the elements, and says how far it has come. */
 void tt_job_copy(tt_job *to, const tt_tensor *t);
 

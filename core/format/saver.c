@@ -4,8 +4,7 @@
  * thread takes copies in the order they came and writes each to its file; whoever
  * waits for the end writes too, or takes over the checksum of what is being
  * written.  For a large tensor the thread starts before the copying ends and
- * follows it piece by piece, and the copying does the checksum as well: on two
- * cores that share their memory it costs less there than beside the writing.  Memory of written copies is used again, because
+ * follows it piece by piece.  Memory of written copies is used again, because
  * fresh memory costs more (page faults) than the copy itself.
  *
  * Fork: the child has neither the thread nor a lock it could trust.  It knows by
@@ -118,7 +117,7 @@ tt_status tt_saver_add(tt_saver *saver, const char *path, tt_format format, cons
     tt_status st = tt_saver_start(saver, err);
     tt_job *now = st == TT_OK ? tt_copy_pool_take(&saver->pool, need) : NULL;
     if (now != NULL)
-        tt_job_fill(now, path, format, &content, content.bytes >= TT_SAVER_LONG);
+        tt_job_fill(now, path, format, &content);
     if (now != NULL && content.bytes >= TT_SAVER_LONG)
         queue_job(saver, now);
     pthread_mutex_unlock(&saver->lock);

@@ -6,7 +6,7 @@
  * Who may touch what:
  *   lock guards everything in tt_saver but `owner`, and job.helpers
  *   job.filled is written by the thread that added the job, read by the writer
- *   job.sum: see checksum.h; of a long job it belongs to the thread that added it
+ *   job.sum: see checksum.h
  *   the rest of a job is set before it is queued
  * Every function here is called with the lock held.
  *

@@ -74,42 +74,12 @@ static void a_helper_may_come_at_any_time(void **state)
     }
 }
 
-static void *make(void *argument)
-{
-    shared *s = argument;
-    uint32_t crc = 0;
-    for (size_t at = 0; at < BYTES; at += PIECE) {
-        size_t n = BYTES - at < PIECE ? BYTES - at : PIECE;
-        crc = tt_crc32(crc, data + at, n);
-        atomic_store(&s->filled, at + n);
-    }
-    tt_checksum_give(&s->sum, crc, BYTES);
-    return NULL;
-}
-
-static void whoever_makes_the_bytes_may_do_it_all(void **state)
-{
-    (void)state;
-    shared s = { .after = 0 };
-    pthread_t thread;
-    tt_checksum_take(&s.sum);
-    assert_false(tt_checksum_is_alone(&s.sum));
-    assert_int_equal(pthread_create(&thread, NULL, make, &s), 0);
-    for (size_t at = 0; at + PIECE <= BYTES; at += PIECE) {
-        tt_checksum_wait_filled(&s.filled, at + PIECE);
-        tt_checksum_add(&s.sum, data + at, PIECE); /* is not counted again */
-    }
-    assert_int_equal(tt_checksum_end(&s.sum), tt_crc32(0, data, BYTES));
-    assert_int_equal(pthread_join(thread, NULL), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_known_check_value_comes_out_of_every_split),
         cmocka_unit_test(long_pieces_are_joined),
         cmocka_unit_test(a_helper_may_come_at_any_time),
-        cmocka_unit_test(whoever_makes_the_bytes_may_do_it_all),
     };
     fill_data();
     return cmocka_run_group_tests(tests, NULL, NULL);
