@@ -14,7 +14,7 @@
 
 enum {
     NAP = 50000,      /* ns between looks at the queue, ... */
-    ALERT = 3000000,  /* ... until nothing has come for so long; then naps of a quarter of the time ... */
+    ALERT = 5000000,  /* ... until nothing has come for so long; then naps of a quarter of the time ... */
     AWAKE = 20000000, /* ... until nothing has come for so long; then sleep until woken */
 };
 
