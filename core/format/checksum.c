@@ -43,12 +43,24 @@ void tt_checksum_wait_filled(const _Atomic size_t *filled, size_t bytes)
         wait_more(&p);
 }
 
-void tt_checksum_add(tt_checksum *sum, const void *bytes, size_t n)
+/* Makes the next n bytes the writer's. */
+static bool claim(tt_checksum *sum, size_t n)
 {
     uint64_t front = atomic_load_explicit(&sum->front, memory_order_relaxed);
     /* Fails only if a helper has closed it meanwhile. */
-    if (!(front & CLOSED) && atomic_compare_exchange_strong(&sum->front, &front, front + n))
+    return !(front & CLOSED) && atomic_compare_exchange_strong(&sum->front, &front, front + n);
+}
+
+void tt_checksum_add(tt_checksum *sum, const void *bytes, size_t n)
+{
+    if (claim(sum, n))
         sum->front_crc = tt_crc32(sum->front_crc, bytes, n);
+}
+
+void tt_checksum_add_crc(tt_checksum *sum, uint32_t crc, size_t n)
+{
+    if (claim(sum, n))
+        sum->front_crc = tt_checksum_join(sum->front_crc, crc, n);
 }
 
 uint32_t tt_checksum_end(tt_checksum *sum)

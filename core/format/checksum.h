@@ -27,6 +27,8 @@ typedef struct tt_checksum {
 } tt_checksum;
 
 void tt_checksum_add(tt_checksum *sum, const void *bytes, size_t n);
+/* The same, of n bytes whose CRC-32 is known. */
+void tt_checksum_add_crc(tt_checksum *sum, uint32_t crc, size_t n);
 /* Waits for the helper.  Also for failures: nobody can help any more. */
 uint32_t tt_checksum_end(tt_checksum *sum);
 /* Is there anything to help with? */

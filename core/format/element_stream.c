@@ -81,13 +81,22 @@ static bool is_filled(const _Atomic size_t *filled, size_t bytes)
     return filled == NULL || atomic_load_explicit(filled, memory_order_acquire) >= bytes;
 }
 
+/* The n bytes that come after those at *at. */
+static bool next_piece(tt_stream *stream, size_t bytes, size_t *at, size_t *n)
+{
+    if (stream->ends != NULL)
+        return tt_ends_claim(stream->ends, at, n);
+    *at += *n;
+    *n = bytes - *at < PIECE ? bytes - *at : PIECE;
+    return *n > 0;
+}
+
 tt_status tt_stream_memory(tt_stream *stream, tt_dtype dtype, const char *data, size_t bytes,
                            const _Atomic size_t *filled, tt_error *err)
 {
     tt_status st = TT_OK;
-    size_t summed = 0;
-    for (size_t at = 0; st == TT_OK && at < bytes;) {
-        size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+    size_t at = 0, n = 0, done = 0, summed = 0;
+    while (st == TT_OK && next_piece(stream, bytes, &at, &n)) {
         tt_checksum_wait_filled(filled, at + n);
         if (stream->widens) {
             tt_tensor piece;
@@ -98,12 +107,19 @@ tt_status tt_stream_memory(tt_stream *stream, tt_dtype dtype, const char *data, 
         } else {
             st = write_bytes(stream, data + at, n, err);
         }
-        at += n;
+        done = at + n;
         /* While it is being filled the checksum waits: whoever fills it may take that
          * over next, and the writer is the one who is late. */
         if (st == TT_OK && !stream->widens && stream->sum != NULL && is_filled(filled, bytes)) {
-            tt_checksum_add(stream->sum, data + summed, at - summed);
-            summed = at;
+            tt_checksum_add(stream->sum, data + summed, done - summed);
+            summed = done;
+        }
+    }
+    if (st == TT_OK && done < bytes) { /* the rest is a helper's */
+        st = tt_whole_skip(&stream->file, bytes - done, err);
+        if (stream->sum != NULL) {
+            tt_checksum_add(stream->sum, data + summed, done - summed);
+            tt_checksum_add_crc(stream->sum, stream->ends->crc, bytes - done);
         }
     }
     return st;

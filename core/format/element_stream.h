@@ -6,12 +6,14 @@
 
 #include "base/buf.h"
 #include "format/checksum.h"
+#include "format/two_ends.h"
 #include "format/whole_file.h"
 
 typedef struct tt_stream {
     tt_whole_file file;
     tt_buf waiting;   /* bytes that go out with the next piece: heads and tails */
     tt_checksum *sum; /* borrowed; of the elements; NULL: none is wanted */
+    tt_ends *ends;    /* borrowed; of the file, shared with a helper; NULL: no */
     bool widens;      /* elements are written as f32 */
 } tt_stream;
 

@@ -39,7 +39,7 @@ void tt_job_fill(tt_job *to, const char *path, tt_format format, const tt_conten
         to->content.dtype_name = to->dtype_name;
     }
     atomic_store_explicit(&to->filled, 0, memory_order_relaxed);
-    to->sum = (tt_checksum){ 0 };
+    to->work = (tt_shared_work){ 0 };
     to->helpers = 0;
 }
 

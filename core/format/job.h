@@ -20,8 +20,8 @@ typedef struct tt_job {
     int64_t shape[TT_MAX_DIM];
     char *data; /* in this block */
     _Atomic size_t filled;
-    tt_checksum sum;
-    int helpers; /* of the checksum; guarded by the saver's lock */
+    tt_shared_work work;
+    int helpers; /* with that work; guarded by the saver's lock */
 } tt_job;
 
 /* Bytes of the block that a job with this content needs. */

@@ -7,7 +7,10 @@
 
 #include "format/element_stream.h"
 
-enum { SMALL = 64 << 10 }; /* up to here a file is one write */
+enum {
+    SMALL = 64 << 10, /* up to here a file is one write, ... */
+    LONG = 4 << 20,   /* ... and from here on a helper may write it too */
+};
 
 /* The elements, if they lie one after the other in memory as they will in the file. */
 static const char *memory_of(const tt_stream *stream, const tt_saved_source *source)
@@ -46,7 +49,7 @@ static tt_status write_small(tt_stream *stream, const tt_format_row *row, const 
 }
 
 static tt_status write_parts(tt_stream *stream, const tt_format_row *row, const tt_content *content,
-                             const tt_saved_source *source, tt_error *err)
+                             const tt_saved_source *source, tt_ends *ends, tt_error *err)
 {
     tt_error why;
     tt_status st = row->head != NULL ? row->head(content, &stream->waiting, &why) : TT_OK;
@@ -55,7 +58,17 @@ static tt_status write_parts(tt_stream *stream, const tt_format_row *row, const 
     const char *data = memory_of(stream, source);
     if (data != NULL && content->bytes <= SMALL)
         return write_small(stream, row, content, data, source->filled, err);
-    tt_whole_reserve(&stream->file, content->bytes + stream->waiting.len);
+    uint64_t bytes = content->bytes + stream->waiting.len;
+    bool is_in_memory = tt_whole_reserve(&stream->file, bytes);
+    if (ends != NULL && data != NULL && bytes >= LONG && is_in_memory && stream->file.is_nameless) {
+        tt_ends_open(ends, &(tt_ends_content){ .fd = stream->file.fd,
+                                               .head = stream->waiting.len,
+                                               .data = data,
+                                               .bytes = content->bytes,
+                                               .filled = source->filled,
+                                               .has_sum = stream->sum != NULL });
+        stream->ends = ends;
+    }
     if (source->tensor != NULL)
         st = tt_stream_tensor(stream, source->tensor, err);
     else
@@ -65,17 +78,19 @@ static tt_status write_parts(tt_stream *stream, const tt_format_row *row, const 
 }
 
 tt_status tt_saved_write(const char *path, tt_format format, const tt_content *content,
-                         const tt_saved_source *source, tt_checksum *sum, tt_error *err)
+                         const tt_saved_source *source, tt_shared_work *work, tt_error *err)
 {
     const tt_format_row *row = tt_format_of(format);
     tt_checksum own = { 0 };
-    tt_stream stream = { .sum = row->tail == NULL ? NULL : sum != NULL ? sum : &own };
+    tt_stream stream = { .sum = row->tail == NULL ? NULL : work != NULL ? &work->sum : &own };
     stream.widens = row->widens != NULL && row->widens(content);
     tt_status st = tt_whole_open(&stream.file, path, err);
     if (st == TT_OK)
-        st = write_parts(&stream, row, content, source, err);
-    if (sum != NULL)
-        (void)tt_checksum_end(sum); /* whatever happened: no helper is left waiting */
+        st = write_parts(&stream, row, content, source, work != NULL ? &work->ends : NULL, err);
+    if (work != NULL) { /* whatever happened: no helper is left behind */
+        tt_ends_close(&work->ends);
+        (void)tt_checksum_end(&work->sum);
+    }
     return tt_stream_close(&stream, st, err);
 }
 

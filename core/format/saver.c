@@ -2,8 +2,7 @@
  *
  * Exists because the forward pass should pay for a copy, not for a disk.  One
  * thread takes copies in the order they came and writes each to its file; whoever
- * waits for the end writes too, or takes over the checksum of what is being
- * written.  For a large tensor the thread starts before the copying ends and
+ * waits for the end writes too, or helps with what is being written.  For a large tensor the thread starts before the copying ends and
  * follows it piece by piece.  Memory of written copies is used again, because
  * fresh memory costs more (page faults) than the copy itself.
  *
@@ -72,7 +71,7 @@ static void queue_job(tt_saver *saver, tt_job *now)
         tt_saver_wake(saver);
 }
 
-/* From where it lies, by the caller; the thread may do the checksum. */
+/* From where it lies, by the caller; the thread may help. */
 tt_status tt_saver_save(tt_saver *saver, const char *path, tt_format format, const tt_tensor *t,
                         const char *dtype_name, tt_error *err)
 {

@@ -6,7 +6,7 @@
  * Who may touch what:
  *   lock guards everything in tt_saver but `owner`, and job.helpers
  *   job.filled is written by the thread that added the job, read by the writer
- *   job.sum: see checksum.h
+ *   job.work: see checksum.h and two_ends.h
  *   the rest of a job is set before it is queued
  * Every function here is called with the lock held.
  *
@@ -56,7 +56,7 @@ tt_status tt_saver_write(tt_saver *saver, tt_job *now, const tt_saved_source *so
 void tt_saver_write_first(tt_saver *saver);
 /* A large job that is being written by one thread alone; NULL: none. */
 tt_job *tt_saver_find_alone(const tt_saver *saver);
-/* Takes over the checksum of such a job, with the lock let go. */
+/* Takes over what it can of such a job, with the lock let go. */
 void tt_saver_help(tt_saver *saver, tt_job *with);
 void tt_saver_wait_change(tt_saver *saver);
 void tt_saver_note_failure(tt_saver *saver, tt_status st, const tt_error *err);

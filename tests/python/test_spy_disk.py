@@ -81,9 +81,10 @@ def test_a_folder_below_a_file_cannot_be_made(tmp_path: Path) -> None:
         TensorSaver(tmp_path / "file" / "out")
 
 
-def test_a_small_file_system_that_fills_up_keeps_what_it_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, 120])  # MB; a large file is written from both ends
+def test_a_small_file_system_that_fills_up_keeps_what_it_has(tmp_path: Path, size: int) -> None:
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)],
+        ["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", str(tmp_path)],
         capture_output=True,
         check=False,
     )
@@ -95,7 +96,7 @@ def test_a_small_file_system_that_fills_up_keeps_what_it_has(tmp_path: Path) -> 
             DebugContext(TensorSaver(tmp_path)),
         ):
             for _ in range(8):
-                spy_save("t", torch.ones(50_000))
+                spy_save("t", torch.ones(50_000 * size))
         assert 3 <= all_load(tmp_path) <= 5  # two may be in the making when it fills up
         assert not list(tmp_path.glob(".*"))
     finally:
