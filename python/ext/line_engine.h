@@ -294,6 +294,7 @@ int items_grown(line_source *source, frame_record *record, found_change *found, 
 
 /* line_path.c */
 PyObject *path_item(PyObject *container, PyObject *key); /* borrowed or NULL; runs nobody's code */
+bool path_is_key(PyObject *key); /* can it be hashed and named without running anybody's code? */
 uint64_t path_member(Py_hash_t hash, path_kind kind);
 void path_find(line_source *source, frame_record *record, int path, bool is_stored, line_place *out);
 PyObject *path_text(line_source *source, frame_record *record, int path); /* new reference or NULL */

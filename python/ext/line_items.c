@@ -60,9 +60,7 @@ static int add_items(line_source *source, int path, PyObject *box, Py_ssize_t sk
     int most = count + MOST_ITEMS_EACH < MOST_CHANGES ? count + MOST_ITEMS_EACH : MOST_CHANGES;
     for (Py_ssize_t i = 0; count < most && next_item(box, &at, &key, &value); i++) {
         object_kind kind = i >= skipped ? state_kind(source, value) : KIND_NONE;
-        Py_hash_t hash = is_tensor(kind) && (PyUnicode_CheckExact(key) || PyLong_CheckExact(key))
-                             ? PyObject_Hash(key)
-                             : -1;
+        Py_hash_t hash = is_tensor(kind) && path_is_key(key) ? PyObject_Hash(key) : -1;
         line_place place = { .object = value, .kind = kind, .path = path, .slot = -1, .owner = box };
         place.member = path_member(hash, PATH_ITEM);
         bool is_new = hash != -1 && !is_told(found, count, box, place.member);

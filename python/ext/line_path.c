@@ -92,10 +92,20 @@ static void settle(line_source *source, line_place *out)
     out->kind = out->object != NULL ? state_kind(source, out->object) : KIND_NONE;
 }
 
-/* A small int or a string is a key we can name. */
-static PyObject *usable_key(PyObject *key)
+static bool is_plain(PyObject *key)
 {
-    return key != NULL && (PyLong_CheckExact(key) || PyUnicode_CheckExact(key)) ? key : NULL;
+    return PyLong_CheckExact(key) || PyUnicode_CheckExact(key) || PyBool_Check(key) || key == Py_None ||
+           PyFloat_CheckExact(key) || PyBytes_CheckExact(key);
+}
+
+bool path_is_key(PyObject *key)
+{
+    if (!PyTuple_CheckExact(key))
+        return is_plain(key);
+    Py_ssize_t i = 0;
+    while (i < PyTuple_GET_SIZE(key) && is_plain(PyTuple_GET_ITEM(key, i)))
+        i++;
+    return i == PyTuple_GET_SIZE(key);
 }
 
 static PyObject *key_of(line_source *source, frame_record *record, const line_path *path)
@@ -106,7 +116,7 @@ static PyObject *key_of(line_source *source, frame_record *record, const line_pa
         return NULL;
     line_place key;
     path_find(source, record, path->key, false, &key);
-    return usable_key(key.object);
+    return key.object != NULL && path_is_key(key.object) ? key.object : NULL;
 }
 
 uint64_t path_member(Py_hash_t hash, path_kind kind)

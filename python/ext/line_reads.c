@@ -102,7 +102,7 @@ static void save_items(line_source *source, frame_record *record, int parent, in
         PyObject *key = NULL, *one = NULL; /* borrowed */
         Py_ssize_t at = 0;
         while (has_room(record, before) && PyDict_Next(obj, &at, &key, &one))
-            if (PyUnicode_CheckExact(key) || PyLong_CheckExact(key))
+            if (path_is_key(key))
                 save_item(source, record, parent, path, obj, key, one);
     }
     PyErr_Clear();

@@ -20,6 +20,9 @@ Path = tuple[int, int, Any, str]
 
 NO_PATH = -1
 
+#: Types of keys, and of the parts of tuples, that line_path.c knows too.
+PLAIN = (int, str, bool, type(None), float, bytes)
+
 
 class Paths:
     """The paths of one code object, each with a number."""
@@ -70,7 +73,7 @@ class Paths:
 
     def item(self, base: int, key: object) -> int:
         """Return the path of base[key] for a constant key."""
-        if type(key) not in (int, str):
+        if not all(type(part) in PLAIN for part in (key if type(key) is tuple else (key,))):
             return self.opaque(base)
         return self._add(ITEM, base, key, f"{self.rows[base][3]}[{key!r}]")
 
