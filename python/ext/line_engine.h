@@ -294,7 +294,12 @@ int items_grown(line_source *source, frame_record *record, found_change *found, 
 
 /* line_path.c */
 PyObject *path_item(PyObject *container, PyObject *key); /* borrowed or NULL; runs nobody's code */
+
+/* line_key.c */
 bool path_is_key(PyObject *key); /* can it be hashed and named without running anybody's code? */
+/* Of an item; new reference; NULL, without an exception: it cannot be told. */
+PyObject *path_key(line_source *source, frame_record *record, const line_path *path);
+
 uint64_t path_member(Py_hash_t hash, path_kind kind);
 void path_find(line_source *source, frame_record *record, int path, bool is_stored, line_place *out);
 PyObject *path_text(line_source *source, frame_record *record, int path); /* new reference or NULL */

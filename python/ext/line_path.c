@@ -92,33 +92,6 @@ static void settle(line_source *source, line_place *out)
     out->kind = out->object != NULL ? state_kind(source, out->object) : KIND_NONE;
 }
 
-static bool is_plain(PyObject *key)
-{
-    return PyLong_CheckExact(key) || PyUnicode_CheckExact(key) || PyBool_Check(key) || key == Py_None ||
-           PyFloat_CheckExact(key) || PyBytes_CheckExact(key);
-}
-
-bool path_is_key(PyObject *key)
-{
-    if (!PyTuple_CheckExact(key))
-        return is_plain(key);
-    Py_ssize_t i = 0;
-    while (i < PyTuple_GET_SIZE(key) && is_plain(PyTuple_GET_ITEM(key, i)))
-        i++;
-    return i == PyTuple_GET_SIZE(key);
-}
-
-static PyObject *key_of(line_source *source, frame_record *record, const line_path *path)
-{
-    if (path->kind == PATH_ITEM)
-        return path->detail;
-    if (path->kind != PATH_ITEM_BY)
-        return NULL;
-    line_place key;
-    path_find(source, record, path->key, false, &key);
-    return key.object != NULL && path_is_key(key.object) ? key.object : NULL;
-}
-
 uint64_t path_member(Py_hash_t hash, path_kind kind)
 {
     return (uint64_t)hash * 8 + (uint64_t)(kind == PATH_ATTRIBUTE) + 1;
@@ -137,6 +110,19 @@ static void find_root(line_source *source, frame_record *record, const line_path
     out->owner = owner;
     out->member = path_member(path->hash, PATH_GLOBAL);
     settle(source, out);
+}
+
+/* xs[-1] is the last item, whatever it is called. */
+static Py_hash_t item_hash(const line_path *path, PyObject *owner, PyObject *key)
+{
+    if (path->kind != PATH_ATTRIBUTE && (PyList_Check(owner) || PyTuple_Check(owner)) &&
+        PyLong_CheckExact(key)) {
+        Py_ssize_t i = PyLong_AsSsize_t(key);
+        if (i < 0 && i + Py_SIZE(owner) >= 0 && !PyErr_Occurred())
+            return i + Py_SIZE(owner); /* a number is its own hash */
+        PyErr_Clear();
+    }
+    return path->kind == PATH_ITEM_BY ? PyObject_Hash(key) : path->hash;
 }
 
 void path_find(line_source *source, frame_record *record, int number, bool is_stored, line_place *out)
@@ -161,14 +147,16 @@ void path_find(line_source *source, frame_record *record, int number, bool is_st
     }
     if (base.object == NULL)
         return;
-    PyObject *key = path->kind == PATH_ATTRIBUTE ? path->detail : key_of(source, record, path);
+    PyObject *key = path->kind == PATH_ATTRIBUTE ? Py_NewRef(path->detail)
+                                                 : path_key(source, record, path); /* owned */
     if (key == NULL)
         return;
-    Py_hash_t hash = path->kind == PATH_ITEM_BY ? PyObject_Hash(key) : path->hash;
+    Py_hash_t hash = item_hash(path, base.object, key);
     out->object =
         path->kind == PATH_ATTRIBUTE ? attribute_of(base.object, key) : path_item(base.object, key);
     out->owner = base.object;
     out->member = path_member(hash, path->kind);
+    Py_DECREF(key);
     settle(source, out);
 }
 
@@ -178,7 +166,7 @@ PyObject *path_text(line_source *source, frame_record *record, int number)
     if (path->kind < PATH_ATTRIBUTE || path->kind == PATH_OPAQUE)
         return Py_NewRef(path->text);
     PyObject *base = path_text(source, record, path->base); /* owned */
-    PyObject *key = NULL;                                   /* borrowed */
+    PyObject *key = NULL;                                   /* owned */
     PyObject *text = NULL;
     if (base == NULL)
         return NULL;
@@ -186,10 +174,11 @@ PyObject *path_text(line_source *source, frame_record *record, int number)
         text = base == record->code->table->paths[path->base].text
                    ? Py_NewRef(path->text)
                    : PyUnicode_FromFormat("%U.%U", base, path->detail);
-    else if ((key = key_of(source, record, path)) != NULL)
+    else if ((key = path_key(source, record, path)) != NULL)
         text = PyUnicode_FromFormat("%U[%R]", base, key);
     else
         text = Py_NewRef(path->text);
+    Py_XDECREF(key);
     Py_DECREF(base);
     return text;
 }

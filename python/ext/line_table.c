@@ -30,7 +30,7 @@ static int fill_paths(line_table *table, PyObject *rows)
         path->base = as_int(row, 1);
         path->detail = Py_NewRef(PyTuple_GET_ITEM(row, 2));
         path->text = Py_NewRef(PyTuple_GET_ITEM(row, 3));
-        path->key = path->kind == PATH_ITEM_BY ? as_int(row, 2) : -1;
+        path->key = path->kind == PATH_ITEM_BY && !PyTuple_Check(path->detail) ? as_int(row, 2) : -1;
         path->hash = PyObject_Hash(path->detail);
         if (path->kind == PATH_LOCAL && path->base >= table->slot_count)
             table->slot_count = path->base + 1;

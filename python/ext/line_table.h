@@ -23,8 +23,8 @@ typedef enum path_kind { /* as in paths.py */
 
 typedef struct line_path {
     path_kind kind;
-    int base;         /* slot of a local; path of an attribute's or item's owner */
-    int key;          /* PATH_ITEM_BY: the path of the key */
+    int base; /* slot of a local; path of an attribute's or item's owner */
+    int key;  /* PATH_ITEM_BY: the path of the key; -1: detail is how to compute it (line_key.c) */
     PyObject *detail; /* owned; the name, or the constant key */
     PyObject *text;   /* owned; as written */
     Py_hash_t hash;   /* of detail */

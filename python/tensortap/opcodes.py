@@ -107,6 +107,10 @@ class Opcodes(NameOpcodes):
 
     do_BUILD_LIST = do_BUILD_TUPLE
 
+    def do_BUILD_STRING(self, i: Instruction) -> None:
+        items = self.pops(i.arg or 0)
+        self.push(union(items), formula=self.formula(items, *["+"] * (len(items) - 1)))
+
     def do_BUILD_MAP(self, i: Instruction) -> None:
         items = self.pops(2 * (i.arg or 0))
         self.push(union(items), direct=direct(items))

@@ -15,10 +15,18 @@ from typing import Any
 # The numbers are known to line_table.h.
 LOCAL, GLOBAL, NAME, ATTRIBUTE, ITEM, ITEM_BY, OPAQUE = range(7)
 
-#: kind, slot or base or -1, detail (a name, a constant key, the number of a key's path), text
+#: kind, slot or base or -1, detail (a name, a constant key, the number of a key's path, or a
+#: formula), text
 Path = tuple[int, int, Any, str]
 
 NO_PATH = -1
+
+#: How a key is computed, operands first: the number of a path, (constant,), the sign of an
+#: operator, "text" for the text of what is there, -n for a tuple of the last n.
+Formula = tuple[Any, ...]
+#: Signs that line_key.c knows.
+OPERATORS = ("+", "-", "*", "//", "%")
+LONGEST = 16
 
 #: Types of keys, and of the parts of tuples, that line_path.c knows too.
 PLAIN = (int, str, bool, type(None), float, bytes)
@@ -80,6 +88,10 @@ class Paths:
     def item_by(self, base: int, key: int) -> int:
         """Return the path of base[key] for a key that is a path itself."""
         return self._add(ITEM_BY, base, key, f"{self.rows[base][3]}[{self.rows[key][3]}]")
+
+    def item_of(self, base: int, key: Formula) -> int:
+        """Return the path of base[key] for a key that is computed."""
+        return self._add(ITEM_BY, base, key, f"{self.rows[base][3]}[...]")
 
     def opaque(self, base: int) -> int:
         """Return the path of an item that cannot be named: of a tensor, the tensor."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
-from tensortap.paths import NO_PATH, Paths
+from tensortap.paths import LONGEST, NO_PATH, OPERATORS, PLAIN, Formula, Paths
 
 Taint = frozenset[int]
 NOTHING: Taint = frozenset()
@@ -56,6 +56,14 @@ CALLING = (
     *("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER", "LIST_EXTEND", "SET_UPDATE", "DICT_", "GET_"),
     *("FOR_ITER", "BEFORE_", "SETUP_", "SEND", "YIELD_FROM", "MATCH_", "LOAD_SPECIAL"),
 )
+#: What Python 3.10 calls the operators.
+SIGNS = {
+    "BINARY_ADD": "+",
+    "BINARY_SUBTRACT": "-",
+    "BINARY_MULTIPLY": "*",
+    "BINARY_FLOOR_DIVIDE": "//",
+    "BINARY_MODULO": "%",
+}
 QUIET = {
     *("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "MAKE_CELL", "COPY_FREE_VARS", "GEN_START"),
     *("SETUP_ANNOTATIONS", "RETURN_GENERATOR", "POP_BLOCK", "PRECALL", "NOT_TAKEN"),
@@ -74,6 +82,7 @@ class Item:
     direct: Taint = NOTHING  # calls whose result, or a part of it, this is or holds
     saved: str | None = None  # a comprehension's variable, put aside
     is_range: bool = False
+    formula: Formula | None = None  # how it was computed, if it may be a key
     computes: bool = False  # a comprehension that calls, but not for its items themselves
 
 
@@ -324,8 +333,33 @@ class StackMachine:
             self.now.flags |= AUGMENTS
             if path != NO_PATH:
                 self.now.write(path, IN_PLACE | MAYBE, taint)
-        self.push(taint)
+        self.push(taint, formula=self._formula(instruction, items))
         return None
+
+    def _formula(self, instruction: dis.Instruction, items: list[Item]) -> Formula | None:
+        op = instruction.opname
+        if op == "UNARY_NEGATIVE":
+            return self.formula([Item(const=(0,)), *items], "-")
+        if op == "FORMAT_SIMPLE" or (op == "FORMAT_VALUE" and not instruction.arg):
+            return self.formula(items, "text")
+        sign = SIGNS.get(op, instruction.argrepr if op == "BINARY_OP" else "")
+        return self.formula(items, sign) if sign in OPERATORS else None
+
+    def formula(self, items: list[Item], *last: Any) -> Formula | None:
+        """Return how something is computed from *items*, or None if that cannot be told."""
+        made: list[Any] = []
+        for item in items:
+            part = item.formula
+            if item.const is not None:
+                part = ((item.const[0],),) if type(item.const[0]) in PLAIN else None
+            elif item.path != NO_PATH:
+                part = (item.path,)
+            elif item.parts is not None:
+                part = self.formula(list(item.parts), -len(item.parts))
+            if part is None:
+                return None
+            made += part
+        return (*made, *last) if len(made) < LONGEST else None
 
     def _item_path(self, base: Item, key: Item) -> int:
         if base.path == NO_PATH:
@@ -334,6 +368,9 @@ class StackMachine:
             return self.paths.item(base.path, key.const[0])
         if key.path != NO_PATH and self.paths.rows[key.path][0] <= 2:
             return self.paths.item_by(base.path, key.path)
+        formula = self.formula([key])
+        if formula is not None:
+            return self.paths.item_of(base.path, formula)
         return self.paths.opaque(base.path)
 
     def _subscript(self) -> None:

@@ -150,4 +150,10 @@ def _is_inner(path: int, statement: Statement, paths: list[Path]) -> bool:
     """Say whether the path is only on the way to a longer one that is read too."""
     return any(
         paths[longer][1] == path for longer in statement.reads if paths[longer][0] >= ATTRIBUTE
-    ) or any(paths[longer][0] == ITEM_BY and paths[longer][2] == path for longer in statement.reads)
+    ) or any(
+        paths[longer][0] == ITEM_BY and path in _key(paths[longer]) for longer in statement.reads
+    )
+
+
+def _key(path: Path) -> tuple[object, ...]:
+    return path[2] if isinstance(path[2], tuple) else (path[2],)

@@ -104,6 +104,40 @@ CALLS = [
     ),
     ("match {'k': x}:\n    case {'k': a}:\n        y = a + w", "x->a a->y w->y"),
 ]
+# Keys of items that the statement computes; arrows are separated by two blanks.
+ITEMS = [
+    (
+        "d = {}; i = 1; d[i + 1] = x * 7; d[i + 1] = w * 8; y = d[i + 1]",
+        "x->d[2]  w->d[2]'  d[2]'->y",
+    ),
+    (
+        "d = {}; i = 1; d[i, 't'] = x + 1; d[3, None] = w + 1; y = d[i, 't'] * d[3, None]",
+        "x->d[(1, 't')]  w->d[(3, None)]  d[(1, 't')]->y  d[(3, None)]->y",
+    ),
+    (
+        "l = []; i = 1; l.append(x); l.append(w); y = l[i - 1]; z = l[-i]; l[-1] = x * 2; u = l[i]",
+        "x->l[0]  w->l[1]  l[0]->y  l[1]->z  x->l[-1]  l[-1]->u",
+    ),
+    (
+        "d = {}; i = 1; d[f'k{i}'] = x + 1; d[f'{i}.v'] = w + 1; y = d[f'k{i}']; z = d['1.' + 'v']",
+        "x->d['k1']  w->d['1.v']  d['k1']->y  d['1.v']->z",
+    ),
+    (
+        "b = Box(); b.n = 7; b.d = {}; b.d[b.n // 2 * 2] = x + 1; y = b.d[b.n % 4 + 3]",
+        "x->b.d[6]  b.d[6]->y",
+    ),
+    ("d = {}; n = 3; d[n] = {}; d[n][n - 1] = x + 1; y = d[3][2]", "x->d[3][2]  d[3][2]->y"),
+    ("l = [0, 1]; d = {}; d[l[1] + 1] = x + 1; y = d[2]", "x->d[2]  d[2]->y"),
+    ("d = {}; n = 0\ntry: d[1 // n] = x\nexcept ZeroDivisionError: y = w + 1", "w->y"),
+    (
+        "d = {}; d[-0.5] = w + 1; y = d[-0.5]",
+        "w->d[-0.5]  d[-0.5]->y",
+    ),
+    (
+        "d = {}; d[True] = x + 1; d[b'k'] = w + 1; y = d[1] + d[b'k']",
+        "x->d[True]  w->d[b'k']  d[True]->y  d[b'k']->y",
+    ),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -124,6 +158,34 @@ def test_statements_that_share_a_line_are_told_apart(
     tmp_path: Path, body: str, expected: str
 ) -> None:
     assert _arrows(tmp_path, body) == sorted(expected.split())
+
+
+@pytest.mark.parametrize(("body", "expected"), ITEMS, ids=[row[0] for row in ITEMS])
+def test_an_item_is_known_by_the_key_that_is_computed(
+    tmp_path: Path, body: str, expected: str
+) -> None:
+    assert _arrows(tmp_path, body) == sorted(expected.split("  "))
+
+
+def test_a_key_of_the_programs_own_type_is_computed_once(tmp_path: Path) -> None:
+    own = """\
+class K(int):
+    calls = 0
+    def __add__(self, other):
+        K.calls += 1
+        return K(int(self) + other)
+    def __hash__(self):
+        K.calls += 1
+        return int(self)
+    def __str__(self):
+        K.calls += 1
+        return "k"
+    __format__ = lambda self, spec: str(self)
+k = K(1); d = {}
+d[k + 1] = x * 2; y = d[k + 1]; d[f"{k}"] = x; z = d[k, k] if (k, k) in d else d[f"{k}"]
+assert K.calls == 8, K.calls  # what it is without us
+"""
+    _arrows(tmp_path, own)  # an assertion in it comes out here
 
 
 @pytest.mark.parametrize(("body", "expected"), CALLS, ids=[row[0] for row in CALLS])
