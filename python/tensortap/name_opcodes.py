@@ -12,18 +12,8 @@ from dataclasses import replace
 from dis import Instruction
 
 from tensortap.paths import NO_PATH
-from tensortap.stack_machine import (
-    CALLS,
-    DIGESTS,
-    NOTHING,
-    OPERATES,
-    UNCOUNTED,
-    Item,
-    StackMachine,
-    Statement,
-    Taint,
-    union,
-)
+from tensortap.stack_item import NOTHING, Item, Taint, union
+from tensortap.stack_machine import CALLS, DIGESTS, OPERATES, UNCOUNTED, StackMachine, Statement
 
 VERSION = sys.version_info[:2]
 

@@ -13,11 +13,12 @@ from dataclasses import replace
 from dis import Instruction
 from types import CodeType
 
+from tensortap.key_formula import formula
 from tensortap.name_opcodes import VERSION, NameOpcodes
 from tensortap.paths import ATTRIBUTE, GLOBAL, ITEM_BY, LOCAL, NAME, NO_PATH
+from tensortap.stack_item import BLOCK, NOTHING, Item, Taint, direct, union
 from tensortap.stack_machine import (
     AUGMENTS,
-    BLOCK,
     CALLS,
     COMPREHENSIONS,
     DIGESTS,
@@ -26,14 +27,9 @@ from tensortap.stack_machine import (
     HARMLESS,
     IN_PLACE,
     LOOPS,
-    NOTHING,
     RETURNS,
-    Item,
     Statement,
-    Taint,
-    direct,
     site_number,
-    union,
 )
 
 
@@ -109,7 +105,7 @@ class Opcodes(NameOpcodes):
 
     def do_BUILD_STRING(self, i: Instruction) -> None:
         items = self.pops(i.arg or 0)
-        self.push(union(items), formula=self.formula(items, *["+"] * (len(items) - 1)))
+        self.push(union(items), formula=formula(items, *["+"] * (len(items) - 1)))
 
     def do_BUILD_MAP(self, i: Instruction) -> None:
         items = self.pops(2 * (i.arg or 0))

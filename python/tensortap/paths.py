@@ -24,9 +24,6 @@ NO_PATH = -1
 #: How a key is computed, operands first: the number of a path, (constant,), the sign of an
 #: operator, "text" for the text of what is there, -n for a tuple of the last n.
 Formula = tuple[Any, ...]
-#: Signs that line_key.c knows.
-OPERATORS = ("+", "-", "*", "//", "%")
-LONGEST = 16
 
 #: Types of keys, and of the parts of tuples, that line_path.c knows too.
 PLAIN = (int, str, bool, type(None), float, bytes)

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
-from tensortap.paths import LONGEST, NO_PATH, OPERATORS, PLAIN, Formula, Paths
-
-Taint = frozenset[int]
-NOTHING: Taint = frozenset()
+from tensortap.key_formula import formula, result_of
+from tensortap.paths import NO_PATH, Paths
+from tensortap.stack_item import BLOCK, NOTHING, Item, Taint, join, union
 
 # Statement flags; line_table.h knows them.
 CALLS, OPERATES, DIGESTS, HANDLES, RETURNS, LOOPS, AUGMENTS, BRANCHES = (1 << i for i in range(8))
@@ -56,37 +55,10 @@ CALLING = (
     *("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER", "LIST_EXTEND", "SET_UPDATE", "DICT_", "GET_"),
     *("FOR_ITER", "BEFORE_", "SETUP_", "SEND", "YIELD_FROM", "MATCH_", "LOAD_SPECIAL"),
 )
-#: What Python 3.10 calls the operators.
-SIGNS = {
-    "BINARY_ADD": "+",
-    "BINARY_SUBTRACT": "-",
-    "BINARY_MULTIPLY": "*",
-    "BINARY_FLOOR_DIVIDE": "//",
-    "BINARY_MODULO": "%",
-}
 QUIET = {
     *("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "MAKE_CELL", "COPY_FREE_VARS", "GEN_START"),
     *("SETUP_ANNOTATIONS", "RETURN_GENERATOR", "POP_BLOCK", "PRECALL", "NOT_TAKEN"),
 }
-
-
-@dataclass(frozen=True)
-class Item:
-    """One entry of the stack."""
-
-    reads: Taint = NOTHING
-    path: int = NO_PATH  # it is exactly what is there
-    is_block: bool = False
-    const: tuple[Any] | None = None
-    parts: tuple[Item, ...] | None = None  # of a tuple or list that was built here
-    direct: Taint = NOTHING  # calls whose result, or a part of it, this is or holds
-    saved: str | None = None  # a comprehension's variable, put aside
-    is_range: bool = False
-    formula: Formula | None = None  # how it was computed, if it may be a key
-    computes: bool = False  # a comprehension that calls, but not for its items themselves
-
-
-BLOCK = Item(is_block=True)
 
 
 @dataclass
@@ -174,7 +146,7 @@ class StackMachine:
             at = instruction.offset // 2
             arrived = self._states.get(at)
             if falls and arrived is not None:
-                self.stack = [_join(a, b) for a, b in zip(self.stack, arrived, strict=False)]
+                self.stack = [join(a, b) for a, b in zip(self.stack, arrived, strict=False)]
             elif not falls:
                 if arrived is None:  # never reached
                     continue
@@ -255,7 +227,7 @@ class StackMachine:
         self._states[target] = (
             list(stack)
             if known is None
-            else [_join(a, b) for a, b in zip(known, stack, strict=False)]
+            else [join(a, b) for a, b in zip(known, stack, strict=False)]
         )
 
     # ---- one instruction --------------------------------------------------
@@ -333,33 +305,8 @@ class StackMachine:
             self.now.flags |= AUGMENTS
             if path != NO_PATH:
                 self.now.write(path, IN_PLACE | MAYBE, taint)
-        self.push(taint, formula=self._formula(instruction, items))
+        self.push(taint, formula=result_of(instruction, items))
         return None
-
-    def _formula(self, instruction: dis.Instruction, items: list[Item]) -> Formula | None:
-        op = instruction.opname
-        if op == "UNARY_NEGATIVE":
-            return self.formula([Item(const=(0,)), *items], "-")
-        if op == "FORMAT_SIMPLE" or (op == "FORMAT_VALUE" and not instruction.arg):
-            return self.formula(items, "text")
-        sign = SIGNS.get(op, instruction.argrepr if op == "BINARY_OP" else "")
-        return self.formula(items, sign) if sign in OPERATORS else None
-
-    def formula(self, items: list[Item], *last: Any) -> Formula | None:
-        """Return how something is computed from *items*, or None if that cannot be told."""
-        made: list[Any] = []
-        for item in items:
-            part = item.formula
-            if item.const is not None:
-                part = ((item.const[0],),) if type(item.const[0]) in PLAIN else None
-            elif item.path != NO_PATH:
-                part = (item.path,)
-            elif item.parts is not None:
-                part = self.formula(list(item.parts), -len(item.parts))
-            if part is None:
-                return None
-            made += part
-        return (*made, *last) if len(made) < LONGEST else None
 
     def _item_path(self, base: Item, key: Item) -> int:
         if base.path == NO_PATH:
@@ -368,10 +315,12 @@ class StackMachine:
             return self.paths.item(base.path, key.const[0])
         if key.path != NO_PATH and self.paths.rows[key.path][0] <= 2:
             return self.paths.item_by(base.path, key.path)
-        formula = self.formula([key])
-        if formula is not None:
-            return self.paths.item_of(base.path, formula)
-        return self.paths.opaque(base.path)
+        computed = formula([key])
+        return (
+            self.paths.opaque(base.path)
+            if computed is None
+            else self.paths.item_of(base.path, computed)
+        )
 
     def _subscript(self) -> None:
         base, key = self.pops(2)
@@ -413,25 +362,3 @@ class StackMachine:
 def site_number(at: int) -> int:
     """Return what stands for the call at an instruction where the numbers of paths do."""
     return NO_PATH - 1 - at
-
-
-def _join(a: Item, b: Item) -> Item:
-    if a == b:
-        return a
-    return Item(
-        a.reads | b.reads,
-        NO_PATH,
-        a.is_block and b.is_block,
-        direct=a.direct | b.direct,
-        saved=a.saved,
-    )
-
-
-def direct(items: list[Item]) -> Taint:
-    """Return the calls whose results are in what is built of them."""
-    return NOTHING.union(*(item.direct for item in items))
-
-
-def union(items: list[Item]) -> Taint:
-    """Return what all of them were computed from."""
-    return NOTHING.union(*(item.reads for item in items))

@@ -13,6 +13,7 @@ from types import CodeType
 
 from tensortap.opcodes import Opcodes
 from tensortap.paths import ATTRIBUTE, ITEM_BY, NO_PATH, Path
+from tensortap.stack_item import Taint
 from tensortap.stack_machine import (
     AUGMENTS,
     BRANCHES,
@@ -27,7 +28,6 @@ from tensortap.stack_machine import (
     SAME,
     STEPS,
     Statement,
-    Taint,
     site_number,
 )
 
