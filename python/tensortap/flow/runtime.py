@@ -21,10 +21,15 @@ from tensortap.flow.selection import Selection
 MOST = 2**31 - 1  # of lines and nodes: nobody has more, and it fits into an int of C
 
 
+def _is_bool(value: object) -> bool:
+    """Say whether it is Python's bool or NumPy's."""
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
+
+
 def _whole(name: str, value: SupportsIndex, least: int) -> int:
     """Check a whole number; below the least it is the least."""
     try:
-        if isinstance(value, bool):
+        if _is_bool(value):  # older NumPy's have an __index__
             raise TypeError
         return min(max(operator.index(value), least), MOST)
     except TypeError:  # a tensor with a fraction has an __index__ and refuses
@@ -34,7 +39,7 @@ def _whole(name: str, value: SupportsIndex, least: int) -> int:
 def _flag(name: str, value: object, *, or_none: bool = False) -> Any:
     if or_none and value is None:
         return None
-    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):  # NumPy's too
+    if _is_bool(value):
         return bool(value)
     wanted = "a bool or None" if or_none else "a bool"
     raise TypeError(f"{name} must be {wanted}, not {type(value).__name__}")
