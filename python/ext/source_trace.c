@@ -348,11 +348,26 @@ int driver_start(line_source *source)
     return hook_this_thread(source);
 }
 
+/* `y = f(x); flow.off(); ...`: the frame is in the middle of such a line. */
+static void stop_all_steps(line_source *source)
+{
+    PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get()); /* owned */
+    while (frame != NULL) {
+        frame_record *record = source_find(source, locals_of(frame));
+        if (record != NULL)
+            stop_steps(record, frame);
+        PyFrameObject *back = PyFrame_GetBack(frame); /* owned */
+        Py_DECREF(frame);
+        frame = back;
+    }
+}
+
 void driver_stop(line_source *source)
 {
     driver *made = driver_of(source);
     if (made == NULL || !source->is_running)
         return;
+    stop_all_steps(source);
     source->is_running = false;
     made->epoch++;
     unhook();

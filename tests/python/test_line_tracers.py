@@ -262,3 +262,18 @@ def test_another_tracer_does_not_hear_of_the_statements_in_a_line() -> None:
     assert heard == [
         (*event, False) for event in [("call", 1), ("line", 2), ("line", 3), ("return", 3)]
     ]
+
+
+def test_who_stops_in_the_middle_of_a_line_leaves_the_frame_as_it_was() -> None:
+    def keep(event: Any) -> None: ...
+
+    def work() -> list[bool]:
+        a = np.ones(2)
+        b = a + 1; watch.close(); c = b + 1; found = [sys._getframe().f_trace_opcodes]  # fmt: skip  # noqa: E702, F841
+        return [*found, sys._getframe().f_trace_opcodes]
+
+    watch = _core.watch_lines(keep, files=[__file__], arrays=True)
+    try:
+        assert work() == [False, False]
+    finally:
+        watch.close()
