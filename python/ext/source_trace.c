@@ -77,14 +77,16 @@ static void silence(const tracer *mine, PyFrameObject *frame, int what)
 
 /* Instruction events are on in a frame while more statements come on the line it is at.
  * Somebody else's trace function shall not see that: off before, on after its turn. */
-static void stop_steps(frame_record *record, PyFrameObject *frame)
+static void stop_steps(line_source *source, frame_record *record, PyFrameObject *frame)
 {
-    if (record->is_stepping)
-        locals_set_instruction_events(frame, false);
+    if (!record->is_stepping)
+        return;
+    locals_set_instruction_events(frame, false);
     record->is_stepping = false;
+    driver_of(source)->stepping--;
 }
 
-static void start_steps(frame_record *record, PyFrameObject *frame, bool is_line)
+static void start_steps(line_source *source, frame_record *record, PyFrameObject *frame, bool is_line)
 {
     bool leads = !record->is_bare && record->statement >= 0 &&
                  record->code->table->statements[record->statement].flags & STATEMENT_LEADS;
@@ -93,6 +95,7 @@ static void start_steps(frame_record *record, PyFrameObject *frame, bool is_line
         return;
     locals_set_instruction_events(frame, true);
     record->is_stepping = true;
+    driver_of(source)->stepping++;
 }
 
 static void on_step(line_source *source, frame_record *record)
@@ -197,11 +200,11 @@ static __attribute__((noinline)) int trace_any(PyObject *self, PyFrameObject *fr
     frame_record *record = source_find(source, locals_of(frame));
     bool is_ours = what == PyTrace_OPCODE && record != NULL && record->is_stepping;
     if (record != NULL)
-        stop_steps(record, frame);
+        stop_steps(source, record, frame);
     int result = is_ours ? 0 : hand_on(mine, frame, what, arg);
     record = result == 0 && source->is_running ? source_find(source, locals_of(frame)) : NULL;
     if (record != NULL)
-        start_steps(record, frame, what == PyTrace_LINE);
+        start_steps(source, record, frame, what == PyTrace_LINE);
     Py_DECREF(self);
     return result;
 }
@@ -351,11 +354,13 @@ int driver_start(line_source *source)
 /* `y = f(x); flow.off(); ...`: the frame is in the middle of such a line. */
 static void stop_all_steps(line_source *source)
 {
-    PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get()); /* owned */
+    PyFrameObject *frame = driver_of(source)->stepping > 0 /* owned */
+                               ? PyThreadState_GetFrame(PyThreadState_Get())
+                               : NULL;
     while (frame != NULL) {
         frame_record *record = source_find(source, locals_of(frame));
         if (record != NULL)
-            stop_steps(record, frame);
+            stop_steps(source, record, frame);
         PyFrameObject *back = PyFrame_GetBack(frame); /* owned */
         Py_DECREF(frame);
         frame = back;

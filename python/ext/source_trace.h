@@ -13,6 +13,7 @@ typedef struct driver {
     PyObject *installer;     /* owned; given to threading.settrace */
     PyObject *previous_hook; /* owned; what threading had; None: nothing */
     uint64_t epoch;          /* goes up at each stop: older tracers take themselves off */
+    int64_t stepping;        /* frames with instruction events of ours, about */
     /* Of line_bypass.c.  A verdict is a code object's address, plus one if somebody
      * selected it, at a place made of the address; good for one generation of consumers. */
     uintptr_t verdicts[VERDICTS];
