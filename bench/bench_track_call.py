@@ -61,7 +61,7 @@ def main():
         finally:
             sys.stdout = out
     ours = median(mine for mine, _ in pairs)
-    harness.row("track: auto_diff, a call", ours, 25, unit="µs", at_most=True)
+    harness.row("track: auto_diff, a call", ours, 25, unit="us", at_most=True)
     ratio = median(theirs / mine for mine, theirs in pairs)
     harness.row("track: less than formatting with torch", ratio, 5, unit="x")
 

@@ -1,6 +1,7 @@
 """Train a small transformer; with --broken one of its weights goes wrong at step 20.
 
 Nothing here knows of tensortap: `tensortap run examples/diverging.py` records it.
+SPDX-License-Identifier: Apache-2.0
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Train a small model for a few steps and look at its tensors.
 
-    ./dev demo
+    python examples/summaries.py
 
 The last batch has one bad value in it, as bad batches do; see where it shows.
 SPDX-License-Identifier: Apache-2.0
@@ -13,7 +13,7 @@ import sys
 try:
     import torch
 except ModuleNotFoundError:
-    sys.exit("the demo needs torch")
+    sys.exit("this example needs torch")
 
 import tensortap as tt
 

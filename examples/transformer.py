@@ -13,7 +13,7 @@ import sys
 try:
     import torch
 except ModuleNotFoundError:
-    sys.exit("the demo needs torch")
+    sys.exit("this example needs torch")
 
 import tensortap as tt
 

@@ -296,12 +296,13 @@ static tt_status check(const tt_tensor *a, const tt_tensor *b, const tt_compare_
                        tt_error *err)
 {
     if (a->ndim != b->ndim)
-        return tt_fail(err, TT_EMISMATCH, "%" PRId32 " dimensions against %" PRId32, a->ndim, b->ndim);
+        return tt_fail(err, TT_EMISMATCH, "shapes differ: %" PRId32 " dimensions against %" PRId32,
+                       a->ndim, b->ndim);
     for (int32_t d = 0; d < a->ndim; d++)
         if (a->shape[d] != b->shape[d])
             return tt_fail(err, TT_EMISMATCH,
-                           "size %" PRId64 " against %" PRId64 " in dimension %" PRId32, a->shape[d],
-                           b->shape[d], d);
+                           "shapes differ: size %" PRId64 " against %" PRId64 " in dimension %" PRId32,
+                           a->shape[d], b->shape[d], d);
     if (!(options->rtol >= 0) || !(options->atol >= 0))
         return tt_fail(err, TT_EINVAL, "rtol %g and atol %g must not be negative", options->rtol,
                        options->atol);

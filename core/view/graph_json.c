@@ -129,7 +129,6 @@ static void put_stats(tt_json *json, const tt_graph_node *node)
 static void put_element(tt_json *json, tt_dtype dtype, const char *at)
 {
     int64_t wide;
-    float narrow;
     switch (tt_dtype_kind(dtype)) {
     case TT_KIND_BOOL:
         tt_json_bool(json, *(const unsigned char *)at != 0);
@@ -140,11 +139,10 @@ static void put_element(tt_json *json, tt_dtype dtype, const char *at)
         return;
     }
     case TT_KIND_FLOAT:
-        narrow = (float)tt_element_f64(dtype, at);
         if (dtype == TT_F64)
             tt_json_f64(json, tt_element_f64(dtype, at));
         else
-            tt_json_f32(json, narrow); /* exact: no other type is wider */
+            tt_json_f32(json, (float)tt_element_f64(dtype, at)); /* exact: no other type is wider */
         return;
     case TT_KIND_INT:
     case TT_KIND_UINT:

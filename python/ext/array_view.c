@@ -79,10 +79,12 @@ static view_result describe(tensor_view *out, tt_dtype dtype, bool is_swapped)
                 return VIEW_LAYOUT;
     if (b->ndim > TT_MAX_DIM)
         return VIEW_LAYOUT;
-    int64_t shape[TT_MAX_DIM], stride[TT_MAX_DIM];
-    for (int d = 0; d < b->ndim; d++) {
+    int64_t shape[TT_MAX_DIM], stride[TT_MAX_DIM], dense = b->itemsize;
+    for (int d = b->ndim - 1; d >= 0; d--) {
         shape[d] = b->shape[d];
-        stride[d] = b->strides[d];
+        stride[d] = b->strides != NULL ? b->strides[d] : dense;
+        if (b->strides == NULL)
+            dense *= b->shape[d]; /* fits: the memory is there */
     }
     if (tt_tensor_describe(&out->tensor, b->buf, dtype, b->ndim, shape, stride, &out->error) < 0)
         return VIEW_LAYOUT;
@@ -90,8 +92,15 @@ static view_result describe(tensor_view *out, tt_dtype dtype, bool is_swapped)
     return VIEW_OK;
 }
 
+/* NumPy's dates lend their bytes, of which it says no more than that they are bytes. */
+static bool is_date(PyObject *obj, const Py_buffer *buffer)
+{
+    return buffer->strides == NULL && buffer->ndim > 0 && PyObject_HasAttrString(obj, "dtype");
+}
+
 static view_result open_buffer(PyObject *obj, const tt_dtype *known, tensor_view *out)
 {
+    out->buffer = (Py_buffer){ 0 }; /* ctypes and NumPy's dates leave strides out, though asked for */
     if (PyObject_GetBuffer(obj, &out->buffer, PyBUF_FULL_RO) < 0) {
         PyErr_Clear();
         return VIEW_DTYPE;
@@ -100,7 +109,7 @@ static view_result open_buffer(PyObject *obj, const tt_dtype *known, tensor_view
     tt_dtype dtype = TT_U8;
     bool is_swapped = false;
     view_result why = VIEW_DTYPE;
-    if (find_format(&out->buffer, &dtype, &is_swapped))
+    if (!is_date(obj, &out->buffer) && find_format(&out->buffer, &dtype, &is_swapped))
         why = describe(out, known != NULL ? *known : dtype, is_swapped);
     if (why != VIEW_OK)
         tensor_view_close(out);

@@ -2,7 +2,8 @@
  *
  * Multi-phase init, all state in the module, no globals.  One interpreter only:
  * what later parts hold (trace functions, the writer's thread, the run file)
- * belongs to the process.
+ * belongs to the process.  All of it is guarded by the GIL, and no slot says otherwise:
+ * a free-threaded Python switches its GIL on when it imports this.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "module.h"
 #include "source_line.h"

@@ -82,7 +82,8 @@ static int tell(module_thread *thread,
 /* The number of this call of the module in the consumer's step. */
 static uint32_t count_call(module_thread *thread, module_link *link, bool is_training)
 {
-    module_consumer *consumer = link->consumer;
+    /* Owned: the consumer may remove itself. */
+    module_consumer *consumer = (module_consumer *)Py_NewRef((PyObject *)link->consumer);
     if (consumer->calls->enter != NULL) {
         thread->inside++;
         consumer->calls->enter(consumer, is_training);
@@ -92,6 +93,7 @@ static uint32_t count_call(module_thread *thread, module_link *link, bool is_tra
         link->step = *consumer->step;
         link->calls = 0;
     }
+    Py_DECREF(consumer);
     return link->calls++;
 }
 

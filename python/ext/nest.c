@@ -13,22 +13,24 @@ static int walk_part(torch_api *torch, PyObject *obj, PyObject *key, Py_ssize_t 
                      nest_found *found, void *context)
 {
     uint64_t outer = path->hash;
+    Py_hash_t part = (Py_hash_t)index;
+    int result = -1;
     if (path->depth == NEST_DEPTH || path->found >= NEST_COUNT)
         return 0;
-    Py_hash_t part = (Py_hash_t)index;
+    Py_INCREF(obj); /* __hash__, and whoever is told, may take both out of their container */
+    Py_XINCREF(key);
     if (key != NULL && (part = PyObject_Hash(key)) == -1)
-        return -1;
+        goto out;
     path->part[path->depth].key = key;
     path->part[path->depth].index = index;
     path->depth++;
     path->hash = hash_mix(outer, (uint64_t)part * 2 + (key != NULL));
-    Py_INCREF(obj); /* whoever is told may take both out of their container */
-    Py_XINCREF(key);
-    int result = nest_walk(torch, obj, path, found, context);
-    Py_XDECREF(key);
-    Py_DECREF(obj);
+    result = nest_walk(torch, obj, path, found, context);
     path->depth--;
     path->hash = outer;
+out:
+    Py_XDECREF(key);
+    Py_DECREF(obj);
     return result;
 }
 

@@ -111,7 +111,7 @@ static PyObject *histogram_quantile(PyObject *self, PyObject *arg)
     if (q == -1.0 && PyErr_Occurred())
         return NULL;
     if (!(q >= 0.0 && q <= 1.0)) {
-        PyErr_SetString(PyExc_ValueError, "a quantile lies between 0 and 1");
+        PyErr_Format(PyExc_ValueError, "a quantile lies between 0 and 1, not at %S", arg);
         return NULL;
     }
     return PyFloat_FromDouble(tt_hist_quantile(hist_of(self), q));

@@ -141,19 +141,20 @@ static PyObject *metrics_add_stats(PyObject *self, PyObject *args)
     PyObject *stats, *other; /* borrowed */
     if (!PyArg_ParseTuple(args, "iO!O:add_stats", &number, metrics->state->stats_type, &stats, &other))
         return NULL;
+    tensor_view view;
     metric_row *row = row_at(metrics, number);
     if (row == NULL)
         return NULL;
-    if (row->hist != NULL && other != Py_None) {
-        tensor_view view;
-        if (open_or_raise(metrics->state, other, &view) < 0)
-            return NULL;
-        tt_hist_add(row->hist, &view.tensor);
-        tensor_view_close(&view);
-    }
-    if (metric_row_add(row, ((stats_object *)stats)->stats) < 0)
+    bool has_view = row->hist != NULL && other != Py_None;
+    if (has_view && open_or_raise(metrics->state, other, &view) < 0)
         return NULL;
-    Py_RETURN_NONE;
+    row = row_at(metrics, number); /* again: other threads may have run meanwhile */
+    if (row != NULL && row->hist != NULL && has_view)
+        tt_hist_add(row->hist, &view.tensor);
+    int result = row != NULL ? metric_row_add(row, ((stats_object *)stats)->stats) : -1;
+    if (has_view)
+        tensor_view_close(&view);
+    return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *metrics_unseen(PyObject *self, PyObject *Py_UNUSED(none))

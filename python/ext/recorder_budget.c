@@ -119,6 +119,8 @@ static void look(recorder_object *self, int64_t now)
                      (self->step != self->look_step || wall > PATIENCE * (int64_t)LOOK_NS);
     if (recorder_tell_error(self) < 0)
         PyErr_WriteUnraisable((PyObject *)self);
+    if (self->rec == NULL) /* whoever shows warnings may have closed it */
+        return;
     if (now - self->cost_told_ns >= TELL_NS)
         recorder_tell_cost(self);
     if (self->budget > 0 && !is_enough)

@@ -65,6 +65,9 @@ static int32_t site_of(recorder_object *self, PyObject *name, const char *functi
         return -1;
     }
     PyObject *number = PyDict_GetItemWithError(self->sites, name); /* borrowed */
+    /* A str's own __hash__ may have done anything. */
+    if (recorder_refuse_closed(self) < 0)
+        return -1;
     if (number != NULL)
         return (int32_t)PyLong_AsLong(number);
     return PyErr_Occurred() ? -1 : new_site(self, name);

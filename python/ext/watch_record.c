@@ -95,18 +95,21 @@ static int hand_to_device(watch_object *self, PyObject *tensor, const watch_tag 
 }
 
 /* Opens a view once there is room for what is recorded of it.  VIEW_RESULT_COUNT_: the
- * run was closed while we waited. */
+ * run was closed meanwhile, while we waited or while torch resolved a lazy bit, which lets
+ * other threads run. */
 static view_result open_view(watch_object *self, PyObject *tensor, const watch_tag *tag,
                              uint32_t products, tensor_view *out)
 {
     torch_api *torch = &self->state->torch;
     view_result why = plain_view_open(torch, tensor, tag->trust, out);
-    if (why == VIEW_OK && products != 0 &&
+    if (why == VIEW_OK && products != 0 && self->recorder->rec != NULL &&
         recorder_make_room(self->recorder, recorder_value_bytes(&out->tensor, products))) {
         tensor_view_close(out); /* other threads ran: its memory may be another */
-        if (self->recorder->rec == NULL)
-            return VIEW_RESULT_COUNT_;
         why = plain_view_open(torch, tensor, tag->trust, out);
+    }
+    if (why == VIEW_OK && self->recorder->rec == NULL) {
+        tensor_view_close(out);
+        why = VIEW_RESULT_COUNT_;
     }
     return why;
 }

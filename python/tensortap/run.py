@@ -52,6 +52,8 @@ class Run:
 
         Those about the recording itself (`tensortap/cost`) only if the glob says so.
         """
+        if not isinstance(pattern, str):
+            raise TypeError(f"pattern must be a glob like 'activation/*', not {pattern!r}")
         found = self._reader.names(pattern)
         if pattern.startswith(OURS):
             return found

@@ -282,7 +282,7 @@ static void what_cannot_be_compared_is_refused(void **state)
     assert_int_equal(tt_tensor_describe(&b, data, TT_F32, 2, (int64_t[]){ 3, 2 }, NULL, NULL), TT_OK);
     assert_int_equal(tt_tensor_describe(&c, data, TT_F32, 1, (int64_t[]){ 6 }, NULL, NULL), TT_OK);
     assert_int_equal(tt_compare_compute(&a, &b, &usual, &out, &err), TT_EMISMATCH);
-    assert_string_equal(err.text, "size 2 against 3 in dimension 0");
+    assert_string_equal(err.text, "shapes differ: size 2 against 3 in dimension 0");
     assert_int_equal(tt_compare_compute(&a, &c, &usual, &out, NULL), TT_EMISMATCH);
     assert_int_equal(tt_compare_compute(&a, &a, &(tt_compare_options){ .rtol = -1 }, &out, NULL),
                      TT_EINVAL);

@@ -88,7 +88,7 @@ def masks(length: int, keys: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("mask", masks(9, 9))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_masks(mask: str, dtype: Any) -> None:
+def test_a_mask_of_any_kind_gives_what_softmax_gives_for_every_type(mask: str, dtype: Any) -> None:
     options = {} if mask == "none" else {"attn_mask": masks(9, 9)[mask]}
     q, k, v = qkv(2, heads=4, kv=4, dtype=dtype)
     if mask == "bool":

@@ -227,7 +227,9 @@ def masks() -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", ["plain", "causal", "bool", "additive", "scale"])
 @pytest.mark.parametrize("is_reference_set", [False, True])
-def test_attention(case: str, is_reference_set: bool) -> None:
+def test_attention_has_the_same_keys_and_numbers_head_by_head(
+    case: str, is_reference_set: bool
+) -> None:
     options = masks()[case]
 
     def program(package: Any) -> dict[int, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import sys
 
 import numpy as np
@@ -38,6 +39,13 @@ def test_an_array_of_a_type_we_do_not_read_is_named(a: np.ndarray, name: str) ->
 def test_what_is_no_tensor_is_named_by_its_type(obj: object) -> None:
     with pytest.raises(TypeError, match=f"not {type(obj).__name__}.*numpy.asarray"):
         _core.stats(obj)
+
+
+@pytest.mark.parametrize("date", [np.datetime64("2020-01-02"), np.timedelta64(3, "s")])
+def test_a_date_is_named_and_not_read_as_the_bytes_it_lends(date: np.generic) -> None:
+    assert memoryview(date).format == "B"
+    with pytest.raises(TypeError, match=re.escape(f"element type {date.dtype} cannot be read")):
+        _core.stats(date)
 
 
 def test_a_masked_array_is_refused_because_its_memory_holds_masked_elements() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import ctypes
 import math
 
 import numpy as np
@@ -189,6 +190,13 @@ def test_nan_policy_propagate_gives_numpys_nan_and_inf() -> None:
 )
 def test_everything_that_lends_its_memory_is_read(obj: object) -> None:
     assert _core.stats(obj).sum == 2.5
+
+
+def test_an_array_of_ctypes_is_read_although_it_lends_no_strides() -> None:
+    grid = (ctypes.c_int32 * 3 * 2)((1, 2, 3), (4, 5, 6))
+    s = _core.stats(grid)
+    assert (s.shape, s.dtype, s.sum) == ((2, 3), "int32", 21)
+    assert _core.digest(grid) == _core.digest(np.array(grid))
 
 
 def test_bytes_are_unsigned_integers() -> None:

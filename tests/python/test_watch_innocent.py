@@ -359,3 +359,22 @@ recorder.close()
                 assert getattr(device.stats, field) == pytest.approx(
                     getattr(host.stats, field), rel=1e-5, abs=1e-7
                 )
+
+
+def test_an_output_that_is_emptied_while_it_is_looked_at_does_no_harm(tmp_path: Path) -> None:
+    class Key:
+        def __hash__(self) -> int:
+            held.clear()
+            return 1
+
+    held: dict[Any, Any] = {}
+
+    class Model(nn.Module):
+        def forward(self, x: Any) -> Any:
+            held[Key()] = [x + 1, x + 2]
+            return held
+
+    outputs = []
+    record(tmp_path, model := Model(), lambda _: outputs.append(model(torch.zeros(3))))
+    assert outputs[0] is held
+    assert held == {}
