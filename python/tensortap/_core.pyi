@@ -379,6 +379,7 @@ class Watch:
 
     off: bool
     gradients: bool
+    has_run: bool  # in training; may be set back
     notes: bool  # look at gradients when they are accumulated
     def __new__(
         cls,
