@@ -322,7 +322,7 @@ static PyMethodDef methods[] = {
       "scalar($self, name, value, /)\n--\n\nRecord a number at the current step." },
     { "tensor", FAST(recorder_tensor), METH_FASTCALL | METH_KEYWORDS,
       "tensor($self, name, t, /, *, keep=None)\n--\n\n"
-      "Record a tensor at the current step: keep='stats|hist|digest|sample|value', any of them." },
+      "Record a tensor at the current step: keep='stats,hist,digest,sample,value', any of them." },
     { "note", recorder_note, METH_O, "note($self, text, /)\n--\n\nRecord a remark." },
     { "step", recorder_step, METH_NOARGS, "step($self, /)\n--\n\nEnd the step; the next one begins." },
     { "flush", recorder_flush, METH_NOARGS,
