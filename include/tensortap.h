@@ -534,6 +534,7 @@ typedef struct tt_recorder_counts {
     int64_t values_same; /* seen before: not stored again */
     int64_t values_gone; /* made room for newer ones (max_bytes), as bytes */
     int64_t bytes;       /* of the file, holes not counted */
+    int64_t damaged;     /* points of a run that goes on which could not be read back, so far */
 } tt_recorder_counts;
 
 typedef struct tt_recorder tt_recorder;
