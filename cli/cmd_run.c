@@ -22,6 +22,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
     arguments *args = state->input;
     int64_t every;
+    uint32_t products;
+    tt_error err;
     switch (key) {
     case 'o':
         args->out = arg;
@@ -36,6 +38,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         args->only = arg;
         return 0;
     case KEEP:
+        if (tt_products_parse(arg, &products, &err) < 0)
+            argp_failure(state, TT_EXIT_USAGE, 0, "--%s", err.text);
         args->keep = arg;
         return 0;
     case 'm':
@@ -60,8 +64,8 @@ static const struct argp_option options[] = {
     { "output", 'o', "RUN", 0, "The run's folder (runs/DATE-TIME)", 0 },
     { "every", EVERY, "N", 0, "Record every Nth step (1)", 0 },
     { "only", ONLY, "GLOB", 0, "Record sites that match (*)", 0 },
-    { "keep", KEEP, "WHAT", 0, "What to keep: stats, hist, digest, sample, value; with commas (stats)",
-      0 },
+    { "keep", KEEP, "WHAT", 0,
+      "What to keep: stats, hist, digest, sample, value; several: stats,value (stats)", 0 },
     { NULL, 'm', "MODULE", 0, "Run a module, as python -m does", 0 },
     { 0 },
 };

@@ -481,6 +481,9 @@ typedef struct tt_plan {
     uint32_t every;      /* steps; 0 is taken as 1 */
 } tt_plan;
 
+/* "stats,value" or "stats|value" as tt_product: any of stats, hist, digest, sample, value.
+ * TT_EINVAL: another word; err says which words there are, beginning with "keep must be". */
+tt_status tt_products_parse(const char *text, uint32_t *out, tt_error *err);
 /* The products that this plan wants of a site of this name; 0: none. */
 uint32_t tt_plan_products(const tt_plan *plan, const char *name);
 
@@ -531,6 +534,7 @@ typedef struct tt_recorder_counts {
     int64_t values_same; /* seen before: not stored again */
     int64_t values_gone; /* made room for newer ones (max_bytes), as bytes */
     int64_t bytes;       /* of the file, holes not counted */
+    int64_t damaged;     /* points of a run that goes on which could not be read back, so far */
 } tt_recorder_counts;
 
 typedef struct tt_recorder tt_recorder;

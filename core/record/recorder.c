@@ -282,6 +282,7 @@ void tt_recorder_counts_get(const tt_recorder *rec, tt_recorder_counts *out)
         .values_same = atomic_load(&rec->values_same),
         .values_gone = atomic_load(&rec->punched),
         .bytes = atomic_load(&rec->bytes),
+        .damaged = atomic_load(&rec->damaged),
     };
 }
 

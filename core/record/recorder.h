@@ -61,7 +61,8 @@ struct tt_recorder {
     uint32_t next_way;
     uint32_t holes_seen; /* of store.index.holes */
     tt_writer_batch batch;
-    _Atomic int64_t events, dropped_events, dropped_bytes, values_stored, values_same, bytes, punched;
+    _Atomic int64_t events, dropped_events, dropped_bytes, values_stored, values_same, bytes, punched,
+        damaged;
     tt_recorder *next; /* in the fork registry */
 };
 

@@ -204,6 +204,7 @@ static tt_status write_batch(tt_recorder *rec, uint64_t from, uint64_t to, tt_er
         st = tt_store_index_if_due(&rec->store, err);
     atomic_store(&rec->bytes, rec->store.end - rec->store.punched);
     atomic_store(&rec->punched, rec->store.punched);
+    atomic_store(&rec->damaged, rec->store.damaged);
     return st;
 }
 

@@ -116,28 +116,6 @@ static void put_names(tt_store *store)
     }
 }
 
-/* The first point, if any, with a NaN or an infinity. */
-static int64_t find_nonfinite(const tt_points *points)
-{
-    uint32_t stats = 0, scalar = 0;
-    for (uint32_t i = 0; i < points->n; i++) {
-        uint64_t products = points->cells[TT_COLUMN_PRODUCTS][i];
-        if (products & TT_PRODUCT_STATS) {
-            if (points->cells[TT_COLUMN_NAN][stats] != 0 || points->cells[TT_COLUMN_POSINF][stats] != 0 ||
-                points->cells[TT_COLUMN_NEGINF][stats] != 0)
-                return i;
-            stats++;
-        }
-        if (products & TT_PRODUCT_SCALAR) {
-            uint64_t exponent = points->cells[TT_COLUMN_SCALAR][scalar] >> 52 & 0x7ff;
-            if (exponent == 0x7ff)
-                return i;
-            scalar++;
-        }
-    }
-    return -1;
-}
-
 tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const tt_points *points,
                              tt_error *err)
 {
@@ -176,7 +154,7 @@ tt_status tt_store_add(tt_store *store, int32_t site, const tt_points *points, t
     if (st < 0)
         return tt_fail(err, st, "%s", tt_status_text(st));
     if (row->nonfinite < 0) {
-        int64_t i = find_nonfinite(points);
+        int64_t i = tt_points_nonfinite(points);
         row->nonfinite = i < 0 ? -1 : row->points + i;
     }
     st = tt_store_put_chunk(store, site, row->points, points, err);

@@ -129,6 +129,17 @@ tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chun
     return TT_OK;
 }
 
+void tt_index_drop(tt_index *index, int32_t site, uint32_t k)
+{
+    tt_index_site *row = &index->row[site];
+    uint32_t n = row->chunks[k].n;
+    row->count--;
+    memmove(row->chunks + k, row->chunks + k + 1, (row->count - k) * sizeof *row->chunks);
+    row->stored -= n;
+    index->points -= n;
+    index->chunks--;
+}
+
 /* Names that were in a block that is damaged: what came later is still told apart. */
 static tt_status fill_lost_sites(tt_index *index, uint64_t number)
 {

@@ -69,6 +69,8 @@ void tt_index_free(tt_index *index); /* not the sites */
 tt_status tt_index_row(tt_index *index, int32_t site, tt_index_site **out);
 /* Adds a chunk; those whose points it covers go. */
 tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chunk);
+/* Forgets chunk k of a site; its points are a gap from now on. */
+void tt_index_drop(tt_index *index, int32_t site, uint32_t k);
 tt_status tt_places_add(tt_places *places, int64_t at);
 bool tt_index_is_hole(const tt_index *index, int64_t at);
 

@@ -7,8 +7,6 @@
  * each thousand points or more.  The small ones are read back from the file: they are in the page
  * cache, and our memory stays small whatever the number of sites.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/chunk.h"
-#include "store/file.h"
 #include "store/store.h"
 
 enum {
@@ -17,20 +15,6 @@ enum {
     OUTWEIGHS = 4,          /* a merge makes the largest of its chunks at least so many times larger */
     FULL_BYTES = 256 << 10, /* histograms, samples: large before they are many */
 };
-
-tt_status tt_store_read_chunk(int fd, tt_buf *scratch, const tt_index_chunk *entry, tt_points *out)
-{
-    tt_chunk chunk;
-    tt_buf_clear(scratch);
-    tt_status st = tt_buf_reserve(scratch, entry->len);
-    if (st == TT_OK)
-        st = tt_file_read(fd, scratch->data, entry->len, entry->at);
-    if (st == TT_OK)
-        st = tt_chunk_parse(&chunk, scratch->data, entry->len);
-    if (st == TT_OK && (chunk.first != entry->first || chunk.n != entry->n))
-        st = TT_EFORMAT;
-    return st == TT_OK ? tt_chunk_unpack(&chunk, out) : st;
-}
 
 /* How many chunks at the end of a row are below this size and follow each other;
  * 0 if it is too early to merge them. */
@@ -51,23 +35,38 @@ static uint32_t count_due(const tt_index_site *row, uint32_t points)
     return count >= FAN_IN && largest * OUTWEIGHS <= total ? count : 0;
 }
 
+/* Reads the last chunks of a row into store->merged.  *k: the one that failed. */
+static tt_status gather(tt_store *store, const tt_index_site *row, uint32_t count, uint32_t *k)
+{
+    tt_status st = TT_OK;
+    tt_points_clear(&store->merged);
+    for (uint32_t i = row->count - count; st == TT_OK && i < row->count; i++) {
+        st = tt_store_read_chunk(store->fd, &store->scratch, &row->chunks[i], &store->merged);
+        if (st < 0)
+            *k = i;
+    }
+    return st;
+}
+
 tt_status tt_store_tidy(tt_store *store, int32_t site, tt_error *err)
 {
     const tt_index_site *row = &store->index.row[site];
-    uint32_t count = count_due(row, FAN_IN);
-    if (count == 0)
-        count = count_due(row, FAN_IN * FAN_IN);
-    if (count == 0)
-        count = count_due(row, FULL_POINTS);
-    if (count == 0)
-        return TT_OK;
-    tt_points_clear(&store->merged);
-    const tt_index_chunk *first = &row->chunks[row->count - count];
-    int64_t number = first->first;
-    for (uint32_t i = 0; i < count; i++) {
-        tt_status st = tt_store_read_chunk(store->fd, &store->scratch, &first[i], &store->merged);
+    for (;;) {
+        uint32_t count = count_due(row, FAN_IN), k = 0;
+        if (count == 0)
+            count = count_due(row, FAN_IN * FAN_IN);
+        if (count == 0)
+            count = count_due(row, FULL_POINTS);
+        if (count == 0)
+            return TT_OK;
+        tt_status st = gather(store, row, count, &k);
+        if (st == TT_OK)
+            return tt_store_put_chunk(store, site, row->chunks[row->count - count].first, &store->merged,
+                                      err);
+        if (st == TT_ENOMEM)
+            return tt_fail(err, st, "%s", tt_status_text(st));
+        st = tt_store_give_up(store, site, k, err); /* there is one less now */
         if (st < 0)
-            return tt_fail(err, st, "reading back what was written: %s", tt_status_text(st));
+            return st;
     }
-    return tt_store_put_chunk(store, site, number, &store->merged, err);
 }

@@ -250,3 +250,24 @@ tt_status tt_points_get(const tt_points *points, uint32_t i, tt_point *out)
     get_shape(points, i, out);
     return TT_OK;
 }
+
+int64_t tt_points_nonfinite(const tt_points *points)
+{
+    uint32_t stats = 0, scalar = 0;
+    for (uint32_t i = 0; i < points->n; i++) {
+        uint64_t products = points->cells[TT_COLUMN_PRODUCTS][i];
+        if (products & TT_PRODUCT_STATS) {
+            if (points->cells[TT_COLUMN_NAN][stats] != 0 || points->cells[TT_COLUMN_POSINF][stats] != 0 ||
+                points->cells[TT_COLUMN_NEGINF][stats] != 0)
+                return i;
+            stats++;
+        }
+        if (products & TT_PRODUCT_SCALAR) {
+            uint64_t exponent = points->cells[TT_COLUMN_SCALAR][scalar] >> 52 & 0x7ff;
+            if (exponent == 0x7ff)
+                return i;
+            scalar++;
+        }
+    }
+    return -1;
+}

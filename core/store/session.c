@@ -58,7 +58,7 @@ static tt_status continue_file(tt_store *store, tt_error *err)
     store->sequence = scan.sequence;
     store->sites_written = tt_sites_count(store->index.sites);
     for (int32_t i = 0; i < store->index.count; i++)
-        store->index.row[i].scanned = store->index.row[i].points;
+        tt_store_look_back(store, i);
     if (scan.size > scan.end)
         st = tt_file_cut(store->fd, scan.end, err); /* a torn tail */
 out:

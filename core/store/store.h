@@ -27,7 +27,8 @@ typedef struct tt_store {
     int64_t indexed_end;           /* end of the latest index block */
     int64_t index_bytes;           /* its length */
     uint32_t blocks_since_index;
-    tt_points merged; /* scratch of merge.c */
+    int64_t damaged;  /* points of before that could not be read back */
+    tt_points merged; /* scratch of merge.c and read_back.c */
     tt_buf scratch;
     /* max_bytes: see room.c */
     int64_t max_bytes;  /* 0: no limit */
@@ -86,6 +87,9 @@ tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const
                              tt_error *err);
 tt_status tt_store_make_room(tt_store *store, int64_t bytes, tt_error *err); /* room.c */
 void tt_store_value_written(tt_store *store, int64_t at);                    /* room.c */
+/* read_back.c */
 tt_status tt_store_read_chunk(int fd, tt_buf *scratch, const tt_index_chunk *chunk, tt_points *out);
+void tt_store_look_back(tt_store *store, int32_t site);
+tt_status tt_store_give_up(tt_store *store, int32_t site, uint32_t k, tt_error *err);
 
 #endif

@@ -88,6 +88,7 @@ PyObject *raise_status(tt_status st, const tt_error *err)
         type = PyExc_TypeError;
     else if (st == TT_EIO)
         type = PyExc_OSError;
-    PyErr_SetString(type, err != NULL && err->text[0] != '\0' ? err->text : tt_status_text(st));
+    /* A text that was cut in the middle of a character is no UTF-8: only this replaces it. */
+    PyErr_Format(type, "%s", err != NULL && err->text[0] != '\0' ? err->text : tt_status_text(st));
     return NULL;
 }

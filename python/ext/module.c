@@ -65,6 +65,9 @@ static PyMethodDef functions[] = {
     { "_count_up", FAST(core_count_up),
       "_count_up($module, counts, key, /)\n--\n\n"
       "Give a count of a dict, and add one to it." },
+    { "_read_keep", FAST(core_read_keep),
+      "_read_keep($module, keep, /)\n--\n\n"
+      "Give the products that 'stats,value' or 'stats|value' stands for." },
     { 0 },
 };
 

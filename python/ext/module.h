@@ -81,6 +81,7 @@ CORE_FUNCTION(core_tree_text);
 CORE_FUNCTION(core_deaf_hook);
 CORE_FUNCTION(core_spy_save);
 CORE_FUNCTION(core_count_up);
+CORE_FUNCTION(core_read_keep);
 
 int spy_init(PyObject *module, core_state *state);
 

@@ -129,6 +129,14 @@ static tt_recorder *take_recorder(recorder_object *self)
     return rec;
 }
 
+static int tell_damage(const recorder_object *self)
+{
+    return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                            "tensortap: %lld of the points recorded before cannot be read: the file is "
+                            "damaged; `tensortap check` says more",
+                            (long long)self->last.damaged);
+}
+
 /* close(timeout=60.0) */
 static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                 PyObject *kwnames)
@@ -151,7 +159,9 @@ static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_
     tt_status st;
     tt_recorder *rec = take_recorder(recorder);
     Py_BEGIN_ALLOW_THREADS st = tt_recorder_close(rec, timeout, &err);
-    Py_END_ALLOW_THREADS if (st == TT_OK || recorder->has_told_error) Py_RETURN_NONE;
+    Py_END_ALLOW_THREADS if (recorder->last.damaged > 0 && tell_damage(recorder) < 0) return NULL;
+    if (st == TT_OK || recorder->has_told_error)
+        Py_RETURN_NONE;
     recorder->has_told_error = true;
     if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "tensortap: %s", err.text) < 0)
         return NULL;
@@ -276,10 +286,11 @@ static PyObject *get_counts(PyObject *self, void *Py_UNUSED(closure))
     tt_recorder_counts c = recorder->last;
     if (recorder->rec != NULL)
         tt_recorder_counts_get(recorder->rec, &c);
-    return Py_BuildValue("{sLsLsLsLsLsLsL}", "events", (long long)c.events, "dropped_events",
+    return Py_BuildValue("{sLsLsLsLsLsLsLsL}", "events", (long long)c.events, "dropped_events",
                          (long long)c.dropped_events, "dropped_bytes", (long long)c.dropped_bytes,
                          "values", (long long)c.values, "values_same", (long long)c.values_same,
-                         "values_gone", (long long)c.values_gone, "bytes", (long long)c.bytes);
+                         "values_gone", (long long)c.values_gone, "bytes", (long long)c.bytes, "damaged",
+                         (long long)c.damaged);
 }
 
 /* Share of the time since the beginning. */
@@ -322,7 +333,7 @@ static PyMethodDef methods[] = {
       "scalar($self, name, value, /)\n--\n\nRecord a number at the current step." },
     { "tensor", FAST(recorder_tensor), METH_FASTCALL | METH_KEYWORDS,
       "tensor($self, name, t, /, *, keep=None)\n--\n\n"
-      "Record a tensor at the current step: keep='stats|hist|digest|sample|value', any of them." },
+      "Record a tensor at the current step: keep='stats,hist,digest,sample,value', any of them." },
     { "note", recorder_note, METH_O, "note($self, text, /)\n--\n\nRecord a remark." },
     { "step", recorder_step, METH_NOARGS, "step($self, /)\n--\n\nEnd the step; the next one begins." },
     { "flush", recorder_flush, METH_NOARGS,

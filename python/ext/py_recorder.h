@@ -111,7 +111,5 @@ PyObject *recorder_costs(PyObject *self, PyObject *none);
 PyObject *recorder_thinned(PyObject *self, PyObject *none);
 PyObject *recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 PyObject *recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
-/* "stats|value" as tt_product; -1 with an exception. */
-int recorder_read_keep(PyObject *keep, uint32_t *out);
 
 #endif

@@ -171,38 +171,27 @@ PyObject *recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 
 /* ---- tensor -------------------------------------------------------------- */
 
-int recorder_read_keep(PyObject *keep, uint32_t *out)
+static int read_keep(PyObject *keep, uint32_t *out)
 {
-    static const struct {
-        const char *name;
-        uint32_t product;
-    } words[] = { { "stats", TT_PRODUCT_STATS },
-                  { "hist", TT_PRODUCT_HIST },
-                  { "digest", TT_PRODUCT_DIGEST },
-                  { "sample", TT_PRODUCT_SAMPLE },
-                  { "value", TT_PRODUCT_VALUE } };
+    tt_error err;
     const char *text = PyUnicode_Check(keep) ? PyUnicode_AsUTF8(keep) : NULL;
-    uint32_t products = 0;
-    while (text != NULL) {
-        size_t len = strcspn(text, "|"), i = 0;
-        while (i < sizeof words / sizeof *words &&
-               (strlen(words[i].name) != len || strncmp(words[i].name, text, len) != 0))
-            i++;
-        if (i == sizeof words / sizeof *words)
-            break;
-        products |= words[i].product;
-        if (text[len] == '\0') {
-            *out = products;
-            return 0;
-        }
-        text += len + 1;
-    }
-    if (!PyErr_Occurred())
-        PyErr_Format(PyUnicode_Check(keep) ? PyExc_ValueError : PyExc_TypeError,
-                     "keep must be 'stats', 'hist', 'digest', 'sample', 'value' or several of them "
-                     "joined by '|' ('stats|value'), not %R",
-                     keep);
+    if (text != NULL && tt_products_parse(text, out, &err) == TT_OK)
+        return 0;
+    if (text != NULL)
+        raise_status(TT_EINVAL, &err);
+    else if (!PyErr_Occurred())
+        PyErr_Format(PyExc_TypeError, "keep must be a text like 'stats' or 'stats,value', not %R", keep);
     return -1;
+}
+
+PyObject *core_read_keep(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs,
+                         PyObject *kwnames)
+{
+    uint32_t products;
+    if (read_arguments("_read_keep", 1, (const option[]){ { 0 } }, args, nargs, kwnames) < 0 ||
+        read_keep(args[0], &products) < 0)
+        return NULL;
+    return PyLong_FromUnsignedLong(products);
 }
 
 static void count_call(recorder_object *self, tt_event *event)
@@ -285,8 +274,7 @@ PyObject *recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t narg
     const option options[] = { { "keep", OPTION_OBJECT, &keep }, { 0 } };
     uint32_t products = 0;
     if (read_arguments("tensor", 2, options, args, nargs, kwnames) < 0 ||
-        recorder_refuse_closed(recorder) < 0 ||
-        (keep != Py_None && recorder_read_keep(keep, &products) < 0))
+        recorder_refuse_closed(recorder) < 0 || (keep != Py_None && read_keep(keep, &products) < 0))
         return NULL;
     recorder_wake(recorder);
     tt_event event = { .site = site_of(recorder, args[0], "tensor"), .step = recorder->step };

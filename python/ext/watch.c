@@ -212,6 +212,7 @@ static PyGetSetDef getters[] = {
 static PyMemberDef members[] = {
     { "off", T_BOOL, offsetof(watch_object, consumer.is_off), 0, "nothing is recorded" },
     { "notes", T_BOOL, offsetof(watch_object, notes), 0, "look at gradients when accumulated" },
+    { "has_run", T_BOOL, offsetof(watch_object, has_run), 0, "was called in training" },
     { "gradients", T_BOOL, offsetof(watch_object, has_gradients), 0, "record those of parameters" },
     { "errors", T_LONGLONG, offsetof(watch_object, errors), READONLY, "errors of our own" },
     { "error", T_OBJECT, offsetof(watch_object, error), READONLY, "the first of them" },

@@ -43,6 +43,7 @@ typedef struct watch_object {
     bool notes;      /* look at gradients when they are accumulated */
     bool has_fresh;  /* some parameter is_fresh */
     bool is_checked; /* nothing has been accumulated since watch_was_skipped() said no */
+    bool has_run;    /* in training; whoever counts steps sets it back */
     PyObject *error; /* owned or NULL; the first */
     long long errors;
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */

@@ -144,6 +144,7 @@ static void watch_enter(module_consumer *consumer, bool is_training)
 {
     watch_object *self = (watch_object *)consumer;
     recorder_object *recorder = self->recorder;
+    self->has_run |= is_training;
     if (!is_training || (!recorder->is_step_over && (!self->has_fresh || self->is_checked)))
         return;
     bool is_over = recorder->is_step_over;

@@ -227,6 +227,7 @@ def tree_text(
 ) -> str: ...
 def _stats_from(dtype: str, shape: tuple[int, ...], numbers: tuple[Any, ...], /) -> Stats: ...
 def _deaf_hook() -> Any: ...
+def _read_keep(keep: str, /) -> int: ...  # "stats,value", "stats|value"
 
 @final
 class ModuleEvent:
@@ -379,6 +380,7 @@ class Watch:
 
     off: bool
     gradients: bool
+    has_run: bool  # in training; may be set back
     notes: bool  # look at gradients when they are accumulated
     def __new__(
         cls,

@@ -281,7 +281,7 @@ def main(arguments: Sequence[str]) -> None:
     if only:
         options["only"] = only
     if keep:
-        options["keep"] = keep.replace(",", "|")
+        options["keep"] = keep
     watcher = Watcher(out or None, options)
     sys.meta_path.insert(0, TorchWaiter(watcher.start))
     atexit.register(watcher.finish)  # the safety net; finish() itself runs once

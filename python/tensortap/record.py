@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
-PRODUCTS = {"stats": 2, "digest": 4, "hist": 8, "sample": 16, "value": 32}
 MOST_SHOWN = 3  # names in a repr
 
 
@@ -119,7 +118,7 @@ def record(
 
     *model*, *optimizer*: watch them, as `tt.watch(model, optimizer=optimizer)`.
     *every*, *only*, *exclude*, *keep*: of tensors, how often, which names (globs), and
-    what: "stats", "hist", "digest", "sample", "value" or several joined by "|".
+    what: "stats", "hist", "digest", "sample", "value" or several ("stats,value").
     Numbers given to `run.log` are always recorded.
     *budget*: the share of the time that watching may take (0.02); the most expensive
     tensors are then recorded more seldom, and the run says which.
@@ -139,7 +138,7 @@ def record(
         raise ValueError(f"overflow must be 'wait' or 'drop', not {overflow!r}")
     if optimizer is not None and model is None:
         raise ValueError("optimizer needs model: parameters get their names from it")
-    products, share = _products(keep), _share(budget)
+    products, share = _core._read_keep(keep), _share(budget)
     rank, world_size = _place()
     folder = _folder(path, rank)
     file = folder / f"rank{rank}.tap"
@@ -200,18 +199,6 @@ def _check_count(name: str, value: object, accepted: str) -> None:
 def _check_text(name: str, value: object, accepted: str) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be {accepted}, not {value!r}")
-
-
-def _products(keep: object) -> int:
-    words = "'stats', 'hist', 'digest', 'sample', 'value' or several joined by '|' ('stats|value')"
-    if not isinstance(keep, str):
-        raise TypeError(f"keep must be {words}, not {keep!r}")
-    products = 0
-    for word in keep.split("|"):
-        if word not in PRODUCTS:
-            raise ValueError(f"keep must be {words}, not {keep!r}")
-        products |= PRODUCTS[word]
-    return products
 
 
 def _share(budget: object) -> float:

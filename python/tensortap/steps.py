@@ -4,7 +4,8 @@ The instant is the optimizer's step pre-hook: after backward, before the step.  
 step ends
 - when an optimizer that has already stepped in it steps again,
 - at the first training forward after all optimizers that make up a step have
-  stepped (known after one round, or at once if they hold all parameters),
+  stepped: known after one round, or at once if they hold all parameters.  Those of a
+  model that was trained before the newest model came, and has not run since, do not count;
 - or at `run.step()`, whose first call switches to counting by hand for good.
 SPDX-License-Identifier: Apache-2.0
 """
@@ -59,6 +60,10 @@ class Plan:
             names = [f"learning_rate/{i}" for i in range(len(optimizer.param_groups))]
         self.rates = [self.prefix + name for name in names]
 
+    def reads_other_than(self, watched: Watched) -> bool:
+        """Say if there is something left to read without this model."""
+        return any(one is not watched for one, _ in self.parts)
+
 
 class Steps:
     """The steps of one run, from what the optimizers do."""
@@ -96,7 +101,9 @@ class Steps:
         if watched is not None:
             self.watched.append(watched)
             watched.note(self._notes)
-            self._forget()
+            for one in self.watched:  # who is trained no more will not run again
+                one.core.has_run = False
+            self._learn(set())
         if optimizer is not None:
             self.given += list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
             self.current = {id(one) for one in self.given}
@@ -106,12 +113,14 @@ class Steps:
         """Forget a model."""
         if watched in self.watched:
             self.watched.remove(watched)
-            self._forget()
+            if not self.given:
+                left = {id(o) for o, p in self.plans.items() if p.reads_other_than(watched)}
+                self.current &= left
 
-    def _forget(self) -> None:
-        """Learn anew which optimizers make up a step: the models are others now."""
+    def _learn(self, current: set[int]) -> None:
+        """Find out anew which optimizers make up a step; these do for certain."""
         if not self.given:
-            self.current.clear()
+            self.current = current
             self.is_known = False
 
     def end_step(self) -> None:
@@ -179,15 +188,17 @@ class Steps:
             done = {id(o): p for o, p in self.plans.items() if p.stepped == now}
             if not self.is_known and self._covers(list(done.values())):
                 self.is_known = True
+                self.current = set(done)
             self.current &= {id(o) for o in self.plans}  # without those that are gone
             self.recorder.step_over = self.is_known and self.current <= done.keys()
         except Exception as error:
             self.take_error(error)
 
     def _covers(self, plans: list[Plan]) -> bool:
-        """Say if these optimizers hold every parameter that is trained."""
+        """Say if these optimizers hold every parameter that is trained now."""
         held = set().union(*(plan.ids for plan in plans))
-        needed = (one.trainable.intersection(one.core.parameter_ids()) for one in self.watched)
+        now = (one for one in self.watched if one.core.has_run or not one.is_trained)
+        needed = (one.trainable.intersection(one.core.parameter_ids()) for one in now)
         return all(ids <= held for ids in needed)
 
     def _plan(self, optimizer: Any) -> Plan | None:
@@ -212,7 +223,10 @@ class Steps:
                 self.current = {id(o) for o, p in self.plans.items() if p.stepped == now}
                 self.is_known = True
             self._next()
-        plan.stepped = self.recorder.current_step
+            now += 1
+        elif plan.stepped < 0 or id(optimizer) not in self.current:  # one that is new here
+            self._learn({id(o) for o, p in self.plans.items() if p.stepped == now})
+        plan.stepped = now
         if not self.given:
             self.current.add(id(optimizer))
 
@@ -252,6 +266,7 @@ class Steps:
             wants_norm = plan.parts[0][0].core.wants(plan.prefix + "gradient_norm")
             parts: list[float | None] = []
             for one, which in plan.parts:
+                one.is_trained = True
                 parts.append(one.core.read_parameters(which, wants_norm and one.has_gradients))
                 if which is not None and not one.is_frozen_read:
                     self._read_frozen(one)

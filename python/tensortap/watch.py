@@ -106,6 +106,7 @@ class Watched:
         self._told_step: int | None = None
         self._is_removed = False
         self.is_frozen_read = False  # parameters that no optimizer trains
+        self.is_trained = False  # an optimizer has stepped some of its parameters
         self._hooks: list[Hook] = []
         self.batch = Batch()
         self._norms: list[float] = []  # of gradients that lie on devices

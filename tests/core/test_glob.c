@@ -97,6 +97,35 @@ static void a_plan_says_which_products(void **state)
     assert_int_equal(tt_plan_products(&plan, "loss"), 0);
 }
 
+static void products_are_read_as_people_write_them(void **state)
+{
+    (void)state;
+    uint32_t out = 0;
+    assert_int_equal(tt_products_parse("stats", &out, NULL), TT_OK);
+    assert_int_equal(out, TT_PRODUCT_STATS);
+    assert_int_equal(tt_products_parse(" value , hist|digest | sample", &out, NULL), TT_OK);
+    assert_int_equal(out, TT_PRODUCT_VALUE | TT_PRODUCT_HIST | TT_PRODUCT_DIGEST | TT_PRODUCT_SAMPLE);
+    static const char *const wrong[][2] = {
+        { "", "''" },
+        { "stats,", "''" },
+        { "|stats", "''" },
+        { "stat", "'stat'" },
+        { "statss", "'statss'" },
+        { "stats;value", "'stats;value'" },
+        { "stats,a b", "'a b'" },
+        { "stats value", "'stats value'" },
+        { "scalar", "'scalar'" },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        tt_error err = { 0 };
+        out = 7;
+        assert_int_equal(tt_products_parse(wrong[i][0], &out, &err), TT_EINVAL);
+        assert_int_equal(out, 7);
+        assert_non_null(strstr(err.text, "'value' or several"));
+        assert_string_equal(err.text + strlen(err.text) - strlen(wrong[i][1]), wrong[i][1]);
+    }
+}
+
 static void names_keep_their_numbers_and_rows_never_move(void **state)
 {
     (void)state;
@@ -141,6 +170,7 @@ int main(void)
         cmocka_unit_test(names_as_users_write_them_match),
         cmocka_unit_test(many_stars_take_no_longer),
         cmocka_unit_test(a_plan_says_which_products),
+        cmocka_unit_test(products_are_read_as_people_write_them),
         cmocka_unit_test(names_keep_their_numbers_and_rows_never_move),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from tensortap import _core
 from tensortap.watch import Watched, watch
@@ -38,6 +39,17 @@ class Recorded(list[Point]):
 
     def sites(self) -> set[str]:
         return {p.site for p in self}
+
+
+def mlp(seed: int = 0) -> nn.Sequential:
+    """Give a small model with the same numbers each time."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def batch(i: int) -> torch.Tensor:
+    """Give the input of step i."""
+    return torch.randn(3, 4, generator=torch.Generator().manual_seed(i))
 
 
 def points(path: Path) -> Recorded:
@@ -80,4 +92,4 @@ def record(
     return points(tmp_path / "run")
 
 
-__all__ = ["EVAL", "TRAIN", "Point", "Recorded", "Watched", "points", "record"]
+__all__ = ["EVAL", "TRAIN", "Point", "Recorded", "Watched", "batch", "mlp", "points", "record"]

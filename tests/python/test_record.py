@@ -66,10 +66,11 @@ def test_what_is_no_number_is_refused_by_name(folder: Path, value: object) -> No
         run.log("loss", value)
 
 
-def test_every_product_can_be_kept_and_read_back(folder: Path) -> None:
+@pytest.mark.parametrize("joined", ["|", ",", ", ", " | "])
+def test_every_product_can_be_kept_and_read_back(folder: Path, joined: str) -> None:
     x = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
     with tt.record(folder) as run:
-        run.tensor("x", x, keep="stats|hist|digest|sample|value")
+        run.tensor("x", x, keep=joined.join(["stats", "hist", "digest", "sample", "value"]))
     run_read = tt.open(folder)
     assert run_read.stats("x", 0) == tt.stats(x)
     assert run_read.digest("x", 0) == tt.digest(x)
@@ -208,6 +209,8 @@ def test_private_runs_tell_neither_host_nor_arguments_nor_commit(
         ({"every": 0}, ValueError, "every must be .* not 0"),
         ({"every": 1.5}, TypeError, r"every must be .* not 1\.5"),
         ({"keep": "mean"}, ValueError, "keep must be .*'stats'.* not 'mean'"),
+        ({"keep": "stats,mean|hist"}, ValueError, "keep must be .*'stats'.* not 'mean'"),
+        ({"keep": "stats,"}, ValueError, "keep must be .*'stats'.* not ''"),
         ({"keep": 3}, TypeError, "keep must be .* not 3"),
         ({"only": None}, TypeError, "only must be .* not None"),
         ({"exclude": 1}, TypeError, "exclude must be .* not 1"),
@@ -224,6 +227,14 @@ def test_wrong_options_are_named_with_what_is_accepted(
     with pytest.raises(error, match=text):
         tt.record(folder, **options)  # type: ignore[arg-type]
     assert not folder.exists()
+
+
+def test_a_tensor_is_refused_what_a_run_is_refused(folder: Path) -> None:
+    with pytest.raises(ValueError, match="keep must be") as of_run:
+        tt.record(folder, keep="stats,mean")
+    with tt.record(folder) as run, pytest.raises(ValueError, match="keep must be") as of_tensor:
+        run.tensor("x", np.zeros(3), keep="stats,mean")
+    assert str(of_run.value) == str(of_tensor.value)
 
 
 def test_a_path_below_a_file_is_an_error(tmp_path: Path) -> None:

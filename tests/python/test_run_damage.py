@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,3 +70,23 @@ def test_what_the_error_advises_saves_the_rest(whole: Path) -> None:
     assert saved.check()
     assert saved.series("x")[1].tolist() == list(range(600))
     assert saved.tensor("t", 500, as_numpy=True).tolist() == [500.0] * 1000
+
+
+def test_a_damaged_run_goes_on_with_a_warning_and_all_that_can_be_read(tmp_path: Path) -> None:
+    def record(steps: range, *, resume: bool) -> None:
+        with tt.record(tmp_path / "run", resume=resume) as run:
+            for step in steps:
+                run.log("x", step + math.pi)
+                run.step()
+                run.flush()  # a chunk of its own: many are merged
+
+    record(range(10), resume=False)
+    file = tmp_path / "run" / "rank0.tap"
+    good = file.read_bytes()
+    at = good.index(struct.pack("<d", 4 + math.pi))
+    file.write_bytes(good[:at] + b"?" + good[at + 1 :])
+    with pytest.warns(RuntimeWarning, match="1 of the points recorded before cannot be read"):
+        record(range(10, 60), resume=True)
+    run = tt.open(tmp_path / "run")
+    assert run.series("x")[1].tolist() == [step + math.pi for step in range(60) if step != 4]
+    assert [note for note in run.notes if "x at steps 4 to 4 cannot be read" in note.text]

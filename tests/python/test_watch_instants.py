@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from recorded import EVAL, TRAIN, points, record  # noqa: E402
+from recorded import EVAL, TRAIN, batch, mlp, record  # noqa: E402
 from torch import nn  # noqa: E402
 
 import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
 from tensortap.steps import Steps  # noqa: E402
-from tensortap.watch import watch  # noqa: E402
-
-
-def mlp(seed: int = 0) -> nn.Sequential:
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-
-
-def batch(i: int) -> torch.Tensor:
-    return torch.randn(3, 4, generator=torch.Generator().manual_seed(i))
 
 
 def test_each_optimizer_step_is_a_step_of_its_own_forward_gradients_and_parameters(
@@ -150,42 +139,6 @@ def test_accumulated_gradients_are_one_step_of_several_calls(tmp_path: Path) -> 
     assert run.steps("gradient/0.weight") == [0, 1]
 
 
-def test_two_optimizers_that_take_turns_make_one_step(tmp_path: Path) -> None:
-    model = mlp()
-    first = torch.optim.SGD(model[0].parameters(), lr=0.1)
-    second = torch.optim.Adam(model[2].parameters(), lr=0.2)
-
-    def train(_: object) -> None:
-        for i in range(4):
-            for optimizer in (first, second):
-                first.zero_grad()
-                second.zero_grad()
-                model(batch(i)).sum().backward()
-                optimizer.step()
-
-    run = record(tmp_path, model, train)
-    assert run.steps("gradient/0.weight") == run.steps("gradient/2.weight") == [0, 1, 2, 3]
-    assert run.steps("activation/0") == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert run.at("Adam2:learning_rate")[0].scalar == 0.2
-
-
-def test_an_optimizer_that_steps_again_ends_the_step_whatever_the_others_do(tmp_path: Path) -> None:
-    model = mlp()
-    often = torch.optim.SGD(model[0].parameters(), lr=0.1)
-    seldom = torch.optim.SGD(model[2].parameters(), lr=0.1)
-
-    def train(_: object) -> None:
-        model(batch(0)).sum().backward()
-        for i in range(6):
-            often.step()
-            if i % 3 == 2:
-                seldom.step()
-
-    run = record(tmp_path, model, train)
-    assert run.steps("gradient/0.weight") == [0, 1, 2, 3, 4, 5]
-    assert run.steps("gradient/2.weight") == [2, 5]
-
-
 def test_parameters_without_a_gradient_have_none_recorded(tmp_path: Path) -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -229,33 +182,6 @@ def test_a_frozen_part_in_eval_mode_belongs_to_the_training_forward(tmp_path: Pa
     model[0].eval()
     run = record(tmp_path, model, lambda _: model(batch(0)))
     assert run.at("activation/0")[0].phase == TRAIN
-
-
-def test_a_model_that_replaces_another_half_way_is_recorded_beside_it(tmp_path: Path) -> None:
-    recorder = _core.Recorder(str(tmp_path / "run"))
-
-    def fit(model: nn.Module) -> None:
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for i in range(2):
-            model(batch(i)).sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-
-    model: Any = mlp()
-    handle = watch(model, run=recorder)
-    fit(model)
-    handle.remove()
-    model = mlp(1)
-    watch(model, run=recorder, name="second")
-    fit(model)
-    model = nn.Sequential(nn.Linear(4, 4))
-    watch(model, run=recorder)
-    fit(model)
-    recorder.close()
-    run = points(tmp_path / "run")
-    assert run.steps("activation/0") == [0, 1]
-    assert run.steps("activation/second:0") == [2, 3]
-    assert run.steps("gradient/Sequential2:0.weight") == [4, 5]
 
 
 def test_a_replaced_parameter_is_followed(tmp_path: Path) -> None:
@@ -317,24 +243,6 @@ def test_a_model_that_is_watched_again_has_its_frozen_parameters_recorded_again(
                 model(batch(i)).sum().backward()
                 optimizer.step()
     assert len(tt.open(tmp_path / "run").stats("parameter/0.weight")) == 8
-
-
-def test_an_optimizer_of_other_parameters_ends_no_step(tmp_path: Path) -> None:
-    model, other = mlp(), mlp(1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    foreign = torch.optim.SGD(other.parameters(), lr=0.1)
-
-    def train(_: object) -> None:
-        for i in range(3):
-            other(batch(i)).sum().backward()
-            foreign.step()
-            foreign.step()
-            model(batch(i)).sum().backward()
-            optimizer.step()
-
-    run = record(tmp_path, model, train)
-    assert run.steps("gradient/0.weight") == [0, 1, 2]
-    assert run.steps("learning_rate") == [0, 1, 2]
 
 
 def test_every_records_each_nth_step(tmp_path: Path) -> None:

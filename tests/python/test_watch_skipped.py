@@ -8,17 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from recorded import record  # noqa: E402
-from torch import nn  # noqa: E402
-
-
-def mlp(seed: int = 0) -> nn.Sequential:
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-
-
-def batch(i: int) -> torch.Tensor:
-    return torch.randn(3, 4, generator=torch.Generator().manual_seed(i))
+from recorded import batch, mlp, record  # noqa: E402
 
 
 @pytest.mark.parametrize("zero_first", [True, False])
