@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ hypothesis.settings.register_profile(
     suppress_health_check=list(hypothesis.HealthCheck),
 )
 hypothesis.settings.load_profile("tensortap")
+
+# Ranks on this machine talk to each other, whatever its name is and whoever knows it.
+os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 try:
     import torch

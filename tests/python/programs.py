@@ -21,6 +21,9 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 30, resource.RLIM_INFINITY))
 # How long anything may take, on a machine that stands still for seconds now and then.
 PATIENCE = 120.0
 
+# Of torchrun: it listens on a port before it tells the ranks; the host's name need not be known.
+ANY_FREE_PORT = ("--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1")
+
 
 def wait_for(is_so: Callable[[], object], what: str = "it") -> None:
     """Wait until something is so; it is an error only after a time that is never needed."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import PATIENCE, finish, said_first, started
+from programs import ANY_FREE_PORT, PATIENCE, finish, said_first, started
 
 import tensortap as tt
 
@@ -234,9 +234,8 @@ def test_two_gloo_ranks_under_torchrun_are_joined(tmp_path: Path) -> None:
             """
         )
     )
-    # torch itself looks for a free port: nobody can take it in between
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
-    command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "train.py"]
+    command += [*ANY_FREE_PORT, "train.py"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     (folder,) = (tmp_path / "runs").iterdir()
     run = tt.open(folder)
