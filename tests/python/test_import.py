@@ -45,7 +45,7 @@ def test_the_version_is_that_of_the_program() -> None:
     path = str(program) if program.exists() else shutil.which("tensortap")
     if path is None:
         pytest.skip("the program was not installed with the package")
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=120)
     assert done.stdout.split()[-1] == tt.__version__
 
 

@@ -239,7 +239,7 @@ def test_a_forked_child_saves_on_its_own(tmp_path: Path) -> None:
             spy_save("parent", t)
             pid = os.fork()
             if pid == 0:
-                signal.alarm(20)
+                signal.alarm(100)
                 spy_save(f"child{i}", t)
                 os._exit(0)  # without leaving the context
             assert os.waitpid(pid, 0)[1] == 0
@@ -252,7 +252,7 @@ def test_a_forked_child_saves_into_the_run_too(tmp_path: Path) -> None:
         spy_save("parent", torch.ones(2))
         pid = os.fork()
         if pid == 0:
-            signal.alarm(20)
+            signal.alarm(100)
             spy_save("child", torch.ones(2))
             saver.flush()
             os._exit(0)
