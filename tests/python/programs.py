@@ -58,8 +58,8 @@ def said_first(process: subprocess.Popen[str]) -> str:
     return line.strip()
 
 
-def finish(code: str, cwd: Path, *, timeout: float = 2 * PATIENCE) -> subprocess.CompletedProcess[str]:
+def finish(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run *code* to its end."""
     with started(code, cwd) as process:
-        out, err = process.communicate(timeout=timeout)
+        out, err = process.communicate(timeout=2 * PATIENCE)
     return subprocess.CompletedProcess([], process.returncode, out, err)

@@ -237,6 +237,7 @@ def test_two_gloo_ranks_under_torchrun_are_joined(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
     command += [*ANY_FREE_PORT, "train.py"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert (tmp_path / "runs").is_dir(), said.stderr
     (folder,) = (tmp_path / "runs").iterdir()
     run = tt.open(folder)
     assert run.ranks == [0, 1]
