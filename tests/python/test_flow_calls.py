@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -178,10 +179,12 @@ def test_a_flush_draws_and_clears_one_moment_while_threads_go_on() -> None:
     try:
         for _ in range(10):
             left[0] = 3000
+            while left[0] > 2500:  # the thread is in the middle of it
+                time.sleep(0)
             output = flow.flush(filename="x.json")
-            if output is not None:
-                drawn = json.loads(Path("d/x.json").read_text())["nodes"]
-                assert len(drawn) == output.node_count
+            assert output is not None
+            drawn = json.loads(Path("d/x.json").read_text())["nodes"]
+            assert len(drawn) == output.node_count
     finally:
         done.set()
         thread.join()
