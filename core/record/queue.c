@@ -97,6 +97,7 @@ bool tt_queue_is_behind(const tt_queue *queue)
 void tt_queue_wake(tt_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
+    queue->is_called = true;
     atomic_store(&queue->is_asleep, false);
     pthread_cond_signal(&queue->work);
     pthread_mutex_unlock(&queue->lock);
@@ -193,10 +194,11 @@ void tt_queue_sleep(tt_queue *queue, double seconds)
     pthread_mutex_lock(&queue->lock);
     atomic_store(&queue->is_asleep, true);
     int got = 0;
-    if (atomic_load(&queue->waiting) > 0) /* it came before we were asleep */
+    if (atomic_load(&queue->waiting) > 0 || queue->is_called) /* it came before we were asleep */
         atomic_store(&queue->is_asleep, false);
     while (atomic_load(&queue->is_asleep) && got == 0)
         got = pthread_cond_timedwait(&queue->work, &queue->lock, &until);
+    queue->is_called = false;
     atomic_store(&queue->is_asleep, false);
     pthread_mutex_unlock(&queue->lock);
 }

@@ -35,6 +35,7 @@ typedef struct tt_queue {
     pthread_cond_t space;    /* producers and flush wait here */
     _Atomic int32_t waiting; /* of those */
     _Atomic bool is_asleep;  /* the writer */
+    bool is_called;          /* under lock: it was woken, and may not have been asleep yet */
     _Atomic bool is_stopped; /* nobody writes any more: nothing is taken */
 } tt_queue;
 

@@ -95,9 +95,28 @@ static void a_ring_that_only_looks_full_while_it_is_rewound_is_not(void **state)
     tt_queue_close(&queue);
 }
 
+/* Whoever closes or flushes may call just before the writer lies down. */
+static void a_call_that_comes_before_the_sleep_is_heard_once(void **state)
+{
+    (void)state;
+    tt_queue queue;
+    struct timespec before, between, after;
+    open_queue(&queue);
+    tt_queue_wake(&queue);
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    tt_queue_sleep(&queue, 60);
+    clock_gettime(CLOCK_MONOTONIC, &between);
+    tt_queue_sleep(&queue, 0.01);
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    assert_true(between.tv_sec - before.tv_sec < 30);
+    assert_true((after.tv_sec - between.tv_sec) * 1000000000 + after.tv_nsec - between.tv_nsec > 5000000);
+    tt_queue_close(&queue);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_call_that_comes_before_the_sleep_is_heard_once),
         cmocka_unit_test(after_a_rewind_the_whole_ring_is_free),
         cmocka_unit_test(nothing_is_rewound_while_somebody_fills_slots),
         cmocka_unit_test(a_ring_that_only_looks_full_while_it_is_rewound_is_not),

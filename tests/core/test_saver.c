@@ -299,7 +299,7 @@ static void a_forked_child_saves_and_ends(void **state)
         assert_int_equal(tt_saver_add(saver, path_of(i), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
         pid_t child = fork(); /* while the writer is at work */
         if (child == 0) {
-            alarm(5);
+            alarm(60);
             tt_status st = tt_saver_add(saver, path_of(100 + i), TT_FORMAT_BYTES, &t, NULL, NULL);
             st = st == TT_OK ? tt_saver_wait(saver, NULL, NULL) : st;
             tt_saver_close(saver);

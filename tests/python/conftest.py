@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import random
 import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
+import numpy as np
 import pytest
 
 hypothesis.settings.register_profile(
@@ -20,6 +23,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("tensortap")
 
+# Ranks on this machine talk to each other, whatever its name is and whoever knows it.
+os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+
 try:
     import torch
 except ModuleNotFoundError:  # NumPy alone: files that need torch skip themselves
@@ -30,6 +36,15 @@ else:
 # A shell that starts the tests with & has them ignore Ctrl-C, and what they start inherits that.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """Give each test the same random numbers, whatever ran before it."""
+    random.seed(0)
+    np.random.seed(0)
+    if "torch" in globals():
+        torch.manual_seed(0)
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +17,20 @@ import resource, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 30, resource.RLIM_INFINITY))
 """
+
+# How long anything may take, on a machine that stands still for seconds now and then.
+PATIENCE = 120.0
+
+# Of torchrun: it listens on a port before it tells the ranks; the host's name need not be known.
+ANY_FREE_PORT = ("--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1")
+
+
+def wait_for(is_so: Callable[[], object], what: str = "it") -> None:
+    """Wait until something is so; it is an error only after a time that is never needed."""
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.01)
 
 
 @contextmanager
@@ -43,8 +58,8 @@ def said_first(process: subprocess.Popen[str]) -> str:
     return line.strip()
 
 
-def finish(code: str, cwd: Path, *, timeout: float = 90) -> subprocess.CompletedProcess[str]:
+def finish(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run *code* to its end."""
     with started(code, cwd) as process:
-        out, err = process.communicate(timeout=timeout)
+        out, err = process.communicate(timeout=2 * PATIENCE)
     return subprocess.CompletedProcess([], process.returncode, out, err)

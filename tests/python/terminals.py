@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from commands import PROGRAM
+from programs import PATIENCE
 
 
 class Terminal:
@@ -48,7 +49,7 @@ class Terminal:
 
     def wait_until(self, is_there: Callable[[str], bool], else_say: str) -> str:
         """Read until what was read so far is as wanted."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while not is_there(self.text):
             assert time.monotonic() < end, f"{else_say} in {self.text!r}"
             self._read(0.2)
@@ -59,9 +60,9 @@ class Terminal:
         if ready:
             self.text += os.read(self.outside, 1 << 16).decode("utf-8", "replace")
 
-    def end(self, seconds: float = 30) -> int:
+    def end(self) -> int:
         """Read to the end and give the exit code."""
-        stop = time.monotonic() + seconds
+        stop = time.monotonic() + PATIENCE
         while self.process.poll() is None:
             assert time.monotonic() < stop, f"still running: {self.text!r}"
             self._read(0.05)

@@ -245,7 +245,7 @@ def test_a_pipe_gets_the_bytes_and_stays_a_pipe(run: Path, to: str) -> None:
     reader = threading.Thread(target=lambda: got.append((run / "pipe").read_bytes()))
     reader.start()
     done = tensortap("export", "run", "parameter/w", "--to", to, "-o", "pipe", folder=run)
-    reader.join(timeout=60)
+    reader.join(timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert (run / "pipe").is_fifo()
     assert got[0] == export(run, to, "file", "parameter/w").read_bytes() or to in PYTHONS_OWN

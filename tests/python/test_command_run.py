@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from commands import PROGRAM, tensortap
+from programs import ANY_FREE_PORT
 
 import tensortap as tt
 
@@ -371,7 +372,7 @@ def test_a_run_that_cannot_be_made_does_not_stop_the_program(tmp_path: Path) -> 
 def test_every_rank_records_under_torchrun(tmp_path: Path) -> None:
     script = write(tmp_path, TRAIN)
     done = python(
-        "-m", "torch.distributed.run", "--nproc-per-node=2", "--no-python",
+        "-m", "torch.distributed.run", "--nproc-per-node=2", *ANY_FREE_PORT, "--no-python",
         str(PROGRAM), "run", "-o", "run", script, folder=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -6,13 +6,13 @@ import os
 import re
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from commands import answer, tensortap
+from programs import PATIENCE, wait_for
 from terminals import Terminal
 
 import tensortap as tt
@@ -42,13 +42,12 @@ def live(tmp_path: Path) -> Iterator[Path]:
 
     thread = threading.Thread(target=train)
     thread.start()
-    end = time.monotonic() + 30
-    while not has_points(tmp_path / "run"):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    yield tmp_path
-    is_over.set()
-    thread.join()
+    try:
+        wait_for(lambda: has_points(tmp_path / "run"), "two steps of the run")
+        yield tmp_path
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def last_step(text: str) -> int:
@@ -150,20 +149,21 @@ def test_a_bar_says_how_much_is_done_and_goes_away(tmp_path: Path) -> None:
             for _ in range(1000):
                 recording.tensor(f"x{site}", np.ones(3, np.float32))
     os.mkfifo(tmp_path / "slow")
-    got = []
+    got, is_shown = [], threading.Event()
+    bar = re.compile(r"exporting \[(=*) *\] +(\d+)%")
 
     def read_slowly() -> None:
         with (tmp_path / "slow").open("rb") as file:
             got.append(file.read(300_000))  # about the half, and then a pause
-            time.sleep(2.5)
+            is_shown.wait(PATIENCE)
             got.append(file.read())
 
-    reader = threading.Thread(target=read_slowly)
+    reader = threading.Thread(target=read_slowly, daemon=True)
     reader.start()
     with Terminal("export", "run", "--to", "csv", "-o", "slow", folder=tmp_path) as terminal:
+        shown = bar.findall(terminal.wait_until(lambda text: bool(bar.search(text)), "no bar"))
+        is_shown.set()
         assert terminal.end() == 0
-        shown = re.findall(r"exporting \[(=*) *\] +(\d+)%", terminal.text)
-        assert shown
         share = int(shown[0][1])
         assert 0 < share < 100
         assert abs(len(shown[0][0]) - share * 24 / 100) <= 1

@@ -60,7 +60,7 @@ def set_up(folder: Path) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         **nobody,  # type: ignore[call-overload]
     )
 

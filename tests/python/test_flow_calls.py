@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -164,9 +165,11 @@ def test_two_charts_of_one_second_have_two_names(monkeypatch: pytest.MonkeyPatch
 def test_a_flush_draws_and_clears_one_moment_while_threads_go_on() -> None:
     def work() -> None:
         while not done.is_set():
-            inside = np.ones(2)  # noqa: F841
+            if left[0] > 0:  # else each flush would have more to draw than the one before
+                left[0] -= 1
+                inside = np.ones(2)  # noqa: F841
 
-    done = threading.Event()
+    done, left = threading.Event(), [0]
     flow.lines(1, 10**6, file=__file__)
     flow.on(arrays=True, max_nodes=10**6, save=True, save_dir="d")
     thread = threading.Thread(target=work)
@@ -175,10 +178,13 @@ def test_a_flush_draws_and_clears_one_moment_while_threads_go_on() -> None:
     thread.start()
     try:
         for _ in range(10):
+            left[0] = 3000
+            while left[0] > 2500:  # the thread is in the middle of it
+                time.sleep(0)
             output = flow.flush(filename="x.json")
-            if output is not None:
-                drawn = json.loads(Path("d/x.json").read_text())["nodes"]
-                assert len(drawn) == output.node_count
+            assert output is not None
+            drawn = json.loads(Path("d/x.json").read_text())["nodes"]
+            assert len(drawn) == output.node_count
     finally:
         done.set()
         thread.join()

@@ -53,7 +53,7 @@ def test_the_environment_names_the_kernels() -> None:
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, "TENSORTAP_ISA": "base"},
     )
     assert done.stdout.strip() in ("base", "neon")

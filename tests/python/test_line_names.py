@@ -208,15 +208,26 @@ def big() -> Any:
     return space["work"]
 
 
+def little() -> None:
+    x = [1]
+    x[0] += 1
+
+
 def test_a_code_object_is_analysed_once() -> None:
-    work = big()
-    times = []
-    for _ in range(6):
+    def seconds(work: Any) -> float:
         start = time.perf_counter()
         with _core.watch_lines(lambda e: None, codes=[code_of(work)]):
             work(1)
-        times.append(time.perf_counter() - start)
-    assert min(times[1:]) * 4 < times[0]
+        return time.perf_counter() - start
+
+    first, again = [], []
+    for _ in range(30):  # until the machine let both run undisturbed
+        work = big()
+        first.append(seconds(work))
+        again.append(seconds(work))
+        if min(again) * 4 < min(first):
+            return
+    raise AssertionError(f"{min(first)} s, and once more {min(again)} s")
 
 
 def test_what_is_kept_of_a_code_object_goes_with_it() -> None:
@@ -228,7 +239,7 @@ def test_what_is_kept_of_a_code_object_goes_with_it() -> None:
     gc.collect()
     assert alive() is None
     for _ in range(600):  # the tables of the dead are swept out, others come to their addresses
-        other = big.__code__.replace(co_name="other")
+        other = little.__code__.replace(co_name="other")
         with _core.watch_lines(lambda e: None, codes=[other]) as watch:
             exec(other)
             assert watch.errors == (0, None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import PATIENCE, wait_for
 
 import tensortap as tt
 
@@ -66,7 +66,7 @@ def test_eight_threads_record_and_nothing_is_lost(folder: Path) -> None:
 
 
 def test_threads_that_wait_for_the_queue_let_others_run_and_close_ends_them(folder: Path) -> None:
-    run = tt.record(folder)
+    run = tt.record(folder, max_bytes=100_000_000)
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -81,10 +81,10 @@ def test_threads_that_wait_for_the_queue_let_others_run_and_close_ends_them(fold
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
         thread.start()
-    time.sleep(0.3)
+    wait_for(lambda: run.counts["values"] > 30, "the queue to fill")
     run.close()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in threads)
     assert [str(error)[:18] for error in errors] == ["this run is closed"] * 3
     assert tt.open(folder).check()
@@ -93,7 +93,7 @@ def test_threads_that_wait_for_the_queue_let_others_run_and_close_ends_them(fold
 def test_watched_models_that_wait_for_the_queue_let_others_run(folder: Path) -> None:
     torch = pytest.importorskip("torch")
     model = torch.nn.Identity()
-    run = tt.record(folder, model=model, keep="stats|value")
+    run = tt.record(folder, model=model, keep="stats|value", max_bytes=100_000_000)
     is_over = threading.Event()
     calls = [0, 0, 0]
 
@@ -107,21 +107,17 @@ def test_watched_models_that_wait_for_the_queue_let_others_run(folder: Path) -> 
     threads = [threading.Thread(target=work, args=(me,)) for me in range(3)]
     for thread in threads:
         thread.start()
-    time.sleep(0.4)
+    wait_for(lambda: sum(calls) > 30, "the queue to fill")
     run.close()  # in the middle of their calls
     after = sum(calls)
-    end = time.monotonic() + 20
-    while sum(calls) == after and time.monotonic() < end:
-        time.sleep(0.01)
+    wait_for(lambda: sum(calls) > after, "the program to go on")
     is_over.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in threads)
-    assert sum(calls) > after  # the program went on
     done = tt.open(folder)
     assert done.check()
     assert len(done.stats("activation/(root)")) > 0
-    shutil.rmtree(folder)  # gigabytes
 
 
 def test_overflow_drop_counts_what_it_drops(folder: Path) -> None:
@@ -139,17 +135,24 @@ def test_overflow_drop_counts_what_it_drops(folder: Path) -> None:
 def test_the_budget_thins_out_the_most_expensive_first_and_says_so(folder: Path) -> None:
     large, small = np.ones(1_000_000, np.float32), np.ones(8, np.float32)
     with tt.record(folder, budget=0.02) as run:
-        end = time.monotonic() + 2.5
-        while time.monotonic() < end:
-            run.tensor("large", large)
-            run.tensor("small", small)
-            time.sleep(0.001)
-            run.step()
-        thinned = run.thinned()
+
+        def go_on(steps: int) -> None:
+            for _ in range(steps):
+                run.tensor("large", large)
+                run.tensor("small", small)
+                large.sum()  # what the program does besides: as slow as this machine is
+                run.step()
+
+        def is_thinned() -> bool:
+            go_on(100)
+            thinned = run.thinned()
+            # A pause of the machine can fall upon the small one and make it look expensive.
+            return thinned.get("large", 0) > 2 * thinned.get("small", 1)
+
+        wait_for(is_thinned, "the large one to become rarer than the small one")
+        go_on(3 * run.thinned()["large"])
         assert "thinned: large every" in repr(run)
     run_read = tt.open(folder)
-    assert thinned.get("large", 0) >= 2
-    assert thinned["large"] > thinned.get("small", 1)
     notes = [note.text for note in run_read.notes]
     assert any("budget: " in text and "large every" in text for text in notes)
     steps = run_read.series("large", "max")[0]
@@ -161,13 +164,18 @@ def test_the_budget_thins_out_the_most_expensive_first_and_says_so(folder: Path)
 
 def test_a_run_carries_its_own_cost(folder: Path) -> None:
     with tt.record(folder) as run:
-        for _ in range(2000):
+        begun = time.monotonic()
+        while time.monotonic() < begun + 0.2 or run.current_step < 2000:
             run.tensor("x", np.ones(1000))
             run.step()
+        asked = time.monotonic()
         cost = run.cost
+        last = run.current_step - 1
+    closed = time.monotonic()
     run_read = tt.open(folder)
-    assert run_read.cost == pytest.approx(cost, rel=0.3)
+    # The share of a time that ended between these two moments.
+    assert 0.9 * cost * (asked - begun) / (closed - begun) < run_read.cost < 1.1 * cost
     assert 0 < cost < 1
     assert run_read.names() == ["x"]
     assert run_read.names("tensortap/*") == ["tensortap/cost"]
-    assert run_read.steps[-1] == 1999
+    assert run_read.steps[-1] == last

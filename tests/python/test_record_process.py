@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import finish, said_first, started
+from programs import ANY_FREE_PORT, PATIENCE, finish, said_first, started
 
 import tensortap as tt
 
@@ -65,7 +64,7 @@ def test_ctrl_c_lands_in_the_program_while_the_writer_is_busy(tmp_path: Path) ->
         said_first(process)
         time.sleep(0.4)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert "KeyboardInterrupt" in err
     run = tt.open(tmp_path / "run")
     assert run.state == "finished"
@@ -93,7 +92,7 @@ def test_200_forks_under_a_saturated_writer_never_hang(tmp_path: Path) -> None:
     said = finish(
         """
         import os, signal, threading, numpy as np, tensortap as tt
-        run = tt.record("run", keep="stats|value")
+        run = tt.record("run", keep="stats|value", max_bytes=100_000_000)
         stop = False
         def busy():
             x = np.random.default_rng(0).random(100_000)
@@ -106,7 +105,7 @@ def test_200_forks_under_a_saturated_writer_never_hang(tmp_path: Path) -> None:
         for i in range(200):
             pid = os.fork()
             if pid == 0:
-                signal.alarm(2)
+                signal.alarm(60)
                 run.log("child", i); run.tensor("c", np.ones(10)); run.step(); run.flush()
                 with tt.record(f"child{i}") as own: own.log("mine", i)
                 run.close()
@@ -126,7 +125,6 @@ def test_200_forks_under_a_saturated_writer_never_hang(tmp_path: Path) -> None:
     assert "child" not in run
     for i in range(200):
         assert tt.open(tmp_path / f"child{i}").series("mine")[1].tolist() == [i]
-    shutil.rmtree(tmp_path / "run")  # gigabytes
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -236,15 +234,12 @@ def test_two_gloo_ranks_under_torchrun_are_joined(tmp_path: Path) -> None:
             """
         )
     )
-    for turn in range(3):  # the launch may fail to find a port; what was written is judged
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
-        command += [f"--master_port={29600 + os.getpid() % 300 + turn}", "train.py"]
-        said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
-        if said.returncode == 0:
-            break
-    folders = list((tmp_path / "runs").iterdir())
-    assert len(folders) >= 1, said.stderr
-    run = tt.open(sorted(folders)[-1])
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
+    command += [*ANY_FREE_PORT, "train.py"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert (tmp_path / "runs").is_dir(), said.stderr
+    (folder,) = (tmp_path / "runs").iterdir()
+    run = tt.open(folder)
     assert run.ranks == [0, 1]
     assert run.info["world_size"] == 2
     assert run.state == "finished"

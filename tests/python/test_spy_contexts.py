@@ -45,9 +45,9 @@ def test_two_threads_may_be_in_the_same_context_at_once(tmp_path: Path) -> None:
 
     def work(name: str) -> None:
         with context:
-            both_in.wait(10)
+            both_in.wait(120)
             if name == "second":
-                first_out.wait(10)
+                first_out.wait(120)
             spy_save(name, torch.ones(1))
         left.append(get_debug_context())
         first_out.set()

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from programs import said_first, started, wait_for
 
 torch = pytest.importorskip("torch")
 
@@ -173,15 +174,12 @@ with DebugContext(TensorSaver(sys.argv[1])):
 
 
 def test_after_kill_9_every_file_loads(tmp_path: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    child.stdout.readline()
-    end = time.monotonic() + 30
-    while not list(tmp_path.glob("*.pt")) and time.monotonic() < end:
-        time.sleep(0.01)
-    time.sleep(0.1)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    with started(KILLED, tmp_path, str(tmp_path)) as child:
+        said_first(child)
+        wait_for(lambda: list(tmp_path.glob("*.pt")), "the first file")
+        time.sleep(0.1)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
     assert all_load(tmp_path) > 0
 
 
@@ -213,13 +211,14 @@ def test_no_more_than_64_mb_of_copies_wait_by_default(tmp_path: Path) -> None:
 
 def test_memory_is_given_back_when_nothing_comes(tmp_path: Path) -> None:
     saver = TensorSaver(tmp_path)
-    with DebugContext(saver):
-        spy_save("t", torch.ones(1 << 20))
-    assert saver._files.held > 4 << 20
-    end = time.monotonic() + 20
-    while saver._files.held > 0 and time.monotonic() < end:
-        time.sleep(0.05)
-    assert saver._files.held == 0
+
+    def is_held() -> bool:
+        with DebugContext(saver):
+            spy_save("t", torch.ones(1 << 20))
+        return saver._files.held > 4 << 20
+
+    wait_for(is_held, "a copy that is kept for the next")
+    wait_for(lambda: saver._files.held == 0, "the memory to be given back")
 
 
 def test_memory_of_copies_is_bounded(tmp_path: Path) -> None:
@@ -240,7 +239,7 @@ def test_a_forked_child_saves_on_its_own(tmp_path: Path) -> None:
             spy_save("parent", t)
             pid = os.fork()
             if pid == 0:
-                signal.alarm(20)
+                signal.alarm(100)
                 spy_save(f"child{i}", t)
                 os._exit(0)  # without leaving the context
             assert os.waitpid(pid, 0)[1] == 0
@@ -253,7 +252,7 @@ def test_a_forked_child_saves_into_the_run_too(tmp_path: Path) -> None:
         spy_save("parent", torch.ones(2))
         pid = os.fork()
         if pid == 0:
-            signal.alarm(20)
+            signal.alarm(100)
             spy_save("child", torch.ones(2))
             saver.flush()
             os._exit(0)

@@ -251,7 +251,7 @@ def test_threads_that_ran_before_are_left_alone_and_new_ones_are_followed():
     go, done = threading.Event(), threading.Event()
 
     def early():
-        go.wait(20)
+        go.wait(120)
         model(x)
         done.set()
 
@@ -259,7 +259,7 @@ def test_threads_that_ran_before_are_left_alone_and_new_ones_are_followed():
     before.start()
     with ModelTracer(model, ["forward.x"]) as tracer:
         go.set()
-        assert done.wait(20)
+        assert done.wait(120)
         assert tracer.current_iteration == 0
         later = threading.Thread(target=lambda: model(x))
         later.start()

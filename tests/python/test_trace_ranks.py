@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
+from programs import PATIENCE, wait_for  # noqa: E402
 from trace_models import C, Small, run_ranks, said  # noqa: E402
 
 from tensortap.trace import (  # noqa: E402
@@ -199,7 +200,7 @@ def _columns(result):
     [(3, 8), *(pytest.param(one, marks=pytest.mark.heavy) for one in ((8, 3), (0, 5), (5, 0)))],
 )
 def test_ranks_with_more_or_fewer_iterations_do_not_wait_for_ever(counts):
-    answers = said(run_ranks(2, lonely, counts, timeout=20))
+    answers = said(run_ranks(2, lonely, counts))
     expected = {(r, i, 100.0 * r + i) for r in (0, 1) for i in range(1, counts[r] + 1)}
     assert set(answers[0]) == expected
     assert len(answers[0]) == len(expected)
@@ -311,7 +312,6 @@ def dies(rank, world, how):
                 model(torch.full((1, C), float(100 * rank + i + 1)))
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
-    time.sleep(1.0 if rank == 0 else 0)  # the store is rank 0's
     kept = sorted(
         zip(tracer.results["forward.x"].ranks, tracer.results["forward.x"].iterations, strict=True)
     )
@@ -320,45 +320,45 @@ def dies(rank, world, how):
 
 @pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.heavy)])
 def test_a_rank_that_dies_is_named_within_the_timeout_and_what_was_gathered_is_kept(world):
-    answers = run_ranks(world, dies, "exit", timeout=6)
+    answers = run_ranks(world, dies, "exit", timeout=10)
     assert answers[-1] == ("died",)
     problem, kept, seconds = answers[0][1]
     assert f"rank {world - 1}" in problem
-    assert seconds < 20
+    assert seconds < PATIENCE
     whole = [(r, i) for r in range(world) for i in range(1, 5)]
     assert set(whole) <= set(kept)
 
 
 def test_a_rank_that_raises_is_named_at_once():
-    answers = said(run_ranks(2, dies, "raise", timeout=30))
+    answers = said(run_ranks(2, dies, "raise", timeout=PATIENCE))
     assert answers[1][0] == "ZeroDivisionError: on purpose"
     problem, kept, seconds = answers[0]
     assert "rank 1 raised ZeroDivisionError: on purpose" in problem
-    assert seconds < 15
+    assert seconds < PATIENCE / 2
     assert {(0, 1), (0, 4), (1, 1), (1, 4)} <= set(kept)
 
 
-def first_dies(rank, world):
+def first_dies(rank, world, died):
     model = Small()
     tracer = ModelTracer(model, ["forward.x"])
-    started = time.monotonic()
     try:
         with tracer:
             for i in range(6):
                 if rank == 0 and i == 2:
                     raise ZeroDivisionError("on purpose")
+                if rank == 1 and i == 5:
+                    wait_for(died.exists, "rank 0 to raise")
                 model(torch.randn(1, C))
-                time.sleep(0.2)
     except Exception as error:
-        time.sleep(3 if rank == 0 else 0)
-        return f"{type(error).__name__}: {error}", time.monotonic() - started
-    return "", 0.0
+        died.touch()
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
-def test_when_rank_0_raises_the_others_are_told():
-    answers = said(run_ranks(2, first_dies, timeout=20))
-    assert answers[0][0] == "ZeroDivisionError: on purpose"
-    assert "rank 0 has left the trace: ZeroDivisionError: on purpose" in answers[1][0]
+def test_when_rank_0_raises_the_others_are_told(tmp_path):
+    answers = said(run_ranks(2, first_dies, tmp_path / "died"))
+    assert answers[0] == "ZeroDivisionError: on purpose"
+    assert "rank 0 has left the trace: ZeroDivisionError: on purpose" in answers[1]
 
 
 # ---- one process

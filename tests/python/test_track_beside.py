@@ -113,7 +113,7 @@ def test_coverage_counts_the_lines_of_a_tracked_function(tmp_path: Path) -> None
         "work(2)\n"
     )
     run = [sys.executable, "-m", "coverage", "run", "--include=prog.py", "prog.py"]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("[Var] x@4") == 2
     report = subprocess.run(
@@ -121,7 +121,7 @@ def test_coverage_counts_the_lines_of_a_tracked_function(tmp_path: Path) -> None
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert re.search(r"prog.py +9 +1 +89% +6", report.stdout), report.stdout
 
@@ -149,7 +149,7 @@ def debug(
         input=commands,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
 
 

@@ -69,7 +69,7 @@ def run(folder: Path, track: str, *arguments: str, first: str = "") -> tuple[lis
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return [line.strip("│┌├└─ ") for line in done.stdout.splitlines()], done.stderr

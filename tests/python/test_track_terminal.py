@@ -55,7 +55,7 @@ def on_terminal(folder: Path, columns: int, **environment: str) -> str:
     )
     os.close(theirs)
     parts = []
-    while select.select([ours], [], [], 60)[0]:
+    while select.select([ours], [], [], 120)[0]:
         try:
             part = os.read(ours, 65536)
         except OSError:  # the other end is closed
@@ -64,7 +64,7 @@ def on_terminal(folder: Path, columns: int, **environment: str) -> str:
             break
         parts.append(part)
     os.close(ours)
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
     return b"".join(parts).decode().replace("\r\n", "\n")
 
 

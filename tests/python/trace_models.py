@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import tempfile
 import traceback
 from datetime import timedelta
@@ -12,6 +11,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from programs import PATIENCE
 from torch import nn
 
 C = 5  # features
@@ -26,16 +26,13 @@ class Small(nn.Module):
         return self.fc(x).relu()
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def _work(rank, world, port, timeout, folder, function, arguments):
     torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=timeout))
+    store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=PATIENCE))
+    store.set(f"up/{rank}", "")  # importing torch may take one rank longer than the timeout
+    store.wait([f"up/{other}" for other in range(world)])
+    limit = timedelta(seconds=timeout)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=limit)
     try:
         answer = ("ok", function(rank, world, *arguments))
     except Exception as error:
@@ -51,13 +48,14 @@ def run_ranks(world, function, *arguments, timeout=60):
     """Run function(rank, world, ...) in as many processes; give what each said."""
     with tempfile.TemporaryDirectory() as folder:
         context = mp.get_context("spawn")
-        port = free_port()
-        common = (world, port, timeout, folder, function, arguments)
+        # Held here: its port is free when it is chosen, and it outlives every rank.
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        common = (world, store.port, timeout, folder, function, arguments)
         processes = [context.Process(target=_work, args=(rank, *common)) for rank in range(world)]
         for process in processes:
             process.start()
         for process in processes:
-            process.join(180)
+            process.join(2 * PATIENCE)
         for process in processes:
             if process.is_alive():
                 process.kill()
