@@ -63,7 +63,9 @@ tt_status tt_store_tidy(tt_store *store, int32_t site, tt_error *err)
         if (st == TT_OK)
             return tt_store_put_chunk(store, site, row->chunks[row->count - count].first, &store->merged,
                                       err);
-        if (st == TT_ENOMEM)
+        if (st == TT_EIO)
+            return TT_OK; /* the disk may be better next time */
+        if (st != TT_EFORMAT)
             return tt_fail(err, st, "%s", tt_status_text(st));
         st = tt_store_give_up(store, site, k, err); /* there is one less now */
         if (st < 0)

@@ -200,8 +200,14 @@ static void a_failing_disk_stops_recording_with_one_error(void **state)
     assert_true(strike_each(FSTAT, FAILS, EIO, false, false) > 40);
     assert_true(strike_each(FALLOCATE, FAILS, EIO, false, false) > 0);
     assert_true(strike_each(FTRUNCATE, FAILS, EIO, false, false) > 0);
-    assert_true(strike_each(PREAD, FAILS, EIO, false, false) > 0);
     assert_true(strike_each(CLOSE, FAILS, EIO, false, false) > 0);
+}
+
+static void what_cannot_be_read_back_now_is_merged_later(void **state)
+{
+    (void)state;
+    assert_true(strike_each(PREAD, FAILS, EIO, false, true) > 0);
+    assert_true(strike_each(PREAD, FAILS, EIO, true, true) > 0);
 }
 
 static void short_and_interrupted_calls_go_on(void **state)
@@ -260,6 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_disk_stops_recording_with_one_error),
         cmocka_unit_test(a_failing_disk_stops_recording_with_one_error),
+        cmocka_unit_test(what_cannot_be_read_back_now_is_merged_later),
         cmocka_unit_test(short_and_interrupted_calls_go_on),
         cmocka_unit_test(a_file_system_that_cannot_reserve_or_punch_is_fine),
         cmocka_unit_test(a_file_that_was_removed_stops_recording),

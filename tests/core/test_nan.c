@@ -232,6 +232,25 @@ static void what_fed_it_is_finite_and_came_before(void **state)
     end(&s, run);
 }
 
+static void the_norm_of_the_gradients_feeds_nothing(void **state)
+{
+    (void)state;
+    story s = begin(0, NULL);
+    put(&s, "activation/a", 0);
+    put(&s, "gradient_norm", 0); /* after the step, before an evaluation that belongs to it */
+    put(&s, "Adam2:gradient_norm", 0);
+    put(&s, "activation/b", 1);
+    tt_run *run = finish(&s);
+    tt_nonfinite found;
+    tt_feed feeds[8];
+    size_t count;
+    assert_int_equal(tt_run_nonfinite(run, NULL, &found, &err), 0);
+    assert_int_equal(tt_run_feeds(run, &found, feeds, 8, &count, &err), 0);
+    assert_int_equal(count, 1);
+    assert_string_equal(tt_run_site_name(run, feeds[0].site), "activation/a");
+    end(&s, run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +263,7 @@ int main(void)
         cmocka_unit_test(sites_that_may_be_non_finite_are_left_out),
         cmocka_unit_test(the_earliest_step_of_all_ranks_counts),
         cmocka_unit_test(what_fed_it_is_finite_and_came_before),
+        cmocka_unit_test(the_norm_of_the_gradients_feeds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
