@@ -36,6 +36,7 @@ def folder() -> Iterator[Path]:
     made.chmod(0o777)
     shutil.copy(DEV, made / "dev")
     (made / "bin").mkdir()
+    (made / "bin").chmod(0o755)  # whatever the umask
     pretend(made / "bin/python", PYTHON)
     pretend(made / "bin/compiler", COMPILER)
     pretend(made / "bin/pkg-config", "#!/bin/sh\n")
