@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tensortap as tt
 from tensortap import _core
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
@@ -114,3 +116,28 @@ def test_a_wrong_argument_is_refused(call: object, error: type[Exception]) -> No
 def test_a_refused_option_is_named_with_what_it_got(call: object, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         call(np.arange(5.0))  # type: ignore[operator]
+
+
+def test_what_is_no_model_has_no_paths() -> None:
+    torch = pytest.importorskip("torch")
+    from tensortap.trace import paths
+
+    with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, not int"):
+        paths(3, torch.zeros(2))  # type: ignore[arg-type]
+
+
+def test_a_pattern_of_names_is_a_text(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run:
+        run.log("x", 1)
+    with pytest.raises(TypeError, match=r"pattern must be a glob like 'activation/\*', not 3"):
+        tt.open(tmp_path / "run").names(3)  # type: ignore[arg-type]
+
+
+def test_a_comparison_names_the_dimension_in_which_shapes_differ() -> None:
+    with pytest.raises(ValueError, match="shapes differ: size 3 against 4 in dimension 0"):
+        tt.compare(np.zeros((3, 4)), np.zeros((4, 3)))
+
+
+def test_a_quantile_out_of_range_is_told_which_it_was() -> None:
+    with pytest.raises(ValueError, match="between 0 and 1, not at 2"):
+        tt.histogram(np.zeros(3)).quantile(2)

@@ -55,6 +55,8 @@ class PathList(list[TracePath]):
 
 def paths(model: torch.nn.Module, *inputs: Any, **named_inputs: Any) -> PathList:
     """Run one forward and list every path that could be traced, with shapes."""
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
     root = PathMatcher(model).root
     found: dict[str, TracePath] = {}
 
