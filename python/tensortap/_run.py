@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import functools
 import importlib.util
+import itertools
 import os
 import runpy
 import signal
@@ -21,7 +22,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 from weakref import WeakSet, WeakValueDictionary, ref
 
+PACKAGE = os.path.dirname(__file__) + os.sep
+IMPORT = "<frozen importlib._bootstrap"
 PATIENCE = 10  # optimizer steps that a new model may wait for its first forward
+
+Entry = tuple[str, types.TracebackType]  # the file of its frame, and itself
 
 
 class Watcher:
@@ -198,12 +203,42 @@ class TorchWaiter:
         return spec
 
 
-def clean(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Drop the frames above the program's first line: ours and runpy's."""
-    ours = (__file__, runpy.__file__, "<frozen runpy>", "<string>", "<frozen importlib._bootstrap>")
-    while traceback is not None and traceback.tb_frame.f_code.co_filename in ours:
-        traceback = traceback.tb_next
-    return traceback
+def clean(error: BaseException) -> types.TracebackType | None:
+    """Drop the frames that are there because of us: above the program's first line, and hooks.
+
+    What the program itself called stays, and so does an error of our own.
+    """
+    entries = []
+    entry = error.__traceback__
+    while entry is not None:
+        entries.append((entry.tb_frame.f_code.co_filename, entry))
+        entry = entry.tb_next
+    above = (__file__, runpy.__file__, "<frozen runpy>", "<string>", f"{IMPORT}>")
+    while entries and entries[0][0] in above:
+        del entries[0]
+    if not entries:
+        return None
+    if isinstance(error, KeyboardInterrupt) or not entries[-1][0].startswith(PACKAGE):
+        entries = without_hooks(entries)
+    for (_, entry), (_, below) in itertools.pairwise(entries):
+        entry.tb_next = below
+    entries[-1][1].tb_next = None
+    return entries[0][1]
+
+
+def without_hooks(entries: list[Entry]) -> list[Entry]:
+    """Drop what torch or an import called of ours: around a closure, or where Ctrl-C arrived."""
+    file = getattr(sys.modules.get("torch"), "__file__", None)
+    torch = os.path.dirname(file) + os.sep if file else None
+    kept: list[Entry] = []
+    for name, entry in entries:
+        hooked = torch is not None and kept != [] and kept[-1][0].startswith(torch)
+        if not (name == __file__ or (hooked and name.startswith(PACKAGE))):
+            kept.append((name, entry))
+            continue
+        while kept and kept[-1][0].startswith(IMPORT):  # hidden by Python, but for us in between
+            kept.pop()
+    return kept
 
 
 def execute(kind: str, rest: Sequence[str]) -> None:
@@ -269,7 +304,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def show_traceback() -> None:
     """Print the exception as Python would, without our frames."""
-    kind, error, traceback = sys.exc_info()
-    assert kind is not None
+    error = sys.exc_info()[1]
     assert error is not None
-    sys.excepthook(kind, error.with_traceback(clean(traceback)), clean(traceback))
+    traceback = clean(error)
+    sys.excepthook(type(error), error.with_traceback(traceback), traceback)

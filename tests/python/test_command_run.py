@@ -305,6 +305,60 @@ def test_control_c_ends_it_as_it_ends_python(tmp_path: Path) -> None:
     assert tt.open(tmp_path / "run").state == "finished"
 
 
+@pytest.mark.parametrize("file", ["_run.py", "steps.py"])
+def test_control_c_within_our_hooks_shows_lines_of_the_program(tmp_path: Path, file: str) -> None:
+    groups = f"""
+    import signal, sys
+    class Groups(list):
+        def __iter__(self):
+            if step == 3 and sys._getframe(1).f_code.co_filename.endswith("tensortap/{file}"):
+                print("interrupted there", flush=True)
+                signal.raise_signal(signal.SIGINT)
+            return super().__iter__()
+    optimizer.param_groups = Groups(optimizer.param_groups)
+    """
+    script = write(tmp_path, TRAIN.replace("for step", f"{textwrap.dedent(groups)}\nfor step"))
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
+    assert done.stdout == "interrupted there\n"
+    assert done.returncode == -signal.SIGINT
+    assert "optimizer.step()\n" in done.stderr
+    assert done.stderr.endswith("KeyboardInterrupt\n")
+    assert file not in done.stderr
+    assert tt.open(tmp_path / "run").state == "finished"
+
+
+def test_an_error_in_a_closure_is_shown_as_python_shows_it(tmp_path: Path) -> None:
+    closure = """
+    def closure():
+        optimizer.zero_grad()
+        model(torch.ones(3, 4)).sum().backward()
+        return 1 // (3 - step)
+    """
+    script = write(
+        tmp_path,
+        TRAIN.replace("for step", f"{textwrap.dedent(closure)}\nfor step").replace(
+            "    optimizer.step()", "    optimizer.step(closure)"
+        ),
+    )
+    done = tensortap("run", "-o", "run", script, folder=tmp_path)
+    shown = [line for line in done.stderr.splitlines() if not line.startswith("tensortap: ")]
+    assert shown == python(script, folder=tmp_path).stderr.splitlines()
+    assert shown[-1].startswith("ZeroDivisionError")
+
+
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "ValueError('x')", "ImportError('x')"])
+def test_an_import_of_torch_that_fails_is_shown_as_python_shows_it(
+    tmp_path: Path, error: str
+) -> None:
+    (tmp_path / "torch").mkdir()
+    write(tmp_path, f"def fail():\n    raise {error}\nfail()", "torch/__init__.py")
+    script = write(tmp_path, "def start():\n    import torch\nstart()")
+    ours = tensortap("run", script, folder=tmp_path)
+    theirs = python(script, folder=tmp_path)
+    assert (ours.stderr, ours.returncode) == (theirs.stderr, theirs.returncode)
+    assert "fail()" in ours.stderr
+
+
 def test_a_run_that_cannot_be_made_does_not_stop_the_program(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("in the way")
     script = write(tmp_path, TRAIN)
