@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from monitored import Gives, close, every, measure  # noqa: E402
+from programs import finish  # noqa: E402
 from torch import nn  # noqa: E402
 
 
@@ -26,6 +28,39 @@ def test_tensors_that_cannot_be_read_are_named_once_and_the_rest_goes_on(
     assert measure(monitor, model) == {"activation/[root module].fine/mean": 1}
     measure(monitor, model, 1)
     assert len([text for text in caplog.messages if "meta" in text]) == 1
+
+
+def test_a_tensor_that_changes_the_metrics_while_it_is_read_is_safe(tmp_path: Path) -> None:
+    done = finish(
+        """
+        import torch
+        from tensortap.monitor import ModuleMonitor
+
+        class Busy(torch.Tensor):
+            def detach(self):  # which is how a conjugated tensor is read
+                if step == 0:
+                    monitor.add_activation_metric("max", lambda x: x.real.max())
+                return super().detach()
+
+        class Gives(torch.nn.Module):
+            def forward(self):
+                return torch.full((2,), 3j).conj().as_subclass(Busy)
+
+        model = Gives()
+        monitor = ModuleMonitor(monitor_step_fn=lambda step: True)
+        monitor.set_module(model)
+        monitor.add_activation_metric("numel")
+        for step in range(2):
+            monitor.begin_step(step)
+            model()
+            monitor.end_step()
+        print(sorted(monitor.get_step_metrics().items()))
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    name = "activation/[root module]"
+    assert done.stdout.strip() == str([(f"{name}/max", 0.0), (f"{name}/numel", 2.0)])
 
 
 def test_a_parameter_that_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:

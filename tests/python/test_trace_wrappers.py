@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 
 import pytest
 
@@ -32,27 +34,34 @@ def test_data_parallel_is_looked_through():
     check(tracer, 3)
 
 
-def test_the_replicas_of_data_parallel_are_followed():
+def replica_of(module):
+    copy = module._replicate_for_data_parallel()
+    for key, child in module._modules.items():
+        copy._modules[key] = replica_of(child)
+    for key, parameter in module._parameters.items():
+        setattr(copy, key, parameter)
+    return copy
+
+
+class Parallel(nn.DataParallel):
     """There is no second device here: replicas are made as DataParallel makes them."""
 
-    class Parallel(nn.DataParallel):
-        def forward(self, x):
-            replicas = [_replica(self.module) for _ in range(2)]
-            return torch.cat(
-                [replica(part) for replica, part in zip(replicas, x.chunk(2), strict=True)]
-            )
+    def __init__(self, module):
+        super().__init__(module)
+        self.device_ids = [0, 1]
+        self.replicas = []  # weak references
 
-    def _replica(module):
-        copy = module._replicate_for_data_parallel()
-        for key, child in module._modules.items():
-            copy._modules[key] = _replica(child)
-        for key, parameter in module._parameters.items():
-            setattr(copy, key, parameter)
-        return copy
+    def forward(self, x):
+        results = []
+        for part in x.chunk(2):
+            replica = replica_of(self.module)
+            self.replicas.append(weakref.ref(replica))
+            results.append(replica(part))
+        return torch.cat(results)
 
-    model = Small()
-    wrapped = Parallel(model)
-    wrapped.device_ids = [0, 1]
+
+def test_the_replicas_of_data_parallel_are_followed():
+    wrapped = Parallel(Small())
     x = torch.randn(4, C)
     with ModelTracer(wrapped, NAMES) as tracer:
         wrapped(x)
@@ -61,6 +70,20 @@ def test_the_replicas_of_data_parallel_are_followed():
     assert torch.equal(torch.cat(tracer.results["forward.x"].values), x)
     assert len(tracer.results["fc"].values) == 2
     assert len(tracer.results["fc.forward.input"].values) == 2
+
+
+def test_a_tracer_that_is_stopped_inside_of_a_replica_lets_go_of_it():
+    class Stopping(Small):
+        def forward(self, x):
+            tracer.__exit__(None, None, None)
+            return super().forward(x)
+
+    wrapped = Parallel(Stopping())
+    tracer = ModelTracer(wrapped, NAMES)
+    tracer.__enter__()
+    wrapped(torch.randn(4, C))
+    gc.collect()  # torch's modules hold themselves
+    assert [replica() for replica in wrapped.replicas] == [None, None]
 
 
 def test_ddp_is_looked_through_whichever_of_the_two_is_given():
