@@ -104,6 +104,21 @@ def test_the_json_of_a_tree(tmp_path: Path) -> None:
     }
 
 
+DEEP = [".".join(f"m{i}" for i in range(parts)) for parts in (1, 1500)]
+
+
+def test_a_path_of_many_parts_is_drawn() -> None:
+    whole = construct_graph(build_tree(DEEP), prune_leaves_flag=False)
+    assert whole.source.count("->") == 1499
+    assert construct_graph(build_tree(DEEP)).source.count("->") == 1498
+
+
+def test_a_tree_too_deep_for_json_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"t\.json: the tree is too deep for JSON"):
+        save_tree_json(build_tree(DEEP), tmp_path / "t.json")
+    assert list(tmp_path.iterdir()) == []
+
+
 # ---- the graph
 
 

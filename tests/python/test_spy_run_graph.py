@@ -135,6 +135,14 @@ def test_time_is_told_with_what_is_called_inside(tmp_path: Path) -> None:
     assert number(line_of(graph, "last")) < 200
 
 
+@pytest.mark.parametrize("color", [None, "time", "absmax"])
+def test_a_path_of_many_parts_is_drawn_in_every_colour(tmp_path: Path, color: str | None) -> None:
+    with tt.record(tmp_path / "run") as run:
+        run.tensor("activation/" + ".".join(["m"] * 1500), torch.ones(2))
+    with tt.open(tmp_path / "run") as opened:
+        assert run_graph(opened, color).source.count("->") == 1499
+
+
 def test_a_run_has_the_shapes_of_its_outputs_on_the_edges(run: Path) -> None:
     with tt.open(run) as opened:
         source = run_graph(opened).source

@@ -132,14 +132,13 @@ def _times(run: Any, names: list[str]) -> Iterator[tuple[str, float]]:
 def _inclusive(tree: Node, own: Found) -> Found:
     """Add to each node what lies below it."""
     found: Found = {}
-
-    def total(node: Node) -> float:
-        below = sum(total(child) for child in node.children.values())
+    nodes = [tree]
+    for node in nodes:  # each before those below it
+        nodes += node.children.values()
+    for node in reversed(nodes):
+        below = sum(found[id(child)][0][1] for child in node.children.values())
         value = below + sum(value for _, value in own.get(id(node), []))
         found[id(node)] = [(node.name, value)]
-        return value
-
-    total(tree)
     whole = next((child for child in tree.children.values() if child.name == ROOT), None)
     if whole is not None:  # it calls all the others
         found[id(whole)] = [(ROOT, found[id(tree)][0][1])]
