@@ -95,6 +95,22 @@ def test_of_repeated_layers_the_bad_ones_are_counted_and_the_first_is_named(
     assert "first: layers.4.fc" in line
 
 
+def test_a_module_whose_parameter_was_the_first_is_marked(tmp_path: Path) -> None:
+    model = Stack()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with tt.record(tmp_path / "run", model=model, optimizer=optimizer) as run:
+        model(torch.ones(2, 4)).sum().backward()
+        with torch.no_grad():  # no output has it yet
+            model.layers[4]["fc"].weight[0, 0] = float("nan")
+        optimizer.step()
+        run.step()
+    with tt.open(tmp_path / "run") as opened:
+        line = line_of(run_graph(opened, "nan"), "fc")
+    assert "#d00000" in line
+    assert "first: parameter/layers.4.fc.weight" in line
+    assert "NaN/Inf in" not in line
+
+
 def test_of_repeated_layers_the_largest_is_shown_and_which_it_is(tmp_path: Path) -> None:
     model = Stack()
     with torch.no_grad():
