@@ -119,7 +119,7 @@ tt_status tt_stream_memory(tt_stream *stream, tt_dtype dtype, const char *data, 
             summed = done;
         }
     }
-    if (st == TT_OK && has_sum)
+    if (st == TT_OK && has_sum && done > summed)
         tt_checksum_add(stream->sum, data + summed, done - summed);
     if (st == TT_OK && done < bytes) { /* the rest is a helper's */
         st = tt_whole_skip(&stream->file, bytes - done, err);
