@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -48,6 +49,14 @@ def test_a_trace_is_one_path_a_line(tmp_path: Path) -> None:
     file.write_text("a.b\n\n a.c \na.b")
     assert parse_trace(file) == ["a.b", "a.c", "a.b"]
     assert parse_trace(str(file)) == ["a.b", "a.c", "a.b"]
+
+
+def test_a_trace_may_come_through_a_pipe() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader), os.fdopen(writer, "w") as file:
+        file.write("a.b\na")
+        file.close()
+        assert parse_trace(f"/dev/fd/{reader}") == ["a.b", "a"]
 
 
 def test_a_missing_or_empty_trace_is_an_error(tmp_path: Path) -> None:

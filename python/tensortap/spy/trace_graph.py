@@ -51,7 +51,7 @@ class TracedPath(str):
 def parse_trace(path: str | os.PathLike[str]) -> list[str]:
     """Read a trace: one path a line, or a Chrome trace (`.json`)."""
     file = Path(path)
-    if not file.is_file():
+    if not file.exists() or file.is_dir():  # a pipe will do
         raise FileNotFoundError(f"trace file not found: {file}")
     text = file.read_text(encoding="utf-8", errors="surrogateescape")
     if file.suffix == ".json":
