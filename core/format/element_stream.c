@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 256 << 10 }; /* half of what a core has for itself */
+enum {
+    PIECE = 256 << 10, /* half of what a core has for itself */
+    LAG = 1 << 20,     /* bytes the checksum may be behind: until then a helper has come, if one will */
+};
 
 static tt_status write_bytes(tt_stream *stream, const void *bytes, size_t n, tt_error *err)
 {
@@ -96,6 +99,7 @@ tt_status tt_stream_memory(tt_stream *stream, tt_dtype dtype, const char *data, 
 {
     tt_status st = TT_OK;
     size_t at = 0, n = 0, done = 0, summed = 0;
+    bool has_sum = stream->sum != NULL && !stream->widens; /* what is widened is summed on its way */
     while (st == TT_OK && next_piece(stream, bytes, &at, &n)) {
         tt_checksum_wait_filled(filled, at + n);
         if (stream->widens) {
@@ -110,17 +114,17 @@ tt_status tt_stream_memory(tt_stream *stream, tt_dtype dtype, const char *data, 
         done = at + n;
         /* While it is being filled the checksum waits: whoever fills it may take that
          * over next, and the writer is the one who is late. */
-        if (st == TT_OK && !stream->widens && stream->sum != NULL && is_filled(filled, bytes)) {
+        if (st == TT_OK && has_sum && done - summed >= LAG && is_filled(filled, bytes)) {
             tt_checksum_add(stream->sum, data + summed, done - summed);
             summed = done;
         }
     }
+    if (st == TT_OK && has_sum && done > summed)
+        tt_checksum_add(stream->sum, data + summed, done - summed);
     if (st == TT_OK && done < bytes) { /* the rest is a helper's */
         st = tt_whole_skip(&stream->file, bytes - done, err);
-        if (stream->sum != NULL) {
-            tt_checksum_add(stream->sum, data + summed, done - summed);
+        if (has_sum)
             tt_checksum_add_crc(stream->sum, stream->ends->crc, bytes - done);
-        }
     }
     return st;
 }

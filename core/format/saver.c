@@ -2,9 +2,10 @@
  *
  * Exists because the forward pass should pay for a copy, not for a disk.  One
  * thread takes copies in the order they came and writes each to its file; whoever
- * waits for the end writes too, or helps with what is being written.  For a large tensor the thread starts before the copying ends and
- * follows it piece by piece.  Memory of written copies is used again, because
- * fresh memory costs more (page faults) than the copy itself.
+ * waits for the end writes too, or helps with what is being written.  For a large
+ * tensor the thread starts before the copying ends and follows it piece by piece.
+ * Memory of written copies is used again, because fresh memory costs more (page
+ * faults) than the copy itself.
  *
  * Fork: the child has neither the thread nor a lock it could trust.  It knows by
  * `owner`, touches nothing of this, and writes files itself.  The copies that

@@ -211,7 +211,8 @@ def to_hdf5(source: Source, out: str) -> None:
         names = "/".join(parts).split("/")
         return "/".join("_" if name in ("", ".", "..") else name for name in names)
 
-    with h5py.File(out, "w") as file:
+    # By a file of Python's: where HDF5 itself meets a full disk, it crashes.
+    with open(out, "w+b") as raw, h5py.File(raw, "w") as file:
         for name, site, number, _ in source.parts:
             columns: dict[str, Any] = {}
             for field in ("value", *NUMBERS):
@@ -260,7 +261,11 @@ def to_pt(source: Source, out: str) -> None:
         fail(
             'no values were kept for these sites; record them with keep="value", or use --to csv', 2
         )
-    torch.save(kept, out)
+    try:
+        with open(out, "wb") as file:
+            torch.save(kept, file)
+    except RuntimeError as error:  # torch's words hide the system's
+        raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
 
 
 WRITERS: dict[str, Callable[[Source, str], None]] = {

@@ -7,9 +7,8 @@
 #include "format/whole_file.h"
 
 #include "alloc_fail.h"
-#include "run_folder.h"
+#include "known_bytes.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -20,21 +19,17 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-enum { BYTES = 300000, SKIPPED = 77 };
+enum { SKIPPED = 77 };
 
-static const char *folder;
 static tt_error err;
-static char bytes[BYTES];
 
 /* False: this kernel lets nobody ask. */
 static bool refuse_nameless_files(void)
@@ -52,56 +47,9 @@ static bool refuse_nameless_files(void)
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = run_folder_new();
-    for (int i = 0; i < BYTES; i++)
-        bytes[i] = (char)(i * 7);
-    return mkdir(folder, 0777);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    run_folder_remove(folder);
-    return 0;
-}
-
-static const char *path_of(int i)
-{
-    static char path[300];
-    (void)snprintf(path, sizeof path, "%s/%d", folder, i);
-    return path;
-}
-
-/* Files whose name begins so. */
-static int count_files(const char *beginning)
-{
-    int count = 0;
-    DIR *dir = opendir(folder);
-    assert_non_null(dir);
-    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
-        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-                 strncmp(entry->d_name, beginning, strlen(beginning)) == 0;
-    closedir(dir);
-    return count;
-}
-
-static void assert_holds(const char *path, size_t count)
-{
-    char *got = malloc(BYTES + 1);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    assert_int_equal(fread(got, 1, BYTES + 1, file), count);
-    assert_memory_equal(got, bytes, count);
-    (void)fclose(file);
-    free(got);
-}
-
 static tt_status write_bytes(const tt_whole_file *file, size_t count)
 {
-    struct iovec part = tt_whole_part(bytes, count);
+    struct iovec part = tt_whole_part(known_bytes, count);
     return tt_whole_write(file, &part, 1, &err);
 }
 
@@ -117,7 +65,7 @@ static tt_status save(const char *path, size_t count)
 static void the_kernel_does_refuse(void **state)
 {
     (void)state;
-    assert_int_equal(open(folder, O_WRONLY | O_TMPFILE, 0666), -1);
+    assert_int_equal(open(known_folder(), O_WRONLY | O_TMPFILE, 0666), -1);
     assert_int_equal(errno, EOPNOTSUPP);
 }
 
@@ -125,30 +73,46 @@ static void the_name_appears_with_the_last_byte(void **state)
 {
     (void)state;
     tt_whole_file file;
-    assert_int_equal(tt_whole_open(&file, path_of(0), &err), TT_OK);
+    assert_int_equal(tt_whole_open(&file, known_path(0), &err), TT_OK);
     assert_int_equal(write_bytes(&file, 5000), TT_OK);
-    assert_int_not_equal(access(path_of(0), F_OK), 0);
-    assert_int_equal(count_files(".tensortap-"), 1); /* so this is the way it went */
+    assert_int_not_equal(access(known_path(0), F_OK), 0);
+    assert_int_equal(count_known_files(".tensortap-"), 1); /* so this is the way it went */
     assert_int_equal(tt_whole_close(&file, TT_OK, &err), TT_OK);
-    assert_holds(path_of(0), 5000);
-    assert_int_equal(count_files(""), 1);
+    assert_known_file(known_path(0), 5000);
+    assert_int_equal(count_known_files(""), 1);
 }
 
 static void a_failure_leaves_nothing(void **state)
 {
     (void)state;
     tt_whole_file file;
-    assert_int_equal(tt_whole_open(&file, path_of(0), &err), TT_OK);
+    assert_int_equal(tt_whole_open(&file, known_path(0), &err), TT_OK);
     assert_int_equal(write_bytes(&file, 5000), TT_OK);
     assert_int_equal(tt_whole_close(&file, TT_EIO, &err), TT_EIO);
-    assert_int_equal(count_files(""), 0);
+    assert_int_equal(count_known_files(""), 0);
+}
+
+static void a_full_disk_leaves_nothing_under_any_name(void **state)
+{
+    (void)state;
+    struct rlimit before, small;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    (void)getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 100000;
+    (void)setrlimit(RLIMIT_FSIZE, &small);
+    tt_status st = save(known_path(0), KNOWN_BYTES);
+    (void)setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(st, TT_EIO);
+    assert_non_null(strstr(err.text, known_path(0)));
+    assert_int_equal(count_known_files(""), 0);
 }
 
 static void a_folder_that_is_not_there_is_named(void **state)
 {
     (void)state;
     char lost[300];
-    (void)snprintf(lost, sizeof lost, "%s/gone/a", folder);
+    (void)snprintf(lost, sizeof lost, "%s/gone/a", known_folder());
     assert_int_equal(save(lost, 10), TT_EIO);
     assert_non_null(strstr(err.text, "/gone/a: No such file"));
 }
@@ -157,45 +121,15 @@ static void what_a_killed_process_left_is_not_in_the_way(void **state)
 {
     (void)state;
     char left[400];
-    (void)snprintf(left, sizeof left, "%s/.tensortap-%d-%d-0.tmp", folder, (int)getpid(), (int)gettid());
+    (void)snprintf(left, sizeof left, "%s/.tensortap-%d-%d-0.tmp", known_folder(), (int)getpid(),
+                   (int)gettid());
     FILE *file = fopen(left, "wb");
     assert_non_null(file);
     (void)fclose(file);
-    assert_int_equal(save(path_of(0), 5000), TT_OK);
-    assert_holds(path_of(0), 5000);
+    assert_int_equal(save(known_path(0), 5000), TT_OK);
+    assert_known_file(known_path(0), 5000);
     assert_int_equal(access(left, F_OK), 0); /* nor taken for ours */
-    assert_int_equal(count_files(""), 2);
-}
-
-static void killed_at_any_moment_every_file_is_whole(void **state)
-{
-    (void)state;
-    const int64_t count = BYTES;
-    int seen = 0;
-    for (int turn = 0; turn < 8; turn++) {
-        pid_t child = fork();
-        if (child == 0) {
-            tt_saver *saver;
-            tt_tensor t;
-            if (tt_tensor_describe(&t, bytes, TT_U8, 1, &count, NULL, NULL) == TT_OK &&
-                tt_saver_open(0, &saver, NULL) == TT_OK)
-                for (int i = 0;; i++)
-                    (void)tt_saver_add(saver, path_of(i % 50), TT_FORMAT_BYTES, &t, NULL, NULL);
-            _exit(1);
-        }
-        for (int i = 0; i < 5000 && access(path_of(0), F_OK) != 0; i++)
-            usleep(2000); /* a slow machine: not before the first file */
-        usleep(1000 + 2500 * (unsigned)turn);
-        kill(child, SIGKILL);
-        (void)waitpid(child, NULL, 0);
-        for (int i = 0; i < 50; i++) {
-            if (access(path_of(i), F_OK) != 0)
-                continue;
-            assert_holds(path_of(i), BYTES);
-            seen++;
-        }
-    }
-    assert_true(seen > 0);
+    assert_int_equal(count_known_files(""), 2);
 }
 
 static void every_failed_allocation_is_reported(void **state)
@@ -203,22 +137,23 @@ static void every_failed_allocation_is_reported(void **state)
     (void)state;
     for (long nth = 1;; nth++) {
         alloc_fail_at(nth);
-        tt_status st = save(path_of(0), 100);
+        tt_status st = save(known_path(0), 100);
         bool was_hit = alloc_fail_stop();
         assert_int_equal(st, was_hit ? TT_ENOMEM : TT_OK);
         if (!was_hit)
             break;
     }
-    assert_int_equal(count_files(""), 1);
+    assert_int_equal(count_known_files(""), 1);
 }
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, known_folder_make, known_folder_remove)
     const struct CMUnitTest tests[] = {
         TEST(the_kernel_does_refuse),
         TEST(the_name_appears_with_the_last_byte),
         TEST(a_failure_leaves_nothing),
+        TEST(a_full_disk_leaves_nothing_under_any_name),
         TEST(a_folder_that_is_not_there_is_named),
         TEST(what_a_killed_process_left_is_not_in_the_way),
         TEST(killed_at_any_moment_every_file_is_whole),

@@ -3,9 +3,8 @@
 #include "tensortap.h"
 
 #include "alloc_fail.h"
-#include "run_folder.h"
+#include "known_bytes.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -15,25 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-enum { BYTES = 300000, LONG = (9 << 20) + 5 };
-
-static const char *folder;
-static char bytes[BYTES];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = run_folder_new();
-    for (int i = 0; i < BYTES; i++)
-        bytes[i] = (char)(i * 7);
-    return mkdir(folder, 0777);
-}
+enum { LONG = (9 << 20) + 5 };
 
 /* On tmpfs, if there is one: a large file is written from both ends. */
 static int make_folder_in_memory(void **state)
@@ -41,54 +27,12 @@ static int make_folder_in_memory(void **state)
     const char *before = getenv("TMPDIR");
     if (access("/dev/shm", W_OK) == 0)
         (void)setenv("TMPDIR", "/dev/shm", 1);
-    int made = make_folder(state);
+    int made = known_folder_make(state);
     if (before != NULL)
         (void)setenv("TMPDIR", before, 1);
     else
         (void)unsetenv("TMPDIR");
     return made;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    run_folder_remove(folder);
-    return 0;
-}
-
-static const char *path_of(int i)
-{
-    static _Thread_local char path[300];
-    (void)snprintf(path, sizeof path, "%s/%d", folder, i);
-    return path;
-}
-
-static tt_tensor tensor_of(int64_t count)
-{
-    tt_tensor t;
-    assert_int_equal(tt_tensor_describe(&t, bytes, TT_U8, 1, &count, NULL, NULL), TT_OK);
-    return t;
-}
-
-static void assert_file(int i, size_t count)
-{
-    char *got = malloc(BYTES + 1);
-    FILE *file = fopen(path_of(i), "rb");
-    assert_non_null(file);
-    assert_int_equal(fread(got, 1, BYTES + 1, file), count);
-    assert_memory_equal(got, bytes, count);
-    (void)fclose(file);
-    free(got);
-}
-
-static int count_files(void)
-{
-    int count = 0;
-    DIR *dir = opendir(folder);
-    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
-        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    closedir(dir);
-    return count;
 }
 
 static void after_waiting_every_file_is_there_whole(void **state)
@@ -97,14 +41,14 @@ static void after_waiting_every_file_is_there_whole(void **state)
     tt_saver *saver;
     assert_int_equal(tt_saver_open(1 << 20, &saver, NULL), TT_OK);
     for (int i = 0; i < 200; i++) {
-        tt_tensor t = tensor_of(i * 1500); /* 0 bytes is a file too */
-        assert_int_equal(tt_saver_add(saver, path_of(i), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+        tt_tensor t = known_tensor(i * 1500); /* 0 bytes is a file too */
+        assert_int_equal(tt_saver_add(saver, known_path(i), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
         assert_true(tt_saver_held(saver) <= 1 << 20);
     }
     assert_int_equal(tt_saver_wait(saver, NULL, NULL), TT_OK);
     for (int i = 0; i < 200; i++)
-        assert_file(i, (size_t)i * 1500);
-    assert_int_equal(count_files(), 200); /* nothing temporary */
+        assert_known_file(known_path(i), (size_t)i * 1500);
+    assert_int_equal(count_known_files(""), 200); /* nothing temporary */
     tt_saver_close(saver);
 }
 
@@ -112,7 +56,7 @@ static void assert_same_files(int one, int other)
 {
     char a[4096], b[4096];
     size_t n, all = 0;
-    FILE *first = fopen(path_of(one), "rb"), *second = fopen(path_of(other), "rb");
+    FILE *first = fopen(known_path(one), "rb"), *second = fopen(known_path(other), "rb");
     assert_non_null(first);
     assert_non_null(second);
     while ((n = fread(a, 1, sizeof a, first)) > 0) {
@@ -140,11 +84,11 @@ static void a_long_tensor_gives_the_same_file_whoever_does_what(void **state)
     assert_int_equal(tt_saver_open(0, &saver, NULL), TT_OK);
     for (int i = 0; i < 16; i++) {
         tt_format format = (tt_format)(i / 2 % TT_FORMAT_COUNT_);
-        assert_int_equal(tt_file_save(path_of(100), format, &t, NULL, NULL), TT_OK);
-        assert_int_equal(tt_saver_save(saver, path_of(200 + i), format, &t, NULL, NULL), TT_OK);
+        assert_int_equal(tt_file_save(known_path(100), format, &t, NULL, NULL), TT_OK);
+        assert_int_equal(tt_saver_save(saver, known_path(200 + i), format, &t, NULL, NULL), TT_OK);
         assert_same_files(100, 200 + i);
         tt_saver_expect(saver);
-        assert_int_equal(tt_saver_add(saver, path_of(i), format, &t, NULL, NULL), TT_OK);
+        assert_int_equal(tt_saver_add(saver, known_path(i), format, &t, NULL, NULL), TT_OK);
         memset(data, 0, LONG);                        /* it is the program's again */
         usleep(i % 2 == 0 ? 0 : 3000u * (unsigned)i); /* nobody helps, or somebody */
         assert_int_equal(tt_saver_wait(saver, NULL, NULL), TT_OK);
@@ -161,10 +105,10 @@ static void the_thread_soon_looks_less_often_when_nothing_comes(void **state)
 {
     (void)state;
     tt_saver *saver;
-    tt_tensor t = tensor_of(10);
+    tt_tensor t = known_tensor(10);
     struct rusage before, after;
     assert_int_equal(tt_saver_open(0, &saver, NULL), TT_OK);
-    assert_int_equal(tt_saver_add(saver, path_of(0), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+    assert_int_equal(tt_saver_add(saver, known_path(0), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
     assert_int_equal(tt_saver_wait(saver, NULL, NULL), TT_OK);
     (void)getrusage(RUSAGE_SELF, &before);
     usleep(200000);
@@ -177,10 +121,10 @@ static void what_is_larger_than_the_memory_goes_through(void **state)
 {
     (void)state;
     tt_saver *saver;
-    tt_tensor t = tensor_of(BYTES);
+    tt_tensor t = known_tensor(KNOWN_BYTES);
     assert_int_equal(tt_saver_open(1000, &saver, NULL), TT_OK);
-    assert_int_equal(tt_saver_add(saver, path_of(0), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
-    assert_file(0, BYTES);
+    assert_int_equal(tt_saver_add(saver, known_path(0), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+    assert_known_file(known_path(0), KNOWN_BYTES);
     tt_saver_close(saver);
 }
 
@@ -191,17 +135,17 @@ static void a_strided_tensor_is_written_in_logical_order(void **state)
     char want[6];
     tt_saver *saver;
     const int64_t shape[] = { 2, 3 }, stride[] = { 1, 1000 };
-    assert_int_equal(tt_tensor_describe(&t, bytes, TT_U8, 2, shape, stride, NULL), TT_OK);
+    assert_int_equal(tt_tensor_describe(&t, known_bytes, TT_U8, 2, shape, stride, NULL), TT_OK);
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < 3; k++)
-            want[i * 3 + k] = bytes[i + 1000 * k];
+            want[i * 3 + k] = known_bytes[i + 1000 * k];
     assert_int_equal(tt_saver_open(0, &saver, NULL), TT_OK);
-    assert_int_equal(tt_saver_add(saver, path_of(0), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
-    assert_int_equal(tt_file_save(path_of(1), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+    assert_int_equal(tt_saver_add(saver, known_path(0), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+    assert_int_equal(tt_file_save(known_path(1), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
     tt_saver_close(saver); /* writes what is left */
     for (int i = 0; i < 2; i++) {
         char got[7];
-        FILE *file = fopen(path_of(i), "rb");
+        FILE *file = fopen(known_path(i), "rb");
         assert_int_equal(fread(got, 1, 7, file), 6);
         assert_memory_equal(got, want, 6);
         (void)fclose(file);
@@ -212,19 +156,19 @@ static void a_failure_names_the_file_and_leaves_the_others(void **state)
 {
     (void)state;
     tt_saver *saver;
-    tt_tensor t = tensor_of(10);
+    tt_tensor t = known_tensor(10);
     tt_error err;
     int64_t failed = 0;
     char lost[300];
-    (void)snprintf(lost, sizeof lost, "%s/gone/q.call0.pt", folder);
+    (void)snprintf(lost, sizeof lost, "%s/gone/q.call0.pt", known_folder());
     assert_int_equal(tt_saver_open(0, &saver, NULL), TT_OK);
     assert_int_equal(tt_saver_add(saver, lost, TT_FORMAT_BYTES, &t, NULL, &err), TT_OK);
     assert_int_equal(tt_saver_add(saver, lost, TT_FORMAT_BYTES, &t, NULL, &err), TT_OK);
-    assert_int_equal(tt_saver_add(saver, path_of(1), TT_FORMAT_BYTES, &t, NULL, &err), TT_OK);
+    assert_int_equal(tt_saver_add(saver, known_path(1), TT_FORMAT_BYTES, &t, NULL, &err), TT_OK);
     assert_int_equal(tt_saver_wait(saver, &failed, &err), TT_EIO);
     assert_int_equal(failed, 2);
     assert_non_null(strstr(err.text, "gone/q.call0.pt"));
-    assert_file(1, 10);
+    assert_known_file(known_path(1), 10);
     assert_int_equal(tt_saver_wait(saver, &failed, &err), TT_OK); /* told once */
     tt_saver_close(saver);
 }
@@ -234,7 +178,7 @@ static void a_full_disk_leaves_no_half_file(void **state)
     (void)state;
     tt_saver *saver;
     tt_error err;
-    tt_tensor t = tensor_of(BYTES), fits = tensor_of(100);
+    tt_tensor t = known_tensor(KNOWN_BYTES), fits = known_tensor(100);
     struct rlimit before, small;
     (void)signal(SIGXFSZ, SIG_IGN);
     (void)getrlimit(RLIMIT_FSIZE, &before);
@@ -242,14 +186,14 @@ static void a_full_disk_leaves_no_half_file(void **state)
     small.rlim_cur = 100000;
     assert_int_equal(tt_saver_open(0, &saver, NULL), TT_OK);
     (void)setrlimit(RLIMIT_FSIZE, &small);
-    (void)tt_saver_add(saver, path_of(0), TT_FORMAT_PT, &t, NULL, NULL);
-    (void)tt_saver_add(saver, path_of(1), TT_FORMAT_BYTES, &fits, NULL, NULL);
+    (void)tt_saver_add(saver, known_path(0), TT_FORMAT_PT, &t, NULL, NULL);
+    (void)tt_saver_add(saver, known_path(1), TT_FORMAT_BYTES, &fits, NULL, NULL);
     tt_status st = tt_saver_wait(saver, NULL, &err);
     (void)setrlimit(RLIMIT_FSIZE, &before);
     assert_int_equal(st, TT_EIO);
-    assert_non_null(strstr(err.text, path_of(0)));
-    assert_int_equal(count_files(), 1);
-    assert_file(1, 100);
+    assert_non_null(strstr(err.text, known_path(0)));
+    assert_int_equal(count_known_files(""), 1);
+    assert_known_file(known_path(1), 100);
     tt_saver_close(saver);
 }
 
@@ -262,14 +206,14 @@ static void *produce(void *argument)
 {
     const producer *p = argument;
     for (int i = 0; i < 40; i++) {
-        tt_tensor t = tensor_of(1000 + 97 * i);
-        assert_int_equal(tt_saver_add(p->saver, path_of(p->first + i), TT_FORMAT_BYTES, &t, NULL, NULL),
-                         TT_OK);
+        tt_tensor t = known_tensor(1000 + 97 * i);
+        assert_int_equal(
+            tt_saver_add(p->saver, known_path(p->first + i), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
         if (i % 10 == 9)
             assert_int_equal(tt_saver_wait(p->saver, NULL, NULL), TT_OK);
     }
     for (int i = 0; i < 40; i++) /* its own are there, whatever the others do */
-        assert_file(p->first + i, (size_t)(1000 + 97 * i));
+        assert_known_file(known_path(p->first + i), (size_t)(1000 + 97 * i));
     return NULL;
 }
 
@@ -293,14 +237,14 @@ static void a_forked_child_saves_and_ends(void **state)
 {
     (void)state;
     tt_saver *saver;
-    tt_tensor t = tensor_of(BYTES);
+    tt_tensor t = known_tensor(KNOWN_BYTES);
     assert_int_equal(tt_saver_open(4 << 20, &saver, NULL), TT_OK);
     for (int i = 0; i < 30; i++) {
-        assert_int_equal(tt_saver_add(saver, path_of(i), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
+        assert_int_equal(tt_saver_add(saver, known_path(i), TT_FORMAT_BYTES, &t, NULL, NULL), TT_OK);
         pid_t child = fork(); /* while the writer is at work */
         if (child == 0) {
             alarm(60);
-            tt_status st = tt_saver_add(saver, path_of(100 + i), TT_FORMAT_BYTES, &t, NULL, NULL);
+            tt_status st = tt_saver_add(saver, known_path(100 + i), TT_FORMAT_BYTES, &t, NULL, NULL);
             st = st == TT_OK ? tt_saver_wait(saver, NULL, NULL) : st;
             tt_saver_close(saver);
             _exit(st == TT_OK ? 0 : 1);
@@ -308,45 +252,23 @@ static void a_forked_child_saves_and_ends(void **state)
         int status = -1;
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_int_equal(status, 0);
-        assert_file(100 + i, BYTES);
+        assert_known_file(known_path(100 + i), KNOWN_BYTES);
     }
     assert_int_equal(tt_saver_wait(saver, NULL, NULL), TT_OK);
     tt_saver_close(saver);
 }
 
-static void killed_at_any_moment_every_file_is_whole(void **state)
-{
-    (void)state;
-    for (int turn = 0; turn < 8; turn++) {
-        pid_t child = fork();
-        if (child == 0) {
-            tt_saver *saver;
-            tt_tensor t = tensor_of(BYTES);
-            if (tt_saver_open(0, &saver, NULL) == TT_OK)
-                for (int i = 0;; i++)
-                    (void)tt_saver_add(saver, path_of(i % 50), TT_FORMAT_BYTES, &t, NULL, NULL);
-            _exit(1);
-        }
-        usleep(3000 + 2500 * (unsigned)turn);
-        kill(child, SIGKILL);
-        (void)waitpid(child, NULL, 0);
-        for (int i = 0; i < 50; i++)
-            if (access(path_of(i), F_OK) == 0)
-                assert_file(i, BYTES);
-    }
-}
-
 static void every_failed_allocation_is_reported(void **state)
 {
     (void)state;
-    tt_tensor t = tensor_of(1000);
+    tt_tensor t = known_tensor(1000);
     for (long nth = 1;; nth++) {
         tt_saver *saver = NULL;
         tt_error err;
         alloc_fail_at(nth);
         tt_status st = tt_saver_open(0, &saver, &err);
         if (st == TT_OK)
-            st = tt_saver_add(saver, path_of(0), TT_FORMAT_PT, &t, NULL, &err);
+            st = tt_saver_add(saver, known_path(0), TT_FORMAT_PT, &t, NULL, &err);
         if (st == TT_OK)
             st = tt_saver_wait(saver, NULL, &err);
         bool was_hit = alloc_fail_stop();
@@ -359,12 +281,12 @@ static void every_failed_allocation_is_reported(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, known_folder_make, known_folder_remove)
     const struct CMUnitTest tests[] = {
         TEST(after_waiting_every_file_is_there_whole),
         TEST(a_long_tensor_gives_the_same_file_whoever_does_what),
         cmocka_unit_test_setup_teardown(a_long_tensor_gives_the_same_file_whoever_does_what,
-                                        make_folder_in_memory, remove_folder),
+                                        make_folder_in_memory, known_folder_remove),
         TEST(the_thread_soon_looks_less_often_when_nothing_comes),
         TEST(what_is_larger_than_the_memory_goes_through),
         TEST(a_strided_tensor_is_written_in_logical_order),

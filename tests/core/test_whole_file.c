@@ -3,9 +3,8 @@
 #include "format/whole_file.h"
 
 #include "alloc_fail.h"
-#include "run_folder.h"
+#include "known_bytes.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,29 +16,14 @@
 
 #include <cmocka.h>
 
-static const char *folder;
 static tt_error err;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = run_folder_new();
-    return mkdir(folder, 0777);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    run_folder_remove(folder);
-    return 0;
-}
 
 static const char *in_folder(const char *name)
 {
     static char paths[4][300];
     static int next;
     char *path = paths[next++ % 4];
-    (void)snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    (void)snprintf(path, sizeof paths[0], "%s/%s", known_folder(), name);
     return path;
 }
 
@@ -51,17 +35,6 @@ static void assert_holds(const char *path, const char *text)
     (void)fread(got, 1, sizeof got - 1, file);
     (void)fclose(file);
     assert_string_equal(got, text);
-}
-
-static int count_files(void)
-{
-    DIR *dir = opendir(folder);
-    int count = -2; /* . and .. */
-    assert_non_null(dir);
-    while (readdir(dir) != NULL)
-        count++;
-    closedir(dir);
-    return count;
 }
 
 /* In three parts, of which one is empty. */
@@ -91,22 +64,22 @@ static void the_name_appears_with_the_last_byte(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
     assert_int_equal(tt_whole_close(&file, TT_OK, &err), TT_OK);
     assert_holds(path, "hello");
-    assert_int_equal(count_files(), 1);
+    assert_int_equal(count_known_files(""), 1);
 }
 
 static void until_then_a_kill_would_leave_nothing(void **state)
 {
     (void)state;
     tt_whole_file file;
-    int nameless = open(folder, O_WRONLY | O_TMPFILE, 0666);
+    int nameless = open(known_folder(), O_WRONLY | O_TMPFILE, 0666);
     if (nameless < 0)
         skip(); /* this file system has none */
     assert_int_equal(close(nameless), 0);
     assert_int_equal(tt_whole_open(&file, in_folder("a"), &err), TT_OK);
     assert_int_equal(write_parts(&file, "hello"), TT_OK);
-    assert_int_equal(count_files(), 0);
+    assert_int_equal(count_known_files(""), 0);
     assert_int_equal(tt_whole_close(&file, TT_EIO, &err), TT_EIO);
-    assert_int_equal(count_files(), 0);
+    assert_int_equal(count_known_files(""), 0);
 }
 
 static void a_file_that_came_meanwhile_is_replaced(void **state)
@@ -119,7 +92,7 @@ static void a_file_that_came_meanwhile_is_replaced(void **state)
     assert_int_equal(write_text(path, "another"), TT_OK);
     assert_int_equal(tt_whole_close(&file, TT_OK, &err), TT_OK);
     assert_holds(path, "hello");
-    assert_int_equal(count_files(), 1);
+    assert_int_equal(count_known_files(""), 1);
 }
 
 static void a_failure_leaves_the_old_file(void **state)
@@ -132,7 +105,7 @@ static void a_failure_leaves_the_old_file(void **state)
     assert_int_equal(write_parts(&file, "new"), TT_OK);
     assert_int_equal(tt_whole_close(&file, TT_ENOMEM, &err), TT_ENOMEM);
     assert_holds(path, "old one");
-    assert_int_equal(count_files(), 1);
+    assert_int_equal(count_known_files(""), 1);
 }
 
 static void a_pipe_is_written_to(void **state)
@@ -150,7 +123,7 @@ static void a_pipe_is_written_to(void **state)
     assert_int_equal(close(reader), 0);
     assert_int_equal(lstat(path, &about), 0);
     assert_true(S_ISFIFO(about.st_mode));
-    assert_int_equal(count_files(), 1);
+    assert_int_equal(count_known_files(""), 1);
 }
 
 static void a_link_to_a_device_stays(void **state)
@@ -186,7 +159,7 @@ static void a_folder_is_an_error_that_names_it(void **state)
     assert_non_null(strstr(err.text, "/sub: "));
     assert_int_equal(write_text(in_folder("gone/a"), "hello"), TT_EIO);
     assert_non_null(strstr(err.text, "/gone/a: No such file"));
-    assert_int_equal(count_files(), 1);
+    assert_int_equal(count_known_files(""), 1);
 }
 
 static void every_failed_allocation_is_reported(void **state)
@@ -200,12 +173,12 @@ static void every_failed_allocation_is_reported(void **state)
         if (!was_hit)
             break;
     }
-    assert_int_equal(count_files(), 1);
+    assert_int_equal(count_known_files(""), 1);
 }
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, known_folder_make, known_folder_remove)
     const struct CMUnitTest tests[] = {
         TEST(the_name_appears_with_the_last_byte),
         TEST(until_then_a_kill_would_leave_nothing),

@@ -7,12 +7,13 @@ import json
 import os
 import sqlite3
 import stat
+import subprocess
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import tensortap
+from commands import PROGRAM, tensortap
 
 import tensortap as tt
 
@@ -266,6 +267,25 @@ def test_a_device_that_is_full_is_an_error_and_stays_there(run: Path, to: str) -
     assert done.stderr == "tensortap: full: No space left on device\n"
     assert (run / "full").is_char_device()
     assert not list(run.glob("*.part"))
+
+
+@pytest.mark.parametrize("to", ["csv", "json", "safetensors", "sqlite", "hdf5", "pt"])
+def test_a_full_disk_leaves_no_file_and_no_part_of_one(run: Path, to: str) -> None:
+    for library in {"hdf5": ["h5py"], "pt": ["torch"]}.get(to, []):
+        pytest.importorskip(library)
+    words = ["export", "run", "--to", to, "-o", "out"]
+    before = sorted(os.listdir(run))
+    done = subprocess.run(  # the system refuses files of more than a block, as a full disk does
+        ["sh", "-c", 'trap "" XFSZ; ulimit -f 1; exec "$@"', "sh", PROGRAM, *words],
+        cwd=run,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith("tensortap: out: ")
+    assert sorted(os.listdir(run)) == before
 
 
 def test_a_library_that_is_missing_is_named(run: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import finish
 
 torch = pytest.importorskip("torch")
 
@@ -211,6 +212,28 @@ def test_sparse_and_quantized_tensors_are_left_to_torch(tmp_path: Path) -> None:
     saver.save("small", small)
     back = torch.load(tmp_path / "small.call0.pt", weights_only=True)
     assert torch.equal(back.dequantize(), dense)
+
+
+SHARDED = """
+import torch, torch.distributed as dist
+from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+from tensortap.spy import DebugContext, TensorSaver, spy_save
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+mesh = init_device_mesh("cpu", (1,))
+t = distribute_tensor(torch.arange(6.0).reshape(2, 3), mesh, [Shard(0)])
+with DebugContext(TensorSaver(".")):
+    spy_save("t", t)
+    spy_save("norm", t, norm_only=True)
+dist.destroy_process_group()
+"""
+
+
+def test_of_a_dtensor_what_the_rank_has_is_saved_as_a_plain_tensor(tmp_path: Path) -> None:
+    assert finish(SHARDED, tmp_path).returncode == 0
+    t = load(tmp_path / "manual.t.call0.pt")
+    assert type(t) is torch.Tensor
+    assert torch.equal(t, torch.arange(6.0).reshape(2, 3))
+    assert torch.equal(load(tmp_path / "manual.norm.call0.pt"), t.norm(dim=1))
 
 
 def test_large_files_of_many_threads_have_the_right_checksums(tmp_path: Path) -> None:

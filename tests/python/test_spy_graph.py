@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -48,6 +49,14 @@ def test_a_trace_is_one_path_a_line(tmp_path: Path) -> None:
     file.write_text("a.b\n\n a.c \na.b")
     assert parse_trace(file) == ["a.b", "a.c", "a.b"]
     assert parse_trace(str(file)) == ["a.b", "a.c", "a.b"]
+
+
+def test_a_trace_may_come_through_a_pipe() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader), os.fdopen(writer, "w") as file:
+        file.write("a.b\na")
+        file.close()
+        assert parse_trace(f"/dev/fd/{reader}") == ["a.b", "a"]
 
 
 def test_a_missing_or_empty_trace_is_an_error(tmp_path: Path) -> None:
@@ -102,6 +111,21 @@ def test_the_json_of_a_tree(tmp_path: Path) -> None:
         "indices": ["10", "9"],
         "children": [leaf],
     }
+
+
+DEEP = [".".join(f"m{i}" for i in range(parts)) for parts in (1, 1500)]
+
+
+def test_a_path_of_many_parts_is_drawn() -> None:
+    whole = construct_graph(build_tree(DEEP), prune_leaves_flag=False)
+    assert whole.source.count("->") == 1499
+    assert construct_graph(build_tree(DEEP)).source.count("->") == 1498
+
+
+def test_a_tree_too_deep_for_json_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"t\.json: the tree is too deep for JSON"):
+        save_tree_json(build_tree(DEEP), tmp_path / "t.json")
+    assert list(tmp_path.iterdir()) == []
 
 
 # ---- the graph

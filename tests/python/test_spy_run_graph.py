@@ -95,6 +95,22 @@ def test_of_repeated_layers_the_bad_ones_are_counted_and_the_first_is_named(
     assert "first: layers.4.fc" in line
 
 
+def test_a_module_whose_parameter_was_the_first_is_marked(tmp_path: Path) -> None:
+    model = Stack()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with tt.record(tmp_path / "run", model=model, optimizer=optimizer) as run:
+        model(torch.ones(2, 4)).sum().backward()
+        with torch.no_grad():  # no output has it yet
+            model.layers[4]["fc"].weight[0, 0] = float("nan")
+        optimizer.step()
+        run.step()
+    with tt.open(tmp_path / "run") as opened:
+        line = line_of(run_graph(opened, "nan"), "fc")
+    assert "#d00000" in line
+    assert "first: parameter/layers.4.fc.weight" in line
+    assert "NaN/Inf in" not in line
+
+
 def test_of_repeated_layers_the_largest_is_shown_and_which_it_is(tmp_path: Path) -> None:
     model = Stack()
     with torch.no_grad():
@@ -136,6 +152,14 @@ def test_time_is_told_with_what_is_called_inside(tmp_path: Path) -> None:
     tick = 20  # milliseconds; the clock of a run is a coarse one
     assert 100 - tick <= slow <= outer
     assert outer + last <= whole + tick
+
+
+@pytest.mark.parametrize("color", [None, "time", "absmax"])
+def test_a_path_of_many_parts_is_drawn_in_every_colour(tmp_path: Path, color: str | None) -> None:
+    with tt.record(tmp_path / "run") as run:
+        run.tensor("activation/" + ".".join(["m"] * 1500), torch.ones(2))
+    with tt.open(tmp_path / "run") as opened:
+        assert run_graph(opened, color).source.count("->") == 1499
 
 
 def test_a_run_has_the_shapes_of_its_outputs_on_the_edges(run: Path) -> None:

@@ -83,13 +83,18 @@ def _outside() -> Iterator[None]:
 
 
 def plain(t: Any) -> Any:
-    """Give a tensor as it is outside of autograd, vmap (all of the batch, in front) and mkldnn."""
+    """Give a tensor as it is outside of autograd, vmap (all of the batch, in front) and mkldnn.
+
+    Of a DTensor what this rank has: to ask the others, they would have to be here too.
+    """
     if not hasattr(t, "detach"):
         return t
     import torch
 
     inside = torch._C._functorch
     with _outside():
+        if type(t).__name__ == "DTensor":
+            t = t.to_local()
         while inside.is_functorch_wrapped_tensor(t):
             batch = inside.maybe_get_bdim(t)
             t = inside.get_unwrapped(t)

@@ -47,7 +47,7 @@ def run_graph(
     found: Found = {}
     for name, value in _values(run, names, color):
         found.setdefault(id(nodes[paths[name]]), []).append((paths[name], value))
-    first = _path(run.first_nonfinite.name) if color == "nan" and run.first_nonfinite else None
+    first = run.first_nonfinite.name if color == "nan" and run.first_nonfinite else None
     if color == "time":
         found = _inclusive(tree, found)
     scale = [_most(of)[1] for of in found.values()]
@@ -77,6 +77,14 @@ def _shape(run: Any, name: str) -> str:
     if not len(steps):
         return ""
     return f"→ {list(run.stats(name, int(steps[-1])).shape)}"
+
+
+def _is_of(name: str, path: str) -> bool:
+    """Tell whether a site is a module's output, or one of its parameters or gradients."""
+    if name.startswith(PREFIX):
+        return _path(name) == path
+    owner = name.partition("/")[2].rpartition(".")[0]
+    return (owner or ROOT) == path and "/" in name
 
 
 def _legend(run: Any, color: str) -> str:
@@ -132,14 +140,13 @@ def _times(run: Any, names: list[str]) -> Iterator[tuple[str, float]]:
 def _inclusive(tree: Node, own: Found) -> Found:
     """Add to each node what lies below it."""
     found: Found = {}
-
-    def total(node: Node) -> float:
-        below = sum(total(child) for child in node.children.values())
+    nodes = [tree]
+    for node in nodes:  # each before those below it
+        nodes += node.children.values()
+    for node in reversed(nodes):
+        below = sum(found[id(child)][0][1] for child in node.children.values())
         value = below + sum(value for _, value in own.get(id(node), []))
         found[id(node)] = [(node.name, value)]
-        return value
-
-    total(tree)
     whole = next((child for child in tree.children.values() if child.name == ROOT), None)
     if whole is not None:  # it calls all the others
         found[id(whole)] = [(ROOT, found[id(tree)][0][1])]
@@ -162,13 +169,13 @@ def _indices(path: str) -> str:
 def _bad(label: str, own: list[tuple[str, float]], first: str | None) -> dict[str, str]:
     """Give the looks of a node by its NaN and Inf; the first of all stands out."""
     bad = sum(value > 0 for _, value in own)
-    if bad == 0:
-        return {"fillcolor": _mix(0.0)}
-    text = f"{own[0][1]:.0f} NaN/Inf" if len(own) == 1 else f"NaN/Inf in {bad} of {len(own)}"
-    looks = {"label": f"{label}\n{text}", "fillcolor": _mix(1.0)}
-    if first is not None and any(path == first for path, _ in own):
-        looks = {"label": f"{label}\n{text}\nfirst: {first}", "penwidth": "3", **_filled(ALARM)}
-    return looks
+    if bad > 0:
+        text = f"{own[0][1]:.0f} NaN/Inf" if len(own) == 1 else f"NaN/Inf in {bad} of {len(own)}"
+        label = f"{label}\n{text}"
+    if first is not None and any(_is_of(first, path) for path, _ in own):
+        label = f"{label}\nfirst: {first.removeprefix(PREFIX)}"
+        return {"label": label, "penwidth": "3", **_filled(ALARM)}
+    return {"label": label, "fillcolor": _mix(1.0 if bad > 0 else 0.0)}
 
 
 def _filled(color: str) -> dict[str, str]:

@@ -51,7 +51,7 @@ class TracedPath(str):
 def parse_trace(path: str | os.PathLike[str]) -> list[str]:
     """Read a trace: one path a line, or a Chrome trace (`.json`)."""
     file = Path(path)
-    if not file.is_file():
+    if not file.exists() or file.is_dir():  # a pipe will do
         raise FileNotFoundError(f"trace file not found: {file}")
     text = file.read_text(encoding="utf-8", errors="surrogateescape")
     if file.suffix == ".json":
@@ -142,17 +142,14 @@ def squash_numeric_indices(tree: Node) -> Node:
 def prune_leaves(tree: Node) -> Node:
     """Give a tree without the last part of every path longer than one."""
     pruned = _copied(tree)
-    for name, child in tree.children.items():
-        pruned.children[name] = _pruned(child)
+    waiting = [(tree, pruned)]
+    while waiting:
+        node, copy = waiting.pop()
+        for name, child in node.children.items():
+            if node is tree or child.children:
+                copy.children[name] = _copied(child)
+                waiting.append((child, copy.children[name]))
     return pruned
-
-
-def _pruned(node: Node) -> Node:
-    copy = _copied(node)
-    copy.children = {
-        name: _pruned(child) for name, child in node.children.items() if child.children
-    }
-    return copy
 
 
 def _copied(node: Node) -> Node:
@@ -255,7 +252,11 @@ def render_graph(
 
 def save_tree_json(tree: Node, path: str | os.PathLike[str]) -> None:
     """Write the tree as JSON."""
-    Path(path).write_text(json.dumps(_as_dict(tree), indent=2), encoding="utf-8")
+    try:
+        text = json.dumps(_as_dict(tree), indent=2)
+    except RecursionError:
+        raise ValueError(f"{path}: the tree is too deep for JSON; draw it without") from None
+    Path(path).write_text(text, encoding="utf-8")
 
 
 def _as_dict(node: Node) -> dict[str, Any]:
