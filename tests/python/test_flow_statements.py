@@ -11,13 +11,12 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from charts import arrows, capture
 
-from tensortap import flow
+pytestmark = pytest.mark.usefixtures("flow_alone")
 
 LIB = "torch" if importlib.util.find_spec("torch") else "numpy"
 HEAD = f"""\
@@ -138,14 +137,6 @@ ITEMS = [
         "x->d[True]  w->d[b'k']  d[True]->y  d[b'k']->y",
     ),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    flow.reset()
-    yield
-    flow.reset()
 
 
 def _arrows(folder: Path, body: str) -> list[str]:
