@@ -205,6 +205,28 @@ static bool list_item_arrows(const line_table *table, const found_change *found,
     return false;
 }
 
+/* Reads of the write's own, or of the statement; all, or those of the very tensor. */
+static void list_own_arrows(const line_table *table, const found_change *found,
+                            const frame_record *record, const int *position, int positions,
+                            bool is_same, arrow_list *arrows)
+{
+    const line_write *write = found->write;
+    const uint16_t *own = write != NULL ? table->write_reads + write->reads : NULL;
+    int count = write != NULL ? write->read_count : positions;
+    size_t first = arrows->used;
+    for (int i = 0; i < count; i++) {
+        int at = own != NULL ? own[i] : i;
+        if (at < positions && (!is_same || record->reads[at].object == found->place.object))
+            add_arrow(arrows, first, position[at]);
+        for (int k = 0; own != NULL && k < positions; k++) { /* the container's tensors */
+            const saved_read *read = &record->reads[k];
+            if (read->item != NULL && read->parent == at && !is_base(table, read->path, write->path) &&
+                (!is_same || read->object == found->place.object))
+                add_arrow(arrows, first, position[k]);
+        }
+    }
+}
+
 /* All reads of the write's own, or of the statement and the name's old state. */
 static void list_arrows(const line_table *table, const found_change *found, line_change *to,
                         const frame_record *record, PyObject *name, line_name *reads, size_t *read_count,
@@ -220,17 +242,12 @@ static void list_arrows(const line_table *table, const found_change *found, line
         to->read_count = arrows->used - first;
         return;
     }
-    const uint16_t *own = found->write != NULL ? table->write_reads + found->write->reads : NULL;
-    int count = found->write != NULL ? found->write->read_count : positions;
-    for (int i = 0; i < count; i++) {
-        int at = own != NULL ? own[i] : i;
-        if (at < positions)
-            add_arrow(arrows, first, position[at]);
-        for (int k = 0; own != NULL && k < positions; k++) /* the container's tensors */
-            if (record->reads[k].item != NULL && record->reads[k].parent == at &&
-                !is_base(table, record->reads[k].path, found->write->path))
-                add_arrow(arrows, first, position[k]);
-    }
+    /* What was taken out of something as it is comes from itself, if it has a name there. */
+    bool is_part = found->write != NULL && found->write->flags & WRITE_PART;
+    if (is_part)
+        list_own_arrows(table, found, record, position, positions, true, arrows);
+    if (arrows->used == first)
+        list_own_arrows(table, found, record, position, positions, false, arrows);
     if (found->write == NULL && found->how == LINE_INPLACE && found->old.key != 0) {
         size_t at = 0;
         while (at < *read_count && reads[at].key != found->old.key)
@@ -276,10 +293,6 @@ static void tell_changes(line_source *source, frame_record *record, const line_s
     }
     if (change_count == 0)
         return;
-    for (size_t i = 0; i < read_count; i++)
-        for (int k = 0; k < names->change_count && reads[i].object != NULL; k++)
-            if (found[k].old.key == reads[i].key)
-                reads[i].object = NULL; /* its state is over */
     line_event event = event_of_statement(record, statement);
     event.reads = reads;
     event.read_count = read_count;
@@ -313,6 +326,9 @@ void emit_changes(line_source *source, frame_record *record, const line_statemen
         else
             path_find(source, record, read->path, false, &place);
         read->object = place.object == read->state.object ? place.object : NULL;
+        for (int k = 0; k < count && read->object != NULL; k++)
+            if (found[k].old.key == read->state.key)
+                read->object = NULL; /* its state is over */
     }
     FOR_EACH_CONSUMER(source, record, change, id)
     if (has_line(record, id, statement->line))

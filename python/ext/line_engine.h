@@ -86,7 +86,7 @@ typedef struct saved_read {
 /* A list or dict that the statement reads, before it ran. */
 typedef struct noted_box {
     int path;
-    const PyObject *object; /* for comparison */
+    const PyObject *object; /* for comparison; NULL: there was none */
     Py_ssize_t size;
 } noted_box;
 enum { MOST_BOXES = 4 };

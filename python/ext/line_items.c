@@ -51,9 +51,20 @@ static bool is_told(const found_change *found, int count, const void *owner, uin
     return false;
 }
 
+/* What the statement built at this key, else the whole that it wrote. */
+static const line_write *part_at(const line_table *table, const line_write *write, PyObject *key)
+{
+    for (uint32_t i = 0; write != NULL && i < write->part_count; i++) {
+        const line_part *part = &table->parts[write->parts + i];
+        if (Py_IS_TYPE(part->key, Py_TYPE(key)) && PyObject_RichCompareBool(part->key, key, Py_EQ) == 1)
+            return &part->write;
+    }
+    return write;
+}
+
 /* All items but the first `skipped` and those that the statement names; gives the new count. */
-static int add_items(line_source *source, int path, PyObject *box, Py_ssize_t skipped,
-                     const line_write *write, found_change *found, int count)
+static int add_items(line_source *source, const line_table *table, int path, PyObject *box,
+                     Py_ssize_t skipped, const line_write *write, found_change *found, int count)
 {
     PyObject *key = NULL, *value = NULL;
     Py_ssize_t at = 0;
@@ -70,7 +81,9 @@ static int add_items(line_source *source, int path, PyObject *box, Py_ssize_t sk
             continue;
         }
         *state = (line_state){ 0 }; /* of another container that was at this address */
-        found[count++] = (found_change){ .place = place, .how = LINE_BOUND, .write = write, .item = key };
+        found[count++] = (found_change){
+            .place = place, .how = LINE_BOUND, .write = part_at(table, write, key), .item = key
+        };
     }
     PyErr_Clear();
     return count;
@@ -88,14 +101,14 @@ int items_stored(line_source *source, frame_record *record, const line_statement
         if (place.object == box)
             return count; /* only another name */
     }
-    return add_items(source, write->path, box, 0, write, found, count);
+    return add_items(source, table, write->path, box, 0, write, found, count);
 }
 
 void items_note(frame_record *record, int path, PyObject *box)
 {
-    if (record->box_count < MOST_BOXES && is_container(box))
+    if (record->box_count < MOST_BOXES && (box == NULL || is_container(box)))
         record->boxes[record->box_count++] =
-            (noted_box){ .path = path, .object = box, .size = size_of(box) };
+            (noted_box){ .path = path, .object = box, .size = box != NULL ? size_of(box) : 0 };
 }
 
 int items_grown(line_source *source, frame_record *record, found_change *found, int count)
@@ -104,8 +117,11 @@ int items_grown(line_source *source, frame_record *record, found_change *found, 
         const noted_box *box = &record->boxes[i];
         line_place place;
         path_find(source, record, box->path, false, &place);
-        if (place.object == box->object && size_of(place.object) > box->size)
-            count = add_items(source, box->path, place.object, box->size, NULL, found, count);
+        if (place.object == NULL || (box->object != NULL && place.object != box->object))
+            continue;
+        if (is_container(place.object) && size_of(place.object) > box->size)
+            count = add_items(source, record->code->table, box->path, place.object, box->size, NULL,
+                              found, count);
     }
     return count;
 }
