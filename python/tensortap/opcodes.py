@@ -103,8 +103,9 @@ class Opcodes(MatchOpcodes):
         self.push(union(items), parts=tuple(items), direct=direct(items))
 
     def do_BUILD_LIST(self, i: Instruction) -> None:
-        self.do_BUILD_TUPLE(i)
-        self.stack[-1] = replace(self.stack[-1], entries=tuple(enumerate(self.stack[-1].parts or ())))
+        items = self.pops(i.arg or 0)
+        entries = tuple(enumerate(items))
+        self.push(union(items), parts=tuple(items), direct=direct(items), entries=entries)
 
     def do_BUILD_STRING(self, i: Instruction) -> None:
         items = self.pops(i.arg or 0)
@@ -376,7 +377,7 @@ class Opcodes(MatchOpcodes):
     def do_YIELD_VALUE(self, i: Instruction) -> None:
         self.pop()
         self.now.flags |= RETURNS | CALLS
-        self.push()
+        self.push(direct=self.site)
 
     def do_RAISE_VARARGS(self, i: Instruction) -> None:
         self.pops(i.arg or 0)

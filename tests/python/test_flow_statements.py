@@ -71,7 +71,10 @@ ONE_LINE = [
     ("y = x + 1; del y; y = w * 2", "x->y w->y'"),
     ("assert f(x) is not None, 'm'; z = w * 2", "x->p p->h w->z"),
     (TWO + "y, z = two(x); u = w", "x->t t->a t->b a->y b->z x->y x->z w->u"),
-    (GENERATES + "it = gen(x); y = next(it); z = w * 2; u = next(it)", "t->a a->y w->z t->b b->u"),
+    (
+        GENERATES + "it = gen(x); y = next(it); z = w * 2; u = next(it)",
+        "x->t t->a a->y w->z t->b b->u",
+    ),
     (
         "if f(x).sum() > 0 and g(w).sum() > 0: z = w + 1; u = x + 1",
         "x->p p->h w->q q->k w->z x->u",
