@@ -16,6 +16,7 @@ enum {
 typedef struct flow_origin {
     uint64_t key;
     const void *object; /* NULL: not known */
+    bool is_above;      /* of the frame that sent the value: it may become a node later */
 } flow_origin;
 
 /* A value that a frame gave back to a statement of another. */

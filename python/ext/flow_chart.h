@@ -43,6 +43,17 @@ typedef struct flow_node {
     uint64_t *from; /* owned; ids of the nodes whose arrows end here */
 } flow_node;
 
+/* Ids of nodes that arrows start at; a few of them need no memory. */
+typedef struct flow_ids {
+    uint64_t *id; /* few, or owned */
+    size_t count, cap;
+    uint64_t few[32];
+} flow_ids;
+
+void flow_ids_open(flow_ids *ids);
+void flow_ids_close(flow_ids *ids);
+bool flow_ids_add(flow_ids *ids, uint64_t id); /* false: it is 0, or there is no memory */
+
 enum { FLOW_WAITING = 64, FLOW_RETURNED = 16, FLOW_ORIGINS = 8 };
 
 /* Where a tensor comes from that a function was given. */
@@ -147,6 +158,19 @@ typedef struct flow_object {
         PyObject *name; /* owned */
     } returned[FLOW_RETURNED];
 } flow_object;
+
+/* flow_descent.c */
+/* A read of a function: what its caller knows it by, or had it from: g(f(x)). */
+void flow_find_descent(const flow_object *self, const line_event *event, const line_name *read,
+                       flow_descent *out);
+/* A source of a function may be a tensor of the caller's, under another name. */
+void flow_join_caller(flow_object *self, const line_event *event, flow_node *node,
+                      const flow_descent *descent);
+/* Adds the node that shows a state of a function's, or those of what the function had it from;
+ * false: there are none. */
+bool flow_nodes_of(const flow_object *self, uint64_t key, flow_ids *out);
+/* A generator goes on with a tensor: that is what its `yield` gives. */
+void flow_on_sent(void *context, const line_event *event);
 
 int flow_start(flow_object *self);
 void flow_stop(flow_object *self);

@@ -8,7 +8,7 @@
 #include "open_run.h"
 #include "source_line.h"
 
-enum { MOST_ARROWS = 64, MOST_DEPTH = 16 };
+enum { FEW_ORIGINS = 32 };
 
 static void read_value(flow_object *self, PyObject *obj, flow_value *out)
 {
@@ -28,58 +28,6 @@ static void record_node(flow_object *self, const flow_node *node, uint64_t key, 
                                 .root = self->root };
     /* an exception is the source's to count */
     (void)open_run_put_change(self->state, self->runs, &change, obj);
-}
-
-/* Has the function this variable from the function around it? */
-static bool is_free(PyObject *code, PyObject *name)
-{
-    if (PyCode_GetNumFree((PyCodeObject *)code) == 0)
-        return false;
-    PyObject *names = PyObject_GetAttrString(code, "co_freevars"); /* owned */
-    bool is_it = names != NULL && PySequence_Contains(names, name) == 1;
-    Py_XDECREF(names);
-    PyErr_Clear();
-    return is_it;
-}
-
-/* A source of a function may be a tensor of the caller's, under another name. */
-static void join_caller(flow_object *self, const line_event *event, flow_node *node,
-                        const flow_descent *descent)
-{
-    uint64_t outer = 0;
-    if (descent->caller_key != 0)
-        flow_chart_expect(&self->chart, node, descent->caller_key);
-    else if (is_free(event->code, node->name))
-        outer = flow_chart_outer(&self->chart, node);
-    (void)flow_node_join(node, &outer, 1);
-    for (size_t i = 0; i < descent->count; i++) {
-        uint64_t from = flow_chart_find(&self->chart, descent->key[i]);
-        (void)flow_node_join(node, &from, 1);
-    }
-    flow_chart_adopt(&self->chart, node);
-}
-
-/* `read` of a function: what its caller knows it by, or had it from: g(f(x)). */
-static void find_descent(const flow_object *self, const line_event *event, const line_name *read,
-                         flow_descent *out)
-{
-    line_source *source = self->state->line;
-    const flow_return *back = NULL;
-    flow_origin from[FLOW_ORIGINS];
-    size_t at = 0;
-    line_call call;
-    out->caller_key = line_frame_passed(source, self->consumer, event->at, read);
-    out->count = 0;
-    if (out->caller_key != 0 || self->calls.count == 0 || read->object == NULL ||
-        !line_frame_below(source, self->consumer, event->at, &call))
-        return;
-    while (flow_calls_next(&self->calls, &call, read->object, &at, &back)) {
-        if (!line_frame_takes(source, self->consumer, event->at, back->to.site))
-            continue;
-        size_t count = flow_return_origins(back, read->object, from, FLOW_ORIGINS - out->count);
-        for (size_t i = 0; i < count; i++)
-            out->key[out->count++] = from[i].key;
-    }
 }
 
 /* The node of this state from before capturing was off for a while; 0: none. */
@@ -119,60 +67,52 @@ static uint64_t start_of_arrow(flow_object *self, const line_event *event, const
         descent = kept->descent;
         flow_chart_take(&self->chart, kept, node);
     } else {
-        find_descent(self, event, read, &descent);
+        flow_find_descent(self, event, read, &descent);
         read_value(self, read->object, &node->value);
     }
-    join_caller(self, event, node, &descent);
+    flow_join_caller(self, event, node, &descent);
     return node->id;
 }
 
-/* The node that shows a state of a function's, or those of what the function had it from. */
-static size_t nodes_of(const flow_object *self, uint64_t key, uint64_t *out, size_t most, int depth)
+/* What the functions gave that the statement called, into its change number `at`. */
+static void add_given(flow_object *self, const line_event *event, size_t at, flow_node *node,
+                      flow_ids *from)
 {
-    const flow_state *state = NULL;
-    uint64_t id = flow_chart_find(&self->chart, key);
-    size_t count = 0;
-    if (most > 0 && id != 0) {
-        out[0] = id;
-        return 1;
-    }
-    if (depth < MOST_DEPTH)
-        state = flow_chart_waiting(&self->chart, key);
-    if (state != NULL && state->descent.caller_key != 0)
-        return nodes_of(self, state->descent.caller_key, out, most, depth + 1);
-    for (size_t i = 0; state != NULL && i < state->descent.count; i++)
-        count += nodes_of(self, state->descent.key[i], out + count, most - count, depth + 1);
-    return count;
+    flow_origin few[FEW_ORIGINS], *given = few;
+    size_t most = self->calls.count * FLOW_PASSED;
+    if (most > FEW_ORIGINS && (given = PyMem_Malloc(most * sizeof *given)) == NULL)
+        return;
+    size_t count = flow_calls_given(&self->calls, event, at, given, most);
+    for (size_t i = 0; i < count; i++)
+        if (!flow_nodes_of(self, given[i].key, from) && given[i].is_above)
+            flow_chart_expect(&self->chart, node, given[i].key);
+    if (given != few)
+        PyMem_Free(given);
 }
 
 static void add_change(flow_object *self, const line_event *event, size_t at)
 {
     const line_change *change = &event->changes[at];
-    uint64_t from[2 * MOST_ARROWS];
-    flow_origin given[MOST_ARROWS];
-    size_t count = 0;
-    for (size_t i = 0; i < change->read_count && count < MOST_ARROWS; i++) {
-        uint64_t id = start_of_arrow(self, event, &event->reads[change->reads[i]]);
-        if (id != 0)
-            from[count++] = id;
-    }
+    flow_ids from;
+    flow_ids_open(&from);
+    for (size_t i = 0; i < change->read_count; i++)
+        (void)flow_ids_add(&from, start_of_arrow(self, event, &event->reads[change->reads[i]]));
     flow_node *node =
         flow_chart_add(&self->chart, change->now.key, change->now.name, event->code, event->line);
     if (node == NULL)
-        return;
+        goto out;
     node->frame = event->frame;
     read_value(self, change->now.object, &node->value);
     node->object = change->now.object;
     node->version = change->now.version;
-    /* and what the functions gave that it called */
-    size_t given_count =
-        self->calls.count > 0 ? flow_calls_given(&self->calls, event, at, given, MOST_ARROWS) : 0;
-    for (size_t i = 0; i < given_count; i++)
-        count += nodes_of(self, given[i].key, from + count, 2 * MOST_ARROWS - count, 0);
-    if (count == 0 && change->calls == NULL) /* `nonlocal x`: another function stored it */
-        count += (from[0] = flow_chart_outer(&self->chart, node)) != 0;
-    (void)flow_node_join(node, from, count);
+    if (self->calls.count > 0)
+        add_given(self, event, at, node, &from);
+    if (from.count == 0 && change->calls == NULL) /* `nonlocal x`: another function stored it */
+        (void)flow_ids_add(&from, flow_chart_outer(&self->chart, node));
+    (void)flow_node_join(node, from.id, from.count);
     record_node(self, node, change->now.key, change->now.object);
+out:
+    flow_ids_close(&from);
 }
 
 static void on_change(void *context, const line_event *event)
@@ -188,7 +128,9 @@ static void put_aside(flow_object *self, const line_event *event, const line_nam
     if (read->object == NULL || flow_chart_find(&self->chart, read->key) != 0)
         return;
     flow_state *state = flow_chart_waiting(&self->chart, read->key);
-    if (state == NULL) {
+    bool is_new = state == NULL;
+    flow_descent descent;
+    if (is_new) {
         state = flow_chart_put_aside(&self->chart, read->key);
         if (state == NULL)
             return;
@@ -197,7 +139,9 @@ static void put_aside(flow_object *self, const line_event *event, const line_nam
         read_value(self, read->object, &state->value);
     }
     state->moment = ++self->chart.moment; /* of the statement that may make it a node */
-    find_descent(self, event, read, &state->descent);
+    flow_find_descent(self, event, read, &descent);
+    if (is_new || descent.caller_key != 0 || descent.count > 0)
+        state->descent = descent; /* a generator has its argument from where it had it first */
 }
 
 static void on_before(void *context, const line_event *event)
@@ -252,35 +196,35 @@ static void give_back(flow_object *self, const line_event *event, PyObject *valu
 
 static void add_returned(flow_object *self, const line_event *event, PyObject *obj, Py_ssize_t item)
 {
-    uint64_t from[FLOW_RETURNED + 2 * FLOW_PASSED];
     flow_origin given[FLOW_PASSED];
-    size_t count = 0;
+    flow_ids from;
     PyObject *function = ((PyCodeObject *)event->code)->co_name;            /* borrowed */
     PyObject *name = item < 0 ? PyUnicode_FromFormat("return %U", function) /* owned */
                               : PyUnicode_FromFormat("return %U[%zd]", function, item);
     if (name == NULL)
         return;
+    flow_ids_open(&from);
     for (size_t i = 0; self->return_frame == event->frame && i < self->returned_count; i++) {
         line_name read = { .name = self->returned[i].name, .key = self->returned[i].key };
-        uint64_t id = start_of_arrow(self, event, &read);
-        if (id != 0)
-            from[count++] = id;
+        (void)flow_ids_add(&from, start_of_arrow(self, event, &read));
     }
     /* and what the functions gave that the statement called */
     size_t given_count = flow_calls_passed(&self->calls, event, given, FLOW_PASSED);
     for (size_t i = 0; i < given_count; i++)
-        count += nodes_of(self, given[i].key, from + count, FLOW_RETURNED + 2 * FLOW_PASSED - count, 0);
+        (void)flow_nodes_of(self, given[i].key, &from);
     /* No state of a name: a number that the source gives to nobody. */
     uint64_t key = UINT64_MAX - self->chart.next;
     flow_node *node = flow_chart_add(&self->chart, key, name, event->code, event->line);
     Py_DECREF(name);
     if (node == NULL)
-        return;
+        goto out;
     node->frame = event->frame;
     read_value(self, obj, &node->value);
-    (void)flow_node_join(node, from, count);
+    (void)flow_node_join(node, from.id, from.count);
     record_node(self, node, 0, obj);
     give_back(self, event, obj, &(flow_origin){ .key = key, .object = obj }, 1);
+out:
+    flow_ids_close(&from);
 }
 
 static void add_all_returned(flow_object *self, const line_event *event)
@@ -333,7 +277,8 @@ int flow_start(flow_object *self)
                                .selects = selects,
                                .before = on_before,
                                .change = on_change,
-                               .leave = on_leave };
+                               .leave = on_leave,
+                               .sent = flow_on_sent };
     if (self->state->line == NULL && (self->state->line = line_source_create(self->state)) == NULL)
         return -1;
     self->consumer = line_source_add(self->state->line, &consumer);

@@ -4,14 +4,7 @@
  * made only when somebody is told.  A consumer may let another thread run:
  * the record stays, because its frame is in the middle of our event.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "line_engine.h"
-
-/* Names of one event, made once for all consumers. */
-typedef struct event_names {
-    PyObject *read[MOST_READS];     /* owned or NULL */
-    PyObject *change[MOST_CHANGES]; /* owned or NULL */
-    int read_count, change_count;
-} event_names;
+#include "line_room.h"
 
 static bool is_wanted(const consumer_slot *slot, unsigned kind)
 {
@@ -63,39 +56,27 @@ static void tell(line_source *source, int id, line_fn *function, const line_even
         source_note_error(source, id);
 }
 
-static line_name name_of(const frame_record *record, int path, PyObject *name, PyObject *object,
-                         const line_state *state)
+/* The reads that a consumer wants, each state once. */
+static void list_reads(const frame_record *record, const consumer_slot *slot, event_room *room)
 {
-    return (line_name){ .kind = path_line_kind(record, path),
-                        .name = name,
-                        .object = object,
-                        .key = state->key,
-                        .version = state->version,
-                        .is_seen = state->is_seen };
-}
-
-/* The reads that a consumer wants, each state once; position[i] is where read i
- * went, -1: nowhere. */
-static size_t list_reads(const frame_record *record, const consumer_slot *slot, const event_names *names,
-                         line_name *out, int *position)
-{
-    size_t count = 0;
-    for (int i = 0; i < names->read_count; i++) {
+    room->read_count = 0;
+    for (int i = 0; i < room->name_count; i++) {
         const saved_read *read = &record->reads[i];
-        position[i] = -1;
-        if (read->path < 0 || names->read[i] == NULL || !is_wanted(slot, read->state.kind))
+        int *position = &room->position[i];
+        *position = -1;
+        if (read->path < 0 || room->read_name[i] == NULL || !is_wanted(slot, read->state.kind))
             continue;
-        for (size_t k = 0; k < count && position[i] < 0; k++)
-            if (out[k].key == read->state.key)
-                position[i] = (int)k;
-        if (position[i] < 0) {
-            out[count] = name_of(record, read->path, names->read[i], read->object, &read->state);
+        for (size_t k = 0; k < room->read_count && *position < 0; k++)
+            if (room->reads[k].key == read->state.key)
+                *position = (int)k;
+        if (*position < 0) {
+            line_name *to = &room->reads[room->read_count];
+            *to = name_of(record, read->path, room->read_name[i], read->object, &read->state);
             if (read->item != NULL)
-                out[count].kind = LINE_ITEM;
-            position[i] = (int)count++;
+                to->kind = LINE_ITEM;
+            *position = (int)room->read_count++;
         }
     }
-    return count;
 }
 
 /* item: a key in the container at the path, or NULL. */
@@ -109,20 +90,16 @@ static PyObject *text_of(line_source *source, frame_record *record, int path, Py
     return whole;
 }
 
-static void make_read_names(line_source *source, frame_record *record, event_names *names)
+/* Room for the reads of the statement that runs, with their names, and for changes. */
+static bool open_room(line_source *source, frame_record *record, int changes, event_room *room)
 {
-    int most = MOST_READS - MOST_CHANGES;
-    names->read_count = record->read_count < most ? record->read_count : most;
-    for (int i = 0; i < names->read_count; i++)
-        names->read[i] = text_of(source, record, record->reads[i].path, record->reads[i].item);
-}
-
-static void free_names(event_names *names)
-{
-    for (int i = 0; i < names->read_count; i++)
-        Py_XDECREF(names->read[i]);
-    for (int i = 0; i < names->change_count; i++)
-        Py_XDECREF(names->change[i]);
+    if (!room_open(room, record->read_count, changes))
+        return false;
+    for (int i = 0; i < room->name_count; i++)
+        room->read_name[i] = text_of(source, record, record->reads[i].path, record->reads[i].item);
+    for (int i = 0; i < changes; i++)
+        room->change_name[i] = NULL;
+    return true;
 }
 
 /* From now on these keys were heard of. */
@@ -146,145 +123,49 @@ static void mark_seen(line_source *source, frame_record *record, const line_stat
     }
 }
 
-typedef struct arrow_list {
-    uint16_t index[MOST_ARROWS];
-    size_t used;
-} arrow_list;
-
-/* Is the path the container that the other one stores into? */
-static bool is_base(const line_table *table, int path, int stored)
+/* A change without its arrows. */
+static line_change change_of(const frame_record *record, const found_change *found, PyObject *name)
 {
-    while (table->paths[stored].kind >= PATH_ATTRIBUTE) {
-        stored = table->paths[stored].base;
-        if (stored == path)
-            return true;
+    line_change change = { .how = found->how,
+                           .old_key = found->old.kind != KIND_NONE ? found->old.key : 0,
+                           .is_sampled = found->now.is_sampled };
+    change.now = name_of(record, found->place.path, name, found->place.object, &found->now);
+    if (found->item != NULL)
+        change.now.kind = LINE_ITEM;
+    if (found->write != NULL) {
+        change.calls = record->code->table->write_calls + found->write->calls;
+        change.call_count = found->write->call_count;
+        change.direct_count = found->write->direct_count;
     }
-    return false;
-}
-
-static void add_arrow(arrow_list *arrows, size_t first, int position)
-{
-    if (position < 0 || arrows->used == MOST_ARROWS)
-        return;
-    for (size_t k = first; k < arrows->used; k++)
-        if (arrows->index[k] == position)
-            return;
-    arrows->index[arrows->used++] = (uint16_t)position;
-}
-
-/* Is what was read in what the write got?  NULL: all is. */
-static bool is_own(const line_table *table, const line_write *write, int read)
-{
-    if (write == NULL)
-        return true;
-    for (int i = 0; i < write->read_count; i++)
-        if (table->write_reads[write->reads + (uint32_t)i] == read)
-            return true;
-    return false;
-}
-
-/* An item comes from the name that holds it too, else from all that was read for it;
- * gives whether a name does. */
-static bool list_item_arrows(const line_table *table, const found_change *found,
-                             const frame_record *record, const int *position, int positions,
-                             arrow_list *arrows)
-{
-    size_t first = arrows->used;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int k = 0; k < positions; k++) {
-            const saved_read *read = &record->reads[k];
-            bool is_inside = read->item != NULL && read->owner == found->place.owner;
-            int own = read->item != NULL ? read->parent : k;
-            if (!is_inside && is_own(table, found->write, own) &&
-                (pass == 1 || read->state.object == found->place.object))
-                add_arrow(arrows, first, position[k]);
-        }
-        if (arrows->used > first)
-            return pass == 0;
-    }
-    return false;
-}
-
-/* All reads of the write's own, or of the statement and the name's old state. */
-static void list_arrows(const line_table *table, const found_change *found, line_change *to,
-                        const frame_record *record, PyObject *name, line_name *reads, size_t *read_count,
-                        const int *position, int positions, arrow_list *arrows)
-{
-    size_t first = arrows->used;
-    if (found->item != NULL) {
-        if (list_item_arrows(table, found, record, position, positions, arrows)) {
-            to->calls = table->write_calls; /* and from no call */
-            to->call_count = to->direct_count = 0;
-        }
-        to->reads = arrows->index + first;
-        to->read_count = arrows->used - first;
-        return;
-    }
-    const uint16_t *own = found->write != NULL ? table->write_reads + found->write->reads : NULL;
-    int count = found->write != NULL ? found->write->read_count : positions;
-    for (int i = 0; i < count; i++) {
-        int at = own != NULL ? own[i] : i;
-        if (at < positions)
-            add_arrow(arrows, first, position[at]);
-        for (int k = 0; own != NULL && k < positions; k++) /* the container's tensors */
-            if (record->reads[k].item != NULL && record->reads[k].parent == at &&
-                !is_base(table, record->reads[k].path, found->write->path))
-                add_arrow(arrows, first, position[k]);
-    }
-    if (found->write == NULL && found->how == LINE_INPLACE && found->old.key != 0) {
-        size_t at = 0;
-        while (at < *read_count && reads[at].key != found->old.key)
-            at++;
-        if (at == *read_count && *read_count < MOST_READS)
-            reads[(*read_count)++] = name_of(record, found->place.path, name, NULL, &found->old);
-        add_arrow(arrows, first, at < *read_count ? (int)at : -1);
-    }
-    to->reads = arrows->index + first;
-    to->read_count = arrows->used - first;
+    return change;
 }
 
 static void tell_changes(line_source *source, frame_record *record, const line_statement *statement,
-                         const found_change *found, int id, const event_names *names)
+                         const found_change *found, int id, event_room *room)
 {
     const consumer_slot *slot = &source->consumers[id];
-    line_name reads[MOST_READS];
-    int position[MOST_READS];
-    line_change changes[MOST_CHANGES];
-    arrow_list arrows; /* large, and only its beginning is used */
-    size_t change_count = 0, read_count = list_reads(record, slot, names, reads, position);
-    arrows.used = 0;
-    for (int i = 0; i < names->change_count; i++) {
+    list_reads(record, slot, room);
+    room->change_count = room->arrow_count = 0;
+    for (int i = 0; i < room->change_name_count; i++) {
         const found_change *one = &found[i];
-        if (names->change[i] == NULL || !is_wanted(slot, one->place.kind) ||
+        PyObject *name = room->change_name[i]; /* borrowed */
+        if (name == NULL || !is_wanted(slot, one->place.kind) ||
             (one->how == LINE_TOUCHED && !(slot->consumer.wants & LINE_TOUCHES)) ||
-            !is_named(slot, record->code, id, one->place.path, names->change[i]))
+            !is_named(slot, record->code, id, one->place.path, name))
             continue;
-        line_change *to = &changes[change_count++];
-        *to = (line_change){ .how = one->how,
-                             .old_key = one->old.kind != KIND_NONE ? one->old.key : 0,
-                             .is_sampled = one->now.is_sampled };
-        to->now = name_of(record, one->place.path, names->change[i], one->place.object, &one->now);
-        if (one->item != NULL)
-            to->now.kind = LINE_ITEM;
-        if (one->write != NULL) {
-            to->calls = record->code->table->write_calls + one->write->calls;
-            to->call_count = one->write->call_count;
-            to->direct_count = one->write->direct_count;
-        }
-        list_arrows(record->code->table, one, to, record, names->change[i], reads, &read_count, position,
-                    names->read_count, &arrows);
+        room->changes[room->change_count++] = change_of(record, one, name);
+        list_arrows(record, one, name, room);
     }
-    if (change_count == 0)
+    if (room->change_count == 0)
         return;
-    for (size_t i = 0; i < read_count; i++)
-        for (int k = 0; k < names->change_count && reads[i].object != NULL; k++)
-            if (found[k].old.key == reads[i].key)
-                reads[i].object = NULL; /* its state is over */
+    const uint16_t *arrows = room->arrows; /* they stay where they are from now on */
+    for (size_t i = 0; i < room->change_count; arrows += room->changes[i++].read_count)
+        room->changes[i].reads = arrows;
     line_event event = event_of_statement(record, statement);
-    event.reads = reads;
-    event.read_count = read_count;
-    event.changes = changes;
-    event.change_count = change_count;
+    event.reads = room->reads;
+    event.read_count = room->read_count;
+    event.changes = room->changes;
+    event.change_count = room->change_count;
     tell(source, id, slot->consumer.change, &event);
 }
 
@@ -297,13 +178,13 @@ static void tell_changes(line_source *source, frame_record *record, const line_s
 void emit_changes(line_source *source, frame_record *record, const line_statement *statement,
                   const found_change *found, int count)
 {
-    event_names names;
-    make_read_names(source, record, &names);
-    names.change_count = count;
+    event_room room;
+    if (!open_room(source, record, count, &room))
+        return;
     for (int i = 0; i < count; i++)
-        names.change[i] = text_of(source, record, found[i].place.path, found[i].item);
+        room.change_name[i] = text_of(source, record, found[i].place.path, found[i].item);
     /* Reads are told as they were before: what is gone has no object. */
-    for (int i = 0; i < names.read_count; i++) {
+    for (int i = 0; i < room.name_count; i++) {
         line_place place;
         saved_read *read = &record->reads[i];
         if (read->path < 0)
@@ -313,31 +194,33 @@ void emit_changes(line_source *source, frame_record *record, const line_statemen
         else
             path_find(source, record, read->path, false, &place);
         read->object = place.object == read->state.object ? place.object : NULL;
+        for (int k = 0; k < count && read->object != NULL; k++)
+            if (found[k].old.key == read->state.key)
+                read->object = NULL; /* its state is over */
     }
     FOR_EACH_CONSUMER(source, record, change, id)
     if (has_line(record, id, statement->line))
-        tell_changes(source, record, statement, found, id, &names);
+        tell_changes(source, record, statement, found, id, &room);
     mark_seen(source, record, statement);
-    free_names(&names);
+    room_close(&room);
 }
 
 void emit_reads(line_source *source, frame_record *record, const line_statement *statement, uint32_t mask)
 {
-    event_names names;
-    line_name reads[MOST_READS];
-    int position[MOST_READS];
-    make_read_names(source, record, &names);
-    names.change_count = 0;
+    event_room room;
+    if (!open_room(source, record, 0, &room))
+        return;
     FOR_EACH_CONSUMER(source, record, before, id)
     {
         line_event event = event_of_statement(record, statement);
-        event.reads = reads;
-        event.read_count = list_reads(record, &source->consumers[id], &names, reads, position);
+        list_reads(record, &source->consumers[id], &room);
+        event.reads = room.reads;
+        event.read_count = room.read_count;
         if (event.read_count > 0 && mask & (uint32_t)1 << id && has_line(record, id, statement->line))
             tell(source, id, source->consumers[id].consumer.before, &event);
     }
     mark_seen(source, record, statement);
-    free_names(&names);
+    room_close(&room);
 }
 
 void emit_line(line_source *source, frame_record *record, int instruction)
@@ -362,25 +245,48 @@ void emit_enter(line_source *source, frame_record *record, bool is_resumed)
     }
 }
 
+void emit_sent(line_source *source, frame_record *record)
+{
+    PyObject *value = locals_sent(record->at), *guard = NULL;
+    object_kind kind = value != NULL ? state_kind(source, value) : KIND_NONE;
+    int unit = locals_yield(record->at);
+    line_state state = { 0 };
+    if (!is_tensor(kind) || unit < 0 || unit >= record->code->table->instruction_count)
+        return;
+    state_begin(source, &guard);
+    state_adopt(source, &state, value, kind);
+    leave_quiet(guard);
+    line_name sent = { .kind = LINE_ITEM, .object = value, .key = state.key, .version = state.version };
+    FOR_EACH_CONSUMER(source, record, sent, id)
+    {
+        line_event event = event_of(record, record->code->table->line_at[unit]);
+        event.first_site = record->code->table->begin_at[unit];
+        event.end_site = event.first_site + 1;
+        event.value = value;
+        event.reads = &sent;
+        event.read_count = 1;
+        if (is_wanted(&source->consumers[id], kind))
+            tell(source, id, source->consumers[id].consumer.sent, &event);
+    }
+}
+
 void emit_leave(line_source *source, frame_record *record, const line_statement *statement,
                 PyObject *value, bool is_yield)
 {
-    event_names names;
-    line_name reads[MOST_READS];
-    int position[MOST_READS];
-    names.read_count = names.change_count = 0;
-    if (statement != NULL)
-        make_read_names(source, record, &names);
+    event_room room;
+    if (statement != NULL ? !open_room(source, record, 0, &room) : !room_open(&room, 0, 0))
+        return;
     FOR_EACH_CONSUMER(source, record, leave, id)
     {
         line_event event =
             statement != NULL ? event_of_statement(record, statement) : event_of(record, 0);
-        event.reads = reads;
-        event.read_count = list_reads(record, &source->consumers[id], &names, reads, position);
+        list_reads(record, &source->consumers[id], &room);
+        event.reads = room.reads;
+        event.read_count = room.read_count;
         event.value = value;
         event.is_yield = is_yield;
         event.is_return = true;
         tell(source, id, source->consumers[id].consumer.leave, &event);
     }
-    free_names(&names);
+    room_close(&room);
 }

@@ -86,7 +86,7 @@ typedef struct saved_read {
 /* A list or dict that the statement reads, before it ran. */
 typedef struct noted_box {
     int path;
-    const PyObject *object; /* for comparison */
+    const PyObject *object; /* for comparison; NULL: there was none */
     Py_ssize_t size;
 } noted_box;
 enum { MOST_BOXES = 4 };
@@ -164,7 +164,7 @@ struct line_source {
     consumer_slot consumers[LINE_MAX_CONSUMERS];
     uint32_t mask;  /* slots in use */
     uint32_t wants; /* of all consumers */
-    uint32_t before_mask, line_mask, enter_mask, leave_mask, bare_mask;
+    uint32_t before_mask, line_mask, enter_mask, leave_mask, sent_mask, bare_mask;
     uint32_t lazy_mask;  /* of before_mask: with LINE_LAZY */
     uint32_t eager_mask; /* told something at each line */
     uint64_t generation, next_key, next_frame;
@@ -190,8 +190,7 @@ struct line_source {
     unsigned inside; /* threads that are in a callback: their records stay */
 };
 
-/* line_emit.c */
-enum { MOST_CHANGES = 64, MOST_READS = 128, MOST_ARROWS = 1024 };
+/* What a statement changed. */
 typedef struct found_change {
     line_place place;
     line_how how;
@@ -199,12 +198,29 @@ typedef struct found_change {
     PyObject *item;          /* owned; key of an item of the container at the path, or NULL */
     line_state old, now;
 } found_change;
+
+enum { FEW_FOUND = 32 };
+typedef struct found_list {
+    found_change *all; /* few, or owned */
+    int count, cap;
+    found_change few[FEW_FOUND];
+} found_list;
+
+/* line_found.c */
+void found_open(found_list *list);
+void found_close(found_list *list);
+/* Another one, without an item and states; NULL: no memory. */
+found_change *found_add(found_list *list, const line_place *place, line_how how, const line_write *write);
+bool found_has(const found_list *list, const line_place *place);
+
+/* line_emit.c */
 void emit_changes(line_source *source, frame_record *record, const line_statement *statement,
                   const found_change *found, int count);
 void emit_reads(line_source *source, frame_record *record, const line_statement *statement,
                 uint32_t mask);
 void emit_line(line_source *source, frame_record *record, int instruction);
 void emit_enter(line_source *source, frame_record *record, bool is_resumed);
+void emit_sent(line_source *source, frame_record *record); /* if it is a tensor */
 void emit_leave(line_source *source, frame_record *record, const line_statement *statement,
                 PyObject *value, bool is_yield);
 
@@ -215,6 +231,9 @@ void source_forget(line_source *source, frame_record *record);
 void source_forget_all(line_source *source);         /* frames, code objects, states */
 void source_note_error(line_source *source, int id); /* counts and clears; id -1: ours */
 frame_record *source_find(line_source *source, line_frame *at);
+
+/* line_callers.c */
+frame_record *source_below(line_source *source, line_frame *at); /* the nearest with a record, or NULL */
 
 /* line_cache.c */
 /* Borrowed, good while the code object lives.  NULL: it cannot be made; an exception is set at
@@ -286,11 +305,11 @@ static inline bool is_container(PyObject *obj)
     return PyList_CheckExact(obj) || PyDict_CheckExact(obj);
 }
 bool items_are_tensors(line_source *source, PyObject *box); /* is one among the first? */
-/* A container was stored, or has grown: adds items to found; gives its new count. */
-int items_stored(line_source *source, frame_record *record, const line_statement *statement,
-                 const line_write *write, PyObject *box, found_change *found, int count);
+/* A container was stored, or has grown: adds items to found. */
+void items_stored(line_source *source, frame_record *record, const line_statement *statement,
+                  const line_write *write, PyObject *box, found_list *found);
 void items_note(frame_record *record, int path, PyObject *box); /* before the statement */
-int items_grown(line_source *source, frame_record *record, found_change *found, int count);
+void items_grown(line_source *source, frame_record *record, found_list *found);
 
 /* line_path.c */
 PyObject *path_item(PyObject *container, PyObject *key); /* borrowed or NULL; runs nobody's code */

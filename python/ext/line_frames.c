@@ -184,62 +184,6 @@ frame_record *source_find(line_source *source, line_frame *at)
     return source->last = *found;
 }
 
-static frame_record *record_below(line_source *source, line_frame *at)
-{
-    int depth = 0;
-    for (line_frame *up = locals_back(at); up != NULL && depth < 1000; up = locals_back(up), depth++) {
-        void **found = pointer_map_find(&source->frames, up);
-        if (found != NULL)
-            return *found;
-    }
-    return NULL;
-}
-
-/* The same, if the consumer hears of it and a statement runs there. */
-static const frame_record *caller_of(line_source *source, int id, line_frame *at)
-{
-    const frame_record *below = record_below(source, at);
-    bool is_heard = below != NULL && below->mask & (uint32_t)1 << id;
-    return is_heard && !below->is_bare && below->statement >= 0 ? below : NULL;
-}
-
-bool line_frame_below(line_source *source, int id, line_frame *at, line_call *call)
-{
-    const frame_record *below = caller_of(source, id, at);
-    int unit = below != NULL ? locals_instruction(below->at) : -1;
-    if (unit < 0 || unit >= below->code->table->instruction_count)
-        return false;
-    *call = (line_call){ .frame = below->number,
-                         .run = below->run,
-                         .site = below->code->table->begin_at[unit] };
-    return true;
-}
-
-bool line_frame_takes(line_source *source, int id, line_frame *at, int site)
-{
-    line_call call;
-    if (!line_frame_below(source, id, at, &call))
-        return false;
-    const line_table *table = caller_of(source, id, at)->code->table;
-    for (int i = 0; i < table->take_count; i++)
-        if (table->takes[i].site == call.site && table->takes[i].result_of == site)
-            return true;
-    return false;
-}
-
-uint64_t line_frame_passed(line_source *source, int id, line_frame *at, const line_name *read)
-{
-    const frame_record *below = caller_of(source, id, at);
-    if (below == NULL || !below->has_reads || read->object == NULL)
-        return 0;
-    for (int i = 0; i < below->read_count; i++) {
-        const saved_read *one = &below->reads[i];
-        if (one->path >= 0 && one->state.object == read->object && one->state.version == read->version)
-            return one->state.key;
-    }
-    return 0;
-}
-
 frame_record *source_frame(line_source *source, line_frame *at, line_code *code, bool is_fresh)
 {
     frame_record *record = source_find(source, at);
@@ -268,7 +212,7 @@ frame_record *source_frame(line_source *source, line_frame *at, line_code *code,
     record->number = ++source->next_frame;
     record->used = ++source->uses;
     record->thread = (uint64_t)PyThread_get_thread_ident();
-    const frame_record *below = record_below(source, at);
+    const frame_record *below = source_below(source, at);
     record->caller = below != NULL ? below->number : 0;
     source->last = record;
     statement_adopt(source, record, is_fresh);

@@ -43,69 +43,74 @@ bool items_are_tensors(line_source *source, PyObject *obj)
     return false;
 }
 
-static bool is_told(const found_change *found, int count, const void *owner, uint64_t member)
+/* What the statement built at this key, else the whole that it wrote. */
+static const line_write *part_at(const line_table *table, const line_write *write, PyObject *key)
 {
-    for (int i = 0; i < count; i++)
-        if (found[i].place.slot < 0 && found[i].place.owner == owner && found[i].place.member == member)
-            return true;
-    return false;
+    for (uint32_t i = 0; write != NULL && i < write->part_count; i++) {
+        const line_part *part = &table->parts[write->parts + i];
+        if (Py_IS_TYPE(part->key, Py_TYPE(key)) && PyObject_RichCompareBool(part->key, key, Py_EQ) == 1)
+            return &part->write;
+    }
+    return write;
 }
 
-/* All items but the first `skipped` and those that the statement names; gives the new count. */
-static int add_items(line_source *source, int path, PyObject *box, Py_ssize_t skipped,
-                     const line_write *write, found_change *found, int count)
+/* All items but the first `skipped` and those that the statement names. */
+static void add_items(line_source *source, const line_table *table, int path, PyObject *box,
+                      Py_ssize_t skipped, const line_write *write, found_list *found)
 {
     PyObject *key = NULL, *value = NULL;
     Py_ssize_t at = 0;
-    int most = count + MOST_ITEMS_EACH < MOST_CHANGES ? count + MOST_ITEMS_EACH : MOST_CHANGES;
-    for (Py_ssize_t i = 0; count < most && next_item(box, &at, &key, &value); i++) {
+    int most = found->count + MOST_ITEMS_EACH;
+    for (Py_ssize_t i = 0; found->count < most && next_item(box, &at, &key, &value); i++) {
         object_kind kind = i >= skipped ? state_kind(source, value) : KIND_NONE;
         Py_hash_t hash = is_tensor(kind) && path_is_key(key) ? PyObject_Hash(key) : -1;
         line_place place = { .object = value, .kind = kind, .path = path, .slot = -1, .owner = box };
         place.member = path_member(hash, PATH_ITEM);
-        bool is_new = hash != -1 && !is_told(found, count, box, place.member);
+        bool is_new = hash != -1 && !found_has(found, &place);
         line_state *state = is_new ? shared_state(source, box, place.member) : NULL;
-        if (state == NULL) {
+        found_change *added =
+            state != NULL ? found_add(found, &place, LINE_BOUND, part_at(table, write, key)) : NULL;
+        if (added == NULL) {
             Py_DECREF(key);
             continue;
         }
         *state = (line_state){ 0 }; /* of another container that was at this address */
-        found[count++] = (found_change){ .place = place, .how = LINE_BOUND, .write = write, .item = key };
+        added->item = key;
     }
     PyErr_Clear();
-    return count;
 }
 
-int items_stored(line_source *source, frame_record *record, const line_statement *statement,
-                 const line_write *write, PyObject *box, found_change *found, int count)
+void items_stored(line_source *source, frame_record *record, const line_statement *statement,
+                  const line_write *write, PyObject *box, found_list *found)
 {
     const line_table *table = record->code->table;
     if (record->code->is_narrow || !is_container(box) || !items_are_tensors(source, box))
-        return count;
+        return;
     for (int i = 0; i < statement->read_count; i++) {
         line_place place;
         path_find(source, record, table->reads[statement->reads + (uint32_t)i], false, &place);
         if (place.object == box)
-            return count; /* only another name */
+            return; /* only another name */
     }
-    return add_items(source, write->path, box, 0, write, found, count);
+    add_items(source, table, write->path, box, 0, write, found);
 }
 
 void items_note(frame_record *record, int path, PyObject *box)
 {
-    if (record->box_count < MOST_BOXES && is_container(box))
+    if (record->box_count < MOST_BOXES && (box == NULL || is_container(box)))
         record->boxes[record->box_count++] =
-            (noted_box){ .path = path, .object = box, .size = size_of(box) };
+            (noted_box){ .path = path, .object = box, .size = box != NULL ? size_of(box) : 0 };
 }
 
-int items_grown(line_source *source, frame_record *record, found_change *found, int count)
+void items_grown(line_source *source, frame_record *record, found_list *found)
 {
     for (int i = 0; i < record->box_count && !record->code->is_narrow; i++) {
         const noted_box *box = &record->boxes[i];
         line_place place;
         path_find(source, record, box->path, false, &place);
-        if (place.object == box->object && size_of(place.object) > box->size)
-            count = add_items(source, box->path, place.object, box->size, NULL, found, count);
+        if (place.object == NULL || (box->object != NULL && place.object != box->object))
+            continue;
+        if (is_container(place.object) && size_of(place.object) > box->size)
+            add_items(source, record->code->table, box->path, place.object, box->size, NULL, found);
     }
-    return count;
 }

@@ -99,6 +99,8 @@ static PyObject *compute(line_source *source, frame_record *record, PyObject *fo
         Py_ssize_t taken;
         PyObject *made = do_step(source, record, PyTuple_GET_ITEM(formula, i), stack, depth, &taken);
         is_well = made != NULL;
+        if (!is_well)
+            PyErr_Clear(); /* x // 0 is the program's to raise; no event comes with one pending */
         for (; is_well && taken > 0; taken--)
             Py_DECREF(stack[--depth]);
         if (is_well)
@@ -108,7 +110,6 @@ static PyObject *compute(line_source *source, frame_record *record, PyObject *fo
         key = Py_NewRef(stack[0]);
     while (depth > 0)
         Py_DECREF(stack[--depth]);
-    PyErr_Clear(); /* x // 0 is the program's to raise */
     return key;
 }
 

@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "line_engine.h"
 
+#include <string.h>
+
 /* A borrowed value: the owner holds it. */
 static PyObject *lend(PyObject *owned)
 {
@@ -20,11 +22,19 @@ static PyObject *dict_get(PyObject *dict, PyObject *key)
     return found;
 }
 
+/* A field of a namedtuple, which has a descriptor of its own, in C. */
+static bool is_field(PyObject *obj, PyObject *found)
+{
+    const char *name = strrchr(Py_TYPE(found)->tp_name, '.'); /* its module's differs with the version */
+    return PyTuple_Check(obj) && name != NULL && strcmp(name, "._tuplegetter") == 0;
+}
+
 /* As object.__getattribute__ finds it, but no descriptor of Python code runs. */
 static PyObject *plain_attribute(PyObject *obj, PyObject *name)
 {
     PyObject *found = _PyType_Lookup(Py_TYPE(obj), name); /* borrowed */
-    if (found != NULL && Py_TYPE(found)->tp_descr_get != NULL && !Py_IS_TYPE(found, &PyMemberDescr_Type))
+    if (found != NULL && Py_TYPE(found)->tp_descr_get != NULL &&
+        !Py_IS_TYPE(found, &PyMemberDescr_Type) && !is_field(obj, found))
         return NULL;
     found = _PyObject_GenericGetAttrWithDict(obj, name, NULL, 1);
     if (found == NULL)

@@ -93,9 +93,11 @@ void statement_resume(line_source *source, frame_record *record)
         return;
     const line_table *table = record->code->table;
     int instruction = locals_instruction(record->at);
-    if (record->statement >= 0 || instruction < 0 || instruction >= table->instruction_count)
+    if (instruction < 0 || instruction >= table->instruction_count)
         return;
     int number = table->statement_at[instruction];
-    if (number != TABLE_NONE)
+    if (record->statement < 0 && number != TABLE_NONE)
         statement_begin(source, record, number);
+    if (source->sent_mask & record->mask)
+        emit_sent(source, record);
 }

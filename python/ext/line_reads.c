@@ -87,6 +87,10 @@ static void save_items(line_source *source, frame_record *record, int parent, in
         path_find(source, record, path, false, &place);
         obj = place.object;
     }
+    bool is_item = record->code->table->paths[path].kind == PATH_ITEM ||
+                   record->code->table->paths[path].kind == PATH_ITEM_BY;
+    if (obj == NULL && is_item && !is_late)
+        items_note(record, path, NULL); /* a defaultdict's d['k'].append(t) makes it */
     if (obj == NULL || place.path != path)
         return;
     if (!is_late)

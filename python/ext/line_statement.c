@@ -12,34 +12,15 @@ typedef struct settling {
     bool is_hidden;
     bool is_doubtful;           /* perhaps it did not run, or not to its end */
     const line_statement *last; /* of those that ran since the last event */
-    int count;
-    found_change found[MOST_CHANGES];
+    found_list found;
 } settling;
-
-static void add(settling *work, const line_place *place, line_how how, const line_write *write)
-{
-    if (work->count < MOST_CHANGES)
-        work->found[work->count++] = (found_change){ .place = *place, .how = how, .write = write };
-}
-
-static bool is_found(const settling *work, const line_place *place)
-{
-    for (int i = 0; i < work->count; i++) {
-        const line_place *other = &work->found[i].place;
-        if (place->slot >= 0
-                ? other->slot == place->slot
-                : other->slot < 0 && other->owner == place->owner && other->member == place->member)
-            return true;
-    }
-    return false;
-}
 
 /* A list or dict that is stored by name. */
 static void look_into(line_source *source, frame_record *record, settling *work, const line_write *write,
                       PyObject *box)
 {
     if (!work->is_doubtful && !(write->flags & (WRITE_SAME | WRITE_IN_PLACE)))
-        work->count = items_stored(source, record, work->statement, write, box, work->found, work->count);
+        items_stored(source, record, work->statement, write, box, &work->found);
 }
 
 static void look_at_write(line_source *source, frame_record *record, settling *work,
@@ -63,7 +44,8 @@ static void look_at_write(line_source *source, frame_record *record, settling *w
     path_find(source, record, write->path, true, &place);
     if (place.kind == KIND_NONE && place.object != NULL && place.path == write->path)
         look_into(source, record, work, write, place.object);
-    if (place.kind == KIND_NONE || is_found(work, &place) || !path_is_wanted(record->code, place.path))
+    if (place.kind == KIND_NONE || found_has(&work->found, &place) ||
+        !path_is_wanted(record->code, place.path))
         return;
     line_state *state = place_state(source, record, &place);
     if (state == NULL)
@@ -75,7 +57,8 @@ static void look_at_write(line_source *source, frame_record *record, settling *w
             return; /* seen for the first time: nobody knows */
         if (is_other ||
             (is_tensor(place.kind) && state_differs(source, state, place.object, work->is_hidden)))
-            add(work, &place,
+            (void)found_add(
+                &work->found, &place,
                 is_other ? (state->kind == KIND_NONE ? LINE_BOUND : LINE_REBOUND) : LINE_INPLACE, write);
         return;
     }
@@ -85,7 +68,7 @@ static void look_at_write(line_source *source, frame_record *record, settling *w
     if (!is_other && how == LINE_REBOUND && is_tensor(place.kind) &&
         state_differs(source, state, place.object, work->is_hidden))
         how = LINE_INPLACE;
-    add(work, &place, how, write);
+    (void)found_add(&work->found, &place, how, write);
 }
 
 /* Is it the business of a later statement of the same line? */
@@ -105,7 +88,7 @@ static void look_at_slot(line_source *source, frame_record *record, settling *wo
     line_place place = { .slot = slot, .path = table->slot_path[slot] };
     object_kind kind = (object_kind)state->kind;
     bool is_object = kind == KIND_OBJECT && record->code->has_touches;
-    if ((!is_tensor(kind) && !is_object) || is_found(work, &place) ||
+    if ((!is_tensor(kind) && !is_object) || found_has(&work->found, &place) ||
         is_written_later(table, work, place.path))
         return;
     place.object = record_slot(record, slot, table->paths[place.path].detail);
@@ -116,14 +99,14 @@ static void look_at_slot(line_source *source, frame_record *record, settling *wo
         if (place.kind == KIND_NONE)
             state->kind = KIND_NONE;
         else
-            add(work, &place, LINE_REBOUND, NULL);
+            (void)found_add(&work->found, &place, LINE_REBOUND, NULL);
     } else if (is_object) {
         place.kind = kind;
         if (!path_is_plain(place.object))
-            add(work, &place, LINE_TOUCHED, NULL);
+            (void)found_add(&work->found, &place, LINE_TOUCHED, NULL);
     } else if (state_differs(source, state, place.object, work->is_hidden)) {
         place.kind = kind;
-        add(work, &place, LINE_INPLACE, NULL);
+        (void)found_add(&work->found, &place, LINE_INPLACE, NULL);
     }
 }
 
@@ -147,7 +130,7 @@ static void look_at_far(line_source *source, frame_record *record, settling *wor
         int path = record->far[i];
         path_find(source, record, path, false, &place);
         bool is_object = place.kind == KIND_OBJECT && record->code->has_touches;
-        if ((!is_tensor(place.kind) && !is_object) || is_found(work, &place) ||
+        if ((!is_tensor(place.kind) && !is_object) || found_has(&work->found, &place) ||
             is_written_later(record->code->table, work, path))
             continue;
         line_state *state = place_state(source, record, &place);
@@ -160,12 +143,12 @@ static void look_at_far(line_source *source, frame_record *record, settling *wor
                     state_adopt(source, state, place.object, place.kind);
             }
         } else if (state->object != place.object) {
-            add(work, &place, LINE_REBOUND, NULL);
+            (void)found_add(&work->found, &place, LINE_REBOUND, NULL);
         } else if (is_object) {
             if (!path_is_plain(place.object))
-                add(work, &place, LINE_TOUCHED, NULL);
+                (void)found_add(&work->found, &place, LINE_TOUCHED, NULL);
         } else if (state_differs(source, state, place.object, work->is_hidden)) {
-            add(work, &place, LINE_INPLACE, NULL);
+            (void)found_add(&work->found, &place, LINE_INPLACE, NULL);
         }
     }
 }
@@ -180,21 +163,21 @@ static void settle(line_source *source, frame_record *record, const line_stateme
     work.is_hidden = statement_hides(record, statement);
     work.is_doubtful = is_doubtful;
     work.last = last;
-    work.count = 0;
+    found_open(&work.found);
     for (int i = 0; i < statement->write_count; i++)
         look_at_write(source, record, &work, &writes[i]);
     if (compares) {
         look_at_slots(source, record, &work);
         if (record->far_count > 0)
             look_at_far(source, record, &work);
-        work.count = items_grown(source, record, work.found, work.count);
+        items_grown(source, record, &work.found);
     }
-    if (work.count == 0)
+    if (work.found.count == 0)
         return;
     if (!record->has_reads)
         reads_save(source, record, statement, true);
-    for (int i = 0; i < work.count; i++) {
-        found_change *change = &work.found[i];
+    for (int i = 0; i < work.found.count; i++) {
+        found_change *change = &work.found.all[i];
         line_state *state = place_state(source, record, &change->place);
         if (state == NULL)
             continue;
@@ -206,9 +189,8 @@ static void settle(line_source *source, frame_record *record, const line_stateme
         if (change->item == NULL)
             reads_show(record, &change->place);
     }
-    emit_changes(source, record, statement, work.found, work.count);
-    for (int i = 0; i < work.count; i++)
-        Py_XDECREF(work.found[i].item);
+    emit_changes(source, record, statement, work.found.all, work.found.count);
+    found_close(&work.found);
 }
 
 /* A statement that may have changed nothing but locals, and these hold no

@@ -45,7 +45,13 @@ static int fill_paths(line_table *table, PyObject *rows)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-enum { READS, WRITES, ARROWS, SITES, LISTS }; /* lists that all statements share */
+enum { READS, WRITES, ARROWS, SITES, PARTS, LISTS }; /* lists that all statements share */
+
+static void count_sources(PyObject *sources, Py_ssize_t count[LISTS])
+{
+    count[ARROWS] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(sources, 0));
+    count[SITES] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(sources, 1));
+}
 
 static int count_rows(PyObject *rows, Py_ssize_t count[LISTS])
 {
@@ -55,8 +61,11 @@ static int count_rows(PyObject *rows, Py_ssize_t count[LISTS])
         count[READS] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(row, 5));
         count[WRITES] += PyTuple_GET_SIZE(writing);
         for (Py_ssize_t w = 0; w < PyTuple_GET_SIZE(writing); w++) {
-            count[ARROWS] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(PyTuple_GET_ITEM(writing, w), 2));
-            count[SITES] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(PyTuple_GET_ITEM(writing, w), 3));
+            PyObject *one = PyTuple_GET_ITEM(writing, w), *parts = PyTuple_GET_ITEM(one, 3);
+            count_sources(PyTuple_GET_ITEM(one, 2), count);
+            count[PARTS] += PyTuple_GET_SIZE(parts);
+            for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(parts); k++)
+                count_sources(PyTuple_GET_ITEM(PyTuple_GET_ITEM(parts, k), 1), count);
         }
     }
     return PyList_GET_SIZE(rows) < TABLE_NONE ? 0 : -1;
@@ -79,20 +88,37 @@ static bool is_selfish(const line_table *table, const line_statement *statement)
     return false;
 }
 
-static void fill_write(line_table *table, PyObject *row, uint32_t at[LISTS])
+/* The write of a row, or of one of its items, with what it comes from. */
+static line_write write_of(line_table *table, PyObject *row, PyObject *sources, uint32_t at[LISTS])
 {
-    PyObject *from = PyTuple_GET_ITEM(row, 2), *calls = PyTuple_GET_ITEM(row, 3); /* borrowed */
-    table->writes[at[WRITES]++] = (line_write){ .path = (uint16_t)as_int(row, 0),
-                                                .flags = (uint16_t)as_int(row, 1),
-                                                .reads = at[ARROWS],
-                                                .calls = at[SITES],
-                                                .read_count = (uint16_t)PyTuple_GET_SIZE(from),
-                                                .call_count = (uint16_t)PyTuple_GET_SIZE(calls),
-                                                .direct_count = (uint16_t)as_int(row, 4) };
+    PyObject *from = PyTuple_GET_ITEM(sources, 0), *calls = PyTuple_GET_ITEM(sources, 1); /* borrowed */
+    line_write made = { .path = (uint16_t)as_int(row, 0),
+                        .flags = (uint16_t)as_int(row, 1),
+                        .reads = at[ARROWS],
+                        .calls = at[SITES],
+                        .read_count = (uint16_t)PyTuple_GET_SIZE(from),
+                        .call_count = (uint16_t)PyTuple_GET_SIZE(calls),
+                        .direct_count = (uint16_t)as_int(sources, 2) };
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(from); i++)
         table->write_reads[at[ARROWS]++] = (uint16_t)as_int(from, i);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(calls); i++)
         table->write_calls[at[SITES]++] = as_int(calls, i);
+    return made;
+}
+
+static void fill_write(line_table *table, PyObject *row, uint32_t at[LISTS])
+{
+    line_write *made = &table->writes[at[WRITES]++];
+    PyObject *parts = PyTuple_GET_ITEM(row, 3); /* borrowed */
+    *made = write_of(table, row, PyTuple_GET_ITEM(row, 2), at);
+    made->parts = at[PARTS];
+    made->part_count = (uint16_t)PyTuple_GET_SIZE(parts);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts); i++) {
+        PyObject *part = PyTuple_GET_ITEM(parts, i); /* borrowed */
+        table->parts[at[PARTS]++] =
+            (line_part){ .key = Py_NewRef(PyTuple_GET_ITEM(part, 0)),
+                         .write = write_of(table, row, PyTuple_GET_ITEM(part, 1), at) };
+    }
 }
 
 static void fill_statement(line_table *table, line_statement *to, PyObject *row, uint32_t at[LISTS])
@@ -195,6 +221,8 @@ static int fill_statements(line_table *table, PyObject *rows, PyObject *lines, P
     table->writes = array_of(count[WRITES], sizeof *table->writes);
     table->write_reads = array_of(count[ARROWS], sizeof *table->write_reads);
     table->write_calls = array_of(count[SITES], sizeof *table->write_calls);
+    table->parts = array_of(count[PARTS], sizeof *table->parts);
+    table->part_count = (uint32_t)count[PARTS];
     if (PyErr_Occurred())
         return -1;
     memset(table->statement_at, 0xff, (size_t)table->instruction_count * sizeof *table->statement_at);
@@ -263,8 +291,11 @@ void line_table_free(line_table *table)
         Py_XDECREF(table->paths[i].detail);
         Py_XDECREF(table->paths[i].text);
     }
+    for (uint32_t i = 0; i < table->part_count && table->parts != NULL; i++)
+        Py_XDECREF(table->parts[i].key);
     PyMem_Free(table->paths);
     PyMem_Free(table->slot_path);
+    PyMem_Free(table->parts);
     PyMem_Free(table->statements);
     PyMem_Free(table->statement_at);
     PyMem_Free(table->line_at);

@@ -49,7 +49,12 @@ enum {                              /* of a statement, as in stack_machine.py */
        STATEMENT_LEADS = 1 << 14,    /* one with STEPS comes after it on its line */
 };
 
-enum { WRITE_SAME = 1 << 0, WRITE_IN_PLACE = 1 << 1, WRITE_MAYBE = 1 << 2 };
+enum {
+    WRITE_SAME = 1 << 0,
+    WRITE_IN_PLACE = 1 << 1,
+    WRITE_MAYBE = 1 << 2,
+    WRITE_PART = 1 << 4, /* taken out of what is read as it is: `for a in xs`, `a, b = xs` */
+};
 
 typedef struct line_write {
     uint16_t path, flags;
@@ -57,7 +62,15 @@ typedef struct line_write {
     uint32_t calls; /* index in write_calls */
     uint16_t read_count, call_count;
     uint16_t direct_count; /* calls, the first ones, whose result or a part of it is written as it is */
+    uint16_t part_count;   /* of a list or dict that is built and written: its items */
+    uint32_t parts;        /* index in parts */
 } line_write;
+
+/* An item of what a statement builds: where it alone comes from. */
+typedef struct line_part {
+    PyObject *key; /* owned */
+    line_write write;
+} line_part;
 
 typedef struct line_statement {
     int start, end, exit; /* instructions */
@@ -85,6 +98,8 @@ typedef struct line_table {
     line_write *writes;
     uint16_t *write_reads; /* positions in the statement's reads */
     int *write_calls;      /* instructions whose call's result is in what is written */
+    line_part *parts;
+    uint32_t part_count;
     line_take *takes;
     int take_count;
     int path_count, statement_count, instruction_count;

@@ -59,7 +59,11 @@ PyCodeObject *locals_code(line_frame *at)
 
 line_frame *locals_running(void)
 {
-    PyThreadState *thread = PyThreadState_Get();
+    return locals_top(PyThreadState_Get());
+}
+
+line_frame *locals_top(PyThreadState *thread)
+{
 #if PY_VERSION_HEX >= 0x030D0000
     return of_python(thread->current_frame);
 #else
@@ -102,6 +106,12 @@ PyObject *locals_names(line_frame *at)
     return locals_code(at)->co_flags & CO_OPTIMIZED ? NULL : inner(at)->f_locals;
 }
 
+PyObject *locals_sent(line_frame *at)
+{
+    int top = inner(at)->stacktop; /* -1: it is not written down just now */
+    return top > locals_code(at)->co_nlocalsplus ? inner(at)->localsplus[top - 1] : NULL;
+}
+
 #elif PY_VERSION_HEX < 0x030B0000 && !defined(TT_PUBLIC_LOCALS)
 
 static PyFrameObject *inner(line_frame *at)
@@ -127,6 +137,11 @@ PyCodeObject *locals_code(line_frame *at)
 line_frame *locals_running(void)
 {
     return (line_frame *)PyEval_GetFrame();
+}
+
+line_frame *locals_top(PyThreadState *thread)
+{
+    return (line_frame *)thread->frame;
 }
 
 int locals_instruction(line_frame *at)
@@ -156,6 +171,12 @@ PyObject *locals_names(line_frame *at)
     return inner(at)->f_code->co_flags & CO_OPTIMIZED ? NULL : inner(at)->f_locals;
 }
 
+PyObject *locals_sent(line_frame *at)
+{
+    int top = inner(at)->f_stackdepth; /* -1: it is not written down just now */
+    return top > 0 ? inner(at)->f_valuestack[top - 1] : NULL;
+}
+
 #else /* the public way */
 
 line_frame *locals_of(PyFrameObject *frame)
@@ -180,6 +201,12 @@ PyCodeObject *locals_code(line_frame *at)
 line_frame *locals_running(void)
 {
     return (line_frame *)PyEval_GetFrame();
+}
+
+line_frame *locals_top(PyThreadState *thread)
+{
+    (void)thread;
+    return NULL;
 }
 
 int locals_instruction(line_frame *at)
@@ -231,7 +258,19 @@ PyObject *locals_names(line_frame *at)
     return borrow(PyFrame_GetLocals((PyFrameObject *)at));
 }
 
+PyObject *locals_sent(line_frame *at)
+{
+    (void)at;
+    return NULL;
+}
+
 #endif
+
+/* From 3.11 on it stands before the instruction that a generator is entered at. */
+int locals_yield(line_frame *at)
+{
+    return PY_VERSION_HEX >= 0x030B0000 ? locals_instruction(at) - 1 : locals_instruction(at);
+}
 
 int locals_instruction_if(PyFrameObject *frame, const line_frame *at, const PyCodeObject *code)
 {

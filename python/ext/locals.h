@@ -10,6 +10,8 @@
 #include "source_line.h"
 
 line_frame *locals_running(void); /* the frame that runs Python code now */
+/* The newest frame of a thread, which waits for the GIL; NULL: none, or this Python hides it. */
+line_frame *locals_top(PyThreadState *thread);
 line_frame *locals_of(PyFrameObject *frame);
 line_frame *locals_back(line_frame *at); /* who called it, or NULL */
 PyCodeObject *locals_code(line_frame *at);
@@ -31,6 +33,10 @@ enum { CODE_UNIT = 2 }; /* bytes of an instruction: _Py_CODEUNIT is private from
  * first start; is it left by a yield? */
 bool locals_is_fresh(line_frame *at);
 bool locals_is_yield(line_frame *at);
+/* Of a generator or coroutine that has just been entered again: what was sent into it (None, if
+ * nothing was), NULL: this Python does not show it; and the instruction that had yielded. */
+PyObject *locals_sent(line_frame *at);
+int locals_yield(line_frame *at);
 
 /* f_trace_lines of a frame object, where this Python has it in the struct; of
  * all frames of a thread, switched on again. */

@@ -41,7 +41,7 @@ static void sum_up(line_source *source)
 {
     source->generation++;
     source->wants = source->before_mask = source->line_mask = source->enter_mask = source->leave_mask = 0;
-    source->lazy_mask = source->bare_mask = 0;
+    source->sent_mask = source->lazy_mask = source->bare_mask = 0;
     for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
         const line_consumer *consumer = &source->consumers[id].consumer;
         uint32_t bit = (uint32_t)1 << id;
@@ -53,6 +53,7 @@ static void sum_up(line_source *source)
         source->line_mask |= consumer->line != NULL ? bit : 0;
         source->enter_mask |= consumer->enter != NULL ? bit : 0;
         source->leave_mask |= consumer->leave != NULL ? bit : 0;
+        source->sent_mask |= consumer->sent != NULL ? bit : 0;
         source->bare_mask |= consumer->wants & LINE_BARE ? bit : 0;
     }
     source->eager_mask = (source->before_mask & ~source->lazy_mask) | source->line_mask;

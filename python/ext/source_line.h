@@ -14,8 +14,8 @@
  *     line     (before)  a line is about to run: cheap, no reads are looked up
  *     before   (before)  the statement's reads, with the objects as they are now
  *     change   (after)   only if something changed; its reads are those of `before`
- * and around them enter, when a frame starts or a generator goes on, and leave,
- * when it returns, yields or is left by an exception.  Statements that share a
+ * and around them enter, when a frame starts or a generator goes on (sent, if a
+ * tensor was sent into it), and leave, when it returns, yields or is left by an exception.  Statements that share a
  * line (a = 1; b = 2) are told one after the other, as if each had its own.
  *
  * Rules for a consumer:
@@ -124,13 +124,14 @@ typedef struct line_event {
     line_frame *at;           /* for line_frame_get, within the callback */
     int line;                 /* of the statement: its first line; in `line`: the line itself */
     uint64_t run;             /* which turn of the statement: goes up in a frame with each */
-    int first_site, end_site; /* of calls in the statement: line_call.site */
+    int first_site, end_site; /* of calls in the statement: line_call.site; in `sent` of the yield */
     bool is_return;           /* the statement is a `return` (or a yield) */
     const line_name *reads;   /* tensors (and arrays, objects: see wants) that it reads */
     size_t read_count;
     const line_change *changes; /* in `change` only */
     size_t change_count;
-    PyObject *value; /* borrowed; in `leave`: what is returned or yielded; NULL: an exception */
+    PyObject *value; /* borrowed; in `leave`: what is returned or yielded; NULL: an exception; in
+                        `sent`: that, and it is the only read, without a name */
     bool is_resumed; /* in `enter`: a generator or coroutine goes on */
     bool is_yield;   /* in `leave`: it will go on later */
 } line_event;
@@ -165,7 +166,7 @@ typedef struct line_consumer {
      * place; false: nothing of this frame is told.  NULL: all frames. */
     bool (*accepts)(void *context, PyCodeObject *code, line_frame *at);
     PyObject *names; /* borrowed set or frozenset of str, or NULL; changes of these names only */
-    line_fn *enter, *line, *before, *change, *leave;
+    line_fn *enter, *line, *before, *change, *leave, *sent;
 } line_consumer;
 
 enum { LINE_MAX_CONSUMERS = 32 };
@@ -197,6 +198,10 @@ typedef struct line_call {
 bool line_frame_below(line_source *source, int id, line_frame *at, line_call *call);
 /* The key by which the statement that calls knows the tensor of a read; 0: it does not read it. */
 uint64_t line_frame_passed(line_source *source, int id, line_frame *at, const line_name *read);
+/* The key of the oldest name that a frame below has for the tensor of a read: of the nearest
+ * that has one, whatever it calls, then of those of other threads; 0: none has.  So the argument
+ * of a generator or a thread is known when it runs, which may be long after it was given. */
+uint64_t line_frame_holder(line_source *source, int id, line_frame *at, const line_name *read);
 /* Is that call given the result of the one at `site` of the same statement, or a part of it? */
 bool line_frame_takes(line_source *source, int id, line_frame *at, int site);
 

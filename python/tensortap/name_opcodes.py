@@ -129,7 +129,8 @@ class NameOpcodes(StackMachine):
         if name in UNCOUNTED:
             self.now.flags |= DIGESTS | CALLS
         if base.path == NO_PATH:
-            self.push(base.reads)
+            receiver = (base.receiver[0], name) if base.receiver else None
+            self.push(base.reads, receiver=receiver)
         else:
             self._refine(base, self.paths.attribute(base.path, name))
 

@@ -14,7 +14,8 @@ from dis import Instruction
 from types import CodeType
 
 from tensortap.key_formula import formula
-from tensortap.name_opcodes import VERSION, NameOpcodes
+from tensortap.match_opcodes import MatchOpcodes
+from tensortap.name_opcodes import VERSION
 from tensortap.paths import ATTRIBUTE, GLOBAL, ITEM_BY, LOCAL, NAME, NO_PATH
 from tensortap.stack_item import BLOCK, NOTHING, Item, Taint, direct, union
 from tensortap.stack_machine import (
@@ -33,7 +34,7 @@ from tensortap.stack_machine import (
 )
 
 
-class Opcodes(NameOpcodes):
+class Opcodes(MatchOpcodes):
     """A stack machine that knows all instructions."""
 
     # ---- the stack itself -------------------------------------------------
@@ -101,7 +102,10 @@ class Opcodes(NameOpcodes):
         items = self.pops(i.arg or 0)
         self.push(union(items), parts=tuple(items), direct=direct(items))
 
-    do_BUILD_LIST = do_BUILD_TUPLE
+    def do_BUILD_LIST(self, i: Instruction) -> None:
+        items = self.pops(i.arg or 0)
+        entries = tuple(enumerate(items))
+        self.push(union(items), parts=tuple(items), direct=direct(items), entries=entries)
 
     def do_BUILD_STRING(self, i: Instruction) -> None:
         items = self.pops(i.arg or 0)
@@ -109,11 +113,14 @@ class Opcodes(NameOpcodes):
 
     def do_BUILD_MAP(self, i: Instruction) -> None:
         items = self.pops(2 * (i.arg or 0))
-        self.push(union(items), direct=direct(items))
+        pairs = [*zip(items[::2], items[1::2], strict=True)]
+        entries = tuple((key.const[0], value) for key, value in pairs if key.const)
+        self.push(union(items), direct=direct(items), entries=entries)
 
     def do_BUILD_CONST_KEY_MAP(self, i: Instruction) -> None:
-        items = self.pops(1 + (i.arg or 0))
-        self.push(union(items), direct=direct(items))
+        *items, keys = self.pops(1 + (i.arg or 0))
+        entries = tuple(zip(keys.const[0], items, strict=True)) if keys.const else None
+        self.push(union(items), direct=direct(items), entries=entries)
 
     def do_UNPACK_SEQUENCE(self, i: Instruction) -> None:
         count, item = i.arg or 0, self.pop()
@@ -121,8 +128,10 @@ class Opcodes(NameOpcodes):
         if item.parts is not None and len(item.parts) == count:
             self.stack += reversed(item.parts)
         else:
-            part = Item(item.reads | self.site, direct=item.direct | self.site)
-            self.stack += [part] * count
+            self.stack += [self._part(item)] * count
+
+    def _part(self, item: Item) -> Item:
+        return Item(item.reads | self.site, direct=item.direct | self.site, is_part=True)
 
     def do_UNPACK_EX(self, i: Instruction) -> None:
         before, after = (i.arg or 0) & 255, (i.arg or 0) >> 8
@@ -130,8 +139,7 @@ class Opcodes(NameOpcodes):
         self.now.flags |= CALLS
         parts = item.parts
         if parts is None or len(parts) < before + after:
-            part = Item(item.reads | self.site, direct=item.direct | self.site)
-            self.stack += [part] * count
+            self.stack += [self._part(item)] * count
             return
         middle = parts[before : len(parts) - after]
         split = [
@@ -184,9 +192,13 @@ class Opcodes(NameOpcodes):
         if is_plain or (path != NO_PATH and self.paths.rows[path][0] == LOCAL):
             taint -= {path}  # what is called is no tensor
             self.now.callees.add(path)
-        is_method = path != NO_PATH and self.paths.rows[path][0] == ATTRIBUTE
-        if is_method and str(name).endswith("_") and not str(name).endswith("__"):
-            self.now.write(self.paths.base(path), IN_PLACE, taint)
+        receiver = next((item.receiver for item in callee if item.receiver), None)
+        if path != NO_PATH and self.paths.rows[path][0] == ATTRIBUTE:
+            receiver = self.paths.base(path), str(name)
+        if receiver and receiver[1].endswith("_") and not receiver[1].endswith("__"):
+            self.now.write(receiver[0], IN_PLACE, taint)
+        else:
+            receiver = None
         for keyword, item in zip(reversed(keywords), reversed(items), strict=False):
             if keyword == "out":
                 others = union([*callee, *(one for one in items if one is not item)])
@@ -196,7 +208,12 @@ class Opcodes(NameOpcodes):
         for at in self.site:
             self.takes |= {(site_number(at), site_number(k)) for k in direct([*callee, *items])}
         is_computed = any(item.computes for item in callee)
-        self.push(taint, is_range=is_range, direct=NOTHING if is_computed else self.site)
+        self.push(
+            taint,
+            is_range=is_range,
+            direct=NOTHING if is_computed else self.site,
+            receiver=receiver,
+        )
 
     def do_CALL(self, i: Instruction) -> None:
         items = self.pops(i.arg or 0)
@@ -307,7 +324,7 @@ class Opcodes(NameOpcodes):
         if VERSION >= (3, 12):
             left = [*left, Item(is_block=True)]
         self._jump(at, int(i.argval) // 2, left)
-        self.push(iterator.reads, direct=iterator.direct | self.site)
+        self.push(iterator.reads, direct=iterator.direct | self.site, is_part=True)
 
     def _enter_with(self) -> None:
         context = self.pop()
@@ -360,7 +377,7 @@ class Opcodes(NameOpcodes):
     def do_YIELD_VALUE(self, i: Instruction) -> None:
         self.pop()
         self.now.flags |= RETURNS | CALLS
-        self.push()
+        self.push(direct=self.site)
 
     def do_RAISE_VARARGS(self, i: Instruction) -> None:
         self.pops(i.arg or 0)

@@ -13,6 +13,8 @@ from tensortap.paths import NO_PATH, Formula
 #: Numbers of paths, and of calls (below NO_PATH), that a value was computed from.
 Taint = frozenset[int]
 NOTHING: Taint = frozenset()
+#: Keys, and where what is there comes from.
+Entries = tuple[tuple[Any, "Item"], ...]
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,10 @@ class Item:
     is_range: bool = False
     formula: Formula | None = None  # how it was computed, if it may be a key
     computes: bool = False  # a comprehension that calls, but not for its items themselves
+    is_part: bool = False  # taken out of something as it is: a loop's item, an unpacked one
+    entries: Entries | None = None  # of a list or dict that was built here, by their keys
+    #: An in-place method's result is what is at this path; with the name of a method of it.
+    receiver: tuple[int, str] | None = None
 
 
 BLOCK = Item(is_block=True)

@@ -18,14 +18,14 @@ from typing import Any
 
 from tensortap.key_formula import formula, result_of
 from tensortap.paths import NO_PATH, Paths
-from tensortap.stack_item import BLOCK, NOTHING, Item, Taint, join, union
+from tensortap.stack_item import BLOCK, NOTHING, Entries, Item, Taint, join, union
 
 # Statement flags; line_table.h knows them.
 CALLS, OPERATES, DIGESTS, HANDLES, RETURNS, LOOPS, AUGMENTS, BRANCHES = (1 << i for i in range(8))
 DOUBTFUL = 1 << 9  # its store may not have run: the end of an `async for`
 STEPS = 1 << 13  # starts in the middle of a line, and must be told of by itself
 # Flags of a write.
-SAME, IN_PLACE, MAYBE, FROM_ALL = (1 << i for i in range(4))
+SAME, IN_PLACE, MAYBE, FROM_ALL, PART = (1 << i for i in range(5))
 
 #: What hides a change from torch's version counter.
 UNCOUNTED = {
@@ -53,7 +53,7 @@ NO_FALL = {
 CALLING = (
     *("CALL", "BINARY_", "INPLACE_", "UNARY_", "COMPARE_", "CONTAINS_", "FORMAT_", "UNPACK_"),
     *("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER", "LIST_EXTEND", "SET_UPDATE", "DICT_", "GET_"),
-    *("FOR_ITER", "BEFORE_", "SETUP_", "SEND", "YIELD_FROM", "MATCH_", "LOAD_SPECIAL"),
+    *("FOR_ITER", "BEFORE_", "SETUP_", "SEND", "YIELD_", "MATCH_", "LOAD_SPECIAL"),
 )
 QUIET = {
     *("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "MAKE_CELL", "COPY_FREE_VARS", "GEN_START"),
@@ -74,6 +74,7 @@ class Statement:
     callees: set[int] = field(default_factory=set)  # read only to be called
     writes: dict[int, tuple[int, Taint]] = field(default_factory=dict)
     direct: dict[int, Taint] = field(default_factory=dict)  # of each write, as in Item
+    entries: dict[int, Entries] = field(default_factory=dict)  # the same
     control: Taint = NOTHING  # what decided which way it went
     sites: set[int] = field(default_factory=set)  # instructions that may call something
     last: str = ""  # its last instruction
@@ -83,8 +84,9 @@ class Statement:
         """Note that *path* gets a value computed from *reads*."""
         if path in self.writes:
             old_flags, old = self.writes[path]
+            self.entries.pop(path, None)
             flags, reads = (
-                old_flags & flags & ~IN_PLACE | (old_flags | flags) & FROM_ALL,
+                old_flags & flags | (old_flags | flags) & FROM_ALL,
                 old | reads,
             )
         self.writes[path] = (flags, reads | self.control)
@@ -99,6 +101,7 @@ class Statement:
         self.control |= later.control
         self.sites |= later.sites
         self.last = later.last
+        self.entries |= {p: e for p, e in later.entries.items() if p not in self.writes}
         for path, (flags, reads) in later.writes.items():
             self.write(path, flags, reads)
         for path, direct in later.direct.items():
@@ -278,6 +281,10 @@ class StackMachine:
             return
         if item.path == path:
             flags |= SAME
+        if item.is_part:
+            flags |= PART
+        if item.entries is not None and path not in self.now.writes:
+            self.now.entries[path] = item.entries
         self.now.write(path, flags, item.reads)
         self.now.direct[path] = self.now.direct.get(path, NOTHING) | item.direct
 
@@ -341,7 +348,7 @@ class StackMachine:
         before = list(self.stack)
         if op in NO_FALL:
             return self._jump(at, target, before)
-        if "_IF_" in op and self.stack:
+        if "_IF_" in op and self.stack and not self.stack[-1].is_part:
             self.now.control |= self.stack[-1].reads
         self.now.flags |= BRANCHES
         for jump in (True, False):

@@ -12,8 +12,8 @@ import itertools
 from types import CodeType
 
 from tensortap.opcodes import Opcodes
-from tensortap.paths import ATTRIBUTE, ITEM_BY, NO_PATH, Path
-from tensortap.stack_item import Taint
+from tensortap.paths import ATTRIBUTE, ITEM_BY, NO_PATH, PLAIN, Path
+from tensortap.stack_item import NOTHING, Taint
 from tensortap.stack_machine import (
     AUGMENTS,
     BRANCHES,
@@ -31,9 +31,11 @@ from tensortap.stack_machine import (
     site_number,
 )
 
-#: path, flags, positions in reads, instructions whose call's result is in it, and how
-#: many of these, the first ones, it is the result of, or a part of that
-Write = tuple[int, int, tuple[int, ...], tuple[int, ...], int]
+#: positions in reads, instructions whose call's result is in it, and how many of these,
+#: the first ones, it is the result of, or a part of that
+Sources = tuple[tuple[int, ...], tuple[int, ...], int]
+#: path, flags, sources; of a list or dict that is built there: its keys, with sources
+Write = tuple[int, int, Sources, tuple[tuple[object, Sources], ...]]
 #: first instruction, end, line, flags, exit of a loop, reads (path numbers), writes
 Row = tuple[int, int, int, int, int, tuple[int, ...], tuple[Write, ...]]
 #: paths, statements, the line of each code unit, the unit at which its instruction
@@ -115,10 +117,14 @@ def _row(statement: Statement, paths: list[Path]) -> Row:
         (
             path,
             flags & ~FROM_ALL,
-            tuple(range(len(reads))) if flags & FROM_ALL else _positions(taint, position),
-            *_calls(statement, path),
+            _sources(statement, position, path),
+            tuple(
+                (key, _traced(item.reads | statement.control, item.direct, position))
+                for key, item in statement.entries.get(path, ())
+                if type(key) in PLAIN
+            ),
         )
-        for path, (flags, taint) in statement.writes.items()
+        for path, (flags, _) in statement.writes.items()
     )
     kept = tuple(w for w in writes if not (w[1] & SAME and w[1] & MAYBE))
     return (
@@ -132,18 +138,21 @@ def _row(statement: Statement, paths: list[Path]) -> Row:
     )
 
 
-def _positions(taint: Taint, position: dict[int, int]) -> tuple[int, ...]:
-    return tuple(sorted(position[read] for read in taint if read in position))
-
-
-def _calls(statement: Statement, path: int) -> tuple[tuple[int, ...], int]:
-    """Return the calls that a write was computed from, those it is the result of first."""
+def _sources(statement: Statement, position: dict[int, int], path: int) -> Sources:
+    """Return what a write was computed from."""
     flags, taint = statement.writes[path]
-    direct = {site_number(number) for number in statement.direct.get(path, ())}
-    sites = {site_number(number) for number in taint if number < NO_PATH}
+    direct = statement.direct.get(path, NOTHING)
     if flags & FROM_ALL:
-        sites = statement.sites
-    return (*sorted(direct), *sorted(sites - direct)), len(direct)
+        taint = frozenset((*position, *map(site_number, statement.sites)))
+    return _traced(taint, direct, position)
+
+
+def _traced(taint: Taint, direct: Taint, position: dict[int, int]) -> Sources:
+    """Return where a value comes from, the calls that it is the result of first."""
+    made = {site_number(number) for number in direct}
+    sites = {site_number(number) for number in taint if number < NO_PATH}
+    reads = sorted(position[read] for read in taint if read in position)
+    return tuple(reads), (*sorted(made), *sorted(sites - made)), len(made)
 
 
 def _is_inner(path: int, statement: Statement, paths: list[Path]) -> bool:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from charts import capture, edges, names
 
-from tensortap import flow
-
 pytest.importorskip("torch")
-
-
-@pytest.fixture(autouse=True)
-def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    flow.reset()
-    yield
-    flow.reset()
+pytestmark = pytest.mark.usefixtures("flow_alone")
 
 
 def test_a_result_comes_from_what_the_function_returned(tmp_path: Path) -> None:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from charts import arrows, capture
 
-from tensortap import flow
+pytestmark = pytest.mark.usefixtures("flow_alone")
 
 LIB = "torch" if importlib.util.find_spec("torch") else "numpy"
 HEAD = f"""\
@@ -72,7 +71,10 @@ ONE_LINE = [
     ("y = x + 1; del y; y = w * 2", "x->y w->y'"),
     ("assert f(x) is not None, 'm'; z = w * 2", "x->p p->h w->z"),
     (TWO + "y, z = two(x); u = w", "x->t t->a t->b a->y b->z x->y x->z w->u"),
-    (GENERATES + "it = gen(x); y = next(it); z = w * 2; u = next(it)", "t->a a->y w->z t->b b->u"),
+    (
+        GENERATES + "it = gen(x); y = next(it); z = w * 2; u = next(it)",
+        "x->t t->a a->y w->z t->b b->u",
+    ),
     (
         "if f(x).sum() > 0 and g(w).sum() > 0: z = w + 1; u = x + 1",
         "x->p p->h w->q q->k w->z x->u",
@@ -90,7 +92,7 @@ CALLS = [
     ("y, z = f(x), g(w)", "x->p p->h h->y x->y w->q q->k k->z w->z"),
     ("y = f(x) + g(w) + 1", "x->p p->h w->q q->k h->y k->y x->y w->y"),
     ("y = (f(x), 1)[1] + g(w * 2)", "x->p p->h q->k h->y k->y x->y w->y"),
-    ("d = {'a': f(x), 'b': w}", "x->p p->h h->d['a'] x->d['a'] w->d['a'] w->d['b']"),
+    ("d = {'a': f(x), 'b': w}", "x->p p->h h->d['a'] x->d['a'] w->d['b']"),
     ("a, *b = f(x), g(w), w", "x->p p->h h->a x->a w->q q->k k->b[0] w->b[0] w->b[1]"),
     ("y = (a := f(x)) + w", "x->p p->h h->a x->a h->y x->y w->y"),
     ("y = f(x) if x is not w else w", "x->p p->h h->y x->y w->y"),
@@ -138,14 +140,6 @@ ITEMS = [
         "x->d[True]  w->d[b'k']  d[True]->y  d[b'k']->y",
     ),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    flow.reset()
-    yield
-    flow.reset()
 
 
 def _arrows(folder: Path, body: str) -> list[str]:
