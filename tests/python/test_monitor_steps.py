@@ -82,6 +82,15 @@ def test_every_twentieth_step_is_monitored_unless_said_otherwise() -> None:
     assert [step for step in range(45) if monitor.is_step_monitored(step)] == [0, 20, 40]
 
 
+def test_a_step_is_a_number() -> None:
+    _, monitor = halves()
+    for wrong in ("a", None, [1]):
+        with pytest.raises(TypeError, match="step must be a number, not "):
+            monitor.begin_step(wrong)  # type: ignore[arg-type]
+    assert monitor.current_step is None
+    assert monitor.begin_step(torch.tensor(20))  # type: ignore[arg-type]
+
+
 def test_steps_go_up() -> None:
     _, monitor = halves()
     monitor.begin_step(5)

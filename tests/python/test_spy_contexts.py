@@ -35,6 +35,12 @@ def load(path: Path) -> Any:
     return torch.load(path, weights_only=True)
 
 
+@pytest.mark.parametrize("saver", [None, 3, "debug_tensors"])
+def test_a_context_is_of_a_saver(saver: Any) -> None:
+    with pytest.raises(TypeError, match=f"saver must be a TensorSaver, .* not {saver!r}"):
+        DebugContext(saver)
+
+
 # ---- one object, entered in several places
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -381,3 +381,11 @@ def test_indentation_is_each_threads_own() -> None:
     assert manager.text() == "│   "
     assert manager.decrease() == 0
     assert manager.decrease() == 0
+
+
+@pytest.mark.parametrize(
+    "decorate", [auto_diff, track.debug_trace, track.fstack, track.var_tracker("x")]
+)
+def test_what_is_no_function_is_not_tracked(decorate: Callable[..., object]) -> None:
+    with pytest.raises(TypeError, match="what is tracked must be a function, not 3"):
+        decorate(3)

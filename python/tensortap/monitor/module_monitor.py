@@ -220,6 +220,8 @@ class ModuleMonitor:
 
     def begin_step(self, step: int) -> bool:
         """Begin a step, before its forward pass; say if it is monitored."""
+        if not hasattr(step, "__index__") and not isinstance(step, float):
+            raise TypeError(f"step must be a number, not {step!r}")
         if self.current_step is not None and step < self.current_step:
             raise ValueError(f"step {step} is smaller than the current step, {self.current_step}")
         is_monitored = self.is_step_monitored(step)

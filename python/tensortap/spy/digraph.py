@@ -14,6 +14,7 @@ import webbrowser
 from pathlib import Path
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)")
+_FONT = "Helvetica,Arial,DejaVu Sans,sans-serif"  # as in flow's charts
 _FORMATS = {"dot", "eps", "gif", "gv", "html", "jpeg", "jpg", "json", "pdf", "png", "ps", "svg"}
 _KEYWORDS = {"node", "edge", "graph", "digraph", "subgraph", "strict"}
 
@@ -66,7 +67,8 @@ class Digraph:
         """Give the graph in the DOT language."""
         head = "".join(f"\t{key}={quoted(value)}\n" for key, value in self._attributes.items())
         body = "".join(self._body)
-        boxes = 'node [shape=box style="rounded,filled" fillcolor=white]'
+        font = f'fontname="{_FONT}"'
+        boxes = f'node [shape=box style="rounded,filled" fillcolor=white {font}]\n\tedge [{font}]'
         return f"digraph {{\n{head}\t{boxes}\n{body}}}\n"
 
     def render(

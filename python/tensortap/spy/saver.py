@@ -218,6 +218,10 @@ class DebugContext:
         self, saver: Any, prefix: str = "", module_path_override: str | None = None
     ) -> None:
         """Take a TensorSaver, or anything with `get_module_path` and `save(name, tensor)`."""
+        if not callable(getattr(saver, "save", None)):
+            raise TypeError(
+                f"saver must be a TensorSaver, or have a save(name, tensor), not {saver!r}"
+            )
         self.saver = saver
         self.prefix = prefix
         self.module_path_override = module_path_override

@@ -59,6 +59,8 @@ class Described:
 
     def __init__(self, func: Callable[..., Any]) -> None:
         """Look at *func*."""
+        if not callable(func):
+            raise TypeError(f"what is tracked must be a function, not {func!r}")
         word = words()
         code = getattr(inspect.unwrap(func), "__code__", None)
         self.code: types.CodeType | None = code if isinstance(code, types.CodeType) else None
