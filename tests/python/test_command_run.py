@@ -32,6 +32,19 @@ print(sum(float(p.sum()) for p in model.parameters()))
 """
 
 
+SEVERAL = """
+import torch
+from torch.nn.modules.module import _global_forward_pre_hooks as hooks
+
+def train(model):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(3):
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        print(len(hooks), end=" ")
+"""
+
+
 def write(folder: Path, text: str, name: str = "script.py") -> str:
     (folder / name).write_text(textwrap.dedent(text))
     return name
@@ -172,42 +185,22 @@ def test_the_hook_on_all_modules_is_there_only_until_every_parameter_is_known(
     tmp_path: Path,
 ) -> None:
     script = write(
-        tmp_path,
-        """
-        import torch
-        from torch.nn.modules.module import _global_forward_pre_hooks as hooks
-        def train(model, steps):
-            optimizer = torch.optim.SGD(model.parameters(), 0.1)
-            for _ in range(steps):
-                model(torch.ones(1, 2)).sum().backward()
-                optimizer.step()
-                print(len(hooks), end=" ")
-        train(torch.nn.Linear(2, 2), 3)
-        train(torch.nn.Linear(2, 3), 3)
-        """,
+        tmp_path, f"{SEVERAL}\ntrain(torch.nn.Linear(2, 2))\ntrain(torch.nn.Linear(2, 3))"
     )
     done = tensortap("run", "-o", "run", script, folder=tmp_path)
     assert done.stdout.split() == ["0"] * 6, done.stderr
 
 
 def test_a_model_that_is_made_or_trained_later_is_seen_from_its_first_step(tmp_path: Path) -> None:
-    script = write(
-        tmp_path,
-        """
-        import torch
-        def train(model, steps):
-            optimizer = torch.optim.SGD(model.parameters(), 0.1)
-            for _ in range(steps):
-                model(torch.ones(1, 2)).sum().backward()
-                optimizer.step()
-        first, second = torch.nn.Linear(2, 2), torch.nn.Linear(2, 3)
-        train(first, 3)
-        train(second, 3)
-        def in_a_function():
-            train(torch.nn.Sequential(torch.nn.Linear(2, 4)), 3)
-        in_a_function()
-        """,
-    )
+    later = """
+    first, second = torch.nn.Linear(2, 2), torch.nn.Linear(2, 3)
+    train(first)
+    train(second)
+    def in_a_function():
+        train(torch.nn.Sequential(torch.nn.Linear(2, 4)))
+    in_a_function()
+    """
+    script = write(tmp_path, SEVERAL + textwrap.dedent(later))
     done = tensortap("run", "-o", "run", script, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     run = tt.open(tmp_path / "run")

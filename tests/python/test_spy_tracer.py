@@ -206,15 +206,19 @@ def test_a_module_called_twice_is_there_twice(tmp_path: Path) -> None:
     assert [event.call for event in tracer.events] == [0, 1]
 
 
-def test_all_threads_are_traced(tmp_path: Path) -> None:
-    model = nn.ReLU()
-    tracer = CallTracer(tmp_path)
+def traced_in_three_threads(folder: Path, model: nn.Module, calls: int) -> CallTracer:
+    tracer = CallTracer(folder)
     tracer.register_hooks(model)
-    threads = [threading.Thread(target=lambda: [model(X) for _ in range(100)]) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: [model(X) for _ in range(calls)]) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    return tracer
+
+
+def test_all_threads_are_traced(tmp_path: Path) -> None:
+    tracer = traced_in_three_threads(tmp_path, nn.ReLU(), 100)
     assert len(tracer.call_trace) == 300
     assert sorted(event.call for event in tracer.events) == list(range(300))
     assert len({event.thread for event in tracer.events}) == 3
@@ -245,13 +249,7 @@ def test_a_chrome_trace_has_what_perfetto_needs(tmp_path: Path) -> None:
 
 def test_the_rows_of_a_chrome_trace_nest_and_are_sorted_in_each_thread(tmp_path: Path) -> None:
     model = nn.Sequential(*(nn.Sequential(nn.Identity(), nn.Identity()) for _ in range(4)))
-    tracer = CallTracer(tmp_path)
-    tracer.register_hooks(model)
-    threads = [threading.Thread(target=lambda: [model(X) for _ in range(9)]) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    tracer = traced_in_three_threads(tmp_path, model, 9)
     rows = json.loads(tracer.save_trace("calls.json").read_text())["traceEvents"]
     calls = [row for row in rows if row["ph"] == "X"]
     assert [row["ts"] for row in calls] == sorted(row["ts"] for row in calls)

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
 from torch import nn  # noqa: E402
-from trace_models import C, Small  # noqa: E402
+from trace_models import C, Small, ones, run  # noqa: E402
 
 import tensortap as tt  # noqa: E402
 from tensortap.trace import (  # noqa: E402
@@ -20,16 +20,6 @@ from tensortap.trace import (  # noqa: E402
     stack_tensors,
     trace_model,
 )
-
-
-def ones(i):
-    return torch.full((2, C), float(i))
-
-
-def run(model, count, first=1):
-    for i in range(first, first + count):
-        model(ones(i))
-
 
 # ---- the two forms
 

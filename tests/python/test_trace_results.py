@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
-from trace_models import C, Small  # noqa: E402
+from trace_models import Small, ones, run  # noqa: E402
 
 from tensortap.trace import (  # noqa: E402
     GlobalVariableResult,
@@ -17,15 +17,6 @@ from tensortap.trace import (  # noqa: E402
     Variable,
     stack_tensors,
 )
-
-
-def ones(i):
-    return torch.full((2, C), float(i))
-
-
-def run(model, count, first=1):
-    for i in range(first, first + count):
-        model(ones(i))
 
 
 def test_stacks_are_joined_once_however_many_gathers_there_were(monkeypatch):
