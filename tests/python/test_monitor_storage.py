@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import finish
 
 torch = pytest.importorskip("torch")
 h5py = pytest.importorskip("h5py")
@@ -151,3 +152,20 @@ def test_a_step_is_aggregated_by_the_functions_of_its_keys() -> None:
     storage.aggregate_step(0)
     storage.aggregate_step(7)
     assert storage.log_dict == {0: {"mean": 3, "most": 6, "t[n]": 2}}
+
+
+FULL = """
+from tensortap.monitor import StorageManager
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+storage = StorageManager()
+storage.load_metrics({step: {"loss": 1.0} for step in range(1000)})
+try:
+    storage.save_hdf5("metrics.h5")
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    done = finish(FULL, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "File too large\n")

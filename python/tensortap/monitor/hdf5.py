@@ -24,7 +24,8 @@ def save(filename: Path, steps: dict[int, dict[str, float]], condensed: bool) ->
     for step, entry in steps.items():
         for key, value in entry.items():
             by_key.setdefault(key, {})[step] = value
-    with h5py.File(filename, "w") as file:
+    # By a file of Python's: where HDF5 itself meets a full disk, it crashes.
+    with open(filename, "w+b") as raw, h5py.File(raw, "w") as file:
         if condensed:
             for key, values in by_key.items():
                 group = file.require_group(_path(key))  # "a" is there if "a/b" was
