@@ -226,7 +226,7 @@ void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t caller_key)
         key = key_above(chart, key);
     }
     (void)flow_node_join(node, &from, 1);
-    if (from == 0 && caller_key != 0) {
+    if (from == 0 && caller_key != 0 && node->caller_key == 0) {
         node->caller_key = caller_key;
         chart->orphans++;
     }

@@ -118,11 +118,7 @@ def _row(statement: Statement, paths: list[Path]) -> Row:
             path,
             flags & ~FROM_ALL,
             _sources(statement, position, path),
-            tuple(
-                (key, _traced(item.reads | statement.control, item.direct, position))
-                for key, item in statement.entries.get(path, ())
-                if type(key) in PLAIN
-            ),
+            _parts(statement, position, path),
         )
         for path, (flags, _) in statement.writes.items()
     )
@@ -145,6 +141,19 @@ def _sources(statement: Statement, position: dict[int, int], path: int) -> Sourc
     if flags & FROM_ALL:
         taint = frozenset((*position, *map(site_number, statement.sites)))
     return _traced(taint, direct, position)
+
+
+def _parts(
+    statement: Statement, position: dict[int, int], path: int
+) -> tuple[tuple[object, Sources], ...]:
+    """Return where each item of a list or dict comes from, if its keys are plain and differ."""
+    entries = statement.entries.get(path, ())
+    if not all(type(key) in PLAIN for key, _ in entries) or len(dict(entries)) < len(entries):
+        return ()
+    return tuple(
+        (key, _traced(item.reads | statement.control, item.direct, position))
+        for key, item in entries
+    )
 
 
 def _traced(taint: Taint, direct: Taint, position: dict[int, int]) -> Sources:

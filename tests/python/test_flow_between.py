@@ -146,3 +146,34 @@ def test_returned_values_lead_to_the_result_on_request(tmp_path: Path) -> None:
         returns=True,
     )
     assert edges(chart) == ["x@3->h@3", "h@3->return f@4", "return f@4->y@5"]
+
+
+def test_no_tensor_lives_longer_for_its_arrows(tmp_path: Path) -> None:
+    text = """\
+    import torch, weakref
+    def gen(t):
+        while True:
+            r = yield t
+            del r
+    def main():
+        seen = []
+        def made(name):
+            one = torch.ones(2)
+            weakref.finalize(one, seen.append, name)
+            return one
+        g = gen(made("given"))
+        next(g)
+        sent = made("sent")
+        y = g.send(sent)
+        del sent
+        assert seen == ["sent"], seen
+        del y, g
+        assert seen == ["sent", "given"], seen
+        for item in [made("item")]:
+            z = item * 2
+        a, b = [made("first"), made("second")]
+        del item, a
+        assert seen[2:] == ["item", "first"], seen
+    main()
+    """
+    capture(tmp_path, text)  # an assertion in it comes out here

@@ -211,4 +211,4 @@ def test_a_hundred_calls_of_one_statement_give_no_wrong_arrow(tmp_path: Path) ->
     body = "y = " + " + ".join(["f(x)"] * 100) + "; z = w * 2"
     found = _arrows(tmp_path, body)
     assert [edge for edge in found if edge.endswith("->z")] == ["w->z"]
-    assert sum(edge.startswith("h") and edge.endswith("->y") for edge in found) >= 60
+    assert sum(edge.startswith("h") and edge.endswith("->y") for edge in found) == 100

@@ -68,6 +68,8 @@ ROWS: list[tuple[str, dict[str, str]]] = [
         {"v[0]": "x xs[0] xs[1] xs[2]", "v[1]": "xs[0]", "v[2]": "xs[1]", "v[3]": "xs[2]"},
     ),
     ("v = {n: x * 2, 'm': y + 1}", {"v[2]": "x y", "v['m']": "y"}),
+    ("v = {'k': x + 1, 'k': y + 1}", {"v['k']": "x y"}),
+    ("box.v = [x + 1, y]", {"box.v[0]": "x", "box.v[1]": "y"}),
     ("box.v = [x]", {"box.v[0]": "x"}),
     ("v = [t + 1 for t in xs]", {f"v[{i}]": "xs[0] xs[1] xs[2]" for i in range(3)}),
     ("v = xs", {}),
