@@ -15,8 +15,9 @@
  *     before   (before)  the statement's reads, with the objects as they are now
  *     change   (after)   only if something changed; its reads are those of `before`
  * and around them enter, when a frame starts or a generator goes on (sent, if a
- * tensor was sent into it), and leave, when it returns, yields or is left by an exception.  Statements that share a
- * line (a = 1; b = 2) are told one after the other, as if each had its own.
+ * tensor was sent into it), and leave, when it returns, yields or is left by an
+ * exception.  Statements that share a line (a = 1; b = 2) are told one after the
+ * other, as if each had its own.
  *
  * Rules for a consumer:
  *   - Nothing it is given outlives the call: pointers are borrowed.  Whoever

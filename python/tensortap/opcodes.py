@@ -242,7 +242,7 @@ class Opcodes(MatchOpcodes):
         self._call(self.pops(2 if has_null else 1), items)
 
     def do_MAKE_FUNCTION(self, i: Instruction) -> None:
-        items = self.pops(1 if VERSION in ((3, 11), (3, 12)) or VERSION >= (3, 13) else 2)
+        items = self.pops(1 if VERSION >= (3, 11) else 2)
         code = next(
             (x.const[0] for x in items if x.const and isinstance(x.const[0], CodeType)), None
         )
