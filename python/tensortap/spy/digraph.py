@@ -68,8 +68,8 @@ class Digraph:
         head = "".join(f"\t{key}={quoted(value)}\n" for key, value in self._attributes.items())
         body = "".join(self._body)
         font = f'fontname="{_FONT}"'
-        boxes = f'node [shape=box style="rounded,filled" fillcolor=white {font}]\n\tedge [{font}]'
-        return f"digraph {{\n{head}\t{boxes}\n{body}}}\n"
+        boxes = f'node [shape=box style="rounded,filled" fillcolor=white {font}]'
+        return f"digraph {{\n\t{font}\n{head}\t{boxes}\n\tedge [{font}]\n{body}}}\n"
 
     def render(
         self,
