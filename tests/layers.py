@@ -46,12 +46,6 @@ MUTABLE = {
     ("record/fork.c", "registry"),  # pthread_atfork passes no argument
 }
 
-CODE = {".c", ".h", ".py", ".pyi"}
-MOST_LINES = 400
-LONGER_FOR_A_REASON = {
-    "include/tensortap.h": 1000,  # the whole C interface is one header
-}
-REPEATED = {"__init__.py", "__main__.py", "conftest.py", "meson.build", "README.md"}
 VAGUE = {"util", "utils", "common", "misc", "internal", "internals", "helper", "helpers"}
 SKIPPED = re.compile(r"^(\..*|build.*|__pycache__|runs|corpus|golden)$")
 INCLUDE = re.compile(r"^\s*#\s*include\b\s*(.*)$", re.MULTILINE)
@@ -114,23 +108,11 @@ def check_includes(root: Path) -> Iterator[str]:
 
 
 def check_files(root: Path) -> Iterator[str]:
-    """Yield files that are too long, named alike or named after nothing."""
-    first: dict[str, str] = {}
+    """Yield files and folders whose name does not say what they hold."""
     for path in files(root):
-        place = path.as_posix()
-        if path.suffix in CODE and path.suffix != ".pyi":  # one stub describes one extension
-            most = LONGER_FOR_A_REASON.get(place, MOST_LINES)
-            with open(root / path, encoding="utf-8") as file:
-                lines = sum(1 for _ in file)
-            if lines > most:
-                yield f"{place}: {lines} lines; {most} at most"
-        if path.suffix in CODE | {".md", ".t", ".sh"} and path.name not in REPEATED:
-            if path.name in first:
-                yield f"{place}: {first[path.name]} has the same name"
-            first.setdefault(path.name, place)
         words = {word for part in path.parts for word in re.split(r"[_.\-]", part.lower())}
         if words & VAGUE:
-            yield f"{place}: name it after what it holds, not '{min(words & VAGUE)}'"
+            yield f"{path.as_posix()}: name it after what it holds, not '{min(words & VAGUE)}'"
 
 
 def check_symbols(listing: str) -> Iterator[str]:
