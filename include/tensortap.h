@@ -941,11 +941,6 @@ void tt_saver_close(tt_saver *saver);
  * thread.  In a forked child it writes the file before it returns. */
 tt_status tt_saver_add(tt_saver *saver, const char *path, tt_format format, const tt_tensor *t,
                        const char *dtype_name, tt_error *err);
-/* As tt_file_save, but a large tensor's checksum is left to the thread. */
-tt_status tt_saver_save(tt_saver *saver, const char *path, tt_format format, const tt_tensor *t,
-                        const char *dtype_name, tt_error *err);
-/* Says that tensors will come soon, so that the thread need not be woken then. */
-void tt_saver_expect(tt_saver *saver);
 /* Would so many bytes be taken at once?  For callers that hold a lock. */
 bool tt_saver_has_room(tt_saver *saver, size_t bytes);
 /* Waits until everything added so far is written.  Gives the first failure since

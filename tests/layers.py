@@ -44,6 +44,7 @@ GUARDED = {
 MUTABLE = {
     ("summary/kernels.c", "chosen"),  # the kernel table, set once
     ("record/fork.c", "registry"),  # pthread_atfork passes no argument
+    ("base/worker.c", "registry"),  # likewise
 }
 
 VAGUE = {"util", "utils", "common", "misc", "internal", "internals", "helper", "helpers"}

@@ -6,32 +6,29 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "format/element_stream.h"
 
+#include "format/zip.h"
 #include "tensor/walk.h"
 
 #include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    PIECE = 256 << 10, /* half of what a core has for itself */
-    LAG = 1 << 20,     /* bytes the checksum may be behind: until then a helper has come, if one will */
-};
+enum { PIECE = 256 << 10 }; /* half of what a core has for itself */
 
-static tt_status write_bytes(tt_stream *stream, const void *bytes, size_t n, tt_error *err)
+void tt_stream_sum(tt_stream *stream, const void *bytes, size_t n)
 {
+    if (stream->has_crc && n > 0)
+        stream->crc = tt_crc32(stream->crc, bytes, n);
+}
+
+/* The checksum first: it brings the piece into the cache. */
+static tt_status put_bytes(tt_stream *stream, const void *bytes, size_t n, tt_error *err)
+{
+    tt_stream_sum(stream, bytes, n);
     struct iovec part[] = { tt_whole_part(stream->waiting.data, stream->waiting.len),
                             tt_whole_part(bytes, n) };
     tt_status st = tt_whole_write(&stream->file, part, 2, err);
     tt_buf_clear(&stream->waiting);
-    return st;
-}
-
-/* Written first: by then somebody may have taken over the checksum. */
-static tt_status put_bytes(tt_stream *stream, const void *bytes, size_t n, tt_error *err)
-{
-    tt_status st = write_bytes(stream, bytes, n, err);
-    if (st == TT_OK && stream->sum != NULL && n > 0)
-        tt_checksum_add(stream->sum, bytes, n);
     return st;
 }
 
@@ -54,13 +51,26 @@ static tt_status gather(gathering *g, const void *bytes, size_t n, tt_error *err
     return st;
 }
 
+static tt_status put_memory(tt_stream *stream, const char *data, size_t bytes,
+                            const tt_elements *elements, tt_error *err)
+{
+    tt_status st = TT_OK;
+    for (size_t at = 0, n; st == TT_OK && at < bytes; at += n) {
+        n = bytes - at < PIECE ? bytes - at : PIECE;
+        if (elements != NULL && elements->wait != NULL)
+            elements->wait(elements->context, at + n);
+        st = put_bytes(stream, data + at, n, err);
+    }
+    return st;
+}
+
 tt_status tt_stream_tensor(tt_stream *stream, const tt_tensor *t, tt_error *err)
 {
     alignas(32) char tile[TT_TILE_BYTES];
     float wide[TT_TILE];
     size_t size = tt_dtype_size(t->dtype);
     if (tt_tensor_is_contiguous(t) && !t->is_swapped && !stream->widens)
-        return tt_stream_memory(stream, t->dtype, t->data, (size_t)t->count * size, NULL, err);
+        return put_memory(stream, t->data, (size_t)t->count * size, NULL, err);
     gathering g = { .stream = stream, .piece = malloc(PIECE) };
     if (g.piece == NULL)
         return tt_whole_fail(err, TT_ENOMEM, stream->file.path, tt_status_text(TT_ENOMEM));
@@ -79,54 +89,17 @@ tt_status tt_stream_tensor(tt_stream *stream, const tt_tensor *t, tt_error *err)
     return st;
 }
 
-static bool is_filled(const _Atomic size_t *filled, size_t bytes)
+tt_status tt_stream_memory(tt_stream *stream, const tt_content *content, const tt_elements *elements,
+                           tt_error *err)
 {
-    return filled == NULL || atomic_load_explicit(filled, memory_order_acquire) >= bytes;
-}
-
-/* The n bytes that come after those at *at. */
-static bool next_piece(tt_stream *stream, size_t bytes, size_t *at, size_t *n)
-{
-    if (stream->ends != NULL)
-        return tt_ends_claim(stream->ends, at, n);
-    *at += *n;
-    *n = bytes - *at < PIECE ? bytes - *at : PIECE;
-    return *n > 0;
-}
-
-tt_status tt_stream_memory(tt_stream *stream, tt_dtype dtype, const char *data, size_t bytes,
-                           const _Atomic size_t *filled, tt_error *err)
-{
-    tt_status st = TT_OK;
-    size_t at = 0, n = 0, done = 0, summed = 0;
-    bool has_sum = stream->sum != NULL && !stream->widens; /* what is widened is summed on its way */
-    while (st == TT_OK && next_piece(stream, bytes, &at, &n)) {
-        tt_checksum_wait_filled(filled, at + n);
-        if (stream->widens) {
-            tt_tensor piece;
-            int64_t count = (int64_t)(n / tt_dtype_size(dtype));
-            st = tt_tensor_describe(&piece, data + at, dtype, 1, &count, NULL, err);
-            if (st == TT_OK)
-                st = tt_stream_tensor(stream, &piece, err);
-        } else {
-            st = write_bytes(stream, data + at, n, err);
-        }
-        done = at + n;
-        /* While it is being filled the checksum waits: whoever fills it may take that
-         * over next, and the writer is the one who is late. */
-        if (st == TT_OK && has_sum && done - summed >= LAG && is_filled(filled, bytes)) {
-            tt_checksum_add(stream->sum, data + summed, done - summed);
-            summed = done;
-        }
-    }
-    if (st == TT_OK && has_sum && done > summed)
-        tt_checksum_add(stream->sum, data + summed, done - summed);
-    if (st == TT_OK && done < bytes) { /* the rest is a helper's */
-        st = tt_whole_skip(&stream->file, bytes - done, err);
-        if (has_sum)
-            tt_checksum_add_crc(stream->sum, stream->ends->crc, bytes - done);
-    }
-    return st;
+    if (!stream->widens)
+        return put_memory(stream, elements->data, content->bytes, elements, err);
+    tt_tensor all;
+    int64_t count = (int64_t)(content->bytes / tt_dtype_size(content->dtype));
+    tt_status st = tt_tensor_describe(&all, elements->data, content->dtype, 1, &count, NULL, err);
+    if (st == TT_OK && elements->wait != NULL)
+        elements->wait(elements->context, content->bytes);
+    return st == TT_OK ? tt_stream_tensor(stream, &all, err) : st;
 }
 
 tt_status tt_stream_close(tt_stream *stream, tt_status st, tt_error *err)

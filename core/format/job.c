@@ -11,7 +11,7 @@
 #include <stdalign.h>
 #include <string.h>
 
-enum { PIECE = 256 << 10 }; /* copied, then shown to the writer */
+enum { PIECE = 256 << 10 }; /* copied before the writer is told */
 
 static size_t round_up(size_t n)
 {
@@ -38,30 +38,31 @@ void tt_job_fill(tt_job *to, const char *path, tt_format format, const tt_conten
         to->dtype_name[sizeof to->dtype_name - 1] = '\0';
         to->content.dtype_name = to->dtype_name;
     }
-    atomic_store_explicit(&to->filled, 0, memory_order_relaxed);
-    to->work = (tt_shared_work){ 0 };
-    to->helpers = 0;
+    to->filled = 0;
 }
 
-void tt_job_copy(tt_job *to, const tt_tensor *t)
+void tt_job_copy(tt_job *to, const tt_tensor *t, void (*filled)(void *context, tt_job *to, size_t bytes),
+                 void *context)
 {
-    size_t bytes = to->content.bytes, at = 0, size = tt_dtype_size(t->dtype);
-    if (tt_tensor_is_contiguous(t) && !t->is_swapped) {
-        while (at < bytes) {
-            size_t n = bytes - at < PIECE ? bytes - at : PIECE;
-            tt_stream_copy(to->data + at, (const char *)t->data + at, n);
-            at += n;
-            atomic_store_explicit(&to->filled, at, memory_order_release);
-        }
-        return;
-    }
+    size_t bytes = to->content.bytes, at = 0, told = 0, size = tt_dtype_size(t->dtype);
+    bool is_plain = tt_tensor_is_contiguous(t) && !t->is_swapped;
     alignas(32) char tile[TT_TILE_BYTES];
     tt_walk walk;
     const void *elements;
-    tt_walk_begin(&walk, t, TT_ORDER_LOGICAL);
-    for (size_t n; (n = tt_walk_next(&walk, tile, TT_TILE, &elements)) > 0;) {
-        memcpy(to->data + at, elements, n * size);
-        at += n * size;
-        atomic_store_explicit(&to->filled, at, memory_order_release);
+    if (!is_plain)
+        tt_walk_begin(&walk, t, TT_ORDER_LOGICAL);
+    while (at < bytes) {
+        size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+        if (is_plain) {
+            tt_stream_copy(to->data + at, (const char *)t->data + at, n);
+        } else {
+            n = tt_walk_next(&walk, tile, TT_TILE, &elements) * size;
+            memcpy(to->data + at, elements, n);
+        }
+        at += n;
+        if (at - told >= PIECE || at == bytes) {
+            filled(context, to, at);
+            told = at;
+        }
     }
 }

@@ -18,17 +18,16 @@ typedef struct tt_job {
     tt_format format;
     tt_content content; /* .shape is this job's */
     int64_t shape[TT_MAX_DIM];
-    char *data; /* in this block */
-    _Atomic size_t filled;
-    tt_shared_work work;
-    int helpers; /* with that work; guarded by the saver's lock */
+    char *data;    /* in this block */
+    size_t filled; /* bytes of data that are there; guarded by the saver's lock */
 } tt_job;
 
 /* Bytes of the block that a job with this content needs. */
 size_t tt_job_size(const char *path, const tt_content *content);
 /* Sets everything but number, room and the elements. */
 void tt_job_fill(tt_job *to, const char *path, tt_format format, const tt_content *content);
-/* Copies the elements, and says how far it has come. */
-void tt_job_copy(tt_job *to, const tt_tensor *t);
+/* Copies the elements.  Calls `filled` with the bytes so far after every piece. */
+void tt_job_copy(tt_job *to, const tt_tensor *t, void (*filled)(void *context, tt_job *to, size_t bytes),
+                 void *context);
 
 #endif

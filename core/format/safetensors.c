@@ -166,10 +166,7 @@ static tt_status make_head(tt_safetensors *file, const tt_entry *entries, tt_err
         at += content->bytes;
         content->shape = NULL;
     }
-    st = finish(&json, st, 0, &file->stream.waiting, err);
-    if (st == TT_OK)
-        tt_whole_reserve(&file->stream.file, file->stream.waiting.len + at);
-    return st;
+    return finish(&json, st, 0, &file->stream.waiting, err);
 }
 
 static void free_file(tt_safetensors *file)

@@ -7,36 +7,31 @@
 
 #include "format/element_stream.h"
 
-enum {
-    SMALL = 64 << 10, /* up to here a file is one write, ... */
-    LONG = 4 << 20,   /* ... and from here on a helper may write it too */
-};
+enum { SMALL = 64 << 10 }; /* up to here a file is one write */
 
 /* The elements, if they lie one after the other in memory as they will in the file. */
-static const char *memory_of(const tt_stream *stream, const tt_saved_source *source)
+static const char *memory_of(const tt_stream *stream, const tt_elements *elements)
 {
-    const tt_tensor *t = source->tensor;
+    const tt_tensor *t = elements->tensor;
     if (stream->widens || (t != NULL && (!tt_tensor_is_contiguous(t) || t->is_swapped)))
         return NULL;
-    return t != NULL ? t->data : source->data;
+    return t != NULL ? t->data : elements->data;
 }
 
 /* Behind the elements. */
-static tt_status put_tail(tt_stream *stream, const tt_format_row *row, const tt_content *content,
+static tt_status put_tail(const tt_stream *stream, const tt_format_row *row, const tt_content *content,
                           tt_buf *out, tt_error *err)
 {
-    tt_status st = row->tail != NULL ? row->tail(content, tt_checksum_end(stream->sum), out) : TT_OK;
+    tt_status st = row->tail != NULL ? row->tail(content, stream->crc, out) : TT_OK;
     return st < 0 ? tt_whole_fail(err, st, stream->file.path, tt_status_text(st)) : st;
 }
 
 /* Head, elements and tail at once. */
 static tt_status write_small(tt_stream *stream, const tt_format_row *row, const tt_content *content,
-                             const char *data, const _Atomic size_t *filled, tt_error *err)
+                             const char *data, tt_error *err)
 {
     tt_buf tail = { 0 };
-    tt_checksum_wait_filled(filled, content->bytes);
-    if (stream->sum != NULL)
-        tt_checksum_add(stream->sum, data, content->bytes);
+    tt_stream_sum(stream, data, content->bytes);
     tt_status st = put_tail(stream, row, content, &tail, err);
     if (st == TT_OK) {
         struct iovec part[] = { tt_whole_part(stream->waiting.data, stream->waiting.len),
@@ -49,48 +44,33 @@ static tt_status write_small(tt_stream *stream, const tt_format_row *row, const 
 }
 
 static tt_status write_parts(tt_stream *stream, const tt_format_row *row, const tt_content *content,
-                             const tt_saved_source *source, tt_ends *ends, tt_error *err)
+                             const tt_elements *elements, tt_error *err)
 {
     tt_error why;
     tt_status st = row->head != NULL ? row->head(content, &stream->waiting, &why) : TT_OK;
     if (st < 0)
         return tt_whole_fail(err, st, stream->file.path, why.text);
-    const char *data = memory_of(stream, source);
-    if (data != NULL && content->bytes <= SMALL)
-        return write_small(stream, row, content, data, source->filled, err);
-    uint64_t bytes = content->bytes + stream->waiting.len;
-    bool is_in_memory = tt_whole_reserve(&stream->file, bytes);
-    if (ends != NULL && data != NULL && bytes >= LONG && is_in_memory && stream->file.is_nameless) {
-        tt_ends_open(ends, &(tt_ends_content){ .fd = stream->file.fd,
-                                               .head = stream->waiting.len,
-                                               .data = data,
-                                               .bytes = content->bytes,
-                                               .filled = source->filled,
-                                               .has_sum = stream->sum != NULL });
-        stream->ends = ends;
+    const char *data = memory_of(stream, elements);
+    if (data != NULL && content->bytes <= SMALL) {
+        if (elements->wait != NULL)
+            elements->wait(elements->context, content->bytes);
+        return write_small(stream, row, content, data, err);
     }
-    if (source->tensor != NULL)
-        st = tt_stream_tensor(stream, source->tensor, err);
-    else
-        st = tt_stream_memory(stream, content->dtype, source->data, content->bytes, source->filled, err);
+    st = elements->tensor != NULL ? tt_stream_tensor(stream, elements->tensor, err)
+                                  : tt_stream_memory(stream, content, elements, err);
     /* The head of an empty tensor is still there; the tail goes behind it. */
     return st == TT_OK ? put_tail(stream, row, content, &stream->waiting, err) : st;
 }
 
 tt_status tt_saved_write(const char *path, tt_format format, const tt_content *content,
-                         const tt_saved_source *source, tt_shared_work *work, tt_error *err)
+                         const tt_elements *elements, tt_error *err)
 {
     const tt_format_row *row = tt_format_of(format);
-    tt_checksum own = { 0 };
-    tt_stream stream = { .sum = row->tail == NULL ? NULL : work != NULL ? &work->sum : &own };
+    tt_stream stream = { .has_crc = row->tail != NULL };
     stream.widens = row->widens != NULL && row->widens(content);
     tt_status st = tt_whole_open(&stream.file, path, err);
     if (st == TT_OK)
-        st = write_parts(&stream, row, content, source, work != NULL ? &work->ends : NULL, err);
-    if (work != NULL) { /* whatever happened: no helper is left behind */
-        tt_ends_close(&work->ends);
-        (void)tt_checksum_end(&work->sum);
-    }
+        st = write_parts(&stream, row, content, elements, err);
     return tt_stream_close(&stream, st, err);
 }
 
@@ -107,5 +87,5 @@ tt_status tt_file_save(const char *path, tt_format format, const tt_tensor *t, c
                        tt_error *err)
 {
     tt_content content = tt_content_of(t, dtype_name);
-    return tt_saved_write(path, format, &content, &(tt_saved_source){ .tensor = t }, NULL, err);
+    return tt_saved_write(path, format, &content, &(tt_elements){ .tensor = t }, err);
 }

@@ -12,19 +12,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 enum {
-    ATTEMPTS = 1000,      /* names tried: leftovers of a killed process keep theirs */
-    NAME_ROOM = 64,       /* for the temporary's own name */
-    RESERVED = 256 << 10, /* files from here on get their space at once */
+    ATTEMPTS = 1000, /* names tried: leftovers of a killed process keep theirs */
+    NAME_ROOM = 64,  /* for the temporary's own name */
 };
 
 tt_status tt_whole_fail(tt_error *err, tt_status st, const char *path, const char *why)
@@ -71,7 +68,7 @@ static bool open_nameless(tt_whole_file *file)
     size_t folder = folder_len(file->path);
     char next = file->path[folder];
     file->path[folder] = '\0';
-    file->fd = open(folder > 0 ? file->path : ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+    file->fd = open(folder > 0 ? file->path : ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
     file->path[folder] = next;
     file->is_nameless = file->fd >= 0;
     return file->is_nameless;
@@ -136,20 +133,6 @@ tt_status tt_whole_open(tt_whole_file *file, const char *path, tt_error *err)
     return st;
 }
 
-/* Large writes take half the time where space is there.  In memory (tmpfs) it
- * costs more than it saves. */
-bool tt_whole_reserve(const tt_whole_file *file, uint64_t bytes)
-{
-    struct statfs about;
-    bool is_file = file->temporary != NULL || file->is_nameless;
-    if (bytes < RESERVED || !is_file || fstatfs(file->fd, &about) < 0)
-        return false;
-    if (about.f_type == TMPFS_MAGIC)
-        return true;
-    (void)fallocate(file->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes);
-    return false;
-}
-
 struct iovec tt_whole_part(const void *bytes, size_t n)
 {
     return (struct iovec){ (void *)(uintptr_t)bytes, n };
@@ -177,11 +160,6 @@ tt_status tt_whole_write(const tt_whole_file *file, struct iovec *part, int coun
         }
     }
     return TT_OK;
-}
-
-tt_status tt_whole_skip(const tt_whole_file *file, uint64_t bytes, tt_error *err)
-{
-    return lseek(file->fd, (off_t)bytes, SEEK_CUR) < 0 ? fail_errno(err, file->path, errno) : TT_OK;
 }
 
 tt_status tt_whole_close(tt_whole_file *file, tt_status st, tt_error *err)

@@ -26,13 +26,8 @@ typedef struct tt_whole_file {
 
 /* On failure the file is NONE. */
 tt_status tt_whole_open(tt_whole_file *file, const char *path, tt_error *err);
-/* Asks for space; a file system that cannot is fine.  Returns whether the file is in memory,
- * where asking is no use. */
-bool tt_whole_reserve(const tt_whole_file *file, uint64_t bytes);
 /* All of these parts, any of which may be empty; `part` is changed. */
 tt_status tt_whole_write(const tt_whole_file *file, struct iovec *part, int count, tt_error *err);
-/* Goes on so many bytes further: those are in the file. */
-tt_status tt_whole_skip(const tt_whole_file *file, uint64_t bytes, tt_error *err);
 /* A part to write. */
 struct iovec tt_whole_part(const void *bytes, size_t n);
 /* Gives the file its name if st is TT_OK, else removes it; returns st or what

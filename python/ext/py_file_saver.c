@@ -77,11 +77,8 @@ static tt_saver *saver_of(PyObject *self)
     return saver;
 }
 
-typedef tt_status saver_fn(tt_saver *, const char *, tt_format, const tt_tensor *, const char *,
-                           tt_error *);
-
 /* add and save: (path, tensor, format, dtype=None) -> bool */
-static PyObject *hand_over(PyObject *self, PyObject *args, saver_fn *call, bool may_hold_gil)
+static PyObject *hand_over(PyObject *self, PyObject *args, bool is_now)
 {
     core_state *state = ((file_saver_object *)self)->state;
     tt_saver *saver = saver_of(self);
@@ -100,13 +97,14 @@ static PyObject *hand_over(PyObject *self, PyObject *args, saver_fn *call, bool 
         goto out;
     tt_error err;
     tt_status st;
+    const char *to = PyBytes_AS_STRING(path);
     size_t bytes = (size_t)view.tensor.count * tt_dtype_size(view.tensor.dtype);
-    if (may_hold_gil &&
-        tt_saver_has_room(saver, bytes)) { /* a copy: nobody can free the memory meanwhile */
-        st = call(saver, PyBytes_AS_STRING(path), format, &view.tensor, dtype_name, &err);
+    if (!is_now && tt_saver_has_room(saver, bytes)) { /* a copy: nobody can free the memory meanwhile */
+        st = tt_saver_add(saver, to, format, &view.tensor, dtype_name, &err);
     } else { /* it will wait for the disk; the caller's reference keeps the memory */
-        Py_BEGIN_ALLOW_THREADS st =
-            call(saver, PyBytes_AS_STRING(path), format, &view.tensor, dtype_name, &err);
+        Py_BEGIN_ALLOW_THREADS st = is_now
+                                        ? tt_file_save(to, format, &view.tensor, dtype_name, &err)
+                                        : tt_saver_add(saver, to, format, &view.tensor, dtype_name, &err);
         Py_END_ALLOW_THREADS
     }
     tensor_view_close(&view);
@@ -118,21 +116,12 @@ out:
 
 static PyObject *file_saver_add(PyObject *self, PyObject *args)
 {
-    return hand_over(self, args, tt_saver_add, true);
+    return hand_over(self, args, false);
 }
 
 static PyObject *file_saver_save(PyObject *self, PyObject *args)
 {
-    return hand_over(self, args, tt_saver_save, false);
-}
-
-static PyObject *file_saver_expect(PyObject *self, PyObject *Py_UNUSED(none))
-{
-    tt_saver *saver = saver_of(self);
-    if (saver == NULL)
-        return NULL;
-    tt_saver_expect(saver);
-    Py_RETURN_NONE;
+    return hand_over(self, args, true);
 }
 
 static PyObject *file_saver_wait(PyObject *self, PyObject *Py_UNUSED(none))
@@ -174,8 +163,6 @@ static PyMethodDef file_saver_methods[] = {
     { "save", file_saver_save, METH_VARARGS,
       "save($self, path, tensor, format, dtype=None, /)\n--\n\n"
       "Write a tensor now; False: only torch can read it." },
-    { "expect", file_saver_expect, METH_NOARGS,
-      "expect($self, /)\n--\n\nBe ready: tensors will come soon." },
     { "wait", file_saver_wait, METH_NOARGS,
       "wait($self, /)\n--\n\nWait until all is on disk; raise what went wrong." },
     { "close", file_saver_close, METH_NOARGS, "close($self, /)\n--\n\nWrite what is left and end." },

@@ -2,6 +2,7 @@
  * what every format has in common.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "format/formats.h"
+#include "format/zip.h"
 
 #include "alloc_fail.h"
 
@@ -77,6 +78,15 @@ static tt_status write_head(const void *head, tt_buf *out)
     return (*(tt_head_fn *const *)head)(&content, out, NULL);
 }
 
+/* The check value that every description of CRC-32 gives. */
+static void a_checksum_in_two_parts_is_the_known_one(void **state)
+{
+    (void)state;
+    static const char text[] = "123456789";
+    for (size_t n = 0; n <= 9; n++)
+        assert_int_equal(tt_crc32(tt_crc32(0, text, n), text + n, 9 - n), 0xcbf43926u);
+}
+
 static void every_failed_allocation_is_reported(void **state)
 {
     (void)state;
@@ -92,6 +102,7 @@ int main(void)
         cmocka_unit_test(a_safetensors_head_is_a_length_and_json),
         cmocka_unit_test(safetensors_refuses_what_it_has_no_name_for),
         cmocka_unit_test(formats_are_found_by_name),
+        cmocka_unit_test(a_checksum_in_two_parts_is_the_known_one),
         cmocka_unit_test(every_failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

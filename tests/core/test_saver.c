@@ -21,7 +21,7 @@
 
 enum { LONG = (9 << 20) + 5 };
 
-/* On tmpfs, if there is one: a large file is written from both ends. */
+/* On tmpfs, if there is one: no space is reserved there. */
 static int make_folder_in_memory(void **state)
 {
     const char *before = getenv("TMPDIR");
@@ -70,8 +70,8 @@ static void assert_same_files(int one, int other)
     (void)fclose(second);
 }
 
-/* The one writes what the other is still copying; either may do the checksum. */
-static void a_long_tensor_gives_the_same_file_whoever_does_what(void **state)
+/* The thread writes what the program's thread is still copying. */
+static void a_long_tensor_gives_the_same_file_whoever_writes_it(void **state)
 {
     (void)state;
     char *data = malloc(LONG);
@@ -85,12 +85,9 @@ static void a_long_tensor_gives_the_same_file_whoever_does_what(void **state)
     for (int i = 0; i < 16; i++) {
         tt_format format = (tt_format)(i / 2 % TT_FORMAT_COUNT_);
         assert_int_equal(tt_file_save(known_path(100), format, &t, NULL, NULL), TT_OK);
-        assert_int_equal(tt_saver_save(saver, known_path(200 + i), format, &t, NULL, NULL), TT_OK);
-        assert_same_files(100, 200 + i);
-        tt_saver_expect(saver);
         assert_int_equal(tt_saver_add(saver, known_path(i), format, &t, NULL, NULL), TT_OK);
         memset(data, 0, LONG);                        /* it is the program's again */
-        usleep(i % 2 == 0 ? 0 : 3000u * (unsigned)i); /* nobody helps, or somebody */
+        usleep(i % 2 == 0 ? 0 : 3000u * (unsigned)i); /* the thread has begun, or not */
         assert_int_equal(tt_saver_wait(saver, NULL, NULL), TT_OK);
         assert_same_files(100, i);
         for (size_t k = 0; k < LONG; k++)
@@ -100,8 +97,8 @@ static void a_long_tensor_gives_the_same_file_whoever_does_what(void **state)
     free(data);
 }
 
-/* Each look for work is a nap, which the kernel counts. */
-static void the_thread_soon_looks_less_often_when_nothing_comes(void **state)
+/* Each look for work is a context switch, which the kernel counts. */
+static void the_thread_sleeps_when_nothing_comes(void **state)
 {
     (void)state;
     tt_saver *saver;
@@ -113,7 +110,7 @@ static void the_thread_soon_looks_less_often_when_nothing_comes(void **state)
     (void)getrusage(RUSAGE_SELF, &before);
     usleep(200000);
     (void)getrusage(RUSAGE_SELF, &after);
-    assert_in_range(after.ru_nvcsw - before.ru_nvcsw, 1, 150);
+    assert_in_range(after.ru_nvcsw - before.ru_nvcsw, 1, 20);
     tt_saver_close(saver);
 }
 
@@ -284,10 +281,10 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, known_folder_make, known_folder_remove)
     const struct CMUnitTest tests[] = {
         TEST(after_waiting_every_file_is_there_whole),
-        TEST(a_long_tensor_gives_the_same_file_whoever_does_what),
-        cmocka_unit_test_setup_teardown(a_long_tensor_gives_the_same_file_whoever_does_what,
+        TEST(a_long_tensor_gives_the_same_file_whoever_writes_it),
+        cmocka_unit_test_setup_teardown(a_long_tensor_gives_the_same_file_whoever_writes_it,
                                         make_folder_in_memory, known_folder_remove),
-        TEST(the_thread_soon_looks_less_often_when_nothing_comes),
+        TEST(the_thread_sleeps_when_nothing_comes),
         TEST(what_is_larger_than_the_memory_goes_through),
         TEST(a_strided_tensor_is_written_in_logical_order),
         TEST(a_failure_names_the_file_and_leaves_the_others),

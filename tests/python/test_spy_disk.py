@@ -82,7 +82,7 @@ def test_a_folder_below_a_file_cannot_be_made(tmp_path: Path) -> None:
         TensorSaver(tmp_path / "file" / "out")
 
 
-@pytest.mark.parametrize("size", [1, 120])  # MB; a large file is written from both ends
+@pytest.mark.parametrize("size", [1, 120])  # MB; a long file is written while it is being copied
 def test_a_small_file_system_that_fills_up_keeps_what_it_has(tmp_path: Path, size: int) -> None:
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", str(tmp_path)],

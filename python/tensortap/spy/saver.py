@@ -232,8 +232,6 @@ class DebugContext:
         return self.saver
 
     def __enter__(self) -> Self:
-        if isinstance(self.saver, TensorSaver) and self.saver.enabled:
-            self.saver._files.expect()
         _entered.set((*_entered.get(), self))
         _context.set(self)
         return self

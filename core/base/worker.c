@@ -1,0 +1,170 @@
+/* worker.c -- a thread of ours, how it waits for work and how others wait for it.
+ *
+ * Exists because the recorder and the saver both have a thread that writes, and
+ * waiting, waking and forking are easy to get wrong twice.
+ *
+ * The list of workers is one of the two mutable globals of the core:
+ * pthread_atfork takes no argument.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/worker.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_once_t once;
+    tt_worker *first; /* borrowed, linked by `next` */
+} registry = { .lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT };
+
+/* ---- forks ----------------------------------------------------------------- */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&registry.lock);
+    for (tt_worker *worker = registry.first; worker != NULL; worker = worker->next)
+        if (worker->calls.before != NULL)
+            worker->calls.before(worker->owner);
+    for (tt_worker *worker = registry.first; worker != NULL; worker = worker->next)
+        pthread_mutex_lock(&worker->lock);
+}
+
+static void in_parent(void)
+{
+    for (tt_worker *worker = registry.first; worker != NULL; worker = worker->next) {
+        pthread_mutex_unlock(&worker->lock);
+        if (worker->calls.in_parent != NULL)
+            worker->calls.in_parent(worker->owner);
+    }
+    pthread_mutex_unlock(&registry.lock);
+}
+
+/* Threads that waited are gone: conditions that count them would wait for them. */
+static tt_status make_conditions(tt_worker *worker)
+{
+    pthread_condattr_t attributes;
+    if (pthread_condattr_init(&attributes) != 0)
+        return TT_ENOMEM;
+    /* Setting the machine's clock must not keep anybody waiting. */
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    bool is_made = pthread_mutex_init(&worker->lock, NULL) == 0 &&
+                   pthread_cond_init(&worker->work, &attributes) == 0 &&
+                   pthread_cond_init(&worker->progress, &attributes) == 0;
+    (void)pthread_condattr_destroy(&attributes);
+    return is_made ? TT_OK : TT_ENOMEM;
+}
+
+static void in_child(void)
+{
+    for (tt_worker *worker = registry.first; worker != NULL; worker = worker->next) {
+        (void)make_conditions(worker);
+        atomic_store(&worker->waiting, 0);
+        atomic_store(&worker->is_asleep, false);
+        worker->has_thread = false;
+        atomic_store(&worker->is_inherited, true);
+        if (worker->calls.in_child != NULL)
+            worker->calls.in_child(worker->owner);
+    }
+    registry.first = NULL; /* this process has none of them */
+    (void)pthread_mutex_init(&registry.lock, NULL);
+}
+
+static void register_handlers(void)
+{
+    (void)pthread_atfork(before_fork, in_parent, in_child);
+}
+
+/* ---- life ------------------------------------------------------------------ */
+
+tt_status tt_worker_open(tt_worker *worker, const tt_fork_calls *calls, void *owner)
+{
+    *worker = (tt_worker){ .calls = *calls, .owner = owner };
+    if (make_conditions(worker) < 0 || pthread_once(&registry.once, register_handlers) != 0)
+        return TT_ENOMEM;
+    pthread_mutex_lock(&registry.lock);
+    worker->next = registry.first;
+    registry.first = worker;
+    pthread_mutex_unlock(&registry.lock);
+    return TT_OK;
+}
+
+void tt_worker_close(tt_worker *worker)
+{
+    pthread_mutex_lock(&registry.lock);
+    for (tt_worker **at = &registry.first; *at != NULL; at = &(*at)->next)
+        if (*at == worker) {
+            *at = worker->next;
+            break;
+        }
+    pthread_mutex_unlock(&registry.lock);
+    (void)pthread_cond_destroy(&worker->work);
+    (void)pthread_cond_destroy(&worker->progress);
+    (void)pthread_mutex_destroy(&worker->lock);
+}
+
+tt_status tt_worker_start(tt_worker *worker, void *(*run)(void *), void *argument, tt_error *err)
+{
+    sigset_t all, before;
+    if (worker->has_thread)
+        return TT_OK;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread inherits the mask */
+    int got = pthread_create(&worker->thread, NULL, run, argument);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (got != 0)
+        return tt_fail(err, TT_ENOMEM, "pthread_create: %s", strerror(got));
+    worker->has_thread = true;
+    return TT_OK;
+}
+
+bool tt_worker_join(tt_worker *worker, double seconds)
+{
+    struct timespec until = tt_clock_in(CLOCK_REALTIME, seconds); /* what the call takes */
+    if (!worker->has_thread)
+        return true;
+    if (pthread_timedjoin_np(worker->thread, NULL, &until) != 0) {
+        (void)pthread_detach(worker->thread);
+        return false;
+    }
+    worker->has_thread = false;
+    return true;
+}
+
+/* ---- waiting --------------------------------------------------------------- */
+
+bool tt_worker_sleep(tt_worker *worker, double seconds)
+{
+    struct timespec until = tt_clock_in(CLOCK_MONOTONIC, seconds);
+    int got = 0;
+    atomic_store(&worker->is_asleep, true);
+    while (!worker->is_woken && got != ETIMEDOUT)
+        got = pthread_cond_timedwait(&worker->work, &worker->lock, &until);
+    atomic_store(&worker->is_asleep, false);
+    bool is_woken = worker->is_woken;
+    worker->is_woken = false;
+    return is_woken;
+}
+
+void tt_worker_wake(tt_worker *worker)
+{
+    worker->is_woken = true;
+    if (atomic_load(&worker->is_asleep))
+        (void)pthread_cond_signal(&worker->work);
+}
+
+void tt_worker_wait(tt_worker *worker, double seconds)
+{
+    struct timespec until = tt_clock_in(CLOCK_MONOTONIC, seconds);
+    atomic_fetch_add(&worker->waiting, 1);
+    (void)pthread_cond_timedwait(&worker->progress, &worker->lock, &until);
+    atomic_fetch_sub(&worker->waiting, 1);
+}
+
+void tt_worker_tell(tt_worker *worker)
+{
+    if (atomic_load(&worker->waiting) > 0)
+        (void)pthread_cond_broadcast(&worker->progress);
+}

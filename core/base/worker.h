@@ -1,0 +1,68 @@
+/* worker.h -- a thread of ours, how it waits for work and how others wait for it.
+ *
+ *     tt_worker worker;
+ *     tt_worker_open(&worker, &(tt_fork_calls){ 0 }, owner);
+ *     tt_worker_start(&worker, run, owner, err);
+ *
+ *     a user's thread                          run
+ *     pthread_mutex_lock(&worker.lock);        pthread_mutex_lock(&worker.lock);
+ *     add_work();                              while (!has_work())
+ *     tt_worker_wake(&worker);                     tt_worker_sleep(&worker, 0.2);
+ *     while (!is_done())                       do_work();
+ *         tt_worker_wait(&worker, 0.1);        tt_worker_tell(&worker);
+ *     pthread_mutex_unlock(&worker.lock);      pthread_mutex_unlock(&worker.lock);
+ *
+ * Every function but open, start, join and close is called with the lock held.
+ *
+ * Fork: the lock is held around every fork, so a child never inherits it in use.
+ * The child has no thread; `is_inherited` says so, and nothing else works there
+ * but close.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_BASE_WORKER_H
+#define TT_BASE_WORKER_H
+
+#include "base/status.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* What the owner does around a fork, if anything.  Nothing here may allocate. */
+typedef struct tt_fork_calls {
+    void (*before)(void *owner);    /* before the worker's lock is taken */
+    void (*in_parent)(void *owner); /* after it was released */
+    void (*in_child)(void *owner);
+} tt_fork_calls;
+
+typedef struct tt_worker {
+    pthread_mutex_t lock;
+    pthread_cond_t work;     /* the thread waits here */
+    pthread_cond_t progress; /* everybody else waits here */
+    _Atomic int waiting;     /* for progress; changed under the lock */
+    _Atomic bool is_asleep;  /* the thread is in tt_worker_sleep; changed under the lock */
+    bool is_woken;           /* since it last slept */
+    bool has_thread;
+    _Atomic bool is_inherited; /* in a forked child */
+    pthread_t thread;
+    tt_fork_calls calls;
+    void *owner;            /* borrowed */
+    struct tt_worker *next; /* in the list of all workers */
+} tt_worker;
+
+tt_status tt_worker_open(tt_worker *worker, const tt_fork_calls *calls, void *owner);
+/* Without a thread, or after it was joined. */
+void tt_worker_close(tt_worker *worker);
+/* Twice is once.  Signals stay with the program's own threads. */
+tt_status tt_worker_start(tt_worker *worker, void *(*run)(void *), void *argument, tt_error *err);
+/* Waits for the thread to end.  False: it has not ended after so many seconds, and goes on;
+ * the worker and all that it uses must then stay. */
+bool tt_worker_join(tt_worker *worker, double seconds);
+
+/* The thread: waits until woken, or for so many seconds.  Returns at once if it was woken
+ * since the last time.  False: the time is over. */
+bool tt_worker_sleep(tt_worker *worker, double seconds);
+void tt_worker_wake(tt_worker *worker);
+/* The others: waits for tt_worker_tell, or for so many seconds. */
+void tt_worker_wait(tt_worker *worker, double seconds);
+void tt_worker_tell(tt_worker *worker);
+
+#endif
