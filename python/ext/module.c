@@ -59,6 +59,9 @@ static PyMethodDef functions[] = {
     { "_deaf_hook", FAST(core_deaf_hook),
       "_deaf_hook($module, /)\n--\n\n"
       "Make a forward hook that does nothing." },
+    { "_reduce_module", core_reduce_module, METH_O,
+      "_reduce_module($module, model, /)\n--\n\n"
+      "Reduce a watched module to what an unwatched one is pickled as." },
     { "spy_save", FAST(core_spy_save),
       "spy_save($module, name, tensor, module=None, *, norm_only=False, stats_only=False)\n--\n\n"
       "Save a tensor, or all in a nest of them, if inside a DebugContext; else do nothing." },

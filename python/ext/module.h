@@ -79,6 +79,7 @@ CORE_FUNCTION(core_attention);
 CORE_FUNCTION(core_tensor_line);
 CORE_FUNCTION(core_tree_text);
 CORE_FUNCTION(core_deaf_hook);
+PyObject *core_reduce_module(PyObject *core, PyObject *module);
 CORE_FUNCTION(core_spy_save);
 CORE_FUNCTION(core_count_up);
 CORE_FUNCTION(core_read_keep);

@@ -25,6 +25,8 @@ void source_names_clear(source_names *names)
     forward_names_clear(&names->forward);
     Py_CLEAR(names->training);
     Py_CLEAR(names->self);
+    Py_CLEAR(names->pickled);
+    Py_CLEAR(names->dispatch_table);
     module_frames_free(names->spare);
     names->spare = NULL;
 }
@@ -217,9 +219,11 @@ static module_tap *tap_of(core_state *state, PyObject *module, bool makes)
     tap->module = Py_NewRef(weak);
     tap->links = PyTuple_New(0);
     tap->inner = held != Py_None ? Py_XNewRef(held) : NULL;
+    tap->pickled = NULL;
     tap->class = (forward_class){ 0 };
     PyObject_GC_Track((PyObject *)tap);
-    if (tap->links == NULL || PyDict_SetItem(dict, state->source.slot, (PyObject *)tap) < 0)
+    if (tap->links == NULL || module_pickle_add(state, Py_TYPE(module), &tap->pickled) < 0 ||
+        PyDict_SetItem(dict, state->source.slot, (PyObject *)tap) < 0)
         Py_CLEAR(tap);
 out:
     Py_XDECREF(weak);
@@ -329,6 +333,7 @@ static int tap_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(((module_tap *)self)->links);
     Py_VISIT(((module_tap *)self)->inner);
+    Py_VISIT(((module_tap *)self)->pickled);
     return 0;
 }
 
@@ -345,12 +350,13 @@ static void tap_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     tap_clear(self);
     Py_CLEAR(((module_tap *)self)->module);
+    module_pickle_remove(((module_tap *)self)->state, ((module_tap *)self)->pickled);
+    Py_CLEAR(((module_tap *)self)->pickled);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
 
-/* In a copy of the module the slot is empty: classes with a __getstate__ of
- * their own bring us along, torch's leaves us out. */
+/* For those who copy or pickle a module's __dict__ itself: the slot is empty then. */
 static PyObject *tap_deepcopy(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(memo))
 {
     Py_RETURN_NONE;

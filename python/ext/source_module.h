@@ -134,6 +134,8 @@ typedef struct source_names {
     uint32_t thread_count;            /* threads that have been given a number */
     struct module_frame *spare;       /* owned; frames to use again, one below the other */
     forward_names forward;
+    PyObject *pickled;        /* owned or NULL; class: its modules with a tap; of module_pickle.c */
+    PyObject *dispatch_table; /* owned or NULL; copyreg's */
 } source_names;
 int source_names_init(source_names *names);
 void source_names_clear(source_names *names);
@@ -168,6 +170,7 @@ typedef struct module_tap {
     PyObject *module;                /* owned; weak reference: a strong one would be a cycle */
     PyObject *links;                 /* owned; tuple of module_link; replaced, never changed */
     PyObject *inner;                 /* owned or NULL; what was in the slot before (module.compile()) */
+    PyTypeObject *pickled;           /* owned or NULL; the class that module_pickle.c counts */
     forward_class class;
 } module_tap;
 
@@ -196,6 +199,11 @@ PyObject *module_frame_leave(core_state *state, module_frame *frame, PyObject *o
 module_frame *module_frame_of_hook(const PyObject *link);
 bool module_source_is_inside(void); /* a consumer is being told of an event, in this thread */
 PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs); /* tp_call */
+
+/* Have copies and pickles of this class leave our object out, until removed; *out is
+ * what to remove, owned, or NULL: nothing has to be done for it.  0, or -1 with an exception. */
+int module_pickle_add(core_state *state, PyTypeObject *type, PyTypeObject **out);
+void module_pickle_remove(core_state *state, PyTypeObject *type); /* NULL: nothing to do */
 
 int module_hook_add(core_state *state, module_link *link, PyObject *module);
 void module_hook_remove(module_link *link);

@@ -62,22 +62,6 @@ def test_a_pickle_is_the_same_bytes() -> None:
     consumer.remove()
 
 
-class OwnState(nn.Linear):
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__
-
-
-@pytest.mark.parametrize("how", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_a_class_that_pickles_its_whole_dict_gets_an_empty_slot(how: Any) -> None:
-    events: list[Any] = []
-    model = OwnState(4, 4)
-    listen(model, events)
-    twin = how(model)
-    assert twin.__dict__[SLOT] is None
-    assert torch.equal(twin(X), model(X))
-    assert len(events) == 1
-
-
 def test_torch_save_and_state_dict_are_the_same() -> None:
     model = mlp()
     before, after = io.BytesIO(), io.BytesIO()
