@@ -128,6 +128,20 @@ def test_the_program_itself_is_tracked(program: Path, name: str) -> None:
 
 
 @needs_pth
+def test_functions_defined_after_an_exec_at_the_top_level_are_tracked(program: Path) -> None:
+    lines, errors = run(program, "main:double", first="exec('rate = 0.1\\nsize = 8')\n")
+    assert calls(lines) == ["double"]
+    assert errors == ""
+
+
+def test_tensortap_may_be_imported_inside_of_an_exec(program: Path) -> None:
+    first = f"import sys; sys.path += {sys.path!r}; exec('import tensortap')\n"
+    lines, errors = run(program, "main:double", "-S", "main.py", first=first)
+    assert calls(lines) == ["double"]
+    assert errors == ""
+
+
+@needs_pth
 def test_a_module_that_is_run_is_tracked(program: Path) -> None:
     assert calls(run(program, "main:double", "-m", "main")[0]) == ["double"]
 

@@ -144,9 +144,7 @@ class _Program:
 
     def start(self) -> None:
         """Wait for the program, or join it if it runs already."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and not _is_program(frame):
-            frame = frame.f_back
+        frame = _program_frame()
         if frame is None:
             if "__main__" in sys.modules and hasattr(sys.modules["__main__"], "__file__"):
                 return  # it is over, or another thread's
@@ -174,7 +172,7 @@ class _Program:
         return not self._left
 
     def _on_call(self, frame: FrameType, event: str, arg: object) -> Any:
-        if not _is_program(frame):
+        if self._left or not _is_program(frame):  # once claimed, such a frame is an exec() in it
             return None
         if self._claim(frame):
             return self._on_line
@@ -201,6 +199,17 @@ def _is_program(frame: FrameType) -> bool:
         "__main__",
         "__mp_main__",
     )
+
+
+def _program_frame() -> FrameType | None:
+    """Return the frame of the program that is running, not of an exec() in it."""
+    found = None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if _is_program(frame) and (found is None or frame.f_globals is found.f_globals):
+            found = frame
+        frame = frame.f_back
+    return found
 
 
 def install() -> None:
