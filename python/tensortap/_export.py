@@ -216,7 +216,7 @@ def to_hdf5(source: Source, out: str) -> None:
         for name, site, number, _ in source.parts:
             columns: dict[str, Any] = {}
             for field in ("value", *NUMBERS):
-                series = column(np, source.reader, number, site, field)
+                series = column(source.reader, number, site, field)
                 chosen = [source.wants(int(step)) for step in series[0]]
                 if any(chosen):
                     columns.setdefault("step", np.asarray(series[0])[chosen])

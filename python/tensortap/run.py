@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tensortap import _core, run_arrays, run_text
-from tensortap.run_arrays import FIELDS, column, numpy_dtype, numpy_module, torch_module
+from tensortap.run_arrays import (
+    FIELDS,
+    column,
+    empty,
+    join,
+    numpy_dtype,
+    numpy_module,
+    torch_module,
+)
 from tensortap.run_parts import Check, Fed, File, FileCheck, NonFinite, Note
 
 if TYPE_CHECKING:
@@ -61,11 +69,10 @@ class Run:
 
     @property
     def steps(self) -> Steps:
-        """All steps of all ranks, ascending."""
-        np = numpy_module()
+        """All steps of all ranks, ascending; an `array.array` where NumPy is not installed."""
         cap = 1024
         while True:
-            steps: Steps = np.empty(cap, np.int64)
+            steps: Steps = empty("q", cap)
             count = self._reader.steps(steps)
             if count <= cap:
                 return steps[:count]
@@ -148,22 +155,17 @@ class Run:
 
         *field*: for tensors any of the statistics ("mean" if not given), for numbers "value";
         also "time", "call", "phase", "thread".  Ranks are joined by step: a step that two
-        ranks recorded appears twice.
+        ranks recorded appears twice.  Where NumPy is not installed, the arrays are `array.array`.
         """
-        np = numpy_module()
         site = self._site(name)
         wanted = self._files_of(rank)
         if field is not None and field not in FIELDS:
             raise ValueError(f"field must be one of {', '.join(FIELDS)}, not {field!r}")
         for one in (field,) if field is not None else ("mean", "value"):
-            parts = [column(np, self._reader, i, site, one) for i in wanted]
+            parts = [column(self._reader, i, site, one) for i in wanted]
             if any(len(steps) for steps, _ in parts):
                 break
-        if len(parts) == 1:
-            return parts[0]
-        steps = np.concatenate([part[0] for part in parts])
-        order = np.argsort(steps, kind="stable")
-        return steps[order], np.concatenate([part[1] for part in parts])[order]
+        return parts[0] if len(parts) == 1 else join(parts)
 
     @overload
     def stats(
@@ -324,7 +326,7 @@ class Run:
             return f"{name} at step {step}{again} has no {what}{hint}"
         if not len(steps):
             return f"{name} was not recorded by rank {rank}"
-        near = int(steps[abs(steps - step).argmin()])
+        near = min(steps, key=lambda other: abs(other - step))
         span = f"{steps[0]} … {steps[-1]}"
         return f"{name} was not recorded at step {step}; the nearest is {near} ({span})"
 

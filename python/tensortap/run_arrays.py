@@ -5,7 +5,10 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from array import array
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from tensortap import _core
@@ -47,10 +50,30 @@ def numpy_dtype(np: Any, name: str) -> Any:
     return np.dtype(name)
 
 
-def column(np: Any, reader: _core.RunReader, file: int, site: int, field: str) -> tuple[Any, Any]:
+def empty(kind: Literal["q", "d"], count: int) -> Any:
+    """Make an array of int64 or float64: NumPy's, or the standard library's without NumPy."""
+    try:
+        import numpy
+    except ImportError:
+        return array(kind, bytes(8 * count))
+    return numpy.empty(count, kind)
+
+
+def join(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Join the columns of several files in the order of their steps."""
+    if isinstance(parts[0][0], array):
+        rows = sorted(chain(*(zip(*part, strict=True) for part in parts)), key=itemgetter(0))
+        return array("q", (step for step, _ in rows)), array("d", (value for _, value in rows))
+    np = numpy_module()
+    steps = np.concatenate([part[0] for part in parts])
+    order = np.argsort(steps, kind="stable")
+    return steps[order], np.concatenate([part[1] for part in parts])[order]
+
+
+def column(reader: _core.RunReader, file: int, site: int, field: str) -> tuple[Any, Any]:
     """Give steps and one field of one site in one file; filled in C."""
     cap = reader.points(file, site)
-    steps, values = np.empty(cap, np.int64), np.empty(cap, np.float64)
+    steps, values = empty("q", cap), empty("d", cap)
     count = reader.series(file, site, field, steps, values)
     return steps[:count], values[:count]
 
@@ -78,10 +101,10 @@ def frame(run: Run, reader: _core.RunReader, pattern: str) -> Any:
 
 def columns(np: Any, reader: _core.RunReader, file: int, site: int, count: int) -> dict[str, Any]:
     """Give every field of a site as a column, NaN where a point does not have it."""
-    found: dict[str, Any] = {"step": column(np, reader, file, site, "call")[0]}
+    found: dict[str, Any] = {"step": column(reader, file, site, "call")[0]}
     products = None
     for field in FIELDS:
-        values = column(np, reader, file, site, field)[1]
+        values = column(reader, file, site, field)[1]
         if len(values) not in (0, count):  # numbers and tensors under one name
             if products is None:
                 points = (reader.point(file, site, i) for i in range(count))

@@ -319,3 +319,42 @@ def test_many_threads_share_one_reader(folder: Path) -> None:
     for thread in threads:
         thread.join()
     assert results == [True] * 200
+
+
+def test_without_numpy_a_run_describes_itself_and_its_graph_is_drawn(folder: Path) -> None:
+    two_ranks(folder)
+    with tt.record(folder.with_name("modules")) as run:
+        for _ in range(2):
+            run.tensor("activation/fc", np.ones(3))
+            run.step()
+    code = (
+        "import sys\n"
+        "sys.modules['numpy'] = None  # importing it fails\n"
+        "import tensortap as tt\n"
+        "from tensortap import _graph\n"
+        "ranks, modules = tt.open(sys.argv[1]), tt.open(sys.argv[2])\n"
+        "print(repr(ranks)); print(ranks._repr_html_()); print(ranks.cost)\n"
+        "print(list(ranks.steps), [list(part) for part in ranks.series('loss')])\n"
+        "for color in ('nan', 'size', 'time', 'std'):\n"
+        "    _graph.main([sys.argv[2], '--out', sys.argv[3], '--color', color])\n"
+        "try:\n"
+        "    ranks.stats('x', 7)\n"
+        "except KeyError as error:\n"
+        "    print(error.args[0])\n"
+    )
+    chart = folder.with_name("graph.dot")
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder), str(folder.with_name("modules")), str(chart)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    with tt.open(folder) as ranks:
+        assert done.stdout.splitlines() == [
+            repr(ranks),
+            ranks._repr_html_(),
+            str(ranks.cost),
+            f"{ranks.steps.tolist()} {[part.tolist() for part in ranks.series('loss')]}",
+            "x was not recorded at step 7; the nearest is 3 (0 … 3)",
+        ]
+    assert "fc" in chart.read_text()
