@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import os
 import threading
@@ -87,6 +88,15 @@ def test_calls_are_counted_for_each_name(tmp_path: Path) -> None:
     saver.reset_counts()
     saver.save("a", torch.full((1,), 5.0))
     assert load(tmp_path / "a.call0.pt").item() == 5
+
+
+def test_the_count_of_a_name_that_was_never_saved_is_zero(tmp_path: Path) -> None:
+    saver = TensorSaver(tmp_path)
+    saver.save("a", torch.ones(1))
+    assert saver.call_counts["never saved"] == 0
+    saver.reset_counts()
+    assert saver.call_counts["a"] == 0
+    assert copy.deepcopy(saver).call_counts["neither"] == 0
 
 
 @pytest.mark.parametrize(

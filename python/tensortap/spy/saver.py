@@ -15,6 +15,7 @@ import atexit
 import logging
 import os
 import weakref
+from collections import defaultdict
 from collections.abc import Sequence
 from contextvars import ContextVar
 from operator import index
@@ -47,7 +48,7 @@ _savers: weakref.WeakSet[TensorSaver] = weakref.WeakSet()
 class TensorSaver(BaseDebugger):
     """Saves tensors as files `{name}.call{n}.pt` in a folder."""
 
-    call_counts: dict[str, int]  # next call of each name
+    call_counts: defaultdict[str, int]  # next call of each name; 0 for one never saved
     _not_copied = (*BaseDebugger._not_copied, "_files", "_run")
 
     def __init__(
@@ -70,7 +71,7 @@ class TensorSaver(BaseDebugger):
         self._max_bytes = max_bytes
         super().__init__(output_dir, enabled)
         self.format = format
-        self.call_counts = {}
+        self.call_counts = defaultdict(int)
         self._stems: dict[str, str] = {}  # name -> path of its files, up to the call
         self._taken: dict[str, str] = {}  # file's name -> name
         self._move()
