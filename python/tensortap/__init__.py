@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from tensortap.trace import stack_padded_tensors as stack_padded_tensors
     from tensortap.trace import stack_tensors as stack_tensors
     from tensortap.trace import trace_model as trace_model
+    from tensortap.track import auto_diff, var_tracker
 
 __version__ = _core.version
 
@@ -84,6 +85,7 @@ _LATER = {
     **dict.fromkeys(("GlobalVariableResult", "LocalVariableResult", "Variable"), "trace"),
     **dict.fromkeys(("H5PYSaverCallback", "ModelTracer", "TracedModel", "trace_model"), "trace"),
     **dict.fromkeys(("stack_padded_tensors", "stack_tensors"), "trace"),
+    **dict.fromkeys(("auto_diff", "var_tracker"), "track"),
 }
 
 __all__ = [
@@ -103,6 +105,7 @@ __all__ = [
     "Watched",
     "__version__",
     "attention",
+    "auto_diff",
     "compare",
     "diff",
     "digest",
@@ -115,6 +118,7 @@ __all__ = [
     "show",
     "spy_save",
     "stats",
+    "var_tracker",
     "verify",
     "watch",
 ]

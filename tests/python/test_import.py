@@ -55,6 +55,13 @@ def test_every_public_name_is_there() -> None:
         tt.nonsense  # noqa: B018
 
 
+def test_the_decorators_of_track_are_names_of_the_package() -> None:
+    from tensortap import track
+
+    assert tt.auto_diff is track.auto_diff
+    assert tt.var_tracker is track.var_tracker
+
+
 def test_the_module_can_be_imported_again() -> None:
     code = """if True:
         import sys, tensortap
