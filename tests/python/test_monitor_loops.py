@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from monitored import close, every, halves, ones  # noqa: E402
+from monitored import close, halves, ones  # noqa: E402
 from torch import nn  # noqa: E402
 
 from tensortap.monitor import ModuleMonitor  # noqa: E402
@@ -93,6 +93,23 @@ def add_metrics(monitor: Any) -> None:
     monitor.add_gradient_metric("norm")
 
 
+def test_after_a_trainers_end_the_metrics_are_those_of_the_last_monitored_step() -> None:
+    from tensortap.monitor.trainers import _Placed
+
+    model, monitor = halves()
+    monitor.monitor_step_fn = lambda step: step == 0
+    placed = _Placed(monitor)
+    for step in range(2):
+        placed._begin(step)
+        model(ones(step))
+        placed._end()
+    assert monitor.get_step_metrics() == {}  # of step 1
+    placed._finish()
+    assert monitor.get_step_metrics() == monitor.get_all_metrics()[0] != {}
+    placed._begin(2)  # training goes on
+    assert monitor.get_step_metrics() == {}
+
+
 # ---- transformers
 
 
@@ -146,7 +163,7 @@ def test_a_transformers_trainer_measures_before_the_optimizers_step(tmp_path: Pa
             output_dir=str(tmp_path),
             per_device_train_batch_size=2,
             gradient_accumulation_steps=2,
-            max_steps=5,
+            max_steps=6,  # the last is not monitored
             max_grad_norm=0.05,
             learning_rate=0.1,
             report_to=[],
@@ -171,6 +188,7 @@ def test_a_transformers_trainer_measures_before_the_optimizers_step(tmp_path: Pa
     )
     found = monitor.get_all_metrics()
     assert list(found) == logged == [0, 2, 4]
+    assert monitor.get_step_metrics() == found[4]
     for step, metrics in found.items():
         for key, value in seen[step].items():
             assert close(metrics[key], value), key
@@ -222,7 +240,7 @@ def test_lightning_measures_before_and_after_clipping(
         torch.manual_seed(0)
         model = Model()
         data = torch.utils.data.TensorDataset(torch.randn(24, 4))
-        monitor = every()
+        monitor = ModuleMonitor(monitor_step_fn=lambda step: step != 3)
         add_metrics(monitor)
         trainer = pl.Trainer(
             max_steps=4,
@@ -247,7 +265,8 @@ def test_lightning_measures_before_and_after_clipping(
         torch.equal(a, b) for a, b in zip(plain.parameters(), model.parameters(), strict=True)
     )
     found = monitor.get_all_metrics()
-    assert list(found) == logged == [0, 1, 2, 3]
+    assert list(found) == logged == [0, 1, 2]
+    assert monitor.get_step_metrics() == found[2]
     for step, metrics in found.items():
         assert close(metrics["parameter/net.0.weight/norm"], seen[step]["p/net.0.weight"])
         before = "gradient_before_clip" if clips else "gradient"

@@ -18,6 +18,7 @@ from torch.nn.functional import layer_norm
 from tensortap import _core, extra_pass
 from tensortap.monitor import names
 from tensortap.monitor.copies import Copies, map_tensors
+from tensortap.monitor.hooks import weakly
 
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
@@ -70,14 +71,32 @@ class RefinedCoordinateCheck:
         self._copies = Copies(to_cpu=monitor.cpu_offload)
         self._calls: dict[str, list[_Call]] = {}
         self._inputs: dict[str, list[_Call]] = {}  # of the reference
-        self._consumer = _core.ModuleConsumer(self._before, self._after, phase=False)
-        self._reference_consumer = _core.ModuleConsumer(self._before_reference, phase=False)
+        self._consumer = _core.ModuleConsumer(
+            weakly(self, self._before), weakly(self, self._after), phase=False
+        )
+        self._reference_consumer = _core.ModuleConsumer(
+            weakly(self, self._before_reference), phase=False
+        )
         self._modules = self._put(self._consumer, self.module)
         self._reference_modules = self._put(self._reference_consumer, self.reference_module)
         monitor._measure.followers.append(self._consumer)
         monitor._reference.followers.append(self._reference_consumer)
-        monitor._reference.checks.append(self)
+        monitor._reference.checks.add(self)
         monitor._follow()
+
+    def _remove(self) -> None:
+        """Leave the modules of both models as they were."""
+        for consumer, owner in (
+            (self._consumer, self.monitor._measure),
+            (self._reference_consumer, self.monitor._reference),
+        ):
+            consumer.remove()
+            if consumer in owner.followers:
+                owner.followers.remove(consumer)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_reference_consumer"):
+            self._remove()
 
     def _put(self, consumer: Any, root: torch.nn.Module) -> dict[str, torch.nn.Module]:
         """Watch every module but the root; give those modules by name."""

@@ -7,10 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import ref
 
 if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
+
+
+def weakly(owner: object, method: Any, otherwise: Any = None) -> Callable[..., Any]:
+    """Wrap a bound method so that who holds it keeps neither its object nor *owner* alive.
+
+    Returns *otherwise* once they are gone; a call holds *owner* until it returns.
+    """
+    weak_owner, weak_self, function = ref(owner), ref(method.__self__), method.__func__
+
+    def call(*args: Any) -> Any:
+        alive, bound = weak_owner(), weak_self()
+        return otherwise if alive is None or bound is None else function(bound, *args)
+
+    return call
 
 
 class Handle(Protocol):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 
 from tensortap import _core, device
 from tensortap.monitor import metric, names
-from tensortap.monitor.hooks import HooksManager
+from tensortap.monitor.hooks import HooksManager, weakly
 from tensortap.monitor.metric import Function, Plan
 from tensortap.monitor.results import Results
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
 
 GRADIENTS = ("gradient", "gradient_before_clip")
+NO_ROW = -2  # what _resolve returns where there is nothing to measure
 DENSE = ("sparse", "mkldnn", "quantized")  # what torch can lay out for us
 
 
@@ -39,9 +41,17 @@ class Measure:
     """The metrics of one monitor at work."""
 
     def __init__(self, monitor: ModuleMonitor) -> None:
-        """Begin with no module."""
-        self.monitor = monitor
-        self.core = _core.Metrics(self._resolve, self._on_output, self._on_unread)
+        """Begin with no module.
+
+        The monitor owns this, and the modules own what they call: so that a dropped monitor
+        goes, nothing here holds it.
+        """
+        self._monitor = ref(monitor)
+        self.core = _core.Metrics(
+            weakly(monitor, self._resolve, NO_ROW),
+            weakly(monitor, self._on_output),
+            weakly(monitor, self._on_unread),
+        )
         self.results = Results(self.core)
         self.hooks = HooksManager()
         self.followers: list[Any] = [self.core]  # consumers that are on while we measure
@@ -59,6 +69,13 @@ class Measure:
         self._own = type(monitor).monitor_activations is not ModuleMonitor.monitor_activations
         self.turn(False)
 
+    @property
+    def monitor(self) -> ModuleMonitor:
+        """The monitor that owns this."""
+        monitor = self._monitor()
+        assert monitor is not None
+        return monitor
+
     # ---- modules
 
     def watch(self, module: torch.nn.Module, name: str) -> None:
@@ -66,10 +83,8 @@ class Measure:
         if not names.can_run(module):
             return
         if self._own:
-            self.hooks.register_forward_hook(
-                module,
-                lambda _module, _inputs, output: self.monitor.monitor_activations(name, output),
-            )
+            own = weakly(self.monitor, self.monitor.monitor_activations)
+            self.hooks.register_forward_hook(module, lambda _m, _i, output: own(name, output))
             return
         self.core.add(module, name)
         self.hooks.hooks[module] = _Tap(self.core, module)

@@ -6,16 +6,17 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
 
 
 class _Held:
-    """A monitor as an attribute that copies and pickles of a module leave behind."""
+    """A monitor as an attribute that does not keep it alive, and that copies leave behind."""
 
     def __init__(self, monitor: ModuleMonitor) -> None:
-        self.monitor = monitor
+        self.monitor = ref(monitor)
 
     def __deepcopy__(self, memo: object) -> None:
         return None
@@ -45,7 +46,7 @@ class MonitorMixin:
 
     def get_module_monitor(self) -> ModuleMonitor | None:
         """Give the monitor, or None."""
-        return None if self._held_monitor is None else self._held_monitor.monitor
+        return None if self._held_monitor is None else self._held_monitor.monitor()
 
     @property
     def module_monitor(self) -> ModuleMonitor | None:

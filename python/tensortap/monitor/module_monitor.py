@@ -35,6 +35,8 @@ from tensortap.monitor.reference_module import Reference
 from tensortap.monitor.storage import StorageManager
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from tensortap.monitor.hooks import HooksManager
 
 Module = torch.nn.Module
@@ -69,6 +71,8 @@ class ModuleMonitor:
         self.module: Module | None = None
         self.module_names: dict[Module, str] = {}
         self.current_step: int | None = None
+        self._last_monitored: int | None = None
+        self._is_over = False  # no further step is expected
         self.storage = StorageManager(logger)
         self._excluded = metric.pattern("excluded_modules_regex", excluded_modules_regex)
         self._is_active = False  # within a monitored step
@@ -172,6 +176,47 @@ class ModuleMonitor:
             if isinstance(module, MonitorMixin):
                 module.set_module_monitor(self, False)
 
+    def close(self) -> None:
+        """Leave the module and its reference as they were before.
+
+        Ends a step that is open.  The metrics stay, and another module may be set.  Dropping
+        the monitor, or leaving it as a context manager, does the same; twice is harmless.
+        """
+        try:
+            self.end_step()
+        finally:
+            self._detach()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self.close()
+        else:  # a step that was cut short is not aggregated
+            self._detach()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_measure"):
+            self._leave_modules()
+
+    def _detach(self) -> None:
+        self._is_open = self._is_active = False
+        self._is_over = True
+        self._leave_modules()
+        for module in self.module_names:
+            if isinstance(module, MonitorMixin) and module.get_module_monitor() is self:
+                module.set_module_monitor(None)
+        self._measure.results.drop()
+        self._measure.forget_parameters()
+        self.module, self.module_names, self._signature = None, {}, 0
+
+    def _leave_modules(self) -> None:
+        for check in list(self._reference.checks):
+            check._remove()
+        self._reference.remove()
+        self._measure.hooks.remove_all_hooks()
+
     def set_reference_module(self, module: Module | None) -> None:
         """Choose the module to compare with, in place of an earlier one; None: none."""
         if self.module is None:
@@ -233,9 +278,10 @@ class ModuleMonitor:
         elif self._is_open:  # a step that an exception kept from its end
             self._close_step()
         self.current_step = step
-        self._is_open, self._is_active = True, is_monitored
+        self._is_open, self._is_active, self._is_over = True, is_monitored, False
         self._reference.forget()
         if is_monitored:
+            self._last_monitored = step
             self.storage.create_step_entry(step)
             self._look()
         self._follow()
@@ -281,8 +327,13 @@ class ModuleMonitor:
         return self._is_active and not self._reference.is_checking
 
     def get_step_metrics(self) -> dict[str, float]:
-        """Give the metrics of the current step; before its end those known so far."""
-        return {} if self.current_step is None else self._plain(self.current_step)
+        """Return the metrics of the current step; before its end those known so far.
+
+        Empty at a step that is not monitored.  After `close()`, or when a trainer of
+        `transformers` or Lightning has ended, those of the last monitored step.
+        """
+        step = self._last_monitored if self._is_over else self.current_step
+        return {} if step is None else self._plain(step)
 
     def get_all_metrics(self) -> dict[int, dict[str, float]]:
         """Give the metrics of every monitored step."""

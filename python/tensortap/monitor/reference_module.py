@@ -6,12 +6,14 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet, ref
 
 import torch
 
 from tensortap import _core
 from tensortap.monitor import names
 from tensortap.monitor.copies import Copies
+from tensortap.monitor.hooks import weakly
 from tensortap.monitor.mixin import MonitorMixin
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ class Reference:
 
     def __init__(self, monitor: ModuleMonitor) -> None:
         """Begin without one."""
-        self.monitor = monitor
+        self._monitor = ref(monitor)  # it owns this
         self.module: torch.nn.Module | None = None
         self.names: dict[torch.nn.Module, str] = {}
         self.activations: dict[str, torch.Tensor] = {}  # of the first call
@@ -31,13 +33,14 @@ class Reference:
         self.seen: dict[str, int] = {}  # how often the monitored module has been compared
         self.is_checking = False  # extra passes of RCC: nothing is stored
         self.followers: list[Any] = []  # consumers that are on while the reference is stored
-        self.checks: list[Any] = []  # of RCC, which hold inputs
+        self.checks: WeakSet[Any] = WeakSet()  # of RCC, which hold inputs
         self.copies = Copies(to_cpu=monitor.cpu_offload)
         self._consumer: Any = None
 
     def set(self, module: torch.nn.Module | None) -> None:
         """Watch another module, or none; what does not fit leaves everything as it is."""
-        monitor = self.monitor
+        monitor = self._monitor()
+        assert monitor is not None
         found = {}
         if module is not None:
             found = {
@@ -50,11 +53,11 @@ class Reference:
                     "the reference must have modules of the same names as the monitored module; "
                     f"only one of them has {', '.join(odd[:5])}{' ...' if len(odd) > 5 else ''}"
                 )
-        self._remove()
+        self.remove()
         if module is None:
             return
         self.module, self.names = module, found
-        self._consumer = _core.ModuleConsumer(after=self._on_output, phase=False)
+        self._consumer = _core.ModuleConsumer(after=weakly(monitor, self._on_output), phase=False)
         for name, part, is_inside in names.modules(module, monitor.format_module_name_fn):
             if monitor._is_name_excluded(name):
                 continue
@@ -65,7 +68,8 @@ class Reference:
         self.followers.append(self._consumer)
         monitor._follow()
 
-    def _remove(self) -> None:
+    def remove(self) -> None:
+        """Leave the module as it was before."""
         if self.module is None:
             return
         for part in self.names:
@@ -91,8 +95,10 @@ class Reference:
             check._forget()
 
     def _on_output(self, event: Any) -> None:
+        monitor = self._monitor()
+        assert monitor is not None
         for name, tensor in names.tensors(event.name, event.output):
-            if name == event.name or not self.monitor._is_name_excluded(name):
+            if name == event.name or not monitor._is_name_excluded(name):
                 self.store(name, tensor)
 
     def store(self, name: str, tensor: torch.Tensor) -> None:

@@ -36,6 +36,11 @@ class _Placed:
         if not self.monitor._is_open or self.monitor.current_step != step:
             self.monitor.begin_step(step)
 
+    def _finish(self) -> None:
+        """End a step that was left in the middle; the metrics are those of the last monitored."""
+        self._end()
+        self.monitor._is_over = True
+
     def _end(self) -> None:
         if not self.monitor._is_open:
             return
@@ -75,8 +80,8 @@ def _transformers() -> type:
             self._end()
 
         def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            """End a step that was left in the middle."""
-            self._end()
+            """End the last step."""
+            self._finish()
 
     return TransformersCallback
 
@@ -144,10 +149,10 @@ def _lightning() -> type:
                 self.monitor.after_micro_batch()
 
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-            """End a step that was left without an optimizer's."""
+            """End the last step."""
             for handle in self._handles:
                 handle.remove()
-            self._end()
+            self._finish()
 
     return LightningCallback
 
