@@ -180,7 +180,7 @@ struct line_source {
     uint8_t kind_of[TYPE_CACHE];
     PyObject *version;      /* owned or NULL; getset descriptor TensorBase._version */
     PyObject *is_inference; /* owned or NULL; method descriptor */
-    PyObject *analyse;      /* owned; tensortap.statements.table */
+    PyObject *analyse;      /* owned; tensortap.analysis.table.table */
     PyObject *threading;    /* owned; the module */
     PyObject *own_folder;   /* owned or NULL; tensortap's, with a slash */
     uint64_t own_errors;    /* ours, not a consumer's */

@@ -1,13 +1,13 @@
 /* line_key.c -- the key of an item, as a statement computes it.
  *
  * `xs[i - 1]`, `cache[layer, "k"]` and `cache[f"k{i}"]` name an item as well as `xs[0]` does.
- * What the bytecode computes the key from is computed here once more, before the statement
+ * The key is computed here once more, before the statement
  * runs (or, for an item that is written, after it): numbers and texts of Python's own types
  * only, so that nothing of the program's runs twice.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "line_engine.h"
 
-enum { DEEPEST = 16 }; /* LONGEST in paths.py */
+enum { DEEPEST = 16 }; /* LONGEST in analysis/value.py */
 
 static bool is_plain(PyObject *key)
 {

@@ -1,4 +1,4 @@
-/* line_table.c -- from the lists that statements.py gives to arrays.
+/* line_table.c -- from the lists of tensortap.analysis.table to arrays.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "line_table.h"
 
@@ -161,7 +161,7 @@ static bool starts_in_line(const line_table *table, const line_statement *one)
 }
 
 /* A statement whose first instruction does not start a line has an event of its own
- * if statements.py wants it so, or is told of with the one before it. */
+ * if the analysis wants it so, or is told of with the one before it. */
 static void find_followers(line_table *table)
 {
     for (int i = table->statement_count - 2; i >= 0; i--) {

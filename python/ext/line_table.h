@@ -1,8 +1,7 @@
 /* line_table.h -- what each statement of a code object reads and writes.
  *
- * Made once for a code object; the analysis is in Python (statements.py), on
- * the instructions as `dis` gives them, because it runs once and must follow
- * every version's bytecode.  Here is the form that the events need: arrays.
+ * Made once for a code object; the analysis is in Python (tensortap/analysis), on
+ * the syntax tree.  Here is the form that the events need: arrays.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_LINE_TABLE_H
 #define TT_EXT_LINE_TABLE_H
@@ -11,7 +10,7 @@
 
 #include <stdbool.h>
 
-typedef enum path_kind { /* as in paths.py */
+typedef enum path_kind { /* as in analysis/paths.py */
                          PATH_LOCAL,
                          PATH_GLOBAL,
                          PATH_NAME,
@@ -30,7 +29,7 @@ typedef struct line_path {
     Py_hash_t hash;   /* of detail */
 } line_path;
 
-enum {                              /* of a statement, as in stack_machine.py */
+enum {                              /* of a statement, as in analysis/statement.py */
        STATEMENT_CALLS = 1 << 0,    /* anything may happen */
        STATEMENT_OPERATES = 1 << 1, /* operators: harmless for plain types */
        STATEMENT_DIGESTS = 1 << 2,  /* touches .data or the like: versions do not tell */
@@ -45,7 +44,7 @@ enum {                              /* of a statement, as in stack_machine.py */
        STATEMENT_IS_SELFISH = 1 << 11,  /* stores what it reads, or a part of it */
        STATEMENT_IS_FOLLOWED = 1 << 10, /* by one that calls or operates, without an event */
        STATEMENT_IS_SMALL = 1 << 12, /* calls nothing; stores a local at most, reads two: small_slots */
-       STATEMENT_STEPS = 1 << 13,    /* as in stack_machine.py: it has an event of its own, and no line */
+       STATEMENT_STEPS = 1 << 13,    /* as in statement.py: it has an event of its own, and no line */
        STATEMENT_LEADS = 1 << 14,    /* one with STEPS comes after it on its line */
 };
 
@@ -114,7 +113,7 @@ typedef struct line_table {
 
 enum { TABLE_NONE = 0xffff };
 
-/* analyse: tensortap.statements.table, which cannot be imported just now: the
+/* analyse: tensortap.analysis.table.table, which cannot be imported just now: the
  * code that runs may have no __import__.  NULL with a Python exception, e.g. for
  * a code object of more than 65534 statements. */
 line_table *line_table_create(PyCodeObject *code, PyObject *analyse);

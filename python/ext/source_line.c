@@ -108,8 +108,8 @@ static PyObject *import_plainly(const char *name)
 
 static int find_modules(line_source *source)
 {
-    PyObject *statements = import_plainly("tensortap.statements"); /* owned */
-    source->analyse = statements != NULL ? PyObject_GetAttrString(statements, "table") : NULL;
+    PyObject *analysis = import_plainly("tensortap.analysis.table"); /* owned */
+    source->analyse = analysis != NULL ? PyObject_GetAttrString(analysis, "table") : NULL;
     source->threading = import_plainly("threading");
     PyObject *package = import_plainly("tensortap"); /* owned */
     PyObject *file = package != NULL ? PyObject_GetAttrString(package, "__file__") : NULL;
@@ -120,7 +120,7 @@ static int find_modules(line_source *source)
     }
     Py_XDECREF(file);
     Py_XDECREF(package);
-    Py_XDECREF(statements);
+    Py_XDECREF(analysis);
     return source->analyse != NULL && source->threading != NULL && !PyErr_Occurred() ? 0 : -1;
 }
 

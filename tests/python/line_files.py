@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import ctypes
+import linecache
 import sys
 import textwrap
 from collections.abc import Callable
@@ -33,7 +34,9 @@ def generator(function):
 
 def module(text: str, file: str, **names: Any) -> dict[str, Any]:
     space = dict(names)
-    exec(compile(textwrap.dedent(text), file, "exec"), space)
+    text = textwrap.dedent(text)
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    exec(compile(text, file, "exec"), space)
     return space
 
 

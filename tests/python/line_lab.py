@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import linecache
 import textwrap
 from types import CodeType, SimpleNamespace
 from typing import Any
@@ -74,17 +75,24 @@ class Told(SimpleNamespace):
         return [c.name for e in self.events for c in e.changes]
 
 
+def keep_source(text: str) -> None:
+    """Let Python know the source of what is compiled next, as a notebook does."""
+    linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
+
+
 def run(source: str, names: dict[str, Any], *, is_function: bool = True, **options: Any) -> Told:
     """Run *source* as the body of a function (its names are arguments) or of a module."""
     body = textwrap.dedent(source).strip("\n")
     events: list[Any] = []
     if is_function:
         text = f"def lab({', '.join(names)}):\n" + textwrap.indent(body, "    ")
+        keep_source(text)
         space: dict[str, Any] = {"Box": Box}
         exec(compile(text, FILE, "exec"), space)
         call = space["lab"]
         first = 1
     else:
+        keep_source(body)
         code = compile(body, FILE, "exec")
         space = dict(names)
         call = None

@@ -9,17 +9,18 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import itertools
+import warnings
 from types import CodeType
 
-from tensortap.opcodes import Opcodes
-from tensortap.paths import ATTRIBUTE, ITEM_BY, NO_PATH, PLAIN, Path
-from tensortap.stack_item import NOTHING, Taint
-from tensortap.stack_machine import (
+from tensortap.analysis import names, source
+from tensortap.analysis.instructions import Instructions
+from tensortap.analysis.paths import ATTRIBUTE, ITEM_BY, NO_PATH, PLAIN, Path, Paths
+from tensortap.analysis.pieces import pieces
+from tensortap.analysis.statement import (
     AUGMENTS,
     BRANCHES,
     CALLS,
     DIGESTS,
-    FROM_ALL,
     HANDLES,
     LOOPS,
     MAYBE,
@@ -27,9 +28,12 @@ from tensortap.stack_machine import (
     RETURNS,
     SAME,
     STEPS,
+    Piece,
     Statement,
     site_number,
 )
+from tensortap.analysis.statements import Statements
+from tensortap.analysis.value import NOTHING, Reads
 
 #: positions in reads, instructions whose call's result is in it, and how many of these,
 #: the first ones, it is the result of, or a part of that
@@ -47,100 +51,92 @@ Table = tuple[list[Path], list[Row], list[int], list[int], bool, bool, list[tupl
 DEBUGGERS = {"breakpoint", "set_trace", "settrace", "runcall"}
 
 
+if not any(place[2] is not None for place in compile("x", "", "eval").co_positions()):
+    warnings.warn(
+        "tensortap: Python runs without debug ranges (-X no_debug_ranges or PYTHONNODEBUGRANGES): "
+        "changes are reported by name and line, and charts have no arrows",
+        stacklevel=2,
+    )
+
+
 def table(code: CodeType) -> Table:
     """Return the statements of *code* in the order of their instructions."""
-    machine = Opcodes(code)
-    statements = machine.run()
-    paths = machine.paths.rows
-    statements = [statement for statement in statements if statement.end > statement.start]
-    if not DEBUGGERS.intersection(code.co_names):
-        _find_steps(statements, machine.lines)
-    rows = [_row(statement, paths) for statement in statements]
+    instructions, paths = Instructions(code), Paths(code)
+    takes: set[tuple[int, int]] = set()
+    found = source.find(code)
+    if found is not None:
+        statements = Statements(instructions, paths, found.class_name)
+        parts = pieces(found.node, instructions, statements)
+        takes = statements.takes
+        if not DEBUGGERS.intersection(code.co_names):
+            _find_steps(parts, instructions.lines)
+    else:
+        parts = names.pieces(instructions, paths)
+    rows = [_row(piece, paths.rows) for piece in parts]
     is_hidden = any(
-        statement.flags & DIGESTS
-        and any(
-            paths[p][0] == ATTRIBUTE and paths[p][2] != "step"
-            for p in (*statement.reads, *statement.writes)
-        )
-        for statement in statements
+        one.flags & DIGESTS and any(_hides(paths.rows[p]) for p in (*one.reads, *one.writes))
+        for one in (piece.statement for piece in parts)
     )
-    begins = [0] * len(machine.lines)
-    for instruction in machine.instructions:
-        begins[instruction.offset // 2] = instruction.offset // 2
-    for unit in range(1, len(begins)):
-        begins[unit] = begins[unit] or begins[unit - 1]
-    takes = sorted(machine.takes)
-    return paths, rows, machine.lines, begins, is_hidden, _has_tight_loop(machine), takes
+    return (
+        paths.rows,
+        rows,
+        instructions.lines,
+        instructions.begins,
+        is_hidden,
+        instructions.has_tight_loop(),
+        sorted(takes),
+    )
 
 
-def _find_steps(statements: list[Statement], lines: list[int]) -> None:
+def _hides(path: Path) -> bool:
+    return path[0] == ATTRIBUTE and path[2] != "step"
+
+
+def _find_steps(parts: list[Piece], lines: list[int]) -> None:
     """Mark those that have no line event and do more than the one before can be told with."""
-    for before, one in itertools.pairwise(statements):
-        is_inside = one.start > 0 and lines[one.start] == lines[one.start - 1]
-        if not is_inside or one.flags & HANDLES or one.last == "RAISE_VARARGS":
+    for last, piece in itertools.pairwise(parts):
+        before, one = last.statement, piece.statement
+        is_inside = piece.start > 0 and lines[piece.start] == lines[piece.start - 1]
+        if not is_inside or piece.flags & HANDLES or one.raises:
             continue
         if one.flags & LOOPS and not before.writes and not before.flags & BRANCHES:
             continue  # a loop takes its first item: told with what it goes over
-        is_condition = one.flags & BRANCHES and one.last.startswith(("POP_JUMP", "NOT_TAKEN"))
         if (
             one.writes
             or one.flags & (CALLS | AUGMENTS)
             or (one.flags & RETURNS and one.reads)
-            or (one.flags & OPERATES and not is_condition)
+            or (one.flags & OPERATES and not one.is_test)
         ):
-            one.flags |= STEPS
+            piece.flags |= STEPS
 
 
-def _has_tight_loop(machine: Opcodes) -> bool:
-    return any(
-        "BACKWARD" in i.opname and machine.lines[i.offset // 2] == machine.lines[int(i.argval) // 2]
-        for i in machine.instructions
-        if i.argval is not None and i.opname.startswith(("JUMP", "POP_JUMP"))
-    )
-
-
-def _row(statement: Statement, paths: list[Path]) -> Row:
+def _row(piece: Piece, paths: list[Path]) -> Row:
+    statement = piece.statement
     used = set(statement.control)
-    for path, (_, taint) in statement.writes.items():
-        used |= taint | {path}
+    for path, (_, sources) in statement.writes.items():
+        used |= sources | {path}
     used = {path for path in used if path > NO_PATH}
     idle = statement.callees - used
     reads = [
         p for p in statement.reads if p in used or not (p in idle or _is_inner(p, statement, paths))
     ]
     reads += sorted(used - set(reads) - set(statement.writes))
-    for path, (_, taint) in statement.writes.items():
-        if path in taint and path not in reads:
+    for path, (_, sources) in statement.writes.items():
+        if path in sources and path not in reads:
             reads.append(path)
     position = {path: i for i, path in enumerate(reads)}
     writes = tuple(
         (
             path,
-            flags & ~FROM_ALL,
-            _sources(statement, position, path),
+            flags,
+            _traced(sources, statement.direct.get(path, NOTHING), position),
             _parts(statement, position, path),
         )
-        for path, (flags, _) in statement.writes.items()
+        for path, (flags, sources) in statement.writes.items()
+        if not (flags & SAME and flags & MAYBE)
     )
-    kept = tuple(w for w in writes if not (w[1] & SAME and w[1] & MAYBE))
-    return (
-        statement.start,
-        statement.end,
-        statement.line,
-        statement.flags,
-        statement.exit,
-        tuple(reads),
-        kept,
-    )
-
-
-def _sources(statement: Statement, position: dict[int, int], path: int) -> Sources:
-    """Return what a write was computed from."""
-    flags, taint = statement.writes[path]
-    direct = statement.direct.get(path, NOTHING)
-    if flags & FROM_ALL:
-        taint = frozenset((*position, *map(site_number, statement.sites)))
-    return _traced(taint, direct, position)
+    flags = statement.flags | piece.flags
+    return piece.start, piece.end, piece.line, flags, piece.exit, tuple(reads), writes
 
 
 def _parts(
@@ -156,12 +152,12 @@ def _parts(
     )
 
 
-def _traced(taint: Taint, direct: Taint, position: dict[int, int]) -> Sources:
+def _traced(reads: Reads, direct: Reads, position: dict[int, int]) -> Sources:
     """Return where a value comes from, the calls that it is the result of first."""
     made = {site_number(number) for number in direct}
-    sites = {site_number(number) for number in taint if number < NO_PATH}
-    reads = sorted(position[read] for read in taint if read in position)
-    return tuple(reads), (*sorted(made), *sorted(sites - made)), len(made)
+    sites = {site_number(number) for number in reads if number < NO_PATH}
+    found = sorted(position[read] for read in reads if read in position)
+    return tuple(found), (*sorted(made), *sorted(sites - made)), len(made)
 
 
 def _is_inner(path: int, statement: Statement, paths: list[Path]) -> bool:

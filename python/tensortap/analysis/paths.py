@@ -1,4 +1,4 @@
-"""Name the places that a code object's instructions load and store.
+"""Name the places that a code object reads and writes.
 
 A path is a local slot, a global, a name of a class body or module, or an
 attribute or item of another path.  The table of a code object numbers them, so
@@ -8,7 +8,6 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import sys
 from types import CodeType
 from typing import Any
 
@@ -20,6 +19,7 @@ LOCAL, GLOBAL, NAME, ATTRIBUTE, ITEM, ITEM_BY, OPAQUE = range(7)
 Path = tuple[int, int, Any, str]
 
 NO_PATH = -1
+CO_OPTIMIZED = 1  # of co_flags: the code of a function
 
 #: How a key is computed, operands first: the number of a path, (constant,), the sign of an
 #: operator, "text" for the text of what is there, -n for a tuple of the last n.
@@ -37,13 +37,12 @@ class Paths:
         self.rows: list[Path] = []
         self._number: dict[tuple[object, ...], int] = {}
         cells = [*code.co_cellvars, *code.co_freevars]
-        names = list(code.co_varnames)
-        if sys.version_info >= (3, 11):  # an argument that is a cell has one slot
-            names += [name for name in cells if name not in code.co_varnames]
-            self._cell = {name: names.index(name) for name in cells}
-        else:
-            self._cell = {name: len(names) + i for i, name in enumerate(cells)}
-        self._fast = {name: i for i, name in reversed([*enumerate(code.co_varnames)])}
+        # An argument that is a cell has one slot.
+        names = [*code.co_varnames, *(name for name in cells if name not in code.co_varnames)]
+        self._is_function = bool(code.co_flags & CO_OPTIMIZED)
+        # Others have slots only for what comes from outside, or belongs to a comprehension.
+        own = names if self._is_function else code.co_freevars
+        self._slots = {name: i for i, name in enumerate(names) if name in own}
 
     def _add(self, kind: int, base: int, detail: Any, text: str) -> int:
         key = (kind, base, type(detail), detail)
@@ -52,25 +51,12 @@ class Paths:
             self.rows.append((kind, base, detail, text))
         return self._number[key]
 
-    def fast(self, name: str) -> int:
-        """Return the path of a local variable."""
-        return self._add(LOCAL, self._fast[name], name, name)
-
-    def cell(self, name: str) -> int:
-        """Return the path of a variable that a nested function shares."""
-        return self._add(LOCAL, self._cell[name], name, name)
-
-    def has_cell(self, name: str) -> bool:
-        """Say whether the code knows a shared variable of this name."""
-        return name in self._cell
-
-    def global_(self, name: str) -> int:
-        """Return the path of a global."""
-        return self._add(GLOBAL, -1, name, name)
-
-    def name(self, name: str) -> int:
-        """Return the path of a name in a module, class body or exec."""
-        return self._add(NAME, -1, name, name)
+    def variable(self, name: str) -> int:
+        """Return the path of a variable: a local, a global, or a name of a module or class."""
+        slot = self._slots.get(name)
+        if slot is not None:
+            return self._add(LOCAL, slot, name, name)
+        return self._add(GLOBAL if self._is_function else NAME, -1, name, name)
 
     def attribute(self, base: int, name: str) -> int:
         """Return the path of base.name."""
