@@ -64,7 +64,7 @@ static void print_text(const tt_check *c, const char *path, const char *repaired
     printf("  %s blocks, %s points", tt_screen_count(c->blocks, a), tt_screen_count(c->points, b));
     printf(", %s values", tt_screen_count(c->values, a));
     if (c->gone_values > 0)
-        printf(", %s values made room for newer ones", tt_screen_count(c->gone_values, a));
+        printf(", %s values were evicted (max_bytes)", tt_screen_count(c->gone_values, a));
     if (c->torn_bytes > 0)
         printf(", %s of an unfinished block at the end", tt_screen_bytes(c->torn_bytes, a));
     putchar('\n');

@@ -17,7 +17,7 @@ typedef struct kept {
 typedef struct list {
     kept *items; /* owned */
     size_t count, cap;
-    int64_t gone; /* values that made room for newer ones */
+    int64_t gone; /* evicted values */
 } list;
 
 static void free_list(list *all)
@@ -160,8 +160,7 @@ static tt_status make_unique(list *all, tt_error *err)
 static void tell_gone(const list *all)
 {
     if (all->gone > 0)
-        fprintf(stderr, "tensortap: %" PRId64 " values had made room for newer ones and are not there\n",
-                all->gone);
+        fprintf(stderr, "tensortap: %" PRId64 " values were evicted to stay within max_bytes\n", all->gone);
 }
 
 tt_status tt_export_npy(const tt_export *what, tt_error *err)

@@ -532,7 +532,7 @@ typedef struct tt_recorder_counts {
     int64_t dropped_bytes;
     int64_t values;      /* stored */
     int64_t values_same; /* seen before: not stored again */
-    int64_t values_gone; /* made room for newer ones (max_bytes), as bytes */
+    int64_t values_gone; /* evicted to stay within max_bytes, as bytes */
     int64_t bytes;       /* of the file, holes not counted */
     int64_t damaged;     /* points of a run that goes on which could not be read back, so far */
 } tt_recorder_counts;
@@ -685,7 +685,7 @@ typedef struct tt_value {
     int32_t file;
 } tt_value;
 
-/* What is stored; TT_EMISMATCH if it made room for newer values. */
+/* What is stored; TT_EMISMATCH if it was evicted to stay within max_bytes. */
 tt_status tt_run_value_find(tt_run *run, int32_t file, int64_t value_at, tt_value *out, tt_error *err);
 /* Its bytes, checked, into memory for value->bytes. */
 tt_status tt_run_value_read(tt_run *run, const tt_value *value, void *out, tt_error *err);
@@ -706,7 +706,7 @@ typedef struct tt_check {
     int64_t blocks, points, values;
     int64_t damaged_blocks, damaged_bytes;
     int64_t torn_bytes;  /* an unfinished block at the end: not damage */
-    int64_t gone_values; /* made room for newer ones */
+    int64_t gone_values; /* evicted to stay within max_bytes */
     bool is_closed;
     char first[160]; /* where the first damage is, and of what kind */
 } tt_check;

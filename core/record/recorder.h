@@ -57,7 +57,7 @@ struct tt_recorder {
     pthread_mutex_t value_lock;
     tt_value_row *values;     /* owned */
     int64_t *place;           /* owned; of the last piece of each row's value; 0: none */
-    _Atomic uint8_t *is_gone; /* owned; its value made room for newer ones */
+    _Atomic uint8_t *is_gone; /* owned; its value was evicted */
     uint32_t next_way;
     uint32_t holes_seen; /* of store.index.holes */
     tt_writer_batch batch;

@@ -40,20 +40,18 @@ static void note_damage(check *c, int64_t at, int64_t bytes, const char *what)
 }
 
 /* Checks the payload of a value without holding it. */
-static tt_status check_payload(check *c, int64_t at, const tt_block_head *block, bool *is_whole)
+static tt_status check_payload(check *c, int64_t at, const tt_block_head *block,
+                               const tt_value_head *head, bool *is_whole)
 {
-    tt_value_head head;
     *is_whole = false;
-    if (tt_value_parse(&head, c->scan.body.data, c->scan.body.len) < 0)
-        return TT_OK;
     int64_t payload = at + tt_block_payload_at(block->body);
-    if (head.stored > block->length - (payload - at))
+    if (head->stored > block->length - (payload - at))
         return TT_OK;
     tt_hash_state *hash = tt_hash_create();
     if (hash == NULL)
         return TT_ENOMEM;
     tt_status st = TT_OK;
-    for (int64_t left = head.stored; st == TT_OK && left > 0;) {
+    for (int64_t left = head->stored; st == TT_OK && left > 0;) {
         size_t n = left < STRETCH ? (size_t)left : STRETCH;
         st = tt_file_read(c->scan.fd, c->bytes, n, payload);
         if (st == TT_OK)
@@ -61,7 +59,7 @@ static tt_status check_payload(check *c, int64_t at, const tt_block_head *block,
         payload += (int64_t)n;
         left -= (int64_t)n;
     }
-    *is_whole = st == TT_OK && tt_hash_end(hash) == head.check;
+    *is_whole = st == TT_OK && tt_hash_end(hash) == head->check;
     tt_hash_free(hash);
     return st == TT_EFORMAT ? TT_OK : st;
 }
@@ -105,12 +103,17 @@ static tt_status check_block(check *c, int64_t at, const tt_block_head *head)
         return c->out >= 0 ? check_chunks(c) : TT_OK;
     case TT_BLOCK_VALUE: {
         bool is_whole;
+        tt_value_head value;
+        st = tt_value_parse(&value, c->scan.body.data, c->scan.body.len);
+        if (st < 0)
+            return st;
+        bool is_first = value.before == 0; /* of its pieces; that one is evicted first */
         if (tt_index_is_hole(&c->tap->index, at)) {
-            c->about.gone_values++;
+            c->about.gone_values += is_first;
             return TT_OK;
         }
-        st = check_payload(c, at, head, &is_whole);
-        c->about.values += is_whole;
+        st = check_payload(c, at, head, &value, &is_whole);
+        c->about.values += is_whole && is_first;
         return st == TT_OK && !is_whole ? TT_EFORMAT : st;
     }
     case TT_BLOCK_INDEX:

@@ -58,12 +58,42 @@ tt_status tt_places_add(tt_places *places, int64_t at)
     return TT_OK;
 }
 
+static int by_start(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+void tt_index_sort_holes(tt_index *index)
+{
+    int64_t *at = index->holes.at;
+    uint32_t count = index->holes.count / 2, kept = 0;
+    if (count == 0)
+        return;
+    qsort(at, count, 2 * sizeof *at, by_start);
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t from = at[2 * i], to = at[2 * i + 1];
+        if (kept > 0 && from <= at[2 * kept - 1]) {
+            at[2 * kept - 1] = to > at[2 * kept - 1] ? to : at[2 * kept - 1];
+        } else {
+            at[2 * kept] = from;
+            at[2 * kept++ + 1] = to;
+        }
+    }
+    index->holes.count = 2 * kept;
+}
+
 bool tt_index_is_hole(const tt_index *index, int64_t at)
 {
-    for (uint32_t i = 0; i + 1 < index->holes.count; i += 2)
-        if (at >= index->holes.at[i] && at < index->holes.at[i + 1])
-            return true;
-    return false;
+    uint32_t low = 0, high = index->holes.count / 2;
+    while (low < high) { /* the first hole that ends behind it */
+        uint32_t middle = (low + high) / 2;
+        if (index->holes.at[2 * middle + 1] <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < index->holes.count / 2 && index->holes.at[2 * low] <= at;
 }
 
 static tt_status grow_chunks(tt_index_site *row)

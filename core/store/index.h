@@ -24,7 +24,7 @@ typedef enum tt_section {
     TT_SECTION_CHUNK = 2,
     TT_SECTION_NOTE = 3,   /* step, time (signed varints), text */
     TT_SECTION_LOST = 4,   /* events and bytes dropped so far */
-    TT_SECTION_HOLES = 5,  /* from, to: values in there made room for newer ones */
+    TT_SECTION_HOLES = 5,  /* from, to: values in there were evicted */
     TT_SECTION_INDEX = 6,  /* of one site */
     TT_SECTION_PLACES = 7, /* blocks with sessions, blocks with notes */
     TT_SECTION_LATEST = 8, /* a chunk with the latest point of a site */
@@ -61,7 +61,7 @@ typedef struct tt_index {
     int64_t points;                /* of all sites */
     int64_t first_step, last_step; /* 0, -1: none */
     tt_places sessions, notes;
-    tt_places holes; /* from, to, from, to ... */
+    tt_places holes; /* from, to, from, to ...; a writer's are in order of eviction */
     int64_t lost_events, lost_bytes;
 } tt_index;
 
@@ -72,6 +72,8 @@ tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chun
 /* Forgets chunk k of a site; its points are a gap from now on. */
 void tt_index_drop(tt_index *index, int32_t site, uint32_t k);
 tt_status tt_places_add(tt_places *places, int64_t at);
+/* Puts the holes in order, so that tt_index_is_hole can find them. */
+void tt_index_sort_holes(tt_index *index);
 bool tt_index_is_hole(const tt_index *index, int64_t at);
 
 /* Everything as sections, LATEST apart. */

@@ -35,16 +35,35 @@ static tt_status find_piece(tt_tap *tap, int64_t at, tt_value_head *head, int64_
     return TT_OK;
 }
 
+/* Whether a piece of the value was evicted. */
+static tt_status find_hole(tt_tap *tap, int64_t at, bool *is_evicted)
+{
+    const tt_places *holes = &tap->index.holes;
+    *is_evicted = false;
+    for (tt_status st = TT_OK; st == TT_OK && holes->count > 0 && at >= holes->at[0];) {
+        tt_value_head head;
+        int64_t payload;
+        *is_evicted = tt_index_is_hole(&tap->index, at);
+        if (*is_evicted || (st = find_piece(tap, at, &head, &payload)) < 0)
+            return st;
+        at = head.before; /* 0: there is none */
+    }
+    return TT_OK;
+}
+
 tt_status tt_run_value_find(tt_run *run, int32_t file, int64_t value_at, tt_value *out, tt_error *err)
 {
     if (file < 0 || file >= run->count || value_at <= 0)
         return tt_fail(err, TT_EINVAL, "there is no value at this point");
     tt_tap *tap = run->taps[file];
-    if (tt_index_is_hole(&tap->index, value_at))
-        return tt_fail(err, TT_EMISMATCH, "this value made room for newer ones (max_bytes)");
     tt_value_head head;
     int64_t payload;
-    tt_status st = find_piece(tap, value_at, &head, &payload);
+    bool is_evicted;
+    tt_status st = find_hole(tap, value_at, &is_evicted);
+    if (st == TT_OK && is_evicted)
+        return tt_fail(err, TT_EMISMATCH, "this value was evicted to stay within max_bytes");
+    if (st == TT_OK)
+        st = find_piece(tap, value_at, &head, &payload);
     if (st == TT_OK && head.at + head.len != head.total)
         st = TT_EFORMAT;
     if (st < 0)

@@ -35,12 +35,15 @@ static int64_t find_stretch(const tt_store *store, int64_t at)
     return low - 1;
 }
 
-void tt_store_value_written(tt_store *store, int64_t at)
+/* is_first: of the pieces of its value; the others stay in one stretch with it, so that a
+ * value goes whole. */
+void tt_store_value_written(tt_store *store, int64_t at, bool is_first)
 {
     if (store->max_bytes == 0)
         return;
     uint32_t count = store->segments.count;
-    bool is_new = count == 0 || at - store->segments.at[count - 1] >= stretch_size(store);
+    bool is_new =
+        count == 0 || (is_first && at - store->segments.at[count - 1] >= stretch_size(store));
     if (is_new && tt_places_add(&store->segments, at) == TT_OK &&
         tt_places_add(&store->used_at, store->end) < 0)
         store->segments.count--; /* out of memory: the stretch before grows instead */
@@ -113,11 +116,25 @@ static tt_status give_up_one(tt_store *store, tt_error *err)
     return TT_OK;
 }
 
-tt_status tt_store_make_room(tt_store *store, int64_t bytes, tt_error *err)
+/* Makes room for a piece of so many bytes, unless its value would not fit if it were alone. */
+tt_status tt_store_make_room(tt_store *store, const tt_piece *piece, int64_t bytes, int64_t before,
+                             bool *has_room, tt_error *err)
 {
+    const tt_places *holes = &store->index.holes;
     tt_status st = TT_OK;
-    while (st == TT_OK && !store->is_full && store->end - store->punched + bytes > store->max_bytes &&
-           store->segments.count > 0)
+    uint32_t known = holes->count;
+    bool fits = store->packer != NULL || piece->total <= store->max_bytes;
+    if (!fits && !store->has_told_size) {
+        static const char text[] = "max_bytes: values larger than max_bytes are not kept";
+        store->has_told_size = true;
+        st = tt_store_note(store, 0, 0, text, sizeof text - 1, err);
+    }
+    while (st == TT_OK && fits && !store->is_full &&
+           store->end - store->punched + bytes > store->max_bytes && store->segments.count > 0)
         st = give_up_one(store, err);
+    *has_room = fits && !store->is_full;
+    for (uint32_t i = known; i + 1 < holes->count; i += 2) /* the pieces before it went too */
+        if (before >= holes->at[i] && before < holes->at[i + 1])
+            *has_room = false;
     return st;
 }

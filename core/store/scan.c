@@ -112,12 +112,13 @@ static tt_status take_rest(tt_scan *scan)
         if (st == TT_ENOMEM || st == TT_EIO)
             return st;
         if (st < 0 && at + head.length == scan->size)
-            return TT_OK; /* the last one: it may still be on its way */
+            break; /* the last one: it may still be on its way */
         scan->damaged += skipped + (st < 0 ? head.length : 0);
         scan->end = at + head.length;
         scan->sequence = head.sequence + 1;
         scan->is_closed = head.kind == TT_BLOCK_END && scan->end == scan->size;
     }
+    tt_index_sort_holes(scan->index);
     return TT_OK;
 }
 
@@ -130,6 +131,7 @@ static bool open_by_footer(tt_scan *scan)
     scan->id = end.id;
     if (load_snapshot(scan, end.first_step, &footer) < 0)
         return false;
+    tt_index_sort_holes(scan->index);
     scan->end = scan->size;
     scan->sequence = end.sequence + 1;
     scan->is_closed = true;

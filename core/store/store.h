@@ -36,6 +36,7 @@ typedef struct tt_store {
     tt_places segments; /* starts of stretches that hold values, oldest first */
     tt_places used_at;  /* of each: `end` when a value in it was last referred to */
     bool is_full;       /* no room for values: none is taken any more */
+    bool has_told_size; /* a note says that a value is larger than max_bytes */
     bool is_failed;
     void *packer; /* ZSTD_CCtx, owned; NULL: values are not compressed */
 } tt_store;
@@ -85,8 +86,10 @@ tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_wire *body, const
 /* Adds a chunk to the batch; one that covers others takes their place. */
 tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const tt_points *points,
                              tt_error *err);
-tt_status tt_store_make_room(tt_store *store, int64_t bytes, tt_error *err); /* room.c */
-void tt_store_value_written(tt_store *store, int64_t at);                    /* room.c */
+/* room.c */
+tt_status tt_store_make_room(tt_store *store, const tt_piece *piece, int64_t bytes, int64_t before,
+                             bool *has_room, tt_error *err);
+void tt_store_value_written(tt_store *store, int64_t at, bool is_first);
 /* read_back.c */
 tt_status tt_store_read_chunk(int fd, tt_buf *scratch, const tt_index_chunk *chunk, tt_points *out);
 void tt_store_look_back(tt_store *store, int32_t site);

@@ -73,12 +73,11 @@ tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *byt
     }
     head.stored = (int64_t)stored;
     if (store->max_bytes > 0) {
-        st = tt_store_make_room(store, (int64_t)stored, err);
-        if (st < 0)
-            return st;
-        if (store->is_full) {
+        bool has_room;
+        st = tt_store_make_room(store, piece, (int64_t)stored, *before, &has_room, err);
+        if (st < 0 || !has_room) {
             *before = 0;
-            return TT_OK;
+            return st;
         }
     }
     head.check =
@@ -94,7 +93,7 @@ tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *byt
     store->last_step = -1;
     if (st == TT_OK) {
         *before = at;
-        tt_store_value_written(store, at);
+        tt_store_value_written(store, at, head.before == 0);
     }
     return st;
 }

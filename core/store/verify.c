@@ -76,15 +76,15 @@ static tt_status verify_block(worker *w, int64_t at, const tt_block_head *head, 
     about->blocks++;
     if (!is_value)
         return TT_OK;
-    if (tt_index_is_hole(&w->tap->index, at)) {
-        about->gone_values++;
-        return TT_OK;
-    }
     tt_value_head value;
     int64_t payload = tt_block_payload_at(head->body);
     if (tt_value_parse(&value, w->body.data, w->body.len) < 0 || value.stored > head->length - payload)
         return TT_EFORMAT;
-    about->values++;
+    if (tt_index_is_hole(&w->tap->index, at)) {
+        about->gone_values += value.before == 0; /* the first of its pieces; it is evicted first */
+        return TT_OK;
+    }
+    about->values += value.before == 0;
     st = hash_bytes(w, at + payload, value.stored, NULL, &hash);
     return st == TT_OK && hash != value.check ? TT_EFORMAT : st;
 }

@@ -255,7 +255,7 @@ static tt_run *enter_value(PyObject *self, int file, int site, int64_t index, tt
         return run;
     run_leave(self);
     if (st == TT_EMISMATCH)
-        PyErr_SetString(PyExc_LookupError, "it made room for newer values (max_bytes)");
+        PyErr_SetString(PyExc_LookupError, "this value was evicted to stay within max_bytes");
     else
         raise_status(st, &err);
     return NULL;

@@ -131,7 +131,7 @@ class Source:
                 which += f"@{self.labels[file]}" if len(self.labels) > 1 else ""
                 try:
                     tensor = self.run._value(file, site, index, as_numpy)
-                except LookupError:  # made room for newer ones
+                except LookupError:  # evicted to stay within max_bytes
                     continue
                 yield name, which, tensor
 

@@ -203,7 +203,7 @@ class Run:
             raise KeyError(f"{name} at step {step}: {gone}") from None
 
     def _value(self, file: int, site: int, index: int, as_numpy: bool) -> Any:
-        """Give the value of one point; LookupError if it made room for newer ones."""
+        """Give the value of one point; LookupError if it was evicted."""
         dtype, shape, size = self._reader.value(file, site, index)
         if as_numpy:
             np = numpy_module()

@@ -56,7 +56,7 @@ class FileCheck:
     damaged_blocks: int
     damaged_bytes: int
     torn_bytes: int  # an unfinished block at the end: not damage
-    gone_values: int  # made room for newer ones
+    gone_values: int  # evicted to stay within max_bytes
     closed: bool
     first: str  # where the first damage is, and of what kind
 

@@ -4,6 +4,7 @@
 
 #include "run_folder.h"
 #include "store/block.h"
+#include "store/store.h"
 #include "store/value.h"
 
 #include <fcntl.h>
@@ -118,11 +119,50 @@ static void a_piece_of_another_value_is_no_piece_of_this_one(void **state)
     run_folder_remove(folder);
 }
 
+/* Earlier versions evicted some pieces of a value and left others. */
+static void a_value_with_an_evicted_piece_is_an_evicted_value(void **state)
+{
+    (void)state;
+    const char *folder = run_folder_new();
+    record_two(folder);
+    char path[320];
+    place pieces[PIECES_MAX];
+    (void)snprintf(path, sizeof path, "%s/rank0.tap", folder);
+    int fd = open(path, O_RDONLY);
+    assert_true(find_pieces(fd, pieces) > VALUES);
+    close(fd);
+    tt_store store;
+    tt_sites *sites;
+    unsigned char hole[20], *end = tt_put_varint(hole, (uint64_t)pieces[0].at);
+    end = tt_put_varint(end, (uint64_t)pieces[1].at);
+    assert_int_equal(tt_sites_create(&sites), TT_OK);
+    assert_int_equal(tt_store_open(&store, path, sites, &(tt_store_options){ .resumes = true }, &err),
+                     TT_OK);
+    assert_int_equal(tt_store_flush(&store, &err), TT_OK);
+    tt_section_put(&store.body, TT_SECTION_HOLES, hole, (size_t)(end - hole));
+    assert_int_equal(tt_places_add(&store.index.holes, pieces[0].at), TT_OK);
+    assert_int_equal(tt_places_add(&store.index.holes, pieces[1].at), TT_OK);
+    assert_int_equal(tt_store_close(&store, &err), TT_OK);
+    tt_sites_free(sites);
+    tt_run *run = read_run(folder);
+    assert_whole(run);
+    tt_point point;
+    tt_value value;
+    assert_int_equal(tt_run_point(run, 0, tt_run_find(run, "x"), 0, &point, &err), TT_OK);
+    assert_int_equal(tt_run_value_find(run, 0, point.value_at, &value, &err), TT_EMISMATCH);
+    assert_string_equal(err.text, "this value was evicted to stay within max_bytes");
+    assert_int_equal(read_value(run, 1), TT_OK);
+    assert_memory_equal(out, data[1], sizeof out);
+    tt_run_close(run);
+    run_folder_remove(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_are_read_as_one_value),
         cmocka_unit_test(a_piece_of_another_value_is_no_piece_of_this_one),
+        cmocka_unit_test(a_value_with_an_evicted_piece_is_an_evicted_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

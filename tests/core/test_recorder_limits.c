@@ -71,6 +71,81 @@ static void the_oldest_values_make_room_and_statistics_stay(void **state)
     run_folder_remove(folder);
 }
 
+static void fill(float *values, size_t count, int64_t step)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)i + (float)step * 77;
+}
+
+static void a_value_in_pieces_is_evicted_whole(void **state)
+{
+    (void)state;
+    enum { COUNT = 3 << 18, STEPS = 9 }; /* 3 MB in 24 pieces; a stretch is 1 MB */
+    const char *folder = run_folder_new();
+    tt_recorder *rec =
+        begin_run(folder, &(tt_recorder_options){ .max_bytes = 10 << 20, .queue_bytes = 1 << 20 });
+    int32_t site = site_of(rec, "x");
+    float *data = malloc(COUNT * 4), *expected = malloc(COUNT * 4);
+    tt_tensor t;
+    tt_tensor_describe(&t, data, TT_F32, 1, (int64_t[]){ COUNT }, NULL, &err);
+    for (int64_t step = 0; step < STEPS; step++) {
+        fill(data, COUNT, step < STEPS - 1 ? step : 0); /* at the end the first one again */
+        tt_recorder_add(rec, &(tt_event){ .site = site, .step = step, .tensor = &t, .has_value = true });
+        tt_recorder_flush(rec, &err);
+    }
+    tt_run *run = finish_and_read(rec, folder);
+    int there = 0;
+    for (int64_t step = 0; step < STEPS; step++) {
+        tt_point p;
+        tt_value v;
+        assert_int_equal(tt_run_point(run, 0, site, step, &p, &err), TT_OK);
+        tt_status st = tt_run_value_find(run, 0, p.value_at, &v, &err);
+        if (st != TT_OK) {
+            assert_int_equal(st, TT_EMISMATCH);
+            assert_string_equal(err.text, "this value was evicted to stay within max_bytes");
+            continue;
+        }
+        there++;
+        fill(expected, COUNT, step < STEPS - 1 ? step : 0);
+        assert_int_equal(tt_run_value_read(run, &v, data, &err), TT_OK);
+        assert_memory_equal(data, expected, COUNT * 4);
+        if (step == 0)
+            fail_msg("the first value is still there");
+    }
+    assert_int_equal(there, 3); /* as many as max_bytes has room for, the last one among them */
+    tt_run_close(run);
+    free(data);
+    free(expected);
+    run_folder_remove(folder);
+}
+
+static void a_value_larger_than_max_bytes_evicts_nothing(void **state)
+{
+    (void)state;
+    enum { SMALL = 1000, LARGE = 3 << 18 };
+    const char *folder = run_folder_new();
+    tt_recorder *rec =
+        begin_run(folder, &(tt_recorder_options){ .max_bytes = 2 << 20, .queue_bytes = 1 << 20 });
+    int32_t site = site_of(rec, "x");
+    float *data = malloc(LARGE * 4);
+    tt_tensor t;
+    fill(data, LARGE, 1);
+    for (int64_t step = 0; step < 2; step++) {
+        tt_tensor_describe(&t, data, TT_F32, 1, (int64_t[]){ step == 0 ? SMALL : LARGE }, NULL, &err);
+        tt_recorder_add(rec, &(tt_event){ .site = site, .step = step, .tensor = &t, .has_value = true });
+    }
+    tt_run *run = finish_and_read(rec, folder);
+    tt_point p;
+    tt_value v;
+    assert_int_equal(tt_run_point(run, 0, site, 0, &p, &err), TT_OK);
+    assert_int_equal(tt_run_value_find(run, 0, p.value_at, &v, &err), TT_OK);
+    assert_int_equal(tt_run_point(run, 0, site, 1, &p, &err), TT_OK);
+    assert_int_equal(p.value_at, 0);
+    tt_run_close(run);
+    free(data);
+    run_folder_remove(folder);
+}
+
 enum { THREADS = 8, EVENTS = 20000 };
 static tt_recorder *shared;
 
@@ -314,6 +389,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_oldest_values_make_room_and_statistics_stay),
+        cmocka_unit_test(a_value_in_pieces_is_evicted_whole),
+        cmocka_unit_test(a_value_larger_than_max_bytes_evicts_nothing),
         cmocka_unit_test(eight_threads_record_and_nothing_is_lost),
         cmocka_unit_test(a_full_queue_drops_with_exact_counts),
         cmocka_unit_test(a_caller_may_wait_in_its_own_way_and_what_changed_meanwhile_is_no_value),

@@ -64,7 +64,7 @@ def test_python_reads_names_with_quotes_and_commas_from_csv(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("to", ["npy", "safetensors"])
-def test_values_that_made_room_for_newer_ones_are_counted(tmp_path: Path, to: str) -> None:
+def test_evicted_values_are_counted(tmp_path: Path, to: str) -> None:
     with tt.record(tmp_path / "run", keep="value", max_bytes=3 << 20) as recording:
         for step in range(12):
             recording.tensor("w", np.full(100000, step, np.float32))
@@ -75,7 +75,7 @@ def test_values_that_made_room_for_newer_ones_are_counted(tmp_path: Path, to: st
     there = len(list((tmp_path / "out").iterdir())) if to == "npy" else len(names(tmp_path / "out"))
     assert 0 < there < 12
     assert done.stderr == (
-        f"tensortap: {12 - there} values had made room for newer ones and are not there\n"
+        f"tensortap: {12 - there} values were evicted to stay within max_bytes\n"
     )
 
 
