@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "export_values.h"
 
+#include "screen.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +19,8 @@ typedef struct kept {
 typedef struct list {
     kept *items; /* owned */
     size_t count, cap;
-    int64_t gone; /* evicted values */
+    int64_t gone;  /* evicted values */
+    int64_t bytes; /* of all values, unpacked */
 } list;
 
 static void free_list(list *all)
@@ -63,7 +66,29 @@ static tt_status add_value(list *all, const tt_export *what, int32_t file, const
     if (asprintf(&item->name, "%s@%" PRId64 "%s%s", site, p->step, call, rank) < 0)
         return say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
     all->count++;
+    if (__builtin_add_overflow(all->bytes, item->value.bytes, &all->bytes))
+        all->bytes = INT64_MAX;
     return TT_OK;
+}
+
+/* A few bytes of zstd, or one value that many points share, may stand for any number of
+ * bytes.  What is so much larger than its run is asked for in parts. */
+static tt_status weigh(const tt_export *what, const list *all, tt_error *err)
+{
+    enum { FREE = 256 << 20, TIMES = 64 };
+    int64_t bytes = 0;
+    char unpacked[TT_NUMBER_TEXT], stored[TT_NUMBER_TEXT];
+    for (int32_t f = 0; f < tt_run_file_count(what->run); f++) {
+        tt_run_file about;
+        bytes += tt_run_file_get(what->run, f, &about) == TT_OK ? about.bytes : 0;
+    }
+    if (all->bytes <= FREE || all->bytes / TIMES <= bytes)
+        return TT_OK;
+    (void)snprintf(err->text, sizeof err->text,
+                   "these values take %s, and the run only %s: refused; choose fewer of them with GLOB "
+                   "and --step, or read one with tt.open(RUN).tensor()",
+                   tt_screen_bytes(all->bytes, unpacked), tt_screen_bytes(bytes, stored));
+    return TT_ELIMIT;
 }
 
 static tt_status list_values(const tt_export *what, list *all, tt_error *err)
@@ -88,6 +113,14 @@ static tt_status list_values(const tt_export *what, list *all, tt_error *err)
         st = say(TT_EMISMATCH, err,
                  "no values were kept for these sites; record them with keep=\"value\", or export "
                  "statistics with --to csv");
+    return st == TT_OK ? weigh(what, all, err) : st;
+}
+
+tt_status tt_export_weigh(const tt_export *what, tt_error *err)
+{
+    list all = { 0 };
+    tt_status st = list_values(what, &all, err);
+    free_list(&all);
     return st;
 }
 

@@ -20,6 +20,8 @@ int64_t tt_export_points(const tt_export *what);
 /* Points, one a row.  "-": standard output. */
 tt_status tt_export_csv(const tt_export *what, tt_error *err);
 tt_status tt_export_json(const tt_export *what, tt_error *err);
+/* Whether the values may be unpacked: TT_ELIMIT if they are far larger than the run. */
+tt_status tt_export_weigh(const tt_export *what, tt_error *err);
 /* Values: a folder with a file for each, or one file.  TT_EMISMATCH: none was kept. */
 tt_status tt_export_npy(const tt_export *what, tt_error *err);
 tt_status tt_export_safetensors(const tt_export *what, tt_error *err);

@@ -58,7 +58,8 @@ const char *tt_isa_name(void); /* the kernels in use: "base", "avx2", "neon" */
     X(EDEVICE, -5, "memory of this device cannot be read") \
     X(EINVAL, -6, "argument out of range")                 \
     X(EMISMATCH, -7, "the two do not fit together")        \
-    X(EFORMAT, -8, "the data is damaged or of another format")
+    X(EFORMAT, -8, "the data is damaged or of another format") \
+    X(ELIMIT, -9, "the file claims more than it can hold")
 
 #define X(name, code, text) TT_##name = (code),
 typedef enum tt_status { TT_STATUS_MAP(X) } tt_status;

@@ -26,10 +26,14 @@ typedef struct check {
     tt_sites *sites; /* owned */
     char *bytes;     /* owned; a stretch of the file */
     tt_points points;
-    int out; /* the new file; -1: only look */
+    uint64_t unpaid; /* points beyond the bytes of their chunks */
+    int out;         /* the new file; -1: only look */
 } check;
 
-enum { STRETCH = 1 << 20 };
+enum {
+    STRETCH = 1 << 20,
+    UNPAID_MAX = 8 * TT_INDEX_UNPAID_MAX, /* merging writes a point some four times */
+};
 
 static void note_damage(check *c, int64_t at, int64_t bytes, const char *what)
 {
@@ -78,9 +82,11 @@ static tt_status check_chunks(check *c)
         if (kind != TT_SECTION_CHUNK && kind != TT_SECTION_LATEST)
             continue;
         st = tt_chunk_parse(&chunk, bytes, len);
+        if (st == TT_OK && chunk.n > len && (c->unpaid += chunk.n - len) > UNPAID_MAX)
+            st = TT_EFORMAT;
         tt_points_clear(&c->points);
         if (st == TT_OK)
-            st = tt_chunk_unpack(&chunk, &c->points);
+            st = tt_chunk_unpack(&chunk, 0, &c->points);
     }
     return st;
 }

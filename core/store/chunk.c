@@ -200,7 +200,7 @@ static tt_status unpack_bytes(const tt_chunk *chunk, tt_column column, uint64_t 
     return TT_EFORMAT;
 }
 
-tt_status tt_chunk_unpack(const tt_chunk *chunk, tt_points *points)
+tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *points)
 {
     uint32_t n = chunk->n, before = points->n;
     if (before + n > TT_CHUNK_POINTS_MAX)
@@ -217,7 +217,7 @@ tt_status tt_chunk_unpack(const tt_chunk *chunk, tt_points *points)
         st = tt_points_reserve(points, before + n, all);
     for (size_t c = 0; st == TT_OK && c < TT_COLUMN_COUNT_; c++) {
         uint32_t product = tt_column_kinds[c].product;
-        if (product != 0 && (all & product) == 0)
+        if (product != 0 && (all & product & ~skipped) == 0)
             continue;
         uint32_t entries = tt_chunk_entries(points->cells[TT_COLUMN_PRODUCTS] + before, n, product);
         uint64_t *cells = points->cells[c] + points->used[c];

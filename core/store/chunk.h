@@ -39,8 +39,8 @@ void tt_chunk_pack(tt_wire *out, uint32_t site, int64_t first, const tt_points *
 tt_status tt_chunk_parse(tt_chunk *out, const void *bytes, size_t len);
 /* Unpacks the entries of a column of numbers.  count: how many there are. */
 tt_status tt_chunk_column(const tt_chunk *chunk, tt_column column, uint64_t *out, uint32_t count);
-/* Appends everything to points, which grow. */
-tt_status tt_chunk_unpack(const tt_chunk *chunk, tt_points *points);
+/* Appends everything to points, which grow; columns of the skipped products stay empty. */
+tt_status tt_chunk_unpack(const tt_chunk *chunk, uint32_t skipped, tt_points *points);
 /* Entries of a product in this chunk, given the products column. */
 uint32_t tt_chunk_entries(const uint64_t *products, uint32_t n, uint32_t product);
 

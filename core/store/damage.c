@@ -22,5 +22,7 @@ tt_status tt_tap_fail(const tt_tap *tap, tt_status st, tt_error *err, const char
                        "%s cannot be read, the file is damaged; save the rest with: "
                        "tensortap check --repair %s",
                        what, path);
+    if (st == TT_ELIMIT)
+        return tt_fail(err, st, "%.100s: %s claims more than a run can hold; it was refused", path, what);
     return tt_fail(err, st, "%.100s: %s: %s", tap->path, what, tt_status_text(st));
 }

@@ -114,6 +114,25 @@ static int64_t end_of(const tt_index_chunk *chunk)
     return chunk->first + chunk->n;
 }
 
+static int64_t unpaid_by(const tt_index_chunk *chunk)
+{
+    return chunk->n > chunk->len ? chunk->n - chunk->len : 0;
+}
+
+/* The first chunk that begins at this point or behind it. */
+static uint32_t find_chunk(const tt_index_site *row, int64_t point)
+{
+    uint32_t low = 0, high = row->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (row->chunks[middle].first < point)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chunk)
 {
     tt_index_site *row;
@@ -122,29 +141,30 @@ tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chun
         return st;
     if (index->chunks >= TT_INDEX_CHUNKS_MAX)
         return TT_EFORMAT;
-    /* The chunks [from, to) are covered; those behind `to` stay behind. */
-    uint32_t to = row->count;
-    while (to > 0 && row->chunks[to - 1].first >= end_of(chunk))
-        to--;
-    uint32_t from = to;
-    int64_t covered = 0;
-    while (from > 0 && row->chunks[from - 1].first >= chunk->first) {
-        from--;
-        if (end_of(&row->chunks[from]) > end_of(chunk))
-            return TT_EFORMAT;
-        covered += row->chunks[from].n;
-    }
+    /* The chunks from here on are covered. */
+    uint32_t from = find_chunk(row, chunk->first);
+    int64_t covered = 0, unpaid = index->unpaid + unpaid_by(chunk);
     if (from > 0 && end_of(&row->chunks[from - 1]) > chunk->first) {
         /* Inside a chunk that is already there (a repaired file may order them so). */
         return end_of(&row->chunks[from - 1]) >= end_of(chunk) ? TT_OK : TT_EFORMAT;
     }
+    if (row->count > 0 && end_of(&row->chunks[row->count - 1]) > end_of(chunk))
+        return TT_EFORMAT; /* points come in order */
+    for (uint32_t k = from; k < row->count; k++) {
+        covered += row->chunks[k].n;
+        unpaid -= unpaid_by(&row->chunks[k]);
+    }
+    if (unpaid > TT_INDEX_UNPAID_MAX) {
+        index->refused_at = chunk->at;
+        return TT_ELIMIT;
+    }
     st = grow_chunks(row);
     if (st < 0)
         return st;
-    memmove(row->chunks + from + 1, row->chunks + to, (row->count - to) * sizeof *row->chunks);
+    index->chunks = index->chunks - (row->count - from) + 1;
+    index->unpaid = unpaid;
     row->chunks[from] = *chunk;
-    row->count = row->count - (to - from) + 1;
-    index->chunks = index->chunks - (to - from) + 1;
+    row->count = from + 1;
     row->stored += chunk->n - covered;
     index->points += chunk->n - covered;
     if (end_of(chunk) > row->points) {
@@ -163,6 +183,7 @@ void tt_index_drop(tt_index *index, int32_t site, uint32_t k)
 {
     tt_index_site *row = &index->row[site];
     uint32_t n = row->chunks[k].n;
+    index->unpaid -= unpaid_by(&row->chunks[k]);
     row->count--;
     memmove(row->chunks + k, row->chunks + k + 1, (row->count - k) * sizeof *row->chunks);
     row->stored -= n;
@@ -215,6 +236,8 @@ static tt_status read_chunk(tt_index *index, tt_cursor *cursor, int64_t at, bool
     if (st < 0)
         return st;
     if (len > TT_BLOCK_CHUNK_MAX)
+        return TT_EFORMAT;
+    if (chunk.site >= at) /* each name before it takes a byte */
         return TT_EFORMAT;
     st = fill_lost_sites(index, (uint64_t)chunk.site + 1);
     if (st < 0)

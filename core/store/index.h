@@ -14,6 +14,9 @@
 
 enum {
     TT_INDEX_CHUNKS_MAX = 1 << 20, /* of a file; 40 MB of memory */
+    /* A clock moves on, so that a point takes at least a byte of its chunk.  So many
+     * points of a file may take less: those of a program that gives times of its own. */
+    TT_INDEX_UNPAID_MAX = 1 << 20,
     TT_INDEX_PLACES_MAX = 1 << 20,
     TT_BLOCK_CHUNK_MAX = 32 << 20, /* bytes of a chunk */
 };
@@ -59,6 +62,8 @@ typedef struct tt_index {
     int32_t count, cap;
     uint32_t chunks;               /* of all sites */
     int64_t points;                /* of all sites */
+    int64_t unpaid;                /* points beyond the bytes of their chunks */
+    int64_t refused_at;            /* after TT_ELIMIT: the chunk that was too many */
     int64_t first_step, last_step; /* 0, -1: none */
     tt_places sessions, notes;
     tt_places holes; /* from, to, from, to ...; a writer's are in order of eviction */
@@ -67,7 +72,8 @@ typedef struct tt_index {
 
 void tt_index_free(tt_index *index); /* not the sites */
 tt_status tt_index_row(tt_index *index, int32_t site, tt_index_site **out);
-/* Adds a chunk; those whose points it covers go. */
+/* Adds a chunk behind those of its site, or in place of the last ones, if it covers them.
+ * TT_ELIMIT: the file claims more points than it can hold. */
 tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chunk);
 /* Forgets chunk k of a site; its points are a gap from now on. */
 void tt_index_drop(tt_index *index, int32_t site, uint32_t k);

@@ -11,27 +11,33 @@ static tt_status describe(const tt_run *run, int32_t file, tt_status st, tt_erro
     return tt_tap_fail(run->taps[file], st, err, "a point");
 }
 
-/* Makes a chunk the one in run->points. */
-static tt_status load(tt_run *run, int32_t file, const tt_index_chunk *entry)
+/* Makes a chunk the one in run->points; histograms and samples only if it is to be whole. */
+static tt_status load(tt_run *run, int32_t file, const tt_index_site *row, const tt_index_chunk *entry,
+                      bool is_whole)
 {
-    if (run->points_at == entry->at && run->points_file == file)
+    if (run->points_at == entry->at && run->points_file == file && run->points_row == row &&
+        run->points_first == entry->first && (run->points_are_whole || !is_whole))
         return TT_OK;
     tt_chunk chunk;
     run->points_at = -1;
-    tt_status st = tt_run_chunk(run, run->taps[file], entry, &chunk);
+    tt_status st = tt_run_chunk(run, run->taps[file], row, entry, &chunk);
     if (st == TT_OK) {
         tt_points_clear(&run->points);
-        st = tt_chunk_unpack(&chunk, &run->points);
+        st = tt_chunk_unpack(&chunk, is_whole ? 0 : TT_PRODUCT_HIST | TT_PRODUCT_SAMPLE, &run->points);
     }
     if (st == TT_OK) {
         run->points_file = file;
         run->points_at = entry->at;
+        run->points_row = row;
+        run->points_first = entry->first;
+        run->points_are_whole = is_whole;
     }
     return st;
 }
 
 /* Loads the chunk of point number index; *i is its place in run->points. */
-static tt_status load_index(tt_run *run, int32_t file, int32_t site, int64_t index, uint32_t *i)
+static tt_status load_index(tt_run *run, int32_t file, int32_t site, int64_t index, bool is_whole,
+                            uint32_t *i)
 {
     const tt_index_site *row = tt_run_row(run, file, site);
     if (row == NULL)
@@ -44,7 +50,7 @@ static tt_status load_index(tt_run *run, int32_t file, int32_t site, int64_t ind
         tt_index_chunk latest = {
             .at = row->latest_at, .first = row->points - 1, .len = row->latest_len, .n = 1
         };
-        if (load(run, file, &latest) == TT_OK) {
+        if (load(run, file, row, &latest, is_whole) == TT_OK) {
             *i = 0;
             return TT_OK;
         }
@@ -53,7 +59,7 @@ static tt_status load_index(tt_run *run, int32_t file, int32_t site, int64_t ind
     for (; index >= row->chunks[k].n; k++)
         index -= row->chunks[k].n;
     *i = (uint32_t)index;
-    return load(run, file, &row->chunks[k]);
+    return load(run, file, row, &row->chunks[k], is_whole);
 }
 
 tt_status tt_run_point(tt_run *run, int32_t file, int32_t site, int64_t index, tt_point *out,
@@ -62,7 +68,7 @@ tt_status tt_run_point(tt_run *run, int32_t file, int32_t site, int64_t index, t
     if (file < 0 || file >= run->count)
         return tt_fail(err, TT_EINVAL, "no such file");
     uint32_t i;
-    tt_status st = load_index(run, file, site, index, &i);
+    tt_status st = load_index(run, file, site, index, false, &i);
     if (st == TT_OK)
         st = tt_points_get(&run->points, i, out);
     return st == TT_OK ? st : describe(run, file, st, err);
@@ -78,7 +84,7 @@ tt_status tt_run_seek(tt_run *run, int32_t file, int32_t site, int64_t step, int
     for (uint32_t k = 0; row != NULL && k < row->count; before += row->chunks[k++].n) {
         if (step < row->chunks[k].first_step || step > row->chunks[k].last_step)
             continue;
-        tt_status st = load(run, file, &row->chunks[k]);
+        tt_status st = load(run, file, row, &row->chunks[k], false);
         if (st < 0)
             return describe(run, file, st, err);
         for (uint32_t i = 0; i < run->points.n; i++)
@@ -134,7 +140,7 @@ tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_
             continue;
         tt_chunk chunk;
         uint32_t at = 0;
-        tt_status st = tt_run_chunk(run, run->taps[file], entry, &chunk);
+        tt_status st = tt_run_chunk(run, run->taps[file], row, entry, &chunk);
         if (st == TT_OK)
             st = find_nonfinite(run, &chunk, &at);
         if (st < 0)
@@ -162,7 +168,7 @@ static tt_status find_bytes(tt_run *run, int32_t file, int32_t site, int64_t ind
     if (file < 0 || file >= run->count)
         return tt_fail(err, TT_EINVAL, "no such file");
     uint32_t i;
-    tt_status st = load_index(run, file, site, index, &i);
+    tt_status st = load_index(run, file, site, index, true, &i);
     if (st < 0)
         return describe(run, file, st, err);
     *bytes = tt_points_bytes(&run->points, column, i, len);

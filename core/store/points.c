@@ -32,6 +32,7 @@ void tt_points_clear(tt_points *points)
         points->used[c] = 0;
         points->bytes[c].len = 0;
     }
+    memset(points->seen, 0, sizeof points->seen);
 }
 
 tt_status tt_points_reserve(tt_points *points, uint32_t n, uint32_t products)
@@ -139,15 +140,29 @@ tt_status tt_points_add(tt_points *points, const tt_record *record)
     return st;
 }
 
-/* How many of the points before i have a product: where its entry is. */
-static uint32_t entry_of(const tt_points *points, tt_column column, uint32_t i)
+/* How many of the points before i have a product: where its entry is.  Of BYTES also
+ * where the bytes are, in seen[column].at. */
+static uint32_t entry_of(tt_points *points, tt_column column, uint32_t i)
 {
-    uint32_t product = tt_column_kinds[column].product;
-    if (points->used[column] == points->n)
+    uint32_t product = tt_column_kinds[column].product, used = points->used[column];
+    bool is_bytes = tt_column_kinds[column].type == TT_COLUMN_BYTES;
+    if (used == points->n && !is_bytes)
         return i; /* every point has it */
-    uint32_t entry = 0;
-    for (uint32_t j = 0; j < i; j++)
-        entry += (points->cells[TT_COLUMN_PRODUCTS][j] & product) != 0;
+    uint32_t point = points->seen[column].point, entry = points->seen[column].entry;
+    size_t at = points->seen[column].at;
+    if (point > i) {
+        point = entry = 0;
+        at = 0;
+    }
+    for (; point < i; point++) {
+        if (product != 0 && (points->cells[TT_COLUMN_PRODUCTS][point] & product) == 0)
+            continue;
+        at += is_bytes && entry < used ? points->cells[column][entry] : 0;
+        entry++;
+    }
+    points->seen[column].point = point;
+    points->seen[column].entry = entry;
+    points->seen[column].at = at;
     return entry;
 }
 
@@ -158,7 +173,7 @@ static double as_float(uint64_t bits)
     return x;
 }
 
-const char *tt_points_bytes(const tt_points *points, tt_column column, uint32_t i, size_t *len)
+const char *tt_points_bytes(tt_points *points, tt_column column, uint32_t i, size_t *len)
 {
     uint32_t product = tt_column_kinds[column].product;
     if (product != 0 && (points->cells[TT_COLUMN_PRODUCTS][i] & product) == 0)
@@ -166,14 +181,11 @@ const char *tt_points_bytes(const tt_points *points, tt_column column, uint32_t 
     uint32_t entry = entry_of(points, column, i);
     if (entry >= points->used[column])
         return NULL;
-    size_t at = 0;
-    for (uint32_t j = 0; j < entry; j++)
-        at += points->cells[column][j];
     *len = points->cells[column][entry];
-    return points->bytes[column].data != NULL ? points->bytes[column].data + at : "";
+    return points->bytes[column].data != NULL ? points->bytes[column].data + points->seen[column].at : "";
 }
 
-static void get_shape(const tt_points *points, uint32_t i, tt_point *out)
+static void get_shape(tt_points *points, uint32_t i, tt_point *out)
 {
     size_t len = 0;
     const char *bytes = tt_points_bytes(points, TT_COLUMN_SHAPE, i, &len);
@@ -190,7 +202,7 @@ static void get_shape(const tt_points *points, uint32_t i, tt_point *out)
         out->ndim = (int32_t)ndim;
 }
 
-tt_status tt_points_copy(tt_points *points, const tt_points *from, uint32_t i)
+tt_status tt_points_copy(tt_points *points, tt_points *from, uint32_t i)
 {
     uint32_t products = (uint32_t)from->cells[TT_COLUMN_PRODUCTS][i];
     tt_status st = tt_points_reserve(points, points->n + 1, products);
@@ -211,7 +223,7 @@ tt_status tt_points_copy(tt_points *points, const tt_points *from, uint32_t i)
     return st;
 }
 
-tt_status tt_points_get(const tt_points *points, uint32_t i, tt_point *out)
+tt_status tt_points_get(tt_points *points, uint32_t i, tt_point *out)
 {
     assert(i < points->n);
     *out = (tt_point){ .scalar = NAN };

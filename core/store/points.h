@@ -79,6 +79,10 @@ typedef struct tt_points {
     uint32_t cap[TT_COLUMN_COUNT_];
     uint64_t *cells[TT_COLUMN_COUNT_]; /* owned; bits of the number; of BYTES the lengths */
     tt_buf bytes[TT_COLUMN_COUNT_];    /* of BYTES, one behind the other */
+    struct {                           /* the point last asked for: the next one is near */
+        uint32_t point, entry;
+        size_t at;
+    } seen[TT_COLUMN_COUNT_];
 } tt_points;
 
 void tt_points_free(tt_points *points);
@@ -88,11 +92,11 @@ tt_status tt_points_reserve(tt_points *points, uint32_t n, uint32_t products);
 /* Adds a point of the queue; there must be room. */
 tt_status tt_points_add(tt_points *points, const tt_record *record);
 /* Adds point i of others. */
-tt_status tt_points_copy(tt_points *points, const tt_points *from, uint32_t i);
-/* Reads point i back (the i-th entry of each product is found by counting). */
-tt_status tt_points_get(const tt_points *points, uint32_t i, tt_point *out);
+tt_status tt_points_copy(tt_points *points, tt_points *from, uint32_t i);
+/* Reads point i back; quick where points are asked for in order. */
+tt_status tt_points_get(tt_points *points, uint32_t i, tt_point *out);
 /* The bytes of a BYTES column for point i; NULL: it has none. */
-const char *tt_points_bytes(const tt_points *points, tt_column column, uint32_t i, size_t *len);
+const char *tt_points_bytes(tt_points *points, tt_column column, uint32_t i, size_t *len);
 
 /* The first point with a NaN or an infinity; -1: none. */
 int64_t tt_points_nonfinite(const tt_points *points);

@@ -22,7 +22,7 @@ tt_status tt_store_read_chunk(int fd, tt_buf *scratch, const tt_index_chunk *ent
         st = tt_chunk_parse(&chunk, scratch->data, entry->len);
     if (st == TT_OK && (chunk.first != entry->first || chunk.n != entry->n))
         st = TT_EFORMAT;
-    return st == TT_OK ? tt_chunk_unpack(&chunk, out) : st;
+    return st == TT_OK ? tt_chunk_unpack(&chunk, 0, out) : st;
 }
 
 /* Finds the first NaN or infinity behind the points of which that is known. */

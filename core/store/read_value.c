@@ -12,7 +12,7 @@
 
 #include <zstd.h>
 
-enum { STORED_MAX = 64 << 20 }; /* a packed piece in memory; ours are 8 MB at most */
+enum { PACKED_MAX = 16 << 20 }; /* bytes of a packed piece, and those it unpacks to; ours are 8 MB */
 
 /* Reads the block of a piece; *payload is where its bytes are. */
 static tt_status find_piece(tt_tap *tap, int64_t at, tt_value_head *head, int64_t *payload)
@@ -28,6 +28,8 @@ static tt_status find_piece(tt_tap *tap, int64_t at, tt_value_head *head, int64_
     if (st < 0)
         return st;
     *payload = at + tt_block_payload_at(block.body);
+    if (head->packing != TT_VALUE_RAW && (head->stored > PACKED_MAX || head->len > PACKED_MAX))
+        return TT_ELIMIT;
     /* Not more than the block holds, and what came before lies before. */
     if (head->stored > block.length - (*payload - at) || head->before < 0 || head->before >= at ||
         (head->at > 0) != (head->before > 0))
@@ -35,19 +37,35 @@ static tt_status find_piece(tt_tap *tap, int64_t at, tt_value_head *head, int64_
     return TT_OK;
 }
 
-/* Whether a piece of the value was evicted. */
-static tt_status find_hole(tt_tap *tap, int64_t at, bool *is_evicted)
+/* The piece at `at`, if it ends where the value has `left` bytes left, and what lies behind it
+ * is of the same value. */
+static tt_status take_piece(tt_tap *tap, const tt_value *value, int64_t at, int64_t left,
+                            tt_value_head *head, int64_t *payload)
 {
-    const tt_places *holes = &tap->index.holes;
-    *is_evicted = false;
-    for (tt_status st = TT_OK; st == TT_OK && holes->count > 0 && at >= holes->at[0];) {
+    tt_status st = find_piece(tap, at, head, payload);
+    if (st == TT_OK &&
+        (head->total != value->bytes || head->at + head->len != left || (head->len == 0 && left > 0) ||
+         head->digest.low != value->digest.low || head->digest.high != value->digest.high))
+        st = TT_EFORMAT;
+    return st;
+}
+
+/* Looks at the heads of all pieces, so that a value is as large as it says. */
+static tt_status check_pieces(tt_tap *tap, const tt_value *value, bool *is_evicted)
+{
+    int64_t at = value->at, left = value->bytes;
+    tt_status st = TT_OK;
+    do {
         tt_value_head head;
         int64_t payload;
         *is_evicted = tt_index_is_hole(&tap->index, at);
-        if (*is_evicted || (st = find_piece(tap, at, &head, &payload)) < 0)
+        if (!*is_evicted)
+            st = take_piece(tap, value, at, left, &head, &payload);
+        if (st < 0 || *is_evicted)
             return st;
-        at = head.before; /* 0: there is none */
-    }
+        left = head.at;
+        at = head.before;
+    } while (left > 0);
     return TT_OK;
 }
 
@@ -58,23 +76,22 @@ tt_status tt_run_value_find(tt_run *run, int32_t file, int64_t value_at, tt_valu
     tt_tap *tap = run->taps[file];
     tt_value_head head;
     int64_t payload;
-    bool is_evicted;
-    tt_status st = find_hole(tap, value_at, &is_evicted);
-    if (st == TT_OK && is_evicted)
-        return tt_fail(err, TT_EMISMATCH, "this value was evicted to stay within max_bytes");
-    if (st == TT_OK)
-        st = find_piece(tap, value_at, &head, &payload);
-    if (st == TT_OK && head.at + head.len != head.total)
-        st = TT_EFORMAT;
+    bool is_evicted = false;
+    tt_status st = find_piece(tap, value_at, &head, &payload);
+    tt_value value = { .at = value_at, .file = file };
+    if (st == TT_OK) {
+        value.dtype = (tt_dtype)head.dtype;
+        value.ndim = head.ndim;
+        value.bytes = head.total;
+        value.digest = head.digest;
+        memcpy(value.shape, head.shape, sizeof value.shape);
+        st = check_pieces(tap, &value, &is_evicted);
+    }
     if (st < 0)
         return tt_tap_fail(tap, st, err, "the value at %lld", (long long)value_at);
-    *out = (tt_value){ .dtype = (tt_dtype)head.dtype,
-                       .ndim = head.ndim,
-                       .bytes = head.total,
-                       .digest = head.digest,
-                       .at = value_at,
-                       .file = file };
-    memcpy(out->shape, head.shape, sizeof out->shape);
+    if (is_evicted)
+        return tt_fail(err, TT_EMISMATCH, "this value was evicted to stay within max_bytes");
+    *out = value;
     return TT_OK;
 }
 
@@ -87,8 +104,6 @@ static tt_status read_piece(tt_tap *tap, const tt_value_head *head, int64_t payl
             st = TT_EFORMAT;
         return st;
     }
-    if (head->stored > STORED_MAX)
-        return TT_EFORMAT;
     char *packed = malloc((size_t)head->stored + 1);
     if (packed == NULL)
         return TT_ENOMEM;
@@ -112,11 +127,7 @@ tt_status tt_run_value_read(tt_run *run, const tt_value *value, void *out, tt_er
     do {
         tt_value_head head;
         int64_t payload;
-        st = find_piece(tap, at, &head, &payload);
-        if (st == TT_OK &&
-            (head.total != value->bytes || head.at + head.len != left || (head.len == 0 && left > 0) ||
-             head.digest.low != value->digest.low || head.digest.high != value->digest.high))
-            st = TT_EFORMAT;
+        st = take_piece(tap, value, at, left, &head, &payload);
         if (st == TT_OK)
             st = read_piece(tap, &head, payload, (char *)out + head.at);
         if (st == TT_OK) {

@@ -84,6 +84,16 @@ static tt_status join_sites(tt_run *run, tt_tap *tap)
     return st == TT_EINVAL ? TT_EFORMAT : st;
 }
 
+static tt_status refuse(const tt_tap *tap, tt_error *err)
+{
+    size_t len = strlen(tap->path), most = 90; /* the end of a path says more */
+    return tt_fail(err, TT_ELIMIT,
+                   "%s%s is refused: at byte %lld it claims more points than its %lld bytes can hold; "
+                   "no recorder wrote this",
+                   len > most ? "..." : "", tap->path + (len > most ? len - most : 0),
+                   (long long)tap->index.refused_at, (long long)tap->scan.size);
+}
+
 static tt_status add_tap(tt_run *run, const char *path, int32_t rank, int32_t child, tt_error *err)
 {
     tt_tap *tap = calloc(1, sizeof *tap);
@@ -111,6 +121,8 @@ static tt_status add_tap(tt_run *run, const char *path, int32_t rank, int32_t ch
         goto out;
     }
     st = tt_scan_open(&tap->scan, tap->fd, &tap->index);
+    if (st == TT_ELIMIT)
+        (void)refuse(tap, err);
     if (st == TT_OK && tap->scan.id == 0 && about.st_size > 0)
         st = tt_fail(err, TT_EFORMAT, "%.180s is not a run file, or its beginning is damaged", path);
     else if (st == TT_OK)
@@ -230,6 +242,8 @@ tt_status tt_run_refresh(tt_run *run, tt_error *err)
             st = join_sites(run, tap);
         if (st == TT_OK)
             st = tt_run_texts(tap);
+        if (st == TT_ELIMIT)
+            return refuse(tap, err);
         if (st < 0)
             return tt_fail(err, st, "%.180s: %s", tap->path,
                            st == TT_EFORMAT ? "the file became shorter: open the run anew"

@@ -33,8 +33,11 @@ struct tt_run {
     tt_sites *sites; /* owned; of all files */
     tt_buf scratch;
     tt_points points; /* the chunk read last ... */
-    int32_t points_file, points_site;
-    int64_t points_at; /* ... and where it is; -1: none */
+    int32_t points_file;
+    int64_t points_at;                  /* ... and where it is; -1: none */
+    const tt_index_site *points_row;    /* ... whose, ... */
+    int64_t points_first;               /* ... from which point on */
+    bool points_are_whole;              /* with histograms and samples */
     uint64_t *cells;   /* owned; scratch for columns */
     size_t cells_cap;
 };
@@ -46,8 +49,9 @@ tt_status tt_run_texts(tt_tap *tap); /* reads new sessions and notes */
 tt_status tt_run_course(tt_run *run, int32_t file, int32_t site, tt_field field, double *values,
                         size_t cap, size_t *count, tt_error *err);
 tt_status tt_run_grow_cells(tt_run *run, size_t count);
-/* Loads a chunk into scratch and parses it. */
-tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_chunk *entry, tt_chunk *out);
+/* Loads a chunk of a row into scratch and parses it. */
+tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
+                       const tt_index_chunk *entry, tt_chunk *out);
 
 /* Says that something of this file could not be read: "points 3 and on of x". */
 tt_status tt_tap_fail(const tt_tap *tap, tt_status st, tt_error *err, const char *format, ...)

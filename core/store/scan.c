@@ -109,7 +109,7 @@ static tt_status take_rest(tt_scan *scan)
     int64_t skipped;
     for (int64_t at = scan->end; tt_scan_next(scan, &at, &head, &skipped) > 0; at = scan->end) {
         tt_status st = take(scan, at, &head);
-        if (st == TT_ENOMEM || st == TT_EIO)
+        if (st == TT_ENOMEM || st == TT_EIO || st == TT_ELIMIT)
             return st;
         if (st < 0 && at + head.length == scan->size)
             break; /* the last one: it may still be on its way */
@@ -188,7 +188,7 @@ tt_status tt_scan_open(tt_scan *scan, int fd, tt_index *index)
             scan->end = indexes[i % KEPT] + head.length;
             return take_rest(scan);
         }
-        if (st != TT_EFORMAT)
+        if (st != TT_EFORMAT && st != TT_ELIMIT)
             return st;
         st = forget(scan);
         if (st < 0)

@@ -66,7 +66,8 @@ tt_status tt_run_grow_cells(tt_run *run, size_t count)
     return TT_OK;
 }
 
-tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_chunk *entry, tt_chunk *out)
+tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
+                       const tt_index_chunk *entry, tt_chunk *out)
 {
     tt_buf_clear(&run->scratch);
     tt_status st = entry->len <= tap->scan.size ? tt_buf_reserve(&run->scratch, entry->len) : TT_EFORMAT;
@@ -74,7 +75,9 @@ tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_chunk *ent
         st = tt_file_read(tap->fd, run->scratch.data, entry->len, entry->at);
     if (st == TT_OK)
         st = tt_chunk_parse(out, run->scratch.data, entry->len);
-    if (st == TT_OK && (out->first != entry->first || out->n != entry->n))
+    /* A chunk is named once: what an index says again is of another site or other points. */
+    if (st == TT_OK &&
+        (out->first != entry->first || out->n != entry->n || out->site != row - tap->index.row))
         st = TT_EFORMAT;
     return st;
 }
@@ -152,7 +155,7 @@ static tt_status read_series(tt_run *run, int32_t file, int32_t site, tt_field f
     size_t have = 0;
     for (uint32_t k = 0; row != NULL && k < row->count; k++) {
         tt_chunk chunk;
-        tt_status st = tt_run_chunk(run, tap, &row->chunks[k], &chunk);
+        tt_status st = tt_run_chunk(run, tap, row, &row->chunks[k], &chunk);
         uint32_t n = row->chunks[k].n;
         if (st == TT_OK)
             st = tt_run_grow_cells(run, (size_t)n * (PARTS + 1));

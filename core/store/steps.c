@@ -24,11 +24,11 @@ static bool find_range(const tt_run *run, int64_t *low, int64_t *high)
     return is_any;
 }
 
-static tt_status mark_chunk(tt_run *run, const tt_tap *tap, const tt_index_chunk *entry, int64_t low,
-                            uint64_t span, uint64_t *bits)
+static tt_status mark_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
+                            const tt_index_chunk *entry, int64_t low, uint64_t span, uint64_t *bits)
 {
     tt_chunk chunk;
-    tt_status st = tt_run_chunk(run, tap, entry, &chunk);
+    tt_status st = tt_run_chunk(run, tap, row, entry, &chunk);
     if (st == TT_OK)
         st = tt_run_grow_cells(run, chunk.n);
     if (st == TT_OK)
@@ -46,8 +46,8 @@ static bool is_marked(const tt_index_chunk *entry, int64_t low, uint64_t span, c
 {
     uint64_t from = (uint64_t)entry->first_step - (uint64_t)low,
              to = (uint64_t)entry->last_step - (uint64_t)low;
-    if (from > span || to > span || to < from)
-        return false;
+    if (from > span || to > span || to < from || (to - from) / 64 > entry->n)
+        return false; /* of so few points in so many steps: unpacking takes less time */
     for (uint64_t at = from; at <= to; at++) {
         if (at % 64 == 0 && to - at >= 63 && bits[at / 64] == UINT64_MAX)
             at += 63;
@@ -73,10 +73,12 @@ tt_status tt_run_steps(tt_run *run, int64_t *steps, size_t cap, size_t *count, t
     const tt_tap *tap = NULL;
     for (int32_t f = 0; st == TT_OK && f < run->count; f++) {
         tap = run->taps[f];
-        for (int32_t s = 0; st == TT_OK && s < tap->index.count; s++)
-            for (uint32_t k = 0; st == TT_OK && k < tap->index.row[s].count; k++)
-                if (!is_marked(&tap->index.row[s].chunks[k], low, span, bits))
-                    st = mark_chunk(run, tap, &tap->index.row[s].chunks[k], low, span, bits);
+        for (int32_t s = 0; st == TT_OK && s < tap->index.count; s++) {
+            const tt_index_site *row = &tap->index.row[s];
+            for (uint32_t k = 0; st == TT_OK && k < row->count; k++)
+                if (!is_marked(&row->chunks[k], low, span, bits))
+                    st = mark_chunk(run, tap, row, &row->chunks[k], low, span, bits);
+        }
     }
     size_t have = 0;
     for (uint64_t word = 0; st == TT_OK && word <= span / 64; word++)

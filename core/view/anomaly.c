@@ -39,7 +39,7 @@ static tt_status read_first(tt_run *run, int32_t file, int32_t site, bool *found
     if (row == NULL || row->count == 0)
         return TT_OK;
     tt_chunk chunk;
-    tt_status st = tt_run_chunk(run, run->taps[file], &row->chunks[0], &chunk);
+    tt_status st = tt_run_chunk(run, run->taps[file], row, &row->chunks[0], &chunk);
     if (st == TT_OK)
         st = tt_run_grow_cells(run, (size_t)chunk.n * 2);
     if (st == TT_OK)

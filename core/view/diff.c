@@ -64,10 +64,10 @@ static void make_rms(side *s, size_t from, const uint64_t *counts, size_t n)
 }
 
 /* Appends the points of a chunk, read once for all fields. */
-static tt_status load_chunk(side *s, const tt_index_chunk *entry)
+static tt_status load_chunk(side *s, const tt_index_site *row, const tt_index_chunk *entry)
 {
     tt_chunk chunk;
-    tt_status st = tt_run_chunk(s->run, s->run->taps[s->file], entry, &chunk);
+    tt_status st = tt_run_chunk(s->run, s->run->taps[s->file], row, entry, &chunk);
     size_t n = entry->n;
     if (st == TT_OK)
         st = tt_run_grow_cells(s->run, n * 2);
@@ -120,7 +120,8 @@ static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
     }
     const tt_index_site *row = tt_run_row(s->run, file, site);
     for (uint32_t k = 0; k < row->count; k++) {
-        tt_status st = row->chunks[k].n <= n - s->points ? load_chunk(s, &row->chunks[k]) : TT_EFORMAT;
+        tt_status st =
+            row->chunks[k].n <= n - s->points ? load_chunk(s, row, &row->chunks[k]) : TT_EFORMAT;
         if (st < 0)
             return tt_fail(err, st, "%.200s: %s", tt_run_site_name(s->run, site), tt_status_text(st));
     }

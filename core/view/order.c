@@ -65,7 +65,7 @@ tt_status tt_order_look(tt_run *run, int32_t file, int32_t site, int64_t step, i
         if (step < entry->first_step || step > entry->last_step)
             continue;
         tt_chunk chunk;
-        tt_status st = tt_run_chunk(run, run->taps[file], entry, &chunk);
+        tt_status st = tt_run_chunk(run, run->taps[file], row, entry, &chunk);
         if (st == TT_OK)
             st = tt_run_grow_cells(run, (size_t)chunk.n * 2);
         if (st == TT_OK)

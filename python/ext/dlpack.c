@@ -73,6 +73,7 @@ static view_result from_dltensor(const tt_dltensor *dl, tensor_view *out)
     case TT_EINVAL:
     case TT_EMISMATCH:
     case TT_EFORMAT:
+    case TT_ELIMIT:
         break;
     }
     return VIEW_LAYOUT;

@@ -39,7 +39,7 @@ static tt_status unpack(uint32_t products, tt_column column, tt_packing packing,
     tt_chunk chunk;
     tt_status st = tt_chunk_parse(&chunk, bytes.buf.data, bytes.buf.len);
     if (st == TT_OK)
-        st = tt_chunk_unpack(&chunk, points);
+        st = tt_chunk_unpack(&chunk, 0, points);
     tt_buf_free(&bytes.buf);
     tt_buf_free(&data->buf);
     return st;
