@@ -56,6 +56,9 @@ static PyMethodDef functions[] = {
     { "_stats_from", FAST(core_stats_from),
       "_stats_from($module, dtype, shape, numbers, /)\n--\n\n"
       "Put a Stats together from its parts." },
+    { "_announce", FAST(core_announce),
+      "_announce($module, module, function, /)\n--\n\n"
+      "Call function(module) before each call of a module in training, until given None." },
     { "_deaf_hook", FAST(core_deaf_hook),
       "_deaf_hook($module, /)\n--\n\n"
       "Make a forward hook that does nothing." },

@@ -78,6 +78,7 @@ CORE_FUNCTION(core_sample);
 CORE_FUNCTION(core_attention);
 CORE_FUNCTION(core_tensor_line);
 CORE_FUNCTION(core_tree_text);
+CORE_FUNCTION(core_announce);
 CORE_FUNCTION(core_deaf_hook);
 PyObject *core_reduce_module(PyObject *core, PyObject *module);
 CORE_FUNCTION(core_spy_save);

@@ -27,14 +27,17 @@ static bool is_deaf(const module_link *link)
     return link->consumer == NULL || link->consumer->is_off;
 }
 
-/* The module's own flag; the attribute is an ordinary one of the instance. */
+/* The module's own flag: an ordinary attribute of the instance, or a property (OptimizedModule). */
 static bool read_training(core_state *state, PyObject *module)
 {
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
-    PyObject *flag = dict != NULL ? PyDict_GetItemWithError(dict, state->source.training) : NULL;
+    PyObject *flag =
+        dict != NULL ? Py_XNewRef(PyDict_GetItemWithError(dict, state->source.training)) : NULL; /* owned */
+    if (flag == NULL && !PyErr_Occurred())
+        flag = PyObject_GetAttr(module, state->source.training);
     bool is_training = flag != Py_False;
-    if (flag == NULL)
-        PyErr_Clear();
+    PyErr_Clear();
+    Py_XDECREF(flag);
     Py_XDECREF(dict);
     return is_training;
 }
@@ -80,14 +83,14 @@ static int tell(module_thread *thread,
 }
 
 /* The number of this call of the module in the consumer's step. */
-static uint32_t count_call(module_thread *thread, module_link *link, bool is_training)
+static uint32_t count_call(const module_frame *frame, module_link *link)
 {
     /* Owned: the consumer may remove itself. */
     module_consumer *consumer = (module_consumer *)Py_NewRef((PyObject *)link->consumer);
     if (consumer->calls->enter != NULL) {
-        thread->inside++;
-        consumer->calls->enter(consumer, is_training);
-        thread->inside--;
+        frame->thread->inside++;
+        consumer->calls->enter(consumer, link, frame->is_training, frame->outer == NULL);
+        frame->thread->inside--;
     }
     if (link->calls_ever++ == 0 || link->step != *consumer->step) {
         link->step = *consumer->step;
@@ -120,7 +123,7 @@ int module_frame_enter(core_state *state, module_frame *frame)
             frame->outer != NULL ? frame->outer->is_training : read_training(state, frame->module);
     for (Py_ssize_t i = 0; i < count; i++)
         if (!is_deaf(link_at(frame, i)))
-            frame->calls[i] = count_call(thread, link_at(frame, i), frame->is_training);
+            frame->calls[i] = count_call(frame, link_at(frame, i));
     frame->start = wants & CONSUMER_TIME ? now() : 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         module_link *link = link_at(frame, i);
@@ -216,6 +219,20 @@ static PyObject *module_of_caller(const module_tap *tap)
     return is_it ? module : NULL;
 }
 
+/* 0, or -1 with an exception.  The function may watch the module, also for this call. */
+static int announce(const module_tap *tap, PyObject *module, module_thread *thread)
+{
+    if (tap->announce == NULL || thread->inside != 0 || !read_training(tap->state, module))
+        return 0;
+    PyObject *function = Py_NewRef(tap->announce); /* owned: it takes itself off */
+    thread->inside++;
+    PyObject *result = PyObject_CallOneArg(function, module); /* owned */
+    thread->inside--;
+    Py_DECREF(function);
+    Py_XDECREF(result);
+    return result != NULL ? 0 : -1;
+}
+
 /* The slot's object is called: tp_call of module_tap. */
 PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
@@ -223,7 +240,8 @@ PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
     PyObject *module = NULL; /* owned; NULL: gone */
     PyObject *output = NULL;
     (void)PyWeakref_GetRef(tap->module, &module);
-    bool is_copied = Py_REFCNT(self) > 2 || tap->links == NULL || PyTuple_GET_SIZE(tap->links) == 0;
+    bool is_idle = tap->links == NULL || (PyTuple_GET_SIZE(tap->links) == 0 && tap->announce == NULL);
+    bool is_copied = Py_REFCNT(self) > 2 || is_idle;
     PyObject *caller = is_copied ? module_of_caller(tap) : NULL; /* borrowed */
     if (caller != NULL)
         Py_XSETREF(module, Py_NewRef(caller));
@@ -232,7 +250,9 @@ PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
         goto out;
     }
     module_thread *thread = module_thread_here();
-    if (thread->inside != 0 || tap->links == NULL) {
+    if (announce(tap, module, thread) < 0)
+        goto out;
+    if (thread->inside != 0 || tap->links == NULL || PyTuple_GET_SIZE(tap->links) == 0) {
         output = call_module(tap, module, args, kwargs);
         goto out;
     }

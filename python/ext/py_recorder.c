@@ -314,6 +314,8 @@ static PyMemberDef members[] = {
     { "current_step", T_LONGLONG, offsetof(recorder_object, step), 0, "events belong to it" },
     { "step_over", T_BOOL, offsetof(recorder_object, is_step_over), 0,
       "the next training forward begins a new step" },
+    { "forwards", T_BYTE, offsetof(recorder_object, forwards), 0,
+      "1: training forwards count as steps; 2: optimizers do; 0: not known yet" },
     { "manual", T_BOOL, offsetof(recorder_object, is_manual), 0, "optimizers end no step" },
     { "cost_ns", T_LONGLONG, offsetof(recorder_object, cost_ns), 0, "time spent on watching" },
     { "watchers", T_OBJECT, offsetof(recorder_object, watchers), READONLY,

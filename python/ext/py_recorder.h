@@ -18,10 +18,14 @@ typedef struct recorder_site {
     uint32_t thinned;        /* recorded this many times more seldom than planned; 0: as planned */
 } recorder_site;
 
+/* Does each forward of a model in training count as a step?  Yes, if it has no optimizer. */
+enum { FORWARDS_UNKNOWN, FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS };
+
 typedef struct recorder_object {
     PyObject_HEAD tt_recorder *rec; /* owned; NULL once closed: whoever feeds it must look */
     int64_t step;                   /* the current one; events belong to it */
     bool is_step_over;   /* all optimizers have stepped: the next training forward begins a new step */
+    char forwards;       /* of FORWARDS_ */
     bool is_manual;      /* run.step() has been called: optimizers end no step any more */
     int64_t cost_ns;     /* time spent on watching, as measured (an estimate: one event in
                            RECORDER_SAMPLES is timed and stands for that many) */

@@ -220,6 +220,7 @@ static module_tap *tap_of(core_state *state, PyObject *module, bool makes)
     tap->links = PyTuple_New(0);
     tap->inner = held != Py_None ? Py_XNewRef(held) : NULL;
     tap->pickled = NULL;
+    tap->announce = NULL;
     tap->class = (forward_class){ 0 };
     PyObject_GC_Track((PyObject *)tap);
     if (tap->links == NULL || module_pickle_add(state, Py_TYPE(module), &tap->pickled) < 0 ||
@@ -229,6 +230,35 @@ out:
     Py_XDECREF(weak);
     Py_XDECREF(dict);
     return tap;
+}
+
+/* Takes a tap that nobody needs any more out of its module's slot. */
+static void tap_take_out_if_idle(core_state *state, const module_tap *tap, PyObject *module)
+{
+    if (tap->announce != NULL || PyTuple_GET_SIZE(tap->links) != 0)
+        return;
+    PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
+    if (dict != NULL && tap->inner != NULL)
+        PyDict_SetItem(dict, state->source.slot, tap->inner);
+    else if (dict != NULL)
+        PyDict_DelItem(dict, state->source.slot);
+    Py_XDECREF(dict);
+}
+
+/* _announce(module, function) */
+CORE_FUNCTION(core_announce)
+{
+    core_state *state = core_state_of(module);
+    if (read_arguments("_announce", 2, (const option[]){ { 0 } }, args, nargs, kwnames) < 0)
+        return NULL;
+    PyObject *function = args[1] != Py_None ? args[1] : NULL;         /* borrowed */
+    module_tap *tap = tap_of(state, args[0], function != NULL);       /* owned */
+    if (tap != NULL) {
+        Py_XSETREF(tap->announce, Py_XNewRef(function));
+        tap_take_out_if_idle(state, tap, args[0]);
+        Py_DECREF(tap);
+    }
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 int module_source_add(core_state *state, module_consumer *consumer, PyObject *module, PyObject *name,
@@ -279,14 +309,8 @@ static void link_take_off(core_state *state, module_link *link)
         PyObject *links = tuple_without(tap->links, link);
         if (links != NULL)
             Py_SETREF(tap->links, links);
-        if (links != NULL && PyTuple_GET_SIZE(links) == 0) {
-            PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
-            if (dict != NULL && tap->inner != NULL)
-                PyDict_SetItem(dict, state->source.slot, tap->inner);
-            else if (dict != NULL)
-                PyDict_DelItem(dict, state->source.slot);
-            Py_XDECREF(dict);
-        }
+        if (links != NULL)
+            tap_take_out_if_idle(state, tap, module);
     }
     Py_XDECREF(tap);
     link_cut(link);
@@ -334,6 +358,7 @@ static int tap_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(((module_tap *)self)->links);
     Py_VISIT(((module_tap *)self)->inner);
     Py_VISIT(((module_tap *)self)->pickled);
+    Py_VISIT(((module_tap *)self)->announce);
     return 0;
 }
 
@@ -341,6 +366,7 @@ static int tap_clear(PyObject *self)
 {
     Py_CLEAR(((module_tap *)self)->links);
     Py_CLEAR(((module_tap *)self)->inner);
+    Py_CLEAR(((module_tap *)self)->announce);
     return 0;
 }
 

@@ -66,7 +66,7 @@ enum {
  * the consumer.  While forward's own exception is on its way, ours are dropped. */
 typedef struct consumer_calls {
     /* Before calls are counted: the consumer may move its step.  Or NULL. */
-    void (*enter)(module_consumer *self, bool is_training);
+    void (*enter)(module_consumer *self, module_link *link, bool is_training, bool is_outermost);
     int (*before)(module_consumer *self, module_link *link, const module_event *event); /* or NULL */
     int (*after)(module_consumer *self, module_link *link, const module_event *event);  /* or NULL */
     void (*free_data)(void *data); /* of a link; or NULL */
@@ -171,6 +171,7 @@ typedef struct module_tap {
     PyObject *links;                 /* owned; tuple of module_link; replaced, never changed */
     PyObject *inner;                 /* owned or NULL; what was in the slot before (module.compile()) */
     PyTypeObject *pickled;           /* owned or NULL; the class that module_pickle.c counts */
+    PyObject *announce;              /* owned or NULL; f(module) before each call in training */
     forward_class class;
 } module_tap;
 

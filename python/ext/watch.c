@@ -29,12 +29,13 @@ static PyObject *or_null(PyObject *function)
 static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "recorder", "inputs", "activation_gradients", "on_nonfinite", "on_device",
-                             "on_skip",  NULL };
+                             "on_skip",  "on_again", NULL };
     core_state *state = PyType_GetModuleState(type);
-    PyObject *recorder, *on_nonfinite = Py_None, *on_device = Py_None, *on_skip = Py_None; /* borrowed */
+    PyObject *recorder, *on_nonfinite = Py_None, *on_device = Py_None; /* borrowed, like the next */
+    PyObject *on_skip = Py_None, *on_again = Py_None;
     int inputs = 0, gradients = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$ppOOO:Watch", names, &recorder, &inputs,
-                                     &gradients, &on_nonfinite, &on_device, &on_skip) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$ppOOOO:Watch", names, &recorder, &inputs,
+                                     &gradients, &on_nonfinite, &on_device, &on_skip, &on_again) ||
         recorder_of(state, recorder) == NULL)
         return NULL;
     if (!torch_api_find(&state->torch)) {
@@ -49,6 +50,7 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->on_nonfinite = or_null(on_nonfinite);
     self->on_device = or_null(on_device);
     self->on_skip = or_null(on_skip);
+    self->on_again = or_null(on_again);
     self->has_activation_gradients = gradients != 0;
     self->notes = true;
     module_consumer_init(&self->consumer, inputs ? &watch_calls_with_inputs : &watch_calls,
@@ -69,6 +71,7 @@ static int watch_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(watch->on_nonfinite);
     Py_VISIT(watch->on_device);
     Py_VISIT(watch->on_skip);
+    Py_VISIT(watch->on_again);
     Py_VISIT(watch->error);
     return module_consumer_visit(&watch->consumer, visit, arg);
 }
@@ -80,6 +83,7 @@ static int watch_clear(PyObject *self)
     Py_CLEAR(watch->on_nonfinite);
     Py_CLEAR(watch->on_device);
     Py_CLEAR(watch->on_skip);
+    Py_CLEAR(watch->on_again);
     Py_CLEAR(watch->error);
     return 0;
 }
@@ -222,7 +226,7 @@ static PyMemberDef members[] = {
 
 static PyType_Slot slots[] = {
     { Py_tp_doc, "Watch(recorder, *, inputs=False, activation_gradients=False, on_nonfinite=None, "
-                 "on_device=None, on_skip=None)\n--\n\nRecord what the modules of a model do." },
+                 "on_device=None, on_skip=None, on_again=None)\n--\n\nRecord what the modules of a model do." },
     { Py_tp_new, watch_new },
     { Py_tp_dealloc, watch_dealloc },
     { Py_tp_traverse, watch_traverse },

@@ -35,6 +35,7 @@ typedef struct watch_object {
     PyObject *on_nonfinite;      /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
     PyObject *on_device;         /* owned or NULL; f(tensor, tag) for what we cannot read here */
     PyObject *on_skip;           /* owned or NULL; f() when a step was skipped and `notes` was off */
+    PyObject *on_again;          /* owned or NULL; f() when a model runs again and no step has ended */
     PyObject *grad, *version;    /* owned; getset descriptors of torch's tensor */
     PyObject *parameters_key;    /* owned; "_parameters" */
     watch_parameter *parameters; /* owned */

@@ -22,6 +22,7 @@ typedef struct places {
 /* What a link of ours carries. */
 typedef struct link_sites {
     places outputs, inputs;
+    int64_t trained; /* the step in which it last was the outermost in training, plus 1 */
 } link_sites;
 
 static void free_places(places *known)
@@ -116,13 +117,21 @@ static int found_tensor(void *context, PyObject *tensor, const nest_path *path)
     return result < 0 ? -1 : 0;
 }
 
+/* NULL: no memory; then nothing is looked at. */
+static link_sites *sites_of(module_link *link)
+{
+    if (link->data == NULL)
+        link->data = PyMem_Calloc(1, sizeof(link_sites));
+    return link->data;
+}
+
 /* Looks at all tensors of obj.  0, or -1 with the exception of on_nonfinite. */
 static int look(walk_context *walk, const module_event *event, PyObject *obj)
 {
     watch_object *self = walk->watch;
-    if (walk->link->data == NULL && (walk->link->data = PyMem_Calloc(1, sizeof(link_sites))) == NULL)
+    link_sites *sites = sites_of(walk->link);
+    if (sites == NULL)
         return 0;
-    link_sites *sites = walk->link->data;
     walk->known = walk->is_output ? &sites->outputs : &sites->inputs;
     walk->tag = (watch_tag){ .call = event->call,
                              .thread = event->thread,
@@ -138,13 +147,34 @@ static int look(walk_context *walk, const module_event *event, PyObject *obj)
     return result;
 }
 
+/* Counts the forwards of a model in training, where no optimizer counts steps. */
+static void count_forward(watch_object *self, module_link *link)
+{
+    recorder_object *recorder = self->recorder;
+    link_sites *sites = sites_of(link);
+    if (sites == NULL || recorder->forwards == FORWARDS_ARE_NO_STEPS)
+        return;
+    bool is_again = sites->trained == recorder->step + 1;
+    if (is_again && recorder->forwards == FORWARDS_UNKNOWN && self->on_again != NULL) {
+        PyObject *result = PyObject_CallNoArgs(self->on_again); /* owned; sets recorder->forwards */
+        if (result == NULL)
+            watch_take_error(self);
+        Py_XDECREF(result);
+    }
+    if (is_again && recorder->forwards == FORWARDS_ARE_STEPS && !recorder->is_manual)
+        recorder->step++;
+    sites->trained = recorder->step + 1;
+}
+
 /* A training forward begins a new step if the optimizers are through with the
- * last one, or GradScaler kept them from it. */
-static void watch_enter(module_consumer *consumer, bool is_training)
+ * last one, or GradScaler kept them from it, or there is no optimizer. */
+static void watch_enter(module_consumer *consumer, module_link *link, bool is_training, bool is_outermost)
 {
     watch_object *self = (watch_object *)consumer;
     recorder_object *recorder = self->recorder;
     self->has_run |= is_training;
+    if (is_training && is_outermost)
+        count_forward(self, link);
     if (!is_training || (!recorder->is_step_over && (!self->has_fresh || self->is_checked)))
         return;
     bool is_over = recorder->is_step_over;

@@ -226,6 +226,7 @@ def tree_text(
     columns: int = 0,
 ) -> str: ...
 def _stats_from(dtype: str, shape: tuple[int, ...], numbers: tuple[Any, ...], /) -> Stats: ...
+def _announce(module: Any, function: Callable[[Any], object] | None, /) -> None: ...
 def _deaf_hook() -> Any: ...
 def _reduce_module(model: Any, /) -> Any: ...
 def _read_keep(keep: str, /) -> int: ...  # "stats,value", "stats|value"
@@ -289,6 +290,7 @@ class Recorder:
 
     current_step: int
     step_over: bool
+    forwards: int
     manual: bool
     cost_ns: int
     def __new__(
@@ -392,6 +394,7 @@ class Watch:
         on_nonfinite: Callable[[str, int, int, int, int, int], object] | None = None,
         on_device: Callable[[Any, Any], object] | None = None,
         on_skip: Callable[[], object] | None = None,
+        on_again: Callable[[], object] | None = None,
     ) -> Watch: ...
     @property
     def errors(self) -> int: ...

@@ -9,7 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import importlib.util
 import itertools
@@ -20,17 +19,22 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
-from weakref import WeakSet, WeakValueDictionary, ref
+from weakref import ref
 
 PACKAGE = os.path.dirname(__file__) + os.sep
 IMPORT = "<frozen importlib._bootstrap"
-PATIENCE = 10  # optimizer steps that a new model may wait for its first forward
-
 Entry = tuple[str, types.TracebackType]  # the file of its frame, and itself
 
 
 class Watcher:
-    """The run of one process: opened when torch has been imported, fed by its optimizers."""
+    """The run of one process: opened when its first model is about to run, or to step.
+
+    Every module that gets a parameter or a module of its own announces its next call in
+    training (`_core._announce`); the outermost is a model, and all in it announce nothing
+    more.  What is trained and was never announced (it runs compiled, or came out of a
+    pickle) is found when its optimizer steps.  None of this is a forward hook: torch.compile
+    would trace that, and everything else would run on torch's slow path.
+    """
 
     def __init__(self, folder: str | None, options: dict[str, Any]) -> None:
         """Remember where to record; nothing is made yet."""
@@ -39,120 +43,137 @@ class Watcher:
         self.pid = os.getpid()
         self.context: Any = None  # of tensortap.record, entered
         self.run: Any = None
-        self.hook: Any = None  # the global forward pre-hook, while some parameter is unknown
-        self.optimizer_hook: Any = None
-        self.parameter_hook: Any = None
-        self.fresh: WeakValueDictionary[int, Any] = WeakValueDictionary()  # parameters, by id
-        self.patience = PATIENCE
-        self.covered: dict[int, ref[Any]] = {}  # parameters of watched models, by their ids
-        self.known: WeakSet[Any] = WeakSet()  # modules with no other parameters than those
-        self.roots = 0  # watched models
+        self.called: Any = None  # what modules announce their calls to
+        self.covered: dict[int, ref[Any]] = {}  # parameters that are watched, by their ids
+        self.models: list[ref[Any]] = []  # watched
 
     def start(self) -> None:
-        """Listen to optimizers, to outermost module calls and to models that are made."""
+        """Listen to modules that are made, and to optimizers."""
         from torch.nn.modules import module
-        from torch.optim import optimizer
 
-        self.optimizer_hook = optimizer.register_optimizer_step_pre_hook(self._stepping)
-        self.parameter_hook = module.register_module_parameter_registration_hook(self._made)
-        self._listen()
+        from tensortap import optimizers
+        from tensortap.unseen import unseen
 
-    def _made(self, _module: Any, _name: str, parameter: Any) -> None:
-        """Listen again: a model is being made, and its first forward will be soon."""
+        self.called = unseen(self._called)
+        made = unseen(self._made)
+        module.register_module_parameter_registration_hook(made)
+        module.register_module_module_registration_hook(made)
+        optimizers.listen(self)
+
+    def _made(self, module: Any, _name: str, _part: Any) -> None:
+        """Have a module announce its calls: it has just got a parameter, or another module."""
         if os.getpid() == self.pid:
-            self.fresh[id(parameter)] = parameter
-            self.patience = PATIENCE
-            self._listen()
+            from tensortap import _core
 
-    def _listen(self) -> None:
-        from torch.nn.modules.module import register_module_forward_pre_hook
+            _core._announce(module, self.called)
 
-        if self.hook is None:
-            self.hook = register_module_forward_pre_hook(self._called)
+    def _called(self, module: Any) -> None:
+        """Watch a module that is about to run in training, unless it is part of a watched one."""
+        from tensortap import _core
 
-    def _called(self, module: Any, _: Any) -> None:
-        """Take an outermost module with parameters as a root, before its first forward."""
-        if module in self.known or os.getpid() != self.pid or not module.training:
-            return
-        parameters = list(module.parameters())
-        if self._covers(parameters):
-            self.known.add(module)
-            return
         try:
-            self._watch(module)
-        except Exception as error:  # the program goes on without us
-            print(f"tensortap: cannot record: {error}", file=sys.stderr)
-            self.pid = -1
-            return
-        self.covered.update((id(p), ref(p)) for p in parameters)
-        self.known.add(module)
+            if os.getpid() == self.pid and not self._covers(module.parameters()):
+                self._watch(self._compiled_around(module) or module)
+        except Exception as error:
+            self._give_up(error)
+        _core._announce(module, None)  # not sooner: what is watched by now sees this call too
+
+    def _compiled_around(self, module: Any) -> Any:
+        """Return the largest module around this one that `Module.compile` compiled, or None.
+
+        Its own call was not announced: it is called in our place.
+        """
+        if "torch._dynamo" not in sys.modules:
+            return None
+        from tensortap import living
+
+        around = [m for m in living.modules() if _is_compiled(m) and module in m.modules()]
+        return next(iter(living.roots(around)), None)
 
     def _covers(self, parameters: Iterable[Any]) -> bool:
         """Say if all belong to watched models: the id alone may be that of one that is gone."""
         return all((known := self.covered.get(id(p))) and known() is p for p in parameters)
 
-    def _awaits(self) -> bool:
-        """Say if a model was made that has not run yet; some never will."""
-        self.patience -= 1
-        for key, parameter in list(self.fresh.items()):
-            if self.patience <= 0 or not parameter.requires_grad or self._covers([parameter]):
-                del self.fresh[key]
-        return len(self.fresh) > 0
-
     def _watch(self, module: Any) -> None:
+        """Watch a model, and open the run with the first."""
         import tensortap
+        from tensortap import _core, living
         from tensortap.watch import _unwrapped
 
+        name = None
         if self.context is None:
+            if living.trained_outside(module):  # other models will come: all get a name
+                name = type(_unwrapped(module)).__name__
             self.context = tensortap.record(self.folder, **self.options)
             self.run = self.context.__enter__()
-        self.roots += 1
-        name = f"{type(_unwrapped(module)).__name__}{self.roots}" if self.roots > 1 else None
         tensortap.watch(module, name=name)
-        if _unwrapped(module) is module:
-            self._record_once(module, f"activation/{name}:(root)" if name else "activation/(root)")
+        self.models.append(ref(module))
+        self.covered.update((id(p), ref(p)) for p in module.parameters())
+        for part in module.modules():
+            _core._announce(part, None)
 
-    def _record_once(self, module: Any, name: str) -> None:
-        """Record what the call puts out that is under way: it began before it was watched."""
+    def _give_up(self, error: Exception) -> None:
+        """Say why nothing is recorded; the program goes on without us."""
+        print(f"tensortap: cannot record: {error}", file=sys.stderr)
+        self.pid = -1
 
-        def once(_module: Any, _inputs: Any, output: Any) -> None:
-            handle.remove()
-            if not hasattr(output, "untyped_storage"):
-                return  # several tensors: those of the modules inside are there
-            with contextlib.suppress(TypeError):  # on a device, sparse, fake
-                self.run.tensor(name, output)
+    # ---- what the optimizers call
 
-        handle = module.register_forward_hook(once)
-
-    def _stepping(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Stop listening when everything that is trained is watched; else go on."""
+    def before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Watch the models of an optimizer that have not announced themselves."""
         if os.getpid() != self.pid:
             return None
-        if self._covers(p for group in optimizer.param_groups for p in group["params"]):
-            if self.hook is not None and not self._awaits():
-                self.hook.remove()
-                self.hook = None
-            return None
-        self._listen()
-        if callable(kwargs.get("closure")):  # its forward may be the first
-            return args, {**kwargs, "closure": self._late(kwargs["closure"], optimizer)}
-        if len(args) > 1 and callable(args[1]):
-            return (args[0], self._late(args[1], optimizer), *args[2:]), kwargs
+        try:
+            if self._covers(p for group in optimizer.param_groups for p in group["params"]):
+                return None
+            if callable(kwargs.get("closure")):  # its forward may be the first
+                return args, {**kwargs, "closure": self._late(kwargs["closure"], optimizer)}
+            if len(args) > 1 and callable(args[1]):
+                return (args[0], self._late(args[1], optimizer), *args[2:]), kwargs
+            self._search(optimizer)
+        except Exception as error:
+            self._give_up(error)
         return None
+
+    def after_step(self, optimizer: Any) -> None:
+        """Do nothing: everything is known before."""
+
+    def _search(self, optimizer: Any) -> None:
+        """Watch the largest modules that hold its parameters and contain no watched model."""
+        from tensortap import living
+
+        every = list(living.held(optimizer))
+        missing = {id(p) for p in every if not self._covers([p])}
+        models = {id(model()) for model in self.models}
+        candidates = [
+            module
+            for module in living.modules()
+            if any(id(p) in missing for p in module.parameters())
+            and not any(id(part) in models for part in module.modules())
+        ]
+        for module in living.roots(candidates):
+            if not self._covers(module.parameters()):
+                self._watch(module)
+        self.covered.update((id(p), ref(p)) for p in every)  # some belong to no module
 
     def _late(self, closure: Callable[[], Any], optimizer: Any) -> Callable[[], Any]:
         """Wrap a closure so that gradients are read although the step began before the watch."""
-        before = self.roots
+        before: int | None = len(self.models)
 
         @functools.wraps(closure)
         def late() -> Any:
             nonlocal before
             result = closure()
-            if self.roots > before and self.context is not None:
-                before = self.roots
-                from tensortap.steps import Steps
+            if before is not None and os.getpid() == self.pid:
+                try:
+                    self._search(optimizer)
+                    if len(self.models) > before:
+                        from tensortap.steps import Steps
 
-                Steps.of(self.run).catch_up(optimizer)
+                        Steps.of(self.run).catch_up(optimizer)
+                except Exception as error:
+                    self._give_up(error)
+                before = None
             return result
 
         return late
@@ -161,17 +182,19 @@ class Watcher:
         """Close the run and say where it is and what watching cost."""
         if os.getpid() != self.pid or self.context is None:
             return
-        context, self.context = self.context, None
-        if self.hook is not None:
-            self.hook.remove()
-        self.optimizer_hook.remove()
-        self.parameter_hook.remove()
+        context, self.context, self.pid = self.context, None, -1
         share = float(self.run.cost)
         context.__exit__(None, None, None)
         rank = os.environ.get("RANK", "0")
         if rank == "0":
             print(f"tensortap: recorded; see: tensortap show {self.run.path}", file=sys.stderr)
             print(f"tensortap: watching took {share:.1%} of the time", file=sys.stderr)
+
+
+def _is_compiled(module: Any) -> bool:
+    """Say if `Module.compile` has been called: the slot holds something, perhaps below ours."""
+    held = module.__dict__.get("_compiled_call_impl")
+    return getattr(held, "inner", held) is not None
 
 
 class TorchWaiter:

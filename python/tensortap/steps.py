@@ -6,6 +6,7 @@ step ends
 - at the first training forward after all optimizers that make up a step have
   stepped: known after one round, or at once if they hold all parameters.  Those of a
   model that was trained before the newest model came, and has not run since, do not count;
+- where no optimizer holds a watched parameter, at the next training forward of a model;
 - or at `run.step()`, whose first call switches to counting by hand for good.
 SPDX-License-Identifier: Apache-2.0
 """
@@ -21,12 +22,15 @@ from array import array
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from tensortap import _core
+from tensortap import _core, optimizers
+from tensortap.living import holders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tensortap.watch import Watched
+
+FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS = 1, 2  # Recorder.forwards
 
 
 class Plan:
@@ -70,8 +74,6 @@ class Steps:
 
     def __init__(self, recorder: _core.Recorder) -> None:
         """Listen to all optimizers of the process."""
-        from torch.optim import optimizer as module
-
         self.recorder = recorder
         self.watched: list[Watched] = []
         self.plans: WeakKeyDictionary[Any, Plan] = WeakKeyDictionary()
@@ -82,11 +84,8 @@ class Steps:
         self.error: BaseException | None = None
         self._reads = 0
         self._notes = True  # gradients are looked at when accumulated: until more is known
-        self._handles = [
-            module.register_optimizer_step_pre_hook(self._before),
-            module.register_optimizer_step_post_hook(self._after),
-        ]
         recorder.watchers.insert(0, self)  # closed last
+        optimizers.listen(self)
 
     @staticmethod
     def of(recorder: _core.Recorder) -> Steps:
@@ -130,6 +129,16 @@ class Steps:
         self.recorder.manual = True
         self._next()
 
+    def decide(self) -> None:
+        """Decide if forwards count as steps: a model runs again, and no optimizer has stepped."""
+        if self.plans or self.given or holders(set().union(*(w.trainable for w in self.watched))):
+            self.recorder.forwards = FORWARDS_ARE_NO_STEPS
+        else:
+            self.recorder.forwards = FORWARDS_ARE_STEPS
+            self.recorder.note(
+                "no optimizer holds the parameters: each training forward of a model is a step"
+            )
+
     def catch_up(self, optimizer: Any) -> None:
         """Read for an optimizer whose closure brought its model: the step began before that."""
         try:
@@ -147,8 +156,7 @@ class Steps:
             self.error = error.with_traceback(None)
 
     def _close(self) -> None:
-        for handle in self._handles:
-            handle.remove()
+        optimizers.leave(self)
         if self.errors:
             text = f"tensortap: {self.errors} errors at optimizer steps, the first: {self.error!r}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
@@ -159,7 +167,7 @@ class Steps:
 
     # ---- what the optimizers call
 
-    def _before(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Read everything now, or after the closure has run for the first time."""
         try:
             plan = self._plan(optimizer)
@@ -176,7 +184,8 @@ class Steps:
             self._sort_out(error)
         return None
 
-    def _after(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def after_step(self, optimizer: Any) -> None:
+        """Find out if this was the last optimizer of the step."""
         try:
             plan = self.plans.get(optimizer)
             if plan is None or self.recorder.manual:
@@ -213,6 +222,7 @@ class Steps:
         if not plan.parts and optimizer not in self.given:
             return None  # somebody else's
         self.plans[optimizer] = plan
+        self.recorder.forwards = FORWARDS_ARE_NO_STEPS
         return plan
 
     def _begin(self, optimizer: Any, plan: Plan) -> None:

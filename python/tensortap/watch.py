@@ -12,6 +12,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import math
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
@@ -56,6 +57,9 @@ class NonFiniteError(ArithmeticError):
         return type(self), (self.name, self.step, self.call, *counts)
 
 
+_hooks_lock = threading.Lock()
+
+
 class Hook:
     """The post-accumulate hook of one parameter, which may be there or not."""
 
@@ -67,19 +71,20 @@ class Hook:
     def put(self, core: _core.Watch) -> None:
         """See that it is there."""
         parameter = self.parameter()
-        if self.handle is None and parameter is not None:
-            hook = core.parameter_hook(self.index)
-            self.handle = parameter.register_post_accumulate_grad_hook(hook)
+        with _hooks_lock:  # torch makes the dict of a parameter's hooks with the first of them
+            if self.handle is None and parameter is not None:
+                hook = core.parameter_hook(self.index)
+                self.handle = parameter.register_post_accumulate_grad_hook(hook)
 
     def remove(self) -> None:
-        """See that it is not there, and the parameter as it was."""
-        if self.handle is None:
-            return
-        self.handle.remove()
-        self.handle = None
-        parameter = self.parameter()
-        if parameter is not None and not parameter._post_accumulate_grad_hooks:
-            parameter._post_accumulate_grad_hooks = None
+        """See that it is not there.
+
+        The dict of hooks stays, empty: another thread's backward may be reading it.
+        """
+        with _hooks_lock:
+            handle, self.handle = self.handle, None
+            if handle is not None:
+                handle.remove()
 
 
 class Watched:
@@ -110,6 +115,7 @@ class Watched:
         self._hooks: list[Hook] = []
         self.batch = Batch()
         self._norms: list[float] = []  # of gradients that lie on devices
+        self.steps = Steps.of(recorder)
         self.core = _core.Watch(
             recorder,
             inputs=inputs,
@@ -117,15 +123,10 @@ class Watched:
             on_nonfinite=None if on_nonfinite is None else self._tell,
             on_device=self._compute,
             on_skip=self.note,
+            on_again=self.steps.decide,
         )
-        count = sum(isinstance(w, Watched) for w in recorder.watchers) + 1
-        prefix = (
-            f"{name}:"
-            if name
-            else f"{type(_unwrapped(model)).__name__}{count}:"
-            if count > 1
-            else ""
-        )
+        self.kind = type(_unwrapped(model)).__name__
+        prefix = f"{name}:" if name else self._prefix()
         for path, module, by_hook in _modules(model):
             self.core.add(module, prefix + (path or "(root)"), hook=by_hook)
         parameters = [(prefix + path, module, key) for path, module, key in _parameters(model)]
@@ -138,9 +139,14 @@ class Watched:
                 self.trainable.add(id(parameter))
                 if self.has_gradients:
                     self._hooks.append(Hook(ref(parameter), i))
-        self.steps = Steps.of(recorder)
         self.steps.add(self, optimizer)
         recorder.watchers.append(self)
+
+    def _prefix(self) -> str:
+        """Name the model by its class, and by a number too if that is taken; the first has none."""
+        others = [w.kind for w in self.recorder.watchers if isinstance(w, Watched)]
+        same = others.count(self.kind)
+        return f"{self.kind}{same + 1 if same else ''}:" if others else ""
 
     def _tell(self, name: str, step: int, call: int, nan: int, posinf: int, neginf: int) -> None:
         """Do what the user asked for; called where the tensor was seen."""

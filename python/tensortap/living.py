@@ -1,0 +1,54 @@
+"""Find the modules and optimizers that are alive, and which modules contain which.
+
+torch keeps no list of either; Python's garbage collector does.  A look takes tens of
+milliseconds, so it is for questions that come up once.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+
+def living(kind: type) -> list[Any]:
+    """Return all objects of a class, or of one derived from it."""
+    return [one for one in gc.get_objects() if issubclass(type(one), kind)]
+
+
+def held(optimizer: Any) -> Iterable[Any]:
+    """Yield the parameters of an optimizer."""
+    return (p for group in optimizer.param_groups for p in group["params"])
+
+
+def holders(parameters: Collection[int]) -> list[Any]:
+    """Return the optimizers that hold one of these parameters, given by their ids."""
+    from torch.optim import Optimizer
+
+    every = (one for one in living(Optimizer) if hasattr(one, "param_groups"))
+    return [one for one in every if any(id(p) in parameters for p in held(one))]
+
+
+def modules() -> list[Any]:
+    """Return all modules."""
+    from torch.nn import Module
+
+    return [one for one in living(Module) if hasattr(one, "_modules")]
+
+
+def trained_outside(module: Any) -> bool:
+    """Say if an optimizer holds parameters of modules that are not in this one."""
+    own = {id(p) for p in module.parameters()}
+    others = {id(p) for m in modules() for p in m._parameters.values() if id(p) not in own}
+    return bool(holders(others))
+
+
+def roots(candidates: list[Any]) -> list[Any]:
+    """Return those modules that no other of them contains; the largest first."""
+    inside = {id(c): {id(m) for m in c.modules()} - {id(c)} for c in candidates}
+    within = set().union(*inside.values())
+    tops = [one for one in candidates if id(one) not in within]
+    return sorted(tops, key=lambda one: -len(inside[id(one)]))

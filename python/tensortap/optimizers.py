@@ -1,0 +1,70 @@
+"""Tell every open run when an optimizer of the process steps.
+
+torch's global optimizer hooks must not change while another thread is in a step.  So
+there is one pair of hooks, put with the first run and never taken off, and runs come
+and go behind it.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+from tensortap.unseen import unseen
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Listener(Protocol):
+    """What is told of steps; it keeps its errors to itself."""
+
+    def before_step(
+        self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Call | None:
+        """Look at the optimizer before it steps; return other arguments, or None."""
+
+    def after_step(self, optimizer: Any) -> None:
+        """Look at it after it has stepped."""
+
+
+_lock = threading.Lock()
+_listeners: tuple[Listener, ...] = ()  # replaced, never changed: a thread may be reading it
+_has_hooks = False
+
+
+def listen(listener: Listener) -> None:
+    """Tell *listener* of every step from now on; those that came before are told first."""
+    global _listeners, _has_hooks
+    with _lock:
+        if not _has_hooks:
+            from torch.optim import optimizer
+
+            optimizer.register_optimizer_step_pre_hook(unseen(_before))
+            optimizer.register_optimizer_step_post_hook(unseen(_after))
+            _has_hooks = True
+        _listeners = (*_listeners, listener)
+
+
+def leave(listener: Listener) -> None:
+    """Tell *listener* nothing more."""
+    global _listeners
+    with _lock:
+        _listeners = tuple(one for one in _listeners if one is not listener)
+
+
+def _before(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    call: Call | None = None
+    told: tuple[Listener, ...] = ()
+    while told is not _listeners:  # one of them may open a run, which is then told too
+        now = _listeners
+        for listener in now:
+            if listener not in told:
+                call = listener.before_step(optimizer, *(call or (args, kwargs))) or call
+        told = now
+    return call
+
+
+def _after(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for listener in _listeners:
+        listener.after_step(optimizer)
