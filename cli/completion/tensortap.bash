@@ -4,7 +4,7 @@ _tensortap() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     local commands='run ls show stats nan diff export graph check top rm help'
     local -A options=(
-        [run]='-o --output --every --only --keep -m'
+        [run]='-o --output --resume --every --only --exclude --keep --budget --inputs --grads --on-nonfinite -m'
         [ls]='--keep-last --yes --json'
         [show]='--all --rank --json'
         [stats]='--step --json'
@@ -21,6 +21,10 @@ _tensortap() {
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$word")
     elif [[ $before == --to ]]; then
         mapfile -t COMPREPLY < <(compgen -W 'csv json npy safetensors pt hdf5 sqlite parquet tensorboard' -- "$word")
+    elif [[ $before == --grads ]]; then
+        mapfile -t COMPREPLY < <(compgen -W 'parameters activations all none' -- "$word")
+    elif [[ $before == --on-nonfinite ]]; then
+        mapfile -t COMPREPLY < <(compgen -W 'warn raise' -- "$word")
     elif [[ $command == help ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help" -- "$word")
     elif [[ $word == -* ]]; then

@@ -251,6 +251,25 @@ static PyObject *recorder_flush(PyObject *self, PyObject *Py_UNUSED(none))
     return recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+/* names(glob): the sites that were asked for so far, recorded or not */
+static PyObject *recorder_names(PyObject *self, PyObject *glob)
+{
+    const recorder_object *recorder = (recorder_object *)self;
+    const char *pattern = PyUnicode_AsUTF8(glob), *name;
+    PyObject *list = pattern != NULL ? PyList_New(0) : NULL; /* owned */
+    for (int32_t i = 0; list != NULL && recorder->rec != NULL &&
+                        (name = tt_recorder_site_name(recorder->rec, i)) != NULL;
+         i++) {
+        if (!tt_glob_match(pattern, name))
+            continue;
+        PyObject *text = PyUnicode_FromString(name); /* owned */
+        if (text == NULL || PyList_Append(list, text) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
 static PyObject *recorder_reduce(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
     PyErr_SetString(PyExc_TypeError, "a run that is being written stays in its process: it cannot be "
@@ -340,6 +359,8 @@ static PyMethodDef methods[] = {
     { "step", recorder_step, METH_NOARGS, "step($self, /)\n--\n\nEnd the step; the next one begins." },
     { "flush", recorder_flush, METH_NOARGS,
       "flush($self, /)\n--\n\nWait until others can read what was recorded so far." },
+    { "names", recorder_names, METH_O,
+      "names($self, glob, /)\n--\n\nList the sites that were seen so far, recorded or not." },
     { "costs", recorder_costs, METH_NOARGS, "Give the time spent on each site, in ns." },
     { "thinned", recorder_thinned, METH_NOARGS,
       "Give the sites that the budget made rarer, and every how many steps they are recorded." },

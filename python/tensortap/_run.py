@@ -36,10 +36,13 @@ class Watcher:
     would trace that, and everything else would run on torch's slow path.
     """
 
-    def __init__(self, folder: str | None, options: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: str | None, options: dict[str, Any], watching: dict[str, Any]
+    ) -> None:
         """Remember where to record; nothing is made yet."""
         self.folder = folder
         self.options = options
+        self.watching = watching  # options of tensortap.watch
         self.pid = os.getpid()
         self.context: Any = None  # of tensortap.record, entered
         self.run: Any = None
@@ -106,7 +109,7 @@ class Watcher:
                 name = type(_unwrapped(module)).__name__
             self.context = tensortap.record(self.folder, **self.options)
             self.run = self.context.__enter__()
-        tensortap.watch(module, name=name)
+        tensortap.watch(module, name=name, **self.watching)
         self.models.append(ref(module))
         self.covered.update((id(p), ref(p)) for p in module.parameters())
         for part in module.modules():
@@ -292,20 +295,56 @@ def end(code: int) -> NoReturn:
     raise SystemExit(code)
 
 
+#: What cli/cmd_run.c gives before the program and its arguments; "" where nothing was said.
+SLOTS = (
+    "folder",
+    "every",
+    "only",
+    "exclude",
+    "keep",
+    "budget",
+    "resume",
+    "inputs",
+    "grads",
+    "on_nonfinite",
+    "kind",
+)
+
+
+def refuse_place(folder: str | None, resume: bool) -> None:
+    """End with exit code 3 if the run could not be written: before the program trains in vain."""
+    from tensortap.record import check_place
+
+    why = "it holds a run already; give another folder, or --resume to go on with it"
+    try:
+        check_place(folder, resume=resume)
+    except FileExistsError:
+        pass
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    else:
+        return
+    print(f"tensortap: cannot record into '{folder or 'runs'}': {why}", file=sys.stderr)
+    end(3)
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Run; *arguments* are out, every, only, keep, kind, then the program and its own."""
-    out, every, only, keep, kind, *rest = arguments
+    """Run; *arguments* are those of SLOTS, then the program and its own."""
+    given = {name: text for name, text in zip(SLOTS, arguments, strict=False) if text}
+    kind, rest = given["kind"], arguments[len(SLOTS) :]
     if kind == "script" and not os.path.exists(rest[0]):
         print(f"tensortap: no script '{rest[0]}'; give a file, or -m and a module", file=sys.stderr)
         end(2)
-    options: dict[str, Any] = {}
-    if every:
-        options["every"] = int(every)
-    if only:
-        options["only"] = only
-    if keep:
-        options["keep"] = keep
-    watcher = Watcher(out or None, options)
+    read: dict[str, Callable[[str], Any]] = {"every": int, "budget": float, "resume": bool}
+    names = ("every", "only", "exclude", "keep", "budget", "resume")
+    options = {name: read.get(name, str)(given[name]) for name in names if name in given}
+    watching: dict[str, Any] = {"inputs": "inputs" in given}
+    if "grads" in given:
+        watching["grads"] = None if given["grads"] == "none" else given["grads"]
+    if "on_nonfinite" in given:
+        watching["on_nonfinite"] = given["on_nonfinite"]
+    refuse_place(given.get("folder"), "resume" in given)
+    watcher = Watcher(given.get("folder"), options, watching)
     sys.meta_path.insert(0, TorchWaiter(watcher.start))
     atexit.register(watcher.finish)  # the safety net; finish() itself runs once
     try:

@@ -7,12 +7,15 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 from tensortap import _core, process
+from tensortap.steps import Steps
 from tensortap.watch import Watched
 
 if TYPE_CHECKING:
@@ -21,7 +24,13 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
+    from tensortap.watch import Grads, OnNonFinite
+
 MOST_SHOWN = 3  # names in a repr
+MASK = "***"  # in place of a secret
+#: Endings of the names of options whose values are kept out of the run, and words in them.
+SECRET_ENDINGS = ("key", "token", "pwd", "passphrase", "credential", "credentials", "auth")
+SECRET_WORDS = ("password", "passwd", "secret")
 
 
 class Recording(_core.Recorder):
@@ -30,6 +39,8 @@ class Recording(_core.Recorder):
     path: Path  # the folder
     file: Path  # of this rank
     follows: bool = False  # forked children record too
+    only: str = "*"
+    _has_checked_only = False
     _home: str  # the folder, wherever a child may be
     _options: dict[str, Any]
 
@@ -52,7 +63,26 @@ class Recording(_core.Recorder):
             super()._leave()
             return
         self._thinned = self.thinned()
+        for watcher in list(self.watchers):
+            if isinstance(watcher, Steps):
+                watcher.look()
+        self.check_only()
         super().close(timeout=timeout)
+
+    def check_only(self) -> None:
+        """Warn once about each glob in *only* that matches nothing seen so far."""
+        if self._has_checked_only:
+            return
+        self._has_checked_only = True
+        seen = self.names("*")
+        for glob in self.only.split(",") if seen else []:
+            if not self.names(glob):
+                warnings.warn(
+                    f"tensortap: only={glob!r} matches none of the {len(seen)} names seen in the "
+                    f"first step{_nearest(glob, self)}",
+                    RuntimeWarning,
+                    stacklevel=_level_of_program(),
+                )
 
     def go_on(self) -> None:
         """Record in a forked child too, from its next event on, into a file of its own."""
@@ -104,6 +134,9 @@ def record(
     *,
     model: torch.nn.Module | None = None,
     optimizer: Any = None,
+    inputs: bool = False,
+    grads: Grads = "parameters",
+    on_nonfinite: OnNonFinite = None,
     every: int = 1,
     keep: str = "stats",
     only: str = "*",
@@ -116,7 +149,8 @@ def record(
 ) -> Recording:
     """Record a run into the folder *path* (else `runs/<date>-<time>`) until it is closed.
 
-    *model*, *optimizer*: watch them, as `tt.watch(model, optimizer=optimizer)`.
+    *model*, *optimizer*, *inputs*, *grads*, *on_nonfinite*: watch the model, as
+    `tt.watch(model, optimizer=optimizer, ...)`.
     *every*, *only*, *exclude*, *keep*: of tensors, how often, which names (globs), and
     what: "stats", "hist", "digest", "sample", "value" or several ("stats,value").
     Numbers given to `run.log` are always recorded.
@@ -136,16 +170,13 @@ def record(
         _check_text("exclude", exclude, "a glob like '*.bias', or None")
     if overflow not in ("wait", "drop"):
         raise ValueError(f"overflow must be 'wait' or 'drop', not {overflow!r}")
-    if optimizer is not None and model is None:
-        raise ValueError("optimizer needs model: parameters get their names from it")
+    watching: dict[str, Any] = {"inputs": inputs, "grads": grads, "on_nonfinite": on_nonfinite}
+    if model is None:
+        _check_nothing_watched(optimizer, watching)
     products, share = _core._read_keep(keep), _share(budget)
     rank, world_size = _place()
     folder = _folder(path, rank)
-    file = folder / f"rank{rank}.tap"
-    if not resume and file.exists():
-        raise FileExistsError(
-            f"{folder} holds a run already: give another path, or resume=True to go on with it"
-        )
+    file = _file(folder, rank, resume)
     options: dict[str, Any] = {
         "only": only,
         "exclude": exclude,
@@ -159,7 +190,7 @@ def record(
         "info": _info(rank, world_size),
     }
     run = Recording(os.fspath(folder), **options)
-    run.path, run.file = folder, file
+    run.path, run.file, run.only = folder, file, only
     if follow_fork:
         run.follows, run._home, run._options = True, os.path.abspath(folder), options
     if resume:
@@ -167,11 +198,34 @@ def record(
     process.enter(run)
     if model is not None:
         try:
-            Watched(run, model, optimizer=optimizer)
+            Watched(run, model, optimizer=optimizer, **watching)
         except BaseException:
             run.close()
             raise
     return run
+
+
+def check_place(path: str | None, *, resume: bool) -> None:
+    """Raise OSError if `record(path)` could not write; leave everything as it is."""
+    rank, world_size = _place()
+    if path is None:
+        where = "runs" if os.path.exists("runs") else "."
+        if not os.access(where, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), where)
+        return
+    folder = _folder(path, rank)
+    file = _file(folder, rank, resume)
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    if file.exists():
+        with open(file, "r+b"):
+            _next_step(file)
+    else:
+        with open(file, "xb"):
+            file.unlink()
+    if world_size == 1:  # else another rank may be about to write there
+        for one in made:
+            one.rmdir()
 
 
 def innermost() -> Recording:
@@ -184,6 +238,28 @@ def innermost() -> Recording:
         '    with tt.record("runs/my-run") as run:\n'
         "        tt.watch(model)"
     )
+
+
+def _level_of_program() -> int:
+    """Give the stacklevel of a warning that shows the program's line, not ours or torch's."""
+    torch = getattr(sys.modules.get("torch"), "__file__", None) or __file__
+    libraries = tuple(os.path.dirname(file) + os.sep for file in (__file__, torch))
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(libraries):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _nearest(glob: str, run: Recording) -> str:
+    """Say which names are like this one."""
+    from difflib import get_close_matches
+
+    part = glob.strip("*")
+    holding = run.names(f"*{part}*")
+    if part and holding:
+        return f"; did you mean '*{part}*', which matches {holding[0]!r}?"
+    near = get_close_matches(glob, run.names("*"), MOST_SHOWN)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 # ---- options
@@ -199,6 +275,17 @@ def _check_count(name: str, value: object, accepted: str) -> None:
 def _check_text(name: str, value: object, accepted: str) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be {accepted}, not {value!r}")
+
+
+def _check_nothing_watched(optimizer: object, watching: dict[str, Any]) -> None:
+    """Raise ValueError for options that are about a model: none was given."""
+    if optimizer is not None:
+        raise ValueError("optimizer needs model: parameters get their names from it")
+    for name, usual in (("inputs", False), ("grads", "parameters"), ("on_nonfinite", None)):
+        if watching[name] != usual:
+            raise ValueError(
+                f"{name} needs model: give both to tt.record, or {name} to tt.watch(model)"
+            )
 
 
 def _share(budget: object) -> float:
@@ -238,6 +325,16 @@ def _folder(path: str | os.PathLike[str] | None, rank: int) -> Path:
                 continue
         return folder
     raise FileExistsError(f"runs/{stem}: a thousand runs began in this second; give a path")
+
+
+def _file(folder: Path, rank: int, resume: bool) -> Path:
+    """Give the file of this rank; raise FileExistsError where one must not be continued."""
+    file = folder / f"rank{rank}.tap"
+    if not resume and file.exists():
+        raise FileExistsError(
+            f"{folder} holds a run already: give another path, or resume=True to go on with it"
+        )
+    return file
 
 
 def _launched() -> time.struct_time:
@@ -302,12 +399,32 @@ def _info(rank: int, world_size: int) -> dict[str, str]:
         import socket
 
         info["host"] = socket.gethostname()
-        info["argv"] = json.dumps(getattr(sys, "argv", []))
+        info["argv"] = json.dumps(_masked(getattr(sys, "argv", [])))
         info["cwd"] = _cwd()
         commit = _commit(info["cwd"])
         if commit:
             info["commit"] = commit
     return {key: _plain(value) for key, value in info.items()}
+
+
+def _masked(arguments: list[str]) -> list[str]:
+    """Replace the values of options whose names look like those of secrets."""
+    out: list[str] = []
+    is_value = False  # of the secret before
+    for one in map(str, arguments):
+        name, equals, _ = one.partition("=")
+        is_secret = _is_secret(name)
+        if is_value and not one.startswith("-"):
+            out.append(MASK)
+        else:
+            out.append(f"{name}={MASK}" if is_secret and equals else one)
+        is_value = is_secret and not equals and one.startswith("-")
+    return out
+
+
+def _is_secret(name: str) -> bool:
+    name = name.lower()
+    return name.endswith(SECRET_ENDINGS) or any(word in name for word in SECRET_WORDS)
 
 
 def _plain(text: str) -> str:

@@ -87,6 +87,86 @@ def test_options_choose_what_is_recorded(tmp_path: Path) -> None:
     assert run.tensor("parameter/0.weight", 2, as_numpy=True).shape == (8, 4)
 
 
+def test_options_choose_how_it_is_watched(tmp_path: Path) -> None:
+    script = write(tmp_path, TRAIN)
+    options = ("--inputs", "--grads", "all", "--exclude", "*.bias", "--budget", "0.9")
+    done = tensortap("run", "-o", "run", *options, script, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = tt.open(tmp_path / "run")
+    recorded = {name for name in run.names("*/*") if len(run.series(name, "mean")[0])}
+    assert {"input/2", "activation_gradient/2", "gradient/2.weight"} <= recorded
+    assert not [name for name in recorded if name.endswith(".bias")]
+    done = tensortap("run", "-o", "run", "--resume", "--grads", "none", script, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = tt.open(tmp_path / "run")
+    assert list(run.series("activation/2", "mean")[0]) == list(range(10))
+    assert list(run.series("gradient/2.weight", "mean")[0]) == list(range(5))
+
+
+def test_a_program_is_stopped_where_its_first_nan_appears(tmp_path: Path) -> None:
+    script = write(tmp_path, TRAIN.replace("torch.ones(3, 4)", "torch.ones(3, 4) / (2 - step)"))
+    done = tensortap("run", "-o", "run", "--on-nonfinite", "raise", script, folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.count("NonFiniteError: ") == 1
+    assert " in activation/0 at step 2" in done.stderr
+    assert f'File "{tmp_path / script}", line 8' in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "word"),
+    [
+        (("--budget", "2"), "--budget takes a share of the time between 0 and 1"),
+        (("--budget", "much"), "not 'much'"),
+        (("--grads", "some"), "--grads takes parameters, activations, all or none, not 'some'"),
+        (("--on-nonfinite", "stop"), "--on-nonfinite takes warn or raise, not 'stop'"),
+        (("--resume",), "--resume needs the run to go on with: -o RUN"),
+    ],
+)
+def test_a_wrong_option_says_what_it_takes(
+    tmp_path: Path, option: tuple[str, ...], word: str
+) -> None:
+    script = write(tmp_path, "print('ran')")
+    done = tensortap("run", *option, script, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert word in done.stderr
+
+
+def test_a_folder_that_cannot_take_the_run_stops_the_program_before_it_starts(
+    tmp_path: Path,
+) -> None:
+    script = write(tmp_path, "print('ran')")
+    with tt.record(tmp_path / "there"):
+        pass
+    (tmp_path / "file").write_text("")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "rank0.tap").write_text("no run at all" * 100)
+    answers = {
+        ("there",): "it holds a run already; give another folder, or --resume to go on with it",
+        ("file",): "is a file; a run is a folder",
+        ("file/below",): "Not a directory",
+        ("/proc/self/run",): "No such file or directory",
+        ("broken", "--resume"): "broken",
+    }
+    for given, why in answers.items():
+        done = tensortap("run", "-o", *given, script, folder=tmp_path)
+        assert (done.returncode, done.stdout) == (3, ""), done.stderr
+        assert done.stderr.startswith(f"tensortap: cannot record into '{given[0]}': ")
+        assert why in done.stderr
+    assert tensortap("run", "-o", "a/b/new", script, folder=tmp_path).stdout == "ran\n"
+    assert not (tmp_path / "a").exists(), "nothing was trained"
+
+
+def test_secrets_on_the_command_line_stay_out_of_the_run(tmp_path: Path) -> None:
+    script = write(tmp_path, "import sys; print(sys.argv)\n" + TRAIN)
+    given = ("--api-key=s3cret", "--hf_token", "s3cret", "--lr", "0.1", "wandb.api_key=s3cret")
+    done = tensortap("run", "-o", "run", script, *given, folder=tmp_path)
+    assert done.stdout.count("s3cret") == 3, "the program gets them"
+    assert b"s3cret" not in (tmp_path / "run" / "rank0.tap").read_bytes()
+    masked = f"{script} --api-key=*** --hf_token *** --lr 0.1 wandb.api_key=***"
+    assert masked in tensortap("show", "run", folder=tmp_path).stdout
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -354,10 +434,10 @@ def test_an_import_of_torch_that_fails_is_shown_as_python_shows_it(
 
 
 def test_a_run_that_cannot_be_made_does_not_stop_the_program(tmp_path: Path) -> None:
-    (tmp_path / "run").write_text("in the way")
-    script = write(tmp_path, TRAIN)
+    script = write(tmp_path, "open('run', 'a').close()  # in the way\n" + TRAIN)
     done = tensortap("run", "-o", "run", script, folder=tmp_path)
     assert done.returncode == 0
+    (tmp_path / "run").unlink()
     assert done.stdout == python(script, folder=tmp_path).stdout
     assert done.stderr.startswith("tensortap: cannot record: ")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -105,6 +106,63 @@ def test_every_and_globs_decide_about_tensors_and_never_about_numbers(folder: Pa
         assert name not in run_read or not len(run_read.series(name, "max")[0])
 
 
+@pytest.mark.parametrize(
+    ("only", "hint"),
+    [
+        ("activaton/fc", "did you mean 'activation/fc'?"),
+        ("fc*", "did you mean '*fc*', which matches 'activation/fc'?"),
+        ("activation/*,zzz", "only='zzz' matches none of the 2 names seen in the first step"),
+    ],
+)
+def test_a_glob_that_matches_nothing_is_warned_about(folder: Path, only: str, hint: str) -> None:
+    run = tt.record(folder, only=only)
+    run.tensor("activation/fc", np.ones(2))
+    run.log("loss", 1.0)
+    with pytest.warns(RuntimeWarning, match=re.escape(hint)) as caught:
+        run.close()
+    assert len(caught) == 1
+
+
+def test_a_wrong_glob_is_warned_about_after_the_first_step(folder: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def train() -> None:
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+
+    with tt.record(folder, model=model, only="gradent/*"):
+        train()
+        with pytest.warns(RuntimeWarning, match="only='gradent/.*did you mean 'gradient/bias'"):
+            train()
+        train()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_glob_that_matches_is_not_warned_about(folder: Path) -> None:
+    with tt.record(folder, only="x*,loss") as run:
+        run.tensor("x1", np.ones(2))
+        run.tensor("y1", np.ones(2))
+        run.log("loss", 1.0)
+    with tt.record(folder.with_name("empty"), only="z"):
+        pass
+
+
+def test_options_of_watching_are_options_of_recording(folder: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    with tt.record(folder, model=model, inputs=True, grads="all"):
+        model(torch.ones(1, 2)).sum().backward()
+    assert {"input/0", "activation_gradient/0"} <= set(tt.open(folder).names("*"))
+    run = tt.record(folder.with_name("other"), model=model, on_nonfinite="raise")
+    with pytest.raises(tt.NonFiniteError), run:
+        model(torch.full((1, 2), torch.nan))
+    for option in ({"inputs": True}, {"grads": None}, {"on_nonfinite": "warn"}):
+        with pytest.raises(ValueError, match=f"{next(iter(option))} needs model"):
+            tt.record(folder.with_name("none"), **option)
+
+
 def test_an_existing_run_is_an_error_that_says_what_to_do(folder: Path) -> None:
     tt.record(folder).close()
     with pytest.raises(FileExistsError, match="resume=True"):
@@ -193,6 +251,27 @@ def test_the_commit_is_the_one_that_git_names(tmp_path: Path) -> None:
             (tmp_path / "run" / "rank0.tap").unlink()
         subprocess.run([sys.executable, "train.py"], check=True, cwd=tmp_path)
         assert tt.open(tmp_path / "run").info["commit"] == said.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("--password x", "--password ***"),
+        ("--db-passwd-file=x", "--db-passwd-file=***"),
+        ("--client_secret x y", "--client_secret *** y"),
+        ("--apiKey x=", "--apiKey ***"),
+        ("--use-auth --lr 1", "--use-auth --lr 1"),
+        ("--tokenizer x --max-tokens=9 --key-dim 8", "--tokenizer x --max-tokens=9 --key-dim 8"),
+        ("key x", "key x"),
+    ],
+)
+def test_values_of_options_named_like_secrets_are_masked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, given: str, kept: str
+) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py", *given.split()])
+    with tt.record(folder):
+        pass
+    assert tt.open(folder).info["argv"] == ["train.py", *kept.split()]
 
 
 def test_private_runs_tell_neither_host_nor_arguments_nor_commit(
