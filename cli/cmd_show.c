@@ -177,6 +177,7 @@ static tt_status print_json(const char *path, tt_run *run, int32_t file, const a
     tt_json_whole(&json, "last_step", totals.last_step);
     tt_json_whole(&json, "points", totals.points);
     tt_json_whole(&json, "bytes", totals.bytes);
+    tt_json_words(&json, "untrained", tt_header_untrained(run));
     tt_json_open(&json, "sites", '[');
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
         uint32_t bits;

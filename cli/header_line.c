@@ -5,6 +5,7 @@
 #include "header_line.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const char *tt_header_ink(const tt_screen *screen, tt_mood mood)
 {
@@ -13,6 +14,22 @@ const char *tt_header_ink(const tt_screen *screen, tt_mood mood)
         [TT_MOOD_SPARK] = "\x1b[32m", [TT_MOOD_REMARK] = "\x1b[33m", [TT_MOOD_ALARM] = "\x1b[1;31m",
     };
     return screen->style.is_colored ? codes[mood] : "";
+}
+
+const char *tt_header_untrained(const tt_run *run)
+{
+    static const char tail[] = " require gradients but no optimizer updates them"; /* of steps.py */
+    static const char taken_back[] = "all parameters that require gradients are updated by an optimizer";
+    const char *found = NULL;
+    tt_note note;
+    for (int32_t i = 0; tt_run_note(run, 0, i, &note) == TT_OK; i++) {
+        size_t len = strlen(note.text);
+        if (len > strlen(tail) && strcmp(note.text + len - strlen(tail), tail) == 0)
+            found = note.text;
+        else if (strcmp(note.text, taken_back) == 0)
+            found = NULL;
+    }
+    return found;
 }
 
 int tt_header_print(const char *path, const tt_run *run, const tt_screen *screen)
@@ -54,6 +71,13 @@ int tt_header_print(const char *path, const tt_run *run, const tt_screen *screen
         lines++;
     }
     tt_buf_free(&command);
+    const char *untrained = tt_header_untrained(run);
+    if (untrained != NULL) {
+        fputs(tt_header_ink(screen, TT_MOOD_REMARK), stdout);
+        tt_screen_name(screen, untrained);
+        printf("%s\n", plain);
+        lines++;
+    }
     fflush(stdout); /* the rest may take a moment */
     return lines;
 }

@@ -13,4 +13,8 @@ int tt_header_print(const char *path, const tt_run *run, const tt_screen *screen
 /* The names of a mood's ink, for single words outside tables; "" without colour. */
 const char *tt_header_ink(const tt_screen *screen, tt_mood mood);
 
+/* The latest remark of the recorder about parameters that no optimizer updates; borrowed,
+ * NULL: none. */
+const char *tt_header_untrained(const tt_run *run);
+
 #endif

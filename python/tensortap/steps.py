@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from tensortap.watch import Watched
 
 FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS = 1, 2  # Recorder.forwards
+MOST_NAMED = 6  # parameters in a note
+#: Notes that cli/header_line.c looks for: the end of one, and one that takes it back.
+UNTRAINED = "require gradients but no optimizer updates them"
+ALL_TRAINED = "all parameters that require gradients are updated by an optimizer"
 
 
 class Plan:
@@ -45,11 +49,11 @@ class Plan:
         self.rates: list[str] = []
         self.key: object = None
 
-    def prepare(self, optimizer: Any, watched: list[Watched]) -> None:
-        """Find out which of the watched parameters are this optimizer's, if that has changed."""
+    def prepare(self, optimizer: Any, watched: list[Watched]) -> bool:
+        """Find out which of the watched parameters are this optimizer's; say if that changed."""
         key = (tuple(len(g["params"]) for g in optimizer.param_groups), tuple(map(id, watched)))
         if key == self.key:
-            return
+            return False
         self.key = key
         self.ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
         self.parts = []
@@ -63,6 +67,7 @@ class Plan:
         if len(optimizer.param_groups) > 1:
             names = [f"learning_rate/{i}" for i in range(len(optimizer.param_groups))]
         self.rates = [self.prefix + name for name in names]
+        return True
 
     def reads_other_than(self, watched: Watched) -> bool:
         """Say if there is something left to read without this model."""
@@ -82,6 +87,9 @@ class Steps:
         self.is_known = False
         self.errors = 0
         self.error: BaseException | None = None
+        self._first: int | None = None  # step
+        self._is_changed = True  # optimizers or models, since look()
+        self._untrained: list[str] = []  # parameters, as the run was told
         self._reads = 0
         self._notes = True  # gradients are looked at when accumulated: until more is known
         recorder.watchers.insert(0, self)  # closed last
@@ -161,6 +169,39 @@ class Steps:
             text = f"tensortap: {self.errors} errors at optimizer steps, the first: {self.error!r}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
+    def _look_after_first(self) -> None:
+        """Look once the first step is over, and again when optimizers or models change."""
+        if self._first is None:
+            self._first = self.recorder.current_step
+        elif self._is_changed and self.recorder.current_step > self._first:
+            self.look()
+
+    def look(self) -> None:
+        """Say what the options or the optimizers miss, as far as one can know now."""
+        self._is_changed = False
+        if hasattr(self.recorder, "check_only"):
+            self.recorder.check_only()
+        names = self._find_untrained() if self.plans else []
+        if names == self._untrained:
+            return
+        self._untrained = names
+        shown = ", ".join(names[:MOST_NAMED])
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        self.recorder.note(f"{shown}{more} {UNTRAINED}" if names else ALL_TRAINED)
+
+    def _find_untrained(self) -> list[str]:
+        """Name the parameters that require gradients and that no optimizer holds."""
+        held = set().union(*(plan.ids for plan in self.plans.values()))
+        names = [name for one in self.watched for name in one.untrained(held)]
+        if names:  # one that has not stepped yet may hold them; looking takes milliseconds
+            from torch.optim import Optimizer
+
+            for optimizer in _instances(Optimizer):
+                groups = optimizer.param_groups
+                held.update(id(p) for group in groups for p in group["params"])
+            names = [name for one in self.watched for name in one.untrained(held)]
+        return names
+
     def _next(self) -> None:
         self.recorder.current_step += 1
         self.recorder.step_over = False
@@ -174,6 +215,7 @@ class Steps:
             if plan is None:
                 return None
             self._begin(optimizer, plan)
+            self._look_after_first()
             if callable(kwargs.get("closure")):
                 closure = self._reading(kwargs["closure"], plan, optimizer)
                 return args, {**kwargs, "closure": closure}
@@ -218,7 +260,7 @@ class Steps:
             taken = {p.number for p in self.plans.values()}
             number = next(n for n in itertools.count(1) if n not in taken)
             plan = Plan(number, f"{type(optimizer).__name__}{number}:" if number > 1 else "")
-        plan.prepare(optimizer, self.watched)
+        self._is_changed |= plan.prepare(optimizer, self.watched)
         if not plan.parts and optimizer not in self.given:
             return None  # somebody else's
         self.plans[optimizer] = plan
@@ -306,8 +348,12 @@ def _has_scaler() -> bool:
         from torch.amp import GradScaler
     except ImportError:  # an older torch
         return True
-    kinds: list[type] = [GradScaler]
-    for kind in kinds:  # grows as it goes
-        kinds.extend(kind.__subclasses__())
-    scalers = [x for x in gc.get_referrers(*kinds) if issubclass(type(x), GradScaler)]
-    return any(scaler._enabled for scaler in scalers)
+    return any(scaler._enabled for scaler in _instances(GradScaler))
+
+
+def _instances(kind: type) -> list[Any]:
+    """Find all objects of a class and its subclasses."""
+    kinds: list[type] = [kind]
+    for one in kinds:  # grows as it goes
+        kinds.extend(one.__subclasses__())
+    return [x for x in gc.get_referrers(*kinds) if issubclass(type(x), kind)]

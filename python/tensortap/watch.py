@@ -132,9 +132,12 @@ class Watched:
         parameters = [(prefix + path, module, key) for path, module, key in _parameters(model)]
         self.core.set_parameters(parameters)
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
+        self.names = [name for name, _, _ in parameters]
+        self._refs: list[ref[Any] | None] = []  # of the parameters
         self.trainable: set[int] = set()  # ids of parameters
         for i, (_, module, key) in enumerate(parameters):
             parameter = module._parameters[key]
+            self._refs.append(None if parameter is None else ref(parameter))
             if parameter is not None and parameter.requires_grad:
                 self.trainable.add(id(parameter))
                 if self.has_gradients:
@@ -178,6 +181,16 @@ class Watched:
         """Take in what belongs to the step and has not been recorded yet."""
         self.fetch()
         self.core.end_step()
+
+    def untrained(self, held: set[int]) -> list[str]:
+        """Name the parameters that require gradients now and are not among these ids."""
+        ids = self.core.parameter_ids()
+        found = []
+        for name, at, known in zip(self.names, ids, self._refs, strict=True):
+            parameter = known() if known is not None else None
+            if parameter is not None and id(parameter) == at and at not in held:
+                found += [name] if parameter.requires_grad else []
+        return found
 
     def fetch(self) -> float | None:
         """Record what was computed on devices; give the norm of the gradients among it."""
