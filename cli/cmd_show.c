@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALL = 256, RANK, TREND = 16, NARROW = 100 };
+enum { ALL = 256, CLASSES, RANK, TREND = 16, NARROW = 100 };
 
 typedef struct arguments {
     tt_given given;
     int64_t rank;
-    bool shows_all;
+    bool shows_all, shows_classes;
 } arguments;
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -27,6 +27,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ALL:
         args->shows_all = true;
+        return 0;
+    case CLASSES:
+        args->shows_classes = true;
         return 0;
     case RANK:
         if (!tt_range_count(arg, &args->rank))
@@ -39,6 +42,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option options[] = {
     { "all", ALL, NULL, 0, "Unfold repeated layers, and show every line", 0 },
+    { "classes", CLASSES, NULL, 0, "Name the class of every module", 0 },
     { "rank", RANK, "N", 0, "Of this rank (0)", 0 },
     { "json", TT_GIVEN_JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
@@ -76,7 +80,7 @@ static tt_status add_numbers(tt_table *table, const tt_tree_row *row, bool is_wi
 }
 
 static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, const tt_screen *screen,
-                          bool is_wide, tt_error *err)
+                          bool is_wide, bool has_classes, tt_error *err)
 {
     tt_buf trend = { 0 };
     char type[200] = "", odd[64] = "", label[64] = "";
@@ -92,6 +96,8 @@ static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, 
     tt_status st = TT_OK;
     const char *name = *row->label != '\0' ? row->label : "(no name)";
     st = tt_table_branch(table, guides, TT_MOOD_PLAIN, name);
+    if (st == TT_OK && has_classes)
+        st = tt_table_cell(table, TT_MOOD_PLAIN, row->class_name != NULL ? row->class_name : "");
     if (row->sites > 1)
         (void)snprintf(label, sizeof label, "%d%s", (int)row->sites, is_ascii ? "x " : "× ");
     if (row->site >= 0)
@@ -122,7 +128,7 @@ static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, 
 }
 
 static tt_status print_tree(tt_run *run, const tt_run_tree *tree, const tt_screen *screen, size_t most,
-                            tt_error *err)
+                            bool has_classes, tt_error *err)
 {
     tt_table *table = NULL;
     tt_buf text = { 0 };
@@ -136,16 +142,19 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, const tt_scree
                     { "MEAN", true, false, 0 },   { "STD", true, false, 0 },
                     { "RMS", false, false, 0 },   { "", false, false, 0 } };
     tt_status st = tt_table_create(&screen->style, &table);
-    for (size_t c = 0; st == TT_OK && c < sizeof columns / sizeof *columns; c++)
-        if (is_wide || !columns[c].is_extra)
+    for (size_t c = 0; st == TT_OK && c < sizeof columns / sizeof *columns; c++) {
+        if (c == 1 && has_classes)
+            st = tt_table_column(table, "CLASS", false, 7);
+        if (st == TT_OK && (is_wide || !columns[c].is_extra))
             st = tt_table_column(table,
                                  is_wide && strcmp(columns[c].title, "RMS") == 0 ? "RMS OVER STEPS"
                                                                                  : columns[c].title,
                                  columns[c].is_right, columns[c].least);
+    }
     size_t count = tt_run_tree_count(tree);
     tt_progress *bar = tt_progress_start("reading");
     for (size_t i = 0; st == TT_OK && i < count && i < most; i++) {
-        st = add_line(table, run, tt_run_tree_at(tree, i), screen, is_wide, err);
+        st = add_line(table, run, tt_run_tree_at(tree, i), screen, is_wide, has_classes, err);
         tt_progress_tell(bar, (int64_t)i + 1, (int64_t)(count < most ? count : most));
     }
     tt_progress_end(bar);
@@ -236,7 +245,8 @@ tt_exit tt_cmd_show(int argc, char **argv, tt_error *err)
         lines = tt_header_print(args.given.run, run, &screen);
         tt_status st = TT_OK;
         if (tt_run_site_count(run) > 0)
-            st = tt_run_tree_create(run, file, args.given.glob, args.shows_all, &tree, err);
+            st = tt_run_tree_create(run, file, args.given.glob, args.shows_all ? TT_TREE_UNFOLDED : 0,
+                                    &tree, err);
         if (st == TT_OK && tree != NULL)
             st = tt_odd_print(args.given.run, run, tree, file, args.shows_all, &screen, &odd, err);
         size_t most = SIZE_MAX;
@@ -244,7 +254,7 @@ tt_exit tt_cmd_show(int argc, char **argv, tt_error *err)
             most = screen.rows > lines + odd + 8 ? (size_t)(screen.rows - lines - odd - 4) : 4;
         if (st == TT_OK && tree != NULL) {
             putchar('\n');
-            st = print_tree(run, tree, &screen, most, err);
+            st = print_tree(run, tree, &screen, most, args.shows_classes, err);
         }
         code = st == TT_EMISMATCH ? TT_EXIT_USAGE : st < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     }

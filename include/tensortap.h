@@ -562,6 +562,9 @@ void tt_recorder_set_plan(tt_recorder *rec, int32_t site, uint32_t products, uin
 tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, double value);
 tt_status tt_recorder_add(tt_recorder *rec, const tt_event *event);
 tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text);
+/* Says of which class the module at a path is ("h.0.attn", "(root)"), so that readers tell
+ * modules from outputs and unlike layers apart. */
+tt_status tt_recorder_module(tt_recorder *rec, const char *path, const char *class_name);
 /* Is there room for an event of about so many bytes?  For callers that hold a lock
  * which they want to let go before they wait. */
 bool tt_recorder_has_room(const tt_recorder *rec, size_t bytes);
@@ -703,6 +706,14 @@ typedef struct tt_note {
 int32_t tt_run_note_count(const tt_run *run, int32_t file);
 tt_status tt_run_note(const tt_run *run, int32_t file, int32_t i, tt_note *out);
 
+/* A module of a watched model; a path may be there again, then the last one counts.
+ * Old runs, and those that watch no model, have none. */
+typedef struct tt_module {
+    const char *path, *class_name; /* borrowed until close */
+} tt_module;
+int32_t tt_run_module_count(const tt_run *run, int32_t file);
+tt_status tt_run_module(const tt_run *run, int32_t file, int32_t i, tt_module *out);
+
 typedef struct tt_check {
     int64_t blocks, points, values;
     int64_t damaged_blocks, damaged_bytes;
@@ -776,23 +787,34 @@ bool tt_site_is_shown(const char *name, const char *glob);
 typedef struct tt_tree_row {
     const char *label; /* "attn"; "0-11" of folded ones; borrowed */
     int32_t depth;
-    uint64_t ended;     /* bit d: the branch at depth d has no more neighbours below */
-    int32_t file, site; /* of folded ones: the first; -1: a group */
-    int32_t sites;      /* how many it stands for */
-    tt_point latest;    /* of folded ones: stats of all together, shape of the first */
-    uint32_t anomalies; /* bits 1 << tt_anomaly, of any of them */
-    int32_t worst;      /* the first site that has one; -1: none */
+    uint64_t ended;         /* bit d: the branch at depth d has no more neighbours below */
+    int32_t file, site;     /* of folded ones: the first; -1: a group */
+    int32_t sites;          /* how many it stands for */
+    size_t first_member;    /* of tt_run_tree_members */
+    int32_t width;          /* how many neighbours are folded into it; 1: it is alone */
+    const char *class_name; /* of the module; NULL: no module, or not recorded; borrowed from the run */
+    bool is_output;         /* part of what the module above gave: "logits", "0" */
+    tt_point latest;        /* of folded ones: stats of all together, shape of the first */
+    uint32_t anomalies;     /* bits 1 << tt_anomaly, of any of them */
+    int32_t worst;          /* the first site that has one; -1: none */
 } tt_tree_row;
 
 typedef struct tt_run_tree tt_run_tree;
 
-/* Sites that match (NULL: all), their dots and slashes as branches.  TT_EMISMATCH:
- * none does. */
-tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool unfolds, tt_run_tree **out,
+typedef enum tt_tree_how {
+    TT_TREE_UNFOLDED = 1, /* a row for each of the repeated layers */
+    TT_TREE_UNJOINED = 2, /* layers and 0-11 as two rows, not as layers.0-11 */
+} tt_tree_how;
+
+/* Sites that match (NULL: all), their dots and slashes as branches; how: bits of
+ * tt_tree_how.  TT_EMISMATCH: none does. */
+tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, uint32_t how, tt_run_tree **out,
                              tt_error *err);
 void tt_run_tree_free(tt_run_tree *tree);
 size_t tt_run_tree_count(const tt_run_tree *tree);
-const tt_tree_row *tt_run_tree_at(const tt_run_tree *tree, size_t i);  /* borrowed */
+const tt_tree_row *tt_run_tree_at(const tt_run_tree *tree, size_t i); /* borrowed */
+/* The sites that row i stands for, as many as it says; borrowed. */
+const int32_t *tt_run_tree_members(const tt_run_tree *tree, size_t i);
 uint32_t tt_run_tree_anomalies(const tt_run_tree *tree, int32_t site); /* bits; 0 also if not in it */
 /* What is odd about a site, and its latest point. */
 tt_status tt_run_anomalies(tt_run *run, int32_t file, int32_t site, uint32_t *out, tt_point *latest,

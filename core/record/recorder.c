@@ -218,23 +218,57 @@ tt_status tt_recorder_add(tt_recorder *rec, const tt_event *e)
     return TT_OK;
 }
 
+/* The longest text that goes through the queue in one record. */
+static size_t longest_text(const tt_recorder *rec)
+{
+    return (size_t)(rec->queue.slots / 8) * TT_SLOT;
+}
+
+/* Reserves a record with a tail of `len` bytes; NULL: there is no room, which is counted. */
+static tt_record *reserve_text(tt_recorder *rec, tt_record_kind kind, int64_t step, size_t len,
+                               uint64_t *at)
+{
+    uint32_t slots = 1 + slots_for(len);
+    tt_record *record = tt_queue_reserve(&rec->queue, slots, !rec->drops, at);
+    if (record == NULL)
+        tt_recorder_count_drop(rec, slots);
+    else
+        *record = (tt_record){ .slots = slots,
+                               .kind = (uint8_t)kind,
+                               .step = step,
+                               .time = now_ns(),
+                               .text_len = (uint32_t)len };
+    return record;
+}
+
 tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text)
 {
-    size_t len = strlen(text), most = (size_t)(rec->queue.slots / 8) * TT_SLOT;
+    size_t len = strlen(text), most = longest_text(rec);
     if (atomic_load_explicit(&rec->is_inherited, memory_order_relaxed))
         return TT_OK;
     len = len < most ? len : most;
     uint64_t at;
-    uint32_t slots = 1 + slots_for(len);
-    tt_record *record = tt_queue_reserve(&rec->queue, slots, !rec->drops, &at);
-    if (record == NULL) {
-        tt_recorder_count_drop(rec, slots);
+    tt_record *record = reserve_text(rec, TT_RECORD_NOTE, step, len, &at);
+    if (record == NULL)
         return TT_OK;
-    }
-    *record = (tt_record){
-        .slots = slots, .kind = TT_RECORD_NOTE, .step = step, .time = now_ns(), .text_len = (uint32_t)len
-    };
     memcpy((char *)record + sizeof *record, text, len);
+    tt_queue_commit(&rec->queue, at);
+    return TT_OK;
+}
+
+tt_status tt_recorder_module(tt_recorder *rec, const char *path, const char *class_name)
+{
+    size_t first = strlen(path) + 1, second = strlen(class_name) + 1;
+    if (atomic_load_explicit(&rec->is_inherited, memory_order_relaxed))
+        return TT_OK;
+    if (first + second > longest_text(rec))
+        return TT_EINVAL;
+    uint64_t at;
+    tt_record *record = reserve_text(rec, TT_RECORD_MODULE, 0, first + second, &at);
+    if (record == NULL)
+        return TT_OK;
+    memcpy((char *)record + sizeof *record, path, first);
+    memcpy((char *)record + sizeof *record + first, class_name, second);
     tt_queue_commit(&rec->queue, at);
     return TT_OK;
 }

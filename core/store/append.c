@@ -162,23 +162,39 @@ tt_status tt_store_add(tt_store *store, int32_t site, const tt_points *points, t
     return st;
 }
 
+/* Adds a section that texts.c will look for; frees it. */
+static tt_status put_text(tt_store *store, tt_section kind, tt_wire *section, tt_error *err)
+{
+    put_names(store);
+    if (section->st == TT_OK)
+        tt_section_put(&store->body, kind, section->buf.data, section->buf.len);
+    tt_status st = section->st < 0 ? section->st : store->body.st;
+    tt_buf_free(&section->buf);
+    const tt_places *notes = &store->index.notes;
+    if (st == TT_OK && (notes->count == 0 || notes->at[notes->count - 1] != store->end))
+        st = tt_places_add(&store->index.notes, store->end);
+    return st == TT_OK ? st : tt_fail(err, st, "%s", tt_status_text(st));
+}
+
 tt_status tt_store_note(tt_store *store, int64_t step, int64_t time, const char *text, size_t len,
                         tt_error *err)
 {
-    put_names(store);
     tt_wire note = { 0 };
     tt_wire_signed(&note, step);
     tt_wire_signed(&note, time);
     tt_wire_bytes(&note, text, len);
-    if (note.st == TT_OK)
-        tt_section_put(&store->body, TT_SECTION_NOTE, note.buf.data, note.buf.len);
-    tt_status st = note.st < 0 ? note.st : store->body.st;
-    tt_buf_free(&note.buf);
-    const tt_places *notes = &store->index.notes;
-    if (st == TT_OK && (notes->count == 0 || notes->at[notes->count - 1] != store->end))
-        st = tt_places_add(&store->index.notes, store->end);
+    tt_status st = put_text(store, TT_SECTION_NOTE, &note, err);
     add_step(store, step, step);
-    return st == TT_OK ? st : tt_fail(err, st, "%s", tt_status_text(st));
+    return st;
+}
+
+tt_status tt_store_module(tt_store *store, const char *path, const char *class_name, tt_error *err)
+{
+    tt_wire module = { 0 };
+    tt_wire_varint(&module, strlen(path));
+    tt_wire_bytes(&module, path, strlen(path));
+    tt_wire_bytes(&module, class_name, strlen(class_name));
+    return put_text(store, TT_SECTION_MODULE, &module, err);
 }
 
 void tt_store_lost(tt_store *store, int64_t events, int64_t bytes)

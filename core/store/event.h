@@ -5,7 +5,8 @@
  * padded to whole slots.  The tail of a point holds, in this order and only
  * where `products`, `ndim` and the lengths say so: tt_stats, shape (int64_t
  * each), tt_digest, histogram bytes, sample bytes.  The tail of a note is its
- * text; that of a piece of a value is a tt_piece and the bytes.
+ * text, that of a module its path and, behind a NUL, its class; that of a piece of a
+ * value is a tt_piece and the bytes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_STORE_EVENT_H
 #define TT_STORE_EVENT_H
@@ -17,6 +18,7 @@ enum { TT_SLOT = 64 };
 typedef enum tt_record_kind {
     TT_RECORD_POINT,
     TT_RECORD_NOTE,
+    TT_RECORD_MODULE,
     TT_RECORD_PIECE,
     TT_RECORD_PAD, /* nothing: the ring starts again behind it */
 } tt_record_kind;
@@ -33,7 +35,7 @@ typedef struct tt_record {
     double scalar;
     uint32_t thread;
     uint32_t products;
-    uint32_t text_len; /* note; histogram of a point */
+    uint32_t text_len; /* note, module; histogram of a point */
     uint32_t more_len; /* sample of a point */
     int64_t value;     /* row of the table of values; the writer puts its place here */
 } tt_record;

@@ -29,8 +29,9 @@ typedef enum tt_section {
     TT_SECTION_LOST = 4,   /* events and bytes dropped so far */
     TT_SECTION_HOLES = 5,  /* from, to: values in there were evicted */
     TT_SECTION_INDEX = 6,  /* of one site */
-    TT_SECTION_PLACES = 7, /* blocks with sessions, blocks with notes */
+    TT_SECTION_PLACES = 7, /* blocks with sessions, blocks with notes or modules */
     TT_SECTION_LATEST = 8, /* a chunk with the latest point of a site */
+    TT_SECTION_MODULE = 9, /* length of the path, path, class */
 } tt_section;
 
 typedef struct tt_index_chunk {

@@ -29,6 +29,7 @@ static void free_tap(tt_tap *tap)
     free(tap->local);
     free((void *)tap->info);
     free(tap->notes);
+    free(tap->modules);
     free(tap->path);
     free(tap);
 }

@@ -16,12 +16,14 @@ typedef struct tt_tap { /* one file of a run */
     int32_t *local; /* owned; of each site of the run: its number in this file; -1: none */
     int32_t local_cap;
     int32_t joined;                     /* sites of this file that the run knows */
-    tt_arena texts;                     /* of info and notes */
+    tt_arena texts;                     /* of info, notes, modules */
     uint32_t sessions_read, notes_read; /* blocks */
     const char **info;                  /* owned; key, value, ... */
     int32_t info_count;                 /* pairs */
     tt_note *notes;                     /* owned */
     int32_t note_count, note_cap;
+    tt_module *modules; /* owned */
+    int32_t module_count, module_cap;
     size_t text_bytes;
 } tt_tap;
 
@@ -44,7 +46,7 @@ struct tt_run {
 
 /* The row of a site of the run in one file; NULL: it has none. */
 tt_index_site *tt_run_row(const tt_run *run, int32_t file, int32_t site);
-tt_status tt_run_texts(tt_tap *tap); /* reads new sessions and notes */
+tt_status tt_run_texts(tt_tap *tap); /* reads new sessions, notes and modules */
 /* As tt_run_series, with NaN in var, std, l2 and rms where the tensor held NaN or Inf. */
 tt_status tt_run_course(tt_run *run, int32_t file, int32_t site, tt_field field, double *values,
                         size_t cap, size_t *count, tt_error *err);

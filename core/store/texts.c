@@ -1,4 +1,4 @@
-/* texts.c -- what was said about a run: the sessions' key and value texts, notes.
+/* texts.c -- what was said about a run: the sessions' key and value texts, notes, modules.
  *
  * Exists apart from run.c because these are the only parts of a run that are kept
  * in memory as text; how much is limited.
@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { TEXT_BYTES_MAX = 16 << 20, INFO_MAX = 1024, NOTES_MAX = 1 << 18 };
+enum { TEXT_BYTES_MAX = 16 << 20, INFO_MAX = 1024, NOTES_MAX = 1 << 18, MODULES_MAX = 1 << 18 };
 
 static const char *keep(tt_tap *tap, const void *bytes, size_t len)
 {
@@ -67,6 +67,28 @@ static tt_status add_note(tt_tap *tap, tt_cursor *cursor)
     return TT_OK;
 }
 
+static tt_status add_module(tt_tap *tap, tt_cursor *cursor)
+{
+    uint64_t len = tt_cursor_varint(cursor);
+    const unsigned char *path = tt_cursor_take(cursor, len);
+    if (path == NULL || tap->module_count >= MODULES_MAX)
+        return TT_EFORMAT;
+    tt_module module = { .path = keep(tap, path, len),
+                         .class_name = keep(tap, cursor->at, tt_cursor_left(cursor)) };
+    if (module.path == NULL || module.class_name == NULL)
+        return TT_EFORMAT;
+    if (tap->module_count == tap->module_cap) {
+        int32_t cap = tap->module_cap < 64 ? 64 : tap->module_cap * 2;
+        tt_module *modules = realloc(tap->modules, (size_t)cap * sizeof *modules);
+        if (modules == NULL)
+            return TT_ENOMEM;
+        tap->modules = modules;
+        tap->module_cap = cap;
+    }
+    tap->modules[tap->module_count++] = module;
+    return TT_OK;
+}
+
 static tt_status read_notes(tt_tap *tap, int64_t at)
 {
     tt_status st = load_block(tap, at, TT_BLOCK_BATCH);
@@ -81,6 +103,8 @@ static tt_status read_notes(tt_tap *tap, int64_t at)
         tt_cursor section = tt_cursor_over(bytes, len);
         if (kind == TT_SECTION_NOTE)
             st = add_note(tap, &section);
+        else if (kind == TT_SECTION_MODULE)
+            st = add_module(tap, &section);
     }
     return st;
 }
@@ -119,5 +143,18 @@ tt_status tt_run_note(const tt_run *run, int32_t file, int32_t i, tt_note *out)
     if (i < 0 || i >= tt_run_note_count(run, file))
         return TT_EINVAL;
     *out = run->taps[file]->notes[i];
+    return TT_OK;
+}
+
+int32_t tt_run_module_count(const tt_run *run, int32_t file)
+{
+    return file < 0 || file >= run->count ? 0 : run->taps[file]->module_count;
+}
+
+tt_status tt_run_module(const tt_run *run, int32_t file, int32_t i, tt_module *out)
+{
+    if (i < 0 || i >= tt_run_module_count(run, file))
+        return TT_EINVAL;
+    *out = run->taps[file]->modules[i];
     return TT_OK;
 }

@@ -1,8 +1,9 @@
 /* run_tree.c -- the sites of a run as a tree with repeated layers folded.
  *
  * Exists because a model of 48 equal layers is understood from one of them.
- * Neighbours whose labels are numbers and that are alike below (the same labels,
- * types and shapes) become one line that stands for them all.
+ * Neighbours whose labels are numbers and that are alike (the same class, and below
+ * them the same labels, classes, types and shapes) become one line that stands for
+ * them all.  `show` and `graph` are made of these lines.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "view/run_tree.h"
 
@@ -15,6 +16,8 @@ struct tt_run_tree {
     tt_arena arena;      /* labels that were made here */
     uint32_t *anomalies; /* owned; of each site of the run */
     int32_t sites;
+    int32_t *members; /* owned; the sites of all rows, row by row */
+    size_t member_count;
     tt_tree_row *rows;
     size_t count, cap;
 };
@@ -22,7 +25,7 @@ struct tt_run_tree {
 typedef struct maker {
     tt_run *run;
     int32_t file;
-    bool unfolds;
+    uint32_t how; /* bits of tt_tree_how */
     tt_run_tree *tree;
     tt_point *latest;  /* owned; of each site */
     tt_owners owners;  /* owned */
@@ -38,6 +41,7 @@ void tt_run_tree_free(tt_run_tree *tree)
     tt_arena_free(&tree->arena);
     free(tree->rows);
     free(tree->anomalies);
+    free(tree->members);
     free(tree);
 }
 
@@ -56,6 +60,11 @@ uint32_t tt_run_tree_anomalies(const tt_run_tree *tree, int32_t site)
     return site >= 0 && site < tree->sites ? tree->anomalies[site] : 0;
 }
 
+const int32_t *tt_run_tree_members(const tt_run_tree *tree, size_t i)
+{
+    return i < tree->count ? tree->members + tree->rows[i].first_member : NULL;
+}
+
 static uint64_t mix(uint64_t hash, uint64_t x)
 {
     hash = (hash ^ x) * UINT64_C(0x9e3779b97f4a7c15);
@@ -70,24 +79,31 @@ static uint64_t look_of(const tt_point *p)
     return mix(hash, (uint64_t)p->ndim);
 }
 
+static uint64_t mix_text(uint64_t hash, const char *text)
+{
+    for (; text != NULL && *text != '\0'; text++)
+        hash = mix(hash, (unsigned char)*text);
+    return hash;
+}
+
 /* From the leaves up: children come after their parents in the array. */
 static void find_likeness(tt_name_tree *names)
 {
     for (uint32_t i = names->count; i-- > 1;) {
         tt_name_node *node = &names->nodes[i];
-        node->likeness = mix(node->site >= 0, node->look);
+        node->likeness = mix_text(mix(node->site >= 0, node->look), node->class_name);
         for (uint32_t c = node->first_child; c != 0; c = names->nodes[c].next) {
-            uint64_t label = 0;
-            for (const char *at = names->nodes[c].label; *at != '\0'; at++)
-                label = mix(label, (unsigned char)*at);
+            uint64_t label = mix_text(0, names->nodes[c].label);
             node->likeness = mix(mix(node->likeness, label), names->nodes[c].likeness);
         }
     }
 }
 
-static bool is_number(const char *label)
+/* Is it one of several?  The items of a tuple that a module gave are not. */
+static bool is_numbered(const tt_name_node *node)
 {
-    return *label != '\0' && label[strspn(label, "0123456789")] == '\0';
+    const char *label = node->label;
+    return *label != '\0' && label[strspn(label, "0123456789")] == '\0' && !node->is_output;
 }
 
 /* Adds the statistics of b to those of a. */
@@ -132,10 +148,14 @@ static tt_status add_row(maker *m, const tt_tree_row *row)
 static void fill_row(const maker *m, const uint32_t *nodes, size_t n, tt_tree_row *row)
 {
     row->site = row->worst = -1;
+    row->first_member = m->tree->member_count;
+    row->class_name = m->tree->names.nodes[nodes[0]].class_name;
+    row->is_output = m->tree->names.nodes[nodes[0]].is_output;
     for (size_t i = 0; i < n; i++) {
         int32_t site = m->tree->names.nodes[nodes[i]].site;
         if (site < 0)
             continue;
+        m->tree->members[m->tree->member_count++] = site;
         row->anomalies |= m->tree->anomalies[site];
         if (m->tree->anomalies[site] != 0 && row->worst < 0)
             row->worst = site;
@@ -161,10 +181,12 @@ static const char *join_label(maker *m, const char *a, const char *between, cons
 
 static tt_status put_children(maker *m, const uint32_t *nodes, size_t n, int32_t depth, uint64_t ended);
 
-static tt_status put_node(maker *m, const uint32_t *nodes, size_t n, const char *label, int32_t depth,
-                          uint64_t ended)
+static tt_status put_node(maker *m, const uint32_t *nodes, size_t n, const char *label, size_t width,
+                          int32_t depth, uint64_t ended)
 {
-    tt_tree_row row = { .label = label, .depth = depth, .ended = ended, .file = m->file };
+    tt_tree_row row = {
+        .label = label, .width = (int32_t)width, .depth = depth, .ended = ended, .file = m->file
+    };
     fill_row(m, nodes, n, &row);
     tt_status st = label != NULL ? add_row(m, &row) : TT_ENOMEM;
     return st == TT_OK ? put_children(m, nodes, n, depth + 1, ended) : st;
@@ -189,8 +211,8 @@ static tt_status list_groups(maker *m, uint32_t parent, group **out, size_t *cou
     uint32_t last = 0;
     for (uint32_t c = nodes[parent].first_child; c != 0; last = c, c = nodes[c].next) {
         group *g = have > 0 ? &groups[have - 1] : NULL;
-        if (g != NULL && !m->unfolds && is_number(nodes[c].label) && is_number(nodes[last].label) &&
-            nodes[c].likeness == nodes[g->first].likeness) {
+        if (g != NULL && (m->how & TT_TREE_UNFOLDED) == 0 && is_numbered(&nodes[c]) &&
+            is_numbered(&nodes[last]) && nodes[c].likeness == nodes[g->first].likeness) {
             g->width++;
             const char *one = nodes[g->first].label, *other = nodes[c].label;
             bool is_turned = strtol(one, NULL, 10) > strtol(other, NULL, 10); /* backward */
@@ -226,7 +248,8 @@ static uint32_t *first_children(const tt_name_node *nodes, const uint32_t *paren
 
 /* A group with no site of its own and one child shares a line with it: layers / 0-11
  * becomes layers.0-11.  Takes *members in exchange for those below. */
-static tt_status join_only_children(maker *m, uint32_t **members, size_t *have, const char **label)
+static tt_status join_only_children(maker *m, uint32_t **members, size_t *have, const char **label,
+                                    size_t *width)
 {
     const tt_name_node *nodes = m->tree->names.nodes;
     tt_status st = TT_OK;
@@ -245,6 +268,7 @@ static tt_status join_only_children(maker *m, uint32_t **members, size_t *have, 
         if (cursors != NULL && deeper != NULL && longer != NULL) {
             *have = collect(nodes, cursors, *have, &inner[0], deeper);
             *label = longer;
+            *width *= inner[0].width;
             free(*members);
             *members = deeper;
         } else {
@@ -273,10 +297,11 @@ static tt_status put_children(maker *m, const uint32_t *parents, size_t n, int32
         uint64_t below = k + 1 == count ? ended | bit : ended & ~bit;
         if (st == TT_OK && depth == 0)
             m->joint = tt_name_tree_joint(label);
-        if (st == TT_OK && depth > 0) /* the kind at the left edge stays alone */
-            st = join_only_children(m, &members, &have, &label);
+        size_t width = groups[k].width;
+        if (st == TT_OK && depth > 0 && (m->how & TT_TREE_UNJOINED) == 0) /* the kind stays alone */
+            st = join_only_children(m, &members, &have, &label, &width);
         if (st == TT_OK && have > 0)
-            st = put_node(m, members, have, label, depth, below);
+            st = put_node(m, members, have, label, width, depth, below);
         free(members);
     }
     free(cursors);
@@ -284,16 +309,21 @@ static tt_status put_children(maker *m, const uint32_t *parents, size_t n, int32
     return st;
 }
 
-tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool unfolds, tt_run_tree **out,
+tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, uint32_t how, tt_run_tree **out,
                              tt_error *err)
 {
     size_t sites = (size_t)tt_run_site_count(run), matched = 0;
-    maker m = { .run = run, .file = file, .unfolds = unfolds, .err = err };
+    maker m = { .run = run, .file = file, .how = how, .err = err };
     m.tree = calloc(1, sizeof *m.tree);
     m.latest = calloc(sites + 1, sizeof *m.latest);
-    if (m.tree != NULL)
+    if (m.tree != NULL) {
         m.tree->anomalies = calloc(sites + 1, sizeof *m.tree->anomalies);
-    tt_status st = m.tree != NULL && m.latest != NULL && m.tree->anomalies != NULL ? TT_OK : TT_ENOMEM;
+        m.tree->members = calloc(sites + 1, sizeof *m.tree->members);
+    }
+    tt_status st =
+        m.tree != NULL && m.latest != NULL && m.tree->anomalies != NULL && m.tree->members != NULL
+            ? TT_OK
+            : TT_ENOMEM;
     if (st == TT_OK)
         m.tree->sites = (int32_t)sites;
     bool is_told = false;
@@ -315,6 +345,7 @@ tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, bool u
         is_told = true;
     }
     if (st == TT_OK) {
+        tt_owners_apply(&m.owners, &m.tree->names);
         find_likeness(&m.tree->names);
         st = put_children(&m, (const uint32_t[]){ 0 }, 1, 0, 0);
     }

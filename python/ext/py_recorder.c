@@ -224,6 +224,18 @@ static PyObject *recorder_note(PyObject *self, PyObject *text)
     return st < 0 ? raise_status(st, NULL) : Py_NewRef(Py_None);
 }
 
+/* module(path, class_name): says of which class a module is. */
+static PyObject *recorder_module(PyObject *self, PyObject *args)
+{
+    recorder_object *recorder = (recorder_object *)self;
+    const char *path = NULL, *class_name = NULL;
+    if (!PyArg_ParseTuple(args, "ss:module", &path, &class_name) || recorder_refuse_closed(recorder) < 0)
+        return NULL;
+    recorder_wake(recorder);
+    tt_status st = tt_recorder_module(recorder->rec, path, class_name);
+    return st < 0 ? raise_status(st, NULL) : Py_NewRef(Py_None);
+}
+
 /* Ends the step by hand; from now on optimizers do not. */
 static PyObject *recorder_step(PyObject *self, PyObject *Py_UNUSED(none))
 {
@@ -355,6 +367,8 @@ static PyMethodDef methods[] = {
     { "tensor", FAST(recorder_tensor), METH_FASTCALL | METH_KEYWORDS,
       "tensor($self, name, t, /, *, keep=None)\n--\n\n"
       "Record a tensor at the current step: keep='stats,hist,digest,sample,value', any of them." },
+    { "module", recorder_module, METH_VARARGS,
+      "module($self, path, class_name, /)\n--\n\nRecord of which class a module is." },
     { "note", recorder_note, METH_O, "note($self, text, /)\n--\n\nRecord a remark." },
     { "step", recorder_step, METH_NOARGS, "step($self, /)\n--\n\nEnd the step; the next one begins." },
     { "flush", recorder_flush, METH_NOARGS,

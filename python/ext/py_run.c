@@ -137,7 +137,7 @@ static PyObject *run_files(PyObject *self, PyObject *Py_UNUSED(none))
     return list;
 }
 
-static PyObject *text_of(const char *text)
+PyObject *run_text(const char *text)
 {
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
@@ -153,7 +153,7 @@ static PyObject *run_names(PyObject *self, PyObject *glob)
         const char *name = tt_run_site_name(run, i);
         if (!tt_glob_match(pattern, name))
             continue;
-        PyObject *text = text_of(name); /* owned */
+        PyObject *text = run_text(name); /* owned */
         if (text == NULL || PyList_Append(list, text) < 0)
             Py_CLEAR(list);
         Py_XDECREF(text);
@@ -195,7 +195,7 @@ static PyObject *run_info(PyObject *self, PyObject *number)
     PyObject *dict = file >= 0 ? PyDict_New() : NULL; /* owned */
     const char *key;
     for (int32_t i = 0; dict != NULL && (key = tt_run_info_key(run, file, i)) != NULL; i++) {
-        PyObject *name = text_of(key), *value = text_of(tt_run_info_value(run, file, i)); /* owned */
+        PyObject *name = run_text(key), *value = run_text(tt_run_info_value(run, file, i)); /* owned */
         if (name == NULL || value == NULL || PyDict_SetItem(dict, name, value) < 0)
             Py_CLEAR(dict);
         Py_XDECREF(name);
@@ -218,13 +218,33 @@ static PyObject *run_notes(PyObject *self, PyObject *number)
         if (tt_run_note(run, file, i, &note) < 0)
             continue;
         PyObject *row = Py_BuildValue("(LLN)", (long long)note.step, (long long)note.time,
-                                      text_of(note.text)); /* owned */
+                                      run_text(note.text)); /* owned */
         if (row == NULL || PyList_Append(list, row) < 0)
             Py_CLEAR(list);
         Py_XDECREF(row);
     }
     run_leave(self);
     return list;
+}
+
+/* {path: class} of the modules that were watched */
+static PyObject *run_modules(PyObject *self, PyObject *number)
+{
+    tt_run *run = run_enter(self);
+    if (run == NULL)
+        return NULL;
+    int32_t file = read_file_number(run, number);
+    PyObject *found = file >= 0 ? PyDict_New() : NULL; /* owned */
+    tt_module module;
+    for (int32_t i = 0; found != NULL && tt_run_module(run, file, i, &module) == TT_OK; i++) {
+        PyObject *path = run_text(module.path), *name = run_text(module.class_name); /* owned */
+        if (path == NULL || name == NULL || PyDict_SetItem(found, path, name) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(path);
+        Py_XDECREF(name);
+    }
+    run_leave(self);
+    return found;
 }
 
 static PyObject *run_check(PyObject *self, PyObject *number)
@@ -248,7 +268,7 @@ static PyObject *run_check(PyObject *self, PyObject *number)
                          (long long)check.damaged_blocks, "damaged_bytes", (long long)check.damaged_bytes,
                          "torn_bytes", (long long)check.torn_bytes, "gone_values",
                          (long long)check.gone_values, "closed", check.is_closed ? Py_True : Py_False,
-                         "first", text_of(check.first));
+                         "first", run_text(check.first));
 }
 
 /* ---- the type ------------------------------------------------------------ */
@@ -304,6 +324,10 @@ static PyMethodDef methods[] = {
            "Give (verdict, first, sites, old, new)."),
     METHOD("info", run_info, METH_O, "($self, file, /)\n--\n\nGive what the writer said of itself."),
     METHOD("notes", run_notes, METH_O, "($self, file, /)\n--\n\nGive (step, time, text) of all notes."),
+    METHOD("modules", run_modules, METH_O, "($self, file, /)\n--\n\nGive {path: class} of its modules."),
+    METHOD("tree", run_tree, METH_VARARGS,
+           "($self, file, only, /)\n--\n\n"
+           "Give (depth, label, class, is output, width, sites) of each row, repeated layers folded."),
     METHOD("check", run_check, METH_O, "($self, file, /)\n--\n\nRead everything, check every checksum."),
     { 0 },
 };

@@ -19,6 +19,7 @@ tt_run *run_enter(PyObject *self);
 void run_leave(PyObject *self);
 /* Leaves, and raises what went wrong. */
 PyObject *run_fail(PyObject *self, tt_status st, const tt_error *err);
+PyObject *run_text(const char *text); /* whatever its bytes are */
 
 PyObject *run_series(PyObject *self, PyObject *args);
 PyObject *run_steps(PyObject *self, PyObject *buffer);
@@ -30,6 +31,7 @@ PyObject *run_hist(PyObject *self, PyObject *args);
 PyObject *run_sample(PyObject *self, PyObject *args);
 PyObject *run_value(PyObject *self, PyObject *args);
 PyObject *run_value_read(PyObject *self, PyObject *args);
+PyObject *run_tree(PyObject *self, PyObject *args);
 PyObject *run_origin(PyObject *self, PyObject *args);
 PyObject *run_diff(PyObject *self, PyObject *args);
 

@@ -1,5 +1,5 @@
 /* run_views.c -- what RunReader tells about a whole run: the origin of the first NaN,
- * and where it parts from another.
+ * its tree, and where it parts from another.
  *
  * The answers are the core's, the same that the program prints.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -58,6 +58,49 @@ PyObject *run_origin(PyObject *self, PyObject *args)
                                (long long)found.of, (int)found.reached, fed);
     run_leave(self);
     return result;
+}
+
+static PyObject *describe_row(const tt_run *run, const tt_tree_row *row, const int32_t *members)
+{
+    PyObject *sites = PyList_New(row->sites); /* owned */
+    for (int32_t i = 0; sites != NULL && i < row->sites; i++) {
+        PyObject *site = run_text(tt_run_site_name(run, members[i])); /* owned, then the list's */
+        if (site == NULL)
+            Py_CLEAR(sites);
+        else
+            PyList_SET_ITEM(sites, i, site);
+    }
+    if (sites == NULL)
+        return NULL;
+    PyObject *name = row->class_name != NULL ? run_text(row->class_name) : Py_NewRef(Py_None);
+    return Py_BuildValue("(iNNOiN)", (int)row->depth, run_text(row->label), name,
+                         row->is_output ? Py_True : Py_False, (int)row->width, sites);
+}
+
+/* tree(file, only) -> [(depth, label, class or None, is output, width, [name of a site, ...])] */
+PyObject *run_tree(PyObject *self, PyObject *args)
+{
+    int file;
+    const char *only = NULL;
+    tt_run_tree *tree = NULL;
+    tt_error err = { "" };
+    tt_status st;
+    tt_run *run = PyArg_ParseTuple(args, "iz:tree", &file, &only) ? run_enter(self) : NULL;
+    if (run == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS st = tt_run_tree_create(run, file, only, TT_TREE_UNJOINED, &tree, &err);
+    Py_END_ALLOW_THREADS if (st < 0) return run_fail(self, st, &err);
+    PyObject *rows = PyList_New(0); /* owned */
+    for (size_t i = 0; rows != NULL && i < tt_run_tree_count(tree); i++) {
+        PyObject *row =
+            describe_row(run, tt_run_tree_at(tree, i), tt_run_tree_members(tree, i)); /* owned */
+        if (row == NULL || PyList_Append(rows, row) < 0)
+            Py_CLEAR(rows);
+        Py_XDECREF(row);
+    }
+    tt_run_tree_free(tree);
+    run_leave(self);
+    return rows;
 }
 
 static PyObject *describe_site(const tt_diff_site *site)

@@ -101,6 +101,14 @@ class Run:
         raise KeyError(f"the run has no rank {rank}; it has {self.ranks}")
 
     @property
+    def modules(self) -> dict[str, str]:
+        """The class name of each watched module by its path; old runs have none."""
+        found: dict[str, str] = {}
+        for i in range(len(self.files)):
+            found |= self._reader.modules(i)
+        return found
+
+    @property
     def notes(self) -> list[Note]:
         """All remarks, in order of time."""
         found = []

@@ -81,6 +81,7 @@ class Steps:
         """Listen to all optimizers of the process."""
         self.recorder = recorder
         self.watched: list[Watched] = []
+        self.classes: dict[str, str] = {}  # of modules, as recorded
         self.plans: WeakKeyDictionary[Any, Plan] = WeakKeyDictionary()
         self.given: list[Any] = []  # optimizers that the user named
         self.current: set[int] = set()  # ids of the optimizers that make up a step

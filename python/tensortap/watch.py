@@ -15,6 +15,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
@@ -129,6 +130,7 @@ class Watched:
         prefix = f"{name}:" if name else self._prefix()
         for path, module, by_hook in _modules(model):
             self.core.add(module, prefix + (path or "(root)"), hook=by_hook)
+        self._name_classes(model, prefix)
         parameters = [(prefix + path, module, key) for path, module, key in _parameters(model)]
         self.core.set_parameters(parameters)
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
@@ -150,6 +152,16 @@ class Watched:
         others = [w.kind for w in self.recorder.watchers if isinstance(w, Watched)]
         same = others.count(self.kind)
         return f"{self.kind}{same + 1 if same else ''}:" if others else ""
+
+    def _name_classes(self, model: torch.nn.Module, prefix: str) -> None:
+        """Record the class of every module, once in a run."""
+        known = Steps.of(self.recorder).classes
+        for path, module, _, _ in _walk(model, "", set(), False):
+            name, kind = prefix + (path or "(root)"), type(module).__name__
+            if known.get(name) != kind:
+                known[name] = kind
+                with suppress(ValueError):  # no text that UTF-8 can hold, or very long
+                    self.recorder.module(name, kind)
 
     def _tell(self, name: str, step: int, call: int, nan: int, posinf: int, neginf: int) -> None:
         """Do what the user asked for; called where the tensor was seen."""

@@ -16,12 +16,15 @@
 
 static tt_error err;
 
-static tt_run *record(const char *folder, const char *const *names, int64_t steps, double growth)
+static tt_run *record_modules(const char *folder, const char *const *names, const char *const *modules,
+                              int64_t steps, double growth)
 {
     tt_recorder *rec;
     tt_run *run;
     if (tt_recorder_open(folder, NULL, &rec, &err) < 0)
         fail_msg("%s", err.text);
+    for (size_t i = 0; modules != NULL && modules[i] != NULL; i += 2)
+        assert_int_equal(tt_recorder_module(rec, modules[i], modules[i + 1]), 0);
     double rms = 1;
     for (int64_t step = 0; step < steps; step++, rms *= growth)
         for (size_t i = 0; names[i] != NULL; i++) {
@@ -44,6 +47,11 @@ static tt_run *record(const char *folder, const char *const *names, int64_t step
     assert_int_equal(tt_recorder_close(rec, 30, &err), 0);
     assert_int_equal(tt_run_open(folder, &run, &err), 0);
     return run;
+}
+
+static tt_run *record(const char *folder, const char *const *names, int64_t steps, double growth)
+{
+    return record_modules(folder, names, NULL, steps, growth);
 }
 
 /* Depth as spaces, label, number of sites. */
@@ -91,6 +99,48 @@ static void a_layer_with_parameters_is_not_alike_one_without(void **state)
     const char *folder = run_folder_new();
     tt_run *run = record(folder, names, 1, 1);
     assert_tree(run, "activation/*", false, "activation 0\n 0 1\n 1 1\n 2-3 2\n");
+    tt_run_close(run);
+    run_folder_remove(folder);
+}
+
+static void layers_of_different_classes_are_not_alike(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "activation/mlp.0", "activation/mlp.1", "activation/mlp.2",
+                                         "activation/mlp.3", "activation/mlp",   NULL };
+    static const char *const modules[] = { "mlp",   "Sequential", "mlp.0", "Linear", "mlp.1",
+                                           "GELU",  "mlp.2",      "Wrong", "mlp.3",  "GELU",
+                                           "mlp.2", "GELU",       NULL };
+    const char *folder = run_folder_new();
+    tt_run *run = record_modules(folder, names, modules, 1, 1);
+    assert_tree(run, NULL, false, "activation 0\n mlp 1\n  0 1\n  1-3 3\n");
+    tt_run_tree *tree;
+    assert_int_equal(tt_run_tree_create(run, 0, NULL, 0, &tree, &err), 0);
+    assert_string_equal(tt_run_tree_at(tree, 1)->class_name, "Sequential");
+    assert_string_equal(tt_run_tree_at(tree, 3)->class_name, "GELU");
+    assert_int_equal(tt_run_tree_at(tree, 3)->width, 3);
+    for (int32_t i = 0; i < 3; i++)
+        assert_int_equal(tt_run_tree_members(tree, 3)[i], i + 1);
+    tt_run_tree_free(tree);
+    tt_run_close(run);
+    run_folder_remove(folder);
+}
+
+static void the_items_of_a_tuple_are_no_layers(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "activation/lstm.0", "activation/lstm.1", "activation/(root).0",
+                                         "activation/(root).1", NULL };
+    static const char *const modules[] = { "lstm", "LSTM", "(root)", "Net", NULL };
+    const char *folder = run_folder_new();
+    tt_run *run = record_modules(folder, names, modules, 1, 1);
+    assert_tree(run, NULL, false, "activation 0\n lstm 0\n  0 1\n  1 1\n (root) 0\n  0 1\n  1 1\n");
+    tt_run_close(run);
+    run_folder_remove(folder);
+    folder = run_folder_new();
+    run = record(folder, names, 1, 1);
+    /* No class was recorded: lstm may be a list of modules, the model itself is none. */
+    assert_tree(run, NULL, false, "activation 0\n lstm.0-1 2\n (root) 0\n  0 1\n  1 1\n");
     tt_run_close(run);
     run_folder_remove(folder);
 }
@@ -213,6 +263,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_that_are_alike_are_one_line),
         cmocka_unit_test(a_layer_with_parameters_is_not_alike_one_without),
+        cmocka_unit_test(layers_of_different_classes_are_not_alike),
+        cmocka_unit_test(the_items_of_a_tuple_are_no_layers),
         cmocka_unit_test(names_keep_what_stood_between_their_parts),
         cmocka_unit_test(a_folded_line_has_the_statistics_of_all),
         cmocka_unit_test(what_is_odd_is_said),

@@ -9,18 +9,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from tensortap.spy.digraph import Digraph
-from tensortap.spy.trace_graph import ROOT, Node, TracedPath, construct_graph, fold
+from tensortap.spy.trace_graph import Node, construct_graph
 
 PREFIX = "activation/"
+WHOLE = "(root)"  # what a run calls the model itself
 NONFINITE = ("nan", "posinf", "neginf")
+ADDED = ("nan", "size", "time")  # of a module's outputs the sum; else the largest counts
+MOST_OUTPUTS = 3  # in a box
 RAMP = ((255, 255, 255), (254, 217, 118), (240, 90, 50))  # none, some, most
 ALARM = "#d00000"
+LONGEST = 60  # characters of a name
 
-Found = dict[int, list[tuple[str, float]]]  # id of a node -> (path, value) of what it stands for
+
+@dataclass
+class Module:
+    """What a node of the graph stands for: one module, or several that are alike."""
+
+    class_name: str | None
+    outputs: dict[str, str] = field(default_factory=dict)  # "logits" -> "[8, 10]"; "": the only one
+    sites: dict[str, str] = field(default_factory=dict)  # site -> path of the module
+    values: dict[str, float] = field(default_factory=dict)  # path -> number
+
+
+Modules = dict[int, Module]  # by id of the node
 
 
 def run_graph(
@@ -31,60 +47,146 @@ def run_graph(
     prune_leaves_flag: bool = False,
     squash_name: bool = False,
 ) -> Digraph:
-    """Make the graph of the modules whose outputs a run holds, with their shapes.
+    """Make the graph of the modules whose outputs a run holds: classes and shapes.
 
-    *color*: "nan" (NaN and Inf ever seen, and where the first was born), "size" (elements),
-    "time" (ms a step, with what is called inside), or a statistic ("absmax", "std", ...: the
-    latest; of repeated layers the largest, and which one it is).
+    Layers that are alike (class, shapes, and all below them) are one node.
+
+    Args:
+        run: What `tt.open` gives.
+        color: "nan" (NaN and Inf ever seen, and where the first was born), "size" (elements),
+            "time" (ms a step, with what is called inside), or a statistic ("absmax", "std", ...:
+            the latest; of repeated layers the largest, and which one it is).
+        show_repetition: Write `name x N` where N layers are one node.
+        prune_leaves_flag: Leave out the modules that have none inside.
+        squash_name: Draw nodes of one name as one.
+
     """
-    names = [name for name in run.names() if name.startswith(PREFIX)]
-    if not names:
-        raise ValueError("the run has no module outputs (no site activation/...) to draw")
-    paths = {name: _path(name) for name in names}
-    tree, nodes = fold(TracedPath(paths[name], _shape(run, name)) for name in names)
-    if color is None:
-        return construct_graph(tree, show_repetition, prune_leaves_flag, squash_name)
-    found: Found = {}
-    for name, value in _values(run, names, color):
-        found.setdefault(id(nodes[paths[name]]), []).append((paths[name], value))
+    tree, modules = _tree(run)
+    if color is not None:
+        _measure(run, tree, modules, color)
     first = run.first_nonfinite.name if color == "nan" and run.first_nonfinite else None
-    if color == "time":
-        found = _inclusive(tree, found)
-    scale = [_most(of)[1] for of in found.values()]
+    scale = [_most(module.values)[1] for module in modules.values() if module.values]
 
     def attributes(stood_for: list[Node], label: str) -> dict[str, str]:
-        own = [pair for node in stood_for for pair in found.get(id(node.origin or node), [])]
-        if not own:
-            return {}
+        same = [modules[id(node.origin or node)] for node in stood_for]
+        classes = dict.fromkeys(module.class_name for module in same if module.class_name)
+        lines = [label, *classes, *_outputs(same[0], is_top=not stood_for[0].parents)]
+        values = {path: value for module in same for path, value in module.values.items()}
+        if color is None or not values:
+            return {"label": "\n".join(lines)}
         if color == "nan":
-            return _bad(label, own, first)
-        path, value = _most(own)
-        which = _indices(path) if len(own) > 1 and color not in ("size", "time") else ""
-        text = _text(value, color) + (f" in {which}" if which else "")
-        return {"label": f"{label}\n{text}", **_filled(_shade(value, scale))}
+            is_first = any(first in module.sites for module in same) or (
+                first is not None and any(_is_of(first, path) for path in values)
+            )
+            return _bad(lines, values, first if is_first else None)
+        path, value = _most(values)
+        which = _indices(path) if len(values) > 1 and color not in ADDED else ""
+        lines.append(_text(value, color) + (f" in {which}" if which else ""))
+        return {"label": "\n".join(lines), **_filled(_shade(value, scale))}
 
     graph = construct_graph(tree, show_repetition, prune_leaves_flag, squash_name, attributes)
-    graph.attr(label=_legend(run, color), labelloc="t")
+    if color is not None:
+        graph.attr(label=_legend(run, color), labelloc="t")
     return graph
 
 
-def _path(name: str) -> str:
-    return ROOT if name.endswith("(root)") else name.removeprefix(PREFIX)
+# ---- the tree
 
 
-def _shape(run: Any, name: str) -> str:
-    steps = run.series(name, "count")[0]
-    if not len(steps):
-        return ""
-    return f"→ {list(run.stats(name, int(steps[-1])).shape)}"
+def _tree(run: Any) -> tuple[Node, Modules]:
+    """Make one tree for each model, of the rows that `tensortap show` prints."""
+    if not any(name.startswith(PREFIX) for name in run.names()):
+        raise ValueError("the run has no module outputs (no site activation/...) to draw")
+    file = _file_with_outputs(run)
+    rows = run._reader.tree(file, PREFIX + "*")
+    classes = run.modules
+    tree = Node("")
+    modules: Modules = {}
+    roots: dict[str, Node] = {}
+    for path in (*classes, *(label for depth, label, *_ in rows if depth == 1)):
+        if path.endswith(WHOLE) and path not in roots:
+            roots[path] = _add(tree, path, -1, modules, classes.get(path))
+    above = [(tree, "")]  # at each depth: the node, and of an output its name
+    for order, (depth, label, kind, is_output, width, sites) in enumerate(rows):
+        if depth == 0:  # "activation"
+            continue
+        del above[depth:]
+        node, output = above[-1]
+        if is_output:
+            output = f"{output}.{label}" if output else label
+        elif depth == 1 and label in roots:
+            node, output = roots[label], ""
+        else:
+            parent = roots.get(label[: label.find(":") + 1] + WHOLE, tree) if depth == 1 else node
+            node, output = _add(parent, label, order, modules, kind), ""
+            node.indices = set(map(str, range(width))) if width > 1 else set()
+            node.count = len(node.indices)
+        above.append((node, output))
+        _note(run, file, node, modules[id(node)], output, sites)
+    for name, root in roots.items():
+        if not root.children and not modules[id(root)].sites:  # never called
+            del tree.children[name]
+    _join_lists(tree, modules)
+    return tree, modules
+
+
+def _file_with_outputs(run: Any) -> int:
+    """Give the first file that holds outputs of modules; a forked child may have them all."""
+    reader = run._reader
+    sites = [reader.find(name) for name in run.names(PREFIX + "*")]
+    files = range(len(run.files))
+    return next((file for file in files if any(reader.points(file, site) for site in sites)), 0)
+
+
+def _add(parent: Node, label: str, order: int, modules: Modules, kind: str | None) -> Node:
+    name = label if len(label) <= LONGEST else f"{label[:LONGEST]}…"
+    node = parent.children[label] = Node(name, first_seen=order)
+    if parent.name:
+        node.parents.add(parent.name)
+    modules[id(node)] = Module(kind)
+    return node
+
+
+def _note(run: Any, file: int, node: Node, module: Module, output: str, sites: list[str]) -> None:
+    """Note what a row says about the module that it belongs to."""
+    tail = f".{output}" if output else ""
+    module.sites |= {site: site.removeprefix(PREFIX).removesuffix(tail) for site in sites}
+    if sites:
+        point = run._reader.point(file, run._reader.find(sites[0]), -1)
+        shape = str(list(point[8].shape)) if point[8] is not None else ""
+        module.outputs[output] = shape
+        if not output and shape:
+            node.shapes.add(f"→ {shape}")
+
+
+def _join_lists(tree: Node, modules: Modules) -> None:
+    """Draw a list of layers that are all alike as one node: `layers x 12`."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        own, below = modules.get(id(node)), list(node.children.values())
+        if own is not None and not own.sites and len(below) == 1 and len(below[0].indices) > 1:
+            layers = below[0]
+            node.children, node.indices, node.count = layers.children, layers.indices, layers.count
+            node.shapes = layers.shapes
+            modules[id(node)] = modules.pop(id(layers))
+        waiting.extend(node.children.values())
+
+
+def _outputs(module: Module, *, is_top: bool) -> list[str]:
+    """Give a line for each output that has a name; the only one of the model itself too."""
+    named = [f"→ {name} {shape}".rstrip() for name, shape in module.outputs.items() if name]
+    if is_top and module.outputs.get(""):
+        named.insert(0, f"→ {module.outputs['']}")
+    rest = len(named) - MOST_OUTPUTS
+    return named if rest <= 1 else [*named[:MOST_OUTPUTS], f"… {rest} more"]
 
 
 def _is_of(name: str, path: str) -> bool:
-    """Tell whether a site is a module's output, or one of its parameters or gradients."""
-    if name.startswith(PREFIX):
-        return _path(name) == path
-    owner = name.partition("/")[2].rpartition(".")[0]
-    return (owner or ROOT) == path and "/" in name
+    """Tell whether a site is one of a module's parameters or gradients."""
+    owner, dot, _ = name.partition("/")[2].rpartition(".")
+    own = owner if dot else name.partition("/")[2].rpartition(":")[0]
+    return not name.startswith(PREFIX) and (own if dot else f"{own}:{WHOLE}".lstrip(":")) == path
 
 
 def _legend(run: Any, color: str) -> str:
@@ -102,18 +204,42 @@ def _legend(run: Any, color: str) -> str:
 # ---- values
 
 
-def _values(run: Any, names: list[str], color: str) -> Iterator[tuple[str, float]]:
-    """Give (site, number) of those that have one."""
+def _measure(run: Any, tree: Node, modules: Modules, color: str) -> None:
+    """Give every module its number."""
+    for module in modules.values():
+        for site, path in module.sites.items():
+            for value in _value(run, site, color):
+                before = module.values.get(path)
+                if before is None or color in ADDED:
+                    module.values[path] = (before or 0.0) + value
+                else:
+                    module.values[path] = _most({"": before, " ": value})[1]
     if color == "time":
-        yield from _times(run, names)
-        return
-    for name in names:
-        if color == "nan":
-            yield name, float(sum(sum(run.series(name, field)[1]) for field in NONFINITE))
-        else:
-            values = run.series(name, "count" if color == "size" else color)[1]
-            if len(values):
-                yield name, float(values[-1])
+        _measure_time(run, tree, modules)
+
+
+def _value(run: Any, site: str, color: str) -> Iterator[float]:
+    """Give the number of a site, if it has one."""
+    if color == "nan":
+        yield float(sum(sum(run.series(site, counted)[1]) for counted in NONFINITE))
+    elif color != "time":
+        values = run.series(site, "count" if color == "size" else color)[1]
+        if len(values):
+            yield float(values[-1])
+
+
+def _measure_time(run: Any, tree: Node, modules: Modules) -> None:
+    """Add to the time of each node what lies below it."""
+    times = dict(_times(run, run.names(PREFIX + "*")))
+    nodes = [tree]
+    for node in nodes:  # each before those below it
+        nodes += node.children.values()
+    total: dict[int, float] = {}
+    for node in reversed(nodes):
+        module = modules.get(id(node), Module(None))
+        own = sum(times.get(site, 0.0) for site in module.sites)
+        total[id(node)] = own + sum(total[id(child)] for child in node.children.values())
+        module.values = {node.name: total[id(node)]}
 
 
 def _times(run: Any, names: list[str]) -> Iterator[tuple[str, float]]:
@@ -137,28 +263,12 @@ def _times(run: Any, names: list[str]) -> Iterator[tuple[str, float]]:
         yield name, total[site] / 1e6 / max(count, 1)
 
 
-def _inclusive(tree: Node, own: Found) -> Found:
-    """Add to each node what lies below it."""
-    found: Found = {}
-    nodes = [tree]
-    for node in nodes:  # each before those below it
-        nodes += node.children.values()
-    for node in reversed(nodes):
-        below = sum(found[id(child)][0][1] for child in node.children.values())
-        value = below + sum(value for _, value in own.get(id(node), []))
-        found[id(node)] = [(node.name, value)]
-    whole = next((child for child in tree.children.values() if child.name == ROOT), None)
-    if whole is not None:  # it calls all the others
-        found[id(whole)] = [(ROOT, found[id(tree)][0][1])]
-    return found
-
-
 # ---- looks
 
 
-def _most(pairs: list[tuple[str, float]]) -> tuple[str, float]:
+def _most(values: dict[str, float]) -> tuple[str, float]:
     """Give the largest; NaN is above everything: it is what one looks for."""
-    return max(pairs, key=lambda pair: math.inf if math.isnan(pair[1]) else pair[1])
+    return max(values.items(), key=lambda pair: math.inf if math.isnan(pair[1]) else pair[1])
 
 
 def _indices(path: str) -> str:
@@ -166,16 +276,18 @@ def _indices(path: str) -> str:
     return ".".join(part for part in path.split(".") if part.isdecimal())
 
 
-def _bad(label: str, own: list[tuple[str, float]], first: str | None) -> dict[str, str]:
+def _bad(lines: list[str], values: dict[str, float], first: str | None) -> dict[str, str]:
     """Give the looks of a node by its NaN and Inf; the first of all stands out."""
-    bad = sum(value > 0 for _, value in own)
+    bad = sum(value > 0 for value in values.values())
     if bad > 0:
-        text = f"{own[0][1]:.0f} NaN/Inf" if len(own) == 1 else f"NaN/Inf in {bad} of {len(own)}"
-        label = f"{label}\n{text}"
-    if first is not None and any(_is_of(first, path) for path, _ in own):
-        label = f"{label}\nfirst: {first.removeprefix(PREFIX)}"
-        return {"label": label, "penwidth": "3", **_filled(ALARM)}
-    return {"label": label, "fillcolor": _mix(1.0 if bad > 0 else 0.0)}
+        count = next(iter(values.values()))
+        lines.append(
+            f"{count:.0f} NaN/Inf" if len(values) == 1 else f"NaN/Inf in {bad} of {len(values)}"
+        )
+    if first is not None:
+        lines.append(f"first: {first.removeprefix(PREFIX)}")
+        return {"label": "\n".join(lines), "penwidth": "3", **_filled(ALARM)}
+    return {"label": "\n".join(lines), "fillcolor": _mix(1.0 if bad > 0 else 0.0)}
 
 
 def _filled(color: str) -> dict[str, str]:
