@@ -235,14 +235,14 @@ typedef struct tt_compare_options {
 } tt_compare_options;
 
 /* A pair in which one is NaN (or both, unless equal_nan) differs and is not
- * close, but has no part in max_abs, max_rel and ulp_max. */
+ * close.  max_abs and max_rel are then NaN; ulp_max leaves the pair out. */
 typedef struct tt_compare {
     int64_t count, differing; /* differing: a != b; -0 equals 0 */
-    double max_abs;           /* largest |a - b|; Inf where an infinity meets anything else */
+    double max_abs;           /* largest |a - b|; Inf where an infinity meets anything else, NaN
+                                 where a NaN does */
     double max_rel;           /* largest |a - b| / |b| where b is not 0, as numpy.testing;
                                  Inf: the only differences are where b is 0 */
-    int64_t argmax;           /* first logical index of max_abs; if only NaN differ, the first
-                                 of them; -1: no pair differs */
+    int64_t argmax;           /* first logical index of max_abs; -1: no pair differs */
     uint64_t ulp_max;         /* largest distance in representable numbers of the type */
     bool equal, allclose;
     int64_t ulp_hist[66]; /* [0]: 0 ulp, [i]: 2^(i-1) <= ulp < 2^i, [65]: NaN */

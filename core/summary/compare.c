@@ -331,10 +331,13 @@ tt_status tt_compare_with(const tt_kernels *k, const tt_tensor *a, const tt_tens
     compare_all(k, a, b, &state);
     out->count = a->count;
     out->differing = state.differing;
-    out->max_abs = state.max_abs;
+    bool has_nan = state.first_nan >= 0; /* no largest difference: as torch, NaN */
+    out->max_abs = has_nan ? (double)NAN : state.max_abs;
     /* Differences there are, but each where b is 0. */
-    out->max_rel = state.max_abs > 0 && state.max_rel == 0 ? (double)INFINITY : state.max_rel;
-    out->argmax = state.argmax >= 0 ? state.argmax : state.first_nan;
+    out->max_rel = has_nan                                   ? (double)NAN
+                   : state.max_abs > 0 && state.max_rel == 0 ? (double)INFINITY
+                                                             : state.max_rel;
+    out->argmax = has_nan ? state.first_nan : state.argmax;
     out->ulp_max = state.ulp_max;
     out->equal = state.differing == 0;
     out->allclose = state.is_close;

@@ -80,9 +80,9 @@ static void nan_differs_from_everything_unless_told_otherwise(void **state)
     static const float a[] = { NAN, 1, NAN, 2 }, b[] = { NAN, NAN, 3, 2.5f };
     tt_compare c = COMPARE(TT_F32, a, b);
     assert_int_equal(c.differing, 4);
-    assert_int_equal(c.argmax, 3);
+    assert_int_equal(c.argmax, 0);
     assert_int_equal(c.ulp_hist[65], 3);
-    assert_true(c.max_abs == 0.5 && c.max_rel == (double)(0.5f / 2.5f));
+    assert_true(isnan(c.max_abs) && isnan(c.max_rel));
     tt_compare_options options = usual;
     options.equal_nan = true;
     c = compare_types(TT_F32, a, TT_F32, b, 4, options);
@@ -91,8 +91,20 @@ static void nan_differs_from_everything_unless_told_otherwise(void **state)
     c = compare_types(TT_F32, a, TT_F32, b, 1, options);
     assert_true(c.equal && c.allclose);
     c = compare_types(TT_F32, a, TT_F32, b, 1, usual);
-    assert_true(!c.equal && !c.allclose && c.max_abs == 0 && c.max_rel == 0);
+    assert_true(!c.equal && !c.allclose && isnan(c.max_abs) && isnan(c.max_rel));
     assert_int_equal(c.argmax, 0);
+}
+
+static void a_nan_that_meets_a_number_is_the_largest_difference(void **state)
+{
+    (void)state;
+    static const float a[] = { 1, 2, NAN, 4 }, b[] = { 1, 2.5f, 3, INFINITY };
+    tt_compare c = compare_types(TT_F32, a, TT_F32, b, 4, usual);
+    assert_true(isnan(c.max_abs) && isnan(c.max_rel) && !c.allclose);
+    assert_int_equal(c.argmax, 2);
+    assert_int_equal(c.differing, 3);
+    c = compare_types(TT_F32, b, TT_F32, a, 2, usual);
+    assert_true(c.max_abs == 0.5 && c.argmax == 1);
 }
 
 static void an_infinity_is_infinitely_far_from_all_others(void **state)
@@ -214,10 +226,10 @@ static void complex_numbers_differ_by_a_distance(void **state)
     assert_true(c.max_abs == 5 && c.max_rel == 5 / sqrt(52) && c.differing == 1 && c.argmax == 0);
     static const double x[] = { 3, NAN, 1, INFINITY }, y[] = { NAN, 3, 2, INFINITY };
     c = compare_types(TT_C128, x, TT_C128, y, 2, usual);
-    assert_true(c.differing == 2 && c.max_abs == (double)INFINITY && c.argmax == 1 &&
-                c.ulp_hist[65] == 1);
+    assert_true(c.differing == 2 && isnan(c.max_abs) && c.argmax == 0 && c.ulp_hist[65] == 1);
     tt_compare_options options = { .equal_nan = true };
-    assert_int_equal(compare_types(TT_C128, x, TT_C128, y, 2, options).differing, 1);
+    c = compare_types(TT_C128, x, TT_C128, y, 2, options);
+    assert_true(c.differing == 1 && c.max_abs == (double)INFINITY && c.argmax == 1);
     static const double real[] = { 3 }, mixed[] = { 3, 4 };
     assert_true(compare_types(TT_F64, real, TT_C128, mixed, 1, usual).max_abs == 4);
     float up[] = { 1, nextafterf(2, 3) }, down[] = { nextafterf(nextafterf(1, 2), 2), 2 };
@@ -298,6 +310,7 @@ int main(void)
         cmocka_unit_test(the_first_of_the_largest_differences_is_named),
         cmocka_unit_test(zeros_in_b_have_no_relative_difference),
         cmocka_unit_test(nan_differs_from_everything_unless_told_otherwise),
+        cmocka_unit_test(a_nan_that_meets_a_number_is_the_largest_difference),
         cmocka_unit_test(an_infinity_is_infinitely_far_from_all_others),
         cmocka_unit_test(ulps_are_steps_of_nextafter),
         cmocka_unit_test(narrow_types_count_in_their_own_numbers),

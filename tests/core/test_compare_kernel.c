@@ -76,8 +76,10 @@ static tt_compare expect_floats(const float *a, const float *b, int64_t n, tt_co
     }
     if (e.max_abs > 0 && e.max_rel == 0)
         e.max_rel = (double)INFINITY;
-    if (e.argmax < 0)
+    if (first_nan >= 0) {
+        e.max_abs = e.max_rel = (double)NAN;
         e.argmax = first_nan;
+    }
     return e;
 }
 

@@ -104,7 +104,9 @@ def test_allclose_and_the_largest_difference_are_numpys(dtype: str, equal_nan: b
         assert c.equal == (not differ.any())
         with np.errstate(invalid="ignore"):
             off = np.where(np.isfinite(x) & np.isfinite(y), np.abs(x - y), 0)
-        if np.isinf(c.max_abs):
+        if (differ & (np.isnan(x) | np.isnan(y))).any():
+            assert np.isnan(c.max_abs) and np.isnan(c.max_rel)
+        elif np.isinf(c.max_abs):
             assert (np.isinf(x) != np.isinf(y)).any()
         else:
             assert c.max_abs == pytest.approx(off.max(), rel=1e-12)
@@ -142,6 +144,7 @@ def test_the_text_of_a_comparison_says_where() -> None:
     text = repr(tt.compare(a, np.array([1.0, 2.5])))
     assert "differing=1 of 2" in text
     assert "max_abs=0.5 at (1,)" in text
+    assert "max_abs=nan at (0,)" in repr(tt.compare(np.array([np.nan, 2.0]), a))
 
 
 # ---- sample ----------------------------------------------------------------------
