@@ -59,6 +59,9 @@ static PyMethodDef functions[] = {
     { "_announce", FAST(core_announce),
       "_announce($module, module, function, /)\n--\n\n"
       "Call function(module) before each call of a module in training, until given None." },
+    { "_set_traced_call", FAST(core_set_traced_call),
+      "_set_traced_call($module, function, /)\n--\n\n"
+      "Set the function that torch.compile traces where a watched module is called." },
     { "_deaf_hook", FAST(core_deaf_hook),
       "_deaf_hook($module, /)\n--\n\n"
       "Make a forward hook that does nothing." },

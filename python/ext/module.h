@@ -81,6 +81,7 @@ CORE_FUNCTION(core_tree_text);
 CORE_FUNCTION(core_announce);
 CORE_FUNCTION(core_deaf_hook);
 PyObject *core_reduce_module(PyObject *core, PyObject *module);
+CORE_FUNCTION(core_set_traced_call);
 CORE_FUNCTION(core_spy_save);
 CORE_FUNCTION(core_count_up);
 CORE_FUNCTION(core_read_keep);

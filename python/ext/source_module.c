@@ -261,6 +261,18 @@ CORE_FUNCTION(core_announce)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
+/* _set_traced_call(function): what Dynamo finds when it looks a tap's __call__ up, to trace it.
+ * Calls themselves do not: they go through tp_call, which stays ours. */
+CORE_FUNCTION(core_set_traced_call)
+{
+    PyTypeObject *type = core_state_of(module)->module_tap_type;
+    if (read_arguments("_set_traced_call", 1, (const option[]){ { 0 } }, args, nargs, kwnames) < 0 ||
+        PyDict_SetItemString(type->tp_dict, "__call__", args[0]) < 0)
+        return NULL;
+    PyType_Modified(type);
+    Py_RETURN_NONE;
+}
+
 int module_source_add(core_state *state, module_consumer *consumer, PyObject *module, PyObject *name,
                       bool by_hook)
 {
@@ -402,6 +414,7 @@ static PyMethodDef tap_methods[] = {
 };
 
 static PyMemberDef tap_members[] = {
+    { "module", T_OBJECT, offsetof(module_tap, module), READONLY, "weak reference" },
     { "inner", T_OBJECT, offsetof(module_tap, inner), READONLY, "what module.compile() had put here" },
     { 0 },
 };

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensortap import _core
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -40,3 +42,13 @@ def unseen(hook: Callable[..., Any]) -> Callable[..., Any]:
             wrapper.__code__, eval_frame._FrameExecStrategy(skip, skip)
         )
     return wrapper
+
+
+def call_module(tap: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a watched module as if it were not watched: what torch.compile makes of our call."""
+    if tap.inner is not None:
+        return tap.inner(*args, **kwargs)
+    return tap.module()._call_impl(*args, **kwargs)
+
+
+_core._set_traced_call(call_module)
