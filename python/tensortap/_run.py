@@ -13,6 +13,7 @@ import functools
 import importlib.util
 import itertools
 import os
+import resource
 import runpy
 import signal
 import sys
@@ -23,6 +24,7 @@ from weakref import ref
 
 PACKAGE = os.path.dirname(__file__) + os.sep
 IMPORT = "<frozen importlib._bootstrap"
+LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
 Entry = tuple[str, types.TracebackType]  # the file of its frame, and itself
 
 
@@ -37,12 +39,17 @@ class Watcher:
     """
 
     def __init__(
-        self, folder: str | None, options: dict[str, Any], watching: dict[str, Any]
+        self,
+        folder: str | None,
+        options: dict[str, Any],
+        watching: dict[str, Any],
+        program: tuple[str, Sequence[str]],
     ) -> None:
         """Remember where to record; nothing is made yet."""
         self.folder = folder
         self.options = options
         self.watching = watching  # options of tensortap.watch
+        self.program = program  # "script" or "module", and what comes after
         self.pid = os.getpid()
         self.context: Any = None  # of tensortap.record, entered
         self.run: Any = None
@@ -182,16 +189,49 @@ class Watcher:
         return late
 
     def finish(self) -> None:
-        """Close the run and say where it is and what watching cost."""
-        if os.getpid() != self.pid or self.context is None:
+        """Close the run and say where it is and what watching cost, or why there is none."""
+        if os.getpid() != self.pid:
             return
         context, self.context, self.pid = self.context, None, -1
+        if context is None:
+            say_why(["-o", self.folder] if self.folder else [], *self.program)
+            return
         share = float(self.run.cost)
         context.__exit__(None, None, None)
         rank = os.environ.get("RANK", "0")
         if rank == "0":
             print(f"tensortap: recorded; see: tensortap show {self.run.path}", file=sys.stderr)
             print(f"tensortap: watching took {share:.1%} of the time", file=sys.stderr)
+
+
+def say_why(own: Sequence[str], kind: str, rest: Sequence[str]) -> None:
+    """Say that nothing was recorded, and why; *own* are options of `tensortap run`."""
+    if os.environ.get("RANK", "0") != "0":
+        return
+    lines = ["nothing recorded: this process did not import torch"]
+    if "torch" in sys.modules:
+        lines = ["nothing recorded: no model ran in training mode in this process"]
+    if "torch._dynamo" in sys.modules:
+        lines.append("(a model and an optimizer inside one compiled function are not seen)")
+    if kind == "module" and rest[0] in LAUNCHERS:
+        lines += ["to record the processes that it starts:", f"  {rank_command(own, rest[1:])}"]
+    elif resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
+        lines.append("to record the processes that it starts, call tt.record where they train")
+    print(*(f"tensortap: {line}" for line in lines), sep="\n", file=sys.stderr)
+
+
+def rank_command(own: Sequence[str], arguments: Sequence[str]) -> str:
+    """Return the command that records every rank of a launcher with these arguments."""
+    import shlex
+
+    from torch.distributed.run import parse_args
+
+    read = parse_args(arguments)
+    count = len(read.training_script_args) + 1
+    flags = ("-m", "--module", "--no-python", "--no_python")
+    options = [word for word in arguments[:-count] if word not in flags]
+    program = [*(["-m"] if read.module else []), *arguments[-count:]]
+    return shlex.join(["torchrun", *options, "--no-python", "tensortap", "run", *own, *program])
 
 
 def _is_compiled(module: Any) -> bool:
@@ -344,8 +384,11 @@ def main(arguments: Sequence[str]) -> None:
     if "on_nonfinite" in given:
         watching["on_nonfinite"] = given["on_nonfinite"]
     refuse_place(given.get("folder"), "resume" in given)
-    watcher = Watcher(given.get("folder"), options, watching)
-    sys.meta_path.insert(0, TorchWaiter(watcher.start))
+    watcher = Watcher(given.get("folder"), options, watching, (kind, rest))
+    if "torch" in sys.modules:  # a sitecustomize has imported it
+        watcher.start()
+    else:
+        sys.meta_path.insert(0, TorchWaiter(watcher.start))
     atexit.register(watcher.finish)  # the safety net; finish() itself runs once
     try:
         execute(kind, rest)
