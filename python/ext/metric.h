@@ -54,6 +54,7 @@ typedef struct metric_field {
 typedef struct metric_row {
     int32_t field_count;
     int32_t count, cap; /* tensors */
+    bool is_spoilt;     /* one of them held NaN or Inf */
     plain_trust trust;  /* all come from one place */
     tt_hist *hist;      /* owned; NULL: not wanted */
     double few_values[METRIC_FEW];

@@ -171,6 +171,7 @@ int metric_row_add(metric_row *row, tt_stats stats)
         row->many_values = grown;
         row->cap = cap;
     }
+    row->is_spoilt |= (stats.nan | stats.posinf | stats.neginf) != 0;
     tt_stats_propagate(&stats); /* a metric's name promises what torch gives */
     double *values = values_of(row) + (size_t)row->count * (size_t)row->field_count;
     const metric_field *fields = fields_of(row);
@@ -248,7 +249,8 @@ static int add_list(PyObject *list, metric_row *row, int32_t field, double quant
     return result;
 }
 
-static int collect_field(metric_row *row, int32_t field, PyObject *into, PyObject *lists)
+static int collect_field(metric_row *row, int32_t field, PyObject *into, PyObject *lists,
+                         PyObject *undefined)
 {
     const metric_field *at = &fields_of(row)[field];
     double value = 0;
@@ -259,6 +261,8 @@ static int collect_field(metric_row *row, int32_t field, PyObject *into, PyObjec
             value += values_of(row)[(size_t)i * (size_t)row->field_count + (size_t)field];
         value /= (double)row->count;
     }
+    if (undefined != Py_None && isnan(value) && !row->is_spoilt && PySet_Add(undefined, at->key) < 0)
+        return -1;
     int is_written = into != Py_None && !at->is_listed ? add_number(into, at->key, value) : 0;
     return is_written != 0 ? is_written : add_list(lists, row, field, value);
 }
@@ -266,6 +270,7 @@ static int collect_field(metric_row *row, int32_t field, PyObject *into, PyObjec
 static int row_reset(metric_row *row)
 {
     row->count = 0;
+    row->is_spoilt = false;
     if (row->hist == NULL)
         return 0;
     tt_hist *fresh = NULL;
@@ -278,18 +283,20 @@ static int row_reset(metric_row *row)
     return 0;
 }
 
-/* collect(into, keeps): writes the mean of each metric into the dict `into`, and gives
+/* collect(into, keeps, undefined=None): writes the mean of each metric into the dict `into`, and gives
  * [(key, [values])] of those that are there already or that have an aggregation of their
- * own; into=None: of all.  Afterwards rows are empty, unless keeps. */
+ * own; into=None: of all.  Afterwards rows are empty, unless keeps.  The keys of metrics that are
+ * NaN though no tensor held NaN or Inf, such as the std of one element, go into the set
+ * `undefined`. */
 PyObject *metrics_collect(PyObject *self, PyObject *args)
 {
     metrics_object *metrics = (metrics_object *)self;
-    PyObject *into; /* borrowed */
+    PyObject *into, *undefined = Py_None; /* borrowed */
     int keeps;
-    if (!PyArg_ParseTuple(args, "Op:collect", &into, &keeps))
+    if (!PyArg_ParseTuple(args, "Op|O:collect", &into, &keeps, &undefined))
         return NULL;
-    if (into != Py_None && !PyDict_Check(into)) {
-        PyErr_SetString(PyExc_TypeError, "into must be a dict or None");
+    if ((into != Py_None && !PyDict_Check(into)) || (undefined != Py_None && !PySet_Check(undefined))) {
+        PyErr_SetString(PyExc_TypeError, "into must be a dict or None, undefined a set or None");
         return NULL;
     }
     PyObject *lists = PyList_New(0); /* owned */
@@ -300,7 +307,7 @@ PyObject *metrics_collect(PyObject *self, PyObject *args)
         if (row->count == 0)
             continue;
         for (int32_t field = 0; lists != NULL && field < row->field_count; field++)
-            if (collect_field(row, field, into, lists) < 0)
+            if (collect_field(row, field, into, lists, undefined) < 0)
                 Py_CLEAR(lists);
         if (!keeps && row_reset(row) < 0)
             Py_CLEAR(lists);

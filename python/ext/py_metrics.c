@@ -180,7 +180,7 @@ static PyMethodDef methods[] = {
     { "add_stats", metrics_add_stats, METH_VARARGS,
       "add_stats($self, row, stats, other, /)\n--\n\nAdd what somebody else computed." },
     { "collect", metrics_collect, METH_VARARGS,
-      "collect($self, into, keeps, /)\n--\n\nGive the numbers of the step." },
+      "collect($self, into, keeps, undefined=None, /)\n--\n\nGive the numbers of the step." },
     { "numbers", metrics_numbers, METH_O,
       "numbers($self, list, /)\n--\n\nRead tensors of one element; None: not to be read here." },
     { "bins", metrics_bins, METH_NOARGS, "Give the bins of the step's histograms." },

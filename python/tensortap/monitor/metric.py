@@ -23,6 +23,7 @@ NAMES = (
     *("nan", "inf", "zeros", "numel", "hist"),
 )
 KINDS = ("activation", "activation_difference", "parameter", "parameter_difference", "gradient")
+UNDEFINED = float("nan")  # this very object: a statistic that no element defines
 QUANTILES = {"/q05": 0.05, "/q25": 0.25, "/q50": 0.5, "/q75": 0.75, "/q95": 0.95}
 
 
@@ -102,7 +103,10 @@ def of_difference(made: Metric) -> Metric:
 
     def function(a: torch.Tensor, b: torch.Tensor) -> float:
         between = a.detach() - b.detach()
-        return value_of(_core.stats(between, nan_policy="propagate"), named)
+        stats = _core.stats(between, nan_policy="propagate")
+        value = value_of(stats, named)
+        is_finite = not (stats.nan or stats.posinf or stats.neginf)
+        return UNDEFINED if value != value and is_finite else value
 
     return replace(made, function=function, named=None)
 

@@ -316,7 +316,8 @@ class ModuleMonitor:
         self._measure.results.settle(self.storage, step)
         if was_active:
             self._measure.tell_sight()
-        results.record(step, self.storage.get_step_metrics(step))
+        metrics = self.storage.get_step_metrics(step)
+        results.record(step, metrics, self._measure.results.undefined)
 
     def _follow(self) -> None:
         """Let what is told of module calls be told, or not."""

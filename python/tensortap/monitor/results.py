@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from tensortap import _core, device, process
+from tensortap.monitor.metric import UNDEFINED
 from tensortap.monitor.storage import StorageManager
 
 
@@ -24,6 +25,7 @@ class Results:
         self.keys: list[str] = []  # of what users' functions returned ...
         self.values: list[Any] = []  # ... numbers, and tensors still to be read
         self.batch = device.Batch()  # of named metrics of other devices' tensors
+        self.undefined: set[str] = set()  # keys that are NaN in the latest step by definition
 
     def drop(self) -> None:
         """Forget what was measured in this step."""
@@ -55,9 +57,10 @@ class Results:
             return
         if not keeps:
             bins = self.core.bins()
+            self.undefined.clear()
             self.bins = {key.removesuffix("/q05"): held for key, held in bins.items()}
         later = storage.unaggregated(step)
-        for key, several in self.core.collect(entry, keeps):
+        for key, several in self.core.collect(entry, keeps, self.undefined):
             storage.log_tensor(step, key, torch.tensor(several, dtype=torch.float64))
             later.append(key)
         later += self._settle_own(storage, step, keys, values)
@@ -68,6 +71,8 @@ class Results:
     ) -> list[str]:
         """Put what users' functions returned there; give the keys still to aggregate."""
         entry = storage.log_dict[step]
+        pairs = zip(keys, values, strict=True)
+        self.undefined.update(key for key, value in pairs if value is UNDEFINED)
         numbers = self.core.numbers(values)  # None: of several elements, or of another device
         once = set(keys)
         later = [key for key, number in zip(keys, numbers, strict=True) if number is None]
@@ -102,13 +107,22 @@ class Results:
         return scratch.log_dict[step]
 
 
-def record(step: int, metrics: dict[str, float]) -> None:
-    """Put the numbers of a step into the innermost open run, if there is one."""
+def record(step: int, metrics: dict[str, float], undefined: set[str]) -> None:
+    """Put the numbers of a step into the innermost open run, if there is one.
+
+    A NaN among the *undefined* is left out: in a run it would say that a tensor held NaN.
+    """
     if not metrics or not process.open_runs:
         return
     run = process.open_runs[-1]
     if run.closed:
         return
+    if undefined:
+        metrics = {
+            key: value
+            for key, value in metrics.items()
+            if not (key in undefined and value != value)
+        }
     if run.watchers:  # the run counts steps by its optimizers: ours belong to the same
         run.log(metrics)
         return

@@ -221,10 +221,11 @@ def _measure(run: Any, tree: Node, modules: Modules, color: str) -> None:
 def _value(run: Any, site: str, color: str) -> Iterator[float]:
     """Give the number of a site, if it has one."""
     if color == "nan":
-        yield float(sum(sum(run.series(site, counted)[1]) for counted in NONFINITE))
+        counts = [run.series(site, counted)[1] for counted in NONFINITE]
+        yield float(max(map(sum, zip(*counts, strict=True)), default=0))  # in one tensor
     elif color != "time":
         values = run.series(site, "count" if color == "size" else color)[1]
-        if len(values):
+        if len(values) and (values[-1] == values[-1] or _is_bad(run, site)):
             yield float(values[-1])
 
 
@@ -240,6 +241,11 @@ def _measure_time(run: Any, tree: Node, modules: Modules) -> None:
         own = sum(times.get(site, 0.0) for site in module.sites)
         total[id(node)] = own + sum(total[id(child)] for child in node.children.values())
         module.values = {node.name: total[id(node)]}
+
+
+def _is_bad(run: Any, name: str) -> bool:
+    """Tell whether the latest tensor held NaN or Inf: else a statistic is merely undefined."""
+    return any(run.series(name, field)[1][-1] for field in NONFINITE)
 
 
 def _times(run: Any, names: list[str]) -> Iterator[tuple[str, float]]:
