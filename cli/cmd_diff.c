@@ -174,8 +174,12 @@ static tt_status print_worst(const tt_diff *diff, const tt_screen *screen, bool 
     if (count > 0)
         qsort(sites, count, sizeof *sites, by_excess);
     const char *const titles[] = { "WORST", "FROM STEP", "AT", "FIELD", "A", "B", "OFF BY", "FLOOR" };
-    for (size_t c = 0; st == TT_OK && c < 8 - (size_t)has_tolerance; c++)
+    static const uint32_t turns[] = { 0, 3, 2, 0, 0, 0, 0, 1 }; /* tt_table_spare */
+    for (size_t c = 0; st == TT_OK && c < 8 - (size_t)has_tolerance; c++) {
         st = tt_table_column(table, titles[c], c > 0 && c != 3, c == 0 ? -16 : 0);
+        if (st == TT_OK && turns[c] > 0)
+            tt_table_spare(table, turns[c]);
+    }
     for (size_t i = 0; st == TT_OK && i < count && i < WORST; i++) {
         const tt_diff_site *s = sites[i];
         char cells[8][TT_NUMBER_TEXT], name[4200];
@@ -337,7 +341,7 @@ tt_exit tt_cmd_diff(int argc, char **argv, tt_error *err)
     args.options.whom = bar;
     tt_status st = tt_diff_compute(runs[0], runs[1], &args.options, &diff, err);
     tt_progress_end(bar);
-    bool has_ranks = tt_run_file_count(runs[0]) > 1 || tt_run_file_count(runs[1]) > 1;
+    bool has_ranks = tt_opened_rank_count(runs[0]) > 1 || tt_opened_rank_count(runs[1]) > 1;
     if (st == TT_OK && args.is_json)
         print_json(diff);
     else if (st == TT_OK)

@@ -107,7 +107,7 @@ static tt_status add_entry(list *all, const char *path)
     e->is_readable = true;
     tt_opened_totals(run, &e->totals);
     e->state = tt_opened_state(run);
-    e->files = tt_run_file_count(run);
+    e->files = tt_opened_rank_count(run);
     tt_status st = tt_opened_command(run, &e->command);
     tt_run_close(run);
     return st;
@@ -199,7 +199,7 @@ static tt_status print_table(const list *all, const tt_screen *screen, tt_error 
     for (size_t i = 0; st == TT_OK && i < all->count && i < most; i++) {
         const entry *e = &all->entries[i];
         char time[64] = "", bytes[TT_NUMBER_TEXT] = "", steps[TT_NUMBER_TEXT] = "";
-        static const tt_mood moods[] = { TT_MOOD_FAINT, TT_MOOD_SPARK, TT_MOOD_REMARK };
+        static const tt_mood moods[] = { TT_MOOD_FAINT, TT_MOOD_SPARK, TT_MOOD_REMARK, TT_MOOD_REMARK };
         if (e->is_readable) {
             (void)tt_screen_time(e->totals.started, time, sizeof time);
             (void)tt_screen_count(tt_opened_steps(&e->totals), steps);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALLOW = 256, FEEDS_MOST = 12, NARROW = 100 };
+enum { ALLOW = 256, FEEDS_MOST = 12 };
 
 typedef struct arguments {
     tt_given given;
@@ -58,8 +58,7 @@ static const char *const births[] = {
 static const char *const birth_words[] = { "forward", "update", "backward" };
 static const char *const feed_words[] = { "before", "parameter", "previous" };
 
-static tt_status add_row(tt_table *table, const char *role, const char *name, const tt_point *p,
-                         bool is_wide)
+static tt_status add_row(tt_table *table, const char *role, const char *name, const tt_point *p)
 {
     bool is_origin = strcmp(role, "here") == 0;
     char step[TT_NUMBER_TEXT], type[200], low[TT_NUMBER_TEXT] = "", high[TT_NUMBER_TEXT] = "",
@@ -69,8 +68,7 @@ static tt_status add_row(tt_table *table, const char *role, const char *name, co
         (void)tt_number_short(p->stats.min, low);
         (void)tt_number_short(p->stats.max, high);
         (void)tt_number_short(tt_stats_rms(&p->stats), std);
-        if (is_wide || !is_origin) /* else the first line said it: the names need the room */
-            (void)tt_screen_nonfinite(&p->stats, counts, sizeof counts);
+        (void)tt_screen_nonfinite(&p->stats, counts, sizeof counts);
     } else {
         (void)tt_number_short(p->scalar, low);
     }
@@ -84,13 +82,12 @@ static tt_status add_row(tt_table *table, const char *role, const char *name, co
                             counts };
     tt_status st = TT_OK;
     for (size_t i = 0; st == TT_OK && i < sizeof cells / sizeof *cells; i++)
-        if (i != 3 || is_wide)
-            st = tt_table_cell(table,
-                               i == 0                            ? TT_MOOD_FAINT
-                               : i == 3                          ? TT_MOOD_TYPE
-                               : i == 7 || (is_origin && i == 1) ? TT_MOOD_ALARM
-                                                                 : TT_MOOD_PLAIN,
-                               cells[i]);
+        st = tt_table_cell(table,
+                           i == 0                            ? TT_MOOD_FAINT
+                           : i == 3                          ? TT_MOOD_TYPE
+                           : i == 7 || (is_origin && i == 1) ? TT_MOOD_ALARM
+                                                             : TT_MOOD_PLAIN,
+                           cells[i]);
     return st;
 }
 
@@ -100,8 +97,10 @@ static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, const tt_screen
         const char *title;
         bool is_right;
         int32_t least;
-    } columns[] = { { "", false, 0 },   { "SITE", false, -16 }, { "STEP", true, 0 }, { "TYPE", false, 5 },
-                    { "MIN", true, 0 }, { "MAX", true, 0 },     { "RMS", true, 0 },  { "", false, 0 } };
+        uint32_t turn; /* tt_table_spare */
+    } columns[] = { { "", false, 0, 0 },     { "SITE", false, -16, 0 }, { "STEP", true, 0, 2 },
+                    { "TYPE", false, 5, 0 }, { "MIN", true, 0, 0 },     { "MAX", true, 0, 0 },
+                    { "RMS", true, 0, 1 },   { "", false, 0, 0 } };
     static const char *const roles[] = { "fed by", "parameter", "last time" };
     tt_feed feeds[FEEDS_MOST];
     size_t count = 0;
@@ -110,17 +109,18 @@ static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, const tt_screen
     tt_status st = tt_run_feeds(run, n, feeds, FEEDS_MOST, &count, err);
     if (st == TT_OK)
         st = tt_table_create(&screen->style, &table);
-    bool is_wide = screen->style.columns == 0 || screen->style.columns >= NARROW;
-    for (size_t c = 0; st == TT_OK && c < sizeof columns / sizeof *columns; c++)
-        if (c != 3 || is_wide)
-            st = tt_table_column(table, columns[c].title, columns[c].is_right, columns[c].least);
+    for (size_t c = 0; st == TT_OK && c < sizeof columns / sizeof *columns; c++) {
+        st = tt_table_column(table, columns[c].title, columns[c].is_right, columns[c].least);
+        if (st == TT_OK && columns[c].turn > 0)
+            tt_table_spare(table, columns[c].turn);
+    }
     if (st == TT_OK)
-        st = add_row(table, "here", tt_run_site_name(run, n->site), &n->point, is_wide);
+        st = add_row(table, "here", tt_run_site_name(run, n->site), &n->point);
     for (size_t i = 0; st == TT_OK && i < count; i++) {
         tt_point p;
         st = tt_run_point(run, n->file, feeds[i].site, feeds[i].index, &p, err);
         if (st == TT_OK)
-            st = add_row(table, roles[feeds[i].kind], tt_run_site_name(run, feeds[i].site), &p, is_wide);
+            st = add_row(table, roles[feeds[i].kind], tt_run_site_name(run, feeds[i].site), &p);
     }
     if (st == TT_OK)
         st = tt_table_render(table, true, &text);
@@ -136,7 +136,7 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
                *plain = tt_header_ink(screen, TT_MOOD_PLAIN),
                *faint = tt_header_ink(screen, TT_MOOD_FAINT);
     char counts[128], a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
-    if (tt_run_site_count(run) == 0) {
+    if (tt_run_shown_count(run, NULL) == 0) {
         puts("nothing has been recorded in this run");
         return TT_OK;
     }
@@ -144,7 +144,7 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
         tt_totals totals;
         tt_opened_totals(run, &totals);
         printf("all values of %s sites in %s steps are finite",
-               tt_screen_count(tt_run_site_count(run) - n->allowed, a),
+               tt_screen_count(tt_run_shown_count(run, NULL) - n->allowed, a),
                tt_screen_count(tt_opened_steps(&totals), b));
         if (n->allowed > 0)
             printf("; %d sites were left out by --allow", (int)n->allowed);
@@ -160,7 +160,7 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
     tt_screen_name(screen, tt_run_site_name(run, n->site));
     printf("%s at step %s", plain, tt_screen_count(p->step, a));
     tt_run_file about;
-    if (tt_run_file_count(run) > 1 && tt_run_file_get(run, n->file, &about) == TT_OK)
+    if (tt_opened_rank_count(run) > 1 && tt_run_file_get(run, n->file, &about) == TT_OK)
         printf(", rank %d", (int)about.rank);
     if (p->phase == TT_PHASE_EVAL)
         fputs(", in eval mode", stdout);
@@ -173,12 +173,16 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
     else if (n->birth == TT_BIRTH_FORWARD && n->order == 1)
         birth = "in the forward pass; nothing was recorded before it, so look at its input too";
     printf("%sborn %s%s\n", faint, birth, plain);
+    if ((p->products & TT_PRODUCT_STATS) != 0 && tt_screen_has_overflowed(&p->stats))
+        printf(
+            "%sfloat16 overflow: values beyond 65504 are Inf; bfloat16 and float32 hold larger ones%s\n",
+            faint, plain);
     printf("%spoint %s of %s in the step", faint, tt_screen_count(n->order, a),
            tt_screen_count(n->of, b));
     if (p->call > 0)
         printf(", call %u of this site", p->call);
     printf("; %d of %d sites have been non-finite since%s\n", (int)n->reached,
-           (int)tt_run_site_count(run), plain);
+           (int)tt_run_shown_count(run, NULL), plain);
     if (n->allowed > 0)
         printf("%s%d sites left out by --allow %s%s\n", faint, (int)n->allowed, args->allow, plain);
     fflush(stdout);
@@ -203,6 +207,9 @@ static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
         tt_json_whole(&json, "order", n->order);
         tt_json_whole(&json, "of", n->of);
         tt_json_whole(&json, "reached", n->reached);
+        tt_json_flag(&json, "float16_overflow",
+                     (n->point.products & TT_PRODUCT_STATS) != 0 &&
+                         tt_screen_has_overflowed(&n->point.stats));
         tt_json_open(&json, "point", '{');
         tt_json_point(&json, &n->point);
         tt_json_close(&json, '}');

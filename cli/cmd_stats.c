@@ -149,7 +149,7 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, const argum
     printf("  %s%s%s", tt_header_ink(screen, TT_MOOD_TYPE),
            tt_screen_type(&latest, false, type, sizeof type), tt_header_ink(screen, TT_MOOD_PLAIN));
     tt_run_file about;
-    if (tt_run_file_count(run) > 1 && tt_run_file_get(run, file, &about) == TT_OK)
+    if (tt_opened_rank_count(run) > 1 && tt_run_file_get(run, file, &about) == TT_OK)
         printf("  rank %d", (int)about.rank);
     putchar('\n');
     st = tt_table_create(&screen->style, &table);

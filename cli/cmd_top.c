@@ -62,7 +62,8 @@ static const struct argp spec = {
 
 /* What changed at a site between its last two points, relative to its size. */
 typedef struct change {
-    int32_t site;
+    int32_t file, site;
+    tt_phases phases;
     double by;
     tt_point now;
 } change;
@@ -83,13 +84,21 @@ static double size_of(const tt_point *p)
     return (p->stats.nan | p->stats.posinf | p->stats.neginf) != 0 ? NAN : tt_stats_rms(&p->stats);
 }
 
+/* A tensor without elements has no size: that is not the NaN one looks for. */
+static bool is_undefined(const tt_point *p)
+{
+    const tt_stats *s = &p->stats;
+    return (p->products & TT_PRODUCT_STATS) != 0 && (s->nan | s->posinf | s->neginf) == 0 &&
+           isnan(tt_stats_rms(s));
+}
+
 /* Steps a second over the last points of the site recorded most. */
-static double step_rate(tt_run *run, int32_t site)
+static double step_rate(tt_run *run, int32_t file, int32_t site)
 {
     tt_point first, last;
-    int64_t n = (int64_t)tt_run_points(run, 0, site), back = n < 50 ? n : 50;
-    if (n < 2 || tt_run_point(run, 0, site, -1, &last, NULL) < 0 ||
-        tt_run_point(run, 0, site, -back, &first, NULL) < 0 || last.time <= first.time)
+    int64_t n = (int64_t)tt_run_points(run, file, site), back = n < 50 ? n : 50;
+    if (n < 2 || tt_run_point(run, file, site, -1, &last, NULL) < 0 ||
+        tt_run_point(run, file, site, -back, &first, NULL) < 0 || last.time <= first.time)
         return NAN;
     return ((double)last.step - (double)first.step) / (((double)last.time - (double)first.time) / 1e9);
 }
@@ -99,14 +108,20 @@ static tt_status list_changes(tt_run *run, change *changes, size_t *count, tt_er
     *count = 0;
     for (int32_t site = 0; site < tt_run_site_count(run); site++) {
         tt_point before;
-        change c = { .site = site };
-        if (!tt_site_is_shown(tt_run_site_name(run, site), NULL) || tt_run_points(run, 0, site) < 2)
+        tt_sight sight;
+        int64_t index = -1;
+        if (!tt_site_is_shown(tt_run_site_name(run, site), NULL) || !tt_run_has_points(run, site))
             continue;
-        tt_status st = tt_run_point(run, 0, site, -2, &before, err);
+        tt_status st = tt_run_look(run, site, &(tt_look){ .rank = -1 }, &sight, err);
         if (st == TT_OK)
-            st = tt_run_point(run, 0, site, -1, &c.now, err);
+            st = tt_run_previous(run, site, &sight, &index, err);
+        if (st == TT_OK && index >= 0)
+            st = tt_run_point(run, sight.file, site, index, &before, err);
         if (st < 0)
             return st;
+        if (index < 0 || is_undefined(&before) || is_undefined(&sight.latest))
+            continue;
+        change c = { .file = sight.file, .site = site, .phases = sight.phases, .now = sight.latest };
         double x = size_of(&before), y = size_of(&c.now);
         c.by = x == y ? 0 : fabs(y - x) / fmax(fabs(x), fabs(y));
         changes[(*count)++] = c;
@@ -143,7 +158,8 @@ static tt_status print_json(const char *path, tt_run *run, tt_error *err)
     tt_json_words(&json, "state", tt_opened_state_text(tt_opened_state(run)));
     tt_json_whole(&json, "first_step", totals.first_step);
     tt_json_whole(&json, "last_step", totals.last_step);
-    tt_json_number(&json, "steps_per_second", count > 0 ? step_rate(run, changes[0].site) : NAN);
+    tt_json_number(&json, "steps_per_second",
+                   count > 0 ? step_rate(run, changes[0].file, changes[0].site) : NAN);
     tt_json_number(&json, "cost", cost_of(run));
     tt_json_open(&json, "sites", '[');
     for (size_t i = 0; i < count; i++) {
@@ -170,7 +186,7 @@ static tt_status draw(const char *path, tt_run *run, const tt_screen *screen, bo
     tt_buf text = { 0 };
     tt_status st = changes != NULL ? list_changes(run, changes, &count, err) : TT_ENOMEM;
     int lines = tt_header_print(path, run, screen);
-    double rate = count > 0 ? step_rate(run, changes[0].site) : NAN, cost = cost_of(run);
+    double rate = count > 0 ? step_rate(run, changes[0].file, changes[0].site) : NAN, cost = cost_of(run);
     char number[TT_NUMBER_TEXT];
     if (rate >= 100 && rate < 1e15)
         (void)tt_screen_count((int64_t)(rate + 0.5), number);
@@ -199,8 +215,8 @@ static tt_status draw(const char *path, tt_run *run, const tt_screen *screen, bo
         bool is_number = (c->now.products & TT_PRODUCT_STATS) == 0;
         (void)tt_number_short(size_of(&c->now), size);
         (void)snprintf(by, sizeof by, isnan(c->by) ? "not finite" : "%.1f%%", c->by * 100);
-        st = tt_trend_append(run, 0, c->site, is_number ? TT_FIELD_SCALAR : TT_FIELD_RMS, 16,
-                             &screen->style, &trend, err);
+        st = tt_trend_append(run, c->file, c->site, is_number ? TT_FIELD_SCALAR : TT_FIELD_RMS, c->phases,
+                             16, &screen->style, &trend, NULL, err);
         const char *cells[] = { tt_run_site_name(run, c->site), tt_screen_count(c->now.step, step), size,
                                 by, trend.len > 0 ? trend.data : "" };
         for (size_t k = 0; st == TT_OK && k < 5; k++)

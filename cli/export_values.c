@@ -193,7 +193,8 @@ static tt_status make_unique(list *all, tt_error *err)
 static void tell_gone(const list *all)
 {
     if (all->gone > 0)
-        fprintf(stderr, "tensortap: %" PRId64 " values were evicted to stay within max_bytes\n", all->gone);
+        fprintf(stderr, "tensortap: %" PRId64 " values were evicted to stay within max_bytes\n",
+                all->gone);
 }
 
 tt_status tt_export_npy(const tt_export *what, tt_error *err)

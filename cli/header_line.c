@@ -40,18 +40,28 @@ int tt_header_print(const char *path, const tt_run *run, const tt_screen *screen
     const char *faint = tt_header_ink(screen, TT_MOOD_FAINT),
                *plain = tt_header_ink(screen, TT_MOOD_PLAIN);
     tt_state state = tt_opened_state(run);
+    bool is_broken = state == TT_STATE_CRASHED || state == TT_STATE_STOPPED;
     tt_screen_name(screen, path);
-    printf("  %s%s%s", tt_header_ink(screen, state == TT_STATE_CRASHED ? TT_MOOD_REMARK : TT_MOOD_SPARK),
+    printf("  %s%s%s", tt_header_ink(screen, is_broken ? TT_MOOD_REMARK : TT_MOOD_SPARK),
            tt_opened_state_text(state), plain);
     if (totals.last_step >= totals.first_step)
         printf("  steps %lld to %s", (long long)totals.first_step,
                tt_screen_count(totals.last_step, last));
-    printf("  %s sites  %s points  %s", tt_screen_count(tt_run_site_count(run), sites),
+    int32_t shown = tt_run_shown_count(run, NULL);
+    printf("  %s site%s  %s points  %s", tt_screen_count(shown, sites), shown == 1 ? "" : "s",
            tt_screen_count(totals.points, points), tt_screen_bytes(totals.bytes, bytes));
-    if (tt_run_file_count(run) > 1)
-        printf("  %d ranks", (int)tt_run_file_count(run));
+    char ranks[160];
+    if (tt_opened_rank_count(run) > 1)
+        printf("  %s", tt_opened_ranks(run, ranks, sizeof ranks));
     putchar('\n');
     int lines = 1;
+    if (state == TT_STATE_STOPPED) {
+        tt_buf text = { 0 };
+        if (tt_text_append(tt_opened_stop(run), &screen->style, &text) == TT_OK && text.len > 0)
+            printf("%s%s%s\n", tt_header_ink(screen, TT_MOOD_REMARK), text.data, plain);
+        tt_buf_free(&text);
+        lines++;
+    }
     if (totals.damaged > 0) {
         printf("%s%s of it cannot be read; 'tensortap check' says more%s\n",
                tt_header_ink(screen, TT_MOOD_ALARM), tt_screen_bytes(totals.damaged, bytes), plain);

@@ -35,14 +35,15 @@ bool tt_opened_has_site(const tt_run *run, const char *glob)
     return false;
 }
 
-tt_exit tt_opened_no_site(const tt_run *run, const char *glob, tt_error *err)
+/* ---- names that were probably meant --------------------------------------- */
+
+enum { GLOB_LONGEST = 200 };
+
+/* The site whose name is nearest to what was given; NULL: none is near. */
+static const char *near_site(const tt_run *run, const char *glob)
 {
     const char *near = NULL;
     size_t best = SIZE_MAX, len = strlen(glob);
-    if (tt_run_site_count(run) == 0) {
-        (void)snprintf(err->text, sizeof err->text, "nothing has been recorded in this run");
-        return TT_EXIT_USAGE;
-    }
     for (int32_t i = 0; i < tt_run_site_count(run); i++) {
         const char *name = tt_run_site_name(run, i), *found = strstr(name, glob);
         size_t distance = tt_suggest_distance(glob, name);
@@ -55,22 +56,82 @@ tt_exit tt_opened_no_site(const tt_run *run, const char *glob, tt_error *err)
             near = name;
         }
     }
-    char glob_text[128] = "", near_text[128] = "";
+    return near;
+}
+
+/* Characters up to the next that separates words of names and patterns. */
+static size_t word_len(const char *text)
+{
+    return strcspn(text, "*?,/.");
+}
+
+/* The pattern with the word at `at` in exchange for one of `name`, if that is nearer than *best
+ * and the pattern then matches something. */
+static void try_words(const tt_run *run, const char *glob, size_t at, const char *name, size_t *best,
+                      char out[GLOB_LONGEST])
+{
+    char given[GLOB_LONGEST], word[GLOB_LONGEST], changed[GLOB_LONGEST];
+    size_t len = word_len(glob + at);
+    (void)snprintf(given, sizeof given, "%.*s", (int)len, glob + at);
+    for (const char *part = name; *part != '\0';) {
+        size_t part_len = word_len(part);
+        (void)snprintf(word, sizeof word, "%.*s", (int)(part_len < GLOB_LONGEST ? part_len : 0), part);
+        size_t distance = part_len > 0 ? tt_suggest_distance(given, word) : SIZE_MAX;
+        bool is_near = distance > 0 && distance < *best && distance <= 1 + len / 3 && distance < len;
+        if (is_near &&
+            snprintf(changed, sizeof changed, "%.*s%s%s", (int)at, glob, word, glob + at + len) <
+                GLOB_LONGEST &&
+            tt_opened_has_site(run, changed)) {
+            *best = distance;
+            memcpy(out, changed, sizeof changed);
+        }
+        part += part_len + (part[part_len] != '\0');
+    }
+}
+
+/* The pattern with its one misspelt word put right; "": it has none. */
+static void near_glob(const tt_run *run, const char *glob, char out[GLOB_LONGEST])
+{
+    size_t best = SIZE_MAX;
+    out[0] = '\0';
+    if (strlen(glob) >= GLOB_LONGEST / 2)
+        return;
+    for (size_t at = 0; glob[at] != '\0';
+         at += word_len(glob + at) + (glob[at + word_len(glob + at)] != '\0'))
+        for (int32_t i = 0; word_len(glob + at) > 1 && i < tt_run_site_count(run); i++)
+            try_words(run, glob, at, tt_run_site_name(run, i), &best, out);
+}
+
+/* Appends text of somebody else, short enough for a message. */
+static void quote(const char *text, char *out, size_t room)
+{
     tt_buf safe = { 0 };
-    tt_style plain = { .is_ascii = false, .columns = 100 };
-    if (tt_text_append(glob, &plain, &safe) == TT_OK && safe.len > 0)
-        (void)snprintf(glob_text, sizeof glob_text, "%s", safe.data);
+    const tt_style plain = { .columns = 100 };
+    out[0] = '\0';
+    if (tt_text_append(text, &plain, &safe) == TT_OK && safe.len > 0)
+        (void)snprintf(out, room, "%s", safe.data);
     tt_buf_free(&safe);
-    if (near != NULL && tt_text_append(near, &plain, &safe) == TT_OK && safe.len > 0)
-        (void)snprintf(near_text, sizeof near_text, "%s", safe.data);
-    tt_buf_free(&safe);
-    if (near != NULL)
+}
+
+tt_exit tt_opened_no_site(const tt_run *run, const char *glob, tt_error *err)
+{
+    if (tt_run_site_count(run) == 0) {
+        (void)snprintf(err->text, sizeof err->text, "nothing has been recorded in this run");
+        return TT_EXIT_USAGE;
+    }
+    char pattern[GLOB_LONGEST] = "", glob_text[128], near_text[128];
+    near_glob(run, glob, pattern);
+    const char *near = *pattern != '\0' ? pattern : near_site(run, glob);
+    quote(glob, glob_text, sizeof glob_text);
+    if (near != NULL) {
+        quote(near, near_text, sizeof near_text);
         (void)snprintf(err->text, sizeof err->text, "no site matches '%s'; did you mean '%.100s'?",
                        glob_text, near_text);
-    else
+    } else {
         (void)snprintf(err->text, sizeof err->text,
                        "no site matches '%s'; 'tensortap show RUN' lists them, * stands for anything",
                        glob_text);
+    }
     return TT_EXIT_USAGE;
 }
 
@@ -132,12 +193,60 @@ tt_state tt_opened_state(const tt_run *run)
             return TT_STATE_LIVE;
         state = TT_STATE_CRASHED;
     }
-    return state;
+    return state == TT_STATE_FINISHED && tt_opened_stop(run) != NULL ? TT_STATE_STOPPED : state;
+}
+
+const char *tt_opened_stop(const tt_run *run)
+{
+    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
+        tt_run_file file;
+        if (tt_run_file_get(run, f, &file) == TT_OK && file.stopped != NULL)
+            return file.stopped;
+    }
+    return NULL;
+}
+
+/* The rank of a file, if it is the first of that rank; -1: an earlier one is.  Files come by
+ * rank. */
+static int32_t new_rank(const tt_run *run, int32_t f)
+{
+    tt_run_file file = { 0 }, before = { .rank = -1 };
+    (void)tt_run_file_get(run, f, &file);
+    if (f > 0)
+        (void)tt_run_file_get(run, f - 1, &before);
+    return file.rank != before.rank ? file.rank : -1;
+}
+
+int32_t tt_opened_rank_count(const tt_run *run)
+{
+    int32_t count = 0;
+    for (int32_t f = 0; f < tt_run_file_count(run); f++)
+        count += new_rank(run, f) >= 0;
+    return count;
+}
+
+const char *tt_opened_ranks(const tt_run *run, char *out, size_t room)
+{
+    int32_t count = tt_opened_rank_count(run), first = -1, last = -1;
+    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
+        int32_t rank = new_rank(run, f);
+        first = first < 0 ? rank : first;
+        last = rank >= 0 ? rank : last;
+    }
+    int at = snprintf(out, room, count > 1 ? "ranks %d" : "rank %d", (int)first);
+    if (count > 2 && last - first == count - 1) {
+        (void)snprintf(out + at, room - (size_t)at, " to %d", (int)last);
+        return out;
+    }
+    for (int32_t f = 1; f < tt_run_file_count(run) && at > 0 && (size_t)at + 20 < room; f++)
+        if (new_rank(run, f) >= 0)
+            at += snprintf(out + at, room - (size_t)at, ", %d", (int)new_rank(run, f));
+    return out;
 }
 
 const char *tt_opened_state_text(tt_state state)
 {
-    static const char *const texts[] = { "finished", "live", "crashed" };
+    static const char *const texts[] = { "finished", "live", "crashed", "stopped" };
     return texts[state];
 }
 

@@ -16,9 +16,16 @@ const char *tt_opened_info(const tt_run *run, const char *key);
 /* The command line that made the run, from its info; appended, "" if not known. */
 tt_status tt_opened_command(const tt_run *run, tt_buf *out);
 
-typedef enum tt_state { TT_STATE_FINISHED, TT_STATE_LIVE, TT_STATE_CRASHED } tt_state;
+/* crashed: killed; stopped: an exception ended the program. */
+typedef enum tt_state { TT_STATE_FINISHED, TT_STATE_LIVE, TT_STATE_CRASHED, TT_STATE_STOPPED } tt_state;
 tt_state tt_opened_state(const tt_run *run);
 const char *tt_opened_state_text(tt_state state);
+/* "stopped by ValueError: ..." of the first rank that was; NULL: none. */
+const char *tt_opened_stop(const tt_run *run);
+
+int32_t tt_opened_rank_count(const tt_run *run); /* a rank that forked has several files */
+/* "rank 0", "ranks 0, 1, 3", "ranks 0 to 7". */
+const char *tt_opened_ranks(const tt_run *run, char *out, size_t room);
 
 typedef struct tt_totals {
     int64_t bytes, points, dropped, damaged;

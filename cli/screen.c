@@ -118,6 +118,14 @@ const char *tt_screen_nonfinite(const tt_stats *stats, char *out, size_t room)
     return out;
 }
 
+bool tt_screen_has_overflowed(const tt_stats *stats)
+{
+    /* A mask is -Inf among small numbers; sums that overflow have large neighbours. */
+    static const double LARGE = 1024;
+    return stats->dtype == TT_F16 && stats->posinf + stats->neginf > 0 &&
+           (tt_stats_finite(stats) <= 0 || stats->absmax >= LARGE);
+}
+
 const char *tt_screen_time(int64_t ns, char *out, size_t room)
 {
     time_t seconds = (time_t)(ns / 1000000000);

@@ -21,6 +21,8 @@ const char *tt_screen_count(int64_t count, char *out); /* "12 345" */
 /* Type and shape of a point: "float32[8, 64]", "f32[8,64]", "number". */
 const char *tt_screen_type(const tt_point *point, bool is_short, char *out, size_t room);
 /* "3 NaN, 1 Inf"; empty: none. */
+/* An Inf in a float16 tensor whose other values are large too, or that has no others. */
+bool tt_screen_has_overflowed(const tt_stats *stats);
 const char *tt_screen_nonfinite(const tt_stats *stats, char *out, size_t room);
 /* Local time, "2026-01-05 10:00:00". */
 const char *tt_screen_time(int64_t ns, char *out, size_t room);

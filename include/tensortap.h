@@ -49,15 +49,15 @@ const char *tt_isa_name(void); /* the kernels in use: "base", "avx2", "neon" */
 
 /* ---- status ------------------------------------------------------------- */
 
-#define TT_STATUS_MAP(X)                                   \
-    X(OK, 0, "ok")                                         \
-    X(ENOMEM, -1, "out of memory")                         \
-    X(EIO, -2, "input or output failed")                   \
-    X(EDTYPE, -3, "element type not supported")            \
-    X(ESHAPE, -4, "shape or strides make no sense")        \
-    X(EDEVICE, -5, "memory of this device cannot be read") \
-    X(EINVAL, -6, "argument out of range")                 \
-    X(EMISMATCH, -7, "the two do not fit together")        \
+#define TT_STATUS_MAP(X)                                       \
+    X(OK, 0, "ok")                                             \
+    X(ENOMEM, -1, "out of memory")                             \
+    X(EIO, -2, "input or output failed")                       \
+    X(EDTYPE, -3, "element type not supported")                \
+    X(ESHAPE, -4, "shape or strides make no sense")            \
+    X(EDEVICE, -5, "memory of this device cannot be read")     \
+    X(EINVAL, -6, "argument out of range")                     \
+    X(EMISMATCH, -7, "the two do not fit together")            \
     X(EFORMAT, -8, "the data is damaged or of another format") \
     X(ELIMIT, -9, "the file claims more than it can hold")
 
@@ -473,6 +473,12 @@ typedef enum tt_product {
 } tt_product;
 
 typedef enum tt_phase { TT_PHASE_NONE, TT_PHASE_TRAIN, TT_PHASE_EVAL, TT_PHASE_COUNT_ } tt_phase;
+/* Sets of phases.  What has none, such as a number that was logged, counts as training. */
+typedef enum tt_phases {
+    TT_PHASES_TRAIN = 1 << TT_PHASE_NONE | 1 << TT_PHASE_TRAIN,
+    TT_PHASES_EVAL = 1 << TT_PHASE_EVAL,
+    TT_PHASES_ALL = TT_PHASES_TRAIN | TT_PHASES_EVAL,
+} tt_phases;
 
 /* Which sites, which products, how often.  Decided once for each site. */
 typedef struct tt_plan {
@@ -599,6 +605,8 @@ typedef struct tt_run_file {
     int64_t first_step, last_step; /* 0, -1: none */
     int64_t dropped_events;
     int64_t damaged_bytes; /* seen so far */
+    const char *stopped;   /* "stopped by ValueError: ...": what ended the latest session; borrowed
+                              until the next refresh; NULL: no exception */
 } tt_run_file;
 tt_status tt_run_file_get(const tt_run *run, int32_t file, tt_run_file *out);
 
@@ -608,6 +616,7 @@ const char *tt_run_site_name(const tt_run *run, int32_t site); /* borrowed until
 int32_t tt_run_find(const tt_run *run, const char *name);      /* -1: none such */
 /* Points of a site in one file; 0 if it has none. */
 size_t tt_run_points(const tt_run *run, int32_t file, int32_t site);
+bool tt_run_has_points(const tt_run *run, int32_t site); /* in any file; some names were never wanted */
 /* The union of all steps, ascending; *count is how many there are, the first
  * cap of them are written. */
 tt_status tt_run_steps(tt_run *run, int64_t *steps, size_t cap, size_t *count, tt_error *err);
@@ -745,15 +754,18 @@ typedef enum tt_mood {
     TT_MOOD_COUNT_
 } tt_mood;
 
-/* Columns, then cells row by row.  A table that is too wide takes room from the
- * columns that give some, the widest first; what is left over is cut. */
+/* Columns, then cells row by row.  A table that is too wide leaves out the columns that may
+ * be spared, then takes room from those that give some, the widest first; what is left
+ * over is cut. */
 typedef struct tt_table tt_table;
 
 tt_status tt_table_create(const tt_style *style, tt_table **out);
 void tt_table_free(tt_table *table);
-/* least: the column may be cut down to this width (negative: by leaving out the
- * beginning, where names end differently); 0: never. */
+/* least: the column may be cut down to this width (negative: in the middle, where names end
+ * differently); 0: never. */
 tt_status tt_table_column(tt_table *table, const char *title, bool is_right, int32_t least);
+/* The column added last, which is not the first, may be spared: that of turn 1 goes first. */
+void tt_table_spare(tt_table *table, uint32_t turn);
 tt_status tt_table_cell(tt_table *table, tt_mood mood, const char *text);
 /* `lead` is ours (a tree's guides) and drawn faintly before the text. */
 tt_status tt_table_branch(tt_table *table, const char *lead, tt_mood mood, const char *text);
@@ -761,10 +773,12 @@ tt_status tt_table_render(const tt_table *table, bool has_titles, tt_buf *out);
 
 /* ---- run tree ----------------------------------------------------------- */
 
-/* The course of a field as `cells` characters (blocks, or ASCII), each the mean of
- * its stretch of points; "!" where a stretch has a value that is not finite. */
-tt_status tt_trend_append(tt_run *run, int32_t file, int32_t site, tt_field field, size_t cells,
-                          const tt_style *style, tt_buf *out, tt_error *err);
+/* The course of a field over the steps as `cells` characters (blocks, or ASCII), each the
+ * mean of its stretch of steps, of the points of these phases; "!" where a stretch has a
+ * value that is not finite.  left_out: how many points are of other phases; may be NULL. */
+tt_status tt_trend_append(tt_run *run, int32_t file, int32_t site, tt_field field, tt_phases phases,
+                          size_t cells, const tt_style *style, tt_buf *out, size_t *left_out,
+                          tt_error *err);
 
 /* name, text */
 #define TT_ANOMALY_MAP(X)      \
@@ -782,6 +796,30 @@ const char *tt_anomaly_text(tt_anomaly anomaly);
  * unless the glob asks for that. */
 bool tt_site_is_shown(const char *name, const char *glob);
 
+/* What to look at. */
+typedef struct tt_look {
+    int32_t rank;     /* -1: every rank; numbers are of the first that has the site */
+    tt_phases phases; /* 0: training; evaluation where a site was not trained */
+} tt_look;
+
+typedef struct tt_sight {
+    int32_t file;       /* whose numbers these are; -1: no such point */
+    tt_phases phases;   /* of latest: training or evaluation */
+    int64_t index;      /* of the latest point of those phases ... */
+    tt_point latest;    /* ... and itself */
+    uint32_t anomalies; /* bits 1 << tt_anomaly; NONFINITE: of any phase, and of all ranks looked at */
+} tt_sight;
+
+/* What is odd about a site, and its latest point. */
+tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_sight *out, tt_error *err);
+/* The point of the same phases before sight->latest; *index is -1 if there is none. */
+tt_status tt_run_previous(tt_run *run, int32_t site, const tt_sight *sight, int64_t *index,
+                          tt_error *err);
+/* Is this file of the rank looked at? */
+bool tt_look_takes(const tt_look *look, const tt_run *run, int32_t file);
+/* How many sites match (NULL: any; tt_site_is_shown) and have points. */
+int32_t tt_run_shown_count(const tt_run *run, const char *glob);
+
 /* A line of the tree: a group of names (site -1), a site, or several sites that are
  * alike but for a number in their names. */
 typedef struct tt_tree_row {
@@ -794,6 +832,7 @@ typedef struct tt_tree_row {
     int32_t width;          /* how many neighbours are folded into it; 1: it is alone */
     const char *class_name; /* of the module; NULL: no module, or not recorded; borrowed from the run */
     bool is_output;         /* part of what the module above gave: "logits", "0" */
+    tt_phases phases;       /* of latest, and for its trend */
     tt_point latest;        /* of folded ones: stats of all together, shape of the first */
     uint32_t anomalies;     /* bits 1 << tt_anomaly, of any of them */
     int32_t worst;          /* the first site that has one; -1: none */
@@ -806,19 +845,16 @@ typedef enum tt_tree_how {
     TT_TREE_UNJOINED = 2, /* layers and 0-11 as two rows, not as layers.0-11 */
 } tt_tree_how;
 
-/* Sites that match (NULL: all), their dots and slashes as branches; how: bits of
- * tt_tree_how.  TT_EMISMATCH: none does. */
-tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, uint32_t how, tt_run_tree **out,
-                             tt_error *err);
+/* Sites that match (NULL: all) and have such points, their dots and slashes as branches;
+ * how: bits of tt_tree_how.  TT_EMISMATCH: none does. */
+tt_status tt_run_tree_create(tt_run *run, const tt_look *look, const char *only, uint32_t how,
+                             tt_run_tree **out, tt_error *err);
 void tt_run_tree_free(tt_run_tree *tree);
 size_t tt_run_tree_count(const tt_run_tree *tree);
 const tt_tree_row *tt_run_tree_at(const tt_run_tree *tree, size_t i); /* borrowed */
 /* The sites that row i stands for, as many as it says; borrowed. */
 const int32_t *tt_run_tree_members(const tt_run_tree *tree, size_t i);
 uint32_t tt_run_tree_anomalies(const tt_run_tree *tree, int32_t site); /* bits; 0 also if not in it */
-/* What is odd about a site, and its latest point. */
-tt_status tt_run_anomalies(tt_run *run, int32_t file, int32_t site, uint32_t *out, tt_point *latest,
-                           tt_error *err);
 
 /* ---- nan ---------------------------------------------------------------- */
 

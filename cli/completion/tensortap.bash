@@ -6,7 +6,7 @@ _tensortap() {
     local -A options=(
         [run]='-o --output --resume --every --only --exclude --keep --budget --inputs --grads --on-nonfinite -m'
         [ls]='--keep-last --yes --json'
-        [show]='--all --classes --rank --json'
+        [show]='--all --classes --rank --phase --json'
         [stats]='--step --json'
         [nan]='--allow --json'
         [diff]='--rtol --atol --step --only --rename --json'

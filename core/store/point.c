@@ -99,6 +99,39 @@ tt_status tt_run_seek(tt_run *run, int32_t file, int32_t site, int64_t step, int
     return TT_OK;
 }
 
+tt_status tt_run_latest(tt_run *run, int32_t file, int32_t site, uint32_t phases, int64_t before,
+                        int64_t *index, tt_error *err)
+{
+    const tt_index_site *row = file >= 0 && file < run->count ? tt_run_row(run, file, site) : NULL;
+    int64_t end = row != NULL ? row->stored : 0;
+    tt_status st = TT_OK;
+    *index = -1;
+    if (end > 0 && end <= before) { /* the footer may hold the latest: nothing is unpacked */
+        uint32_t i;
+        st = load_index(run, file, site, end - 1, false, &i);
+        if (st == TT_OK && tt_phases_hold(phases, run->points.cells[TT_COLUMN_PHASE][i])) {
+            *index = end - 1;
+            return TT_OK;
+        }
+    }
+    for (uint32_t k = row != NULL ? row->count : 0; st == TT_OK && *index < 0 && k-- > 0;) {
+        const tt_index_chunk *entry = &row->chunks[k];
+        tt_chunk chunk;
+        end -= entry->n;
+        if (end >= before)
+            continue;
+        st = tt_run_chunk(run, run->taps[file], row, entry, &chunk);
+        if (st == TT_OK)
+            st = tt_run_grow_cells(run, chunk.n);
+        if (st == TT_OK)
+            st = tt_chunk_column(&chunk, TT_COLUMN_PHASE, run->cells, chunk.n);
+        for (uint32_t i = chunk.n; st == TT_OK && *index < 0 && i-- > 0;)
+            if (end + i < before && tt_phases_hold(phases, run->cells[i]))
+                *index = end + i;
+    }
+    return st == TT_OK ? st : describe(run, file, st, err);
+}
+
 /* The first point of a chunk with a NaN or an infinity; n: none. */
 static tt_status find_nonfinite(tt_run *run, const tt_chunk *chunk, uint32_t *out)
 {

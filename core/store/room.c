@@ -42,8 +42,7 @@ void tt_store_value_written(tt_store *store, int64_t at, bool is_first)
     if (store->max_bytes == 0)
         return;
     uint32_t count = store->segments.count;
-    bool is_new =
-        count == 0 || (is_first && at - store->segments.at[count - 1] >= stretch_size(store));
+    bool is_new = count == 0 || (is_first && at - store->segments.at[count - 1] >= stretch_size(store));
     if (is_new && tt_places_add(&store->segments, at) == TT_OK &&
         tt_places_add(&store->used_at, store->end) < 0)
         store->segments.count--; /* out of memory: the stretch before grows instead */

@@ -274,6 +274,10 @@ tt_status tt_run_file_get(const tt_run *run, int32_t file, tt_run_file *out)
         .dropped_events = tap->index.lost_events,
         .damaged_bytes = tap->scan.damaged,
     };
+    const tt_places *sessions = &tap->index.sessions;
+    if (tap->stopped != NULL &&
+        (sessions->count == 0 || tap->stopped_at > sessions->at[sessions->count - 1]))
+        out->stopped = tap->stopped; /* and the run did not go on */
     return TT_OK;
 }
 
@@ -306,4 +310,12 @@ size_t tt_run_points(const tt_run *run, int32_t file, int32_t site)
 {
     const tt_index_site *row = tt_run_row(run, file, site);
     return row != NULL ? (size_t)row->stored : 0;
+}
+
+bool tt_run_has_points(const tt_run *run, int32_t site)
+{
+    for (int32_t file = 0; file < run->count; file++)
+        if (tt_run_points(run, file, site) > 0)
+            return true;
+    return false;
 }

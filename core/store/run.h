@@ -21,6 +21,8 @@ typedef struct tt_tap { /* one file of a run */
     const char **info;                  /* owned; key, value, ... */
     int32_t info_count;                 /* pairs */
     tt_note *notes;                     /* owned */
+    const char *stopped;                /* a note: which exception ended the session */
+    int64_t stopped_at;                 /* its block */
     int32_t note_count, note_cap;
     tt_module *modules; /* owned */
     int32_t module_count, module_cap;
@@ -36,20 +38,30 @@ struct tt_run {
     tt_buf scratch;
     tt_points points; /* the chunk read last ... */
     int32_t points_file;
-    int64_t points_at;                  /* ... and where it is; -1: none */
-    const tt_index_site *points_row;    /* ... whose, ... */
-    int64_t points_first;               /* ... from which point on */
-    bool points_are_whole;              /* with histograms and samples */
-    uint64_t *cells;   /* owned; scratch for columns */
+    int64_t points_at;               /* ... and where it is; -1: none */
+    const tt_index_site *points_row; /* ... whose, ... */
+    int64_t points_first;            /* ... from which point on */
+    bool points_are_whole;           /* with histograms and samples */
+    uint64_t *cells;                 /* owned; scratch for columns */
     size_t cells_cap;
 };
 
 /* The row of a site of the run in one file; NULL: it has none. */
 tt_index_site *tt_run_row(const tt_run *run, int32_t file, int32_t site);
 tt_status tt_run_texts(tt_tap *tap); /* reads new sessions, notes and modules */
-/* As tt_run_series, with NaN in var, std, l2 and rms where the tensor held NaN or Inf. */
-tt_status tt_run_course(tt_run *run, int32_t file, int32_t site, tt_field field, double *values,
-                        size_t cap, size_t *count, tt_error *err);
+/* A value for each step, the mean of its points of these phases: Inf where a number was
+ * not finite or, of var, std, l2 and rms, where the tensor held NaN or Inf.  Steps in which
+ * the field is undefined are left out.  left_out: points of other phases. */
+tt_status tt_run_course(tt_run *run, int32_t file, int32_t site, tt_field field, uint32_t phases,
+                        double *values, size_t cap, size_t *count, size_t *left_out, tt_error *err);
+/* The last point of these phases before number `before`; *index is -1 if there is none. */
+tt_status tt_run_latest(tt_run *run, int32_t file, int32_t site, uint32_t phases, int64_t before,
+                        int64_t *index, tt_error *err);
+static inline bool tt_phases_hold(uint32_t phases, uint64_t phase)
+{
+    phase &= 0xff; /* above: the step was skipped */
+    return phase < TT_PHASE_COUNT_ ? (phases >> phase & 1) != 0 : (phases & TT_PHASES_TRAIN) != 0;
+}
 tt_status tt_run_grow_cells(tt_run *run, size_t count);
 /* Loads a chunk of a row into scratch and parses it. */
 tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,

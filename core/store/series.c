@@ -110,8 +110,9 @@ static const tt_column derived_from[] = {
 };
 enum { PARTS = sizeof derived_from / sizeof *derived_from };
 
-/* Values of the entries of one chunk; cells holds room for PARTS columns.  marks: of a
- * derived field, NaN where not all elements were finite. */
+/* Values of the entries of one chunk; cells holds room for PARTS columns.  marks: a
+ * number that is not finite, and a derived field of a tensor that held NaN or Inf, is
+ * infinite; so NaN is left for what is undefined. */
 static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, uint64_t *cells,
                              uint32_t n, double *out)
 {
@@ -120,8 +121,11 @@ static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, 
     if (column < TT_COLUMN_COUNT_) {
         st = tt_chunk_column(chunk, column, cells, n);
         bool is_int = tt_column_kinds[column].type == TT_COLUMN_INT;
-        for (uint32_t i = 0; st == TT_OK && i < n; i++)
+        for (uint32_t i = 0; st == TT_OK && i < n; i++) {
             out[i] = is_int ? (double)(int64_t)cells[i] : as_float(cells[i]);
+            if (marks && field == TT_FIELD_SCALAR && !isfinite(out[i]))
+                out[i] = (double)INFINITY;
+        }
         return st;
     }
     for (size_t c = 0; st == TT_OK && c < PARTS; c++)
@@ -139,20 +143,41 @@ static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, 
             .mean = as_float(cells[8 * n + i]),
         };
         bool is_marked = marks && (s.nan | s.posinf | s.neginf) != 0;
-        out[i] = is_marked ? NAN : derive(field, &s);
+        out[i] = is_marked ? (double)INFINITY : derive(field, &s);
     }
     return st;
 }
 
+/* Leaves the entries of these phases, of a chunk whose products are in run->cells; the
+ * number of those is written to *entries. */
+static tt_status keep_phases(tt_run *run, const tt_chunk *chunk, uint32_t product, uint32_t phases,
+                             int64_t *steps, double *values, uint32_t *entries)
+{
+    uint32_t n = chunk->n, entry = 0, kept = 0;
+    tt_status st = tt_chunk_column(chunk, TT_COLUMN_PHASE, run->cells + n, n);
+    for (uint32_t i = 0; st == TT_OK && i < n; i++) {
+        if (product != 0 && (run->cells[i] & product) == 0)
+            continue;
+        if (tt_phases_hold(phases, run->cells[n + i])) {
+            steps[kept] = steps[entry];
+            values[kept++] = values[entry];
+        }
+        entry++;
+    }
+    *entries = kept;
+    return st;
+}
+
 static tt_status read_series(tt_run *run, int32_t file, int32_t site, tt_field field, bool marks,
-                             int64_t *steps, double *values, size_t cap, size_t *count, tt_error *err)
+                             uint32_t phases, int64_t *steps, double *values, size_t cap, size_t *count,
+                             size_t *left_out, tt_error *err)
 {
     if (file < 0 || file >= run->count || (unsigned)field >= TT_FIELD_COUNT_)
         return tt_fail(err, TT_EINVAL, "no such file or field");
     const tt_tap *tap = run->taps[file];
     const tt_index_site *row = tt_run_row(run, file, site);
     uint32_t product = fields[field].product;
-    size_t have = 0;
+    size_t have = 0, read = 0;
     for (uint32_t k = 0; row != NULL && k < row->count; k++) {
         tt_chunk chunk;
         tt_status st = tt_run_chunk(run, tap, row, &row->chunks[k], &chunk);
@@ -174,23 +199,48 @@ static tt_status read_series(tt_run *run, int32_t file, int32_t site, tt_field f
                 if ((run->cells[i] & product) != 0)
                     steps[have + at++] = (int64_t)run->cells[n + i];
         }
+        read += entries;
+        if (st == TT_OK && entries > 0 && phases != TT_PHASES_ALL)
+            st = keep_phases(run, &chunk, product, phases, steps + have, values + have, &entries);
         if (st < 0)
             return tt_tap_fail(tap, st, err, "points %lld and on of %.60s",
                                (long long)row->chunks[k].first, tt_run_site_name(run, site));
         have += entries;
     }
     *count = have;
+    *left_out = read - have;
     return TT_OK;
 }
 
 tt_status tt_run_series(tt_run *run, int32_t file, int32_t site, tt_field field, int64_t *steps,
                         double *values, size_t cap, size_t *count, tt_error *err)
 {
-    return read_series(run, file, site, field, false, steps, values, cap, count, err);
+    size_t none;
+    return read_series(run, file, site, field, false, TT_PHASES_ALL, steps, values, cap, count, &none,
+                       err);
 }
 
-tt_status tt_run_course(tt_run *run, int32_t file, int32_t site, tt_field field, double *values,
-                        size_t cap, size_t *count, tt_error *err)
+tt_status tt_run_course(tt_run *run, int32_t file, int32_t site, tt_field field, uint32_t phases,
+                        double *values, size_t cap, size_t *count, size_t *left_out, tt_error *err)
 {
-    return read_series(run, file, site, field, true, NULL, values, cap, count, err);
+    int64_t *steps = cap < SIZE_MAX / sizeof *steps ? malloc((cap + 1) * sizeof *steps) : NULL;
+    size_t points = 0, kept = 0;
+    tt_status st = steps != NULL ? TT_OK : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    if (st == TT_OK)
+        st =
+            read_series(run, file, site, field, true, phases, steps, values, cap, &points, left_out, err);
+    for (size_t i = 0; st == TT_OK && i < points;) {
+        size_t end = i, defined = 0;
+        double mean = 0;
+        for (; end < points && steps[end] == steps[i]; end++)
+            if (!isnan(values[end]))
+                mean += (values[end] - mean) / (double)++defined;
+        if (defined > 0)
+            values[kept++] = isnan(mean) ? (double)INFINITY : mean; /* Inf and another Inf */
+        i = end;
+    }
+    free(steps);
+    if (st == TT_OK)
+        *count = kept;
+    return st;
 }

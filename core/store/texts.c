@@ -89,6 +89,13 @@ static tt_status add_module(tt_tap *tap, tt_cursor *cursor)
     return TT_OK;
 }
 
+/* Does a note say what ended the session? */
+static bool says_stop(const tt_note *note)
+{
+    static const char words[] = "stopped by ";
+    return strncmp(note->text, words, strlen(words)) == 0;
+}
+
 static tt_status read_notes(tt_tap *tap, int64_t at)
 {
     tt_status st = load_block(tap, at, TT_BLOCK_BATCH);
@@ -105,6 +112,10 @@ static tt_status read_notes(tt_tap *tap, int64_t at)
             st = add_note(tap, &section);
         else if (kind == TT_SECTION_MODULE)
             st = add_module(tap, &section);
+        if (kind == TT_SECTION_NOTE && st == TT_OK && says_stop(&tap->notes[tap->note_count - 1])) {
+            tap->stopped = tap->notes[tap->note_count - 1].text;
+            tap->stopped_at = at;
+        }
     }
     return st;
 }

@@ -30,9 +30,22 @@ bool tt_site_is_shown(const char *name, const char *glob)
     return strncmp(name, ours, strlen(ours)) != 0 && (glob == NULL || tt_glob_match(glob, name));
 }
 
-/* The sums of the first point with statistics; false: there is none. */
-static tt_status read_first(tt_run *run, int32_t file, int32_t site, bool *found, double *sum,
-                            double *sumsq)
+bool tt_look_takes(const tt_look *look, const tt_run *run, int32_t file)
+{
+    return look->rank < 0 || run->taps[file]->rank == look->rank;
+}
+
+int32_t tt_run_shown_count(const tt_run *run, const char *glob)
+{
+    int32_t count = 0;
+    for (int32_t site = 0; site < tt_run_site_count(run); site++)
+        count += tt_run_has_points(run, site) && tt_site_is_shown(tt_run_site_name(run, site), glob);
+    return count;
+}
+
+/* The sums of the first point with statistics, in the first chunk; false: there is none. */
+static tt_status read_first(tt_run *run, int32_t file, int32_t site, uint32_t phases, bool *found,
+                            double *sum, double *sumsq)
 {
     const tt_index_site *row = tt_run_row(run, file, site);
     *found = false;
@@ -44,51 +57,83 @@ static tt_status read_first(tt_run *run, int32_t file, int32_t site, bool *found
         st = tt_run_grow_cells(run, (size_t)chunk.n * 2);
     if (st == TT_OK)
         st = tt_chunk_column(&chunk, TT_COLUMN_PRODUCTS, run->cells, chunk.n);
-    uint32_t n = st == TT_OK ? tt_chunk_entries(run->cells, chunk.n, TT_PRODUCT_STATS) : 0;
-    if (n == 0)
+    if (st == TT_OK)
+        st = tt_chunk_column(&chunk, TT_COLUMN_PHASE, run->cells + chunk.n, chunk.n);
+    if (st < 0)
         return st;
+    uint32_t n = tt_chunk_entries(run->cells, chunk.n, TT_PRODUCT_STATS), entry = 0;
+    for (uint32_t i = 0; i < chunk.n && !*found; i++) {
+        bool has_stats = (run->cells[i] & TT_PRODUCT_STATS) != 0;
+        *found = has_stats && tt_phases_hold(phases, run->cells[chunk.n + i]);
+        entry += has_stats && !*found;
+    }
+    if (!*found)
+        return TT_OK;
     st = tt_chunk_column(&chunk, TT_COLUMN_SUM, run->cells, n);
-    memcpy(sum, run->cells, sizeof *sum);
+    memcpy(sum, run->cells + entry, sizeof *sum);
     if (st == TT_OK)
         st = tt_chunk_column(&chunk, TT_COLUMN_SUMSQ, run->cells, n);
-    memcpy(sumsq, run->cells, sizeof *sumsq);
-    *found = st == TT_OK;
+    memcpy(sumsq, run->cells + entry, sizeof *sumsq);
     return st;
 }
 
-tt_status tt_run_anomalies(tt_run *run, int32_t file, int32_t site, uint32_t *out, tt_point *latest,
-                           tt_error *err)
+/* What is odd about the numbers of one file, but for NaN and Inf. */
+static tt_status find_odd(tt_run *run, int32_t site, tt_sight *sight, tt_error *err)
 {
-    uint32_t found = 0;
-    int64_t index;
-    tt_point point = { .ndim = -1, .scalar = NAN };
-    size_t points = tt_run_points(run, file, site);
-    tt_status st = tt_run_first_nonfinite(run, file, site, &index, err);
-    if (st == TT_OK && points > 0)
-        st = tt_run_point(run, file, site, -1, &point, err);
-    if (st < 0)
-        return st;
-    if (index >= 0)
-        found |= 1u << TT_ANOMALY_NONFINITE;
-    const tt_stats *s = &point.stats;
+    const tt_stats *s = &sight->latest.stats;
     const char *name = tt_run_site_name(run, site);
-    bool is_parameter = strncmp(name, "parameter/", strlen("parameter/")) == 0;
-    if ((point.products & TT_PRODUCT_STATS) != 0 && points > 1) {
-        bool has_first;
-        double sum = 0, sumsq = 0;
-        st = read_first(run, file, site, &has_first, &sum, &sumsq);
-        if (st < 0)
-            return tt_fail(err, st, "%.200s: %s", name, tt_status_text(st));
-        int64_t n = tt_stats_finite(s);
-        if (n > 0 && s->zeros == s->count)
-            found |= 1u << TT_ANOMALY_ALL_ZERO;
-        else if (has_first && is_parameter && s->sum == sum && s->sumsq == sumsq)
-            found |= 1u << TT_ANOMALY_UNCHANGED;
-        if (has_first && n > 0 && sumsq > 0 && s->sumsq > (double)n &&
-            s->sumsq > EXPLODES * EXPLODES * sumsq)
-            found |= 1u << TT_ANOMALY_EXPLODING;
-    }
-    *out = found;
-    *latest = point;
+    bool is_parameter = strncmp(name, "parameter/", strlen("parameter/")) == 0, has_first;
+    double sum = 0, sumsq = 0;
+    if ((sight->latest.products & TT_PRODUCT_STATS) == 0 || tt_run_points(run, sight->file, site) < 2)
+        return TT_OK;
+    tt_status st = read_first(run, sight->file, site, sight->phases, &has_first, &sum, &sumsq);
+    if (st < 0)
+        return tt_fail(err, st, "%.200s: %s", name, tt_status_text(st));
+    int64_t n = tt_stats_finite(s);
+    if (n > 0 && s->zeros == s->count)
+        sight->anomalies |= 1u << TT_ANOMALY_ALL_ZERO;
+    else if (has_first && is_parameter && s->sum == sum && s->sumsq == sumsq)
+        sight->anomalies |= 1u << TT_ANOMALY_UNCHANGED;
+    if (has_first && n > 0 && sumsq > 0 && s->sumsq > (double)n && s->sumsq > EXPLODES * EXPLODES * sumsq)
+        sight->anomalies |= 1u << TT_ANOMALY_EXPLODING;
     return TT_OK;
+}
+
+tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_sight *out, tt_error *err)
+{
+    const tt_phases either[] = { TT_PHASES_TRAIN, TT_PHASES_EVAL }, asked[] = { look->phases, 0 };
+    const tt_phases *wanted = look->phases == 0 ? either : asked;
+    tt_sight sight = { .file = -1, .phases = wanted[0], .latest = { .ndim = -1, .scalar = NAN } };
+    tt_status st = TT_OK;
+    int64_t index = -1;
+    for (int i = 0; i < 2 && wanted[i] != 0 && sight.file < 0; i++)
+        for (int32_t file = 0; st == TT_OK && file < run->count && sight.file < 0; file++) {
+            if (!tt_look_takes(look, run, file) || tt_run_points(run, file, site) == 0)
+                continue;
+            st = tt_run_latest(run, file, site, wanted[i], INT64_MAX, &index, err);
+            if (st == TT_OK && index >= 0) {
+                sight.index = index;
+                sight.file = file;
+                sight.phases = wanted[i];
+            }
+        }
+    if (st == TT_OK && sight.file >= 0)
+        st = tt_run_point(run, sight.file, site, sight.index, &sight.latest, err);
+    if (st == TT_OK && sight.file >= 0)
+        st = find_odd(run, site, &sight, err);
+    for (int32_t file = 0; st == TT_OK && sight.file >= 0 && file < run->count; file++) {
+        if (!tt_look_takes(look, run, file))
+            continue;
+        st = tt_run_first_nonfinite(run, file, site, &index, err);
+        if (st == TT_OK && index >= 0)
+            sight.anomalies |= 1u << TT_ANOMALY_NONFINITE;
+    }
+    if (st == TT_OK)
+        *out = sight;
+    return st;
+}
+
+tt_status tt_run_previous(tt_run *run, int32_t site, const tt_sight *sight, int64_t *index, tt_error *err)
+{
+    return tt_run_latest(run, sight->file, site, sight->phases, sight->index, index, err);
 }

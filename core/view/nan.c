@@ -62,6 +62,8 @@ tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt
     for (int32_t site = 0; site < tt_run_site_count(run); site++) {
         bool is_allowed = allow != NULL && tt_glob_match(allow, tt_run_site_name(run, site));
         bool is_reached = false;
+        if (!tt_site_is_shown(tt_run_site_name(run, site), NULL))
+            continue; /* about the recording itself */
         for (int32_t file = 0; file < tt_run_file_count(run); file++) {
             int64_t index;
             tt_status st = tt_run_first_nonfinite(run, file, site, &index, err);

@@ -24,10 +24,9 @@ struct tt_run_tree {
 
 typedef struct maker {
     tt_run *run;
-    int32_t file;
     uint32_t how; /* bits of tt_tree_how */
     tt_run_tree *tree;
-    tt_point *latest;  /* owned; of each site */
+    tt_sight *sights;  /* owned; of each site */
     tt_owners owners;  /* owned */
     const char *joint; /* between labels that share a line */
     tt_error *err;
@@ -160,11 +159,12 @@ static void fill_row(const maker *m, const uint32_t *nodes, size_t n, tt_tree_ro
         if (m->tree->anomalies[site] != 0 && row->worst < 0)
             row->worst = site;
         if (row->sites++ == 0) {
-            row->file = m->file;
+            row->file = m->sights[site].file;
+            row->phases = m->sights[site].phases;
             row->site = site;
-            row->latest = m->latest[site];
+            row->latest = m->sights[site].latest;
         } else {
-            merge_stats(&row->latest.stats, &m->latest[site].stats);
+            merge_stats(&row->latest.stats, &m->sights[site].latest.stats);
         }
     }
 }
@@ -185,7 +185,7 @@ static tt_status put_node(maker *m, const uint32_t *nodes, size_t n, const char 
                           int32_t depth, uint64_t ended)
 {
     tt_tree_row row = {
-        .label = label, .width = (int32_t)width, .depth = depth, .ended = ended, .file = m->file
+        .label = label, .width = (int32_t)width, .depth = depth, .ended = ended, .file = -1
     };
     fill_row(m, nodes, n, &row);
     tt_status st = label != NULL ? add_row(m, &row) : TT_ENOMEM;
@@ -309,19 +309,19 @@ static tt_status put_children(maker *m, const uint32_t *parents, size_t n, int32
     return st;
 }
 
-tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, uint32_t how, tt_run_tree **out,
-                             tt_error *err)
+tt_status tt_run_tree_create(tt_run *run, const tt_look *look, const char *only, uint32_t how,
+                             tt_run_tree **out, tt_error *err)
 {
     size_t sites = (size_t)tt_run_site_count(run), matched = 0;
-    maker m = { .run = run, .file = file, .how = how, .err = err };
+    maker m = { .run = run, .how = how, .err = err };
     m.tree = calloc(1, sizeof *m.tree);
-    m.latest = calloc(sites + 1, sizeof *m.latest);
+    m.sights = calloc(sites + 1, sizeof *m.sights);
     if (m.tree != NULL) {
         m.tree->anomalies = calloc(sites + 1, sizeof *m.tree->anomalies);
         m.tree->members = calloc(sites + 1, sizeof *m.tree->members);
     }
     tt_status st =
-        m.tree != NULL && m.latest != NULL && m.tree->anomalies != NULL && m.tree->members != NULL
+        m.tree != NULL && m.sights != NULL && m.tree->anomalies != NULL && m.tree->members != NULL
             ? TT_OK
             : TT_ENOMEM;
     if (st == TT_OK)
@@ -331,13 +331,17 @@ tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, uint32
         st = tt_owners_find(run, &m.owners);
     for (int32_t site = 0; st == TT_OK && site < (int32_t)sites; site++) {
         const char *name = tt_run_site_name(run, site);
-        if (!tt_site_is_shown(name, only) || tt_run_points(run, file, site) == 0)
+        tt_sight *sight = &m.sights[site];
+        if (!tt_site_is_shown(name, only))
             continue;
-        st = tt_run_anomalies(run, file, site, &m.tree->anomalies[site], &m.latest[site], err);
+        st = tt_run_look(run, site, look, sight, err);
         is_told = st < 0;
+        if (st == TT_OK && sight->file < 0)
+            continue;
+        m.tree->anomalies[site] = sight->anomalies;
         if (st == TT_OK)
             st = tt_name_tree_add(&m.tree->names, name, site,
-                                  mix(look_of(&m.latest[site]), tt_owners_names(&m.owners, name)));
+                                  mix(look_of(&sight->latest), tt_owners_names(&m.owners, name)));
         matched++;
     }
     if (st == TT_OK && matched == 0) {
@@ -353,7 +357,7 @@ tt_status tt_run_tree_create(tt_run *run, int32_t file, const char *only, uint32
         *out = m.tree;
     else
         tt_run_tree_free(m.tree);
-    free(m.latest);
+    free(m.sights);
     tt_owners_free(&m.owners);
     return st < 0 && !is_told ? tt_fail(err, st, "%s", tt_status_text(st)) : st;
 }

@@ -15,8 +15,9 @@ typedef struct column {
     const char *title; /* in the arena */
     bool is_right;
     size_t least;   /* 0: never cut */
-    bool keeps_end; /* what is cut off is the beginning */
-    size_t width;
+    bool keeps_end; /* what is cut off is in the middle */
+    uint32_t turn;  /* in which it is left out; 0: never */
+    size_t width;   /* 0: nothing to show */
 } column;
 
 typedef struct cell {
@@ -81,6 +82,12 @@ tt_status tt_table_column(tt_table *table, const char *title, bool is_right, int
     return TT_OK;
 }
 
+void tt_table_spare(tt_table *table, uint32_t turn)
+{
+    assert(table->count == 0 && table->width > 1);
+    table->columns[table->width - 1].turn = turn;
+}
+
 tt_status tt_table_branch(tt_table *table, const char *lead, tt_mood mood, const char *text)
 {
     assert(table->width > 0);
@@ -113,20 +120,40 @@ tt_status tt_table_cell(tt_table *table, tt_mood mood, const char *text)
     return tt_table_branch(table, "", mood, text);
 }
 
+/* Leaves out what matters least, as long as the table is too wide; returns its width. */
+static size_t drop_spare(const tt_table *table, column *columns, size_t total, size_t room)
+{
+    while (total > room) {
+        column *next = NULL;
+        for (size_t c = 1; c < table->width; c++)
+            if (columns[c].turn > 0 && columns[c].width > 0 &&
+                (next == NULL || columns[c].turn < next->turn))
+                next = &columns[c];
+        if (next == NULL)
+            break;
+        total -= next->width + GAP;
+        next->width = 0;
+    }
+    return total;
+}
+
 /* Fills in the widths; the widest columns that may give way do. */
 static void measure(const tt_table *table, bool has_titles, column *columns)
 {
     size_t total = 0;
     for (size_t c = 0; c < table->width; c++) {
         columns[c] = table->columns[c];
-        columns[c].width =
-            has_titles ? tt_glyph_columns(columns[c].title, TT_TRUST_NONE, &table->style) : 0;
         for (size_t i = c; i < table->count; i += table->width)
             if (table->cells[i].columns > columns[c].width)
                 columns[c].width = table->cells[i].columns;
-        total += columns[c].width + (c > 0 ? GAP : 0);
+        /* None for a column that says nothing. */
+        size_t title = has_titles ? tt_glyph_columns(columns[c].title, TT_TRUST_NONE, &table->style) : 0;
+        if (title > columns[c].width && (columns[c].width > 0 || c == 0 || table->count == 0))
+            columns[c].width = title;
+        total += columns[c].width + (c > 0 && columns[c].width > 0 ? GAP : 0);
     }
     size_t room = table->style.columns > 0 ? (size_t)table->style.columns : total;
+    total = drop_spare(table, columns, total, room);
     while (total > room) {
         column *widest = NULL;
         for (size_t c = 0; c < table->width; c++)
@@ -158,16 +185,25 @@ static const char *skip(const char *text, size_t n)
     return text;
 }
 
-/* Drops the beginning of a text that is safe, so that an ellipsis and the rest take
- * at most `room` columns. */
-static tt_status put_end(const char *text, size_t room, const tt_style *style, tt_buf *out)
+/* Puts an ellipsis in place of the middle of a text that is safe, so that it takes at most
+ * `room` columns: a third is the beginning, which says what kind of name it is. */
+static tt_status put_ends(const char *text, size_t room, const tt_style *style, tt_buf *out)
 {
     const tt_style plain = { 0 };
-    size_t need, mark = style->is_ascii ? 2 : 1;
-    while ((need = tt_glyph_columns(text, TT_TRUST_NONE, &plain) + mark) > room && *text != '\0')
-        text = skip(text, (need - room + 1) / 2); /* none takes more than two columns */
-    tt_status st = tt_buf_text(out, style->is_ascii ? ".." : "\u2026");
-    return st == TT_OK ? tt_buf_text(out, text) : st;
+    size_t whole = tt_glyph_columns(text, TT_TRUST_NONE, &plain), mark = style->is_ascii ? 2 : 1;
+    size_t need, head = 0, most = room > mark ? (room - mark) / 3 : 0;
+    const char *tail = text, *next;
+    while (*tail != '\0' &&
+           (need = whole - tt_glyph_columns(next = skip(tail, 1), TT_TRUST_NONE, &plain)) <= most) {
+        tail = next;
+        head = need;
+    }
+    tt_status st = tt_buf_append(out, text, (size_t)(tail - text));
+    if (st == TT_OK)
+        st = tt_buf_text(out, style->is_ascii ? ".." : "\u2026");
+    while ((need = head + mark + tt_glyph_columns(tail, TT_TRUST_NONE, &plain)) > room && *tail != '\0')
+        tail = skip(tail, (need - room + 1) / 2); /* none takes more than two columns */
+    return st == TT_OK ? tt_buf_text(out, tail) : st;
 }
 
 static tt_status put_cell(const tt_table *table, const column *col, const cell *c, bool is_last,
@@ -187,13 +223,13 @@ static tt_status put_cell(const tt_table *table, const column *col, const cell *
     bool is_inked = c->mood != TT_MOOD_PLAIN && *c->text != '\0';
     if (st == TT_OK && is_inked)
         st = tt_glyph_ink(out, inks[c->mood], &table->style);
-    bool loses_start = c->columns > col->width && col->keeps_end && c->lead_columns < col->width;
+    bool loses_middle = c->columns > col->width && col->keeps_end && c->lead_columns < col->width;
     if (st == TT_OK)
-        st = loses_start ? put_end(c->text, col->width - c->lead_columns, &table->style, out)
-                         : tt_buf_text(out, c->text);
+        st = loses_middle ? put_ends(c->text, col->width - c->lead_columns, &table->style, out)
+                          : tt_buf_text(out, c->text);
     if (st == TT_OK && is_inked)
         st = tt_glyph_ink(out, TT_INK_PLAIN, &table->style);
-    if (st == TT_OK && c->columns > col->width && !loses_start) {
+    if (st == TT_OK && c->columns > col->width && !loses_middle) {
         tt_style cut = table->style;
         cut.columns = (int32_t)col->width;
         st = tt_glyph_cut(out, from, &cut);
@@ -207,9 +243,11 @@ static tt_status put_row(const tt_table *table, const column *columns, const cel
 {
     size_t from = out->len, last = table->width;
     tt_status st = TT_OK;
-    while (last > 1 && cells[last - 1].columns == 0)
+    while (last > 1 && (cells[last - 1].columns == 0 || columns[last - 1].width == 0))
         last--; /* no spaces at the end */
     for (size_t c = 0; st == TT_OK && c < last; c++) {
+        if (c > 0 && columns[c].width == 0)
+            continue;
         if (c > 0)
             st = put_spaces(out, GAP);
         if (st == TT_OK)

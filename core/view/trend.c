@@ -46,21 +46,26 @@ static tt_status draw(const double *values, size_t n, size_t cells, const tt_sty
     return st;
 }
 
-tt_status tt_trend_append(tt_run *run, int32_t file, int32_t site, tt_field field, size_t cells,
-                          const tt_style *style, tt_buf *out, tt_error *err)
+tt_status tt_trend_append(tt_run *run, int32_t file, int32_t site, tt_field field, tt_phases phases,
+                          size_t cells, const tt_style *style, tt_buf *out, size_t *left_out,
+                          tt_error *err)
 {
     size_t n = tt_run_points(run, file, site), from = out->len;
+    if (left_out != NULL)
+        *left_out = 0;
     if (n == 0 || cells == 0)
         return TT_OK;
     double *values = n < SIZE_MAX / sizeof *values ? malloc(n * sizeof *values) : NULL;
     tt_status st = values != NULL ? TT_OK : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
-    size_t have = 0;
+    size_t have = 0, others = 0;
     if (st == TT_OK) /* statistics leave NaN and Inf out; here they are what one looks for */
-        st = tt_run_course(run, file, site, field, values, n, &have, err);
+        st = tt_run_course(run, file, site, field, phases, values, n, &have, &others, err);
     if (st == TT_OK && have > 0 && draw(values, have, cells, style, out) < 0)
         st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
     if (st < 0)
         tt_buf_cut(out, from);
+    else if (left_out != NULL)
+        *left_out = others;
     free(values);
     return st;
 }

@@ -365,8 +365,9 @@ static PyMethodDef methods[] = {
     { "scalar", FAST(recorder_log), METH_FASTCALL,
       "scalar($self, name, value, /)\n--\n\nRecord a number at the current step." },
     { "tensor", FAST(recorder_tensor), METH_FASTCALL | METH_KEYWORDS,
-      "tensor($self, name, t, /, *, keep=None)\n--\n\n"
-      "Record a tensor at the current step: keep='stats,hist,digest,sample,value', any of them." },
+      "tensor($self, name, t, /, *, keep=None, phase=None)\n--\n\n"
+      "Record a tensor at the current step: keep='stats,hist,digest,sample,value', any of them; "
+      "phase='train' or 'eval'." },
     { "module", recorder_module, METH_VARARGS,
       "module($self, path, class_name, /)\n--\n\nRecord of which class a module is." },
     { "note", recorder_note, METH_O, "note($self, text, /)\n--\n\nRecord a remark." },

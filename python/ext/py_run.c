@@ -110,7 +110,12 @@ static int32_t read_file_number(const tt_run *run, PyObject *number)
     return -1;
 }
 
-/* [(path, rank, closed, bytes, points, first step, last step, dropped, damaged)] */
+PyObject *run_text(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
+/* [(path, rank, closed, bytes, points, first step, last step, dropped, damaged, stopped)] */
 static PyObject *run_files(PyObject *self, PyObject *Py_UNUSED(none))
 {
     tt_run *run = run_enter(self);
@@ -124,10 +129,12 @@ static PyObject *run_files(PyObject *self, PyObject *Py_UNUSED(none))
         PyObject *row =
             path == NULL
                 ? NULL
-                : Py_BuildValue("(OiOLLLLLL)", path, file.rank, file.is_closed ? Py_True : Py_False,
+                : Py_BuildValue("(OiOLLLLLLN)", path, file.rank, file.is_closed ? Py_True : Py_False,
                                 (long long)file.bytes, (long long)file.points, (long long)file.first_step,
                                 (long long)file.last_step, (long long)file.dropped_events,
-                                (long long)file.damaged_bytes); /* owned */
+                                (long long)file.damaged_bytes,
+                                file.stopped != NULL ? run_text(file.stopped)
+                                                     : Py_NewRef(Py_None)); /* owned */
         if (row == NULL || PyList_Append(list, row) < 0)
             Py_CLEAR(list);
         Py_XDECREF(row);
@@ -135,11 +142,6 @@ static PyObject *run_files(PyObject *self, PyObject *Py_UNUSED(none))
     }
     run_leave(self);
     return list;
-}
-
-PyObject *run_text(const char *text)
-{
-    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
 static PyObject *run_names(PyObject *self, PyObject *glob)
@@ -151,7 +153,7 @@ static PyObject *run_names(PyObject *self, PyObject *glob)
     PyObject *list = PyList_New(0); /* owned */
     for (int32_t i = 0; list != NULL && i < tt_run_site_count(run); i++) {
         const char *name = tt_run_site_name(run, i);
-        if (!tt_glob_match(pattern, name))
+        if (!tt_glob_match(pattern, name) || !tt_run_has_points(run, i))
             continue;
         PyObject *text = run_text(name); /* owned */
         if (text == NULL || PyList_Append(list, text) < 0)
@@ -325,8 +327,8 @@ static PyMethodDef methods[] = {
     METHOD("info", run_info, METH_O, "($self, file, /)\n--\n\nGive what the writer said of itself."),
     METHOD("notes", run_notes, METH_O, "($self, file, /)\n--\n\nGive (step, time, text) of all notes."),
     METHOD("modules", run_modules, METH_O, "($self, file, /)\n--\n\nGive {path: class} of its modules."),
-    METHOD("tree", run_tree, METH_VARARGS,
-           "($self, file, only, /)\n--\n\n"
+    METHOD("tree", run_tree, METH_O,
+           "($self, only, /)\n--\n\n"
            "Give (depth, label, class, is output, width, sites) of each row, repeated layers folded."),
     METHOD("check", run_check, METH_O, "($self, file, /)\n--\n\nRead everything, check every checksum."),
     { 0 },

@@ -31,7 +31,7 @@ PyObject *run_hist(PyObject *self, PyObject *args);
 PyObject *run_sample(PyObject *self, PyObject *args);
 PyObject *run_value(PyObject *self, PyObject *args);
 PyObject *run_value_read(PyObject *self, PyObject *args);
-PyObject *run_tree(PyObject *self, PyObject *args);
+PyObject *run_tree(PyObject *self, PyObject *only);
 PyObject *run_origin(PyObject *self, PyObject *args);
 PyObject *run_diff(PyObject *self, PyObject *args);
 

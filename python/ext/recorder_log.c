@@ -266,18 +266,36 @@ static int add_tensor(recorder_object *self, PyObject *t, uint32_t products, tt_
     return result;
 }
 
-/* tensor(name, t, keep=None) */
+static int read_phase(PyObject *phase, uint8_t *out)
+{
+    static const char *const words[] = { [TT_PHASE_TRAIN] = "train", [TT_PHASE_EVAL] = "eval" };
+    for (uint8_t i = TT_PHASE_TRAIN; i < TT_PHASE_COUNT_ && PyUnicode_Check(phase); i++)
+        if (PyUnicode_CompareWithASCIIString(phase, words[i]) == 0) {
+            *out = i;
+            return 0;
+        }
+    PyErr_Format(PyExc_ValueError, "phase must be 'train', 'eval' or None, not %R", phase);
+    return -1;
+}
+
+/* tensor(name, t, keep=None, phase=None) */
 PyObject *recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     recorder_object *recorder = (recorder_object *)self;
-    PyObject *keep = Py_None; /* borrowed */
-    const option options[] = { { "keep", OPTION_OBJECT, &keep }, { 0 } };
+    PyObject *keep = Py_None, *phase = Py_None; /* borrowed */
+    const option options[] = { { "keep", OPTION_OBJECT, &keep },
+                               { "phase", OPTION_OBJECT, &phase },
+                               { 0 } };
     uint32_t products = 0;
+    uint8_t in = TT_PHASE_NONE;
     if (read_arguments("tensor", 2, options, args, nargs, kwnames) < 0 ||
-        recorder_refuse_closed(recorder) < 0 || (keep != Py_None && read_keep(keep, &products) < 0))
+        recorder_refuse_closed(recorder) < 0 || (keep != Py_None && read_keep(keep, &products) < 0) ||
+        (phase != Py_None && read_phase(phase, &in) < 0))
         return NULL;
     recorder_wake(recorder);
-    tt_event event = { .site = site_of(recorder, args[0], "tensor"), .step = recorder->step };
+    tt_event event = { .site = site_of(recorder, args[0], "tensor"),
+                       .step = recorder->step,
+                       .phase = in };
     if (event.site < 0)
         return NULL;
     uint32_t wanted = tt_recorder_wants(recorder->rec, event.site, event.step);

@@ -77,18 +77,18 @@ static PyObject *describe_row(const tt_run *run, const tt_tree_row *row, const i
                          row->is_output ? Py_True : Py_False, (int)row->width, sites);
 }
 
-/* tree(file, only) -> [(depth, label, class or None, is output, width, [name of a site, ...])] */
-PyObject *run_tree(PyObject *self, PyObject *args)
+/* tree(only) -> [(depth, label, class or None, is output, width, [name of a site, ...])] */
+PyObject *run_tree(PyObject *self, PyObject *only)
 {
-    int file;
-    const char *only = NULL;
+    const tt_look look = { .rank = -1 };
+    const char *glob = only != Py_None ? PyUnicode_AsUTF8(only) : NULL;
     tt_run_tree *tree = NULL;
     tt_error err = { "" };
     tt_status st;
-    tt_run *run = PyArg_ParseTuple(args, "iz:tree", &file, &only) ? run_enter(self) : NULL;
+    tt_run *run = only == Py_None || glob != NULL ? run_enter(self) : NULL;
     if (run == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS st = tt_run_tree_create(run, file, only, TT_TREE_UNJOINED, &tree, &err);
+    Py_BEGIN_ALLOW_THREADS st = tt_run_tree_create(run, &look, glob, TT_TREE_UNJOINED, &tree, &err);
     Py_END_ALLOW_THREADS if (st < 0) return run_fail(self, st, &err);
     PyObject *rows = PyList_New(0); /* owned */
     for (size_t i = 0; rows != NULL && i < tt_run_tree_count(tree); i++) {

@@ -188,8 +188,8 @@ class Watcher:
 
         return late
 
-    def finish(self) -> None:
-        """Close the run and say where it is and what watching cost, or why there is none."""
+    def finish(self, error: BaseException | None = None) -> None:
+        """Close the run with the exception that ended the program; say where it is, or why not."""
         if os.getpid() != self.pid:
             return
         context, self.context, self.pid = self.context, None, -1
@@ -197,7 +197,7 @@ class Watcher:
             say_why(["-o", self.folder] if self.folder else [], *self.program)
             return
         share = float(self.run.cost)
-        context.__exit__(None, None, None)
+        context.__exit__(type(error) if error is not None else None, error, None)
         rank = os.environ.get("RANK", "0")
         if rank == "0":
             print(f"tensortap: recorded; see: tensortap show {self.run.path}", file=sys.stderr)
@@ -392,17 +392,17 @@ def main(arguments: Sequence[str]) -> None:
     atexit.register(watcher.finish)  # the safety net; finish() itself runs once
     try:
         execute(kind, rest)
-    except SystemExit:
-        watcher.finish()
+    except SystemExit as error:
+        watcher.finish(error)
         raise
-    except KeyboardInterrupt:
-        watcher.finish()
+    except KeyboardInterrupt as error:
+        watcher.finish(error)
         show_traceback()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)  # as Python: the shell sees the signal
-    except BaseException:
+    except BaseException as error:
         show_traceback()
-        watcher.finish()
+        watcher.finish(error)
         end(1)
     watcher.finish()
 

@@ -54,9 +54,19 @@ def close_all() -> None:
     while open_runs:
         run = open_runs.pop()
         try:
+            run._stop(_uncaught())
             run.close(timeout=SECONDS_AT_EXIT)
         except Exception as error:  # also where warnings are errors: others must be closed too
             print(f"tensortap: {run.path}: {error}", file=sys.stderr)
+
+
+def _uncaught() -> BaseException | None:
+    """Give the exception that ends the program; in a session of a person it does not."""
+    ipython = sys.modules.get("IPython")
+    if hasattr(sys, "ps1") or (ipython is not None and ipython.get_ipython() is not None):
+        return None
+    error: BaseException | None = getattr(sys, "last_value", None)
+    return error
 
 
 def _finalize_in_child() -> None:

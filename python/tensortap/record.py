@@ -101,12 +101,15 @@ class Recording(_core.Recorder):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
-        if error is not None and not self.closed:
-            what = type(error).__name__
-            self.note(
-                f"stopped by {what}" if _is_private() else f"stopped by {what}: {error}"[:500]
-            )
+        self._stop(error)
         self.close()
+
+    def _stop(self, error: BaseException | None) -> None:
+        """Say in the run which exception ended the program; sys.exit(0) is none."""
+        if error is None or self.closed or (isinstance(error, SystemExit) and not error.code):
+            return
+        what = type(error).__name__
+        self.note(f"stopped by {what}" if _is_private() else f"stopped by {what}: {error}"[:500])
 
     def __repr__(self) -> str:
         counts = self.counts
@@ -357,7 +360,7 @@ def _next_step(file: Path) -> int:
     """Give the step after the last one recorded."""
     reader = _core.RunReader(os.fspath(file))
     try:
-        return max((last for *_, last, _dropped, _damaged in reader.files()), default=-1) + 1
+        return max((file[6] for file in reader.files()), default=-1) + 1
     finally:
         reader.close()
 

@@ -56,7 +56,7 @@ class Run:
     # ---- what there is
 
     def names(self, pattern: str = "*") -> list[str]:
-        """Give the names that match a glob, in order of appearance.
+        """Give the names that match a glob and have points, in order of appearance.
 
         Those about the recording itself (`tensortap/cost`) only if the glob says so.
         """
@@ -118,11 +118,15 @@ class Run:
         return [note for _, note in sorted(found, key=lambda pair: pair[0])]
 
     @property
-    def state(self) -> Literal["finished", "live", "crashed"]:
-        """Whether all ranks closed their files, some still write, or some were killed."""
+    def state(self) -> Literal["finished", "live", "crashed", "stopped"]:
+        """How the run ended.
+
+        "finished": all ranks closed their files; "live": some still write; "crashed": some
+        were killed; "stopped": an exception ended some, and `files` says which.
+        """
         still_open = [file for file in self.files if not file.closed]
         if not still_open:
-            return "finished"
+            return "stopped" if any(file.stopped for file in self.files) else "finished"
         return "live" if any(_is_locked(file.path) for file in still_open) else "crashed"
 
     @property

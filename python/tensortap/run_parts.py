@@ -88,3 +88,4 @@ class File(NamedTuple):
     last_step: int
     dropped_events: int
     damaged_bytes: int
+    stopped: str | None  # "stopped by ValueError: …": what ended it; None: no exception

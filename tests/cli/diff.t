@@ -12,8 +12,8 @@ they part at step 0 in parameter/layers.1.attn.weight
 there rms is 0.1697 against 0.1714, off by 0.99% where rounding explains 2.4e-07
 1800 points compared; sites: 35 identical, 0 within noise, 1 differ
 
-WORST                      FROM STEP  AT  FIELD       A       B  OFF BY    FLOOR
-…ter/layers.1.attn.weight          0   0  rms    0.1697  0.1714  0.0099  2.4e-07
+WORST                           FROM STEP  AT  FIELD       A       B  OFF BY
+parameter/layers.1.attn.weight          0   0  rms    0.1697  0.1714  0.0099
 [1]
 $ make_run changed-layer layer; tensortap diff a layer
 they part at step 0 in activation/layers.2.attn
@@ -38,8 +38,8 @@ they part at step 0 in activation/layers.2.attn
 there rms is 1.208 against 1.22, off by 0.97% where rounding explains 0.39%
 1800 points compared; sites: 11 identical, 24 within noise, 1 differ
 
-WORST                FROM STEP  AT  FIELD          A          B   OFF BY   FLOOR
-…tion/layers.2.attn          0  17  rms       0.6103     0.6167     0.01  0.0039
+WORST                          FROM STEP  FIELD          A          B   OFF BY
+activation/layers.2.attn               0  rms       0.6103     0.6167     0.01
 $ make_run renamed renamed; tensortap diff a renamed
 identical
 1800 points compared; sites: 36 identical, 0 within noise, 0 differ

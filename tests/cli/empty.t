@@ -1,7 +1,7 @@
 # A run of which nothing was written yet says so, whoever asks.
 $ mkdir run; touch run/rank0.tap
 $ tensortap ls | cut -c 1-3,26-
-RUN STATE    STEPS  SIZE  COMMAND
+RUN STATE    STEPS  SIZE
 run crashed      0   0 B
 $ tensortap show run
 run  crashed  0 sites  0 points  0 B

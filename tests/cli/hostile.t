@@ -5,20 +5,20 @@ $ tensortap show run
 run  finished  steps 0 to 2  12 sites  36 points  4.9 kB
 train.py --lr 0.1
 
-SITE                   LATEST         MEAN     STD  RMS
+SITE                   LATEST         MIN     MAX      MEAN     STD  RMS
 activation
-├─ \x1b[31mred\x1b[2J  f32[8,16]  -0.02337  0.5005  ██▁
-├─ new\nline           f32[8,16]    0.0203  0.5367  █▇▁
-├─ \xff\xfe not UTF-8  f32[8,16]  -0.03696  0.5283  █▂▁
-├─ a..b                f32[8,16]   -0.1129  0.5503  ▁█▇
-├─ /x                  f32[8,16]   0.04127  0.5241  ▄█▁
-└─ \x07bell            f32[8,16]  -0.03636  0.5146  ▇█▁
-tab\there              f32[8,16]   0.06101  0.5392  █▃▁
-right\u202eleft        f32[8,16]   0.07486  0.5107  █▄▁
-wide 漢字 名前         f32[8,16]  -0.09922  0.5311  ██▁
-(no name)              f32[8,16]  -0.03277  0.4937  █▆▁
-%s%n%d                 f32[8,16]  -0.03976  0.5165  █▆▁
-a,b*c?                 f32[8,16]   -0.1224  0.4994  █▃▁
+├─ \x1b[31mred\x1b[2J  f32[8,16]  -0.9088   0.842  -0.02337  0.5005  ██▁
+├─ new\nline           f32[8,16]  -0.8992   0.903    0.0203  0.5367  █▇▁
+├─ \xff\xfe not UTF-8  f32[8,16]  -0.8701  0.9041  -0.03696  0.5283  █▂▁
+├─ a..b                f32[8,16]  -0.8942  0.9047   -0.1129  0.5503  ▁█▇
+├─ /x                  f32[8,16]  -0.8805  0.9042   0.04127  0.5241  ▄█▁
+└─ \x07bell            f32[8,16]  -0.8767  0.8899  -0.03636  0.5146  ▇█▁
+tab\there              f32[8,16]  -0.8902  0.8968   0.06101  0.5392  █▃▁
+right\u202eleft        f32[8,16]  -0.8921  0.9053   0.07486  0.5107  █▄▁
+wide 漢字 名前         f32[8,16]  -0.9016  0.9055  -0.09922  0.5311  ██▁
+(no name)              f32[8,16]  -0.9012  0.8756  -0.03277  0.4937  █▆▁
+%s%n%d                 f32[8,16]  -0.9018  0.9087  -0.03976  0.5165  █▆▁
+a,b*c?                 f32[8,16]  -0.9039  0.8109   -0.1224  0.4994  █▃▁
 $ tensortap show run --json | tr -d '\n' | od -An -c | grep -c 033
 0
 [1]
@@ -46,10 +46,10 @@ $ tensortap show run 'wide*,*red*'
 run  finished  steps 0 to 2  12 sites  36 points  4.9 kB
 train.py --lr 0.1
 
-SITE                            LATEST         MEAN     STD  RMS
+SITE                            LATEST         MIN     MAX      MEAN  RMS
 activation
-`- \x1b[31mred\x1b[2J           f32[8,16]  -0.02337  0.5005  ##_
-wide \u6f22\u5b57 \u540d\u524d  f32[8,16]  -0.09922  0.5311  ##_
+`- \x1b[31mred\x1b[2J           f32[8,16]  -0.9088   0.842  -0.02337  ##_
+wide \u6f22\u5b57 \u540d\u524d  f32[8,16]  -0.9016  0.9055  -0.09922  ##_
 # Numbers that no tensor has, in every field.
 # env: LC_ALL=C.UTF-8
 # env: COLUMNS=100
@@ -60,29 +60,29 @@ $ tensortap show absurd
 absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
 \x1b[31m
 
-▲ …vation/negative  not finite from step -9223372036854775807
+▲ activ…n/negative  not finite from step -9223372036854775807
 ▲ activation/huge   1 152 921 504 606 846 976 NaN, 1 152 921 504 606 846 976 Inf, 1 152 921 504 606…
 ▲ number            not finite from step -9223372036854775807
 ▲ parameter/call    unchanged
   where the first was born: tensortap nan absurd
 
-SITE         LATEST                            MIN        MAX  MEAN  STD  RMS OVER STEPS
+SITE         LATEST                                  MIN        MAX  RMS OVER STEPS
 activation
-├─ type      ?[9223372036854775803, 922…         1          0     0    0  ▄▄
-├─ negative  ?[9223372036854775803, 922…         0          0     0       !!              not finite
-├─ huge      float64[922337203685477580…  1.7e+308  -1.7e+308     0       !!              not finite
-└─ nan       float64[922337203685477580…       nan        nan   inf       !!
+├─ type      ?[9223372036854775803, 922337203…         1          0  ▄▄
+├─ negative  ?[9223372036854775803, 922337203…         0          0                  not finite
+├─ huge      float64[9223372036854775803, 922…  1.7e+308  -1.7e+308  !!              not finite
+└─ nan       float64[9223372036854775803, 922…
 parameter
-└─ call      float64[922337203685477580…         0          0     0       ▄▄              unchanged
-number       number                                            -inf       !!              not finite
+└─ call      float64[9223372036854775803, 922…         0          0  ▄▄              unchanged, eval
+number       number -inf                                             !!              not finite
 $ tensortap nan absurd
 a value that is not finite in activation/negative at step -9 223 372 036 854 775 807
 born in the forward pass; nothing was recorded before it, so look at its input too
 point 1 of 6 in the step; 3 of 6 sites have been non-finite since
 
-        SITE                                       STEP  TYPE                        MIN  MAX  RMS
-here    activation/negative  -9 223 372 036 854 775 807  ?[9223372036854775803,922…    0    0  nan
-fed by  activation/type      -9 223 372 036 854 775 807  ?[9223372036854775803,922…    1    0    0
+        SITE                 TYPE                                                           MIN  MAX
+here    activation/negative  ?[9223372036854775803,9223372036854775807,922337203685477580…    0    0
+fed by  activation/type      ?[9223372036854775803,9223372036854775807,922337203685477580…    1    0
 [1]
 $ tensortap stats absurd 'activation/huge,number'
 activation/huge  float64[9223372036854775803, 9223372036854775807, 9223372036854775807]
@@ -102,9 +102,9 @@ absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sit
 \x1b[31m
 speed not known
 
-CHANGES MOST                              STEP   RMS      CHANGE  OVER STEPS
-activation/negative  9 223 372 036 854 775 806   nan  not finite  !!
-activation/huge      9 223 372 036 854 775 806   nan  not finite  !!
+CHANGES MOST                          STEP   RMS      CHANGE  OVER STEPS
+activation/huge  9 223 372 036 854 775 806   nan  not finite  !!
+activation/type  9 223 372 036 854 775 806     0        0.0%  ▄▄
 $ tensortap check absurd
 absurd/rank0.tap  whole
   4 blocks, 12 points, 0 values

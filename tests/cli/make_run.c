@@ -25,6 +25,9 @@ typedef struct scenario {
     double off_by;        /* ... by this */
     bool is_masked;       /* -inf in a mask, as it should be */
     bool is_half;         /* activations rounded to bfloat16 */
+    bool is_float16;      /* and near its largest number */
+    bool is_evaluated;    /* every ten steps */
+    const char *stop;     /* the note of an exception; NULL: none */
     bool is_renamed;      /* blocks.0 in place of layers.0 */
     bool is_killed;       /* no footer */
     bool has_values;
@@ -93,6 +96,14 @@ static const scenario scenarios[] = {
       .off_site = "activation/layers.2.attn",
       .off_by = 1.01 },
     { .name = "renamed", .steps = 50, .bad_step = -1, .is_renamed = true },
+    { .name = "evaluated", .steps = 20, .bad_step = -1, .is_evaluated = true },
+    { .name = "overflow",
+      .steps = 8,
+      .bad_step = 5,
+      .bad_site = "activation/layers.1.mlp",
+      .bad = INFINITY,
+      .is_float16 = true },
+    { .name = "raised", .steps = 3, .bad_step = -1, .stop = "stopped by ValueError: bad luck" },
     { .name = "killed", .steps = 50, .bad_step = -1, .is_killed = true },
     { .name = "absurd", .steps = 2 },
     { .name = "hostile", .steps = 3, .bad_step = -1 },
@@ -104,6 +115,7 @@ typedef struct maker {
     tt_recorder *rec;
     int32_t rank;
     int64_t step, time;
+    tt_phase phase;
     bool is_spoilt; /* what comes later in the forward is not finite either */
 } maker;
 
@@ -150,6 +162,8 @@ static void put(maker *m, const char *name, double scale)
     for (uint32_t i = 0; i < ROWS * COLS; i++) {
         double x = element(name, is_parameter ? 0 : m->step, i) * scale *
                    (is_parameter && is_frozen ? 1 : drift);
+        if (m->is->is_float16)
+            x *= 20000;
         if (m->is->off_site != NULL && strcmp(name, m->is->off_site) == 0)
             x *= m->is->off_by;
         data[i] = m->is->is_half && !is_parameter ? to_bf16((float)x) : (float)x;
@@ -180,11 +194,13 @@ static void put(maker *m, const char *name, double scale)
     tt_stats_compute(&t, &stats);
     if (m->is->is_half && !is_parameter)
         stats.dtype = TT_BF16;
+    if (m->is->is_float16)
+        stats.dtype = TT_F16;
     m->time += 1000;
     must(tt_recorder_add(m->rec, &(tt_event){ .site = site,
                                               .step = m->step,
                                               .time = m->time,
-                                              .phase = TT_PHASE_TRAIN,
+                                              .phase = (uint8_t)m->phase,
                                               .tensor = &t,
                                               .stats = &stats,
                                               .has_value = m->is->has_values }),
@@ -239,6 +255,18 @@ static void put_step(maker *m)
         (void)snprintf(name, sizeof name, "%s/head.bias", kinds[kind]);
         put(m, name, kind == 0 ? 0.1 : 0);
     }
+}
+
+/* Evaluation: many forwards in one step, a hundred times as large, and a site of its own. */
+static void put_evaluation(maker *m)
+{
+    m->phase = TT_PHASE_EVAL;
+    for (int i = 0; i < 150; i++) {
+        put(m, "activation/embed", 100);
+        put(m, "activation/head", 50);
+        put(m, "activation/probe", 1);
+    }
+    m->phase = TT_PHASE_TRAIN;
 }
 
 static void put_hostile(maker *m)
@@ -371,7 +399,9 @@ int main(int argc, char **argv)
                                         NULL };
     bool is_absurd = strcmp(is->name, "absurd") == 0;
     for (int32_t rank = 0; rank < (is->ranks > 0 ? is->ranks : 1); rank++) {
-        maker m = { .is = is, .rank = rank, .time = INT64_C(1767607200000000000) };
+        maker m = {
+            .is = is, .rank = rank, .phase = TT_PHASE_TRAIN, .time = INT64_C(1767607200000000000)
+        };
         must(tt_recorder_open(argv[2],
                               &(tt_recorder_options){ .rank = rank, .info = is_absurd ? absurd : info },
                               &m.rec, &err),
@@ -381,10 +411,14 @@ int main(int argc, char **argv)
         else
             for (m.step = 0; m.step < steps; m.step++) {
                 m.time += 100000;
+                if (is->is_evaluated && m.step % 10 == 9)
+                    put_evaluation(&m);
                 (is_absurd ? put_absurd : strcmp(is->name, "hostile") == 0 ? put_hostile : put_step)(&m);
             }
         if (strcmp(is->name, "hostile") == 0)
             must(tt_recorder_note(m.rec, 1, "note with \x1b[31mcolour"), &err);
+        if (is->stop != NULL)
+            must(tt_recorder_note(m.rec, steps - 1, is->stop), &err);
         if (is->is_killed) {
             must(tt_recorder_flush(m.rec, &err), &err);
             _exit(0);

@@ -18,12 +18,12 @@ $ tensortap nan runs/bad
 born in the forward pass, from finite values
 point 8 of 36 in the step; 9 of 36 sites have been non-finite since
 
-           SITE                            STEP      MIN     MAX     RMS
-here       activation/layers.2.attn          31  -0.7615  0.7827  0.4529
-fed by     activation/layers.1               31   -1.175   1.154  0.6763
-fed by     activation/layers.1.mlp           31  -0.7811  0.7664  0.4328
-parameter  parameter/layers.2.attn.weight    31  -0.3113  0.3054  0.1791
-last time  activation/layers.2.attn          30  -0.7956  0.7961  0.4545
+           SITE                            TYPE           MIN     MAX
+here       activation/layers.2.attn        f32[8,16]  -0.7615  0.7827  2 NaN
+fed by     activation/layers.1             f32[8,16]   -1.175   1.154
+fed by     activation/layers.1.mlp         f32[8,16]  -0.7811  0.7664
+parameter  parameter/layers.2.attn.weight  f32[8,16]  -0.3113  0.3054
+last time  activation/layers.2.attn        f32[8,16]  -0.7956  0.7961
 [1]
 $ tensortap diff runs/good runs/other
 they part at step 0 in activation/layers.2.attn
@@ -101,27 +101,27 @@ $ tensortap show runs/bad 'activation/layers.2*'
 runs/bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
 train.py --lr 0.1
 
-! ..n/layers.2.attn  2 NaN from step 31
-! ..on/layers.2.mlp  64 NaN from step 31
-! ..vation/layers.2  64 NaN from step 31
+! activ..ers.2.attn  2 NaN from step 31
+! activ..yers.2.mlp  64 NaN from step 31
+! activ..n/layers.2  64 NaN from step 31
   where the first was born: tensortap nan runs/bad
 
-SITE         LATEST       MEAN     STD..
+SITE         LATEST       MIN     MAX ..
 activation
-`- layers.2  f32[8..  0.009337  0.5102..
-   |- attn   f32[8..   0.02977  0.3309..
-   `- mlp    f32[8..  -0.01009  0.3331..
+`- layers.2  f32[8..  -0.8557   0.863 ..
+   |- attn   f32[8..  -0.5752   0.576 ..
+   `- mlp    f32[8..  -0.5713  0.5427 ..
 $ tensortap nan runs/bad
 2 NaN in activation/layers.2.attn at step 31
 born in the forward pass, from finite values
 point 8 of 36 in the step; 9 of 36 sites have been non-finite since
 
-           SITE              STEP     ..
-here       ../layers.2.attn    31  -0...
-fed by     ..ation/layers.1    31   -1..
-fed by     ..n/layers.1.mlp    31  -0...
-parameter  ...2.attn.weight    31  -0...
-last time  ../layers.2.attn    30  -0...
+           SITE              TYPE     ..
+here       acti..ers.2.attn  f32..  -0..
+fed by     acti..n/layers.1  f32..   -..
+fed by     acti..yers.1.mlp  f32..  -0..
+parameter  para..ttn.weight  f32..  -0..
+last time  acti..ers.2.attn  f32..  -0..
 [1]
 # On a terminal, in colour, narrow and wide.
 # env: LC_ALL=C.UTF-8
@@ -147,12 +147,12 @@ $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap nan runs/bad"
 ^[2mborn in the forward pass, from finite values^[0m
 ^[2mpoint 8 of 36 in the step; 9 of 36 sites have been non-finite since^[0m
 
-           ^[2mSITE^[0m                            ^[2mSTEP^[0m      ^[2mMIN^[0m     ^[2mMAX^[0m     ^[2mRMS^[0m
-^[2mhere^[0m       ^[1;31mactivation/layers.2.attn^[0m          31  -0.7615  0.7827  0.4529
-^[2mfed by^[0m     activation/layers.1               31   -1.175   1.154  0.6763
-^[2mfed by^[0m     activation/layers.1.mlp           31  -0.7811  0.7664  0.4328
-^[2mparameter^[0m  parameter/layers.2.attn.weight    31  -0.3113  0.3054  0.1791
-^[2mlast time^[0m  activation/layers.2.attn          30  -0.7956  0.7961  0.4545
+           ^[2mSITE^[0m                            ^[2mTYPE^[0m           ^[2mMIN^[0m     ^[2mMAX^[0m
+^[2mhere^[0m       ^[1;31mactivation/layers.2.attn^[0m        ^[36mf32[8,16]^[0m  -0.7615  0.7827  ^[1;31m2 NaN^[0m
+^[2mfed by^[0m     activation/layers.1             ^[36mf32[8,16]^[0m   -1.175   1.154
+^[2mfed by^[0m     activation/layers.1.mlp         ^[36mf32[8,16]^[0m  -0.7811  0.7664
+^[2mparameter^[0m  parameter/layers.2.attn.weight  ^[36mf32[8,16]^[0m  -0.3113  0.3054
+^[2mlast time^[0m  activation/layers.2.attn        ^[36mf32[8,16]^[0m  -0.7956  0.7961
 ^[1;31m2 NaN^[0m in ^[1;31mactivation/layers.2.attn^[0m at step 31
 ^[2mborn in the forward pass, from finite values^[0m
 ^[2mpoint 8 of 36 in the step; 9 of 36 sites have been non-finite since^[0m

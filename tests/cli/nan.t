@@ -7,67 +7,67 @@ $ make_run nan-forward forward; tensortap nan forward
 born in the forward pass, from finite values
 point 8 of 36 in the step; 9 of 36 sites have been non-finite since
 
-           SITE                            STEP      MIN     MAX     RMS
-here       activation/layers.2.attn          31  -0.7615  0.7827  0.4529
-fed by     activation/layers.1               31   -1.175   1.154  0.6763
-fed by     activation/layers.1.mlp           31  -0.7811  0.7664  0.4328
-parameter  parameter/layers.2.attn.weight    31  -0.3113  0.3054  0.1791
-last time  activation/layers.2.attn          30  -0.7956  0.7961  0.4545
+           SITE                            TYPE           MIN     MAX
+here       activation/layers.2.attn        f32[8,16]  -0.7615  0.7827  2 NaN
+fed by     activation/layers.1             f32[8,16]   -1.175   1.154
+fed by     activation/layers.1.mlp         f32[8,16]  -0.7811  0.7664
+parameter  parameter/layers.2.attn.weight  f32[8,16]  -0.3113  0.3054
+last time  activation/layers.2.attn        f32[8,16]  -0.7956  0.7961
 [1]
 $ make_run nan-first first; tensortap nan first
 2 NaN in activation/embed at step 0
 born in the forward pass; nothing was recorded before it, so look at its input too
 point 1 of 36 in the step; 16 of 36 sites have been non-finite since
 
-           SITE                    STEP      MIN     MAX     RMS
-here       activation/embed           0  -0.9558  0.9748   0.567
-parameter  parameter/embed.weight     0  -0.2986   0.294  0.1748
+           SITE                    STEP  TYPE           MIN     MAX
+here       activation/embed           0  f32[8,16]  -0.9558  0.9748  2 NaN
+parameter  parameter/embed.weight     0  f32[8,16]  -0.2986   0.294
 [1]
 $ make_run nan-gradient gradient; tensortap nan gradient
 2 Inf in gradient/layers.1.mlp.weight at step 20
 born in the backward pass; every value of the forward pass was finite
 point 31 of 36 in the step; 5 of 36 sites have been non-finite since
 
-           SITE                           STEP        MIN       MAX       RMS
-here       gradient/layers.1.mlp.weight     20  -0.004904  0.004959  0.002854
-fed by     gradient/layers.2.attn.weight    20  -0.004999  0.004824  0.002745
-fed by     gradient/layers.2.mlp.weight     20  -0.004951  0.004919  0.002781
-parameter  parameter/layers.1.mlp.weight    20    -0.3083    0.3091    0.1767
-last time  gradient/layers.1.mlp.weight     19  -0.005122  0.005123  0.003167
+           SITE                           TYPE             MIN       MAX
+here       gradient/layers.1.mlp.weight   f32[8,16]  -0.004904  0.004959  2 Inf
+fed by     gradient/layers.2.attn.weight  f32[8,16]  -0.004999  0.004824
+fed by     gradient/layers.2.mlp.weight   f32[8,16]  -0.004951  0.004919
+parameter  parameter/layers.1.mlp.weight  f32[8,16]    -0.3083    0.3091
+last time  gradient/layers.1.mlp.weight   f32[8,16]  -0.005122  0.005123
 [1]
 $ make_run nan-update update; tensortap nan update
 3 NaN in parameter/layers.3.attn.weight at step 11
 born by the optimizer's update of the step before
 point 24 of 36 in the step; 1 of 36 sites have been non-finite since
 
-           SITE                            STEP        MIN       MAX       RMS
-here       parameter/layers.3.attn.weight    11    -0.3036    0.3062    0.1735
-fed by     gradient/layers.3.attn.weight     10  -0.006584  0.006661  0.003914
-last time  parameter/layers.3.attn.weight    10     -0.303    0.3056    0.1738
+           SITE                            TYPE             MIN       MAX
+here       parameter/layers.3.attn.weight  f32[8,16]    -0.3036    0.3062  3 NaN
+fed by     gradient/layers.3.attn.weight   f32[8,16]  -0.006584  0.006661
+last time  parameter/layers.3.attn.weight  f32[8,16]     -0.303    0.3056
 [1]
 $ make_run late-nan late; tensortap nan late
 2 NaN in activation/layers.1.mlp at step 10 000
 born in the forward pass, from finite values
 point 6 of 36 in the step; 11 of 36 sites have been non-finite since
 
-           SITE                            STEP        MIN       MAX       RMS
-here       activation/layers.1.mlp       10 000  -0.003974  0.003973  0.002142
-fed by     activation/layers.1.attn      10 000  -0.003874  0.003925  0.002232
-fed by     activation/layers.0           10 000  -0.005928  0.005904  0.003684
-parameter  …rameter/layers.1.mlp.weight  10 000     -6.225     6.242     3.568
-last time  activation/layers.1.mlp         9999  -0.003945  0.003927  0.002183
+           SITE                           TYPE             MIN       MAX
+here       activation/layers.1.mlp        f32[8,16]  -0.003974  0.003973  2 NaN
+fed by     activation/layers.1.attn       f32[8,16]  -0.003874  0.003925
+fed by     activation/layers.0            f32[8,16]  -0.005928  0.005904
+parameter  parameter/layers.1.mlp.weight  f32[8,16]     -6.225     6.242
+last time  activation/layers.1.mlp        f32[8,16]  -0.003945  0.003927
 [1]
 $ make_run rank1-nan ranks; tensortap nan ranks
 2 NaN in activation/layers.0.mlp at step 7, rank 1
 born in the forward pass, from finite values
 point 3 of 36 in the step; 14 of 36 sites have been non-finite since
 
-           SITE                           STEP      MIN     MAX     RMS
-here       activation/layers.0.mlp           7   -1.473   1.438  0.8604
-fed by     activation/layers.0.attn          7   -1.469   1.451  0.8702
-fed by     activation/embed                  7  -0.7403   0.737  0.4226
-parameter  parameter/layers.0.mlp.weight     7  -0.3014  0.3012  0.1819
-last time  activation/layers.0.mlp           6   -1.521   1.502  0.8799
+           SITE                           TYPE           MIN     MAX
+here       activation/layers.0.mlp        f32[8,16]   -1.473   1.438  2 NaN
+fed by     activation/layers.0.attn       f32[8,16]   -1.469   1.451
+fed by     activation/embed               f32[8,16]  -0.7403   0.737
+parameter  parameter/layers.0.mlp.weight  f32[8,16]  -0.3014  0.3012
+last time  activation/layers.0.mlp        f32[8,16]   -1.521   1.502
 [1]
 # Masks that are meant to be -inf.
 $ make_run masked-inf masked; tensortap nan masked | head -n 1
@@ -80,15 +80,15 @@ born in the forward pass, from finite values
 point 18 of 40 in the step; 3 of 40 sites have been non-finite since
 4 sites left out by --allow *.mask
 
-           SITE                     STEP      MIN     MAX      RMS
-here       activation/head            40  -0.1642  0.1661   0.1016
-fed by     activation/layers.3        40  -0.9753   0.987   0.6009
-fed by     activation/layers.3.mlp    40  -0.6645   0.661   0.4018
-parameter  parameter/head.bias        40  -0.1073  0.1073  0.06423
-last time  activation/head            39  -0.1658  0.1682  0.09262
+           SITE                     STEP  TYPE           MIN     MAX
+here       activation/head            40  f32[8,16]  -0.1642  0.1661  2 NaN
+fed by     activation/layers.3        40  f32[8,16]  -0.9753   0.987
+fed by     activation/layers.3.mlp    40  f32[8,16]  -0.6645   0.661
+parameter  parameter/head.bias        40  f32[16]    -0.1073  0.1073
+last time  activation/head            39  f32[8,16]  -0.1658  0.1682
 [1]
 $ tensortap nan both --allow '*.maks'
-tensortap: no site matches '*.maks'; 'tensortap show RUN' lists them, * stands for anything
+tensortap: no site matches '*.maks'; did you mean '*.mask'?
 [2]
 $ tensortap nan forward --json
 {"found":true,
@@ -99,8 +99,22 @@ $ tensortap nan forward --json
 "order":8,
 "of":36,
 "reached":9,
+"float16_overflow":false,
 "point":{"step":31,"call":0,"time":1767607200004324000,"phase":"train","dtype":"float32","count":128,"nan":2,"posinf":0,"neginf":0,"zeros":0,"min":-0.7614923715591431,"max":0.782709002494812,"absmax":0.782709002494812,"sum":1.704908162355423,"mean":0.013531017161550977,"std":0.4545255501237396,"l1":49.162139892578125,"l2":5.084019434071305,"rms":0.4529204492855993,"shape":[8,16]},
 "fed_by":[{"role":"before","site":"activation/layers.1","step":31,"call":0,"time":1767607200004323000,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-1.1749926805496216,"max":1.153771162033081,"absmax":1.1749926805496216,"sum":3.6541305780410767,"mean":0.02854789514094591,"std":0.6783658207982584,"l1":75.98239040374756,"l2":7.6516143044222815,"rms":0.6763135452101229,"shape":[8,16]},{"role":"before","site":"activation/layers.1.mlp","step":31,"call":0,"time":1767607200004322000,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-0.7811213731765747,"max":0.7664453983306885,"absmax":0.7811213731765747,"sum":-2.6026652455329895,"mean":-0.02033332223072648,"std":0.4340113261039083,"l1":47.972496032714844,"l2":4.896466214708135,"rms":0.43279055803386846,"shape":[8,16]},{"role":"parameter","site":"parameter/layers.2.attn.weight","step":31,"call":0,"time":1767607200004338000,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-0.3112958073616028,"max":0.3053542673587799,"absmax":0.3112958073616028,"sum":1.4649142920970917,"mean":0.011444642907008529,"std":0.17941989291869617,"l1":19.866488695144653,"l2":2.02610109910189,"rms":0.17908372831805797,"shape":[8,16]},{"role":"previous","site":"activation/layers.2.attn","step":30,"call":0,"time":1767607200004188000,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-0.7955566644668579,"max":0.7961117029190063,"absmax":0.7961117029190063,"sum":8.52584932744503,"mean":0.0666081978706643,"std":0.451322138860722,"l1":49.6546688079834,"l2":5.141666454885679,"rms":0.4544634021061324,"shape":[8,16]}]}
+[1]
+$ make_run overflow overflow; tensortap nan overflow
+2 Inf in activation/layers.1.mlp at step 5
+born in the forward pass, from finite values
+float16 overflow: values beyond 65504 are Inf; bfloat16 and float32 hold larger ones
+point 6 of 36 in the step; 11 of 36 sites have been non-finite since
+
+           SITE                           STEP  TYPE          MIN    MAX
+here       activation/layers.1.mlp           5  f16[8,16]  -31423  31282  2 Inf
+fed by     activation/layers.1.attn          5  f16[8,16]  -31896  30600
+fed by     activation/layers.0               5  f16[8,16]  -47968  47303
+parameter  parameter/layers.1.mlp.weight     5  f16[8,16]   -5988   6004
+last time  activation/layers.1.mlp           4  f16[8,16]  -33245  33276
 [1]
 $ tensortap nan good --json
 {"found":false,

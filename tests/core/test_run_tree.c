@@ -59,7 +59,7 @@ static void assert_tree(tt_run *run, const char *only, bool unfolds, const char 
 {
     tt_run_tree *tree;
     char text[2000] = "";
-    if (tt_run_tree_create(run, 0, only, unfolds, &tree, &err) < 0)
+    if (tt_run_tree_create(run, &(tt_look){ .rank = -1 }, only, unfolds, &tree, &err) < 0)
         fail_msg("%s", err.text);
     for (size_t i = 0, at = 0; i < tt_run_tree_count(tree); i++) {
         const tt_tree_row *row = tt_run_tree_at(tree, i);
@@ -115,7 +115,7 @@ static void layers_of_different_classes_are_not_alike(void **state)
     tt_run *run = record_modules(folder, names, modules, 1, 1);
     assert_tree(run, NULL, false, "activation 0\n mlp 1\n  0 1\n  1-3 3\n");
     tt_run_tree *tree;
-    assert_int_equal(tt_run_tree_create(run, 0, NULL, 0, &tree, &err), 0);
+    assert_int_equal(tt_run_tree_create(run, &(tt_look){ .rank = -1 }, NULL, 0, &tree, &err), 0);
     assert_string_equal(tt_run_tree_at(tree, 1)->class_name, "Sequential");
     assert_string_equal(tt_run_tree_at(tree, 3)->class_name, "GELU");
     assert_int_equal(tt_run_tree_at(tree, 3)->width, 3);
@@ -171,7 +171,7 @@ static void a_folded_line_has_the_statistics_of_all(void **state)
     const char *folder = run_folder_new();
     tt_run *run = record(folder, names, 1, 1);
     tt_run_tree *tree;
-    assert_int_equal(tt_run_tree_create(run, 0, NULL, false, &tree, &err), 0);
+    assert_int_equal(tt_run_tree_create(run, &(tt_look){ .rank = -1 }, NULL, false, &tree, &err), 0);
     const tt_tree_row *row = tt_run_tree_at(tree, 1);
     assert_int_equal(row->latest.stats.count, 30);
     assert_true(row->latest.stats.min == 0 && row->latest.stats.max == 2 && row->latest.stats.mean == 1);
@@ -183,10 +183,9 @@ static void a_folded_line_has_the_statistics_of_all(void **state)
 
 static uint32_t oddities(tt_run *run, const char *name)
 {
-    uint32_t bits;
-    tt_point latest;
-    assert_int_equal(tt_run_anomalies(run, 0, tt_run_find(run, name), &bits, &latest, &err), 0);
-    return bits;
+    tt_sight sight;
+    assert_int_equal(tt_run_look(run, tt_run_find(run, name), &(tt_look){ .rank = -1 }, &sight, &err), 0);
+    return sight.anomalies;
 }
 
 static void what_is_odd_is_said(void **state)
@@ -236,11 +235,12 @@ static void a_glob_that_matches_nothing_is_told(void **state)
     const char *folder = run_folder_new();
     tt_run *run = record(folder, names, 1, 1);
     tt_run_tree *tree = NULL;
-    assert_int_equal(tt_run_tree_create(run, 0, "b", false, &tree, &err), TT_EMISMATCH);
+    assert_int_equal(tt_run_tree_create(run, &(tt_look){ .rank = -1 }, "b", false, &tree, &err),
+                     TT_EMISMATCH);
     assert_null(tree);
     for (long nth = 1;; nth++) {
         alloc_fail_at(nth);
-        tt_status st = tt_run_tree_create(run, 0, NULL, false, &tree, &err);
+        tt_status st = tt_run_tree_create(run, &(tt_look){ .rank = -1 }, NULL, false, &tree, &err);
         if (!alloc_fail_stop()) {
             assert_int_equal(st, TT_OK);
             break;

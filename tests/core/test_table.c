@@ -59,10 +59,10 @@ static void a_column_that_may_gives_room(void **state)
                   "NAME     N\nabcdef…  1\nb        2\n");
     assert_render(&(tt_style){ .columns = 10 }, -4,
                   (const char *const[]){ "abcdefghijkl", "1", "b", "2" },
-                  "NAME     N\n…ghijkl  1\nb        2\n");
+                  "NAME     N\nab…ijkl  1\nb        2\n");
 }
 
-static void a_name_behind_a_mark_keeps_its_end(void **state)
+static void a_name_behind_a_mark_keeps_its_ends(void **state)
 {
     (void)state;
     tt_table *table = NULL;
@@ -75,9 +75,47 @@ static void a_name_behind_a_mark_keeps_its_end(void **state)
     assert_int_equal(tt_table_branch(table, "! ", TT_MOOD_PLAIN, "日本語日本語"), TT_OK);
     assert_int_equal(tt_table_cell(table, TT_MOOD_PLAIN, "two"), TT_OK);
     assert_int_equal(tt_table_render(table, false, &out), TT_OK);
-    assert_string_equal(out.data, "! ….mlp  one\n! …本語  two\n");
+    assert_string_equal(out.data, "! l…mlp  one\n! …本語  two\n");
     tt_buf_free(&out);
     tt_table_free(table);
+}
+
+/* NAME, A (goes second), B (goes first), C; one row. */
+static void assert_spared(int32_t room, const char *const cells[4], const char *expected)
+{
+    static const char *const titles[] = { "NAME", "A", "B", "C" };
+    static const uint32_t turns[] = { 0, 2, 1, 0 };
+    tt_table *table = NULL;
+    tt_buf out = { 0 };
+    assert_int_equal(tt_table_create(&(tt_style){ .columns = room }, &table), TT_OK);
+    for (int c = 0; c < 4; c++) {
+        assert_int_equal(tt_table_column(table, titles[c], c > 0, c == 0 ? 4 : 0), TT_OK);
+        if (turns[c] > 0)
+            tt_table_spare(table, turns[c]);
+    }
+    for (int c = 0; c < 4; c++)
+        assert_int_equal(tt_table_cell(table, TT_MOOD_PLAIN, cells[c]), TT_OK);
+    assert_int_equal(tt_table_render(table, true, &out), TT_OK);
+    assert_string_equal(out.data, expected);
+    tt_buf_free(&out);
+    tt_table_free(table);
+}
+
+static void what_may_be_spared_goes_before_anything_is_cut(void **state)
+{
+    (void)state;
+    static const char *const cells[] = { "abcdefgh", "111", "222", "333" };
+    assert_spared(23, cells, "NAME        A    B    C\nabcdefgh  111  222  333\n");
+    assert_spared(22, cells, "NAME        A    C\nabcdefgh  111  333\n");
+    assert_spared(17, cells, "NAME        C\nabcdefgh  333\n");
+    assert_spared(12, cells, "NAME       C\nabcdef…  333\n");
+}
+
+static void a_column_that_says_nothing_is_not_shown(void **state)
+{
+    (void)state;
+    assert_spared(0, (const char *const[]){ "a", "1", "", "3" }, "NAME  A  C\na     1  3\n");
+    assert_spared(0, (const char *const[]){ "a", "1", "2", "" }, "NAME  A  B\na     1  2\n");
 }
 
 static void escape_sequences_of_a_cell_are_shown(void **state)
@@ -113,7 +151,9 @@ int main(void)
         cmocka_unit_test(columns_line_up),
         cmocka_unit_test(wide_characters_count_twice),
         cmocka_unit_test(a_column_that_may_gives_room),
-        cmocka_unit_test(a_name_behind_a_mark_keeps_its_end),
+        cmocka_unit_test(a_name_behind_a_mark_keeps_its_ends),
+        cmocka_unit_test(what_may_be_spared_goes_before_anything_is_cut),
+        cmocka_unit_test(a_column_that_says_nothing_is_not_shown),
         cmocka_unit_test(escape_sequences_of_a_cell_are_shown),
         cmocka_unit_test(ascii_stays_ascii),
         cmocka_unit_test(every_failed_allocation_is_reported),

@@ -86,7 +86,7 @@ static void view_all(tt_run *run)
     size_t n;
     const tt_style style = { .columns = 80 };
     for (int unfolds = 0; unfolds < 2; unfolds++)
-        if (tt_run_tree_create(run, 0, NULL, unfolds == 1, &tree, NULL) == TT_OK) {
+        if (tt_run_tree_create(run, &(tt_look){ .rank = -1 }, NULL, unfolds == 1, &tree, NULL) == TT_OK) {
             for (size_t i = 0; i < tt_run_tree_count(tree) && i < 64; i++) {
                 const tt_tree_row *row = tt_run_tree_at(tree, i);
                 tt_buf text = { 0 };
@@ -94,7 +94,8 @@ static void view_all(tt_run *run)
                 (void)tt_text_append(row->label, &style, &text);
                 MUST(text.len == 0 || strchr(text.data, '\x1b') == NULL);
                 if (row->site >= 0)
-                    (void)tt_trend_append(run, 0, row->site, TT_FIELD_RMS, 16, &style, &text, NULL);
+                    (void)tt_trend_append(run, row->file, row->site, TT_FIELD_RMS, row->phases, 16,
+                                          &style, &text, NULL, NULL);
                 tt_buf_free(&text);
             }
             tt_run_tree_free(tree);

@@ -75,6 +75,7 @@ def test_a_training_is_recorded_from_its_first_step_and_computes_the_same(tmp_pa
     assert list(run.steps) == [0, 1, 2, 3, 4]
     for name in ("activation/(root)", "activation/2", "gradient/0.weight", "parameter/2.bias"):
         assert len(run.series(name, "mean")[0]) == 5
+        assert set(run.series(name, "phase")[1]) == {1}, name  # train, from the first step on
 
 
 def test_options_choose_what_is_recorded(tmp_path: Path) -> None:
@@ -332,7 +333,9 @@ def test_an_exception_shows_the_scripts_frames_only_and_keeps_the_run(tmp_path: 
     assert done.returncode == 1
     assert "ValueError: boom" in done.stderr
     assert done.stderr.count('  File "') == 1
-    assert tt.open(tmp_path / "run").state == "finished"
+    run = tt.open(tmp_path / "run")
+    assert (run.state, run.files[0].stopped) == ("stopped", "stopped by ValueError: boom")
+    assert " stopped " in tensortap("ls", folder=tmp_path).stdout
 
 
 def test_control_c_ends_it_as_it_ends_python(tmp_path: Path) -> None:
@@ -358,7 +361,7 @@ def test_control_c_ends_it_as_it_ends_python(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in errors
     assert "_run.py" not in errors
-    assert tt.open(tmp_path / "run").state == "finished"
+    assert tt.open(tmp_path / "run").state == "stopped"
 
 
 @pytest.mark.parametrize("file", ["_run.py", "steps.py"])
@@ -380,7 +383,7 @@ def test_control_c_within_our_hooks_shows_lines_of_the_program(tmp_path: Path, f
     assert "optimizer.step()\n" in done.stderr
     assert done.stderr.endswith("KeyboardInterrupt\n")
     assert file not in done.stderr
-    assert tt.open(tmp_path / "run").state == "finished"
+    assert tt.open(tmp_path / "run").state == "stopped"
 
 
 def test_an_error_in_a_closure_is_shown_as_python_shows_it(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import answer, tensortap
 
 import tensortap as tt
 
@@ -351,8 +352,45 @@ def test_an_exception_is_noted_and_goes_through(folder: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         work()
     run_read = tt.open(folder)
-    assert run_read.state == "finished"
+    assert run_read.state == "stopped"
+    assert run_read.files[0].stopped == "stopped by ZeroDivisionError: bad luck"
     assert [note.text for note in run_read.notes] == ["stopped by ZeroDivisionError: bad luck"]
+
+
+def test_a_run_that_went_on_after_an_exception_is_finished(folder: Path) -> None:
+    with pytest.raises(ZeroDivisionError), tt.record(folder):
+        raise ZeroDivisionError("bad luck")
+    with tt.record(folder, resume=True) as run:
+        run.log("x", 1)
+        assert tt.open(folder).state == "live"
+    assert tt.open(folder).state == "finished"
+
+
+def test_an_exit_without_an_error_is_no_exception(folder: Path) -> None:
+    with pytest.raises(SystemExit), tt.record(folder):
+        sys.exit(0)
+    assert tt.open(folder).state == "finished"
+
+
+def test_names_are_those_that_have_points(folder: Path) -> None:
+    with tt.record(folder, only="kept*") as run:
+        run.tensor("kept", np.ones(3))
+        run.tensor("other", np.ones(3))
+    read = tt.open(folder)
+    assert read.names() == ["kept"]
+    assert "1 site," in repr(read)
+    shown = answer("show", folder, folder=folder.parent)
+    assert [site["site"] for site in shown["sites"]] == ["kept"]
+    assert "  1 site  " in tensortap("show", folder, folder=folder.parent).stdout
+
+
+def test_a_tensor_may_be_of_training_or_of_evaluation(folder: Path) -> None:
+    with tt.record(folder) as run:
+        for phase in (None, "train", "eval"):
+            run.tensor("x", np.ones(3), phase=phase)
+        with pytest.raises(ValueError, match="phase must be 'train', 'eval' or None, not 'test'"):
+            run.tensor("x", np.ones(3), phase="test")
+    assert tt.open(folder).series("x", "phase")[1].tolist() == [0, 1, 2]
 
 
 def test_a_recording_cannot_be_pickled(folder: Path) -> None:

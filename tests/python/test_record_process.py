@@ -22,8 +22,8 @@ import tensortap as tt
     [
         ("pass", 0, "finished"),
         ("sys.exit(3)", 3, "finished"),
-        ("raise ValueError('no')", 1, "finished"),
-        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(5)", -signal.SIGINT, "finished"),
+        ("raise ValueError('no')", 1, "stopped"),
+        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(5)", -signal.SIGINT, "stopped"),
         ("time.sleep(0.8); os._exit(4)", 4, "crashed"),
         ("os.abort()", -signal.SIGABRT, "crashed"),
     ],
@@ -67,7 +67,7 @@ def test_ctrl_c_lands_in_the_program_while_the_writer_is_busy(tmp_path: Path) ->
         _, err = process.communicate(timeout=PATIENCE)
     assert "KeyboardInterrupt" in err
     run = tt.open(tmp_path / "run")
-    assert run.state == "finished"
+    assert run.state == "stopped"
     assert run.notes[-1].text.startswith("stopped by KeyboardInterrupt")
     assert run.check()
 

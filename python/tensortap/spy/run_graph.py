@@ -97,8 +97,7 @@ def _tree(run: Any) -> tuple[Node, Modules]:
     """Make one tree for each model, of the rows that `tensortap show` prints."""
     if not any(name.startswith(PREFIX) for name in run.names()):
         raise ValueError("the run has no module outputs (no site activation/...) to draw")
-    file = _file_with_outputs(run)
-    rows = run._reader.tree(file, PREFIX + "*")
+    rows = run._reader.tree(PREFIX + "*")
     classes = run.modules
     tree = Node("")
     modules: Modules = {}
@@ -128,14 +127,6 @@ def _tree(run: Any) -> tuple[Node, Modules]:
             del tree.children[name]
     _join_lists(tree, modules)
     return tree, modules
-
-
-def _file_with_outputs(run: Any) -> int:
-    """Give the first file that holds outputs of modules; a forked child may have them all."""
-    reader = run._reader
-    sites = [reader.find(name) for name in run.names(PREFIX + "*")]
-    files = range(len(run.files))
-    return next((file for file in files if any(reader.points(file, site) for site in sites)), 0)
 
 
 def _add(parent: Node, label: str, order: int, modules: Modules, kind: str | None) -> Node:
