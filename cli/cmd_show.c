@@ -70,10 +70,11 @@ static const struct argp spec = {
 };
 
 /* A number, or nothing where no element defines it: "nan" would look like trouble. */
-static const char *number_text(double x, char out[TT_NUMBER_TEXT])
+static const char *number_text(double x, const tt_stats *s, char out[TT_NUMBER_TEXT])
 {
+    bool is_trouble = (s->nan | s->posinf | s->neginf) != 0 && tt_stats_finite(s) <= 0;
     out[0] = '\0';
-    if (!isnan(x))
+    if (!isnan(x) || is_trouble)
         (void)tt_number_short(x, out);
     return out;
 }
@@ -86,7 +87,7 @@ static tt_status add_numbers(tt_table *table, const tt_tree_row *row)
     tt_status st = TT_OK;
     for (size_t i = 0; st == TT_OK && i < 4; i++) {
         char text[TT_NUMBER_TEXT];
-        st = tt_table_cell(table, TT_MOOD_PLAIN, has_stats ? number_text(x[i], text) : "");
+        st = tt_table_cell(table, TT_MOOD_PLAIN, has_stats ? number_text(x[i], s, text) : "");
     }
     return st;
 }

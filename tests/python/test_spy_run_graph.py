@@ -47,6 +47,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_nan_and_inf_are_counted_in_one_tensor_not_over_all_steps(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run:
+        for bad in (2, 3, 1):
+            run.tensor("activation/fc", torch.tensor([float("nan")] * bad + [float("inf"), 1.0]))
+            run.step()
+    with tt.open(tmp_path / "run") as read:
+        assert "4 NaN/Inf" in run_graph(read, "nan").source
+
+
 def line_of(graph: Digraph, name: str) -> str:
     """Give the line of the node whose label begins with this name."""
     found = re.compile(rf'\tn\d+ \[label="?{name}\b')
