@@ -1,7 +1,8 @@
 /* cmd_export.c -- tensortap export RUN GLOB --to FORMAT -o OUT
  *
  * csv and json hold statistics, npy and safetensors values; all four are written
- * here.  The others need a library of Python's.
+ * here.  The others need a library of Python's.  Every format is alike in what it does
+ * with a damaged run: one line and nothing written, or with --partial what can be read.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "export_values.h"
 #include "given.h"
@@ -9,12 +10,13 @@
 #include "progress.h"
 #include "python_exec.h"
 #include "range.h"
+#include "screen.h"
 #include "suggest.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { TO = 256, STEP };
+enum { TO = 256, STEP, PARTIAL };
 
 static const struct {
     const char *name;
@@ -32,6 +34,7 @@ typedef struct arguments {
     size_t format; /* FORMATS: not given */
     const char *steps_text;
     tt_range steps;
+    bool is_partial;
 } arguments;
 
 static size_t find_format(const char *name, struct argp_state *state)
@@ -71,6 +74,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         if (!tt_range_parse(arg, &args->steps))
             argp_failure(state, TT_EXIT_USAGE, 0, "--step takes A:B, A:, :B or A, not '%s'", arg);
         return 0;
+    case PARTIAL:
+        args->is_partial = true;
+        return 0;
     case ARGP_KEY_END:
         (void)tt_given_parse(&args->given, key, arg, state);
         if (args->format == FORMATS)
@@ -97,6 +103,8 @@ static const struct argp_option options[] = {
     { "output", 'o', "OUT", 0,
       "A file; for npy and tensorboard a folder; - is standard output (csv and json)", 0 },
     { "step", STEP, "A:B", 0, "Steps from A up to and with B", 0 },
+    { "partial", PARTIAL, NULL, 0,
+      "Of a damaged run, write what can be read; exit with 1 if something is missing", 0 },
     { 0 },
 };
 
@@ -108,6 +116,65 @@ static const struct argp spec = {
            "For example: tensortap export runs/today 'parameter/*' --to pt -o weights.pt",
 };
 
+/* Blocks that the reader stepped over, which nobody would miss. */
+static tt_exit look_for_damage(const tt_run *run, const arguments *args, tt_error *err)
+{
+    tt_totals totals;
+    char size[TT_NUMBER_TEXT];
+    tt_opened_totals(run, &totals);
+    if (totals.damaged == 0)
+        return TT_EXIT_FINE;
+    (void)tt_screen_bytes(totals.damaged, size);
+    if (args->is_partial) {
+        fprintf(stderr, "tensortap: %s of the run are damaged and missing\n", size);
+        return TT_EXIT_FOUND;
+    }
+    (void)snprintf(err->text, sizeof err->text,
+                   "%s of the run are damaged: nothing was written; 'tensortap check' says where, "
+                   "--partial exports the rest",
+                   size);
+    return TT_EXIT_FAILED;
+}
+
+static tt_exit export_in_python(const arguments *args, bool has_loss, tt_error *err)
+{
+    char to[16], steps[64], how[16];
+    (void)snprintf(to, sizeof to, "%s", formats[args->format].name);
+    (void)snprintf(steps, sizeof steps, "%s", args->steps_text != NULL ? args->steps_text : ":");
+    (void)snprintf(how, sizeof how, "%s", has_loss ? "lossy" : args->is_partial ? "partial" : "whole");
+    char *rest[] = { (char *)(uintptr_t)args->given.run,
+                     (char *)(uintptr_t)args->given.glob,
+                     to,
+                     (char *)(uintptr_t)args->out,
+                     steps,
+                     how,
+                     NULL };
+    return tt_python_exec("_export", rest, err);
+}
+
+static tt_status export_here(const tt_export *what, const char *format, tt_error *err)
+{
+    return strcmp(format, "csv") == 0    ? tt_export_csv(what, err)
+           : strcmp(format, "json") == 0 ? tt_export_json(what, err)
+           : strcmp(format, "npy") == 0  ? tt_export_npy(what, err)
+                                         : tt_export_safetensors(what, err);
+}
+
+/* The exit code, and where it is damage what to do about it. */
+static tt_exit finish(tt_status st, int64_t lost, tt_exit damage, tt_error *err)
+{
+    static const char hint[] = "; --partial exports the rest";
+    size_t len = strlen(err->text);
+    if (st == TT_EFORMAT && len + sizeof hint <= sizeof err->text)
+        memcpy(err->text + len, hint, sizeof hint);
+    if (st < 0)
+        return st == TT_EMISMATCH ? TT_EXIT_USAGE : TT_EXIT_FAILED;
+    if (lost > 0)
+        fprintf(stderr, "tensortap: %lld point%s could not be read and %s missing\n", (long long)lost,
+                lost == 1 ? "" : "s", lost == 1 ? "is" : "are");
+    return lost > 0 ? TT_EXIT_FOUND : damage;
+}
+
 tt_exit tt_cmd_export(int argc, char **argv, tt_error *err)
 {
     arguments args = { .given = { .least = 1, .most = 2, .glob = "*" },
@@ -115,31 +182,37 @@ tt_exit tt_cmd_export(int argc, char **argv, tt_error *err)
                        .steps = TT_RANGE_ALL };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_run *run = NULL;
-    tt_exit code = tt_opened_run(args.given.run, &run, err);
+    bool is_python = formats[args.format].is_python;
+    int64_t lost = 0;
+    tt_exit code = tt_opened_run(args.given.run, &run, err), damage = TT_EXIT_FINE;
     if (code == TT_EXIT_FINE && !tt_opened_has_site(run, args.given.glob))
         code = tt_opened_no_site(run, args.given.glob, err);
-    if (code != TT_EXIT_FINE || formats[args.format].is_python) {
-        tt_run_close(run);
-        char to[16], steps[64];
-        (void)snprintf(to, sizeof to, "%s", formats[args.format].name);
-        (void)snprintf(steps, sizeof steps, "%s", args.steps_text != NULL ? args.steps_text : ":");
-        char *rest[] = { (char *)(uintptr_t)args.given.run,
-                         (char *)(uintptr_t)args.given.glob,
-                         to,
-                         (char *)(uintptr_t)args.out,
-                         steps,
-                         NULL };
-        return code != TT_EXIT_FINE ? code : tt_python_exec("_export", rest, err);
+    if (code == TT_EXIT_FINE)
+        damage = look_for_damage(run, &args, err);
+    if (code == TT_EXIT_FINE && damage == TT_EXIT_FAILED)
+        code = damage;
+    if (code != TT_EXIT_FINE)
+        goto out;
+    tt_export what = { .run = run,
+                       .glob = args.given.glob,
+                       .out = args.out,
+                       .steps = args.steps,
+                       .is_partial = args.is_partial,
+                       .lost = &lost };
+    tt_status st = TT_OK;
+    if (is_python && formats[args.format].has_values) {
+        st = tt_export_weigh(&what, err);
+        st = st == TT_ELIMIT ? st : TT_OK; /* the rest is for the exporter to say */
+        err->text[0] = st == TT_OK ? '\0' : err->text[0];
+    } else if (!is_python) {
+        what.bar = tt_progress_start("exporting");
+        st = export_here(&what, formats[args.format].name, err);
+        tt_progress_end(what.bar);
     }
-    tt_progress *bar = tt_progress_start("exporting");
-    tt_export what = {
-        .run = run, .glob = args.given.glob, .out = args.out, .steps = args.steps, .bar = bar
-    };
-    tt_status st = strcmp(formats[args.format].name, "csv") == 0    ? tt_export_csv(&what, err)
-                   : strcmp(formats[args.format].name, "json") == 0 ? tt_export_json(&what, err)
-                   : strcmp(formats[args.format].name, "npy") == 0  ? tt_export_npy(&what, err)
-                                                                    : tt_export_safetensors(&what, err);
-    tt_progress_end(bar);
+    code = is_python && st == TT_OK ? TT_EXIT_FINE : finish(st, lost, damage, err);
+out:
     tt_run_close(run);
-    return st == TT_EMISMATCH ? TT_EXIT_USAGE : st < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
+    if (code == TT_EXIT_FINE && is_python)
+        return export_in_python(&args, damage != TT_EXIT_FINE, err);
+    return code;
 }

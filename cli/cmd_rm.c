@@ -48,7 +48,7 @@ static const struct argp spec = {
     .parser = parse,
     .args_doc = "RUN...",
     .doc = "Remove runs: their rank*.tap files, those of check --repair too, and the folder if nothing "
-           "else is in it.\v"
+           "else is in it. A symbolic link to a run is refused: name the run itself.\v"
            "For example: tensortap rm runs/monday runs/tuesday",
 };
 

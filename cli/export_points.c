@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 typedef void put_fn(tt_json_out *json, const char *site, int32_t rank, const tt_point *p);
@@ -72,6 +71,15 @@ int64_t tt_export_points(const tt_export *what)
     return points;
 }
 
+tt_status tt_export_goes_on(const tt_export *what, tt_status st, tt_error *err)
+{
+    if (st != TT_EFORMAT || !what->is_partial)
+        return st;
+    ++*what->lost;
+    err->text[0] = '\0';
+    return TT_OK;
+}
+
 static tt_status put_all(const tt_export *what, tt_json_out *json, put_fn *put, tt_error *err)
 {
     tt_status st = TT_OK;
@@ -85,9 +93,10 @@ static tt_status put_all(const tt_export *what, tt_json_out *json, put_fn *put, 
             int64_t n = (int64_t)tt_run_points(what->run, f, site);
             for (int64_t i = 0; st == TT_OK && i < n; i++) {
                 tt_point p;
-                st = tt_run_point(what->run, f, site, i, &p, err);
-                if (st == TT_OK && p.step >= what->steps.first && p.step <= what->steps.last)
+                tt_status read = tt_run_point(what->run, f, site, i, &p, err);
+                if (read == TT_OK && p.step >= what->steps.first && p.step <= what->steps.last)
                     put(json, name, about.rank, &p);
+                st = tt_export_goes_on(what, read, err);
             }
             tt_progress_tell(what->bar, done += n, total);
         }
@@ -96,26 +105,23 @@ static tt_status put_all(const tt_export *what, tt_json_out *json, put_fn *put, 
 
 /* Standard output is what the writers of JSON and main's check for a full disk use,
  * so it is turned to the file. */
-static tt_status turn_output(const char *path, char *part, size_t room, tt_error *err)
+static tt_status turn_output(tt_output *output, const char *path, tt_error *err)
 {
-    struct stat about;
-    bool is_special = stat(path, &about) == 0 && !S_ISREG(about.st_mode); /* a device is never replaced */
-    int len = snprintf(part, room, "%s%s", path, is_special ? "" : ".part");
-    if (len < 0 || (size_t)len >= room || freopen(part, "we", stdout) == NULL) {
-        (void)snprintf(err->text, sizeof err->text, "%.150s: %s", path, strerror(errno));
-        (void)freopen("/dev/null", "we", stdout); /* said once */
-        return TT_EIO;
-    }
-    return TT_OK;
+    if (dup2(tt_output_fd(output), STDOUT_FILENO) >= 0)
+        return TT_OK;
+    (void)snprintf(err->text, sizeof err->text, "%.150s: %s", path, strerror(errno));
+    return TT_EIO;
 }
 
 static tt_status export_points(const tt_export *what, bool is_json, tt_error *err)
 {
-    char part[4096];
+    tt_output *output = NULL;
     bool is_file = strcmp(what->out, "-") != 0;
-    tt_status st = is_file ? turn_output(what->out, part, sizeof part, err) : TT_OK;
+    tt_status st = is_file ? tt_output_open(what->out, &output, err) : TT_OK;
+    if (st == TT_OK && is_file)
+        st = turn_output(output, what->out, err);
     if (st < 0)
-        return st;
+        goto out;
     tt_json_out json = { 0 };
     if (is_json)
         tt_json_open(&json, NULL, '[');
@@ -125,18 +131,14 @@ static tt_status export_points(const tt_export *what, bool is_json, tt_error *er
     st = put_all(what, &json, is_json ? put_json : put_csv, err);
     if (is_json)
         tt_json_close(&json, ']');
-    if (!is_file)
-        return st;
-    if (st == TT_OK && (fflush(stdout) != 0 || ferror(stdout) != 0 ||
-                        (strcmp(part, what->out) != 0 && rename(part, what->out) < 0))) {
+    if (is_file && (fflush(stdout) != 0 || ferror(stdout) != 0) && st == TT_OK) {
         (void)snprintf(err->text, sizeof err->text, "%.150s: %s", what->out, strerror(errno));
         st = TT_EIO;
     }
-    if (st < 0) {
-        if (strcmp(part, what->out) != 0)
-            (void)unlink(part);
+out:
+    st = tt_output_close(output, st, err);
+    if (is_file && st < 0)
         (void)freopen("/dev/null", "we", stdout); /* said once */
-    }
     return st;
 }
 

@@ -36,6 +36,25 @@ static tt_status say(tt_status st, tt_error *err, const char *text)
     return st;
 }
 
+/* Reads a value; *bytes is owned by the caller. */
+static tt_status read_value(const tt_export *what, const tt_value *value, void **bytes, tt_tensor *out,
+                            tt_error *err)
+{
+    void *data = malloc((size_t)value->bytes + 1);
+    if (data == NULL)
+        return say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+    tt_status st = tt_run_value_read(what->run, value, data, err);
+    if (st == TT_OK)
+        st = tt_tensor_describe(out, data, value->dtype, value->ndim, value->shape, NULL, err);
+    if (st == TT_OK && out->count * (int64_t)tt_dtype_size(out->dtype) != value->bytes)
+        st = say(TT_EFORMAT, err, "a value has not the size of its shape; 'tensortap check' says more");
+    if (st == TT_OK)
+        *bytes = data;
+    else
+        free(data);
+    return st;
+}
+
 static tt_status add_value(list *all, const tt_export *what, int32_t file, const char *site,
                            const tt_point *p, tt_error *err)
 {
@@ -54,8 +73,14 @@ static tt_status add_value(list *all, const tt_export *what, int32_t file, const
         all->gone++;
         return TT_OK;
     }
+    if (st == TT_OK && what->is_partial) { /* a list may name only what can be read */
+        void *bytes = NULL;
+        tt_tensor t;
+        st = read_value(what, &item->value, &bytes, &t, &why);
+        free(bytes);
+    }
     if (st < 0)
-        return say(st, err, why.text);
+        return tt_export_goes_on(what, say(st, err, why.text), err);
     tt_run_file about = { 0 };
     (void)tt_run_file_get(what->run, file, &about);
     char call[32] = "", rank[32] = "";
@@ -102,10 +127,12 @@ static tt_status list_values(const tt_export *what, list *all, tt_error *err)
             int64_t n = (int64_t)tt_run_points(what->run, f, site);
             for (int64_t i = 0; st == TT_OK && i < n; i++) {
                 tt_point p;
-                st = tt_run_point(what->run, f, site, i, &p, err);
-                if (st == TT_OK && p.value_at > 0 && p.step >= what->steps.first &&
+                tt_status read = tt_run_point(what->run, f, site, i, &p, err);
+                if (read == TT_OK && p.value_at > 0 && p.step >= what->steps.first &&
                     p.step <= what->steps.last)
                     st = add_value(all, what, f, name, &p, err);
+                else
+                    st = tt_export_goes_on(what, read, err);
             }
         }
     }
@@ -121,25 +148,6 @@ tt_status tt_export_weigh(const tt_export *what, tt_error *err)
     list all = { 0 };
     tt_status st = list_values(what, &all, err);
     free_list(&all);
-    return st;
-}
-
-/* Reads a value; *bytes is owned by the caller. */
-static tt_status read_value(const tt_export *what, const tt_value *value, void **bytes, tt_tensor *out,
-                            tt_error *err)
-{
-    void *data = malloc((size_t)value->bytes + 1);
-    if (data == NULL)
-        return say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
-    tt_status st = tt_run_value_read(what->run, value, data, err);
-    if (st == TT_OK)
-        st = tt_tensor_describe(out, data, value->dtype, value->ndim, value->shape, NULL, err);
-    if (st == TT_OK && out->count * (int64_t)tt_dtype_size(out->dtype) != value->bytes)
-        st = say(TT_EFORMAT, err, "a value has not the size of its shape; 'tensortap check' says more");
-    if (st == TT_OK)
-        *bytes = data;
-    else
-        free(data);
     return st;
 }
 

@@ -11,8 +11,13 @@ typedef struct tt_export {
     tt_run *run;
     const char *glob, *out;
     tt_range steps;
+    bool is_partial;  /* what cannot be read is left out and counted */
     tt_progress *bar; /* borrowed; NULL: none */
+    int64_t *lost;    /* points and values that could not be read */
 } tt_export;
+
+/* Whether to go on: TT_OK if nothing failed, or if damage was left out and counted. */
+tt_status tt_export_goes_on(const tt_export *what, tt_status st, tt_error *err);
 
 /* Points of all sites that match, as far as the bar is concerned. */
 int64_t tt_export_points(const tt_export *what);

@@ -108,11 +108,30 @@ static tt_exit remove_one(const char *path, tt_error *err)
     return code;
 }
 
+/* Also with a slash behind it, which lstat would follow. */
+static bool is_link(const char *path)
+{
+    struct stat about;
+    char name[4096];
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    if (len >= sizeof name)
+        return false;
+    (void)snprintf(name, sizeof name, "%.*s", (int)len, path);
+    return lstat(name, &about) == 0 && S_ISLNK(about.st_mode);
+}
+
 /* Looks at a run before anything goes: how large it is, and whether it may go. */
 static tt_exit weigh(const char *path, int64_t *bytes, tt_error *err)
 {
     tt_run *run;
     tt_totals totals;
+    if (is_link(path)) {
+        (void)snprintf(err->text, sizeof err->text,
+                       "%.150s is a symbolic link; nothing was removed. Name the run itself", path);
+        return TT_EXIT_FAILED;
+    }
     tt_exit code = tt_opened_run(path, &run, err);
     if (code != TT_EXIT_FINE)
         return code;

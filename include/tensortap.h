@@ -978,6 +978,21 @@ typedef enum tt_format {
     TT_FORMAT_COUNT_
 } tt_format;
 
+/* A file that appears under its name when it is closed with TT_OK, or not at all.  A device
+ * or a pipe is written to as it is; a symbolic link to anything else is refused.
+ *
+ *     tt_output *output;
+ *     tt_status st = tt_output_open("out.csv", &output, &err);
+ *     if (st == TT_OK)
+ *         st = write_rows(tt_output_fd(output));
+ *     st = tt_output_close(output, st, &err);
+ */
+typedef struct tt_output tt_output;
+tt_status tt_output_open(const char *path, tt_output **out, tt_error *err);
+int tt_output_fd(const tt_output *output);
+/* Returns st, or what failed.  NULL: st. */
+tt_status tt_output_close(tt_output *output, tt_status st, tt_error *err);
+
 const char *tt_format_name(tt_format format); /* "pt": also the usual suffix */
 bool tt_format_find(const char *name, tt_format *out);
 

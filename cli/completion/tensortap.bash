@@ -10,7 +10,7 @@ _tensortap() {
         [stats]='--step --json'
         [nan]='--allow --json'
         [diff]='--rtol --atol --step --only --rename --json'
-        [export]='--to -o --output --step'
+        [export]='--to -o --output --step --partial'
         [graph]='--trace-file --out --color --show-repetition --no-show-repetition --prune-leaves --no-prune-leaves --squash-name --dpi --figwidth --figheight --save-json --verbose'
         [check]='--repair --json'
         [top]='--once --json'

@@ -6,21 +6,24 @@
  * file is to be replaced, or the file system has no such files, the bytes go into
  * one with a name of its own beside the final one, which is renamed at the end.
  * A device, a pipe or a socket is never replaced: those are written to as they
- * are.  A symbolic link stays, and the file it points at is replaced.
+ * are, also through a link (/dev/stdout).  Any other symbolic link is refused: in a
+ * folder that others may write to, it may point at anything.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "format/whole_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 enum {
-    ATTEMPTS = 1000, /* names tried: leftovers of a killed process keep theirs */
+    ATTEMPTS = 1000, /* names tried */
     NAME_ROOM = 64,  /* for the temporary's own name */
 };
 
@@ -37,23 +40,33 @@ static tt_status fail_errno(tt_error *err, const char *path, int number)
     return tt_whole_fail(err, number == ENOMEM ? TT_ENOMEM : TT_EIO, path, strerror(number));
 }
 
-typedef enum place { FREE, TAKEN, IN_PLACE } place; /* nothing there; to replace; to write to */
+/* Nothing there; to replace; to write to; a link that may not be followed. */
+typedef enum place { FREE, TAKEN, IN_PLACE, LINK } place;
 
-/* Follows a link in *path (owned), which is then what the link points at. */
-static place look_at(char **path)
+static place look_at(const char *path)
 {
     struct stat about;
-    if (lstat(*path, &about) < 0)
+    if (lstat(path, &about) < 0)
         return FREE;
     if (S_ISLNK(about.st_mode)) {
-        char *target = stat(*path, &about) == 0 ? realpath(*path, NULL) : NULL;
-        if (target == NULL) /* it points nowhere: the file takes its place */
-            return TAKEN;
-        free(*path);
-        *path = target;
+        bool is_stream = stat(path, &about) == 0 && (S_ISCHR(about.st_mode) || S_ISFIFO(about.st_mode) ||
+                                                     S_ISSOCK(about.st_mode));
+        return is_stream ? IN_PLACE : LINK;
     }
     /* A folder is to be replaced: that fails with the right words. */
     return S_ISREG(about.st_mode) || S_ISDIR(about.st_mode) ? TAKEN : IN_PLACE;
+}
+
+/* What was a device a moment ago may be a link to a file now. */
+static void open_in_place(tt_whole_file *file)
+{
+    struct stat about;
+    file->fd = open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (file->fd >= 0 && (fstat(file->fd, &about) < 0 || S_ISREG(about.st_mode))) {
+        (void)close(file->fd);
+        file->fd = -1;
+        errno = ELOOP;
+    }
 }
 
 /* Bytes of the path up to and with its last slash. */
@@ -99,8 +112,10 @@ static bool name_beside(tt_whole_file *file)
     }
     memcpy(file->temporary, file->path, folder);
     for (int i = 0; i < ATTEMPTS && !is_there; i++) {
-        (void)snprintf(file->temporary + folder, NAME_ROOM, ".tensortap-%d-%d-%d.tmp", (int)getpid(),
-                       (int)gettid(), i);
+        uint64_t random = 0; /* where there is none, a name that is taken is passed over */
+        (void)getrandom(&random, sizeof random, GRND_NONBLOCK);
+        (void)snprintf(file->temporary + folder, NAME_ROOM, ".tensortap-%d-%016" PRIx64 ".tmp",
+                       (int)getpid(), random + (uint64_t)i);
         if (!file->is_nameless)
             file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
         is_there = file->is_nameless ? link_to(file->fd, file->temporary) : file->fd >= 0;
@@ -120,9 +135,14 @@ tt_status tt_whole_open(tt_whole_file *file, const char *path, tt_error *err)
 {
     *file = TT_WHOLE_FILE_NONE;
     file->path = strdup(path);
-    place found = file->path != NULL ? look_at(&file->path) : FREE;
+    place found = file->path != NULL ? look_at(file->path) : FREE;
+    if (found == LINK) {
+        free(file->path);
+        *file = TT_WHOLE_FILE_NONE;
+        return tt_whole_fail(err, TT_EIO, path, "a symbolic link is not written through; name its file");
+    }
     if (file->path != NULL && found == IN_PLACE)
-        file->fd = open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+        open_in_place(file);
     else if (file->path != NULL && (found == TAKEN || !open_nameless(file)))
         (void)name_beside(file);
     if (file->fd >= 0)
@@ -182,5 +202,36 @@ tt_status tt_whole_close(tt_whole_file *file, tt_status st, tt_error *err)
     free(file->path);
     free(file->temporary);
     *file = TT_WHOLE_FILE_NONE;
+    return st;
+}
+
+struct tt_output {
+    tt_whole_file file;
+};
+
+tt_status tt_output_open(const char *path, tt_output **out, tt_error *err)
+{
+    tt_output *output = malloc(sizeof *output);
+    if (output == NULL)
+        return tt_whole_fail(err, TT_ENOMEM, path, tt_status_text(TT_ENOMEM));
+    tt_status st = tt_whole_open(&output->file, path, err);
+    if (st == TT_OK)
+        *out = output;
+    else
+        free(output);
+    return st;
+}
+
+int tt_output_fd(const tt_output *output)
+{
+    return output->file.fd;
+}
+
+tt_status tt_output_close(tt_output *output, tt_status st, tt_error *err)
+{
+    if (output == NULL)
+        return st;
+    st = tt_whole_close(&output->file, st, err);
+    free(output);
     return st;
 }

@@ -17,7 +17,7 @@ static tt_status load(tt_run *run, int32_t file, const tt_index_site *row, const
 {
     if (run->points_at == entry->at && run->points_file == file && run->points_row == row &&
         run->points_first == entry->first && (run->points_are_whole || !is_whole))
-        return TT_OK;
+        return run->points_st;
     tt_chunk chunk;
     run->points_at = -1;
     tt_status st = tt_run_chunk(run, run->taps[file], row, entry, &chunk);
@@ -25,7 +25,8 @@ static tt_status load(tt_run *run, int32_t file, const tt_index_site *row, const
         tt_points_clear(&run->points);
         st = tt_chunk_unpack(&chunk, is_whole ? 0 : TT_PRODUCT_HIST | TT_PRODUCT_SAMPLE, &run->points);
     }
-    if (st == TT_OK) {
+    if (st == TT_OK || st == TT_EFORMAT) { /* whoever goes on with the next point asks again */
+        run->points_st = st;
         run->points_file = file;
         run->points_at = entry->at;
         run->points_row = row;

@@ -42,6 +42,7 @@ struct tt_run {
     const tt_index_site *points_row; /* ... whose, ... */
     int64_t points_first;            /* ... from which point on */
     bool points_are_whole;           /* with histograms and samples */
+    tt_status points_st;             /* TT_EFORMAT: it cannot be read */
     uint64_t *cells;                 /* owned; scratch for columns */
     size_t cells_cap;
 };

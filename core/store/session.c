@@ -30,8 +30,11 @@ static uint32_t make_id(const tt_store *store)
 
 static tt_status open_file(tt_store *store, const char *path, bool resumes, tt_error *err)
 {
-    int flags = O_RDWR | O_CREAT | O_CLOEXEC | (resumes ? 0 : O_EXCL);
+    int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (resumes ? 0 : O_EXCL);
     store->fd = open(path, flags, 0666);
+    if (store->fd < 0 && errno == ELOOP)
+        return tt_fail(err, TT_EIO, "%s is a symbolic link; a run is written only to a file of its own",
+                       path);
     if (store->fd < 0 && errno == EEXIST)
         return tt_fail(err, TT_EINVAL, "%s is there already; resume it, or take another folder", path);
     if (store->fd < 0)

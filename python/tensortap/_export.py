@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from tensortap.run_arrays import COUNTS, OF_STATS, column
@@ -32,6 +33,10 @@ def fail(text: str, code: int = 3) -> NoReturn:
     """Say what went wrong on one line and leave with this exit code."""
     print(f"tensortap: {text}", file=sys.stderr)
     raise SystemExit(code)
+
+
+class Damaged(Exception):
+    """The run cannot be read as a whole."""
 
 
 class Progress:
@@ -65,10 +70,13 @@ class Progress:
 class Source:
     """The points that were asked for, site by site and rank by rank."""
 
-    def __init__(self, path: str, glob: str, steps: str) -> None:
+    def __init__(self, path: str, glob: str, steps: str, *, is_partial: bool) -> None:
         """Open the run; *steps* is A:B, A:, :B, : or A, as the program checked it."""
         import tensortap
 
+        self.is_partial = is_partial
+        self.lost: set[tuple[int, int, int]] = set()  # file, site and number of a point
+        self.evicted = 0
         self.run = tensortap.open(path)
         self.reader = self.run._reader
         first, colon, last = steps.partition(":")
@@ -95,10 +103,21 @@ class Source:
     def points(self, site: int, file: int) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """Yield number and point of one site in one file."""
         for index in range(self.reader.points(file, site)):
-            point = self.reader.point(file, site, index)
+            self.bar.add(1)
+            try:
+                point = self.reader.point(file, site, index)
+            except ValueError as damage:
+                self.miss(damage, file, site, index)
+                continue
             if self.wants(point[0]):
                 yield index, point
-            self.bar.add(1)
+
+    def miss(self, damage: ValueError, *point: int) -> None:
+        """Note a point that cannot be read; raise Damaged unless the export is partial."""
+        if not self.is_partial:
+            raise Damaged(f"{damage}; --partial exports the rest") from None
+        file, site, index = point
+        self.lost.add((file, site, index))
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Yield every point as a row of COLUMNS."""
@@ -132,6 +151,10 @@ class Source:
                 try:
                     tensor = self.run._value(file, site, index, as_numpy)
                 except LookupError:  # evicted to stay within max_bytes
+                    self.evicted += 1
+                    continue
+                except ValueError as damage:
+                    self.miss(damage, file, site, index)
                     continue
                 yield name, which, tensor
 
@@ -214,19 +237,42 @@ def to_hdf5(source: Source, out: str) -> None:
     # By a file of Python's: where HDF5 itself meets a full disk, it crashes.
     with open(out, "w+b") as raw, h5py.File(raw, "w") as file:
         for name, site, number, _ in source.parts:
-            columns: dict[str, Any] = {}
-            for field in ("value", *NUMBERS):
-                series = column(source.reader, number, site, field)
-                chosen = [source.wants(int(step)) for step in series[0]]
-                if any(chosen):
-                    columns.setdefault("step", np.asarray(series[0])[chosen])
-                    columns[field] = np.asarray(series[1])[chosen]
+            try:
+                columns = _columns(np, source, number, site)
+            except ValueError:
+                columns = _columns_by_point(np, source, number, site)
             label = [source.labels[number]] if len(source.labels) > 1 else []
             where = ("stats", name, *label)
             for field, numbers in columns.items():
                 file[path(*where, field)] = numbers
         for name, which, array in source.values(as_numpy=True):
             file[path("values", name, which)] = array
+
+
+def _columns(np: Any, source: Source, file: int, site: int) -> dict[str, Any]:
+    """Give the fields of one site as arrays, with the steps that were asked for."""
+    columns: dict[str, Any] = {}
+    for field in ("value", *NUMBERS):
+        series = column(source.reader, file, site, field)
+        chosen = [source.wants(int(step)) for step in series[0]]
+        if any(chosen):
+            columns.setdefault("step", np.asarray(series[0])[chosen])
+            columns[field] = np.asarray(series[1])[chosen]
+    return columns
+
+
+def _columns_by_point(np: Any, source: Source, file: int, site: int) -> dict[str, Any]:
+    """Do the same point by point, without those that cannot be read."""
+    columns: dict[str, list[Any]] = {}
+    for _, (step, _, _, _, _, _, products, value, stats, _) in source.points(site, file):
+        found = {"value": value} if products & SCALAR else {}
+        if products & STATS:
+            found |= {field: _number(getattr(stats, field)) for field in NUMBERS}
+        for field, number in found.items():
+            columns.setdefault(field, []).append(number)
+        if found:
+            columns.setdefault("step", []).append(step)
+    return {field: np.asarray(numbers) for field, numbers in columns.items()}
 
 
 def to_tensorboard(source: Source, out: str) -> None:
@@ -278,36 +324,80 @@ WRITERS: dict[str, Callable[[Source, str], None]] = {
 FOLDERS = {"tensorboard"}
 
 
-def deliver(part: str, out: str, *, is_special: bool) -> None:
-    """Put a whole file where it was asked for; a device or a pipe is written to, not replaced."""
-    if not is_special:
-        os.replace(part, out)
-        return
-    with open(part, "rb") as file, open(out, "wb") as device:
-        shutil.copyfileobj(file, device)
+@contextmanager
+def whole_file(out: str) -> Iterator[str]:
+    """Give a path to write to; its file appears as *out* when the block ends without an error.
+
+    The path is in a folder of its own beside *out*, which nobody else may enter, so that
+    nothing can be put in the way.  A device or a pipe is written to; a symbolic link to
+    anything else is refused.
+    """
+    is_stream = _is_stream(out)
+    if os.path.islink(out) and not is_stream:
+        raise OSError(errno.ELOOP, "a symbolic link is not written through; name its file")
+    beside = None if is_stream else os.path.dirname(os.path.abspath(out))
+    with tempfile.TemporaryDirectory(prefix=".tensortap-", dir=beside) as folder:
+        part = os.path.join(folder, "out")
+        yield part
+        if is_stream:
+            with open(part, "rb") as file, open(out, "wb") as device:
+                shutil.copyfileobj(file, device)
+        else:
+            os.replace(part, out)
+
+
+@contextmanager
+def whole_folder(out: str) -> Iterator[str]:
+    """Give a folder to write to; its files appear in *out* when the block ends without an error."""
+    beside = os.path.dirname(os.path.abspath(out))
+    os.makedirs(beside, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".tensortap-", dir=beside) as folder:
+        yield folder
+        os.makedirs(out, exist_ok=True)
+        for name in os.listdir(folder):
+            os.replace(os.path.join(folder, name), os.path.join(out, name))
+
+
+def _is_stream(path: str) -> bool:
+    """Tell whether a path is a device, a pipe or a socket."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def report(source: Source) -> None:
+    """Say on standard error what is missing."""
+    if source.evicted:
+        text = f"{source.evicted} values were evicted to stay within max_bytes"
+        print(f"tensortap: {text}", file=sys.stderr)
+    if source.lost:
+        lost = len(source.lost)
+        points = "1 point" if lost == 1 else f"{lost} points"
+        text = f"{points} could not be read and {'is' if lost == 1 else 'are'} missing"
+        print(f"tensortap: {text}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Export; *arguments* are run, glob, format, out and steps, checked by the program."""
-    path, glob, kind, out, steps = arguments
-    is_folder = kind in FOLDERS
-    is_special = not is_folder and os.path.exists(out) and not stat.S_ISREG(os.stat(out).st_mode)
-    part = out if is_folder else out + ".part"
+    """Export; *arguments* are run, glob, format, out, steps and how, checked by the program.
+
+    *how* is "whole", "partial" (of a damaged run what can be read) or "lossy" (the same, and
+    the program has said that something is missing).
+    """
+    path, glob, kind, out, steps, how = arguments
     bar = None
     try:
-        if is_special and os.path.isdir(out):
+        if kind not in FOLDERS and os.path.isdir(out):
             fail(f"{out}: Is a directory; --to {kind} writes a file")
-        with tempfile.TemporaryDirectory() if is_special else nullcontext("") as folder:
-            part = os.path.join(folder, "out") if is_special else part
-            source = Source(path, glob, steps)
-            bar = source.bar
-            if not is_folder and os.path.exists(part):
-                os.remove(part)
+        source = Source(path, glob, steps, is_partial=how != "whole")
+        bar = source.bar
+        with whole_folder(out) if kind in FOLDERS else whole_file(out) as part:
             WRITERS[kind](source, part)
-            if not is_folder:
-                deliver(part, out, is_special=is_special)
     except ImportError as error:
         fail(f"--to {kind} needs {error.name}; install it for {sys.executable}")
+    except Damaged as error:
+        fail(str(error))
     except OSError as error:
         fail(f"{out}: {error.strerror or error}")
     except sqlite3.Error as error:
@@ -315,5 +405,6 @@ def main(arguments: Sequence[str]) -> None:
     finally:
         if bar is not None:
             bar.end()
-        if not is_folder and not is_special and os.path.exists(part):
-            os.remove(part)
+    report(source)
+    if source.lost or how == "lossy":
+        raise SystemExit(1)

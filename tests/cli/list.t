@@ -58,6 +58,13 @@ $ tensortap rm
 tensortap rm: name a run to remove
 [2]
 $ touch runs/good/notes.txt
+$ ln -s good runs/latest; tensortap rm --yes runs/latest
+tensortap: runs/latest is a symbolic link; nothing was removed. Name the run itself
+[3]
+$ tensortap rm --yes runs/latest/; rm runs/latest; ls runs/good
+tensortap: runs/latest/ is a symbolic link; nothing was removed. Name the run itself
+notes.txt
+rank0.tap
 $ tensortap rm --yes runs/good runs/deep/er/two
 removed runs/good
 removed runs/deep/er/two

@@ -5,6 +5,7 @@ A .t file is a list of blocks:
 
     # a comment
     # env: NAME=value          for all commands that follow
+    # most: 256 MB, 10 s       memory and processor time that a command that follows may take
     $ tensortap --version
     tensortap 0.1.0
     $ tensortap nonsense
@@ -25,6 +26,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -34,8 +36,12 @@ TIMEOUT = 240  # seconds for one command; under a sanitizer, on a busy machine
 NO_NEWLINE = "\\ no newline\n"
 
 
-def run(command: str, folder: str, env: dict[str, str]) -> str:
-    """Return what the command printed, and its exit code, as a .t file writes them."""
+def run(command: str, folder: str, env: dict[str, str], most: tuple[float, float] | None) -> str:
+    """Return what the command printed, and its exit code, as a .t file writes them.
+
+    *most*: megabytes and seconds; more is written down as part of the answer.
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         ["/bin/sh", "-c", command],
         cwd=folder,
@@ -46,12 +52,24 @@ def run(command: str, folder: str, env: dict[str, str]) -> str:
         timeout=TIMEOUT,
         check=False,
     )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     text = done.stdout.decode("utf-8", "backslashreplace")
     if text and not text.endswith("\n"):
         text += "\n" + NO_NEWLINE
     if done.returncode != 0:
         text += f"[{done.returncode}]\n"
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    if most is not None and seconds > most[1]:
+        text += f"took {seconds:.1f} s\n"
+    # The largest child so far; what came before is not charged to this one.
+    if most is not None and after.ru_maxrss > max(before.ru_maxrss, most[0] * 1000):
+        text += f"took {after.ru_maxrss / 1000:.0f} MB\n"
     return text
+
+
+def is_sanitized(program: Path) -> bool:
+    """Tell whether the program was built with a sanitizer."""
+    return b"__asan_init" in program.read_bytes() or b"__tsan_init" in program.read_bytes()
 
 
 def replay(path: Path, program: Path, maker: Path) -> tuple[str, str]:
@@ -70,9 +88,10 @@ def replay(path: Path, program: Path, maker: Path) -> tuple[str, str]:
     with tempfile.TemporaryDirectory(prefix="tensortap-cli-") as folder:
         env["HOME"] = folder
         is_answer = False
+        most = None
         for line in old.splitlines(keepends=True):
             if line.startswith("$ "):
-                new += line + run(line[2:], folder, env)
+                new += line + run(line[2:], folder, env, most)
                 is_answer = True
             elif line.startswith("#") or (line == "\n" and not is_answer):
                 new += line
@@ -80,6 +99,10 @@ def replay(path: Path, program: Path, maker: Path) -> tuple[str, str]:
                 if line.startswith("# env: "):
                     name, _, value = line[len("# env: ") :].rstrip("\n").partition("=")
                     env[name] = value
+                # A sanitizer takes memory and time of its own.
+                if line.startswith("# most: ") and not is_sanitized(program):
+                    memory, time = line[len("# most: ") :].rstrip("\n").split(", ")
+                    most = (float(memory.removesuffix(" MB")), float(time.removesuffix(" s")))
     return old, new
 
 

@@ -138,17 +138,29 @@ static void a_link_to_a_device_stays(void **state)
     assert_true(S_ISLNK(about.st_mode));
 }
 
-static void a_link_stays_and_its_file_is_replaced(void **state)
+static void a_link_to_a_file_is_refused_and_its_file_stays(void **state)
 {
     (void)state;
     struct stat about;
     const char *path = in_folder("link"), *target = in_folder("target");
     assert_int_equal(write_text(target, "old one"), TT_OK);
     assert_int_equal(symlink("target", path), 0);
-    assert_int_equal(write_text(path, "new one"), TT_OK);
+    assert_int_equal(write_text(path, "new one"), TT_EIO);
+    assert_non_null(strstr(err.text, "/link: a symbolic link is not written through"));
     assert_int_equal(lstat(path, &about), 0);
     assert_true(S_ISLNK(about.st_mode));
-    assert_holds(target, "new one");
+    assert_holds(target, "old one");
+    assert_int_equal(count_known_files(""), 2);
+}
+
+static void a_link_to_nothing_is_refused_and_makes_no_file(void **state)
+{
+    (void)state;
+    const char *path = in_folder("link");
+    assert_int_equal(symlink("nothing", path), 0);
+    assert_int_equal(write_text(path, "hello"), TT_EIO);
+    assert_int_not_equal(access(in_folder("nothing"), F_OK), 0);
+    assert_int_equal(count_known_files(""), 1);
 }
 
 static void a_folder_is_an_error_that_names_it(void **state)
@@ -186,7 +198,8 @@ int main(void)
         TEST(a_failure_leaves_the_old_file),
         TEST(a_pipe_is_written_to),
         TEST(a_link_to_a_device_stays),
-        TEST(a_link_stays_and_its_file_is_replaced),
+        TEST(a_link_to_a_file_is_refused_and_its_file_stays),
+        TEST(a_link_to_nothing_is_refused_and_makes_no_file),
         TEST(a_folder_is_an_error_that_names_it),
         TEST(every_failed_allocation_is_reported),
     };

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +41,7 @@ def matrix(step: int) -> np.ndarray:
 def export(folder: Path, to: str, out: str, glob: str = "*") -> Path:
     done = tensortap("export", "run", glob, "--to", to, "-o", out, folder=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert not list(folder.glob("*.part"))
+    assert not list(folder.glob(".tensortap*"))
     return folder / out
 
 
@@ -63,8 +65,10 @@ def test_python_reads_names_with_quotes_and_commas_from_csv(tmp_path: Path) -> N
     assert rows == [(name, "1.5")]
 
 
-@pytest.mark.parametrize("to", ["npy", "safetensors"])
+@pytest.mark.parametrize("to", ["npy", "safetensors", "hdf5"])
 def test_evicted_values_are_counted(tmp_path: Path, to: str) -> None:
+    if to == "hdf5":
+        pytest.importorskip("h5py")
     with tt.record(tmp_path / "run", keep="value", max_bytes=3 << 20) as recording:
         for step in range(12):
             recording.tensor("w", np.full(100000, step, np.float32))
@@ -72,7 +76,7 @@ def test_evicted_values_are_counted(tmp_path: Path, to: str) -> None:
             recording.flush()
     done = tensortap("export", "run", "--to", to, "-o", "out", folder=tmp_path)
     assert done.returncode == 0
-    there = len(list((tmp_path / "out").iterdir())) if to == "npy" else len(names(tmp_path / "out"))
+    there = len(READ[to](tmp_path / "out"))
     assert 0 < there < 12
     assert done.stderr == (
         f"tensortap: {12 - there} values were evicted to stay within max_bytes\n"
@@ -83,6 +87,114 @@ def names(path: Path) -> list[str]:
     """Give the tensors of a safetensors file."""
     with path.open("rb") as file:
         return list(json.loads(file.read(int.from_bytes(file.read(8), "little"))))
+
+
+def table(path: Path) -> list[str]:
+    """Give the rows of an SQLite file."""
+    base = sqlite3.connect(path)
+    rows = [str(row) for row in base.execute("SELECT site, step FROM points")]
+    base.close()
+    return rows
+
+
+def groups(path: Path) -> list[str]:
+    """Give the values of w in an HDF5 file."""
+    import h5py
+
+    with h5py.File(path) as file:
+        return list(file["values/w"])
+
+
+def saved(path: Path) -> list[str]:
+    """Give the tensors of a .pt file."""
+    import torch
+
+    return list(torch.load(path, weights_only=True))
+
+
+READ: dict[str, Callable[[Path], Sequence[object]]] = {
+    "csv": lambda path: path.read_text().splitlines()[1:],
+    "json": lambda path: json.loads(path.read_text()),
+    "npy": lambda path: list(path.iterdir()),
+    "safetensors": names,
+    "sqlite": table,
+    "hdf5": groups,
+    "pt": saved,
+}
+LIBRARIES = {"hdf5": "h5py", "pt": "torch"}
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a run of twelve values, with one flipped bit in a chunk and one in a value."""
+    folder = tmp_path_factory.mktemp("damaged")
+    with tt.record(folder / "run", keep="stats|value") as recording:
+        for step in range(12):
+            recording.tensor("w", np.full(1000, step, np.float32))
+            recording.step()
+            recording.flush()  # a chunk each
+    file = folder / "run" / "rank0.tap"
+    content = bytearray(file.read_bytes())
+    content[content.index(np.full(1000, 3, np.float32).tobytes()) + 100] ^= 1
+    mean = np.float64(7).tobytes()
+    places = [i for i in range(len(content)) if content.startswith(mean, i)]
+    after = content.index(np.full(1000, 7, np.float32).tobytes()) + 4000
+    before = content.index(np.full(1000, 8, np.float32).tobytes())
+    content[next(i for i in places if after <= i < before)] ^= 1
+    file.write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("to", READ)
+def test_a_damaged_run_is_exported_as_a_whole_or_on_request_in_part(
+    damaged: Path, to: str
+) -> None:
+    pytest.importorskip(LIBRARIES.get(to, "numpy"))
+    words = ("export", "run", "w", "--to", to, "-o", f"out.{to}")
+    done = tensortap(*words, folder=damaged)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.count("\n") == 1
+    assert "cannot be read, the file is damaged" in done.stderr
+    assert done.stderr.endswith("; --partial exports the rest\n")
+    assert sorted(os.listdir(damaged)) == ["run"]
+    done = tensortap(*words, "--partial", folder=damaged)
+    lost = 1 if to in ("csv", "json", "sqlite") else 2
+    assert done.returncode == 1
+    assert done.stderr == (
+        "tensortap: 1 point could not be read and is missing\n"
+        if lost == 1
+        else "tensortap: 2 points could not be read and are missing\n"
+    )
+    out = damaged / f"out.{to}"
+    assert len(READ[to](out)) == 12 - lost
+    shutil.rmtree(out) if to == "npy" else out.unlink()
+
+
+@pytest.mark.parametrize("to", ["csv", "json", "safetensors", "sqlite", "hdf5", "pt", "parquet"])
+def test_an_export_never_writes_through_a_link(run: Path, to: str) -> None:
+    pytest.importorskip({**LIBRARIES, "parquet": "pyarrow"}.get(to, "numpy"))
+    precious = run / "precious"
+    precious.write_text("precious")
+    for name in ("out.part", "link"):
+        (run / name).symlink_to("precious")
+    (run / "nowhere").symlink_to("nothing")
+    export(run, to, "out", "parameter/w")
+    for name in ("link", "nowhere"):
+        done = tensortap("export", "run", "parameter/w", "--to", to, "-o", name, folder=run)
+        assert done.returncode == 3
+        assert done.stderr == (
+            f"tensortap: {name}: a symbolic link is not written through; name its file\n"
+        )
+    assert precious.read_text() == "precious"
+    assert not (run / "nothing").exists()
+    assert (run / "out").stat().st_mode & 0o777 == 0o666 & ~umask()
+
+
+def umask() -> int:
+    """Give the umask, which can only be read by setting it."""
+    mask = os.umask(0o22)
+    os.umask(mask)
+    return mask
 
 
 def test_names_that_give_one_file_name_are_told_apart(tmp_path: Path) -> None:
@@ -266,7 +378,7 @@ def test_a_device_that_is_full_is_an_error_and_stays_there(run: Path, to: str) -
     assert done.returncode == 3
     assert done.stderr == "tensortap: full: No space left on device\n"
     assert (run / "full").is_char_device()
-    assert not list(run.glob("*.part"))
+    assert not list(run.glob(".tensortap*"))
 
 
 @pytest.mark.parametrize("to", ["csv", "json", "safetensors", "sqlite", "hdf5", "pt"])

@@ -170,6 +170,15 @@ def test_an_existing_run_is_an_error_that_says_what_to_do(folder: Path) -> None:
         tt.record(folder)
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_is_never_written_through_a_link(folder: Path, resume: bool) -> None:
+    folder.mkdir()
+    (folder / "rank0.tap").symlink_to("elsewhere")
+    with pytest.raises((OSError, ValueError), match="rank0.tap is"):
+        tt.record(folder, resume=resume)
+    assert not (folder / "elsewhere").exists()
+
+
 def test_resume_goes_on_at_the_next_step(folder: Path) -> None:
     for _ in range(2):
         with tt.record(folder, resume=True) as run:

@@ -322,3 +322,21 @@ def test_a_tensor_beyond_4_gb_is_saved_and_mapped(tmp_path: Path) -> None:
         assert archive.getinfo("archive/data/0").file_size == count
         assert archive.read("archive/version") == b"3\n"  # lies beyond 4 GB
     file.unlink()
+
+
+def test_a_link_at_the_name_of_a_file_is_refused_and_what_it_points_at_stays(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    saver = TensorSaver(tmp_path)
+    saver.save("x", torch.ones(3))
+    (first,) = tmp_path.glob("*.pt")
+    first.unlink()
+    saver.reset_counts()
+    for target in ("precious", "nothing"):
+        first.symlink_to(target)
+        with pytest.raises(OSError, match=f"{first.name}: a symbolic link is not written through"):
+            saver.save("x", torch.ones(3))
+        saver.reset_counts()
+        first.unlink()
+    assert precious.read_text() == "precious"
+    assert not (tmp_path / "nothing").exists()
