@@ -9,42 +9,14 @@
 #include <math.h>
 #include <stdio.h>
 
-/* The length of the UTF-8 character at text; 0: it is none. */
-static size_t character(const unsigned char *text)
-{
-    size_t len = text[0] < 0x80             ? 1
-                 : (text[0] & 0xe0) == 0xc0 ? 2
-                 : (text[0] & 0xf0) == 0xe0 ? 3
-                 : (text[0] & 0xf8) == 0xf0 ? 4
-                                            : 0;
-    for (size_t i = 1; i < len; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    bool is_long = (len == 2 && text[0] < 0xc2) || (len == 3 && text[0] == 0xe0 && text[1] < 0xa0) ||
-                   (len == 4 && text[0] == 0xf0 && text[1] < 0x90);
-    bool is_beyond = (len == 3 && text[0] == 0xed && text[1] > 0x9f) ||
-                     (len == 4 && (text[0] > 0xf4 || (text[0] == 0xf4 && text[1] > 0x8f)));
-    return is_long || is_beyond ? 0 : len;
-}
-
 static void put_text(const char *text)
 {
-    putchar('"');
-    for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
-        size_t len = character(at);
-        if (len == 0) {
-            fputs("\\ufffd", stdout);
-            at++;
-        } else if (*at == '"' || *at == '\\') {
-            printf("\\%c", *at++);
-        } else if (*at < 0x20 || *at == 0x7f) {
-            printf("\\u%04x", *at++);
-        } else {
-            (void)fwrite(at, 1, len, stdout);
-            at += len;
-        }
-    }
-    putchar('"');
+    tt_buf quoted = { 0 };
+    if (tt_json_quote(text, &quoted) == TT_OK)
+        (void)fwrite(quoted.data, 1, quoted.len, stdout);
+    else
+        fputs("null", stdout); /* out of memory */
+    tt_buf_free(&quoted);
 }
 
 static void begin(tt_json_out *json, const char *name)

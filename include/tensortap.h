@@ -743,6 +743,9 @@ tt_status tt_run_repair(tt_run *run, int32_t file, const char *path, tt_check *o
 /* Appends text of somebody else on one line, so that a terminal obeys nothing in
  * it; cut to the style's columns. */
 tt_status tt_text_append(const char *text, const tt_style *style, tt_buf *out);
+/* Appends text as a JSON string, quotes included.  What a terminal would obey is escaped; bytes
+ * that are not UTF-8 become U+FFFD. */
+tt_status tt_json_quote(const char *text, tt_buf *out);
 
 typedef enum tt_mood {
     TT_MOOD_PLAIN,

@@ -93,10 +93,12 @@ void tt_json_end(tt_json *json)
 static void put_escaped(tt_json *json, uint32_t c)
 {
     static const char names[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-    const char *found = c != 0 ? strchr(names, (int)c) : NULL;
-    char text[8];
+    const char *found = c != 0 && c < 0x80 ? strchr(names, (int)c) : NULL;
+    char text[16];
     int n = found != NULL ? snprintf(text, sizeof text, "\\%c", letters[found - names])
-                          : snprintf(text, sizeof text, "\\u%04" PRIx32, c);
+            : c < 0x10000 ? snprintf(text, sizeof text, "\\u%04" PRIx32, c)
+                          : snprintf(text, sizeof text, "\\u%04" PRIx32 "\\u%04" PRIx32,
+                                     0xD800 + ((c - 0x10000) >> 10), 0xDC00 + ((c - 0x10000) & 0x3FF));
     put(json, text, (size_t)n);
 }
 
@@ -108,7 +110,7 @@ static void put_string(tt_json *json, const char *text, size_t len)
         uint32_t c;
         n = tt_utf8_read(text + at, len - at, &c);
         bool is_invalid = c == TT_UTF8_INVALID;
-        if (!is_invalid && c >= 0x20 && c != '"' && c != '\\' && c != 0x7F)
+        if (!is_invalid && c != '"' && c != '\\' && !tt_utf8_is_treacherous(c))
             continue;
         put(json, text + plain, at - plain);
         plain = at + n;
@@ -132,6 +134,14 @@ void tt_json_string(tt_json *json, const char *text, size_t len)
 {
     before_item(json, false);
     put_string(json, text, len);
+}
+
+tt_status tt_json_quote(const char *text, tt_buf *out)
+{
+    tt_json json;
+    tt_json_begin(&json, out);
+    tt_json_string(&json, text, strlen(text));
+    return tt_json_finish(&json);
 }
 
 void tt_json_text(tt_json *json, const char *text)

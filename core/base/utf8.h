@@ -3,6 +3,7 @@
 #ifndef TT_BASE_UTF8_H
 #define TT_BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,9 @@ enum {
  * TT_UTF8_INVALID and the length that of the part that cannot be continued, so
  * that as many U+FFFD come out as Unicode recommends and Python gives. */
 size_t tt_utf8_read(const char *text, size_t len, uint32_t *code);
+/* True of a control character (C0, DEL, C1), one that is invisible, and one that changes the
+ * order in which others appear: what is escaped wherever text of somebody else is written. */
+bool tt_utf8_is_treacherous(uint32_t code);
 size_t tt_utf8_write(uint32_t code, char out[TT_UTF8_BYTES]); /* returns the length */
 
 #endif

@@ -40,14 +40,6 @@ static size_t ink_length(const char *text)
     return 0;
 }
 
-/* Invisible, or able to change the order in which others appear. */
-static bool is_treacherous(uint32_t c)
-{
-    return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x61C || c == 0x200B || c == 0x200E ||
-           c == 0x200F || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF ||
-           (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);
-}
-
 static void escape(glyph *out, uint32_t c)
 {
     int n = c == '\n'     ? snprintf(out->bytes, sizeof out->bytes, "\\n")
@@ -76,7 +68,7 @@ static size_t read_glyph(const char *text, size_t len, tt_trust trust, const tt_
         escape(out, (unsigned char)*text); /* one byte at a time: nothing is lost */
         return 1;
     }
-    if (is_treacherous(c) || (style->is_ascii && c >= 0x80)) {
+    if (tt_utf8_is_treacherous(c) || (style->is_ascii && c >= 0x80)) {
         escape(out, c);
         return n;
     }

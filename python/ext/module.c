@@ -62,6 +62,9 @@ static PyMethodDef functions[] = {
     { "_set_traced_call", FAST(core_set_traced_call),
       "_set_traced_call($module, function, /)\n--\n\n"
       "Set the function that torch.compile traces where a watched module is called." },
+    { "_escape", FAST(core_escape),
+      "_escape($module, text, /)\n--\n\n"
+      "Escape what a terminal would obey: control characters and those that reorder text." },
     { "_deaf_hook", FAST(core_deaf_hook),
       "_deaf_hook($module, /)\n--\n\n"
       "Make a forward hook that does nothing." },

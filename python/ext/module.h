@@ -71,6 +71,7 @@ static inline core_state *core_state_of(PyObject *module)
     PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 CORE_FUNCTION(core_stats);
 CORE_FUNCTION(core_stats_from);
+CORE_FUNCTION(core_escape);
 CORE_FUNCTION(core_histogram);
 CORE_FUNCTION(core_digest);
 CORE_FUNCTION(core_compare);

@@ -159,3 +159,26 @@ out:
     tt_tree_free(tree);
     return text;
 }
+
+PyObject *core_escape(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs,
+                      PyObject *kwnames)
+{
+    PyObject *bytes = NULL, *text = NULL; /* owned */
+    tt_buf safe = { 0 };
+    tt_status st = TT_OK;
+    if (read_arguments("_escape", 1, (const option[]){ { 0 } }, args, nargs, kwnames) < 0)
+        return NULL;
+    if (!PyUnicode_Check(args[0])) {
+        PyErr_Format(PyExc_TypeError, "text must be a str, not %.100s", Py_TYPE(args[0])->tp_name);
+        return NULL;
+    }
+    bytes = PyUnicode_AsEncodedString(args[0], "utf-8", "surrogatepass");
+    if (bytes == NULL)
+        return NULL;
+    st = tt_text_append(PyBytes_AS_STRING(bytes), &(tt_style){ 0 }, &safe);
+    text = st < 0 ? raise_status(st, NULL)
+                  : PyUnicode_DecodeUTF8(safe.len > 0 ? safe.data : "", (Py_ssize_t)safe.len, "replace");
+    tt_buf_free(&safe);
+    Py_DECREF(bytes);
+    return text;
+}

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tensortap import _core
+
 if TYPE_CHECKING:
     from tensortap.run import Run
 
@@ -19,7 +21,7 @@ def line(run: Run) -> str:
     """Summarise a run in one line."""
     if run.closed:
         return f"<Run {str(run.path)!r}: closed>"
-    parts = dict(summary(run))
+    parts = {key: _core._escape(text) for key, text in summary(run)}
     shown = [parts[key] for key in ("steps", "sites", "ranks", "size", "state")]
     shown += [
         f"{key}: {parts[key]}" for key in ("dropped", "damaged", "first NaN or Inf") if key in parts
@@ -33,10 +35,10 @@ def table(run: Run) -> str:
         return html.escape(line(run))
     rows = "".join(
         f"<tr><th style='text-align:left'>{html.escape(key)}</th>"
-        f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+        f"<td style='text-align:left'>{html.escape(_core._escape(text))}</td></tr>"
         for key, text in summary(run)
     )
-    return f"<table><caption>Run {html.escape(str(run.path))}</caption>{rows}</table>"
+    return f"<table><caption>Run {html.escape(_core._escape(str(run.path)))}</caption>{rows}</table>"
 
 
 def summary(run: Run) -> Iterator[tuple[str, str]]:

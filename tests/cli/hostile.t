@@ -22,6 +22,8 @@ a,b*c?                 f32[8,16]  -0.9039  0.8109   -0.1224  0.4994  █▃▁
 $ tensortap show run --json | tr -d '\n' | od -An -c | grep -c 033
 0
 [1]
+$ tensortap show run --json | grep -o '"right[^"]*"' | head -n 1
+"right\u202eleft"
 $ tensortap stats run '*red*' --step 0
 activation/\x1b[31mred\x1b[2J  float32[8, 16]
 STEP  CALL      MIN     MAX       MEAN     STD  NAN  INF

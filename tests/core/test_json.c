@@ -79,6 +79,9 @@ static void strings_are_escaped(void **state)
     check_string("\x1f ", 2, "\"\\u001f \"");
     check_string("\x1b[31m\x7f", 6, "\"\\u001b[31m\\u007f\"");
     check_string("é中😀", 9, "\"é中😀\"");
+    check_string("\xC2\x85\xC2\x9B", 4, "\"\\u0085\\u009b\""); /* obeyed by terminals, as ESC [ is */
+    check_string("a\u202eb\u2066", 8, "\"a\\u202eb\\u2066\""); /* change the order of others */
+    check_string("\U000E0041", 4, "\"\\udb40\\udc41\"");
 }
 
 static void bytes_that_are_not_utf8_become_the_replacement_character(void **state)

@@ -228,6 +228,18 @@ def test_a_live_run_is_read_through_a_read_only_mount(folder: Path) -> None:
     assert told["check"]
 
 
+def test_a_name_with_control_characters_is_shown_and_not_obeyed(folder: Path) -> None:
+    name = "\x1b[31mred\x07\nline\x9b2J\u202eleft"
+    with tt.record(folder) as run:
+        run.tensor(name, np.array([np.nan]))
+        run.step()
+    read = tt.open(folder)
+    assert read.names() == [name]
+    for text in (repr(read), read._repr_html_()):
+        assert text.isprintable()
+        assert r"\x1b[31mred\x07\nline\x9b2J\u202eleft at step 0" in text
+
+
 def test_repr_and_html_summarise_the_run(folder: Path) -> None:
     with tt.record(folder) as run:
         for step in range(3):
