@@ -125,6 +125,7 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->lists = Py_NewRef(lists);
     self->runs = Py_NewRef(runs);
     self->line_id = -1;
+    self->last_thread = UINT64_MAX;
     self->is_wide = wide != 0;
     self->is_scoped = scoped != 0;
     module_consumer_init(&self->consumer, &tracer_calls, &self->iteration,
@@ -291,11 +292,12 @@ static PyObject *tracer_start(PyObject *op, PyObject *is_training)
 {
     tracer_object *self = tracer_of(op);
     PyThreadState *at = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
-    self->thread = PyThreadState_GetID(PyThreadState_Get());
-    self->last_thread = 0;
+    uint64_t newest = 0;
     for (; at != NULL; at = PyThreadState_Next(at))
-        if (PyThreadState_GetID(at) > self->last_thread)
-            self->last_thread = PyThreadState_GetID(at);
+        if (PyThreadState_GetID(at) > newest)
+            newest = PyThreadState_GetID(at);
+    self->thread = PyThreadState_GetID(PyThreadState_Get());
+    self->last_thread = newest;
     /* Attached once in any case: what is wrong with it is said now. */
     if (tracer_index_places(self) < 0 || tracer_attach(self) < 0)
         return NULL;
@@ -309,12 +311,19 @@ static PyObject *tracer_start(PyObject *op, PyObject *is_training)
 static PyObject *tracer_stop(PyObject *op, PyObject *Py_UNUSED(none))
 {
     tracer_object *self = tracer_of(op);
-    tracer_detach(self);
+    self->thread = 0; /* nobody's business any more */
+    self->last_thread = UINT64_MAX;
     self->is_tracing = false;
+    tracer_detach(self);
     module_source_remove_all(self->state, &self->consumer);
     tracer_forget_replicas(self);
-    free_places(self);
-    Py_RETURN_NONE;
+    if (self->error != NULL) { /* of a thread whose iteration has not ended */
+        self->errors++;
+        if (self->own_error == NULL)
+            self->own_error = Py_NewRef(self->error);
+        Py_CLEAR(self->error);
+    }
+    Py_RETURN_NONE; /* places stay: another thread may be looking at one */
 }
 
 /* The lists were taken: the next value of a name asks for new ones. */

@@ -12,14 +12,19 @@
 
 void trace_copies_clear(trace_copies *copies)
 {
-    size_t count = copies->count;
-    copies->count = 0;
+    trace_copy *all = copies->all; /* owned now: other threads may run when a tensor goes */
+    size_t count = copies->count, cap = copies->cap;
+    *copies = (trace_copies){ 0 };
     for (size_t i = 0; i < count; i++) {
-        Py_DECREF(copies->all[i].owner);
-        Py_DECREF(copies->all[i].copy);
+        Py_DECREF(all[i].owner);
+        Py_DECREF(all[i].copy);
     }
-    for (size_t i = 0; i < TRACE_BUCKETS; i++)
-        copies->bucket[i] = 0;
+    if (copies->all == NULL) {
+        copies->all = all;
+        copies->cap = cap;
+    } else {
+        PyMem_Free(all);
+    }
 }
 
 static size_t bucket_of(const void *data)
@@ -109,7 +114,7 @@ static PyObject *make_clone(const tracer_object *self, PyObject *tensor)
 
 /* ---- keeping -------------------------------------------------------------------- */
 
-/* The lists of the name; asked for once after each gather. */
+/* Has the lists of the name be there; asked for once after each gather. */
 static bool find_lists(tracer_object *self, trace_state *state, uint32_t group, PyObject *name)
 {
     if (state->iterations != NULL && state->gathers == self->gathers)
@@ -127,16 +132,21 @@ static bool find_lists(tracer_object *self, trace_state *state, uint32_t group, 
     return true;
 }
 
-static bool append(tracer_object *self, trace_state *state, const trace_group *group, PyObject *copy)
+static bool append(tracer_object *self, const trace_state *state, const trace_group *group,
+                   PyObject *copy)
 {
-    PyObject *number = PyLong_FromLongLong(tracer_count(self, group->mode)); /* owned */
-    bool is_done = number != NULL && PyList_Append(state->iterations, number) == 0;
-    if (is_done && PyList_Append(state->values, copy) < 0) {
-        Py_ssize_t end = PyList_GET_SIZE(state->iterations);
-        (void)PyList_SetSlice(state->iterations, end - 1, end, NULL);
+    PyObject *iterations = Py_XNewRef(state->iterations), *values = Py_XNewRef(state->values); /* owned */
+    PyObject *number = PyLong_FromLongLong(tracer_count(self, group->mode));                   /* owned */
+    bool is_done = number != NULL && iterations != NULL && values != NULL && /* NULL: just gathered */
+                   PyList_Append(iterations, number) == 0;
+    if (is_done && PyList_Append(values, copy) < 0) {
+        Py_ssize_t end = PyList_GET_SIZE(iterations);
+        (void)PyList_SetSlice(iterations, end - 1, end, NULL);
         is_done = false;
     }
     Py_XDECREF(number);
+    Py_XDECREF(iterations);
+    Py_XDECREF(values);
     return is_done;
 }
 

@@ -105,7 +105,7 @@ typedef struct trace_copy {
 enum { TRACE_FRAMES = 64, TRACE_REPLICAS = 256, TRACE_BUCKETS = 256, TRACE_QUESTIONS = 4 };
 
 typedef struct trace_copies {
-    trace_copy *all; /* owned */
+    trace_copy *all; /* owned or NULL */
     size_t count, cap;
     size_t bucket[TRACE_BUCKETS]; /* 1 + the newest; 0: none */
 } trace_copies;
@@ -139,17 +139,16 @@ typedef struct tracer_object {
     trace_replica replicas[TRACE_REPLICAS]; /* of DataParallel, that run now */
     int replica_count;
     int64_t iteration, training, evaluation; /* begun so far */
-    uint64_t thread, last_thread;            /* who started it, and the newest then */
-    uint64_t busy;                           /* the thread in which a value is being kept; 0: none */
-    int line_id;                             /* of the line source; -1: not attached */
-    bool is_started;
-    bool is_tracing;     /* some group is on */
-    bool is_scoped;      /* lines are followed only while modules with places run */
-    int scope_depth;     /* of those modules, now */
-    bool is_wide;        /* functions that may run outside of forward */
-    PyObject *error;     /* owned or NULL; what keep raised: for the user to see */
-    PyObject *own_error; /* owned or NULL; the first of ours */
-    long long errors;    /* ours, swallowed */
+    uint64_t thread, last_thread; /* who started it, and the newest then; 0 and UINT64_MAX: nobody */
+    int line_id;                  /* of the line source; -1: not attached */
+    bool is_tracing;              /* some group is on */
+    bool is_scoped;               /* lines are followed only while modules with places run */
+    int scope_depth;              /* of those modules, now */
+    bool is_wide;                 /* functions that may run outside of forward */
+    PyObject *error;              /* owned or NULL; what keep raised: for the user to see ... */
+    uint64_t error_thread;        /* ... in the thread that it was raised in */
+    PyObject *own_error;          /* owned or NULL; the first of ours */
+    long long errors;             /* ours, swallowed */
 } tracer_object;
 
 /* trace_targets.c */
@@ -162,6 +161,10 @@ void tracer_consider(tracer_object *self, const trace_target *target, size_t sta
                      PyObject *value, bool is_doubtful);
 void tracer_take_error(tracer_object *self);    /* counts and clears the one that is set; ours */
 bool tracer_is_here(const tracer_object *self); /* is it this thread's business? */
+void tracer_set_error(tracer_object *self, PyObject *error); /* steals it; the first one stays */
+/* Around calls into Python: what they do in this thread is not traced. */
+void tracer_pause(void);
+void tracer_go_on(void);
 
 /* trace_copy.c: false: not a plain case, and nothing was kept; an exception is then one that
  * is no error, as Ctrl-C */

@@ -120,8 +120,11 @@ static void on_line(void *context, const line_event *event)
     if (!self->is_tracing || !tracer_is_here(self))
         return;
     const trace_place *place = place_of(self, event);
-    if (place != NULL)
-        look_at_locals(self, place, event->at);
+    if (place == NULL)
+        return;
+    Py_INCREF(self); /* and with it its places: another thread may end the trace meanwhile */
+    look_at_locals(self, place, event->at);
+    Py_DECREF(self);
 }
 
 static void on_leave(void *context, const line_event *event)
@@ -132,6 +135,7 @@ static void on_leave(void *context, const line_event *event)
     const trace_place *place = place_of(self, event);
     if (place == NULL)
         return;
+    Py_INCREF(self);
     look_at_locals(self, place, event->at);
     for (size_t i = 0; event->value != NULL && i < place->targets.count; i++) {
         const trace_target *target = &place->targets.all[i];
@@ -141,6 +145,7 @@ static void on_leave(void *context, const line_event *event)
     }
     if (!event->is_yield)
         forget_frame(self, event->frame);
+    Py_DECREF(self);
 }
 
 static bool selects(void *context, PyCodeObject *code, int *first, int *last)

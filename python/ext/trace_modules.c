@@ -86,19 +86,18 @@ static int end(tracer_object *self, bool is_training, bool has_raised)
     if (!self->is_wide)
         tracer_detach(self);
     trace_copies_clear(&self->copies);
-    PyObject *error = self->error; /* owned now */
-    self->error = NULL;
-    if (error != NULL) {
+    if (self->error != NULL && self->error_thread == PyThreadState_GetID(PyThreadState_Get())) {
+        PyObject *error = self->error; /* owned now */
+        self->error = NULL;
         PyErr_SetRaisedException(error);
         return -1;
     }
     PyObject *due = has_raised ? NULL : list_due(self, is_training); /* owned */
     if (due == NULL)
         return PyErr_Occurred() ? -1 : 0;
-    uint64_t before = self->busy;
-    self->busy = PyThreadState_GetID(PyThreadState_Get());
+    tracer_pause();
     PyObject *done = PyObject_CallOneArg(self->gather, due); /* owned */
-    self->busy = before;
+    tracer_go_on();
     Py_DECREF(due);
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;

@@ -10,8 +10,8 @@ void tracer_take_error(tracer_object *self)
 {
     bool is_ours = PyErr_ExceptionMatches(PyExc_Exception); /* Ctrl-C and the like are the program's */
     PyObject *error = PyErr_GetRaisedException();           /* owned */
-    if (!is_ours && self->error == NULL) {
-        self->error = error;
+    if (!is_ours) {
+        tracer_set_error(self, error);
         return;
     }
     self->errors++;
@@ -20,10 +20,32 @@ void tracer_take_error(tracer_object *self)
     Py_DECREF(error);
 }
 
+void tracer_set_error(tracer_object *self, PyObject *error)
+{
+    if (self->error == NULL && error != NULL) {
+        self->error = error;
+        self->error_thread = PyThreadState_GetID(PyThreadState_Get());
+    } else {
+        Py_XDECREF(error);
+    }
+}
+
+static _Thread_local int paused;
+
+void tracer_pause(void)
+{
+    paused++;
+}
+
+void tracer_go_on(void)
+{
+    paused--;
+}
+
 bool tracer_is_here(const tracer_object *self)
 {
     uint64_t here = PyThreadState_GetID(PyThreadState_Get());
-    return (here == self->thread || here > self->last_thread) && here != self->busy;
+    return (here == self->thread || here > self->last_thread) && paused == 0;
 }
 
 /* ---- states ------------------------------------------------------------------- */
@@ -72,21 +94,19 @@ void tracer_consider(tracer_object *self, const trace_target *target, size_t sta
     if (!group->is_on || self->error != NULL ||
         !trace_state_take(self, self->states[state], value, group->keep, is_doubtful, &is_forced))
         return;
-    uint64_t before = self->busy;
-    self->busy = PyThreadState_GetID(PyThreadState_Get());
+    tracer_pause();
     bool is_done = trace_copy_keep(self, self->states[state], target->group, name, value, is_forced);
     if (is_done || PyErr_Occurred()) {
-        self->busy = before;
+        tracer_go_on();
         return;
     }
     PyObject *number = PyLong_FromUnsignedLong(target->group); /* owned */
     PyObject *done = number != NULL ? PyObject_CallFunctionObjArgs(self->keep, number, name, value,
                                                                    is_forced ? Py_True : Py_False, NULL)
                                     : NULL; /* owned */
-    self->busy = before;
-    if (done == NULL && self->error == NULL)
-        self->error = PyErr_GetRaisedException(); /* raised when the iteration ends */
-    PyErr_Clear();
+    tracer_go_on();
+    if (done == NULL)
+        tracer_set_error(self, PyErr_GetRaisedException()); /* raised when the iteration ends */
     Py_XDECREF(done);
     Py_XDECREF(number);
 }

@@ -10,6 +10,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -94,6 +95,7 @@ class ModelTracer:
         self.rank, self._world = place()
         self._engine: _core.PathTracer | None = None
         self._counts = (0, 0, 0)
+        self._gathering = threading.RLock()  # one thread at a time
         self._is_open = False
 
     # ---- what users ask for
@@ -180,11 +182,12 @@ class ModelTracer:
             self._exchange = (
                 Exchange(self.rank, self._world) if self.is_gathering and self._world > 1 else None
             )
+            self._engine = engine
             engine.start(self.model.training)
         except BaseException:
             engine.stop()
+            self._engine = None
             raise
-        self._engine = engine
         self._is_open = True
         return self
 
@@ -229,7 +232,8 @@ class ModelTracer:
         """Keep a value that is not the last one of its name."""
         group = self._groups[number]
         engine = self._engine
-        assert engine is not None
+        if engine is None:  # another thread has ended the trace meanwhile
+            return
         count = {None: engine.iteration, "train": engine.training, "eval": engine.evaluation}
         iteration = max(count[group.mode], 1)
         try:
@@ -253,9 +257,15 @@ class ModelTracer:
 
     def _gather(self, numbers: list[int], is_final: bool = False) -> None:
         """Take in what these groups have, from all ranks."""
+        with self._gathering:
+            if self._engine is not None:
+                self._engine.forget_lists()
+            elif not is_final:  # another thread has ended the trace: it takes in the rest
+                return
+            self._exchange_all(numbers, is_final)
+
+    def _exchange_all(self, numbers: list[int], is_final: bool) -> None:
         local: list[Batch] = []
-        if self._engine is not None:
-            self._engine.forget_lists()
         for number in numbers:
             group = self._groups[number]
             for name, result in group._take().items():
