@@ -311,3 +311,56 @@ def test_ctrl_c_while_a_value_is_kept_reaches_the_program():
     model = nn.Linear(2, 2)
     with Interrupted(model, "forward"), pytest.raises(KeyboardInterrupt):
         model(torch.ones(1, 2))
+
+
+class Broken(list):
+    """Cannot be iterated over."""
+
+    def __init__(self, error):
+        super().__init__([1])
+        self.error = error
+
+    def __iter__(self):
+        raise self.error
+
+
+class Odd:
+    """Has no dict to speak of."""
+
+    @property
+    def __dict__(self):
+        raise LookupError("no dict")
+
+
+class Holding(nn.Module):
+    def __init__(self, held):
+        super().__init__()
+        self.held = held
+
+    def forward(self, x):
+        held = self.held
+        y = x + 1
+        return y
+
+
+@pytest.mark.parametrize(
+    ("held", "why"),
+    [(Broken(ValueError("mine")), "Broken: mine"), (Odd(), "Odd: no dict")],
+    ids=["iter", "dict"],
+)
+def test_a_value_that_raises_when_it_is_copied_is_named_and_training_goes_on(held, why):
+    model = Holding(held)
+    tracer = ModelTracer(model, ["forward.held", "forward.y"], keep="always")
+    with warnings.catch_warnings(record=True) as warned, tracer:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            assert model(torch.ones(1)) == 2
+    (text,) = [str(one.message) for one in warned]
+    assert text == f"not kept, as they cannot be copied: forward.held ({why}; 3 times)"
+    assert len(tracer.results["forward.y"].values) == 3
+
+
+def test_ctrl_c_while_a_value_is_copied_goes_to_the_program():
+    model = Holding(Broken(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt), ModelTracer(model, ["forward.held"]):
+        model(torch.ones(1))

@@ -20,7 +20,7 @@ MOST_PARTS = 100_000  # of an object that is looked through for tensors
 
 
 class CannotKeepError(Exception):
-    """The value has no contents that could be copied."""
+    """The value cannot be copied; the text says why."""
 
 
 class Copier:
@@ -32,7 +32,18 @@ class Copier:
         self.copies: dict[tuple[Any, ...], tuple[ref[torch.Tensor], torch.Tensor]] = {}
 
     def copy(self, value: Any, iteration: int, *, is_forced: bool, is_shared: bool) -> Any:
-        """Give a copy; *is_forced*: its version does not tell that it changed."""
+        """Return a copy; *is_forced*: its version does not tell that it changed.
+
+        Raises CannotKeepError where the value, or something in it, raises or has no contents.
+        """
+        try:
+            return self._copy(value, iteration, is_forced, is_shared)
+        except CannotKeepError:
+            raise
+        except Exception as error:
+            raise CannotKeepError(f"{type(value).__name__}: {error}") from error
+
+    def _copy(self, value: Any, iteration: int, is_forced: bool, is_shared: bool) -> Any:
         if isinstance(value, torch.Tensor):
             return self._tensor(value, iteration, is_forced, is_shared)
         if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
@@ -102,12 +113,7 @@ def deep_copy(value: Any) -> Any:
     """Copy a container or object with all that is in it; tensors are detached."""
     memo: dict[int, Any] = {}
     _copy_tensors(value, memo, set())
-    try:
-        return copy.deepcopy(value, memo)
-    except CannotKeepError:
-        raise
-    except Exception as error:
-        raise CannotKeepError(f"{type(value).__name__}: {error}") from error
+    return copy.deepcopy(value, memo)
 
 
 def _copy_tensors(value: Any, memo: dict[int, Any], seen: set[int]) -> None:

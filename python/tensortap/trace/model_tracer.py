@@ -146,7 +146,7 @@ class ModelTracer:
             group._reset()
         self._copier = Copier()
         self._run_values = RunValues()
-        self._unkept: dict[str, str] = {}
+        self._unkept: dict[str, tuple[str, int]] = {}  # name -> why not, how often
         matcher = PathMatcher(self._given)
         for number, group in enumerate(self._groups):
             for path in group.paths:
@@ -244,7 +244,8 @@ class ModelTracer:
                 is_shared=not group.pre_save_callbacks,
             )
         except CannotKeepError as error:
-            self._unkept.setdefault(name, str(error))
+            why, times = self._unkept.get(name, (str(error), 0))
+            self._unkept[name] = (why, times + 1)
             return
         copied = callbacks.pre_save(group.pre_save_callbacks, name, copied, iteration)
         group._add(name, copied, iteration)
@@ -324,7 +325,10 @@ class ModelTracer:
                 hint += f" ({what} is compiled: what torch.compile runs as one graph is not seen)"
             warnings.warn(f"path {path!r} matched nothing{hint}", RuntimeWarning, stacklevel=3)
         if self._unkept:
-            listed = [f"{name} ({why})" for name, why in list(self._unkept.items())[:MOST_NAMES]]
+            listed = [
+                f"{name} ({why}{f'; {times} times' if times > 1 else ''})"
+                for name, (why, times) in list(self._unkept.items())[:MOST_NAMES]
+            ]
             warnings.warn(
                 f"not kept, as they cannot be copied: {', '.join(listed)}",
                 RuntimeWarning,
