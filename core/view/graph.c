@@ -65,37 +65,66 @@ static void put_node(tt_graph_pen *pen, const tt_graph_node *node, const tt_grap
     tt_graph_put(pen, ">]\n");
 }
 
-static bool is_first_of_frame(const tt_graph *graph, size_t at)
+/* A node that stands in a frame. */
+typedef struct framed {
+    uint64_t frame;
+    size_t at;
+} framed;
+
+static int by_frame(const void *a, const void *b)
 {
-    for (size_t i = 0; i < at; i++)
-        if (tt_graph_is_framed(&graph->nodes[i]) && graph->nodes[i].frame == graph->nodes[at].frame)
-            return false;
-    return true;
+    const framed *x = a, *y = b;
+    return x->frame != y->frame ? (x->frame > y->frame) - (x->frame < y->frame)
+                                : (x->at > y->at) - (x->at < y->at);
 }
 
-static void put_frame(tt_graph_pen *pen, const tt_graph *graph, size_t first)
+/* The nodes that stand in frames, frame by frame, in the order of the chart. */
+static framed *list_framed(const tt_graph *graph, size_t *count)
 {
-    const tt_graph_node *node = &graph->nodes[first];
+    framed *all = calloc(graph->node_count + 1, sizeof *all); /* handed over */
+    size_t n = 0;
+    for (size_t i = 0; all != NULL && i < graph->node_count; i++)
+        if (tt_graph_is_framed(&graph->nodes[i]))
+            all[n++] = (framed){ graph->nodes[i].frame, i };
+    if (n > 0)
+        qsort(all, n, sizeof *all, by_frame);
+    *count = n;
+    return all;
+}
+
+/* `members`: the nodes of one frame, from the first on. */
+static void put_frame(tt_graph_pen *pen, const tt_graph *graph, const framed *members, const framed *end)
+{
+    const tt_graph_node *node = &graph->nodes[members->at];
     tt_graph_printf(pen, "  subgraph cluster_%" PRIu64 " {\n", node->frame);
     tt_graph_put(pen, "  graph [labeljust=l, color=\"#bcccdc\", fontcolor=\"#52606d\", style=rounded, "
                       "label=\"");
     tt_graph_quoted(pen, node->function, strlen(node->function));
     tt_graph_put(pen, "\"]\n");
-    for (size_t i = first; i < graph->node_count; i++)
-        if (tt_graph_is_framed(&graph->nodes[i]) && graph->nodes[i].frame == node->frame)
-            put_node(pen, &graph->nodes[i], NULL);
+    for (const framed *at = members; at < end && at->frame == members->frame; at++)
+        put_node(pen, &graph->nodes[at->at], NULL);
     tt_graph_put(pen, "  }\n");
 }
 
 static void put_nodes(tt_graph_pen *pen, const tt_graph *graph)
 {
     bool is_plain = !tt_graph_has_frames(graph);
-    for (size_t i = 0; i < graph->node_count; i++) {
-        if (is_plain || !tt_graph_is_framed(&graph->nodes[i]))
-            put_node(pen, &graph->nodes[i], NULL);
-        else if (is_first_of_frame(graph, i))
-            put_frame(pen, graph, i);
+    size_t count = 0;
+    framed *all = list_framed(graph, &count); /* owned */
+    if (all == NULL)
+        pen->st = TT_ENOMEM;
+    for (size_t i = 0; pen->st == TT_OK && i < graph->node_count; i++) {
+        const tt_graph_node *node = &graph->nodes[i];
+        if (is_plain || !tt_graph_is_framed(node)) {
+            put_node(pen, node, NULL);
+            continue;
+        }
+        const framed key = { node->frame, i };
+        const framed *found = bsearch(&key, all, count, sizeof key, by_frame);
+        if (found == all || found[-1].frame != node->frame)
+            put_frame(pen, graph, found, all + count);
     }
+    free(all);
 }
 
 static void put_edges(tt_graph_pen *pen, const tt_graph *graph, const size_t *above)

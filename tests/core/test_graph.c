@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -360,6 +361,33 @@ static tt_status write_json(const void *graph, tt_buf *out)
     return tt_graph_json(graph, out);
 }
 
+static double seconds_for_dot(size_t nodes)
+{
+    tt_graph_node *all = calloc(nodes, sizeof *all);
+    assert_non_null(all);
+    for (size_t i = 0; i < nodes; i++)
+        all[i] = (tt_graph_node){ .id = i,
+                                  .name = "x",
+                                  .file = "a.py",
+                                  .code = "code",
+                                  .function = "forward",
+                                  .frame = 1 + i / 2,
+                                  .dtype = "float32",
+                                  .ndim = 0 };
+    clock_t start = clock();
+    free(written(tt_graph_dot, &(tt_graph){ .nodes = all, .node_count = nodes }));
+    clock_t end = clock();
+    free(all);
+    return (double)(end - start) / CLOCKS_PER_SEC;
+}
+
+static void ten_times_the_frames_take_about_ten_times_as_long(void **state)
+{
+    (void)state;
+    double small = seconds_for_dot(6000), large = seconds_for_dot(60000);
+    assert_true(large < 40 * small + 0.1); /* by squares: 100 */
+}
+
 static void no_allocation_that_fails_leaks_or_breaks(void **state)
 {
     (void)state;
@@ -392,6 +420,7 @@ int main(void)
         cmocka_unit_test(nodes_without_arrows_are_stacked),
         cmocka_unit_test(a_small_chart_is_left_to_graphviz),
         cmocka_unit_test(nodes_of_a_function_stand_in_a_frame),
+        cmocka_unit_test(ten_times_the_frames_take_about_ten_times_as_long),
         cmocka_unit_test(no_allocation_that_fails_leaks_or_breaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
