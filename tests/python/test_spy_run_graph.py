@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -283,6 +284,28 @@ def test_the_command_writes_exactly_the_picture_and_the_whole_tree(tmp_path: Pat
     assert (tmp_path / "g.png").read_bytes().startswith(b"\x89PNG")
     tree = json.loads((tmp_path / "tree.json").read_text())
     assert tree["children"][0]["children"][0]["name"] == "fc"  # not the pruned one
+
+
+def test_a_trace_of_20_000_modules_is_refused_in_seconds_and_written_as_dot(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("\n".join(f"a.m{i}" for i in range(20_000)))
+    trace, dot = str(tmp_path / "t.txt"), tmp_path / "g.dot"
+    start = time.monotonic()
+    done = program("graph", "--trace-file", trace, "--no-prune-leaves", "--out", "g.svg")
+    assert time.monotonic() - start < 10
+    assert done.returncode == 3
+    assert "40001 boxes and arrows" in done.stderr
+    done = program("graph", "--trace-file", trace, "--no-prune-leaves", "--out", str(dot))
+    assert (done.returncode, dot.read_text().count("->")) == (0, 20_000)
+
+
+def test_a_picture_prints_nothing_and_is_well_formed_whatever_the_names_are(tmp_path: Path) -> None:
+    names = "\x1b[31m\x07\x01\x9b\u202e\ufffe<&>"
+    (tmp_path / "t.txt").write_text(f"a{names}.b.c")
+    svg = tmp_path / "g.svg"
+    done = program("graph", "--trace-file", str(tmp_path / "t.txt"), "--out", str(svg))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    texts = [text for text in ElementTree.parse(svg).getroot().itertext() if "a\\x1b" in text]
+    assert texts == [r"a\x1b[31m\x07\x01\x9b\u202e\ufffe<&>"]
 
 
 def test_the_command_draws_a_run(run: Path, tmp_path: Path) -> None:

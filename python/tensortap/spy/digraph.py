@@ -17,6 +17,13 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)"
 _FONT = "Helvetica,Arial,DejaVu Sans,sans-serif"  # as in flow's charts
 _FORMATS = {"dot", "eps", "gif", "gv", "html", "jpeg", "jpg", "json", "pdf", "png", "ps", "svg"}
 _KEYWORDS = {"node", "edge", "graph", "digraph", "subgraph", "strict"}
+# What XML cannot hold, and what turns the text around it: control, bidirectional, surrogates.
+_UNSEEN = re.compile(
+    "[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+MOST = (
+    4000  # boxes and arrows of a picture: some seconds of Graphviz's time, which grows by squares
+)
 
 
 def picture_format(path: str | os.PathLike[str]) -> str:
@@ -32,9 +39,14 @@ def quoted(text: str) -> str:
     """Give text as DOT has it: in quotes where it needs them."""
     if _PLAIN.fullmatch(text) and text.lower() not in _KEYWORDS:
         return text
-    safe = text.encode("utf-8", "replace").decode().replace("\0", "")
+    safe = _UNSEEN.sub(_shown, text)
     escaped = safe.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
+
+
+def _shown(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 class Digraph:
@@ -96,7 +108,7 @@ class Digraph:
 
     def _repr_svg_(self) -> str:
         """Give what a notebook shows."""
-        return picture(self.source, "svg").decode()
+        return self._picture("svg").decode()
 
     def draw(self, path: str | os.PathLike[str], format: str | None = None) -> None:
         """Draw it into exactly this file: svg, png, pdf, ... by Graphviz; dot; html."""
@@ -106,11 +118,20 @@ class Digraph:
         elif format == "html":
             content = self._html().encode()
         else:
-            content = picture(self.source, format)
+            content = self._picture(format)
         Path(path).write_bytes(content)
 
+    def _picture(self, format: str) -> bytes:
+        if len(self._body) > MOST:
+            raise ValueError(
+                f"the graph has {len(self._body)} boxes and arrows; Graphviz would take minutes "
+                f"or hours for more than {MOST}; fold it (--squash-name, --prune-leaves), "
+                "or write a .dot file"
+            )
+        return picture(self.source, format)
+
     def _html(self) -> str:
-        svg = picture(self.source, "svg").decode()
+        svg = self._picture("svg").decode()
         svg = svg[svg.index("<svg") :]
         title = html.escape("call graph")
         return (
