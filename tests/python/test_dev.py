@@ -98,6 +98,31 @@ def test_the_python_in_use_is_printed(folder: Path) -> None:
     assert f"Python 3.11: {folder}/bin/python\n" in set_up(folder).stderr
 
 
+INSTALLER = """#!/bin/sh
+case "$2" in
+*_base_executable*) echo "$0" ;;
+*version_info*) echo 3.11 ;;
+*get_path*) dirname "$0" ;;
+venv) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+pip) printf 'Collecting numpy\\n  Downloading numpy-9.whl (5 MB)\\nUsing cached other\\n'; exit %d ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_each_package_is_named_while_it_is_installed(folder: Path, fails: int) -> None:
+    pretend(folder / "bin/python", INSTALLER % fails)
+    pretend(folder / "bin/compiler", "#!/bin/sh\n")
+    (folder / "tests").mkdir()
+    (folder / "tests/requirements.txt").write_text("numpy\n")
+    done = set_up(folder)
+    shown = done.stderr.splitlines()
+    assert any(line.endswith("s  Collecting numpy") for line in shown), done.stderr
+    assert any(line.endswith("s  Downloading numpy-9.whl (5 MB)") for line in shown)
+    assert ("Using cached other" in shown) == bool(fails)  # all of it when it failed
+    assert ("pip could not install" in done.stderr) == bool(fails)
+
+
 @pytest.mark.parametrize("word", ["nonsense", "--all"])
 def test_a_command_that_is_not_there_is_a_usage_error(folder: Path, word: str) -> None:
     done = subprocess.run([folder / "dev", word], capture_output=True, text=True)
