@@ -6,10 +6,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-typedef void put_fn(tt_json_out *json, const char *site, int32_t rank, const tt_point *p);
+/* bins: of the point's histogram; none where it has none */
+typedef void put_fn(tt_json_out *json, const char *site, int32_t rank, const tt_point *p,
+                    const tt_hist_bin *bins, size_t count);
 
 static void put_number(double x)
 {
@@ -18,9 +21,12 @@ static void put_number(double x)
     printf(",%s", text);
 }
 
-static void put_csv(tt_json_out *json, const char *site, int32_t rank, const tt_point *p)
+static void put_csv(tt_json_out *json, const char *site, int32_t rank, const tt_point *p,
+                    const tt_hist_bin *bins, size_t count)
 {
     (void)json;
+    (void)bins; /* a row has no room for them */
+    (void)count;
     putchar('"');
     for (const char *at = site; *at != '\0'; at++) {
         if (*at == '"')
@@ -52,12 +58,24 @@ static void put_csv(tt_json_out *json, const char *site, int32_t rank, const tt_
     putchar('\n');
 }
 
-static void put_json(tt_json_out *json, const char *site, int32_t rank, const tt_point *p)
+static void put_json(tt_json_out *json, const char *site, int32_t rank, const tt_point *p,
+                     const tt_hist_bin *bins, size_t count)
 {
     tt_json_open(json, NULL, '{');
     tt_json_words(json, "site", site);
     tt_json_whole(json, "rank", rank);
     tt_json_point(json, p);
+    if ((p->products & TT_PRODUCT_HIST) != 0)
+        tt_json_open(json, "histogram", '[');
+    for (size_t i = 0; i < count; i++) {
+        tt_json_open(json, NULL, '[');
+        tt_json_number(json, NULL, bins[i].low);
+        tt_json_number(json, NULL, bins[i].high);
+        tt_json_whole(json, NULL, bins[i].count);
+        tt_json_close(json, ']');
+    }
+    if ((p->products & TT_PRODUCT_HIST) != 0)
+        tt_json_close(json, ']');
     tt_json_close(json, '}');
 }
 
@@ -80,10 +98,29 @@ tt_status tt_export_goes_on(const tt_export *what, tt_status st, tt_error *err)
     return TT_OK;
 }
 
+/* The bins of a point's histogram, into memory that grows; the caller frees it. */
+static tt_status read_bins(const tt_export *what, int32_t file, int32_t site, int64_t index,
+                           tt_hist_bin **bins, size_t *cap, size_t *count, tt_error *err)
+{
+    tt_status st = tt_run_hist(what->run, file, site, index, *bins, *cap, count, err);
+    if (st < 0 || *count <= *cap)
+        return st;
+    tt_hist_bin *grown = realloc(*bins, *count * sizeof *grown);
+    if (grown == NULL) {
+        (void)snprintf(err->text, sizeof err->text, "%s", tt_status_text(TT_ENOMEM));
+        return TT_ENOMEM;
+    }
+    *bins = grown;
+    *cap = *count;
+    return tt_run_hist(what->run, file, site, index, *bins, *cap, count, err);
+}
+
 static tt_status put_all(const tt_export *what, tt_json_out *json, put_fn *put, tt_error *err)
 {
     tt_status st = TT_OK;
     int64_t done = 0, total = tt_export_points(what);
+    tt_hist_bin *bins = NULL; /* owned */
+    size_t cap = 0;
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(what->run); site++)
         for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(what->run); f++) {
             const char *name = tt_run_site_name(what->run, site);
@@ -93,13 +130,19 @@ static tt_status put_all(const tt_export *what, tt_json_out *json, put_fn *put, 
             int64_t n = (int64_t)tt_run_points(what->run, f, site);
             for (int64_t i = 0; st == TT_OK && i < n; i++) {
                 tt_point p;
+                size_t count = 0;
                 tt_status read = tt_run_point(what->run, f, site, i, &p, err);
-                if (read == TT_OK && p.step >= what->steps.first && p.step <= what->steps.last)
-                    put(json, name, about.rank, &p);
+                bool is_wanted =
+                    read == TT_OK && p.step >= what->steps.first && p.step <= what->steps.last;
+                if (is_wanted && put == put_json && (p.products & TT_PRODUCT_HIST) != 0)
+                    read = read_bins(what, f, site, i, &bins, &cap, &count, err);
+                if (read == TT_OK && is_wanted)
+                    put(json, name, about.rank, &p, bins, count);
                 st = tt_export_goes_on(what, read, err);
             }
             tt_progress_tell(what->bar, done += n, total);
         }
+    free(bins);
     return st;
 }
 

@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import errno
+import math
 import os
 import shutil
 import sqlite3
@@ -25,8 +26,10 @@ COLUMNS = (*HEAD, *NUMBERS)  # those of the csv, and var and rms
 WHOLE = ("rank", "step", "call", "time", *COUNTS)
 TEXTS = ("site", "phase", "dtype", "shape")
 PHASES = (None, "train", "eval")
-SCALAR, STATS, VALUE = 1, 2, 32  # products
+SCALAR, STATS, HIST, VALUE = 1, 2, 8, 32  # products
 BATCH = 1 << 17  # rows that are held in memory
+
+Bin = tuple[float, float, int]  # low, high, count
 
 
 def fail(text: str, code: int = 3) -> NoReturn:
@@ -139,15 +142,25 @@ class Source:
                 number = value if products & SCALAR else None
                 yield file, (*head, number, str(stats.dtype), shape, *numbers)
 
+    def histograms(self) -> Iterator[tuple[str, int, tuple[Any, ...], list[Bin]]]:
+        """Yield (site, number of the file, point, bins) of every histogram that was kept."""
+        for name, site, file, _ in self.parts:
+            for index, point in self.points(site, file):
+                if point[6] & HIST:
+                    yield name, file, point, self.reader.hist(file, site, index)
+
+    def which(self, file: int, point: tuple[Any, ...]) -> str:
+        """Name a point among those of its site: step, call and, if there are several, file."""
+        step, call = point[0], point[2]
+        which = f"{step}.{call}" if call else f"{step}"
+        return which + (f"@{self.labels[file]}" if len(self.labels) > 1 else "")
+
     def values(self, *, as_numpy: bool) -> Iterator[tuple[str, str, Any]]:
         """Yield (site, which, tensor) of every value that was kept and is still there."""
         for name, site, file, _ in self.parts:
             for index, point in self.points(site, file):
-                step, call, products = point[0], point[2], point[6]
-                if not products & VALUE:
+                if not point[6] & VALUE:
                     continue
-                which = f"{step}.{call}" if call else f"{step}"
-                which += f"@{self.labels[file]}" if len(self.labels) > 1 else ""
                 try:
                     tensor = self.run._value(file, site, index, as_numpy)
                 except LookupError:  # evicted to stay within max_bytes
@@ -156,7 +169,7 @@ class Source:
                 except ValueError as damage:
                     self.miss(damage, file, site, index)
                     continue
-                yield name, which, tensor
+                yield name, self.which(file, point), tensor
 
 
 def _number(x: Any) -> Any:
@@ -165,7 +178,7 @@ def _number(x: Any) -> Any:
 
 
 def to_sqlite(source: Source, out: str) -> None:
-    """Write the table `points`."""
+    """Write the table `points`, and `histograms` with a row for each bin."""
     base = sqlite3.connect(out)
     try:
         kinds = {**dict.fromkeys(WHOLE, "INTEGER"), **dict.fromkeys(TEXTS, "TEXT")}
@@ -175,9 +188,21 @@ def to_sqlite(source: Source, out: str) -> None:
         marks = ", ".join("?" * len(COLUMNS))
         base.executemany(f"INSERT INTO points VALUES ({marks})", map(_fit, source.rows()))
         base.execute("CREATE INDEX points_site_step ON points (site, step)")
+        base.execute(
+            "CREATE TABLE histograms (site TEXT, rank INTEGER, step INTEGER, call INTEGER, "
+            "low REAL, high REAL, count INTEGER)"
+        )
+        base.executemany("INSERT INTO histograms VALUES (?, ?, ?, ?, ?, ?, ?)", _bins(source))
+        base.execute("CREATE INDEX histograms_site_step ON histograms (site, step)")
         base.commit()
     finally:
         base.close()
+
+
+def _bins(source: Source) -> Iterator[tuple[Any, ...]]:
+    for name, file, point, bins in source.histograms():
+        for low, high, count in bins:
+            yield name, source.run.files[file].rank, point[0], point[2], low, high, count
 
 
 def _fit(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -226,7 +251,7 @@ def to_parquet(source: Source, out: str) -> None:
 
 
 def to_hdf5(source: Source, out: str) -> None:
-    """Write statistics as /stats/SITE/FIELD and values as /values/SITE/STEP."""
+    """Write /stats/SITE/FIELD, /histograms/SITE/STEP (low, high, count) and /values/SITE/STEP."""
     import h5py
     import numpy as np
 
@@ -245,6 +270,8 @@ def to_hdf5(source: Source, out: str) -> None:
             where = ("stats", name, *label)
             for field, numbers in columns.items():
                 file[path(*where, field)] = numbers
+        for name, number, point, bins in source.histograms():
+            file[path("histograms", name, source.which(number, point))] = np.array(bins, np.float64)
         for name, which, array in source.values(as_numpy=True):
             file[path("values", name, which)] = array
 
@@ -276,25 +303,63 @@ def _columns_by_point(np: Any, source: Source, file: int, site: int) -> dict[str
 
 
 def to_tensorboard(source: Source, out: str) -> None:
-    """Write every number as a scalar SITE, every statistic as SITE/FIELD.
+    """Write numbers as scalars SITE, statistics as scalars KIND:NAME/FIELD, histograms as SITE.
 
-    Before them the file's name where ranks or children would share a curve: rank1/SITE,
-    and rank0.4711/SITE of a forked child.
+    TensorBoard puts what stands before the first slash together: `parameter:w/max` and
+    `parameter:w/mean` are two cards of one group that folds.  Where ranks or children would share
+    a curve, the file's name comes first: rank1/SITE, and rank0.4711/SITE of a forked child.
     """
     from torch.utils.tensorboard import SummaryWriter
 
+    def tag_of(site: str, file: int) -> str:
+        label, rank = source.labels[file], source.run.files[file].rank
+        return site if label == f"rank{rank}" and not source.has_ranks else f"{label}/{site}"
+
     with SummaryWriter(out) as writer:
         for file, row in source.rows_of_files():
-            site, rank, step, _, when, _, value, dtype, _, *numbers = row
-            label = source.labels[file]
-            is_alone = label == f"rank{rank}" and not source.has_ranks
-            tag = site if is_alone else f"{label}/{site}"
+            site, _, step, _, when, _, value, dtype, _, *numbers = row
+            tag = tag_of(site, file)
             if value is not None:
                 writer.add_scalar(tag, value, step, when / 1e9)
             if dtype is not None:
+                group = tag.replace("/", ":")
                 for field, number in zip(NUMBERS, numbers, strict=True):
                     if number is not None:
-                        writer.add_scalar(f"{tag}/{field}", float(number), step, when / 1e9)
+                        writer.add_scalar(f"{group}/{field}", float(number), step, when / 1e9)
+        for site, file, point, bins in source.histograms():
+            if bins:
+                writer.add_histogram_raw(
+                    tag_of(site, file),
+                    **_buckets(bins),
+                    global_step=point[0],
+                    walltime=point[1] / 1e9,
+                )
+
+
+def _buckets(bins: list[Bin]) -> dict[str, Any]:
+    """Give a histogram as TensorBoard has it: where each bucket ends, without gaps.
+
+    Sum and squares are those of the middles of the bins; TensorBoard draws neither.
+    """
+    limits: list[float] = []
+    counts: list[int] = []
+    for low, high, count in bins:
+        start = low if low < high else math.nextafter(low, -math.inf)  # the zeros have no width
+        if not limits or limits[-1] < start:
+            limits.append(start)
+            counts.append(0)
+        limits.append(min(high, sys.float_info.max))
+        counts.append(count)
+    middles = [((low + high) / 2, count) for low, high, count in bins]
+    return {
+        "min": bins[0][0],
+        "max": min(bins[-1][1], sys.float_info.max),
+        "num": sum(counts),
+        "sum": sum(middle * count for middle, count in middles),
+        "sum_squares": sum(middle * middle * count for middle, count in middles),
+        "bucket_limits": limits,
+        "bucket_counts": counts,
+    }
 
 
 def to_pt(source: Source, out: str) -> None:

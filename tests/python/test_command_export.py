@@ -281,8 +281,57 @@ def test_tensorboard_reads_its_events(run: Path) -> None:
     losses = events.Scalars("loss")
     assert [event.step for event in losses] == list(range(STEPS))
     np.testing.assert_allclose([event.value for event in losses], [1, 1 / 2, 1 / 3])
-    tops = [event.value for event in events.Scalars("parameter/w/max")]
+    tops = [event.value for event in events.Scalars("parameter:w/max")]
     np.testing.assert_allclose(tops, [matrix(step).max() for step in range(STEPS)])
+
+
+@pytest.fixture
+def hist(tmp_path: Path) -> Path:
+    """Give a run with histograms: zeros, both signs, a gap between."""
+    with tt.record(tmp_path / "run", keep="stats|hist") as recording:
+        for step in range(STEPS):
+            recording.tensor("parameter/w", np.float32([-8, -8, 0, 0, 0, 1, 1.1, 100]) * (step + 1))
+            recording.step()
+    return tmp_path
+
+
+def test_tensorboard_shows_histograms_and_a_group_a_site(hist: Path) -> None:
+    module = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    pytest.importorskip("torch")
+    folder = str(export(hist, "tensorboard", "events", "parameter/*"))
+    events = module.EventAccumulator(folder, {"histograms": 0})  # 0: keep them all
+    events.Reload()
+    tags = events.Tags()
+    assert tags["histograms"] == ["parameter/w"]
+    assert {tag.split("/")[0] for tag in tags["scalars"]} == {"parameter:w"}
+    kept = events.Histograms("parameter/w")
+    assert [event.step for event in kept] == list(range(STEPS))
+    first = kept[0].histogram_value
+    assert first.num == 8
+    assert first.min <= -8 < 100 <= first.max
+    limits, counts = first.bucket_limit, first.bucket
+    assert list(limits) == sorted(set(limits))
+    edges = [-np.inf, *limits]
+    data = np.float64([-8, -8, 0, 0, 0, 1, 1.1, 100])
+    for low, high, count in zip(edges, limits, counts, strict=False):
+        if high <= 0:  # above zero the lower edge belongs to a bin
+            assert count == ((data > low) & (data <= high)).sum(), (low, high)
+    assert sum(counts) == len(data)
+
+
+def test_other_formats_hold_histograms_where_they_can(hist: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with tt.open(hist / "run") as opened:
+        bins = opened.histogram("parameter/w", 1)
+    with h5py.File(export(hist, "hdf5", "h.h5", "parameter/*")) as file:
+        assert [tuple(row) for row in file["histograms/parameter/w/1"][:]] == bins
+    base = sqlite3.connect(export(hist, "sqlite", "h.db", "parameter/*"))
+    asked = "SELECT low, high, count FROM histograms WHERE site = ? AND step = 1 ORDER BY low, high"
+    rows = base.execute(asked, ("parameter/w",)).fetchall()
+    base.close()
+    assert rows == bins
+    points = json.loads(export(hist, "json", "h.json", "parameter/*").read_text())
+    assert [tuple(row) for row in points[1]["histogram"]] == bins
 
 
 def test_ranks_and_calls_stay_apart_in_every_format(
