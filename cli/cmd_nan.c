@@ -50,13 +50,58 @@ static const struct argp spec = {
            "For example: tensortap nan runs/today --allow '*.mask'",
 };
 
-static const char *const births[] = {
-    [TT_BIRTH_FORWARD] = "in the forward pass, from finite values",
-    [TT_BIRTH_UPDATE] = "by the optimizer's update of the step before",
-    [TT_BIRTH_BACKWARD] = "in the backward pass; every value of the forward pass was finite",
-};
-static const char *const birth_words[] = { "forward", "update", "backward" };
+static const char *const birth_words[] = { "forward", "update", "backward", "loss" };
 static const char *const feed_words[] = { "before", "parameter", "previous" };
+
+/* Where it came from, as far as it was recorded. */
+static void print_birth(tt_run *run, const tt_nonfinite *n, const tt_screen *screen)
+{
+    const char *outputs = n->has_forward ? "recorded module outputs were finite"
+                                         : "no module output was recorded in this step";
+    char text[TT_NUMBER_TEXT];
+    tt_point last;
+    switch (n->birth) {
+    case TT_BIRTH_FORWARD:
+        if ((n->point.products & TT_PRODUCT_STATS) == 0)
+            fputs("a number that was logged; every tensor recorded before it was finite", stdout);
+        else if (n->order == 1)
+            fputs("born in the forward pass; nothing was recorded before it", stdout);
+        else
+            fputs("born in the forward pass; everything recorded before it was finite", stdout);
+        break;
+    case TT_BIRTH_UPDATE:
+        if (n->index == 0 || tt_run_point(run, n->file, n->site, n->index - 1, &last, NULL) < 0)
+            fputs("born before the first step that was recorded", stdout);
+        else if (last.step == n->point.step - 1)
+            fputs("born by the optimizer's update of the step before", stdout);
+        else
+            printf("born by an update after step %s", tt_screen_count(last.step, text));
+        break;
+    case TT_BIRTH_LOSS:
+        fputs("born in the loss (backward() at ", stdout);
+        tt_screen_name(screen, tt_run_site_name(run, n->site) + strlen("loss/"));
+        printf("); %s", outputs);
+        break;
+    case TT_BIRTH_BACKWARD:
+        fputs(n->has_loss ? "born in the backward pass; the loss was finite; "
+                          : "born in the backward pass, or in a loss that was not seen; ",
+              stdout);
+        fputs(outputs, stdout);
+        break;
+    }
+}
+
+/* What would show more than this run does; NULL: nothing that we know. */
+static const char *next_look(const tt_nonfinite *n)
+{
+    if (n->birth == TT_BIRTH_LOSS)
+        return "look next at the lines that compute the loss: tensortap.flow draws them";
+    if (n->birth == TT_BIRTH_BACKWARD && !n->has_backward)
+        return "look next at the gradients of outputs: tensortap run --grads all --on-nonfinite raise";
+    if (n->birth == TT_BIRTH_FORWARD && n->order == 1 && (n->point.products & TT_PRODUCT_STATS) != 0)
+        return "look next at what modules are given: tensortap run --inputs --on-nonfinite raise";
+    return NULL;
+}
 
 static tt_status add_row(tt_table *table, const char *role, const char *name, const tt_point *p)
 {
@@ -167,12 +212,11 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
     if (p->is_skipped)
         fputs(", in a step that was skipped", stdout);
     putchar('\n');
-    const char *birth = births[n->birth];
-    if (n->birth == TT_BIRTH_UPDATE && n->index == 0)
-        birth = "before the first step that was recorded";
-    else if (n->birth == TT_BIRTH_FORWARD && n->order == 1)
-        birth = "in the forward pass; nothing was recorded before it, so look at its input too";
-    printf("%sborn %s%s\n", faint, birth, plain);
+    fputs(faint, stdout);
+    print_birth(run, n, screen);
+    printf("%s\n", plain);
+    if (next_look(n) != NULL)
+        printf("%s%s%s\n", faint, next_look(n), plain);
     if ((p->products & TT_PRODUCT_STATS) != 0 && tt_screen_has_overflowed(&p->stats))
         printf(
             "%sfloat16 overflow: values beyond 65504 are Inf; bfloat16 and float32 hold larger ones%s\n",

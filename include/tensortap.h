@@ -862,9 +862,10 @@ uint32_t tt_run_tree_anomalies(const tt_run_tree *tree, int32_t site); /* bits; 
 /* ---- nan ---------------------------------------------------------------- */
 
 typedef enum tt_birth {
-    TT_BIRTH_FORWARD,  /* computed from finite values */
-    TT_BIRTH_UPDATE,   /* a parameter: the optimizer step before wrote it */
-    TT_BIRTH_BACKWARD, /* a gradient; all values of the forward were finite */
+    TT_BIRTH_FORWARD,  /* everything that was recorded before it in the step was finite */
+    TT_BIRTH_UPDATE,   /* a parameter: an update after the step it was last recorded in wrote it */
+    TT_BIRTH_BACKWARD, /* a gradient; everything that was recorded of the forward was finite */
+    TT_BIRTH_LOSS,     /* what backward() was called on; likewise */
 } tt_birth;
 
 typedef struct tt_nonfinite {
@@ -875,11 +876,14 @@ typedef struct tt_nonfinite {
     int64_t order, of; /* place among the points of its step and file, from 1 */
     int32_t reached;   /* sites, this one too, that have been non-finite since */
     int32_t allowed;   /* sites that have been and were left out */
+    bool has_forward;  /* outputs of modules were recorded in its step and file ... */
+    bool has_loss;     /* ... what backward() was called on was ... */
+    bool has_backward; /* ... gradients of outputs were */
 } tt_nonfinite;
 
 /* Where the first non-finite value was born: the first step; in it parameters, then
- * what was recorded first (a child returns before its parent), then gradients, the
- * last layer's first.  allow: a glob of sites that may be so; NULL: none. */
+ * what was recorded first (a child returns before its parent), then the loss, then
+ * gradients, the last layer's first.  A number that the program logged gives way to the loss.  allow: a glob of sites that may be so; NULL: none. */
 tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt_error *err);
 
 typedef enum tt_feed_kind { TT_FEED_BEFORE, TT_FEED_PARAMETER, TT_FEED_PREVIOUS } tt_feed_kind;

@@ -37,6 +37,21 @@ static tt_status consider(tt_run *run, int32_t file, int32_t site, int64_t index
     return TT_OK;
 }
 
+static bool has_stats(const found *f)
+{
+    return f->index >= 0 && (f->point.products & TT_PRODUCT_STATS) != 0;
+}
+
+/* Takes note of what was recorded in the step. */
+static void note_kind(tt_nonfinite *out, const char *name)
+{
+    static const char activation[] = "activation/";
+    tt_rank_in_step kind = tt_order_kind(name);
+    out->has_forward |= strncmp(name, activation, strlen(activation)) == 0;
+    out->has_loss |= kind == TT_ORDER_LOSS;
+    out->has_backward |= kind == TT_ORDER_BACKWARD;
+}
+
 /* Its place among all points of the step in its file. */
 static tt_status find_order(tt_run *run, tt_nonfinite *out, tt_error *err)
 {
@@ -49,6 +64,8 @@ static tt_status find_order(tt_run *run, tt_nonfinite *out, tt_error *err)
             return tt_fail(err, st, "%s: %s", tt_run_site_name(run, site), tt_status_text(st));
         of += seen.points;
         order += seen.before;
+        if (seen.points > 0)
+            note_kind(out, tt_run_site_name(run, site));
     }
     out->order = order;
     out->of = of;
@@ -57,7 +74,7 @@ static tt_status find_order(tt_run *run, tt_nonfinite *out, tt_error *err)
 
 tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt_error *err)
 {
-    found best = { .index = -1 };
+    found best = { .index = -1 }, loss = { .index = -1 };
     int32_t reached = 0, allowed = 0;
     for (int32_t site = 0; site < tt_run_site_count(run); site++) {
         bool is_allowed = allow != NULL && tt_glob_match(allow, tt_run_site_name(run, site));
@@ -69,6 +86,9 @@ tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt
             tt_status st = tt_run_first_nonfinite(run, file, site, &index, err);
             if (st == TT_OK && index >= 0 && !is_allowed)
                 st = consider(run, file, site, index, &best, err);
+            if (st == TT_OK && index >= 0 && !is_allowed &&
+                tt_order_kind(tt_run_site_name(run, site)) == TT_ORDER_LOSS)
+                st = consider(run, file, site, index, &loss, err);
             if (st < 0)
                 return st;
             is_reached |= index >= 0;
@@ -77,14 +97,18 @@ tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt
         allowed += is_reached && is_allowed;
     }
     tt_nonfinite origin = { .file = -1, .site = -1, .index = -1, .reached = reached, .allowed = allowed };
+    /* A number was logged whenever the program did so, and most often is the loss. */
+    if (best.index >= 0 && !has_stats(&best) && has_stats(&loss) && loss.moment.step == best.moment.step)
+        best = loss;
     if (best.index >= 0) {
         origin.file = best.moment.file;
         origin.site = best.moment.site;
         origin.index = best.index;
         origin.point = best.point;
-        origin.birth = best.moment.kind == TT_ORDER_PARAMETER ? TT_BIRTH_UPDATE
-                       : best.moment.kind == TT_ORDER_FORWARD ? TT_BIRTH_FORWARD
-                                                              : TT_BIRTH_BACKWARD;
+        origin.birth = best.moment.kind == TT_ORDER_PARAMETER                  ? TT_BIRTH_UPDATE
+                       : best.moment.kind == TT_ORDER_LOSS && has_stats(&best) ? TT_BIRTH_LOSS
+                       : best.moment.kind <= TT_ORDER_LOSS                     ? TT_BIRTH_FORWARD
+                                                                               : TT_BIRTH_BACKWARD;
         tt_status st = find_order(run, &origin, err);
         if (st < 0)
             return st;

@@ -148,6 +148,7 @@ static stream stream_of(tt_rank_in_step kind)
     case TT_ORDER_PARAMETER:
         return PARAMETERS;
     case TT_ORDER_FORWARD:
+    case TT_ORDER_LOSS:
         return FORWARD;
     case TT_ORDER_BACKWARD:
     case TT_ORDER_GRADIENT:

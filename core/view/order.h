@@ -12,6 +12,7 @@
 typedef enum tt_rank_in_step {
     TT_ORDER_PARAMETER,
     TT_ORDER_FORWARD,  /* activations, lines, what the user named: as recorded */
+    TT_ORDER_LOSS,     /* what backward() was called on: recorded when it has run */
     TT_ORDER_BACKWARD, /* gradients of activations: as recorded */
     TT_ORDER_GRADIENT, /* gradients of parameters: the last parameter's first */
     TT_ORDER_NORM,     /* of those */

@@ -183,6 +183,7 @@ static int recorder_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(((recorder_object *)self)->watchers);
     Py_VISIT(((recorder_object *)self)->sites);
     Py_VISIT(((recorder_object *)self)->follow);
+    Py_VISIT(((recorder_object *)self)->loss);
     return 0;
 }
 
@@ -191,6 +192,7 @@ static int recorder_clear(PyObject *self)
     Py_CLEAR(((recorder_object *)self)->watchers);
     Py_CLEAR(((recorder_object *)self)->sites);
     Py_CLEAR(((recorder_object *)self)->follow);
+    Py_CLEAR(((recorder_object *)self)->loss);
     return 0;
 }
 

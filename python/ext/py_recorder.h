@@ -52,6 +52,7 @@ typedef struct recorder_object {
     int64_t cost_told_ns;                  /* when the cost was last recorded */
     int64_t events_before;                 /* events when this step began */
     tt_recorder_counts last;               /* counts when it was closed */
+    PyObject *loss; /* owned or NULL; weak reference to what backward() was last called on */
 } recorder_object;
 
 #define RECORDER_SAMPLES 16
@@ -82,6 +83,9 @@ static inline void recorder_wake(recorder_object *self)
 
 /* The recorder behind a Python object, or NULL with TypeError. */
 recorder_object *recorder_of(core_state *state, PyObject *obj);
+
+/* How often this site was given a tensor before in the current step. */
+uint32_t recorder_next_call(recorder_object *self, int32_t site);
 
 /* Waits without the GIL until the queue has room for an event with so many bytes of a
  * value.  True: it had to, and meanwhile anything may have happened: the recorder may

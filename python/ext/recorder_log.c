@@ -194,15 +194,15 @@ PyObject *core_read_keep(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     return PyLong_FromUnsignedLong(products);
 }
 
-static void count_call(recorder_object *self, tt_event *event)
+uint32_t recorder_next_call(recorder_object *self, int32_t site)
 {
-    recorder_site *row = recorder_site_at(self, event->site);
+    recorder_site *row = recorder_site_at(self, site);
     if (row == NULL)
-        return;
-    if (row->step != event->step)
+        return 0;
+    if (row->step != self->step)
         row->calls = 0;
-    row->step = event->step;
-    event->call = row->calls++;
+    row->step = self->step;
+    return row->calls++;
 }
 
 /* torch computes the statistics where the tensor lies. */
@@ -302,7 +302,7 @@ PyObject *recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t narg
     products = products != 0 ? products : wanted;
     if (wanted == 0)
         Py_RETURN_NONE;
-    count_call(recorder, &event);
+    event.call = recorder_next_call(recorder, event.site);
     int64_t start = clock_fine();
     if (add_tensor(recorder, args[1], products, &event) < 0)
         return NULL;

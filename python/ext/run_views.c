@@ -11,6 +11,7 @@ static const char *const births[] = {
     [TT_BIRTH_FORWARD] = "forward",
     [TT_BIRTH_UPDATE] = "update",
     [TT_BIRTH_BACKWARD] = "backward",
+    [TT_BIRTH_LOSS] = "loss",
 };
 static const char *const roles[] = {
     [TT_FEED_BEFORE] = "before",

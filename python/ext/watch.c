@@ -58,7 +58,7 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->grad = getset_of(state, "grad");
     self->version = self->grad != NULL ? getset_of(state, "_version") : NULL;
     self->parameters_key = PyUnicode_InternFromString("_parameters");
-    if (self->version == NULL || self->parameters_key == NULL)
+    if (self->version == NULL || self->parameters_key == NULL || watch_find_backward(self) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -101,6 +101,8 @@ static void watch_dealloc(PyObject *self)
     Py_CLEAR(watch->grad);
     Py_CLEAR(watch->version);
     Py_CLEAR(watch->parameters_key);
+    Py_CLEAR(watch->backward_code);
+    Py_CLEAR(watch->tensors_key);
     type->tp_free(self);
     Py_DECREF(type);
 }

@@ -38,6 +38,8 @@ typedef struct watch_object {
     PyObject *on_again;          /* owned or NULL; f() when a model runs again and no step has ended */
     PyObject *grad, *version;    /* owned; getset descriptors of torch's tensor */
     PyObject *parameters_key;    /* owned; "_parameters" */
+    PyObject *backward_code;     /* owned or NULL; of torch.autograd.backward */
+    PyObject *tensors_key;       /* owned; "tensors", the name of its first argument */
     watch_parameter *parameters; /* owned */
     Py_ssize_t parameter_count;
     Py_ssize_t noted_count;
@@ -98,5 +100,10 @@ void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObjec
 bool watch_was_skipped(watch_object *self);
 void watch_write_noted(watch_object *self);
 void watch_hook_output(watch_object *self, PyObject *tensor, const watch_tag *tag);
+
+/* The loss.  watch_note_loss records what backward() was called on, while it runs; 0, or -1
+ * with the exception of on_nonfinite. */
+int watch_find_backward(watch_object *self);
+int watch_note_loss(watch_object *self);
 
 #endif

@@ -126,10 +126,12 @@ static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t 
 {
     const gradient_hook *hook = (gradient_hook *)self;
     watch_object *watch = (watch_object *)hook->base.owner;
-    if (PyVectorcall_NARGS(nargsf) == 1 && watch != NULL && hook->index < watch->parameter_count &&
-        !watch->consumer.is_off)
+    if (PyVectorcall_NARGS(nargsf) != 1 || watch == NULL || hook->index >= watch->parameter_count ||
+        watch->consumer.is_off)
+        Py_RETURN_NONE;
+    if (watch->has_gradients)
         watch_note_gradient(watch, &watch->parameters[hook->index], args[0]);
-    Py_RETURN_NONE;
+    return watch_note_loss(watch) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* hook(gradient), of a module's output */

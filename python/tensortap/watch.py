@@ -142,7 +142,7 @@ class Watched:
             self._refs.append(None if parameter is None else ref(parameter))
             if parameter is not None and parameter.requires_grad:
                 self.trainable.add(id(parameter))
-                if self.has_gradients:
+                if self.has_gradients or not self._hooks:  # the first sees the loss
                     self._hooks.append(Hook(ref(parameter), i))
         self.steps.add(self, optimizer)
         recorder.watchers.append(self)

@@ -79,7 +79,8 @@ parameter
 number       number -inf                                             !!              not finite
 $ tensortap nan absurd
 a value that is not finite in activation/negative at step -9 223 372 036 854 775 807
-born in the forward pass; nothing was recorded before it, so look at its input too
+born in the forward pass; nothing was recorded before it
+look next at what modules are given: tensortap run --inputs --on-nonfinite raise
 point 1 of 6 in the step; 3 of 6 sites have been non-finite since
 
         SITE                 TYPE                                                           MIN  MAX

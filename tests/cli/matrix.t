@@ -15,7 +15,7 @@ STEP  CALL      MIN     MAX       MEAN     STD  NAN  INF
   32     0  -0.7685  0.7581  -0.006122  0.4663    0    0
 $ tensortap nan runs/bad
 2 NaN in activation/layers.2.attn at step 31
-born in the forward pass, from finite values
+born in the forward pass; everything recorded before it was finite
 point 8 of 36 in the step; 9 of 36 sites have been non-finite since
 
            SITE                            TYPE           MIN     MAX
@@ -73,7 +73,7 @@ STEP  CALL      MIN     MAX       MEAN     STD     RMS     L1  ZEROS  NAN  INF
   32     0  -0.7685  0.7581  -0.006122  0.4663  0.4645   52.5      0    0    0
 $ tensortap nan runs/bad
 2 NaN in activation/layers.2.attn at step 31
-born in the forward pass, from finite values
+born in the forward pass; everything recorded before it was finite
 point 8 of 36 in the step; 9 of 36 sites have been non-finite since
 
            SITE                            STEP  TYPE           MIN     MAX     RMS
@@ -113,7 +113,7 @@ activation
    `- mlp    f32[8..  -0.5713  0.5427 ..
 $ tensortap nan runs/bad
 2 NaN in activation/layers.2.attn at step 31
-born in the forward pass, from finite values
+born in the forward pass; everything recorded before it was finite
 point 8 of 36 in the step; 9 of 36 sites have been non-finite since
 
            SITE              TYPE     ..
@@ -144,7 +144,7 @@ activation/layers.2.attn  ^[36mfloat32[8, 16]^[0m
   31     ^[2m0^[0m  -0.7615  0.7827  0.01353  0.4545  0.4529  49.16      0    ^[1;31m2^[0m    ^[2m0^[0m
 $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap nan runs/bad" /dev/null < /dev/null; done | tr -d '\r' | sed 's/\x1b/^/g'
 ^[1;31m2 NaN^[0m in ^[1;31mactivation/layers.2.attn^[0m at step 31
-^[2mborn in the forward pass, from finite values^[0m
+^[2mborn in the forward pass; everything recorded before it was finite^[0m
 ^[2mpoint 8 of 36 in the step; 9 of 36 sites have been non-finite since^[0m
 
            ^[2mSITE^[0m                            ^[2mTYPE^[0m           ^[2mMIN^[0m     ^[2mMAX^[0m
@@ -154,7 +154,7 @@ $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap nan runs/bad"
 ^[2mparameter^[0m  parameter/layers.2.attn.weight  ^[36mf32[8,16]^[0m  -0.3113  0.3054
 ^[2mlast time^[0m  activation/layers.2.attn        ^[36mf32[8,16]^[0m  -0.7956  0.7961
 ^[1;31m2 NaN^[0m in ^[1;31mactivation/layers.2.attn^[0m at step 31
-^[2mborn in the forward pass, from finite values^[0m
+^[2mborn in the forward pass; everything recorded before it was finite^[0m
 ^[2mpoint 8 of 36 in the step; 9 of 36 sites have been non-finite since^[0m
 
            ^[2mSITE^[0m                            ^[2mSTEP^[0m  ^[2mTYPE^[0m           ^[2mMIN^[0m     ^[2mMAX^[0m     ^[2mRMS^[0m

@@ -4,7 +4,7 @@ $ make_run good good; tensortap nan good
 all values of 36 sites in 50 steps are finite
 $ make_run nan-forward forward; tensortap nan forward
 2 NaN in activation/layers.2.attn at step 31
-born in the forward pass, from finite values
+born in the forward pass; everything recorded before it was finite
 point 8 of 36 in the step; 9 of 36 sites have been non-finite since
 
            SITE                            TYPE           MIN     MAX
@@ -16,7 +16,8 @@ last time  activation/layers.2.attn        f32[8,16]  -0.7956  0.7961
 [1]
 $ make_run nan-first first; tensortap nan first
 2 NaN in activation/embed at step 0
-born in the forward pass; nothing was recorded before it, so look at its input too
+born in the forward pass; nothing was recorded before it
+look next at what modules are given: tensortap run --inputs --on-nonfinite raise
 point 1 of 36 in the step; 16 of 36 sites have been non-finite since
 
            SITE                    STEP  TYPE           MIN     MAX
@@ -25,7 +26,8 @@ parameter  parameter/embed.weight     0  f32[8,16]  -0.2986   0.294
 [1]
 $ make_run nan-gradient gradient; tensortap nan gradient
 2 Inf in gradient/layers.1.mlp.weight at step 20
-born in the backward pass; every value of the forward pass was finite
+born in the backward pass, or in a loss that was not seen; recorded module outputs were finite
+look next at the gradients of outputs: tensortap run --grads all --on-nonfinite raise
 point 31 of 36 in the step; 5 of 36 sites have been non-finite since
 
            SITE                           TYPE             MIN       MAX
@@ -47,7 +49,7 @@ last time  parameter/layers.3.attn.weight  f32[8,16]     -0.303    0.3056
 [1]
 $ make_run late-nan late; tensortap nan late
 2 NaN in activation/layers.1.mlp at step 10 000
-born in the forward pass, from finite values
+born in the forward pass; everything recorded before it was finite
 point 6 of 36 in the step; 11 of 36 sites have been non-finite since
 
            SITE                           TYPE             MIN       MAX
@@ -59,7 +61,7 @@ last time  activation/layers.1.mlp        f32[8,16]  -0.003945  0.003927
 [1]
 $ make_run rank1-nan ranks; tensortap nan ranks
 2 NaN in activation/layers.0.mlp at step 7, rank 1
-born in the forward pass, from finite values
+born in the forward pass; everything recorded before it was finite
 point 3 of 36 in the step; 14 of 36 sites have been non-finite since
 
            SITE                           TYPE           MIN     MAX
@@ -76,7 +78,7 @@ $ tensortap nan masked --allow '*.mask'
 all values of 36 sites in 50 steps are finite; 4 sites were left out by --allow
 $ make_run masked-nan both; tensortap nan both --allow '*.mask'
 2 NaN in activation/head at step 40
-born in the forward pass, from finite values
+born in the forward pass; everything recorded before it was finite
 point 18 of 40 in the step; 3 of 40 sites have been non-finite since
 4 sites left out by --allow *.mask
 

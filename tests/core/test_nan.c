@@ -170,6 +170,36 @@ static void an_activation_comes_before_all_gradients(void **state)
     end(&s, run);
 }
 
+static void a_loss_comes_between_activations_and_gradients(void **state)
+{
+    (void)state;
+    story s = begin(0, NULL);
+    put(&s, "activation/a", 0);
+    put(&s, "gradient/a.weight", 3);
+    put(&s, "activation_gradient/a", 3);
+    put(&s, "loss/train.py:7", 1); /* recorded when backward has run */
+    tt_run *run = finish(&s);
+    tt_nonfinite found;
+    assert_origin(run, NULL, "loss/train.py:7", 0, TT_BIRTH_LOSS);
+    assert_int_equal(tt_run_nonfinite(run, "loss/*", &found, &err), 0);
+    assert_true(found.has_forward && found.has_loss && found.has_backward);
+    end(&s, run);
+}
+
+static void a_number_that_was_logged_gives_way_to_the_loss(void **state)
+{
+    (void)state;
+    story s = begin(0, NULL);
+    int32_t site;
+    assert_int_equal(tt_recorder_site(s.rec, "loss/total", &site, &err), 0);
+    assert_int_equal(tt_recorder_scalar(s.rec, site, 0, (double)NAN), 0);
+    put(&s, "loss/train.py:7", 1);
+    tt_run *run = finish(&s);
+    assert_origin(run, NULL, "loss/train.py:7", 0, TT_BIRTH_LOSS);
+    assert_origin(run, "*:7", "loss/total", 0, TT_BIRTH_FORWARD);
+    end(&s, run);
+}
+
 static void sites_that_may_be_non_finite_are_left_out(void **state)
 {
     (void)state;
@@ -260,6 +290,8 @@ int main(void)
         cmocka_unit_test(a_parameter_comes_before_what_it_spoilt),
         cmocka_unit_test(of_gradients_alone_the_last_layer_is_the_origin),
         cmocka_unit_test(an_activation_comes_before_all_gradients),
+        cmocka_unit_test(a_loss_comes_between_activations_and_gradients),
+        cmocka_unit_test(a_number_that_was_logged_gives_way_to_the_loss),
         cmocka_unit_test(sites_that_may_be_non_finite_are_left_out),
         cmocka_unit_test(the_earliest_step_of_all_ranks_counts),
         cmocka_unit_test(what_fed_it_is_finite_and_came_before),

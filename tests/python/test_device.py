@@ -121,7 +121,7 @@ def test_a_watched_step_is_fetched_from_the_device_once(tmp_path: Path) -> None:
     )
     assert done.stdout.split() == ["1"] * 4, done.stderr
     run = tt.open(tmp_path / "run")
-    tensors = 10 + 2 * 18  # outputs, parameters, gradients
+    tensors = 10 + 2 * 18 + 1  # outputs, parameters, gradients, loss
     assert sum(len(run.stats(name)) for name in run.names("*/*")) == 4 * tensors
 
 
