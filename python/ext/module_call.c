@@ -31,8 +31,8 @@ static bool is_deaf(const module_link *link)
 static bool read_training(core_state *state, PyObject *module)
 {
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
-    PyObject *flag =
-        dict != NULL ? Py_XNewRef(PyDict_GetItemWithError(dict, state->source.training)) : NULL; /* owned */
+    PyObject *flag = dict != NULL ? Py_XNewRef(PyDict_GetItemWithError(dict, state->source.training))
+                                  : NULL; /* owned */
     if (flag == NULL && !PyErr_Occurred())
         flag = PyObject_GetAttr(module, state->source.training);
     bool is_training = flag != Py_False;

@@ -251,8 +251,8 @@ CORE_FUNCTION(core_announce)
     core_state *state = core_state_of(module);
     if (read_arguments("_announce", 2, (const option[]){ { 0 } }, args, nargs, kwnames) < 0)
         return NULL;
-    PyObject *function = args[1] != Py_None ? args[1] : NULL;         /* borrowed */
-    module_tap *tap = tap_of(state, args[0], function != NULL);       /* owned */
+    PyObject *function = args[1] != Py_None ? args[1] : NULL;   /* borrowed */
+    module_tap *tap = tap_of(state, args[0], function != NULL); /* owned */
     if (tap != NULL) {
         Py_XSETREF(tap->announce, Py_XNewRef(function));
         tap_take_out_if_idle(state, tap, args[0]);

@@ -28,8 +28,9 @@ static PyObject *or_null(PyObject *function)
 
 static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "recorder", "inputs", "activation_gradients", "on_nonfinite", "on_device",
-                             "on_skip",  "on_again", NULL };
+    static char *names[] = { "recorder",     "inputs",    "activation_gradients",
+                             "on_nonfinite", "on_device", "on_skip",
+                             "on_again",     NULL };
     core_state *state = PyType_GetModuleState(type);
     PyObject *recorder, *on_nonfinite = Py_None, *on_device = Py_None; /* borrowed, like the next */
     PyObject *on_skip = Py_None, *on_again = Py_None;
@@ -227,8 +228,9 @@ static PyMemberDef members[] = {
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "Watch(recorder, *, inputs=False, activation_gradients=False, on_nonfinite=None, "
-                 "on_device=None, on_skip=None, on_again=None)\n--\n\nRecord what the modules of a model do." },
+    { Py_tp_doc,
+      "Watch(recorder, *, inputs=False, activation_gradients=False, on_nonfinite=None, "
+      "on_device=None, on_skip=None, on_again=None)\n--\n\nRecord what the modules of a model do." },
     { Py_tp_new, watch_new },
     { Py_tp_dealloc, watch_dealloc },
     { Py_tp_traverse, watch_traverse },

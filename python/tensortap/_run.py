@@ -226,7 +226,7 @@ def rank_command(own: Sequence[str], arguments: Sequence[str]) -> str:
 
     from torch.distributed.run import parse_args
 
-    read = parse_args(arguments)
+    read = parse_args(arguments)  # type: ignore[no-untyped-call]
     count = len(read.training_script_args) + 1
     flags = ("-m", "--module", "--no-python", "--no_python")
     options = [word for word in arguments[:-count] if word not in flags]

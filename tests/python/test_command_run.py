@@ -187,9 +187,8 @@ def test_a_script_does_what_it_does_under_python(tmp_path: Path, text: str) -> N
     arguments = (script, "--every", "x", "-o", "y")
     ours = tensortap("run", *arguments, folder=tmp_path, stdin="some\ninput")
     theirs = python(*arguments, folder=tmp_path, stdin="some\ninput")
-    shown = ours.stderr.removesuffix(NO_TORCH)
-    assert (ours.stdout, shown) == (theirs.stdout, theirs.stderr)
-    assert ours.stderr.endswith(NO_TORCH)
+    assert (ours.stdout, ours.stderr.replace(NO_TORCH, "")) == (theirs.stdout, theirs.stderr)
+    assert ours.stderr.count(NO_TORCH) == 1
     assert ours.returncode == theirs.returncode
     assert not (tmp_path / "runs").exists()
 
@@ -414,7 +413,7 @@ def test_an_import_of_torch_that_fails_is_shown_as_python_shows_it(
     script = write(tmp_path, "def start():\n    import torch\nstart()")
     ours = tensortap("run", script, folder=tmp_path)
     theirs = python(script, folder=tmp_path)
-    shown = ours.stderr.removesuffix(NO_TORCH)
+    shown = ours.stderr.replace(NO_TORCH, "")
     assert (shown, ours.returncode) == (theirs.stderr, theirs.returncode)
     assert "fail()" in ours.stderr
 
