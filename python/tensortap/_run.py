@@ -196,12 +196,16 @@ class Watcher:
         if context is None:
             say_why(["-o", self.folder] if self.folder else [], *self.program)
             return
-        share = float(self.run.cost)
+        from tensortap.steps import FORWARDS_ARE_STEPS, NO_OPTIMIZER
+
+        share, is_by_forwards = float(self.run.cost), self.run.forwards == FORWARDS_ARE_STEPS
         context.__exit__(type(error) if error is not None else None, error, None)
         rank = os.environ.get("RANK", "0")
         if rank == "0":
             print(f"tensortap: recorded; see: tensortap show {self.run.path}", file=sys.stderr)
             print(f"tensortap: watching took {share:.1%} of the time", file=sys.stderr)
+            if is_by_forwards:
+                print(f"tensortap: {NO_OPTIMIZER}", file=sys.stderr)
 
 
 def say_why(own: Sequence[str], kind: str, rest: Sequence[str]) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tensortap.watch import Watched
 
 FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS = 1, 2  # Recorder.forwards
+NO_OPTIMIZER = "no optimizer holds the parameters: each training forward of a model is a step"
 MOST_NAMED = 6  # parameters in a note
 #: Notes that cli/header_line.c looks for: the end of one, and one that takes it back.
 UNTRAINED = "require gradients but no optimizer updates them"
@@ -144,9 +145,7 @@ class Steps:
             self.recorder.forwards = FORWARDS_ARE_NO_STEPS
         else:
             self.recorder.forwards = FORWARDS_ARE_STEPS
-            self.recorder.note(
-                "no optimizer holds the parameters: each training forward of a model is a step"
-            )
+            self.recorder.note(NO_OPTIMIZER)
 
     def catch_up(self, optimizer: Any) -> None:
         """Read for an optimizer whose closure brought its model: the step began before that."""

@@ -491,7 +491,9 @@ def test_training_forwards_are_the_steps_of_a_program_without_an_optimizer(tmp_p
     assert done.returncode == 0, done.stderr
     run = tt.open(tmp_path / "run")
     assert list(run.series("activation/(root)", "mean")[0]) == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert any("no optimizer holds the parameters" in note.text for note in run.notes)
+    said = "no optimizer holds the parameters: each training forward of a model is a step"
+    assert done.stderr.splitlines()[-1] == f"tensortap: {said}"
+    assert said in [note.text for note in run.notes]
 
 
 def test_every_rank_records_under_torchrun(tmp_path: Path) -> None:
