@@ -121,7 +121,7 @@ def _tree(run: Any) -> tuple[Node, Modules]:
             node.indices = set(map(str, range(width))) if width > 1 else set()
             node.count = len(node.indices)
         above.append((node, output))
-        _note(run, file, node, modules[id(node)], output, sites)
+        _note(run, node, modules[id(node)], output, sites)
     for name, root in roots.items():
         if not root.children and not modules[id(root)].sites:  # never called
             del tree.children[name]
@@ -138,12 +138,14 @@ def _add(parent: Node, label: str, order: int, modules: Modules, kind: str | Non
     return node
 
 
-def _note(run: Any, file: int, node: Node, module: Module, output: str, sites: list[str]) -> None:
+def _note(run: Any, node: Node, module: Module, output: str, sites: list[str]) -> None:
     """Note what a row says about the module that it belongs to."""
     tail = f".{output}" if output else ""
     module.sites |= {site: site.removeprefix(PREFIX).removesuffix(tail) for site in sites}
     if sites:
-        point = run._reader.point(file, run._reader.find(sites[0]), -1)
+        site = run._reader.find(sites[0])
+        file = next(i for i in range(len(run.files)) if run._reader.points(i, site))
+        point = run._reader.point(file, site, -1)
         shape = str(list(point[8].shape)) if point[8] is not None else ""
         module.outputs[output] = shape
         if not output and shape:
