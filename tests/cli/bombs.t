@@ -22,14 +22,14 @@ paid  crashed  steps 0 to 0  8 sites  13 631 488 points  13.1 MB
 $ tensortap nan paid | head -n 1
 1 NaN in activation/layer0 at step 0
 $ tensortap show repeat
-repeat  finished  steps 0 to 0  1 sites  3 200 000 points  1.2 MB
+repeat  finished  steps 0 to 0  1 site  3 200 000 points  1.2 MB
 tensortap: a point cannot be read, the file is damaged; save the rest with: tensortap check --repair repeat/rank0.tap
 [3]
 $ tensortap export repeat --to csv -o x.csv
 tensortap: a point cannot be read, the file is damaged; save the rest with: tensortap check --repair repeat/rank0.tap; --partial exports the rest
 [3]
 $ tensortap show backwards
-backwards  crashed  steps 0 to 0  1 sites  1 points  4.0 MB
+backwards  crashed  steps 0 to 0  1 site  1 points  4.0 MB
 
 SITE  LATEST   MIN  MAX  MEAN  STD  RMS OVER STEPS
 x     float32    0    0     0    0  ▄

@@ -107,7 +107,7 @@ $ tensortap nan forward --json
 [1]
 $ make_run overflow overflow; tensortap nan overflow
 2 Inf in activation/layers.1.mlp at step 5
-born in the forward pass, from finite values
+born in the forward pass; everything recorded before it was finite
 float16 overflow: values beyond 65504 are Inf; bfloat16 and float32 hold larger ones
 point 6 of 36 in the step; 11 of 36 sites have been non-finite since
 
