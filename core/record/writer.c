@@ -1,6 +1,6 @@
 /* writer.c -- the thread that turns the queue into blocks.
  *
- * Exists so that no user's thread waits for the disk.  Every quarter of a second,
+ * Exists so that no user's thread waits for the disk.  Five times a second,
  * and earlier when there is much, it takes what is in the queue: values are
  * written as they come, points are sorted by site and become one chunk each in
  * one block.  It holds io_lock for one batch at a time, so that a fork waits some
@@ -13,11 +13,14 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     BATCH_SLOTS = 1 << 15, /* 2 MB of points: some milliseconds of work */
 };
-static const double interval = 0.2; /* s; what a kill may cost is twice this at worst */
+/* s from the start of one batch to that of the next.  A kill costs this, the time that the
+ * batch takes, and any time for which the thread has no processor or the disk takes nothing. */
+static const double interval = 0.2;
 
 void tt_writer_free(tt_writer_batch *batch)
 {
@@ -267,15 +270,25 @@ static tt_status drain(tt_recorder *rec, uint64_t *at, uint64_t goal, tt_error *
     return st;
 }
 
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 void *tt_writer_run(void *recorder)
 {
     tt_recorder *rec = recorder;
     tt_error err = { "" };
     tt_status st = TT_OK;
     uint64_t at = 0;
+    double begun = seconds_now(); /* the batch before: what came behind it waits since then */
     for (bool is_closing = false; st == TT_OK && !is_closing;) {
-        if (may_sleep(rec, at))
-            tt_queue_sleep(&rec->queue, interval);
+        double left = begun + interval - seconds_now();
+        if (left > 0 && may_sleep(rec, at))
+            tt_queue_sleep(&rec->queue, left);
+        begun = seconds_now();
         is_closing = atomic_load(&rec->is_closing); /* looked at before the queue */
         st = drain(rec, &at, atomic_load(&rec->queue.head), &err);
         if (st == TT_OK) {

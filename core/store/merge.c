@@ -1,6 +1,6 @@
 /* merge.c -- writes small chunks of a site again, as a larger one.
  *
- * Exists because a run is written every half second, a few points a site, and
+ * Exists because a run is written five times a second, a few points a site, and
  * read a site at a time.  Whenever 16 chunks below a size (16, 256, 1024 points)
  * have come, and none of them outweighs the others, they become one; so a point
  * is written three or four times, and a site has some tens of chunks and one for
