@@ -49,8 +49,8 @@ static place look_at(const char *path)
     if (lstat(path, &about) < 0)
         return FREE;
     if (S_ISLNK(about.st_mode)) {
-        bool is_stream = stat(path, &about) == 0 && (S_ISCHR(about.st_mode) || S_ISFIFO(about.st_mode) ||
-                                                     S_ISSOCK(about.st_mode));
+        bool is_stream = stat(path, &about) == 0 &&
+                         (S_ISCHR(about.st_mode) || S_ISFIFO(about.st_mode) || S_ISSOCK(about.st_mode));
         return is_stream ? IN_PLACE : LINK;
     }
     /* A folder is to be replaced: that fails with the right words. */

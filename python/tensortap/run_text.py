@@ -38,7 +38,9 @@ def table(run: Run) -> str:
         f"<td style='text-align:left'>{html.escape(_core._escape(text))}</td></tr>"
         for key, text in summary(run)
     )
-    return f"<table><caption>Run {html.escape(_core._escape(str(run.path)))}</caption>{rows}</table>"
+    return (
+        f"<table><caption>Run {html.escape(_core._escape(str(run.path)))}</caption>{rows}</table>"
+    )
 
 
 def summary(run: Run) -> Iterator[tuple[str, str]]:

@@ -51,7 +51,8 @@ static int64_t put_block(bomb *b, tt_block_kind kind, const tt_wire *body, const
     tt_block_seal(&head, at, bytes, header);
     must(pwrite(b->fd, header, sizeof header, at) == sizeof header);
     must(pwrite(b->fd, bytes, len, at + TT_BLOCK_HEADER) == (ssize_t)len);
-    must(payload_len == 0 || pwrite(b->fd, payload, payload_len, at + payload_at) == (ssize_t)payload_len);
+    must(payload_len == 0 ||
+         pwrite(b->fd, payload, payload_len, at + payload_at) == (ssize_t)payload_len);
     b->end += head.length;
     must(ftruncate(b->fd, b->end) == 0);
     return at;
@@ -101,8 +102,8 @@ static void make_chunk(tt_wire *out, uint64_t site, uint64_t first, uint64_t n, 
 
 enum { MOST = TT_CHUNK_POINTS_MAX };
 static const column stats_fine[] = { SAME(PRODUCTS, TT_PRODUCT_STATS), SAME(COUNT, 8), SAME(DTYPE, 1) };
-static const column stats_with_nan[] = { SAME(PRODUCTS, TT_PRODUCT_STATS), SAME(COUNT, 8),
-                                         SAME(DTYPE, 1), SAME(NAN, 1) };
+static const column stats_with_nan[] = { SAME(PRODUCTS, TT_PRODUCT_STATS), SAME(COUNT, 8), SAME(DTYPE, 1),
+                                         SAME(NAN, 1) };
 static const column stats_paid[] = { SAME(PRODUCTS, TT_PRODUCT_STATS),
                                      { TT_COLUMN_TIME << 3 | TT_PACK_DELTA, 0 },
                                      SAME(COUNT, 8),
@@ -254,8 +255,8 @@ static const struct {
     const char *name;
     void (*make)(bomb *);
 } kinds[] = {
-    { "points", points },       { "full", full }, { "paid", paid }, { "repeat", repeat }, { "backwards", backwards },
-    { "frame", frame }, { "zeros", zeros }, { "alone", alone },
+    { "points", points },       { "full", full },   { "paid", paid },   { "repeat", repeat },
+    { "backwards", backwards }, { "frame", frame }, { "zeros", zeros }, { "alone", alone },
 };
 
 int main(int argc, char **argv)

@@ -23,7 +23,8 @@ static void try_chunk(const uint8_t *data, size_t size)
         return;
     memcpy(bytes + 4, data, size);
     tt_put_u32(bytes, (uint32_t)tt_block_hash(data, size));
-    if (tt_chunk_parse(&chunk, bytes, size + 4) == TT_OK && tt_chunk_unpack(&chunk, 0, &points) == TT_OK) {
+    if (tt_chunk_parse(&chunk, bytes, size + 4) == TT_OK &&
+        tt_chunk_unpack(&chunk, 0, &points) == TT_OK) {
         tt_point point;
         size_t len;
         (void)tt_points_get(&points, points.n - 1, &point);

@@ -146,9 +146,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("to", READ)
-def test_a_damaged_run_is_exported_as_a_whole_or_on_request_in_part(
-    damaged: Path, to: str
-) -> None:
+def test_a_damaged_run_is_exported_as_a_whole_or_on_request_in_part(damaged: Path, to: str) -> None:
     pytest.importorskip(LIBRARIES.get(to, "numpy"))
     words = ("export", "run", "w", "--to", to, "-o", f"out.{to}")
     done = tensortap(*words, folder=damaged)

@@ -324,7 +324,9 @@ def test_a_tensor_beyond_4_gb_is_saved_and_mapped(tmp_path: Path) -> None:
     file.unlink()
 
 
-def test_a_link_at_the_name_of_a_file_is_refused_and_what_it_points_at_stays(tmp_path: Path) -> None:
+def test_a_link_at_the_name_of_a_file_is_refused_and_what_it_points_at_stays(
+    tmp_path: Path,
+) -> None:
     precious = tmp_path / "precious"
     precious.write_text("precious")
     saver = TensorSaver(tmp_path)
