@@ -105,6 +105,16 @@ out:
     return why;
 }
 
+/* Calls a method without arguments that gives a number; -1: it does not. */
+static int64_t ask_number(PyObject *obj, const char *method)
+{
+    PyObject *number = obj != NULL ? PyObject_CallMethod(obj, method, NULL) : NULL; /* owned */
+    long long value = number != NULL ? PyLong_AsLongLong(number) : -1;
+    PyErr_Clear();
+    Py_XDECREF(number);
+    return value;
+}
+
 /* Torch gives "NULL plus the offset" for a view of a storage that was freed, and for
  * wrappers whose values are elsewhere (DTensor).  No memory of ours is so low, but on a
  * machine where some is, the offset tells. */
@@ -112,15 +122,28 @@ static bool has_no_memory(PyObject *obj, const tt_tensor *t)
 {
     if (!address_is_low(t->data) || t->count == 0)
         return false;
-    PyObject *number = PyObject_CallMethod(obj, "storage_offset", NULL); /* owned */
-    uint64_t offset = number != NULL ? PyLong_AsUnsignedLongLong(number) : 0;
-    PyErr_Clear();
-    Py_XDECREF(number);
-    return (uintptr_t)t->data == offset * tt_dtype_size(t->dtype);
+    int64_t offset = ask_number(obj, "storage_offset");
+    return offset >= 0 && (uintptr_t)t->data == (uint64_t)offset * tt_dtype_size(t->dtype);
+}
+
+/* Does the storage reach as far as the tensor?  Strides of torch are not negative. */
+static bool is_held(torch_api *torch, PyObject *obj, const tt_tensor *t)
+{
+    int64_t item = (int64_t)tt_dtype_size(t->dtype), bytes = item;
+    if (t->count == 0)
+        return true;
+    for (int32_t d = 0; d < t->ndim; d++)
+        bytes += (t->shape[d] - 1) * t->stride[d];
+    if (torch_symbols_can_tell(torch, obj))
+        return torch_storage_holds(torch, obj, bytes, item);
+    PyObject *storage = PyObject_CallMethod(obj, "untyped_storage", NULL); /* owned */
+    int64_t size = ask_number(storage, "nbytes"), offset = ask_number(obj, "storage_offset");
+    Py_XDECREF(storage);
+    return size >= 0 && offset >= 0 && offset * item + bytes <= size;
 }
 
 /* The plain part: obj is a strided tensor in CPU memory with no lazy bits. */
-static view_result open_strided(const torch_api *torch, PyObject *obj, tensor_view *out)
+static view_result open_strided(torch_api *torch, PyObject *obj, tensor_view *out)
 {
     view_result why = VIEW_LAYOUT;
     if (torch->view == NULL) {
@@ -137,12 +160,15 @@ static view_result open_strided(const torch_api *torch, PyObject *obj, tensor_vi
         tensor_view_close(out);
         why = VIEW_LAYOUT;
     }
+    if (why == VIEW_OK && !is_held(torch, obj, &out->tensor)) {
+        tensor_view_close(out);
+        why = VIEW_FREED;
+    }
     return why;
 }
 
 /* Makes a copy without the lazy bits; nobody else knows its memory. */
-static view_result open_copy(const torch_api *torch, PyObject *obj, const char *const *how,
-                             tensor_view *out)
+static view_result open_copy(torch_api *torch, PyObject *obj, const char *const *how, tensor_view *out)
 {
     PyObject *copy = call_chain(obj, how); /* owned */
     view_result why = copy != NULL ? open_strided(torch, copy, out) : VIEW_LAYOUT;
@@ -161,7 +187,7 @@ static bool is_zero_tensor(PyObject *obj)
 
 static bool is_negated(torch_api *torch, PyObject *obj)
 {
-    return torch_can_tell_neg(torch, obj) ? torch_is_negated(torch, obj) : is_set(torch->is_neg, obj);
+    return torch_symbols_can_tell(torch, obj) ? torch_is_negated(torch, obj) : is_set(torch->is_neg, obj);
 }
 
 static view_result open_checked(torch_api *torch, PyObject *obj, tensor_view *out)

@@ -39,7 +39,8 @@
     X(DTENSOR, "dtensor", "use t.to_local() or t.full_tensor()")                                  \
     X(WRAPPER, "wrapper", "its class keeps the values elsewhere; read the tensor it wraps")       \
     X(FUNCTORCH, "inside vmap or grad", "read it outside of the transformed function")            \
-    X(FREED, "freed", "its storage was resized to 0 (as FSDP does between uses)")                 \
+    X(FREED, "freed",                                                                             \
+      "its storage was resized to fewer bytes than it needs (as FSDP does between uses)")         \
     X(UNINITIALIZED, "uninitialized", "run the lazy module once to give it a shape")              \
     X(MASKED, "masked", "use a.compressed() for the valid elements or a.filled(value)")           \
     X(LAYOUT, "unread layout", "")
@@ -49,7 +50,8 @@ typedef enum view_result { VIEW_RESULT_MAP(X) VIEW_RESULT_COUNT_ } view_result;
 #undef X
 
 typedef int dl_view_fn(void *obj, tt_dltensor *out);
-typedef bool tensor_bit_fn(const void *tensor);    /* a const at::Tensor & */
+typedef bool tensor_bit_fn(const void *tensor);                     /* a const at::Tensor & */
+typedef int32_t tensor_number_fn(const void *tensor, int64_t *out); /* at::Tensor *; 0: answered */
 typedef const void *const *tracing_state_fn(void); /* a shared_ptr; it points to NULL: none */
 
 /* What we know of torch once the program has imported it; { 0 } before. */
@@ -62,7 +64,9 @@ typedef struct torch_api {
     PyObject *is_neg, *is_conj;              /* owned; method descriptors */
     PyObject *has_mode;                      /* owned or NULL; is a TorchFunctionMode on? */
     dl_view_fn *view;                        /* NULL: this torch has no exchange table */
-    tensor_bit_fn *has_neg_bit;              /* NULL: not found; see torch_can_tell_neg() */
+    tensor_bit_fn *has_neg_bit;              /* NULL: not found; see torch_symbols_can_tell() */
+    tensor_number_fn *storage_size;          /* in bytes; NULL: not found */
+    tensor_number_fn *storage_offset;        /* in elements; NULL: not found */
     Py_ssize_t tensor_at;                    /* of the at::Tensor in a Python tensor; 0: not known yet */
     tracing_state_fn *tracing_state;         /* NULL: not found */
     /* Asking torch for the memory of a meta, sparse, ... tensor costs a C++ exception,
@@ -111,12 +115,21 @@ void leave_quiet(PyObject *guard); /* NULL is fine */
 
 /* Looks up what torch exports without saying so. */
 void torch_symbols_find(torch_api *torch);
-/* Can torch_is_negated() be asked?  obj is any tensor. */
-bool torch_can_tell_neg(torch_api *torch, PyObject *obj);
+/* Can the functions below be asked?  obj is any tensor. */
+bool torch_symbols_can_tell(torch_api *torch, PyObject *obj);
 /* Is the tensor negated when it is read?  Exact, and no Python code runs. */
 static inline bool torch_is_negated(const torch_api *torch, PyObject *obj)
 {
     return torch->has_neg_bit((const char *)obj + torch->tensor_at);
+}
+/* Does the storage hold these bytes from the tensor's first element on?  It may have been
+ * shrunk: untyped_storage().resize_(n). */
+static inline bool torch_storage_holds(const torch_api *torch, PyObject *obj, int64_t bytes, int64_t item)
+{
+    const void *tensor = (const char *)obj + torch->tensor_at;
+    int64_t size = 0, offset = 0;
+    return torch->storage_size(tensor, &size) == 0 && torch->storage_offset(tensor, &offset) == 0 &&
+           offset * item + bytes <= size;
 }
 
 /* So low that it may be an offset and no address: see has_no_memory(). */

@@ -7,8 +7,8 @@
  *   - sparse, meta and batched tensors make it fail, by a C++ exception (such a place is
  *     odd from then on), other devices are in its answer;
  *   - conj: only complex tensors, which never go this way;
- *   - neg: a function of torch's own tells us at once; a torch that does not
- *     have it is always asked the careful way.
+ *   - neg, and a storage that was shrunk: functions of torch's own tell us at once; a torch
+ *     that does not have them is always asked the careful way.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plain_view.h"
 
@@ -61,6 +61,11 @@ static bool describe(const tt_dltensor *dl, tt_tensor *out)
     return count > 0 && !address_is_low(dl->data);
 }
 
+static int64_t item_of(const tt_tensor *t)
+{
+    return (int64_t)tt_dtype_size(t->dtype);
+}
+
 static bool open_quick(const torch_api *torch, PyObject *obj, tensor_view *out)
 {
     tt_dltensor dl;
@@ -74,7 +79,9 @@ static bool open_quick(const torch_api *torch, PyObject *obj, tensor_view *out)
     out->temporary = NULL;
     out->has_buffer = false;
     out->is_private = false;
-    return dl.device_type == DL_CPU && describe(&dl, &out->tensor);
+    return dl.device_type == DL_CPU && describe(&dl, &out->tensor) &&
+           torch_storage_holds(torch, obj, out->tensor.count * item_of(&out->tensor),
+                               item_of(&out->tensor));
 }
 
 view_result plain_view_open(torch_api *torch, PyObject *obj, plain_trust *trust, tensor_view *out)
@@ -88,6 +95,6 @@ view_result plain_view_open(torch_api *torch, PyObject *obj, plain_trust *trust,
     view_result why = tensor_view_open(torch, obj, out);
     if (trust != NULL && !trust->is_odd && torch->view != NULL)
         trust->is_quick = why == VIEW_OK && out->temporary == NULL && !out->has_buffer &&
-                          torch_can_tell_neg(torch, obj);
+                          torch_symbols_can_tell(torch, obj);
     return why;
 }

@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from layouts import DTYPES, SHAPES, random_array
 from reference import assert_stats_match, expected_stats
 
+import tensortap as tt
 from tensortap import _core
 
 torch = pytest.importorskip("torch")
@@ -179,6 +181,51 @@ def fake() -> Any:
 
     with FakeTensorMode():
         return torch.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("view", "enough"),
+    [
+        (lambda base: base, 64),
+        (lambda base: base[32:], 64),
+        (lambda base: base[:32], 32),
+        (lambda base: base.view(8, 8).t(), 64),
+        (lambda base: base.view(8, 8)[:, 3], 60),
+        (lambda base: base[5].expand(4, 4), 6),
+        (lambda base: base[10:10], 0),
+    ],
+    ids=["whole", "end", "begin", "transposed", "column", "expanded", "empty"],
+)
+def test_a_storage_that_was_shrunk_is_not_read_past_its_end(view: Any, enough: int) -> None:
+    base = torch.arange(64.0)
+    x = view(base)
+    expected = tt.stats(x)
+    base.untyped_storage().resize_(4 * enough)
+    assert tt.stats(x) == expected
+    if x.numel() == 0:
+        return
+    base.untyped_storage().resize_(4 * enough - 1)
+    with pytest.raises(TypeError, match=r"^freed tensor: its storage was resized to fewer bytes"):
+        tt.stats(x)
+
+
+def test_a_watched_output_whose_storage_was_shrunk_is_counted_as_unread(tmp_path: Path) -> None:
+    class Shrinks(torch.nn.Module):
+        is_on = False
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x * 1
+            if self.is_on:
+                y.untyped_storage().resize_(16)
+            return y
+
+    model = Shrinks()
+    with tt.record(tmp_path / "run", model=model) as run:
+        for i in range(6):
+            model.is_on = i >= 3  # by then it is read the quick way
+            model(torch.ones(1 << 20))
+            run.step()
+    assert [s.count for s in tt.open(tmp_path / "run").stats("activation/(root)")] == [1 << 20] * 3
 
 
 def freed() -> Any:

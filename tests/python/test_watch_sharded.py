@@ -139,7 +139,7 @@ def test_a_view_of_freed_memory_is_named_and_not_read(offset: int) -> None:
     base = torch.arange(1000.0)
     view = base[offset : offset + 400]
     base.untyped_storage().resize_(0)
-    with pytest.raises(TypeError, match=r"^freed tensor: its storage was resized to 0"):
+    with pytest.raises(TypeError, match=r"^freed tensor: its storage was resized to fewer bytes"):
         tt.stats(view)
 
 
