@@ -80,7 +80,8 @@ static bool is_site(PyObject *site)
 {
     bool is_so = PyTuple_Check(site) && PyTuple_GET_SIZE(site) == SITE_FIELDS &&
                  PyTuple_Check(PyTuple_GET_ITEM(site, SITE_NAMES)) &&
-                 PyLong_Check(PyTuple_GET_ITEM(site, SITE_FIRST));
+                 PyLong_Check(PyTuple_GET_ITEM(site, SITE_FIRST)) &&
+                 PyTuple_Check(PyTuple_GET_ITEM(site, SITE_DEFAULTS));
     for (int i = 0; is_so && i < SITE_NAMES; i++)
         is_so = PyUnicode_Check(PyTuple_GET_ITEM(site, i));
     return is_so;

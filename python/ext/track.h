@@ -191,10 +191,11 @@ typedef enum call_site {
     SITE_HEAD, /* "[file.py:12] function [Class.method] called at " */
     SITE_INPUT,
     SITE_OUTPUT,
-    SITE_TIME,  /* words; the last with the name behind it */
-    SITE_REST,  /* name of *args */
-    SITE_NAMES, /* of the positional parameters */
-    SITE_FIRST, /* arguments to leave out: self */
+    SITE_TIME,     /* words; the last with the name behind it */
+    SITE_REST,     /* name of *args */
+    SITE_NAMES,    /* of the positional parameters */
+    SITE_FIRST,    /* arguments to leave out: self */
+    SITE_DEFAULTS, /* tuple of (name, its position or -1, value) */
     SITE_FIELDS,
 } call_site;
 

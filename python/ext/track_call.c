@@ -238,6 +238,20 @@ static int64_t ticks(void)
     return (int64_t)now.tv_sec * 10000000 + now.tv_nsec / 100;
 }
 
+/* The arguments that the call left at their default. */
+static void add_defaults(call_lines *lines, Py_ssize_t given, PyObject *kwargs)
+{
+    PyObject *defaults = field(lines, SITE_DEFAULTS); /* borrowed */
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(defaults); i++) {
+        PyObject *name, *value; /* borrowed */
+        Py_ssize_t position;
+        if (PyArg_ParseTuple(PyTuple_GET_ITEM(defaults, i), "UnO", &name, &position, &value) &&
+            (position < 0 || position >= given) &&
+            (kwargs == NULL || PyDict_GetItemWithError(kwargs, name) == NULL))
+            add_input(lines, name, value);
+    }
+}
+
 int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwargs)
 {
     long depth = log_depth();
@@ -261,6 +275,7 @@ int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwa
     Py_ssize_t position = 0;
     while (kwargs != NULL && PyDict_Next(kwargs, &position, &name, &value))
         add_input(&lines, name, value);
+    add_defaults(&lines, PyTuple_GET_SIZE(args), kwargs);
     if (finish(&lines) < 0)
         return -1;
     log_set_depth(depth + 1);

@@ -36,6 +36,12 @@ static bool is_plain(PyObject *obj)
            type == &PyRange_Type || type == &PySlice_Type;
 }
 
+static bool is_number(PyObject *obj) /* NULL is none */
+{
+    return obj != NULL && (PyLong_CheckExact(obj) || PyFloat_CheckExact(obj) || PyBool_Check(obj) ||
+                           PyComplex_CheckExact(obj));
+}
+
 sight_kind sight_kind_of(core_state *state, PyObject *obj)
 {
     if (obj == NULL)
@@ -310,6 +316,27 @@ static bool tensor_differs(core_state *state, const track_sight *last, track_sig
     return true;
 }
 
+/* "value (0.1 → 0.05)" of two numbers, "value" of anything else. */
+static void put_values(track_text *what, PyObject *last, PyObject *now)
+{
+    enum { LONGEST = 40 };
+    bool are_numbers = is_number(last) && is_number(now);
+    PyObject *before = are_numbers ? PyObject_Repr(last) : NULL;  /* owned */
+    PyObject *after = before != NULL ? PyObject_Repr(now) : NULL; /* owned */
+    PyErr_Clear(); /* a number of more digits than Python writes */
+    put_word(what, "value");
+    if (after != NULL && PyUnicode_GET_LENGTH(before) < LONGEST &&
+        PyUnicode_GET_LENGTH(after) < LONGEST) {
+        text_put(what, " (");
+        text_put_str(what, before);
+        text_put(what, " → ");
+        text_put_str(what, after);
+        text_put(what, ")");
+    }
+    Py_XDECREF(before);
+    Py_XDECREF(after);
+}
+
 bool sight_differs(core_state *state, const track_sight *last, track_sight *now, PyObject *obj,
                    const track_tolerance *tolerance, track_text *what)
 {
@@ -323,11 +350,16 @@ bool sight_differs(core_state *state, const track_sight *last, track_sight *now,
         text_put(what, " → ");
         text_put(what, now->type);
         text_put(what, ")");
+        if (is_number(last->held) && is_number(obj))
+            put_values(what, last->held, obj);
         return true;
     }
     if (now->kind == SIGHT_BOX ? is_same_key(last->full, now->full)
                                : !sight_is_stale(state, last, now->kind, obj))
         return false;
-    put_word(what, now->kind == SIGHT_BOX ? "contents" : "value");
+    if (now->kind == SIGHT_BOX)
+        put_word(what, "contents");
+    else
+        put_values(what, last->held, obj);
     return true;
 }

@@ -198,3 +198,22 @@ def test_a_numpy_object_array_does_not_disturb() -> None:
         "x@2",
         "x@3 dtype",
     ]
+
+
+def test_a_changed_number_is_shown_with_the_one_before() -> None:
+    body = "x = 0.1\nx = x / 2\nx = 3\nx = True\nx = 10**50\nx = 2\nx = 'a'\nx = 'b'"
+    told = [
+        line.partition(" | changed: ")[2]
+        for line in run(body, "x").splitlines()
+        if "[Var] x@" in line
+    ]
+    assert told == [
+        "",
+        "value (0.1 → 0.05)",
+        "type (float → int), value (0.05 → 3)",
+        "type (int → bool), value (3 → True)",
+        "type (bool → int), value",
+        "value",
+        "type (int → str)",
+        "value",
+    ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -195,3 +197,45 @@ def test_the_seeds_decorators_and_handler_run(
     assert "shape=torch.Size([73, 3, 6, 9]) | dtype=torch.uint8" in printed
     (path,) = tmp_path.glob("process_*.log")
     assert path.read_text().count("INFO") == printed.count("\n")
+
+
+def test_arguments_left_at_their_default_are_inputs_too(capsys: pytest.CaptureFixture[str]) -> None:
+    @var_tracker("rate")
+    def train(steps: int, rate: float = 0.1, *more: int, name: str = "sgd", **others: int) -> None:
+        rate = rate / 2
+
+    def inputs(*args: int, **kwargs: Any) -> list[str]:
+        train(*args, **kwargs)
+        printed = capsys.readouterr().out.splitlines()
+        assert [line for line in printed if "] rate@" in line][-1].endswith(" → 0.05)")
+        return [line.partition("[Var] ")[2] for line in printed if " input " in line]
+
+    assert inputs(3) == ["steps@0 value: 3", "rate@0 value: 0.1", "name@0 value: 'sgd'"]
+    assert inputs(3, name="adam") == [
+        "steps@0 value: 3",
+        "name@0 value: 'adam'",
+        "rate@0 value: 0.1",
+    ]
+    assert inputs(3, rate=0.1, extra=1) == [  # type: ignore[arg-type]
+        "steps@0 value: 3",
+        "rate@0 value: 0.1",
+        "extra@0 value: 1",
+        "name@0 value: 'sgd'",
+    ]
+
+
+def test_defaults_behind_a_wrapper_are_not_claimed(capsys: pytest.CaptureFixture[str]) -> None:
+    def fills_in(func: Any) -> Any:
+        @functools.wraps(func)
+        def wrapper(x: int) -> int:
+            return int(func(x, rate=0.5))
+
+        return wrapper
+
+    @auto_diff
+    @fills_in
+    def train(x: int, rate: float = 0.1) -> int:
+        return x
+
+    train(1)
+    assert "rate@0" not in capsys.readouterr().out

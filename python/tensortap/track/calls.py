@@ -86,6 +86,7 @@ class Described:
             rest,
             names,
             first,
+            _defaults(func),
         )
 
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
@@ -102,6 +103,21 @@ class Described:
             text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}… (length {len(text)})"
         )
         log.stop(self.site, token, type(error).__name__, text, seconds)
+
+
+def _defaults(func: Any) -> tuple[tuple[str, int, Any], ...]:
+    """Return (name, position or -1, value) of each parameter with a default.
+
+    None of a wrapper: it may call what it wraps with other arguments.
+    """
+    if not isinstance(func, types.FunctionType) or hasattr(func, "__wrapped__"):
+        return ()
+    code, values = func.__code__, func.__defaults__ or ()
+    start = code.co_argcount - len(values)
+    return (
+        *((code.co_varnames[start + i], start + i, value) for i, value in enumerate(values)),
+        *((name, -1, value) for name, value in (func.__kwdefaults__ or {}).items()),
+    )
 
 
 def auto_diff(func: F) -> F:
