@@ -117,7 +117,8 @@ bool flow_calls_next(const flow_calls *calls, const line_call *call, const void 
 {
     for (; *at < calls->count; ++*at) {
         const flow_return *one = &calls->back[*at];
-        if (one->to.frame == call->frame && one->to.run == call->run && has_value(one, object)) {
+        if (one->to.frame == call->frame && one->to.run == call->run &&
+            (object == NULL || has_value(one, object))) {
             *back = one;
             ++*at;
             return true;

@@ -36,7 +36,7 @@ void flow_calls_clear(flow_calls *calls); /* as { 0 } */
 /* A value goes to the statement that makes this call.  Gives where what it is made of
  * goes; NULL: no memory, an arrow will be missing. */
 flow_return *flow_calls_give(flow_calls *calls, const line_call *to, PyObject *value);
-/* What was given back to the statement that makes this call, if the object is among it:
+/* What was given back to the statement that makes this call, if the object is among it (NULL: any):
  * goes to *back; gives false at the end.  Start with *at = 0. */
 bool flow_calls_next(const flow_calls *calls, const line_call *call, const void *object, size_t *at,
                      const flow_return **back);

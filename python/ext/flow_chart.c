@@ -23,7 +23,7 @@ static void node_free(flow_node *node)
 
 void flow_chart_drop(flow_chart *chart)
 {
-    chart->orphans -= flow_chart_at(chart, chart->oldest)->caller_key != 0;
+    chart->orphans -= flow_chart_at(chart, chart->oldest)->wait_count > 0;
     node_free(flow_chart_at(chart, chart->oldest));
     chart->oldest++;
 }
@@ -141,7 +141,7 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
     node->key = key;
     node->frame = 0;
     node->moment = ++chart->moment;
-    node->caller_key = 0;
+    node->wait_count = 0;
     node->object = NULL;
     node->version = 0;
     node->name = Py_NewRef(name);
@@ -211,39 +211,100 @@ int flow_node_join(flow_node *node, const uint64_t *from, size_t count)
     return 0;
 }
 
-/* The key of the caller's name for a state that waits; 0: there is none. */
-static uint64_t key_above(const flow_chart *chart, uint64_t key)
+static bool add_nodes(const flow_chart *chart, uint64_t key, flow_ids *out, int depth)
 {
-    const flow_state *state = flow_chart_waiting(chart, key);
-    return state != NULL ? state->descent.caller_key : 0;
+    const flow_state *state = NULL;
+    uint64_t id = flow_chart_find(chart, key);
+    bool is_any = false;
+    if (id != 0)
+        return flow_ids_add(out, id);
+    if (depth < MOST_PASSED)
+        state = flow_chart_waiting(chart, key);
+    if (state != NULL && state->descent.caller_key != 0)
+        return add_nodes(chart, state->descent.caller_key, out, depth + 1);
+    for (size_t i = 0; state != NULL && i < state->descent.count; i++)
+        is_any = add_nodes(chart, state->descent.key[i], out, depth + 1) || is_any;
+    return is_any;
 }
 
-void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t caller_key)
+bool flow_chart_nodes_of(const flow_chart *chart, uint64_t key, flow_ids *out)
 {
-    uint64_t key = caller_key, from = 0;
-    for (int passed = 0; key != 0 && from == 0 && passed < MOST_PASSED; passed++) {
-        from = flow_chart_find(chart, key);
-        key = key_above(chart, key);
+    return add_nodes(chart, key, out, 0);
+}
+
+static size_t arrow_of(const flow_node *node, uint64_t from)
+{
+    size_t at = 0;
+    while (at < node->from_count && node->from[at] != from)
+        at++;
+    return at;
+}
+
+/* The state, and those it was passed on from. */
+static void list_chain(const flow_chart *chart, uint64_t key, flow_wait *out)
+{
+    out->key_count = 0;
+    while (key != 0 && out->key_count < FLOW_CHAIN) {
+        const flow_state *state = flow_chart_waiting(chart, key);
+        out->key[out->key_count++] = key;
+        key = state != NULL ? state->descent.caller_key : 0;
     }
-    (void)flow_node_join(node, &from, 1);
-    if (from == 0 && caller_key != 0 && node->caller_key == 0) {
-        node->caller_key = caller_key;
-        chart->orphans++;
+}
+
+void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t key)
+{
+    flow_wait wait;
+    flow_ids from;
+    bool is_there = flow_chart_find(chart, key) != 0;
+    flow_ids_open(&from);
+    (void)flow_chart_nodes_of(chart, key, &from);
+    wait.until_count = 0;
+    for (size_t i = 0; i < from.count; i++)
+        if (arrow_of(node, from.id[i]) == node->from_count && wait.until_count < FLOW_UNTIL)
+            wait.until[wait.until_count++] = from.id[i];
+    (void)flow_node_join(node, from.id, from.count);
+    flow_ids_close(&from);
+    if (is_there || key == 0 || node->wait_count == FLOW_WAITS)
+        return;
+    list_chain(chart, key, &wait);
+    chart->orphans += node->wait_count == 0;
+    node->waits[node->wait_count++] = wait;
+}
+
+/* The arrow starts at `node`, which is nearer than what it started at. */
+static void move_arrow(flow_node *to, flow_wait *wait, const flow_node *node)
+{
+    for (size_t i = 0; i < wait->until_count; i++) {
+        size_t at = arrow_of(to, wait->until[i]);
+        if (at < to->from_count)
+            memmove(to->from + at, to->from + at + 1, (--to->from_count - at) * sizeof *to->from);
     }
+    wait->until_count = arrow_of(to, node->id) == to->from_count;
+    wait->until[0] = node->id;
+    (void)flow_node_join(to, &node->id, 1);
 }
 
 void flow_chart_adopt(flow_chart *chart, const flow_node *node)
 {
     for (uint64_t id = chart->next - 1; id >= chart->oldest && chart->orphans > 0; id--) {
         flow_node *other = flow_chart_at(chart, id);
-        uint64_t key = other->caller_key;
-        for (int passed = 0; key != 0 && key != node->key && passed < MOST_PASSED; passed++)
-            key = key_above(chart, key);
-        if (key == 0 || key != node->key || other == node)
+        if (other->wait_count == 0 || other == node)
             continue;
-        (void)flow_node_join(other, &node->id, 1);
-        other->caller_key = 0;
-        chart->orphans--;
+        size_t kept = 0;
+        for (size_t i = 0; i < other->wait_count; i++) {
+            flow_wait *wait = &other->waits[i];
+            size_t at = 0;
+            while (at < wait->key_count && wait->key[at] != node->key)
+                at++;
+            if (at < wait->key_count) {
+                move_arrow(other, wait, node);
+                wait->key_count = at;
+            }
+            if (wait->key_count > 0)
+                other->waits[kept++] = *wait;
+        }
+        other->wait_count = kept;
+        chart->orphans -= kept == 0;
     }
 }
 

@@ -29,11 +29,22 @@ void flow_value_free(flow_value *value);
 /* The same value for another owner. */
 void flow_value_share(const flow_value *value, flow_value *out);
 
+enum { FLOW_WAITS = 4, FLOW_CHAIN = 8, FLOW_UNTIL = 4 };
+
+/* An arrow from a state that is in no node yet. */
+typedef struct flow_wait {
+    uint64_t key[FLOW_CHAIN]; /* the state, that of the caller who passed it on, and so on */
+    size_t key_count;
+    uint64_t until[FLOW_UNTIL]; /* ids: where the arrow starts as long as there is nothing nearer */
+    size_t until_count;
+} flow_wait;
+
 typedef struct flow_node {
     uint64_t id, key, frame;
-    uint64_t moment;     /* what came before it in the program has a smaller one */
-    uint64_t caller_key; /* of the caller's name for it, which is in no node yet; else 0 */
-    const void *object;  /* the tensor's address, for comparison only, and its version */
+    uint64_t moment; /* what came before it in the program has a smaller one */
+    flow_wait waits[FLOW_WAITS];
+    size_t wait_count;
+    const void *object; /* the tensor's address, for comparison only, and its version */
     uint32_t version;
     PyObject *name, *code; /* owned; str and code object */
     int line;
@@ -78,7 +89,7 @@ typedef struct flow_chart {
     uint64_t next;   /* id of the next node; the first is 1 */
     uint64_t oldest; /* id of the oldest one that is kept */
     uint64_t moment; /* the last one that was given away */
-    size_t orphans;  /* nodes with a caller_key */
+    size_t orphans;  /* nodes with a wait */
     uint64_t begun;  /* id of the first node since capturing began, perhaps not for the first time */
     struct {
         uint64_t key, id;
@@ -121,9 +132,12 @@ uint64_t flow_chart_outer(const flow_chart *chart, const flow_node *node);
 uint64_t flow_chart_before(const flow_chart *chart, PyObject *name, const flow_state *state);
 /* Adds arrows to what ends there already; 0 is nobody's id. */
 int flow_node_join(flow_node *node, const uint64_t *from, size_t count);
-/* An arrow from the node with this key, the caller's, or from that of the caller's
- * caller who passed it on; if nobody has a node yet, from the first that will. */
-void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t caller_key);
+/* Adds the node that shows a state, or those of what a function had it from; false: there are
+ * none. */
+bool flow_chart_nodes_of(const flow_chart *chart, uint64_t key, flow_ids *out);
+/* An arrow from the node with this key, perhaps the caller's; if it has none yet, from what
+ * the caller had it from, until it has. */
+void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t key);
 /* Gives arrows from `node` to those that waited for it. */
 void flow_chart_adopt(flow_chart *chart, const flow_node *node);
 /* The kept nodes in the order of the program, flow_chart_count of them. */
@@ -166,9 +180,6 @@ void flow_find_descent(const flow_object *self, const line_event *event, const l
 /* A source of a function may be a tensor of the caller's, under another name. */
 void flow_join_caller(flow_object *self, const line_event *event, flow_node *node,
                       const flow_descent *descent);
-/* Adds the node that shows a state of a function's, or those of what the function had it from;
- * false: there are none. */
-bool flow_nodes_of(const flow_object *self, uint64_t key, flow_ids *out);
 /* A generator goes on with a tensor: that is what its `yield` gives. */
 void flow_on_sent(void *context, const line_event *event);
 

@@ -35,7 +35,7 @@ int flow_chart_copy(const flow_chart *chart, flow_chart *out)
             flow_chart_free(&copy);
             return -1;
         }
-        copy.orphans += flow_chart_at(&copy, id)->caller_key != 0;
+        copy.orphans += flow_chart_at(&copy, id)->wait_count > 0;
         copy.next++;
     }
     *out = copy;

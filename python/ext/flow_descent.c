@@ -6,8 +6,6 @@
 #include "flow_chart.h"
 #include "source_line.h"
 
-enum { MOST_DEPTH = 16 };
-
 /* Has the function this variable from the function around it? */
 static bool is_free(PyObject *code, PyObject *name)
 {
@@ -29,11 +27,18 @@ void flow_join_caller(flow_object *self, const line_event *event, flow_node *nod
     else if (is_free(event->code, node->name))
         outer = flow_chart_outer(&self->chart, node);
     (void)flow_node_join(node, &outer, 1);
-    for (size_t i = 0; i < descent->count; i++) {
-        uint64_t from = flow_chart_find(&self->chart, descent->key[i]);
-        (void)flow_node_join(node, &from, 1);
-    }
+    for (size_t i = 0; i < descent->count; i++)
+        flow_chart_expect(&self->chart, node, descent->key[i]);
     flow_chart_adopt(&self->chart, node);
+}
+
+/* Adds what a value that a call gave, or the object in it, was made of. */
+static void add_origins(const flow_return *back, const void *object, flow_descent *out)
+{
+    flow_origin from[FLOW_ORIGINS];
+    size_t count = flow_return_origins(back, object, from, FLOW_ORIGINS - out->count);
+    for (size_t i = 0; i < count; i++)
+        out->key[out->count++] = from[i].key;
 }
 
 void flow_find_descent(const flow_object *self, const line_event *event, const line_name *read,
@@ -41,48 +46,30 @@ void flow_find_descent(const flow_object *self, const line_event *event, const l
 {
     line_source *source = self->state->line;
     const flow_return *back = NULL;
-    flow_origin from[FLOW_ORIGINS];
     size_t at = 0;
     line_call call;
     out->caller_key = line_frame_passed(source, self->consumer, event->at, read);
     out->count = 0;
     if (out->caller_key != 0 || read->object == NULL)
         return;
-    bool is_called = self->calls.count > 0 && line_frame_below(source, self->consumer, event->at, &call);
-    while (is_called && flow_calls_next(&self->calls, &call, read->object, &at, &back)) {
-        if (!line_frame_takes(source, self->consumer, event->at, back->to.site))
-            continue;
-        size_t count = flow_return_origins(back, read->object, from, FLOW_ORIGINS - out->count);
-        for (size_t i = 0; i < count; i++)
-            out->key[out->count++] = from[i].key;
-    }
+    if (!line_frame_below(source, self->consumer, event->at, &call))
+        call.frame = 0;
+    while (flow_calls_next(&self->calls, &call, read->object, &at, &back))
+        if (line_frame_takes(source, self->consumer, event->at, read, back->to.site, false))
+            add_origins(back, read->object, out);
     if (out->count > 0 || read->kind != LINE_LOCAL || read->is_seen)
         return;
     uint64_t holder = line_frame_holder(source, self->consumer, event->at, read);
     if (holder != 0 &&
         (flow_chart_find(&self->chart, holder) != 0 || flow_chart_waiting(&self->chart, holder) != NULL))
         out->caller_key = holder;
-}
-
-static bool add_nodes(const flow_object *self, uint64_t key, flow_ids *out, int depth)
-{
-    const flow_state *state = NULL;
-    uint64_t id = flow_chart_find(&self->chart, key);
-    bool is_any = false;
-    if (id != 0)
-        return flow_ids_add(out, id);
-    if (depth < MOST_DEPTH)
-        state = flow_chart_waiting(&self->chart, key);
-    if (state != NULL && state->descent.caller_key != 0)
-        return add_nodes(self, state->descent.caller_key, out, depth + 1);
-    for (size_t i = 0; state != NULL && i < state->descent.count; i++)
-        is_any = add_nodes(self, state->descent.key[i], out, depth + 1) || is_any;
-    return is_any;
-}
-
-bool flow_nodes_of(const flow_object *self, uint64_t key, flow_ids *out)
-{
-    return add_nodes(self, key, out, 0);
+    if (out->caller_key != 0)
+        return;
+    /* g(x + 1), g(f(x) * 2): the caller has no name for it, but has computed it just now. */
+    out->count = line_frame_given(source, self->consumer, event->at, read, out->key, FLOW_ORIGINS);
+    for (at = 0; flow_calls_next(&self->calls, &call, NULL, &at, &back);)
+        if (line_frame_takes(source, self->consumer, event->at, read, back->to.site, true))
+            add_origins(back, NULL, out);
 }
 
 void flow_on_sent(void *context, const line_event *event)

@@ -84,7 +84,7 @@ static void add_given(flow_object *self, const line_event *event, size_t at, flo
         return;
     size_t count = flow_calls_given(&self->calls, event, at, given, most);
     for (size_t i = 0; i < count; i++)
-        if (!flow_nodes_of(self, given[i].key, from) && given[i].is_above)
+        if (!flow_chart_nodes_of(&self->chart, given[i].key, from) && given[i].is_above)
             flow_chart_expect(&self->chart, node, given[i].key);
     if (given != few)
         PyMem_Free(given);
@@ -119,7 +119,8 @@ static void on_change(void *context, const line_event *event)
 {
     flow_object *self = context;
     for (size_t i = 0; i < event->change_count; i++)
-        if (event->changes[i].now.object != NULL)
+        if (event->changes[i].now.object != NULL &&
+            event->changes[i].now.key != event->changes[i].old_key)
             add_change(self, event, i);
 }
 
@@ -211,7 +212,7 @@ static void add_returned(flow_object *self, const line_event *event, PyObject *o
     /* and what the functions gave that the statement called */
     size_t given_count = flow_calls_passed(&self->calls, event, given, FLOW_PASSED);
     for (size_t i = 0; i < given_count; i++)
-        (void)flow_nodes_of(self, given[i].key, &from);
+        (void)flow_chart_nodes_of(&self->chart, given[i].key, &from);
     /* No state of a name: a number that the source gives to nobody. */
     uint64_t key = UINT64_MAX - self->chart.next;
     flow_node *node = flow_chart_add(&self->chart, key, name, event->code, event->line);

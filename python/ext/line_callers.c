@@ -39,16 +39,130 @@ bool line_frame_below(line_source *source, int id, line_frame *at, line_call *ca
     return true;
 }
 
-bool line_frame_takes(line_source *source, int id, line_frame *at, int site)
+/* ---- what a call is given ------------------------------------------------------ */
+
+enum { NO_ARGUMENT = -1, ANY_ARGUMENT = -2 };
+
+/* The call that the frame is there for; NULL: it is not known. */
+static const line_site *site_below(line_source *source, int id, line_frame *at)
 {
     line_call call;
     if (!line_frame_below(source, id, at, &call))
-        return false;
+        return NULL;
     const line_table *table = caller_of(source, id, at)->code->table;
-    for (int i = 0; i < table->take_count; i++)
-        if (table->takes[i].site == call.site && table->takes[i].result_of == site)
-            return true;
+    int low = 0, high = table->site_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (table->sites[middle].site < call.site)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < table->site_count && table->sites[low].site == call.site ? &table->sites[low] : NULL;
+}
+
+static bool is_self(PyObject *name)
+{
+    return PyUnicode_CompareWithASCIIString(name, "self") == 0 ||
+           PyUnicode_CompareWithASCIIString(name, "cls") == 0;
+}
+
+/* Does the frame hand on what it is given as it is: (self, *args, **kwargs)? */
+static bool is_transparent(line_frame *at)
+{
+    PyCodeObject *code = locals_code(at);
+    if (!(code->co_flags & CO_VARARGS) || code->co_argcount > 1)
+        return false;
+    if (code->co_argcount == 0)
+        return true;
+    PyObject *name = PyTuple_GetItem(code->co_localsplusnames, 0); /* borrowed */
+    return name != NULL && is_self(name);
+}
+
+/* Which argument of its frame the read is: its slot; or one of those above. */
+static int argument_of(line_source *source, int id, line_frame *at, const line_name *read)
+{
+    void **found = pointer_map_find(&source->frames, at);
+    const frame_record *record = found != NULL ? *found : NULL;
+    const frame_record *below = caller_of(source, id, at);
+    int slot = 0;
+    if (record == NULL || record->is_bare || below == NULL || read->kind != LINE_LOCAL)
+        return NO_ARGUMENT;
+    while (slot < record->slot_count && slot < record->code->table->argument_count &&
+           record->slots[slot].key != read->key)
+        slot++;
+    if (slot == record->slot_count || slot == record->code->table->argument_count)
+        return NO_ARGUMENT;
+    for (at = locals_back(at); at != NULL && at != below->at; at = locals_back(at))
+        if (!is_transparent(at))
+            return ANY_ARGUMENT; /* it may have changed their order */
+    return slot;
+}
+
+/* What of a call goes into an argument: the next after `part`, which is -1 at first; NULL: no more.
+ * What goes into the call at all, if its arguments are not known one by one. */
+static const line_write *next_given(const line_table *table, const line_site *site, PyCodeObject *code,
+                                    int argument, int *part)
+{
+    const line_write *given = &site->given;
+    if (argument == ANY_ARGUMENT || given->part_count == 0)
+        return (*part)++ < 0 ? given : NULL;
+    PyObject *names = code->co_localsplusnames; /* borrowed */
+    bool is_method = code->co_argcount > 0 && is_self(PyTuple_GET_ITEM(names, 0));
+    while (++*part < given->part_count) {
+        const line_part *one = &table->parts[given->parts + (uint32_t)*part];
+        if (one->key == Py_None ||
+            (PyLong_Check(one->key) && PyLong_AsLong(one->key) + is_method == argument &&
+             argument < code->co_argcount) ||
+            (PyUnicode_Check(one->key) &&
+             PyUnicode_Compare(one->key, PyTuple_GET_ITEM(names, argument)) == 0))
+            return &one->write;
+    }
+    return NULL;
+}
+
+bool line_frame_takes(line_source *source, int id, line_frame *at, const line_name *read, int site,
+                      bool is_made)
+{
+    const line_site *below = site_below(source, id, at);
+    if (below == NULL)
+        return false;
+    if (below->site == site)
+        return !is_made;
+    const line_table *table = caller_of(source, id, at)->code->table;
+    int argument = is_made ? argument_of(source, id, at, read) : ANY_ARGUMENT, part = -1;
+    const line_write *given = NULL;
+    while (argument != NO_ARGUMENT &&
+           (given = next_given(table, below, locals_code(at), argument, &part)) != NULL)
+        for (int i = 0; i < (is_made ? given->call_count : given->direct_count); i++)
+            if (table->write_calls[given->calls + (uint32_t)i] == site)
+                return true;
     return false;
+}
+
+size_t line_frame_given(line_source *source, int id, line_frame *at, const line_name *read,
+                        uint64_t *keys, size_t most)
+{
+    const line_site *site = site_below(source, id, at);
+    const frame_record *below = caller_of(source, id, at);
+    int argument = site != NULL ? argument_of(source, id, at, read) : NO_ARGUMENT, part = -1;
+    const line_write *given = NULL;
+    size_t count = 0;
+    if (argument == NO_ARGUMENT || !below->has_reads)
+        return 0;
+    const line_table *table = below->code->table;
+    while ((given = next_given(table, site, locals_code(at), argument, &part)) != NULL) {
+        for (int i = 0; i < given->read_count; i++) {
+            int number = table->write_reads[given->reads + (uint32_t)i];
+            for (int k = 0; k < below->read_count && count < most; k++) {
+                const saved_read *one = &below->reads[k];
+                bool is_it = one->item == NULL ? k == number : one->parent == number;
+                if (is_it && one->path >= 0 && is_tensor((object_kind)one->state.kind))
+                    keys[count++] = one->state.key;
+            }
+        }
+    }
+    return count;
 }
 
 uint64_t line_frame_passed(line_source *source, int id, line_frame *at, const line_name *read)

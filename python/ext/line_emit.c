@@ -195,7 +195,7 @@ void emit_changes(line_source *source, frame_record *record, const line_statemen
             path_find(source, record, read->path, false, &place);
         read->object = place.object == read->state.object ? place.object : NULL;
         for (int k = 0; k < count && read->object != NULL; k++)
-            if (found[k].old.key == read->state.key)
+            if (found[k].old.key == read->state.key && found[k].now.key != found[k].old.key)
                 read->object = NULL; /* its state is over */
     }
     FOR_EACH_CONSUMER(source, record, change, id)

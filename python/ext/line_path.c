@@ -152,7 +152,8 @@ void path_find(line_source *source, frame_record *record, int number, bool is_st
     line_place base;
     path_find(source, record, path->base, false, &base);
     if (base.kind == KIND_TORCH || base.kind == KIND_ARRAY) {
-        *out = base; /* a part of a tensor is the tensor */
+        if (!path->is_about)
+            *out = base; /* a part of a tensor is the tensor */
         return;
     }
     if (base.object == NULL)

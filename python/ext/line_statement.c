@@ -153,6 +153,14 @@ static void look_at_far(line_source *source, frame_record *record, settling *wor
     }
 }
 
+/* Was the very tensor that is there assigned again (`x = identity(x)`)?  Its state stays. */
+static bool is_same(line_source *source, const found_change *change, bool is_hidden)
+{
+    return change->how == LINE_REBOUND && is_tensor(change->place.kind) &&
+           is_tensor((object_kind)change->old.kind) && change->old.object == change->place.object &&
+           !state_differs(source, &change->old, change->place.object, is_hidden);
+}
+
 static void settle(line_source *source, frame_record *record, const line_statement *statement,
                    const line_statement *last, bool is_doubtful, bool compares)
 {
@@ -182,7 +190,7 @@ static void settle(line_source *source, frame_record *record, const line_stateme
         if (state == NULL)
             continue;
         change->old = *state;
-        if (change->how != LINE_TOUCHED)
+        if (change->how != LINE_TOUCHED && !is_same(source, change, work.is_hidden))
             state_update(source, state, change->place.object, change->place.kind, work.is_hidden);
         change->now = *state;
         change->now.is_sampled |= change->old.is_sampled;

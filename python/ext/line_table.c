@@ -17,6 +17,25 @@ static void *array_of(Py_ssize_t count, size_t size)
     return made;
 }
 
+/* Attributes that are not computed from a tensor's elements; as ABOUT in expressions.py. */
+static bool is_about(PyObject *name)
+{
+    static const char *const names[] = {
+        "device",         "dim",           "dtype",
+        "element_size",   "get_device",    "is_complex",
+        "is_cuda",        "is_contiguous", "is_floating_point",
+        "is_leaf",        "itemsize",      "layout",
+        "names",          "nbytes",        "ndim",
+        "ndimension",     "nelement",      "numel",
+        "requires_grad",  "shape",         "size",
+        "storage_offset", "stride",        "strides",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (PyUnicode_CompareWithASCIIString(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 static int fill_paths(line_table *table, PyObject *rows)
 {
     table->path_count = (int)PyList_GET_SIZE(rows);
@@ -32,6 +51,7 @@ static int fill_paths(line_table *table, PyObject *rows)
         path->text = Py_NewRef(PyTuple_GET_ITEM(row, 3));
         path->key = path->kind == PATH_ITEM_BY && !PyTuple_Check(path->detail) ? as_int(row, 2) : -1;
         path->hash = PyObject_Hash(path->detail);
+        path->is_about = path->kind == PATH_ATTRIBUTE && is_about(path->detail);
         if (path->kind == PATH_LOCAL && path->base >= table->slot_count)
             table->slot_count = path->base + 1;
     }
@@ -53,6 +73,14 @@ static void count_sources(PyObject *sources, Py_ssize_t count[LISTS])
     count[SITES] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(sources, 1));
 }
 
+static void count_write(PyObject *sources, PyObject *parts, Py_ssize_t count[LISTS])
+{
+    count_sources(sources, count);
+    count[PARTS] += PyTuple_GET_SIZE(parts);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts); i++)
+        count_sources(PyTuple_GET_ITEM(PyTuple_GET_ITEM(parts, i), 1), count);
+}
+
 static int count_rows(PyObject *rows, Py_ssize_t count[LISTS])
 {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(rows); i++) {
@@ -61,11 +89,8 @@ static int count_rows(PyObject *rows, Py_ssize_t count[LISTS])
         count[READS] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(row, 5));
         count[WRITES] += PyTuple_GET_SIZE(writing);
         for (Py_ssize_t w = 0; w < PyTuple_GET_SIZE(writing); w++) {
-            PyObject *one = PyTuple_GET_ITEM(writing, w), *parts = PyTuple_GET_ITEM(one, 3);
-            count_sources(PyTuple_GET_ITEM(one, 2), count);
-            count[PARTS] += PyTuple_GET_SIZE(parts);
-            for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(parts); k++)
-                count_sources(PyTuple_GET_ITEM(PyTuple_GET_ITEM(parts, k), 1), count);
+            PyObject *one = PyTuple_GET_ITEM(writing, w);
+            count_write(PyTuple_GET_ITEM(one, 2), PyTuple_GET_ITEM(one, 3), count);
         }
     }
     return PyList_GET_SIZE(rows) < TABLE_NONE ? 0 : -1;
@@ -88,13 +113,11 @@ static bool is_selfish(const line_table *table, const line_statement *statement)
     return false;
 }
 
-/* The write of a row, or of one of its items, with what it comes from. */
-static line_write write_of(line_table *table, PyObject *row, PyObject *sources, uint32_t at[LISTS])
+/* What a write, an item of it or a call comes from. */
+static line_write write_from(line_table *table, PyObject *sources, uint32_t at[LISTS])
 {
     PyObject *from = PyTuple_GET_ITEM(sources, 0), *calls = PyTuple_GET_ITEM(sources, 1); /* borrowed */
-    line_write made = { .path = (uint16_t)as_int(row, 0),
-                        .flags = (uint16_t)as_int(row, 1),
-                        .reads = at[ARROWS],
+    line_write made = { .reads = at[ARROWS],
                         .calls = at[SITES],
                         .read_count = (uint16_t)PyTuple_GET_SIZE(from),
                         .call_count = (uint16_t)PyTuple_GET_SIZE(calls),
@@ -106,19 +129,23 @@ static line_write write_of(line_table *table, PyObject *row, PyObject *sources, 
     return made;
 }
 
-static void fill_write(line_table *table, PyObject *row, uint32_t at[LISTS])
+static line_write write_of(line_table *table, int path, int flags, PyObject *sources, PyObject *parts,
+                           uint32_t at[LISTS])
 {
-    line_write *made = &table->writes[at[WRITES]++];
-    PyObject *parts = PyTuple_GET_ITEM(row, 3); /* borrowed */
-    *made = write_of(table, row, PyTuple_GET_ITEM(row, 2), at);
-    made->parts = at[PARTS];
-    made->part_count = (uint16_t)PyTuple_GET_SIZE(parts);
+    line_write made = write_from(table, sources, at);
+    made.path = (uint16_t)path;
+    made.flags = (uint16_t)flags;
+    made.parts = at[PARTS];
+    made.part_count = (uint16_t)PyTuple_GET_SIZE(parts);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts); i++) {
         PyObject *part = PyTuple_GET_ITEM(parts, i); /* borrowed */
-        table->parts[at[PARTS]++] =
-            (line_part){ .key = Py_NewRef(PyTuple_GET_ITEM(part, 0)),
-                         .write = write_of(table, row, PyTuple_GET_ITEM(part, 1), at) };
+        line_part *to = &table->parts[at[PARTS]++];
+        to->key = Py_NewRef(PyTuple_GET_ITEM(part, 0));
+        to->write = write_from(table, PyTuple_GET_ITEM(part, 1), at);
+        to->write.path = made.path;
+        to->write.flags = made.flags;
     }
+    return made;
 }
 
 static void fill_statement(line_table *table, line_statement *to, PyObject *row, uint32_t at[LISTS])
@@ -141,8 +168,11 @@ static void fill_statement(line_table *table, line_statement *to, PyObject *row,
     }
     if (to->read_count > table->most_reads)
         table->most_reads = to->read_count;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(writing); i++)
-        fill_write(table, PyTuple_GET_ITEM(writing, i), at);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(writing); i++) {
+        PyObject *one = PyTuple_GET_ITEM(writing, i); /* borrowed */
+        table->writes[at[WRITES]++] = write_of(table, as_int(one, 0), as_int(one, 1),
+                                               PyTuple_GET_ITEM(one, 2), PyTuple_GET_ITEM(one, 3), at);
+    }
     if (is_selfish(table, to))
         to->flags |= STATEMENT_IS_SELFISH;
 }
@@ -204,13 +234,19 @@ static void find_small(const line_table *table, line_statement *one)
     one->flags |= STATEMENT_IS_SMALL;
 }
 
-static int fill_statements(line_table *table, PyObject *rows, PyObject *lines, PyObject *begins)
+static int fill_statements(line_table *table, PyObject *rows, PyObject *lines, PyObject *begins,
+                           PyObject *calls)
 {
     Py_ssize_t count[LISTS] = { 0 };
     if (count_rows(rows, count) < 0) {
         PyErr_SetString(PyExc_OverflowError, "too many statements in one code object");
         return -1;
     }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(calls); i++) {
+        PyObject *one = PyList_GET_ITEM(calls, i); /* borrowed */
+        count_write(PyTuple_GET_ITEM(one, 1), PyTuple_GET_ITEM(one, 2), count);
+    }
+    table->site_count = (int)PyList_GET_SIZE(calls);
     table->statement_count = (int)PyList_GET_SIZE(rows);
     table->instruction_count = (int)PyList_GET_SIZE(lines);
     table->statements = array_of(table->statement_count, sizeof *table->statements);
@@ -223,6 +259,7 @@ static int fill_statements(line_table *table, PyObject *rows, PyObject *lines, P
     table->write_calls = array_of(count[SITES], sizeof *table->write_calls);
     table->parts = array_of(count[PARTS], sizeof *table->parts);
     table->part_count = (uint32_t)count[PARTS];
+    table->sites = array_of(table->site_count, sizeof *table->sites);
     if (PyErr_Occurred())
         return -1;
     memset(table->statement_at, 0xff, (size_t)table->instruction_count * sizeof *table->statement_at);
@@ -238,20 +275,15 @@ static int fill_statements(line_table *table, PyObject *rows, PyObject *lines, P
             table->statement_at[k] = (uint16_t)i;
         table->has_steps = table->has_steps || one->flags & STATEMENT_STEPS;
     }
+    for (int i = 0; i < table->site_count; i++) {
+        PyObject *one = PyList_GET_ITEM(calls, i); /* borrowed */
+        table->sites[i].site = as_int(one, 0);
+        table->sites[i].given =
+            write_of(table, 0, 0, PyTuple_GET_ITEM(one, 1), PyTuple_GET_ITEM(one, 2), at);
+    }
     find_followers(table);
     for (int i = 0; i < table->statement_count; i++)
         find_small(table, &table->statements[i]);
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-static int fill_takes(line_table *table, PyObject *rows)
-{
-    table->take_count = (int)PyList_GET_SIZE(rows);
-    table->takes = array_of(table->take_count, sizeof *table->takes);
-    for (int i = 0; i < table->take_count && table->takes != NULL; i++) {
-        PyObject *row = PyList_GET_ITEM(rows, i); /* borrowed */
-        table->takes[i] = (line_take){ .site = as_int(row, 0), .result_of = as_int(row, 1) };
-    }
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -270,8 +302,7 @@ line_table *line_table_create(PyCodeObject *code, PyObject *analyse)
                             !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
     if (fill_paths(table, PyTuple_GET_ITEM(parts, 0)) < 0 ||
         fill_statements(table, PyTuple_GET_ITEM(parts, 1), PyTuple_GET_ITEM(parts, 2),
-                        PyTuple_GET_ITEM(parts, 3)) < 0 ||
-        fill_takes(table, PyTuple_GET_ITEM(parts, 6)) < 0)
+                        PyTuple_GET_ITEM(parts, 3), PyTuple_GET_ITEM(parts, 6)) < 0)
         goto out;
     table->is_hidden = PyTuple_GET_ITEM(parts, 4) == Py_True;
     table->has_tight_loop = PyTuple_GET_ITEM(parts, 5) == Py_True;
@@ -304,6 +335,6 @@ void line_table_free(line_table *table)
     PyMem_Free(table->writes);
     PyMem_Free(table->write_reads);
     PyMem_Free(table->write_calls);
-    PyMem_Free(table->takes);
+    PyMem_Free(table->sites);
     PyMem_Free(table);
 }

@@ -27,6 +27,7 @@ typedef struct line_path {
     PyObject *detail; /* owned; the name, or the constant key */
     PyObject *text;   /* owned; as written */
     Py_hash_t hash;   /* of detail */
+    bool is_about;    /* an attribute that describes a tensor: shape, device, size */
 } line_path;
 
 enum {                              /* of a statement, as in analysis/statement.py */
@@ -82,10 +83,11 @@ typedef struct line_statement {
     int small_slots[3]; /* what it stores and what it reads; -1: nothing */
 } line_statement;
 
-/* A call that is given the result of another. */
-typedef struct line_take {
-    int site, result_of;
-} line_take;
+/* A call, and what it is given: its parts are the arguments, by position or name (None: not known). */
+typedef struct line_site {
+    int site; /* the instruction */
+    line_write given;
+} line_site;
 
 typedef struct line_table {
     line_path *paths;           /* owned, as are all arrays */
@@ -99,8 +101,8 @@ typedef struct line_table {
     int *write_calls;      /* instructions whose call's result is in what is written */
     line_part *parts;
     uint32_t part_count;
-    line_take *takes;
-    int take_count;
+    line_site *sites; /* by instruction */
+    int site_count;
     int path_count, statement_count, instruction_count;
     int slot_count; /* local slots that paths name: 1 + the highest */
     int *slot_path; /* the path of each slot, or -1 */

@@ -89,7 +89,7 @@ typedef enum line_kind {
 
 typedef enum line_how {
     LINE_BOUND,   /* the name held no tensor before */
-    LINE_REBOUND, /* the name holds another tensor, or was assigned anew */
+    LINE_REBOUND, /* the name holds another tensor, or was assigned the same one: then the key stays */
     LINE_INPLACE, /* the same object, other contents */
     LINE_TOUCHED, /* with LINE_TOUCHES: no tensor or array, perhaps other contents; the key stays */
 } line_how;
@@ -203,8 +203,15 @@ uint64_t line_frame_passed(line_source *source, int id, line_frame *at, const li
  * that has one, whatever it calls, then of those of other threads; 0: none has.  So the argument
  * of a generator or a thread is known when it runs, which may be long after it was given. */
 uint64_t line_frame_holder(line_source *source, int id, line_frame *at, const line_name *read);
-/* Is that call given the result of the one at `site` of the same statement, or a part of it? */
-bool line_frame_takes(line_source *source, int id, line_frame *at, int site);
+/* Is that call given the result of the one at `site` of the same statement, or a part of it?
+ * With `is_made`: or something that was computed from it?  A call takes what it gave itself, too:
+ * code that is not selected handed it on. */
+bool line_frame_takes(line_source *source, int id, line_frame *at, const line_name *read, int site,
+                      bool is_made);
+/* If the read is an argument: the keys of the names that the statement that calls has computed
+ * it from, `most` at most; returns how many. */
+size_t line_frame_given(line_source *source, int id, line_frame *at, const line_name *read,
+                        uint64_t *keys, size_t most);
 
 /* The module's state makes one and frees it. */
 struct core_state;

@@ -91,7 +91,7 @@ CALLS = [
     ("y, z = f(x) + 1, w * 2", "x->p p->h h->y x->y w->z"),
     ("y, z = f(x), g(w)", "x->p p->h h->y x->y w->q q->k k->z w->z"),
     ("y = f(x) + g(w) + 1", "x->p p->h w->q q->k h->y k->y x->y w->y"),
-    ("y = (f(x), 1)[1] + g(w * 2)", "x->p p->h q->k h->y k->y x->y w->y"),
+    ("y = (f(x), 1)[1] + g(w * 2)", "x->p p->h w->q q->k h->y k->y x->y w->y"),
     ("d = {'a': f(x), 'b': w}", "x->p p->h h->d['a'] x->d['a'] w->d['b']"),
     ("a, *b = f(x), g(w), w", "x->p p->h h->a x->a w->q q->k k->b[0] w->b[0] w->b[1]"),
     ("y = (a := f(x)) + w", "x->p p->h h->a x->a h->y x->y w->y"),

@@ -88,7 +88,7 @@ def test_a_container_is_told_after_each_statement_that_may_have_changed_it() -> 
         a.append(2)
         n = 5
         a[0] = n
-        m = len(xs)
+        m = min(xs, key=id)
         a += [3]
         s = 'a' + 'b'
         other = a

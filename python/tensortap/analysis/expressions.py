@@ -26,7 +26,7 @@ from tensortap.analysis.statement import (
     Statement,
     site_number,
 )
-from tensortap.analysis.value import NOTHING, Reads, Value, direct, formula, join, union
+from tensortap.analysis.value import NOTHING, Entries, Reads, Value, direct, formula, join, union
 
 #: What hides a change from torch's version counter.
 UNCOUNTED = {
@@ -38,6 +38,15 @@ HARMLESS = {
     *("abs", "bool", "divmod", "float", "id", "int", "isinstance", "len"),
     *("max", "min", "ord", "range", "round", "str"),
 }
+#: These ask what kind of thing they are given; what they return is not computed from it.
+ASKING = {"callable", "hasattr", "id", "isinstance", "len", "type"}
+#: Attributes that describe a tensor and are not computed from its elements; as in line_table.c.
+ABOUT = {
+    *("device", "dim", "dtype", "element_size", "get_device", "is_complex", "is_contiguous"),
+    *("is_cuda", "is_floating_point", "is_leaf", "itemsize", "layout", "names", "nbytes", "ndim"),
+    *("ndimension", "nelement", "numel", "requires_grad", "shape", "size", "storage_offset"),
+    *("stride", "strides"),
+}
 #: Operators that a key may be computed with.
 SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -46,6 +55,16 @@ SIGNS: dict[type[ast.operator], str] = {
     ast.FloorDiv: "//",
     ast.Mod: "%",
 }
+
+
+def _is_place(node: ast.expr) -> bool:
+    if isinstance(node, ast.Subscript) and not _is_place(node.slice):
+        return False
+    if isinstance(node, (ast.Attribute, ast.Subscript)):
+        return _is_place(node.value)
+    return isinstance(node, (ast.Name, ast.Constant))
+
+
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
@@ -56,7 +75,6 @@ class Expressions:
         """Start with no statement."""
         self.instructions = instructions
         self.paths = paths
-        self.takes: set[tuple[int, int]] = set()  # calls, and those whose results they are given
         self.now = Statement()
         self._class_name = class_name.lstrip("_")
         self._scopes: list[dict[str, Value]] = []  # variables of comprehensions and lambdas
@@ -108,7 +126,7 @@ class Expressions:
             self.now.flags |= DIGESTS | CALLS
         if base.path == NO_PATH:
             receiver = (base.receiver[0], name) if base.receiver else None
-            return Value(base.reads, receiver=receiver)
+            return Value(NOTHING if name in ABOUT else base.reads, receiver=receiver)
         return self._refine(base, self.paths.attribute(base.path, name), node)
 
     def value_Subscript(self, node: ast.Subscript) -> Value:
@@ -296,20 +314,20 @@ class Expressions:
     def value_Call(self, node: ast.Call) -> Value:
         """Call: what goes in comes out; `out=` and `x.f_()` are written."""
         callee = self.value(node.func)
-        named = {}
-        given = [self.value(one) for one in node.args]
-        for keyword in node.keywords:
-            named[keyword.arg] = self.value(keyword.value)
-            given.append(named[keyword.arg])
-        sites = self.instructions.sites(node)
-        reads = callee.reads | union(given) | sites
         path = callee.path
         kind, _, name, _ = self.paths.rows[path] if path != NO_PATH else (None, 0, None, "")
         is_plain = kind in (GLOBAL, NAME)
         self.now.flags |= AUGMENTS if is_plain and name in HARMLESS else CALLS
         if is_plain or kind == LOCAL:
-            reads -= {path}  # what is called is no tensor
-            self.now.callees.add(path)
+            self.now.callees.add(path)  # it is no tensor
+            callee = Value(callee.reads - {path}, direct=callee.direct)
+        sites = self.instructions.sites(node)
+        if is_plain and name in ASKING and all(map(_is_place, node.args)):
+            return Value(sites, direct=sites)
+        given = self._arguments(node)
+        values = [callee, *(value for _, value in given)]
+        reads = union(values) | sites
+        self._note_call(sites, Value(union(values), direct=direct(values), entries=given))
         receiver = callee.receiver
         if kind == ATTRIBUTE:
             receiver = self.paths.base(path), str(name)
@@ -317,27 +335,35 @@ class Expressions:
             self.now.write(receiver[0], IN_PLACE, reads)
         else:
             receiver = None
-        if "out" in named:
-            out = named["out"]
-            others = union([callee, *(one for one in given if one is not out)])
+        for out in (value for key, value in given if key == "out"):
+            others = union([one for one in values if one is not out])
             for part in out.parts or (out,):
                 if part.path != NO_PATH:
-                    self.now.write(part.path, IN_PLACE, others & reads)
-        results = direct([callee, *given])
-        self.takes |= {(site_number(a), site_number(k)) for a in sites for k in results}
+                    self.now.write(part.path, IN_PLACE, others)
         is_range = is_plain and name == "range"
         return Value(reads, direct=sites, is_range=is_range, receiver=receiver)
+
+    def _arguments(self, node: ast.Call) -> Entries:
+        """Return the arguments by their positions and names; None: `*xs`, and what follows."""
+        found: list[tuple[int | str | None, Value]] = []
+        is_open = False
+        for number, one in enumerate(node.args):
+            is_open = is_open or isinstance(one, ast.Starred)
+            found.append((None if is_open else number, self.value(one)))
+        return (*found, *((one.arg, self.value(one.value)) for one in node.keywords))
+
+    def _note_call(self, sites: Reads, given: Value) -> None:
+        for site in sites:
+            self.now.calls[site_number(site)] = given
 
     def value_Lambda(self, node: ast.Lambda) -> Value:
         given = node.args
         defaults = [self.value(one) for one in (*given.defaults, *given.kw_defaults) if one]
         names = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
         outer, self.now = self.now, Statement()
-        takes, self.takes = self.takes, set()
         self._scopes.append({one.arg: Value() for one in names if one is not None})
         self.value(node.body)
         self._scopes.pop()
-        self.takes = takes
         inner, self.now = self.now, outer
         self.now.flags |= inner.flags & DIGESTS
         self.now.reads.update(inner.reads)
@@ -361,6 +387,7 @@ class Expressions:
         self._scopes.pop()
         self.now.flags |= CALLS
         reads |= union(values)
+        self._note_call(sites, Value(reads - sites))  # up to 3.11 its calls are made from there
         if isinstance(node, ast.GeneratorExp):
             return Value(reads, direct=sites)
         # Is each item what a call gave?  Up to 3.11 the call is in a frame of its own.

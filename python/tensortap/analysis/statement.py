@@ -29,6 +29,7 @@ class Statement:
     writes: dict[int, tuple[int, Reads]] = field(default_factory=dict)  # flags, sources
     direct: dict[int, Reads] = field(default_factory=dict)  # of each write, as in Value
     entries: dict[int, Entries] = field(default_factory=dict)  # the same
+    calls: dict[int, Value] = field(default_factory=dict)  # by their sites: what each is given
     control: Reads = NOTHING  # what decided which way it went
     is_test: bool = False  # it ends in a jump
     raises: bool = False

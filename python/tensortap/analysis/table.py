@@ -42,10 +42,12 @@ Sources = tuple[tuple[int, ...], tuple[int, ...], int]
 Write = tuple[int, int, Sources, tuple[tuple[object, Sources], ...]]
 #: first instruction, end, line, flags, exit of a loop, reads (path numbers), writes
 Row = tuple[int, int, int, int, int, tuple[int, ...], tuple[Write, ...]]
+#: instruction, what it is given; its arguments by position and name (None: not known)
+Call = tuple[int, Sources, tuple[tuple[object, Sources], ...]]
 #: paths, statements, the line of each code unit, the unit at which its instruction
-#: begins, is .data or the like used anywhere, does a loop go round on one line, calls and
-#: those whose results they are given
-Table = tuple[list[Path], list[Row], list[int], list[int], bool, bool, list[tuple[int, int]]]
+#: begins, is .data or the like used anywhere, does a loop go round on one line, calls with what
+#: they are given, sorted
+Table = tuple[list[Path], list[Row], list[int], list[int], bool, bool, list[Call]]
 
 #: Another tracer comes in the middle of such a line; it shall not hear what we ask for.
 DEBUGGERS = {"breakpoint", "set_trace", "settrace", "runcall"}
@@ -62,17 +64,16 @@ if not any(place[2] is not None for place in compile("x", "", "eval").co_positio
 def table(code: CodeType) -> Table:
     """Return the statements of *code* in the order of their instructions."""
     instructions, paths = Instructions(code), Paths(code)
-    takes: set[tuple[int, int]] = set()
     found = source.find(code)
     if found is not None:
         statements = Statements(instructions, paths, found.class_name)
         parts = pieces(found.node, instructions, statements)
-        takes = statements.takes
         if not DEBUGGERS.intersection(code.co_names):
             _find_steps(parts, instructions.lines)
     else:
         parts = names.pieces(instructions, paths)
-    rows = [_row(piece, paths.rows) for piece in parts]
+    calls: dict[int, Call] = {}
+    rows = [_row(piece, paths.rows, calls) for piece in parts]
     is_hidden = any(
         one.flags & DIGESTS and any(_hides(paths.rows[p]) for p in (*one.reads, *one.writes))
         for one in (piece.statement for piece in parts)
@@ -84,7 +85,7 @@ def table(code: CodeType) -> Table:
         instructions.begins,
         is_hidden,
         instructions.has_tight_loop(),
-        sorted(takes),
+        sorted(calls.values(), key=lambda call: call[0]),
     )
 
 
@@ -110,11 +111,13 @@ def _find_steps(parts: list[Piece], lines: list[int]) -> None:
             piece.flags |= STEPS
 
 
-def _row(piece: Piece, paths: list[Path]) -> Row:
+def _row(piece: Piece, paths: list[Path], calls: dict[int, Call]) -> Row:
     statement = piece.statement
     used = set(statement.control)
     for path, (_, sources) in statement.writes.items():
         used |= sources | {path}
+    for given in statement.calls.values():
+        used |= given.reads
     used = {path for path in used if path > NO_PATH}
     idle = statement.callees - used
     reads = [
@@ -125,6 +128,11 @@ def _row(piece: Piece, paths: list[Path]) -> Row:
         if path in sources and path not in reads:
             reads.append(path)
     position = {path: i for i, path in enumerate(reads)}
+    for site, given in statement.calls.items():
+        named = [
+            (key, _traced(one.reads, one.direct, position)) for key, one in given.entries or ()
+        ]
+        calls[site] = site, _traced(given.reads, given.direct, position), tuple(named)
     writes = tuple(
         (
             path,
