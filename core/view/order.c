@@ -22,12 +22,13 @@ static bool ends(const char *name, const char *word)
 
 tt_rank_in_step tt_order_kind(const char *name)
 {
-    return begins(name, "parameter/")             ? TT_ORDER_PARAMETER
-           : begins(name, "loss/")                ? TT_ORDER_LOSS
-           : begins(name, "activation_gradient/") ? TT_ORDER_BACKWARD
-           : begins(name, "gradient/")            ? TT_ORDER_GRADIENT
-           : ends(name, "gradient_norm")          ? TT_ORDER_NORM
-                                                  : TT_ORDER_FORWARD;
+    return begins(name, "parameter/")              ? TT_ORDER_PARAMETER
+           : begins(name, "loss/")                 ? TT_ORDER_LOSS
+           : begins(name, "activation_gradient/")  ? TT_ORDER_BACKWARD
+           : begins(name, "gradient/")             ? TT_ORDER_GRADIENT
+           : ends(name, "gradient_norm")           ? TT_ORDER_NORM
+           : ends(name, "gradient_norm (clipped)") ? TT_ORDER_NORM
+                                                   : TT_ORDER_FORWARD;
 }
 
 int32_t tt_order_place(const tt_run *run, int32_t site)

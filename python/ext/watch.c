@@ -54,6 +54,7 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->on_again = or_null(on_again);
     self->has_activation_gradients = gradients != 0;
     self->notes = true;
+    self->norm_site = -1;
     module_consumer_init(&self->consumer, inputs ? &watch_calls_with_inputs : &watch_calls,
                          &self->recorder->step, CONSUMER_PHASE);
     self->grad = getset_of(state, "grad");
@@ -74,6 +75,7 @@ static int watch_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(watch->on_skip);
     Py_VISIT(watch->on_again);
     Py_VISIT(watch->error);
+    Py_VISIT(watch->callback);
     return module_consumer_visit(&watch->consumer, visit, arg);
 }
 
@@ -86,6 +88,7 @@ static int watch_clear(PyObject *self)
     Py_CLEAR(watch->on_skip);
     Py_CLEAR(watch->on_again);
     Py_CLEAR(watch->error);
+    Py_CLEAR(watch->callback);
     return 0;
 }
 
@@ -220,6 +223,11 @@ static PyMemberDef members[] = {
     { "off", T_BOOL, offsetof(watch_object, consumer.is_off), 0, "nothing is recorded" },
     { "notes", T_BOOL, offsetof(watch_object, notes), 0, "look at gradients when accumulated" },
     { "has_run", T_BOOL, offsetof(watch_object, has_run), 0, "was called in training" },
+    { "reduced", T_BOOL, offsetof(watch_object, is_reduced), 0, "gradients are averaged over ranks" },
+    { "scaled", T_BOOL, offsetof(watch_object, is_scaled), 0, "the step is GradScaler's" },
+    { "changed", T_BOOL, offsetof(watch_object, is_changed), 0,
+      "gradients were changed before the step" },
+    { "clipped", T_BOOL, offsetof(watch_object, is_clipped), 0, "... and were recorded so" },
     { "gradients", T_BOOL, offsetof(watch_object, has_gradients), 0, "record those of parameters" },
     { "errors", T_LONGLONG, offsetof(watch_object, errors), READONLY, "errors of our own" },
     { "error", T_OBJECT, offsetof(watch_object, error), READONLY, "the first of them" },

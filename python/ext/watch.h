@@ -26,6 +26,9 @@ typedef struct watch_parameter {
     bool is_noted;   /* ... and it was not finite */
     int64_t version; /* of that gradient, then */
     tt_stats noted;  /* of that gradient, then; only with watch_object.notes */
+    bool has_stats;  /* noted holds them */
+    bool is_arrived; /* its gradient was accumulated, and not read since: version is known */
+    bool is_waiting; /* ... and is noted when backward has ended */
 } watch_parameter;
 
 typedef struct watch_object {
@@ -43,11 +46,17 @@ typedef struct watch_object {
     watch_parameter *parameters; /* owned */
     Py_ssize_t parameter_count;
     Py_ssize_t noted_count;
-    bool notes;      /* look at gradients when they are accumulated */
-    bool has_fresh;  /* some parameter is_fresh */
-    bool is_checked; /* nothing has been accumulated since watch_was_skipped() said no */
-    bool has_run;    /* in training; whoever counts steps sets it back */
-    PyObject *error; /* owned or NULL; the first */
+    bool notes;         /* look at gradients when they are accumulated */
+    bool has_fresh;     /* some parameter is_fresh */
+    bool is_checked;    /* nothing has been accumulated since watch_was_skipped() said no */
+    bool has_run;       /* in training; whoever counts steps sets it back */
+    bool is_reduced;    /* gradients are averaged over ranks, in place, after they were accumulated */
+    bool is_scaled;     /* the step is GradScaler's: gradients were larger when accumulated */
+    bool is_changed;    /* some gradient was changed in place between backward and the step ... */
+    bool is_clipped;    /* ... and was recorded as it was then, not as backward had left it */
+    int32_t norm_site;  /* of gradient_norm; -1: not asked for yet */
+    PyObject *callback; /* owned or NULL; what torch calls when backward has ended */
+    PyObject *error;    /* owned or NULL; the first */
     long long errors;
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */
     bool has_gradients;                   /* of parameters */
@@ -95,6 +104,7 @@ PyObject *watch_parameter_get(watch_object *self, watch_parameter *parameter); /
 PyObject *watch_gradient_get(watch_object *self, PyObject *parameter);         /* new ref or NULL */
 
 /* Gradients that are seen while they are computed. */
+int64_t watch_version(const watch_object *self, PyObject *tensor); /* -1: nobody counts */
 void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObject *tensor);
 /* Has a step been skipped since gradients were noted?  Then they are recorded so. */
 bool watch_was_skipped(watch_object *self);

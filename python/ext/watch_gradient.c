@@ -16,7 +16,7 @@ typedef struct gradient_hook {
     watch_tag tag;
 } gradient_hook;
 
-static int64_t version_of(const watch_object *self, PyObject *tensor)
+int64_t watch_version(const watch_object *self, PyObject *tensor)
 {
     const PyGetSetDef *def = ((PyGetSetDescrObject *)self->version)->d_getset;
     PyObject *number = def->get(tensor, def->closure); /* owned */
@@ -43,28 +43,40 @@ static bool peek(watch_object *self, PyObject *tensor, plain_trust *trust, tt_st
     return true;
 }
 
-void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObject *tensor)
+/* Will somebody want the statistics of this gradient? */
+static bool is_wanted(watch_object *self, watch_parameter *parameter, bool *is_recorded)
 {
-    PyObject *gradient = NULL; /* owned */
-    if (self->recorder->rec == NULL)
-        return;
+    tt_recorder *rec = self->recorder->rec;
     if (parameter->gradient_site < 0)
         parameter->gradient_site = watch_site(self, "gradient", parameter->name);
-    if (parameter->gradient_site < 0 ||
-        tt_recorder_wants(self->recorder->rec, parameter->gradient_site, self->recorder->step) == 0)
+    if (self->norm_site < 0)
+        (void)tt_recorder_site(rec, "gradient_norm", &self->norm_site, NULL);
+    *is_recorded = parameter->gradient_site >= 0 &&
+                   tt_recorder_wants(rec, parameter->gradient_site, self->recorder->step) != 0;
+    return *is_recorded || tt_recorder_wants(rec, self->norm_site, self->recorder->step) != 0;
+}
+
+void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObject *tensor)
+{
+    bool is_recorded;
+    if (self->recorder->rec == NULL)
         return;
-    gradient = watch_gradient_get(self, tensor);
-    if (gradient != NULL &&
-        (!self->notes || peek(self, gradient, &parameter->gradient_trust, &parameter->noted))) {
+    PyObject *gradient = watch_gradient_get(self, tensor); /* owned */
+    if (gradient == NULL)
+        return;
+    parameter->is_arrived = true;
+    parameter->version = watch_version(self, gradient);
+    parameter->has_stats = is_wanted(self, parameter, &is_recorded) && self->notes &&
+                           peek(self, gradient, &parameter->gradient_trust, &parameter->noted);
+    if (is_recorded && (!self->notes || parameter->has_stats)) {
         bool is_noted = self->notes && !is_finite(&parameter->noted);
         self->noted_count += is_noted - parameter->is_noted;
         self->has_fresh = true;
         self->is_checked = false;
         parameter->is_noted = is_noted;
         parameter->is_fresh = true;
-        parameter->version = version_of(self, gradient);
     }
-    Py_XDECREF(gradient);
+    Py_DECREF(gradient);
 }
 
 static bool is_as_left(watch_object *self, watch_parameter *parameter)
@@ -72,7 +84,7 @@ static bool is_as_left(watch_object *self, watch_parameter *parameter)
     PyObject *tensor = watch_parameter_get(self, parameter);                       /* owned */
     PyObject *gradient = tensor != NULL ? watch_gradient_get(self, tensor) : NULL; /* owned */
     tt_stats stats;
-    bool is_same = gradient != NULL && version_of(self, gradient) == parameter->version;
+    bool is_same = gradient != NULL && watch_version(self, gradient) == parameter->version;
     if (is_same && self->noted_count > 0)
         is_same =
             peek(self, gradient, NULL, &stats) && memcmp(&stats, &parameter->noted, sizeof stats) == 0;
@@ -120,6 +132,61 @@ PyObject *watch_end_step(PyObject *self, PyObject *Py_UNUSED(none))
 
 /* ---- the hooks ----------------------------------------------------------- */
 
+static gradient_hook *hook_make(watch_object *watch, vectorcallfunc call);
+
+/* Has torch call it when the backward that is going on has ended. */
+static void queue(watch_object *self, PyObject *callback)
+{
+    PyObject *variable = NULL, *engine = NULL, *done = NULL;    /* owned */
+    PyObject *module = PyImport_ImportModule("torch.autograd"); /* owned */
+    if (module != NULL && (variable = PyObject_GetAttrString(module, "Variable")) != NULL &&
+        (engine = PyObject_GetAttrString(variable, "_execution_engine")) != NULL)
+        done = PyObject_CallMethod(engine, "queue_callback", "O", callback);
+    watch_take_error(self);
+    Py_XDECREF(done);
+    Py_XDECREF(engine);
+    Py_XDECREF(variable);
+    Py_XDECREF(module);
+}
+
+/* callback(), when backward has ended; the second time so have all other callbacks, and
+ * gradients are what all ranks have. */
+static PyObject *backward_ended(PyObject *self, PyObject *const *Py_UNUSED(args),
+                                size_t Py_UNUSED(nargsf), PyObject *Py_UNUSED(kwnames))
+{
+    gradient_hook *hook = (gradient_hook *)self;
+    watch_object *watch = (watch_object *)hook->base.owner;
+    if (watch == NULL || watch->consumer.is_off)
+        Py_RETURN_NONE;
+    if (hook->index < 0) {
+        hook->index = 0;
+        queue(watch, self);
+        Py_RETURN_NONE;
+    }
+    for (Py_ssize_t i = 0; i < watch->parameter_count; i++) {
+        watch_parameter *parameter = &watch->parameters[i];
+        PyObject *tensor =
+            parameter->is_waiting ? watch_parameter_get(watch, parameter) : NULL; /* owned */
+        parameter->is_waiting = false;
+        if (tensor != NULL)
+            watch_note_gradient(watch, parameter, tensor);
+        Py_XDECREF(tensor);
+    }
+    Py_RETURN_NONE;
+}
+
+/* Notes the gradient when backward has ended, with all that were accumulated in it. */
+static void note_later(watch_object *self, watch_parameter *parameter)
+{
+    parameter->is_waiting = true;
+    if (self->callback != NULL && Py_REFCNT(self->callback) > 1)
+        return; /* torch has it; one that failed has dropped it */
+    Py_XSETREF(self->callback, (PyObject *)hook_make(self, backward_ended));
+    if (self->callback != NULL)
+        queue(self, self->callback);
+    watch_take_error(self);
+}
+
 /* hook(parameter), after its gradient was accumulated */
 static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t nargsf,
                                   PyObject *Py_UNUSED(kwnames))
@@ -129,7 +196,9 @@ static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t 
     if (PyVectorcall_NARGS(nargsf) != 1 || watch == NULL || hook->index >= watch->parameter_count ||
         watch->consumer.is_off)
         Py_RETURN_NONE;
-    if (watch->has_gradients)
+    if (watch->has_gradients && watch->is_reduced)
+        note_later(watch, &watch->parameters[hook->index]);
+    else if (watch->has_gradients)
         watch_note_gradient(watch, &watch->parameters[hook->index], args[0]);
     return watch_note_loss(watch) < 0 ? NULL : Py_NewRef(Py_None);
 }

@@ -116,6 +116,33 @@ static void norm_add(norm *total, const tt_stats *stats)
     total->infinite += stats->posinf + stats->neginf;
 }
 
+/* Records a gradient as backward left it: it was changed since.  1: done; 0: it is not known; -1: with
+ * the exception of on_nonfinite. */
+static int record_arrived(watch_object *self, watch_parameter *parameter, PyObject *gradient,
+                          const watch_tag *tag)
+{
+    recorder_object *recorder = self->recorder;
+    tensor_view view;
+    if (!parameter->has_stats || self->is_scaled || recorder->rec == NULL)
+        return 0;
+    uint32_t products = tt_recorder_wants(recorder->rec, tag->site, recorder->step);
+    if ((products & (uint32_t)~TT_PRODUCT_STATS) != 0 ||
+        plain_view_open(&self->state->torch, gradient, tag->trust, &view) != VIEW_OK)
+        return 0;
+    if (products != 0)
+        watch_record_stats(self, &parameter->noted, view.tensor.shape, view.tensor.ndim, tag, -1,
+                           clock_coarse());
+    tensor_view_close(&view);
+    return watch_tell_nonfinite(self, &parameter->noted, tag, recorder->step) < 0 ? -1 : 1;
+}
+
+static bool is_wanted(const watch_object *self, const watch_tag *tag)
+{
+    const recorder_object *recorder = self->recorder;
+    return tag->is_for_norm ||
+           (recorder->rec != NULL && tt_recorder_wants(recorder->rec, tag->site, recorder->step) != 0);
+}
+
 static int read_one(watch_object *self, watch_parameter *parameter, norm *total)
 {
     PyObject *tensor = watch_parameter_get(self, parameter); /* owned */
@@ -140,10 +167,18 @@ static int read_one(watch_object *self, watch_parameter *parameter, norm *total)
     tag.site = parameter->gradient_site;
     tag.trust = &parameter->gradient_trust;
     tag.is_for_norm = total->is_wanted;
-    result = watch_record(self, gradient, &tag, &stats);
+    bool is_changed = parameter->is_arrived && watch_version(self, gradient) != parameter->version;
+    if (is_changed && (result = record_arrived(self, parameter, gradient, &tag)) != 0) {
+        stats = parameter->noted;
+    } else {
+        result = watch_record(self, gradient, &tag, &stats);
+        self->is_clipped |= is_changed && is_wanted(self, &tag);
+    }
+    self->is_changed |= is_changed;
     if (result > 0)
         norm_add(total, &stats);
 out:
+    parameter->is_arrived = parameter->has_stats = false;
     parameter->is_fresh = false; /* the step does happen */
     if (parameter->is_noted) {
         parameter->is_noted = false;

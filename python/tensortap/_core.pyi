@@ -401,6 +401,10 @@ class Watch:
     gradients: bool
     has_run: bool  # in training; may be set back
     notes: bool  # look at gradients when they are accumulated
+    reduced: bool  # they are averaged over ranks after that
+    scaled: bool  # the step is GradScaler's
+    changed: bool  # gradients were changed in place between backward and the step
+    clipped: bool  # ... and were recorded as they were then
     def __new__(
         cls,
         recorder: Recorder,

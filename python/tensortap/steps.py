@@ -17,6 +17,7 @@ import functools
 import gc
 import itertools
 import math
+import sys
 import warnings
 from array import array
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from tensortap import _core, optimizers
 from tensortap.living import holders
 
 if TYPE_CHECKING:
+    import types
     from collections.abc import Callable
 
     from tensortap.watch import Watched
@@ -94,6 +96,8 @@ class Steps:
         self._untrained: list[str] = []  # parameters, as the run was told
         self._reads = 0
         self._notes = True  # gradients are looked at when accumulated: until more is known
+        self._is_clipping = False  # ... because the program changes them before the step
+        self._can_note = True  # ... which tells what they were; not on every device
         recorder.watchers.insert(0, self)  # closed last
         optimizers.listen(self)
 
@@ -309,26 +313,38 @@ class Steps:
         recorder = self.recorder
         if recorder.closed:
             return
-        self._reads += 1
-        if self._reads & (self._reads - 1) == 0:  # 1, 2, 4, 8, ...: looking takes milliseconds
-            self._notes = _has_scaler()
-            for one in self.watched:
-                one.note(self._notes)
         if plan.parts:
             wants_norm = plan.parts[0][0].core.wants(plan.prefix + "gradient_norm")
             parts: list[float | None] = []
+            is_scaled = _is_scaled_step()
             for one, which in plan.parts:
                 one.is_trained = True
+                one.core.scaled = is_scaled
+                one.core.changed = one.core.clipped = False
                 parts.append(one.core.read_parameters(which, wants_norm and one.has_gradients))
                 if which is not None and not one.is_frozen_read:
                     self._read_frozen(one)
                 parts.append(one.fetch())
             norms = [norm for norm in parts if norm is not None]
+            is_clipped = any(one.core.clipped for one, _ in plan.parts)
             if norms:
-                recorder.scalar(plan.prefix + "gradient_norm", math.hypot(*norms))
+                name = "gradient_norm (clipped)" if is_clipped else "gradient_norm"
+                recorder.scalar(plan.prefix + name, math.hypot(*norms))
+            if is_clipped and not is_scaled:
+                self._can_note = not self._notes
+                self._note(self._can_note)
+            self._is_clipping = self._can_note and any(one.core.changed for one, _ in plan.parts)
+        self._reads += 1
+        if self._reads & (self._reads - 1) == 0:  # 1, 2, 4, 8, ...: looking takes milliseconds
+            self._note(_has_scaler() or self._is_clipping)
         for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
             if "lr" in group:
                 recorder.scalar(name, float(group["lr"]))
+
+    def _note(self, all_of_them: bool) -> None:
+        self._notes = all_of_them
+        for one in self.watched:
+            one.note(all_of_them)
 
     def _read_frozen(self, one: Watched) -> None:
         """Record once what is not trained."""
@@ -336,6 +352,17 @@ class Steps:
         ids = one.core.parameter_ids()
         frozen = [i for i, at in enumerate(ids) if at not in one.trainable]
         one.core.read_parameters(array("i", frozen).tobytes(), False)
+
+
+def _is_scaled_step() -> bool:
+    """Say if GradScaler.step() is what steps the optimizer now."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "step" and code.co_filename.endswith("grad_scaler.py"):
+            return bool(frame.f_locals["self"]._enabled)
+        frame = frame.f_back
+    return False
 
 
 def _has_scaler() -> bool:

@@ -134,6 +134,7 @@ class Watched:
         parameters = [(prefix + path, module, key) for path, module, key in _parameters(model)]
         self.core.set_parameters(parameters)
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
+        self._is_ddp = any(type(m).__name__ == "DistributedDataParallel" for m in model.modules())
         self.names = [name for name, _, _ in parameters]
         self._refs: list[ref[Any] | None] = []  # of the parameters
         self.trainable: set[int] = set()  # ids of parameters
@@ -183,11 +184,21 @@ class Watched:
     def note(self, all_of_them: bool = True) -> None:
         """Look at every gradient when it is accumulated, or only notice that they were."""
         self.core.notes = all_of_them
+        self.core.reduced = self._is_reduced()
         for i, hook in enumerate(self._hooks):
             if i == 0 or all_of_them:
                 hook.put(self.core)
             else:
                 hook.remove()
+
+    def _is_reduced(self) -> bool:
+        """Say if gradients are averaged over ranks, in place, after they were accumulated."""
+        from tensortap.record import _place
+
+        if self._is_ddp or _place()[1] == 1:
+            return self._is_ddp
+        parameters = (known() for known in self._refs if known is not None)
+        return not any(hasattr(one, "_local_tensor") for one in parameters)  # FSDP did so before
 
     def end_step(self) -> None:
         """Take in what belongs to the step and has not been recorded yet."""

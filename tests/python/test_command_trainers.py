@@ -25,11 +25,13 @@ config = GPT2Config(vocab_size=64, n_positions=16, n_embd=16, n_layer=2, n_head=
 model = GPT2LMHeadModel(config)
 tokens = torch.randint(0, 64, (40, 16), generator=torch.Generator().manual_seed(1))
 data = [{"input_ids": row, "labels": row} for row in tokens]
-arguments = TrainingArguments("out", max_steps=6, per_device_train_batch_size=4, logging_steps=2,
+arguments = TrainingArguments("out", max_steps=6, per_device_train_batch_size=4, logging_steps=1,
                               eval_strategy="steps", eval_steps=3, report_to="none", use_cpu=True,
-                              save_strategy="no", disable_tqdm=True, seed=0)
-Trainer(model, arguments, train_dataset=data, eval_dataset=data[:8]).train()
-print(sum(float(p.detach().double().sum()) for p in model.parameters()))
+                              save_strategy="no", disable_tqdm=True, seed=0, max_grad_norm=0.5)
+trainer = Trainer(model, arguments, train_dataset=data, eval_dataset=data[:8])
+trainer.train()
+logged = [row["grad_norm"] for row in trainer.state.log_history if "grad_norm" in row]
+print(sum(float(p.detach().double().sum()) for p in model.parameters()), *logged)
 """
 
 LIGHTNING = """
@@ -48,14 +50,17 @@ class Net(lightning.LightningModule):
         self.log("val", self(batch[0]).square().mean())
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), 0.01)
+    def on_before_optimizer_step(self, _):  # Lightning clips after it
+        norms.append(float(torch.cat([p.grad.flatten() for p in self.parameters()]).norm()))
 
+norms = []
 lightning.seed_everything(0)
 rows = torch.utils.data.TensorDataset(torch.randn(40, 4))
 data = torch.utils.data.DataLoader(rows, batch_size=8)
 net = Net()
-lightning.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False,
+lightning.Trainer(max_epochs=2, gradient_clip_val=0.001, accelerator="cpu", logger=False, enable_checkpointing=False,
                   enable_progress_bar=False, enable_model_summary=False).fit(net, data, data)
-print(sum(float(p.detach().double().sum()) for p in net.parameters()))
+print(sum(float(p.detach().double().sum()) for p in net.parameters()), *norms)
 """
 
 CLOSURE = """
@@ -76,6 +81,11 @@ print(sum(float(p.detach().double().sum()) for p in model.parameters()))
 
 def record(folder: Path, script: str) -> tt.Run:
     """Run the script with and without us; both must compute the same."""
+    return record_and_read(folder, script)[0]
+
+
+def record_and_read(folder: Path, script: str) -> tuple[tt.Run, list[float]]:
+    """Give the norms too that the script printed behind its result."""
     (folder / "script.py").write_text(textwrap.dedent(script))
     plain = subprocess.run(
         [sys.executable, "script.py"],
@@ -89,14 +99,14 @@ def record(folder: Path, script: str) -> tt.Run:
     done = tensortap("run", "-o", "run", "script.py", folder=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == plain.stdout.splitlines()[-1]
-    return tt.open(folder / "run")
+    return tt.open(folder / "run"), [float(x) for x in plain.stdout.splitlines()[-1].split()[1:]]
 
 
 @pytest.mark.heavy
 def test_a_trainer_of_transformers_is_recorded_from_its_first_step(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
-    run = record(tmp_path, TRAINER)
+    run, norms = record_and_read(tmp_path, TRAINER)
     assert list(run.steps) == list(range(6))
     for name in (
         "activation/transformer.h.1.mlp.c_proj",
@@ -105,6 +115,8 @@ def test_a_trainer_of_transformers_is_recorded_from_its_first_step(tmp_path: Pat
         "gradient_norm",
     ):
         assert sorted(set(run.series(name)[0])) == list(range(6)), name
+    assert max(norms) > 0.5, "it did clip"
+    assert list(run.series("gradient_norm")[1]) == [pytest.approx(x, rel=1e-4) for x in norms]
     phases = set(run.series("activation/lm_head", "phase")[1])
     assert phases == {1, 2}  # training, and the evaluations between
 
@@ -112,11 +124,12 @@ def test_a_trainer_of_transformers_is_recorded_from_its_first_step(tmp_path: Pat
 @pytest.mark.heavy
 def test_a_trainer_of_lightning_is_recorded_from_its_first_step(tmp_path: Path) -> None:
     pytest.importorskip("lightning")
-    run = record(tmp_path, LIGHTNING)
+    run, norms = record_and_read(tmp_path, LIGHTNING)
     assert list(run.steps) == list(range(10))
     for name in ("gradient/layers.0.weight", "parameter/layers.2.bias", "gradient_norm"):
         assert list(run.series(name)[0]) == list(range(10)), name
     assert set(run.series("activation/layers.2")[0]) == set(range(10))
+    assert list(run.series("gradient_norm")[1]) == [pytest.approx(x, rel=1e-4) for x in norms]
 
 
 def test_a_closure_that_holds_the_first_forward_loses_no_step(tmp_path: Path) -> None:
