@@ -39,7 +39,7 @@ def test_max_bytes_drops_the_oldest_values_and_keeps_statistics(folder: Path) ->
     run_read = tt.open(folder)
     assert len(run_read.stats("x")) == 20
     assert run_read.tensor("x", 19, as_numpy=True)[0] == 19
-    with pytest.raises(KeyError, match=r"step 0.*newer values"):
+    with pytest.raises(KeyError, match=r"step 0.*evicted to stay within max_bytes"):
         run_read.tensor("x", 0, as_numpy=True)
 
 
