@@ -75,6 +75,11 @@ typedef struct watch_tag {
     bool is_for_norm;   /* stats are needed whether the site is wanted or not */
 } watch_tag;
 
+static inline bool watch_is_finite(const tt_stats *stats)
+{
+    return stats->nan + stats->posinf + stats->neginf == 0;
+}
+
 /* Counts the exception that is set and clears it. */
 void watch_take_error(watch_object *self);
 

@@ -26,11 +26,6 @@ int64_t watch_version(const watch_object *self, PyObject *tensor)
     return version;
 }
 
-static bool is_finite(const tt_stats *stats)
-{
-    return stats->nan + stats->posinf + stats->neginf == 0;
-}
-
 /* Statistics without recording; false: they cannot be had here. */
 static bool peek(watch_object *self, PyObject *tensor, plain_trust *trust, tt_stats *out)
 {
@@ -69,7 +64,7 @@ void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObjec
     parameter->has_stats = is_wanted(self, parameter, &is_recorded) && self->notes &&
                            peek(self, gradient, &parameter->gradient_trust, &parameter->noted);
     if (is_recorded && (!self->notes || parameter->has_stats)) {
-        bool is_noted = self->notes && !is_finite(&parameter->noted);
+        bool is_noted = self->notes && !watch_is_finite(&parameter->noted);
         self->noted_count += is_noted - parameter->is_noted;
         self->has_fresh = true;
         self->is_checked = false;

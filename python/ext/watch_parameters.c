@@ -129,6 +129,13 @@ static int record_arrived(watch_object *self, watch_parameter *parameter, PyObje
     if ((products & (uint32_t)~TT_PRODUCT_STATS) != 0 ||
         plain_view_open(&self->state->torch, gradient, tag->trust, &view) != VIEW_OK)
         return 0;
+    tt_stats now;
+    tt_stats_compute(&view.tensor, &now);
+    if (watch_is_finite(&parameter->noted) &&
+        !watch_is_finite(&now)) { /* the change made it so: that is the news */
+        tensor_view_close(&view);
+        return 0;
+    }
     if (products != 0)
         watch_record_stats(self, &parameter->noted, view.tensor.shape, view.tensor.ndim, tag, -1,
                            clock_coarse());

@@ -330,7 +330,7 @@ class Steps:
             if norms:
                 name = "gradient_norm (clipped)" if is_clipped else "gradient_norm"
                 recorder.scalar(plan.prefix + name, math.hypot(*norms))
-            if is_clipped and not is_scaled:
+            if is_clipped and not is_scaled and all(map(math.isfinite, norms)):
                 self._can_note = not self._notes
                 self._note(self._can_note)
             self._is_clipping = self._can_note and any(one.core.changed for one, _ in plan.parts)

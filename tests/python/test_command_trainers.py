@@ -58,7 +58,8 @@ lightning.seed_everything(0)
 rows = torch.utils.data.TensorDataset(torch.randn(40, 4))
 data = torch.utils.data.DataLoader(rows, batch_size=8)
 net = Net()
-lightning.Trainer(max_epochs=2, gradient_clip_val=0.001, accelerator="cpu", logger=False, enable_checkpointing=False,
+lightning.Trainer(max_epochs=2, gradient_clip_val=0.001, accelerator="cpu", logger=False,
+                  enable_checkpointing=False,
                   enable_progress_bar=False, enable_model_summary=False).fit(net, data, data)
 print(sum(float(p.detach().double().sum()) for p in net.parameters()), *norms)
 """

@@ -85,6 +85,15 @@ def test_clipping_that_begins_later_is_named_once_and_measured_before_from_then_
     assert close(run.series(CLIPPED)[1], [0.01])
 
 
+def test_a_change_that_makes_gradients_bad_is_seen(tmp_path: Path) -> None:
+    def spoil(model: torch.nn.Module, step: int) -> None:
+        model[0].weight.grad[0, 0] = torch.nan if step == 1 else 0.0
+
+    run, _, _ = train(tmp_path / "run", spoil)
+    assert [s.nan for s in run.stats("gradient/0.weight")][:2] == [0, 1]
+    assert list(run.series(CLIPPED)[0])[:1] == [1]
+
+
 def test_values_that_are_kept_are_those_of_the_step_and_the_norm_says_so(tmp_path: Path) -> None:
     run, _, _ = train(tmp_path / "run", clip_norm, keep="stats,value")
     assert close(run.series(CLIPPED)[1], [0.01] * 4)
