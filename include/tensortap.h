@@ -525,12 +525,13 @@ typedef struct tt_event {
     const tt_hist *hist;
     const tt_sample *sample; /* of tensor */
     const double *scalar;
-    /* For a caller that holds a lock which it wants to let go while it waits.  With
-     * has_value: called instead of waiting, as often as it takes; it may sleep a moment.  False:
-     * the memory of tensor is not what it was, and the value is given up (and counted as
-     * dropped); so it is if other bytes than the digest's have been seen.  NULL: wait. */
-    bool (*wait)(void *context);
-    void *context; /* for wait */
+    /* For a caller with has_value that holds a lock which it wants to release while it waits:
+     * leave() releases it, enter() takes it again.  enter() returns false if the memory of tensor
+     * is not what it was; the value is then given up and counted as dropped.  So it is if other
+     * bytes than the digest's have been seen.  NULL: there is no such lock. */
+    void (*leave)(void *context);
+    bool (*enter)(void *context);
+    void *context; /* for both */
 } tt_event;
 
 typedef struct tt_recorder_counts {
@@ -574,6 +575,8 @@ tt_status tt_recorder_module(tt_recorder *rec, const char *path, const char *cla
 /* Is there room for an event of about so many bytes?  For callers that hold a lock
  * which they want to let go before they wait. */
 bool tt_recorder_has_room(const tt_recorder *rec, size_t bytes);
+/* Waits until there is, or so many seconds; returns whether there is. */
+bool tt_recorder_wait_room(tt_recorder *rec, size_t bytes, double seconds);
 /* Waits until everything queued so far can be read by others. */
 tt_status tt_recorder_flush(tt_recorder *rec, tt_error *err);
 /* TT_OK, or what stopped the recording, for good. */

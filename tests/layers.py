@@ -43,8 +43,7 @@ GUARDED = {
 # Objects of the core that may change after start: (source file, name).
 MUTABLE = {
     ("summary/kernels.c", "chosen"),  # the kernel table, set once
-    ("record/fork.c", "registry"),  # pthread_atfork passes no argument
-    ("base/worker.c", "registry"),  # likewise
+    ("base/worker.c", "registry"),  # pthread_atfork passes no argument
 }
 
 VAGUE = {"util", "utils", "common", "misc", "internal", "internals", "helper", "helpers"}

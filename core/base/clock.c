@@ -16,6 +16,13 @@ int64_t tt_clock_now(void)
     return in_ns(now);
 }
 
+double tt_clock_seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)in_ns(now) * 1e-9;
+}
+
 struct timespec tt_clock_in(clockid_t clock, double seconds)
 {
     struct timespec now;

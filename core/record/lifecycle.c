@@ -7,13 +7,10 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 enum { QUEUE_BYTES = 32 << 20 };
 
@@ -82,20 +79,6 @@ static tt_status make_values(tt_recorder *rec)
     return rec->values != NULL && rec->place != NULL && rec->is_gone != NULL ? TT_OK : TT_ENOMEM;
 }
 
-/* The writer inherits the mask, so that no signal ever lands on it. */
-static tt_status start_writer(tt_recorder *rec, tt_error *err)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int got = pthread_create(&rec->thread, NULL, tt_writer_run, rec);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (got != 0)
-        return tt_fail(err, TT_ENOMEM, "pthread_create: %s", strerror(got));
-    atomic_store(&rec->has_thread, true);
-    return TT_OK;
-}
-
 static void release(tt_recorder *rec)
 {
     if (rec->queue.ring != NULL)
@@ -147,7 +130,8 @@ tt_status tt_recorder_open(const char *folder, const tt_recorder_options *option
     if (st == TT_OK)
         st = tt_sites_create(&rec->sites);
     if (st == TT_OK)
-        st = tt_queue_open(&rec->queue, options->queue_bytes > 0 ? options->queue_bytes : QUEUE_BYTES);
+        st = tt_queue_open(&rec->queue, options->queue_bytes > 0 ? options->queue_bytes : QUEUE_BYTES,
+                           &tt_recorder_fork_calls, rec);
     if (st < 0) {
         (void)tt_fail(err, st, "%s", tt_status_text(st));
         goto out;
@@ -162,13 +146,9 @@ tt_status tt_recorder_open(const char *folder, const tt_recorder_options *option
     has_store = true;
     plan_known_sites(rec);
     atomic_store(&rec->bytes, rec->store.end);
-    st = tt_fork_add(rec);
-    if (st == TT_OK)
-        st = start_writer(rec, err);
-    if (st < 0) {
-        tt_fork_remove(rec);
+    st = tt_worker_start(&rec->queue.worker, tt_writer_run, rec, err);
+    if (st < 0)
         goto out;
-    }
     *out = rec;
     return TT_OK;
 out:
@@ -183,23 +163,12 @@ tt_status tt_recorder_close(tt_recorder *rec, double seconds, tt_error *err)
     if (rec == NULL)
         return TT_OK;
     tt_status st = TT_OK;
-    if (atomic_load(&rec->has_thread)) {
+    if (!tt_recorder_is_in_child(rec)) {
         atomic_store(&rec->is_closing, true);
         tt_queue_wake(&rec->queue);
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        double wait = seconds > 1e6 ? 1e6 : seconds > 0 ? seconds : 0; /* for ever is a number too */
-        double whole = floor(wait);
-        int64_t ns = until.tv_nsec + (int64_t)((wait - whole) * 1e9);
-        until.tv_sec += (time_t)whole + ns / 1000000000;
-        until.tv_nsec = ns % 1000000000;
-        if (pthread_timedjoin_np(rec->thread, NULL, &until) != 0) {
-            /* It may use everything we have: leave it all to it. */
-            pthread_detach(rec->thread);
+        if (!tt_worker_join(&rec->queue.worker, seconds)) /* it may use everything we have */
             return tt_fail(err, TT_EIO, "%.150s: the disk did not take the last events in %g s",
                            rec->path, seconds);
-        }
-        tt_fork_remove(rec);
         st = tt_recorder_error(rec, err);
     }
     release(rec);

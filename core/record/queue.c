@@ -9,28 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum {
     SLOTS_MIN = 1 << 10,
     REWIND_PART = 16, /* of the ring; 2 MB of 32: some steps of a small model */
 };
+/* s.  A waiting thread looks again after this long: it may have read head and tail while
+ * tt_queue_rewind moved both. */
+static const double moment = 0.1;
 
-static tt_status make_conditions(tt_queue *queue)
-{
-    pthread_condattr_t attributes;
-    if (pthread_condattr_init(&attributes) != 0)
-        return TT_ENOMEM;
-    /* Setting the clock must not stop the writer. */
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    bool is_made = pthread_mutex_init(&queue->lock, NULL) == 0 &&
-                   pthread_cond_init(&queue->work, &attributes) == 0 &&
-                   pthread_cond_init(&queue->space, &attributes) == 0;
-    pthread_condattr_destroy(&attributes);
-    return is_made ? TT_OK : TT_ENOMEM;
-}
-
-tt_status tt_queue_open(tt_queue *queue, size_t bytes)
+tt_status tt_queue_open(tt_queue *queue, size_t bytes, const tt_fork_calls *calls, void *owner)
 {
     memset(queue, 0, sizeof *queue);
     uint64_t slots = SLOTS_MIN;
@@ -41,7 +29,7 @@ tt_status tt_queue_open(tt_queue *queue, size_t bytes)
     }
     queue->laps = calloc(slots, sizeof *queue->laps);
     void *ring = mmap(NULL, slots * TT_SLOT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (ring == MAP_FAILED || queue->laps == NULL || make_conditions(queue) < 0) {
+    if (ring == MAP_FAILED || queue->laps == NULL || tt_worker_open(&queue->worker, calls, owner) < 0) {
         if (ring != MAP_FAILED)
             (void)munmap(ring, slots * TT_SLOT);
         free((void *)queue->laps);
@@ -57,11 +45,9 @@ tt_status tt_queue_open(tt_queue *queue, size_t bytes)
 
 void tt_queue_close(tt_queue *queue)
 {
+    tt_worker_close(&queue->worker);
     (void)munmap(queue->ring, queue->slots * TT_SLOT);
     free((void *)queue->laps);
-    pthread_mutex_destroy(&queue->lock);
-    pthread_cond_destroy(&queue->work);
-    pthread_cond_destroy(&queue->space);
 }
 
 static tt_record *slot(const tt_queue *queue, uint64_t at)
@@ -74,7 +60,7 @@ void tt_queue_commit(tt_queue *queue, uint64_t at)
     atomic_store_explicit(&queue->laps[at & (queue->slots - 1)], (uint32_t)(at >> queue->shift) + 1,
                           memory_order_release);
     /* A quarter is enough work to get up for; less can wait for the clock. */
-    if (atomic_load_explicit(&queue->is_asleep, memory_order_relaxed) &&
+    if (atomic_load_explicit(&queue->worker.is_asleep, memory_order_relaxed) &&
         at - atomic_load_explicit(&queue->tail, memory_order_relaxed) > queue->slots / 4)
         tt_queue_wake(queue);
 }
@@ -96,38 +82,28 @@ bool tt_queue_is_behind(const tt_queue *queue)
 
 void tt_queue_wake(tt_queue *queue)
 {
-    pthread_mutex_lock(&queue->lock);
-    queue->is_called = true;
-    atomic_store(&queue->is_asleep, false);
-    pthread_cond_signal(&queue->work);
-    pthread_mutex_unlock(&queue->lock);
+    pthread_mutex_lock(&queue->worker.lock);
+    tt_worker_wake(&queue->worker);
+    pthread_mutex_unlock(&queue->worker.lock);
 }
 
-static struct timespec deadline_in(double seconds)
+static bool fits(const tt_queue *queue, uint64_t head, uint64_t slots)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    int64_t ns = now.tv_nsec + (int64_t)(seconds * 1e9);
-    return (struct timespec){ .tv_sec = now.tv_sec + ns / 1000000000, .tv_nsec = ns % 1000000000 };
+    return head + slots - atomic_load(&queue->tail) <= queue->slots;
 }
 
-static bool has_room(tt_queue *queue, uint64_t head, uint64_t need)
+bool tt_queue_has_room(const tt_queue *queue, uint64_t slots)
 {
-    return head + need - atomic_load(&queue->tail) <= queue->slots;
+    return atomic_load(&queue->is_stopped) || fits(queue, atomic_load(&queue->head), slots);
 }
 
-/* Waits for the consumer to move on, or a moment. */
-static void wait_for_space(tt_queue *queue, uint64_t need)
+void tt_queue_wait(tt_queue *queue, uint64_t slots, double seconds)
 {
-    struct timespec until = deadline_in(0.1);
-    atomic_fetch_add(&queue->waiting, 1);
-    pthread_mutex_lock(&queue->lock);
-    atomic_store(&queue->is_asleep, false);
-    pthread_cond_signal(&queue->work);
-    if (!has_room(queue, atomic_load(&queue->head), need) && !atomic_load(&queue->is_stopped))
-        pthread_cond_timedwait(&queue->space, &queue->lock, &until);
-    pthread_mutex_unlock(&queue->lock);
-    atomic_fetch_sub(&queue->waiting, 1);
+    pthread_mutex_lock(&queue->worker.lock);
+    tt_worker_wake(&queue->worker);
+    if (!tt_queue_has_room(queue, slots))
+        tt_worker_wait(&queue->worker, seconds);
+    pthread_mutex_unlock(&queue->worker.lock);
 }
 
 tt_record *tt_queue_reserve(tt_queue *queue, uint32_t n, bool waits, uint64_t *at)
@@ -140,12 +116,12 @@ tt_record *tt_queue_reserve(tt_queue *queue, uint32_t n, bool waits, uint64_t *a
         pad = rest < n ? rest : 0; /* a record lies in one piece */
         if (atomic_load_explicit(&queue->is_stopped, memory_order_relaxed))
             return NULL;
-        if (!has_room(queue, head, pad + n)) {
+        if (!fits(queue, head, pad + n)) {
             uint32_t now = atomic_load(&queue->moves);
             if (now == seen && now % 2 == 0) { /* else head and tail may not belong together */
                 if (!waits)
                     return NULL;
-                wait_for_space(queue, pad + n);
+                tt_queue_wait(queue, pad + n, moment);
             }
             seen = now;
             head = atomic_load(&queue->head);
@@ -165,14 +141,17 @@ tt_record *tt_queue_peek(const tt_queue *queue, uint64_t at)
     return lap == (uint32_t)(at >> queue->shift) + 1 ? slot(queue, at) : NULL;
 }
 
+static void tell(tt_queue *queue)
+{
+    pthread_mutex_lock(&queue->worker.lock);
+    tt_worker_tell(&queue->worker);
+    pthread_mutex_unlock(&queue->worker.lock);
+}
+
 void tt_queue_release(tt_queue *queue, uint64_t upto)
 {
     atomic_store(&queue->tail, upto);
-    if (atomic_load(&queue->waiting) > 0) {
-        pthread_mutex_lock(&queue->lock);
-        pthread_cond_broadcast(&queue->space);
-        pthread_mutex_unlock(&queue->lock);
-    }
+    tell(queue);
 }
 
 uint64_t tt_queue_rewind(tt_queue *queue, uint64_t at)
@@ -190,32 +169,19 @@ uint64_t tt_queue_rewind(tt_queue *queue, uint64_t at)
 
 void tt_queue_sleep(tt_queue *queue, double seconds)
 {
-    struct timespec until = deadline_in(seconds);
-    pthread_mutex_lock(&queue->lock);
-    atomic_store(&queue->is_asleep, true);
-    int got = 0;
-    if (atomic_load(&queue->waiting) > 0 || queue->is_called) /* it came before we were asleep */
-        atomic_store(&queue->is_asleep, false);
-    while (atomic_load(&queue->is_asleep) && got == 0)
-        got = pthread_cond_timedwait(&queue->work, &queue->lock, &until);
-    queue->is_called = false;
-    atomic_store(&queue->is_asleep, false);
-    pthread_mutex_unlock(&queue->lock);
+    pthread_mutex_lock(&queue->worker.lock);
+    (void)tt_worker_sleep(&queue->worker, seconds);
+    pthread_mutex_unlock(&queue->worker.lock);
 }
 
 void tt_queue_stop(tt_queue *queue)
 {
     atomic_store(&queue->is_stopped, true);
-    pthread_mutex_lock(&queue->lock);
-    pthread_cond_broadcast(&queue->space);
-    pthread_mutex_unlock(&queue->lock);
+    tell(queue);
 }
 
 void tt_queue_after_fork(tt_queue *queue)
 {
-    (void)make_conditions(queue);
     atomic_store(&queue->tail, atomic_load(&queue->head));
-    atomic_store(&queue->waiting, 0);
-    atomic_store(&queue->is_asleep, false);
     atomic_store(&queue->is_stopped, true);
 }

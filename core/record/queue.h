@@ -13,11 +13,8 @@
 #ifndef TT_RECORD_QUEUE_H
 #define TT_RECORD_QUEUE_H
 
-#include "base/status.h"
+#include "base/worker.h"
 #include "store/event.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
 
 typedef struct tt_queue {
     char *ring;             /* owned, mapped; slot i at 64 * i */
@@ -30,16 +27,12 @@ typedef struct tt_queue {
     _Atomic uint64_t tail;  /* consumer: slots given back */
     _Atomic uint32_t moves; /* odd: the consumer moves head and tail; see tt_queue_rewind */
     char apart_3[64];
-    pthread_mutex_t lock;    /* for sleeping only */
-    pthread_cond_t work;     /* the writer waits here */
-    pthread_cond_t space;    /* producers and flush wait here */
-    _Atomic int32_t waiting; /* of those */
-    _Atomic bool is_asleep;  /* the writer */
-    bool is_called;          /* under lock: it was woken, and may not have been asleep yet */
+    tt_worker worker;        /* the writer; its lock is for sleeping only */
     _Atomic bool is_stopped; /* nobody writes any more: nothing is taken */
 } tt_queue;
 
-tt_status tt_queue_open(tt_queue *queue, size_t bytes); /* rounded to a power of two */
+/* bytes: rounded to a power of two.  The rest is for the worker. */
+tt_status tt_queue_open(tt_queue *queue, size_t bytes, const tt_fork_calls *calls, void *owner);
 void tt_queue_close(tt_queue *queue);
 
 /* Room for a record of n slots, at most slots / 4; *at names it for commit.
@@ -49,8 +42,10 @@ void tt_queue_commit(tt_queue *queue, uint64_t at);
 /* Commits what was reserved as nothing. */
 void tt_queue_give_back(tt_queue *queue, uint32_t n, uint64_t at);
 bool tt_queue_is_behind(const tt_queue *queue); /* the writer has more than it would sleep on */
-/* The writer gets up; with lock held or not. */
-void tt_queue_wake(tt_queue *queue);
+bool tt_queue_has_room(const tt_queue *queue, uint64_t slots);
+/* Waits until there is room for so many slots, nothing is taken any more, or the time is over. */
+void tt_queue_wait(tt_queue *queue, uint64_t slots, double seconds);
+void tt_queue_wake(tt_queue *queue); /* the writer */
 
 /* ---- the consumer ---- */
 

@@ -6,17 +6,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "record/recorder.h"
 
+#include "base/clock.h"
 #include "store/pack_hist.h"
 
 #include <string.h>
-#include <time.h>
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
+static const double moment = 0.1; /* s between looks at a queue that others empty */
 
 static uint32_t slots_for(size_t bytes)
 {
@@ -73,7 +68,7 @@ tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, doubl
 {
     if (!has_site(rec, site))
         return TT_EINVAL;
-    if (atomic_load_explicit(&rec->is_inherited, memory_order_relaxed))
+    if (tt_recorder_is_in_child(rec))
         return TT_OK;
     uint64_t at;
     tt_record *record = tt_queue_reserve(&rec->queue, 1, !rec->drops, &at);
@@ -86,7 +81,7 @@ tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, doubl
                            .ndim = -1,
                            .site = site,
                            .step = step,
-                           .time = now_ns(),
+                           .time = tt_clock_now(),
                            .scalar = value,
                            .products = TT_PRODUCT_SCALAR };
     tt_queue_commit(&rec->queue, at);
@@ -94,10 +89,11 @@ tt_status tt_recorder_scalar(tt_recorder *rec, int32_t site, int64_t step, doubl
     return TT_OK;
 }
 
-static void wait_a_moment(const tt_event *event, tt_lent *lent)
+/* The caller has its lock again: is the tensor still what it was? */
+static void come_back(const tt_event *event, tt_lent *lent)
 {
     lent->has_waited = true;
-    if (!event->wait(event->context))
+    if (!event->enter(event->context))
         lent->is_changed = true;
 }
 
@@ -105,22 +101,26 @@ tt_record *tt_recorder_reserve(tt_recorder *rec, const tt_event *event, uint32_t
                                tt_lent *lent, uint64_t *at)
 {
     for (;;) {
-        tt_record *record = tt_queue_reserve(&rec->queue, slots, waits && event->wait == NULL, at);
-        if (record != NULL || !waits || event->wait == NULL ||
+        tt_record *record = tt_queue_reserve(&rec->queue, slots, waits && event->leave == NULL, at);
+        if (record != NULL || !waits || event->leave == NULL ||
             atomic_load_explicit(&rec->queue.is_stopped, memory_order_relaxed))
             return record;
-        wait_a_moment(event, lent);
+        event->leave(event->context);
+        tt_queue_wait(&rec->queue, 2 * (uint64_t)slots, moment); /* with a filler */
+        come_back(event, lent);
     }
 }
 
 /* Its holder may be waiting for what our caller has. */
 static void take_value_lock(tt_recorder *rec, const tt_event *event, tt_lent *lent)
 {
-    if (event->wait == NULL)
+    if (event->leave == NULL) {
         pthread_mutex_lock(&rec->value_lock);
-    else
-        while (pthread_mutex_trylock(&rec->value_lock) != 0)
-            wait_a_moment(event, lent);
+    } else if (pthread_mutex_trylock(&rec->value_lock) != 0) {
+        event->leave(event->context);
+        pthread_mutex_lock(&rec->value_lock);
+        come_back(event, lent);
+    }
 }
 
 /* Appends n bytes at *at. */
@@ -160,7 +160,7 @@ static bool push_point(tt_recorder *rec, const tt_event *e, const tt_digest *dig
         .site = e->site,
         .call = e->call,
         .step = e->step,
-        .time = e->time != 0 ? e->time : now_ns(),
+        .time = e->time != 0 ? e->time : tt_clock_now(),
         .thread = e->thread,
         .value = row,
         .scalar = e->scalar != NULL ? *e->scalar : 0,
@@ -190,7 +190,7 @@ tt_status tt_recorder_add(tt_recorder *rec, const tt_event *e)
     if (!has_site(rec, e->site) || (e->has_value && e->tensor == NULL) ||
         (e->sample != NULL && e->tensor == NULL) || e->phase >= TT_PHASE_COUNT_)
         return TT_EINVAL;
-    if (atomic_load_explicit(&rec->is_inherited, memory_order_relaxed))
+    if (tt_recorder_is_in_child(rec))
         return TT_OK;
     if (!e->has_value) {
         (void)push_point(rec, e, e->digest, -1);
@@ -236,7 +236,7 @@ static tt_record *reserve_text(tt_recorder *rec, tt_record_kind kind, int64_t st
         *record = (tt_record){ .slots = slots,
                                .kind = (uint8_t)kind,
                                .step = step,
-                               .time = now_ns(),
+                               .time = tt_clock_now(),
                                .text_len = (uint32_t)len };
     return record;
 }
@@ -244,7 +244,7 @@ static tt_record *reserve_text(tt_recorder *rec, tt_record_kind kind, int64_t st
 tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text)
 {
     size_t len = strlen(text), most = longest_text(rec);
-    if (atomic_load_explicit(&rec->is_inherited, memory_order_relaxed))
+    if (tt_recorder_is_in_child(rec))
         return TT_OK;
     len = len < most ? len : most;
     uint64_t at;
@@ -259,7 +259,7 @@ tt_status tt_recorder_note(tt_recorder *rec, int64_t step, const char *text)
 tt_status tt_recorder_module(tt_recorder *rec, const char *path, const char *class_name)
 {
     size_t first = strlen(path) + 1, second = strlen(class_name) + 1;
-    if (atomic_load_explicit(&rec->is_inherited, memory_order_relaxed))
+    if (tt_recorder_is_in_child(rec))
         return TT_OK;
     if (first + second > longest_text(rec))
         return TT_EINVAL;
@@ -273,29 +273,39 @@ tt_status tt_recorder_module(tt_recorder *rec, const char *path, const char *cla
     return TT_OK;
 }
 
+/* The slots that an event of about so many bytes may need. */
+static uint64_t room_for(const tt_recorder *rec, size_t bytes)
+{
+    size_t most = longest_text(rec);                                   /* larger ones go in pieces */
+    return 2 * (uint64_t)(slots_for(bytes < most ? bytes : most) + 1); /* with a filler */
+}
+
 bool tt_recorder_has_room(const tt_recorder *rec, size_t bytes)
 {
-    const tt_queue *queue = &rec->queue;
-    size_t most = (size_t)(queue->slots / 8) * TT_SLOT; /* larger ones go in pieces */
-    uint64_t need = 2 * (uint64_t)(slots_for(bytes < most ? bytes : most) + 1); /* with a filler */
-    return atomic_load_explicit(&queue->is_stopped, memory_order_relaxed) ||
-           atomic_load_explicit(&queue->head, memory_order_relaxed) + need -
-                   atomic_load_explicit(&queue->tail, memory_order_relaxed) <=
-               queue->slots;
+    return tt_queue_has_room(&rec->queue, room_for(rec, bytes));
+}
+
+bool tt_recorder_wait_room(tt_recorder *rec, size_t bytes, double seconds)
+{
+    double until = tt_clock_seconds() + seconds, left = seconds;
+    for (; !tt_recorder_has_room(rec, bytes) && left > 0; left = until - tt_clock_seconds())
+        tt_queue_wait(&rec->queue, room_for(rec, bytes), left < moment ? left : moment);
+    return tt_recorder_has_room(rec, bytes);
 }
 
 tt_status tt_recorder_flush(tt_recorder *rec, tt_error *err)
 {
-    if (atomic_load(&rec->is_inherited))
+    if (tt_recorder_is_in_child(rec))
         return TT_OK;
-    uint64_t goal = atomic_load(&rec->queue.head), before = atomic_load(&rec->wanted);
-    while (before < goal && !atomic_compare_exchange_weak(&rec->wanted, &before, goal))
-        continue;
-    tt_queue_wake(&rec->queue);
-    while (atomic_load(&rec->written) < goal && !atomic_load(&rec->queue.is_stopped)) {
-        struct timespec moment = { .tv_nsec = 200000 };
-        nanosleep(&moment, NULL);
-    }
+    tt_worker *worker = &rec->queue.worker;
+    uint64_t goal = atomic_load(&rec->queue.head);
+    pthread_mutex_lock(&worker->lock);
+    if (atomic_load(&rec->wanted) < goal)
+        atomic_store(&rec->wanted, goal);
+    tt_worker_wake(worker);
+    while (atomic_load(&rec->written) < goal && !atomic_load(&rec->queue.is_stopped))
+        tt_worker_wait(worker, moment);
+    pthread_mutex_unlock(&worker->lock);
     return tt_recorder_error(rec, err);
 }
 
@@ -327,5 +337,5 @@ const char *tt_recorder_path(const tt_recorder *rec)
 
 bool tt_recorder_is_inherited(const tt_recorder *rec)
 {
-    return atomic_load(&rec->is_inherited);
+    return tt_recorder_is_in_child(rec);
 }

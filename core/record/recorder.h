@@ -4,8 +4,8 @@
  *   queue        everyone, by its own rules
  *   store        the writer, with io_lock held
  *   values       user threads, with value_lock held; `place` the writer alone
- *   error, st    written once by the writer, with queue.lock held
- * Order of locks: value_lock, io_lock, queue.lock.  value_lock is held while a
+ *   error, st    written once by the writer, with queue.worker.lock held
+ * Order of locks: value_lock, io_lock, queue.worker.lock.  value_lock is held while a
  * tensor goes through the queue, so the writer never takes it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_RECORD_RECORDER_H
@@ -42,11 +42,8 @@ struct tt_recorder {
     char *only, *exclude; /* owned; copies for the plan */
     tt_plan plan;
     bool drops;
-    pthread_t thread;
-    _Atomic bool has_thread;
-    pthread_mutex_t io_lock;   /* held by the writer while it works on a batch */
-    _Atomic bool fork_wanted;  /* somebody forks: the writer lets it pass first */
-    _Atomic bool is_inherited; /* in a forked child */
+    pthread_mutex_t io_lock;  /* held by the writer while it works on a batch */
+    _Atomic bool fork_wanted; /* somebody forks: the writer lets it pass first */
     _Atomic bool is_closing;
     _Atomic bool is_done;   /* the writer has left */
     _Atomic bool is_failed; /* recording has stopped; error says why */
@@ -63,14 +60,17 @@ struct tt_recorder {
     tt_writer_batch batch;
     _Atomic int64_t events, dropped_events, dropped_bytes, values_stored, values_same, bytes, punched,
         damaged;
-    tt_recorder *next; /* in the fork registry */
 };
+
+static inline bool tt_recorder_is_in_child(const tt_recorder *rec)
+{
+    return atomic_load_explicit(&rec->queue.worker.is_inherited, memory_order_relaxed);
+}
 
 void *tt_writer_run(void *recorder);
 void tt_writer_free(tt_writer_batch *batch);
-/* The fork registry: tells recorders about forks. */
-tt_status tt_fork_add(tt_recorder *rec);
-void tt_fork_remove(tt_recorder *rec);
+/* fork.c */
+extern const tt_fork_calls tt_recorder_fork_calls;
 /* A tensor's memory, of which the caller let go while it waited. */
 typedef struct tt_lent {
     bool has_waited; /* others may have written to it */

@@ -8,12 +8,12 @@
  *
  * After a failure it keeps the error, stops the queue and leaves.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "record/recorder.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     BATCH_SLOTS = 1 << 15, /* 2 MB of points: some milliseconds of work */
@@ -218,11 +218,11 @@ static tt_status write_batch(tt_recorder *rec, uint64_t from, uint64_t to, tt_er
 
 static void fail(tt_recorder *rec, tt_status st, const tt_error *err)
 {
-    pthread_mutex_lock(&rec->queue.lock);
+    pthread_mutex_lock(&rec->queue.worker.lock);
     rec->st = st;
     (void)tt_fail(&rec->error, st, "recording into %.100s has stopped: %.100s", rec->path, err->text);
     atomic_store(&rec->is_failed, true);
-    pthread_mutex_unlock(&rec->queue.lock);
+    pthread_mutex_unlock(&rec->queue.worker.lock);
 }
 
 /* Waits until nobody wants to fork, then takes the lock. */
@@ -242,7 +242,7 @@ static void take_io_lock(tt_recorder *rec)
 static bool may_sleep(tt_recorder *rec, uint64_t at)
 {
     return !atomic_load(&rec->is_closing) && atomic_load(&rec->wanted) <= at &&
-           atomic_load(&rec->queue.waiting) == 0 &&
+           atomic_load(&rec->queue.worker.waiting) == 0 &&
            atomic_load(&rec->queue.head) - at <= rec->queue.slots / 4;
 }
 
@@ -270,25 +270,18 @@ static tt_status drain(tt_recorder *rec, uint64_t *at, uint64_t goal, tt_error *
     return st;
 }
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 void *tt_writer_run(void *recorder)
 {
     tt_recorder *rec = recorder;
     tt_error err = { "" };
     tt_status st = TT_OK;
     uint64_t at = 0;
-    double begun = seconds_now(); /* the batch before: what came behind it waits since then */
+    double begun = tt_clock_seconds(); /* the batch before: what came behind it waits since then */
     for (bool is_closing = false; st == TT_OK && !is_closing;) {
-        double left = begun + interval - seconds_now();
+        double left = begun + interval - tt_clock_seconds();
         if (left > 0 && may_sleep(rec, at))
             tt_queue_sleep(&rec->queue, left);
-        begun = seconds_now();
+        begun = tt_clock_seconds();
         is_closing = atomic_load(&rec->is_closing); /* looked at before the queue */
         st = drain(rec, &at, atomic_load(&rec->queue.head), &err);
         if (st == TT_OK) {

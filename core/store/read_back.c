@@ -4,12 +4,12 @@
  * the index does not say is looked up, and what cannot be read is given up, so that
  * nothing new is lost over it.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "store/chunk.h"
 #include "store/file.h"
 #include "store/store.h"
 
 #include <stdio.h>
-#include <time.h>
 
 tt_status tt_store_read_chunk(int fd, tt_buf *scratch, const tt_index_chunk *entry, tt_points *out)
 {
@@ -45,15 +45,12 @@ void tt_store_look_back(tt_store *store, int32_t site)
 static tt_status tell(tt_store *store, int32_t site, const tt_index_chunk *lost, tt_error *err)
 {
     char text[256];
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     int len = snprintf(text, sizeof text,
                        "the file is damaged: %.100s at steps %lld to %lld cannot be read; the rest goes "
                        "on, `tensortap check` says more",
                        tt_sites_row(store->index.sites, site)->name, (long long)lost->first_step,
                        (long long)lost->last_step);
-    return tt_store_note(store, store->index.last_step, now.tv_sec * INT64_C(1000000000) + now.tv_nsec,
-                         text, (size_t)len, err);
+    return tt_store_note(store, store->index.last_step, tt_clock_now(), text, (size_t)len, err);
 }
 
 /* Forgets a chunk that cannot be read; says so once in a session. */

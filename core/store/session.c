@@ -4,6 +4,7 @@
  * continued is cut behind its last whole block; the reader's index becomes the
  * writer's.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "store/chunk.h"
 #include "store/file.h"
 #include "store/scan.h"
@@ -14,16 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <zstd.h>
 
 static uint32_t make_id(const tt_store *store)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    int64_t seed[] = { now.tv_sec, now.tv_nsec, getpid(), (int64_t)(uintptr_t)store };
+    int64_t seed[] = { tt_clock_now(), getpid(), (int64_t)(uintptr_t)store };
     uint32_t id = (uint32_t)tt_block_hash(seed, sizeof seed);
     return id != 0 ? id : 1;
 }

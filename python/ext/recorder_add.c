@@ -8,27 +8,14 @@
 #include "py_recorder.h"
 
 #include <string.h>
-#include <time.h>
 
-enum {
-    PATIENCE = 3600,    /* s; then the core waits, with the GIL */
-    MOMENT_NS = 100000, /* between two looks at the queue */
-    MOMENTS = 1000,     /* without the GIL, in one go */
-};
-
-static void sleep_a_moment(void)
-{
-    struct timespec moment = { .tv_nsec = MOMENT_NS };
-    nanosleep(&moment, NULL);
-}
+enum { PATIENCE = 3600 /* s; then the core waits, with the GIL */ };
 
 void recorder_wait(recorder_object *self, size_t bytes, double seconds)
 {
     tt_recorder *rec = self->rec;
-    int64_t until = clock_coarse() + (int64_t)(seconds * 1e9);
     self->users++;
-    Py_BEGIN_ALLOW_THREADS while (!tt_recorder_has_room(rec, bytes) && clock_coarse() < until)
-        sleep_a_moment();
+    Py_BEGIN_ALLOW_THREADS(void) tt_recorder_wait_room(rec, bytes, seconds);
     Py_END_ALLOW_THREADS self->users--;
 }
 
@@ -48,6 +35,7 @@ typedef struct lender {
     tt_recorder *rec;        /* recorder->rec may be NULL by now: somebody closes, and waits for us */
     PyObject *obj;           /* borrowed; what the view is of */
     const tensor_view *view; /* as it was opened */
+    PyThreadState *thread;   /* while the GIL is released */
 } lender;
 
 static bool is_same_memory(const tt_tensor *a, const tt_tensor *b)
@@ -70,15 +58,17 @@ static bool is_still_there(const lender *lent)
     return is_same;
 }
 
-/* tt_event.wait */
-static bool let_others_run(void *context)
+/* tt_event.leave and .enter */
+static void release_gil(void *context)
+{
+    ((lender *)context)->thread = PyEval_SaveThread();
+}
+
+static bool take_gil(void *context)
 {
     const lender *lent = context;
-    Py_BEGIN_ALLOW_THREADS int left = MOMENTS;
-    do
-        sleep_a_moment();
-    while (!tt_recorder_has_room(lent->rec, SIZE_MAX) && --left > 0);
-    Py_END_ALLOW_THREADS return is_still_there(lent);
+    PyEval_RestoreThread(lent->thread);
+    return is_still_there(lent);
 }
 
 tt_status recorder_add(recorder_object *self, PyObject *obj, const tensor_view *view, uint32_t products,
@@ -113,7 +103,8 @@ tt_status recorder_add(recorder_object *self, PyObject *obj, const tensor_view *
     event->sample = sample;
     if (products & TT_PRODUCT_VALUE) {
         event->has_value = true;
-        event->wait = let_others_run;
+        event->leave = release_gil;
+        event->enter = take_gil;
         event->context = &lent;
     }
     self->users++;

@@ -13,7 +13,7 @@ enum { SLOTS = 1024, SOME = SLOTS / 10, MOST = SLOTS / 4 };
 
 static void open_queue(tt_queue *queue)
 {
-    assert_int_equal(tt_queue_open(queue, SLOTS * TT_SLOT), TT_OK);
+    assert_int_equal(tt_queue_open(queue, SLOTS * TT_SLOT, &(tt_fork_calls){ 0 }, NULL), TT_OK);
     assert_int_equal(queue->slots, SLOTS);
 }
 

@@ -229,11 +229,14 @@ typedef struct patience {
     int gone_at;    /* which wait finds the memory gone; 0: none */
 } patience;
 
-static bool wait_a_while(void *context)
+static void leave(void *context)
 {
-    patience *caller = context;
-    usleep(200);
-    caller->waits++;
+    ((patience *)context)->waits++;
+}
+
+static bool enter(void *context)
+{
+    const patience *caller = context;
     if (caller->waits == caller->changes_at)
         caller->data[0] += 1;
     return caller->waits != caller->gone_at;
@@ -259,7 +262,8 @@ static void a_caller_may_wait_in_its_own_way_and_what_changed_meanwhile_is_no_va
                                           .tensor = &t,
                                           .stats = &s,
                                           .has_value = true,
-                                          .wait = wait_a_while,
+                                          .leave = leave,
+                                          .enter = enter,
                                           .context = &callers[step] });
         assert_true(callers[step].waits >= 3);
     }
