@@ -391,6 +391,7 @@ typedef struct tt_graph_node {
     const char *file;     /* NULL: not known, as code, function and device (the CPU) */
     const char *code;     /* the statement, perhaps of several lines */
     const char *function; /* nodes of one frame are framed together */
+    const char *label;    /* of the frame: "h.3.attn"; NULL: the function's name */
     uint64_t frame;       /* 0: none */
     int32_t line;
     bool is_source; /* it was read, nobody saw it made */

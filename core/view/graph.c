@@ -65,6 +65,11 @@ static void put_node(tt_graph_pen *pen, const tt_graph_node *node, const tt_grap
     tt_graph_put(pen, ">]\n");
 }
 
+static const char *frame_label(const tt_graph_node *node)
+{
+    return node->label != NULL ? node->label : node->function;
+}
+
 /* A node that stands in a frame. */
 typedef struct framed {
     uint64_t frame;
@@ -99,7 +104,7 @@ static void put_frame(tt_graph_pen *pen, const tt_graph *graph, const framed *me
     tt_graph_printf(pen, "  subgraph cluster_%" PRIu64 " {\n", node->frame);
     tt_graph_put(pen, "  graph [labeljust=l, color=\"#bcccdc\", fontcolor=\"#52606d\", style=rounded, "
                       "label=\"");
-    tt_graph_quoted(pen, node->function, strlen(node->function));
+    tt_graph_quoted(pen, frame_label(node), strlen(frame_label(node)));
     tt_graph_put(pen, "\"]\n");
     for (const framed *at = members; at < end && at->frame == members->frame; at++)
         put_node(pen, &graph->nodes[at->at], NULL);
@@ -175,8 +180,8 @@ static size_t put_run(tt_graph_pen *pen, const tt_graph *graph, const tt_graph_p
     tt_graph_printf(pen, "  subgraph cluster_%" PRIu64 " {\n", node->id);
     tt_graph_put(pen, "  graph [labeljust=l, color=\"#bcccdc\", fontcolor=\"#52606d\", style=rounded, "
                       "label=\"");
-    tt_graph_quoted(pen, node->function, strlen(node->function));
-    double half = 3.2 * (double)strlen(node->function) + 6; /* about half of the name's width */
+    tt_graph_quoted(pen, frame_label(node), strlen(frame_label(node)));
+    double half = 3.2 * (double)strlen(frame_label(node)) + 6; /* about half of the name's width */
     put_point(pen, "\", lp=\"", low.x + half, low.y + 9);
     put_point(pen, "\", bb=\"", low.x, high.y);
     put_point(pen, ",", high.x, low.y);
@@ -192,23 +197,50 @@ enum { LANE_COLORS = 6 };
 static const char *const lane_colors[LANE_COLORS] = { "#829ab1", "#b98b4e", "#6a9f6a",
                                                       "#9a7ab5", "#b56f6f", "#5a9ea6" };
 
-static void put_curve(tt_graph_pen *pen, const tt_graph_edge *edge, const tt_graph_curve *curve)
+enum { STUB_APART = 15, STUB_NAME = 12 }; /* from stub to stub, in points; columns of a name */
+
+/* The name and line of what a stub starts at, above it. */
+static void put_start(tt_graph_pen *pen, const tt_graph_node *start, const tt_graph_curve *curve)
+{
+    size_t len = strlen(start->name);
+    double half = 2.4 * (double)((len < STUB_NAME ? len : STUB_NAME) + 5); /* about half of its width */
+    tt_graph_put(pen, ", color=\"#829ab1\", fontcolor=\"#52606d\", fontsize=9, "
+                      "fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", label=<");
+    tt_graph_foreign(pen, start->name, len, STUB_NAME);
+    if (start->line > 0)
+        tt_graph_printf(pen, " :%d", (int)start->line);
+    put_point(pen, ">, lp=\"", curve->point[0].x + half, curve->point[0].y - 6);
+    tt_graph_put(pen, "\"");
+}
+
+static void put_curve(tt_graph_pen *pen, const tt_graph_edge *edge, const tt_graph_curve *curve,
+                      const tt_graph_node *start)
 {
     tt_graph_printf(pen, "  n%" PRIu64 " -> n%" PRIu64, edge->from, edge->to);
     put_point(pen, " [pos=\"e,", curve->tip.x, curve->tip.y);
     for (size_t i = 0; i < curve->count; i++)
         put_point(pen, " ", curve->point[i].x, curve->point[i].y);
     tt_graph_put(pen, "\"");
+    if (curve->is_stub)
+        put_start(pen, start, curve);
     if (curve->lane > 0)
         tt_graph_printf(pen, ", color=\"%s\"", lane_colors[curve->lane % LANE_COLORS]);
     tt_graph_put(pen, "]\n");
+}
+
+static void move_down(tt_graph_curve *curve, double by)
+{
+    for (size_t i = 0; i < curve->count; i++)
+        curve->point[i].y += by;
+    curve->tip.y += by;
 }
 
 tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out)
 {
     tt_graph_pen pen = { .out = out };
     tt_graph_place place = { 0 };
-    pen.st = tt_graph_place_make(&place, graph, sizes);
+    size_t *stubs = calloc(graph->node_count + 1, sizeof *stubs); /* owned; that end at each node */
+    pen.st = stubs != NULL ? tt_graph_place_make(&place, graph, sizes) : TT_ENOMEM;
     tt_graph_put(&pen, placed_head);
     for (size_t i = 0; pen.st == TT_OK && i < graph->node_count;) {
         if (place.spots[i].is_start) {
@@ -224,9 +256,12 @@ tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes,
         if (from == SIZE_MAX || to == SIZE_MAX || from >= to)
             continue;
         tt_graph_curve curve = tt_graph_place_curve(&place, from, to);
-        put_curve(&pen, edge, &curve);
+        if (curve.is_stub)
+            move_down(&curve, (double)(stubs[to]++ * STUB_APART));
+        put_curve(&pen, edge, &curve, &graph->nodes[from]);
     }
     tt_graph_put(&pen, "}\n");
+    free(stubs);
     tt_graph_place_free(&place);
     tt_buf_free(&pen.raw);
     tt_buf_free(&pen.visible);

@@ -110,7 +110,7 @@ static void give_lanes(const tt_graph *graph, tt_graph_spot *spots)
         size_t from = tt_graph_find(graph, graph->edges[i].from),
                to = tt_graph_find(graph, graph->edges[i].to);
         if (from != SIZE_MAX && to != SIZE_MAX && spots[to].column > spots[from].column + 1 &&
-            spots[from].lane == SIZE_MAX)
+            spots[to].column <= spots[from].column + TT_GRAPH_FAR && spots[from].lane == SIZE_MAX)
             spots[from].lane = lanes++;
     }
 }

@@ -17,6 +17,7 @@ enum {
     TT_GRAPH_MARGIN = 34, /* from the page to the nearest lane above or below it */
     TT_GRAPH_LANE = 6,    /* from lane to lane */
     TT_GRAPH_CURVE = 31,  /* points of the longest curve */
+    TT_GRAPH_FAR = 2,     /* columns; an arrow that would go farther is a stub with a name */
 };
 
 typedef struct tt_graph_spot {
@@ -38,7 +39,8 @@ typedef struct tt_graph_place {
 typedef struct tt_graph_curve {
     tt_graph_point point[TT_GRAPH_CURVE], tip;
     size_t count;
-    size_t lane; /* 0: it goes no farther than to the next column */
+    size_t lane;  /* 0: it goes no farther than to the next column */
+    bool is_stub; /* only the end: what it starts at is too far away, and named instead */
 } tt_graph_curve;
 
 tt_status tt_graph_place_make(tt_graph_place *out, const tt_graph *graph, const tt_graph_size *sizes);

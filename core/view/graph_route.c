@@ -4,7 +4,8 @@
  * Between two columns there is a gutter and above and below the page there is
  * room: arrows leave a table at its right side, enter at its header, and change
  * their height in gutters only.  Those that skip a column go along above or
- * below the page; all that start at one table share a lane, and its colour.
+ * below the page; all that start at one table share a lane, and its colour.  Of
+ * those that would skip more only the end is drawn, with the name of the start.
  *
  *       ┌────────────────────────┐        lanes, one for each such table
  *     ┌─┴─┐   ┌───┐   ┌───┐   ┌─▼─┐
@@ -24,6 +25,7 @@ enum {
     INNER = 12,     /* from a column to the nearest arrow in its gutter */
     INNER_STEP = 5, /* the longer the way, the farther out */
     INNER_MOST = 40,
+    STUB = 74,  /* from a column to where an arrow begins that only ends there */
     OUTER = 46, /* from a column to the lanes in its gutter */
     OUTER_STEP = 5,
     OUTER_COUNT = 7,
@@ -139,10 +141,24 @@ static tt_graph_curve way_far(const tt_graph_place *place, size_t from, size_t t
     return curve;
 }
 
+/* From the gutter into the table. */
+static tt_graph_curve way_in(const tt_graph_place *place, size_t to)
+{
+    const tt_graph_spot *b = &place->spots[to];
+    double x2 = b->x - place->sizes[to].width / 2;
+    double y2 = b->y - place->sizes[to].height / 2 + HEADER;
+    tt_graph_curve curve = { .point = { point(b->left - STUB, y2) }, .count = 1, .is_stub = true };
+    line_to(&curve, point(x2 - SIDE_TIP, y2));
+    curve.tip = point(x2, y2);
+    return curve;
+}
+
 tt_graph_curve tt_graph_place_curve(const tt_graph_place *place, size_t from, size_t to)
 {
     size_t left = place->spots[from].column, right = place->spots[to].column;
     if (left == right)
         return to == from + 1 ? way_down(place, from, to) : way_around(place, from, to);
+    if (right > left + TT_GRAPH_FAR)
+        return way_in(place, to);
     return right == left + 1 ? way_over(place, from, to) : way_far(place, from, to);
 }

@@ -16,6 +16,7 @@ static void node_free(flow_node *node)
     flow_value_free(&node->value);
     Py_CLEAR(node->name);
     Py_CLEAR(node->code);
+    Py_CLEAR(node->owner);
     PyMem_Free(node->from);
     node->from = NULL;
     node->from_count = 0;
@@ -146,6 +147,7 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
     node->version = 0;
     node->name = Py_NewRef(name);
     node->code = Py_NewRef(code);
+    node->owner = NULL;
     node->line = line;
     node->is_source = false;
     node->from = NULL;

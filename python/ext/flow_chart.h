@@ -47,6 +47,7 @@ typedef struct flow_node {
     const void *object; /* the tensor's address, for comparison only, and its version */
     uint32_t version;
     PyObject *name, *code; /* owned; str and code object */
+    PyObject *owner;       /* owned or NULL; weak reference to the frame's `self` */
     int line;
     bool is_source;
     flow_value value;
@@ -186,8 +187,8 @@ void flow_on_sent(void *context, const line_event *event);
 int flow_start(flow_object *self);
 void flow_stop(flow_object *self);
 void flow_forget_returned(flow_object *self);
-PyObject *flow_engine(PyObject *self, PyObject *codes);
+PyObject *flow_engine(PyObject *self, PyObject *looks);
 PyObject *flow_dot(PyObject *self, PyObject *args);
-PyObject *flow_json(PyObject *self, PyObject *codes);
+PyObject *flow_json(PyObject *self, PyObject *looks);
 
 #endif

@@ -19,6 +19,7 @@ static int node_copy(const flow_node *node, flow_node *out)
         memcpy(from, node->from, node->from_count * sizeof *from);
     out->name = Py_NewRef(node->name);
     out->code = Py_NewRef(node->code);
+    out->owner = Py_XNewRef(node->owner);
     flow_value_share(&node->value, &out->value);
     return 0;
 }

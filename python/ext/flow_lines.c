@@ -15,6 +15,21 @@ static void read_value(flow_object *self, PyObject *obj, flow_value *out)
     flow_value_read(self->state, &self->options, obj, out);
 }
 
+/* The frame of a node, and a weak reference to its `self`, which may be a module with a path. */
+static void set_frame(const flow_object *self, flow_node *node, const line_event *event)
+{
+    node->frame = event->frame;
+    PyObject *name = PyUnicode_InternFromString("self");                     /* owned */
+    PyObject *owner = name != NULL ? line_frame_get(event->at, name) : NULL; /* owned */
+    if (owner != NULL && PyType_SUPPORTS_WEAKREFS(Py_TYPE(owner)) &&
+        !torch_api_is_tensor(&self->state->torch, owner))
+        node->owner = PyWeakref_NewRef(owner, NULL);
+    Py_XDECREF(owner);
+    Py_XDECREF(name);
+    if (node->owner == NULL)
+        PyErr_Clear();
+}
+
 /* Where a run is open, the change is in it: every node comes by here.  key: of the line
  * source; 0: it knows nothing of it. */
 static void record_node(flow_object *self, const flow_node *node, uint64_t key, PyObject *obj)
@@ -59,7 +74,7 @@ static uint64_t start_of_arrow(flow_object *self, const line_event *event, const
     if (node == NULL)
         return 0;
     node->is_source = true;
-    node->frame = event->frame;
+    set_frame(self, node, event);
     node->object = read->object;
     node->version = read->version;
     flow_descent descent;
@@ -101,7 +116,7 @@ static void add_change(flow_object *self, const line_event *event, size_t at)
         flow_chart_add(&self->chart, change->now.key, change->now.name, event->code, event->line);
     if (node == NULL)
         goto out;
-    node->frame = event->frame;
+    set_frame(self, node, event);
     read_value(self, change->now.object, &node->value);
     node->object = change->now.object;
     node->version = change->now.version;
@@ -219,7 +234,7 @@ static void add_returned(flow_object *self, const line_event *event, PyObject *o
     Py_DECREF(name);
     if (node == NULL)
         goto out;
-    node->frame = event->frame;
+    set_frame(self, node, event);
     read_value(self, obj, &node->value);
     (void)flow_node_join(node, from.id, from.count);
     record_node(self, node, 0, obj);

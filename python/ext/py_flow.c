@@ -127,8 +127,9 @@ static PyObject *flow_places(PyObject *self, PyObject *Py_UNUSED(none))
         flow_chart_sort(chart, order);
     for (size_t i = 0; list != NULL && i < count; i++) {
         PyObject *place =
-            Py_BuildValue("OOiO", order[i]->name, order[i]->code, order[i]->line, /* owned */
-                          order[i]->is_source ? Py_True : Py_False);
+            Py_BuildValue("OOiOO", order[i]->name, order[i]->code, order[i]->line, /* owned */
+                          order[i]->is_source ? Py_True : Py_False,
+                          order[i]->owner != NULL ? order[i]->owner : Py_None);
         if (place == NULL || PyList_Append(list, place) < 0)
             Py_CLEAR(list);
         Py_XDECREF(place);
@@ -205,14 +206,17 @@ static PyMethodDef methods[] = {
     { "copy", flow_copy, METH_NOARGS, "Give another one, off, with the nodes of this moment." },
     { "clear", flow_clear, METH_VARARGS,
       "clear($self, copy=None, /)\n--\n\nForget all nodes, or those that are in a copy." },
-    { "places", flow_places, METH_NOARGS, "Give (name, code object, line, is_source) of each node." },
+    { "places", flow_places, METH_NOARGS,
+      "Give (name, code object, line, is_source, weak reference to self or None) of each node." },
     { "engine", flow_engine, METH_O,
-      "engine($self, codes, /)\n--\n\nName the engine of Graphviz that draws the chart well: dot or "
+      "engine($self, looks, /)\n--\n\nName the engine of Graphviz that draws the chart well: dot or "
       "nop2." },
     { "dot", flow_dot, METH_VARARGS,
-      "dot($self, codes, sizes=None, /)\n--\n\nWrite the chart for Graphviz; with the (width, height) of "
-      "each node in points, all in its place, for the engine nop2." },
-    { "json", flow_json, METH_O, "json($self, codes, /)\n--\n\nWrite the chart as JSON." },
+      "dot($self, looks, sizes=None, /)\n--\n\nWrite the chart for Graphviz; with the (width, height) of "
+      "each node in points, all in its place, for the engine nop2.  A look is (code, label of the frame, "
+      "number of the node "
+      "that it is drawn as: its own, or an earlier one)." },
+    { "json", flow_json, METH_O, "json($self, looks, /)\n--\n\nWrite the chart as JSON." },
     { "take_errors", flow_take_errors, METH_NOARGS,
       "Give how many changes could not be looked at, and why the first could not; forget them." },
     { 0 },

@@ -104,8 +104,9 @@ static void arrows_end_at_the_edge_of_their_table(void **state)
             double x = fabs(curve.tip.x - spot->x) - p->sizes[to].width / 2;
             double y = fabs(curve.tip.y - spot->y) - p->sizes[to].height / 2;
             assert_true(fabs(fmax(x, y)) < 0.01); /* on the edge, not inside or outside */
-            bool is_far = spot->column > p->place.spots[from].column + 1;
-            assert_true((curve.lane > 0) == is_far);
+            size_t apart = spot->column - p->place.spots[from].column;
+            assert_true((curve.lane > 0) == (apart == TT_GRAPH_FAR));
+            assert_true(curve.is_stub == (apart > TT_GRAPH_FAR)); /* none goes around the page */
         }
     free_page(p);
 }

@@ -22,19 +22,37 @@ html, body { margin: 0; height: 100%; overflow: hidden; background: #f7f9fb;
 #facts { position: fixed; display: none; max-width: 46em; padding: 8px 12px; background: #102a43;
   color: #f0f4f8; border-radius: 6px; font: 12px/1.5 monospace; white-space: pre-wrap;
   pointer-events: none; z-index: 2; }
+#unfold { position: fixed; left: 12px; bottom: 8px; }
 #help { position: fixed; right: 12px; bottom: 8px; color: #627d98; }
 </style>
 </head>
 <body>
 <div id="chart">@SVG@</div>
+@UNFOLD@
 <div id="facts"></div>
 <div id="help">drag: move &middot; wheel: zoom &middot; double click: all</div>
 <script type="application/json" id="data">@JSON@</script>
 <script>
 "use strict";
-const svg = document.querySelector("#chart svg"), facts = document.querySelector("#facts");
+const facts = document.querySelector("#facts");
 const data = JSON.parse(document.querySelector("#data").textContent);
 const nodes = new Map(data.nodes.map(n => ["n" + n.id, n]));
+const number = x => {
+  if (!Array.isArray(x)) return String(x);
+  const imag = String(x[1]);
+  return x[0] + (imag.startsWith("-") ? "" : "+") + imag + "j";
+};
+function describe(n) {
+  const shape = n.shape ? "[" + n.shape.join(", ") + "]" : "shape not known";
+  const head = n.name + "  " + n.dtype + " " + shape + "  " + n.device;
+  const lines = [head, n.file + ":" + n.line, n.code || ""];
+  const skip = new Set(["shape", "dtype"]);
+  for (const [key, value] of Object.entries(n.stats || {}))
+    if (!skip.has(key)) lines.push(key.padEnd(8) + number(value));
+  if (n.sampled) lines.push("sampled: not every element is shown");
+  return lines.join("\\n");
+}
+function open(svg) {
 const all = svg.getAttribute("viewBox").split(/[ ,]+/).map(Number);
 let view = all.slice(), hand = null;
 svg.removeAttribute("width");
@@ -63,21 +81,6 @@ window.addEventListener("pointermove", e => {
   look();
 });
 svg.addEventListener("dblclick", () => { view = all.slice(); look(); });
-const number = x => {
-  if (!Array.isArray(x)) return String(x);
-  const imag = String(x[1]);
-  return x[0] + (imag.startsWith("-") ? "" : "+") + imag + "j";
-};
-function describe(n) {
-  const shape = n.shape ? "[" + n.shape.join(", ") + "]" : "shape not known";
-  const head = n.name + "  " + n.dtype + " " + shape + "  " + n.device;
-  const lines = [head, n.file + ":" + n.line, n.code || ""];
-  const skip = new Set(["shape", "dtype"]);
-  for (const [key, value] of Object.entries(n.stats || {}))
-    if (!skip.has(key)) lines.push(key.padEnd(8) + number(value));
-  if (n.sampled) lines.push("sampled: not every element is shown");
-  return lines.join("\\n");
-}
 for (const title of svg.querySelectorAll("title")) title.remove();
 for (const link of svg.querySelectorAll("a"))
   link.removeAttributeNS("http://www.w3.org/1999/xlink", "title");
@@ -94,17 +97,37 @@ for (const group of svg.querySelectorAll("g.node")) {
   });
   group.addEventListener("pointerleave", () => { facts.style.display = "none"; });
 }
+}
+const pages = Array.from(document.querySelectorAll("#chart > svg"));
+pages.forEach(open);
+const button = document.querySelector("#unfold");
+if (button) {
+  const show = which => pages.forEach((page, i) => {
+    page.style.display = i == which ? "" : "none";
+  });
+  show(0);
+  button.addEventListener("click", () => {
+    const is_folded = pages[0].style.display == "";
+    show(is_folded ? 1 : 0);
+    button.textContent = is_folded ? "fold equal blocks" : "unfold equal blocks";
+  });
+}
 </script>
 </body>
 </html>
 """
 
 
-def html_page(svg: str, json: str) -> str:
-    """Put a chart's SVG and JSON into a page."""
-    inline = svg[svg.index("<svg") :]
-    inline = re.sub(r"<!--.*?-->", "", inline, flags=re.DOTALL)
+def html_page(svg: str, json: str, whole: str | None = None) -> str:
+    """Put a chart's SVG and JSON into a page; *whole* is the chart with nothing folded."""
     data = json.replace("<", "\\u003c")  # no text of the user's ends the script
+    button = "" if whole is None else '<button id="unfold">unfold equal blocks</button>'
+    pages = _inline(svg) + ("" if whole is None else _inline(whole))
     head, rest = _PAGE.split("@SVG@")
+    before, rest = rest.split("@UNFOLD@")
     middle, tail = rest.split("@JSON@")
-    return "".join((head, inline, middle, data, tail))
+    return "".join((head, pages, before, button, middle, data, tail))
+
+
+def _inline(svg: str) -> str:
+    return re.sub(r"<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.DOTALL)

@@ -21,7 +21,7 @@ from typing import Any
 
 from tensortap import _core
 from tensortap.flow.html_page import html_page
-from tensortap.flow.source_text import codes_of
+from tensortap.flow.looks import Look, looks_of
 
 SUFFIXES = (".png", ".svg", ".pdf", ".html", ".dot", ".json")
 
@@ -86,11 +86,10 @@ class Drawing:
     def __init__(self, flow: _core.Flow) -> None:
         """Write the DOT text now."""
         self._flow = flow
-        self._codes = codes_of(flow.places())
-        self.dot = flow.dot(self._codes)
-        self._svg: bytes | None = None
-        self._placed: str | None = None
-        self._engine = "dot"
+        self._plain, folded = looks_of(flow)
+        self._is_folded = folded != self._plain
+        self._page = Page(flow, folded)
+        self.dot = self._page.dot
 
     def bytes_of(self, suffix: str) -> bytes:
         """Give what belongs into a file of this suffix."""
@@ -99,33 +98,53 @@ class Drawing:
         if suffix == ".json":
             return self.json().encode()
         if suffix == ".html":
-            return html_page(self.svg().decode(), self.json()).encode()
+            whole = Page(self._flow, self._plain).svg().decode() if self._is_folded else None
+            return html_page(self.svg().decode(), self.json(), whole).encode()
         if suffix == ".svg":
             return self.svg()
         if suffix == ".png":
-            return self._png()
-        return self._draw(suffix[1:])
+            return self._page.png()
+        return self._page.draw(suffix[1:])
 
     def json(self) -> str:
-        """Give the chart as JSON."""
-        return self._flow.json(self._codes)
+        """Give the chart as JSON; nothing is folded there."""
+        return self._flow.json(self._plain)
 
     def svg(self) -> bytes:
         """Give the chart as SVG."""
+        return self._page.svg()
+
+
+class Page:
+    """The nodes of a chart set on a page."""
+
+    def __init__(self, flow: _core.Flow, looks: list[Look]) -> None:
+        """Write the DOT text now."""
+        self._flow = flow
+        self._looks = looks
+        self._count = sum(first == i for i, (_, _, first) in enumerate(looks))
+        self.dot = flow.dot(looks)
+        self._svg: bytes | None = None
+        self._placed: str | None = None
+        self._engine = "dot"
+
+    def svg(self) -> bytes:
+        """Give the page as SVG."""
         if self._svg is None:
-            self._svg = self._draw("svg")
+            self._svg = self.draw("svg")
         return self._svg
 
-    def _draw(self, format: str, *, dpi: int | None = None) -> bytes:
+    def draw(self, format: str, *, dpi: int | None = None) -> bytes:
+        """Let Graphviz draw it."""
         if self._placed is None:
-            self._engine = self._flow.engine(self._codes)
+            self._engine = self._flow.engine(self._looks)
             is_small = self._engine == "dot"
-            self._placed = self.dot if is_small else self._flow.dot(self._codes, self._sizes())
+            self._placed = self.dot if is_small else self._flow.dot(self._looks, self._sizes())
         return draw(self._placed, format, prog=self._engine, dpi=dpi)
 
     def _sizes(self) -> list[tuple[float, float]]:
         """Let Graphviz measure the nodes, in points."""
-        somewhere = self._flow.dot(self._codes, [(0.0, 0.0)] * len(self._codes))
+        somewhere = self._flow.dot(self._looks, [(0.0, 0.0)] * self._count)
         lines = draw(somewhere, "plain", prog="nop2").decode().splitlines()
         sizes = {}
         for line in lines:
@@ -134,9 +153,9 @@ class Drawing:
                 sizes[int(rest[0][1:])] = (72 * float(rest[3]), 72 * float(rest[4].split(" ")[0]))
         return [size for _, size in sorted(sizes.items())]
 
-    def _png(self) -> bytes:
-        """Paint the chart; a large one with fewer pixels, which most of the time goes into."""
-        return self._draw("png", dpi=96 if len(self._codes) <= MOST_AT_FULL_SIZE else 72)
+    def png(self) -> bytes:
+        """Paint the page; a large one with fewer pixels, which most of the time goes into."""
+        return self.draw("png", dpi=96 if self._count <= MOST_AT_FULL_SIZE else 72)
 
 
 class GraphvizError(Exception):

@@ -1,0 +1,137 @@
+"""How the nodes of a chart look: their code, the label of their frame, what is folded.
+
+A frame whose `self` is a module is labelled by the module's path (`h.3.attn`).  In a large chart
+blocks that are alike and follow each other (`h.0`, `h.1`, ...) are drawn once, as `h.0-5 x 6`.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import CodeType
+from typing import Any
+from weakref import ref
+
+from tensortap import _core
+from tensortap.flow.source_text import codes_of
+
+Look = tuple[str, str, int]  # code, label of the frame, place of the node that it is drawn as
+
+MOST_UNFOLDED = 40  # nodes
+LONGEST_BLOCK = 200  # nodes
+MOST_SEARCHED = 5000  # nodes: looking for blocks takes the square of it
+
+
+def looks_of(flow: _core.Flow) -> tuple[list[Look], list[Look]]:
+    """Give the look of each node, and the same with equal blocks folded if the chart is large."""
+    places = flow.places()
+    codes = codes_of([place[:4] for place in places])
+    labels = _labels([place[1] for place in places], [place[4] for place in places])
+    plain = [(code, label, i) for i, (code, label) in enumerate(zip(codes, labels, strict=True))]
+    if not MOST_UNFOLDED < len(plain) <= MOST_SEARCHED:
+        return plain, plain
+    return plain, _folded(plain, json.loads(flow.json(plain))["nodes"])
+
+
+# ---- labels
+
+
+def _labels(codes: list[CodeType], owners: list[ref[Any] | None]) -> list[str]:
+    modules = [owner() if owner is not None else None for owner in owners]
+    paths = _paths(modules)
+    return [
+        _label(code, paths.get(id(module))) for code, module in zip(codes, modules, strict=True)
+    ]
+
+
+def _label(code: CodeType, path: str | None) -> str:
+    if not path:  # no module, or the model itself
+        return str(getattr(code, "co_qualname", code.co_name))  # 3.10 has no qualified names
+    return path if code.co_name == "forward" else f"{path}.{code.co_name}"
+
+
+def _paths(found: list[Any]) -> dict[int, str]:
+    """Give the path of each module within the outermost one that is there too."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    modules = {id(one): one for one in found if isinstance(one, torch.nn.Module)}
+    inside: dict[int, list[tuple[str, Any]]] = {}
+    for key, module in modules.items():
+        try:
+            inside[key] = list(module.named_modules())
+        except Exception:  # a model's own, or one that changes in another thread
+            inside[key] = []
+    inner = {id(one) for key, below in inside.items() for _, one in below if id(one) != key}
+    paths: dict[int, str] = {}
+    for key, below in inside.items():
+        if key not in inner:
+            for path, module in below:
+                paths.setdefault(id(module), path)
+    return paths
+
+
+# ---- folding
+
+
+def _folded(looks: list[Look], nodes: list[dict[str, Any]]) -> list[Look]:
+    """Draw the blocks of a list of layers as the first one, where they follow each other."""
+    numbers = [_numbers(label) for _, label, _ in looks]
+    known: dict[Any, int] = {}
+    kinds = []
+    for (_, label, _), node in zip(looks, nodes, strict=True):
+        shape = tuple(node["shape"] or ()), node["dtype"]
+        kind = _pattern(label), node["name"], node["file"], node["line"], shape
+        kinds.append(known.setdefault(kind, len(known)))
+    folded = list(looks)
+    at = 0
+    while at < len(looks):
+        length, times = _repeated(kinds, numbers, at)
+        for i in range(at, at + length):
+            code, label, _ = looks[i]
+            last = numbers[i + length * (times - 1)]
+            folded[i] = code, _ranged(label, numbers[i], last, times), i
+            for k in range(1, times):
+                again = i + k * length
+                folded[again] = looks[again][0], looks[again][1], i
+        at += max(length * times, 1)
+    return folded
+
+
+def _repeated(kinds: list[int], numbers: list[list[str]], at: int) -> tuple[int, int]:
+    """Give length and number of the equal blocks from here on that save most; (0, 1): none."""
+    best = (0, 1)
+    for length in range(1, min((len(kinds) - at) // 2, LONGEST_BLOCK) + 1):
+        first = kinds[at : at + length]
+        times = 1
+        while kinds[at + times * length : at + (times + 1) * length] == first and (
+            numbers[at + times * length : at + (times + 1) * length]
+            != numbers[at + (times - 1) * length : at + times * length]  # the next layer, no loop
+        ):
+            times += 1
+        if (times - 1) * length > (best[1] - 1) * best[0]:
+            best = length, times
+    return best
+
+
+def _numbers(label: str) -> list[str]:
+    return [part for part in label.split(".") if part.isdecimal()]
+
+
+def _pattern(label: str) -> str:
+    return ".".join("#" if part.isdecimal() else part for part in label.split("."))
+
+
+def _ranged(label: str, first: list[str], last: list[str], times: int) -> str:
+    """Give "h.0-5.attn x 6" of h.0.attn; a label without such a number stays."""
+    if first == last:
+        return label
+    ends = iter(zip(first, last, strict=True))
+    parts = []
+    for part in label.split("."):
+        if part.isdecimal():
+            low, high = next(ends)
+            part = low if low == high else f"{low}-{high}"
+        parts.append(part)
+    return f"{'.'.join(parts)} x {times}"
