@@ -183,6 +183,10 @@ static void foreign_text_cannot_leave_its_place(void **state)
     assert_null(strstr(dot, "\x1b"));
     assert_null(strstr(dot, "\xff"));
     free(dot);
+    a.node.code = "\xef\xbf\xbe\xef\xbf\xbf"; /* U+FFFE and U+FFFF: no XML can hold them */
+    dot = dot_of_one(&a);
+    assert_non_null(strstr(dot, TWO "ufffe" TWO "uffff"));
+    free(dot);
     tt_sample_free(a.sample);
 }
 
