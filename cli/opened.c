@@ -119,13 +119,13 @@ tt_exit tt_opened_no_site(const tt_run *run, const char *glob, tt_error *err)
         (void)snprintf(err->text, sizeof err->text, "nothing has been recorded in this run");
         return TT_EXIT_USAGE;
     }
-    char pattern[GLOB_LONGEST] = "", glob_text[128], near_text[128];
+    char pattern[GLOB_LONGEST] = "", glob_text[100], near_text[100];
     near_glob(run, glob, pattern);
     const char *near = *pattern != '\0' ? pattern : near_site(run, glob);
     quote(glob, glob_text, sizeof glob_text);
     if (near != NULL) {
         quote(near, near_text, sizeof near_text);
-        (void)snprintf(err->text, sizeof err->text, "no site matches '%s'; did you mean '%.100s'?",
+        (void)snprintf(err->text, sizeof err->text, "no site matches '%s'; did you mean '%s'?",
                        glob_text, near_text);
     } else {
         (void)snprintf(err->text, sizeof err->text,
