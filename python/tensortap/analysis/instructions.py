@@ -34,14 +34,15 @@ class Instructions:
             entry.target // 2
             for entry in dis._parse_exception_table(code)  # type: ignore[attr-defined]
         }
-        self._sites: dict[Span, set[int]] = {}
+        self._sites: dict[Span, list[int]] = {}
         self._call_sites: dict[tuple[int, int], list[tuple[tuple[int, int], int]]] = {}
-        for i in self.all:
-            place = place_of(i)
+        self.places = [_place_of(i) for i in self.all]
+        for i, place in zip(self.all, self.places, strict=True):
             if place is not None:
                 number = site_number(i.offset // 2)
-                self._sites.setdefault(place, set()).add(number)
-                self._call_sites.setdefault(place[1], []).append((place[0], number))
+                self._sites.setdefault(place, []).append(number)
+                if i.opname.startswith("CALL"):
+                    self._call_sites.setdefault(place[1], []).append((place[0], number))
 
     def sites(self, node: ast.AST) -> Reads:
         """Return what stands for the instructions of this very node."""
@@ -67,7 +68,7 @@ def _span(node: ast.AST) -> Span:
     return first, (node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
 
 
-def place_of(instruction: dis.Instruction) -> Span | None:
+def _place_of(instruction: dis.Instruction) -> Span | None:
     """Return where an instruction stands in the source; None: nowhere."""
     positions = instruction.positions
     if positions is None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from tensortap.analysis.instructions import Instructions, place_of
+from tensortap.analysis.instructions import Instructions
 from tensortap.analysis.source import DEFINITIONS, Scope, Span, span
 from tensortap.analysis.statement import CALLS, HANDLES, RETURNS, Piece, Statement
 from tensortap.analysis.statements import Head, Statements
@@ -137,10 +137,10 @@ def _runs(heads: _Heads, instructions: Instructions) -> list[_Run]:
     runs: list[_Run] = []
     returning: Head | None = None  # the last `return`, which a `finally` may have interrupted
     before = ""
-    for i, end in zip(instructions.all, instructions.ends, strict=True):
+    each = zip(instructions.all, instructions.ends, instructions.places, strict=True)
+    for i, end, place in each:
         unit, last = i.offset // 2, runs[-1] if runs else None
         is_handler = unit in instructions.handlers
-        place = place_of(i)
         head, part = heads.at(place) if place is not None else None, Part.WHOLE
         if is_handler and i.opname != "PUSH_EXC_INFO":
             head, part = None, Part.CLEANUP

@@ -110,8 +110,16 @@ class _File:
         # Its own lines are enough, at the same places as in the file.
         lines = self.lines[first - 1 : max(_lines(code))]
         around = "if 1:\n" if lines[0][:1].isspace() else "\n"
-        text = "\n" * (first - 2) + around * (first > 1) + "".join(lines)
-        return _definition(_parse(text), code) or _definition(self._tree, code)
+        tree = _parse("\n" * (first - 2) + around * (first > 1) + "".join(lines))
+        own = tree.body[0] if tree is not None else None
+        own = own.body[0] if isinstance(own, ast.If) else own
+        for one in (own,) if own is not None else ast.walk(self._tree):
+            if isinstance(one, DEFINITIONS) and (one.name, span(one)[0][0]) == (
+                code.co_name,
+                first,
+            ):
+                return one
+        return None
 
     def _find_module(self, code: CodeType, *, is_same: bool) -> Found | None:
         """Return the module, or those of its statements that a notebook compiled together."""
@@ -160,16 +168,6 @@ def _parse(text: str) -> ast.Module | None:
             return ast.parse(text)
     except UNREADABLE:
         return None
-
-
-def _definition(tree: ast.Module | None, code: CodeType) -> Scope | None:
-    """Return the function or class of this name and line."""
-    for one in ast.walk(tree) if tree is not None else ():
-        if isinstance(one, DEFINITIONS) and one.name == code.co_name:
-            (line, _), _ = span(one)
-            if line == code.co_firstlineno:
-                return one
-    return None
 
 
 def _lambdas(tree: ast.AST) -> list[ast.Lambda]:

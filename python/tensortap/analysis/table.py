@@ -162,10 +162,10 @@ def _parts(
 
 def _traced(reads: Reads, direct: Reads, position: dict[int, int]) -> Sources:
     """Return where a value comes from, the calls that it is the result of first."""
-    made = {site_number(number) for number in direct}
-    sites = {site_number(number) for number in reads if number < NO_PATH}
-    found = sorted(position[read] for read in reads if read in position)
-    return tuple(found), (*sorted(made), *sorted(sites - made)), len(made)
+    found = [position[read] for read in reads if read in position]
+    made = sorted([site_number(number) for number in direct])
+    sites = [site_number(one) for one in reads if one < NO_PATH and one not in direct]
+    return tuple(sorted(found)), (*made, *sorted(sites)), len(made)
 
 
 def _is_inner(path: int, statement: Statement, paths: list[Path]) -> bool:
