@@ -86,7 +86,9 @@ static int argument_of(line_source *source, int id, line_frame *at, const line_n
     const frame_record *record = found != NULL ? *found : NULL;
     const frame_record *below = caller_of(source, id, at);
     int slot = 0;
-    if (record == NULL || record->is_bare || below == NULL || read->kind != LINE_LOCAL)
+    const int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+    if (record == NULL || record->is_bare || below == NULL || read->kind != LINE_LOCAL ||
+        locals_code(at)->co_flags & suspends) /* who resumes it need not be who called it */
         return NO_ARGUMENT;
     while (slot < record->slot_count && slot < record->code->table->argument_count &&
            record->slots[slot].key != read->key)
