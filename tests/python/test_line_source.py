@@ -189,3 +189,14 @@ def test_importing_tensortap_does_not_import_the_analysis() -> None:
     script = "import sys; early = set(sys.modules); " + script
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "set()\n"
+
+
+def test_a_sum_of_many_terms_has_its_arrows() -> None:
+    found = run("z = " + " + ".join(["x", "y"] * 450), surroundings("numpy")).arrows()
+    assert found == [(1, "z", ["x", "y"])]
+
+
+def test_an_expression_that_is_nested_too_deeply_gives_names_without_arrows() -> None:
+    names = {"x": np.ones((2, 2))}
+    found = run("y = x + 1\nz = x" + ".T" * 900 + "\nw = z + 1", names).arrows()
+    assert found == [(1, "y", []), (2, "z", []), (3, "w", [])]

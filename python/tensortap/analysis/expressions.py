@@ -217,10 +217,17 @@ class Expressions:
     # ---- operators ----------------------------------------------------------
 
     def value_BinOp(self, node: ast.BinOp) -> Value:
-        values = [self.value(node.left), self.value(node.right)]
         self.now.flags |= OPERATES
-        sign = SIGNS.get(type(node.op))
-        return Value(union(values), formula=formula(values, sign) if sign else None)
+        chain = [node]
+        while isinstance(chain[-1].left, ast.BinOp):  # a + b + c and so on, without recursion
+            chain.append(chain[-1].left)
+        made = self.value(chain[-1].left)
+        for one in reversed(chain):
+            values = [made, self.value(one.right)]
+            reads = union(values) | self.instructions.sites(one)
+            sign = SIGNS.get(type(one.op))
+            made = Value(reads, formula=formula(values, sign) if sign else None)
+        return made
 
     def value_UnaryOp(self, node: ast.UnaryOp) -> Value:
         value = self.value(node.operand)

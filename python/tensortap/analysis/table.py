@@ -64,13 +64,16 @@ if not any(place[2] is not None for place in compile("x", "", "eval").co_positio
 def table(code: CodeType) -> Table:
     """Return the statements of *code* in the order of their instructions."""
     instructions, paths = Instructions(code), Paths(code)
-    found = source.find(code)
-    if found is not None:
-        statements = Statements(instructions, paths, found.class_name)
-        parts = pieces(found.node, instructions, statements)
-        if not DEBUGGERS.intersection(code.co_names):
-            _find_steps(parts, instructions.lines)
-    else:
+    try:
+        found = source.find(code)
+        if found is not None:
+            statements = Statements(instructions, paths, found.class_name)
+            parts = pieces(found.node, instructions, statements)
+            if not DEBUGGERS.intersection(code.co_names):
+                _find_steps(parts, instructions.lines)
+    except RecursionError:  # an expression of a thousand levels, or a program that is deep itself
+        found = None
+    if found is None:
         parts = names.pieces(instructions, paths)
     calls: dict[int, Call] = {}
     rows = [_row(piece, paths.rows, calls) for piece in parts]
