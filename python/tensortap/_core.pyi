@@ -500,7 +500,7 @@ class LineChange(NamedTuple):
     is_sampled: bool  # above 64 MB: only a part of the contents was compared
 
 class LineEvent(NamedTuple):
-    """What a statement did; see python/ext/source_line.h."""
+    """What a statement did; see python/ext/lines/source.h."""
 
     frame: int
     code: CodeType

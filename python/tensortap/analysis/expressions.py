@@ -40,7 +40,7 @@ HARMLESS = {
 }
 #: These ask what kind of thing they are given; what they return is not computed from it.
 ASKING = {"callable", "hasattr", "id", "isinstance", "len", "type"}
-#: Attributes that describe a tensor and are not computed from its elements; as in line_table.c.
+#: Attributes that describe a tensor and are not computed from its elements; as in lines/table.c.
 ABOUT = {
     *("device", "dim", "dtype", "element_size", "get_device", "is_complex", "is_contiguous"),
     *("is_cuda", "is_floating_point", "is_leaf", "itemsize", "layout", "names", "nbytes", "ndim"),

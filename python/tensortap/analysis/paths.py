@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
-# The numbers are known to line_table.h.
+# The numbers are known to lines/table.h.
 LOCAL, GLOBAL, NAME, ATTRIBUTE, ITEM, ITEM_BY, OPAQUE = range(7)
 
 #: kind, slot or base or -1, detail (a name, a constant key, the number of a key's path, or a
@@ -25,7 +25,7 @@ CO_OPTIMIZED = 1  # of co_flags: the code of a function
 #: operator, "text" for the text of what is there, -n for a tuple of the last n.
 Formula = tuple[Any, ...]
 
-#: Types of keys, and of the parts of tuples, that line_path.c knows too.
+#: Types of keys, and of the parts of tuples, that lines/path.c knows too.
 PLAIN = (int, str, bool, type(None), float, bytes)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tensortap.analysis.paths import NO_PATH
 from tensortap.analysis.value import NOTHING, Entries, Reads, Value
 
-# Flags of a statement; line_table.h knows them.
+# Flags of a statement; lines/table.h knows them.
 CALLS, OPERATES, DIGESTS, HANDLES, RETURNS, LOOPS, AUGMENTS, BRANCHES = (1 << i for i in range(8))
 DOUBTFUL = 1 << 9  # its store may not have run: the end of an `async for`
 STEPS = 1 << 13  # starts in the middle of a line, and must be told of by itself

@@ -1,6 +1,6 @@
 """Make the table of a code object: for each statement what it reads and writes.
 
-The extension asks once for each selected code object (line_table.c), inside a
+The extension asks once for each selected code object (lines/table.c), inside a
 trace callback: nothing here may print or raise for a code object that Python
 itself accepts.
 SPDX-License-Identifier: Apache-2.0

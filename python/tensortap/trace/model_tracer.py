@@ -29,7 +29,7 @@ from tensortap.trace.variable import KEEPS, Keep, Variable
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-MODE_NUMBERS = {None: 0, "train": 1, "eval": 2}  # as trace_mode in trace_engine.h
+MODE_NUMBERS = {None: 0, "train": 1, "eval": 2}  # as trace_mode in trace/engine.h
 MOST_NAMES = 10  # in a warning
 
 

@@ -20,7 +20,7 @@ import torch
 
 from tensortap.watch import _can_run, _inside
 
-LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace_engine.h
+LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace/engine.h
 STAR = "*"
 #: What changes memory behind the back of torch's version counter.
 HIDDEN = {"data", "numpy", "set_", "storage", "untyped_storage", "from_numpy", "from_dlpack"}

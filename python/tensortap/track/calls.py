@@ -76,7 +76,7 @@ class Described:
                 rest = self.code.co_varnames[count + self.code.co_kwonlyargcount]
         head = f"[{where}] {word['function']} [{self.name}] {word['called']} "
         first = 1 if names[:1] in (("self",), ("cls",)) else 0
-        #: as track.h has it
+        #: as track/engine.h has it
         self.site = (
             self.name,
             head,

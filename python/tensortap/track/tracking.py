@@ -1,6 +1,6 @@
 """Changes of variables, line by line: var_tracker, block and debug_trace.
 
-The work is done in C (py_tracker.c), which is told by the line source; here is
+The work is done in C (track/tracker.c), which is told by the line source; here is
 who watches what, and until when.
 SPDX-License-Identifier: Apache-2.0
 """

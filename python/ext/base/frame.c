@@ -1,0 +1,370 @@
+/* frame.c -- reads the fast locals where the interpreter keeps them.
+ *
+ * Exists because the public ways copy all locals into a dict, or make an object
+ * for each name that is asked for, and hold references: at every line that takes
+ * longer than all the rest of a look (bench_line_plain.py).  The layouts of released Pythons
+ * are frozen, so each is written down here; a Python that is not listed gets
+ * the public way, slower and as right.  Define TT_PUBLIC_LOCALS to try that
+ * way on any Python.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/compat.h"
+
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000 && !defined(TT_PUBLIC_LOCALS)
+#define HAS_INTERPRETER_FRAME 1
+#define Py_BUILD_CORE 1
+#include <internal/pycore_code.h>
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+#endif
+#include <frameobject.h>
+#include <opcode.h>
+
+#include "base/frame.h"
+
+#ifdef HAS_INTERPRETER_FRAME
+
+static _PyInterpreterFrame *inner(line_frame *at)
+{
+    return (_PyInterpreterFrame *)at;
+}
+
+line_frame *locals_of(PyFrameObject *frame)
+{
+    return (line_frame *)frame->f_frame;
+}
+
+/* From 3.12 on a call from C leaves a frame of its own between those of Python. */
+static line_frame *of_python(_PyInterpreterFrame *at)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    while (at != NULL && at->owner == FRAME_OWNED_BY_CSTACK)
+        at = at->previous;
+#endif
+    return (line_frame *)at;
+}
+
+line_frame *locals_back(line_frame *at)
+{
+    return of_python(inner(at)->previous);
+}
+
+PyCodeObject *locals_code(line_frame *at)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return (PyCodeObject *)inner(at)->f_executable;
+#else
+    return inner(at)->f_code;
+#endif
+}
+
+line_frame *locals_running(void)
+{
+    return locals_top(PyThreadState_Get());
+}
+
+line_frame *locals_top(PyThreadState *thread)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return of_python(thread->current_frame);
+#else
+    return of_python(thread->cframe->current_frame);
+#endif
+}
+
+int locals_instruction(line_frame *at)
+{
+    const _Py_CODEUNIT *first = _PyCode_CODE(locals_code(at));
+#if PY_VERSION_HEX >= 0x030D0000
+    return (int)(inner(at)->instr_ptr - first);
+#else
+    return (int)(inner(at)->prev_instr - first);
+#endif
+}
+
+PyObject *locals_slot(line_frame *at, int slot, PyObject *name)
+{
+    (void)name;
+    PyObject *value = inner(at)->localsplus[slot];
+    if (value == NULL || !PyCell_Check(value))
+        return value;
+    const char *kinds = PyBytes_AS_STRING(locals_code(at)->co_localspluskinds);
+    return kinds[slot] & (CO_FAST_CELL | CO_FAST_FREE) ? PyCell_GET(value) : value;
+}
+
+PyObject *const *locals_slots(line_frame *at)
+{
+    return inner(at)->localsplus;
+}
+
+PyObject *locals_globals(line_frame *at)
+{
+    return inner(at)->f_globals;
+}
+
+PyObject *locals_names(line_frame *at)
+{
+    return locals_code(at)->co_flags & CO_OPTIMIZED ? NULL : inner(at)->f_locals;
+}
+
+PyObject *locals_sent(line_frame *at)
+{
+    int top = inner(at)->stacktop; /* -1: it is not written down just now */
+    return top > locals_code(at)->co_nlocalsplus ? inner(at)->localsplus[top - 1] : NULL;
+}
+
+#elif PY_VERSION_HEX < 0x030B0000 && !defined(TT_PUBLIC_LOCALS)
+
+static PyFrameObject *inner(line_frame *at)
+{
+    return (PyFrameObject *)at;
+}
+
+line_frame *locals_of(PyFrameObject *frame)
+{
+    return (line_frame *)frame;
+}
+
+line_frame *locals_back(line_frame *at)
+{
+    return (line_frame *)inner(at)->f_back;
+}
+
+PyCodeObject *locals_code(line_frame *at)
+{
+    return inner(at)->f_code;
+}
+
+line_frame *locals_running(void)
+{
+    return (line_frame *)PyEval_GetFrame();
+}
+
+line_frame *locals_top(PyThreadState *thread)
+{
+    return (line_frame *)thread->frame;
+}
+
+int locals_instruction(line_frame *at)
+{
+    return inner(at)->f_lasti;
+}
+
+PyObject *locals_slot(line_frame *at, int slot, PyObject *name)
+{
+    (void)name;
+    PyObject *value = inner(at)->f_localsplus[slot];
+    return slot >= inner(at)->f_code->co_nlocals && value != NULL ? PyCell_GET(value) : value;
+}
+
+PyObject *const *locals_slots(line_frame *at)
+{
+    return inner(at)->f_localsplus;
+}
+
+PyObject *locals_globals(line_frame *at)
+{
+    return inner(at)->f_globals;
+}
+
+PyObject *locals_names(line_frame *at)
+{
+    return inner(at)->f_code->co_flags & CO_OPTIMIZED ? NULL : inner(at)->f_locals;
+}
+
+PyObject *locals_sent(line_frame *at)
+{
+    int top = inner(at)->f_stackdepth; /* -1: it is not written down just now */
+    return top > 0 ? inner(at)->f_valuestack[top - 1] : NULL;
+}
+
+#else /* the public way */
+
+line_frame *locals_of(PyFrameObject *frame)
+{
+    return (line_frame *)frame;
+}
+
+line_frame *locals_back(line_frame *at)
+{
+    PyFrameObject *back = PyFrame_GetBack((PyFrameObject *)at);
+    Py_XDECREF(back); /* it runs, so somebody holds it */
+    return (line_frame *)back;
+}
+
+PyCodeObject *locals_code(line_frame *at)
+{
+    PyCodeObject *code = PyFrame_GetCode((PyFrameObject *)at);
+    Py_DECREF(code); /* the frame has one */
+    return code;
+}
+
+line_frame *locals_running(void)
+{
+    return (line_frame *)PyEval_GetFrame();
+}
+
+line_frame *locals_top(PyThreadState *thread)
+{
+    (void)thread;
+    return NULL;
+}
+
+int locals_instruction(line_frame *at)
+{
+    int offset = PyFrame_GetLasti((PyFrameObject *)at);
+    return offset < 0 ? -1 : offset / 2;
+}
+
+/* Gives back the reference: somebody else holds one, or it was not a value. */
+static PyObject *borrow(PyObject *value)
+{
+    if (value == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    PyObject *kept = Py_REFCNT(value) > 1 ? value : NULL;
+    Py_DECREF(value);
+    return kept;
+}
+
+PyObject *locals_slot(line_frame *at, int slot, PyObject *name)
+{
+    (void)slot;
+#if PY_VERSION_HEX >= 0x030C0000
+    return borrow(PyFrame_GetVar((PyFrameObject *)at, name));
+#else
+    PyObject *all = PyFrame_GetLocals((PyFrameObject *)at); /* owned */
+    PyObject *value = all != NULL ? PyObject_GetItem(all, name) : NULL;
+    Py_XDECREF(all);
+    return borrow(value);
+#endif
+}
+
+PyObject *const *locals_slots(line_frame *at)
+{
+    (void)at;
+    return NULL;
+}
+
+PyObject *locals_globals(line_frame *at)
+{
+    return borrow(PyFrame_GetGlobals((PyFrameObject *)at));
+}
+
+PyObject *locals_names(line_frame *at)
+{
+    if (locals_code(at)->co_flags & CO_OPTIMIZED)
+        return NULL;
+    return borrow(PyFrame_GetLocals((PyFrameObject *)at));
+}
+
+PyObject *locals_sent(line_frame *at)
+{
+    (void)at;
+    return NULL;
+}
+
+#endif
+
+/* From 3.11 on it stands before the instruction that a generator is entered at. */
+int locals_yield(line_frame *at)
+{
+    return PY_VERSION_HEX >= 0x030B0000 ? locals_instruction(at) - 1 : locals_instruction(at);
+}
+
+int locals_instruction_if(PyFrameObject *frame, const line_frame *at, const PyCodeObject *code)
+{
+    line_frame *here = frame != NULL ? locals_of(frame) : locals_running();
+    return here == at && here != NULL && locals_code(here) == code ? locals_instruction(here) : -1;
+}
+
+#if PY_VERSION_HEX < 0x030B0000
+static int opcode_at(line_frame *at)
+{
+    PyObject *bytes = PyObject_GetAttrString((PyObject *)locals_code(at), "co_code"); /* owned */
+    Py_ssize_t i = (Py_ssize_t)locals_instruction(at) * 2;
+    int opcode = bytes != NULL && i >= 0 && i < PyBytes_GET_SIZE(bytes)
+                     ? (unsigned char)PyBytes_AS_STRING(bytes)[i]
+                     : -1;
+    PyErr_Clear();
+    Py_XDECREF(bytes);
+    return opcode;
+}
+#endif
+
+bool locals_is_fresh(line_frame *at)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    (void)at;
+    return false; /* monitoring has events for it */
+#elif defined(HAS_INTERPRETER_FRAME)
+    _Py_CODEUNIT unit = _PyCode_CODE(locals_code(at))[locals_instruction(at)];
+    return _Py_OPARG(unit) == 0 && _Py_OPCODE(unit) != YIELD_VALUE; /* RESUME, or where one was thrown */
+#else
+    return locals_instruction(at) < 0;
+#endif
+}
+
+bool locals_is_yield(line_frame *at)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    (void)at;
+    return false;
+#elif defined(HAS_INTERPRETER_FRAME)
+    return _Py_OPCODE(_PyCode_CODE(locals_code(at))[locals_instruction(at)]) == YIELD_VALUE;
+#else
+    return opcode_at(at) != RETURN_VALUE; /* `yield from` has stepped back already */
+#endif
+}
+
+void locals_set_line_events(PyFrameObject *frame, bool is_on)
+{
+#if PY_VERSION_HEX < 0x030C0000 && !defined(TT_PUBLIC_LOCALS)
+    frame->f_trace_lines = is_on;
+#else
+    (void)frame;
+    (void)is_on;
+#endif
+}
+
+#if PY_VERSION_HEX < 0x030C0000 && !defined(TT_PUBLIC_LOCALS)
+bool locals_has_instruction_events(PyFrameObject *frame)
+{
+    return frame->f_trace_opcodes;
+}
+
+void locals_set_instruction_events(PyFrameObject *frame, bool is_on)
+{
+    frame->f_trace_opcodes = is_on;
+}
+#elif PY_VERSION_HEX < 0x030C0000
+bool locals_has_instruction_events(PyFrameObject *frame)
+{
+    PyObject *is_on = PyObject_GetAttrString((PyObject *)frame, "f_trace_opcodes"); /* owned */
+    bool has_them = is_on == Py_True;
+    PyErr_Clear();
+    Py_XDECREF(is_on);
+    return has_them;
+}
+
+void locals_set_instruction_events(PyFrameObject *frame, bool is_on)
+{
+    if (PyObject_SetAttrString((PyObject *)frame, "f_trace_opcodes", is_on ? Py_True : Py_False) < 0)
+        PyErr_Clear();
+}
+#endif
+
+/* A frame without a frame object was never silenced. */
+void locals_wake(PyThreadState *thread)
+{
+#if PY_VERSION_HEX >= 0x030C0000 || defined(TT_PUBLIC_LOCALS)
+    (void)thread;
+#elif defined(HAS_INTERPRETER_FRAME)
+    for (_PyInterpreterFrame *at = thread->cframe->current_frame; at != NULL; at = at->previous)
+        if (at->frame_obj != NULL)
+            at->frame_obj->f_trace_lines = 1;
+#else
+    for (PyFrameObject *frame = thread->frame; frame != NULL; frame = frame->f_back)
+        frame->f_trace_lines = 1;
+#endif
+}

@@ -1,0 +1,88 @@
+/* map.c -- from an address to what we know about it.
+ *
+ * Exists because code objects compare by value in a dict (two functions of the
+ * same text in two files are equal) and hashing them costs a microsecond.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "lines/engine.h"
+
+static size_t start_of(const pointer_map *map, const void *key)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)key * 0x9e3779b97f4a7c15u;
+    return (size_t)(hash >> 32) & (map->cap - 1);
+}
+
+static size_t slot_of(const pointer_map *map, const void *key)
+{
+    size_t i = start_of(map, key);
+    while (map->keys[i] != NULL && map->keys[i] != key)
+        i = (i + 1) & (map->cap - 1);
+    return i;
+}
+
+void **pointer_map_find(pointer_map *map, const void *key)
+{
+    if (map->used == 0)
+        return NULL;
+    size_t i = slot_of(map, key);
+    return map->keys[i] != NULL ? &map->values[i] : NULL;
+}
+
+static int grow(pointer_map *map)
+{
+    pointer_map larger = { .cap = map->cap != 0 ? map->cap * 2 : 256, .used = map->used };
+    larger.keys = PyMem_Calloc(larger.cap, sizeof *larger.keys);
+    larger.values = PyMem_Calloc(larger.cap, sizeof *larger.values);
+    if (larger.keys == NULL || larger.values == NULL) {
+        pointer_map_free(&larger);
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < map->cap; i++) {
+        if (map->keys[i] == NULL)
+            continue;
+        size_t to = slot_of(&larger, map->keys[i]);
+        larger.keys[to] = map->keys[i];
+        larger.values[to] = map->values[i];
+    }
+    pointer_map_free(map);
+    *map = larger;
+    return 0;
+}
+
+int pointer_map_put(pointer_map *map, const void *key, void *value)
+{
+    if (map->used * 2 >= map->cap && grow(map) < 0)
+        return -1;
+    size_t i = slot_of(map, key);
+    map->used += map->keys[i] == NULL;
+    map->keys[i] = key;
+    map->values[i] = value;
+    return 0;
+}
+
+/* Moves the ones behind it forward, so that no search stops at a hole. */
+void pointer_map_remove(pointer_map *map, const void *key)
+{
+    if (map->used == 0)
+        return;
+    size_t hole = slot_of(map, key), mask = map->cap - 1;
+    if (map->keys[hole] == NULL)
+        return;
+    map->used--;
+    for (size_t i = (hole + 1) & mask; map->keys[i] != NULL; i = (i + 1) & mask) {
+        size_t wanted = start_of(map, map->keys[i]);
+        if (((i - wanted) & mask) < ((i - hole) & mask))
+            continue;
+        map->keys[hole] = map->keys[i];
+        map->values[hole] = map->values[i];
+        hole = i;
+    }
+    map->keys[hole] = NULL;
+}
+
+void pointer_map_free(pointer_map *map)
+{
+    PyMem_Free(map->keys);
+    PyMem_Free(map->values);
+    *map = (pointer_map){ 0 };
+}

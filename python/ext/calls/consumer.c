@@ -1,0 +1,276 @@
+/* consumer.c -- ModuleConsumer: Python functions that are told of module calls.
+ *
+ * For spy, monitor, trace and the tests: each brings one function for before and
+ * one for after, and gets a ModuleEvent.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/error.h"
+#include "binding/state.h"
+
+#include <structmember.h>
+
+/* ---- ModuleEvent --------------------------------------------------------- */
+
+typedef struct event_object {
+    PyObject_HEAD PyObject *name, *module, *args, *kwargs, *output, *exception; /* owned; NULL is None */
+    unsigned int call, depth, thread;
+    long long start, end;
+    char training, outermost;
+} event_object;
+
+static PyObject *event_make(core_state *state, const module_link *link, const module_event *event)
+{
+    event_object *self = PyObject_GC_New(event_object, state->module_event_type);
+    if (self == NULL)
+        return NULL;
+    self->name = Py_NewRef(link->name);
+    self->module = Py_NewRef(event->module);
+    self->args = Py_NewRef(event->args);
+    self->kwargs = Py_XNewRef(event->kwargs);
+    self->output = Py_XNewRef(event->output);
+    self->exception = Py_XNewRef(event->exception);
+    self->call = event->call;
+    self->depth = event->depth;
+    self->thread = event->thread;
+    self->start = event->start;
+    self->end = event->end;
+    self->training = event->is_training;
+    self->outermost = event->is_outermost;
+    PyObject_GC_Track((PyObject *)self);
+    return (PyObject *)self;
+}
+
+static int event_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    event_object *event = (event_object *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(event->module);
+    Py_VISIT(event->args);
+    Py_VISIT(event->kwargs);
+    Py_VISIT(event->output);
+    Py_VISIT(event->exception);
+    return 0;
+}
+
+static int event_clear(PyObject *self)
+{
+    event_object *event = (event_object *)self;
+    Py_CLEAR(event->name);
+    Py_CLEAR(event->module);
+    Py_CLEAR(event->args);
+    Py_CLEAR(event->kwargs);
+    Py_CLEAR(event->output);
+    Py_CLEAR(event->exception);
+    return 0;
+}
+
+static void event_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    event_clear(self);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef event_members[] = {
+    { "name", T_OBJECT, offsetof(event_object, name), READONLY, NULL },
+    { "module", T_OBJECT, offsetof(event_object, module), READONLY, NULL },
+    { "args", T_OBJECT, offsetof(event_object, args), READONLY, NULL },
+    { "kwargs", T_OBJECT, offsetof(event_object, kwargs), READONLY, NULL },
+    { "output", T_OBJECT, offsetof(event_object, output), READONLY, NULL },
+    { "exception", T_OBJECT, offsetof(event_object, exception), READONLY, NULL },
+    { "call", T_UINT, offsetof(event_object, call), READONLY, NULL },
+    { "depth", T_UINT, offsetof(event_object, depth), READONLY, NULL },
+    { "thread", T_UINT, offsetof(event_object, thread), READONLY, NULL },
+    { "start", T_LONGLONG, offsetof(event_object, start), READONLY, NULL },
+    { "end", T_LONGLONG, offsetof(event_object, end), READONLY, NULL },
+    { "training", T_BOOL, offsetof(event_object, training), READONLY, NULL },
+    { "outermost", T_BOOL, offsetof(event_object, outermost), READONLY, NULL },
+    { 0 },
+};
+
+static PyType_Slot event_slots[] = {
+    { Py_tp_doc, "One call of one module." }, { Py_tp_dealloc, event_dealloc },
+    { Py_tp_traverse, event_traverse },       { Py_tp_clear, event_clear },
+    { Py_tp_members, event_members },         { 0, NULL },
+};
+
+PyType_Spec module_event_spec = {
+    .name = "tensortap._core.ModuleEvent",
+    .basicsize = sizeof(event_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = event_slots,
+};
+
+/* ---- ModuleConsumer ------------------------------------------------------ */
+
+typedef struct consumer_object {
+    module_consumer consumer;
+    core_state *state;
+    PyObject *before, *after; /* owned or NULL */
+    PyObject *error;          /* owned or NULL; the first that was swallowed */
+    int64_t step;
+    long long errors;
+    bool raises; /* errors of the functions are the user's to see */
+} consumer_object;
+
+static int tell(consumer_object *self, PyObject *function, module_link *link, const module_event *event)
+{
+    PyObject *told = event_make(self->state, link, event); /* owned */
+    PyObject *kept = Py_XNewRef(function);                 /* owned: it may remove itself */
+    PyObject *result = told != NULL && kept != NULL ? PyObject_CallOneArg(kept, told) : NULL;
+    Py_XDECREF(kept);
+    Py_XDECREF(told);
+    Py_XDECREF(result);
+    if (result != NULL)
+        return 0;
+    if (self->raises)
+        return PyErr_Occurred() ? -1 : 0;
+    PyObject *error = own_error_take(); /* owned */
+    self->errors += error != NULL;
+    if (self->error == NULL)
+        self->error = error;
+    else
+        Py_XDECREF(error);
+    return 0;
+}
+
+static int tell_before(module_consumer *consumer, module_link *link, const module_event *event)
+{
+    consumer_object *self = (consumer_object *)consumer;
+    return self->before != NULL ? tell(self, self->before, link, event) : 0;
+}
+
+static int tell_after(module_consumer *consumer, module_link *link, const module_event *event)
+{
+    consumer_object *self = (consumer_object *)consumer;
+    return self->after != NULL ? tell(self, self->after, link, event) : 0;
+}
+
+static const consumer_calls both_calls = { .before = tell_before, .after = tell_after };
+static const consumer_calls after_calls = { .after = tell_after };
+
+static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "before", "after", "times", "depth", "phase", "errors", "raises", NULL };
+    PyObject *before = Py_None, *after = Py_None; /* borrowed */
+    int times = 0, depth = 0, phase = 1, errors = 0, raises = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO$ppppp:ModuleConsumer", names, &before, &after,
+                                     &times, &depth, &phase, &errors, &raises))
+        return NULL;
+    PyObject *functions[] = { before, after };
+    for (int i = 0; i < 2; i++) {
+        if (functions[i] != Py_None && !PyCallable_Check(functions[i])) {
+            PyErr_Format(PyExc_TypeError, "%s must be a function or None, not %s", names[i],
+                         Py_TYPE(functions[i])->tp_name);
+            return NULL;
+        }
+    }
+    consumer_object *self = (consumer_object *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->state = PyType_GetModuleState(type);
+    self->before = before != Py_None ? Py_NewRef(before) : NULL;
+    self->after = after != Py_None ? Py_NewRef(after) : NULL;
+    self->raises = raises != 0;
+    uint32_t wants = (times ? CONSUMER_TIME : 0u) | (depth ? CONSUMER_DEPTH : 0u) |
+                     (phase ? CONSUMER_PHASE : 0u) | (errors ? CONSUMER_ERRORS : 0u);
+    module_consumer_init(&self->consumer, self->before != NULL ? &both_calls : &after_calls, &self->step,
+                         wants);
+    return (PyObject *)self;
+}
+
+static int consumer_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    consumer_object *c = (consumer_object *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(c->before);
+    Py_VISIT(c->after);
+    Py_VISIT(c->error);
+    return module_consumer_visit(&c->consumer, visit, arg);
+}
+
+static int consumer_clear(PyObject *self)
+{
+    consumer_object *c = (consumer_object *)self;
+    module_consumer_clear(&c->consumer);
+    Py_CLEAR(c->before);
+    Py_CLEAR(c->after);
+    Py_CLEAR(c->error);
+    return 0;
+}
+
+static void consumer_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    consumer_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *consumer_add(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "module", "name", "hook", NULL };
+    PyObject *module, *name; /* borrowed */
+    int hook = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OU|$p:add", names, &module, &name, &hook))
+        return NULL;
+    consumer_object *c = (consumer_object *)self;
+    if (module_source_add(c->state, &c->consumer, module, name, hook != 0) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *consumer_remove(PyObject *self, PyObject *args)
+{
+    PyObject *module = NULL; /* borrowed */
+    consumer_object *c = (consumer_object *)self;
+    if (!PyArg_ParseTuple(args, "|O:remove", &module))
+        return NULL;
+    if (module != NULL && module != Py_None)
+        module_source_remove(c->state, &c->consumer, module);
+    else
+        module_source_remove_all(c->state, &c->consumer);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef consumer_methods[] = {
+    { "add", (PyCFunction)(void (*)(void))consumer_add, METH_VARARGS | METH_KEYWORDS,
+      "add($self, module, name, *, hook=False)\n--\n\nListen to a module, under this name." },
+    { "remove", consumer_remove, METH_VARARGS,
+      "remove($self, module=None, /)\n--\n\nStop listening to a module, or to all." },
+    { 0 },
+};
+
+static PyMemberDef consumer_members[] = {
+    { "step", T_LONGLONG, offsetof(consumer_object, step), 0,
+      "calls of a module are counted from 0 again when this changes" },
+    { "off", T_BOOL, offsetof(consumer_object, consumer.is_off), 0, "nothing is delivered" },
+    { "errors", T_LONGLONG, offsetof(consumer_object, errors), READONLY,
+      "errors of the functions that were kept from the program" },
+    { "error", T_OBJECT, offsetof(consumer_object, error), READONLY, "the first of them" },
+    { 0 },
+};
+
+static PyType_Slot consumer_slots[] = {
+    { Py_tp_doc, "ModuleConsumer(before=None, after=None, *, times=False, depth=False, phase=True, "
+                 "errors=False, raises=True)\n--\n\n"
+                 "Tell functions when modules are called.\n\n"
+                 "Each gets a ModuleEvent.  errors=True: after is also called where forward raised.\n"
+                 "raises=False: what the functions raise is counted and kept from the program." },
+    { Py_tp_new, consumer_new },
+    { Py_tp_dealloc, consumer_dealloc },
+    { Py_tp_traverse, consumer_traverse },
+    { Py_tp_clear, consumer_clear },
+    { Py_tp_methods, consumer_methods },
+    { Py_tp_members, consumer_members },
+    { 0, NULL },
+};
+
+PyType_Spec module_consumer_spec = {
+    .name = "tensortap._core.ModuleConsumer",
+    .basicsize = sizeof(consumer_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = consumer_slots,
+};

@@ -1,0 +1,175 @@
+/* forward.c -- runs a module as nn.Module._call_impl does.
+ *
+ * Exists because _call_impl, in Python, needs longer to find out that a
+ * module has no hooks than all of our watching takes (bench_watch_call.py).  Where it is the function
+ * that we know, its questions are asked here, in its order, and if the answer to all of them is no
+ * forward() is called at once.  Everything out of the ordinary goes to _call_impl itself: a
+ * hook, torch.jit.trace, a `forward` set on the instance, a class with its own
+ * _call_impl or __getattribute__, a torch that has changed the function.
+ *
+ * What belongs to a class is looked up again only when Python says that the class has
+ * changed (its version); what belongs to the module is looked at at every call.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/state.h"
+
+#include <string.h>
+
+/* The names that _call_impl uses, in order of appearance, up to where it has called
+ * forward.  Any other function, or another torch's, uses others. */
+static const char *const impl_names[] = {
+    "torch",
+    "_C",
+    "_get_tracing_state",
+    "_slow_forward",
+    "forward",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "set", /* where the way with hooks begins */
+};
+enum { IMPL_NAMES = sizeof impl_names / sizeof *impl_names, FIRST_HOOKS = 5, FIRST_GLOBAL = 9 };
+_Static_assert(IMPL_NAMES - 1 - FIRST_HOOKS == FORWARD_HOOKS + FORWARD_GLOBALS,
+               "name every kind of hook");
+
+int forward_names_init(forward_names *names)
+{
+    for (int i = 0; i < FORWARD_HOOKS; i++)
+        if ((names->hooks[i] = PyUnicode_InternFromString(impl_names[FIRST_HOOKS + i])) == NULL)
+            return -1;
+    for (int i = 0; i < FORWARD_GLOBALS; i++)
+        if ((names->globals[i] = PyUnicode_InternFromString(impl_names[FIRST_GLOBAL + i])) == NULL)
+            return -1;
+    names->call_impl = PyUnicode_InternFromString("_call_impl");
+    names->forward = PyUnicode_InternFromString("forward");
+    names->getattribute = PyUnicode_InternFromString("__getattribute__");
+    return names->call_impl != NULL && names->forward != NULL && names->getattribute != NULL ? 0 : -1;
+}
+
+void forward_names_clear(forward_names *names)
+{
+    for (int i = 0; i < FORWARD_HOOKS; i++)
+        Py_CLEAR(names->hooks[i]);
+    for (int i = 0; i < FORWARD_GLOBALS; i++)
+        Py_CLEAR(names->globals[i]);
+    Py_CLEAR(names->call_impl);
+    Py_CLEAR(names->forward);
+    Py_CLEAR(names->getattribute);
+    Py_CLEAR(names->known);
+}
+
+/* Is this the code of the _call_impl that we know? */
+static bool is_known(forward_names *names, PyObject *code)
+{
+    if (names->known == code)
+        return true;
+    PyObject *used = PyObject_GetAttrString(code, "co_names"); /* owned */
+    bool is_same = used != NULL && PyTuple_Check(used) && PyTuple_GET_SIZE(used) >= IMPL_NAMES;
+    for (int i = 0; is_same && i < IMPL_NAMES; i++)
+        is_same = PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(used, i), impl_names[i]) == 0;
+    if (is_same)
+        Py_XSETREF(names->known, Py_NewRef(code));
+    PyErr_Clear();
+    Py_XDECREF(used);
+    return is_same;
+}
+
+/* What a class has, if Python can tell us when that changes. */
+static void read_class(forward_names *names, PyTypeObject *type, forward_class *out)
+{
+    PyObject *impl = _PyType_Lookup(type, names->call_impl); /* borrowed, like the others */
+    PyObject *forward = _PyType_Lookup(type, names->forward);
+    PyObject *usual = _PyType_Lookup(&PyBaseObject_Type, names->getattribute);
+    *out = (forward_class){ .type = type };
+    if (impl != NULL && PyFunction_Check(impl) && forward != NULL && PyFunction_Check(forward) &&
+        _PyType_Lookup(type, names->getattribute) == usual &&
+        is_known(names, PyFunction_GET_CODE(impl))) {
+        out->impl = impl;
+        out->forward = forward;
+    }
+    /* Looking up gave the class its version. */
+    out->version = PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
+}
+
+static bool is_current(const forward_class *class, const PyTypeObject *type)
+{
+    return class->type == type && class->version != 0 && class->version == type->tp_version_tag &&
+           PyType_HasFeature((PyTypeObject *)type, Py_TPFLAGS_VALID_VERSION_TAG);
+}
+
+/* Are these dicts, under these names, all there and empty? */
+static bool are_empty(PyObject *dict, PyObject *const *names, int count)
+{
+    for (int i = 0; i < count; i++) {
+        PyObject *hooks = PyDict_GetItemWithError(dict, names[i]); /* borrowed */
+        if (hooks == NULL || !(PyODict_CheckExact(hooks) || PyDict_CheckExact(hooks)) ||
+            PyDict_GET_SIZE(hooks) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* What is to be called with the module and its arguments: forward, where there are no hooks,
+ * or _call_impl; borrowed.  NULL: the module has a way of its own. */
+static PyObject *way_of(const core_state *state, const forward_class *class, PyObject *module)
+{
+    const forward_names *names = &state->source.forward;
+    PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
+    PyObject *way = NULL;
+    if (dict != NULL && PyDict_GetItemWithError(dict, names->call_impl) == NULL && !PyErr_Occurred())
+        way = class->impl;
+    if (way != NULL && *state->torch.tracing_state() == NULL &&
+        are_empty(dict, names->hooks, FORWARD_HOOKS) &&
+        are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals, FORWARD_GLOBALS) &&
+        PyDict_GetItemWithError(dict, names->forward) == NULL && !PyErr_Occurred())
+        way = class->forward;
+    Py_XDECREF(dict);
+    PyErr_Clear();
+    return way;
+}
+
+/* function(module, *args, **kwargs) */
+static PyObject *call_function(PyObject *function, PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    PyObject *few[8]; /* [0] is the module */
+    PyObject **all = few;
+    Py_ssize_t count = PyTuple_GET_SIZE(args);
+    if (count >= (Py_ssize_t)(sizeof few / sizeof *few)) {
+        all = PyMem_Malloc(((size_t)count + 1) * sizeof *all);
+        if (all == NULL)
+            return PyErr_NoMemory();
+    }
+    all[0] = module;
+    for (Py_ssize_t i = 0; i < count; i++)
+        all[i + 1] = PyTuple_GET_ITEM(args, i);
+    if (kwargs != NULL && PyDict_GET_SIZE(kwargs) == 0)
+        kwargs = NULL;
+    Py_INCREF(function); /* it may replace itself */
+    PyObject *result = PyObject_VectorcallDict(function, all, (size_t)count + 1, kwargs);
+    Py_DECREF(function);
+    if (all != few)
+        PyMem_Free(all);
+    return result;
+}
+
+PyObject *module_forward(core_state *state, forward_class *class, PyObject *module, PyObject *args,
+                         PyObject *kwargs)
+{
+    forward_names *names = &state->source.forward;
+    if (!is_current(class, Py_TYPE(module)))
+        read_class(names, Py_TYPE(module), class);
+    PyObject *way = NULL; /* borrowed */
+    if (class->forward != NULL && state->torch.tracing_state != NULL &&
+        PyFunction_GET_CODE(class->impl) == names->known)
+        way = way_of(state, class, module);
+    if (way != NULL)
+        return call_function(way, module, args, kwargs);
+    PyObject *bound = PyObject_GetAttr(module, names->call_impl); /* owned */
+    PyObject *result = bound != NULL ? PyObject_Call(bound, args, kwargs) : NULL;
+    Py_XDECREF(bound);
+    return result;
+}

@@ -1,0 +1,137 @@
+/* pickle.c -- keeps our object out of the pickles and copies of a module.
+ *
+ * nn.Module.__getstate__ leaves the slot out.  A class with its own __getstate__ or
+ * __reduce__ (nn.LSTM, fx.GraphModule) may take the whole __dict__ along, and a pickle
+ * cannot leave out a key that it has been given.  So copyreg has a reducer for such a class
+ * as long as a module of it has our object: what the class itself gives, without us.
+ * Picklers below protocol 2 then write copyreg.__newobj__ where they wrote
+ * copyreg._reconstructor; both load the same.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/state.h"
+
+/* Where a class says how it is pickled. */
+static const char *const ways[] = { "__getstate__", "__reduce__", "__reduce_ex__" };
+
+/* Does the class pickle as the class does that has the slot (nn.Module)? */
+static bool is_usual(const core_state *state, PyTypeObject *type)
+{
+    PyTypeObject *base = NULL; /* borrowed */
+    for (Py_ssize_t i = 0; base == NULL && i < PyTuple_GET_SIZE(type->tp_mro); i++) {
+        PyTypeObject *at = (PyTypeObject *)PyTuple_GET_ITEM(type->tp_mro, i);
+        if (at->tp_dict != NULL && PyDict_GetItemWithError(at->tp_dict, state->source.slot) != NULL)
+            base = at;
+    }
+    for (size_t i = 0; base != NULL && i < sizeof ways / sizeof *ways; i++) {
+        PyObject *name = PyUnicode_InternFromString(ways[i]); /* owned */
+        bool is_same = name != NULL && _PyType_Lookup(type, name) == _PyType_Lookup(base, name);
+        Py_XDECREF(name);
+        if (!is_same)
+            return false;
+    }
+    return true;
+}
+
+/* obj without our object, in dicts that lie at most `depth` tuples deep.  New reference. */
+static PyObject *without_us(const core_state *state, PyObject *obj, int depth)
+{
+    if (PyDict_CheckExact(obj)) {
+        PyObject *held = PyDict_GetItemWithError(obj, state->source.slot); /* borrowed */
+        if (held == NULL || !Py_IS_TYPE(held, state->module_tap_type))
+            return PyErr_Occurred() ? NULL : Py_NewRef(obj);
+        PyObject *inner = ((module_tap *)held)->inner; /* borrowed */
+        PyObject *out = PyDict_Copy(obj);
+        if (out != NULL && (inner != NULL ? PyDict_SetItem(out, state->source.slot, inner)
+                                          : PyDict_DelItem(out, state->source.slot)) < 0)
+            Py_CLEAR(out);
+        return out;
+    }
+    if (!PyTuple_CheckExact(obj) || depth == 0)
+        return Py_NewRef(obj);
+    Py_ssize_t count = PyTuple_GET_SIZE(obj);
+    PyObject *out = PyTuple_New(count);
+    for (Py_ssize_t i = 0; out != NULL && i < count; i++) {
+        PyObject *item = without_us(state, PyTuple_GET_ITEM(obj, i), depth - 1);
+        if (item == NULL)
+            Py_CLEAR(out);
+        else
+            PyTuple_SET_ITEM(out, i, item);
+    }
+    return out;
+}
+
+/* The reducer: (how to make it, arguments, state, …), as object.__reduce_ex__ gives it. */
+PyObject *core_reduce_module(PyObject *core, PyObject *module)
+{
+    PyObject *found = PyObject_CallMethod(module, "__reduce_ex__", "i", 2); /* owned; 2 to 5 are alike */
+    PyObject *out = found != NULL ? without_us(core_state_of(core), found, 2) : NULL;
+    Py_XDECREF(found);
+    return out;
+}
+
+static PyObject *dispatch_table(void)
+{
+    PyObject *copyreg = PyImport_ImportModule("copyreg"); /* owned */
+    PyObject *table = copyreg != NULL ? PyObject_GetAttrString(copyreg, "dispatch_table") : NULL;
+    Py_XDECREF(copyreg);
+    return table;
+}
+
+/* Changes the number of our objects on modules of this class.  New number, or -1. */
+static Py_ssize_t count_change(PyObject *counts, PyTypeObject *type, int change)
+{
+    PyObject *old = PyDict_GetItemWithError(counts, (PyObject *)type); /* borrowed */
+    Py_ssize_t count = (old != NULL ? PyLong_AsSsize_t(old) : 0) + change;
+    PyObject *number = PyErr_Occurred() ? NULL : PyLong_FromSsize_t(count); /* owned */
+    int result = number == NULL ? -1
+                 : count != 0   ? PyDict_SetItem(counts, (PyObject *)type, number)
+                                : PyDict_DelItem(counts, (PyObject *)type);
+    Py_XDECREF(number);
+    return result < 0 ? -1 : count;
+}
+
+int module_pickle_add(core_state *state, PyTypeObject *type, PyTypeObject **out)
+{
+    PyObject *reduce = NULL; /* owned */
+    int result = -1;
+    *out = NULL;
+    if (is_usual(state, type))
+        return 0;
+    if (state->source.pickled == NULL) {
+        state->source.pickled = PyDict_New();
+        state->source.dispatch_table = dispatch_table();
+    }
+    PyObject *counts = state->source.pickled, *table = state->source.dispatch_table; /* borrowed */
+    if (counts == NULL || table == NULL || !PyDict_Check(table))
+        goto out;
+    if (PyDict_GetItemWithError(counts, (PyObject *)type) == NULL) {
+        if (PyDict_GetItemWithError(table, (PyObject *)type) != NULL) {
+            result = 0; /* the program's own */
+            goto out;
+        }
+        PyObject *core = PyType_GetModule(state->module_tap_type); /* borrowed */
+        reduce = core != NULL ? PyObject_GetAttrString(core, "_reduce_module") : NULL;
+        if (reduce == NULL || PyDict_SetItem(table, (PyObject *)type, reduce) < 0)
+            goto out;
+    }
+    if (count_change(counts, type, 1) < 0)
+        goto out;
+    *out = (PyTypeObject *)Py_NewRef((PyObject *)type);
+    result = 0;
+out:
+    Py_XDECREF(reduce);
+    return result;
+}
+
+void module_pickle_remove(core_state *state, PyTypeObject *type)
+{
+    PyObject *counts = state->source.pickled, *table = state->source.dispatch_table; /* borrowed */
+    if (type == NULL || counts == NULL || table == NULL) /* NULL at the end of the interpreter */
+        return;
+    PyObject *pending = PyErr_GetRaisedException();                      /* owned */
+    PyObject *reduce = PyDict_GetItemWithError(table, (PyObject *)type); /* borrowed */
+    if (count_change(counts, type, -1) == 0 && reduce != NULL && PyCFunction_Check(reduce) &&
+        PyCFunction_GET_FUNCTION(reduce) == core_reduce_module)
+        PyDict_DelItem(table, (PyObject *)type);
+    PyErr_Clear();
+    PyErr_SetRaisedException(pending);
+}

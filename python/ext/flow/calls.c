@@ -1,0 +1,195 @@
+/* calls.c -- which tensors come back from a function, and to what.
+ *
+ * Exists because the caller's name for a tensor and the function's are two names
+ * with two keys, and an address tells little: that of a dead tensor is given to
+ * the next one.  So a returned value is kept for the very turn of the very
+ * statement that made the call, and goes into those names that the call's result
+ * flows into.  When the frame calls something in another turn, it is forgotten.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "flow/calls.h"
+
+#include <string.h>
+
+enum { FIRST_CAP = 8 };
+
+void flow_calls_clear(flow_calls *calls)
+{
+    PyMem_Free(calls->back);
+    *calls = (flow_calls){ 0 };
+}
+
+/* ---- given ------------------------------------------------------------------- */
+
+static void list_values(flow_return *back, PyObject *value)
+{
+    PyObject *key, *item; /* borrowed */
+    Py_ssize_t at = 0;
+    if (PyTuple_Check(value)) {
+        for (; at < PyTuple_GET_SIZE(value) && back->value_count < FLOW_PASSED; at++)
+            back->value[back->value_count++] = PyTuple_GET_ITEM(value, at);
+    } else if (PyList_CheckExact(value)) {
+        for (; at < PyList_GET_SIZE(value) && back->value_count < FLOW_PASSED; at++)
+            back->value[back->value_count++] = PyList_GET_ITEM(value, at);
+    } else if (PyDict_CheckExact(value)) {
+        while (back->value_count < FLOW_PASSED && PyDict_Next(value, &at, &key, &item))
+            back->value[back->value_count++] = item;
+    } else {
+        back->value[back->value_count++] = value;
+    }
+}
+
+/* Keeps what other frames wait for, and the frame itself in this turn (0: in none). */
+static void forget(flow_calls *calls, uint64_t frame, uint64_t run)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < calls->count; i++) {
+        const line_call *to = &calls->back[i].to;
+        if (to->frame == frame && to->run != run)
+            continue;
+        if (kept != i)
+            calls->back[kept] = calls->back[i];
+        kept++;
+    }
+    calls->count = kept;
+}
+
+static bool make_room(flow_calls *calls)
+{
+    if (calls->count < calls->cap)
+        return true;
+    if (calls->cap == FLOW_RETURNS) {
+        calls->count -= FLOW_RETURNS / 2;
+        memmove(calls->back, calls->back + FLOW_RETURNS / 2, calls->count * sizeof *calls->back);
+        return true;
+    }
+    size_t cap = calls->cap > 0 ? 2 * calls->cap : FIRST_CAP;
+    flow_return *back = PyMem_Realloc(calls->back, cap * sizeof *back);
+    if (back == NULL)
+        return false;
+    calls->back = back;
+    calls->cap = cap;
+    return true;
+}
+
+flow_return *flow_calls_give(flow_calls *calls, const line_call *to, PyObject *value)
+{
+    forget(calls, to->frame, to->run);
+    if (!make_room(calls))
+        return NULL;
+    flow_return *back = &calls->back[calls->count++];
+    back->to = *to;
+    back->value_count = back->from_count = 0;
+    list_values(back, value);
+    return back;
+}
+
+void flow_calls_end(flow_calls *calls, uint64_t frame)
+{
+    forget(calls, frame, 0);
+}
+
+/* ---- taken ------------------------------------------------------------------- */
+
+static bool has_value(const flow_return *back, const void *object)
+{
+    for (size_t i = 0; i < back->value_count; i++)
+        if (back->value[i] == object)
+            return true;
+    return false;
+}
+
+/* The object itself, if it is known, else all that the value is made of. */
+size_t flow_return_origins(const flow_return *back, const void *object, flow_origin *out, size_t most)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < back->from_count && count < most && object != NULL; i++)
+        if (back->from[i].object == object)
+            out[count++] = back->from[i];
+    if (count > 0)
+        return count;
+    for (size_t i = 0; i < back->from_count && count < most; i++)
+        out[count++] = back->from[i];
+    return count;
+}
+
+bool flow_calls_next(const flow_calls *calls, const line_call *call, const void *object, size_t *at,
+                     const flow_return **back)
+{
+    for (; *at < calls->count; ++*at) {
+        const flow_return *one = &calls->back[*at];
+        if (one->to.frame == call->frame && one->to.run == call->run &&
+            (object == NULL || has_value(one, object))) {
+            *back = one;
+            ++*at;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_for(const flow_return *back, const line_event *event)
+{
+    return back->to.frame == event->frame && back->to.run == event->run;
+}
+
+static bool is_inside(const flow_return *back, const line_event *event)
+{
+    return is_for(back, event) && event->first_site <= back->to.site && back->to.site < event->end_site;
+}
+
+/* Is the call's result in what the statement wrote there? */
+static bool flows_into(const flow_return *back, const line_event *event, const line_change *change)
+{
+    if (change->calls == NULL)
+        return is_inside(back, event);
+    for (size_t i = 0; i < change->call_count; i++)
+        if (change->calls[i] == back->to.site)
+            return is_for(back, event);
+    return false;
+}
+
+/* Is it that value, or a part of it, and not made of it?  What is made of it may have
+ * its address, if it has gone. */
+static bool is_whole(const flow_return *back, const line_change *change)
+{
+    size_t i = 0;
+    while (i < change->direct_count && change->calls[i] != back->to.site)
+        i++;
+    return i < change->direct_count && has_value(back, change->now.object);
+}
+
+/* Did the value go as it is into another item of what the statement stored there? */
+static bool is_taken(const flow_return *back, const line_event *event, const line_change *change)
+{
+    for (size_t i = 0; i < event->change_count; i++)
+        if (event->changes[i].calls == change->calls && is_whole(back, &event->changes[i]))
+            return true;
+    return false;
+}
+
+size_t flow_calls_given(const flow_calls *calls, const line_event *event, size_t at, flow_origin *out,
+                        size_t most)
+{
+    const line_change *change = &event->changes[at];
+    const void *object = change->now.object;
+    size_t count = 0;
+    bool is_one = false;
+    for (size_t i = 0; i < calls->count && !is_one; i++)
+        is_one = is_for(&calls->back[i], event) && is_whole(&calls->back[i], change);
+    for (size_t i = 0; i < calls->count; i++) {
+        const flow_return *back = &calls->back[i];
+        if (flows_into(back, event, change) &&
+            (is_one ? is_whole(back, change) : !is_taken(back, event, change)))
+            count += flow_return_origins(back, is_one ? object : NULL, out + count, most - count);
+    }
+    return count;
+}
+
+size_t flow_calls_passed(const flow_calls *calls, const line_event *event, flow_origin *out, size_t most)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < calls->count; i++)
+        if (is_inside(&calls->back[i], event))
+            count += flow_return_origins(&calls->back[i], NULL, out + count, most - count);
+    return count;
+}

@@ -1,0 +1,242 @@
+/* capture.c -- the class Flow: captures tensor changes for tensortap.flow.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "flow/chart.h"
+
+static flow_object *flow_of(PyObject *self)
+{
+    return (flow_object *)self;
+}
+
+static PyObject *flow_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *keywords[] = { "select", NULL };
+    PyObject *select; /* borrowed */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Flow", keywords, &select))
+        return NULL;
+    flow_object *self = (flow_object *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->state = PyType_GetModuleState(type);
+    self->select = Py_NewRef(select);
+    self->consumer = -1;
+    self->options = (tt_sample_options){ .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
+    (void)flow_chart_limit(&self->chart, 12); /* takes no memory yet */
+    return (PyObject *)self;
+}
+
+static int flow_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(flow_of(self)->select);
+    Py_VISIT(flow_of(self)->runs);
+    return 0;
+}
+
+static int flow_clear_references(PyObject *self)
+{
+    flow_stop(flow_of(self));
+    Py_CLEAR(flow_of(self)->select);
+    Py_CLEAR(flow_of(self)->runs);
+    Py_CLEAR(flow_of(self)->root);
+    return 0;
+}
+
+static void flow_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    (void)flow_clear_references(self);
+    flow_forget_returned(flow_of(self));
+    flow_chart_free(&flow_of(self)->chart);
+    flow_calls_clear(&flow_of(self)->calls);
+    Py_CLEAR(flow_of(self)->error_text);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* ---- methods ------------------------------------------------------------- */
+
+static PyObject *flow_set(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *keywords[] = { "max_nodes", "max_vector", "max_matrix", "max_slices",
+                                "returns",   "arrays",     NULL };
+    flow_object *flow = flow_of(self);
+    long long nodes, vector, matrix, slices;
+    int returns, arrays;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$LLLLpp:set", keywords, &nodes, &vector, &matrix,
+                                     &slices, &returns, &arrays))
+        return NULL;
+    if (flow_chart_limit(&flow->chart, nodes < 1 ? 1 : (size_t)nodes) < 0)
+        return PyErr_NoMemory();
+    flow->options =
+        (tt_sample_options){ .max_vector = vector, .max_matrix = matrix, .max_slices = slices };
+    bool is_other = flow->has_returns != (returns != 0) || flow->has_arrays != (arrays != 0);
+    flow->has_returns = returns != 0;
+    flow->has_arrays = arrays != 0;
+    if (is_other && flow->consumer >= 0) { /* it wants other events */
+        flow_stop(flow);
+        if (flow_start(flow) < 0)
+            return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *flow_on(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    if (flow_of(self)->consumer < 0 && flow_start(flow_of(self)) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *flow_off(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    flow_stop(flow_of(self));
+    Py_RETURN_NONE;
+}
+
+/* An object of its own that is off: what is captured from now on is not in it. */
+static PyObject *flow_copy(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    PyObject *copy = PyObject_CallOneArg((PyObject *)Py_TYPE(self), flow_of(self)->select); /* owned */
+    if (copy != NULL && flow_chart_copy(&flow_of(self)->chart, &flow_of(copy)->chart) < 0) {
+        Py_CLEAR(copy);
+        PyErr_NoMemory();
+    }
+    return copy;
+}
+
+static PyObject *flow_clear(PyObject *self, PyObject *args)
+{
+    PyObject *copy = NULL; /* borrowed */
+    if (!PyArg_ParseTuple(args, "|O!:clear", Py_TYPE(self), &copy))
+        return NULL;
+    if (copy != NULL)
+        flow_chart_forget(&flow_of(self)->chart, &flow_of(copy)->chart);
+    else
+        flow_chart_clear(&flow_of(self)->chart);
+    Py_RETURN_NONE;
+}
+
+static PyObject *flow_places(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    const flow_chart *chart = &flow_of(self)->chart;
+    size_t count = flow_chart_count(chart);
+    const flow_node **order = PyMem_Calloc(count + 1, sizeof *order);  /* owned */
+    PyObject *list = order != NULL ? PyList_New(0) : PyErr_NoMemory(); /* owned */
+    if (order != NULL)
+        flow_chart_sort(chart, order);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *place =
+            Py_BuildValue("OOiOO", order[i]->name, order[i]->code, order[i]->line, /* owned */
+                          order[i]->is_source ? Py_True : Py_False,
+                          order[i]->owner != NULL ? order[i]->owner : Py_None);
+        if (place == NULL || PyList_Append(list, place) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(place);
+    }
+    PyMem_Free(order);
+    return list;
+}
+
+static PyObject *flow_take_errors(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    flow_object *flow = flow_of(self);
+    PyObject *text = flow->error_text != NULL ? flow->error_text : Py_NewRef(Py_None); /* owned */
+    PyObject *result = Py_BuildValue("KN", (unsigned long long)flow->errors, text);
+    flow->error_text = NULL;
+    flow->errors = 0;
+    return result;
+}
+
+static Py_ssize_t flow_length(PyObject *self)
+{
+    return (Py_ssize_t)flow_chart_count(&flow_of(self)->chart);
+}
+
+static PyObject *get_is_on(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(flow_of(self)->consumer >= 0);
+}
+
+static PyObject *get_runs(PyObject *self, void *Py_UNUSED(closure))
+{
+    return Py_NewRef(flow_of(self)->runs != NULL ? flow_of(self)->runs : Py_None);
+}
+
+/* A field that is NULL or an object of one type. */
+static int set_field(PyObject **field, PyObject *value, PyTypeObject *type, const char *name)
+{
+    if (value != NULL && !PyObject_TypeCheck(value, type)) {
+        PyErr_Format(PyExc_TypeError, "%s must be a %s, not %s", name, type->tp_name,
+                     Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    Py_XSETREF(*field, Py_XNewRef(value));
+    return 0;
+}
+
+static int set_runs(PyObject *self, PyObject *value, void *Py_UNUSED(closure))
+{
+    return set_field(&flow_of(self)->runs, value, &PyList_Type, "runs");
+}
+
+static PyObject *get_root(PyObject *self, void *Py_UNUSED(closure))
+{
+    return Py_NewRef(flow_of(self)->root != NULL ? flow_of(self)->root : Py_None);
+}
+
+static int set_root(PyObject *self, PyObject *value, void *Py_UNUSED(closure))
+{
+    return set_field(&flow_of(self)->root, value, &PyUnicode_Type, "root");
+}
+
+static PyGetSetDef getters[] = {
+    { "is_on", get_is_on, NULL, "changes are captured", NULL },
+    { "runs", get_runs, set_runs, "list of open recorders; changes go to the last", NULL },
+    { "root", get_root, set_root, "folder that is left out of the names of sites", NULL },
+    { 0 },
+};
+
+static PyMethodDef methods[] = {
+    { "set", (PyCFunction)(void (*)(void))flow_set, METH_VARARGS | METH_KEYWORDS,
+      "set($self, *, max_nodes, max_vector, max_matrix, max_slices, returns, arrays)\n--\n\n"
+      "Set all options; what is captured stays." },
+    { "on", flow_on, METH_NOARGS, "Begin to capture." },
+    { "off", flow_off, METH_NOARGS, "Stop capturing." },
+    { "copy", flow_copy, METH_NOARGS, "Give another one, off, with the nodes of this moment." },
+    { "clear", flow_clear, METH_VARARGS,
+      "clear($self, copy=None, /)\n--\n\nForget all nodes, or those that are in a copy." },
+    { "places", flow_places, METH_NOARGS,
+      "Give (name, code object, line, is_source, weak reference to self or None) of each node." },
+    { "engine", flow_engine, METH_O,
+      "engine($self, looks, /)\n--\n\nName the engine of Graphviz that draws the chart well: dot or "
+      "nop2." },
+    { "dot", flow_dot, METH_VARARGS,
+      "dot($self, looks, sizes=None, /)\n--\n\nWrite the chart for Graphviz; with the (width, height) of "
+      "each node in points, all in its place, for the engine nop2.  A look is (code, label of the frame, "
+      "number of the node "
+      "that it is drawn as: its own, or an earlier one)." },
+    { "json", flow_json, METH_O, "json($self, looks, /)\n--\n\nWrite the chart as JSON." },
+    { "take_errors", flow_take_errors, METH_NOARGS,
+      "Give how many changes could not be looked at, and why the first could not; forget them." },
+    { 0 },
+};
+
+static PyType_Slot slots[] = {
+    { Py_tp_doc, "The last tensor changes of a program; select(code) gives the lines wanted, or None." },
+    { Py_tp_new, flow_new },
+    { Py_tp_dealloc, flow_dealloc },
+    { Py_tp_traverse, flow_traverse },
+    { Py_tp_clear, flow_clear_references },
+    { Py_tp_getset, getters },
+    { Py_tp_methods, methods },
+    { Py_sq_length, flow_length },
+    { 0, NULL },
+};
+
+PyType_Spec flow_spec = {
+    .name = "tensortap._core.Flow",
+    .basicsize = sizeof(flow_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};

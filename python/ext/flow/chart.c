@@ -1,0 +1,360 @@
+/* chart.c -- a ring of nodes, found again by the state that they show.
+ *
+ * The index is never cleaned when a node is dropped: an entry whose node is gone
+ * or shows another state counts as none, and when the table is half full it is
+ * built anew from the nodes that are left.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "flow/chart.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_CAP = 16, MOST_PASSED = 16 };
+
+static void node_free(flow_node *node)
+{
+    flow_value_free(&node->value);
+    Py_CLEAR(node->name);
+    Py_CLEAR(node->code);
+    Py_CLEAR(node->owner);
+    PyMem_Free(node->from);
+    node->from = NULL;
+    node->from_count = 0;
+}
+
+void flow_chart_drop(flow_chart *chart)
+{
+    chart->orphans -= flow_chart_at(chart, chart->oldest)->wait_count > 0;
+    node_free(flow_chart_at(chart, chart->oldest));
+    chart->oldest++;
+}
+
+void flow_chart_clear(flow_chart *chart)
+{
+    while (chart->oldest < chart->next)
+        flow_chart_drop(chart);
+    chart->oldest = chart->next = chart->begun = 1;
+    if (chart->index != NULL)
+        memset(chart->index, 0, chart->index_cap * sizeof *chart->index);
+    chart->index_used = 0;
+    for (size_t i = 0; chart->waiting != NULL && i < FLOW_WAITING; i++) {
+        flow_value_free(&chart->waiting[i].value);
+        chart->waiting_key[i] = 0;
+    }
+}
+
+void flow_chart_free(flow_chart *chart)
+{
+    flow_chart_clear(chart);
+    PyMem_Free(chart->ring);
+    PyMem_Free(chart->index);
+    PyMem_Free(chart->waiting);
+    *chart = (flow_chart){ 0 };
+}
+
+/* ---- the index ----------------------------------------------------------- */
+
+static size_t slot_of(const flow_chart *chart, uint64_t key)
+{
+    size_t mask = chart->index_cap - 1;
+    size_t at = (size_t)(key * 0x9E3779B97F4A7C15u >> 32) & mask;
+    while (chart->index[at].id != 0 && chart->index[at].key != key)
+        at = (at + 1) & mask;
+    return at;
+}
+
+uint64_t flow_chart_find(const flow_chart *chart, uint64_t key)
+{
+    if (chart->index_cap == 0)
+        return 0;
+    uint64_t id = chart->index[slot_of(chart, key)].id;
+    return id >= chart->oldest ? id : 0; /* an empty slot has id 0, and oldest is 1 or more */
+}
+
+static void index_put(flow_chart *chart, uint64_t key, uint64_t id)
+{
+    size_t at = slot_of(chart, key);
+    if (chart->index[at].id == 0)
+        chart->index_used++;
+    chart->index[at].key = key;
+    chart->index[at].id = id;
+}
+
+/* Makes room for one more. */
+static int index_grow(flow_chart *chart)
+{
+    if (chart->index_cap > 0 && chart->index_used < chart->index_cap / 2)
+        return 0;
+    size_t cap = 4 * FIRST_CAP;
+    while (cap < 8 * flow_chart_count(chart))
+        cap *= 2;
+    void *memory = PyMem_Calloc(cap, sizeof *chart->index);
+    if (memory == NULL)
+        return -1;
+    PyMem_Free(chart->index);
+    chart->index = memory;
+    chart->index_cap = cap;
+    chart->index_used = 0;
+    for (uint64_t id = chart->oldest; id < chart->next; id++)
+        index_put(chart, flow_chart_at(chart, id)->key, id);
+    return 0;
+}
+
+/* ---- the ring ------------------------------------------------------------ */
+
+static int ring_resize(flow_chart *chart, size_t cap)
+{
+    flow_node *ring = cap <= PY_SSIZE_T_MAX / sizeof *ring ? PyMem_Malloc(cap * sizeof *ring) : NULL;
+    if (ring == NULL)
+        return -1;
+    for (uint64_t id = chart->oldest; id < chart->next; id++)
+        ring[id % cap] = *flow_chart_at(chart, id);
+    PyMem_Free(chart->ring);
+    chart->ring = ring;
+    chart->cap = cap;
+    return 0;
+}
+
+int flow_chart_limit(flow_chart *chart, size_t max)
+{
+    if (chart->next == 0)
+        chart->next = chart->oldest = 1;
+    while (flow_chart_count(chart) > max)
+        flow_chart_drop(chart);
+    chart->max = max;
+    return chart->cap > max ? ring_resize(chart, max) : 0;
+}
+
+flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObject *code, int line)
+{
+    size_t count = flow_chart_count(chart);
+    if (count == chart->max) {
+        flow_chart_drop(chart);
+    } else if (count == chart->cap) {
+        size_t cap = chart->cap > 0 ? 2 * chart->cap : FIRST_CAP;
+        if (ring_resize(chart, cap < chart->max ? cap : chart->max) < 0)
+            return NULL;
+    }
+    if (index_grow(chart) < 0)
+        return NULL;
+    flow_node *node = flow_chart_at(chart, chart->next);
+    node->id = chart->next++;
+    node->key = key;
+    node->frame = 0;
+    node->moment = ++chart->moment;
+    node->wait_count = 0;
+    node->object = NULL;
+    node->version = 0;
+    node->name = Py_NewRef(name);
+    node->code = Py_NewRef(code);
+    node->owner = NULL;
+    node->line = line;
+    node->is_source = false;
+    node->from = NULL;
+    node->from_count = 0;
+    node->value.sample = NULL;
+    node->value.dtype_owner = node->value.device = NULL;
+    index_put(chart, key, node->id);
+    return node;
+}
+
+/* ---- arrows -------------------------------------------------------------- */
+
+/* An address may be used again: the contents must be equal too. */
+static bool is_same_value(const flow_value *x, const flow_value *y)
+{
+    return x->has_stats && y->has_stats && x->ndim == y->ndim &&
+           memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0 &&
+           memcmp(&x->stats, &y->stats, sizeof x->stats) == 0;
+}
+
+static bool is_same_tensor(const flow_node *a, const flow_node *b)
+{
+    return a->object == b->object && a->version == b->version && is_same_value(&a->value, &b->value);
+}
+
+uint64_t flow_chart_before(const flow_chart *chart, PyObject *name, const flow_state *state)
+{
+    uint64_t id = chart->begun < chart->next ? chart->begun : chart->next;
+    while (id-- > chart->oldest && state->object != NULL) {
+        const flow_node *node = flow_chart_at(chart, id);
+        if (node->object == state->object && node->version == state->version &&
+            PyUnicode_Compare(node->name, name) == 0 && is_same_value(&node->value, &state->value))
+            return id;
+    }
+    return 0;
+}
+
+uint64_t flow_chart_outer(const flow_chart *chart, const flow_node *node)
+{
+    for (uint64_t id = node->id - 1; id >= chart->oldest && node->object != NULL; id--) {
+        const flow_node *other = flow_chart_at(chart, id);
+        if (other->frame != node->frame && is_same_tensor(other, node) &&
+            PyUnicode_Compare(other->name, node->name) == 0)
+            return id;
+    }
+    return 0;
+}
+
+int flow_node_join(flow_node *node, const uint64_t *from, size_t count)
+{
+    uint64_t *all =
+        count > 0 ? PyMem_Realloc(node->from, (node->from_count + count) * sizeof *all) : NULL;
+    if (all == NULL)
+        return count > 0 ? -1 : 0;
+    node->from = all;
+    for (size_t i = 0; i < count; i++) {
+        size_t k = 0;
+        while (k < node->from_count && node->from[k] != from[i])
+            k++;
+        if (k == node->from_count && from[i] != 0 && from[i] != node->id)
+            node->from[node->from_count++] = from[i];
+    }
+    return 0;
+}
+
+static bool add_nodes(const flow_chart *chart, uint64_t key, flow_ids *out, int depth)
+{
+    const flow_state *state = NULL;
+    uint64_t id = flow_chart_find(chart, key);
+    bool is_any = false;
+    if (id != 0)
+        return flow_ids_add(out, id);
+    if (depth < MOST_PASSED)
+        state = flow_chart_waiting(chart, key);
+    if (state != NULL && state->descent.caller_key != 0)
+        return add_nodes(chart, state->descent.caller_key, out, depth + 1);
+    for (size_t i = 0; state != NULL && i < state->descent.count; i++)
+        is_any = add_nodes(chart, state->descent.key[i], out, depth + 1) || is_any;
+    return is_any;
+}
+
+bool flow_chart_nodes_of(const flow_chart *chart, uint64_t key, flow_ids *out)
+{
+    return add_nodes(chart, key, out, 0);
+}
+
+static size_t arrow_of(const flow_node *node, uint64_t from)
+{
+    size_t at = 0;
+    while (at < node->from_count && node->from[at] != from)
+        at++;
+    return at;
+}
+
+/* The state, and those it was passed on from. */
+static void list_chain(const flow_chart *chart, uint64_t key, flow_wait *out)
+{
+    out->key_count = 0;
+    while (key != 0 && out->key_count < FLOW_CHAIN) {
+        const flow_state *state = flow_chart_waiting(chart, key);
+        out->key[out->key_count++] = key;
+        key = state != NULL ? state->descent.caller_key : 0;
+    }
+}
+
+void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t key)
+{
+    flow_wait wait;
+    flow_ids from;
+    bool is_there = flow_chart_find(chart, key) != 0;
+    flow_ids_open(&from);
+    (void)flow_chart_nodes_of(chart, key, &from);
+    wait.until_count = 0;
+    for (size_t i = 0; i < from.count; i++)
+        if (arrow_of(node, from.id[i]) == node->from_count && wait.until_count < FLOW_UNTIL)
+            wait.until[wait.until_count++] = from.id[i];
+    (void)flow_node_join(node, from.id, from.count);
+    flow_ids_close(&from);
+    if (is_there || key == 0 || node->wait_count == FLOW_WAITS)
+        return;
+    list_chain(chart, key, &wait);
+    chart->orphans += node->wait_count == 0;
+    node->waits[node->wait_count++] = wait;
+}
+
+/* The arrow starts at `node`, which is nearer than what it started at. */
+static void move_arrow(flow_node *to, flow_wait *wait, const flow_node *node)
+{
+    for (size_t i = 0; i < wait->until_count; i++) {
+        size_t at = arrow_of(to, wait->until[i]);
+        if (at < to->from_count)
+            memmove(to->from + at, to->from + at + 1, (--to->from_count - at) * sizeof *to->from);
+    }
+    wait->until_count = arrow_of(to, node->id) == to->from_count;
+    wait->until[0] = node->id;
+    (void)flow_node_join(to, &node->id, 1);
+}
+
+void flow_chart_adopt(flow_chart *chart, const flow_node *node)
+{
+    for (uint64_t id = chart->next - 1; id >= chart->oldest && chart->orphans > 0; id--) {
+        flow_node *other = flow_chart_at(chart, id);
+        if (other->wait_count == 0 || other == node)
+            continue;
+        size_t kept = 0;
+        for (size_t i = 0; i < other->wait_count; i++) {
+            flow_wait *wait = &other->waits[i];
+            size_t at = 0;
+            while (at < wait->key_count && wait->key[at] != node->key)
+                at++;
+            if (at < wait->key_count) {
+                move_arrow(other, wait, node);
+                wait->key_count = at;
+            }
+            if (wait->key_count > 0)
+                other->waits[kept++] = *wait;
+        }
+        other->wait_count = kept;
+        chart->orphans -= kept == 0;
+    }
+}
+
+static int by_moment(const void *a, const void *b)
+{
+    const flow_node *x = *(flow_node *const *)a, *y = *(flow_node *const *)b;
+    if (x->moment != y->moment)
+        return x->moment < y->moment ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+void flow_chart_sort(const flow_chart *chart, const flow_node **out)
+{
+    size_t count = flow_chart_count(chart);
+    for (size_t i = 0; i < count; i++)
+        out[i] = flow_chart_at(chart, chart->oldest + i);
+    qsort(out, count, sizeof *out, by_moment);
+}
+
+/* ---- states that wait ---------------------------------------------------- */
+
+flow_state *flow_chart_waiting(const flow_chart *chart, uint64_t key)
+{
+    for (size_t i = 0; chart->waiting != NULL && i < FLOW_WAITING; i++)
+        if (chart->waiting_key[i] == key)
+            return &chart->waiting[i];
+    return NULL;
+}
+
+flow_state *flow_chart_put_aside(flow_chart *chart, uint64_t key)
+{
+    if (chart->waiting == NULL) {
+        chart->waiting = PyMem_Calloc(FLOW_WAITING, sizeof *chart->waiting);
+        if (chart->waiting == NULL)
+            return NULL;
+    }
+    size_t at = chart->waiting_next++ % FLOW_WAITING;
+    flow_value_free(&chart->waiting[at].value);
+    chart->waiting_key[at] = key;
+    return &chart->waiting[at];
+}
+
+void flow_chart_take(flow_chart *chart, flow_state *state, flow_node *node)
+{
+    node->value = state->value; /* handed over, so theirs is empty */
+    state->value = (flow_value){ 0 };
+    chart->waiting_key[state - chart->waiting] = 0;
+    node->moment = state->moment;
+    node->object = state->object;
+    node->version = state->version;
+}

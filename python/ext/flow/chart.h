@@ -1,0 +1,194 @@
+/* chart.h -- the last tensor changes of a program, ready to be drawn.
+ *
+ * A chart is a ring of nodes with consecutive numbers.  A node holds what was
+ * true when the line had run: a few elements, the statistics, some names; never
+ * the tensor.  Numbers go by when a node was made; it is drawn by when its
+ * statement began, because a caller's source is made after what the call did.
+ * Everything belongs to the GIL.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_FLOW_CHART_H
+#define TT_EXT_FLOW_CHART_H
+
+#include "binding/state.h"
+#include "flow/calls.h"
+
+/* What is kept of a tensor.  { 0 } is a valid empty one. */
+typedef struct flow_value {
+    tt_sample *sample;              /* owned or NULL */
+    PyObject *dtype_owner, *device; /* owned or NULL; texts */
+    const char *dtype;              /* constant, or of dtype_owner */
+    const char *note;               /* constant: why there are no values; NULL: there are */
+    bool has_stats;
+    int32_t ndim;
+    tt_stats stats;
+    int64_t shape[TT_MAX_DIM];
+} flow_value;
+
+void flow_value_read(core_state *state, const tt_sample_options *options, PyObject *obj, flow_value *out);
+void flow_value_free(flow_value *value);
+/* The same value for another owner. */
+void flow_value_share(const flow_value *value, flow_value *out);
+
+enum { FLOW_WAITS = 4, FLOW_CHAIN = 8, FLOW_UNTIL = 4 };
+
+/* An arrow from a state that is in no node yet. */
+typedef struct flow_wait {
+    uint64_t key[FLOW_CHAIN]; /* the state, that of the caller who passed it on, and so on */
+    size_t key_count;
+    uint64_t until[FLOW_UNTIL]; /* ids: where the arrow starts as long as there is nothing nearer */
+    size_t until_count;
+} flow_wait;
+
+typedef struct flow_node {
+    uint64_t id, key, frame;
+    uint64_t moment; /* what came before it in the program has a smaller one */
+    flow_wait waits[FLOW_WAITS];
+    size_t wait_count;
+    const void *object; /* the tensor's address, for comparison only, and its version */
+    uint32_t version;
+    PyObject *name, *code; /* owned; str and code object */
+    PyObject *owner;       /* owned or NULL; weak reference to the frame's `self` */
+    int line;
+    bool is_source;
+    flow_value value;
+    size_t from_count;
+    uint64_t *from; /* owned; ids of the nodes whose arrows end here */
+} flow_node;
+
+/* Ids of nodes that arrows start at; a few of them need no memory. */
+typedef struct flow_ids {
+    uint64_t *id; /* few, or owned */
+    size_t count, cap;
+    uint64_t few[32];
+} flow_ids;
+
+void flow_ids_open(flow_ids *ids);
+void flow_ids_close(flow_ids *ids);
+bool flow_ids_add(flow_ids *ids, uint64_t id); /* false: it is 0, or there is no memory */
+
+enum { FLOW_WAITING = 64, FLOW_RETURNED = 16, FLOW_ORIGINS = 8 };
+
+/* Where a tensor comes from that a function was given. */
+typedef struct flow_descent {
+    uint64_t caller_key; /* the caller's name for it; 0: it has none ... */
+    size_t count;        /* ... but has it from another call, made of these keys */
+    uint64_t key[FLOW_ORIGINS];
+} flow_descent;
+
+/* A state that was read, for the node that it may become. */
+typedef struct flow_state {
+    uint64_t moment;
+    flow_descent descent;
+    const void *object; /* as in a node */
+    uint32_t version;
+    flow_value value;
+} flow_state;
+
+typedef struct flow_chart {
+    flow_node *ring; /* owned; node id is at id % cap */
+    size_t cap, max;
+    uint64_t next;   /* id of the next node; the first is 1 */
+    uint64_t oldest; /* id of the oldest one that is kept */
+    uint64_t moment; /* the last one that was given away */
+    size_t orphans;  /* nodes with a wait */
+    uint64_t begun;  /* id of the first node since capturing began, perhaps not for the first time */
+    struct {
+        uint64_t key, id;
+    } * index; /* owned; open addressing, 2^n entries; some are of dropped nodes */
+    size_t index_cap, index_used;
+    flow_state *waiting;                /* owned; states that were read and are in no node yet */
+    uint64_t waiting_key[FLOW_WAITING]; /* of each; 0: nothing is there */
+    size_t waiting_next;
+} flow_chart;
+
+static inline size_t flow_chart_count(const flow_chart *chart)
+{
+    return (size_t)(chart->next - chart->oldest);
+}
+static inline flow_node *flow_chart_at(const flow_chart *chart, uint64_t id)
+{
+    return &chart->ring[id % chart->cap];
+}
+
+void flow_chart_drop(flow_chart *chart); /* the oldest node; there must be one */
+void flow_chart_clear(flow_chart *chart);
+void flow_chart_free(flow_chart *chart);
+/* The nodes as they are now, and nothing of what comes; -1: no memory. */
+int flow_chart_copy(const flow_chart *chart, flow_chart *out);
+/* Forgets the nodes that were there when the copy was made. */
+void flow_chart_forget(flow_chart *chart, const flow_chart *copy);
+/* Keeps the last `max` nodes from now on. */
+int flow_chart_limit(flow_chart *chart, size_t max);
+/* The node that shows this state; 0: none does. */
+uint64_t flow_chart_find(const flow_chart *chart, uint64_t key);
+/* Adds a node, perhaps in place of the oldest; its value is empty and its name
+ * and code are new references.  NULL: no memory. */
+flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObject *code, int line);
+/* The newest other node of this name that shows the same tensor in the same state
+ * in another frame: where a function has a variable of the function around it from.
+ * 0: none. */
+uint64_t flow_chart_outer(const flow_chart *chart, const flow_node *node);
+/* The newest node from before capturing began anew that shows this state of the name;
+ * 0: none.  Keys do not last that long. */
+uint64_t flow_chart_before(const flow_chart *chart, PyObject *name, const flow_state *state);
+/* Adds arrows to what ends there already; 0 is nobody's id. */
+int flow_node_join(flow_node *node, const uint64_t *from, size_t count);
+/* Adds the node that shows a state, or those of what a function had it from; false: there are
+ * none. */
+bool flow_chart_nodes_of(const flow_chart *chart, uint64_t key, flow_ids *out);
+/* An arrow from the node with this key, perhaps the caller's; if it has none yet, from what
+ * the caller had it from, until it has. */
+void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t key);
+/* Gives arrows from `node` to those that waited for it. */
+void flow_chart_adopt(flow_chart *chart, const flow_node *node);
+/* The kept nodes in the order of the program, flow_chart_count of them. */
+void flow_chart_sort(const flow_chart *chart, const flow_node **out);
+
+/* The state that was put aside; NULL: it was not. */
+flow_state *flow_chart_waiting(const flow_chart *chart, uint64_t key);
+/* Hands its value over to a node. */
+void flow_chart_take(flow_chart *chart, flow_state *state, flow_node *node);
+/* Room for a state, perhaps that of the longest waiting one; NULL: no memory. */
+flow_state *flow_chart_put_aside(flow_chart *chart, uint64_t key);
+
+/* ---- the object ---------------------------------------------------------- */
+
+typedef struct flow_object {
+    PyObject_HEAD core_state *state; /* of the module, which the type keeps alive */
+    PyObject *select;                /* owned; select(code) gives (first, last) or None */
+    PyObject *runs;                  /* owned or NULL; list of open recorders, the innermost last */
+    PyObject *root;                  /* owned or NULL; str */
+    flow_chart chart;
+    flow_calls calls;
+    tt_sample_options options;
+    bool has_returns, has_arrays;
+    int consumer;           /* of the line source; -1: off */
+    uint64_t errors;        /* of consumers that were stopped */
+    uint64_t errors_before; /* that the source had when this one was added */
+    PyObject *error_text;   /* owned or NULL; the first of them */
+    uint64_t return_frame;  /* the frame that is about to return, and what it reads */
+    size_t returned_count;
+    struct {
+        uint64_t key;
+        PyObject *name; /* owned */
+    } returned[FLOW_RETURNED];
+} flow_object;
+
+/* descent.c */
+/* A read of a function: what its caller knows it by, or had it from: g(f(x)). */
+void flow_find_descent(const flow_object *self, const line_event *event, const line_name *read,
+                       flow_descent *out);
+/* A source of a function may be a tensor of the caller's, under another name. */
+void flow_join_caller(flow_object *self, const line_event *event, flow_node *node,
+                      const flow_descent *descent);
+/* A generator goes on with a tensor: that is what its `yield` gives. */
+void flow_on_sent(void *context, const line_event *event);
+
+int flow_start(flow_object *self);
+void flow_stop(flow_object *self);
+void flow_forget_returned(flow_object *self);
+PyObject *flow_engine(PyObject *self, PyObject *looks);
+PyObject *flow_dot(PyObject *self, PyObject *args);
+PyObject *flow_json(PyObject *self, PyObject *looks);
+
+#endif

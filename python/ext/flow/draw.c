@@ -1,0 +1,236 @@
+/* draw.c -- a chart's nodes as the core wants to draw them.
+ *
+ * The look of each node comes from outside: source text and module paths are found by
+ * Python, and only when somebody looks.  So does what is folded: a node of a repeated
+ * block is drawn as the same node of the first such block.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "flow/chart.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* str.encode with what UTF-8 cannot hold replaced; lives as long as *owner. */
+static const char *utf8(PyObject *text, PyObject *owners)
+{
+    const char *plain = PyUnicode_AsUTF8(text);
+    if (plain != NULL)
+        return plain;
+    PyErr_Clear();
+    PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace"); /* owned */
+    if (bytes == NULL || PyList_Append(owners, bytes) < 0) {
+        Py_XDECREF(bytes);
+        return NULL;
+    }
+    Py_DECREF(bytes); /* the list keeps it */
+    return PyBytes_AS_STRING(bytes);
+}
+
+/* From Python: (code, label, first). */
+typedef struct look {
+    PyObject *code, *label; /* borrowed */
+    Py_ssize_t first;       /* place of the node that it is drawn as */
+} look;
+
+static look *read_looks(PyObject *list, size_t count)
+{
+    look *looks = PyMem_Calloc(count + 1, sizeof *looks); /* handed over */
+    if (looks == NULL)
+        PyErr_NoMemory();
+    else if (!PyList_Check(list) || (size_t)PyList_GET_SIZE(list) != count)
+        PyErr_SetString(PyExc_ValueError, "give one look for each node");
+    for (size_t i = 0; i < count && !PyErr_Occurred(); i++) {
+        if (PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "UUn", &looks[i].code, &looks[i].label,
+                             &looks[i].first) &&
+            (looks[i].first < 0 || (size_t)looks[i].first > i ||
+             looks[looks[i].first].first != looks[i].first))
+            PyErr_SetString(PyExc_ValueError, "a node is drawn as itself or as an earlier one");
+    }
+    if (PyErr_Occurred()) {
+        PyMem_Free(looks);
+        looks = NULL;
+    }
+    return looks;
+}
+
+static int describe(const flow_node *node, uint64_t id, const look *how, PyObject *owners,
+                    tt_graph_node *out)
+{
+    const PyCodeObject *where = (PyCodeObject *)node->code;
+    const flow_value *value = &node->value;
+    *out = (tt_graph_node){ .id = id,
+                            .name = utf8(node->name, owners),
+                            .file = utf8(where->co_filename, owners),
+                            .code = utf8(how->code, owners),
+                            .function = utf8(where->co_name, owners),
+                            .label = utf8(how->label, owners),
+                            .frame = node->frame,
+                            .line = node->line,
+                            .is_source = node->is_source,
+                            .dtype = value->dtype,
+                            .shape = value->shape,
+                            .ndim = value->ndim,
+                            .note = value->note,
+                            .stats = value->has_stats ? &value->stats : NULL,
+                            .sample = value->sample };
+    if (value->device != NULL)
+        out->device = utf8(value->device, owners);
+    return out->name == NULL || out->file == NULL || out->code == NULL || out->function == NULL ||
+                   out->label == NULL
+               ? -1
+               : 0;
+}
+
+static size_t count_edges(const flow_chart *chart)
+{
+    size_t count = 0;
+    for (uint64_t id = chart->oldest; id < chart->next; id++)
+        count += flow_chart_at(chart, id)->from_count;
+    return count;
+}
+
+static int by_ends(const void *a, const void *b)
+{
+    const tt_graph_edge *x = a, *y = b;
+    return x->to != y->to ? (x->to > y->to) - (x->to < y->to) : (x->from > y->from) - (x->from < y->from);
+}
+
+/* Of folded blocks: each arrow once, and none from one block back into the next one's stead. */
+static size_t fold_edges(tt_graph_edge *edges, size_t count)
+{
+    size_t kept = 0;
+    qsort(edges, count, sizeof *edges, by_ends);
+    for (size_t i = 0; i < count; i++)
+        if (edges[i].from < edges[i].to && (kept == 0 || by_ends(&edges[kept - 1], &edges[i]) != 0))
+            edges[kept++] = edges[i];
+    return kept;
+}
+
+/* ids: that a node is drawn with, by its own.  Arrows from dropped nodes are left out. */
+static size_t list_edges(const flow_chart *chart, const uint64_t *ids, tt_graph_edge *out)
+{
+    size_t count = 0;
+    for (uint64_t id = chart->oldest; id < chart->next; id++) {
+        const flow_node *node = flow_chart_at(chart, id);
+        for (size_t i = 0; i < node->from_count; i++)
+            if (node->from[i] >= chart->oldest)
+                out[count++] = (tt_graph_edge){ .from = ids[node->from[i] - chart->oldest],
+                                                .to = ids[id - chart->oldest] };
+    }
+    return count;
+}
+
+/* Makes a str of a chart. */
+typedef PyObject *maker(const tt_graph *graph, const tt_graph_size *sizes);
+
+/* From a list of (width, height); NULL with an exception. */
+static tt_graph_size *read_sizes(PyObject *list, size_t count)
+{
+    tt_graph_size *sizes = PyMem_Calloc(count + 1, sizeof *sizes);
+    if (sizes == NULL)
+        PyErr_NoMemory();
+    else if (!PyList_Check(list) || (size_t)PyList_GET_SIZE(list) != count)
+        PyErr_SetString(PyExc_ValueError, "give the width and height of each node");
+    for (size_t i = 0; i < count && !PyErr_Occurred(); i++)
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "dd", &sizes[i].width,
+                              &sizes[i].height))
+            break;
+    if (PyErr_Occurred()) {
+        PyMem_Free(sizes);
+        sizes = NULL;
+    }
+    return sizes;
+}
+
+/* folds: nodes that are drawn as others are left out. */
+static PyObject *draw(flow_object *self, PyObject *list, PyObject *size_list, bool folds, maker *make)
+{
+    const flow_chart *chart = &self->chart;
+    size_t count = flow_chart_count(chart), drawn = 0;
+    PyObject *owners = NULL, *text = NULL; /* owned */
+    const flow_node **order = NULL;        /* owned */
+    uint64_t *ids = NULL;                  /* owned */
+    tt_graph_node *nodes = NULL;           /* owned */
+    tt_graph_edge *edges = NULL;           /* owned */
+    tt_graph_size *sizes = NULL;           /* owned */
+    look *looks = read_looks(list, count); /* owned */
+    if (looks == NULL)
+        return NULL;
+    owners = PyList_New(0);
+    order = PyMem_Calloc(count + 1, sizeof *order);
+    ids = PyMem_Calloc(count + 1, sizeof *ids);
+    nodes = PyMem_Calloc(count + 1, sizeof *nodes);
+    edges = PyMem_Calloc(count_edges(chart) + 1, sizeof *edges);
+    if (owners == NULL || order == NULL || ids == NULL || nodes == NULL || edges == NULL) {
+        PyErr_NoMemory();
+        goto out;
+    }
+    flow_chart_sort(chart, order);
+    for (size_t i = 0; i < count; i++) {
+        size_t first = folds ? (size_t)looks[i].first : i;
+        ids[order[i]->id - chart->oldest] = chart->oldest + first; /* numbers follow the order */
+        if (first == i && describe(order[i], chart->oldest + i, &looks[i], owners, &nodes[drawn++]) < 0)
+            goto out;
+    }
+    if (size_list != NULL && (sizes = read_sizes(size_list, drawn)) == NULL)
+        goto out;
+    tt_graph graph = { .nodes = nodes, .node_count = drawn, .edges = edges };
+    graph.edge_count = list_edges(chart, ids, edges);
+    if (drawn < count)
+        graph.edge_count = fold_edges(edges, graph.edge_count);
+    text = make(&graph, sizes);
+out:
+    PyMem_Free(looks);
+    PyMem_Free(sizes);
+    PyMem_Free(edges);
+    PyMem_Free(nodes);
+    PyMem_Free(ids);
+    PyMem_Free(order);
+    Py_XDECREF(owners);
+    return text;
+}
+
+/* The text is freed. */
+static PyObject *text_of(tt_status st, tt_buf *page)
+{
+    PyObject *text = st < 0 ? raise_status(st, NULL)
+                            : PyUnicode_DecodeUTF8(page->data, (Py_ssize_t)page->len, "replace");
+    tt_buf_free(page);
+    return text;
+}
+
+static PyObject *make_dot(const tt_graph *graph, const tt_graph_size *sizes)
+{
+    tt_buf page = { 0 };
+    tt_status st = sizes != NULL ? tt_graph_dot_placed(graph, sizes, &page) : tt_graph_dot(graph, &page);
+    return text_of(st, &page);
+}
+
+static PyObject *make_json(const tt_graph *graph, const tt_graph_size *Py_UNUSED(sizes))
+{
+    tt_buf page = { 0 };
+    tt_status st = tt_graph_json(graph, &page);
+    return text_of(st, &page);
+}
+
+static PyObject *make_engine(const tt_graph *graph, const tt_graph_size *Py_UNUSED(sizes))
+{
+    return PyUnicode_FromString(tt_graph_engine(graph));
+}
+
+PyObject *flow_engine(PyObject *self, PyObject *looks)
+{
+    return draw((flow_object *)self, looks, NULL, true, make_engine);
+}
+
+PyObject *flow_dot(PyObject *self, PyObject *args)
+{
+    PyObject *looks, *sizes = Py_None; /* borrowed */
+    if (!PyArg_ParseTuple(args, "O|O:dot", &looks, &sizes))
+        return NULL;
+    return draw((flow_object *)self, looks, sizes != Py_None ? sizes : NULL, true, make_dot);
+}
+
+PyObject *flow_json(PyObject *self, PyObject *looks)
+{
+    return draw((flow_object *)self, looks, NULL, false, make_json);
+}

@@ -1,0 +1,320 @@
+/* lines.c -- from what the line source tells to nodes and arrows.
+ *
+ * A name that a statement reads and that no node shows must be looked at before
+ * the statement runs: afterwards it may hold something else.  It is put aside,
+ * and becomes a node only if the statement changes a tensor.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "flow/chart.h"
+#include "lines/source.h"
+#include "runs/open_run.h"
+
+enum { FEW_ORIGINS = 32 };
+
+static void read_value(flow_object *self, PyObject *obj, flow_value *out)
+{
+    flow_value_read(self->state, &self->options, obj, out);
+}
+
+/* The frame of a node, and a weak reference to its `self`, which may be a module with a path. */
+static void set_frame(const flow_object *self, flow_node *node, const line_event *event)
+{
+    node->frame = event->frame;
+    PyObject *name = PyUnicode_InternFromString("self");                     /* owned */
+    PyObject *owner = name != NULL ? line_frame_get(event->at, name) : NULL; /* owned */
+    if (owner != NULL && PyType_SUPPORTS_WEAKREFS(Py_TYPE(owner)) &&
+        !torch_api_is_tensor(&self->state->torch, owner))
+        node->owner = PyWeakref_NewRef(owner, NULL);
+    Py_XDECREF(owner);
+    Py_XDECREF(name);
+    if (node->owner == NULL)
+        PyErr_Clear();
+}
+
+/* Where a run is open, the change is in it: every node comes by here.  key: of the line
+ * source; 0: it knows nothing of it. */
+static void record_node(flow_object *self, const flow_node *node, uint64_t key, PyObject *obj)
+{
+    if (!node->value.has_stats || !open_run_is_there(self->runs))
+        return;
+    const run_change change = { .key = key,
+                                .file = ((PyCodeObject *)node->code)->co_filename,
+                                .name = node->name,
+                                .line = node->line,
+                                .root = self->root };
+    /* an exception is the source's to count */
+    (void)open_run_put_change(self->state, self->runs, &change, obj);
+}
+
+/* The node of this state from before capturing was off for a while; 0: none. */
+static uint64_t seen_before(flow_object *self, const line_name *read, const flow_state *kept)
+{
+    flow_state live = { .object = read->object, .version = read->version };
+    if (self->chart.begun <= self->chart.oldest)
+        return 0;
+    if (kept != NULL)
+        return flow_chart_before(&self->chart, read->name, kept);
+    read_value(self, read->object, &live.value);
+    uint64_t id = flow_chart_before(&self->chart, read->name, &live);
+    flow_value_free(&live.value);
+    return id;
+}
+
+/* The node that an arrow from this state starts at, made if there is none. */
+static uint64_t start_of_arrow(flow_object *self, const line_event *event, const line_name *read)
+{
+    uint64_t id = flow_chart_find(&self->chart, read->key);
+    if (id != 0)
+        return id;
+    flow_state *kept = flow_chart_waiting(&self->chart, read->key);
+    if (kept == NULL && read->object == NULL)
+        return 0; /* nobody knows what it was */
+    if ((id = seen_before(self, read, kept)) != 0)
+        return id;
+    flow_node *node = flow_chart_add(&self->chart, read->key, read->name, event->code, event->line);
+    if (node == NULL)
+        return 0;
+    node->is_source = true;
+    set_frame(self, node, event);
+    node->object = read->object;
+    node->version = read->version;
+    flow_descent descent;
+    if (kept != NULL) {
+        descent = kept->descent;
+        flow_chart_take(&self->chart, kept, node);
+    } else {
+        flow_find_descent(self, event, read, &descent);
+        read_value(self, read->object, &node->value);
+    }
+    flow_join_caller(self, event, node, &descent);
+    return node->id;
+}
+
+/* What the functions gave that the statement called, into its change number `at`. */
+static void add_given(flow_object *self, const line_event *event, size_t at, flow_node *node,
+                      flow_ids *from)
+{
+    flow_origin few[FEW_ORIGINS], *given = few;
+    size_t most = self->calls.count * FLOW_PASSED;
+    if (most > FEW_ORIGINS && (given = PyMem_Malloc(most * sizeof *given)) == NULL)
+        return;
+    size_t count = flow_calls_given(&self->calls, event, at, given, most);
+    for (size_t i = 0; i < count; i++)
+        if (!flow_chart_nodes_of(&self->chart, given[i].key, from) && given[i].is_above)
+            flow_chart_expect(&self->chart, node, given[i].key);
+    if (given != few)
+        PyMem_Free(given);
+}
+
+static void add_change(flow_object *self, const line_event *event, size_t at)
+{
+    const line_change *change = &event->changes[at];
+    flow_ids from;
+    flow_ids_open(&from);
+    for (size_t i = 0; i < change->read_count; i++)
+        (void)flow_ids_add(&from, start_of_arrow(self, event, &event->reads[change->reads[i]]));
+    flow_node *node =
+        flow_chart_add(&self->chart, change->now.key, change->now.name, event->code, event->line);
+    if (node == NULL)
+        goto out;
+    set_frame(self, node, event);
+    read_value(self, change->now.object, &node->value);
+    node->object = change->now.object;
+    node->version = change->now.version;
+    if (self->calls.count > 0)
+        add_given(self, event, at, node, &from);
+    if (from.count == 0 && change->calls == NULL) /* `nonlocal x`: another function stored it */
+        (void)flow_ids_add(&from, flow_chart_outer(&self->chart, node));
+    (void)flow_node_join(node, from.id, from.count);
+    record_node(self, node, change->now.key, change->now.object);
+out:
+    flow_ids_close(&from);
+}
+
+static void on_change(void *context, const line_event *event)
+{
+    flow_object *self = context;
+    for (size_t i = 0; i < event->change_count; i++)
+        if (event->changes[i].now.object != NULL &&
+            event->changes[i].now.key != event->changes[i].old_key)
+            add_change(self, event, i);
+}
+
+static void put_aside(flow_object *self, const line_event *event, const line_name *read)
+{
+    if (read->object == NULL || flow_chart_find(&self->chart, read->key) != 0)
+        return;
+    flow_state *state = flow_chart_waiting(&self->chart, read->key);
+    bool is_new = state == NULL;
+    flow_descent descent;
+    if (is_new) {
+        state = flow_chart_put_aside(&self->chart, read->key);
+        if (state == NULL)
+            return;
+        state->object = read->object;
+        state->version = read->version;
+        read_value(self, read->object, &state->value);
+    }
+    state->moment = ++self->chart.moment; /* of the statement that may make it a node */
+    flow_find_descent(self, event, read, &descent);
+    if (is_new || descent.caller_key != 0 || descent.count > 0)
+        state->descent = descent; /* a generator has its argument from where it had it first */
+}
+
+static void on_before(void *context, const line_event *event)
+{
+    flow_object *self = context;
+    for (size_t i = 0; i < event->read_count; i++)
+        put_aside(self, event, &event->reads[i]);
+    if (self->has_returns && event->is_return) {
+        flow_forget_returned(self);
+        self->return_frame = event->frame;
+        for (size_t i = 0; i < event->read_count && i < FLOW_RETURNED; i++) {
+            self->returned[i].key = event->reads[i].key;
+            self->returned[i].name = Py_NewRef(event->reads[i].name);
+            self->returned_count++;
+        }
+    }
+}
+
+/* ---- returned values ----------------------------------------------------- */
+
+void flow_forget_returned(flow_object *self)
+{
+    while (self->returned_count > 0)
+        Py_CLEAR(self->returned[--self->returned_count].name);
+}
+
+static bool is_wanted(flow_object *self, PyObject *obj)
+{
+    if (torch_api_find(&self->state->torch) && torch_api_is_tensor(&self->state->torch, obj))
+        return true;
+    if (!self->has_arrays)
+        return false;
+    tensor_view view;
+    if (PyNumber_Check(obj) == 0 || PyFloat_Check(obj) || PyLong_Check(obj) ||
+        tensor_view_open(&self->state->torch, obj, &view) != VIEW_OK)
+        return false;
+    tensor_view_close(&view);
+    return true;
+}
+
+/* Tells the statement that waits for the value what it was made of. */
+static void give_back(flow_object *self, const line_event *event, PyObject *value,
+                      const flow_origin *from, size_t count)
+{
+    line_call to;
+    if (count == 0 || !line_frame_below(self->state->line, self->consumer, event->at, &to))
+        return;
+    flow_return *back = flow_calls_give(&self->calls, &to, value);
+    for (size_t i = 0; back != NULL && i < count && i < FLOW_PASSED; i++)
+        back->from[back->from_count++] = from[i];
+}
+
+static void add_returned(flow_object *self, const line_event *event, PyObject *obj, Py_ssize_t item)
+{
+    flow_origin given[FLOW_PASSED];
+    flow_ids from;
+    PyObject *function = ((PyCodeObject *)event->code)->co_name;            /* borrowed */
+    PyObject *name = item < 0 ? PyUnicode_FromFormat("return %U", function) /* owned */
+                              : PyUnicode_FromFormat("return %U[%zd]", function, item);
+    if (name == NULL)
+        return;
+    flow_ids_open(&from);
+    for (size_t i = 0; self->return_frame == event->frame && i < self->returned_count; i++) {
+        line_name read = { .name = self->returned[i].name, .key = self->returned[i].key };
+        (void)flow_ids_add(&from, start_of_arrow(self, event, &read));
+    }
+    /* and what the functions gave that the statement called */
+    size_t given_count = flow_calls_passed(&self->calls, event, given, FLOW_PASSED);
+    for (size_t i = 0; i < given_count; i++)
+        (void)flow_chart_nodes_of(&self->chart, given[i].key, &from);
+    /* No state of a name: a number that the source gives to nobody. */
+    uint64_t key = UINT64_MAX - self->chart.next;
+    flow_node *node = flow_chart_add(&self->chart, key, name, event->code, event->line);
+    Py_DECREF(name);
+    if (node == NULL)
+        goto out;
+    set_frame(self, node, event);
+    read_value(self, obj, &node->value);
+    (void)flow_node_join(node, from.id, from.count);
+    record_node(self, node, 0, obj);
+    give_back(self, event, obj, &(flow_origin){ .key = key, .object = obj }, 1);
+out:
+    flow_ids_close(&from);
+}
+
+static void add_all_returned(flow_object *self, const line_event *event)
+{
+    PyObject *value = event->value; /* borrowed */
+    if (is_wanted(self, value)) {
+        add_returned(self, event, value, -1);
+    } else if (PyTuple_CheckExact(value)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++)
+            if (is_wanted(self, PyTuple_GET_ITEM(value, i)))
+                add_returned(self, event, PyTuple_GET_ITEM(value, i), i);
+    }
+}
+
+static void on_leave(void *context, const line_event *event)
+{
+    flow_object *self = context;
+    flow_origin from[2 * FLOW_PASSED];
+    size_t count = event->read_count < FLOW_PASSED ? event->read_count : FLOW_PASSED;
+    bool has_value = event->value != NULL && event->value != Py_None;
+    if (has_value && self->has_returns) {
+        add_all_returned(self, event);
+    } else if (has_value) {
+        for (size_t i = 0; i < count; i++)
+            from[i] = (flow_origin){ .key = event->reads[i].key, .object = event->reads[i].object };
+        count += flow_calls_passed(&self->calls, event, from + count, FLOW_PASSED);
+        give_back(self, event, event->value, from, count);
+    }
+    if (!event->is_yield)
+        flow_calls_end(&self->calls, event->frame);
+}
+
+/* ---- on and off ---------------------------------------------------------- */
+
+static bool selects(void *context, PyCodeObject *code, int *first, int *last)
+{
+    flow_object *self = context;
+    PyObject *answer = PyObject_CallOneArg(self->select, (PyObject *)code); /* owned */
+    bool is_selected =
+        answer != NULL && answer != Py_None && PyArg_ParseTuple(answer, "ii", first, last) != 0;
+    Py_XDECREF(answer);
+    return is_selected;
+}
+
+int flow_start(flow_object *self)
+{
+    line_consumer consumer = { .context = self,
+                               .wants = LINE_LAZY | (self->has_arrays ? LINE_ARRAYS : 0u),
+                               .threads = LINE_THREADS_LATER,
+                               .selects = selects,
+                               .before = on_before,
+                               .change = on_change,
+                               .leave = on_leave,
+                               .sent = flow_on_sent };
+    if (self->state->line == NULL && (self->state->line = line_source_create(self->state)) == NULL)
+        return -1;
+    self->consumer = line_source_add(self->state->line, &consumer);
+    if (self->consumer < 0)
+        return -1;
+    self->chart.begun = self->chart.next;
+    self->errors_before = line_source_errors(self->state->line, self->consumer, NULL);
+    return 0;
+}
+
+void flow_stop(flow_object *self)
+{
+    int id = self->consumer;
+    PyObject *text = NULL; /* borrowed */
+    if (id < 0)
+        return;
+    self->consumer = -1;
+    uint64_t errors = line_source_errors(self->state->line, id, &text) - self->errors_before;
+    self->errors += errors;
+    if (self->error_text == NULL && errors > 0)
+        self->error_text = Py_XNewRef(text);
+    line_source_remove(self->state->line, id);
+}

@@ -1,0 +1,287 @@
+/* frames.c -- what the line source knows of code objects and frames.
+ *
+ * Who wants a code object is asked once and kept; an event then costs one look
+ * at an address.  Frames have a record from their first event to their end;
+ * suspended generators keep theirs, the oldest are dropped when there are too
+ * many, because nobody tells us when one dies.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "lines/engine.h"
+
+#include <limits.h>
+
+enum { MOST_FRAMES = 4096 };
+
+/* ---- code objects ---------------------------------------------------------- */
+
+/* A comprehension's frame (up to 3.11) is a part of its statement. */
+static bool is_never_selected(line_source *source, PyCodeObject *code)
+{
+    static const char *const names[] = { "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (PyUnicode_CompareWithASCIIString(code->co_name, names[i]) == 0)
+            return true;
+    return source->own_folder != NULL &&
+           PyUnicode_Tailmatch(code->co_filename, source->own_folder, 0, PY_SSIZE_T_MAX, -1) == 1;
+}
+
+/* More than changes: it is told of frames that have none of its names. */
+static bool wants_frames(const line_consumer *consumer)
+{
+    return consumer->enter != NULL || consumer->leave != NULL || consumer->line != NULL ||
+           consumer->before != NULL;
+}
+
+static void ask_consumers(line_source *source, line_code *known)
+{
+    uint64_t generation = source->generation; /* another thread may change it meanwhile */
+    uint32_t mask = 0;
+    bool is_open = !known->is_refused && !is_never_selected(source, known->code);
+    for (int id = 0; id < LINE_MAX_CONSUMERS && is_open; id++) {
+        const consumer_slot *slot = &source->consumers[id];
+        const line_consumer *consumer = &slot->consumer;
+        if (!(source->mask & (uint32_t)1 << id))
+            continue;
+        known->first[id] = 0;
+        known->last[id] = INT_MAX;
+        bool is_wanted =
+            consumer->selects == NULL ||
+            consumer->selects(consumer->context, known->code, &known->first[id], &known->last[id]);
+        if (PyErr_Occurred()) {
+            source_note_error(source, id);
+            is_wanted = false;
+        }
+        if (is_wanted && slot->roots != NULL && !wants_frames(consumer))
+            is_wanted = names_are_in(known->code, slot->roots);
+        mask |= is_wanted ? (uint32_t)1 << id : 0;
+    }
+    bool is_bare = !(mask & ~source->bare_mask);
+    if (!is_bare && known->table == NULL) {
+        known->table = cache_table(source, known->code);
+        known->is_refused = known->table == NULL;
+        source_note_error(source, -1);
+    }
+    known->mask = known->table != NULL || is_bare ? mask : 0;
+    known->generation = generation;
+    if (known->mask != 0 && known->table != NULL)
+        names_find(source, known);
+}
+
+line_code *source_code(line_source *source, PyCodeObject *code)
+{
+    void **found = pointer_map_find(&source->codes, code);
+    line_code *known = found != NULL ? *found : NULL;
+    if (known == NULL) {
+        known = PyMem_Calloc(1, sizeof *known);
+        if (known == NULL || pointer_map_put(&source->codes, code, known) < 0) {
+            PyMem_Free(known);
+            PyErr_Clear();
+            return NULL;
+        }
+        known->code = (PyCodeObject *)Py_NewRef((PyObject *)code);
+    }
+    if (known->generation != source->generation)
+        ask_consumers(source, known);
+    return known->mask != 0 ? known : NULL;
+}
+
+/* ---- frames ---------------------------------------------------------------- */
+
+static uint32_t mask_for_thread(line_source *source, uint32_t mask)
+{
+    uint64_t here = PyThreadState_GetID(PyThreadState_Get());
+    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
+        const consumer_slot *slot = &source->consumers[id];
+        if (!(mask & (uint32_t)1 << id) || here == slot->thread)
+            continue;
+        bool is_later = here > slot->last_thread;
+        if (slot->consumer.threads == LINE_THREADS_OWN ||
+            (slot->consumer.threads == LINE_THREADS_LATER && !is_later))
+            mask &= ~((uint32_t)1 << id);
+    }
+    return mask;
+}
+
+/* Those who want this very frame. */
+static uint32_t mask_for_frame(line_source *source, const line_code *code, line_frame *at)
+{
+    uint32_t mask = mask_for_thread(source, code->mask);
+    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
+        const line_consumer *consumer = &source->consumers[id].consumer;
+        if (!(mask & (uint32_t)1 << id) || consumer->accepts == NULL)
+            continue;
+        if (!consumer->accepts(consumer->context, code->code, at))
+            mask &= ~((uint32_t)1 << id);
+        if (PyErr_Occurred())
+            source_note_error(source, id);
+    }
+    return mask;
+}
+
+static void free_record(frame_record *record)
+{
+    if (record->reads != NULL)
+        reads_clear(record);
+    PyMem_Free(record->reads);
+    PyMem_Free(record->far_owner);
+    PyMem_Free(record->far);
+    PyMem_Free(record);
+}
+
+static frame_record *make_record(line_frame *at, line_code *code)
+{
+    const line_table *table = code->table;
+    size_t slots = table != NULL ? (size_t)table->slot_count : 0;
+    size_t paths = table != NULL ? (size_t)table->path_count + 1 : 0;
+    frame_record *record = PyMem_Calloc(1, sizeof *record + slots * sizeof(line_state));
+    if (record == NULL)
+        return NULL;
+    record->at = at;
+    record->locals = locals_slots(at);
+    record->code = code;
+    record->statement = record->told = -1;
+    record->is_bare = table == NULL;
+    if (table == NULL)
+        return record;
+    record->slot_count = table->slot_count;
+    record->reads = PyMem_Calloc((size_t)table->most_reads + MOST_ITEMS + 1, sizeof *record->reads);
+    record->far_owner = PyMem_Calloc(paths, sizeof *record->far_owner);
+    record->far = PyMem_Calloc(paths, sizeof *record->far);
+    if (record->reads == NULL || record->far_owner == NULL || record->far == NULL) {
+        free_record(record);
+        return NULL;
+    }
+    return record;
+}
+
+/* Those unused longest go: generators that nobody resumes.  Where few were such (a
+ * deep recursion) the next look is at twice as many frames. */
+static void drop_oldest(line_source *source)
+{
+    uint64_t limit = source->uses > MOST_FRAMES / 2 ? source->uses - MOST_FRAMES / 2 : 0;
+    source->drop_at = MOST_FRAMES;
+    if (source->inside > 1)
+        return;
+    for (size_t i = 0; i < source->frames.cap; i++) {
+        frame_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
+        bool is_suspendable = record != NULL && record->code->code->co_flags &
+                                                    (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
+        if (is_suspendable && record->used < limit) {
+            source_forget(source, record);
+            i--; /* another may have moved here */
+        }
+    }
+    if (source->frames.used * 2 > MOST_FRAMES)
+        source->drop_at = source->frames.used * 2;
+}
+
+frame_record *source_find(line_source *source, line_frame *at)
+{
+    if (source->last != NULL && source->last->at == at)
+        return source->last;
+    void **found = pointer_map_find(&source->frames, at);
+    if (found == NULL)
+        return NULL;
+    return source->last = *found;
+}
+
+frame_record *source_frame(line_source *source, line_frame *at, line_code *code, bool is_fresh)
+{
+    frame_record *record = source_find(source, at);
+    if (record != NULL && (is_fresh || record->code != code)) { /* of a frame that died unseen */
+        source_forget(source, record);
+        record = NULL;
+    }
+    if (record != NULL) {
+        record->used = ++source->uses;
+        record->mask = mask_for_frame(source, code, at);
+        return record;
+    }
+    uint32_t mask = mask_for_frame(source, code, at);
+    if (mask == 0)
+        return NULL;
+    if (source->frames.used >= MOST_FRAMES && source->frames.used >= source->drop_at)
+        drop_oldest(source);
+    record = make_record(at, code);
+    if (record == NULL || pointer_map_put(&source->frames, at, record) < 0) {
+        PyErr_Clear();
+        if (record != NULL)
+            free_record(record);
+        return NULL;
+    }
+    record->mask = mask;
+    record->number = ++source->next_frame;
+    record->used = ++source->uses;
+    record->thread = (uint64_t)PyThread_get_thread_ident();
+    const frame_record *below = source_below(source, at);
+    record->caller = below != NULL ? below->number : 0;
+    source->last = record;
+    statement_adopt(source, record, is_fresh);
+    return record;
+}
+
+void source_forget(line_source *source, frame_record *record)
+{
+    pointer_map_remove(&source->frames, record->at);
+    if (source->last == record)
+        source->last = NULL;
+    free_record(record);
+}
+
+void source_forget_all(line_source *source)
+{
+    if (source->inside > 0)
+        return; /* a thread is in a callback: at the next start */
+    for (size_t i = 0; i < source->frames.cap; i++)
+        if (source->frames.keys[i] != NULL)
+            free_record(source->frames.values[i]);
+    pointer_map_free(&source->frames);
+    source->last = NULL;
+    for (size_t i = 0; i < source->codes.cap; i++) {
+        line_code *code = source->codes.keys[i] != NULL ? source->codes.values[i] : NULL;
+        if (code == NULL)
+            continue;
+        names_free(code);
+        Py_DECREF(code->code);
+        PyMem_Free(code);
+    }
+    pointer_map_free(&source->codes);
+    PyMem_Free(source->shared.entries);
+    source->shared = (shared_states){ 0 };
+    for (int i = 0; i < TYPE_CACHE; i++)
+        Py_CLEAR(source->type_of[i]);
+}
+
+PyObject *line_frame_slot(line_frame *at, int slot, PyObject *name)
+{
+    return locals_slot(at, slot, name);
+}
+
+PyObject *line_frame_get(line_frame *at, PyObject *name)
+{
+    PyCodeObject *code = locals_code(at);
+    PyObject *names = locals_names(at), *found = NULL; /* borrowed */
+    PyObject *tuples[3] = { PyObject_GetAttrString((PyObject *)code, "co_varnames"),
+                            PyObject_GetAttrString((PyObject *)code, "co_cellvars"),
+                            PyObject_GetAttrString((PyObject *)code, "co_freevars") }; /* owned */
+    int slot = 0;
+    for (int t = 0; t < 3; t++) {
+        for (Py_ssize_t i = 0; tuples[t] != NULL && i < PyTuple_GET_SIZE(tuples[t]); i++) {
+            PyObject *one = PyTuple_GET_ITEM(tuples[t], i); /* borrowed */
+#if PY_VERSION_HEX >= 0x030B0000
+            if (t == 1 && PySequence_Contains(tuples[0], one) == 1)
+                continue; /* it has the argument's slot */
+#endif
+            if (found == NULL && PyUnicode_Compare(one, name) == 0)
+                found = locals_slot(at, slot, one);
+            slot++;
+        }
+    }
+    for (int t = 0; t < 3; t++)
+        Py_XDECREF(tuples[t]);
+    if (found == NULL && names != NULL && PyDict_Check(names))
+        found = PyDict_GetItemWithError(names, name);
+    if (found == NULL && locals_globals(at) != NULL)
+        found = PyDict_GetItemWithError(locals_globals(at), name);
+    PyErr_Clear();
+    return Py_XNewRef(found);
+}

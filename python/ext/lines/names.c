@@ -1,0 +1,277 @@
+/* names.c -- which names of a code object anybody wants to hear of.
+ *
+ * A consumer may ask for the changes of some names only.  Where all of a code
+ * object's consumers do, we call it narrow: a statement that stores none of the
+ * names, and cannot change what they hold, is then passed over after a look at
+ * two arrays, whatever else it does.  States of other names are not kept; a
+ * read of one gets its state when it is needed.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "lines/engine.h"
+
+#include <string.h>
+
+/* ---- from names to paths ------------------------------------------------------ */
+
+/* x of x, x.y, x[0].z */
+static PyObject *root_of(PyObject *name)
+{
+    Py_ssize_t len = PyUnicode_GET_LENGTH(name), end = 0;
+    while (end < len && PyUnicode_READ_CHAR(name, end) != '.' && PyUnicode_READ_CHAR(name, end) != '[')
+        end++;
+    return PyUnicode_Substring(name, 0, end);
+}
+
+int names_roots(PyObject *names, PyObject **roots)
+{
+    PyObject *made = PyFrozenSet_New(NULL), *list = PySequence_List(names); /* owned */
+    for (Py_ssize_t i = 0; made != NULL && list != NULL && i < PyList_GET_SIZE(list); i++) {
+        PyObject *name = PyList_GET_ITEM(list, i); /* borrowed */
+        PyObject *root = NULL;                     /* owned */
+        if (PyUnicode_Check(name))
+            root = root_of(name);
+        else
+            PyErr_Format(PyExc_TypeError, "names must be strings, not %s", Py_TYPE(name)->tp_name);
+        if (root == NULL || PySet_Add(made, root) < 0)
+            Py_CLEAR(made);
+        Py_XDECREF(root);
+    }
+    Py_XDECREF(list);
+    if (made == NULL || PyErr_Occurred()) {
+        Py_XDECREF(made);
+        return -1;
+    }
+    *roots = made;
+    return 0;
+}
+
+bool names_are_in(PyCodeObject *code, PyObject *roots)
+{
+    static const char *const lists[] = { "co_varnames", "co_names", "co_cellvars", "co_freevars" };
+    bool is_found = false;
+    for (size_t k = 0; k < sizeof lists / sizeof *lists && !is_found; k++) {
+        PyObject *names = PyObject_GetAttrString((PyObject *)code, lists[k]); /* owned */
+        for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names) && !is_found; i++)
+            is_found = PySet_Contains(roots, PyTuple_GET_ITEM(names, i)) == 1;
+        Py_XDECREF(names);
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts) && !is_found; i++) {
+        PyObject *inner = PyTuple_GET_ITEM(code->co_consts, i); /* borrowed; a comprehension's */
+        if (PyCode_Check(inner))
+            is_found = names_are_in((PyCodeObject *)inner, roots);
+    }
+    PyErr_Clear();
+    return is_found;
+}
+
+/* Does a name begin with text and a bracket? */
+static bool has_item(PyObject *names, PyObject *text)
+{
+    PyObject *start = PyUnicode_FromFormat("%U[", text);                   /* owned */
+    PyObject *all = start != NULL ? PyObject_GetIter(names) : NULL, *name; /* owned */
+    bool is_found = false;
+    while (all != NULL && !is_found && (name = PyIter_Next(all)) != NULL) {
+        is_found = PyUnicode_Tailmatch(name, start, 0, PY_SSIZE_T_MAX, -1) == 1;
+        Py_DECREF(name);
+    }
+    Py_XDECREF(all);
+    Py_XDECREF(start);
+    return is_found;
+}
+
+/* xs[i] is any item of xs: its name is known when it is told. */
+static bool is_named(const consumer_slot *slot, const line_table *table, int number)
+{
+    const line_path *path = &table->paths[number], *variable = NULL;
+    if (slot->names == NULL || PySet_Contains(slot->names, path->text) == 1)
+        return true;
+    for (const line_path *up = path; up->kind >= PATH_ATTRIBUTE; up = &table->paths[up->base])
+        if (up->kind == PATH_ITEM_BY)
+            variable = &table->paths[up->base];
+    return variable != NULL && has_item(slot->names, variable->text);
+}
+
+/* ---- of one code object --------------------------------------------------------- */
+
+static bool stores_named(const line_table *table, const line_statement *statement, const uint32_t *named)
+{
+    for (int i = 0; i < statement->write_count; i++) {
+        int path = table->writes[statement->writes + (uint32_t)i].path;
+        while (named[path] == 0 && table->paths[path].kind >= PATH_ATTRIBUTE)
+            path = table->paths[path].base; /* x[0] = 1 may be a change of x */
+        if (named[path] != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Does it read a global, attribute or item by a wanted name?  From then on we
+ * know where to look. */
+static bool shows_named(const line_table *table, const line_statement *statement, const uint32_t *named)
+{
+    for (int i = 0; i < statement->read_count; i++) {
+        int path = table->reads[statement->reads + (uint32_t)i];
+        while (table->paths[path].kind != PATH_LOCAL && named[path] == 0 &&
+               table->paths[path].kind >= PATH_ATTRIBUTE)
+            path = table->paths[path].base;
+        if (table->paths[path].kind != PATH_LOCAL && named[path] != 0)
+            return true;
+    }
+    return false;
+}
+
+static void fill_touched(const line_table *table, const uint32_t *named, uint8_t *touched)
+{
+    for (int i = 0; i < table->statement_count; i++) {
+        const line_statement *one = &table->statements[i];
+        for (int k = 0; k <= one->followers; k++) {
+            touched[i] |= stores_named(table, &one[k], named) ? STORES_NAMED : 0;
+            touched[i] |= shows_named(table, &one[k], named) ? SHOWS_NAMED : 0;
+        }
+    }
+}
+
+/* Running frames have not looked at these slots till now. */
+static void adopt_new(line_source *source, const line_code *code, const uint32_t *before)
+{
+    PyObject *guard = NULL;
+    state_begin(source, &guard);
+    for (size_t i = 0; i < source->frames.cap; i++) {
+        frame_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
+        for (int slot = 0; record != NULL && record->code == code && slot < record->slot_count; slot++) {
+            int path = code->table->slot_path[slot];
+            if (path < 0 || before[path] != 0 || !path_is_wanted(code, path))
+                continue;
+            PyObject *obj = record_slot(record, slot, code->table->paths[path].detail);
+            object_kind kind = obj != NULL ? state_kind(source, obj) : KIND_NONE;
+            if (record->slots[slot].object != obj || record->slots[slot].kind != (uint8_t)kind)
+                state_adopt(source, &record->slots[slot], obj, kind);
+        }
+    }
+    leave_quiet(guard);
+}
+
+void names_free(line_code *code)
+{
+    PyMem_Free(code->named);
+    PyMem_Free(code->touched);
+    PyMem_Free(code->named_slots);
+    code->named = NULL;
+    code->touched = NULL;
+    code->named_slots = NULL;
+    code->named_slot_count = 0;
+    code->is_narrow = code->has_touches = false;
+}
+
+static uint32_t who_names(line_source *source, const line_code *code, int path)
+{
+    uint32_t named = 0;
+    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
+        const consumer_slot *slot = &source->consumers[id];
+        if (!(code->mask & (uint32_t)1 << id) ||
+            (slot->consumer.change == NULL && slot->consumer.before == NULL))
+            continue;
+        bool is_wanted =
+            slot->names == NULL || slot->consumer.before != NULL || is_named(slot, code->table, path);
+        if (PyErr_Occurred()) {
+            source_note_error(source, id);
+            is_wanted = false;
+        }
+        named |= is_wanted ? (uint32_t)1 << id : 0;
+    }
+    return named;
+}
+
+void names_find(line_source *source, line_code *code)
+{
+    const line_table *table = code->table;
+    line_code now = { .is_narrow = true };
+    bool is_choosing = false;
+    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
+        const line_consumer *consumer = &source->consumers[id].consumer;
+        if (!(code->mask & (uint32_t)1 << id))
+            continue;
+        is_choosing = is_choosing || consumer->names != NULL;
+        now.has_touches = now.has_touches || (consumer->names != NULL && consumer->wants & LINE_TOUCHES);
+        if (consumer->before != NULL || (consumer->change != NULL && consumer->names == NULL))
+            now.is_narrow = false;
+    }
+    is_choosing = is_choosing || now.is_narrow; /* nobody wants any */
+    if (is_choosing) {
+        now.named = PyMem_Calloc((size_t)table->path_count + 1, sizeof *now.named);
+        now.touched = PyMem_Calloc((size_t)table->statement_count + 1, sizeof *now.touched);
+        now.named_slots = PyMem_Calloc((size_t)table->slot_count + 1, sizeof *now.named_slots);
+        if (now.named == NULL || now.touched == NULL || now.named_slots == NULL) {
+            names_free(&now); /* all is told then, and the names are looked at last */
+            is_choosing = false;
+        }
+    }
+    for (int i = 0; i < table->path_count && is_choosing; i++) {
+        now.named[i] = who_names(source, code, i);
+        if (now.named[i] != 0 && table->paths[i].kind == PATH_LOCAL)
+            now.named_slots[now.named_slot_count++] = table->paths[i].base;
+    }
+    if (is_choosing)
+        fill_touched(table, now.named, now.touched);
+    uint32_t *before = code->named;
+    code->named = NULL;
+    names_free(code);
+    code->named = now.named;
+    code->touched = now.touched;
+    code->named_slots = now.named_slots;
+    code->named_slot_count = now.named_slot_count;
+    code->is_narrow = now.is_narrow;
+    code->has_touches = now.has_touches;
+    if (before != NULL)
+        adopt_new(source, code, before);
+    PyMem_Free(before);
+}
+
+/* ---- at an event ---------------------------------------------------------------- */
+
+bool names_are_live(const frame_record *record)
+{
+    const line_code *code = record->code;
+    if (record->far_count > 0)
+        return true;
+    for (int i = 0; i < code->named_slot_count; i++) {
+        unsigned kind = record->slots[code->named_slots[i]].kind;
+        if (kind == KIND_TORCH || kind == KIND_ARRAY || (kind == KIND_OBJECT && code->has_touches))
+            return true;
+    }
+    return false;
+}
+
+bool names_quick(frame_record *record, int instruction)
+{
+    const line_code *code = record->code;
+    const line_table *table = code->table;
+    const uint32_t busy =
+        STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS | STATEMENT_IS_FOLLOWED;
+    const uint32_t steps = STATEMENT_STEPS | STATEMENT_LEADS;
+    if (record->compares || record->statement < 0 || code->touched[record->statement] & STORES_NAMED ||
+        table->statements[record->statement].flags & STATEMENT_IS_FOLLOWED)
+        return false;
+    int number = table->statement_at[instruction];
+    if (number == TABLE_NONE)
+        return false;
+    const line_statement *next = &table->statements[number];
+    if (next->start != instruction)
+        return number == record->statement; /* a later line of the one that runs */
+    if ((next->flags | table->statements[record->statement].flags) & steps)
+        return false;
+    if (code->touched[number] != 0)
+        return false;
+    if (next->flags & busy && names_are_live(record)) {
+        const uint16_t *paths = table->reads + next->reads;
+        if (next->flags & (STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED))
+            return false;
+        for (int i = 0; i < next->read_count; i++) {
+            const line_path *path = &table->paths[paths[i]];
+            if (!path_is_plain(record_slot(record, path->base, path->detail)))
+                return false;
+        }
+    }
+    record->statement = number;
+    record->has_reads = false;
+    return true;
+}

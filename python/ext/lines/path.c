@@ -1,0 +1,214 @@
+/* path.c -- finds the object that a path of the program's leads to.
+ *
+ * Runs no code of the user's: no property, no __getattr__, no __getitem__ of a
+ * class in Python.  What cannot be found without is not found.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "lines/engine.h"
+
+#include <string.h>
+
+/* A borrowed value: the owner holds it. */
+static PyObject *lend(PyObject *owned)
+{
+    Py_XDECREF(owned);
+    return owned;
+}
+
+static PyObject *dict_get(PyObject *dict, PyObject *key)
+{
+    PyObject *found = PyDict_GetItemWithError(dict, key);
+    if (found == NULL)
+        PyErr_Clear();
+    return found;
+}
+
+/* A field of a namedtuple, which has a descriptor of its own, in C. */
+static bool is_field(PyObject *obj, PyObject *found)
+{
+    const char *name = strrchr(Py_TYPE(found)->tp_name, '.'); /* its module's differs with the version */
+    return PyTuple_Check(obj) && name != NULL && strcmp(name, "._tuplegetter") == 0;
+}
+
+/* As object.__getattribute__ finds it, but no descriptor of Python code runs. */
+static PyObject *plain_attribute(PyObject *obj, PyObject *name)
+{
+    PyObject *found = _PyType_Lookup(Py_TYPE(obj), name); /* borrowed */
+    if (found != NULL && Py_TYPE(found)->tp_descr_get != NULL &&
+        !Py_IS_TYPE(found, &PyMemberDescr_Type) && !is_field(obj, found))
+        return NULL;
+    found = _PyObject_GenericGetAttrWithDict(obj, name, NULL, 1);
+    if (found == NULL)
+        PyErr_Clear();
+    return lend(found);
+}
+
+/* nn.Module keeps these out of its __dict__. */
+static PyObject *module_attribute(PyObject *obj, PyObject *name)
+{
+    static const char *const tables[] = { "_parameters", "_buffers", "_modules" };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        PyObject *key = PyUnicode_InternFromString(tables[i]); /* owned */
+        PyObject *dict = key != NULL ? plain_attribute(obj, key) : NULL;
+        Py_XDECREF(key);
+        if (dict == NULL || !PyDict_Check(dict))
+            break;
+        PyObject *found = dict_get(dict, name);
+        if (found != NULL)
+            return found;
+    }
+    PyErr_Clear();
+    return NULL;
+}
+
+static PyObject *attribute_of(PyObject *obj, PyObject *name)
+{
+    if (PyModule_CheckExact(obj))
+        return dict_get(PyModule_GetDict(obj), name);
+    if (PyType_Check(obj))
+        return _PyType_Lookup((PyTypeObject *)obj, name);
+    if (PyFunction_Check(obj) || PyLong_Check(obj) || PyUnicode_Check(obj) || PyFloat_Check(obj))
+        return NULL;
+    PyObject *found = plain_attribute(obj, name);
+    if (found == NULL && PyType_HasFeature(Py_TYPE(obj), Py_TPFLAGS_HEAPTYPE))
+        found = module_attribute(obj, name);
+    return found;
+}
+
+PyObject *path_item(PyObject *obj, PyObject *key)
+{
+    if (PyDict_Check(obj))
+        return dict_get(obj, key);
+    if ((PyList_Check(obj) || PyTuple_Check(obj)) && PyLong_CheckExact(key)) {
+        Py_ssize_t i = PyLong_AsSsize_t(key), count = Py_SIZE(obj);
+        if (i == -1)
+            PyErr_Clear();
+        i += i < 0 ? count : 0;
+        if (i < 0 || i >= count)
+            return NULL;
+        return PyList_Check(obj) ? PyList_GET_ITEM(obj, i) : PyTuple_GET_ITEM(obj, i);
+    }
+    if (PyLong_CheckExact(key)) {           /* nn.ModuleList, nn.Sequential */
+        PyObject *text = PyObject_Str(key); /* owned */
+        PyObject *found = text != NULL ? module_attribute(obj, text) : NULL;
+        PyErr_Clear();
+        Py_XDECREF(text);
+        return found;
+    }
+    return NULL;
+}
+
+static void settle(line_source *source, line_place *out)
+{
+    out->kind = out->object != NULL ? state_kind(source, out->object) : KIND_NONE;
+}
+
+uint64_t path_member(Py_hash_t hash, path_kind kind)
+{
+    return (uint64_t)hash * 8 + (uint64_t)(kind == PATH_ATTRIBUTE) + 1;
+}
+
+static void find_root(line_source *source, frame_record *record, const line_path *path, bool is_stored,
+                      line_place *out)
+{
+    PyObject *names = path->kind == PATH_NAME ? locals_names(record->at) : NULL;
+    PyObject *owner = names != NULL && PyDict_Check(names) ? names : NULL;
+    out->object = owner != NULL ? dict_get(owner, path->detail) : NULL;
+    if (out->object == NULL && !(is_stored && owner != NULL)) {
+        owner = locals_globals(record->at);
+        out->object = owner != NULL && PyDict_Check(owner) ? dict_get(owner, path->detail) : NULL;
+    }
+    out->owner = owner;
+    out->member = path_member(path->hash, PATH_GLOBAL);
+    settle(source, out);
+}
+
+/* xs[-1] is the last item, whatever it is called. */
+static Py_hash_t item_hash(const line_path *path, PyObject *owner, PyObject *key)
+{
+    if (path->kind != PATH_ATTRIBUTE && (PyList_Check(owner) || PyTuple_Check(owner)) &&
+        PyLong_CheckExact(key)) {
+        Py_ssize_t i = PyLong_AsSsize_t(key);
+        if (i < 0 && i + Py_SIZE(owner) >= 0 && !PyErr_Occurred())
+            return i + Py_SIZE(owner); /* a number is its own hash */
+        PyErr_Clear();
+    }
+    return path->kind == PATH_ITEM_BY ? PyObject_Hash(key) : path->hash;
+}
+
+void path_find(line_source *source, frame_record *record, int number, bool is_stored, line_place *out)
+{
+    const line_path *path = &record->code->table->paths[number];
+    *out = (line_place){ .path = number, .slot = -1 };
+    if (path->kind == PATH_LOCAL) {
+        out->slot = path->base;
+        out->object = record_slot(record, path->base, path->detail);
+        settle(source, out);
+        return;
+    }
+    if (path->kind == PATH_GLOBAL || path->kind == PATH_NAME) {
+        find_root(source, record, path, is_stored, out);
+        return;
+    }
+    line_place base;
+    path_find(source, record, path->base, false, &base);
+    if (base.kind == KIND_TORCH || base.kind == KIND_ARRAY) {
+        if (!path->is_about)
+            *out = base; /* a part of a tensor is the tensor */
+        return;
+    }
+    if (base.object == NULL)
+        return;
+    PyObject *key = path->kind == PATH_ATTRIBUTE ? Py_NewRef(path->detail)
+                                                 : path_key(source, record, path); /* owned */
+    if (key == NULL)
+        return;
+    Py_hash_t hash = item_hash(path, base.object, key);
+    out->object =
+        path->kind == PATH_ATTRIBUTE ? attribute_of(base.object, key) : path_item(base.object, key);
+    out->owner = base.object;
+    out->member = path_member(hash, path->kind);
+    Py_DECREF(key);
+    settle(source, out);
+}
+
+PyObject *path_text(line_source *source, frame_record *record, int number)
+{
+    const line_path *path = &record->code->table->paths[number];
+    if (path->kind < PATH_ATTRIBUTE || path->kind == PATH_OPAQUE)
+        return Py_NewRef(path->text);
+    PyObject *base = path_text(source, record, path->base); /* owned */
+    PyObject *key = NULL;                                   /* owned */
+    PyObject *text = NULL;
+    if (base == NULL)
+        return NULL;
+    if (path->kind == PATH_ATTRIBUTE)
+        text = base == record->code->table->paths[path->base].text
+                   ? Py_NewRef(path->text)
+                   : PyUnicode_FromFormat("%U.%U", base, path->detail);
+    else if ((key = path_key(source, record, path)) != NULL)
+        text = PyUnicode_FromFormat("%U[%R]", base, key);
+    else
+        text = Py_NewRef(path->text);
+    Py_XDECREF(key);
+    Py_DECREF(base);
+    return text;
+}
+
+line_kind path_line_kind(const frame_record *record, int number)
+{
+    switch (record->code->table->paths[number].kind) {
+    case PATH_LOCAL:
+        return LINE_LOCAL;
+    case PATH_GLOBAL:
+        return LINE_GLOBAL;
+    case PATH_NAME:
+        return locals_names(record->at) == locals_globals(record->at) ? LINE_GLOBAL : LINE_LOCAL;
+    case PATH_ATTRIBUTE:
+        return LINE_ATTRIBUTE;
+    case PATH_ITEM:
+    case PATH_ITEM_BY:
+    case PATH_OPAQUE:
+        break;
+    }
+    return LINE_ITEM;
+}

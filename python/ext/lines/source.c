@@ -1,0 +1,216 @@
+/* source.c -- the consumers of the line source, and its errors.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/error.h"
+#include "lines/engine.h"
+
+enum { MOST_ERRORS = 100 };
+
+/* ---- errors ---------------------------------------------------------------- */
+
+void source_note_error(line_source *source, int id)
+{
+    PyObject *error = own_error_take(); /* owned */
+    PyObject **first = id >= 0 ? &source->consumers[id].first_error : &source->own_error;
+    uint64_t *count = id >= 0 ? &source->consumers[id].errors : &source->own_errors;
+    if (error == NULL)
+        return;
+    if (*first == NULL) {
+        PyObject *text = PyObject_Str(error); /* owned */
+        *first = text != NULL ? PyUnicode_FromFormat("%s: %U", Py_TYPE(error)->tp_name, text) : NULL;
+        PyErr_Clear();
+        Py_XDECREF(text);
+    }
+    if (++*count >= MOST_ERRORS && id >= 0)
+        source->consumers[id].is_muted = true;
+    Py_DECREF(error);
+}
+
+uint64_t line_source_errors(line_source *source, int id, PyObject **text)
+{
+    const consumer_slot *slot = &source->consumers[id];
+    if (text != NULL)
+        *text = slot->first_error != NULL               ? slot->first_error
+                : source->own_errors > slot->own_before ? source->own_error
+                                                        : NULL;
+    return slot->errors + source->own_errors - slot->own_before;
+}
+
+/* ---- consumers -------------------------------------------------------------- */
+
+static void sum_up(line_source *source)
+{
+    source->generation++;
+    source->wants = source->before_mask = source->line_mask = source->enter_mask = source->leave_mask = 0;
+    source->sent_mask = source->lazy_mask = source->bare_mask = 0;
+    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
+        const line_consumer *consumer = &source->consumers[id].consumer;
+        uint32_t bit = (uint32_t)1 << id;
+        if (!(source->mask & bit))
+            continue;
+        source->wants |= consumer->wants;
+        source->before_mask |= consumer->before != NULL ? bit : 0;
+        source->lazy_mask |= consumer->before != NULL && consumer->wants & LINE_LAZY ? bit : 0;
+        source->line_mask |= consumer->line != NULL ? bit : 0;
+        source->enter_mask |= consumer->enter != NULL ? bit : 0;
+        source->leave_mask |= consumer->leave != NULL ? bit : 0;
+        source->sent_mask |= consumer->sent != NULL ? bit : 0;
+        source->bare_mask |= consumer->wants & LINE_BARE ? bit : 0;
+    }
+    source->eager_mask = (source->before_mask & ~source->lazy_mask) | source->line_mask;
+}
+
+static uint64_t newest_thread(void)
+{
+    uint64_t newest = 0;
+    PyThreadState *at = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    for (; at != NULL; at = PyThreadState_Next(at))
+        newest = PyThreadState_GetID(at) > newest ? PyThreadState_GetID(at) : newest;
+    return newest;
+}
+
+/* A frame that has a record goes on with other consumers. */
+static void refresh_frames(line_source *source)
+{
+    for (size_t i = 0; i < source->frames.cap; i++) {
+        frame_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
+        if (record == NULL)
+            continue;
+        line_code *code = source_code(source, record->code->code);
+        uint32_t mask = code != NULL ? code->mask : 0;
+        if (record->is_bare && mask & ~source->bare_mask && source->inside == 0) {
+            source_forget(source, record); /* its next event makes a whole one */
+            i--;                           /* another may have moved here */
+            continue;
+        }
+        for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
+            const consumer_slot *slot = &source->consumers[id];
+            uint32_t bit = (uint32_t)1 << id;
+            if (mask & bit && !(record->mask & bit) && slot->consumer.threads != LINE_THREADS_ALL &&
+                record->thread != (uint64_t)PyThread_get_thread_ident())
+                mask &= ~bit;
+        }
+        record->mask = mask;
+    }
+}
+
+/* As `import name`, also for code that was given no __import__, such as a
+ * namedtuple's: we are called from the user's frames. */
+static PyObject *import_plainly(const char *name)
+{
+    PyObject *names = PyUnicode_FromString(name); /* owned */
+    PyObject *module = NULL;
+    Py_XDECREF(names != NULL ? PyImport_ImportModuleLevelObject(names, NULL, NULL, NULL, 0) : NULL);
+    if (!PyErr_Occurred())
+        module = PyImport_GetModule(names);
+    Py_XDECREF(names);
+    return module;
+}
+
+static int find_modules(line_source *source)
+{
+    PyObject *analysis = import_plainly("tensortap.analysis.table"); /* owned */
+    source->analyse = analysis != NULL ? PyObject_GetAttrString(analysis, "table") : NULL;
+    source->threading = import_plainly("threading");
+    PyObject *package = import_plainly("tensortap"); /* owned */
+    PyObject *file = package != NULL ? PyObject_GetAttrString(package, "__file__") : NULL;
+    if (file != NULL && PyUnicode_Check(file)) {
+        Py_ssize_t slash = PyUnicode_FindChar(file, '/', 0, PyUnicode_GET_LENGTH(file), -1);
+        if (slash >= 0)
+            source->own_folder = PyUnicode_Substring(file, 0, slash + 1);
+    }
+    Py_XDECREF(file);
+    Py_XDECREF(package);
+    Py_XDECREF(analysis);
+    return source->analyse != NULL && source->threading != NULL && !PyErr_Occurred() ? 0 : -1;
+}
+
+int line_source_add(line_source *source, const line_consumer *consumer)
+{
+    PyObject *roots = NULL; /* owned, then the slot's */
+    int id = 0;
+    while (id < LINE_MAX_CONSUMERS && source->mask & (uint32_t)1 << id)
+        id++;
+    if (id == LINE_MAX_CONSUMERS) {
+        PyErr_Format(PyExc_RuntimeError, "the line source serves %d consumers at most",
+                     LINE_MAX_CONSUMERS);
+        return -1;
+    }
+    if (consumer->names != NULL && names_roots(consumer->names, &roots) < 0)
+        return -1;
+    if (source->mask == 0)
+        source_forget_all(source);
+    Py_CLEAR(source->consumers[id].first_error);
+    source->consumers[id] = (consumer_slot){ .consumer = *consumer,
+                                             .names = Py_XNewRef(consumer->names),
+                                             .roots = roots,
+                                             .thread = PyThreadState_GetID(PyThreadState_Get()),
+                                             .own_before = source->own_errors,
+                                             .last_thread = newest_thread() };
+    source->mask |= (uint32_t)1 << id;
+    sum_up(source);
+    if (driver_start(source) < 0) {
+        line_source_remove(source, id);
+        return -1;
+    }
+    refresh_frames(source);
+    return id;
+}
+
+void line_source_remove(line_source *source, int id)
+{
+    uint32_t bit = (uint32_t)1 << id;
+    if (id < 0 || id >= LINE_MAX_CONSUMERS || !(source->mask & bit))
+        return;
+    source->mask &= ~bit;
+    Py_CLEAR(source->consumers[id].names);
+    Py_CLEAR(source->consumers[id].roots);
+    source->consumers[id].consumer = (line_consumer){ 0 };
+    sum_up(source);
+    if (source->mask == 0) {
+        driver_stop(source);
+        source_forget_all(source);
+    } else {
+        refresh_frames(source);
+        driver_changed(source);
+    }
+}
+
+line_source *line_source_create(core_state *state)
+{
+    line_source *source = PyMem_Calloc(1, sizeof *source);
+    if (source == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    source->core = state;
+    source->generation = 1;
+    if (find_modules(source) < 0) {
+        line_source_free(source);
+        return NULL;
+    }
+    return source;
+}
+
+void line_source_free(line_source *source)
+{
+    if (source == NULL)
+        return;
+    if (source->mask != 0) {
+        source->mask = 0;
+        driver_stop(source);
+    }
+    source_forget_all(source);
+    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
+        Py_CLEAR(source->consumers[id].names);
+        Py_CLEAR(source->consumers[id].roots);
+        Py_CLEAR(source->consumers[id].first_error);
+    }
+    cache_free(source);
+    Py_CLEAR(source->threading);
+    Py_CLEAR(source->version);
+    Py_CLEAR(source->is_inference);
+    Py_CLEAR(source->analyse);
+    Py_CLEAR(source->own_folder);
+    Py_CLEAR(source->own_error);
+    PyMem_Free(source);
+}

@@ -1,0 +1,221 @@
+/* source.h -- the line source: which line changed which names, having read which.
+ *
+ * For the front ends flow, track and trace, and for the recorder.  One source
+ * in the process serves all of them at once.  A consumer is a table of
+ * functions plus a selection; the source calls it in the user's thread, with
+ * the GIL held, in the middle of the user's program:
+ *
+ *     line_consumer mine = { .context = chart, .change = on_change, .selects = is_mine };
+ *     int id = line_source_add(source, &mine);       // -1: a Python exception is set
+ *     ...                                            // the program runs
+ *     line_source_remove(source, id);                // the last one out stops the tracing
+ *
+ * Order of the calls for one statement of a selected frame:
+ *     line     (before)  a line is about to run: cheap, no reads are looked up
+ *     before   (before)  the statement's reads, with the objects as they are now
+ *     change   (after)   only if something changed; its reads are those of `before`
+ * and around them enter, when a frame starts or a generator goes on (sent, if a
+ * tensor was sent into it), and leave, when it returns, yields or is left by an
+ * exception.  Statements that share a line (a = 1; b = 2) are told one after the
+ * other, as if each had its own.
+ *
+ * Rules for a consumer:
+ *   - Nothing it is given outlives the call: pointers are borrowed.  Whoever
+ *     wants to know a name's state again keeps its key.
+ *   - A callback must not fail.  A Python exception it leaves set is counted
+ *     (line_source_errors), cleared, and after 100 of them the consumer is
+ *     muted.  It may not run long, and never waits for another thread.
+ *   - It is not called for what it does itself: no event comes from inside a
+ *     callback.
+ *   - NULL functions are not wanted and cost nothing.
+ *
+ * Keys.  Each state of a name in a frame (and each state of a global, of an
+ * attribute or item of one container, over all frames) has a key, a number that
+ * is never given twice.  A read carries the key of the state that it saw, so an
+ * arrow goes from the node with that key.  A key nobody has reported as a change
+ * belongs to a name that was there before, for instance an argument: a source
+ * node.  An object that is passed from frame to frame has a key in each;
+ * (object, version) tells that they are the same.
+ *
+ * Items.  A list, tuple or dict that a statement reads whole (stack(xs)) is read
+ * by the tensors in it, eight at most, named xs[0].  Changes are told of items
+ * that the program names (xs[0] = y, cache['k'] += 1), of those in a list or dict
+ * that is stored under a name (xs = [a, b]) and of those that make one longer
+ * (xs.append(t), cache.update(k=t)), eight at most; not to consumers of names.
+ *
+ * Names.  A consumer that gives `names` is told of changes of these only: x,
+ * self.x, cache['k'], xs[0], as they are written (a variable index by its value).
+ * Give them where you can: they are looked up once for a code object, not at
+ * each change.  In code whose consumers all do, a line that
+ * stores none of the names and calls nothing costs what an empty trace function
+ * does, whatever it computes; a call costs one look at what the names hold; code
+ * in which no such name occurs is not watched at all (with enter, leave or line
+ * it is, and its lines are cheap).  This is also the way to follow objects that are
+ * no tensors: with LINE_OBJECTS every int that is assigned to anything is a
+ * change, with names only those of the names.  LINE_TOUCHES adds the rest: a
+ * named list, dict or other object is told as LINE_TOUCHED after each statement
+ * that may have changed it in place (called something, stored an item); whether
+ * it did is for the consumer to find out.
+ *
+ *     line_consumer mine = { .wants = LINE_ARRAYS | LINE_OBJECTS | LINE_TOUCHES,
+ *                            .names = frozenset_of("x", "self.cache"), ... };
+ *
+ * Coming and going.  A code object is analysed once in its life, which takes
+ * milliseconds; after that adding and removing a consumer costs microseconds, so
+ * a front end may do it around every call of a function.  Nothing is imported
+ * and no code of the package's is looked up by name while the user's code runs, so
+ * frames without builtins are no obstacle; a source may be made and a consumer
+ * added from C code that such a frame calls.
+ *
+ * What the source keeps of a tensor is an address to compare, its version and
+ * perhaps a digest; never a reference.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_LINES_SOURCE_H
+#define TT_EXT_LINES_SOURCE_H
+
+#include "base/compat.h"
+
+#include <stdbool.h>
+
+typedef struct line_source line_source;
+typedef struct line_frame line_frame; /* the running frame; only for line_frame_get */
+
+typedef enum line_kind {
+    LINE_LOCAL,     /* x: fast locals, cells, names of a class body */
+    LINE_GLOBAL,    /* x of a module, a notebook cell, or `global x` */
+    LINE_ATTRIBUTE, /* self.x, named as written */
+    LINE_ITEM,      /* xs[0], cache['k'], as written, a variable index by its value */
+} line_kind;
+
+typedef enum line_how {
+    LINE_BOUND,   /* the name held no tensor before */
+    LINE_REBOUND, /* the name holds another tensor, or was assigned the same one: then the key stays */
+    LINE_INPLACE, /* the same object, other contents */
+    LINE_TOUCHED, /* with LINE_TOUCHES: no tensor or array, perhaps other contents; the key stays */
+} line_how;
+
+/* One state of a name. */
+typedef struct line_name {
+    line_kind kind;
+    PyObject *name;   /* borrowed str */
+    PyObject *object; /* borrowed; NULL in the reads of a change if it is not there any more */
+    uint64_t key;     /* of this state */
+    uint32_t version; /* torch's version counter; 0 where there is none */
+    bool is_seen;     /* the key was reported before, in a change or as a read */
+} line_name;
+
+typedef struct line_change {
+    line_name now;
+    line_how how;
+    uint64_t old_key;      /* the state before; 0: none */
+    const uint16_t *reads; /* the arrows: indices into the event's reads ... */
+    size_t read_count;
+    const int *calls; /* ... and the calls whose result is in it, as line_call.site; NULL: all
+                         of the statement's may be */
+    size_t call_count;
+    size_t direct_count; /* the first ones: it is such a result or a part of it, not made of it */
+    bool is_sampled;     /* above 64 MB only a part of the contents was compared */
+} line_change;
+
+typedef struct line_event {
+    uint64_t frame;           /* number of the frame, never given twice */
+    uint64_t caller;          /* number of the nearest selected frame below; 0: none */
+    uint64_t thread;          /* as threading.get_ident() */
+    PyObject *code;           /* borrowed */
+    line_frame *at;           /* for line_frame_get, within the callback */
+    int line;                 /* of the statement: its first line; in `line`: the line itself */
+    uint64_t run;             /* which turn of the statement: goes up in a frame with each */
+    int first_site, end_site; /* of calls in the statement: line_call.site; in `sent` of the yield */
+    bool is_return;           /* the statement is a `return` (or a yield) */
+    const line_name *reads;   /* tensors (and arrays, objects: see wants) that it reads */
+    size_t read_count;
+    const line_change *changes; /* in `change` only */
+    size_t change_count;
+    PyObject *value; /* borrowed; in `leave`: what is returned or yielded; NULL: an exception; in
+                        `sent`: that, and it is the only read, without a name */
+    bool is_resumed; /* in `enter`: a generator or coroutine goes on */
+    bool is_yield;   /* in `leave`: it will go on later */
+} line_event;
+
+enum {
+    LINE_ARRAYS = 1 << 0,  /* NumPy arrays too: their contents are digested, see DESIGN */
+    LINE_OBJECTS = 1 << 1, /* every object that a name is bound to, numbers and None too;
+                              in place changes are told for tensors and arrays only */
+    LINE_LAZY = 1 << 3,    /* `before` only where a read may be another thing afterwards: the
+                              statement stores it, or calls something, or returns */
+    LINE_TOUCHES = 1 << 2, /* with LINE_OBJECTS and names: LINE_TOUCHED too */
+    LINE_BARE = 1 << 4,    /* enter, line and leave only, without reads: the code is not even
+                              analysed; for who looks at a few names by line_frame_slot */
+};
+
+typedef enum line_threads {
+    LINE_THREADS_LATER, /* the thread that added the consumer, and those started since */
+    LINE_THREADS_OWN,   /* that thread alone */
+    LINE_THREADS_ALL,   /* on Python 3.11 and older as LATER */
+} line_threads;
+
+typedef void line_fn(void *context, const line_event *event);
+
+typedef struct line_consumer {
+    void *context;
+    uint32_t wants;
+    line_threads threads;
+    /* Asked once for each code object; NULL: all.  Gives the lines wanted, ends
+     * included (preset to everything).  tensortap's own code is never asked. */
+    bool (*selects)(void *context, PyCodeObject *code, int *first, int *last);
+    /* Asked at the first event of each frame of selected code, with its arguments in
+     * place; false: nothing of this frame is told.  NULL: all frames. */
+    bool (*accepts)(void *context, PyCodeObject *code, line_frame *at);
+    PyObject *names; /* borrowed set or frozenset of str, or NULL; changes of these names only */
+    line_fn *enter, *line, *before, *change, *leave, *sent;
+} line_consumer;
+
+enum { LINE_MAX_CONSUMERS = 32 };
+
+/* An id, or -1 with an exception: too many consumers, or (3.12 and later) both
+ * free monitoring tools taken.  Frames that run already are seen from their
+ * next line on. */
+int line_source_add(line_source *source, const line_consumer *consumer);
+void line_source_remove(line_source *source, int id);
+/* What a consumer or the source itself failed at, since the consumer was added;
+ * the text of the first one goes to *text (borrowed, NULL: none) if not NULL. */
+uint64_t line_source_errors(line_source *source, int id, PyObject **text);
+
+/* The value of a local (else global) name of the running frame: a new reference,
+ * or NULL without an exception.  Runs no code of the user's. */
+PyObject *line_frame_get(line_frame *at, PyObject *name);
+/* The same for who knows the slot (the place in co_varnames, then in those of
+ * co_cellvars that are no arguments): borrowed, NULL: unbound. */
+PyObject *line_frame_slot(line_frame *at, int slot, PyObject *name);
+
+/* A call that is going on. */
+typedef struct line_call {
+    uint64_t frame, run; /* the frame that calls, and the turn of its statement: see line_event */
+    int site;            /* the instruction */
+} line_call;
+
+/* The call that the frame `at` is there for, of the nearest frame below that the consumer
+ * hears of; false: there is none. */
+bool line_frame_below(line_source *source, int id, line_frame *at, line_call *call);
+/* The key by which the statement that calls knows the tensor of a read; 0: it does not read it. */
+uint64_t line_frame_passed(line_source *source, int id, line_frame *at, const line_name *read);
+/* The key of the oldest name that a frame below has for the tensor of a read: of the nearest
+ * that has one, whatever it calls, then of those of other threads; 0: none has.  So the argument
+ * of a generator or a thread is known when it runs, which may be long after it was given. */
+uint64_t line_frame_holder(line_source *source, int id, line_frame *at, const line_name *read);
+/* Is that call given the result of the one at `site` of the same statement, or a part of it?
+ * With `is_made`: or something that was computed from it?  A call takes what it gave itself, too:
+ * code that is not selected handed it on. */
+bool line_frame_takes(line_source *source, int id, line_frame *at, const line_name *read, int site,
+                      bool is_made);
+/* If the read is an argument: the keys of the names that the statement that calls has computed
+ * it from, `most` at most; returns how many. */
+size_t line_frame_given(line_source *source, int id, line_frame *at, const line_name *read,
+                        uint64_t *keys, size_t most);
+
+/* The module's state makes one and frees it. */
+struct core_state;
+line_source *line_source_create(struct core_state *state);
+void line_source_free(line_source *source);
+
+#endif

@@ -1,0 +1,124 @@
+/* table.h -- what each statement of a code object reads and writes.
+ *
+ * Made once for a code object; the analysis is in Python (tensortap/analysis), on
+ * the syntax tree.  Here is the form that the events need: arrays.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_LINES_TABLE_H
+#define TT_EXT_LINES_TABLE_H
+
+#include "base/compat.h"
+
+#include <stdbool.h>
+
+typedef enum path_kind { /* as in analysis/paths.py */
+                         PATH_LOCAL,
+                         PATH_GLOBAL,
+                         PATH_NAME,
+                         PATH_ATTRIBUTE,
+                         PATH_ITEM,
+                         PATH_ITEM_BY,
+                         PATH_OPAQUE,
+} path_kind;
+
+typedef struct line_path {
+    path_kind kind;
+    int base;         /* slot of a local; path of an attribute's or item's owner */
+    int key;          /* PATH_ITEM_BY: the path of the key; -1: detail is how to compute it (key.c) */
+    PyObject *detail; /* owned; the name, or the constant key */
+    PyObject *text;   /* owned; as written */
+    Py_hash_t hash;   /* of detail */
+    bool is_about;    /* an attribute that describes a tensor: shape, device, size */
+} line_path;
+
+enum {                              /* of a statement, as in analysis/statement.py */
+       STATEMENT_CALLS = 1 << 0,    /* anything may happen */
+       STATEMENT_OPERATES = 1 << 1, /* operators: harmless for plain types */
+       STATEMENT_DIGESTS = 1 << 2,  /* touches .data or the like: versions do not tell */
+       STATEMENT_HANDLES = 1 << 3,  /* entered by an exception */
+       STATEMENT_RETURNS = 1 << 4,
+       STATEMENT_LOOPS = 1 << 5,    /* takes the next item of a loop, or goes to exit */
+       STATEMENT_AUGMENTS = 1 << 6, /* has an in-place operator */
+       STATEMENT_BRANCHES = 1 << 7, /* what follows on the line may not run */
+       /* added here */
+       STATEMENT_IS_FAR = 1 << 8,       /* reads more than locals */
+       STATEMENT_IS_MAYBE = 1 << 9,     /* follows a branch on its line */
+       STATEMENT_IS_SELFISH = 1 << 11,  /* stores what it reads, or a part of it */
+       STATEMENT_IS_FOLLOWED = 1 << 10, /* by one that calls or operates, without an event */
+       STATEMENT_IS_SMALL = 1 << 12, /* calls nothing; stores a local at most, reads two: small_slots */
+       STATEMENT_STEPS = 1 << 13,    /* as in statement.py: it has an event of its own, and no line */
+       STATEMENT_LEADS = 1 << 14,    /* one with STEPS comes after it on its line */
+};
+
+enum {
+    WRITE_SAME = 1 << 0,
+    WRITE_IN_PLACE = 1 << 1,
+    WRITE_MAYBE = 1 << 2,
+    WRITE_PART = 1 << 4, /* taken out of what is read as it is: `for a in xs`, `a, b = xs` */
+};
+
+typedef struct line_write {
+    uint16_t path, flags;
+    uint32_t reads; /* index in write_reads */
+    uint32_t calls; /* index in write_calls */
+    uint16_t read_count, call_count;
+    uint16_t direct_count; /* calls, the first ones, whose result or a part of it is written as it is */
+    uint16_t part_count;   /* of a list or dict that is built and written: its items */
+    uint32_t parts;        /* index in parts */
+} line_write;
+
+/* An item of what a statement builds: where it alone comes from. */
+typedef struct line_part {
+    PyObject *key; /* owned */
+    line_write write;
+} line_part;
+
+typedef struct line_statement {
+    int start, end, exit; /* instructions */
+    int line;
+    uint32_t flags;
+    uint32_t reads; /* index in reads */
+    uint32_t writes;
+    uint16_t read_count, write_count;
+    uint16_t followers; /* statements after it that have no event of their own */
+    int small_slots[3]; /* what it stores and what it reads; -1: nothing */
+} line_statement;
+
+/* A call, and what it is given: its parts are the arguments, by position or name (None: not known). */
+typedef struct line_site {
+    int site; /* the instruction */
+    line_write given;
+} line_site;
+
+typedef struct line_table {
+    line_path *paths;           /* owned, as are all arrays */
+    line_statement *statements; /* by instruction */
+    uint16_t *statement_at;     /* of each instruction; TABLE_NONE: none */
+    int *line_at;               /* of each instruction */
+    int *begin_at;              /* of each code unit: that of its instruction */
+    uint16_t *reads;            /* paths */
+    line_write *writes;
+    uint16_t *write_reads; /* positions in the statement's reads */
+    int *write_calls;      /* instructions whose call's result is in what is written */
+    line_part *parts;
+    uint32_t part_count;
+    line_site *sites; /* by instruction */
+    int site_count;
+    int path_count, statement_count, instruction_count;
+    int slot_count; /* local slots that paths name: 1 + the highest */
+    int *slot_path; /* the path of each slot, or -1 */
+    int argument_count;
+    uint16_t most_reads;
+    bool is_hidden;      /* .data or the like is used somewhere */
+    bool has_tight_loop; /* a loop on one line */
+    bool has_steps;      /* a statement with STATEMENT_STEPS */
+} line_table;
+
+enum { TABLE_NONE = 0xffff };
+
+/* analyse: tensortap.analysis.table.table, which cannot be imported just now: the
+ * code that runs may have no __import__.  NULL with a Python exception, e.g. for
+ * a code object of more than 65534 statements. */
+line_table *line_table_create(PyCodeObject *code, PyObject *analyse);
+void line_table_free(line_table *table);
+
+#endif

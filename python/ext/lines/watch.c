@@ -1,0 +1,333 @@
+/* watch.c -- watch_lines() and the class LineWatch: a consumer of the
+ * line source whose functions are Python's.
+ *
+ * For front ends that are not in the hot path, and for tests.  Events are
+ * named tuples; what they hold lives as long as the callback keeps it, so a
+ * callback that wants no tensor kept alive takes what it needs and lets go.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/state.h"
+#include "lines/source.h"
+
+typedef struct watch {
+    PyObject_HEAD line_source *source;                /* borrowed; the module's */
+    PyObject *module;                                 /* owned; keeps the source */
+    int id;                                           /* -1: closed */
+    line_frame *at;                                   /* of the event that is being told */
+    PyObject *change, *before, *enter, *leave, *line; /* owned or NULL */
+    PyObject *select, *files, *prefixes, *codes;      /* owned or NULL */
+    long first, last;
+} watch;
+
+#define WATCH_OBJECTS(X) \
+    X(module) X(change) X(before) X(enter) X(leave) X(line) X(select) X(files) X(prefixes) X(codes)
+
+/* ---- callbacks --------------------------------------------------------------- */
+
+static void call(watch *self, PyObject *function, const line_event *event)
+{
+    Py_INCREF(self); /* it may close itself */
+    Py_INCREF(function);
+    PyObject *tuple = line_event_tuple(core_state_of(self->module), event); /* owned */
+    line_frame *outer = self->at;
+    self->at = event->at;
+    PyObject *done = tuple != NULL ? PyObject_CallOneArg(function, tuple) : NULL; /* owned */
+    self->at = outer;
+    Py_XDECREF(done);
+    Py_XDECREF(tuple);
+    Py_DECREF(function);
+    Py_DECREF(self);
+}
+
+static void on_change(void *self, const line_event *event)
+{
+    call(self, ((watch *)self)->change, event);
+}
+
+static void on_before(void *self, const line_event *event)
+{
+    call(self, ((watch *)self)->before, event);
+}
+
+static void on_enter(void *self, const line_event *event)
+{
+    call(self, ((watch *)self)->enter, event);
+}
+
+static void on_leave(void *self, const line_event *event)
+{
+    call(self, ((watch *)self)->leave, event);
+}
+
+static void on_line(void *self, const line_event *event)
+{
+    call(self, ((watch *)self)->line, event);
+}
+
+static bool is_listed(const watch *self, PyCodeObject *code)
+{
+    if (self->files == NULL && self->prefixes == NULL && self->codes == NULL)
+        return true;
+    if (self->files != NULL && PySequence_Contains(self->files, code->co_filename) == 1)
+        return true;
+    for (Py_ssize_t i = 0; self->prefixes != NULL && i < PyTuple_GET_SIZE(self->prefixes); i++)
+        if (PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(self->prefixes, i), 0, PY_SSIZE_T_MAX,
+                                -1) == 1)
+            return true;
+    for (Py_ssize_t i = 0; self->codes != NULL && i < PyTuple_GET_SIZE(self->codes); i++)
+        if (PyTuple_GET_ITEM(self->codes, i) == (PyObject *)code)
+            return true;
+    return false;
+}
+
+static bool selects(void *context, PyCodeObject *code, int *first, int *last)
+{
+    watch *self = context;
+    *first = (int)self->first;
+    *last = (int)self->last;
+    if (!is_listed(self, code))
+        return false;
+    if (self->select == NULL)
+        return true;
+    PyObject *answer = PyObject_CallOneArg(self->select, (PyObject *)code); /* owned */
+    int is_true = answer != NULL ? PyObject_IsTrue(answer) : 0;
+    if (is_true > 0 && PyTuple_Check(answer) &&
+        !PyArg_ParseTuple(answer, "ii;select gives (first, last)", first, last))
+        is_true = 0;
+    Py_XDECREF(answer);
+    return is_true > 0;
+}
+
+/* ---- the class --------------------------------------------------------------- */
+
+static int store_tuple(PyObject **to, PyObject *given, const char *what, PyTypeObject *type)
+{
+    if (given == Py_None)
+        return 0;
+    *to = PySequence_Tuple(given);
+    if (*to == NULL)
+        return -1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(*to); i++) {
+        if (PyObject_TypeCheck(PyTuple_GET_ITEM(*to, i), type))
+            continue;
+        PyErr_Format(PyExc_TypeError, "%s must be a sequence of %s, not of %s", what, type->tp_name,
+                     Py_TYPE(PyTuple_GET_ITEM(*to, i))->tp_name);
+        return -1;
+    }
+    return 0;
+}
+
+static int store_callable(PyObject **to, PyObject *given, const char *what)
+{
+    if (given == Py_None)
+        return 0;
+    if (!PyCallable_Check(given)) {
+        PyErr_Format(PyExc_TypeError, "%s must be callable, not %s", what, Py_TYPE(given)->tp_name);
+        return -1;
+    }
+    *to = Py_NewRef(given);
+    return 0;
+}
+
+static int read_threads(PyObject *given, line_threads *out)
+{
+    static const char *const words[] = { "later", "own", "all" };
+    for (int i = 0; i < 3; i++) {
+        if (PyUnicode_Check(given) && PyUnicode_CompareWithASCIIString(given, words[i]) == 0) {
+            *out = (line_threads)i;
+            return 0;
+        }
+    }
+    PyErr_Format(PyExc_ValueError, "threads must be 'later', 'own' or 'all', not %R", given);
+    return -1;
+}
+
+static int start(watch *self, const line_consumer *wanted)
+{
+    line_consumer consumer = *wanted;
+    consumer.context = self;
+    consumer.selects = selects;
+    consumer.change = self->change != NULL ? on_change : NULL;
+    consumer.before = self->before != NULL ? on_before : NULL;
+    consumer.enter = self->enter != NULL ? on_enter : NULL;
+    consumer.leave = self->leave != NULL ? on_leave : NULL;
+    consumer.line = self->line != NULL ? on_line : NULL;
+    self->id = line_source_add(self->source, &consumer);
+    return self->id < 0 ? -1 : 0;
+}
+
+PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *keywords[] = { "change", "before",   "enter",   "leave", "line",  "select",
+                                "files",  "prefixes", "codes",   "lines", "names", "threads",
+                                "arrays", "objects",  "touches", "bare",  NULL };
+    core_state *state = core_state_of(module);
+    PyObject *change = Py_None, *before = Py_None, *enter = Py_None, *leave = Py_None, *line = Py_None;
+    PyObject *select = Py_None, *files = Py_None, *prefixes = Py_None, *codes = Py_None, *lines = Py_None;
+    PyObject *names = Py_None, *threads = NULL, *result = NULL; /* borrowed, but result */
+    PyObject *set = NULL;                                       /* owned */
+    int arrays = 0, objects = 0, touches = 0, bare = 0;
+    line_consumer consumer = { .threads = LINE_THREADS_LATER };
+    watch *self = NULL; /* owned */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOOOOOpppp:watch_lines", keywords, &change,
+                                     &before, &enter, &leave, &line, &select, &files, &prefixes, &codes,
+                                     &lines, &names, &threads, &arrays, &objects, &touches, &bare))
+        return NULL;
+    if (state->line == NULL && (state->line = line_source_create(state)) == NULL)
+        return NULL;
+    self = PyObject_GC_New(watch, state->line_watch_type);
+    if (self == NULL)
+        return NULL;
+    self->source = state->line;
+    self->id = -1;
+    self->at = NULL;
+    self->first = 0;
+    self->last = INT32_MAX;
+#define X(name) self->name = NULL;
+    WATCH_OBJECTS(X)
+#undef X
+    self->module = Py_NewRef(module);
+    PyObject_GC_Track(self);
+    if (store_callable(&self->change, change, "change") < 0 ||
+        store_callable(&self->before, before, "before") < 0 ||
+        store_callable(&self->enter, enter, "enter") < 0 ||
+        store_callable(&self->leave, leave, "leave") < 0 ||
+        store_callable(&self->line, line, "line") < 0 ||
+        store_callable(&self->select, select, "select") < 0 ||
+        store_tuple(&self->files, files, "files", &PyUnicode_Type) < 0 ||
+        store_tuple(&self->prefixes, prefixes, "prefixes", &PyUnicode_Type) < 0 ||
+        store_tuple(&self->codes, codes, "codes", &PyCode_Type) < 0 ||
+        (threads != NULL && read_threads(threads, &consumer.threads) < 0))
+        goto out;
+    if (lines != Py_None &&
+        (!PyTuple_Check(lines) || !PyArg_ParseTuple(lines, "ll", &self->first, &self->last))) {
+        PyErr_SetString(PyExc_TypeError, "lines must be a tuple of the first and the last line");
+        goto out;
+    }
+    if (bare && (change != Py_None || before != Py_None)) {
+        PyErr_SetString(PyExc_ValueError, "bare lines have no changes and no reads: "
+                                          "give enter, line or leave");
+        goto out;
+    }
+    if (names != Py_None && (set = PyFrozenSet_New(names)) == NULL)
+        goto out;
+    consumer.names = set;
+    consumer.wants = (arrays ? LINE_ARRAYS : 0u) | (objects || touches ? LINE_OBJECTS : 0u) |
+                     (touches ? LINE_TOUCHES : 0u) | (bare ? LINE_BARE : 0u);
+    if (start(self, &consumer) == 0)
+        result = Py_NewRef((PyObject *)self);
+out:
+    Py_XDECREF(set);
+    Py_DECREF(self);
+    return result;
+}
+
+static void stop(watch *self)
+{
+    int id = self->id;
+    self->id = -1;
+    if (id >= 0)
+        line_source_remove(self->source, id);
+}
+
+static PyObject *watch_close(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    stop((watch *)self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *watch_enter(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    return Py_NewRef(self);
+}
+
+static PyObject *watch_exit(PyObject *self, PyObject *Py_UNUSED(args))
+{
+    stop((watch *)self);
+    Py_RETURN_FALSE;
+}
+
+static PyObject *watch_local(PyObject *self, PyObject *name)
+{
+    line_frame *at = ((watch *)self)->at;
+    if (at == NULL || !PyUnicode_Check(name)) {
+        PyErr_SetString(PyExc_RuntimeError, "local(name) is for use in a callback");
+        return NULL;
+    }
+    PyObject *found = line_frame_get(at, name);
+    if (found == NULL)
+        PyErr_SetObject(PyExc_KeyError, name);
+    return found;
+}
+
+static PyObject *get_errors(PyObject *self, void *Py_UNUSED(closure))
+{
+    watch *one = (watch *)self;
+    PyObject *text = NULL; /* borrowed */
+    uint64_t count = one->id >= 0 ? line_source_errors(one->source, one->id, &text) : 0;
+    return Py_BuildValue("(KO)", (unsigned long long)count, text != NULL ? text : Py_None);
+}
+
+static PyObject *get_is_open(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(((watch *)self)->id >= 0);
+}
+
+static int watch_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    watch *one = (watch *)self;
+    Py_VISIT(Py_TYPE(self));
+#define X(name) Py_VISIT(one->name);
+    WATCH_OBJECTS(X)
+#undef X
+    return 0;
+}
+
+static int watch_clear(PyObject *self)
+{
+    watch *one = (watch *)self;
+    stop(one);
+#define X(name) Py_CLEAR(one->name);
+    WATCH_OBJECTS(X)
+#undef X
+    return 0;
+}
+
+static void watch_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    watch_clear(self);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    { "close", watch_close, METH_NOARGS, "Stop watching; twice is harmless." },
+    { "local", watch_local, METH_O, "Give a variable of the frame that the current event is about." },
+    { "__enter__", watch_enter, METH_NOARGS, NULL },
+    { "__exit__", watch_exit, METH_VARARGS, NULL },
+    { 0 },
+};
+
+static PyGetSetDef getters[] = {
+    { "errors", get_errors, NULL, "How many callbacks failed, and the first message.", NULL },
+    { "is_open", get_is_open, NULL, "Is it still watching?", NULL },
+    { 0 },
+};
+
+static PyType_Slot slots[] = {
+    { Py_tp_doc, "A consumer of the line source; made by watch_lines()." },
+    { Py_tp_traverse, watch_traverse },
+    { Py_tp_clear, watch_clear },
+    { Py_tp_dealloc, watch_dealloc },
+    { Py_tp_methods, methods },
+    { Py_tp_getset, getters },
+    { 0, NULL },
+};
+
+PyType_Spec line_watch_spec = {
+    .name = "tensortap.LineWatch",
+    .basicsize = sizeof(watch),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = slots,
+};

@@ -1,0 +1,110 @@
+/* metrics.h -- Metrics: the consumer that turns tensors into named numbers.
+ *
+ * For the metric_*.c files only.  One Metrics belongs to one monitor.  Python says once
+ * for each name which metrics it wants, and gets a row for it; from then on the way
+ * of a tensor is: calls.c (a module gave it), parameters.c (the program asked
+ * for parameters or gradients) -> row.c (one pass, the wanted fields into the
+ * row's array) -> collect(), once at the end of the step.  No Python code runs on that way,
+ * except for tensors that cannot be read here.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_MONITOR_METRICS_H
+#define TT_EXT_MONITOR_METRICS_H
+
+#include "binding/state.h"
+#include "tensor/quick.h"
+
+/* name, text as users know it, value from `const tt_stats *s` */
+#define METRIC_MAP(X)                                                                   \
+    X(MEAN, "mean", mean_of(s))                                                         \
+    X(STD, "std", tt_stats_std(s))                                                      \
+    X(VAR, "var", tt_stats_var(s))                                                      \
+    X(MIN, "min", s->min)                                                               \
+    X(MAX, "max", s->max)                                                               \
+    X(ABSMAX, "absmax", s->absmax)                                                      \
+    X(NORM, "norm", tt_stats_l2(s))                                                     \
+    X(L1, "l1", s->l1)                                                                  \
+    X(RMS, "rms", tt_stats_rms(s))                                                      \
+    X(NANS, "nan", (double)s->nan)                                                      \
+    X(INFS, "inf", (double)(s->posinf + s->neginf))                                     \
+    X(ZEROS, "zeros", s->count > 0 ? (double)s->zeros / (double)s->count : (double)NAN) \
+    X(NUMEL, "numel", (double)s->count)
+
+/* Quantiles of the histogram of all tensors of a step: a field each. */
+#define METRIC_QUANTILE_MAP(X) \
+    X(Q05, "hist/q05", 0.05)   \
+    X(Q25, "hist/q25", 0.25)   \
+    X(Q50, "hist/q50", 0.5)    \
+    X(Q75, "hist/q75", 0.75)   \
+    X(Q95, "hist/q95", 0.95)
+
+#define X(name, text, value) METRIC_##name,
+typedef enum metric_kind { METRIC_MAP(X) METRIC_QUANTILE_MAP(X) METRIC_COUNT_ } metric_kind;
+#undef X
+
+typedef struct metric_field {
+    metric_kind kind;
+    PyObject *key;  /* owned; under which the number is logged */
+    bool is_listed; /* somebody's own aggregation wants every value */
+} metric_field;
+
+#define METRIC_FEW 2
+
+/* The metrics of one name.  A few fields and one tensor, which is most rows, lie in the
+ * row itself: it is cold when the step ends, and every pointer would be a miss more. */
+typedef struct metric_row {
+    int32_t field_count;
+    int32_t count, cap; /* tensors */
+    bool is_spoilt;     /* one of them held NaN or Inf */
+    plain_trust trust;  /* all come from one place */
+    tt_hist *hist;      /* owned; NULL: not wanted */
+    double few_values[METRIC_FEW];
+    metric_field few_fields[METRIC_FEW];
+    metric_field *many_fields; /* owned or NULL; if more than a few */
+    double *many_values;       /* owned or NULL; field_count for each tensor of this step */
+} metric_row;
+
+typedef struct metric_parameter {
+    PyObject *tensor; /* owned; the list is made anew when the model's parts change */
+    int32_t rows[3];  /* of METRIC_OF_; -1: nothing wanted */
+} metric_parameter;
+
+enum { METRIC_OF_PARAMETER, METRIC_OF_GRADIENT, METRIC_OF_GRADIENT_BEFORE_CLIP };
+
+typedef struct metrics_object {
+    module_consumer consumer;
+    core_state *state;
+    PyObject *resolve;                      /* owned; f(name) -> row * 2 + is_told; row is -1 for none */
+    PyObject *tell;                         /* owned; f(name, tensor), for what is_told */
+    PyObject *unread;                       /* owned; f(row, tensor, why) */
+    PyObject *grad;                         /* owned; getset descriptor of torch's tensor */
+    PyObject *modules_key, *parameters_key; /* owned; "_modules", "_parameters" */
+    metric_row *rows;                       /* owned */
+    int32_t row_count, row_cap;
+    int32_t hist_count;           /* rows that want a histogram */
+    metric_parameter *parameters; /* owned */
+    Py_ssize_t parameter_count;
+    int64_t step;
+    uint64_t generation; /* when it changes, what links know of rows is void */
+    PyObject *weakrefs;
+} metrics_object;
+
+extern const consumer_calls metric_calls;
+
+/* Adds a tensor to a row.  0, or -1 with the exception of unread. */
+int metric_row_read(metrics_object *self, int32_t row, PyObject *tensor);
+/* Adds what somebody else computed.  0, or -1 with MemoryError. */
+int metric_row_add(metric_row *row, tt_stats stats);
+void metric_rows_free(metrics_object *self);
+PyObject *metric_field_names(void); /* tuple, in the order of metric_kind */
+
+/* Methods of Metrics. */
+PyObject *metrics_row(PyObject *self, PyObject *fields);
+PyObject *metrics_collect(PyObject *self, PyObject *args);
+PyObject *metrics_bins(PyObject *self, PyObject *none);
+PyObject *metrics_numbers(PyObject *self, PyObject *list);
+PyObject *metrics_set_parameters(PyObject *self, PyObject *list);
+PyObject *metrics_read_parameters(PyObject *self, PyObject *which);
+PyObject *metrics_signature(PyObject *self, PyObject *module);
+void metric_parameters_free(metrics_object *self);
+
+#endif

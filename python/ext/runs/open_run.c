@@ -1,0 +1,77 @@
+/* open_run.c -- puts what a front end sees into the run that is open.
+ *
+ * Exists because flow and track watch the same lines: a change that both tell of
+ * must be one point of one site.  The key that the line source gives to each
+ * state of a variable says that it is the same.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runs/open_run.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+bool open_run_is_there(PyObject *runs)
+{
+    return runs != NULL && PyList_GET_SIZE(runs) > 0;
+}
+
+int open_run_put(PyObject *runs, PyObject *site, PyObject *value)
+{
+    bool is_number = PyFloat_Check(value) || PyLong_Check(value);
+    PyObject *run = Py_NewRef(PyList_GET_ITEM(runs, PyList_GET_SIZE(runs) - 1)); /* owned */
+    PyObject *done =
+        PyObject_CallMethod(run, is_number ? "log" : "tensor", "OO", site, value); /* owned */
+    Py_XDECREF(done);
+    Py_DECREF(run);
+    return done != NULL ? 0 : -1;
+}
+
+static PyObject *working_directory(void)
+{
+    char folder[PATH_MAX];
+    if (getcwd(folder, sizeof folder - 1) == NULL)
+        return PyUnicode_FromString("/"); /* it was removed: whole paths are as good */
+    size_t len = strlen(folder);
+    if (folder[len - 1] != '/')
+        memcpy(folder + len, "/", 2);
+    return PyUnicode_DecodeFSDefault(folder);
+}
+
+/* "line/train.py:34:y"; files under the root are named from there, others by
+ * their last part. */
+static PyObject *site_name(const run_change *change)
+{
+    PyObject *root = change->root != NULL ? Py_NewRef(change->root) : working_directory(); /* owned */
+    PyObject *site = NULL, *leaf = NULL;                                                   /* owned */
+    if (root == NULL)
+        goto out;
+    Py_ssize_t end = PyUnicode_GET_LENGTH(change->file);
+    Py_ssize_t begin = PyUnicode_Tailmatch(change->file, root, 0, PY_SSIZE_T_MAX, -1) == 1
+                           ? PyUnicode_GET_LENGTH(root)
+                           : PyUnicode_FindChar(change->file, '/', 0, end, -1) + 1;
+    leaf = PyUnicode_Substring(change->file, begin, end);
+    if (leaf != NULL)
+        site = PyUnicode_FromFormat("line/%U:%ld:%U", leaf, change->line, change->name);
+out:
+    Py_XDECREF(leaf);
+    Py_XDECREF(root);
+    return site;
+}
+
+/* Is it put already?  If not, it will be. */
+static bool is_put(core_state *state, uint64_t key)
+{
+    uint64_t *known = &state->put_keys[key % PUT_KEYS];
+    bool is_so = key != 0 && *known == key;
+    *known = key != 0 ? key : *known;
+    return is_so;
+}
+
+int open_run_put_change(core_state *state, PyObject *runs, const run_change *change, PyObject *value)
+{
+    if (is_put(state, change->key))
+        return 0;
+    PyObject *site = site_name(change); /* owned */
+    int st = site != NULL ? open_run_put(runs, site, value) : -1;
+    Py_XDECREF(site);
+    return st;
+}

@@ -1,0 +1,25 @@
+/* open_run.h -- what flow and track see is in the open run as well.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_RUNS_OPEN_RUN_H
+#define TT_EXT_RUNS_OPEN_RUN_H
+
+#include "binding/state.h"
+
+/* A change of a variable, as the line source tells it.  Everything is borrowed. */
+typedef struct run_change {
+    uint64_t key; /* of the variable's new state; 0: none */
+    PyObject *file, *name;
+    long line;
+    PyObject *root; /* folder that is left out of the site's name, with its slash; NULL: the
+                       working directory */
+} run_change;
+
+/* runs: the list of open recorders, the innermost last; NULL: nobody records. */
+bool open_run_is_there(PyObject *runs);
+/* A number as a scalar, a tensor by its statistics.  -1: an exception is set. */
+int open_run_put(PyObject *runs, PyObject *site, PyObject *value);
+/* The same for a change, at the site line/train.py:34:y.  A change that two front
+ * ends tell of is put once. */
+int open_run_put_change(core_state *state, PyObject *runs, const run_change *change, PyObject *value);
+
+#endif

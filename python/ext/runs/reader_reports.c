@@ -1,0 +1,195 @@
+/* reader_reports.c -- what RunReader tells about a whole run: the origin of the first NaN,
+ * its tree, and where it parts from another.
+ *
+ * The answers are the core's, the same that the program prints.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runs/reader.h"
+
+enum { FEEDS = 16 };
+
+static const char *const births[] = {
+    [TT_BIRTH_FORWARD] = "forward",
+    [TT_BIRTH_UPDATE] = "update",
+    [TT_BIRTH_BACKWARD] = "backward",
+    [TT_BIRTH_LOSS] = "loss",
+};
+static const char *const roles[] = {
+    [TT_FEED_BEFORE] = "before",
+    [TT_FEED_PARAMETER] = "parameter",
+    [TT_FEED_PREVIOUS] = "previous",
+};
+static const char *const verdicts[] = {
+    [TT_DIFF_SAME] = "identical",
+    [TT_DIFF_NOISE] = "noise",
+    [TT_DIFF_DIFFERS] = "differs",
+};
+
+/* origin(allow) -> None or (file, site name, index, birth, order, of, reached, fed by) */
+PyObject *run_origin(PyObject *self, PyObject *args)
+{
+    const char *allow = NULL;
+    tt_nonfinite found;
+    tt_feed feeds[FEEDS];
+    tt_error err = { "" };
+    tt_status st;
+    size_t count = 0;
+    PyObject *fed = NULL, *result = NULL; /* owned */
+    tt_run *run = PyArg_ParseTuple(args, "z:origin", &allow) ? run_enter(self) : NULL;
+    if (run == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS st = tt_run_nonfinite(run, allow, &found, &err);
+    if (st == TT_OK && found.site >= 0)
+        st = tt_run_feeds(run, &found, feeds, FEEDS, &count, &err);
+    Py_END_ALLOW_THREADS if (st < 0) return run_fail(self, st, &err);
+    if (found.site < 0) {
+        run_leave(self);
+        Py_RETURN_NONE;
+    }
+    fed = PyList_New(0);
+    for (size_t i = 0; fed != NULL && i < count; i++) {
+        PyObject *one = Py_BuildValue("(ssL)", roles[feeds[i].kind], tt_run_site_name(run, feeds[i].site),
+                                      (long long)feeds[i].index); /* owned */
+        if (one == NULL || PyList_Append(fed, one) < 0)
+            Py_CLEAR(fed);
+        Py_XDECREF(one);
+    }
+    if (fed != NULL)
+        result = Py_BuildValue("(isLsLLiN)", (int)found.file, tt_run_site_name(run, found.site),
+                               (long long)found.index, births[found.birth], (long long)found.order,
+                               (long long)found.of, (int)found.reached, fed);
+    run_leave(self);
+    return result;
+}
+
+static PyObject *describe_row(const tt_run *run, const tt_tree_row *row, const int32_t *members)
+{
+    PyObject *sites = PyList_New(row->sites); /* owned */
+    for (int32_t i = 0; sites != NULL && i < row->sites; i++) {
+        PyObject *site = run_text(tt_run_site_name(run, members[i])); /* owned, then the list's */
+        if (site == NULL)
+            Py_CLEAR(sites);
+        else
+            PyList_SET_ITEM(sites, i, site);
+    }
+    if (sites == NULL)
+        return NULL;
+    PyObject *name = row->class_name != NULL ? run_text(row->class_name) : Py_NewRef(Py_None);
+    return Py_BuildValue("(iNNOiN)", (int)row->depth, run_text(row->label), name,
+                         row->is_output ? Py_True : Py_False, (int)row->width, sites);
+}
+
+/* tree(only) -> [(depth, label, class or None, is output, width, [name of a site, ...])] */
+PyObject *run_tree(PyObject *self, PyObject *only)
+{
+    const tt_look look = { .rank = -1 };
+    const char *glob = only != Py_None ? PyUnicode_AsUTF8(only) : NULL;
+    tt_run_tree *tree = NULL;
+    tt_error err = { "" };
+    tt_status st;
+    tt_run *run = only == Py_None || glob != NULL ? run_enter(self) : NULL;
+    if (run == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS st = tt_run_tree_create(run, &look, glob, TT_TREE_UNJOINED, &tree, &err);
+    Py_END_ALLOW_THREADS if (st < 0) return run_fail(self, st, &err);
+    PyObject *rows = PyList_New(0); /* owned */
+    for (size_t i = 0; rows != NULL && i < tt_run_tree_count(tree); i++) {
+        PyObject *row =
+            describe_row(run, tt_run_tree_at(tree, i), tt_run_tree_members(tree, i)); /* owned */
+        if (row == NULL || PyList_Append(rows, row) < 0)
+            Py_CLEAR(rows);
+        Py_XDECREF(row);
+    }
+    tt_run_tree_free(tree);
+    run_leave(self);
+    return rows;
+}
+
+static PyObject *describe_site(const tt_diff_site *site)
+{
+    const char *verdict = site->points > 0   ? verdicts[site->verdict]
+                          : site->only_a > 0 ? "only in a"
+                          : site->only_b > 0 ? "only in b"
+                                             : "identical";
+    return Py_BuildValue("(sisLLLLLddLsdd)", site->name, (int)site->rank, verdict,
+                         (long long)site->points, (long long)site->only_a, (long long)site->only_b,
+                         (long long)site->first_step, (long long)site->first_call, site->deviation,
+                         site->floor, (long long)site->worst_step, tt_field_name(site->worst_field),
+                         site->a, site->b);
+}
+
+/* Locks in one order whoever is a and whoever is b, so that no two threads wait for
+ * each other; b may be a. */
+static bool enter_both(PyObject *a, PyObject *b)
+{
+    PyObject *first = a < b ? a : b, *second = a < b ? b : a;
+    if (run_enter(first) == NULL)
+        return false;
+    if (a == b || run_enter(second) != NULL)
+        return true;
+    run_leave(first);
+    return false;
+}
+
+static void leave_both(PyObject *a, PyObject *b)
+{
+    run_leave(a);
+    if (a != b)
+        run_leave(b);
+}
+
+static PyObject *describe_diff(const tt_diff *diff, const tt_rename *rename)
+{
+    PyObject *sites = PyList_New(0); /* owned */
+    for (size_t i = 0; sites != NULL && i < tt_diff_count(diff); i++) {
+        PyObject *one = describe_site(tt_diff_at(diff, i)); /* owned */
+        if (one == NULL || PyList_Append(sites, one) < 0)
+            Py_CLEAR(sites);
+        Py_XDECREF(one);
+    }
+    if (sites == NULL)
+        return NULL;
+    return Py_BuildValue("(sLNzz)", verdicts[tt_diff_verdict(diff)], (long long)tt_diff_first(diff),
+                         sites, rename != NULL ? rename->from : NULL, rename != NULL ? rename->to : NULL);
+}
+
+/* diff(other, only, first step, last step, rtol, atol, from, to) -> (verdict, first,
+ * sites, from, to); a tolerance below 0: none; from NULL: find out. */
+PyObject *run_diff(PyObject *self, PyObject *args)
+{
+    PyObject *other;                            /* borrowed */
+    const char *only, *from = NULL, *to = NULL; /* borrowed */
+    long long first, last;
+    tt_diff_options options = { 0 };
+    tt_rename rename = { "", "" };
+    tt_error err = { "" };
+    tt_status st;
+    tt_diff *diff = NULL;    /* owned */
+    PyObject *result = NULL; /* owned */
+    if (!PyArg_ParseTuple(args, "O!zLLddzz:diff", Py_TYPE(self), &other, &only, &first, &last,
+                          &options.rtol, &options.atol, &from, &to))
+        return NULL;
+    if (from != NULL &&
+        (to == NULL || *from == '\0' ||
+         (size_t)snprintf(rename.from, sizeof rename.from, "%s", from) >= sizeof rename.from ||
+         (size_t)snprintf(rename.to, sizeof rename.to, "%s", to) >= sizeof rename.to)) {
+        PyErr_SetString(PyExc_ValueError,
+                        "rename must be two texts of at most 63 bytes, the first not empty");
+        return NULL;
+    }
+    options.only = only;
+    options.first_step = first;
+    options.last_step = last;
+    options.has_tolerance = options.rtol >= 0 || options.atol >= 0;
+    options.rtol = options.rtol >= 0 ? options.rtol : 0;
+    options.atol = options.atol >= 0 ? options.atol : 0;
+    if (!enter_both(self, other))
+        return NULL;
+    tt_run *a = ((run_object *)self)->run, *b = ((run_object *)other)->run;
+    Py_BEGIN_ALLOW_THREADS if (from != NULL || tt_diff_guess_rename(a, b, &rename)) options.rename =
+        &rename;
+    st = tt_diff_compute(a, b, &options, &diff, &err);
+    Py_END_ALLOW_THREADS if (st == TT_OK) result = describe_diff(diff, options.rename);
+    tt_diff_free(diff);
+    leave_both(self, other);
+    return st < 0 ? raise_status(st, &err) : result;
+}

@@ -1,0 +1,412 @@
+/* recorder.c -- Recorder: a run that is being written.
+ *
+ * Holds the tt_recorder, the current step, and what watching has cost so far.
+ * tensortap.record makes the class that users see out of it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runs/recorder.h"
+
+#include <structmember.h>
+#include <time.h>
+
+recorder_object *recorder_of(core_state *state, PyObject *obj)
+{
+    if (PyObject_TypeCheck(obj, state->recorder_type))
+        return (recorder_object *)obj;
+    PyErr_Format(PyExc_TypeError, "a Recorder is needed, not %s", Py_TYPE(obj)->tp_name);
+    return NULL;
+}
+
+/* ---- life ---------------------------------------------------------------- */
+
+/* A dict of str as key, value, key, value, NULL; borrowed from it. */
+static const char **read_info(PyObject *info)
+{
+    Py_ssize_t count = info != NULL ? PyDict_GET_SIZE(info) : 0, at = 0, i = 0;
+    PyObject *key, *value; /* borrowed */
+    const char **list = PyMem_Calloc((size_t)count * 2 + 2, sizeof *list);
+    if (list == NULL)
+        return (const char **)PyErr_NoMemory();
+    while (count > 0 && PyDict_Next(info, &at, &key, &value)) {
+        list[i] = PyUnicode_AsUTF8(key);
+        list[i + 1] = list[i] != NULL ? PyUnicode_AsUTF8(value) : NULL;
+        if (list[i + 1] == NULL) {
+            PyMem_Free(list);
+            return NULL;
+        }
+        i += 2;
+    }
+    return list;
+}
+
+static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "path",      "only",   "exclude", "products", "every",
+                             "rank",      "resume", "drop",    "compress", "queue_bytes",
+                             "max_bytes", "budget", "info",    "child",    NULL };
+    const char *path, *only = NULL, *exclude = NULL;
+    unsigned int products = TT_PRODUCT_STATS, every = 1;
+    int rank = 0, resume = 0, drop = 0, compress = 0, child = 0;
+    Py_ssize_t queue_bytes = 0;
+    long long max_bytes = 0;
+    double budget = 0;
+    PyObject *info = NULL;        /* borrowed */
+    recorder_object *self = NULL; /* owned */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$zzIIipppnLdO!i:Recorder", names, &path, &only,
+                                     &exclude, &products, &every, &rank, &resume, &drop, &compress,
+                                     &queue_bytes, &max_bytes, &budget, &PyDict_Type, &info, &child))
+        return NULL;
+    const char **facts = read_info(info); /* owned */
+    if (facts == NULL)
+        return NULL;
+    tt_recorder_options options = {
+        .rank = rank,
+        .child = child,
+        .resumes = resume != 0,
+        .drops = drop != 0,
+        .compresses = compress != 0,
+        .queue_bytes = (size_t)queue_bytes,
+        .max_bytes = max_bytes,
+        .info = facts,
+        .plan = { .only = only, .exclude = exclude, .products = products, .every = every },
+    };
+    tt_error err = { "" };
+    tt_status st = TT_ENOMEM;
+    self = (recorder_object *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        goto out;
+    self->every = every > 0 ? every : 1;
+    self->budget = budget;
+    self->drops = drop != 0;
+    self->start_ns = self->look_ns = self->cost_told_ns = clock_coarse();
+    self->look_step = -1;
+    self->watchers = PyList_New(0);
+    self->sites = PyDict_New();
+    /* A subclass made in Python has no module of its own: ask along the bases. */
+    PyTypeObject *base = type;
+    while (base != NULL && !(base->tp_flags & Py_TPFLAGS_HEAPTYPE && base->tp_new == recorder_new &&
+                             ((PyHeapTypeObject *)base)->ht_module != NULL))
+        base = base->tp_base;
+    self->state = base != NULL ? PyType_GetModuleState(base) : NULL;
+    if (self->watchers == NULL || self->sites == NULL || self->state == NULL)
+        goto out;
+    Py_BEGIN_ALLOW_THREADS st = tt_recorder_open(path, &options, &self->rec, &err);
+    Py_END_ALLOW_THREADS out : PyMem_Free(facts);
+    if (st == TT_OK)
+        return (PyObject *)self;
+    Py_XDECREF(self);
+    return PyErr_Occurred() ? NULL : raise_status(st, &err);
+}
+
+/* Lets the watchers write what they still have; their errors are printed, not
+ * raised: the file must end well. */
+static void close_watchers(recorder_object *self)
+{
+    while (PyList_GET_SIZE(self->watchers) > 0) {
+        Py_ssize_t last = PyList_GET_SIZE(self->watchers) - 1;
+        PyObject *watcher = Py_NewRef(PyList_GET_ITEM(self->watchers, last)); /* owned */
+        PyObject *done = NULL;                                                /* owned */
+        if (PyList_SetSlice(self->watchers, last, last + 1, NULL) == 0)
+            done = PyObject_CallMethod(watcher, "_close", NULL);
+        if (done == NULL)
+            PyErr_WriteUnraisable(watcher);
+        Py_XDECREF(done);
+        Py_DECREF(watcher);
+    }
+}
+
+/* Nobody gets rec any more, and those who have it let go. */
+static tt_recorder *take_recorder(recorder_object *self)
+{
+    tt_recorder *rec = self->rec;
+    tt_recorder_counts_get(rec, &self->last);
+    self->rec = NULL;
+    self->end_ns = clock_coarse();
+    while (self->users > 0) {
+        Py_BEGIN_ALLOW_THREADS struct timespec moment = { .tv_nsec = 100000 };
+        nanosleep(&moment, NULL);
+        Py_END_ALLOW_THREADS
+    }
+    return rec;
+}
+
+static int tell_damage(const recorder_object *self)
+{
+    return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                            "tensortap: %lld of the points recorded before cannot be read: the file is "
+                            "damaged; `tensortap check` says more",
+                            (long long)self->last.damaged);
+}
+
+/* close(timeout=60.0) */
+static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                                PyObject *kwnames)
+{
+    recorder_object *recorder = (recorder_object *)self;
+    double timeout = 60;
+    const option options[] = { { "timeout", OPTION_DOUBLE, &timeout }, { 0 } };
+    if (read_arguments("close", 0, options, args, nargs, kwnames) < 0)
+        return NULL;
+    if (recorder->rec == NULL)
+        Py_RETURN_NONE;
+    close_watchers(recorder);
+    if (recorder->rec == NULL) /* a watcher closed it */
+        Py_RETURN_NONE;
+    recorder_wait(recorder, 1 << 12, timeout);
+    if (recorder->rec == NULL) /* another thread did meanwhile */
+        Py_RETURN_NONE;
+    recorder_tell_cost(recorder);
+    tt_error err = { "" };
+    tt_status st;
+    tt_recorder *rec = take_recorder(recorder);
+    Py_BEGIN_ALLOW_THREADS st = tt_recorder_close(rec, timeout, &err);
+    Py_END_ALLOW_THREADS if (recorder->last.damaged > 0 && tell_damage(recorder) < 0) return NULL;
+    if (st == TT_OK || recorder->has_told_error)
+        Py_RETURN_NONE;
+    recorder->has_told_error = true;
+    if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "tensortap: %s", err.text) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* For a forked child: the file is the parent's, the sources stop, and what the
+ * program still says to this object is ignored. */
+static PyObject *recorder_leave(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    ((recorder_object *)self)->users = 0; /* those threads are the parent's */
+    close_watchers((recorder_object *)self);
+    Py_RETURN_NONE;
+}
+
+static int recorder_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((recorder_object *)self)->watchers);
+    Py_VISIT(((recorder_object *)self)->sites);
+    Py_VISIT(((recorder_object *)self)->follow);
+    Py_VISIT(((recorder_object *)self)->loss);
+    return 0;
+}
+
+static int recorder_clear(PyObject *self)
+{
+    Py_CLEAR(((recorder_object *)self)->watchers);
+    Py_CLEAR(((recorder_object *)self)->sites);
+    Py_CLEAR(((recorder_object *)self)->follow);
+    Py_CLEAR(((recorder_object *)self)->loss);
+    return 0;
+}
+
+static void recorder_dealloc(PyObject *self)
+{
+    recorder_object *recorder = (recorder_object *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (recorder->weakrefs != NULL)
+        PyObject_ClearWeakRefs(self);
+    recorder_clear(self);
+    tt_recorder *rec = recorder->rec;
+    Py_BEGIN_ALLOW_THREADS tt_recorder_close(rec, 5.0, NULL);
+    Py_END_ALLOW_THREADS PyMem_Free(recorder->site);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* ---- what is said to it -------------------------------------------------- */
+
+static PyObject *recorder_note(PyObject *self, PyObject *text)
+{
+    recorder_object *recorder = (recorder_object *)self;
+    const char *utf8 = PyUnicode_Check(text) ? PyUnicode_AsUTF8(text) : NULL;
+    if (utf8 == NULL && !PyErr_Occurred())
+        PyErr_Format(PyExc_TypeError, "note(): text must be a str, not %s", Py_TYPE(text)->tp_name);
+    if (utf8 == NULL || recorder_refuse_closed(recorder) < 0)
+        return NULL;
+    recorder_wake(recorder);
+    tt_status st = tt_recorder_note(recorder->rec, recorder->step, utf8);
+    return st < 0 ? raise_status(st, NULL) : Py_NewRef(Py_None);
+}
+
+/* module(path, class_name): says of which class a module is. */
+static PyObject *recorder_module(PyObject *self, PyObject *args)
+{
+    recorder_object *recorder = (recorder_object *)self;
+    const char *path = NULL, *class_name = NULL;
+    if (!PyArg_ParseTuple(args, "ss:module", &path, &class_name) || recorder_refuse_closed(recorder) < 0)
+        return NULL;
+    recorder_wake(recorder);
+    tt_status st = tt_recorder_module(recorder->rec, path, class_name);
+    return st < 0 ? raise_status(st, NULL) : Py_NewRef(Py_None);
+}
+
+/* Ends the step by hand; from now on optimizers do not. */
+static PyObject *recorder_step(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    recorder_object *recorder = (recorder_object *)self;
+    tt_recorder_counts counts;
+    if (recorder_refuse_closed(recorder) < 0)
+        return NULL;
+    recorder->is_manual = true;
+    recorder->is_step_over = false;
+    recorder->step++;
+    tt_recorder_counts_get(recorder->rec, &counts);
+    recorder->events_before = counts.events;
+    return recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *recorder_flush(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    recorder_object *recorder = (recorder_object *)self;
+    if (recorder_refuse_closed(recorder) < 0)
+        return NULL;
+    tt_recorder *rec = recorder->rec;
+    recorder->users++;
+    Py_BEGIN_ALLOW_THREADS tt_recorder_flush(rec, NULL);
+    Py_END_ALLOW_THREADS recorder->users--;
+    return recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* names(glob): the sites that were asked for so far, recorded or not */
+static PyObject *recorder_names(PyObject *self, PyObject *glob)
+{
+    const recorder_object *recorder = (recorder_object *)self;
+    const char *pattern = PyUnicode_AsUTF8(glob), *name;
+    PyObject *list = pattern != NULL ? PyList_New(0) : NULL; /* owned */
+    for (int32_t i = 0; list != NULL && recorder->rec != NULL &&
+                        (name = tt_recorder_site_name(recorder->rec, i)) != NULL;
+         i++) {
+        if (!tt_glob_match(pattern, name))
+            continue;
+        PyObject *text = PyUnicode_FromString(name); /* owned */
+        if (text == NULL || PyList_Append(list, text) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
+static PyObject *recorder_reduce(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    PyErr_SetString(PyExc_TypeError, "a run that is being written stays in its process: it cannot be "
+                                     "pickled or copied; give other processes its path");
+    return NULL;
+}
+
+/* ---- the type ------------------------------------------------------------ */
+
+static PyObject *get_closed(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(((recorder_object *)self)->rec == NULL);
+}
+
+static PyObject *get_error(PyObject *self, void *Py_UNUSED(closure))
+{
+    tt_recorder *rec = ((recorder_object *)self)->rec;
+    tt_error err = { "" };
+    if (rec == NULL || tt_recorder_error(rec, &err) == TT_OK)
+        Py_RETURN_NONE;
+    return PyUnicode_DecodeFSDefault(err.text);
+}
+
+static PyObject *get_inherited(PyObject *self, void *Py_UNUSED(closure))
+{
+    tt_recorder *rec = ((recorder_object *)self)->rec;
+    return PyBool_FromLong(rec != NULL && tt_recorder_is_inherited(rec));
+}
+
+static PyObject *get_counts(PyObject *self, void *Py_UNUSED(closure))
+{
+    const recorder_object *recorder = (recorder_object *)self;
+    tt_recorder_counts c = recorder->last;
+    if (recorder->rec != NULL)
+        tt_recorder_counts_get(recorder->rec, &c);
+    return Py_BuildValue("{sLsLsLsLsLsLsLsL}", "events", (long long)c.events, "dropped_events",
+                         (long long)c.dropped_events, "dropped_bytes", (long long)c.dropped_bytes,
+                         "values", (long long)c.values, "values_same", (long long)c.values_same,
+                         "values_gone", (long long)c.values_gone, "bytes", (long long)c.bytes, "damaged",
+                         (long long)c.damaged);
+}
+
+/* Share of the time since the beginning. */
+static PyObject *get_cost(PyObject *self, void *Py_UNUSED(closure))
+{
+    const recorder_object *recorder = (recorder_object *)self;
+    int64_t wall = (recorder->end_ns != 0 ? recorder->end_ns : clock_coarse()) - recorder->start_ns;
+    return PyFloat_FromDouble(wall > 0 ? (double)recorder->cost_ns / (double)wall : 0);
+}
+
+static PyGetSetDef getters[] = {
+    { .name = "closed", .get = get_closed, .doc = "nothing can be recorded any more" },
+    { .name = "error", .get = get_error, .doc = "what stopped the recording, or None" },
+    { .name = "inherited", .get = get_inherited, .doc = "the file belongs to the parent process" },
+    { .name = "counts", .get = get_counts, .doc = "what was recorded and dropped so far" },
+    { .name = "cost", .get = get_cost, .doc = "share of the time that recording has taken so far" },
+    { 0 },
+};
+
+static PyMemberDef members[] = {
+    { "current_step", T_LONGLONG, offsetof(recorder_object, step), 0, "events belong to it" },
+    { "step_over", T_BOOL, offsetof(recorder_object, is_step_over), 0,
+      "the next training forward begins a new step" },
+    { "forwards", T_BYTE, offsetof(recorder_object, forwards), 0,
+      "1: training forwards count as steps; 2: optimizers do; 0: not known yet" },
+    { "manual", T_BOOL, offsetof(recorder_object, is_manual), 0, "optimizers end no step" },
+    { "cost_ns", T_LONGLONG, offsetof(recorder_object, cost_ns), 0, "time spent on watching" },
+    { "watchers", T_OBJECT, offsetof(recorder_object, watchers), READONLY,
+      "objects whose _close() is called before the file ends" },
+    { "__weaklistoffset__", T_PYSSIZET, offsetof(recorder_object, weakrefs), READONLY, NULL },
+    { 0 },
+};
+
+#define FAST(function) ((PyCFunction)(void (*)(void))(function))
+
+static PyMethodDef methods[] = {
+    { "close", FAST(recorder_close), METH_FASTCALL | METH_KEYWORDS,
+      "close($self, /, *, timeout=60.0)\n--\n\nWrite what is left and end the file." },
+    { "log", FAST(recorder_log), METH_FASTCALL,
+      "log($self, name, value=None, /)\n--\n\nRecord a number, or a dict of them, at the current step." },
+    { "scalar", FAST(recorder_log), METH_FASTCALL,
+      "scalar($self, name, value, /)\n--\n\nRecord a number at the current step." },
+    { "tensor", FAST(recorder_tensor), METH_FASTCALL | METH_KEYWORDS,
+      "tensor($self, name, t, /, *, keep=None, phase=None)\n--\n\n"
+      "Record a tensor at the current step: keep='stats,hist,digest,sample,value', any of them; "
+      "phase='train' or 'eval'." },
+    { "module", recorder_module, METH_VARARGS,
+      "module($self, path, class_name, /)\n--\n\nRecord of which class a module is." },
+    { "note", recorder_note, METH_O, "note($self, text, /)\n--\n\nRecord a remark." },
+    { "step", recorder_step, METH_NOARGS, "step($self, /)\n--\n\nEnd the step; the next one begins." },
+    { "flush", recorder_flush, METH_NOARGS,
+      "flush($self, /)\n--\n\nWait until others can read what was recorded so far." },
+    { "names", recorder_names, METH_O,
+      "names($self, glob, /)\n--\n\nList the sites that were seen so far, recorded or not." },
+    { "costs", recorder_costs, METH_NOARGS, "Give the time spent on each site, in ns." },
+    { "thinned", recorder_thinned, METH_NOARGS,
+      "Give the sites that the budget made rarer, and every how many steps they are recorded." },
+    { "_leave", recorder_leave, METH_NOARGS, "Stop the sources in a forked child." },
+    { "_follow", recorder_set_follow, METH_O,
+      "_follow($self, make, /)\n--\n\nGo on in a forked child, at its next event, with what make() "
+      "gives." },
+    { "__reduce__", recorder_reduce, METH_NOARGS, NULL },
+    { 0 },
+};
+
+static PyType_Slot slots[] = {
+    { Py_tp_doc,
+      "Recorder(path, *, only=None, exclude=None, products=2, every=1, rank=0, resume=False, "
+      "drop=False, compress=False, queue_bytes=0, max_bytes=0, budget=0.0, info={}, child=0)\n--\n\n"
+      "A run that is being written." },
+    { Py_tp_new, recorder_new },
+    { Py_tp_dealloc, recorder_dealloc },
+    { Py_tp_traverse, recorder_traverse },
+    { Py_tp_clear, recorder_clear },
+    { Py_tp_methods, methods },
+    { Py_tp_members, members },
+    { Py_tp_getset, getters },
+    { 0, NULL },
+};
+
+PyType_Spec recorder_spec = {
+    .name = "tensortap._core.Recorder",
+    .basicsize = sizeof(recorder_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .slots = slots,
+};

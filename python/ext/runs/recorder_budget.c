@@ -1,0 +1,217 @@
+/* recorder_budget.c -- what watching costs, and how it is kept within its budget.
+ *
+ * One event in RECORDER_SAMPLES is timed.  Every quarter of a second the time
+ * spent is held against the time that went by; if it is too much, the sites that
+ * took most are recorded half as often, one after the other, until the sum fits.
+ * A site that was thinned stays so.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runs/recorder.h"
+
+#include <time.h>
+
+enum {
+    LOOK_NS = 250000000,  /* how often the budget is looked at */
+    LOOK_CHARGES = 32,    /* fewer timed events than this say little */
+    TELL_NS = 1000000000, /* how often the cost is recorded */
+    PATIENCE = 8,         /* looks without a step: the program has none */
+    OUTLIER = 4,          /* times the usual */
+    TRIFLE = 16,          /* this much cheaper than the dearest: not worth thinning */
+    THINNED_MAX = 1 << 12,
+    SHOWN = 6, /* sites that a note names */
+};
+static const double aim = 0.8; /* of the budget, so that it is not missed again at once */
+
+static int64_t clock_read(clockid_t which)
+{
+    struct timespec t;
+    clock_gettime(which, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t clock_fine(void)
+{
+    return clock_read(CLOCK_REALTIME);
+}
+
+int64_t clock_coarse(void)
+{
+    return clock_read(CLOCK_REALTIME_COARSE);
+}
+
+recorder_site *recorder_site_at(recorder_object *self, int32_t site)
+{
+    if (site >= self->site_cap) {
+        size_t cap = ((size_t)site + 64) * 2;
+        recorder_site *grown = PyMem_Realloc(self->site, cap * sizeof *grown);
+        if (grown == NULL)
+            return NULL;
+        for (size_t i = (size_t)self->site_cap; i < cap; i++)
+            grown[i] = (recorder_site){ .step = -1 };
+        self->site = grown;
+        self->site_cap = (int32_t)cap;
+    }
+    return &self->site[site];
+}
+
+/* ---- thinning ------------------------------------------------------------ */
+
+static int64_t since_look(const recorder_site *site)
+{
+    return site->cost - site->cost_seen;
+}
+
+/* Halves the most expensive sites until `excess` is gone, each once: one bad moment
+ * shall not silence a site.  cost_seen takes those that are done out of the search. */
+static int32_t halve_most_expensive(recorder_object *self, int64_t excess)
+{
+    int32_t changed = 0;
+    int64_t dearest = 0;
+    while (excess > 0) {
+        recorder_site *most = NULL;
+        for (recorder_site *at = self->site; at < self->site + self->site_cap; at++)
+            if (at->thinned < THINNED_MAX && (most == NULL || since_look(at) > since_look(most)))
+                most = at;
+        if (most == NULL || since_look(most) <= dearest / TRIFLE)
+            break; /* the rest is cheap: it would be silenced for nothing */
+        if (dearest == 0)
+            dearest = since_look(most);
+        int64_t saved = since_look(most) - since_look(most) / 2;
+        most->thinned = most->thinned == 0 ? 2 : most->thinned * 2;
+        most->cost_seen = most->cost;
+        excess -= saved;
+        changed++;
+    }
+    return changed;
+}
+
+static void thin(recorder_object *self, int64_t excess)
+{
+    char text[1024];
+    size_t at = 0;
+    int shown = 0, more = 0;
+    if (halve_most_expensive(self, excess) == 0)
+        return;
+    for (int32_t i = 0; i < self->site_cap; i++) {
+        uint32_t thinned = self->site[i].thinned;
+        if (thinned == 0)
+            continue;
+        /* Step 0 is always wanted: this gives the products whatever the interval. */
+        uint32_t products = tt_recorder_wants(self->rec, i, 0);
+        tt_recorder_set_plan(self->rec, i, products, self->every * thinned);
+        if (shown++ >= SHOWN || at > sizeof text - 160)
+            more++;
+        else
+            at += (size_t)PyOS_snprintf(text + at, sizeof text - at, "%s%.100s every %u steps",
+                                        at > 0 ? ", " : "budget: ", tt_recorder_site_name(self->rec, i),
+                                        self->every * thinned);
+        if (at >= sizeof text)
+            at = sizeof text - 1;
+    }
+    if (more > 0)
+        PyOS_snprintf(text + at, sizeof text - at, ", and %d more", more);
+    tt_recorder_note(self->rec, self->step, text);
+}
+
+static void look(recorder_object *self, int64_t now)
+{
+    int64_t wall = now - self->look_ns;
+    bool is_enough = self->look_charges >= LOOK_CHARGES &&
+                     (self->step != self->look_step || wall > PATIENCE * (int64_t)LOOK_NS);
+    if (recorder_tell_error(self) < 0)
+        PyErr_WriteUnraisable((PyObject *)self);
+    if (self->rec == NULL) /* whoever shows warnings may have closed it */
+        return;
+    if (now - self->cost_told_ns >= TELL_NS)
+        recorder_tell_cost(self);
+    if (self->budget > 0 && !is_enough)
+        return; /* the next look sees a longer time */
+    double excess = (double)(self->cost_ns - self->look_cost) - self->budget * (double)wall;
+    if (self->budget > 0 && self->is_warm && excess > 0)
+        thin(self, (int64_t)(excess + (1 - aim) * self->budget * (double)wall) + 1);
+    self->is_warm = true;
+    self->look_ns = now;
+    self->look_cost = self->cost_ns;
+    self->look_step = self->step;
+    self->look_charges = 0;
+    for (int32_t i = 0; i < self->site_cap; i++)
+        self->site[i].cost_seen = self->site[i].cost;
+}
+
+void recorder_spend(recorder_object *self, int32_t site, int64_t ns)
+{
+    self->cost_ns += ns;
+    self->look_charges++;
+    recorder_site *row = site >= 0 ? recorder_site_at(self, site) : NULL;
+    if (row != NULL) /* else the sum is right all the same */
+        row->cost += ns;
+    int64_t now = clock_coarse();
+    if (now - self->look_ns >= LOOK_NS && self->rec != NULL)
+        look(self, now);
+}
+
+/* A thread that was put aside while it was timed took long this once: the events
+ * that were not timed took what they usually take. */
+void recorder_charge(recorder_object *self, int32_t site, int64_t ns)
+{
+    recorder_site *row = site >= 0 ? recorder_site_at(self, site) : NULL;
+    int64_t *typical = row != NULL ? &row->typical : &self->typical;
+    int64_t usual = ns < OUTLIER * *typical ? ns : OUTLIER * *typical;
+    *typical = *typical == 0 ? ns : *typical + (usual - *typical) / 4;
+    recorder_spend(self, site, ns + (RECORDER_SAMPLES - 1) * usual);
+}
+
+/* ---- what it cost -------------------------------------------------------- */
+
+void recorder_tell_cost(recorder_object *self)
+{
+    tt_recorder_counts counts;
+    int32_t site;
+    int64_t now = clock_coarse(), step = self->step;
+    if (!tt_recorder_has_room(self->rec, 1 << 10))
+        return; /* what the program says goes first */
+    tt_recorder_counts_get(self->rec, &counts);
+    self->cost_told_ns = now;
+    if (counts.events == 0 || now <= self->start_ns)
+        return;
+    if (counts.events == self->events_before && step > 0)
+        step--; /* nothing has happened in this step: it shall not appear in the run */
+    if (tt_recorder_site(self->rec, "tensortap/cost", &site, NULL) == TT_OK)
+        tt_recorder_scalar(self->rec, site, step, (double)self->cost_ns / (double)(now - self->start_ns));
+}
+
+/* {name: number} of the sites for which `of` gives more than 0. */
+static PyObject *dict_of_sites(recorder_object *self,
+                               int64_t (*of)(const recorder_object *, const recorder_site *))
+{
+    PyObject *dict = PyDict_New(); /* owned */
+    for (int32_t i = 0; dict != NULL && self->rec != NULL && i < self->site_cap; i++) {
+        int64_t value = of(self, &self->site[i]);
+        if (value == 0)
+            continue;
+        PyObject *number = PyLong_FromLongLong(value); /* owned */
+        if (number == NULL || PyDict_SetItemString(dict, tt_recorder_site_name(self->rec, i), number) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(number);
+    }
+    return dict;
+}
+
+static int64_t cost_of(const recorder_object *Py_UNUSED(self), const recorder_site *site)
+{
+    return site->cost;
+}
+
+static int64_t every_of(const recorder_object *self, const recorder_site *site)
+{
+    return (int64_t)site->thinned * self->every;
+}
+
+PyObject *recorder_costs(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    return dict_of_sites((recorder_object *)self, cost_of);
+}
+
+PyObject *recorder_thinned(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    return dict_of_sites((recorder_object *)self, every_of);
+}

@@ -1,0 +1,124 @@
+/* watch.h -- Watch: the consumer that writes what modules do into a run.
+ *
+ * For the watch_*.c files only.  One Watch is one model in one recorder.  The
+ * way of a tensor: watch_call.c (a module gave it) or watch_parameters.c (the
+ * optimizer is about to step) -> watch_record.c (is it wanted? view, summaries)
+ * -> tt_recorder_add.  No Python code runs on that way, except for tensors of
+ * another device and where on_nonfinite was asked for.
+ *
+ * Errors of our own are counted, the first is kept, and the program goes on.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_RUNS_WATCH_H
+#define TT_EXT_RUNS_WATCH_H
+
+#include "runs/recorder.h"
+#include "tensor/nest.h"
+#include "tensor/quick.h"
+
+/* A parameter, looked up in its module each time: it may be replaced. */
+typedef struct watch_parameter {
+    PyObject *module;            /* owned; weak reference */
+    PyObject *key;               /* owned; in module._parameters */
+    PyObject *name;              /* owned; as users know it */
+    int32_t site, gradient_site; /* -1: not asked for yet */
+    plain_trust trust, gradient_trust;
+    bool is_fresh;   /* its gradient was accumulated, and no optimizer has stepped since */
+    bool is_noted;   /* ... and it was not finite */
+    int64_t version; /* of that gradient, then */
+    tt_stats noted;  /* of that gradient, then; only with watch_object.notes */
+    bool has_stats;  /* noted holds them */
+    bool is_arrived; /* its gradient was accumulated, and not read since: version is known */
+    bool is_waiting; /* ... and is noted when backward has ended */
+} watch_parameter;
+
+typedef struct watch_object {
+    module_consumer consumer;
+    core_state *state;
+    recorder_object *recorder;   /* owned */
+    PyObject *on_nonfinite;      /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
+    PyObject *on_device;         /* owned or NULL; f(tensor, tag) for what we cannot read here */
+    PyObject *on_skip;           /* owned or NULL; f() when a step was skipped and `notes` was off */
+    PyObject *on_again;          /* owned or NULL; f() when a model runs again and no step has ended */
+    PyObject *grad, *version;    /* owned; getset descriptors of torch's tensor */
+    PyObject *parameters_key;    /* owned; "_parameters" */
+    PyObject *backward_code;     /* owned or NULL; of torch.autograd.backward */
+    PyObject *tensors_key;       /* owned; "tensors", the name of its first argument */
+    watch_parameter *parameters; /* owned */
+    Py_ssize_t parameter_count;
+    Py_ssize_t noted_count;
+    bool notes;         /* look at gradients when they are accumulated */
+    bool has_fresh;     /* some parameter is_fresh */
+    bool is_checked;    /* nothing has been accumulated since watch_was_skipped() said no */
+    bool has_run;       /* in training; whoever counts steps sets it back */
+    bool is_reduced;    /* gradients are averaged over ranks, in place, after they were accumulated */
+    bool is_scaled;     /* the step is GradScaler's: gradients were larger when accumulated */
+    bool is_changed;    /* some gradient was changed in place between backward and the step ... */
+    bool is_clipped;    /* ... and was recorded as it was then, not as backward had left it */
+    int32_t norm_site;  /* of gradient_norm; -1: not asked for yet */
+    PyObject *callback; /* owned or NULL; what torch calls when backward has ended */
+    PyObject *error;    /* owned or NULL; the first */
+    long long errors;
+    long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */
+    bool has_gradients;                   /* of parameters */
+    bool has_activation_gradients;
+    PyObject *weakrefs;
+} watch_object;
+
+/* Which appearance of a tensor. */
+typedef struct watch_tag {
+    int32_t site;
+    uint32_t call;
+    uint32_t thread;
+    uint8_t phase;
+    bool is_skipped;
+    plain_trust *trust; /* of the place it comes from; or NULL */
+    bool is_for_norm;   /* stats are needed whether the site is wanted or not */
+} watch_tag;
+
+static inline bool watch_is_finite(const tt_stats *stats)
+{
+    return stats->nan + stats->posinf + stats->neginf == 0;
+}
+
+/* Counts the exception that is set and clears it. */
+void watch_take_error(watch_object *self);
+
+/* The site of kind/name, from the recorder; -1: there is none (counted). */
+int32_t watch_site(watch_object *self, const char *kind, PyObject *name);
+
+/* Records one tensor.  1: stats are in *stats; 0: they are not, because nobody
+ * wants them or they come later; -1: with the exception of on_nonfinite. */
+int watch_record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt_stats *stats);
+/* Records stats that somebody else computed; step < 0: the current one. */
+void watch_record_stats(watch_object *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
+                        const watch_tag *tag, int64_t step, int64_t time);
+
+/* Tells on_nonfinite, if there is one and something to tell; -1: it raised. */
+int watch_tell_nonfinite(watch_object *self, const tt_stats *stats, const watch_tag *tag, int64_t step);
+
+extern const consumer_calls watch_calls, watch_calls_with_inputs;
+
+/* Parameters.  Each is a method of Watch. */
+PyObject *watch_set_parameters(PyObject *self, PyObject *list);
+PyObject *watch_read_parameters(PyObject *self, PyObject *which);
+PyObject *watch_parameter_ids(PyObject *self, PyObject *none);
+PyObject *watch_parameter_hook(PyObject *self, PyObject *index);
+PyObject *watch_end_step(PyObject *self, PyObject *none);
+void watch_free_parameters(watch_object *self);
+PyObject *watch_parameter_get(watch_object *self, watch_parameter *parameter); /* new ref or NULL */
+PyObject *watch_gradient_get(watch_object *self, PyObject *parameter);         /* new ref or NULL */
+
+/* Gradients that are seen while they are computed. */
+int64_t watch_version(const watch_object *self, PyObject *tensor); /* -1: nobody counts */
+void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObject *tensor);
+/* Has a step been skipped since gradients were noted?  Then they are recorded so. */
+bool watch_was_skipped(watch_object *self);
+void watch_write_noted(watch_object *self);
+void watch_hook_output(watch_object *self, PyObject *tensor, const watch_tag *tag);
+
+/* The loss.  watch_note_loss records what backward() was called on, while it runs; 0, or -1
+ * with the exception of on_nonfinite. */
+int watch_find_backward(watch_object *self);
+int watch_note_loss(watch_object *self);
+
+#endif

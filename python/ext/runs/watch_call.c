@@ -1,0 +1,223 @@
+/* watch_call.c -- what a watched module took and gave.
+ *
+ * Keeps, for each module, the sites of the tensors it returned so far, so that
+ * a name is built and looked up once for each place and never again.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runs/watch.h"
+
+/* A place in the output (or input) of one module. */
+typedef struct known_place {
+    uint64_t hash; /* of its path */
+    int32_t site;
+    int32_t gradient_site; /* -1: not asked for yet */
+    plain_trust trust;
+} known_place;
+
+/* Each is an allocation of its own: another thread may add one while we look. */
+typedef struct places {
+    known_place **all; /* owned, as what is in it */
+    int count, cap;
+} places;
+
+/* What a link of ours carries. */
+typedef struct link_sites {
+    places outputs, inputs;
+    int64_t trained; /* the step in which it last was the outermost in training, plus 1 */
+} link_sites;
+
+static void free_places(places *known)
+{
+    for (int i = 0; i < known->count; i++)
+        PyMem_Free(known->all[i]);
+    PyMem_Free(known->all);
+}
+
+static void free_sites(void *data)
+{
+    link_sites *sites = data;
+    free_places(&sites->outputs);
+    free_places(&sites->inputs);
+    PyMem_Free(sites);
+}
+
+typedef struct walk_context {
+    watch_object *watch;
+    module_link *link;
+    places *known;
+    const char *kind;
+    watch_tag tag;
+    bool is_output;
+} walk_context;
+
+static bool add_place(places *known, known_place *place)
+{
+    if (known->count == known->cap) {
+        int cap = known->cap > 0 ? known->cap * 2 : 1;
+        known_place **grown = PyMem_Realloc(known->all, (size_t)cap * sizeof *grown);
+        if (grown == NULL)
+            return false;
+        known->all = grown;
+        known->cap = cap;
+    }
+    known->all[known->count++] = place;
+    return true;
+}
+
+/* A place that was not known: its name is built, this once. */
+static known_place *make_place(walk_context *walk, const nest_path *path)
+{
+    known_place *place = PyMem_Calloc(1, sizeof *place);
+    PyObject *name = nest_name(walk->link->name, path); /* owned */
+    if (place == NULL || name == NULL)
+        goto out;
+    *place = (known_place){ .hash = path->hash,
+                            .gradient_site = -1,
+                            .site = watch_site(walk->watch, walk->kind, name) };
+    if (walk->is_output && walk->watch->has_activation_gradients)
+        place->gradient_site = watch_site(walk->watch, "activation_gradient", name);
+    if (add_place(walk->known, place)) {
+        Py_DECREF(name);
+        return place;
+    }
+out:
+    watch_take_error(walk->watch);
+    PyMem_Free(place);
+    Py_XDECREF(name);
+    return NULL;
+}
+
+/* Tensors come in the same order each time, so the place is mostly the next one. */
+static known_place *find_place(walk_context *walk, const nest_path *path)
+{
+    const places *known = walk->known;
+    int next = path->found - 1;
+    if (next < known->count && known->all[next]->hash == path->hash)
+        return known->all[next];
+    for (int i = 0; i < known->count; i++)
+        if (known->all[i]->hash == path->hash)
+            return known->all[i];
+    return make_place(walk, path);
+}
+
+static int found_tensor(void *context, PyObject *tensor, const nest_path *path)
+{
+    walk_context *walk = context;
+    known_place *place = find_place(walk, path);
+    tt_stats stats;
+    if (place == NULL)
+        return 0;
+    walk->tag.site = place->site;
+    walk->tag.trust = &place->trust;
+    int result = watch_record(walk->watch, tensor, &walk->tag, &stats);
+    if (result >= 0 && place->gradient_site >= 0) {
+        walk->tag.site = place->gradient_site;
+        walk->tag.trust = NULL;
+        watch_hook_output(walk->watch, tensor, &walk->tag);
+    }
+    return result < 0 ? -1 : 0;
+}
+
+/* NULL: no memory; then nothing is looked at. */
+static link_sites *sites_of(module_link *link)
+{
+    if (link->data == NULL)
+        link->data = PyMem_Calloc(1, sizeof(link_sites));
+    return link->data;
+}
+
+/* Looks at all tensors of obj.  0, or -1 with the exception of on_nonfinite. */
+static int look(walk_context *walk, const module_event *event, PyObject *obj)
+{
+    watch_object *self = walk->watch;
+    link_sites *sites = sites_of(walk->link);
+    if (sites == NULL)
+        return 0;
+    walk->known = walk->is_output ? &sites->outputs : &sites->inputs;
+    walk->tag = (watch_tag){ .call = event->call,
+                             .thread = event->thread,
+                             .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
+    nest_path path;
+    path.depth = path.found = 0;
+    path.hash = 0;
+    int result = nest_walk(&self->state->torch, obj, &path, found_tensor, walk);
+    if (result < 0 && self->on_nonfinite == NULL) {
+        watch_take_error(self); /* a key without a hash, no memory */
+        result = 0;
+    }
+    return result;
+}
+
+/* Counts the forwards of a model in training, where no optimizer counts steps. */
+static void count_forward(watch_object *self, module_link *link)
+{
+    recorder_object *recorder = self->recorder;
+    link_sites *sites = sites_of(link);
+    if (sites == NULL || recorder->forwards == FORWARDS_ARE_NO_STEPS)
+        return;
+    bool is_again = sites->trained == recorder->step + 1;
+    if (is_again && recorder->forwards == FORWARDS_UNKNOWN && self->on_again != NULL) {
+        PyObject *result = PyObject_CallNoArgs(self->on_again); /* owned; sets recorder->forwards */
+        if (result == NULL)
+            watch_take_error(self);
+        Py_XDECREF(result);
+    }
+    if (is_again && recorder->forwards == FORWARDS_ARE_STEPS && !recorder->is_manual)
+        recorder->step++;
+    sites->trained = recorder->step + 1;
+}
+
+/* A training forward begins a new step if the optimizers are through with the
+ * last one, or GradScaler kept them from it, or there is no optimizer. */
+static void watch_enter(module_consumer *consumer, module_link *link, bool is_training, bool is_outermost)
+{
+    watch_object *self = (watch_object *)consumer;
+    recorder_object *recorder = self->recorder;
+    self->has_run |= is_training;
+    if (is_training && is_outermost)
+        count_forward(self, link);
+    if (!is_training || (!recorder->is_step_over && (!self->has_fresh || self->is_checked)))
+        return;
+    bool is_over = recorder->is_step_over;
+    if (watch_was_skipped(self)) {
+        is_over = is_over || self->noted_count > 0;
+        watch_write_noted(self);
+        if (!self->notes && self->on_skip != NULL) {               /* from now on we look at once */
+            PyObject *result = PyObject_CallNoArgs(self->on_skip); /* owned */
+            if (result == NULL)
+                watch_take_error(self);
+            Py_XDECREF(result);
+        }
+    }
+    recorder->is_step_over = false;
+    if (is_over && !recorder->is_manual)
+        recorder->step++;
+}
+
+static int watch_after(module_consumer *consumer, module_link *link, const module_event *event)
+{
+    walk_context walk = {
+        .watch = (watch_object *)consumer, .link = link, .kind = "activation", .is_output = true
+    };
+    return look(&walk, event, event->output);
+}
+
+static int watch_before(module_consumer *consumer, module_link *link, const module_event *event)
+{
+    walk_context walk = { .watch = (watch_object *)consumer, .link = link, .kind = "input" };
+    bool has_names = event->kwargs != NULL && PyDict_GET_SIZE(event->kwargs) > 0;
+    bool is_single = PyTuple_GET_SIZE(event->args) == 1 && !has_names;
+    int result = look(&walk, event, is_single ? PyTuple_GET_ITEM(event->args, 0) : event->args);
+    return result == 0 && has_names ? look(&walk, event, event->kwargs) : result;
+}
+
+const consumer_calls watch_calls = {
+    .enter = watch_enter,
+    .after = watch_after,
+    .free_data = free_sites,
+};
+const consumer_calls watch_calls_with_inputs = {
+    .enter = watch_enter,
+    .before = watch_before,
+    .after = watch_after,
+    .free_data = free_sites,
+};

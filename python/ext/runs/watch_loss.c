@@ -1,0 +1,126 @@
+/* watch_loss.c -- the tensor on which backward() was called.
+ *
+ * Exists because a loss is computed outside of any module, most often, and is where many
+ * a NaN is born.  A gradient's hook runs while torch.autograd.backward() does, so the frames
+ * of Python lead from the one to the other: its first argument is the loss, and who called
+ * it is the program.  Nothing of torch is replaced, and no frame is kept.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/frame.h"
+#include "runs/watch.h"
+
+#include <string.h>
+
+int watch_find_backward(watch_object *self)
+{
+    PyObject *module = PyImport_ImportModule("torch.autograd");                              /* owned */
+    PyObject *function = module != NULL ? PyObject_GetAttrString(module, "backward") : NULL; /* owned */
+    PyObject *code = function != NULL ? PyObject_GetAttrString(function, "__code__") : NULL; /* owned */
+    if (code != NULL && PyCode_Check(code))
+        self->backward_code = Py_NewRef(code);
+    PyErr_Clear(); /* somebody replaced it: then the loss is not seen */
+    Py_XDECREF(code);
+    Py_XDECREF(function);
+    Py_XDECREF(module);
+    self->tensors_key = PyUnicode_InternFromString("tensors");
+    return self->tensors_key != NULL ? 0 : -1;
+}
+
+/* The outermost call of backward(): checkpoints call it again inside. */
+static line_frame *outermost_backward(const watch_object *self, line_frame *at)
+{
+    line_frame *found = NULL;
+    for (; at != NULL; at = locals_back(at))
+        if ((PyObject *)locals_code(at) == self->backward_code)
+            found = at;
+    return found;
+}
+
+/* Gradients of another device come in a thread of torch's own; whoever called backward()
+ * waits.  NULL too if several threads do. */
+static line_frame *backward_of_others(const watch_object *self)
+{
+    line_frame *found = NULL;
+    PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    for (; thread != NULL; thread = PyThreadState_Next(thread)) {
+        line_frame *other = outermost_backward(self, locals_top(thread));
+        if (other != NULL && found != NULL)
+            return NULL;
+        found = other != NULL ? other : found;
+    }
+    return found;
+}
+
+static bool is_library(line_frame *at)
+{
+    static const char *const marks[] = { "/lib/python3", "/site-packages/", "/dist-packages/",
+                                         "<frozen " };
+    const char *file = PyUnicode_AsUTF8(locals_code(at)->co_filename);
+    for (size_t i = 0; file != NULL && i < sizeof marks / sizeof *marks; i++)
+        if (strstr(file, marks[i]) != NULL)
+            return true;
+    PyErr_Clear();
+    return file == NULL;
+}
+
+/* The site of the line that called backward(), or that called the library that did. */
+static int32_t site_of_caller(watch_object *self, line_frame *backward)
+{
+    line_frame *at = locals_back(backward), *program = at;
+    while (program != NULL && is_library(program))
+        program = locals_back(program);
+    if (program == NULL)
+        program = at;
+    if (program == NULL)
+        return -1;
+    PyCodeObject *code = locals_code(program);
+    const char *file = PyUnicode_AsUTF8(code->co_filename);
+    const char *slash = file != NULL ? strrchr(file, '/') : NULL;
+    int line = PyCode_Addr2Line(code, locals_instruction(program) * CODE_UNIT);
+    PyObject *name =
+        file != NULL ? PyUnicode_FromFormat("%s:%d", slash != NULL ? slash + 1 : file, line) : NULL;
+    int32_t site = name != NULL ? watch_site(self, "loss", name) : -1;
+    watch_take_error(self);
+    Py_XDECREF(name);
+    return site;
+}
+
+/* Was it the last one, too?  Each watched model asks, and each checkpoint. */
+static bool is_known(recorder_object *recorder, PyObject *loss)
+{
+    PyObject *last = NULL; /* owned */
+    if (recorder->loss != NULL)
+        (void)PyWeakref_GetRef(recorder->loss, &last);
+    bool is_same = last == loss;
+    Py_XDECREF(last);
+    if (!is_same)
+        Py_XSETREF(recorder->loss, PyWeakref_NewRef(loss, NULL));
+    PyErr_Clear();
+    return is_same;
+}
+
+int watch_note_loss(watch_object *self)
+{
+    recorder_object *recorder = self->recorder;
+    if (self->backward_code == NULL || recorder->rec == NULL)
+        return 0;
+    line_frame *at = outermost_backward(self, locals_running());
+    if (at == NULL)
+        at = backward_of_others(self);
+    PyObject *given = at != NULL ? Py_XNewRef(locals_slot(at, 0, self->tensors_key)) : NULL; /* owned */
+    bool is_tuple = given != NULL && PyTuple_Check(given);
+    Py_ssize_t count = is_tuple ? PyTuple_GET_SIZE(given) : given != NULL;
+    watch_tag tag = { .site = -1, .phase = TT_PHASE_TRAIN };
+    int result = 0;
+    for (Py_ssize_t i = 0; i < count && result == 0; i++) {
+        PyObject *loss = is_tuple ? PyTuple_GET_ITEM(given, i) : given; /* borrowed */
+        tt_stats stats;
+        if (!torch_api_is_tensor(&self->state->torch, loss) || (i == 0 && is_known(recorder, loss)))
+            break;
+        if (i == 0 && (tag.site = site_of_caller(self, at)) < 0)
+            break;
+        tag.call = recorder_next_call(recorder, tag.site);
+        result = watch_record(self, loss, &tag, &stats) < 0 ? -1 : 0;
+    }
+    Py_XDECREF(given);
+    return result;
+}

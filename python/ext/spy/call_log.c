@@ -1,0 +1,398 @@
+/* call_log.c -- CallLog: remembers which modules were called, and how.
+ *
+ * The consumer below tensortap.spy.CallTracer.  It runs after every call of a
+ * traced module, so a call is one row of numbers; Python objects are made of the
+ * rows when somebody asks for `events`.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/state.h"
+#include "tensor/nest.h"
+
+#include <string.h>
+
+/* One call that has ended.  Its tensors are in the pool: inputs, then outputs. */
+typedef struct call_row {
+    PyObject *name;  /* owned */
+    PyObject *error; /* owned or NULL; the exception's class */
+    int64_t start, end;
+    uint64_t pool_at;
+    uint32_t inputs, outputs;
+    uint32_t call, depth, thread;
+} call_row;
+
+/* A pool entry of a tensor: the word below, then its sizes. */
+enum { ROWS_KEPT = 1 << 16 /* 5 MB */ };
+enum { NDIM_SHIFT = 32, KNOWN_SHIFT = 40, CODE_SHIFT = 8 };
+
+typedef struct call_log_object {
+    module_consumer consumer;
+    core_state *state;
+    PyObject *trace; /* owned; list of names, in order of return */
+    PyObject *types; /* owned; list of element types that DLPack has no word for */
+    call_row *rows;  /* owned */
+    size_t row_count, row_cap;
+    int64_t *pool; /* owned */
+    size_t pool_len, pool_cap;
+    int64_t step;     /* calls are counted from 0 when it changes */
+    long long errors; /* rows lost for want of memory */
+} call_log_object;
+
+/* ---- while modules run ------------------------------------------------------ */
+
+static bool grow(void **array, size_t *cap, size_t need, size_t item)
+{
+    if (need <= *cap)
+        return true;
+    size_t wider = *cap < 256 ? 256 : *cap;
+    while (wider < need)
+        wider += wider / 2;
+    void *grown = PyMem_Realloc(*array, wider * item);
+    if (grown == NULL)
+        return false;
+    *array = grown;
+    *cap = wider;
+    return true;
+}
+
+static bool pool_put(call_log_object *self, int64_t word, const int64_t *sizes, int32_t ndim)
+{
+    if (!grow((void **)&self->pool, &self->pool_cap, self->pool_len + 1 + (size_t)ndim,
+              sizeof *self->pool))
+        return false;
+    self->pool[self->pool_len++] = word | (int64_t)ndim << NDIM_SHIFT;
+    for (int32_t i = 0; i < ndim; i++)
+        self->pool[self->pool_len++] = sizes[i];
+    return true;
+}
+
+/* Tensors that DLPack refuses: meta, sparse, inside vmap, ... */
+static bool put_slowly(call_log_object *self, PyObject *tensor)
+{
+    PyObject *shape = PyObject_GetAttrString(tensor, "shape"); /* owned */
+    PyObject *dtype = PyObject_GetAttrString(tensor, "dtype"); /* owned */
+    int64_t sizes[TT_MAX_DIM];
+    bool is_put = false;
+    if (shape == NULL || dtype == NULL || !PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) > TT_MAX_DIM)
+        goto out;
+    Py_ssize_t ndim = PyTuple_GET_SIZE(shape), at = 0;
+    for (Py_ssize_t i = 0; i < ndim; i++) {
+        sizes[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
+        if (sizes[i] == -1 && PyErr_Occurred()) /* a size that is a symbol */
+            PyErr_Clear();
+    }
+    while (at < PyList_GET_SIZE(self->types) && PyList_GET_ITEM(self->types, at) != dtype)
+        at++;
+    if (at == PyList_GET_SIZE(self->types) && PyList_Append(self->types, dtype) < 0)
+        goto out;
+    is_put = pool_put(self, at | (int64_t)1 << KNOWN_SHIFT, sizes, (int32_t)ndim);
+out:
+    PyErr_Clear();
+    Py_XDECREF(dtype);
+    Py_XDECREF(shape);
+    return is_put;
+}
+
+typedef struct finding {
+    call_log_object *self;
+    module_link *link;
+    uint32_t count;
+} finding;
+
+static int found(void *context, PyObject *tensor, const nest_path *Py_UNUSED(path))
+{
+    finding *f = context;
+    dl_view_fn *view = f->self->state->torch.view;
+    tt_dltensor dl;
+    bool is_put;
+    /* A refusal costs a millisecond: then this module is asked the other way. */
+    if (view != NULL && f->link->data == NULL && view(tensor, &dl) == 0) {
+        is_put = dl.ndim <= TT_MAX_DIM &&
+                 pool_put(f->self, dl.bits | (int64_t)dl.code << CODE_SHIFT, dl.shape, dl.ndim);
+    } else {
+        PyErr_Clear();
+        f->link->data = f->self;
+        is_put = put_slowly(f->self, tensor);
+    }
+    f->count += is_put;
+    f->self->errors += !is_put;
+    return 0;
+}
+
+static uint32_t put_all(call_log_object *self, module_link *link, PyObject *obj)
+{
+    finding f = { .self = self, .link = link };
+    torch_api *torch = &self->state->torch;
+    if (obj == NULL || (PyDict_CheckExact(obj) && PyDict_GET_SIZE(obj) == 0))
+        return 0;
+    /* Most calls take and give one tensor: no walk for those. */
+    if (PyTuple_CheckExact(obj) && PyTuple_GET_SIZE(obj) == 1)
+        obj = PyTuple_GET_ITEM(obj, 0);
+    if (torch_api_is_tensor(torch, obj)) {
+        (void)found(&f, obj, NULL);
+    } else {
+        nest_path path = { 0 };
+        if (nest_walk(torch, obj, &path, found, &f) < 0)
+            PyErr_Clear();
+    }
+    return f.count;
+}
+
+static int after(module_consumer *consumer, module_link *link, const module_event *event)
+{
+    call_log_object *self = (call_log_object *)consumer;
+    if (!grow((void **)&self->rows, &self->row_cap, self->row_count + 1, sizeof *self->rows) ||
+        (event->output != NULL && PyList_Append(self->trace, link->name) < 0)) {
+        PyErr_Clear();
+        self->errors++;
+        return 0;
+    }
+    if (self->state->torch.tensor == NULL)
+        (void)torch_api_find(&self->state->torch);
+    call_row row = { .name = Py_NewRef(link->name),
+                     .start = event->start,
+                     .end = event->end,
+                     .call = event->call,
+                     .depth = event->depth,
+                     .thread = event->thread,
+                     .pool_at = self->pool_len };
+    if (event->exception != NULL)
+        row.error = Py_NewRef((PyObject *)Py_TYPE(event->exception));
+    row.inputs = put_all(self, link, event->args) + put_all(self, link, event->kwargs);
+    row.outputs = put_all(self, link, event->output);
+    self->rows[self->row_count++] = row;
+    return 0;
+}
+
+static const consumer_calls log_calls = { .after = after };
+
+/* ---- asked for ---------------------------------------------------------------- */
+
+static PyObject *type_name(const call_log_object *self, int64_t word)
+{
+    if (word >> KNOWN_SHIFT & 1) {
+        PyObject *text = PyObject_Str(PyList_GET_ITEM(self->types, (Py_ssize_t)(word & 0xffffffff)));
+        if (text != NULL) /* torch.float32 is float32 elsewhere */
+            Py_SETREF(text, PyUnicode_Substring(text, sizeof "torch." - 1, PY_SSIZE_T_MAX));
+        return text;
+    }
+    char element[16];
+    tt_dltensor dl = { .data = element,
+                       .device_type = 1,
+                       .code = (uint8_t)(word >> CODE_SHIFT & 0xff),
+                       .bits = (uint8_t)(word & 0xff),
+                       .lanes = 1 };
+    tt_tensor t;
+    if (tt_tensor_from_dlpack(&t, &dl, NULL) == TT_OK)
+        return PyUnicode_FromString(tt_dtype_name(t.dtype));
+    return PyUnicode_FromFormat("dlpack(%d, %d bits)", (int)dl.code, (int)dl.bits);
+}
+
+/* (shape, dtype) of the next `count` tensors of the pool, as a tuple. */
+static PyObject *read_pool(const call_log_object *self, uint64_t *at, uint32_t count)
+{
+    PyObject *all = PyTuple_New((Py_ssize_t)count); /* owned */
+    for (uint32_t i = 0; all != NULL && i < count; i++) {
+        int64_t word = self->pool[(*at)++];
+        int32_t ndim = (int32_t)(word >> NDIM_SHIFT & 0xff);
+        PyObject *shape = shape_as_tuple(self->pool + *at, ndim); /* owned */
+        PyObject *dtype = type_name(self, word);                  /* owned */
+        PyObject *pair = shape != NULL && dtype != NULL ? PyTuple_Pack(2, shape, dtype) : NULL;
+        *at += (uint64_t)ndim;
+        Py_XDECREF(shape);
+        Py_XDECREF(dtype);
+        if (pair == NULL)
+            Py_CLEAR(all);
+        else
+            PyTuple_SET_ITEM(all, (Py_ssize_t)i, pair);
+    }
+    return all;
+}
+
+static PyObject *log_events(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    call_log_object *self = (call_log_object *)obj;
+    PyObject *list = PyList_New(0); /* owned */
+    for (size_t i = 0; list != NULL && i < self->row_count; i++) {
+        call_row row = self->rows[i]; /* the array may move, and the trace be reset */
+        uint64_t at = row.pool_at;
+        Py_INCREF(row.name);
+        Py_XINCREF(row.error);
+        PyObject *inputs = read_pool(self, &at, row.inputs);                           /* owned */
+        PyObject *outputs = inputs != NULL ? read_pool(self, &at, row.outputs) : NULL; /* owned */
+        PyObject *event = NULL;                                                        /* owned */
+        if (outputs != NULL)
+            event = Py_BuildValue("(OIIOOLLIO)", row.name, row.call, row.depth, inputs, outputs,
+                                  (long long)row.start, (long long)(row.end - row.start), row.thread,
+                                  row.error != NULL ? row.error : Py_None);
+        if (event == NULL || PyList_Append(list, event) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(event);
+        Py_XDECREF(outputs);
+        Py_XDECREF(inputs);
+        Py_XDECREF(row.error);
+        Py_DECREF(row.name);
+    }
+    return list;
+}
+
+static void drop_rows(call_log_object *self)
+{
+    size_t count = self->row_count, cap = self->row_cap;
+    call_row *rows = self->rows;
+    self->rows = NULL; /* what is dropped may run code that looks here */
+    self->row_count = self->row_cap = self->pool_len = 0;
+    for (size_t i = 0; i < count; i++) {
+        Py_DECREF(rows[i].name);
+        Py_XDECREF(rows[i].error);
+    }
+    if (self->rows != NULL || cap > ROWS_KEPT) {
+        PyMem_Free(rows);
+        return;
+    }
+    self->rows = rows; /* the next trace is as long: memory that is there is cheaper */
+    self->row_cap = cap;
+}
+
+static PyObject *log_reset(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    call_log_object *self = (call_log_object *)obj;
+    PyObject *fresh = PyList_New(0);
+    if (fresh == NULL)
+        return NULL;
+    Py_XSETREF(self->trace, fresh);
+    drop_rows(self);
+    self->step++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *log_add(PyObject *obj, PyObject *args)
+{
+    call_log_object *self = (call_log_object *)obj;
+    PyObject *module, *name; /* borrowed */
+    int by_hook;
+    if (!PyArg_ParseTuple(args, "OUp:add", &module, &name, &by_hook) ||
+        module_source_add(self->state, &self->consumer, module, name, by_hook != 0) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *log_remove(PyObject *obj, PyObject *module)
+{
+    call_log_object *self = (call_log_object *)obj;
+    if (module == Py_None)
+        module_source_remove_all(self->state, &self->consumer);
+    else
+        module_source_remove(self->state, &self->consumer, module);
+    Py_RETURN_NONE;
+}
+
+static PyObject *log_unseen(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    return module_consumer_unseen(&((call_log_object *)obj)->consumer);
+}
+
+/* ---- life ----------------------------------------------------------------------- */
+
+static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { NULL };
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":CallLog", names))
+        return NULL;
+    call_log_object *self = (call_log_object *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->state = PyType_GetModuleState(type);
+    self->trace = PyList_New(0);
+    self->types = PyList_New(0);
+    module_consumer_init(&self->consumer, &log_calls, &self->step,
+                         CONSUMER_TIME | CONSUMER_DEPTH | CONSUMER_ERRORS);
+    if (self->trace == NULL || self->types == NULL)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static int log_traverse(PyObject *obj, visitproc visit, void *arg)
+{
+    call_log_object *self = (call_log_object *)obj;
+    Py_VISIT(Py_TYPE(obj));
+    Py_VISIT(self->trace);
+    Py_VISIT(self->types);
+    return module_consumer_visit(&self->consumer, visit, arg);
+}
+
+static int log_clear(PyObject *obj)
+{
+    call_log_object *self = (call_log_object *)obj;
+    module_consumer_clear(&self->consumer);
+    Py_CLEAR(self->trace);
+    Py_CLEAR(self->types);
+    drop_rows(self);
+    return 0;
+}
+
+static void log_dealloc(PyObject *obj)
+{
+    call_log_object *self = (call_log_object *)obj;
+    PyTypeObject *type = Py_TYPE(obj);
+    PyObject_GC_UnTrack(obj);
+    log_clear(obj);
+    PyMem_Free(self->rows);
+    PyMem_Free(self->pool);
+    type->tp_free(obj);
+    Py_DECREF(type);
+}
+
+static PyObject *log_get_trace(PyObject *obj, void *Py_UNUSED(closure))
+{
+    return Py_NewRef(((call_log_object *)obj)->trace);
+}
+
+static PyObject *log_get_off(PyObject *obj, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(((call_log_object *)obj)->consumer.is_off);
+}
+
+static int log_set_off(PyObject *obj, PyObject *value, void *Py_UNUSED(closure))
+{
+    int is_off = value != NULL ? PyObject_IsTrue(value) : 0;
+    if (is_off < 0)
+        return -1;
+    ((call_log_object *)obj)->consumer.is_off = is_off != 0;
+    return 0;
+}
+
+static PyMethodDef log_methods[] = {
+    { "add", log_add, METH_VARARGS, "add($self, module, name, hook, /)\n--\n\nListen to a module." },
+    { "remove", log_remove, METH_O,
+      "remove($self, module, /)\n--\n\nStop listening to it; None: to all." },
+    { "reset", log_reset, METH_NOARGS, "reset($self, /)\n--\n\nForget all calls." },
+    { "unseen", log_unseen, METH_NOARGS,
+      "unseen($self, /)\n--\n\nGive the names of modules that were never called." },
+    { "events", log_events, METH_NOARGS,
+      "events($self, /)\n--\n\n"
+      "Give (name, call, depth, inputs, outputs, start, duration, thread, error) of every call." },
+    { 0 },
+};
+
+static PyGetSetDef log_getters[] = {
+    { "trace", log_get_trace, NULL, "names of the modules that returned, in this order", NULL },
+    { "off", log_get_off, log_set_off, "nothing is remembered", NULL },
+    { 0 },
+};
+
+static PyType_Slot log_slots[] = {
+    { Py_tp_doc, "CallLog()\n--\n\nRemember which modules were called, and how." },
+    { Py_tp_new, log_new },
+    { Py_tp_dealloc, log_dealloc },
+    { Py_tp_traverse, log_traverse },
+    { Py_tp_clear, log_clear },
+    { Py_tp_methods, log_methods },
+    { Py_tp_getset, log_getters },
+    { 0, NULL },
+};
+
+PyType_Spec call_log_spec = {
+    .name = "tensortap._core.CallLog",
+    .basicsize = sizeof(call_log_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = log_slots,
+};

@@ -1,0 +1,71 @@
+/* save.c -- spy_save: saves a tensor where somebody asked for it.
+ *
+ * Exists in C because it stays in the user's forward for good: outside of a
+ * DebugContext, which is nearly always, it reads one context variable.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/state.h"
+
+int spy_init(PyObject *module, core_state *state)
+{
+    state->spy_context = PyContextVar_New("tensortap_spy_context", NULL);
+    state->spy_method = PyUnicode_InternFromString("_save");
+    if (state->spy_context == NULL || state->spy_method == NULL)
+        return -1;
+    return PyModule_AddObjectRef(module, "_spy_context", state->spy_context);
+}
+
+/* spy_save(name, tensor, module=None, *, norm_only=False, stats_only=False) */
+CORE_FUNCTION(core_spy_save)
+{
+    core_state *state = core_state_of(module);
+    PyObject *context = NULL; /* owned */
+    PyObject *result = NULL;
+    if (PyContextVar_Get(state->spy_context, NULL, &context) < 0)
+        return NULL;
+    if (nargs + (kwnames != NULL ? PyTuple_GET_SIZE(kwnames) : 0) < 2) {
+        PyErr_SetString(PyExc_TypeError, "spy_save() needs a name and a tensor");
+        goto out;
+    }
+    if (context == NULL || context == Py_None) {
+        result = Py_NewRef(Py_None);
+        goto out;
+    }
+    PyObject *few[8]; /* [0] is the context */
+    size_t count = (size_t)nargs + (kwnames != NULL ? (size_t)PyTuple_GET_SIZE(kwnames) : 0);
+    if (count > sizeof few / sizeof *few - 1) {
+        PyErr_SetString(PyExc_TypeError, "spy_save() takes at most 5 arguments");
+        goto out;
+    }
+    few[0] = context;
+    for (size_t i = 0; i < count; i++)
+        few[i + 1] = args[i];
+    PyObject *saved = PyObject_VectorcallMethod(state->spy_method, few, (size_t)nargs + 1, kwnames);
+    if (saved != NULL)
+        result = Py_NewRef(Py_None);
+    Py_XDECREF(saved);
+out:
+    Py_XDECREF(context);
+    return result;
+}
+
+/* _count_up(counts, key) -> int: counts[key] + 1, in one piece for all threads. */
+CORE_FUNCTION(core_count_up)
+{
+    (void)module;
+    if (kwnames != NULL || nargs != 2 || !PyDict_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "_count_up(dict, key)");
+        return NULL;
+    }
+    PyObject *old = PyDict_GetItemWithError(args[0], args[1]); /* borrowed */
+    if (old == NULL && PyErr_Occurred())
+        return NULL;
+    long long count = old != NULL ? PyLong_AsLongLong(old) : 0;
+    if (count == -1 && PyErr_Occurred())
+        return NULL;
+    PyObject *result = PyLong_FromLongLong(count);   /* owned */
+    PyObject *next = PyLong_FromLongLong(count + 1); /* owned */
+    if (result == NULL || next == NULL || PyDict_SetItem(args[0], args[1], next) < 0)
+        Py_CLEAR(result);
+    Py_XDECREF(next);
+    return result;
+}

@@ -1,0 +1,237 @@
+/* attention.c -- attention() and the class Attention.
+ *
+ * Each output is held as a bytearray and shown as a NumPy array of its memory,
+ * or as a memoryview where there is no NumPy.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/state.h"
+
+#include <math.h>
+
+enum { ENTROPY, MAX_LOGIT, SINK, OUTPUTS };
+
+typedef struct attention_object {
+    PyObject_VAR_HEAD               /* ob_size is the number of dimensions of an output */
+        PyObject *outputs[OUTPUTS]; /* owned; bytearrays of floats */
+    int64_t shape[];
+} attention_object;
+
+static attention_object *attention_of(PyObject *self)
+{
+    return (attention_object *)self;
+}
+
+static void attention_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    for (int i = 0; i < OUTPUTS; i++)
+        Py_XDECREF(attention_of(self)->outputs[i]);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+/* ---- fields -------------------------------------------------------------- */
+
+static PyObject *as_numpy(PyObject *numpy, PyObject *bytes, PyObject *shape)
+{
+    PyObject *flat = PyObject_CallMethod(numpy, "frombuffer", "Os", bytes, "float32"); /* owned */
+    PyObject *array = flat != NULL ? PyObject_CallMethod(flat, "reshape", "O", shape) : NULL;
+    Py_XDECREF(flat);
+    return array;
+}
+
+/* Without NumPy; a memoryview cannot have a size of 0 but in one dimension. */
+static PyObject *as_memoryview(PyObject *bytes, PyObject *shape)
+{
+    PyObject *raw = PyMemoryView_FromObject(bytes), *view = NULL; /* owned */
+    if (raw != NULL && PyByteArray_GET_SIZE(bytes) == 0)
+        view = PyObject_CallMethod(raw, "cast", "s", "f");
+    else if (raw != NULL)
+        view = PyObject_CallMethod(raw, "cast", "sO", "f", shape);
+    Py_XDECREF(raw);
+    return view;
+}
+
+static PyObject *get_output(PyObject *self, void *which)
+{
+    attention_object *a = attention_of(self);
+    PyObject *bytes = a->outputs[(size_t)which];               /* borrowed */
+    PyObject *shape = shape_as_tuple(a->shape, Py_SIZE(self)); /* owned */
+    PyObject *numpy = NULL, *result = NULL;                    /* owned */
+    if (shape == NULL)
+        goto out;
+    numpy = PyImport_ImportModule("numpy");
+    if (numpy == NULL && !PyErr_ExceptionMatches(PyExc_ImportError))
+        goto out;
+    PyErr_Clear();
+    result = numpy != NULL ? as_numpy(numpy, bytes, shape) : as_memoryview(bytes, shape);
+out:
+    Py_XDECREF(shape);
+    Py_XDECREF(numpy);
+    return result;
+}
+
+static PyObject *get_shape(PyObject *self, void *Py_UNUSED(closure))
+{
+    return shape_as_tuple(attention_of(self)->shape, Py_SIZE(self));
+}
+
+static PyGetSetDef getters[] = {
+    { "shape", get_shape, NULL, "(..., heads, queries)", NULL },
+    { "entropy", get_output, NULL, "entropy in nats of each query's weights", (void *)ENTROPY },
+    { "max_logit", get_output, NULL, "largest logit of each query", (void *)MAX_LOGIT },
+    { "sink", get_output, NULL, "weight of each query on the first key", (void *)SINK },
+    { 0 },
+};
+
+/* ---- the object ---------------------------------------------------------- */
+
+static PyObject *attention_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    return fields_as_dict(self, getters);
+}
+
+static double mean_of(PyObject *bytes)
+{
+    const float *x = (const float *)(void *)PyByteArray_AS_STRING(bytes);
+    size_t count = (size_t)PyByteArray_GET_SIZE(bytes) / sizeof *x;
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += (double)x[i];
+    return sum / (double)count;
+}
+
+static PyObject *attention_repr(PyObject *self)
+{
+    const attention_object *a = attention_of(self);
+    char entropy[TT_NUMBER_TEXT], sink[TT_NUMBER_TEXT];
+    PyObject *shape = shape_text(TT_F32, a->shape, Py_SIZE(self)); /* owned */
+    PyObject *text = NULL;
+    tt_number_short(mean_of(a->outputs[ENTROPY]), entropy);
+    tt_number_short(mean_of(a->outputs[SINK]), sink);
+    if (shape != NULL)
+        text = PyUnicode_FromFormat("Attention(%U, entropy=%s, sink=%s)", shape, entropy, sink);
+    Py_XDECREF(shape);
+    return text;
+}
+
+/* How many (..., head, query) there are; -1: more than can be.  Not count / head_dim: that may be 0. */
+static int64_t rows_of(const tt_tensor *q, int32_t ndim)
+{
+    int64_t rows = q->ndim > 0 ? 1 : 0;
+    for (int32_t d = 0; d < ndim; d++)
+        if (__builtin_mul_overflow(rows, q->shape[d], &rows))
+            return -1;
+    return rows <= PY_SSIZE_T_MAX / (int64_t)sizeof(float) ? rows : -1;
+}
+
+/* An object with room for one float for each (..., head, query) of q. */
+static attention_object *make(core_state *state, const tt_tensor *q)
+{
+    int32_t ndim = q->ndim > 0 ? q->ndim - 1 : 0;
+    int64_t rows = rows_of(q, ndim);
+    if (rows < 0)
+        return (attention_object *)PyErr_NoMemory();
+    attention_object *self = PyObject_NewVar(attention_object, state->attention_type, ndim);
+    if (self == NULL)
+        return NULL;
+    bool is_made = true;
+    for (int i = 0; i < OUTPUTS; i++) {
+        self->outputs[i] =
+            PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)rows * (Py_ssize_t)sizeof(float));
+        is_made = is_made && self->outputs[i] != NULL;
+    }
+    for (int32_t d = 0; d < ndim; d++)
+        self->shape[d] = q->shape[d];
+    if (!is_made)
+        Py_CLEAR(self);
+    return self;
+}
+
+static float *floats_of(const attention_object *self, int which)
+{
+    return (float *)(void *)PyByteArray_AS_STRING(self->outputs[which]);
+}
+
+CORE_FUNCTION(core_attention)
+{
+    core_state *state = core_state_of(module);
+    PyObject *scale = NULL, *mask = NULL; /* borrowed */
+    tt_attention_options how = { .scale = (double)NAN };
+    bool is_promised = false, has_q = false, has_k = false, has_mask = false;
+    const option options[] = { { "scale", OPTION_OBJECT, &scale },
+                               { "is_causal", OPTION_BOOL, &how.is_causal },
+                               { "mask", OPTION_OBJECT, &mask },
+                               { "release_gil", OPTION_BOOL, &is_promised },
+                               { 0 } };
+    tensor_view q, k, m;
+    tt_error err = { "" };
+    tt_status st = TT_OK;
+    attention_object *self = NULL; /* owned */
+    PyObject *result = NULL;
+    if (read_arguments("attention", 2, options, args, nargs, kwnames) < 0)
+        return NULL;
+    if (scale != NULL && scale != Py_None) {
+        how.scale = PyFloat_AsDouble(scale);
+        if (how.scale == -1.0 && PyErr_Occurred())
+            return PyErr_Format(PyExc_TypeError, "attention(): scale must be a number or None, not %R",
+                                scale);
+    }
+    has_q = open_or_raise(state, args[0], &q) == 0;
+    has_k = has_q && open_or_raise(state, args[1], &k) == 0;
+    if (!has_k)
+        goto out;
+    if (mask != NULL && mask != Py_None) {
+        has_mask = open_or_raise(state, mask, &m) == 0;
+        if (!has_mask)
+            goto out;
+        how.mask = &m.tensor;
+    }
+    self = make(state, &q.tensor);
+    if (self == NULL)
+        goto out;
+    float *entropy = floats_of(self, ENTROPY), *logit = floats_of(self, MAX_LOGIT);
+    float *sink = floats_of(self, SINK);
+    bool is_safe = is_promised || (q.is_private && k.is_private && (!has_mask || m.is_private));
+    if (is_safe && q.tensor.count + k.tensor.count > 4096) { /* work grows with their product */
+        Py_BEGIN_ALLOW_THREADS st =
+            tt_attention_compute(&q.tensor, &k.tensor, &how, entropy, logit, sink, &err);
+        Py_END_ALLOW_THREADS
+    } else {
+        st = tt_attention_compute(&q.tensor, &k.tensor, &how, entropy, logit, sink, &err);
+    }
+    if (st < 0)
+        raise_status(st, &err);
+    else
+        result = Py_NewRef((PyObject *)self);
+out:
+    Py_XDECREF((PyObject *)self);
+    if (has_mask)
+        tensor_view_close(&m);
+    if (has_k)
+        tensor_view_close(&k);
+    if (has_q)
+        tensor_view_close(&q);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    { "as_dict", attention_as_dict, METH_NOARGS, "Give all fields as a dict." },
+    { 0 },
+};
+
+static PyType_Slot slots[] = {
+    { Py_tp_doc, "What attention weights are like, for each head and query." },
+    { Py_tp_dealloc, attention_dealloc },
+    { Py_tp_repr, attention_repr },
+    { Py_tp_getset, getters },
+    { Py_tp_methods, methods },
+    { 0, NULL },
+};
+
+PyType_Spec attention_spec = {
+    .name = "tensortap.Attention",
+    .basicsize = offsetof(attention_object, shape),
+    .itemsize = sizeof(int64_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};

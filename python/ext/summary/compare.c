@@ -1,0 +1,202 @@
+/* compare.c -- compare() and the class Compare.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/state.h"
+
+typedef struct compare_object {
+    PyObject_VAR_HEAD /* ob_size is the number of dimensions */
+        tt_compare result;
+    bool has_ulps;  /* asked for the histogram */
+    bool same_type; /* ulps mean something */
+    int64_t shape[];
+} compare_object;
+
+static compare_object *compare_of(PyObject *self)
+{
+    return (compare_object *)self;
+}
+
+static void compare_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+/* ---- fields -------------------------------------------------------------- */
+
+static PyObject *get_equal(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(compare_of(self)->result.equal);
+}
+
+static PyObject *get_allclose(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(compare_of(self)->result.allclose);
+}
+
+static PyObject *get_count(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(compare_of(self)->result.count);
+}
+
+static PyObject *get_differing(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(compare_of(self)->result.differing);
+}
+
+static PyObject *get_max_abs(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyFloat_FromDouble(compare_of(self)->result.max_abs);
+}
+
+static PyObject *get_max_rel(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyFloat_FromDouble(compare_of(self)->result.max_rel);
+}
+
+static PyObject *get_argmax(PyObject *self, void *Py_UNUSED(closure))
+{
+    const compare_object *c = compare_of(self);
+    int64_t index[TT_MAX_DIM], rest = c->result.argmax;
+    if (rest < 0)
+        Py_RETURN_NONE;
+    for (Py_ssize_t d = Py_SIZE(self) - 1; d >= 0; d--) {
+        index[d] = rest % c->shape[d];
+        rest /= c->shape[d];
+    }
+    return shape_as_tuple(index, Py_SIZE(self));
+}
+
+static PyObject *get_ulp_max(PyObject *self, void *Py_UNUSED(closure))
+{
+    if (!compare_of(self)->same_type)
+        Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(compare_of(self)->result.ulp_max);
+}
+
+static PyObject *get_ulp_hist(PyObject *self, void *Py_UNUSED(closure))
+{
+    const compare_object *c = compare_of(self);
+    enum { BINS = sizeof c->result.ulp_hist / sizeof *c->result.ulp_hist };
+    if (!c->has_ulps || !c->same_type)
+        Py_RETURN_NONE;
+    PyObject *list = PyList_New(BINS); /* owned */
+    for (Py_ssize_t i = 0; list != NULL && i < BINS; i++) {
+        PyObject *count = PyLong_FromLongLong(c->result.ulp_hist[i]);
+        if (count == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, count);
+    }
+    return list;
+}
+
+static PyGetSetDef getters[] = {
+    { "equal", get_equal, NULL, "no element differs", NULL },
+    { "allclose", get_allclose, NULL, "all |a - b| <= atol + rtol * |b|", NULL },
+    { "count", get_count, NULL, "number of pairs", NULL },
+    { "differing", get_differing, NULL, "number of pairs that differ", NULL },
+    { "max_abs", get_max_abs, NULL, "largest |a - b|", NULL },
+    { "max_rel", get_max_rel, NULL, "largest |a - b| / |b|", NULL },
+    { "argmax", get_argmax, NULL, "index of max_abs, a tuple; None: no pair differs", NULL },
+    { "ulp_max", get_ulp_max, NULL, "largest distance in representable numbers; None: two types", NULL },
+    { "ulp_hist", get_ulp_hist, NULL,
+      "pairs by distance: [0] equal, [i] 2**(i-1) <= ulp < 2**i, [65] not comparable; None: not asked",
+      NULL },
+    { 0 },
+};
+
+/* ---- the object ---------------------------------------------------------- */
+
+static PyObject *compare_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    return fields_as_dict(self, getters);
+}
+
+static PyObject *compare_repr(PyObject *self)
+{
+    const tt_compare *r = &compare_of(self)->result;
+    char abs_text[TT_NUMBER_TEXT], rel_text[TT_NUMBER_TEXT];
+    if (r->equal)
+        return PyUnicode_FromFormat("Compare(equal=True, count=%lld)", (long long)r->count);
+    tt_number_short(r->max_abs, abs_text);
+    tt_number_short(r->max_rel, rel_text);
+    PyObject *index = get_argmax(self, NULL); /* owned */
+    PyObject *text = NULL;
+    if (index != NULL)
+        text = PyUnicode_FromFormat(
+            "Compare(equal=False, allclose=%s, differing=%lld of %lld, max_abs=%s at %S, max_rel=%s)",
+            r->allclose ? "True" : "False", (long long)r->differing, (long long)r->count, abs_text, index,
+            rel_text);
+    Py_XDECREF(index);
+    return text;
+}
+
+static PyObject *make(core_state *state, const tt_tensor *a, const tt_tensor *b,
+                      const tt_compare_options *options, const tt_compare *result)
+{
+    compare_object *self = PyObject_NewVar(compare_object, state->compare_type, a->ndim);
+    if (self == NULL)
+        return NULL;
+    self->result = *result;
+    self->has_ulps = options->wants_ulps;
+    self->same_type = a->dtype == b->dtype;
+    for (int32_t d = 0; d < a->ndim; d++)
+        self->shape[d] = a->shape[d];
+    return (PyObject *)self;
+}
+
+CORE_FUNCTION(core_compare)
+{
+    core_state *state = core_state_of(module);
+    tt_compare_options how = { .rtol = 1e-5, .atol = 1e-8 };
+    bool is_promised = false;
+    const option options[] = {
+        { "rtol", OPTION_DOUBLE, &how.rtol },         { "atol", OPTION_DOUBLE, &how.atol },
+        { "equal_nan", OPTION_BOOL, &how.equal_nan }, { "ulp", OPTION_BOOL, &how.wants_ulps },
+        { "release_gil", OPTION_BOOL, &is_promised }, { 0 }
+    };
+    tensor_view a, b;
+    tt_compare result;
+    tt_error err = { "" };
+    tt_status st = TT_OK;
+    if (read_arguments("compare", 2, options, args, nargs, kwnames) < 0 ||
+        open_or_raise(state, args[0], &a) < 0)
+        return NULL;
+    if (open_or_raise(state, args[1], &b) < 0) {
+        tensor_view_close(&a);
+        return NULL;
+    }
+    if (may_release_gil(&a, is_promised) && may_release_gil(&b, is_promised)) {
+        Py_BEGIN_ALLOW_THREADS st = tt_compare_compute(&a.tensor, &b.tensor, &how, &result, &err);
+        Py_END_ALLOW_THREADS
+    } else {
+        st = tt_compare_compute(&a.tensor, &b.tensor, &how, &result, &err);
+    }
+    PyObject *self = st < 0 ? raise_status(st, &err) : make(state, &a.tensor, &b.tensor, &how, &result);
+    tensor_view_close(&a);
+    tensor_view_close(&b);
+    return self;
+}
+
+static PyMethodDef methods[] = {
+    { "as_dict", compare_as_dict, METH_NOARGS, "Give all fields as a dict." },
+    { 0 },
+};
+
+static PyType_Slot slots[] = {
+    { Py_tp_doc, "How two tensors of one shape differ." },
+    { Py_tp_dealloc, compare_dealloc },
+    { Py_tp_repr, compare_repr },
+    { Py_tp_getset, getters },
+    { Py_tp_methods, methods },
+    { 0, NULL },
+};
+
+PyType_Spec compare_spec = {
+    .name = "tensortap.Compare",
+    .basicsize = offsetof(compare_object, shape),
+    .itemsize = sizeof(int64_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};

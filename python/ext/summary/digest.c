@@ -1,0 +1,151 @@
+/* digest.c -- digest() and the class Digest.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/state.h"
+
+#include <string.h>
+
+typedef struct digest_object {
+    PyObject_HEAD tt_digest digest;
+} digest_object;
+
+static tt_digest digest_of(PyObject *self)
+{
+    return ((digest_object *)self)->digest;
+}
+
+static PyObject *make(PyTypeObject *type, tt_digest digest)
+{
+    digest_object *self = PyObject_New(digest_object, type);
+    if (self != NULL)
+        self->digest = digest;
+    return (PyObject *)self;
+}
+
+/* Exactly 32 hexadecimal digits. */
+static bool parse(const char *text, Py_ssize_t len, tt_digest *out)
+{
+    uint64_t words[2] = { 0, 0 };
+    if (len != 32)
+        return false;
+    for (int i = 0; i < 32; i++) {
+        const char *digits = "0123456789abcdef0123456789ABCDEF", *at = NULL;
+        if (text[i] != '\0')
+            at = strchr(digits, text[i]);
+        if (at == NULL)
+            return false;
+        words[i / 16] = words[i / 16] << 4 | (uint64_t)((at - digits) & 15);
+    }
+    *out = (tt_digest){ .high = words[0], .low = words[1] };
+    return true;
+}
+
+static PyObject *digest_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    const char *text = NULL;
+    Py_ssize_t len = 0;
+    tt_digest digest;
+    if (kwargs != NULL && PyDict_GET_SIZE(kwargs) > 0) {
+        PyErr_SetString(PyExc_TypeError, "Digest() takes no keyword arguments");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(args, "s#:Digest", &text, &len))
+        return NULL;
+    if (!parse(text, len, &digest)) {
+        PyErr_SetString(PyExc_ValueError, "a digest is 32 hexadecimal digits");
+        return NULL;
+    }
+    return make(type, digest);
+}
+
+static PyObject *digest_hex(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    tt_digest d = digest_of(self);
+    char text[33];
+    PyOS_snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)d.high,
+                  (unsigned long long)d.low);
+    return PyUnicode_FromString(text);
+}
+
+static PyObject *digest_as_dict(PyObject *self, PyObject *none)
+{
+    return Py_BuildValue("{sN}", "hex", digest_hex(self, none));
+}
+
+static PyObject *digest_reduce(PyObject *self, PyObject *none)
+{
+    return Py_BuildValue("O(N)", Py_TYPE(self), digest_hex(self, none));
+}
+
+static PyObject *digest_repr(PyObject *self)
+{
+    PyObject *hex = digest_hex(self, NULL); /* owned */
+    PyObject *text = hex != NULL ? PyUnicode_FromFormat("Digest('%U')", hex) : NULL;
+    Py_XDECREF(hex);
+    return text;
+}
+
+static Py_hash_t digest_hash(PyObject *self)
+{
+    Py_hash_t hash = (Py_hash_t)digest_of(self).low;
+    return hash == -1 ? -2 : hash;
+}
+
+static PyObject *digest_compare(PyObject *self, PyObject *other, int op)
+{
+    if (!Py_IS_TYPE(other, Py_TYPE(self)) || (op != Py_EQ && op != Py_NE))
+        Py_RETURN_NOTIMPLEMENTED;
+    tt_digest a = digest_of(self), b = digest_of(other);
+    return PyBool_FromLong((a.low == b.low && a.high == b.high) == (op == Py_EQ));
+}
+
+static void digest_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+CORE_FUNCTION(core_digest)
+{
+    core_state *state = core_state_of(module);
+    bool is_promised = false;
+    const option options[] = { { "release_gil", OPTION_BOOL, &is_promised }, { 0 } };
+    tensor_view view;
+    tt_digest digest;
+    if (read_arguments("digest", 1, options, args, nargs, kwnames) < 0 ||
+        open_or_raise(state, args[0], &view) < 0)
+        return NULL;
+    if (may_release_gil(&view, is_promised)) {
+        Py_BEGIN_ALLOW_THREADS tt_digest_compute(&view.tensor, &digest);
+        Py_END_ALLOW_THREADS
+    } else {
+        tt_digest_compute(&view.tensor, &digest);
+    }
+    tensor_view_close(&view);
+    return make(state->digest_type, digest);
+}
+
+static PyMethodDef methods[] = {
+    { "hex", digest_hex, METH_NOARGS, "Give the digest as 32 hexadecimal digits." },
+    { "as_dict", digest_as_dict, METH_NOARGS, "Give all fields as a dict." },
+    { "__reduce__", digest_reduce, METH_NOARGS, NULL },
+    { 0 },
+};
+
+static PyType_Slot slots[] = {
+    { Py_tp_doc, "Digest(hex)\n--\n\n128 bits that stand for a tensor's shape, type and elements." },
+    { Py_tp_new, digest_new },
+    { Py_tp_dealloc, digest_dealloc },
+    { Py_tp_repr, digest_repr },
+    { Py_tp_hash, digest_hash },
+    { Py_tp_richcompare, digest_compare },
+    { Py_tp_methods, methods },
+    { 0, NULL },
+};
+
+PyType_Spec digest_spec = {
+    .name = "tensortap.Digest",
+    .basicsize = sizeof(digest_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};

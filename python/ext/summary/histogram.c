@@ -1,0 +1,207 @@
+/* histogram.c -- histogram() and the class Histogram.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/state.h"
+
+typedef struct histogram_object {
+    PyObject_HEAD tt_hist *hist; /* owned */
+} histogram_object;
+
+static tt_hist *hist_of(PyObject *self)
+{
+    return ((histogram_object *)self)->hist;
+}
+
+/* An empty one, or NULL with MemoryError. */
+static PyObject *make(PyTypeObject *type)
+{
+    tt_hist *hist = NULL;
+    if (tt_hist_create(&hist) < 0)
+        return PyErr_NoMemory();
+    histogram_object *self = PyObject_New(histogram_object, type);
+    if (self == NULL)
+        tt_hist_free(hist);
+    else
+        self->hist = hist;
+    return (PyObject *)self;
+}
+
+static void histogram_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    tt_hist_free(hist_of(self));
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+/* ---- fields -------------------------------------------------------------- */
+
+/* A list with one item made of each bin. */
+static PyObject *list_of_bins(PyObject *self, PyObject *(*item)(const tt_hist_bin *))
+{
+    size_t count = tt_hist_bins(hist_of(self), NULL, 0);
+    PyObject *list = NULL; /* owned */
+    tt_hist_bin *bins = PyMem_New(tt_hist_bin, count + 1);
+    if (bins == NULL)
+        return PyErr_NoMemory();
+    tt_hist_bins(hist_of(self), bins, count);
+    list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *value = item(&bins[i]);
+        if (value == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, value);
+    }
+    PyMem_Free(bins);
+    return list;
+}
+
+static PyObject *item_count(const tt_hist_bin *bin)
+{
+    return PyLong_FromLongLong(bin->count);
+}
+
+static PyObject *item_edges(const tt_hist_bin *bin)
+{
+    return Py_BuildValue("(dd)", bin->low, bin->high);
+}
+
+static PyObject *get_counts(PyObject *self, void *Py_UNUSED(closure))
+{
+    return list_of_bins(self, item_count);
+}
+
+static PyObject *get_edges(PyObject *self, void *Py_UNUSED(closure))
+{
+    return list_of_bins(self, item_edges);
+}
+
+#define COUNTER(name)                                                     \
+    static PyObject *get_##name(PyObject *self, void *Py_UNUSED(closure)) \
+    {                                                                     \
+        return PyLong_FromLongLong(tt_hist_##name(hist_of(self)));        \
+    }
+COUNTER(count)
+COUNTER(nan)
+COUNTER(posinf)
+COUNTER(neginf)
+COUNTER(zeros)
+
+static PyGetSetDef getters[] = {
+    { "count", get_count, NULL, "number of elements, NaN and Inf among them", NULL },
+    { "nan", get_nan, NULL, "number of NaN", NULL },
+    { "posinf", get_posinf, NULL, "number of +Inf", NULL },
+    { "neginf", get_neginf, NULL, "number of -Inf", NULL },
+    { "zeros", get_zeros, NULL, "number of zeros", NULL },
+    { "counts", get_counts, NULL, "how many elements each bin holds; empty bins are left out", NULL },
+    { "edges", get_edges, NULL, "(low, high) of each bin in counts, from the lowest up", NULL },
+    { 0 },
+};
+
+/* ---- the object ---------------------------------------------------------- */
+
+static PyObject *histogram_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    return fields_as_dict(self, getters);
+}
+
+static PyObject *histogram_quantile(PyObject *self, PyObject *arg)
+{
+    double q = PyFloat_AsDouble(arg);
+    if (q == -1.0 && PyErr_Occurred())
+        return NULL;
+    if (!(q >= 0.0 && q <= 1.0)) {
+        PyErr_Format(PyExc_ValueError, "a quantile lies between 0 and 1, not at %S", arg);
+        return NULL;
+    }
+    return PyFloat_FromDouble(tt_hist_quantile(hist_of(self), q));
+}
+
+static PyObject *histogram_add(PyObject *a, PyObject *b)
+{
+    /* Ours may be either; no other type's + comes here with both foreign. */
+    if (!Py_IS_TYPE(a, Py_TYPE(b)))
+        Py_RETURN_NOTIMPLEMENTED;
+    PyObject *sum = make(Py_TYPE(a));
+    if (sum != NULL) {
+        tt_hist_merge(hist_of(sum), hist_of(a));
+        tt_hist_merge(hist_of(sum), hist_of(b));
+    }
+    return sum;
+}
+
+static PyObject *histogram_compare(PyObject *self, PyObject *other, int op)
+{
+    if (!Py_IS_TYPE(other, Py_TYPE(self)) || (op != Py_EQ && op != Py_NE))
+        Py_RETURN_NOTIMPLEMENTED;
+    PyObject *a = fields_as_dict(self, getters), *b = NULL; /* owned */
+    PyObject *result = NULL;
+    if (a != NULL)
+        b = fields_as_dict(other, getters);
+    if (b != NULL)
+        result = PyObject_RichCompare(a, b, op);
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    return result;
+}
+
+static PyObject *histogram_repr(PyObject *self)
+{
+    const tt_hist *hist = hist_of(self);
+    char low[TT_NUMBER_TEXT], middle[TT_NUMBER_TEXT], high[TT_NUMBER_TEXT];
+    tt_number_short(tt_hist_quantile(hist, 0.05), low);
+    tt_number_short(tt_hist_quantile(hist, 0.5), middle);
+    tt_number_short(tt_hist_quantile(hist, 0.95), high);
+    int64_t inf = tt_hist_posinf(hist) + tt_hist_neginf(hist);
+    return PyUnicode_FromFormat(
+        "Histogram(count=%lld, bins=%zu, 5%%=%s, 50%%=%s, 95%%=%s, nan=%lld, inf=%lld)",
+        (long long)tt_hist_count(hist), tt_hist_bins(hist, NULL, 0), low, middle, high,
+        (long long)tt_hist_nan(hist), (long long)inf);
+}
+
+CORE_FUNCTION(core_histogram)
+{
+    core_state *state = core_state_of(module);
+    bool is_promised = false;
+    const option options[] = { { "release_gil", OPTION_BOOL, &is_promised }, { 0 } };
+    tensor_view view;
+    if (read_arguments("histogram", 1, options, args, nargs, kwnames) < 0 ||
+        open_or_raise(state, args[0], &view) < 0)
+        return NULL;
+    PyObject *self = make(state->histogram_type);
+    if (self != NULL && may_release_gil(&view, is_promised)) {
+        Py_BEGIN_ALLOW_THREADS tt_hist_add(hist_of(self), &view.tensor);
+        Py_END_ALLOW_THREADS
+    } else if (self != NULL) {
+        tt_hist_add(hist_of(self), &view.tensor);
+    }
+    tensor_view_close(&view);
+    return self;
+}
+
+static PyMethodDef methods[] = {
+    { "quantile", histogram_quantile, METH_O,
+      "quantile($self, q, /)\n--\n\nGive the q-quantile of the finite values, right to one bin (a "
+      "quarter of itself)." },
+    { "as_dict", histogram_as_dict, METH_NOARGS, "Give all fields as a dict." },
+    { 0 },
+};
+
+static PyType_Slot slots[] = {
+    { Py_tp_doc, "Counts of a tensor's elements in fixed logarithmic bins; a + b merges two." },
+    { Py_tp_dealloc, histogram_dealloc },
+    { Py_tp_repr, histogram_repr },
+    { Py_tp_hash, PyObject_HashNotImplemented },
+    { Py_tp_richcompare, histogram_compare },
+    { Py_nb_add, histogram_add },
+    { Py_tp_getset, getters },
+    { Py_tp_methods, methods },
+    { 0, NULL },
+};
+
+PyType_Spec histogram_spec = {
+    .name = "tensortap.Histogram",
+    .basicsize = sizeof(histogram_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};

@@ -1,0 +1,252 @@
+/* sample.c -- sample() and the classes Sample and SampleSlice.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/state.h"
+
+#include <string.h>
+
+typedef struct sample_object {
+    PyObject_VAR_HEAD      /* ob_size is the number of dimensions */
+        tt_sample *sample; /* owned */
+    tt_dtype dtype;
+    int64_t shape[];
+} sample_object;
+
+static sample_object *sample_of(PyObject *self)
+{
+    return (sample_object *)self;
+}
+
+static void sample_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    tt_sample_free(sample_of(self)->sample);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+/* ---- a slice ------------------------------------------------------------- */
+
+PyTypeObject *sample_slice_type(void)
+{
+    static PyStructSequence_Field fields[] = {
+        { "label", "where the slice lies: '[0,1]'; empty below three dimensions" },
+        { "rows", "index in the tensor of each row" },
+        { "cols", "index in the tensor of each column" },
+        { "data", "a list of rows of Python numbers" },
+        { NULL, NULL },
+    };
+    static PyStructSequence_Desc desc = { .name = "tensortap.SampleSlice",
+                                          .doc = "A table of elements.",
+                                          .fields = fields,
+                                          .n_in_sequence = 4 };
+    return PyStructSequence_NewType(&desc);
+}
+
+static PyObject *element(tt_dtype dtype, const void *at)
+{
+    switch (tt_dtype_kind(dtype)) {
+    case TT_KIND_BOOL:
+        return PyBool_FromLong(*(const unsigned char *)at != 0);
+    case TT_KIND_COMPLEX: {
+        tt_dtype half = dtype == TT_C64 ? TT_F32 : TT_F64;
+        return PyComplex_FromDoubles(tt_element_f64(half, at),
+                                     tt_element_f64(half, (const char *)at + tt_dtype_size(half)));
+    }
+    case TT_KIND_FLOAT:
+        return PyFloat_FromDouble(tt_element_f64(dtype, at));
+    case TT_KIND_INT:
+    case TT_KIND_UINT:
+        break;
+    }
+    int64_t wide;
+    if (tt_dtype_size(dtype) < sizeof wide)
+        return PyLong_FromDouble(tt_element_f64(dtype, at));
+    memcpy(&wide, at, sizeof wide);
+    return dtype == TT_U64 ? PyLong_FromUnsignedLongLong((uint64_t)wide) : PyLong_FromLongLong(wide);
+}
+
+static PyObject *list_of_elements(tt_dtype dtype, const char *at, int64_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count); /* owned */
+    for (Py_ssize_t i = 0; list != NULL && i < count; i++) {
+        PyObject *value = element(dtype, at + (size_t)i * tt_dtype_size(dtype));
+        if (value == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, value);
+    }
+    return list;
+}
+
+static PyObject *list_of_rows(tt_dtype dtype, const tt_sample_slice *slice)
+{
+    PyObject *list = PyList_New((Py_ssize_t)slice->rows); /* owned */
+    size_t row_bytes = (size_t)slice->cols * tt_dtype_size(dtype);
+    for (Py_ssize_t r = 0; list != NULL && r < slice->rows; r++) {
+        const char *at = (const char *)slice->values + (size_t)r * row_bytes;
+        PyObject *row = list_of_elements(dtype, at, slice->cols);
+        if (row == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, r, row);
+    }
+    return list;
+}
+
+static PyObject *make_slice(PyTypeObject *type, tt_dtype dtype, const tt_sample_slice *slice)
+{
+    PyObject *self = PyStructSequence_New(type); /* owned */
+    if (self == NULL)
+        return NULL;
+    PyObject *parts[] = {
+        PyUnicode_FromString(slice->label),
+        list_of_elements(TT_I64, (const char *)slice->row, slice->rows),
+        list_of_elements(TT_I64, (const char *)slice->col, slice->cols),
+        list_of_rows(dtype, slice),
+    };
+    for (Py_ssize_t i = 0; i < 4; i++) {
+        if (parts[i] == NULL)
+            Py_CLEAR(self);
+        if (self != NULL)
+            PyStructSequence_SetItem(self, i, parts[i]);
+        else
+            Py_XDECREF(parts[i]);
+    }
+    return self;
+}
+
+/* ---- fields -------------------------------------------------------------- */
+
+static PyObject *get_slices(PyObject *self, void *Py_UNUSED(closure))
+{
+    const core_state *state = PyType_GetModuleState(Py_TYPE(self));
+    const sample_object *s = sample_of(self);
+    Py_ssize_t count = (Py_ssize_t)tt_sample_count(s->sample);
+    PyObject *list = PyList_New(count); /* owned */
+    for (Py_ssize_t i = 0; list != NULL && i < count; i++) {
+        PyObject *slice = make_slice(state->slice_type, s->dtype, tt_sample_at(s->sample, (size_t)i));
+        if (slice == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, slice);
+    }
+    return list;
+}
+
+static PyObject *get_partial(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(tt_sample_is_partial(sample_of(self)->sample));
+}
+
+static PyObject *get_shape(PyObject *self, void *Py_UNUSED(closure))
+{
+    return shape_as_tuple(sample_of(self)->shape, Py_SIZE(self));
+}
+
+static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyUnicode_InternFromString(tt_dtype_name(sample_of(self)->dtype));
+}
+
+static PyGetSetDef getters[] = {
+    { "shape", get_shape, NULL, "sizes of the whole tensor, a tuple", NULL },
+    { "dtype", get_dtype, NULL, "element type: 'float32'", NULL },
+    { "partial", get_partial, NULL, "not every element is shown", NULL },
+    { "slices", get_slices, NULL, "a list of SampleSlice", NULL },
+    { 0 },
+};
+
+/* ---- the object ---------------------------------------------------------- */
+
+/* As in a chart's JSON: slices are dicts too. */
+static PyObject *sample_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    PyObject *dict = fields_as_dict(self, getters);                                /* owned */
+    PyObject *slices = dict != NULL ? PyDict_GetItemString(dict, "slices") : NULL; /* borrowed */
+    for (Py_ssize_t i = 0; slices != NULL && i < PyList_GET_SIZE(slices); i++) {
+        PyObject *slice = PyList_GET_ITEM(slices, i); /* borrowed */
+        PyObject *plain =
+            Py_BuildValue("{sOsOsOsO}", "label", PyStructSequence_GetItem(slice, 0), "rows",
+                          PyStructSequence_GetItem(slice, 1), "cols", PyStructSequence_GetItem(slice, 2),
+                          "data", PyStructSequence_GetItem(slice, 3));
+        if (plain == NULL || PyList_SetItem(slices, i, plain) < 0) {
+            Py_CLEAR(dict);
+            break;
+        }
+    }
+    return dict;
+}
+
+static PyObject *sample_repr(PyObject *self)
+{
+    const sample_object *s = sample_of(self);
+    PyObject *what = shape_text(s->dtype, s->shape, Py_SIZE(self)); /* owned */
+    PyObject *text = NULL;
+    if (what != NULL)
+        text = PyUnicode_FromFormat("Sample(%U, %zu slice%s%s)", what, tt_sample_count(s->sample),
+                                    tt_sample_count(s->sample) == 1 ? "" : "s",
+                                    tt_sample_is_partial(s->sample) ? ", partial" : "");
+    Py_XDECREF(what);
+    return text;
+}
+
+PyObject *sample_object_make(core_state *state, tt_sample *sample, tt_dtype dtype, const int64_t *shape,
+                             int32_t ndim)
+{
+    sample_object *self = PyObject_NewVar(sample_object, state->sample_type, ndim);
+    if (self == NULL) {
+        tt_sample_free(sample);
+        return NULL;
+    }
+    self->sample = sample;
+    self->dtype = dtype;
+    for (int32_t d = 0; d < ndim; d++)
+        self->shape[d] = shape[d];
+    return (PyObject *)self;
+}
+
+CORE_FUNCTION(core_sample)
+{
+    core_state *state = core_state_of(module);
+    tt_sample_options how = { .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
+    const option options[] = { { "max_vector", OPTION_INT, &how.max_vector },
+                               { "max_matrix", OPTION_INT, &how.max_matrix },
+                               { "max_slices", OPTION_INT, &how.max_slices },
+                               { 0 } };
+    tensor_view view;
+    tt_error err = { "" };
+    tt_sample *sample = NULL; /* owned until handed over */
+    PyObject *self = NULL;
+    if (read_arguments("sample", 1, options, args, nargs, kwnames) < 0 ||
+        open_or_raise(state, args[0], &view) < 0)
+        return NULL;
+    tt_status st = tt_sample_create(&view.tensor, &how, &sample, &err);
+    if (st < 0)
+        raise_status(st, &err);
+    else
+        self = sample_object_make(state, sample, view.tensor.dtype, view.tensor.shape, view.tensor.ndim);
+    tensor_view_close(&view);
+    return self;
+}
+
+static PyMethodDef methods[] = {
+    { "as_dict", sample_as_dict, METH_NOARGS, "Give all fields as a dict of plain values." },
+    { 0 },
+};
+
+static PyType_Slot slots[] = {
+    { Py_tp_doc, "A few elements that stand for a whole tensor, as tables." },
+    { Py_tp_dealloc, sample_dealloc },
+    { Py_tp_repr, sample_repr },
+    { Py_tp_getset, getters },
+    { Py_tp_methods, methods },
+    { 0, NULL },
+};
+
+PyType_Spec sample_spec = {
+    .name = "tensortap.Sample",
+    .basicsize = offsetof(sample_object, shape),
+    .itemsize = sizeof(int64_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};

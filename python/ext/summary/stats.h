@@ -1,0 +1,21 @@
+/* stats.h -- the object behind Stats, for its two files.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_SUMMARY_STATS_H
+#define TT_EXT_SUMMARY_STATS_H
+
+#include "binding/state.h"
+
+typedef struct stats_object {
+    PyObject_VAR_HEAD /* ob_size is the number of dimensions */
+        tt_stats stats;
+    int64_t shape[];
+} stats_object;
+
+PyObject *stats_object_make(core_state *state, const tt_stats *s, const int64_t *shape, Py_ssize_t ndim);
+/* A number of an integer type; None where there is no element. */
+PyObject *stats_exact_value(const tt_stats *s, int64_t value);
+/* A Stats by torch, which computes what is in another device's memory. */
+PyObject *stats_on_device(PyObject *obj, bool propagates);
+PyObject *stats_reduce(PyObject *self, PyObject *none);
+
+#endif

@@ -1,0 +1,203 @@
+/* engine.h -- what the files of the path tracer share; nobody else includes it.
+ *
+ * tracer.c is the class; lines.c and modules.c take what the
+ * line source and the module source tell; walk.c goes into values
+ * (cache.*.key); state.c tells whether a value is what was kept last, and
+ * signature.c does that for containers.  Which paths mean which code and
+ * which names was decided before, in trace/path_matcher.py: here are only
+ * places and slots.  Everything runs with the GIL held.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_TRACE_ENGINE_H
+#define TT_EXT_TRACE_ENGINE_H
+
+#include "binding/state.h"
+#include "lines/source.h"
+
+/* The numbers are those of path_matcher.py. */
+typedef enum trace_keep { TRACE_CHANGED, TRACE_CONTENT, TRACE_ALWAYS } trace_keep;
+typedef enum trace_mode { TRACE_BOTH, TRACE_TRAINING, TRACE_EVALUATION } trace_mode;
+typedef enum trace_origin {
+    ORIGIN_LOCAL,     /* a slot of a frame */
+    ORIGIN_RETURN,    /* what a function returns or yields */
+    ORIGIN_OUTPUT,    /* what a module call gives */
+    ORIGIN_ATTRIBUTE, /* the module itself, after its call */
+} trace_origin;
+
+/* Paths with settings of their own: a Variable, or all paths of a tracer. */
+typedef struct trace_group {
+    trace_mode mode;
+    trace_keep keep;
+    int64_t every, gather_every;
+    bool is_on;     /* in the current iteration */
+    bool is_direct; /* values need no callback before they are put behind the others */
+} trace_group;
+
+typedef enum trace_kind { KIND_UNSEEN, KIND_TENSOR, KIND_ARRAY, KIND_PLAIN, KIND_OTHER } trace_kind;
+
+/* A name as it was kept last.  Holds no tensor alive. */
+typedef struct trace_state {
+    PyObject *ref;   /* owned or NULL; weak, of a tensor or array */
+    PyObject *value; /* owned or NULL; a number, a text, None */
+    PyObject *refs;  /* owned or NULL; list of weak ones, of the tensors in a container */
+    const void *data;
+    tt_digest digest;
+    uint64_t signature;            /* of a container */
+    PyObject *iterations, *values; /* owned or NULL; the lists that it is put into */
+    uint64_t gathers;              /* after how many the lists were asked for */
+    int64_t iteration;             /* in which it was looked at last */
+    uint32_t version;
+    uint8_t kind; /* trace_kind */
+    bool has_version, has_digest;
+} trace_state;
+
+/* One path at one place. */
+typedef struct trace_target {
+    trace_origin origin;
+    PyObject *name;     /* owned; of the value before `inner` */
+    PyObject *variable; /* owned; a local's name, else None */
+    PyObject *inner;    /* owned; tuple of str; "*": every one */
+    int slot;
+    uint32_t group, path; /* indices */
+    size_t state;         /* index, if there is no inner */
+} trace_target;
+
+typedef struct trace_targets {
+    trace_target *all; /* owned */
+    size_t count;
+} trace_targets;
+
+/* One code object with one module as its self. */
+typedef struct trace_place {
+    PyObject *code, *module; /* owned */
+    PyObject *self_name;     /* owned; of the first argument, or of *args */
+    int self_slot;
+    bool is_packed; /* the first argument is the first of *args */
+    trace_targets targets;
+    bool is_hidden; /* the code uses .data or the like: versions do not tell */
+} trace_place;
+
+/* What a module link of ours carries. */
+typedef struct trace_link {
+    trace_targets targets;
+    bool is_root;    /* its calls are the iterations */
+    bool has_places; /* its forward has locals to look at */
+} trace_link;
+
+typedef struct trace_frame {
+    uint64_t number;
+    const trace_place *place;
+} trace_frame;
+
+typedef struct trace_replica {
+    PyObject *replica, *original; /* owned */
+} trace_replica;
+
+/* A tensor that was cloned in this iteration. */
+typedef struct trace_copy {
+    PyObject *owner; /* owned; weak, of the tensor */
+    PyObject *copy;  /* owned */
+    const void *data;
+    uint64_t layout; /* hash of type, shape and strides */
+    uint32_t version;
+    size_t next; /* 1 + the next of its bucket; 0: none */
+} trace_copy;
+
+enum { TRACE_FRAMES = 64, TRACE_REPLICAS = 256, TRACE_BUCKETS = 256, TRACE_QUESTIONS = 4 };
+
+typedef struct trace_copies {
+    trace_copy *all; /* owned or NULL */
+    size_t count, cap;
+    size_t bucket[TRACE_BUCKETS]; /* 1 + the newest; 0: none */
+} trace_copies;
+
+typedef struct tracer_object {
+    module_consumer consumer;
+    core_state *state;
+    PyObject *module;                /* owned; tensortap._core, keeps the sources */
+    PyObject *keep, *gather, *lists; /* owned */
+    PyObject *runs;                  /* owned; list of open runs: they get values too */
+    PyObject *clone, *is_grad_enabled, *set_grad_enabled; /* owned; of torch */
+    PyObject *questions[TRACE_QUESTIONS];                 /* owned; true: torch is not as usual */
+    PyObject *version, *is_inference;                     /* owned; descriptors of torch's tensor */
+    PyTypeObject *array, *scalar;                         /* owned or NULL; of NumPy */
+    PyTypeObject *torch_module;                           /* owned; torch.nn.Module */
+    trace_group *groups;                                  /* owned */
+    size_t group_count;
+    PyObject *indices;    /* owned; list: for each group name -> index of its state */
+    trace_state **states; /* owned, as what is in it */
+    size_t state_count, state_cap;
+    trace_place **places; /* owned; as added */
+    size_t place_count;
+    trace_place **table; /* owned; by code and module, and by code alone; open addressing */
+    size_t table_cap;
+    bool *is_matched; /* owned; by path */
+    size_t path_count;
+    trace_copies copies;              /* of this iteration */
+    uint64_t gathers;                 /* so far: lists of before are gone */
+    trace_frame frames[TRACE_FRAMES]; /* that run now, as far as there is room */
+    int frame_count;
+    trace_replica replicas[TRACE_REPLICAS]; /* of DataParallel, that run now */
+    int replica_count;
+    int64_t iteration, training, evaluation; /* begun so far */
+    uint64_t thread, last_thread; /* who started it, and the newest then; 0 and UINT64_MAX: nobody */
+    int line_id;                  /* of the line source; -1: not attached */
+    bool is_tracing;              /* some group is on */
+    bool is_scoped;               /* lines are followed only while modules with places run */
+    int scope_depth;              /* of those modules, now */
+    bool is_wide;                 /* functions that may run outside of forward */
+    PyObject *error;              /* owned or NULL; what keep raised: for the user to see ... */
+    uint64_t error_thread;        /* ... in the thread that it was raised in */
+    PyObject *own_error;          /* owned or NULL; the first of ours */
+    long long errors;             /* ours, swallowed */
+} tracer_object;
+
+/* targets.c */
+int tracer_read_targets(tracer_object *self, PyObject *list, trace_targets *out);
+void tracer_free_targets(trace_targets *targets);
+size_t tracer_state_of(tracer_object *self, uint32_t group, PyObject *name); /* SIZE_MAX: failed */
+/* Keeps the value under this name if it differs.  is_doubtful: its version does
+ * not always tell. */
+void tracer_consider(tracer_object *self, const trace_target *target, size_t state, PyObject *name,
+                     PyObject *value, bool is_doubtful);
+void tracer_take_error(tracer_object *self);    /* counts and clears the one that is set; ours */
+bool tracer_is_here(const tracer_object *self); /* is it this thread's business? */
+void tracer_set_error(tracer_object *self, PyObject *error); /* steals it; the first one stays */
+/* Around calls into Python: what they do in this thread is not traced. */
+void tracer_pause(void);
+void tracer_go_on(void);
+
+/* copy.c: false: not a plain case, and nothing was kept; an exception is then one that
+ * is no error, as Ctrl-C */
+bool trace_copy_keep(tracer_object *self, trace_state *state, uint32_t number, PyObject *name,
+                     PyObject *value, bool is_forced);
+void trace_copies_clear(trace_copies *copies);
+
+/* lines.c */
+int tracer_attach(tracer_object *self); /* twice is once; -1 with an exception */
+void tracer_detach(tracer_object *self);
+int tracer_index_places(tracer_object *self);
+
+/* modules.c */
+int64_t tracer_count(const tracer_object *self, trace_mode mode); /* iterations; 1 at least */
+extern const consumer_calls tracer_calls;
+void tracer_choose(tracer_object *self, bool is_training); /* which groups are on now */
+void tracer_forget_replicas(tracer_object *self);          /* whose calls nobody will see end */
+
+/* walk.c */
+void tracer_look(tracer_object *self, const trace_target *target, PyObject *value, bool is_doubtful);
+
+/* state.c */
+trace_kind trace_kind_of(const tracer_object *self, PyObject *value);
+/* True: other than kept last; then *state is that of the value.  *is_forced: the
+ * contents changed behind the version's back. */
+bool trace_state_take(tracer_object *self, trace_state *state, PyObject *value, trace_keep keep,
+                      bool is_doubtful, bool *is_forced);
+void trace_state_clear(trace_state *state);
+bool trace_version(const tracer_object *self, PyObject *tensor, uint32_t *out); /* false: it has none */
+bool trace_digest(const tracer_object *self, PyObject *value, tt_digest *out);
+const void *trace_memory(const tracer_object *self, PyObject *tensor); /* NULL: not ours to know */
+
+/* signature.c */
+uint64_t trace_signature(tracer_object *self, PyObject *value, bool by_content, PyObject *refs);
+
+#endif

@@ -1,0 +1,331 @@
+/* call.c -- the lines that open and end a decorated call.
+ *
+ * Exists so that a call costs microseconds: the whole text of its start, and of
+ * its end, is made and written in one go.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/frame.h"
+#include "track/engine.h"
+
+#include <string.h>
+#include <time.h>
+
+/* ---- who called --------------------------------------------------------------- */
+
+/* Does the path begin with the prefix?  Asked for each caller of each call, so
+ * without the general search where both are plain. */
+static bool begins_with(PyObject *path, PyObject *prefix)
+{
+    if (!PyUnicode_IS_COMPACT_ASCII(path) || !PyUnicode_IS_COMPACT_ASCII(prefix))
+        return PyUnicode_Tailmatch(path, prefix, 0, PY_SSIZE_T_MAX, -1) == 1;
+    size_t len = (size_t)PyUnicode_GET_LENGTH(prefix);
+    return (size_t)PyUnicode_GET_LENGTH(path) >= len &&
+           memcmp(PyUnicode_1BYTE_DATA(path), PyUnicode_1BYTE_DATA(prefix), len) == 0;
+}
+
+/* The nearest frame from `at` outwards that is not tensortap's own. */
+static line_frame *find_user(line_frame *at, PyObject *own)
+{
+    while (at != NULL && begins_with(locals_code(at)->co_filename, own))
+        at = locals_back(at);
+    return at;
+}
+
+line_frame *call_user_frame(PyObject *own)
+{
+    return find_user(locals_running(), own);
+}
+
+/* The two frames by which torch calls every forward: they would take the places of
+ * the callers that matter. */
+static bool is_module_call(PyCodeObject *code)
+{
+    static const char tail[] = "/torch/nn/modules/module.py";
+    PyObject *path = code->co_filename; /* borrowed */
+    Py_ssize_t len = PyUnicode_GET_LENGTH(path), more = len - (Py_ssize_t)strlen(tail);
+    return more >= 0 && PyUnicode_IS_COMPACT_ASCII(path) &&
+           memcmp((const char *)PyUnicode_1BYTE_DATA(path) + more, tail, strlen(tail)) == 0;
+}
+
+static line_frame *find_caller(line_frame *at, PyObject *own)
+{
+    while ((at = find_user(at, own)) != NULL && is_module_call(locals_code(at)))
+        at = locals_back(at);
+    return at;
+}
+
+static int line_of(track_log *log, line_frame *at)
+{
+    PyCodeObject *code = locals_code(at);
+    int instruction = locals_instruction(at);
+    known_line *known = &log->known[((uintptr_t)code / 64 + (uintptr_t)instruction) % KNOWN_LINES];
+    if (known->code != code || known->instruction != instruction) {
+        known->line = PyCode_Addr2Line(code, instruction * CODE_UNIT);
+        known->instruction = instruction;
+        Py_XSETREF(known->code, (PyCodeObject *)Py_NewRef((PyObject *)code));
+    }
+    return known->line;
+}
+
+void call_put_file(track_text *text, PyCodeObject *code)
+{
+    const char *path = PyUnicode_AsUTF8(code->co_filename);
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    PyErr_Clear();
+    text_put(text, slash != NULL ? slash + 1 : path != NULL ? path : "?");
+}
+
+static void put_place(track_text *text, line_frame *at, int line)
+{
+    call_put_file(text, locals_code(at));
+    text_put(text, ":");
+    text_put_int(text, line);
+}
+
+/* "caller:34 (file.py:34 <- loop.py:8 <- main.py:3)" */
+static void put_callers(track_text *text, track_log *log)
+{
+    PyObject *own = log->own; /* borrowed */
+    line_frame *at = find_caller(locals_running(), own);
+    if (at == NULL) {
+        text_put(text, "?");
+        return;
+    }
+    int line = line_of(log, at);
+    text_put_str(text, locals_code(at)->co_name);
+    text_put(text, ":");
+    text_put_int(text, line);
+    text_put(text, " (");
+    for (int i = 0; i < 3 && at != NULL; i++, at = find_caller(locals_back(at), own)) {
+        if (i > 0)
+            text_put(text, " <- ");
+        put_place(text, at, i == 0 ? line : line_of(log, at));
+    }
+    text_put(text, ")");
+}
+
+PyObject *call_stack(track_log *log)
+{
+    PyObject *own = log->own;       /* borrowed */
+    PyObject *rows = PyList_New(0); /* owned */
+    line_frame *at = find_user(locals_running(), own);
+    for (; at != NULL && rows != NULL; at = find_user(locals_back(at), own)) {
+        PyCodeObject *code = locals_code(at);
+        PyObject *row =
+            Py_BuildValue("(OOi)", code->co_name, code->co_filename, line_of(log, at)); /* owned */
+        if (row == NULL || PyList_Append(rows, row) < 0)
+            Py_CLEAR(rows);
+        Py_XDECREF(row);
+    }
+    return rows;
+}
+
+/* ---- lines --------------------------------------------------------------------- */
+
+/* What the lines of one call have in common. */
+typedef struct call_lines {
+    track_log *log;
+    PyObject *site; /* borrowed; the tuple of call_site */
+    long depth;
+    bool is_colored;
+    track_text text; /* of the line that is being made */
+    tt_buf out;      /* owned; lines so far */
+    tt_status st;
+} call_lines;
+
+static PyObject *field(const call_lines *lines, call_site which)
+{
+    return PyTuple_GET_ITEM(lines->site, which);
+}
+
+static void add_line(call_lines *lines, tt_branch branch)
+{
+    if (lines->st == TT_OK)
+        lines->st = text_branch(&lines->out, lines->depth, branch, &lines->text, lines->is_colored);
+    lines->text.len = 0;
+}
+
+/* "input [Tensor] x@0 → ..." */
+static void add_input(call_lines *lines, PyObject *name, PyObject *value)
+{
+    text_put_str(&lines->text, field(lines, SITE_INPUT));
+    text_put(&lines->text, " ");
+    line_put_new(lines->log, &lines->text, name, 0, value, lines->is_colored);
+    add_line(lines, TT_BRANCH_ENTRY);
+    record_call(lines->log, field(lines, SITE_NAME), name, -1, value);
+}
+
+/* "output[1] shape=...", item -1: "output shape=..." */
+static void add_output(call_lines *lines, PyObject *label, Py_ssize_t item, PyObject *value,
+                       tt_branch branch)
+{
+    text_put_str(&lines->text, label);
+    if (item >= 0) {
+        text_put(&lines->text, "[");
+        text_put_int(&lines->text, item);
+        text_put(&lines->text, "]");
+    }
+    text_put(&lines->text, " ");
+    line_put_new(lines->log, &lines->text, NULL, 0, value, lines->is_colored);
+    add_line(lines, branch);
+    record_call(lines->log, field(lines, SITE_NAME), lines->log->output, item, value);
+}
+
+/* Longer results are one line. */
+enum { MOST_OUTPUTS = 25 };
+
+static void add_outputs(call_lines *lines, PyObject *label, PyObject *value, tt_branch last)
+{
+    bool is_sequence = PyTuple_Check(value) || PyList_Check(value);
+    Py_ssize_t count = is_sequence ? PySequence_Fast_GET_SIZE(value) : 0;
+    if (count == 0 || count > MOST_OUTPUTS) {
+        add_output(lines, label, -1, value, last);
+        return;
+    }
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); i++) {  /* a repr may change the list */
+        PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(value, i)); /* owned */
+        add_output(lines, label, i, item, i < count - 1 ? TT_BRANCH_ENTRY : last);
+        Py_DECREF(item);
+    }
+}
+
+/* "time Class.method: 0.0123 s" */
+static void add_time(call_lines *lines, double seconds)
+{
+    int64_t units = (int64_t)(seconds * 1e4 + 0.5);
+    char digits[] = ".0000 s";
+    text_put_str(&lines->text, field(lines, SITE_TIME));
+    text_put_int(&lines->text, units / 10000);
+    for (int64_t i = 4, left = units % 10000; i > 0; i--, left /= 10)
+        digits[i] = (char)('0' + left % 10);
+    text_put(&lines->text, digits);
+    add_line(lines, TT_BRANCH_LAST);
+    record_seconds(lines->log, field(lines, SITE_NAME), seconds);
+}
+
+/* room: of TEXT_ROOM bytes, for the text */
+static call_lines lines_of(track_log *log, PyObject *site, long depth, char *room)
+{
+    return (call_lines){ .log = log,
+                         .site = site,
+                         .depth = depth,
+                         .is_colored = log_is_colored(log),
+                         .text = { .data = room, .cap = TEXT_ROOM, .is_lent = true },
+                         .out = log_take_buf(log),
+                         .st = TT_OK };
+}
+
+static int finish(call_lines *lines)
+{
+    text_free(&lines->text);
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear(); /* of a run that was closed, a name that is no text */
+    if (PyErr_Occurred()) {
+        tt_buf_free(&lines->out);
+        return -1;
+    }
+    return log_emit_buf(lines->log, lines->st, &lines->out);
+}
+
+/* ---- calls --------------------------------------------------------------------- */
+
+/* Ticks of 0.1 µs and the depth to come back to, in one number. */
+enum { DEPTH_BITS = 12, DEPTH_MASK = (1 << DEPTH_BITS) - 1 };
+
+static int64_t ticks(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 10000000 + now.tv_nsec / 100;
+}
+
+/* The arguments that the call left at their default. */
+static void add_defaults(call_lines *lines, Py_ssize_t given, PyObject *kwargs)
+{
+    PyObject *defaults = field(lines, SITE_DEFAULTS); /* borrowed */
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(defaults); i++) {
+        PyObject *name, *value; /* borrowed */
+        Py_ssize_t position;
+        if (PyArg_ParseTuple(PyTuple_GET_ITEM(defaults, i), "UnO", &name, &position, &value) &&
+            (position < 0 || position >= given) &&
+            (kwargs == NULL || PyDict_GetItemWithError(kwargs, name) == NULL))
+            add_input(lines, name, value);
+    }
+}
+
+int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwargs)
+{
+    long depth = log_depth();
+    char room[TEXT_ROOM];
+    call_lines lines = lines_of(log, site, depth, room);
+    PyObject *names = field(&lines, SITE_NAMES);
+    Py_ssize_t named = PyTuple_GET_SIZE(names);
+    text_put_str(&lines.text, field(&lines, SITE_HEAD));
+    put_callers(&lines.text, log);
+    add_line(&lines, TT_BRANCH_CALL);
+    for (Py_ssize_t i = PyLong_AsSsize_t(field(&lines, SITE_FIRST)); i < PyTuple_GET_SIZE(args); i++) {
+        PyObject *value = PyTuple_GET_ITEM(args, i); /* borrowed */
+        PyObject *name =
+            i < named ? Py_NewRef(PyTuple_GET_ITEM(names, i))
+                      : PyUnicode_FromFormat("%U[%zd]", field(&lines, SITE_REST), i - named); /* owned */
+        if (name != NULL)
+            add_input(&lines, name, value);
+        Py_XDECREF(name);
+    }
+    PyObject *name, *value; /* borrowed: **kwargs of the wrapper, nobody else's */
+    Py_ssize_t position = 0;
+    while (kwargs != NULL && PyDict_Next(kwargs, &position, &name, &value))
+        add_input(&lines, name, value);
+    add_defaults(&lines, PyTuple_GET_SIZE(args), kwargs);
+    if (finish(&lines) < 0)
+        return -1;
+    log_set_depth(depth + 1);
+    return ticks() << DEPTH_BITS | (depth < DEPTH_MASK ? depth : DEPTH_MASK);
+}
+
+int call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *value)
+{
+    int64_t now = ticks();
+    long depth = (long)(token & DEPTH_MASK);
+    char room[TEXT_ROOM];
+    call_lines lines = lines_of(log, site, depth, room);
+    log_set_depth(depth);
+    add_outputs(&lines, field(&lines, SITE_OUTPUT), value, TT_BRANCH_LAST);
+    add_time(&lines, seconds >= 0 ? seconds : (double)(now - (token >> DEPTH_BITS)) / 1e7);
+    return finish(&lines);
+}
+
+int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind,
+              PyObject *why)
+{
+    int64_t now = ticks();
+    long depth = (long)(token & DEPTH_MASK);
+    char room[TEXT_ROOM];
+    call_lines lines = lines_of(log, site, depth, room);
+    log_set_depth(depth);
+    text_put_str(&lines.text, field(&lines, SITE_OUTPUT));
+    text_put(&lines.text, " ");
+    if (kind == Py_None) {
+        text_put_str(&lines.text, why);
+    } else {
+        text_put(&lines.text, "raised ");
+        text_put_ink(&lines.text, INK_ALARM, lines.is_colored);
+        text_put_str(&lines.text, kind);
+        text_put_ink(&lines.text, INK_PLAIN, lines.is_colored);
+        text_put(&lines.text, ": ");
+        text_put_str(&lines.text, why);
+    }
+    add_line(&lines, TT_BRANCH_LAST);
+    add_time(&lines, seconds >= 0 ? seconds : (double)(now - (token >> DEPTH_BITS)) / 1e7);
+    return finish(&lines);
+}
+
+int call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value)
+{
+    char room[TEXT_ROOM];
+    call_lines lines = lines_of(log, site, (long)(token & DEPTH_MASK), room);
+    PyObject *label = PyUnicode_FromString("yield"); /* owned */
+    if (label != NULL)
+        add_outputs(&lines, label, value, TT_BRANCH_ENTRY);
+    Py_XDECREF(label);
+    return finish(&lines);
+}

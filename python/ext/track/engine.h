@@ -1,0 +1,269 @@
+/* engine.h -- what the files of tensortap.track's C part share.
+ *
+ * text.c is a line that grows; sight.c says what is known of a value
+ * and how it differs from the last sight of it; key.c digests containers;
+ * value.c makes the text of a value, call.c the lines of a call;
+ * log.c writes them, record.c records them, log_class.c is their
+ * class; frames.c is the consumer of the line source, tracker.c its class.
+ * Everything runs with the GIL held, in the middle of the user's program.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_TRACK_ENGINE_H
+#define TT_EXT_TRACK_ENGINE_H
+
+#include "binding/state.h"
+#include "lines/source.h"
+
+#include <string.h>
+
+/* ---- text ----------------------------------------------------------------- */
+
+typedef struct track_text {
+    char *data; /* owned, or the room; ended by NUL once something was put */
+    size_t len, cap;
+    bool is_lent;    /* data is somebody's room */
+    bool has_failed; /* out of memory: what was put since is missing, and cap is 0 */
+} track_text;
+
+/* A text that begins in an array on the stack: most end there. */
+#define TEXT_IN(room)                                        \
+    {                                                        \
+        .data = (room), .cap = sizeof(room), .is_lent = true \
+    }
+enum { TEXT_ROOM = 1024 };
+
+/* The inks of the core's views: tt_tree_line obeys these and no others. */
+typedef enum track_ink { INK_PLAIN, INK_FAINT, INK_NAME, INK_CHANGE, INK_ALARM } track_ink;
+
+void text_put_slowly(track_text *text, const char *bytes, size_t len); /* makes room first */
+
+/* In the header because a line is twenty pieces, most of them literals: their
+ * lengths are known here. */
+static inline void text_put_bytes(track_text *text, const char *bytes, size_t len)
+{
+    if (text->len + len >= text->cap) {
+        text_put_slowly(text, bytes, len);
+        return;
+    }
+    memcpy(text->data + text->len, bytes, len);
+    text->len += len;
+    text->data[text->len] = '\0';
+}
+
+static inline void text_put(track_text *text, const char *bytes)
+{
+    text_put_bytes(text, bytes, strlen(bytes));
+}
+
+void text_put_int(track_text *text, long long number);
+void text_put_number(track_text *text, double number); /* short form */
+void text_put_str(track_text *text, PyObject *str);    /* what is no str: nothing */
+void text_put_ink(track_text *text, track_ink ink, bool is_colored);
+void text_free(track_text *text);
+/* One line of the tree, with its newline. */
+tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_text *text, bool is_colored);
+
+/* ---- sights --------------------------------------------------------------- */
+
+typedef enum sight_kind {
+    SIGHT_NONE,   /* the name is not bound */
+    SIGHT_TENSOR, /* a torch tensor or NumPy array */
+    SIGHT_PLAIN,  /* a number, text, None: held, compared by value */
+    SIGHT_BOX,    /* list, tuple, dict, set: compared by fingerprint */
+    SIGHT_OTHER,  /* compared by address */
+} sight_kind;
+
+typedef struct track_key {
+    uint64_t low, high;
+} track_key;
+
+/* Fields of a tensor's line that differ from the last sight of it. */
+enum { CHANGED_SHAPE = 1 << 0, CHANGED_DTYPE = 1 << 1, CHANGED_DEVICE = 1 << 2 };
+
+/* What is known of a value; of a tensor no reference and no element is kept
+ * (but see `held`). */
+typedef struct track_sight {
+    sight_kind kind;
+    bool is_torch, has_stats, has_digest;
+    unsigned changed;                     /* CHANGED_...; a device is shown then even if it is the CPU */
+    const void *object;                   /* address, for comparison only */
+    char type[40], dtype[32], device[24]; /* device: empty for the CPU */
+    int32_t ndim;                         /* -1: not known */
+    int64_t shape[TT_MAX_DIM];
+    tt_stats stats;
+    tt_digest digest;
+    track_key quick, full; /* SIGHT_BOX */
+    PyObject *held;        /* owned or NULL: a plain value, or with rtol/atol the copy of a tensor */
+} track_sight;
+
+typedef struct track_tolerance {
+    bool is_given;
+    double rtol, atol;
+} track_tolerance;
+
+sight_kind sight_kind_of(core_state *state, PyObject *obj);
+/* Looks at obj.  No digest: for text alone. */
+void sight_take(core_state *state, PyObject *obj, bool wants_digest, track_sight *out);
+void sight_forget(track_sight *sight);
+/* Is obj, no tensor, other than it was?  Cheap where nothing happened. */
+bool sight_is_stale(core_state *state, const track_sight *last, sight_kind kind, PyObject *obj);
+/* Does `now` (of obj; its `changed` is set) differ from `last`?  If so, what differs goes to `what`:
+ * "shape, dtype".  With a tolerance the copy that `last` holds is compared. */
+bool sight_differs(core_state *state, const track_sight *last, track_sight *now, PyObject *obj,
+                   const track_tolerance *tolerance, track_text *what);
+/* Keeps a copy of the tensor in sight->held. */
+void sight_keep(track_sight *sight, PyObject *obj);
+
+/* 128 bits that stand for a value: equal values, equal keys.  A quick key takes
+ * large torch tensors by address and version and must not outlive them. */
+track_key key_of(core_state *state, PyObject *obj, bool is_quick);
+
+/* ---- the log -------------------------------------------------------------- */
+
+/* The line of an instruction: finding it takes longer than writing it. */
+typedef struct known_line {
+    PyCodeObject *code; /* owned or NULL */
+    int instruction, line;
+} known_line;
+
+enum { KNOWN_LINES = 32 };
+
+typedef struct track_log {
+    PyObject_HEAD core_state *state; /* of the module, which the type keeps alive */
+    PyObject *logger;                /* owned; whose handlers get the lines too */
+    PyObject *own;                   /* owned; prefix of files that are no callers: tensortap's */
+    PyObject *runs;                  /* owned; list of open recorders, the innermost last */
+    PyObject *look;                  /* owned; callable: (is_terminal, is_colored) of a stream */
+    PyObject *show;   /* owned; callable: prints lines on a terminal, or on a difficult stream */
+    PyObject *render; /* owned; callable: "value: ..." of anything but tensors */
+    PyObject *keep;   /* owned; callable: logs lines where that is not simple */
+    PyObject *out;    /* owned or NULL; the stream that was looked at last */
+    PyObject *sys;    /* owned; the module's dict, for its stdout */
+    PyObject *write, *handlers, *output, *stdout_name; /* owned; names */
+    bool is_terminal, is_colored;                      /* that stream */
+    known_line known[KNOWN_LINES];                     /* of callers */
+    tt_buf spare; /* owned; room of lines that have gone out, for the next */
+} track_log;
+
+#define TRACK_LOG_OBJECTS(X) \
+    X(logger)                \
+    X(own)                   \
+    X(runs)                  \
+    X(look)                  \
+    X(show)                  \
+    X(render)                \
+    X(keep)                  \
+    X(out)                   \
+    X(sys)                   \
+    X(write)                 \
+    X(handlers)              \
+    X(output)                \
+    X(stdout_name)
+
+/* Of this thread. */
+long log_depth(void);
+void log_set_depth(long depth);
+void log_set_file(int fd);
+
+bool log_is_colored(track_log *self);
+/* Lines, the last with its newline too, to everywhere; -1: an exception that is no
+ * Exception (Ctrl-C) is set. */
+int log_emit(track_log *self, const char *bytes, size_t len);
+/* An empty buffer for lines; log_emit_buf takes it back. */
+tt_buf log_take_buf(track_log *self);
+int log_emit_buf(track_log *self, tt_status st, tt_buf *out);
+/* Lines without the last newline to a file, the time before each; 0 or errno. */
+int log_write(int fd, const char *bytes, size_t len);
+
+/* ---- lines ---------------------------------------------------------------- */
+
+/* "[Tensor] x@12 → shape=..."; name NULL: "shape=..." alone. */
+void line_put_value(track_log *log, track_text *text, PyObject *name, long line, const track_sight *sight,
+                    PyObject *obj, bool is_colored);
+/* The same of a value that was not looked at yet. */
+void line_put_new(track_log *log, track_text *text, PyObject *name, long line, PyObject *obj,
+                  bool is_colored);
+
+/* ---- calls ---------------------------------------------------------------- */
+
+/* What is known of a function: a tuple that calls.py makes. */
+typedef enum call_site {
+    SITE_NAME, /* "Class.method" */
+    SITE_HEAD, /* "[file.py:12] function [Class.method] called at " */
+    SITE_INPUT,
+    SITE_OUTPUT,
+    SITE_TIME,     /* words; the last with the name behind it */
+    SITE_REST,     /* name of *args */
+    SITE_NAMES,    /* of the positional parameters */
+    SITE_FIRST,    /* arguments to leave out: self */
+    SITE_DEFAULTS, /* tuple of (name, its position or -1, value) */
+    SITE_FIELDS,
+} call_site;
+
+/* A token for the others, or -1: as log_emit.  seconds < 0: since the beginning. */
+int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwargs);
+int call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *value);
+/* kind: name of an exception, or None. */
+int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind,
+              PyObject *why);
+int call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value);
+line_frame *call_user_frame(PyObject *own); /* the innermost frame that is not ours, or NULL */
+PyObject *call_stack(track_log *log);       /* [(function, file, line)], innermost first */
+void call_put_file(track_text *text, PyCodeObject *code); /* its name without folders */
+
+/* ---- runs ----------------------------------------------------------------- */
+
+void record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item, PyObject *value);
+void record_seconds(track_log *log, PyObject *function, double seconds);
+/* key: of the line source, for the change that flow tells of too; 0: none */
+void record_change(track_log *log, uint64_t key, PyObject *file, long line, PyObject *name,
+                   PyObject *value);
+
+/* ---- trackers ------------------------------------------------------------- */
+
+typedef struct tracked_frame {
+    line_frame *at;  /* for comparison; a generator keeps its own while it sleeps */
+    uint64_t number; /* of the line source */
+    long depth;
+    bool is_root;        /* of a decorated function: its arguments are told as inputs */
+    int *slots;          /* owned; of each name: a local's, NOT_LOCAL or NOT_HERE */
+    track_sight *sights; /* owned; of each name */
+} tracked_frame;
+
+enum { NOT_HERE = -1, NOT_LOCAL = -2 };
+
+typedef struct tracker {
+    PyObject_HEAD PyObject *module; /* owned */
+    PyObject *log;                  /* owned; a track_log */
+    PyObject *names;                /* owned; tuple of str */
+    PyObject *bases;                /* owned; the same up to the first . or [ */
+    PyObject *excluded;             /* owned; tuple of prefixes of file names */
+    PyObject *roots;                /* owned; set of code objects */
+    track_tolerance tolerance;
+    long depth;             /* of what a decorated function's frame tells */
+    PyObject *file;         /* owned or NULL; of the root that was entered last */
+    int id;                 /* of the consumer; -1: none */
+    tracked_frame **frames; /* owned */
+    size_t count, cap;
+    tracked_frame *last; /* that had an event last; borrowed or NULL */
+} tracker;
+
+#define TRACKER_OBJECTS(X) \
+    X(module)              \
+    X(log)                 \
+    X(names)               \
+    X(bases)               \
+    X(excluded)            \
+    X(roots)               \
+    X(file)
+
+/* Adds the consumer; -1: an exception is set. */
+int tracker_listen(tracker *self);
+void tracker_silence(tracker *self);
+/* Looks at the names of the user's frame that runs now; `line` is where that is. */
+void tracker_adopt(tracker *self, long line);
+void tracker_drop_frame(tracker *self, tracked_frame *frame);
+
+CORE_FUNCTION(core_track_key);
+PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs);
+
+#endif
