@@ -15,69 +15,69 @@
 #define FAST(function) ((PyCFunction)(void (*)(void))(function)), METH_FASTCALL | METH_KEYWORDS
 
 static PyMethodDef functions[] = {
-    { "stats", FAST(core_stats),
+    { "stats", FAST(summary_stats),
       "stats($module, t, /, *, nan_policy='omit', release_gil=False)\n--\n\n"
       "Compute what the elements of a tensor or array are like.\n\n"
       "NaN and Inf are counted and left out; nan_policy='propagate' gives torch's answer.\n"
       "release_gil=True promises that nobody changes or frees the memory meanwhile." },
-    { "histogram", FAST(core_histogram),
+    { "histogram", FAST(summary_histogram),
       "histogram($module, t, /, *, release_gil=False)\n--\n\n"
       "Count the elements in fixed logarithmic bins." },
-    { "digest", FAST(core_digest),
+    { "digest", FAST(summary_digest),
       "digest($module, t, /, *, release_gil=False)\n--\n\n"
       "Compute 128 bits that stand for shape, type and elements, whatever the strides." },
-    { "compare", FAST(core_compare),
+    { "compare", FAST(summary_compare),
       "compare($module, a, b, /, *, rtol=1e-05, atol=1e-08, equal_nan=False, ulp=False, "
       "release_gil=False)\n--\n\n"
       "Say how two tensors of one shape differ; ulp=True adds ulp_hist." },
-    { "sample", FAST(core_sample),
+    { "sample", FAST(summary_sample),
       "sample($module, t, /, *, max_vector=32, max_matrix=8, max_slices=6)\n--\n\n"
       "Pick a few elements that stand for the whole, as tables." },
-    { "attention", FAST(core_attention),
+    { "attention", FAST(summary_attention),
       "attention($module, q, k, /, *, scale=None, is_causal=False, mask=None, release_gil=False)\n--\n\n"
       "Compute entropy, largest logit and sink of softmax(q k^T) for each head and query." },
-    { "tensor_line", FAST(core_tensor_line),
+    { "tensor_line", FAST(summary_tensor_line),
       "tensor_line($module, t, /, *, color=False, ascii=False, columns=0)\n--\n\n"
       "Write one line about a tensor; give None for anything else." },
-    { "tree_text", FAST(core_tree_text),
+    { "tree_text", FAST(summary_tree_text),
       "tree_text($module, rows, /, *, color=False, ascii=False, columns=0)\n--\n\n"
       "Draw a tree of (depth, label, text)." },
-    { "watch_lines", (PyCFunction)(void (*)(void))core_watch_lines, METH_VARARGS | METH_KEYWORDS,
+    { "watch_lines", (PyCFunction)(void (*)(void))lines_watch, METH_VARARGS | METH_KEYWORDS,
       "watch_lines($module, change=None, *, before=None, enter=None, leave=None, line=None, select=None, "
       "files=None, prefixes=None, codes=None, lines=None, names=None, threads='later', arrays=False, "
       "objects=False)\n--\n\n"
       "Call functions with what each line of the selected code does, until closed." },
-    { "track_key", FAST(core_track_key),
+    { "track_key", FAST(track_key_function),
       "track_key($module, value, /)\n--\n\n"
       "Compute 128 bits that stand for a value, containers and tensors in them included." },
-    { "tracker", (PyCFunction)(void (*)(void))core_tracker, METH_VARARGS | METH_KEYWORDS,
+    { "tracker", (PyCFunction)(void (*)(void))track_tracker_function, METH_VARARGS | METH_KEYWORDS,
       "tracker($module, log, names, bases, excluded, roots, *, rtol=None, atol=None)\n--\n\n"
       "Make a Tracker that logs a line for each change of a name." },
-    { "_stats_from", FAST(core_stats_from),
+    { "_stats_from", FAST(summary_stats_from),
       "_stats_from($module, dtype, shape, numbers, /)\n--\n\n"
       "Put a Stats together from its parts." },
-    { "_announce", FAST(core_announce),
+    { "_announce", FAST(calls_announce),
       "_announce($module, module, function, /)\n--\n\n"
       "Call function(module) before each call of a module in training, until given None." },
-    { "_set_traced_call", FAST(core_set_traced_call),
+    { "_set_traced_call", FAST(calls_set_traced_call),
       "_set_traced_call($module, function, /)\n--\n\n"
       "Set the function that torch.compile traces where a watched module is called." },
-    { "_escape", FAST(core_escape),
+    { "_escape", FAST(summary_escape),
       "_escape($module, text, /)\n--\n\n"
       "Escape what a terminal would obey: control characters and those that reorder text." },
-    { "_deaf_hook", FAST(core_deaf_hook),
+    { "_deaf_hook", FAST(calls_deaf_hook),
       "_deaf_hook($module, /)\n--\n\n"
       "Make a forward hook that does nothing." },
-    { "_reduce_module", core_reduce_module, METH_O,
+    { "_reduce_module", calls_reduce_module, METH_O,
       "_reduce_module($module, model, /)\n--\n\n"
       "Reduce a watched module to what an unwatched one is pickled as." },
-    { "spy_save", FAST(core_spy_save),
+    { "spy_save", FAST(spy_save),
       "spy_save($module, name, tensor, module=None, *, norm_only=False, stats_only=False)\n--\n\n"
       "Save a tensor, or all in a nest of them, if inside a DebugContext; else do nothing." },
-    { "_count_up", FAST(core_count_up),
+    { "_count_up", FAST(spy_count_up),
       "_count_up($module, counts, key, /)\n--\n\n"
       "Give a count of a dict, and add one to it." },
-    { "_read_keep", FAST(core_read_keep),
+    { "_read_keep", FAST(runs_read_keep),
       "_read_keep($module, keep, /)\n--\n\n"
       "Give the products that 'stats,value' or 'stats|value' stands for." },
     { 0 },
@@ -101,21 +101,21 @@ static int refuse_subinterpreter(void)
 
 static int core_exec(PyObject *module)
 {
-    core_state *state = core_state_of(module);
+    binding_state *state = binding_state_of(module);
     if (refuse_subinterpreter() < 0)
         return -1;
 #define X(name)                                                  \
     if (add_type(module, &name##_spec, &state->name##_type) < 0) \
         return -1;
-    CORE_TYPE_MAP(X)
+    BINDING_TYPE_MAP(X)
 #undef X
-    state->slice_type = sample_slice_type();
+    state->slice_type = summary_slice_type();
     if (state->slice_type == NULL || PyModule_AddType(module, state->slice_type) < 0)
         return -1;
-    if (source_names_init(&state->source) < 0 || spy_init(module, state) < 0)
+    if (calls_state_init(&state->source) < 0 || spy_init(module, state) < 0)
         return -1;
-    for (int i = 0; i < LINE_TYPE_COUNT; i++) {
-        state->line_types[i] = line_tuple_type(i);
+    for (int i = 0; i < LINES_TYPE_COUNT; i++) {
+        state->line_types[i] = lines_tuple_type(i);
         if (state->line_types[i] == NULL || PyModule_AddType(module, state->line_types[i]) < 0)
             return -1;
     }
@@ -129,30 +129,30 @@ static int core_exec(PyObject *module)
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg)
 {
-    core_state *state = core_state_of(module);
+    binding_state *state = binding_state_of(module);
 #define X(name) Py_VISIT(state->name##_type);
-    CORE_TYPE_MAP(X)
+    BINDING_TYPE_MAP(X)
 #undef X
     Py_VISIT(state->slice_type);
     Py_VISIT(state->spy_context);
-    for (int i = 0; i < LINE_TYPE_COUNT; i++)
+    for (int i = 0; i < LINES_TYPE_COUNT; i++)
         Py_VISIT(state->line_types[i]);
-    return torch_api_visit(&state->torch, visit, arg);
+    return tensor_torch_visit(&state->torch, visit, arg);
 }
 
 static int core_clear(PyObject *module)
 {
-    core_state *state = core_state_of(module);
+    binding_state *state = binding_state_of(module);
 #define X(name) Py_CLEAR(state->name##_type);
-    CORE_TYPE_MAP(X)
+    BINDING_TYPE_MAP(X)
 #undef X
     Py_CLEAR(state->slice_type);
-    for (int i = 0; i < LINE_TYPE_COUNT; i++)
+    for (int i = 0; i < LINES_TYPE_COUNT; i++)
         Py_CLEAR(state->line_types[i]);
-    line_source_free(state->line);
+    lines_source_free(state->line);
     state->line = NULL;
-    torch_api_clear(&state->torch);
-    source_names_clear(&state->source);
+    tensor_torch_clear(&state->torch);
+    calls_state_clear(&state->source);
     Py_CLEAR(state->spy_context);
     Py_CLEAR(state->spy_method);
     return 0;
@@ -175,7 +175,7 @@ static struct PyModuleDef core_module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tensortap._core",
     .m_doc = "The C core of tensortap: summaries of tensors.",
-    .m_size = sizeof(core_state),
+    .m_size = sizeof(binding_state),
     .m_methods = functions,
     .m_slots = slots,
     .m_traverse = core_traverse,

@@ -59,7 +59,7 @@ static inline int PyWeakref_GetRef(PyObject *ref, PyObject **out)
 
 /* Is this what a weak reference refers to; NULL: is it gone?  For references of our own: they
  * cannot be wrong. */
-static inline bool weakref_is(PyObject *ref, const PyObject *obj)
+static inline bool base_weakref_is(PyObject *ref, const PyObject *obj)
 {
     PyObject *found = NULL; /* owned */
     (void)PyWeakref_GetRef(ref, &found);

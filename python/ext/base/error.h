@@ -9,7 +9,7 @@
 #include "base/compat.h"
 
 /* The pending exception, for who counts it; NULL: there is none, or it is the program's. */
-static inline PyObject *own_error_take(void)
+static inline PyObject *base_error_take(void)
 {
     PyObject *error = PyErr_GetRaisedException(); /* owned */
     if (error != NULL && PyErr_GivenExceptionMatches(error, PyExc_KeyboardInterrupt)) {

@@ -23,32 +23,32 @@
 
 #ifdef HAS_INTERPRETER_FRAME
 
-static _PyInterpreterFrame *inner(line_frame *at)
+static _PyInterpreterFrame *inner(base_frame *at)
 {
     return (_PyInterpreterFrame *)at;
 }
 
-line_frame *locals_of(PyFrameObject *frame)
+base_frame *base_frame_of(PyFrameObject *frame)
 {
-    return (line_frame *)frame->f_frame;
+    return (base_frame *)frame->f_frame;
 }
 
 /* From 3.12 on a call from C leaves a frame of its own between those of Python. */
-static line_frame *of_python(_PyInterpreterFrame *at)
+static base_frame *of_python(_PyInterpreterFrame *at)
 {
 #if PY_VERSION_HEX >= 0x030C0000
     while (at != NULL && at->owner == FRAME_OWNED_BY_CSTACK)
         at = at->previous;
 #endif
-    return (line_frame *)at;
+    return (base_frame *)at;
 }
 
-line_frame *locals_back(line_frame *at)
+base_frame *base_frame_back(base_frame *at)
 {
     return of_python(inner(at)->previous);
 }
 
-PyCodeObject *locals_code(line_frame *at)
+PyCodeObject *base_frame_code(base_frame *at)
 {
 #if PY_VERSION_HEX >= 0x030D0000
     return (PyCodeObject *)inner(at)->f_executable;
@@ -57,12 +57,12 @@ PyCodeObject *locals_code(line_frame *at)
 #endif
 }
 
-line_frame *locals_running(void)
+base_frame *base_frame_running(void)
 {
-    return locals_top(PyThreadState_Get());
+    return base_frame_top(PyThreadState_Get());
 }
 
-line_frame *locals_top(PyThreadState *thread)
+base_frame *base_frame_top(PyThreadState *thread)
 {
 #if PY_VERSION_HEX >= 0x030D0000
     return of_python(thread->current_frame);
@@ -71,9 +71,9 @@ line_frame *locals_top(PyThreadState *thread)
 #endif
 }
 
-int locals_instruction(line_frame *at)
+int base_frame_instruction(base_frame *at)
 {
-    const _Py_CODEUNIT *first = _PyCode_CODE(locals_code(at));
+    const _Py_CODEUNIT *first = _PyCode_CODE(base_frame_code(at));
 #if PY_VERSION_HEX >= 0x030D0000
     return (int)(inner(at)->instr_ptr - first);
 #else
@@ -81,97 +81,97 @@ int locals_instruction(line_frame *at)
 #endif
 }
 
-PyObject *locals_slot(line_frame *at, int slot, PyObject *name)
+PyObject *base_frame_slot(base_frame *at, int slot, PyObject *name)
 {
     (void)name;
     PyObject *value = inner(at)->localsplus[slot];
     if (value == NULL || !PyCell_Check(value))
         return value;
-    const char *kinds = PyBytes_AS_STRING(locals_code(at)->co_localspluskinds);
+    const char *kinds = PyBytes_AS_STRING(base_frame_code(at)->co_localspluskinds);
     return kinds[slot] & (CO_FAST_CELL | CO_FAST_FREE) ? PyCell_GET(value) : value;
 }
 
-PyObject *const *locals_slots(line_frame *at)
+PyObject *const *base_frame_slots(base_frame *at)
 {
     return inner(at)->localsplus;
 }
 
-PyObject *locals_globals(line_frame *at)
+PyObject *base_frame_globals(base_frame *at)
 {
     return inner(at)->f_globals;
 }
 
-PyObject *locals_names(line_frame *at)
+PyObject *base_frame_names(base_frame *at)
 {
-    return locals_code(at)->co_flags & CO_OPTIMIZED ? NULL : inner(at)->f_locals;
+    return base_frame_code(at)->co_flags & CO_OPTIMIZED ? NULL : inner(at)->f_locals;
 }
 
-PyObject *locals_sent(line_frame *at)
+PyObject *base_frame_sent(base_frame *at)
 {
     int top = inner(at)->stacktop; /* -1: it is not written down just now */
-    return top > locals_code(at)->co_nlocalsplus ? inner(at)->localsplus[top - 1] : NULL;
+    return top > base_frame_code(at)->co_nlocalsplus ? inner(at)->localsplus[top - 1] : NULL;
 }
 
 #elif PY_VERSION_HEX < 0x030B0000 && !defined(TT_PUBLIC_LOCALS)
 
-static PyFrameObject *inner(line_frame *at)
+static PyFrameObject *inner(base_frame *at)
 {
     return (PyFrameObject *)at;
 }
 
-line_frame *locals_of(PyFrameObject *frame)
+base_frame *base_frame_of(PyFrameObject *frame)
 {
-    return (line_frame *)frame;
+    return (base_frame *)frame;
 }
 
-line_frame *locals_back(line_frame *at)
+base_frame *base_frame_back(base_frame *at)
 {
-    return (line_frame *)inner(at)->f_back;
+    return (base_frame *)inner(at)->f_back;
 }
 
-PyCodeObject *locals_code(line_frame *at)
+PyCodeObject *base_frame_code(base_frame *at)
 {
     return inner(at)->f_code;
 }
 
-line_frame *locals_running(void)
+base_frame *base_frame_running(void)
 {
-    return (line_frame *)PyEval_GetFrame();
+    return (base_frame *)PyEval_GetFrame();
 }
 
-line_frame *locals_top(PyThreadState *thread)
+base_frame *base_frame_top(PyThreadState *thread)
 {
-    return (line_frame *)thread->frame;
+    return (base_frame *)thread->frame;
 }
 
-int locals_instruction(line_frame *at)
+int base_frame_instruction(base_frame *at)
 {
     return inner(at)->f_lasti;
 }
 
-PyObject *locals_slot(line_frame *at, int slot, PyObject *name)
+PyObject *base_frame_slot(base_frame *at, int slot, PyObject *name)
 {
     (void)name;
     PyObject *value = inner(at)->f_localsplus[slot];
     return slot >= inner(at)->f_code->co_nlocals && value != NULL ? PyCell_GET(value) : value;
 }
 
-PyObject *const *locals_slots(line_frame *at)
+PyObject *const *base_frame_slots(base_frame *at)
 {
     return inner(at)->f_localsplus;
 }
 
-PyObject *locals_globals(line_frame *at)
+PyObject *base_frame_globals(base_frame *at)
 {
     return inner(at)->f_globals;
 }
 
-PyObject *locals_names(line_frame *at)
+PyObject *base_frame_names(base_frame *at)
 {
     return inner(at)->f_code->co_flags & CO_OPTIMIZED ? NULL : inner(at)->f_locals;
 }
 
-PyObject *locals_sent(line_frame *at)
+PyObject *base_frame_sent(base_frame *at)
 {
     int top = inner(at)->f_stackdepth; /* -1: it is not written down just now */
     return top > 0 ? inner(at)->f_valuestack[top - 1] : NULL;
@@ -179,37 +179,37 @@ PyObject *locals_sent(line_frame *at)
 
 #else /* the public way */
 
-line_frame *locals_of(PyFrameObject *frame)
+base_frame *base_frame_of(PyFrameObject *frame)
 {
-    return (line_frame *)frame;
+    return (base_frame *)frame;
 }
 
-line_frame *locals_back(line_frame *at)
+base_frame *base_frame_back(base_frame *at)
 {
     PyFrameObject *back = PyFrame_GetBack((PyFrameObject *)at);
     Py_XDECREF(back); /* it runs, so somebody holds it */
-    return (line_frame *)back;
+    return (base_frame *)back;
 }
 
-PyCodeObject *locals_code(line_frame *at)
+PyCodeObject *base_frame_code(base_frame *at)
 {
     PyCodeObject *code = PyFrame_GetCode((PyFrameObject *)at);
     Py_DECREF(code); /* the frame has one */
     return code;
 }
 
-line_frame *locals_running(void)
+base_frame *base_frame_running(void)
 {
-    return (line_frame *)PyEval_GetFrame();
+    return (base_frame *)PyEval_GetFrame();
 }
 
-line_frame *locals_top(PyThreadState *thread)
+base_frame *base_frame_top(PyThreadState *thread)
 {
     (void)thread;
     return NULL;
 }
 
-int locals_instruction(line_frame *at)
+int base_frame_instruction(base_frame *at)
 {
     int offset = PyFrame_GetLasti((PyFrameObject *)at);
     return offset < 0 ? -1 : offset / 2;
@@ -227,7 +227,7 @@ static PyObject *borrow(PyObject *value)
     return kept;
 }
 
-PyObject *locals_slot(line_frame *at, int slot, PyObject *name)
+PyObject *base_frame_slot(base_frame *at, int slot, PyObject *name)
 {
     (void)slot;
 #if PY_VERSION_HEX >= 0x030C0000
@@ -240,25 +240,25 @@ PyObject *locals_slot(line_frame *at, int slot, PyObject *name)
 #endif
 }
 
-PyObject *const *locals_slots(line_frame *at)
+PyObject *const *base_frame_slots(base_frame *at)
 {
     (void)at;
     return NULL;
 }
 
-PyObject *locals_globals(line_frame *at)
+PyObject *base_frame_globals(base_frame *at)
 {
     return borrow(PyFrame_GetGlobals((PyFrameObject *)at));
 }
 
-PyObject *locals_names(line_frame *at)
+PyObject *base_frame_names(base_frame *at)
 {
-    if (locals_code(at)->co_flags & CO_OPTIMIZED)
+    if (base_frame_code(at)->co_flags & CO_OPTIMIZED)
         return NULL;
     return borrow(PyFrame_GetLocals((PyFrameObject *)at));
 }
 
-PyObject *locals_sent(line_frame *at)
+PyObject *base_frame_sent(base_frame *at)
 {
     (void)at;
     return NULL;
@@ -267,22 +267,23 @@ PyObject *locals_sent(line_frame *at)
 #endif
 
 /* From 3.11 on it stands before the instruction that a generator is entered at. */
-int locals_yield(line_frame *at)
+int base_frame_yield(base_frame *at)
 {
-    return PY_VERSION_HEX >= 0x030B0000 ? locals_instruction(at) - 1 : locals_instruction(at);
+    return PY_VERSION_HEX >= 0x030B0000 ? base_frame_instruction(at) - 1 : base_frame_instruction(at);
 }
 
-int locals_instruction_if(PyFrameObject *frame, const line_frame *at, const PyCodeObject *code)
+int base_frame_instruction_if(PyFrameObject *frame, const base_frame *at, const PyCodeObject *code)
 {
-    line_frame *here = frame != NULL ? locals_of(frame) : locals_running();
-    return here == at && here != NULL && locals_code(here) == code ? locals_instruction(here) : -1;
+    base_frame *here = frame != NULL ? base_frame_of(frame) : base_frame_running();
+    return here == at && here != NULL && base_frame_code(here) == code ? base_frame_instruction(here)
+                                                                       : -1;
 }
 
 #if PY_VERSION_HEX < 0x030B0000
-static int opcode_at(line_frame *at)
+static int opcode_at(base_frame *at)
 {
-    PyObject *bytes = PyObject_GetAttrString((PyObject *)locals_code(at), "co_code"); /* owned */
-    Py_ssize_t i = (Py_ssize_t)locals_instruction(at) * 2;
+    PyObject *bytes = PyObject_GetAttrString((PyObject *)base_frame_code(at), "co_code"); /* owned */
+    Py_ssize_t i = (Py_ssize_t)base_frame_instruction(at) * 2;
     int opcode = bytes != NULL && i >= 0 && i < PyBytes_GET_SIZE(bytes)
                      ? (unsigned char)PyBytes_AS_STRING(bytes)[i]
                      : -1;
@@ -292,32 +293,32 @@ static int opcode_at(line_frame *at)
 }
 #endif
 
-bool locals_is_fresh(line_frame *at)
+bool base_frame_is_fresh(base_frame *at)
 {
 #if PY_VERSION_HEX >= 0x030C0000
     (void)at;
     return false; /* monitoring has events for it */
 #elif defined(HAS_INTERPRETER_FRAME)
-    _Py_CODEUNIT unit = _PyCode_CODE(locals_code(at))[locals_instruction(at)];
+    _Py_CODEUNIT unit = _PyCode_CODE(base_frame_code(at))[base_frame_instruction(at)];
     return _Py_OPARG(unit) == 0 && _Py_OPCODE(unit) != YIELD_VALUE; /* RESUME, or where one was thrown */
 #else
-    return locals_instruction(at) < 0;
+    return base_frame_instruction(at) < 0;
 #endif
 }
 
-bool locals_is_yield(line_frame *at)
+bool base_frame_is_yield(base_frame *at)
 {
 #if PY_VERSION_HEX >= 0x030C0000
     (void)at;
     return false;
 #elif defined(HAS_INTERPRETER_FRAME)
-    return _Py_OPCODE(_PyCode_CODE(locals_code(at))[locals_instruction(at)]) == YIELD_VALUE;
+    return _Py_OPCODE(_PyCode_CODE(base_frame_code(at))[base_frame_instruction(at)]) == YIELD_VALUE;
 #else
     return opcode_at(at) != RETURN_VALUE; /* `yield from` has stepped back already */
 #endif
 }
 
-void locals_set_line_events(PyFrameObject *frame, bool is_on)
+void base_frame_set_line_events(PyFrameObject *frame, bool is_on)
 {
 #if PY_VERSION_HEX < 0x030C0000 && !defined(TT_PUBLIC_LOCALS)
     frame->f_trace_lines = is_on;
@@ -328,17 +329,17 @@ void locals_set_line_events(PyFrameObject *frame, bool is_on)
 }
 
 #if PY_VERSION_HEX < 0x030C0000 && !defined(TT_PUBLIC_LOCALS)
-bool locals_has_instruction_events(PyFrameObject *frame)
+bool base_frame_has_instruction_events(PyFrameObject *frame)
 {
     return frame->f_trace_opcodes;
 }
 
-void locals_set_instruction_events(PyFrameObject *frame, bool is_on)
+void base_frame_set_instruction_events(PyFrameObject *frame, bool is_on)
 {
     frame->f_trace_opcodes = is_on;
 }
 #elif PY_VERSION_HEX < 0x030C0000
-bool locals_has_instruction_events(PyFrameObject *frame)
+bool base_frame_has_instruction_events(PyFrameObject *frame)
 {
     PyObject *is_on = PyObject_GetAttrString((PyObject *)frame, "f_trace_opcodes"); /* owned */
     bool has_them = is_on == Py_True;
@@ -347,7 +348,7 @@ bool locals_has_instruction_events(PyFrameObject *frame)
     return has_them;
 }
 
-void locals_set_instruction_events(PyFrameObject *frame, bool is_on)
+void base_frame_set_instruction_events(PyFrameObject *frame, bool is_on)
 {
     if (PyObject_SetAttrString((PyObject *)frame, "f_trace_opcodes", is_on ? Py_True : Py_False) < 0)
         PyErr_Clear();
@@ -355,7 +356,7 @@ void locals_set_instruction_events(PyFrameObject *frame, bool is_on)
 #endif
 
 /* A frame without a frame object was never silenced. */
-void locals_wake(PyThreadState *thread)
+void base_frame_wake(PyThreadState *thread)
 {
 #if PY_VERSION_HEX >= 0x030C0000 || defined(TT_PUBLIC_LOCALS)
     (void)thread;

@@ -9,41 +9,41 @@
 
 #include "lines/source.h"
 
-line_frame *locals_running(void); /* the frame that runs Python code now */
+base_frame *base_frame_running(void); /* the frame that runs Python code now */
 /* The newest frame of a thread, which waits for the GIL; NULL: none, or this Python hides it. */
-line_frame *locals_top(PyThreadState *thread);
-line_frame *locals_of(PyFrameObject *frame);
-line_frame *locals_back(line_frame *at); /* who called it, or NULL */
-PyCodeObject *locals_code(line_frame *at);
-int locals_instruction(line_frame *at); /* index of the current one; -1: not started */
+base_frame *base_frame_top(PyThreadState *thread);
+base_frame *base_frame_of(PyFrameObject *frame);
+base_frame *base_frame_back(base_frame *at); /* who called it, or NULL */
+PyCodeObject *base_frame_code(base_frame *at);
+int base_frame_instruction(base_frame *at); /* index of the current one; -1: not started */
 /* The same in one call, for each line event: -1 too if frame (the running one, if it is NULL)
  * is not `at` with that code. */
-int locals_instruction_if(PyFrameObject *frame, const line_frame *at, const PyCodeObject *code);
+int base_frame_instruction_if(PyFrameObject *frame, const base_frame *at, const PyCodeObject *code);
 /* The value of a slot (cells are looked into); NULL: unbound.  name is for the
  * Pythons whose frames we do not know. */
-PyObject *locals_slot(line_frame *at, int slot, PyObject *name);
+PyObject *base_frame_slot(base_frame *at, int slot, PyObject *name);
 /* All slots, as long as the frame lives; a cell is the cell.  NULL: this Python does not show them. */
-PyObject *const *locals_slots(line_frame *at);
-PyObject *locals_globals(line_frame *at);
-PyObject *locals_names(line_frame *at); /* the mapping of a class body, module or exec, or NULL */
+PyObject *const *base_frame_slots(base_frame *at);
+PyObject *base_frame_globals(base_frame *at);
+PyObject *base_frame_names(base_frame *at); /* the mapping of a class body, module or exec, or NULL */
 
 enum { CODE_UNIT = 2 }; /* bytes of an instruction: _Py_CODEUNIT is private from 3.13 on */
 
 /* Of a frame that has just been entered or is being left, up to 3.11: is it its
  * first start; is it left by a yield? */
-bool locals_is_fresh(line_frame *at);
-bool locals_is_yield(line_frame *at);
+bool base_frame_is_fresh(base_frame *at);
+bool base_frame_is_yield(base_frame *at);
 /* Of a generator or coroutine that has just been entered again: what was sent into it (None, if
  * nothing was), NULL: this Python does not show it; and the instruction that had yielded. */
-PyObject *locals_sent(line_frame *at);
-int locals_yield(line_frame *at);
+PyObject *base_frame_sent(base_frame *at);
+int base_frame_yield(base_frame *at);
 
 /* f_trace_lines of a frame object, where this Python has it in the struct; of
  * all frames of a thread, switched on again. */
-void locals_set_line_events(PyFrameObject *frame, bool is_on);
+void base_frame_set_line_events(PyFrameObject *frame, bool is_on);
 /* f_trace_opcodes, up to 3.11: an event for each instruction of the frame. */
-bool locals_has_instruction_events(PyFrameObject *frame);
-void locals_set_instruction_events(PyFrameObject *frame, bool is_on);
-void locals_wake(PyThreadState *thread);
+bool base_frame_has_instruction_events(PyFrameObject *frame);
+void base_frame_set_instruction_events(PyFrameObject *frame, bool is_on);
+void base_frame_wake(PyThreadState *thread);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-static inline uint64_t hash_mix(uint64_t hash, uint64_t part)
+static inline uint64_t base_hash_mix(uint64_t hash, uint64_t part)
 {
     hash = (hash + 0x9E3779B97F4A7C15u) ^ part;
     hash *= 0xD6E8FEB86659FD93u;

@@ -5,13 +5,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/engine.h"
 
-static size_t start_of(const pointer_map *map, const void *key)
+static size_t start_of(const base_map *map, const void *key)
 {
     uint64_t hash = (uint64_t)(uintptr_t)key * 0x9e3779b97f4a7c15u;
     return (size_t)(hash >> 32) & (map->cap - 1);
 }
 
-static size_t slot_of(const pointer_map *map, const void *key)
+static size_t slot_of(const base_map *map, const void *key)
 {
     size_t i = start_of(map, key);
     while (map->keys[i] != NULL && map->keys[i] != key)
@@ -19,7 +19,7 @@ static size_t slot_of(const pointer_map *map, const void *key)
     return i;
 }
 
-void **pointer_map_find(pointer_map *map, const void *key)
+void **base_map_find(base_map *map, const void *key)
 {
     if (map->used == 0)
         return NULL;
@@ -27,13 +27,13 @@ void **pointer_map_find(pointer_map *map, const void *key)
     return map->keys[i] != NULL ? &map->values[i] : NULL;
 }
 
-static int grow(pointer_map *map)
+static int grow(base_map *map)
 {
-    pointer_map larger = { .cap = map->cap != 0 ? map->cap * 2 : 256, .used = map->used };
+    base_map larger = { .cap = map->cap != 0 ? map->cap * 2 : 256, .used = map->used };
     larger.keys = PyMem_Calloc(larger.cap, sizeof *larger.keys);
     larger.values = PyMem_Calloc(larger.cap, sizeof *larger.values);
     if (larger.keys == NULL || larger.values == NULL) {
-        pointer_map_free(&larger);
+        base_map_free(&larger);
         PyErr_NoMemory();
         return -1;
     }
@@ -44,12 +44,12 @@ static int grow(pointer_map *map)
         larger.keys[to] = map->keys[i];
         larger.values[to] = map->values[i];
     }
-    pointer_map_free(map);
+    base_map_free(map);
     *map = larger;
     return 0;
 }
 
-int pointer_map_put(pointer_map *map, const void *key, void *value)
+int base_map_put(base_map *map, const void *key, void *value)
 {
     if (map->used * 2 >= map->cap && grow(map) < 0)
         return -1;
@@ -61,7 +61,7 @@ int pointer_map_put(pointer_map *map, const void *key, void *value)
 }
 
 /* Moves the ones behind it forward, so that no search stops at a hole. */
-void pointer_map_remove(pointer_map *map, const void *key)
+void base_map_remove(base_map *map, const void *key)
 {
     if (map->used == 0)
         return;
@@ -80,9 +80,9 @@ void pointer_map_remove(pointer_map *map, const void *key)
     map->keys[hole] = NULL;
 }
 
-void pointer_map_free(pointer_map *map)
+void base_map_free(base_map *map)
 {
     PyMem_Free(map->keys);
     PyMem_Free(map->values);
-    *map = (pointer_map){ 0 };
+    *map = (base_map){ 0 };
 }

@@ -6,7 +6,7 @@
 #include "binding/state.h"
 
 /* -1, with a TypeError that names the argument where Python's own does not. */
-static int refuse(const char *function, const option *opt, const char *accepted, PyObject *value)
+static int refuse(const char *function, const binding_option *opt, const char *accepted, PyObject *value)
 {
     if (PyErr_ExceptionMatches(PyExc_TypeError))
         PyErr_Format(PyExc_TypeError, "%s(): %s must be %s, not %R", function, opt->name, accepted,
@@ -14,7 +14,7 @@ static int refuse(const char *function, const option *opt, const char *accepted,
     return -1;
 }
 
-static int read_value(const char *function, const option *opt, PyObject *value)
+static int read_value(const char *function, const binding_option *opt, PyObject *value)
 {
     switch (opt->kind) {
     case OPTION_BOOL: {
@@ -45,8 +45,8 @@ static int read_value(const char *function, const option *opt, PyObject *value)
     return 0;
 }
 
-int read_arguments(const char *function, Py_ssize_t wanted, const option *options, PyObject *const *args,
-                   Py_ssize_t nargs, PyObject *kwnames)
+int binding_read_arguments(const char *function, Py_ssize_t wanted, const binding_option *options,
+                           PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     if (nargs != wanted) {
         PyErr_Format(PyExc_TypeError, "%s() takes %zd positional argument%s (%zd given)", function,
@@ -57,7 +57,7 @@ int read_arguments(const char *function, Py_ssize_t wanted, const option *option
         return 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++) {
         PyObject *name = PyTuple_GET_ITEM(kwnames, i); /* borrowed */
-        const option *opt = options;
+        const binding_option *opt = options;
         while (opt->name != NULL && PyUnicode_CompareWithASCIIString(name, opt->name) != 0)
             opt++;
         if (opt->name == NULL) {
@@ -70,16 +70,16 @@ int read_arguments(const char *function, Py_ssize_t wanted, const option *option
     return 0;
 }
 
-int open_or_raise(core_state *state, PyObject *obj, tensor_view *out)
+int binding_open_view(binding_state *state, PyObject *obj, tensor_view *out)
 {
-    view_result why = tensor_view_open(&state->torch, obj, out);
+    tensor_view_result why = tensor_view_open(&state->torch, obj, out);
     if (why == VIEW_OK)
         return 0;
     tensor_view_refuse(out, obj, why);
     return -1;
 }
 
-PyObject *raise_status(tt_status st, const tt_error *err)
+PyObject *binding_raise_status(tt_status st, const tt_error *err)
 {
     PyObject *type = PyExc_ValueError;
     if (st == TT_ENOMEM)

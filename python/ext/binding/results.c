@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 
-PyObject *fields_as_dict(PyObject *self, const PyGetSetDef *getters)
+PyObject *binding_fields_as_dict(PyObject *self, const PyGetSetDef *getters)
 {
     PyObject *dict = PyDict_New(); /* owned */
     for (const PyGetSetDef *def = getters; dict != NULL && def->name != NULL; def++) {
@@ -14,7 +14,7 @@ PyObject *fields_as_dict(PyObject *self, const PyGetSetDef *getters)
     return dict;
 }
 
-PyObject *shape_as_tuple(const int64_t *shape, Py_ssize_t ndim)
+PyObject *binding_shape_tuple(const int64_t *shape, Py_ssize_t ndim)
 {
     PyObject *tuple = PyTuple_New(ndim); /* owned */
     for (Py_ssize_t d = 0; tuple != NULL && d < ndim; d++) {
@@ -27,7 +27,7 @@ PyObject *shape_as_tuple(const int64_t *shape, Py_ssize_t ndim)
     return tuple;
 }
 
-PyObject *shape_text(tt_dtype dtype, const int64_t *shape, Py_ssize_t ndim)
+PyObject *binding_shape_text(tt_dtype dtype, const int64_t *shape, Py_ssize_t ndim)
 {
     char text[TT_MAX_DIM * 22 + 1];
     size_t at = 0;

@@ -11,125 +11,125 @@
 #include "tensor/view.h"
 
 /* Each class: the name in the state, its spec. */
-#define CORE_TYPE_MAP(X) \
-    X(stats)             \
-    X(histogram)         \
-    X(digest)            \
-    X(compare)           \
-    X(sample)            \
-    X(attention)         \
-    X(module_link)       \
-    X(module_tap)        \
-    X(module_hook)       \
-    X(module_event)      \
-    X(module_consumer)   \
-    X(recorder)          \
-    X(run)               \
-    X(watch)             \
-    X(gradient_hook)     \
-    X(file_saver)        \
-    X(call_log)          \
-    X(line_watch)        \
-    X(flow)              \
-    X(tracker)           \
-    X(track_log)         \
-    X(metrics)           \
-    X(path_tracer)
+#define BINDING_TYPE_MAP(X) \
+    X(summary_stats)        \
+    X(summary_histogram)    \
+    X(summary_digest)       \
+    X(summary_compare)      \
+    X(summary_sample)       \
+    X(summary_attention)    \
+    X(calls_link)           \
+    X(calls_tap)            \
+    X(calls_forward_hook)   \
+    X(calls_event)          \
+    X(calls_consumer)       \
+    X(runs_recorder)        \
+    X(runs_reader)          \
+    X(runs_watch)           \
+    X(runs_gradient_hook)   \
+    X(spy_file_saver)       \
+    X(spy_call_log)         \
+    X(lines_watch)          \
+    X(flow)                 \
+    X(track_tracker)        \
+    X(track_log)            \
+    X(monitor_metrics)      \
+    X(trace_tracer)
 
 /* Named tuples of the line source. */
-enum { LINE_TYPE_READ, LINE_TYPE_CHANGE, LINE_TYPE_EVENT, LINE_TYPE_COUNT };
+enum { LINES_TYPE_READ, LINES_TYPE_CHANGE, LINES_TYPE_EVENT, LINES_TYPE_COUNT };
 
 /* Changes of variables that are in the open run already: as many as one statement
  * makes, and more. */
 enum { PUT_KEYS = 256 };
 
-struct core_state {
+struct binding_state {
 #define X(name) PyTypeObject *name##_type; /* owned */
-    CORE_TYPE_MAP(X)
+    BINDING_TYPE_MAP(X)
 #undef X
-    PyTypeObject *slice_type;                  /* owned; a struct sequence, made by sample_slice_type() */
-    PyTypeObject *line_types[LINE_TYPE_COUNT]; /* owned; struct sequences */
-    struct line_source *line;                  /* owned; NULL until somebody watches lines */
-    torch_api torch;                           /* filled when torch is first seen */
+    PyTypeObject *slice_type; /* owned; a struct sequence, made by summary_slice_type() */
+    PyTypeObject *line_types[LINES_TYPE_COUNT]; /* owned; struct sequences */
+    struct lines_source *line;                  /* owned; NULL until somebody watches lines */
+    tensor_torch torch;                         /* filled when torch is first seen */
     bool is_device_forced; /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
-    source_names source;
+    calls_state source;
     uint64_t put_keys[PUT_KEYS];        /* of runs/open_run.c: the last change with each key % PUT_KEYS */
     PyObject *spy_context, *spy_method; /* owned; the variable of spy_save; "_save" */
 };
 
 #define X(name) extern PyType_Spec name##_spec;
-CORE_TYPE_MAP(X)
+BINDING_TYPE_MAP(X)
 #undef X
 
-static inline core_state *core_state_of(PyObject *module)
+static inline binding_state *binding_state_of(PyObject *module)
 {
-    return (core_state *)PyModule_GetState(module);
+    return (binding_state *)PyModule_GetState(module);
 }
 
 /* The functions of the module, as they stand in its method table. */
-#define CORE_FUNCTION(name) \
+#define BINDING_FUNCTION(name) \
     PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-CORE_FUNCTION(core_stats);
-CORE_FUNCTION(core_stats_from);
-CORE_FUNCTION(core_escape);
-CORE_FUNCTION(core_histogram);
-CORE_FUNCTION(core_digest);
-CORE_FUNCTION(core_compare);
-CORE_FUNCTION(core_sample);
-CORE_FUNCTION(core_attention);
-CORE_FUNCTION(core_tensor_line);
-CORE_FUNCTION(core_tree_text);
-CORE_FUNCTION(core_announce);
-CORE_FUNCTION(core_deaf_hook);
-PyObject *core_reduce_module(PyObject *core, PyObject *module);
-CORE_FUNCTION(core_set_traced_call);
-CORE_FUNCTION(core_spy_save);
-CORE_FUNCTION(core_count_up);
-CORE_FUNCTION(core_read_keep);
+BINDING_FUNCTION(summary_stats);
+BINDING_FUNCTION(summary_stats_from);
+BINDING_FUNCTION(summary_escape);
+BINDING_FUNCTION(summary_histogram);
+BINDING_FUNCTION(summary_digest);
+BINDING_FUNCTION(summary_compare);
+BINDING_FUNCTION(summary_sample);
+BINDING_FUNCTION(summary_attention);
+BINDING_FUNCTION(summary_tensor_line);
+BINDING_FUNCTION(summary_tree_text);
+BINDING_FUNCTION(calls_announce);
+BINDING_FUNCTION(calls_deaf_hook);
+PyObject *calls_reduce_module(PyObject *core, PyObject *module);
+BINDING_FUNCTION(calls_set_traced_call);
+BINDING_FUNCTION(spy_save);
+BINDING_FUNCTION(spy_count_up);
+BINDING_FUNCTION(runs_read_keep);
 
-int spy_init(PyObject *module, core_state *state);
+int spy_init(PyObject *module, binding_state *state);
 
-PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs);
 
-PyTypeObject *sample_slice_type(void);
+PyTypeObject *summary_slice_type(void);
 /* Takes over the sample, also when it fails. */
-PyObject *sample_object_make(core_state *state, tt_sample *sample, tt_dtype dtype, const int64_t *shape,
-                             int32_t ndim);
+PyObject *summary_sample_make(binding_state *state, tt_sample *sample, tt_dtype dtype,
+                              const int64_t *shape, int32_t ndim);
 
-PyTypeObject *line_tuple_type(int which);
-struct line_event;
-PyObject *line_event_tuple(const core_state *state, const struct line_event *event);
+PyTypeObject *lines_tuple_type(int which);
+struct lines_event;
+PyObject *lines_event_tuple(const binding_state *state, const struct lines_event *event);
 
 /* ---- arguments ----------------------------------------------------------- */
 
 /* A keyword argument: where its value goes.  What is not given stays as it was. */
-typedef struct option {
+typedef struct binding_option {
     const char *name;
     enum { OPTION_BOOL, OPTION_INT, OPTION_DOUBLE, OPTION_OBJECT } kind;
     void *to; /* bool, int64_t, double, PyObject * (borrowed) */
-} option;
+} binding_option;
 
 /* Checks that exactly `wanted` positional arguments were given and reads the
  * others by name; options end with a NULL name.  0, or -1 with TypeError. */
-int read_arguments(const char *function, Py_ssize_t wanted, const option *options, PyObject *const *args,
-                   Py_ssize_t nargs, PyObject *kwnames);
+int binding_read_arguments(const char *function, Py_ssize_t wanted, const binding_option *options,
+                           PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
 /* ---- results ------------------------------------------------------------- */
 
 /* All getters of a class as a dict. */
-PyObject *fields_as_dict(PyObject *self, const PyGetSetDef *getters);
-PyObject *shape_as_tuple(const int64_t *shape, Py_ssize_t ndim);
+PyObject *binding_fields_as_dict(PyObject *self, const PyGetSetDef *getters);
+PyObject *binding_shape_tuple(const int64_t *shape, Py_ssize_t ndim);
 /* "float32[8, 64]" */
-PyObject *shape_text(tt_dtype dtype, const int64_t *shape, Py_ssize_t ndim);
-PyObject *raise_status(tt_status st, const tt_error *err); /* gives NULL */
+PyObject *binding_shape_text(tt_dtype dtype, const int64_t *shape, Py_ssize_t ndim);
+PyObject *binding_raise_status(tt_status st, const tt_error *err); /* gives NULL */
 
 /* Opens obj or raises; -1 then. */
-int open_or_raise(core_state *state, PyObject *obj, tensor_view *out);
+int binding_open_view(binding_state *state, PyObject *obj, tensor_view *out);
 
 /* May the GIL go while the tensor is read?  Only where that is worth a thread
  * switch and nobody can change or free the memory meanwhile, or the caller
  * promised so. */
-static inline bool may_release_gil(const tensor_view *view, bool is_promised)
+static inline bool binding_may_release_gil(const tensor_view *view, bool is_promised)
 {
     return (view->is_private || is_promised) &&
            view->tensor.count > (256 << 10) / (int64_t)tt_dtype_size(view->tensor.dtype);

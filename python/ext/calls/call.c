@@ -17,18 +17,18 @@ static int64_t now(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static module_link *link_at(const module_frame *frame, Py_ssize_t i)
+static calls_link *link_at(const calls_frame *frame, Py_ssize_t i)
 {
-    return (module_link *)PyTuple_GET_ITEM(frame->links, i);
+    return (calls_link *)PyTuple_GET_ITEM(frame->links, i);
 }
 
-static bool is_deaf(const module_link *link)
+static bool is_deaf(const calls_link *link)
 {
     return link->consumer == NULL || link->consumer->is_off;
 }
 
 /* The module's own flag: an ordinary attribute of the instance, or a property (OptimizedModule). */
-static bool read_training(core_state *state, PyObject *module)
+static bool read_training(binding_state *state, PyObject *module)
 {
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
     PyObject *flag = dict != NULL ? Py_XNewRef(PyDict_GetItemWithError(dict, state->source.training))
@@ -42,21 +42,21 @@ static bool read_training(core_state *state, PyObject *module)
     return is_training;
 }
 
-static uint32_t depth_of(const module_frame *frame, const module_consumer *consumer)
+static uint32_t depth_of(const calls_frame *frame, const calls_consumer *consumer)
 {
     uint32_t depth = 0;
-    for (const module_frame *f = frame->outer; f != NULL; f = f->outer)
+    for (const calls_frame *f = frame->outer; f != NULL; f = f->outer)
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->links); i++)
             depth += link_at(f, i)->consumer == consumer;
     return depth;
 }
 
-static void fill_event(core_state *state, const module_frame *frame, Py_ssize_t i, module_event *event)
+static void fill_event(binding_state *state, const calls_frame *frame, Py_ssize_t i, calls_event *event)
 {
-    const module_link *link = link_at(frame, i);
+    const calls_link *link = link_at(frame, i);
     if (frame->thread->number == 0)
         frame->thread->number = ++state->source.thread_count;
-    *event = (module_event){
+    *event = (calls_event){
         .module = frame->module,
         .args = frame->args,
         .kwargs = frame->kwargs,
@@ -65,16 +65,15 @@ static void fill_event(core_state *state, const module_frame *frame, Py_ssize_t 
         .is_training = frame->is_training,
         .is_outermost = frame->outer == NULL,
         .start = frame->start,
-        .depth = link->consumer->wants & CONSUMER_DEPTH ? depth_of(frame, link->consumer) : 0,
+        .depth = link->consumer->wants & CALLS_DEPTH ? depth_of(frame, link->consumer) : 0,
     };
 }
 
 /* The consumer may remove itself, and with it its last reference. */
-static int tell(module_thread *thread,
-                int (*call)(module_consumer *, module_link *, const module_event *), module_link *link,
-                const module_event *event)
+static int tell(calls_thread *thread, int (*call)(calls_consumer *, calls_link *, const calls_event *),
+                calls_link *link, const calls_event *event)
 {
-    module_consumer *consumer = (module_consumer *)Py_NewRef((PyObject *)link->consumer);
+    calls_consumer *consumer = (calls_consumer *)Py_NewRef((PyObject *)link->consumer);
     thread->inside++;
     int result = call(consumer, link, event);
     thread->inside--;
@@ -83,10 +82,10 @@ static int tell(module_thread *thread,
 }
 
 /* The number of this call of the module in the consumer's step. */
-static uint32_t count_call(const module_frame *frame, module_link *link)
+static uint32_t count_call(const calls_frame *frame, calls_link *link)
 {
     /* Owned: the consumer may remove itself. */
-    module_consumer *consumer = (module_consumer *)Py_NewRef((PyObject *)link->consumer);
+    calls_consumer *consumer = (calls_consumer *)Py_NewRef((PyObject *)link->consumer);
     if (consumer->calls->enter != NULL) {
         frame->thread->inside++;
         consumer->calls->enter(consumer, link, frame->is_training, frame->outer == NULL);
@@ -100,9 +99,9 @@ static uint32_t count_call(const module_frame *frame, module_link *link)
     return link->calls++;
 }
 
-int module_frame_enter(core_state *state, module_frame *frame)
+int calls_frame_enter(binding_state *state, calls_frame *frame)
 {
-    module_thread *thread = frame->thread;
+    calls_thread *thread = frame->thread;
     Py_ssize_t count = PyTuple_GET_SIZE(frame->links);
     uint32_t wants = 0;
     frame->calls = frame->few_calls;
@@ -116,20 +115,20 @@ int module_frame_enter(core_state *state, module_frame *frame)
     for (Py_ssize_t i = 0; i < count; i++)
         if (!is_deaf(link_at(frame, i)))
             wants |= link_at(frame, i)->consumer->wants;
-    module_frame_place(frame);
+    calls_frame_place(frame);
     frame->is_training = true;
-    if (wants & CONSUMER_PHASE)
+    if (wants & CALLS_PHASE)
         frame->is_training =
             frame->outer != NULL ? frame->outer->is_training : read_training(state, frame->module);
     for (Py_ssize_t i = 0; i < count; i++)
         if (!is_deaf(link_at(frame, i)))
             frame->calls[i] = count_call(frame, link_at(frame, i));
-    frame->start = wants & CONSUMER_TIME ? now() : 0;
+    frame->start = wants & CALLS_TIME ? now() : 0;
     for (Py_ssize_t i = 0; i < count; i++) {
-        module_link *link = link_at(frame, i);
+        calls_link *link = link_at(frame, i);
         if (is_deaf(link) || link->consumer->calls->before == NULL)
             continue;
-        module_event event;
+        calls_event event;
         fill_event(state, frame, i, &event);
         int result = tell(thread, link->consumer->calls->before, link, &event);
         if (result < 0) {
@@ -138,21 +137,21 @@ int module_frame_enter(core_state *state, module_frame *frame)
             return -1;
         }
     }
-    module_frame_push(frame);
+    calls_frame_push(frame);
     return 0;
 }
 
 /* 0, or -1 with the exception of a consumer; the rest are told all the same. */
-static int tell_after(core_state *state, module_frame *frame, PyObject *output, PyObject *exception)
+static int tell_after(binding_state *state, calls_frame *frame, PyObject *output, PyObject *exception)
 {
     PyObject *objection = NULL; /* owned */
     int64_t end = frame->start != 0 ? now() : 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++) {
-        module_link *link = link_at(frame, i);
+        calls_link *link = link_at(frame, i);
         if (is_deaf(link) || link->consumer->calls->after == NULL ||
-            (output == NULL && !(link->consumer->wants & CONSUMER_ERRORS)))
+            (output == NULL && !(link->consumer->wants & CALLS_ERRORS)))
             continue;
-        module_event event;
+        calls_event event;
         fill_event(state, frame, i, &event);
         event.output = output;
         event.exception = exception;
@@ -170,17 +169,17 @@ static int tell_after(core_state *state, module_frame *frame, PyObject *output, 
     return -1;
 }
 
-static bool wants_errors(const module_frame *frame)
+static bool wants_errors(const calls_frame *frame)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++)
-        if (!is_deaf(link_at(frame, i)) && link_at(frame, i)->consumer->wants & CONSUMER_ERRORS)
+        if (!is_deaf(link_at(frame, i)) && link_at(frame, i)->consumer->wants & CALLS_ERRORS)
             return true;
     return false;
 }
 
-PyObject *module_frame_leave(core_state *state, module_frame *frame, PyObject *output)
+PyObject *calls_frame_leave(binding_state *state, calls_frame *frame, PyObject *output)
 {
-    module_frame_pop(state, frame);
+    calls_frame_pop(state, frame);
     if (output != NULL) {
         if (tell_after(state, frame, output, NULL) < 0)
             Py_CLEAR(output);
@@ -195,22 +194,22 @@ PyObject *module_frame_leave(core_state *state, module_frame *frame, PyObject *o
 }
 
 /* What nn.Module.__call__ would call: what was in the slot before us, or _call_impl. */
-static PyObject *call_module(module_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs)
+static PyObject *call_module(calls_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs)
 {
     if (tap->inner != NULL)
         return PyObject_Call(tap->inner, args, kwargs);
-    return module_forward(tap->state, &tap->class, module, args, kwargs);
+    return calls_forward(tap->state, &tap->class, module, args, kwargs);
 }
 
 /* A replica of DataParallel has a copy of its module's __dict__, and so our object in
  * its slot too: then there are more references to it than the dict's and the call's, or
  * nobody listens any more and yet it is called.
  * Which module is meant is then told by the frame of nn.Module.__call__. */
-static PyObject *module_of_caller(const module_tap *tap)
+static PyObject *module_of_caller(const calls_tap *tap)
 {
-    line_frame *frame = locals_running();
+    base_frame *frame = base_frame_running();
     PyObject *module =
-        frame != NULL ? locals_slot(frame, 0, tap->state->source.self) : NULL;      /* borrowed */
+        frame != NULL ? base_frame_slot(frame, 0, tap->state->source.self) : NULL;  /* borrowed */
     PyObject *dict = module != NULL ? PyObject_GenericGetDict(module, NULL) : NULL; /* owned */
     bool is_it = dict != NULL && PyDict_Check(dict) &&
                  PyDict_GetItemWithError(dict, tap->state->source.slot) == (const PyObject *)tap;
@@ -220,7 +219,7 @@ static PyObject *module_of_caller(const module_tap *tap)
 }
 
 /* 0, or -1 with an exception.  The function may watch the module, also for this call. */
-static int announce(const module_tap *tap, PyObject *module, module_thread *thread)
+static int announce(const calls_tap *tap, PyObject *module, calls_thread *thread)
 {
     if (tap->announce == NULL || thread->inside != 0 || !read_training(tap->state, module))
         return 0;
@@ -233,10 +232,10 @@ static int announce(const module_tap *tap, PyObject *module, module_thread *thre
     return result != NULL ? 0 : -1;
 }
 
-/* The slot's object is called: tp_call of module_tap. */
-PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
+/* The slot's object is called: tp_call of calls_tap. */
+PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    module_tap *tap = (module_tap *)self;
+    calls_tap *tap = (calls_tap *)self;
     PyObject *module = NULL; /* owned; NULL: gone */
     PyObject *output = NULL;
     (void)PyWeakref_GetRef(tap->module, &module);
@@ -249,14 +248,14 @@ PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_ReferenceError, "the module of this tensortap object is gone");
         goto out;
     }
-    module_thread *thread = module_thread_here();
+    calls_thread *thread = calls_thread_here();
     if (announce(tap, module, thread) < 0)
         goto out;
     if (thread->inside != 0 || tap->links == NULL || PyTuple_GET_SIZE(tap->links) == 0) {
         output = call_module(tap, module, args, kwargs);
         goto out;
     }
-    module_frame *frame = module_frame_take(tap->state); /* what is not set here is when it is entered */
+    calls_frame *frame = calls_frame_take(tap->state); /* what is not set here is when it is entered */
     if (frame == NULL) {
         PyErr_NoMemory();
         goto out;
@@ -267,12 +266,12 @@ PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
     frame->kwargs = kwargs;
     frame->thread = thread;
     frame->is_hook = false;
-    if (module_frame_enter(tap->state, frame) == 0) {
+    if (calls_frame_enter(tap->state, frame) == 0) {
         output = call_module(tap, module, args, kwargs);
-        output = module_frame_leave(tap->state, frame, output);
+        output = calls_frame_leave(tap->state, frame, output);
     }
     Py_DECREF(frame->links);
-    module_frame_give(tap->state, frame);
+    calls_frame_give(tap->state, frame);
 out:
     Py_XDECREF(module);
     return output;

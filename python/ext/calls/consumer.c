@@ -17,9 +17,9 @@ typedef struct event_object {
     char training, outermost;
 } event_object;
 
-static PyObject *event_make(core_state *state, const module_link *link, const module_event *event)
+static PyObject *event_make(binding_state *state, const calls_link *link, const calls_event *event)
 {
-    event_object *self = PyObject_GC_New(event_object, state->module_event_type);
+    event_object *self = PyObject_GC_New(event_object, state->calls_event_type);
     if (self == NULL)
         return NULL;
     self->name = Py_NewRef(link->name);
@@ -95,7 +95,7 @@ static PyType_Slot event_slots[] = {
     { Py_tp_members, event_members },         { 0, NULL },
 };
 
-PyType_Spec module_event_spec = {
+PyType_Spec calls_event_spec = {
     .name = "tensortap._core.ModuleEvent",
     .basicsize = sizeof(event_object),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
@@ -105,8 +105,8 @@ PyType_Spec module_event_spec = {
 /* ---- ModuleConsumer ------------------------------------------------------ */
 
 typedef struct consumer_object {
-    module_consumer consumer;
-    core_state *state;
+    calls_consumer consumer;
+    binding_state *state;
     PyObject *before, *after; /* owned or NULL */
     PyObject *error;          /* owned or NULL; the first that was swallowed */
     int64_t step;
@@ -114,7 +114,7 @@ typedef struct consumer_object {
     bool raises; /* errors of the functions are the user's to see */
 } consumer_object;
 
-static int tell(consumer_object *self, PyObject *function, module_link *link, const module_event *event)
+static int tell(consumer_object *self, PyObject *function, calls_link *link, const calls_event *event)
 {
     PyObject *told = event_make(self->state, link, event); /* owned */
     PyObject *kept = Py_XNewRef(function);                 /* owned: it may remove itself */
@@ -126,7 +126,7 @@ static int tell(consumer_object *self, PyObject *function, module_link *link, co
         return 0;
     if (self->raises)
         return PyErr_Occurred() ? -1 : 0;
-    PyObject *error = own_error_take(); /* owned */
+    PyObject *error = base_error_take(); /* owned */
     self->errors += error != NULL;
     if (self->error == NULL)
         self->error = error;
@@ -135,20 +135,20 @@ static int tell(consumer_object *self, PyObject *function, module_link *link, co
     return 0;
 }
 
-static int tell_before(module_consumer *consumer, module_link *link, const module_event *event)
+static int tell_before(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
     consumer_object *self = (consumer_object *)consumer;
     return self->before != NULL ? tell(self, self->before, link, event) : 0;
 }
 
-static int tell_after(module_consumer *consumer, module_link *link, const module_event *event)
+static int tell_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
     consumer_object *self = (consumer_object *)consumer;
     return self->after != NULL ? tell(self, self->after, link, event) : 0;
 }
 
-static const consumer_calls both_calls = { .before = tell_before, .after = tell_after };
-static const consumer_calls after_calls = { .after = tell_after };
+static const calls_table both_calls = { .before = tell_before, .after = tell_after };
+static const calls_table after_calls = { .after = tell_after };
 
 static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -173,10 +173,10 @@ static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->before = before != Py_None ? Py_NewRef(before) : NULL;
     self->after = after != Py_None ? Py_NewRef(after) : NULL;
     self->raises = raises != 0;
-    uint32_t wants = (times ? CONSUMER_TIME : 0u) | (depth ? CONSUMER_DEPTH : 0u) |
-                     (phase ? CONSUMER_PHASE : 0u) | (errors ? CONSUMER_ERRORS : 0u);
-    module_consumer_init(&self->consumer, self->before != NULL ? &both_calls : &after_calls, &self->step,
-                         wants);
+    uint32_t wants = (times ? CALLS_TIME : 0u) | (depth ? CALLS_DEPTH : 0u) | (phase ? CALLS_PHASE : 0u) |
+                     (errors ? CALLS_ERRORS : 0u);
+    calls_consumer_init(&self->consumer, self->before != NULL ? &both_calls : &after_calls, &self->step,
+                        wants);
     return (PyObject *)self;
 }
 
@@ -187,13 +187,13 @@ static int consumer_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(c->before);
     Py_VISIT(c->after);
     Py_VISIT(c->error);
-    return module_consumer_visit(&c->consumer, visit, arg);
+    return calls_consumer_visit(&c->consumer, visit, arg);
 }
 
 static int consumer_clear(PyObject *self)
 {
     consumer_object *c = (consumer_object *)self;
-    module_consumer_clear(&c->consumer);
+    calls_consumer_clear(&c->consumer);
     Py_CLEAR(c->before);
     Py_CLEAR(c->after);
     Py_CLEAR(c->error);
@@ -217,7 +217,7 @@ static PyObject *consumer_add(PyObject *self, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OU|$p:add", names, &module, &name, &hook))
         return NULL;
     consumer_object *c = (consumer_object *)self;
-    if (module_source_add(c->state, &c->consumer, module, name, hook != 0) < 0)
+    if (calls_source_add(c->state, &c->consumer, module, name, hook != 0) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -229,9 +229,9 @@ static PyObject *consumer_remove(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "|O:remove", &module))
         return NULL;
     if (module != NULL && module != Py_None)
-        module_source_remove(c->state, &c->consumer, module);
+        calls_source_remove(c->state, &c->consumer, module);
     else
-        module_source_remove_all(c->state, &c->consumer);
+        calls_source_remove_all(c->state, &c->consumer);
     Py_RETURN_NONE;
 }
 
@@ -268,7 +268,7 @@ static PyType_Slot consumer_slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec module_consumer_spec = {
+PyType_Spec calls_consumer_spec = {
     .name = "tensortap._core.ModuleConsumer",
     .basicsize = sizeof(consumer_object),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,

@@ -36,7 +36,7 @@ enum { IMPL_NAMES = sizeof impl_names / sizeof *impl_names, FIRST_HOOKS = 5, FIR
 _Static_assert(IMPL_NAMES - 1 - FIRST_HOOKS == FORWARD_HOOKS + FORWARD_GLOBALS,
                "name every kind of hook");
 
-int forward_names_init(forward_names *names)
+int calls_forward_names_init(calls_forward_names *names)
 {
     for (int i = 0; i < FORWARD_HOOKS; i++)
         if ((names->hooks[i] = PyUnicode_InternFromString(impl_names[FIRST_HOOKS + i])) == NULL)
@@ -50,7 +50,7 @@ int forward_names_init(forward_names *names)
     return names->call_impl != NULL && names->forward != NULL && names->getattribute != NULL ? 0 : -1;
 }
 
-void forward_names_clear(forward_names *names)
+void calls_forward_names_clear(calls_forward_names *names)
 {
     for (int i = 0; i < FORWARD_HOOKS; i++)
         Py_CLEAR(names->hooks[i]);
@@ -63,7 +63,7 @@ void forward_names_clear(forward_names *names)
 }
 
 /* Is this the code of the _call_impl that we know? */
-static bool is_known(forward_names *names, PyObject *code)
+static bool is_known(calls_forward_names *names, PyObject *code)
 {
     if (names->known == code)
         return true;
@@ -79,12 +79,12 @@ static bool is_known(forward_names *names, PyObject *code)
 }
 
 /* What a class has, if Python can tell us when that changes. */
-static void read_class(forward_names *names, PyTypeObject *type, forward_class *out)
+static void read_class(calls_forward_names *names, PyTypeObject *type, calls_forward_class *out)
 {
     PyObject *impl = _PyType_Lookup(type, names->call_impl); /* borrowed, like the others */
     PyObject *forward = _PyType_Lookup(type, names->forward);
     PyObject *usual = _PyType_Lookup(&PyBaseObject_Type, names->getattribute);
-    *out = (forward_class){ .type = type };
+    *out = (calls_forward_class){ .type = type };
     if (impl != NULL && PyFunction_Check(impl) && forward != NULL && PyFunction_Check(forward) &&
         _PyType_Lookup(type, names->getattribute) == usual &&
         is_known(names, PyFunction_GET_CODE(impl))) {
@@ -95,7 +95,7 @@ static void read_class(forward_names *names, PyTypeObject *type, forward_class *
     out->version = PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
 }
 
-static bool is_current(const forward_class *class, const PyTypeObject *type)
+static bool is_current(const calls_forward_class *class, const PyTypeObject *type)
 {
     return class->type == type && class->version != 0 && class->version == type->tp_version_tag &&
            PyType_HasFeature((PyTypeObject *)type, Py_TPFLAGS_VALID_VERSION_TAG);
@@ -115,9 +115,9 @@ static bool are_empty(PyObject *dict, PyObject *const *names, int count)
 
 /* What is to be called with the module and its arguments: forward, where there are no hooks,
  * or _call_impl; borrowed.  NULL: the module has a way of its own. */
-static PyObject *way_of(const core_state *state, const forward_class *class, PyObject *module)
+static PyObject *way_of(const binding_state *state, const calls_forward_class *class, PyObject *module)
 {
-    const forward_names *names = &state->source.forward;
+    const calls_forward_names *names = &state->source.forward;
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
     PyObject *way = NULL;
     if (dict != NULL && PyDict_GetItemWithError(dict, names->call_impl) == NULL && !PyErr_Occurred())
@@ -156,10 +156,10 @@ static PyObject *call_function(PyObject *function, PyObject *module, PyObject *a
     return result;
 }
 
-PyObject *module_forward(core_state *state, forward_class *class, PyObject *module, PyObject *args,
-                         PyObject *kwargs)
+PyObject *calls_forward(binding_state *state, calls_forward_class *class, PyObject *module,
+                        PyObject *args, PyObject *kwargs)
 {
-    forward_names *names = &state->source.forward;
+    calls_forward_names *names = &state->source.forward;
     if (!is_current(class, Py_TYPE(module)))
         read_class(names, Py_TYPE(module), class);
     PyObject *way = NULL; /* borrowed */

@@ -9,8 +9,8 @@
 #include "calls/hook.h"
 
 typedef struct module_hook {
-    torch_hook base; /* owns the link */
-    core_state *state;
+    calls_hook base; /* owns the link */
+    binding_state *state;
 } module_hook;
 
 /* hook(module, args, kwargs), before forward. */
@@ -18,20 +18,20 @@ static PyObject *hook_before(PyObject *self, PyObject *const *args, size_t nargs
                              PyObject *Py_UNUSED(kwnames))
 {
     const module_hook *hook = (module_hook *)self;
-    if (PyVectorcall_NARGS(nargsf) != 3 || module_source_is_inside() || hook->base.owner == NULL)
+    if (PyVectorcall_NARGS(nargsf) != 3 || calls_source_is_inside() || hook->base.owner == NULL)
         Py_RETURN_NONE;
-    module_frame *frame = module_frame_take(hook->state);
+    calls_frame *frame = calls_frame_take(hook->state);
     if (frame == NULL)
         return PyErr_NoMemory();
     frame->links = PyTuple_Pack(1, hook->base.owner);
     frame->module = args[0];
     frame->args = args[1];
     frame->kwargs = args[2];
-    frame->thread = module_thread_here();
+    frame->thread = calls_thread_here();
     frame->is_hook = true;
-    if (frame->links == NULL || module_frame_enter(hook->state, frame) < 0) {
+    if (frame->links == NULL || calls_frame_enter(hook->state, frame) < 0) {
         Py_XDECREF(frame->links);
-        module_frame_give(hook->state, frame);
+        calls_frame_give(hook->state, frame);
         return NULL;
     }
     Py_RETURN_NONE;
@@ -57,9 +57,9 @@ static PyObject *hook_after(PyObject *self, PyObject *const *args, size_t nargsf
                             PyObject *Py_UNUSED(kwnames))
 {
     const module_hook *hook = (module_hook *)self;
-    if (PyVectorcall_NARGS(nargsf) != 4 || module_source_is_inside() || hook->base.owner == NULL)
+    if (PyVectorcall_NARGS(nargsf) != 4 || calls_source_is_inside() || hook->base.owner == NULL)
         Py_RETURN_NONE;
-    module_frame *frame = module_frame_of_hook(hook->base.owner);
+    calls_frame *frame = calls_frame_of_hook(hook->base.owner);
     if (frame == NULL)
         Py_RETURN_NONE;
     /* The arguments as forward got them, not as they were before other hooks. */
@@ -70,11 +70,11 @@ static PyObject *hook_after(PyObject *self, PyObject *const *args, size_t nargsf
     PyObject *output = NULL;             /* owned */
     if (raised != NULL)
         PyErr_SetRaisedException(Py_NewRef(raised));
-    output = module_frame_leave(hook->state, frame, raised == NULL ? Py_NewRef(args[3]) : NULL);
+    output = calls_frame_leave(hook->state, frame, raised == NULL ? Py_NewRef(args[3]) : NULL);
     if (raised != NULL)
         PyErr_Clear(); /* torch raises it again itself */
     Py_DECREF(frame->links);
-    module_frame_give(hook->state, frame);
+    calls_frame_give(hook->state, frame);
     bool is_fine = raised != NULL || output != NULL;
     Py_XDECREF(output);
     Py_XDECREF(raised);
@@ -82,17 +82,18 @@ static PyObject *hook_after(PyObject *self, PyObject *const *args, size_t nargsf
 }
 
 /* link NULL: a hook that tells nobody. */
-static PyObject *hook_make(core_state *state, module_link *link, vectorcallfunc call)
+static PyObject *hook_make(binding_state *state, calls_link *link, vectorcallfunc call)
 {
-    module_hook *hook = (module_hook *)torch_hook_make(state->module_hook_type, call, (PyObject *)link);
+    module_hook *hook =
+        (module_hook *)calls_hook_make(state->calls_forward_hook_type, call, (PyObject *)link);
     if (hook != NULL)
         hook->state = state;
     return (PyObject *)hook;
 }
 
 /* module.<method>(hook, with_kwargs=True[, always_call=True]) */
-static PyObject *hook_register(core_state *state, module_link *link, PyObject *module, const char *method,
-                               vectorcallfunc call, bool is_always)
+static PyObject *hook_register(binding_state *state, calls_link *link, PyObject *module,
+                               const char *method, vectorcallfunc call, bool is_always)
 {
     PyObject *function = PyObject_GetAttrString(module, method); /* owned */
     PyObject *args = NULL, *kwargs = NULL, *handle = NULL;       /* owned */
@@ -113,7 +114,7 @@ out:
     return handle;
 }
 
-int module_hook_add(core_state *state, module_link *link, PyObject *module)
+int calls_forward_hook_add(binding_state *state, calls_link *link, PyObject *module)
 {
     PyObject *before = NULL, *after = NULL; /* owned */
     before = hook_register(state, link, module, "register_forward_pre_hook", hook_before, false);
@@ -128,7 +129,7 @@ int module_hook_add(core_state *state, module_link *link, PyObject *module)
     return link->handles != NULL ? 0 : -1;
 }
 
-void module_hook_remove(module_link *link)
+void calls_forward_hook_remove(calls_link *link)
 {
     PyObject *handles = link->handles; /* owned now */
     PyObject *pending = PyErr_GetRaisedException();
@@ -144,16 +145,17 @@ void module_hook_remove(module_link *link)
 /* ---- the type ------------------------------------------------------------ */
 
 /* What a copy or a pickle of the module gets: a hook that does nothing. */
-CORE_FUNCTION(core_deaf_hook)
+BINDING_FUNCTION(calls_deaf_hook)
 {
-    if (read_arguments("_deaf_hook", 0, (const option[]){ { 0 } }, args, nargs, kwnames) < 0)
+    if (binding_read_arguments("_deaf_hook", 0, (const binding_option[]){ { 0 } }, args, nargs, kwnames) <
+        0)
         return NULL;
-    return hook_make(core_state_of(module), NULL, hook_before);
+    return hook_make(binding_state_of(module), NULL, hook_before);
 }
 
 static PyObject *hook_deepcopy(PyObject *self, PyObject *Py_UNUSED(memo))
 {
-    return core_deaf_hook(PyType_GetModule(Py_TYPE(self)), NULL, 0, NULL);
+    return calls_deaf_hook(PyType_GetModule(Py_TYPE(self)), NULL, 0, NULL);
 }
 
 static PyObject *hook_reduce(PyObject *self, PyObject *Py_UNUSED(args))
@@ -171,15 +173,15 @@ static PyMethodDef hook_methods[] = {
 static PyType_Slot hook_slots[] = {
     { Py_tp_doc, "Tells tensortap's consumers of a call, as a forward hook." },
     { Py_tp_call, PyVectorcall_Call },
-    { Py_tp_dealloc, torch_hook_dealloc },
-    { Py_tp_traverse, torch_hook_traverse },
-    { Py_tp_clear, torch_hook_clear },
-    { Py_tp_members, torch_hook_members },
+    { Py_tp_dealloc, calls_hook_dealloc },
+    { Py_tp_traverse, calls_hook_traverse },
+    { Py_tp_clear, calls_hook_clear },
+    { Py_tp_members, calls_hook_members },
     { Py_tp_methods, hook_methods },
     { 0, NULL },
 };
 
-PyType_Spec module_hook_spec = {
+PyType_Spec calls_forward_hook_spec = {
     .name = "tensortap._core.ModuleHook",
     .basicsize = sizeof(module_hook),
     .flags = TORCH_HOOK_FLAGS,

@@ -4,9 +4,9 @@
 
 #include <stddef.h>
 
-torch_hook *torch_hook_make(PyTypeObject *type, vectorcallfunc call, PyObject *owner)
+calls_hook *calls_hook_make(PyTypeObject *type, vectorcallfunc call, PyObject *owner)
 {
-    torch_hook *hook = PyObject_GC_New(torch_hook, type);
+    calls_hook *hook = PyObject_GC_New(calls_hook, type);
     if (hook == NULL)
         return NULL;
     hook->call = call;
@@ -15,29 +15,29 @@ torch_hook *torch_hook_make(PyTypeObject *type, vectorcallfunc call, PyObject *o
     return hook;
 }
 
-int torch_hook_traverse(PyObject *self, visitproc visit, void *arg)
+int calls_hook_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((torch_hook *)self)->owner);
+    Py_VISIT(((calls_hook *)self)->owner);
     return 0;
 }
 
-int torch_hook_clear(PyObject *self)
+int calls_hook_clear(PyObject *self)
 {
-    Py_CLEAR(((torch_hook *)self)->owner);
+    Py_CLEAR(((calls_hook *)self)->owner);
     return 0;
 }
 
-void torch_hook_dealloc(PyObject *self)
+void calls_hook_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    torch_hook_clear(self);
+    calls_hook_clear(self);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
 
-PyMemberDef torch_hook_members[] = {
-    { "__vectorcalloffset__", T_PYSSIZET, offsetof(torch_hook, call), READONLY, NULL },
+PyMemberDef calls_hook_members[] = {
+    { "__vectorcalloffset__", T_PYSSIZET, offsetof(calls_hook, call), READONLY, NULL },
     { 0 },
 };

@@ -2,7 +2,7 @@
  *
  * For forward_hooks.c and runs/watch_gradient.c.  Exists because a hook owns whom it tells, and so
  * may be part of a cycle: a bare C function could not be collected.  A hook with more to
- * know begins with a torch_hook, and sets the rest after torch_hook_make.
+ * know begins with a calls_hook, and sets the rest after calls_hook_make.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_CALLS_HOOK_H
 #define TT_EXT_CALLS_HOOK_H
@@ -11,19 +11,19 @@
 
 #include <structmember.h>
 
-typedef struct torch_hook {
+typedef struct calls_hook {
     PyObject_HEAD vectorcallfunc call;
     PyObject *owner; /* owned; NULL: it tells nobody */
-} torch_hook;
+} calls_hook;
 
 /* A hook of this type, as large as its spec says; or NULL with an exception.  Takes a
  * reference of its own to the owner, which may be NULL. */
-torch_hook *torch_hook_make(PyTypeObject *type, vectorcallfunc call, PyObject *owner);
+calls_hook *calls_hook_make(PyTypeObject *type, vectorcallfunc call, PyObject *owner);
 
-int torch_hook_traverse(PyObject *self, visitproc visit, void *arg);
-int torch_hook_clear(PyObject *self);
-void torch_hook_dealloc(PyObject *self);
-extern PyMemberDef torch_hook_members[];
+int calls_hook_traverse(PyObject *self, visitproc visit, void *arg);
+int calls_hook_clear(PyObject *self);
+void calls_hook_dealloc(PyObject *self);
+extern PyMemberDef calls_hook_members[];
 
 /* For its spec; tp_call is PyVectorcall_Call. */
 #define TORCH_HOOK_FLAGS                                                    \

@@ -13,7 +13,7 @@
 static const char *const ways[] = { "__getstate__", "__reduce__", "__reduce_ex__" };
 
 /* Does the class pickle as the class does that has the slot (nn.Module)? */
-static bool is_usual(const core_state *state, PyTypeObject *type)
+static bool is_usual(const binding_state *state, PyTypeObject *type)
 {
     PyTypeObject *base = NULL; /* borrowed */
     for (Py_ssize_t i = 0; base == NULL && i < PyTuple_GET_SIZE(type->tp_mro); i++) {
@@ -32,13 +32,13 @@ static bool is_usual(const core_state *state, PyTypeObject *type)
 }
 
 /* obj without our object, in dicts that lie at most `depth` tuples deep.  New reference. */
-static PyObject *without_us(const core_state *state, PyObject *obj, int depth)
+static PyObject *without_us(const binding_state *state, PyObject *obj, int depth)
 {
     if (PyDict_CheckExact(obj)) {
         PyObject *held = PyDict_GetItemWithError(obj, state->source.slot); /* borrowed */
-        if (held == NULL || !Py_IS_TYPE(held, state->module_tap_type))
+        if (held == NULL || !Py_IS_TYPE(held, state->calls_tap_type))
             return PyErr_Occurred() ? NULL : Py_NewRef(obj);
-        PyObject *inner = ((module_tap *)held)->inner; /* borrowed */
+        PyObject *inner = ((calls_tap *)held)->inner; /* borrowed */
         PyObject *out = PyDict_Copy(obj);
         if (out != NULL && (inner != NULL ? PyDict_SetItem(out, state->source.slot, inner)
                                           : PyDict_DelItem(out, state->source.slot)) < 0)
@@ -60,10 +60,10 @@ static PyObject *without_us(const core_state *state, PyObject *obj, int depth)
 }
 
 /* The reducer: (how to make it, arguments, state, …), as object.__reduce_ex__ gives it. */
-PyObject *core_reduce_module(PyObject *core, PyObject *module)
+PyObject *calls_reduce_module(PyObject *core, PyObject *module)
 {
     PyObject *found = PyObject_CallMethod(module, "__reduce_ex__", "i", 2); /* owned; 2 to 5 are alike */
-    PyObject *out = found != NULL ? without_us(core_state_of(core), found, 2) : NULL;
+    PyObject *out = found != NULL ? without_us(binding_state_of(core), found, 2) : NULL;
     Py_XDECREF(found);
     return out;
 }
@@ -89,7 +89,7 @@ static Py_ssize_t count_change(PyObject *counts, PyTypeObject *type, int change)
     return result < 0 ? -1 : count;
 }
 
-int module_pickle_add(core_state *state, PyTypeObject *type, PyTypeObject **out)
+int calls_pickle_add(binding_state *state, PyTypeObject *type, PyTypeObject **out)
 {
     PyObject *reduce = NULL; /* owned */
     int result = -1;
@@ -108,7 +108,7 @@ int module_pickle_add(core_state *state, PyTypeObject *type, PyTypeObject **out)
             result = 0; /* the program's own */
             goto out;
         }
-        PyObject *core = PyType_GetModule(state->module_tap_type); /* borrowed */
+        PyObject *core = PyType_GetModule(state->calls_tap_type); /* borrowed */
         reduce = core != NULL ? PyObject_GetAttrString(core, "_reduce_module") : NULL;
         if (reduce == NULL || PyDict_SetItem(table, (PyObject *)type, reduce) < 0)
             goto out;
@@ -122,7 +122,7 @@ out:
     return result;
 }
 
-void module_pickle_remove(core_state *state, PyTypeObject *type)
+void calls_pickle_remove(binding_state *state, PyTypeObject *type)
 {
     PyObject *counts = state->source.pickled, *table = state->source.dispatch_table; /* borrowed */
     if (type == NULL || counts == NULL || table == NULL) /* NULL at the end of the interpreter */
@@ -130,7 +130,7 @@ void module_pickle_remove(core_state *state, PyTypeObject *type)
     PyObject *pending = PyErr_GetRaisedException();                      /* owned */
     PyObject *reduce = PyDict_GetItemWithError(table, (PyObject *)type); /* borrowed */
     if (count_change(counts, type, -1) == 0 && reduce != NULL && PyCFunction_Check(reduce) &&
-        PyCFunction_GET_FUNCTION(reduce) == core_reduce_module)
+        PyCFunction_GET_FUNCTION(reduce) == calls_reduce_module)
         PyDict_DelItem(table, (PyObject *)type);
     PyErr_Clear();
     PyErr_SetRaisedException(pending);

@@ -9,32 +9,32 @@
 
 #include <structmember.h>
 
-int source_names_init(source_names *names)
+int calls_state_init(calls_state *names)
 {
     names->slot = PyUnicode_InternFromString("_compiled_call_impl");
     names->training = PyUnicode_InternFromString("training");
     names->self = PyUnicode_InternFromString("self");
     return names->slot != NULL && names->training != NULL && names->self != NULL
-               ? forward_names_init(&names->forward)
+               ? calls_forward_names_init(&names->forward)
                : -1;
 }
 
-void source_names_clear(source_names *names)
+void calls_state_clear(calls_state *names)
 {
     Py_CLEAR(names->slot);
-    forward_names_clear(&names->forward);
+    calls_forward_names_clear(&names->forward);
     Py_CLEAR(names->training);
     Py_CLEAR(names->self);
     Py_CLEAR(names->pickled);
     Py_CLEAR(names->dispatch_table);
-    module_frames_free(names->spare);
+    calls_frames_free(names->spare);
     names->spare = NULL;
 }
 
 /* ---- consumers ----------------------------------------------------------- */
 
-void module_consumer_init(module_consumer *self, const consumer_calls *calls, const int64_t *step,
-                          uint32_t wants)
+void calls_consumer_init(calls_consumer *self, const calls_table *calls, const int64_t *step,
+                         uint32_t wants)
 {
     self->calls = calls;
     self->step = step;
@@ -42,42 +42,42 @@ void module_consumer_init(module_consumer *self, const consumer_calls *calls, co
     self->is_off = false;
 }
 
-int module_consumer_visit(const module_consumer *self, visitproc visit, void *arg)
+int calls_consumer_visit(const calls_consumer *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->links);
     return 0;
 }
 
 /* A link that has lost its consumer is deaf wherever it still hangs. */
-static void link_cut(module_link *link)
+static void link_cut(calls_link *link)
 {
     if (link->consumer == NULL)
         return;
-    module_consumer *consumer = link->consumer;
+    calls_consumer *consumer = link->consumer;
     link->consumer = NULL;
     Py_DECREF(consumer);
 }
 
-PyObject *module_consumer_unseen(const module_consumer *self)
+PyObject *calls_consumer_unseen(const calls_consumer *self)
 {
     PyObject *names = PyList_New(0); /* owned */
     Py_ssize_t count = self->links != NULL ? PyList_GET_SIZE(self->links) : 0;
     for (Py_ssize_t i = 0; names != NULL && i < count; i++) {
-        const module_link *link = (module_link *)PyList_GET_ITEM(self->links, i);
+        const calls_link *link = (calls_link *)PyList_GET_ITEM(self->links, i);
         if (link->calls_ever == 0 && PyList_Append(names, link->name) < 0)
             Py_CLEAR(names);
     }
     return names;
 }
 
-void module_consumer_clear(module_consumer *self)
+void calls_consumer_clear(calls_consumer *self)
 {
     PyObject *links = self->links; /* owned now */
     self->links = NULL;
     if (links == NULL)
         return;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(links); i++)
-        link_cut((module_link *)PyList_GET_ITEM(links, i));
+        link_cut((calls_link *)PyList_GET_ITEM(links, i));
     Py_DECREF(links);
 }
 
@@ -85,7 +85,7 @@ void module_consumer_clear(module_consumer *self)
 
 static int link_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    module_link *link = (module_link *)self;
+    calls_link *link = (calls_link *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(link->consumer);
     Py_VISIT(link->handles);
@@ -94,7 +94,7 @@ static int link_traverse(PyObject *self, visitproc visit, void *arg)
 
 static int link_clear(PyObject *self)
 {
-    module_link *link = (module_link *)self;
+    calls_link *link = (calls_link *)self;
     link_cut(link);
     Py_CLEAR(link->handles);
     return 0;
@@ -102,7 +102,7 @@ static int link_clear(PyObject *self)
 
 static void link_dealloc(PyObject *self)
 {
-    module_link *link = (module_link *)self;
+    calls_link *link = (calls_link *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     link_clear(self);
@@ -114,18 +114,18 @@ static void link_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static module_link *link_make(core_state *state, module_consumer *consumer, PyObject *module,
-                              PyObject *name)
+static calls_link *link_make(binding_state *state, calls_consumer *consumer, PyObject *module,
+                             PyObject *name)
 {
     PyObject *weak = PyWeakref_NewRef(module, NULL); /* owned */
     if (weak == NULL)
         return NULL;
-    module_link *link = PyObject_GC_New(module_link, state->module_link_type);
+    calls_link *link = PyObject_GC_New(calls_link, state->calls_link_type);
     if (link == NULL) {
         Py_DECREF(weak);
         return NULL;
     }
-    link->consumer = (module_consumer *)Py_NewRef((PyObject *)consumer);
+    link->consumer = (calls_consumer *)Py_NewRef((PyObject *)consumer);
     link->module = weak;
     link->name = Py_NewRef(name);
     link->handles = NULL;
@@ -146,9 +146,9 @@ static PyType_Slot link_slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec module_link_spec = {
+PyType_Spec calls_link_spec = {
     .name = "tensortap._core.ModuleLink",
-    .basicsize = sizeof(module_link),
+    .basicsize = sizeof(calls_link),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = link_slots,
 };
@@ -156,7 +156,7 @@ PyType_Spec module_link_spec = {
 /* ---- add and remove ------------------------------------------------------ */
 
 /* The tuple without the link, or with it; NULL with an exception. */
-static PyObject *tuple_without(PyObject *links, const module_link *link)
+static PyObject *tuple_without(PyObject *links, const calls_link *link)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(links), kept = 0;
     PyObject *out = PyTuple_New(count - 1);
@@ -168,7 +168,7 @@ static PyObject *tuple_without(PyObject *links, const module_link *link)
     return out;
 }
 
-static PyObject *tuple_with(PyObject *links, module_link *link)
+static PyObject *tuple_with(PyObject *links, calls_link *link)
 {
     PyObject *one = PyTuple_Pack(1, (PyObject *)link); /* owned */
     PyObject *out = one != NULL ? PySequence_Concat(links, one) : NULL;
@@ -177,12 +177,12 @@ static PyObject *tuple_with(PyObject *links, module_link *link)
 }
 
 /* The link of this consumer on this module; borrowed, NULL: none. */
-static module_link *link_find(const module_consumer *consumer, PyObject *module)
+static calls_link *link_find(const calls_consumer *consumer, PyObject *module)
 {
     PyObject *links = consumer->links; /* borrowed */
     for (Py_ssize_t i = 0; links != NULL && i < PyList_GET_SIZE(links); i++) {
-        module_link *link = (module_link *)PyList_GET_ITEM(links, i);
-        if (weakref_is(link->module, module))
+        calls_link *link = (calls_link *)PyList_GET_ITEM(links, i);
+        if (base_weakref_is(link->module, module))
             return link;
     }
     return NULL;
@@ -190,21 +190,21 @@ static module_link *link_find(const module_consumer *consumer, PyObject *module)
 
 /* Our object in the module's slot, made if it is not there.  New reference; NULL
  * without an exception: this torch has no slot, or (not makes) we are not in it. */
-static module_tap *tap_of(core_state *state, PyObject *module, bool makes)
+static calls_tap *tap_of(binding_state *state, PyObject *module, bool makes)
 {
     PyObject *none = _PyType_Lookup(Py_TYPE(module), state->source.slot); /* borrowed */
     PyObject *dict = PyObject_GenericGetDict(module, NULL);               /* owned */
     PyObject *weak = NULL;                                                /* owned */
-    module_tap *tap = NULL;
+    calls_tap *tap = NULL;
     if (dict == NULL)
         goto out;
     PyObject *held = PyDict_GetItemWithError(dict, state->source.slot); /* borrowed */
     if (held == NULL && PyErr_Occurred())
         goto out;
-    if (held != NULL && Py_IS_TYPE(held, state->module_tap_type)) {
+    if (held != NULL && Py_IS_TYPE(held, state->calls_tap_type)) {
         /* A shallow copy of __dict__ may have brought the tap of another module. */
-        if (weakref_is(((module_tap *)held)->module, module))
-            tap = (module_tap *)Py_NewRef(held);
+        if (base_weakref_is(((calls_tap *)held)->module, module))
+            tap = (calls_tap *)Py_NewRef(held);
         goto out;
     }
     if (!makes || none != Py_None)
@@ -212,7 +212,7 @@ static module_tap *tap_of(core_state *state, PyObject *module, bool makes)
     weak = PyWeakref_NewRef(module, NULL);
     if (weak == NULL)
         goto out;
-    tap = PyObject_GC_New(module_tap, state->module_tap_type);
+    tap = PyObject_GC_New(calls_tap, state->calls_tap_type);
     if (tap == NULL)
         goto out;
     tap->state = state;
@@ -221,9 +221,9 @@ static module_tap *tap_of(core_state *state, PyObject *module, bool makes)
     tap->inner = held != Py_None ? Py_XNewRef(held) : NULL;
     tap->pickled = NULL;
     tap->announce = NULL;
-    tap->class = (forward_class){ 0 };
+    tap->class = (calls_forward_class){ 0 };
     PyObject_GC_Track((PyObject *)tap);
-    if (tap->links == NULL || module_pickle_add(state, Py_TYPE(module), &tap->pickled) < 0 ||
+    if (tap->links == NULL || calls_pickle_add(state, Py_TYPE(module), &tap->pickled) < 0 ||
         PyDict_SetItem(dict, state->source.slot, (PyObject *)tap) < 0)
         Py_CLEAR(tap);
 out:
@@ -233,7 +233,7 @@ out:
 }
 
 /* Takes a tap that nobody needs any more out of its module's slot. */
-static void tap_take_out_if_idle(core_state *state, const module_tap *tap, PyObject *module)
+static void tap_take_out_if_idle(binding_state *state, const calls_tap *tap, PyObject *module)
 {
     if (tap->announce != NULL || PyTuple_GET_SIZE(tap->links) != 0)
         return;
@@ -246,13 +246,14 @@ static void tap_take_out_if_idle(core_state *state, const module_tap *tap, PyObj
 }
 
 /* _announce(module, function) */
-CORE_FUNCTION(core_announce)
+BINDING_FUNCTION(calls_announce)
 {
-    core_state *state = core_state_of(module);
-    if (read_arguments("_announce", 2, (const option[]){ { 0 } }, args, nargs, kwnames) < 0)
+    binding_state *state = binding_state_of(module);
+    if (binding_read_arguments("_announce", 2, (const binding_option[]){ { 0 } }, args, nargs, kwnames) <
+        0)
         return NULL;
-    PyObject *function = args[1] != Py_None ? args[1] : NULL;   /* borrowed */
-    module_tap *tap = tap_of(state, args[0], function != NULL); /* owned */
+    PyObject *function = args[1] != Py_None ? args[1] : NULL;  /* borrowed */
+    calls_tap *tap = tap_of(state, args[0], function != NULL); /* owned */
     if (tap != NULL) {
         Py_XSETREF(tap->announce, Py_XNewRef(function));
         tap_take_out_if_idle(state, tap, args[0]);
@@ -263,22 +264,23 @@ CORE_FUNCTION(core_announce)
 
 /* _set_traced_call(function): what Dynamo finds when it looks a tap's __call__ up, to trace it.
  * Calls themselves do not: they go through tp_call, which stays ours. */
-CORE_FUNCTION(core_set_traced_call)
+BINDING_FUNCTION(calls_set_traced_call)
 {
-    PyTypeObject *type = core_state_of(module)->module_tap_type;
-    if (read_arguments("_set_traced_call", 1, (const option[]){ { 0 } }, args, nargs, kwnames) < 0 ||
+    PyTypeObject *type = binding_state_of(module)->calls_tap_type;
+    if (binding_read_arguments("_set_traced_call", 1, (const binding_option[]){ { 0 } }, args, nargs,
+                               kwnames) < 0 ||
         PyDict_SetItemString(type->tp_dict, "__call__", args[0]) < 0)
         return NULL;
     PyType_Modified(type);
     Py_RETURN_NONE;
 }
 
-int module_source_add(core_state *state, module_consumer *consumer, PyObject *module, PyObject *name,
-                      bool by_hook)
+int calls_source_add(binding_state *state, calls_consumer *consumer, PyObject *module, PyObject *name,
+                     bool by_hook)
 {
-    module_link *link = NULL; /* owned */
-    module_tap *tap = NULL;   /* owned */
-    PyObject *links = NULL;   /* owned */
+    calls_link *link = NULL; /* owned */
+    calls_tap *tap = NULL;   /* owned */
+    PyObject *links = NULL;  /* owned */
     int result = -1;
     if (link_find(consumer, module) != NULL)
         return 0;
@@ -289,7 +291,7 @@ int module_source_add(core_state *state, module_consumer *consumer, PyObject *mo
         goto out;
     if (!by_hook)
         tap = tap_of(state, module, true);
-    if (tap == NULL && (PyErr_Occurred() || module_hook_add(state, link, module) < 0))
+    if (tap == NULL && (PyErr_Occurred() || calls_forward_hook_add(state, link, module) < 0))
         goto out;
     links = tap != NULL ? tuple_with(tap->links, link) : NULL;
     if ((tap != NULL && links == NULL) || PyList_Append(consumer->links, (PyObject *)link) < 0)
@@ -300,7 +302,7 @@ int module_source_add(core_state *state, module_consumer *consumer, PyObject *mo
 out:
     Py_XDECREF(links);
     if (result < 0 && link != NULL) {
-        module_hook_remove(link);
+        calls_forward_hook_remove(link);
         link_cut(link);
     }
     Py_XDECREF(tap);
@@ -309,13 +311,13 @@ out:
 }
 
 /* Takes a link off its module; errors are nobody's business here. */
-static void link_take_off(core_state *state, module_link *link)
+static void link_take_off(binding_state *state, calls_link *link)
 {
     PyObject *pending = PyErr_GetRaisedException(); /* owned */
     PyObject *module = NULL;                        /* owned; NULL: gone */
     (void)PyWeakref_GetRef(link->module, &module);
-    module_hook_remove(link);
-    module_tap *tap = module != NULL ? tap_of(state, module, false) : NULL; /* owned */
+    calls_forward_hook_remove(link);
+    calls_tap *tap = module != NULL ? tap_of(state, module, false) : NULL; /* owned */
     int is_there = tap != NULL ? PySequence_Contains(tap->links, (PyObject *)link) : 0;
     if (is_there > 0) {
         PyObject *links = tuple_without(tap->links, link);
@@ -331,9 +333,9 @@ static void link_take_off(core_state *state, module_link *link)
     Py_XDECREF(module);
 }
 
-void module_source_remove(core_state *state, module_consumer *consumer, PyObject *module)
+void calls_source_remove(binding_state *state, calls_consumer *consumer, PyObject *module)
 {
-    module_link *link = link_find(consumer, module);
+    calls_link *link = link_find(consumer, module);
     if (link == NULL)
         return;
     Py_INCREF(link);
@@ -349,7 +351,7 @@ void module_source_remove(core_state *state, module_consumer *consumer, PyObject
     Py_DECREF(consumer);
 }
 
-void module_source_remove_all(core_state *state, module_consumer *consumer)
+void calls_source_remove_all(binding_state *state, calls_consumer *consumer)
 {
     PyObject *links = consumer->links; /* owned now */
     consumer->links = NULL;
@@ -357,7 +359,7 @@ void module_source_remove_all(core_state *state, module_consumer *consumer)
         return;
     Py_INCREF(consumer);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(links); i++)
-        link_take_off(state, (module_link *)PyList_GET_ITEM(links, i));
+        link_take_off(state, (calls_link *)PyList_GET_ITEM(links, i));
     Py_DECREF(links);
     Py_DECREF(consumer);
 }
@@ -367,18 +369,18 @@ void module_source_remove_all(core_state *state, module_consumer *consumer)
 static int tap_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((module_tap *)self)->links);
-    Py_VISIT(((module_tap *)self)->inner);
-    Py_VISIT(((module_tap *)self)->pickled);
-    Py_VISIT(((module_tap *)self)->announce);
+    Py_VISIT(((calls_tap *)self)->links);
+    Py_VISIT(((calls_tap *)self)->inner);
+    Py_VISIT(((calls_tap *)self)->pickled);
+    Py_VISIT(((calls_tap *)self)->announce);
     return 0;
 }
 
 static int tap_clear(PyObject *self)
 {
-    Py_CLEAR(((module_tap *)self)->links);
-    Py_CLEAR(((module_tap *)self)->inner);
-    Py_CLEAR(((module_tap *)self)->announce);
+    Py_CLEAR(((calls_tap *)self)->links);
+    Py_CLEAR(((calls_tap *)self)->inner);
+    Py_CLEAR(((calls_tap *)self)->announce);
     return 0;
 }
 
@@ -387,9 +389,9 @@ static void tap_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     tap_clear(self);
-    Py_CLEAR(((module_tap *)self)->module);
-    module_pickle_remove(((module_tap *)self)->state, ((module_tap *)self)->pickled);
-    Py_CLEAR(((module_tap *)self)->pickled);
+    Py_CLEAR(((calls_tap *)self)->module);
+    calls_pickle_remove(((calls_tap *)self)->state, ((calls_tap *)self)->pickled);
+    Py_CLEAR(((calls_tap *)self)->pickled);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -414,14 +416,14 @@ static PyMethodDef tap_methods[] = {
 };
 
 static PyMemberDef tap_members[] = {
-    { "module", T_OBJECT, offsetof(module_tap, module), READONLY, "weak reference" },
-    { "inner", T_OBJECT, offsetof(module_tap, inner), READONLY, "what module.compile() had put here" },
+    { "module", T_OBJECT, offsetof(calls_tap, module), READONLY, "weak reference" },
+    { "inner", T_OBJECT, offsetof(calls_tap, inner), READONLY, "what module.compile() had put here" },
     { 0 },
 };
 
 static PyType_Slot tap_slots[] = {
     { Py_tp_doc, "Calls a module and tells tensortap's consumers." },
-    { Py_tp_call, module_tap_call },
+    { Py_tp_call, calls_tap_call },
     { Py_tp_dealloc, tap_dealloc },
     { Py_tp_traverse, tap_traverse },
     { Py_tp_clear, tap_clear },
@@ -430,9 +432,9 @@ static PyType_Slot tap_slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec module_tap_spec = {
+PyType_Spec calls_tap_spec = {
     .name = "tensortap._core.ModuleTap",
-    .basicsize = sizeof(module_tap),
+    .basicsize = sizeof(calls_tap),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = tap_slots,
 };

@@ -5,17 +5,17 @@
  * adds itself to the modules it is interested in, each under a name of its own
  * choice; any number of consumers share one module, and none knows the others.
  *
- *     static int on_output(module_consumer *self, module_link *link, const module_event *event)
+ *     static int on_output(calls_consumer *self, calls_link *link, const calls_event *event)
  *     {
  *         count(self, link->name, event->output);      // no Python code has run in between
  *         return 0;
  *     }
- *     static const consumer_calls calls = { .after = on_output };
+ *     static const calls_table calls = { .after = on_output };
  *     ...
- *     module_consumer_init(&self->consumer, &calls, &self->step, 0);
- *     module_source_add(state, &self->consumer, module, name, false);
+ *     calls_consumer_init(&self->consumer, &calls, &self->step, 0);
+ *     calls_source_add(state, &self->consumer, module, name, false);
  *     ...
- *     module_source_remove_all(state, &self->consumer);
+ *     calls_source_remove_all(state, &self->consumer);
  *
  * How it is done: an object of ours in module.__dict__["_compiled_call_impl"],
  * which nn.Module.__call__ calls in place of _call_impl.  Any forward hook sends torch
@@ -34,59 +34,59 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct core_state core_state;
-typedef struct module_consumer module_consumer;
-typedef struct module_link module_link;
+typedef struct binding_state binding_state;
+typedef struct calls_consumer calls_consumer;
+typedef struct calls_link calls_link;
 
 /* One call of one module, as one consumer sees it.  All references are borrowed
  * for the time of the call. */
-typedef struct module_event {
+typedef struct calls_event {
     PyObject *module;    /* the one called; a replica under DataParallel */
     PyObject *args;      /* tuple */
     PyObject *kwargs;    /* dict, or NULL: none */
     PyObject *output;    /* after; NULL: it raised */
-    PyObject *exception; /* after; only with CONSUMER_ERRORS */
+    PyObject *exception; /* after; only with CALLS_ERRORS */
     uint32_t call;       /* of this module in the consumer's step, from 0, in order of entry */
-    uint32_t depth;      /* calls of this consumer's modules around this one; CONSUMER_DEPTH */
+    uint32_t depth;      /* calls of this consumer's modules around this one; CALLS_DEPTH */
     uint32_t thread;     /* from 1, in order of appearance */
-    bool is_training;    /* of the outermost watched module of this thread; CONSUMER_PHASE */
+    bool is_training;    /* of the outermost watched module of this thread; CALLS_PHASE */
     bool is_outermost;   /* no other watched module is running in this thread */
-    int64_t start, end;  /* ns of time.perf_counter_ns(); CONSUMER_TIME; end only after */
-} module_event;
+    int64_t start, end;  /* ns of time.perf_counter_ns(); CALLS_TIME; end only after */
+} calls_event;
 
 /* What must be paid for, and so is only given to those who ask. */
 enum {
-    CONSUMER_ERRORS = 1 << 0, /* call after() also where forward raised */
-    CONSUMER_DEPTH = 1 << 1,
-    CONSUMER_PHASE = 1 << 2,
-    CONSUMER_TIME = 1 << 3,
+    CALLS_ERRORS = 1 << 0, /* call after() also where forward raised */
+    CALLS_DEPTH = 1 << 1,
+    CALLS_PHASE = 1 << 2,
+    CALLS_TIME = 1 << 3,
 };
 
 /* Each gives 0, or -1 with an exception that the user's program is to see: only
  * where its user asked for that.  Errors of our own are counted and cleared by
  * the consumer.  While forward's own exception is on its way, ours are dropped. */
-typedef struct consumer_calls {
+typedef struct calls_table {
     /* Before calls are counted: the consumer may move its step.  Or NULL. */
-    void (*enter)(module_consumer *self, module_link *link, bool is_training, bool is_outermost);
-    int (*before)(module_consumer *self, module_link *link, const module_event *event); /* or NULL */
-    int (*after)(module_consumer *self, module_link *link, const module_event *event);  /* or NULL */
+    void (*enter)(calls_consumer *self, calls_link *link, bool is_training, bool is_outermost);
+    int (*before)(calls_consumer *self, calls_link *link, const calls_event *event); /* or NULL */
+    int (*after)(calls_consumer *self, calls_link *link, const calls_event *event);  /* or NULL */
     void (*free_data)(void *data); /* of a link; or NULL */
-} consumer_calls;
+} calls_table;
 
 /* First member of every consumer; those are Python objects with GC. */
-struct module_consumer {
-    PyObject_HEAD const consumer_calls *calls;
+struct calls_consumer {
+    PyObject_HEAD const calls_table *calls;
     const int64_t *step; /* when it changes, calls are counted from 0 again */
     uint32_t wants;      /* of CONSUMER_ */
     bool is_off;         /* nothing is delivered; may be set at any time */
-    PyObject *links;     /* owned; list of module_link, also of modules that are gone */
+    PyObject *links;     /* owned; list of calls_link, also of modules that are gone */
 };
 
 /* One consumer on one module. */
-struct module_link {
-    PyObject_HEAD module_consumer *consumer; /* owned; NULL once removed */
-    PyObject *module;                        /* owned; weak reference */
-    PyObject *name;                          /* owned; str: what the consumer calls it */
+struct calls_link {
+    PyObject_HEAD calls_consumer *consumer; /* owned; NULL once removed */
+    PyObject *module;                       /* owned; weak reference */
+    PyObject *name;                         /* owned; str: what the consumer calls it */
     PyObject *handles;             /* owned; tuple of hook handles, or NULL: it lives in the slot */
     void *data;                    /* the consumer's own */
     void (*free_data)(void *data); /* of its calls; when the link itself goes */
@@ -95,119 +95,119 @@ struct module_link {
     uint64_t calls_ever; /* 0: the module never ran where we can see it */
 };
 
-void module_consumer_init(module_consumer *self, const consumer_calls *calls, const int64_t *step,
-                          uint32_t wants);
-int module_consumer_visit(const module_consumer *self, visitproc visit, void *arg);
-void module_consumer_clear(module_consumer *self); /* forgets its links; modules keep none of them */
+void calls_consumer_init(calls_consumer *self, const calls_table *calls, const int64_t *step,
+                         uint32_t wants);
+int calls_consumer_visit(const calls_consumer *self, visitproc visit, void *arg);
+void calls_consumer_clear(calls_consumer *self); /* forgets its links; modules keep none of them */
 
 /* Adds a consumer to a module; twice is once (the first name stays).  by_hook:
  * do not use the slot (the module's parent makes replicas).  0, or -1 with an
  * exception. */
-int module_source_add(core_state *state, module_consumer *consumer, PyObject *module, PyObject *name,
-                      bool by_hook);
+int calls_source_add(binding_state *state, calls_consumer *consumer, PyObject *module, PyObject *name,
+                     bool by_hook);
 /* Takes it away again; a module that never had it, or is gone, is fine. */
-void module_source_remove(core_state *state, module_consumer *consumer, PyObject *module);
-void module_source_remove_all(core_state *state, module_consumer *consumer);
+void calls_source_remove(binding_state *state, calls_consumer *consumer, PyObject *module);
+void calls_source_remove_all(binding_state *state, calls_consumer *consumer);
 
 enum { FORWARD_HOOKS = 4, FORWARD_GLOBALS = 4 };
 
 /* For forward.c: what nn.Module._call_impl looks up by. */
-typedef struct forward_names {
+typedef struct calls_forward_names {
     PyObject *call_impl, *forward, *getattribute; /* owned; interned */
     PyObject *hooks[FORWARD_HOOKS];               /* owned; interned; of a module */
     PyObject *globals[FORWARD_GLOBALS];           /* owned; interned; of all modules */
     PyObject *known;                              /* owned or NULL; the code of _call_impl */
-} forward_names;
+} calls_forward_names;
 
 /* What is known of the class of one module; { 0 } at first. */
-typedef struct forward_class {
+typedef struct calls_forward_class {
     PyTypeObject *type;       /* compared, never followed */
     unsigned int version;     /* of the type then; 0: it has none, look again */
     PyObject *impl, *forward; /* borrowed from that version of the type; NULL: not as usual */
-} forward_class;
+} calls_forward_class;
 
 /* Names of the modules that never ran where we can see it: a new list. */
-PyObject *module_consumer_unseen(const module_consumer *self);
+PyObject *calls_consumer_unseen(const calls_consumer *self);
 
 /* Strings the source looks up by; in the module's state. */
-typedef struct source_names {
+typedef struct calls_state {
     PyObject *slot, *training, *self; /* owned; interned */
     uint32_t thread_count;            /* threads that have been given a number */
-    struct module_frame *spare;       /* owned; frames to use again, one below the other */
-    forward_names forward;
+    struct calls_frame *spare;        /* owned; frames to use again, one below the other */
+    calls_forward_names forward;
     PyObject *pickled;        /* owned or NULL; class: its modules with a tap; of pickle.c */
     PyObject *dispatch_table; /* owned or NULL; copyreg's */
-} source_names;
-int source_names_init(source_names *names);
-void source_names_clear(source_names *names);
+} calls_state;
+int calls_state_init(calls_state *names);
+void calls_state_clear(calls_state *names);
 
 /* ---- between source.c and the files of module_*.c only -------------- */
 
 /* Of one thread; nobody else touches it. */
-typedef struct module_thread {
-    struct module_frame *top; /* the call that began last */
-    int inside;               /* a consumer of this thread is at work */
-    uint32_t number;          /* 0: not given one yet */
-} module_thread;
+typedef struct calls_thread {
+    struct calls_frame *top; /* the call that began last */
+    int inside;              /* a consumer of this thread is at work */
+    uint32_t number;         /* 0: not given one yet */
+} calls_thread;
 
 /* A call that is going on. */
-typedef struct module_frame {
-    struct module_frame *below;       /* that began before it in this thread; or the next spare one */
-    struct module_frame *outer;       /* the nearest of these that it is part of, or NULL */
-    struct line_frame *caller;        /* of Python, for comparison only */
+typedef struct calls_frame {
+    struct calls_frame *below;        /* that began before it in this thread; or the next spare one */
+    struct calls_frame *outer;        /* the nearest of these that it is part of, or NULL */
+    struct base_frame *caller;        /* of Python, for comparison only */
     PyObject *links;                  /* owned; tuple */
     PyObject *module, *args, *kwargs; /* borrowed from the caller */
     uint32_t *calls;                  /* of each link; few_calls or owned */
     uint32_t few_calls[4];
-    module_thread *thread;
+    calls_thread *thread;
     int64_t start;
     bool is_hook; /* entered by one hook, to be left by another */
     bool is_training;
-} module_frame;
+} calls_frame;
 
 /* The object in the slot. */
-typedef struct module_tap {
-    PyObject_HEAD core_state *state; /* of the module our type belongs to */
-    PyObject *module;                /* owned; weak reference: a strong one would be a cycle */
-    PyObject *links;                 /* owned; tuple of module_link; replaced, never changed */
-    PyObject *inner;                 /* owned or NULL; what was in the slot before (module.compile()) */
-    PyTypeObject *pickled;           /* owned or NULL; the class that pickle.c counts */
-    PyObject *announce;              /* owned or NULL; f(module) before each call in training */
-    forward_class class;
-} module_tap;
+typedef struct calls_tap {
+    PyObject_HEAD binding_state *state; /* of the module our type belongs to */
+    PyObject *module;                   /* owned; weak reference: a strong one would be a cycle */
+    PyObject *links;                    /* owned; tuple of calls_link; replaced, never changed */
+    PyObject *inner;       /* owned or NULL; what was in the slot before (module.compile()) */
+    PyTypeObject *pickled; /* owned or NULL; the class that pickle.c counts */
+    PyObject *announce;    /* owned or NULL; f(module) before each call in training */
+    calls_forward_class class;
+} calls_tap;
 
-int forward_names_init(forward_names *names);
-void forward_names_clear(forward_names *names);
+int calls_forward_names_init(calls_forward_names *names);
+void calls_forward_names_clear(calls_forward_names *names);
 /* module._call_impl(*args, **kwargs), or forward() at once where that is the same. */
-PyObject *module_forward(core_state *state, forward_class *class, PyObject *module, PyObject *args,
-                         PyObject *kwargs);
+PyObject *calls_forward(binding_state *state, calls_forward_class *class, PyObject *module,
+                        PyObject *args, PyObject *kwargs);
 
 /* stack.c: memory for frames (NULL: there is none), and their order. */
-module_thread *module_thread_here(void);
-module_frame *module_frame_take(core_state *state);
-void module_frame_give(core_state *state, module_frame *frame);
-void module_frames_free(module_frame *spare);
-void module_frame_place(module_frame *frame); /* finds `outer`, in what Python runs now */
-void module_frame_push(module_frame *frame);
-void module_frame_pop(core_state *state, module_frame *frame); /* with what hooks left within it */
+calls_thread *calls_thread_here(void);
+calls_frame *calls_frame_take(binding_state *state);
+void calls_frame_give(binding_state *state, calls_frame *frame);
+void calls_frames_free(calls_frame *spare);
+void calls_frame_place(calls_frame *frame); /* finds `outer`, in what Python runs now */
+void calls_frame_push(calls_frame *frame);
+void calls_frame_pop(binding_state *state, calls_frame *frame); /* with what hooks left within it */
 
 /* Tells the consumers that the call begins; links, module, args, kwargs, thread and is_hook
  * are set.  -1: one of them objects, nothing is entered. */
-int module_frame_enter(core_state *state, module_frame *frame);
+int calls_frame_enter(binding_state *state, calls_frame *frame);
 /* Tells them that it has ended; steals output (NULL: an exception is set) and
  * gives what the caller is to return. */
-PyObject *module_frame_leave(core_state *state, module_frame *frame, PyObject *output);
+PyObject *calls_frame_leave(binding_state *state, calls_frame *frame, PyObject *output);
 /* The frame that a hook of this link entered last in this thread, or NULL. */
-module_frame *module_frame_of_hook(const PyObject *link);
-bool module_source_is_inside(void); /* a consumer is being told of an event, in this thread */
-PyObject *module_tap_call(PyObject *self, PyObject *args, PyObject *kwargs); /* tp_call */
+calls_frame *calls_frame_of_hook(const PyObject *link);
+bool calls_source_is_inside(void); /* a consumer is being told of an event, in this thread */
+PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs); /* tp_call */
 
 /* Have copies and pickles of this class leave our object out, until removed; *out is
  * what to remove, owned, or NULL: nothing has to be done for it.  0, or -1 with an exception. */
-int module_pickle_add(core_state *state, PyTypeObject *type, PyTypeObject **out);
-void module_pickle_remove(core_state *state, PyTypeObject *type); /* NULL: nothing to do */
+int calls_pickle_add(binding_state *state, PyTypeObject *type, PyTypeObject **out);
+void calls_pickle_remove(binding_state *state, PyTypeObject *type); /* NULL: nothing to do */
 
-int module_hook_add(core_state *state, module_link *link, PyObject *module);
-void module_hook_remove(module_link *link);
+int calls_forward_hook_add(binding_state *state, calls_link *link, PyObject *module);
+void calls_forward_hook_remove(calls_link *link);
 
 #endif

@@ -43,7 +43,7 @@ static void forget(flow_calls *calls, uint64_t frame, uint64_t run)
 {
     size_t kept = 0;
     for (size_t i = 0; i < calls->count; i++) {
-        const line_call *to = &calls->back[i].to;
+        const lines_call *to = &calls->back[i].to;
         if (to->frame == frame && to->run != run)
             continue;
         if (kept != i)
@@ -71,7 +71,7 @@ static bool make_room(flow_calls *calls)
     return true;
 }
 
-flow_return *flow_calls_give(flow_calls *calls, const line_call *to, PyObject *value)
+flow_return *flow_calls_give(flow_calls *calls, const lines_call *to, PyObject *value)
 {
     forget(calls, to->frame, to->run);
     if (!make_room(calls))
@@ -112,7 +112,7 @@ size_t flow_return_origins(const flow_return *back, const void *object, flow_ori
     return count;
 }
 
-bool flow_calls_next(const flow_calls *calls, const line_call *call, const void *object, size_t *at,
+bool flow_calls_next(const flow_calls *calls, const lines_call *call, const void *object, size_t *at,
                      const flow_return **back)
 {
     for (; *at < calls->count; ++*at) {
@@ -127,18 +127,18 @@ bool flow_calls_next(const flow_calls *calls, const line_call *call, const void 
     return false;
 }
 
-static bool is_for(const flow_return *back, const line_event *event)
+static bool is_for(const flow_return *back, const lines_event *event)
 {
     return back->to.frame == event->frame && back->to.run == event->run;
 }
 
-static bool is_inside(const flow_return *back, const line_event *event)
+static bool is_inside(const flow_return *back, const lines_event *event)
 {
     return is_for(back, event) && event->first_site <= back->to.site && back->to.site < event->end_site;
 }
 
 /* Is the call's result in what the statement wrote there? */
-static bool flows_into(const flow_return *back, const line_event *event, const line_change *change)
+static bool flows_into(const flow_return *back, const lines_event *event, const lines_change *change)
 {
     if (change->calls == NULL)
         return is_inside(back, event);
@@ -150,7 +150,7 @@ static bool flows_into(const flow_return *back, const line_event *event, const l
 
 /* Is it that value, or a part of it, and not made of it?  What is made of it may have
  * its address, if it has gone. */
-static bool is_whole(const flow_return *back, const line_change *change)
+static bool is_whole(const flow_return *back, const lines_change *change)
 {
     size_t i = 0;
     while (i < change->direct_count && change->calls[i] != back->to.site)
@@ -159,7 +159,7 @@ static bool is_whole(const flow_return *back, const line_change *change)
 }
 
 /* Did the value go as it is into another item of what the statement stored there? */
-static bool is_taken(const flow_return *back, const line_event *event, const line_change *change)
+static bool is_taken(const flow_return *back, const lines_event *event, const lines_change *change)
 {
     for (size_t i = 0; i < event->change_count; i++)
         if (event->changes[i].calls == change->calls && is_whole(back, &event->changes[i]))
@@ -167,10 +167,10 @@ static bool is_taken(const flow_return *back, const line_event *event, const lin
     return false;
 }
 
-size_t flow_calls_given(const flow_calls *calls, const line_event *event, size_t at, flow_origin *out,
+size_t flow_calls_given(const flow_calls *calls, const lines_event *event, size_t at, flow_origin *out,
                         size_t most)
 {
-    const line_change *change = &event->changes[at];
+    const lines_change *change = &event->changes[at];
     const void *object = change->now.object;
     size_t count = 0;
     bool is_one = false;
@@ -185,7 +185,7 @@ size_t flow_calls_given(const flow_calls *calls, const line_event *event, size_t
     return count;
 }
 
-size_t flow_calls_passed(const flow_calls *calls, const line_event *event, flow_origin *out, size_t most)
+size_t flow_calls_passed(const flow_calls *calls, const lines_event *event, flow_origin *out, size_t most)
 {
     size_t count = 0;
     for (size_t i = 0; i < calls->count; i++)

@@ -24,7 +24,8 @@ typedef struct flow_value {
     int64_t shape[TT_MAX_DIM];
 } flow_value;
 
-void flow_value_read(core_state *state, const tt_sample_options *options, PyObject *obj, flow_value *out);
+void flow_value_read(binding_state *state, const tt_sample_options *options, PyObject *obj,
+                     flow_value *out);
 void flow_value_free(flow_value *value);
 /* The same value for another owner. */
 void flow_value_share(const flow_value *value, flow_value *out);
@@ -154,10 +155,10 @@ flow_state *flow_chart_put_aside(flow_chart *chart, uint64_t key);
 /* ---- the object ---------------------------------------------------------- */
 
 typedef struct flow_object {
-    PyObject_HEAD core_state *state; /* of the module, which the type keeps alive */
-    PyObject *select;                /* owned; select(code) gives (first, last) or None */
-    PyObject *runs;                  /* owned or NULL; list of open recorders, the innermost last */
-    PyObject *root;                  /* owned or NULL; str */
+    PyObject_HEAD binding_state *state; /* of the module, which the type keeps alive */
+    PyObject *select;                   /* owned; select(code) gives (first, last) or None */
+    PyObject *runs;                     /* owned or NULL; list of open recorders, the innermost last */
+    PyObject *root;                     /* owned or NULL; str */
     flow_chart chart;
     flow_calls calls;
     tt_sample_options options;
@@ -176,13 +177,13 @@ typedef struct flow_object {
 
 /* descent.c */
 /* A read of a function: what its caller knows it by, or had it from: g(f(x)). */
-void flow_find_descent(const flow_object *self, const line_event *event, const line_name *read,
+void flow_find_descent(const flow_object *self, const lines_event *event, const lines_name *read,
                        flow_descent *out);
 /* A source of a function may be a tensor of the caller's, under another name. */
-void flow_join_caller(flow_object *self, const line_event *event, flow_node *node,
+void flow_join_caller(flow_object *self, const lines_event *event, flow_node *node,
                       const flow_descent *descent);
 /* A generator goes on with a tensor: that is what its `yield` gives. */
-void flow_on_sent(void *context, const line_event *event);
+void flow_on_sent(void *context, const lines_event *event);
 
 int flow_start(flow_object *self);
 void flow_stop(flow_object *self);

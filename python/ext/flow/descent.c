@@ -18,7 +18,7 @@ static bool is_free(PyObject *code, PyObject *name)
     return is_it;
 }
 
-void flow_join_caller(flow_object *self, const line_event *event, flow_node *node,
+void flow_join_caller(flow_object *self, const lines_event *event, flow_node *node,
                       const flow_descent *descent)
 {
     uint64_t outer = 0;
@@ -41,45 +41,45 @@ static void add_origins(const flow_return *back, const void *object, flow_descen
         out->key[out->count++] = from[i].key;
 }
 
-void flow_find_descent(const flow_object *self, const line_event *event, const line_name *read,
+void flow_find_descent(const flow_object *self, const lines_event *event, const lines_name *read,
                        flow_descent *out)
 {
-    line_source *source = self->state->line;
+    lines_source *source = self->state->line;
     const flow_return *back = NULL;
     size_t at = 0;
-    line_call call;
-    out->caller_key = line_frame_passed(source, self->consumer, event->at, read);
+    lines_call call;
+    out->caller_key = lines_frame_passed(source, self->consumer, event->at, read);
     out->count = 0;
     if (out->caller_key != 0 || read->object == NULL)
         return;
-    if (!line_frame_below(source, self->consumer, event->at, &call))
+    if (!lines_frame_below(source, self->consumer, event->at, &call))
         call.frame = 0;
     while (flow_calls_next(&self->calls, &call, read->object, &at, &back))
-        if (line_frame_takes(source, self->consumer, event->at, read, back->to.site, false))
+        if (lines_frame_takes(source, self->consumer, event->at, read, back->to.site, false))
             add_origins(back, read->object, out);
-    if (out->count > 0 || read->kind != LINE_LOCAL || read->is_seen)
+    if (out->count > 0 || read->kind != LINES_LOCAL || read->is_seen)
         return;
-    uint64_t holder = line_frame_holder(source, self->consumer, event->at, read);
+    uint64_t holder = lines_frame_holder(source, self->consumer, event->at, read);
     if (holder != 0 &&
         (flow_chart_find(&self->chart, holder) != 0 || flow_chart_waiting(&self->chart, holder) != NULL))
         out->caller_key = holder;
     if (out->caller_key != 0)
         return;
     /* g(x + 1), g(f(x) * 2): the caller has no name for it, but has computed it just now. */
-    out->count = line_frame_given(source, self->consumer, event->at, read, out->key, FLOW_ORIGINS);
+    out->count = lines_frame_given(source, self->consumer, event->at, read, out->key, FLOW_ORIGINS);
     for (at = 0; flow_calls_next(&self->calls, &call, NULL, &at, &back);)
-        if (line_frame_takes(source, self->consumer, event->at, read, back->to.site, true))
+        if (lines_frame_takes(source, self->consumer, event->at, read, back->to.site, true))
             add_origins(back, NULL, out);
 }
 
-void flow_on_sent(void *context, const line_event *event)
+void flow_on_sent(void *context, const lines_event *event)
 {
     flow_object *self = context;
     flow_descent descent;
     flow_find_descent(self, event, &event->reads[0], &descent);
     const uint64_t *keys = descent.caller_key != 0 ? &descent.caller_key : descent.key;
     size_t count = descent.caller_key != 0 ? 1 : descent.count;
-    line_call to = { .frame = event->frame, .run = event->run, .site = event->first_site };
+    lines_call to = { .frame = event->frame, .run = event->run, .site = event->first_site };
     flow_return *back = count > 0 ? flow_calls_give(&self->calls, &to, event->value) : NULL;
     for (size_t i = 0; back != NULL && i < count; i++)
         back->from[back->from_count++] =

@@ -192,7 +192,7 @@ out:
 /* The text is freed. */
 static PyObject *text_of(tt_status st, tt_buf *page)
 {
-    PyObject *text = st < 0 ? raise_status(st, NULL)
+    PyObject *text = st < 0 ? binding_raise_status(st, NULL)
                             : PyUnicode_DecodeUTF8(page->data, (Py_ssize_t)page->len, "replace");
     tt_buf_free(page);
     return text;

@@ -16,13 +16,13 @@ static void read_value(flow_object *self, PyObject *obj, flow_value *out)
 }
 
 /* The frame of a node, and a weak reference to its `self`, which may be a module with a path. */
-static void set_frame(const flow_object *self, flow_node *node, const line_event *event)
+static void set_frame(const flow_object *self, flow_node *node, const lines_event *event)
 {
     node->frame = event->frame;
-    PyObject *name = PyUnicode_InternFromString("self");                     /* owned */
-    PyObject *owner = name != NULL ? line_frame_get(event->at, name) : NULL; /* owned */
+    PyObject *name = PyUnicode_InternFromString("self");                      /* owned */
+    PyObject *owner = name != NULL ? lines_frame_get(event->at, name) : NULL; /* owned */
     if (owner != NULL && PyType_SUPPORTS_WEAKREFS(Py_TYPE(owner)) &&
-        !torch_api_is_tensor(&self->state->torch, owner))
+        !tensor_torch_is_tensor(&self->state->torch, owner))
         node->owner = PyWeakref_NewRef(owner, NULL);
     Py_XDECREF(owner);
     Py_XDECREF(name);
@@ -34,19 +34,19 @@ static void set_frame(const flow_object *self, flow_node *node, const line_event
  * source; 0: it knows nothing of it. */
 static void record_node(flow_object *self, const flow_node *node, uint64_t key, PyObject *obj)
 {
-    if (!node->value.has_stats || !open_run_is_there(self->runs))
+    if (!node->value.has_stats || !runs_has_open_run(self->runs))
         return;
-    const run_change change = { .key = key,
-                                .file = ((PyCodeObject *)node->code)->co_filename,
-                                .name = node->name,
-                                .line = node->line,
-                                .root = self->root };
+    const runs_change change = { .key = key,
+                                 .file = ((PyCodeObject *)node->code)->co_filename,
+                                 .name = node->name,
+                                 .line = node->line,
+                                 .root = self->root };
     /* an exception is the source's to count */
-    (void)open_run_put_change(self->state, self->runs, &change, obj);
+    (void)runs_put_change(self->state, self->runs, &change, obj);
 }
 
 /* The node of this state from before capturing was off for a while; 0: none. */
-static uint64_t seen_before(flow_object *self, const line_name *read, const flow_state *kept)
+static uint64_t seen_before(flow_object *self, const lines_name *read, const flow_state *kept)
 {
     flow_state live = { .object = read->object, .version = read->version };
     if (self->chart.begun <= self->chart.oldest)
@@ -60,7 +60,7 @@ static uint64_t seen_before(flow_object *self, const line_name *read, const flow
 }
 
 /* The node that an arrow from this state starts at, made if there is none. */
-static uint64_t start_of_arrow(flow_object *self, const line_event *event, const line_name *read)
+static uint64_t start_of_arrow(flow_object *self, const lines_event *event, const lines_name *read)
 {
     uint64_t id = flow_chart_find(&self->chart, read->key);
     if (id != 0)
@@ -90,7 +90,7 @@ static uint64_t start_of_arrow(flow_object *self, const line_event *event, const
 }
 
 /* What the functions gave that the statement called, into its change number `at`. */
-static void add_given(flow_object *self, const line_event *event, size_t at, flow_node *node,
+static void add_given(flow_object *self, const lines_event *event, size_t at, flow_node *node,
                       flow_ids *from)
 {
     flow_origin few[FEW_ORIGINS], *given = few;
@@ -105,9 +105,9 @@ static void add_given(flow_object *self, const line_event *event, size_t at, flo
         PyMem_Free(given);
 }
 
-static void add_change(flow_object *self, const line_event *event, size_t at)
+static void add_change(flow_object *self, const lines_event *event, size_t at)
 {
-    const line_change *change = &event->changes[at];
+    const lines_change *change = &event->changes[at];
     flow_ids from;
     flow_ids_open(&from);
     for (size_t i = 0; i < change->read_count; i++)
@@ -130,7 +130,7 @@ out:
     flow_ids_close(&from);
 }
 
-static void on_change(void *context, const line_event *event)
+static void on_change(void *context, const lines_event *event)
 {
     flow_object *self = context;
     for (size_t i = 0; i < event->change_count; i++)
@@ -139,7 +139,7 @@ static void on_change(void *context, const line_event *event)
             add_change(self, event, i);
 }
 
-static void put_aside(flow_object *self, const line_event *event, const line_name *read)
+static void put_aside(flow_object *self, const lines_event *event, const lines_name *read)
 {
     if (read->object == NULL || flow_chart_find(&self->chart, read->key) != 0)
         return;
@@ -160,7 +160,7 @@ static void put_aside(flow_object *self, const line_event *event, const line_nam
         state->descent = descent; /* a generator has its argument from where it had it first */
 }
 
-static void on_before(void *context, const line_event *event)
+static void on_before(void *context, const lines_event *event)
 {
     flow_object *self = context;
     for (size_t i = 0; i < event->read_count; i++)
@@ -186,7 +186,7 @@ void flow_forget_returned(flow_object *self)
 
 static bool is_wanted(flow_object *self, PyObject *obj)
 {
-    if (torch_api_find(&self->state->torch) && torch_api_is_tensor(&self->state->torch, obj))
+    if (tensor_torch_find(&self->state->torch) && tensor_torch_is_tensor(&self->state->torch, obj))
         return true;
     if (!self->has_arrays)
         return false;
@@ -199,18 +199,18 @@ static bool is_wanted(flow_object *self, PyObject *obj)
 }
 
 /* Tells the statement that waits for the value what it was made of. */
-static void give_back(flow_object *self, const line_event *event, PyObject *value,
+static void give_back(flow_object *self, const lines_event *event, PyObject *value,
                       const flow_origin *from, size_t count)
 {
-    line_call to;
-    if (count == 0 || !line_frame_below(self->state->line, self->consumer, event->at, &to))
+    lines_call to;
+    if (count == 0 || !lines_frame_below(self->state->line, self->consumer, event->at, &to))
         return;
     flow_return *back = flow_calls_give(&self->calls, &to, value);
     for (size_t i = 0; back != NULL && i < count && i < FLOW_PASSED; i++)
         back->from[back->from_count++] = from[i];
 }
 
-static void add_returned(flow_object *self, const line_event *event, PyObject *obj, Py_ssize_t item)
+static void add_returned(flow_object *self, const lines_event *event, PyObject *obj, Py_ssize_t item)
 {
     flow_origin given[FLOW_PASSED];
     flow_ids from;
@@ -221,7 +221,7 @@ static void add_returned(flow_object *self, const line_event *event, PyObject *o
         return;
     flow_ids_open(&from);
     for (size_t i = 0; self->return_frame == event->frame && i < self->returned_count; i++) {
-        line_name read = { .name = self->returned[i].name, .key = self->returned[i].key };
+        lines_name read = { .name = self->returned[i].name, .key = self->returned[i].key };
         (void)flow_ids_add(&from, start_of_arrow(self, event, &read));
     }
     /* and what the functions gave that the statement called */
@@ -243,7 +243,7 @@ out:
     flow_ids_close(&from);
 }
 
-static void add_all_returned(flow_object *self, const line_event *event)
+static void add_all_returned(flow_object *self, const lines_event *event)
 {
     PyObject *value = event->value; /* borrowed */
     if (is_wanted(self, value)) {
@@ -255,7 +255,7 @@ static void add_all_returned(flow_object *self, const line_event *event)
     }
 }
 
-static void on_leave(void *context, const line_event *event)
+static void on_leave(void *context, const lines_event *event)
 {
     flow_object *self = context;
     flow_origin from[2 * FLOW_PASSED];
@@ -287,21 +287,21 @@ static bool selects(void *context, PyCodeObject *code, int *first, int *last)
 
 int flow_start(flow_object *self)
 {
-    line_consumer consumer = { .context = self,
-                               .wants = LINE_LAZY | (self->has_arrays ? LINE_ARRAYS : 0u),
-                               .threads = LINE_THREADS_LATER,
-                               .selects = selects,
-                               .before = on_before,
-                               .change = on_change,
-                               .leave = on_leave,
-                               .sent = flow_on_sent };
-    if (self->state->line == NULL && (self->state->line = line_source_create(self->state)) == NULL)
+    lines_consumer consumer = { .context = self,
+                                .wants = LINES_LAZY | (self->has_arrays ? LINES_ARRAYS : 0u),
+                                .threads = LINES_THREADS_LATER,
+                                .selects = selects,
+                                .before = on_before,
+                                .change = on_change,
+                                .leave = on_leave,
+                                .sent = flow_on_sent };
+    if (self->state->line == NULL && (self->state->line = lines_source_create(self->state)) == NULL)
         return -1;
-    self->consumer = line_source_add(self->state->line, &consumer);
+    self->consumer = lines_source_add(self->state->line, &consumer);
     if (self->consumer < 0)
         return -1;
     self->chart.begun = self->chart.next;
-    self->errors_before = line_source_errors(self->state->line, self->consumer, NULL);
+    self->errors_before = lines_source_errors(self->state->line, self->consumer, NULL);
     return 0;
 }
 
@@ -312,9 +312,9 @@ void flow_stop(flow_object *self)
     if (id < 0)
         return;
     self->consumer = -1;
-    uint64_t errors = line_source_errors(self->state->line, id, &text) - self->errors_before;
+    uint64_t errors = lines_source_errors(self->state->line, id, &text) - self->errors_before;
     self->errors += errors;
     if (self->error_text == NULL && errors > 0)
         self->error_text = Py_XNewRef(text);
-    line_source_remove(self->state->line, id);
+    lines_source_remove(self->state->line, id);
 }

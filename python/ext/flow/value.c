@@ -22,15 +22,15 @@ static void read_inside(const tt_tensor *t, const tt_sample_options *options, fl
 }
 
 /* The values of a tensor of another device, brought over. */
-static void read_device(core_state *state, const tt_sample_options *options, PyObject *obj,
+static void read_device(binding_state *state, const tt_sample_options *options, PyObject *obj,
                         flow_value *out)
 {
-    PyObject *stats = stats_on_device(obj, false);                                 /* owned */
+    PyObject *stats = summary_stats_on_device(obj, false);                         /* owned */
     PyObject *near = stats != NULL ? PyObject_CallMethod(obj, "cpu", NULL) : NULL; /* owned */
     tensor_view view;
     if (near != NULL && tensor_view_open(&state->torch, near, &view) == VIEW_OK) {
         if (tt_sample_create(&view.tensor, options, &out->sample, NULL) == TT_OK) {
-            out->stats = ((stats_object *)stats)->stats;
+            out->stats = ((summary_stats_object *)stats)->stats;
             out->has_stats = true;
             out->note = NULL;
         }
@@ -41,25 +41,26 @@ static void read_device(core_state *state, const tt_sample_options *options, PyO
     Py_XDECREF(near);
 }
 
-void flow_value_read(core_state *state, const tt_sample_options *options, PyObject *obj, flow_value *out)
+void flow_value_read(binding_state *state, const tt_sample_options *options, PyObject *obj,
+                     flow_value *out)
 {
     tensor_view view;
     out->sample = NULL;
     out->dtype_owner = out->device = NULL;
     out->note = NULL;
     out->has_stats = false;
-    view_result why = tensor_view_open(&state->torch, obj, &view);
+    tensor_view_result why = tensor_view_open(&state->torch, obj, &view);
     if (why == VIEW_OK) {
         read_inside(&view.tensor, options, out);
         tensor_view_close(&view);
         return;
     }
-    out->note = view_result_word(why);
-    out->dtype = fact_dtype(obj, &out->dtype_owner);
+    out->note = tensor_view_result_word(why);
+    out->dtype = tensor_fact_dtype(obj, &out->dtype_owner);
     if (out->dtype == NULL)
         out->dtype = "tensor";
-    out->ndim = fact_shape(obj, out->shape); /* -1: ragged, symbolic, not made yet */
-    if (fact_device(obj, &out->device) == NULL)
+    out->ndim = tensor_fact_shape(obj, out->shape); /* -1: ragged, symbolic, not made yet */
+    if (tensor_fact_device(obj, &out->device) == NULL)
         Py_CLEAR(out->device);
     if (why == VIEW_DEVICE)
         read_device(state, options, obj, out);

@@ -6,7 +6,7 @@
 #include "lines/emit.h"
 
 /* Is the path the container that the other one stores into? */
-static bool is_base(const line_table *table, int path, int stored)
+static bool is_base(const lines_table *table, int path, int stored)
 {
     while (table->paths[stored].kind >= PATH_ATTRIBUTE) {
         stored = table->paths[stored].base;
@@ -17,18 +17,18 @@ static bool is_base(const line_table *table, int path, int stored)
 }
 
 /* first: the first arrow of the change. */
-static void add_arrow(event_room *room, size_t first, int position)
+static void add_arrow(lines_room *room, size_t first, int position)
 {
     if (position < 0)
         return;
     for (size_t k = first; k < room->arrow_count; k++)
         if (room->arrows[k] == position)
             return;
-    (void)room_add_arrow(room, position); /* no memory: one is missing */
+    (void)lines_room_add_arrow(room, position); /* no memory: one is missing */
 }
 
 /* Is what was read in what the write got?  NULL: all is. */
-static bool is_own(const line_table *table, const line_write *write, int read)
+static bool is_own(const lines_table *table, const lines_write *write, int read)
 {
     if (write == NULL)
         return true;
@@ -40,13 +40,14 @@ static bool is_own(const line_table *table, const line_write *write, int read)
 
 /* An item comes from the name that holds it too, else from all that was read for it;
  * gives whether a name does. */
-static bool list_item_arrows(const frame_record *record, const found_change *found, event_room *room)
+static bool list_item_arrows(const lines_record *record, const lines_found_change *found,
+                             lines_room *room)
 {
-    const line_table *table = record->code->table;
+    const lines_table *table = record->code->table;
     size_t first = room->arrow_count;
     for (int pass = 0; pass < 2; pass++) {
         for (int k = 0; k < room->name_count; k++) {
-            const saved_read *read = &record->reads[k];
+            const lines_saved_read *read = &record->reads[k];
             bool is_inside = read->item != NULL && read->owner == found->place.owner;
             int own = read->item != NULL ? read->parent : k;
             if (!is_inside && is_own(table, found->write, own) &&
@@ -60,11 +61,11 @@ static bool list_item_arrows(const frame_record *record, const found_change *fou
 }
 
 /* Reads of the write's own, or of the statement; all, or those of the very tensor. */
-static void list_own_arrows(const frame_record *record, const found_change *found, bool is_same,
-                            event_room *room)
+static void list_own_arrows(const lines_record *record, const lines_found_change *found, bool is_same,
+                            lines_room *room)
 {
-    const line_table *table = record->code->table;
-    const line_write *write = found->write;
+    const lines_table *table = record->code->table;
+    const lines_write *write = found->write;
     const uint16_t *own = write != NULL ? table->write_reads + write->reads : NULL;
     int count = write != NULL ? write->read_count : room->name_count;
     size_t first = room->arrow_count;
@@ -73,7 +74,7 @@ static void list_own_arrows(const frame_record *record, const found_change *foun
         if (at < room->name_count && (!is_same || record->reads[at].object == found->place.object))
             add_arrow(room, first, room->position[at]);
         for (int k = 0; own != NULL && k < room->name_count; k++) { /* the container's tensors */
-            const saved_read *read = &record->reads[k];
+            const lines_saved_read *read = &record->reads[k];
             if (read->item != NULL && read->parent == at && !is_base(table, read->path, write->path) &&
                 (!is_same || read->object == found->place.object))
                 add_arrow(room, first, room->position[k]);
@@ -82,20 +83,22 @@ static void list_own_arrows(const frame_record *record, const found_change *foun
 }
 
 /* The state of a name before it was changed in place by nobody who named it. */
-static void add_old_state(const frame_record *record, const found_change *found, PyObject *name,
-                          event_room *room, size_t first)
+static void add_old_state(const lines_record *record, const lines_found_change *found, PyObject *name,
+                          lines_room *room, size_t first)
 {
     size_t at = 0;
     while (at < room->read_count && room->reads[at].key != found->old.key)
         at++;
     if (at == room->read_count) /* there is room for one of each change */
-        room->reads[room->read_count++] = name_of(record, found->place.path, name, NULL, &found->old);
+        room->reads[room->read_count++] =
+            lines_name_of(record, found->place.path, name, NULL, &found->old);
     add_arrow(room, first, (int)at);
 }
 
-void list_arrows(const frame_record *record, const found_change *found, PyObject *name, event_room *room)
+void lines_list_arrows(const lines_record *record, const lines_found_change *found, PyObject *name,
+                       lines_room *room)
 {
-    line_change *to = &room->changes[room->change_count - 1];
+    lines_change *to = &room->changes[room->change_count - 1];
     size_t first = room->arrow_count;
     if (found->item != NULL) {
         if (list_item_arrows(record, found, room)) {
@@ -108,7 +111,7 @@ void list_arrows(const frame_record *record, const found_change *found, PyObject
             list_own_arrows(record, found, true, room);
         if (room->arrow_count == first)
             list_own_arrows(record, found, false, room);
-        if (found->write == NULL && found->how == LINE_INPLACE && found->old.key != 0)
+        if (found->write == NULL && found->how == LINES_INPLACE && found->old.key != 0)
             add_old_state(record, found, name, room, first);
     }
     to->read_count = room->arrow_count - first;

@@ -36,11 +36,11 @@ static size_t verdict_place(const PyCodeObject *code)
 }
 
 /* The source keeps the code object, so that its address is not used again. */
-line_code *bypass_code(line_source *source, PyCodeObject *code)
+lines_code *lines_bypass_code(lines_source *source, PyCodeObject *code)
 {
-    driver *made = driver_of(source);
+    lines_driver *made = lines_driver_of(source);
     uint64_t generation = source->generation;
-    line_code *known = source_code(source, code);
+    lines_code *known = lines_source_code(source, code);
     if (generation != source->generation) /* another thread had its turn */
         return known;
     if (made->verdict_generation != generation)
@@ -50,9 +50,9 @@ line_code *bypass_code(line_source *source, PyCodeObject *code)
     return known;
 }
 
-bool bypass_is_idle(const line_source *source, const PyCodeObject *code)
+bool lines_bypass_is_idle(const lines_source *source, const PyCodeObject *code)
 {
-    const driver *made = driver_of(source);
+    const lines_driver *made = lines_driver_of(source);
     return made->verdict_generation == source->generation &&
            made->verdicts[verdict_place(code)] == (uintptr_t)code;
 }
@@ -61,25 +61,25 @@ bool bypass_is_idle(const line_source *source, const PyCodeObject *code)
 
 /* In between a call and its frame: an exception may be on its way (throw), and
  * what the consumers do is not to be traced. */
-static bool ask(PyThreadState *thread, line_source *source, PyCodeObject *code)
+static bool ask(PyThreadState *thread, lines_source *source, PyCodeObject *code)
 {
     PyObject *type, *value, *trace; /* owned */
     PyErr_Fetch(&type, &value, &trace);
     thread->tracing++;
     thread->cframe->use_tracing = 0;
     source->inside++;
-    bool is_selected = bypass_code(source, code) != NULL;
+    bool is_selected = lines_bypass_code(source, code) != NULL;
     source->inside--;
     if (PyErr_Occurred())
-        source_note_error(source, -1);
+        lines_source_note_error(source, -1);
     thread->tracing--;
     PyErr_Restore(type, value, trace);
     return is_selected;
 }
 
-static bool is_wanted(PyThreadState *thread, line_source *source, PyCodeObject *code)
+static bool is_wanted(PyThreadState *thread, lines_source *source, PyCodeObject *code)
 {
-    const driver *made = driver_of(source);
+    const lines_driver *made = lines_driver_of(source);
     uintptr_t verdict = made->verdicts[verdict_place(code)];
     if (made->verdict_generation == source->generation && (verdict & ~(uintptr_t)1) == (uintptr_t)code)
         return verdict & 1;
@@ -99,12 +99,13 @@ typedef CFrame c_frame;
 enum { SWITCH_ON = 255 }; /* what the interpreter itself writes */
 
 /* The source whose trace function is alone in this thread, and not at work just now. */
-static line_source *listening_alone(const PyThreadState *thread)
+static lines_source *listening_alone(const PyThreadState *thread)
 {
-    if (thread->c_tracefunc != trace_event || thread->c_profilefunc != NULL || thread->tracing != 0)
+    if (thread->c_tracefunc != lines_settrace_event || thread->c_profilefunc != NULL ||
+        thread->tracing != 0)
         return NULL;
-    const tracer *mine = (const tracer *)thread->c_traceobj;
-    bool is_current = mine->source->is_running && mine->epoch == driver_of(mine->source)->epoch;
+    const lines_tracer *mine = (const lines_tracer *)thread->c_traceobj;
+    bool is_current = mine->source->is_running && mine->epoch == lines_driver_of(mine->source)->epoch;
     return is_current && mine->previous == NULL ? mine->source : NULL;
 }
 
@@ -133,22 +134,22 @@ static bool is_asked_for;
 
 static PyObject *evaluate(PyThreadState *thread, evaluated_frame *frame, int is_thrown)
 {
-    line_source *source = listening_alone(thread);
+    lines_source *source = listening_alone(thread);
     if (source != NULL && is_deep()) {
-        driver_of(source)->steps_aside = true;
-        bypass_wake(source);
+        lines_driver_of(source)->steps_aside = true;
+        lines_bypass_wake(source);
         is_asked_for = false;
         source = NULL;
     }
     if (!is_asked_for)
-        bypass_stop();
+        lines_bypass_stop();
     if (source == NULL)
         return _PyEval_EvalFrameDefault(thread, frame, is_thrown);
-    const driver *made = driver_of(source);
+    const lines_driver *made = lines_driver_of(source);
     c_frame *caller = thread->cframe;
     uint64_t wakes = made->wakes;
     bool is_on = caller->use_tracing != 0;
-    caller->use_tracing = is_wanted(thread, source, locals_code((line_frame *)frame)) ? SWITCH_ON : 0;
+    caller->use_tracing = is_wanted(thread, source, base_frame_code((base_frame *)frame)) ? SWITCH_ON : 0;
     PyObject *result = _PyEval_EvalFrameDefault(thread, frame, is_thrown);
     if (listening_alone(thread) == source && made->wakes == wakes)
         caller->use_tracing = is_on ? SWITCH_ON : 0;
@@ -157,15 +158,15 @@ static PyObject *evaluate(PyThreadState *thread, evaluated_frame *frame, int is_
 
 /* ---- coming and going -------------------------------------------------------- */
 
-void bypass_start(line_source *source)
+void lines_bypass_start(lines_source *source)
 {
     PyInterpreterState *interpreter = PyInterpreterState_Get();
-    is_asked_for = !driver_of(source)->steps_aside;
+    is_asked_for = !lines_driver_of(source)->steps_aside;
     if (is_asked_for && _PyInterpreterState_GetEvalFrameFunc(interpreter) == _PyEval_EvalFrameDefault)
         _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
 }
 
-void bypass_stop(void)
+void lines_bypass_stop(void)
 {
     PyInterpreterState *interpreter = PyInterpreterState_Get();
     is_asked_for = false;
@@ -173,12 +174,12 @@ void bypass_stop(void)
         _PyInterpreterState_SetEvalFrameFunc(interpreter, _PyEval_EvalFrameDefault);
 }
 
-void bypass_wake(line_source *source)
+void lines_bypass_wake(lines_source *source)
 {
-    driver_of(source)->wakes++;
+    lines_driver_of(source)->wakes++;
     PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
     for (; thread != NULL; thread = PyThreadState_Next(thread)) {
-        c_frame *at = thread->c_tracefunc == trace_event ? thread->cframe : NULL;
+        c_frame *at = thread->c_tracefunc == lines_settrace_event ? thread->cframe : NULL;
         for (; at != NULL && at != &thread->root_cframe; at = at->previous)
             at->use_tracing = SWITCH_ON;
         if (at != NULL) /* the lowest: on 3.10 nothing is written to its `previous` */
@@ -188,16 +189,16 @@ void bypass_wake(line_source *source)
 
 #else /* frames that are not looked into have no code to decide by */
 
-void bypass_start(line_source *source)
+void lines_bypass_start(lines_source *source)
 {
     (void)source;
 }
 
-void bypass_stop(void)
+void lines_bypass_stop(void)
 {
 }
 
-void bypass_wake(line_source *source)
+void lines_bypass_wake(lines_source *source)
 {
     (void)source;
 }

@@ -10,13 +10,13 @@
 enum { FIRST_SWEEP = 256 };
 
 typedef struct cached_table {
-    PyObject *ref;     /* owned; weak, to the code object */
-    line_table *table; /* owned; NULL: it could not be made */
+    PyObject *ref;      /* owned; weak, to the code object */
+    lines_table *table; /* owned; NULL: it could not be made */
 } cached_table;
 
 static void free_cached(cached_table *one)
 {
-    line_table_free(one->table);
+    lines_table_free(one->table);
     Py_XDECREF(one->ref);
     PyMem_Free(one);
 }
@@ -30,14 +30,14 @@ static bool is_of(const cached_table *one, PyCodeObject *code)
     return now != NULL && (code == NULL || now == (PyObject *)code);
 }
 
-static void sweep(line_source *source)
+static void sweep(lines_source *source)
 {
-    pointer_map *map = &source->tables;
+    base_map *map = &source->tables;
     for (size_t i = 0; i < map->cap; i++) {
         cached_table *one = map->keys[i] != NULL ? map->values[i] : NULL;
         if (one == NULL || is_of(one, NULL))
             continue;
-        pointer_map_remove(map, map->keys[i]);
+        base_map_remove(map, map->keys[i]);
         free_cached(one);
         i--; /* another may have moved here */
     }
@@ -45,19 +45,19 @@ static void sweep(line_source *source)
 }
 
 /* NULL: not there. */
-static cached_table *find_cached(line_source *source, PyCodeObject *code)
+static cached_table *find_cached(lines_source *source, PyCodeObject *code)
 {
-    void **found = pointer_map_find(&source->tables, code);
+    void **found = base_map_find(&source->tables, code);
     cached_table *one = found != NULL ? *found : NULL;
     if (one != NULL && !is_of(one, code)) { /* of another that was at this address */
-        pointer_map_remove(&source->tables, code);
+        base_map_remove(&source->tables, code);
         free_cached(one);
         one = NULL;
     }
     return one;
 }
 
-const line_table *cache_table(line_source *source, PyCodeObject *code)
+const lines_table *lines_cache_table(lines_source *source, PyCodeObject *code)
 {
     cached_table *made = NULL, *one = find_cached(source, code);
     PyObject *error = NULL; /* owned or NULL */
@@ -68,7 +68,7 @@ const line_table *cache_table(line_source *source, PyCodeObject *code)
         PyErr_NoMemory();
         return NULL;
     }
-    made->table = line_table_create(code, source->analyse);
+    made->table = lines_table_create(code, source->analyse);
     error = PyErr_GetRaisedException();
     one = find_cached(source, code); /* another thread may have had its turn */
     if (one != NULL)
@@ -76,7 +76,7 @@ const line_table *cache_table(line_source *source, PyCodeObject *code)
     if (source->tables.used >= source->sweep_at)
         sweep(source);
     made->ref = PyWeakref_NewRef((PyObject *)code, NULL);
-    if (made->ref == NULL || pointer_map_put(&source->tables, code, made) < 0)
+    if (made->ref == NULL || base_map_put(&source->tables, code, made) < 0)
         goto out;
     one = made;
     made = NULL;
@@ -89,10 +89,10 @@ out:
     return one != NULL ? one->table : NULL;
 }
 
-void cache_free(line_source *source)
+void lines_cache_free(lines_source *source)
 {
     for (size_t i = 0; i < source->tables.cap; i++)
         if (source->tables.keys[i] != NULL)
             free_cached(source->tables.values[i]);
-    pointer_map_free(&source->tables);
+    base_map_free(&source->tables);
 }

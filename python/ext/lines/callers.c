@@ -7,12 +7,12 @@
 
 enum { MOST_BELOW = 1000, MOST_HOLDERS = 32 }; /* frames that are looked at */
 
-frame_record *source_below(line_source *source, line_frame *at)
+lines_record *lines_source_below(lines_source *source, base_frame *at)
 {
     int depth = 0;
-    for (line_frame *up = locals_back(at); up != NULL && depth < MOST_BELOW;
-         up = locals_back(up), depth++) {
-        void **found = pointer_map_find(&source->frames, up);
+    for (base_frame *up = base_frame_back(at); up != NULL && depth < MOST_BELOW;
+         up = base_frame_back(up), depth++) {
+        void **found = base_map_find(&source->frames, up);
         if (found != NULL)
             return *found;
     }
@@ -20,22 +20,22 @@ frame_record *source_below(line_source *source, line_frame *at)
 }
 
 /* The same, if the consumer hears of it and a statement runs there. */
-static const frame_record *caller_of(line_source *source, int id, line_frame *at)
+static const lines_record *caller_of(lines_source *source, int id, base_frame *at)
 {
-    const frame_record *below = source_below(source, at);
+    const lines_record *below = lines_source_below(source, at);
     bool is_heard = below != NULL && below->mask & (uint32_t)1 << id;
     return is_heard && !below->is_bare && below->statement >= 0 ? below : NULL;
 }
 
-bool line_frame_below(line_source *source, int id, line_frame *at, line_call *call)
+bool lines_frame_below(lines_source *source, int id, base_frame *at, lines_call *call)
 {
-    const frame_record *below = caller_of(source, id, at);
-    int unit = below != NULL ? locals_instruction(below->at) : -1;
+    const lines_record *below = caller_of(source, id, at);
+    int unit = below != NULL ? base_frame_instruction(below->at) : -1;
     if (unit < 0 || unit >= below->code->table->instruction_count)
         return false;
-    *call = (line_call){ .frame = below->number,
-                         .run = below->run,
-                         .site = below->code->table->begin_at[unit] };
+    *call = (lines_call){ .frame = below->number,
+                          .run = below->run,
+                          .site = below->code->table->begin_at[unit] };
     return true;
 }
 
@@ -44,12 +44,12 @@ bool line_frame_below(line_source *source, int id, line_frame *at, line_call *ca
 enum { NO_ARGUMENT = -1, ANY_ARGUMENT = -2 };
 
 /* The call that the frame is there for; NULL: it is not known. */
-static const line_site *site_below(line_source *source, int id, line_frame *at)
+static const lines_site *site_below(lines_source *source, int id, base_frame *at)
 {
-    line_call call;
-    if (!line_frame_below(source, id, at, &call))
+    lines_call call;
+    if (!lines_frame_below(source, id, at, &call))
         return NULL;
-    const line_table *table = caller_of(source, id, at)->code->table;
+    const lines_table *table = caller_of(source, id, at)->code->table;
     int low = 0, high = table->site_count;
     while (low < high) {
         int middle = low + (high - low) / 2;
@@ -68,9 +68,9 @@ static bool is_self(PyObject *name)
 }
 
 /* Does the frame hand on what it is given as it is: (self, *args, **kwargs)? */
-static bool is_transparent(line_frame *at)
+static bool is_transparent(base_frame *at)
 {
-    PyCodeObject *code = locals_code(at);
+    PyCodeObject *code = base_frame_code(at);
     if (!(code->co_flags & CO_VARARGS) || code->co_argcount > 1)
         return false;
     if (code->co_argcount == 0)
@@ -80,22 +80,22 @@ static bool is_transparent(line_frame *at)
 }
 
 /* Which argument of its frame the read is: its slot; or one of those above. */
-static int argument_of(line_source *source, int id, line_frame *at, const line_name *read)
+static int argument_of(lines_source *source, int id, base_frame *at, const lines_name *read)
 {
-    void **found = pointer_map_find(&source->frames, at);
-    const frame_record *record = found != NULL ? *found : NULL;
-    const frame_record *below = caller_of(source, id, at);
+    void **found = base_map_find(&source->frames, at);
+    const lines_record *record = found != NULL ? *found : NULL;
+    const lines_record *below = caller_of(source, id, at);
     int slot = 0;
     const int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
-    if (record == NULL || record->is_bare || below == NULL || read->kind != LINE_LOCAL ||
-        locals_code(at)->co_flags & suspends) /* who resumes it need not be who called it */
+    if (record == NULL || record->is_bare || below == NULL || read->kind != LINES_LOCAL ||
+        base_frame_code(at)->co_flags & suspends) /* who resumes it need not be who called it */
         return NO_ARGUMENT;
     while (slot < record->slot_count && slot < record->code->table->argument_count &&
            record->slots[slot].key != read->key)
         slot++;
     if (slot == record->slot_count || slot == record->code->table->argument_count)
         return NO_ARGUMENT;
-    for (at = locals_back(at); at != NULL && at != below->at; at = locals_back(at))
+    for (at = base_frame_back(at); at != NULL && at != below->at; at = base_frame_back(at))
         if (!is_transparent(at))
             return ANY_ARGUMENT; /* it may have changed their order */
     return slot;
@@ -103,16 +103,16 @@ static int argument_of(line_source *source, int id, line_frame *at, const line_n
 
 /* What of a call goes into an argument: the next after `part`, which is -1 at first; NULL: no more.
  * What goes into the call at all, if its arguments are not known one by one. */
-static const line_write *next_given(const line_table *table, const line_site *site, PyCodeObject *code,
-                                    int argument, int *part)
+static const lines_write *next_given(const lines_table *table, const lines_site *site, PyCodeObject *code,
+                                     int argument, int *part)
 {
-    const line_write *given = &site->given;
+    const lines_write *given = &site->given;
     if (argument == ANY_ARGUMENT || given->part_count == 0)
         return (*part)++ < 0 ? given : NULL;
     PyObject *names = code->co_localsplusnames; /* borrowed */
     bool is_method = code->co_argcount > 0 && is_self(PyTuple_GET_ITEM(names, 0));
     while (++*part < given->part_count) {
-        const line_part *one = &table->parts[given->parts + (uint32_t)*part];
+        const lines_item *one = &table->parts[given->parts + (uint32_t)*part];
         if (one->key == Py_None ||
             (PyLong_Check(one->key) && PyLong_AsLong(one->key) + is_method == argument &&
              argument < code->co_argcount) ||
@@ -123,43 +123,43 @@ static const line_write *next_given(const line_table *table, const line_site *si
     return NULL;
 }
 
-bool line_frame_takes(line_source *source, int id, line_frame *at, const line_name *read, int site,
-                      bool is_made)
+bool lines_frame_takes(lines_source *source, int id, base_frame *at, const lines_name *read, int site,
+                       bool is_made)
 {
-    const line_site *below = site_below(source, id, at);
+    const lines_site *below = site_below(source, id, at);
     if (below == NULL)
         return false;
     if (below->site == site)
         return !is_made;
-    const line_table *table = caller_of(source, id, at)->code->table;
+    const lines_table *table = caller_of(source, id, at)->code->table;
     int argument = is_made ? argument_of(source, id, at, read) : ANY_ARGUMENT, part = -1;
-    const line_write *given = NULL;
+    const lines_write *given = NULL;
     while (argument != NO_ARGUMENT &&
-           (given = next_given(table, below, locals_code(at), argument, &part)) != NULL)
+           (given = next_given(table, below, base_frame_code(at), argument, &part)) != NULL)
         for (int i = 0; i < (is_made ? given->call_count : given->direct_count); i++)
             if (table->write_calls[given->calls + (uint32_t)i] == site)
                 return true;
     return false;
 }
 
-size_t line_frame_given(line_source *source, int id, line_frame *at, const line_name *read,
-                        uint64_t *keys, size_t most)
+size_t lines_frame_given(lines_source *source, int id, base_frame *at, const lines_name *read,
+                         uint64_t *keys, size_t most)
 {
-    const line_site *site = site_below(source, id, at);
-    const frame_record *below = caller_of(source, id, at);
+    const lines_site *site = site_below(source, id, at);
+    const lines_record *below = caller_of(source, id, at);
     int argument = site != NULL ? argument_of(source, id, at, read) : NO_ARGUMENT, part = -1;
-    const line_write *given = NULL;
+    const lines_write *given = NULL;
     size_t count = 0;
     if (argument == NO_ARGUMENT || !below->has_reads)
         return 0;
-    const line_table *table = below->code->table;
-    while ((given = next_given(table, site, locals_code(at), argument, &part)) != NULL) {
+    const lines_table *table = below->code->table;
+    while ((given = next_given(table, site, base_frame_code(at), argument, &part)) != NULL) {
         for (int i = 0; i < given->read_count; i++) {
             int number = table->write_reads[given->reads + (uint32_t)i];
             for (int k = 0; k < below->read_count && count < most; k++) {
-                const saved_read *one = &below->reads[k];
+                const lines_saved_read *one = &below->reads[k];
                 bool is_it = one->item == NULL ? k == number : one->parent == number;
-                if (is_it && one->path >= 0 && is_tensor((object_kind)one->state.kind))
+                if (is_it && one->path >= 0 && lines_is_tensor((lines_object_kind)one->state.kind))
                     keys[count++] = one->state.key;
             }
         }
@@ -167,13 +167,13 @@ size_t line_frame_given(line_source *source, int id, line_frame *at, const line_
     return count;
 }
 
-uint64_t line_frame_passed(line_source *source, int id, line_frame *at, const line_name *read)
+uint64_t lines_frame_passed(lines_source *source, int id, base_frame *at, const lines_name *read)
 {
-    const frame_record *below = caller_of(source, id, at);
+    const lines_record *below = caller_of(source, id, at);
     if (below == NULL || !below->has_reads || read->object == NULL)
         return 0;
     for (int i = 0; i < below->read_count; i++) {
-        const saved_read *one = &below->reads[i];
+        const lines_saved_read *one = &below->reads[i];
         if (one->path >= 0 && one->state.object == read->object && one->state.version == read->version)
             return one->state.key;
     }
@@ -182,30 +182,30 @@ uint64_t line_frame_passed(line_source *source, int id, line_frame *at, const li
 
 /* ---- names that hold a tensor -------------------------------------------------- */
 
-static bool is_state_of(const line_state *state, const line_name *read)
+static bool is_state_of(const lines_state *state, const lines_name *read)
 {
-    return is_tensor((object_kind)state->kind) && state->object == read->object &&
+    return lines_is_tensor((lines_object_kind)state->kind) && state->object == read->object &&
            state->version == read->version;
 }
 
 /* The oldest name of the frame for the tensor, a local or a name of a module; 0: none. */
-static uint64_t key_in_frame(line_source *source, const frame_record *record, const line_name *read)
+static uint64_t key_in_frame(lines_source *source, const lines_record *record, const lines_name *read)
 {
-    const line_table *table = record->code->table;
-    PyObject *names = locals_names(record->at), *name = NULL, *value = NULL; /* borrowed */
+    const lines_table *table = record->code->table;
+    PyObject *names = base_frame_names(record->at), *name = NULL, *value = NULL; /* borrowed */
     Py_ssize_t at = 0;
     uint64_t oldest = 0;
     for (int i = 0; i < record->slot_count; i++) {
-        const line_state *state = &record->slots[i];
+        const lines_state *state = &record->slots[i];
         if (is_state_of(state, read) && (oldest == 0 || state->key < oldest) &&
-            record_slot(record, i, table->paths[table->slot_path[i]].detail) == read->object)
+            lines_record_slot(record, i, table->paths[table->slot_path[i]].detail) == read->object)
             oldest = state->key;
     }
     while (names != NULL && PyDict_Check(names) && PyDict_Next(names, &at, &name, &value)) {
         if (value != read->object || !PyUnicode_CheckExact(name))
             continue;
-        const line_state *state =
-            shared_state(source, names, path_member(PyObject_Hash(name), PATH_GLOBAL));
+        const lines_state *state =
+            lines_shared_state(source, names, lines_path_member(PyObject_Hash(name), PATH_GLOBAL));
         if (state != NULL && is_state_of(state, read) && (oldest == 0 || state->key < oldest))
             oldest = state->key;
     }
@@ -213,28 +213,28 @@ static uint64_t key_in_frame(line_source *source, const frame_record *record, co
 }
 
 /* The same of the nearest frame from `at` on that has one. */
-static uint64_t key_on_stack(line_source *source, int id, line_frame *at, const line_name *read)
+static uint64_t key_on_stack(lines_source *source, int id, base_frame *at, const lines_name *read)
 {
     uint64_t key = 0;
     for (int depth = 0; at != NULL && key == 0 && depth < MOST_HOLDERS; depth++) {
-        void **found = pointer_map_find(&source->frames, at);
-        const frame_record *record = found != NULL ? *found : NULL;
+        void **found = base_map_find(&source->frames, at);
+        const lines_record *record = found != NULL ? *found : NULL;
         bool is_heard = record != NULL && record->mask & (uint32_t)1 << id && !record->is_bare;
-        if (is_heard && record->code->code == locals_code(at))
+        if (is_heard && record->code->code == base_frame_code(at))
             key = key_in_frame(source, record, read);
-        at = locals_back(at);
+        at = base_frame_back(at);
     }
     return key;
 }
 
-uint64_t line_frame_holder(line_source *source, int id, line_frame *at, const line_name *read)
+uint64_t lines_frame_holder(lines_source *source, int id, base_frame *at, const lines_name *read)
 {
     if (read->object == NULL || Py_REFCNT(read->object) < 2) /* nobody else has it */
         return 0;
-    uint64_t key = key_on_stack(source, id, locals_back(at), read);
+    uint64_t key = key_on_stack(source, id, base_frame_back(at), read);
     PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
     for (; thread != NULL && key == 0; thread = PyThreadState_Next(thread))
         if (thread != PyThreadState_Get()) /* one of them has started this one */
-            key = key_on_stack(source, id, locals_top(thread), read);
+            key = key_on_stack(source, id, base_frame_top(thread), read);
     return key;
 }

@@ -6,13 +6,14 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/emit.h"
 
-static bool is_wanted(const consumer_slot *slot, unsigned kind)
+static bool is_wanted(const lines_consumer_slot *slot, unsigned kind)
 {
-    return kind == KIND_TORCH || (kind == KIND_ARRAY && slot->consumer.wants & LINE_ARRAYS) ||
-           (kind == KIND_OBJECT && slot->consumer.wants & LINE_OBJECTS);
+    return kind == KIND_TORCH || (kind == KIND_ARRAY && slot->consumer.wants & LINES_ARRAYS) ||
+           (kind == KIND_OBJECT && slot->consumer.wants & LINES_OBJECTS);
 }
 
-static bool is_named(const consumer_slot *slot, const line_code *code, int id, int path, PyObject *name)
+static bool is_named(const lines_consumer_slot *slot, const lines_code *code, int id, int path,
+                     PyObject *name)
 {
     if (code->named != NULL && !(code->named[path] & (uint32_t)1 << id))
         return false;
@@ -24,44 +25,44 @@ static bool is_named(const consumer_slot *slot, const line_code *code, int id, i
     return found > 0;
 }
 
-static bool has_line(const frame_record *record, int id, int line)
+static bool has_line(const lines_record *record, int id, int line)
 {
     return record->code->first[id] <= line && line <= record->code->last[id];
 }
 
-static line_event event_of(const frame_record *record, int line)
+static lines_event event_of(const lines_record *record, int line)
 {
-    return (line_event){ .frame = record->number,
-                         .caller = record->caller,
-                         .thread = record->thread,
-                         .code = (PyObject *)record->code->code,
-                         .at = record->at,
-                         .line = line,
-                         .run = record->run };
+    return (lines_event){ .frame = record->number,
+                          .caller = record->caller,
+                          .thread = record->thread,
+                          .code = (PyObject *)record->code->code,
+                          .at = record->at,
+                          .line = line,
+                          .run = record->run };
 }
 
-static line_event event_of_statement(const frame_record *record, const line_statement *statement)
+static lines_event event_of_statement(const lines_record *record, const lines_statement *statement)
 {
-    line_event event = event_of(record, statement->line);
+    lines_event event = event_of(record, statement->line);
     event.first_site = statement->start;
     event.end_site = statement->end;
     event.is_return = statement->flags & STATEMENT_RETURNS;
     return event;
 }
 
-static void tell(line_source *source, int id, line_fn *function, const line_event *event)
+static void tell(lines_source *source, int id, lines_fn *function, const lines_event *event)
 {
     function(source->consumers[id].consumer.context, event);
     if (PyErr_Occurred())
-        source_note_error(source, id);
+        lines_source_note_error(source, id);
 }
 
 /* The reads that a consumer wants, each state once. */
-static void list_reads(const frame_record *record, const consumer_slot *slot, event_room *room)
+static void list_reads(const lines_record *record, const lines_consumer_slot *slot, lines_room *room)
 {
     room->read_count = 0;
     for (int i = 0; i < room->name_count; i++) {
-        const saved_read *read = &record->reads[i];
+        const lines_saved_read *read = &record->reads[i];
         int *position = &room->position[i];
         *position = -1;
         if (read->path < 0 || room->read_name[i] == NULL || !is_wanted(slot, read->state.kind))
@@ -70,19 +71,19 @@ static void list_reads(const frame_record *record, const consumer_slot *slot, ev
             if (room->reads[k].key == read->state.key)
                 *position = (int)k;
         if (*position < 0) {
-            line_name *to = &room->reads[room->read_count];
-            *to = name_of(record, read->path, room->read_name[i], read->object, &read->state);
+            lines_name *to = &room->reads[room->read_count];
+            *to = lines_name_of(record, read->path, room->read_name[i], read->object, &read->state);
             if (read->item != NULL)
-                to->kind = LINE_ITEM;
+                to->kind = LINES_ITEM;
             *position = (int)room->read_count++;
         }
     }
 }
 
 /* item: a key in the container at the path, or NULL. */
-static PyObject *text_of(line_source *source, frame_record *record, int path, PyObject *item)
+static PyObject *text_of(lines_source *source, lines_record *record, int path, PyObject *item)
 {
-    PyObject *text = path >= 0 ? path_text(source, record, path) : NULL; /* owned */
+    PyObject *text = path >= 0 ? lines_path_text(source, record, path) : NULL; /* owned */
     if (text == NULL || item == NULL)
         return text;
     PyObject *whole = PyUnicode_FromFormat("%U[%R]", text, item);
@@ -91,9 +92,9 @@ static PyObject *text_of(line_source *source, frame_record *record, int path, Py
 }
 
 /* Room for the reads of the statement that runs, with their names, and for changes. */
-static bool open_room(line_source *source, frame_record *record, int changes, event_room *room)
+static bool open_room(lines_source *source, lines_record *record, int changes, lines_room *room)
 {
-    if (!room_open(room, record->read_count, changes))
+    if (!lines_room_open(room, record->read_count, changes))
         return false;
     for (int i = 0; i < room->name_count; i++)
         room->read_name[i] = text_of(source, record, record->reads[i].path, record->reads[i].item);
@@ -103,20 +104,20 @@ static bool open_room(line_source *source, frame_record *record, int changes, ev
 }
 
 /* From now on these keys were heard of. */
-static void mark_seen(line_source *source, frame_record *record, const line_statement *statement)
+static void mark_seen(lines_source *source, lines_record *record, const lines_statement *statement)
 {
     const uint16_t *paths = record->code->table->reads + statement->reads;
     for (int i = 0; i < record->read_count; i++) {
-        const saved_read *read = &record->reads[i];
-        line_place place;
-        line_state *state = NULL;
+        const lines_saved_read *read = &record->reads[i];
+        lines_place place;
+        lines_state *state = NULL;
         if (read->path < 0 || read->state.is_seen)
             continue;
         if (read->item != NULL) {
-            state = shared_state(source, read->owner, read->member);
+            state = lines_shared_state(source, read->owner, read->member);
         } else {
-            path_find(source, record, paths[i], false, &place);
-            state = place.object != NULL ? place_state(source, record, &place) : NULL;
+            lines_path_find(source, record, paths[i], false, &place);
+            state = place.object != NULL ? lines_place_state(source, record, &place) : NULL;
         }
         if (state != NULL && state->key == read->state.key)
             state->is_seen = true;
@@ -124,14 +125,14 @@ static void mark_seen(line_source *source, frame_record *record, const line_stat
 }
 
 /* A change without its arrows. */
-static line_change change_of(const frame_record *record, const found_change *found, PyObject *name)
+static lines_change change_of(const lines_record *record, const lines_found_change *found, PyObject *name)
 {
-    line_change change = { .how = found->how,
-                           .old_key = found->old.kind != KIND_NONE ? found->old.key : 0,
-                           .is_sampled = found->now.is_sampled };
-    change.now = name_of(record, found->place.path, name, found->place.object, &found->now);
+    lines_change change = { .how = found->how,
+                            .old_key = found->old.kind != KIND_NONE ? found->old.key : 0,
+                            .is_sampled = found->now.is_sampled };
+    change.now = lines_name_of(record, found->place.path, name, found->place.object, &found->now);
     if (found->item != NULL)
-        change.now.kind = LINE_ITEM;
+        change.now.kind = LINES_ITEM;
     if (found->write != NULL) {
         change.calls = record->code->table->write_calls + found->write->calls;
         change.call_count = found->write->call_count;
@@ -140,28 +141,28 @@ static line_change change_of(const frame_record *record, const found_change *fou
     return change;
 }
 
-static void tell_changes(line_source *source, frame_record *record, const line_statement *statement,
-                         const found_change *found, int id, event_room *room)
+static void tell_changes(lines_source *source, lines_record *record, const lines_statement *statement,
+                         const lines_found_change *found, int id, lines_room *room)
 {
-    const consumer_slot *slot = &source->consumers[id];
+    const lines_consumer_slot *slot = &source->consumers[id];
     list_reads(record, slot, room);
     room->change_count = room->arrow_count = 0;
     for (int i = 0; i < room->change_name_count; i++) {
-        const found_change *one = &found[i];
+        const lines_found_change *one = &found[i];
         PyObject *name = room->change_name[i]; /* borrowed */
         if (name == NULL || !is_wanted(slot, one->place.kind) ||
-            (one->how == LINE_TOUCHED && !(slot->consumer.wants & LINE_TOUCHES)) ||
+            (one->how == LINES_TOUCHED && !(slot->consumer.wants & LINES_TOUCHES)) ||
             !is_named(slot, record->code, id, one->place.path, name))
             continue;
         room->changes[room->change_count++] = change_of(record, one, name);
-        list_arrows(record, one, name, room);
+        lines_list_arrows(record, one, name, room);
     }
     if (room->change_count == 0)
         return;
     const uint16_t *arrows = room->arrows; /* they stay where they are from now on */
     for (size_t i = 0; i < room->change_count; arrows += room->changes[i++].read_count)
         room->changes[i].reads = arrows;
-    line_event event = event_of_statement(record, statement);
+    lines_event event = event_of_statement(record, statement);
     event.reads = room->reads;
     event.read_count = room->read_count;
     event.changes = room->changes;
@@ -171,28 +172,28 @@ static void tell_changes(line_source *source, frame_record *record, const line_s
 
 /* The consumers of mask, one after the other; the list may shrink meanwhile. */
 #define FOR_EACH_CONSUMER(source, record, function, id)            \
-    for (int id = 0; id < LINE_MAX_CONSUMERS; id++)                \
+    for (int id = 0; id < LINES_MAX_CONSUMERS; id++)               \
         if ((source)->mask & (record)->mask & (uint32_t)1 << id && \
             (source)->consumers[id].consumer.function != NULL && !(source)->consumers[id].is_muted)
 
-void emit_changes(line_source *source, frame_record *record, const line_statement *statement,
-                  const found_change *found, int count)
+void lines_emit_changes(lines_source *source, lines_record *record, const lines_statement *statement,
+                        const lines_found_change *found, int count)
 {
-    event_room room;
+    lines_room room;
     if (!open_room(source, record, count, &room))
         return;
     for (int i = 0; i < count; i++)
         room.change_name[i] = text_of(source, record, found[i].place.path, found[i].item);
     /* Reads are told as they were before: what is gone has no object. */
     for (int i = 0; i < room.name_count; i++) {
-        line_place place;
-        saved_read *read = &record->reads[i];
+        lines_place place;
+        lines_saved_read *read = &record->reads[i];
         if (read->path < 0)
             continue;
         if (read->item != NULL)
-            place.object = reads_item(source, record, read);
+            place.object = lines_reads_item(source, record, read);
         else
-            path_find(source, record, read->path, false, &place);
+            lines_path_find(source, record, read->path, false, &place);
         read->object = place.object == read->state.object ? place.object : NULL;
         for (int k = 0; k < count && read->object != NULL; k++)
             if (found[k].old.key == read->state.key && found[k].now.key != found[k].old.key)
@@ -202,17 +203,18 @@ void emit_changes(line_source *source, frame_record *record, const line_statemen
     if (has_line(record, id, statement->line))
         tell_changes(source, record, statement, found, id, &room);
     mark_seen(source, record, statement);
-    room_close(&room);
+    lines_room_close(&room);
 }
 
-void emit_reads(line_source *source, frame_record *record, const line_statement *statement, uint32_t mask)
+void lines_emit_reads(lines_source *source, lines_record *record, const lines_statement *statement,
+                      uint32_t mask)
 {
-    event_room room;
+    lines_room room;
     if (!open_room(source, record, 0, &room))
         return;
     FOR_EACH_CONSUMER(source, record, before, id)
     {
-        line_event event = event_of_statement(record, statement);
+        lines_event event = event_of_statement(record, statement);
         list_reads(record, &source->consumers[id], &room);
         event.reads = room.reads;
         event.read_count = room.read_count;
@@ -220,46 +222,46 @@ void emit_reads(line_source *source, frame_record *record, const line_statement 
             tell(source, id, source->consumers[id].consumer.before, &event);
     }
     mark_seen(source, record, statement);
-    room_close(&room);
+    lines_room_close(&room);
 }
 
-void emit_line(line_source *source, frame_record *record, int instruction)
+void lines_emit_line(lines_source *source, lines_record *record, int instruction)
 {
     int line = record->is_bare ? PyCode_Addr2Line(record->code->code, instruction * CODE_UNIT)
                                : record->code->table->line_at[instruction];
     FOR_EACH_CONSUMER(source, record, line, id)
     {
-        line_event event = event_of(record, line);
+        lines_event event = event_of(record, line);
         if (has_line(record, id, line))
             tell(source, id, source->consumers[id].consumer.line, &event);
     }
 }
 
-void emit_enter(line_source *source, frame_record *record, bool is_resumed)
+void lines_emit_enter(lines_source *source, lines_record *record, bool is_resumed)
 {
     FOR_EACH_CONSUMER(source, record, enter, id)
     {
-        line_event event = event_of(record, record->code->code->co_firstlineno);
+        lines_event event = event_of(record, record->code->code->co_firstlineno);
         event.is_resumed = is_resumed;
         tell(source, id, source->consumers[id].consumer.enter, &event);
     }
 }
 
-void emit_sent(line_source *source, frame_record *record)
+void lines_emit_sent(lines_source *source, lines_record *record)
 {
-    PyObject *value = locals_sent(record->at), *guard = NULL;
-    object_kind kind = value != NULL ? state_kind(source, value) : KIND_NONE;
-    int unit = locals_yield(record->at);
-    line_state state = { 0 };
-    if (!is_tensor(kind) || unit < 0 || unit >= record->code->table->instruction_count)
+    PyObject *value = base_frame_sent(record->at), *guard = NULL;
+    lines_object_kind kind = value != NULL ? lines_state_kind(source, value) : KIND_NONE;
+    int unit = base_frame_yield(record->at);
+    lines_state state = { 0 };
+    if (!lines_is_tensor(kind) || unit < 0 || unit >= record->code->table->instruction_count)
         return;
-    state_begin(source, &guard);
-    state_adopt(source, &state, value, kind);
-    leave_quiet(guard);
-    line_name sent = { .kind = LINE_ITEM, .object = value, .key = state.key, .version = state.version };
+    lines_state_begin(source, &guard);
+    lines_state_adopt(source, &state, value, kind);
+    tensor_quiet_leave(guard);
+    lines_name sent = { .kind = LINES_ITEM, .object = value, .key = state.key, .version = state.version };
     FOR_EACH_CONSUMER(source, record, sent, id)
     {
-        line_event event = event_of(record, record->code->table->line_at[unit]);
+        lines_event event = event_of(record, record->code->table->line_at[unit]);
         event.first_site = record->code->table->begin_at[unit];
         event.end_site = event.first_site + 1;
         event.value = value;
@@ -270,15 +272,15 @@ void emit_sent(line_source *source, frame_record *record)
     }
 }
 
-void emit_leave(line_source *source, frame_record *record, const line_statement *statement,
-                PyObject *value, bool is_yield)
+void lines_emit_leave(lines_source *source, lines_record *record, const lines_statement *statement,
+                      PyObject *value, bool is_yield)
 {
-    event_room room;
-    if (statement != NULL ? !open_room(source, record, 0, &room) : !room_open(&room, 0, 0))
+    lines_room room;
+    if (statement != NULL ? !open_room(source, record, 0, &room) : !lines_room_open(&room, 0, 0))
         return;
     FOR_EACH_CONSUMER(source, record, leave, id)
     {
-        line_event event =
+        lines_event event =
             statement != NULL ? event_of_statement(record, statement) : event_of(record, 0);
         list_reads(record, &source->consumers[id], &room);
         event.reads = room.reads;
@@ -288,5 +290,5 @@ void emit_leave(line_source *source, frame_record *record, const line_statement 
         event.is_return = true;
         tell(source, id, source->consumers[id].consumer.leave, &event);
     }
-    room_close(&room);
+    lines_room_close(&room);
 }

@@ -10,46 +10,47 @@
 
 enum { FEW_READS = 64, FEW_CHANGES = 32, FEW_ARROWS = 256 };
 
-typedef struct event_room {
+typedef struct lines_room {
     int name_count;         /* of reads, items included */
     int change_name_count;  /* of all that changed */
     PyObject **read_name;   /* each owned or NULL; made once for all consumers */
     PyObject **change_name; /* the same */
     /* For one consumer after the other: */
-    line_name *reads; /* each state once, then old states of what was changed in place */
+    lines_name *reads; /* each state once, then old states of what was changed in place */
     size_t read_count;
     int *position; /* of each named read in reads; -1: it is not wanted */
-    line_change *changes;
+    lines_change *changes;
     size_t change_count;
     uint16_t *arrows; /* positions in reads, of one change behind the other */
     size_t arrow_count, arrow_cap;
     void *more; /* owned; the room, if it is not here: */
     PyObject *few_names[FEW_READS + FEW_CHANGES];
-    line_name few_reads[FEW_READS + FEW_CHANGES];
+    lines_name few_reads[FEW_READS + FEW_CHANGES];
     int few_positions[FEW_READS];
-    line_change few_changes[FEW_CHANGES];
+    lines_change few_changes[FEW_CHANGES];
     uint16_t few_arrows[FEW_ARROWS];
-} event_room;
+} lines_room;
 
 /* The names are still to be made.  False: no memory, and there is nothing to close. */
-bool room_open(event_room *room, int names, int changes);
-void room_close(event_room *room);
+bool lines_room_open(lines_room *room, int names, int changes);
+void lines_room_close(lines_room *room);
 /* False: no memory. */
-bool room_add_arrow(event_room *room, int position);
+bool lines_room_add_arrow(lines_room *room, int position);
 
 /* arrows.c: adds the arrows of a change, the room's last one; points to none yet.
  * found: what statement.c found; name: of what changed. */
-void list_arrows(const frame_record *record, const found_change *found, PyObject *name, event_room *room);
+void lines_list_arrows(const lines_record *record, const lines_found_change *found, PyObject *name,
+                       lines_room *room);
 
-static inline line_name name_of(const frame_record *record, int path, PyObject *name, PyObject *object,
-                                const line_state *state)
+static inline lines_name lines_name_of(const lines_record *record, int path, PyObject *name,
+                                       PyObject *object, const lines_state *state)
 {
-    return (line_name){ .kind = path_line_kind(record, path),
-                        .name = name,
-                        .object = object,
-                        .key = state->key,
-                        .version = state->version,
-                        .is_seen = state->is_seen };
+    return (lines_name){ .kind = lines_path_name_kind(record, path),
+                         .name = name,
+                         .object = object,
+                         .key = state->key,
+                         .version = state->version,
+                         .is_seen = state->is_seen };
 }
 
 #endif

@@ -7,14 +7,14 @@
 
 #include <string.h>
 
-void found_open(found_list *list)
+void lines_found_open(lines_found_list *list)
 {
     list->all = list->few;
     list->count = 0;
     list->cap = FEW_FOUND;
 }
 
-void found_close(found_list *list)
+void lines_found_close(lines_found_list *list)
 {
     for (int i = 0; i < list->count; i++)
         Py_XDECREF(list->all[i].item);
@@ -22,12 +22,13 @@ void found_close(found_list *list)
         PyMem_Free(list->all);
 }
 
-found_change *found_add(found_list *list, const line_place *place, line_how how, const line_write *write)
+lines_found_change *lines_found_add(lines_found_list *list, const lines_place *place, lines_how how,
+                                    const lines_write *write)
 {
     if (list->count == list->cap) {
         bool is_here = list->all == list->few;
         size_t size = (size_t)list->cap * sizeof *list->all;
-        found_change *more = PyMem_Realloc(is_here ? NULL : list->all, 4 * size);
+        lines_found_change *more = PyMem_Realloc(is_here ? NULL : list->all, 4 * size);
         if (more == NULL)
             return NULL;
         if (is_here)
@@ -35,15 +36,15 @@ found_change *found_add(found_list *list, const line_place *place, line_how how,
         list->all = more;
         list->cap *= 4;
     }
-    found_change *added = &list->all[list->count++];
-    *added = (found_change){ .place = *place, .how = how, .write = write };
+    lines_found_change *added = &list->all[list->count++];
+    *added = (lines_found_change){ .place = *place, .how = how, .write = write };
     return added;
 }
 
-bool found_has(const found_list *list, const line_place *place)
+bool lines_found_has(const lines_found_list *list, const lines_place *place)
 {
     for (int i = 0; i < list->count; i++) {
-        const line_place *other = &list->all[i].place;
+        const lines_place *other = &list->all[i].place;
         if (place->slot >= 0
                 ? other->slot == place->slot
                 : other->slot < 0 && other->owner == place->owner && other->member == place->member)

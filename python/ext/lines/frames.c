@@ -14,7 +14,7 @@ enum { MOST_FRAMES = 4096 };
 /* ---- code objects ---------------------------------------------------------- */
 
 /* A comprehension's frame (up to 3.11) is a part of its statement. */
-static bool is_never_selected(line_source *source, PyCodeObject *code)
+static bool is_never_selected(lines_source *source, PyCodeObject *code)
 {
     static const char *const names[] = { "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -25,20 +25,20 @@ static bool is_never_selected(line_source *source, PyCodeObject *code)
 }
 
 /* More than changes: it is told of frames that have none of its names. */
-static bool wants_frames(const line_consumer *consumer)
+static bool wants_frames(const lines_consumer *consumer)
 {
     return consumer->enter != NULL || consumer->leave != NULL || consumer->line != NULL ||
            consumer->before != NULL;
 }
 
-static void ask_consumers(line_source *source, line_code *known)
+static void ask_consumers(lines_source *source, lines_code *known)
 {
     uint64_t generation = source->generation; /* another thread may change it meanwhile */
     uint32_t mask = 0;
     bool is_open = !known->is_refused && !is_never_selected(source, known->code);
-    for (int id = 0; id < LINE_MAX_CONSUMERS && is_open; id++) {
-        const consumer_slot *slot = &source->consumers[id];
-        const line_consumer *consumer = &slot->consumer;
+    for (int id = 0; id < LINES_MAX_CONSUMERS && is_open; id++) {
+        const lines_consumer_slot *slot = &source->consumers[id];
+        const lines_consumer *consumer = &slot->consumer;
         if (!(source->mask & (uint32_t)1 << id))
             continue;
         known->first[id] = 0;
@@ -47,32 +47,32 @@ static void ask_consumers(line_source *source, line_code *known)
             consumer->selects == NULL ||
             consumer->selects(consumer->context, known->code, &known->first[id], &known->last[id]);
         if (PyErr_Occurred()) {
-            source_note_error(source, id);
+            lines_source_note_error(source, id);
             is_wanted = false;
         }
         if (is_wanted && slot->roots != NULL && !wants_frames(consumer))
-            is_wanted = names_are_in(known->code, slot->roots);
+            is_wanted = lines_names_are_in(known->code, slot->roots);
         mask |= is_wanted ? (uint32_t)1 << id : 0;
     }
     bool is_bare = !(mask & ~source->bare_mask);
     if (!is_bare && known->table == NULL) {
-        known->table = cache_table(source, known->code);
+        known->table = lines_cache_table(source, known->code);
         known->is_refused = known->table == NULL;
-        source_note_error(source, -1);
+        lines_source_note_error(source, -1);
     }
     known->mask = known->table != NULL || is_bare ? mask : 0;
     known->generation = generation;
     if (known->mask != 0 && known->table != NULL)
-        names_find(source, known);
+        lines_names_find(source, known);
 }
 
-line_code *source_code(line_source *source, PyCodeObject *code)
+lines_code *lines_source_code(lines_source *source, PyCodeObject *code)
 {
-    void **found = pointer_map_find(&source->codes, code);
-    line_code *known = found != NULL ? *found : NULL;
+    void **found = base_map_find(&source->codes, code);
+    lines_code *known = found != NULL ? *found : NULL;
     if (known == NULL) {
         known = PyMem_Calloc(1, sizeof *known);
-        if (known == NULL || pointer_map_put(&source->codes, code, known) < 0) {
+        if (known == NULL || base_map_put(&source->codes, code, known) < 0) {
             PyMem_Free(known);
             PyErr_Clear();
             return NULL;
@@ -86,57 +86,57 @@ line_code *source_code(line_source *source, PyCodeObject *code)
 
 /* ---- frames ---------------------------------------------------------------- */
 
-static uint32_t mask_for_thread(line_source *source, uint32_t mask)
+static uint32_t mask_for_thread(lines_source *source, uint32_t mask)
 {
     uint64_t here = PyThreadState_GetID(PyThreadState_Get());
-    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
-        const consumer_slot *slot = &source->consumers[id];
+    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
+        const lines_consumer_slot *slot = &source->consumers[id];
         if (!(mask & (uint32_t)1 << id) || here == slot->thread)
             continue;
         bool is_later = here > slot->last_thread;
-        if (slot->consumer.threads == LINE_THREADS_OWN ||
-            (slot->consumer.threads == LINE_THREADS_LATER && !is_later))
+        if (slot->consumer.threads == LINES_THREADS_OWN ||
+            (slot->consumer.threads == LINES_THREADS_LATER && !is_later))
             mask &= ~((uint32_t)1 << id);
     }
     return mask;
 }
 
 /* Those who want this very frame. */
-static uint32_t mask_for_frame(line_source *source, const line_code *code, line_frame *at)
+static uint32_t mask_for_frame(lines_source *source, const lines_code *code, base_frame *at)
 {
     uint32_t mask = mask_for_thread(source, code->mask);
-    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
-        const line_consumer *consumer = &source->consumers[id].consumer;
+    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
+        const lines_consumer *consumer = &source->consumers[id].consumer;
         if (!(mask & (uint32_t)1 << id) || consumer->accepts == NULL)
             continue;
         if (!consumer->accepts(consumer->context, code->code, at))
             mask &= ~((uint32_t)1 << id);
         if (PyErr_Occurred())
-            source_note_error(source, id);
+            lines_source_note_error(source, id);
     }
     return mask;
 }
 
-static void free_record(frame_record *record)
+static void free_record(lines_record *record)
 {
     if (record->reads != NULL)
-        reads_clear(record);
+        lines_reads_clear(record);
     PyMem_Free(record->reads);
     PyMem_Free(record->far_owner);
     PyMem_Free(record->far);
     PyMem_Free(record);
 }
 
-static frame_record *make_record(line_frame *at, line_code *code)
+static lines_record *make_record(base_frame *at, lines_code *code)
 {
-    const line_table *table = code->table;
+    const lines_table *table = code->table;
     size_t slots = table != NULL ? (size_t)table->slot_count : 0;
     size_t paths = table != NULL ? (size_t)table->path_count + 1 : 0;
-    frame_record *record = PyMem_Calloc(1, sizeof *record + slots * sizeof(line_state));
+    lines_record *record = PyMem_Calloc(1, sizeof *record + slots * sizeof(lines_state));
     if (record == NULL)
         return NULL;
     record->at = at;
-    record->locals = locals_slots(at);
+    record->locals = base_frame_slots(at);
     record->code = code;
     record->statement = record->told = -1;
     record->is_bare = table == NULL;
@@ -155,18 +155,18 @@ static frame_record *make_record(line_frame *at, line_code *code)
 
 /* Those unused longest go: generators that nobody resumes.  Where few were such (a
  * deep recursion) the next look is at twice as many frames. */
-static void drop_oldest(line_source *source)
+static void drop_oldest(lines_source *source)
 {
     uint64_t limit = source->uses > MOST_FRAMES / 2 ? source->uses - MOST_FRAMES / 2 : 0;
     source->drop_at = MOST_FRAMES;
     if (source->inside > 1)
         return;
     for (size_t i = 0; i < source->frames.cap; i++) {
-        frame_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
+        lines_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
         bool is_suspendable = record != NULL && record->code->code->co_flags &
                                                     (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
         if (is_suspendable && record->used < limit) {
-            source_forget(source, record);
+            lines_source_forget(source, record);
             i--; /* another may have moved here */
         }
     }
@@ -174,21 +174,21 @@ static void drop_oldest(line_source *source)
         source->drop_at = source->frames.used * 2;
 }
 
-frame_record *source_find(line_source *source, line_frame *at)
+lines_record *lines_source_find(lines_source *source, base_frame *at)
 {
     if (source->last != NULL && source->last->at == at)
         return source->last;
-    void **found = pointer_map_find(&source->frames, at);
+    void **found = base_map_find(&source->frames, at);
     if (found == NULL)
         return NULL;
     return source->last = *found;
 }
 
-frame_record *source_frame(line_source *source, line_frame *at, line_code *code, bool is_fresh)
+lines_record *lines_source_frame(lines_source *source, base_frame *at, lines_code *code, bool is_fresh)
 {
-    frame_record *record = source_find(source, at);
+    lines_record *record = lines_source_find(source, at);
     if (record != NULL && (is_fresh || record->code != code)) { /* of a frame that died unseen */
-        source_forget(source, record);
+        lines_source_forget(source, record);
         record = NULL;
     }
     if (record != NULL) {
@@ -202,7 +202,7 @@ frame_record *source_frame(line_source *source, line_frame *at, line_code *code,
     if (source->frames.used >= MOST_FRAMES && source->frames.used >= source->drop_at)
         drop_oldest(source);
     record = make_record(at, code);
-    if (record == NULL || pointer_map_put(&source->frames, at, record) < 0) {
+    if (record == NULL || base_map_put(&source->frames, at, record) < 0) {
         PyErr_Clear();
         if (record != NULL)
             free_record(record);
@@ -212,54 +212,54 @@ frame_record *source_frame(line_source *source, line_frame *at, line_code *code,
     record->number = ++source->next_frame;
     record->used = ++source->uses;
     record->thread = (uint64_t)PyThread_get_thread_ident();
-    const frame_record *below = source_below(source, at);
+    const lines_record *below = lines_source_below(source, at);
     record->caller = below != NULL ? below->number : 0;
     source->last = record;
-    statement_adopt(source, record, is_fresh);
+    lines_statement_adopt(source, record, is_fresh);
     return record;
 }
 
-void source_forget(line_source *source, frame_record *record)
+void lines_source_forget(lines_source *source, lines_record *record)
 {
-    pointer_map_remove(&source->frames, record->at);
+    base_map_remove(&source->frames, record->at);
     if (source->last == record)
         source->last = NULL;
     free_record(record);
 }
 
-void source_forget_all(line_source *source)
+void lines_source_forget_all(lines_source *source)
 {
     if (source->inside > 0)
         return; /* a thread is in a callback: at the next start */
     for (size_t i = 0; i < source->frames.cap; i++)
         if (source->frames.keys[i] != NULL)
             free_record(source->frames.values[i]);
-    pointer_map_free(&source->frames);
+    base_map_free(&source->frames);
     source->last = NULL;
     for (size_t i = 0; i < source->codes.cap; i++) {
-        line_code *code = source->codes.keys[i] != NULL ? source->codes.values[i] : NULL;
+        lines_code *code = source->codes.keys[i] != NULL ? source->codes.values[i] : NULL;
         if (code == NULL)
             continue;
-        names_free(code);
+        lines_names_free(code);
         Py_DECREF(code->code);
         PyMem_Free(code);
     }
-    pointer_map_free(&source->codes);
+    base_map_free(&source->codes);
     PyMem_Free(source->shared.entries);
-    source->shared = (shared_states){ 0 };
+    source->shared = (lines_shared_states){ 0 };
     for (int i = 0; i < TYPE_CACHE; i++)
         Py_CLEAR(source->type_of[i]);
 }
 
-PyObject *line_frame_slot(line_frame *at, int slot, PyObject *name)
+PyObject *lines_frame_slot(base_frame *at, int slot, PyObject *name)
 {
-    return locals_slot(at, slot, name);
+    return base_frame_slot(at, slot, name);
 }
 
-PyObject *line_frame_get(line_frame *at, PyObject *name)
+PyObject *lines_frame_get(base_frame *at, PyObject *name)
 {
-    PyCodeObject *code = locals_code(at);
-    PyObject *names = locals_names(at), *found = NULL; /* borrowed */
+    PyCodeObject *code = base_frame_code(at);
+    PyObject *names = base_frame_names(at), *found = NULL; /* borrowed */
     PyObject *tuples[3] = { PyObject_GetAttrString((PyObject *)code, "co_varnames"),
                             PyObject_GetAttrString((PyObject *)code, "co_cellvars"),
                             PyObject_GetAttrString((PyObject *)code, "co_freevars") }; /* owned */
@@ -272,7 +272,7 @@ PyObject *line_frame_get(line_frame *at, PyObject *name)
                 continue; /* it has the argument's slot */
 #endif
             if (found == NULL && PyUnicode_Compare(one, name) == 0)
-                found = locals_slot(at, slot, one);
+                found = base_frame_slot(at, slot, one);
             slot++;
         }
     }
@@ -280,8 +280,8 @@ PyObject *line_frame_get(line_frame *at, PyObject *name)
         Py_XDECREF(tuples[t]);
     if (found == NULL && names != NULL && PyDict_Check(names))
         found = PyDict_GetItemWithError(names, name);
-    if (found == NULL && locals_globals(at) != NULL)
-        found = PyDict_GetItemWithError(locals_globals(at), name);
+    if (found == NULL && base_frame_globals(at) != NULL)
+        found = PyDict_GetItemWithError(base_frame_globals(at), name);
     PyErr_Clear();
     return Py_XNewRef(found);
 }

@@ -15,7 +15,7 @@ static bool is_plain(PyObject *key)
            PyFloat_CheckExact(key) || PyBytes_CheckExact(key);
 }
 
-bool path_is_key(PyObject *key)
+bool lines_path_is_key(PyObject *key)
 {
     if (!PyTuple_CheckExact(key))
         return is_plain(key);
@@ -64,7 +64,7 @@ static PyObject *make_tuple(PyObject **stack, Py_ssize_t n)
 }
 
 /* What one step pushes, and how many entries it takes; new reference. */
-static PyObject *do_step(line_source *source, frame_record *record, PyObject *step, PyObject **stack,
+static PyObject *do_step(lines_source *source, lines_record *record, PyObject *step, PyObject **stack,
                          Py_ssize_t depth, Py_ssize_t *taken)
 {
     *taken = 0;
@@ -72,12 +72,12 @@ static PyObject *do_step(line_source *source, frame_record *record, PyObject *st
         return Py_NewRef(PyTuple_GET_ITEM(step, 0));
     if (PyLong_Check(step)) {
         long number = PyLong_AsLong(step);
-        line_place place = { 0 };
+        lines_place place = { 0 };
         *taken = number < 0 ? -number : 0;
         if (number < 0)
             return *taken <= depth ? make_tuple(stack + depth - *taken, *taken) : NULL;
-        path_find(source, record, (int)number, false, &place);
-        return place.object != NULL && path_is_key(place.object) ? Py_NewRef(place.object) : NULL;
+        lines_path_find(source, record, (int)number, false, &place);
+        return place.object != NULL && lines_path_is_key(place.object) ? Py_NewRef(place.object) : NULL;
     }
     bool is_text = PyUnicode_READ_CHAR(step, 0) == 't';
     *taken = is_text ? 1 : 2;
@@ -90,7 +90,7 @@ static PyObject *do_step(line_source *source, frame_record *record, PyObject *st
     return operate(step, stack[depth - 2], stack[depth - 1]);
 }
 
-static PyObject *compute(line_source *source, frame_record *record, PyObject *formula)
+static PyObject *compute(lines_source *source, lines_record *record, PyObject *formula)
 {
     PyObject *stack[DEEPEST + 1], *key = NULL; /* owned */
     Py_ssize_t depth = 0;
@@ -106,14 +106,14 @@ static PyObject *compute(line_source *source, frame_record *record, PyObject *fo
         if (is_well)
             stack[depth++] = made;
     }
-    if (is_well && depth == 1 && path_is_key(stack[0]))
+    if (is_well && depth == 1 && lines_path_is_key(stack[0]))
         key = Py_NewRef(stack[0]);
     while (depth > 0)
         Py_DECREF(stack[--depth]);
     return key;
 }
 
-PyObject *path_key(line_source *source, frame_record *record, const line_path *path)
+PyObject *lines_path_key(lines_source *source, lines_record *record, const lines_path *path)
 {
     if (path->kind == PATH_ITEM)
         return Py_NewRef(path->detail);
@@ -121,7 +121,7 @@ PyObject *path_key(line_source *source, frame_record *record, const line_path *p
         return NULL;
     if (path->key < 0)
         return compute(source, record, path->detail);
-    line_place key;
-    path_find(source, record, path->key, false, &key);
-    return key.object != NULL && path_is_key(key.object) ? Py_NewRef(key.object) : NULL;
+    lines_place key;
+    lines_path_find(source, record, path->key, false, &key);
+    return key.object != NULL && lines_path_is_key(key.object) ? Py_NewRef(key.object) : NULL;
 }

@@ -10,16 +10,16 @@
 
 #include <string.h>
 
-static line_source *source_of(PyObject *self)
+static lines_source *source_of(PyObject *self)
 {
-    line_source *source;
+    lines_source *source;
     memcpy(&source, PyBytes_AS_STRING(self), sizeof source);
     return source;
 }
 
 /* Each callback: what is pending stays pending, what we do wrong is counted. */
 typedef struct visit {
-    line_source *source;
+    lines_source *source;
     PyObject *pending; /* owned or NULL */
 } visit;
 
@@ -34,29 +34,29 @@ static bool come(visit *here, PyObject *self)
 static PyObject *go(visit *here, bool is_disabled)
 {
     if (PyErr_Occurred())
-        source_note_error(here->source, -1);
+        lines_source_note_error(here->source, -1);
     here->source->inside--;
     if (here->pending != NULL)
         PyErr_SetRaisedException(here->pending);
-    const driver *made = driver_of(here->source); /* NULL: stopped meanwhile */
+    const lines_driver *made = lines_driver_of(here->source); /* NULL: stopped meanwhile */
     return Py_NewRef(is_disabled && made != NULL ? made->disable : Py_None);
 }
 
 /* The running frame's record; NULL: not wanted. */
-static frame_record *record_of(line_source *source, PyObject *code, bool is_start, bool is_fresh,
+static lines_record *record_of(lines_source *source, PyObject *code, bool is_start, bool is_fresh,
                                bool *is_unknown)
 {
-    line_frame *at = locals_running();
-    frame_record *record = at != NULL ? source_find(source, at) : NULL;
+    base_frame *at = base_frame_running();
+    lines_record *record = at != NULL ? lines_source_find(source, at) : NULL;
     *is_unknown = false;
     if (record != NULL && !is_start && (PyObject *)record->code->code == code)
         return record;
-    line_code *known = source_code(source, (PyCodeObject *)code);
+    lines_code *known = lines_source_code(source, (PyCodeObject *)code);
     *is_unknown = known == NULL;
-    if (known == NULL || at == NULL || (PyObject *)locals_code(at) != code)
+    if (known == NULL || at == NULL || (PyObject *)base_frame_code(at) != code)
         return NULL;
-    monitor_listen(source, known);
-    return known->mask != 0 ? source_frame(source, at, known, is_fresh) : NULL;
+    lines_monitoring_listen(source, known);
+    return known->mask != 0 ? lines_source_frame(source, at, known, is_fresh) : NULL;
 }
 
 static PyObject *enter(PyObject *self, PyObject *const *args, bool is_fresh)
@@ -64,11 +64,11 @@ static PyObject *enter(PyObject *self, PyObject *const *args, bool is_fresh)
     visit here;
     bool is_unknown = false;
     if (come(&here, self)) {
-        frame_record *record = record_of(here.source, args[0], true, is_fresh, &is_unknown);
+        lines_record *record = record_of(here.source, args[0], true, is_fresh, &is_unknown);
         if (record != NULL && here.source->enter_mask & record->mask)
-            emit_enter(here.source, record, !is_fresh);
+            lines_emit_enter(here.source, record, !is_fresh);
         if (record != NULL && !is_fresh)
-            statement_resume(here.source, record);
+            lines_statement_resume(here.source, record);
     }
     return go(&here, is_unknown);
 }
@@ -95,11 +95,11 @@ static __attribute__((noinline)) PyObject *any_line(PyObject *self, PyObject *co
     visit here;
     bool is_unknown = false;
     if (come(&here, self)) {
-        frame_record *record = record_of(here.source, code, false, false, &is_unknown);
-        int instruction = record != NULL ? locals_instruction(record->at) : -1;
+        lines_record *record = record_of(here.source, code, false, false, &is_unknown);
+        int instruction = record != NULL ? base_frame_instruction(record->at) : -1;
         if (record != NULL) {
-            statement_at(here.source, record, instruction);
-            record->told = statement_steps(record, instruction) ? instruction : -1;
+            lines_statement_at(here.source, record, instruction);
+            record->told = lines_statement_steps(record, instruction) ? instruction : -1;
         }
     }
     return go(&here, is_unknown);
@@ -112,14 +112,14 @@ static PyObject *on_step(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
     bool is_unknown = false;
     if (come(&here, self)) {
         int instruction = (int)PyLong_AsLong(args[1]) / CODE_UNIT;
-        frame_record *record = record_of(here.source, args[0], false, false, &is_unknown);
-        if (record != NULL && !statement_steps(record, instruction)) {
+        lines_record *record = record_of(here.source, args[0], false, false, &is_unknown);
+        if (record != NULL && !lines_statement_steps(record, instruction)) {
             is_unknown = !record->is_bare;
         } else if (record != NULL) {
             bool is_told = record->told == instruction;
             record->told = -1;
             if (!is_told)
-                statement_step(here.source, record, instruction);
+                lines_statement_step(here.source, record, instruction);
         }
     }
     return go(&here, is_unknown);
@@ -127,10 +127,11 @@ static PyObject *on_step(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
 
 static PyObject *on_line(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
 {
-    line_source *source = source_of(self);
-    frame_record *record = source->last;
+    lines_source *source = source_of(self);
+    lines_record *record = source->last;
     if (source->is_running && record != NULL && (PyObject *)record->code->code == args[0] &&
-        statement_quick(source, record, locals_instruction_if(NULL, record->at, record->code->code)))
+        lines_statement_quick(source, record,
+                              base_frame_instruction_if(NULL, record->at, record->code->code)))
         Py_RETURN_NONE;
     return any_line(self, args[0]);
 }
@@ -142,16 +143,16 @@ static PyObject *on_jump(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
     bool is_unknown = false;
     if (come(&here, self)) {
         int from = (int)PyLong_AsLong(args[1]) / 2, to = (int)PyLong_AsLong(args[2]) / 2;
-        frame_record *record = record_of(here.source, args[0], false, false, &is_unknown);
-        const line_table *table = record != NULL && !record->is_bare ? record->code->table : NULL;
+        lines_record *record = record_of(here.source, args[0], false, false, &is_unknown);
+        const lines_table *table = record != NULL && !record->is_bare ? record->code->table : NULL;
         if (record != NULL && record->is_bare && to <= from &&
             PyCode_Addr2Line(record->code->code, from * CODE_UNIT) ==
                 PyCode_Addr2Line(record->code->code, to * CODE_UNIT))
-            statement_at(here.source, record, to);
+            lines_statement_at(here.source, record, to);
         else if (table != NULL && to <= from && from < table->instruction_count && to >= 0 &&
                  table->line_at[from] == table->line_at[to]) {
-            statement_at(here.source, record, to);
-            record->told = statement_steps(record, to) ? to : -1;
+            lines_statement_at(here.source, record, to);
+            record->told = lines_statement_steps(record, to) ? to : -1;
         }
     }
     return go(&here, is_unknown);
@@ -161,13 +162,13 @@ static PyObject *leave(PyObject *self, PyObject *const *args, PyObject *value, b
 {
     visit here;
     if (come(&here, self)) {
-        line_frame *at = locals_running();
-        frame_record *record = at != NULL ? source_find(here.source, at) : NULL;
+        base_frame *at = base_frame_running();
+        lines_record *record = at != NULL ? lines_source_find(here.source, at) : NULL;
         if (record != NULL && (PyObject *)record->code->code == args[0]) {
-            statement_end(here.source, record, (int)PyLong_AsLong(args[1]) / 2, value, is_yield);
-            record = source_find(here.source, at);
+            lines_statement_end(here.source, record, (int)PyLong_AsLong(args[1]) / 2, value, is_yield);
+            record = lines_source_find(here.source, at);
             if (!is_yield && record != NULL)
-                source_forget(here.source, record);
+                lines_source_forget(here.source, record);
         }
     }
     return go(&here, false);
@@ -189,7 +190,7 @@ static PyObject *on_unwind(PyObject *self, PyObject *const *args, Py_ssize_t Py_
 }
 
 #define X(name, function) { #name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL },
-PyMethodDef monitor_callbacks[] = { EVENT_MAP(X){ 0 } };
+PyMethodDef lines_monitoring_callbacks[] = { EVENT_MAP(X){ 0 } };
 #undef X
 
 #endif

@@ -22,23 +22,23 @@
 enum { EVENT_MAP(X) EVENT_COUNT_ };
 #undef X
 
-typedef struct driver {
+typedef struct lines_driver {
     PyObject *monitoring; /* owned; sys.monitoring */
     PyObject *disable;    /* owned */
     PyObject *source;     /* owned; self of the callbacks: bytes that hold the address */
     long event[EVENT_COUNT_];
     int tool;
-} driver;
+} lines_driver;
 
-static inline driver *driver_of(const line_source *source)
+static inline lines_driver *lines_driver_of(const lines_source *source)
 {
     return source->driver;
 }
 
 /* monitoring.c; by event */
-extern PyMethodDef monitor_callbacks[];
+extern PyMethodDef lines_monitoring_callbacks[];
 
 /* monitoring_tool.c: the code object's lines are heard of from now on. */
-void monitor_listen(line_source *source, line_code *code);
+void lines_monitoring_listen(lines_source *source, lines_code *code);
 
 #endif

@@ -7,9 +7,9 @@
 
 #if PY_VERSION_HEX >= 0x030C0000
 
-void monitor_listen(line_source *source, line_code *code)
+void lines_monitoring_listen(lines_source *source, lines_code *code)
 {
-    driver *made = driver_of(source);
+    lines_driver *made = lines_driver_of(source);
     long events = made->event[EVENT_LINE] | made->event[EVENT_PY_RETURN] | made->event[EVENT_PY_YIELD];
     if (code->table == NULL || code->table->has_tight_loop)
         events |= made->event[EVENT_JUMP];
@@ -20,7 +20,7 @@ void monitor_listen(line_source *source, line_code *code)
     PyObject *done = PyObject_CallMethod(made->monitoring, "set_local_events", "iOl", made->tool,
                                          code->code, events); /* owned */
     if (done == NULL) {                                       /* e.g. a code object that Cython made */
-        source_note_error(source, -1);
+        lines_source_note_error(source, -1);
         code->is_refused = true;
         code->mask = 0;
     } else {
@@ -42,7 +42,7 @@ static int ask_int(PyObject *obj, const char *method, int argument, const char *
     return is_none;
 }
 
-static int take_tool(driver *made)
+static int take_tool(lines_driver *made)
 {
     static const int free_ids[] = { 3, 4 };
     for (size_t i = 0; i < sizeof free_ids / sizeof *free_ids; i++) {
@@ -59,11 +59,12 @@ static int take_tool(driver *made)
     return -1;
 }
 
-static int find_events(driver *made)
+static int find_events(lines_driver *made)
 {
     PyObject *events = PyObject_GetAttrString(made->monitoring, "events"); /* owned */
     for (int i = 0; i < EVENT_COUNT_ && events != NULL && !PyErr_Occurred(); i++) {
-        PyObject *number = PyObject_GetAttrString(events, monitor_callbacks[i].ml_name); /* owned */
+        PyObject *number =
+            PyObject_GetAttrString(events, lines_monitoring_callbacks[i].ml_name); /* owned */
         made->event[i] = number != NULL ? PyLong_AsLong(number) : 0;
         Py_XDECREF(number);
     }
@@ -71,11 +72,11 @@ static int find_events(driver *made)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int register_callbacks(driver *made, bool is_on)
+static int register_callbacks(lines_driver *made, bool is_on)
 {
     for (int i = 0; i < EVENT_COUNT_; i++) {
-        PyObject *function =
-            is_on ? PyCFunction_New(&monitor_callbacks[i], made->source) : Py_NewRef(Py_None); /* owned */
+        PyObject *function = is_on ? PyCFunction_New(&lines_monitoring_callbacks[i], made->source)
+                                   : Py_NewRef(Py_None); /* owned */
         PyObject *old = function != NULL
                             ? PyObject_CallMethod(made->monitoring, "register_callback", "ilO",
                                                   made->tool, made->event[i], function)
@@ -88,7 +89,7 @@ static int register_callbacks(driver *made, bool is_on)
     return 0;
 }
 
-static int set_global_events(driver *made, bool is_on)
+static int set_global_events(lines_driver *made, bool is_on)
 {
     long events = is_on ? made->event[EVENT_PY_START] | made->event[EVENT_PY_RESUME] |
                               made->event[EVENT_PY_THROW] | made->event[EVENT_PY_UNWIND]
@@ -99,9 +100,9 @@ static int set_global_events(driver *made, bool is_on)
     return done == NULL ? -1 : 0;
 }
 
-static void free_driver(line_source *source)
+static void free_driver(lines_source *source)
 {
-    driver *made = driver_of(source);
+    lines_driver *made = lines_driver_of(source);
     if (made == NULL)
         return;
     Py_XDECREF(made->monitoring);
@@ -112,7 +113,7 @@ static void free_driver(line_source *source)
 }
 
 /* Selected code that runs already has had its call event. */
-static void listen_to_running(line_source *source)
+static void listen_to_running(lines_source *source)
 {
     PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
     for (; thread != NULL; thread = PyThreadState_Next(thread)) {
@@ -120,18 +121,18 @@ static void listen_to_running(line_source *source)
         while (frame != NULL) {
             PyCodeObject *code = PyFrame_GetCode(frame);  /* owned */
             PyFrameObject *back = PyFrame_GetBack(frame); /* owned */
-            line_code *known = source_code(source, code);
+            lines_code *known = lines_source_code(source, code);
             if (known != NULL)
-                monitor_listen(source, known);
+                lines_monitoring_listen(source, known);
             Py_DECREF(code);
             Py_SETREF(frame, back);
         }
     }
 }
 
-static int first_start(line_source *source)
+static int first_start(lines_source *source)
 {
-    driver *made = PyMem_Calloc(1, sizeof *made);
+    lines_driver *made = PyMem_Calloc(1, sizeof *made);
     if (made == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -149,29 +150,29 @@ static int first_start(line_source *source)
     source->is_running = true;
     if (register_callbacks(made, true) < 0 || set_global_events(made, true) < 0) {
         PyObject *error = PyErr_GetRaisedException(); /* owned */
-        driver_stop(source);
+        lines_driver_stop(source);
         PyErr_SetRaisedException(error);
         return -1;
     }
     return 0;
 }
 
-int driver_start(line_source *source)
+int lines_driver_start(lines_source *source)
 {
     if (!source->is_running)
         if (first_start(source) < 0)
             return -1;
-    driver_changed(source);
+    lines_driver_changed(source);
     return 0;
 }
 
-static void stop_listening(line_source *source, bool is_all)
+static void stop_listening(lines_source *source, bool is_all)
 {
-    driver *made = driver_of(source);
+    lines_driver *made = lines_driver_of(source);
     for (size_t i = 0; i < source->codes.cap; i++) {
-        line_code *code = source->codes.keys[i] != NULL ? source->codes.values[i] : NULL;
+        lines_code *code = source->codes.keys[i] != NULL ? source->codes.values[i] : NULL;
         if (code == NULL || code->local_events == 0 ||
-            (!is_all && source_code(source, code->code) != NULL))
+            (!is_all && lines_source_code(source, code->code) != NULL))
             continue;
         Py_XDECREF(
             PyObject_CallMethod(made->monitoring, "set_local_events", "iOi", made->tool, code->code, 0));
@@ -180,18 +181,18 @@ static void stop_listening(line_source *source, bool is_all)
     }
 }
 
-void driver_changed(line_source *source)
+void lines_driver_changed(lines_source *source)
 {
-    driver *made = driver_of(source);
+    lines_driver *made = lines_driver_of(source);
     stop_listening(source, false);
     Py_XDECREF(PyObject_CallMethod(made->monitoring, "restart_events", NULL));
     PyErr_Clear();
     listen_to_running(source);
 }
 
-void driver_stop(line_source *source)
+void lines_driver_stop(lines_source *source)
 {
-    driver *made = driver_of(source);
+    lines_driver *made = lines_driver_of(source);
     if (made == NULL)
         return;
     source->is_running = false;

@@ -21,7 +21,7 @@ static PyObject *root_of(PyObject *name)
     return PyUnicode_Substring(name, 0, end);
 }
 
-int names_roots(PyObject *names, PyObject **roots)
+int lines_names_roots(PyObject *names, PyObject **roots)
 {
     PyObject *made = PyFrozenSet_New(NULL), *list = PySequence_List(names); /* owned */
     for (Py_ssize_t i = 0; made != NULL && list != NULL && i < PyList_GET_SIZE(list); i++) {
@@ -44,7 +44,7 @@ int names_roots(PyObject *names, PyObject **roots)
     return 0;
 }
 
-bool names_are_in(PyCodeObject *code, PyObject *roots)
+bool lines_names_are_in(PyCodeObject *code, PyObject *roots)
 {
     static const char *const lists[] = { "co_varnames", "co_names", "co_cellvars", "co_freevars" };
     bool is_found = false;
@@ -57,7 +57,7 @@ bool names_are_in(PyCodeObject *code, PyObject *roots)
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts) && !is_found; i++) {
         PyObject *inner = PyTuple_GET_ITEM(code->co_consts, i); /* borrowed; a comprehension's */
         if (PyCode_Check(inner))
-            is_found = names_are_in((PyCodeObject *)inner, roots);
+            is_found = lines_names_are_in((PyCodeObject *)inner, roots);
     }
     PyErr_Clear();
     return is_found;
@@ -79,12 +79,12 @@ static bool has_item(PyObject *names, PyObject *text)
 }
 
 /* xs[i] is any item of xs: its name is known when it is told. */
-static bool is_named(const consumer_slot *slot, const line_table *table, int number)
+static bool is_named(const lines_consumer_slot *slot, const lines_table *table, int number)
 {
-    const line_path *path = &table->paths[number], *variable = NULL;
+    const lines_path *path = &table->paths[number], *variable = NULL;
     if (slot->names == NULL || PySet_Contains(slot->names, path->text) == 1)
         return true;
-    for (const line_path *up = path; up->kind >= PATH_ATTRIBUTE; up = &table->paths[up->base])
+    for (const lines_path *up = path; up->kind >= PATH_ATTRIBUTE; up = &table->paths[up->base])
         if (up->kind == PATH_ITEM_BY)
             variable = &table->paths[up->base];
     return variable != NULL && has_item(slot->names, variable->text);
@@ -92,7 +92,8 @@ static bool is_named(const consumer_slot *slot, const line_table *table, int num
 
 /* ---- of one code object --------------------------------------------------------- */
 
-static bool stores_named(const line_table *table, const line_statement *statement, const uint32_t *named)
+static bool stores_named(const lines_table *table, const lines_statement *statement,
+                         const uint32_t *named)
 {
     for (int i = 0; i < statement->write_count; i++) {
         int path = table->writes[statement->writes + (uint32_t)i].path;
@@ -106,7 +107,7 @@ static bool stores_named(const line_table *table, const line_statement *statemen
 
 /* Does it read a global, attribute or item by a wanted name?  From then on we
  * know where to look. */
-static bool shows_named(const line_table *table, const line_statement *statement, const uint32_t *named)
+static bool shows_named(const lines_table *table, const lines_statement *statement, const uint32_t *named)
 {
     for (int i = 0; i < statement->read_count; i++) {
         int path = table->reads[statement->reads + (uint32_t)i];
@@ -119,10 +120,10 @@ static bool shows_named(const line_table *table, const line_statement *statement
     return false;
 }
 
-static void fill_touched(const line_table *table, const uint32_t *named, uint8_t *touched)
+static void fill_touched(const lines_table *table, const uint32_t *named, uint8_t *touched)
 {
     for (int i = 0; i < table->statement_count; i++) {
-        const line_statement *one = &table->statements[i];
+        const lines_statement *one = &table->statements[i];
         for (int k = 0; k <= one->followers; k++) {
             touched[i] |= stores_named(table, &one[k], named) ? STORES_NAMED : 0;
             touched[i] |= shows_named(table, &one[k], named) ? SHOWS_NAMED : 0;
@@ -131,26 +132,26 @@ static void fill_touched(const line_table *table, const uint32_t *named, uint8_t
 }
 
 /* Running frames have not looked at these slots till now. */
-static void adopt_new(line_source *source, const line_code *code, const uint32_t *before)
+static void adopt_new(lines_source *source, const lines_code *code, const uint32_t *before)
 {
     PyObject *guard = NULL;
-    state_begin(source, &guard);
+    lines_state_begin(source, &guard);
     for (size_t i = 0; i < source->frames.cap; i++) {
-        frame_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
+        lines_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
         for (int slot = 0; record != NULL && record->code == code && slot < record->slot_count; slot++) {
             int path = code->table->slot_path[slot];
-            if (path < 0 || before[path] != 0 || !path_is_wanted(code, path))
+            if (path < 0 || before[path] != 0 || !lines_path_is_wanted(code, path))
                 continue;
-            PyObject *obj = record_slot(record, slot, code->table->paths[path].detail);
-            object_kind kind = obj != NULL ? state_kind(source, obj) : KIND_NONE;
+            PyObject *obj = lines_record_slot(record, slot, code->table->paths[path].detail);
+            lines_object_kind kind = obj != NULL ? lines_state_kind(source, obj) : KIND_NONE;
             if (record->slots[slot].object != obj || record->slots[slot].kind != (uint8_t)kind)
-                state_adopt(source, &record->slots[slot], obj, kind);
+                lines_state_adopt(source, &record->slots[slot], obj, kind);
         }
     }
-    leave_quiet(guard);
+    tensor_quiet_leave(guard);
 }
 
-void names_free(line_code *code)
+void lines_names_free(lines_code *code)
 {
     PyMem_Free(code->named);
     PyMem_Free(code->touched);
@@ -162,18 +163,18 @@ void names_free(line_code *code)
     code->is_narrow = code->has_touches = false;
 }
 
-static uint32_t who_names(line_source *source, const line_code *code, int path)
+static uint32_t who_names(lines_source *source, const lines_code *code, int path)
 {
     uint32_t named = 0;
-    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
-        const consumer_slot *slot = &source->consumers[id];
+    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
+        const lines_consumer_slot *slot = &source->consumers[id];
         if (!(code->mask & (uint32_t)1 << id) ||
             (slot->consumer.change == NULL && slot->consumer.before == NULL))
             continue;
         bool is_wanted =
             slot->names == NULL || slot->consumer.before != NULL || is_named(slot, code->table, path);
         if (PyErr_Occurred()) {
-            source_note_error(source, id);
+            lines_source_note_error(source, id);
             is_wanted = false;
         }
         named |= is_wanted ? (uint32_t)1 << id : 0;
@@ -181,17 +182,17 @@ static uint32_t who_names(line_source *source, const line_code *code, int path)
     return named;
 }
 
-void names_find(line_source *source, line_code *code)
+void lines_names_find(lines_source *source, lines_code *code)
 {
-    const line_table *table = code->table;
-    line_code now = { .is_narrow = true };
+    const lines_table *table = code->table;
+    lines_code now = { .is_narrow = true };
     bool is_choosing = false;
-    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
-        const line_consumer *consumer = &source->consumers[id].consumer;
+    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
+        const lines_consumer *consumer = &source->consumers[id].consumer;
         if (!(code->mask & (uint32_t)1 << id))
             continue;
         is_choosing = is_choosing || consumer->names != NULL;
-        now.has_touches = now.has_touches || (consumer->names != NULL && consumer->wants & LINE_TOUCHES);
+        now.has_touches = now.has_touches || (consumer->names != NULL && consumer->wants & LINES_TOUCHES);
         if (consumer->before != NULL || (consumer->change != NULL && consumer->names == NULL))
             now.is_narrow = false;
     }
@@ -201,7 +202,7 @@ void names_find(line_source *source, line_code *code)
         now.touched = PyMem_Calloc((size_t)table->statement_count + 1, sizeof *now.touched);
         now.named_slots = PyMem_Calloc((size_t)table->slot_count + 1, sizeof *now.named_slots);
         if (now.named == NULL || now.touched == NULL || now.named_slots == NULL) {
-            names_free(&now); /* all is told then, and the names are looked at last */
+            lines_names_free(&now); /* all is told then, and the names are looked at last */
             is_choosing = false;
         }
     }
@@ -214,7 +215,7 @@ void names_find(line_source *source, line_code *code)
         fill_touched(table, now.named, now.touched);
     uint32_t *before = code->named;
     code->named = NULL;
-    names_free(code);
+    lines_names_free(code);
     code->named = now.named;
     code->touched = now.touched;
     code->named_slots = now.named_slots;
@@ -228,9 +229,9 @@ void names_find(line_source *source, line_code *code)
 
 /* ---- at an event ---------------------------------------------------------------- */
 
-bool names_are_live(const frame_record *record)
+bool lines_names_are_live(const lines_record *record)
 {
-    const line_code *code = record->code;
+    const lines_code *code = record->code;
     if (record->far_count > 0)
         return true;
     for (int i = 0; i < code->named_slot_count; i++) {
@@ -241,10 +242,10 @@ bool names_are_live(const frame_record *record)
     return false;
 }
 
-bool names_quick(frame_record *record, int instruction)
+bool lines_names_quick(lines_record *record, int instruction)
 {
-    const line_code *code = record->code;
-    const line_table *table = code->table;
+    const lines_code *code = record->code;
+    const lines_table *table = code->table;
     const uint32_t busy =
         STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS | STATEMENT_IS_FOLLOWED;
     const uint32_t steps = STATEMENT_STEPS | STATEMENT_LEADS;
@@ -254,20 +255,20 @@ bool names_quick(frame_record *record, int instruction)
     int number = table->statement_at[instruction];
     if (number == TABLE_NONE)
         return false;
-    const line_statement *next = &table->statements[number];
+    const lines_statement *next = &table->statements[number];
     if (next->start != instruction)
         return number == record->statement; /* a later line of the one that runs */
     if ((next->flags | table->statements[record->statement].flags) & steps)
         return false;
     if (code->touched[number] != 0)
         return false;
-    if (next->flags & busy && names_are_live(record)) {
+    if (next->flags & busy && lines_names_are_live(record)) {
         const uint16_t *paths = table->reads + next->reads;
         if (next->flags & (STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED))
             return false;
         for (int i = 0; i < next->read_count; i++) {
-            const line_path *path = &table->paths[paths[i]];
-            if (!path_is_plain(record_slot(record, path->base, path->detail)))
+            const lines_path *path = &table->paths[paths[i]];
+            if (!lines_path_is_plain(lines_record_slot(record, path->base, path->detail)))
                 return false;
         }
     }

@@ -74,7 +74,7 @@ static PyObject *attribute_of(PyObject *obj, PyObject *name)
     return found;
 }
 
-PyObject *path_item(PyObject *obj, PyObject *key)
+PyObject *lines_path_item(PyObject *obj, PyObject *key)
 {
     if (PyDict_Check(obj))
         return dict_get(obj, key);
@@ -97,33 +97,33 @@ PyObject *path_item(PyObject *obj, PyObject *key)
     return NULL;
 }
 
-static void settle(line_source *source, line_place *out)
+static void settle(lines_source *source, lines_place *out)
 {
-    out->kind = out->object != NULL ? state_kind(source, out->object) : KIND_NONE;
+    out->kind = out->object != NULL ? lines_state_kind(source, out->object) : KIND_NONE;
 }
 
-uint64_t path_member(Py_hash_t hash, path_kind kind)
+uint64_t lines_path_member(Py_hash_t hash, lines_path_kind kind)
 {
     return (uint64_t)hash * 8 + (uint64_t)(kind == PATH_ATTRIBUTE) + 1;
 }
 
-static void find_root(line_source *source, frame_record *record, const line_path *path, bool is_stored,
-                      line_place *out)
+static void find_root(lines_source *source, lines_record *record, const lines_path *path, bool is_stored,
+                      lines_place *out)
 {
-    PyObject *names = path->kind == PATH_NAME ? locals_names(record->at) : NULL;
+    PyObject *names = path->kind == PATH_NAME ? base_frame_names(record->at) : NULL;
     PyObject *owner = names != NULL && PyDict_Check(names) ? names : NULL;
     out->object = owner != NULL ? dict_get(owner, path->detail) : NULL;
     if (out->object == NULL && !(is_stored && owner != NULL)) {
-        owner = locals_globals(record->at);
+        owner = base_frame_globals(record->at);
         out->object = owner != NULL && PyDict_Check(owner) ? dict_get(owner, path->detail) : NULL;
     }
     out->owner = owner;
-    out->member = path_member(path->hash, PATH_GLOBAL);
+    out->member = lines_path_member(path->hash, PATH_GLOBAL);
     settle(source, out);
 }
 
 /* xs[-1] is the last item, whatever it is called. */
-static Py_hash_t item_hash(const line_path *path, PyObject *owner, PyObject *key)
+static Py_hash_t item_hash(const lines_path *path, PyObject *owner, PyObject *key)
 {
     if (path->kind != PATH_ATTRIBUTE && (PyList_Check(owner) || PyTuple_Check(owner)) &&
         PyLong_CheckExact(key)) {
@@ -135,13 +135,14 @@ static Py_hash_t item_hash(const line_path *path, PyObject *owner, PyObject *key
     return path->kind == PATH_ITEM_BY ? PyObject_Hash(key) : path->hash;
 }
 
-void path_find(line_source *source, frame_record *record, int number, bool is_stored, line_place *out)
+void lines_path_find(lines_source *source, lines_record *record, int number, bool is_stored,
+                     lines_place *out)
 {
-    const line_path *path = &record->code->table->paths[number];
-    *out = (line_place){ .path = number, .slot = -1 };
+    const lines_path *path = &record->code->table->paths[number];
+    *out = (lines_place){ .path = number, .slot = -1 };
     if (path->kind == PATH_LOCAL) {
         out->slot = path->base;
-        out->object = record_slot(record, path->base, path->detail);
+        out->object = lines_record_slot(record, path->base, path->detail);
         settle(source, out);
         return;
     }
@@ -149,8 +150,8 @@ void path_find(line_source *source, frame_record *record, int number, bool is_st
         find_root(source, record, path, is_stored, out);
         return;
     }
-    line_place base;
-    path_find(source, record, path->base, false, &base);
+    lines_place base;
+    lines_path_find(source, record, path->base, false, &base);
     if (base.kind == KIND_TORCH || base.kind == KIND_ARRAY) {
         if (!path->is_about)
             *out = base; /* a part of a tensor is the tensor */
@@ -159,25 +160,25 @@ void path_find(line_source *source, frame_record *record, int number, bool is_st
     if (base.object == NULL)
         return;
     PyObject *key = path->kind == PATH_ATTRIBUTE ? Py_NewRef(path->detail)
-                                                 : path_key(source, record, path); /* owned */
+                                                 : lines_path_key(source, record, path); /* owned */
     if (key == NULL)
         return;
     Py_hash_t hash = item_hash(path, base.object, key);
     out->object =
-        path->kind == PATH_ATTRIBUTE ? attribute_of(base.object, key) : path_item(base.object, key);
+        path->kind == PATH_ATTRIBUTE ? attribute_of(base.object, key) : lines_path_item(base.object, key);
     out->owner = base.object;
-    out->member = path_member(hash, path->kind);
+    out->member = lines_path_member(hash, path->kind);
     Py_DECREF(key);
     settle(source, out);
 }
 
-PyObject *path_text(line_source *source, frame_record *record, int number)
+PyObject *lines_path_text(lines_source *source, lines_record *record, int number)
 {
-    const line_path *path = &record->code->table->paths[number];
+    const lines_path *path = &record->code->table->paths[number];
     if (path->kind < PATH_ATTRIBUTE || path->kind == PATH_OPAQUE)
         return Py_NewRef(path->text);
-    PyObject *base = path_text(source, record, path->base); /* owned */
-    PyObject *key = NULL;                                   /* owned */
+    PyObject *base = lines_path_text(source, record, path->base); /* owned */
+    PyObject *key = NULL;                                         /* owned */
     PyObject *text = NULL;
     if (base == NULL)
         return NULL;
@@ -185,7 +186,7 @@ PyObject *path_text(line_source *source, frame_record *record, int number)
         text = base == record->code->table->paths[path->base].text
                    ? Py_NewRef(path->text)
                    : PyUnicode_FromFormat("%U.%U", base, path->detail);
-    else if ((key = path_key(source, record, path)) != NULL)
+    else if ((key = lines_path_key(source, record, path)) != NULL)
         text = PyUnicode_FromFormat("%U[%R]", base, key);
     else
         text = Py_NewRef(path->text);
@@ -194,21 +195,22 @@ PyObject *path_text(line_source *source, frame_record *record, int number)
     return text;
 }
 
-line_kind path_line_kind(const frame_record *record, int number)
+lines_kind lines_path_name_kind(const lines_record *record, int number)
 {
     switch (record->code->table->paths[number].kind) {
     case PATH_LOCAL:
-        return LINE_LOCAL;
+        return LINES_LOCAL;
     case PATH_GLOBAL:
-        return LINE_GLOBAL;
+        return LINES_GLOBAL;
     case PATH_NAME:
-        return locals_names(record->at) == locals_globals(record->at) ? LINE_GLOBAL : LINE_LOCAL;
+        return base_frame_names(record->at) == base_frame_globals(record->at) ? LINES_GLOBAL
+                                                                              : LINES_LOCAL;
     case PATH_ATTRIBUTE:
-        return LINE_ATTRIBUTE;
+        return LINES_ATTRIBUTE;
     case PATH_ITEM:
     case PATH_ITEM_BY:
     case PATH_OPAQUE:
         break;
     }
-    return LINE_ITEM;
+    return LINES_ITEM;
 }

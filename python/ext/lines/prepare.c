@@ -6,65 +6,68 @@
 #include "lines/engine.h"
 
 /* Can these operators run somebody's code, or change an operand? */
-static bool has_risky_operand(line_source *source, frame_record *record, const line_statement *statement)
+static bool has_risky_operand(lines_source *source, lines_record *record,
+                              const lines_statement *statement)
 {
-    const line_table *table = record->code->table;
+    const lines_table *table = record->code->table;
     const uint16_t *paths = table->reads + statement->reads;
     for (int i = 0; i < statement->read_count; i++) {
-        const line_path *path = &table->paths[paths[i]];
-        line_place place;
-        if (path->kind == PATH_LOCAL && path_is_plain(record_slot(record, path->base, path->detail)))
+        const lines_path *path = &table->paths[paths[i]];
+        lines_place place;
+        if (path->kind == PATH_LOCAL &&
+            lines_path_is_plain(lines_record_slot(record, path->base, path->detail)))
             continue;
         while (path->kind >= PATH_ATTRIBUTE)
             path = &table->paths[path->base];
-        path_find(source, record, (int)(path - table->paths), false, &place);
-        if (path_is_plain(place.object))
+        lines_path_find(source, record, (int)(path - table->paths), false, &place);
+        if (lines_path_is_plain(place.object))
             continue;
         if (statement->flags & STATEMENT_AUGMENTS)
             return true;
-        if (!is_tensor(place.kind) && !PyList_CheckExact(place.object) &&
+        if (!lines_is_tensor(place.kind) && !PyList_CheckExact(place.object) &&
             !PyTuple_CheckExact(place.object) && !PyDict_CheckExact(place.object))
             return true;
     }
     return false;
 }
 
-static void digest_slots(line_source *source, frame_record *record, bool is_hidden)
+static void digest_slots(lines_source *source, lines_record *record, bool is_hidden)
 {
-    const line_table *table = record->code->table;
+    const lines_table *table = record->code->table;
     for (int i = 0; i < record->slot_count; i++) {
-        line_state *state = &record->slots[i];
+        lines_state *state = &record->slots[i];
         if (state->has_digest || table->slot_path[i] < 0 ||
-            !path_is_wanted(record->code, table->slot_path[i]) ||
-            !state_needs_digest(source, state, is_hidden))
+            !lines_path_is_wanted(record->code, table->slot_path[i]) ||
+            !lines_state_needs_digest(source, state, is_hidden))
             continue;
-        PyObject *obj = record_slot(record, i, table->paths[table->slot_path[i]].detail);
+        PyObject *obj = lines_record_slot(record, i, table->paths[table->slot_path[i]].detail);
         if (obj != NULL && obj == state->object)
-            state_digest(source, state, obj);
+            lines_state_digest(source, state, obj);
     }
 }
 
-static void digest_far(line_source *source, frame_record *record, bool is_hidden)
+static void digest_far(lines_source *source, lines_record *record, bool is_hidden)
 {
     for (int i = 0; i < record->far_count; i++) {
-        line_place place;
-        path_find(source, record, record->far[i], false, &place);
-        line_state *state = is_tensor(place.kind) ? place_state(source, record, &place) : NULL;
-        if (state == NULL || state->has_digest || !state_needs_digest(source, state, is_hidden))
+        lines_place place;
+        lines_path_find(source, record, record->far[i], false, &place);
+        lines_state *state =
+            lines_is_tensor(place.kind) ? lines_place_state(source, record, &place) : NULL;
+        if (state == NULL || state->has_digest || !lines_state_needs_digest(source, state, is_hidden))
             continue;
         if (state->object == place.object)
-            state_digest(source, state, place.object);
+            lines_state_digest(source, state, place.object);
     }
 }
 
-void statement_begin(line_source *source, frame_record *record, int number)
+void lines_statement_begin(lines_source *source, lines_record *record, int number)
 {
-    const line_code *code = record->code;
-    const line_statement *statement = &code->table->statements[number];
+    const lines_code *code = record->code;
+    const lines_statement *statement = &code->table->statements[number];
     const uint32_t busy = STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS;
     uint32_t heard = source->before_mask & record->mask;
     bool is_touched = code->is_narrow && code->touched[number] != 0;
-    bool is_live = !code->is_narrow || names_are_live(record);
+    bool is_live = !code->is_narrow || lines_names_are_live(record);
     bool compares = statement->flags & busy && is_live;
     record->statement = number;
     record->run++;
@@ -78,26 +81,26 @@ void statement_begin(line_source *source, frame_record *record, int number)
         heard &= ~source->lazy_mask;
     if (heard || is_touched || (compares && statement->flags & STATEMENT_AUGMENTS) ||
         (statement->flags & STATEMENT_IS_FAR && (compares || !code->is_narrow)))
-        reads_save(source, record, statement, false);
+        lines_reads_save(source, record, statement, false);
     if (compares || (statement->flags & STATEMENT_IS_FOLLOWED && is_live)) {
-        digest_slots(source, record, statement_hides(record, statement));
-        digest_far(source, record, statement_hides(record, statement));
+        digest_slots(source, record, lines_statement_hides(record, statement));
+        digest_far(source, record, lines_statement_hides(record, statement));
     }
     if (heard)
-        emit_reads(source, record, statement, heard);
+        lines_emit_reads(source, record, statement, heard);
 }
 
-void statement_resume(line_source *source, frame_record *record)
+void lines_statement_resume(lines_source *source, lines_record *record)
 {
     if (record->is_bare)
         return;
-    const line_table *table = record->code->table;
-    int instruction = locals_instruction(record->at);
+    const lines_table *table = record->code->table;
+    int instruction = base_frame_instruction(record->at);
     if (instruction < 0 || instruction >= table->instruction_count)
         return;
     int number = table->statement_at[instruction];
     if (record->statement < 0 && number != TABLE_NONE)
-        statement_begin(source, record, number);
+        lines_statement_begin(source, record, number);
     if (source->sent_mask & record->mask)
-        emit_sent(source, record);
+        lines_emit_sent(source, record);
 }

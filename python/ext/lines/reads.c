@@ -7,94 +7,97 @@
 #include "lines/engine.h"
 
 /* Remembers that the frame has named this place, which is no local. */
-void reads_show(frame_record *record, const line_place *place)
+void lines_reads_show(lines_record *record, const lines_place *place)
 {
-    bool is_shown = is_tensor(place->kind) || (place->kind == KIND_OBJECT && record->code->has_touches);
-    if (place->slot >= 0 || !is_shown || !path_is_wanted(record->code, place->path))
+    bool is_shown =
+        lines_is_tensor(place->kind) || (place->kind == KIND_OBJECT && record->code->has_touches);
+    if (place->slot >= 0 || !is_shown || !lines_path_is_wanted(record->code, place->path))
         return;
     if (record->far_owner[place->path] == NULL)
         record->far[record->far_count++] = place->path;
     record->far_owner[place->path] = place->owner;
 }
 
-static void save_read(line_source *source, frame_record *record, saved_read *to, int path, bool is_late)
+static void save_read(lines_source *source, lines_record *record, lines_saved_read *to, int path,
+                      bool is_late)
 {
-    line_place place;
-    path_find(source, record, path, false, &place);
-    *to = (saved_read){ .path = -1 };
-    bool is_kept = path_is_wanted(record->code, place.path); /* its state is what it was */
+    lines_place place;
+    lines_path_find(source, record, path, false, &place);
+    *to = (lines_saved_read){ .path = -1 };
+    bool is_kept = lines_path_is_wanted(record->code, place.path); /* its state is what it was */
     if (place.slot >= 0 && is_late && is_kept)
-        place.kind = (object_kind)record->slots[place.slot].kind;
+        place.kind = (lines_object_kind)record->slots[place.slot].kind;
     if (place.kind == KIND_NONE)
         return;
-    line_state *state = place_state(source, record, &place);
+    lines_state *state = lines_place_state(source, record, &place);
     if (state == NULL)
         return;
     bool is_stale = state->kind == KIND_NONE || (!is_late && state->object != place.object);
     if (!is_kept)
-        is_stale = is_stale || state->object != place.object ||
-                   (is_tensor(place.kind) && state_differs(source, state, place.object, false));
+        is_stale =
+            is_stale || state->object != place.object ||
+            (lines_is_tensor(place.kind) && lines_state_differs(source, state, place.object, false));
     if (is_stale)
-        state_adopt(source, state, place.object, place.kind);
-    reads_show(record, &place);
-    *to = (saved_read){ .state = *state,
-                        .path = place.path,
-                        .object = state->object == place.object ? place.object : NULL };
+        lines_state_adopt(source, state, place.object, place.kind);
+    lines_reads_show(record, &place);
+    *to = (lines_saved_read){ .state = *state,
+                              .path = place.path,
+                              .object = state->object == place.object ? place.object : NULL };
 }
 
 /* One tensor of a container; the container has no name but the path's. */
-static void save_item(line_source *source, frame_record *record, int parent, int path,
+static void save_item(lines_source *source, lines_record *record, int parent, int path,
                       PyObject *container, PyObject *key, PyObject *obj)
 {
-    object_kind kind = state_kind(source, obj);
+    lines_object_kind kind = lines_state_kind(source, obj);
     Py_hash_t hash = key != NULL ? PyObject_Hash(key) : -1;
     if (hash == -1 || (kind != KIND_TORCH && kind != KIND_ARRAY))
         return;
-    saved_read read = { .path = path,
-                        .parent = parent,
-                        .object = obj,
-                        .owner = container,
-                        .member = path_member(hash, PATH_ITEM) };
-    line_state *state = shared_state(source, read.owner, read.member);
+    lines_saved_read read = { .path = path,
+                              .parent = parent,
+                              .object = obj,
+                              .owner = container,
+                              .member = lines_path_member(hash, PATH_ITEM) };
+    lines_state *state = lines_shared_state(source, read.owner, read.member);
     if (state == NULL)
         return;
     if (state->kind == KIND_NONE || state->object != obj)
-        state_adopt(source, state, obj, kind);
+        lines_state_adopt(source, state, obj, kind);
     read.state = *state;
     read.item = Py_NewRef(key);
     record->reads[record->read_count++] = read;
 }
 
-static bool has_room(const frame_record *record, int before)
+static bool has_room(const lines_record *record, int before)
 {
     return record->read_count < before + MOST_ITEMS_EACH &&
            record->read_count < (int)record->code->table->most_reads + MOST_ITEMS;
 }
 
 /* A list, tuple or dict that is read whole is read by its tensors. */
-static void save_items(line_source *source, frame_record *record, int parent, int path, bool is_late)
+static void save_items(lines_source *source, lines_record *record, int parent, int path, bool is_late)
 {
-    line_place place;
+    lines_place place;
     int before = record->read_count;
-    const line_path *named = &record->code->table->paths[path];
+    const lines_path *named = &record->code->table->paths[path];
     if (named->kind == PATH_ATTRIBUTE) /* cache.values(), xs.copy() */
         path = named->base;
-    path_find(source, record, path, false, &place);
+    lines_path_find(source, record, path, false, &place);
     PyObject *obj = place.object;
     if (named->kind == PATH_ATTRIBUTE && obj != NULL && !PyList_CheckExact(obj) &&
         !PyDict_CheckExact(obj)) {
         path = (int)(named - record->code->table->paths);
-        path_find(source, record, path, false, &place);
+        lines_path_find(source, record, path, false, &place);
         obj = place.object;
     }
     bool is_item = record->code->table->paths[path].kind == PATH_ITEM ||
                    record->code->table->paths[path].kind == PATH_ITEM_BY;
     if (obj == NULL && is_item && !is_late)
-        items_note(record, path, NULL); /* a defaultdict's d['k'].append(t) makes it */
+        lines_items_note(record, path, NULL); /* a defaultdict's d['k'].append(t) makes it */
     if (obj == NULL || place.path != path)
         return;
     if (!is_late)
-        items_note(record, path, obj);
+        lines_items_note(record, path, obj);
     if (PyList_CheckExact(obj) || PyTuple_CheckExact(obj)) {
         for (Py_ssize_t i = 0; i < Py_SIZE(obj) && i < 64 && has_room(record, before); i++) {
             PyObject *key = PyLong_FromSsize_t(i); /* owned */
@@ -106,20 +109,20 @@ static void save_items(line_source *source, frame_record *record, int parent, in
         PyObject *key = NULL, *one = NULL; /* borrowed */
         Py_ssize_t at = 0;
         while (has_room(record, before) && PyDict_Next(obj, &at, &key, &one))
-            if (path_is_key(key))
+            if (lines_path_is_key(key))
                 save_item(source, record, parent, path, obj, key, one);
     }
     PyErr_Clear();
 }
 
-PyObject *reads_item(line_source *source, frame_record *record, const saved_read *read)
+PyObject *lines_reads_item(lines_source *source, lines_record *record, const lines_saved_read *read)
 {
-    line_place place;
-    path_find(source, record, read->path, false, &place);
-    return place.object == read->owner ? path_item(place.object, read->item) : NULL;
+    lines_place place;
+    lines_path_find(source, record, read->path, false, &place);
+    return place.object == read->owner ? lines_path_item(place.object, read->item) : NULL;
 }
 
-void reads_clear(frame_record *record)
+void lines_reads_clear(lines_record *record)
 {
     for (int i = 0; i < record->read_count; i++)
         Py_CLEAR(record->reads[i].item);
@@ -127,10 +130,11 @@ void reads_clear(frame_record *record)
     record->box_count = 0;
 }
 
-void reads_save(line_source *source, frame_record *record, const line_statement *statement, bool is_late)
+void lines_reads_save(lines_source *source, lines_record *record, const lines_statement *statement,
+                      bool is_late)
 {
     const uint16_t *paths = record->code->table->reads + statement->reads;
-    reads_clear(record);
+    lines_reads_clear(record);
     for (int i = 0; i < statement->read_count; i++)
         save_read(source, record, &record->reads[i], paths[i], is_late);
     record->read_count = statement->read_count;

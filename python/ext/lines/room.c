@@ -10,7 +10,7 @@ static size_t rounded(size_t bytes)
 }
 
 /* One piece of memory for all lists. */
-static bool take_more(event_room *room, size_t names, size_t changes)
+static bool take_more(lines_room *room, size_t names, size_t changes)
 {
     size_t sizes[] = { rounded((names + changes) * sizeof *room->read_name),
                        rounded((names + changes) * sizeof *room->reads),
@@ -21,13 +21,13 @@ static bool take_more(event_room *room, size_t names, size_t changes)
         return false;
     room->more = memory;
     room->read_name = (PyObject **)(void *)memory;
-    room->reads = (line_name *)(void *)(memory + sizes[0]);
+    room->reads = (lines_name *)(void *)(memory + sizes[0]);
     room->position = (int *)(void *)(memory + sizes[0] + sizes[1]);
-    room->changes = (line_change *)(void *)(memory + sizes[0] + sizes[1] + sizes[2]);
+    room->changes = (lines_change *)(void *)(memory + sizes[0] + sizes[1] + sizes[2]);
     return true;
 }
 
-bool room_open(event_room *room, int names, int changes)
+bool lines_room_open(lines_room *room, int names, int changes)
 {
     room->more = NULL;
     room->read_name = room->few_names;
@@ -45,7 +45,7 @@ bool room_open(event_room *room, int names, int changes)
     return true;
 }
 
-void room_close(event_room *room)
+void lines_room_close(lines_room *room)
 {
     for (int i = 0; i < room->name_count + room->change_name_count; i++)
         Py_XDECREF(room->read_name[i]);
@@ -54,7 +54,7 @@ void room_close(event_room *room)
         PyMem_Free(room->arrows);
 }
 
-bool room_add_arrow(event_room *room, int position)
+bool lines_room_add_arrow(lines_room *room, int position)
 {
     if (room->arrow_count == room->arrow_cap) {
         bool is_here = room->arrows == room->few_arrows;

@@ -13,32 +13,32 @@
 
 /* ---- one thread -------------------------------------------------------------- */
 
-static void hook(tracer *mine)
+static void hook(lines_tracer *mine)
 {
     PyThreadState *thread = PyThreadState_Get();
-    if (thread->c_tracefunc == trace_event)
+    if (thread->c_tracefunc == lines_settrace_event)
         return;
     mine->previous = thread->c_tracefunc;
     Py_XSETREF(mine->previous_object, Py_XNewRef(thread->c_traceobj));
-    PyEval_SetTrace(trace_event, (PyObject *)mine);
+    PyEval_SetTrace(lines_settrace_event, (PyObject *)mine);
 }
 
 static void unhook(void)
 {
     PyThreadState *thread = PyThreadState_Get();
-    if (thread->c_tracefunc != trace_event)
-        return;                                             /* somebody else's now: leave it */
-    tracer *mine = (tracer *)Py_NewRef(thread->c_traceobj); /* owned */
+    if (thread->c_tracefunc != lines_settrace_event)
+        return; /* somebody else's now: leave it */
+    lines_tracer *mine = (lines_tracer *)Py_NewRef(thread->c_traceobj); /* owned */
     PyEval_SetTrace(mine->previous, mine->previous_object);
     mine->previous = NULL;
     Py_CLEAR(mine->previous_object);
     Py_DECREF(mine);
 }
 
-static tracer *make_tracer(line_source *source, bool is_installer)
+static lines_tracer *make_tracer(lines_source *source, bool is_installer)
 {
-    driver *made = driver_of(source);
-    tracer *mine = PyObject_New(tracer, made->type);
+    lines_driver *made = lines_driver_of(source);
+    lines_tracer *mine = PyObject_New(lines_tracer, made->type);
     if (mine == NULL)
         return NULL;
     mine->source = source;
@@ -49,14 +49,14 @@ static tracer *make_tracer(line_source *source, bool is_installer)
     return mine;
 }
 
-static int hook_this_thread(line_source *source)
+static int hook_this_thread(lines_source *source)
 {
-    if (PyThreadState_Get()->c_tracefunc == trace_event) {
-        tracer *there = (tracer *)PyThreadState_Get()->c_traceobj; /* borrowed */
-        there->epoch = driver_of(source)->epoch;
+    if (PyThreadState_Get()->c_tracefunc == lines_settrace_event) {
+        lines_tracer *there = (lines_tracer *)PyThreadState_Get()->c_traceobj; /* borrowed */
+        there->epoch = lines_driver_of(source)->epoch;
         return 0;
     }
-    tracer *mine = make_tracer(source, false);
+    lines_tracer *mine = make_tracer(source, false);
     if (mine == NULL)
         return -1;
     hook(mine);
@@ -69,97 +69,97 @@ static int hook_this_thread(line_source *source)
 /* The frame is of no interest: no more line events from it, if nobody else
  * wants them.  A suspended generator's frame cannot be found again to undo
  * that, so it is undone when the frame is left. */
-static void silence(const tracer *mine, PyFrameObject *frame, int what)
+static void silence(const lines_tracer *mine, PyFrameObject *frame, int what)
 {
     if (mine->previous == NULL)
-        locals_set_line_events(frame, what == PyTrace_RETURN);
+        base_frame_set_line_events(frame, what == PyTrace_RETURN);
 }
 
 /* Instruction events are on in a frame while more statements come on the line it is at.
  * Somebody else's trace function shall not see that: off before, on after its turn. */
-static void stop_steps(line_source *source, frame_record *record, PyFrameObject *frame)
+static void stop_steps(lines_source *source, lines_record *record, PyFrameObject *frame)
 {
     if (!record->is_stepping)
         return;
-    locals_set_instruction_events(frame, false);
+    base_frame_set_instruction_events(frame, false);
     record->is_stepping = false;
-    driver_of(source)->stepping--;
+    lines_driver_of(source)->stepping--;
 }
 
-static void start_steps(line_source *source, frame_record *record, PyFrameObject *frame, bool is_line)
+static void start_steps(lines_source *source, lines_record *record, PyFrameObject *frame, bool is_line)
 {
     bool leads = !record->is_bare && record->statement >= 0 &&
                  record->code->table->statements[record->statement].flags & STATEMENT_LEADS;
-    record->told = leads && is_line ? locals_instruction(record->at) : -1;
-    if (!leads || locals_has_instruction_events(frame))
+    record->told = leads && is_line ? base_frame_instruction(record->at) : -1;
+    if (!leads || base_frame_has_instruction_events(frame))
         return;
-    locals_set_instruction_events(frame, true);
+    base_frame_set_instruction_events(frame, true);
     record->is_stepping = true;
-    driver_of(source)->stepping++;
+    lines_driver_of(source)->stepping++;
 }
 
-static void on_step(line_source *source, frame_record *record)
+static void on_step(lines_source *source, lines_record *record)
 {
-    int instruction = locals_instruction(record->at);
+    int instruction = base_frame_instruction(record->at);
     bool is_told = instruction == record->told;
     record->told = -1;
-    if (!is_told && statement_steps(record, instruction))
-        statement_step(source, record, instruction);
+    if (!is_told && lines_statement_steps(record, instruction))
+        lines_statement_step(source, record, instruction);
 }
 
-static void on_event(tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
+static void on_event(lines_tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
 {
-    line_source *source = mine->source;
-    line_frame *at = locals_of(frame);
-    PyCodeObject *code = locals_code(at);
-    frame_record *record = source_find(source, at);
+    lines_source *source = mine->source;
+    base_frame *at = base_frame_of(frame);
+    PyCodeObject *code = base_frame_code(at);
+    lines_record *record = lines_source_find(source, at);
     bool is_start = what == PyTrace_CALL;
     if (record != NULL && record->code->code != code) { /* of a frame that ended unseen */
-        source_forget(source, record);
+        lines_source_forget(source, record);
         record = NULL;
     }
     if (record == NULL || is_start) {
         if (what != PyTrace_LINE && !is_start)
             return;
-        line_code *known = bypass_code(source, code);
+        lines_code *known = lines_bypass_code(source, code);
         if (known == NULL) {
             silence(mine, frame, what);
             return;
         }
-        bool is_fresh = is_start && locals_is_fresh(at);
-        record = source_frame(source, at, known, is_fresh);
+        bool is_fresh = is_start && base_frame_is_fresh(at);
+        record = lines_source_frame(source, at, known, is_fresh);
         bool can_sleep = code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
         if (record == NULL && !can_sleep) /* else nobody would undo it: the code itself is wanted */
             silence(mine, frame, what);
         if (record != NULL && is_start && source->enter_mask & record->mask)
-            emit_enter(source, record, !is_fresh);
+            lines_emit_enter(source, record, !is_fresh);
         if (record != NULL && is_start && !is_fresh)
-            statement_resume(source, record);
+            lines_statement_resume(source, record);
     }
     if (record == NULL)
         return;
     if (what == PyTrace_LINE) {
-        statement_at(source, record, locals_instruction(at));
+        lines_statement_at(source, record, base_frame_instruction(at));
     } else if (what == PyTrace_OPCODE) {
         on_step(source, record);
     } else if (what == PyTrace_RETURN) {
-        bool is_yield = arg != NULL && locals_is_yield(at);
-        statement_end(source, record, locals_instruction(at), arg, is_yield);
-        record = source_find(source, at);
+        bool is_yield = arg != NULL && base_frame_is_yield(at);
+        lines_statement_end(source, record, base_frame_instruction(at), arg, is_yield);
+        record = lines_source_find(source, at);
         if (!is_yield && record != NULL)
-            source_forget(source, record);
+            lines_source_forget(source, record);
     }
 }
 
 /* Gives the event to whoever was there before us; if that changed the trace
  * function, what it set comes behind us. */
-static int hand_on(tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
+static int hand_on(lines_tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
 {
     if (mine->previous == NULL)
         return 0;
     int result = mine->previous(mine->previous_object, frame, what, arg);
     PyThreadState *thread = PyThreadState_Get();
-    if (thread->c_tracefunc != trace_event) {
+    if (thread->c_tracefunc != lines_settrace_event) {
         PyObject *type, *value, *trace; /* owned */
         PyErr_Fetch(&type, &value, &trace);
         mine->previous = NULL;
@@ -174,9 +174,9 @@ static int hand_on(tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
 static __attribute__((noinline)) int trace_any(PyObject *self, PyFrameObject *frame, int what,
                                                PyObject *arg)
 {
-    tracer *mine = (tracer *)self;
-    line_source *source = mine->source;
-    if (!source->is_running || mine->epoch != driver_of(source)->epoch) {
+    lines_tracer *mine = (lines_tracer *)self;
+    lines_source *source = mine->source;
+    if (!source->is_running || mine->epoch != lines_driver_of(source)->epoch) {
         Py_tracefunc previous = mine->previous;
         PyObject *object = Py_XNewRef(mine->previous_object); /* owned */
         unhook();
@@ -184,7 +184,7 @@ static __attribute__((noinline)) int trace_any(PyObject *self, PyFrameObject *fr
         Py_XDECREF(object);
         return result;
     }
-    if (mine->previous == NULL && bypass_is_idle(source, locals_code(locals_of(frame)))) {
+    if (mine->previous == NULL && lines_bypass_is_idle(source, base_frame_code(base_frame_of(frame)))) {
         silence(mine, frame, what);
         return 0;
     }
@@ -195,14 +195,14 @@ static __attribute__((noinline)) int trace_any(PyObject *self, PyFrameObject *fr
         on_event(mine, frame, what, arg);
         source->inside--;
         if (PyErr_Occurred())
-            source_note_error(source, -1);
+            lines_source_note_error(source, -1);
     }
-    frame_record *record = source_find(source, locals_of(frame));
+    lines_record *record = lines_source_find(source, base_frame_of(frame));
     bool is_ours = what == PyTrace_OPCODE && record != NULL && record->is_stepping;
     if (record != NULL)
         stop_steps(source, record, frame);
     int result = is_ours ? 0 : hand_on(mine, frame, what, arg);
-    record = result == 0 && source->is_running ? source_find(source, locals_of(frame)) : NULL;
+    record = result == 0 && source->is_running ? lines_source_find(source, base_frame_of(frame)) : NULL;
     if (record != NULL)
         start_steps(source, record, frame, what == PyTrace_LINE);
     Py_DECREF(self);
@@ -210,25 +210,25 @@ static __attribute__((noinline)) int trace_any(PyObject *self, PyFrameObject *fr
 }
 
 /* An instruction in the middle of a statement: most are. */
-static bool is_idle_step(const tracer *mine, PyFrameObject *frame)
+static bool is_idle_step(const lines_tracer *mine, PyFrameObject *frame)
 {
-    line_source *source = mine->source;
-    frame_record *last = source->last;
+    lines_source *source = mine->source;
+    lines_record *last = source->last;
     if (last == NULL || !last->is_stepping || !source->is_running ||
-        mine->epoch != driver_of(source)->epoch)
+        mine->epoch != lines_driver_of(source)->epoch)
         return false;
-    int instruction = locals_instruction_if(frame, last->at, last->code->code);
-    return instruction >= 0 && instruction != last->told && !statement_steps(last, instruction);
+    int instruction = base_frame_instruction_if(frame, last->at, last->code->code);
+    return instruction >= 0 && instruction != last->told && !lines_statement_steps(last, instruction);
 }
 
-int trace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
+int lines_settrace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
 {
-    const tracer *mine = (const tracer *)self;
-    line_source *source = mine->source;
-    frame_record *last = source->last;
+    const lines_tracer *mine = (const lines_tracer *)self;
+    lines_source *source = mine->source;
+    lines_record *last = source->last;
     if (what == PyTrace_LINE && mine->previous == NULL && last != NULL && source->is_running &&
-        mine->epoch == driver_of(source)->epoch &&
-        statement_quick(source, last, locals_instruction_if(frame, last->at, last->code->code)))
+        mine->epoch == lines_driver_of(source)->epoch &&
+        lines_statement_quick(source, last, base_frame_instruction_if(frame, last->at, last->code->code)))
         return 0;
     if (what == PyTrace_OPCODE && is_idle_step(mine, frame))
         return 0;
@@ -239,15 +239,15 @@ int trace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
  * trace function: we take the C way again. */
 static PyObject *tracer_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    tracer *mine = (tracer *)self, *here = NULL;
+    lines_tracer *mine = (lines_tracer *)self, *here = NULL;
     PyObject *frame = NULL, *event = NULL, *arg = NULL; /* borrowed */
     (void)kwargs;
     if (!PyArg_ParseTuple(args, "O!UO", &PyFrame_Type, &frame, &event, &arg))
         return NULL;
-    line_source *source = mine->source;
-    if (!source->is_running || mine->epoch != driver_of(source)->epoch)
+    lines_source *source = mine->source;
+    if (!source->is_running || mine->epoch != lines_driver_of(source)->epoch)
         Py_RETURN_NONE;
-    PyObject *hook_before = driver_of(source)->previous_hook; /* borrowed */
+    PyObject *hook_before = lines_driver_of(source)->previous_hook; /* borrowed */
     if (mine->is_installer) {
         here = make_tracer(source, false);
         if (here == NULL)
@@ -260,14 +260,15 @@ static PyObject *tracer_call(PyObject *self, PyObject *args, PyObject *kwargs)
             Py_XDECREF(done);
         }
     } else {
-        here = (tracer *)Py_NewRef(self);
+        here = (lines_tracer *)Py_NewRef(self);
         PyEval_SetTrace(NULL, NULL);
     }
     hook(here);
     int what = PyUnicode_CompareWithASCIIString(event, "call") == 0   ? PyTrace_CALL
                : PyUnicode_CompareWithASCIIString(event, "line") == 0 ? PyTrace_LINE
                                                                       : -1;
-    int result = what >= 0 ? trace_event((PyObject *)here, (PyFrameObject *)frame, what, arg) : 0;
+    int result =
+        what >= 0 ? lines_settrace_event((PyObject *)here, (PyFrameObject *)frame, what, arg) : 0;
     PyObject *local = result < 0 ? NULL : PyObject_GetAttrString(frame, "f_trace"); /* owned */
     Py_DECREF(here);
     if (local == NULL)
@@ -278,7 +279,7 @@ static PyObject *tracer_call(PyObject *self, PyObject *args, PyObject *kwargs)
 static void tracer_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    Py_XDECREF(((tracer *)self)->previous_object);
+    Py_XDECREF(((lines_tracer *)self)->previous_object);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -292,7 +293,7 @@ static PyType_Slot tracer_slots[] = {
 
 static PyType_Spec tracer_spec = {
     .name = "tensortap._core.LineTracer",
-    .basicsize = sizeof(tracer),
+    .basicsize = sizeof(lines_tracer),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = tracer_slots,
 };
@@ -300,24 +301,24 @@ static PyType_Spec tracer_spec = {
 /* ---- all threads -------------------------------------------------------------- */
 
 /* Frames that we silenced, and that somebody may want to hear again. */
-static void wake_frames(line_source *source)
+static void wake_frames(lines_source *source)
 {
     PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
     for (; thread != NULL; thread = PyThreadState_Next(thread))
-        locals_wake(thread);
-    bypass_wake(source);
+        base_frame_wake(thread);
+    lines_bypass_wake(source);
 }
 
 /* Calls threading.settrace or threading.gettrace. */
-static PyObject *ask_threading(const line_source *source, const char *function, PyObject *argument)
+static PyObject *ask_threading(const lines_source *source, const char *function, PyObject *argument)
 {
     return argument != NULL ? PyObject_CallMethod(source->threading, function, "O", argument)
                             : PyObject_CallMethod(source->threading, function, NULL);
 }
 
-static int start_threads(line_source *source)
+static int start_threads(lines_source *source)
 {
-    driver *made = driver_of(source);
+    lines_driver *made = lines_driver_of(source);
     PyObject *done = NULL; /* owned */
     Py_XSETREF(made->previous_hook, ask_threading(source, "gettrace", NULL));
     Py_XSETREF(made->installer, (PyObject *)make_tracer(source, true));
@@ -328,9 +329,9 @@ static int start_threads(line_source *source)
     return done == NULL ? -1 : 0;
 }
 
-int driver_start(line_source *source)
+int lines_driver_start(lines_source *source)
 {
-    driver *made = driver_of(source);
+    lines_driver *made = lines_driver_of(source);
     if (made == NULL) {
         made = PyMem_Calloc(1, sizeof *made);
         if (made == NULL || (made->type = (PyTypeObject *)PyType_FromSpec(&tracer_spec)) == NULL) {
@@ -346,19 +347,19 @@ int driver_start(line_source *source)
     if (!source->is_running)
         made->steps_aside = false;
     source->is_running = true;
-    bypass_start(source);
+    lines_bypass_start(source);
     wake_frames(source);
     return hook_this_thread(source);
 }
 
 /* `y = f(x); flow.off(); ...`: the frame is in the middle of such a line. */
-static void stop_all_steps(line_source *source)
+static void stop_all_steps(lines_source *source)
 {
-    PyFrameObject *frame = driver_of(source)->stepping > 0 /* owned */
+    PyFrameObject *frame = lines_driver_of(source)->stepping > 0 /* owned */
                                ? PyThreadState_GetFrame(PyThreadState_Get())
                                : NULL;
     while (frame != NULL) {
-        frame_record *record = source_find(source, locals_of(frame));
+        lines_record *record = lines_source_find(source, base_frame_of(frame));
         if (record != NULL)
             stop_steps(source, record, frame);
         PyFrameObject *back = PyFrame_GetBack(frame); /* owned */
@@ -367,16 +368,16 @@ static void stop_all_steps(line_source *source)
     }
 }
 
-void driver_stop(line_source *source)
+void lines_driver_stop(lines_source *source)
 {
-    driver *made = driver_of(source);
+    lines_driver *made = lines_driver_of(source);
     if (made == NULL || !source->is_running)
         return;
     stop_all_steps(source);
     source->is_running = false;
     made->epoch++;
     unhook();
-    bypass_stop();
+    lines_bypass_stop();
     wake_frames(source);
     PyObject *now = ask_threading(source, "gettrace", NULL); /* owned */
     if (now == made->installer && now != NULL)
@@ -387,9 +388,9 @@ void driver_stop(line_source *source)
     Py_CLEAR(made->previous_hook);
 }
 
-void driver_changed(line_source *source)
+void lines_driver_changed(lines_source *source)
 {
-    bypass_start(source);
+    lines_bypass_start(source);
     wake_frames(source);
 }
 

@@ -8,7 +8,7 @@
 
 enum { VERDICTS = 1024 };
 
-typedef struct driver {
+typedef struct lines_driver {
     PyTypeObject *type;      /* owned */
     PyObject *installer;     /* owned; given to threading.settrace */
     PyObject *previous_hook; /* owned; what threading had; None: nothing */
@@ -20,29 +20,32 @@ typedef struct driver {
     uint64_t verdict_generation;
     uint64_t wakes;   /* goes up when running frames are all switched on again */
     bool steps_aside; /* the C stack was half used up */
-} driver;
+} lines_driver;
 
 /* What sys.gettrace() shows while we are on, one for each thread. */
-typedef struct tracer {
-    PyObject_HEAD line_source *source;
+typedef struct lines_tracer {
+    PyObject_HEAD lines_source *source;
     Py_tracefunc previous;
     PyObject *previous_object; /* owned or NULL */
     uint64_t epoch;
     bool is_installer;
-} tracer;
+} lines_tracer;
 
-int trace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg); /* the trace function */
+int lines_settrace_event(PyObject *self, PyFrameObject *frame, int what,
+                         PyObject *arg); /* the trace function */
 
-static inline driver *driver_of(const line_source *source)
+static inline lines_driver *lines_driver_of(const lines_source *source)
 {
     return source->driver;
 }
 
 /* bypass.c */
-line_code *bypass_code(line_source *source, PyCodeObject *code);          /* as source_code, and noted */
-bool bypass_is_idle(const line_source *source, const PyCodeObject *code); /* noted as not selected */
-void bypass_start(line_source *source);
-void bypass_stop(void);
-void bypass_wake(line_source *source); /* frames that run are heard again, wanted or not */
+lines_code *lines_bypass_code(lines_source *source,
+                              PyCodeObject *code); /* as lines_source_code, and noted */
+bool lines_bypass_is_idle(const lines_source *source,
+                          const PyCodeObject *code); /* noted as not selected */
+void lines_bypass_start(lines_source *source);
+void lines_bypass_stop(void);
+void lines_bypass_wake(lines_source *source); /* frames that run are heard again, wanted or not */
 
 #endif

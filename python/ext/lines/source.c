@@ -7,9 +7,9 @@ enum { MOST_ERRORS = 100 };
 
 /* ---- errors ---------------------------------------------------------------- */
 
-void source_note_error(line_source *source, int id)
+void lines_source_note_error(lines_source *source, int id)
 {
-    PyObject *error = own_error_take(); /* owned */
+    PyObject *error = base_error_take(); /* owned */
     PyObject **first = id >= 0 ? &source->consumers[id].first_error : &source->own_error;
     uint64_t *count = id >= 0 ? &source->consumers[id].errors : &source->own_errors;
     if (error == NULL)
@@ -25,9 +25,9 @@ void source_note_error(line_source *source, int id)
     Py_DECREF(error);
 }
 
-uint64_t line_source_errors(line_source *source, int id, PyObject **text)
+uint64_t lines_source_errors(lines_source *source, int id, PyObject **text)
 {
-    const consumer_slot *slot = &source->consumers[id];
+    const lines_consumer_slot *slot = &source->consumers[id];
     if (text != NULL)
         *text = slot->first_error != NULL               ? slot->first_error
                 : source->own_errors > slot->own_before ? source->own_error
@@ -37,24 +37,24 @@ uint64_t line_source_errors(line_source *source, int id, PyObject **text)
 
 /* ---- consumers -------------------------------------------------------------- */
 
-static void sum_up(line_source *source)
+static void sum_up(lines_source *source)
 {
     source->generation++;
     source->wants = source->before_mask = source->line_mask = source->enter_mask = source->leave_mask = 0;
     source->sent_mask = source->lazy_mask = source->bare_mask = 0;
-    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
-        const line_consumer *consumer = &source->consumers[id].consumer;
+    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
+        const lines_consumer *consumer = &source->consumers[id].consumer;
         uint32_t bit = (uint32_t)1 << id;
         if (!(source->mask & bit))
             continue;
         source->wants |= consumer->wants;
         source->before_mask |= consumer->before != NULL ? bit : 0;
-        source->lazy_mask |= consumer->before != NULL && consumer->wants & LINE_LAZY ? bit : 0;
+        source->lazy_mask |= consumer->before != NULL && consumer->wants & LINES_LAZY ? bit : 0;
         source->line_mask |= consumer->line != NULL ? bit : 0;
         source->enter_mask |= consumer->enter != NULL ? bit : 0;
         source->leave_mask |= consumer->leave != NULL ? bit : 0;
         source->sent_mask |= consumer->sent != NULL ? bit : 0;
-        source->bare_mask |= consumer->wants & LINE_BARE ? bit : 0;
+        source->bare_mask |= consumer->wants & LINES_BARE ? bit : 0;
     }
     source->eager_mask = (source->before_mask & ~source->lazy_mask) | source->line_mask;
 }
@@ -69,23 +69,23 @@ static uint64_t newest_thread(void)
 }
 
 /* A frame that has a record goes on with other consumers. */
-static void refresh_frames(line_source *source)
+static void refresh_frames(lines_source *source)
 {
     for (size_t i = 0; i < source->frames.cap; i++) {
-        frame_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
+        lines_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
         if (record == NULL)
             continue;
-        line_code *code = source_code(source, record->code->code);
+        lines_code *code = lines_source_code(source, record->code->code);
         uint32_t mask = code != NULL ? code->mask : 0;
         if (record->is_bare && mask & ~source->bare_mask && source->inside == 0) {
-            source_forget(source, record); /* its next event makes a whole one */
-            i--;                           /* another may have moved here */
+            lines_source_forget(source, record); /* its next event makes a whole one */
+            i--;                                 /* another may have moved here */
             continue;
         }
-        for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
-            const consumer_slot *slot = &source->consumers[id];
+        for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
+            const lines_consumer_slot *slot = &source->consumers[id];
             uint32_t bit = (uint32_t)1 << id;
-            if (mask & bit && !(record->mask & bit) && slot->consumer.threads != LINE_THREADS_ALL &&
+            if (mask & bit && !(record->mask & bit) && slot->consumer.threads != LINES_THREADS_ALL &&
                 record->thread != (uint64_t)PyThread_get_thread_ident())
                 mask &= ~bit;
         }
@@ -106,7 +106,7 @@ static PyObject *import_plainly(const char *name)
     return module;
 }
 
-static int find_modules(line_source *source)
+static int find_modules(lines_source *source)
 {
     PyObject *analysis = import_plainly("tensortap.analysis.table"); /* owned */
     source->analyse = analysis != NULL ? PyObject_GetAttrString(analysis, "table") : NULL;
@@ -124,60 +124,60 @@ static int find_modules(line_source *source)
     return source->analyse != NULL && source->threading != NULL && !PyErr_Occurred() ? 0 : -1;
 }
 
-int line_source_add(line_source *source, const line_consumer *consumer)
+int lines_source_add(lines_source *source, const lines_consumer *consumer)
 {
     PyObject *roots = NULL; /* owned, then the slot's */
     int id = 0;
-    while (id < LINE_MAX_CONSUMERS && source->mask & (uint32_t)1 << id)
+    while (id < LINES_MAX_CONSUMERS && source->mask & (uint32_t)1 << id)
         id++;
-    if (id == LINE_MAX_CONSUMERS) {
+    if (id == LINES_MAX_CONSUMERS) {
         PyErr_Format(PyExc_RuntimeError, "the line source serves %d consumers at most",
-                     LINE_MAX_CONSUMERS);
+                     LINES_MAX_CONSUMERS);
         return -1;
     }
-    if (consumer->names != NULL && names_roots(consumer->names, &roots) < 0)
+    if (consumer->names != NULL && lines_names_roots(consumer->names, &roots) < 0)
         return -1;
     if (source->mask == 0)
-        source_forget_all(source);
+        lines_source_forget_all(source);
     Py_CLEAR(source->consumers[id].first_error);
-    source->consumers[id] = (consumer_slot){ .consumer = *consumer,
-                                             .names = Py_XNewRef(consumer->names),
-                                             .roots = roots,
-                                             .thread = PyThreadState_GetID(PyThreadState_Get()),
-                                             .own_before = source->own_errors,
-                                             .last_thread = newest_thread() };
+    source->consumers[id] = (lines_consumer_slot){ .consumer = *consumer,
+                                                   .names = Py_XNewRef(consumer->names),
+                                                   .roots = roots,
+                                                   .thread = PyThreadState_GetID(PyThreadState_Get()),
+                                                   .own_before = source->own_errors,
+                                                   .last_thread = newest_thread() };
     source->mask |= (uint32_t)1 << id;
     sum_up(source);
-    if (driver_start(source) < 0) {
-        line_source_remove(source, id);
+    if (lines_driver_start(source) < 0) {
+        lines_source_remove(source, id);
         return -1;
     }
     refresh_frames(source);
     return id;
 }
 
-void line_source_remove(line_source *source, int id)
+void lines_source_remove(lines_source *source, int id)
 {
     uint32_t bit = (uint32_t)1 << id;
-    if (id < 0 || id >= LINE_MAX_CONSUMERS || !(source->mask & bit))
+    if (id < 0 || id >= LINES_MAX_CONSUMERS || !(source->mask & bit))
         return;
     source->mask &= ~bit;
     Py_CLEAR(source->consumers[id].names);
     Py_CLEAR(source->consumers[id].roots);
-    source->consumers[id].consumer = (line_consumer){ 0 };
+    source->consumers[id].consumer = (lines_consumer){ 0 };
     sum_up(source);
     if (source->mask == 0) {
-        driver_stop(source);
-        source_forget_all(source);
+        lines_driver_stop(source);
+        lines_source_forget_all(source);
     } else {
         refresh_frames(source);
-        driver_changed(source);
+        lines_driver_changed(source);
     }
 }
 
-line_source *line_source_create(core_state *state)
+lines_source *lines_source_create(binding_state *state)
 {
-    line_source *source = PyMem_Calloc(1, sizeof *source);
+    lines_source *source = PyMem_Calloc(1, sizeof *source);
     if (source == NULL) {
         PyErr_NoMemory();
         return NULL;
@@ -185,27 +185,27 @@ line_source *line_source_create(core_state *state)
     source->core = state;
     source->generation = 1;
     if (find_modules(source) < 0) {
-        line_source_free(source);
+        lines_source_free(source);
         return NULL;
     }
     return source;
 }
 
-void line_source_free(line_source *source)
+void lines_source_free(lines_source *source)
 {
     if (source == NULL)
         return;
     if (source->mask != 0) {
         source->mask = 0;
-        driver_stop(source);
+        lines_driver_stop(source);
     }
-    source_forget_all(source);
-    for (int id = 0; id < LINE_MAX_CONSUMERS; id++) {
+    lines_source_forget_all(source);
+    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
         Py_CLEAR(source->consumers[id].names);
         Py_CLEAR(source->consumers[id].roots);
         Py_CLEAR(source->consumers[id].first_error);
     }
-    cache_free(source);
+    lines_cache_free(source);
     Py_CLEAR(source->threading);
     Py_CLEAR(source->version);
     Py_CLEAR(source->is_inference);

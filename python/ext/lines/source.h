@@ -5,10 +5,10 @@
  * functions plus a selection; the source calls it in the user's thread, with
  * the GIL held, in the middle of the user's program:
  *
- *     line_consumer mine = { .context = chart, .change = on_change, .selects = is_mine };
- *     int id = line_source_add(source, &mine);       // -1: a Python exception is set
+ *     lines_consumer mine = { .context = chart, .change = on_change, .selects = is_mine };
+ *     int id = lines_source_add(source, &mine);       // -1: a Python exception is set
  *     ...                                            // the program runs
- *     line_source_remove(source, id);                // the last one out stops the tracing
+ *     lines_source_remove(source, id);                // the last one out stops the tracing
  *
  * Order of the calls for one statement of a selected frame:
  *     line     (before)  a line is about to run: cheap, no reads are looked up
@@ -23,7 +23,7 @@
  *   - Nothing it is given outlives the call: pointers are borrowed.  Whoever
  *     wants to know a name's state again keeps its key.
  *   - A callback must not fail.  A Python exception it leaves set is counted
- *     (line_source_errors), cleared, and after 100 of them the consumer is
+ *     (lines_source_errors), cleared, and after 100 of them the consumer is
  *     muted.  It may not run long, and never waits for another thread.
  *   - It is not called for what it does itself: no event comes from inside a
  *     callback.
@@ -51,13 +51,13 @@
  * does, whatever it computes; a call costs one look at what the names hold; code
  * in which no such name occurs is not watched at all (with enter, leave or line
  * it is, and its lines are cheap).  This is also the way to follow objects that are
- * no tensors: with LINE_OBJECTS every int that is assigned to anything is a
- * change, with names only those of the names.  LINE_TOUCHES adds the rest: a
- * named list, dict or other object is told as LINE_TOUCHED after each statement
+ * no tensors: with LINES_OBJECTS every int that is assigned to anything is a
+ * change, with names only those of the names.  LINES_TOUCHES adds the rest: a
+ * named list, dict or other object is told as LINES_TOUCHED after each statement
  * that may have changed it in place (called something, stored an item); whether
  * it did is for the consumer to find out.
  *
- *     line_consumer mine = { .wants = LINE_ARRAYS | LINE_OBJECTS | LINE_TOUCHES,
+ *     lines_consumer mine = { .wants = LINES_ARRAYS | LINES_OBJECTS | LINES_TOUCHES,
  *                            .names = frozenset_of("x", "self.cache"), ... };
  *
  * Coming and going.  A code object is analysed once in its life, which takes
@@ -77,145 +77,145 @@
 
 #include <stdbool.h>
 
-typedef struct line_source line_source;
-typedef struct line_frame line_frame; /* the running frame; only for line_frame_get */
+typedef struct lines_source lines_source;
+typedef struct base_frame base_frame; /* the running frame; only for lines_frame_get */
 
-typedef enum line_kind {
-    LINE_LOCAL,     /* x: fast locals, cells, names of a class body */
-    LINE_GLOBAL,    /* x of a module, a notebook cell, or `global x` */
-    LINE_ATTRIBUTE, /* self.x, named as written */
-    LINE_ITEM,      /* xs[0], cache['k'], as written, a variable index by its value */
-} line_kind;
+typedef enum lines_kind {
+    LINES_LOCAL,     /* x: fast locals, cells, names of a class body */
+    LINES_GLOBAL,    /* x of a module, a notebook cell, or `global x` */
+    LINES_ATTRIBUTE, /* self.x, named as written */
+    LINES_ITEM,      /* xs[0], cache['k'], as written, a variable index by its value */
+} lines_kind;
 
-typedef enum line_how {
-    LINE_BOUND,   /* the name held no tensor before */
-    LINE_REBOUND, /* the name holds another tensor, or was assigned the same one: then the key stays */
-    LINE_INPLACE, /* the same object, other contents */
-    LINE_TOUCHED, /* with LINE_TOUCHES: no tensor or array, perhaps other contents; the key stays */
-} line_how;
+typedef enum lines_how {
+    LINES_BOUND,   /* the name held no tensor before */
+    LINES_REBOUND, /* the name holds another tensor, or was assigned the same one: then the key stays */
+    LINES_INPLACE, /* the same object, other contents */
+    LINES_TOUCHED, /* with LINES_TOUCHES: no tensor or array, perhaps other contents; the key stays */
+} lines_how;
 
 /* One state of a name. */
-typedef struct line_name {
-    line_kind kind;
+typedef struct lines_name {
+    lines_kind kind;
     PyObject *name;   /* borrowed str */
     PyObject *object; /* borrowed; NULL in the reads of a change if it is not there any more */
     uint64_t key;     /* of this state */
     uint32_t version; /* torch's version counter; 0 where there is none */
     bool is_seen;     /* the key was reported before, in a change or as a read */
-} line_name;
+} lines_name;
 
-typedef struct line_change {
-    line_name now;
-    line_how how;
+typedef struct lines_change {
+    lines_name now;
+    lines_how how;
     uint64_t old_key;      /* the state before; 0: none */
     const uint16_t *reads; /* the arrows: indices into the event's reads ... */
     size_t read_count;
-    const int *calls; /* ... and the calls whose result is in it, as line_call.site; NULL: all
+    const int *calls; /* ... and the calls whose result is in it, as lines_call.site; NULL: all
                          of the statement's may be */
     size_t call_count;
     size_t direct_count; /* the first ones: it is such a result or a part of it, not made of it */
     bool is_sampled;     /* above 64 MB only a part of the contents was compared */
-} line_change;
+} lines_change;
 
-typedef struct line_event {
+typedef struct lines_event {
     uint64_t frame;           /* number of the frame, never given twice */
     uint64_t caller;          /* number of the nearest selected frame below; 0: none */
     uint64_t thread;          /* as threading.get_ident() */
     PyObject *code;           /* borrowed */
-    line_frame *at;           /* for line_frame_get, within the callback */
+    base_frame *at;           /* for lines_frame_get, within the callback */
     int line;                 /* of the statement: its first line; in `line`: the line itself */
     uint64_t run;             /* which turn of the statement: goes up in a frame with each */
-    int first_site, end_site; /* of calls in the statement: line_call.site; in `sent` of the yield */
+    int first_site, end_site; /* of calls in the statement: lines_call.site; in `sent` of the yield */
     bool is_return;           /* the statement is a `return` (or a yield) */
-    const line_name *reads;   /* tensors (and arrays, objects: see wants) that it reads */
+    const lines_name *reads;  /* tensors (and arrays, objects: see wants) that it reads */
     size_t read_count;
-    const line_change *changes; /* in `change` only */
+    const lines_change *changes; /* in `change` only */
     size_t change_count;
     PyObject *value; /* borrowed; in `leave`: what is returned or yielded; NULL: an exception; in
                         `sent`: that, and it is the only read, without a name */
     bool is_resumed; /* in `enter`: a generator or coroutine goes on */
     bool is_yield;   /* in `leave`: it will go on later */
-} line_event;
+} lines_event;
 
 enum {
-    LINE_ARRAYS = 1 << 0,  /* NumPy arrays too: their contents are digested, see DESIGN */
-    LINE_OBJECTS = 1 << 1, /* every object that a name is bound to, numbers and None too;
+    LINES_ARRAYS = 1 << 0,  /* NumPy arrays too: their contents are digested, see DESIGN */
+    LINES_OBJECTS = 1 << 1, /* every object that a name is bound to, numbers and None too;
                               in place changes are told for tensors and arrays only */
-    LINE_LAZY = 1 << 3,    /* `before` only where a read may be another thing afterwards: the
+    LINES_LAZY = 1 << 3,    /* `before` only where a read may be another thing afterwards: the
                               statement stores it, or calls something, or returns */
-    LINE_TOUCHES = 1 << 2, /* with LINE_OBJECTS and names: LINE_TOUCHED too */
-    LINE_BARE = 1 << 4,    /* enter, line and leave only, without reads: the code is not even
-                              analysed; for who looks at a few names by line_frame_slot */
+    LINES_TOUCHES = 1 << 2, /* with LINES_OBJECTS and names: LINES_TOUCHED too */
+    LINES_BARE = 1 << 4,    /* enter, line and leave only, without reads: the code is not even
+                              analysed; for who looks at a few names by lines_frame_slot */
 };
 
-typedef enum line_threads {
-    LINE_THREADS_LATER, /* the thread that added the consumer, and those started since */
-    LINE_THREADS_OWN,   /* that thread alone */
-    LINE_THREADS_ALL,   /* on Python 3.11 and older as LATER */
-} line_threads;
+typedef enum lines_threads {
+    LINES_THREADS_LATER, /* the thread that added the consumer, and those started since */
+    LINES_THREADS_OWN,   /* that thread alone */
+    LINES_THREADS_ALL,   /* on Python 3.11 and older as LATER */
+} lines_threads;
 
-typedef void line_fn(void *context, const line_event *event);
+typedef void lines_fn(void *context, const lines_event *event);
 
-typedef struct line_consumer {
+typedef struct lines_consumer {
     void *context;
     uint32_t wants;
-    line_threads threads;
+    lines_threads threads;
     /* Asked once for each code object; NULL: all.  Gives the lines wanted, ends
      * included (preset to everything).  tensortap's own code is never asked. */
     bool (*selects)(void *context, PyCodeObject *code, int *first, int *last);
     /* Asked at the first event of each frame of selected code, with its arguments in
      * place; false: nothing of this frame is told.  NULL: all frames. */
-    bool (*accepts)(void *context, PyCodeObject *code, line_frame *at);
+    bool (*accepts)(void *context, PyCodeObject *code, base_frame *at);
     PyObject *names; /* borrowed set or frozenset of str, or NULL; changes of these names only */
-    line_fn *enter, *line, *before, *change, *leave, *sent;
-} line_consumer;
+    lines_fn *enter, *line, *before, *change, *leave, *sent;
+} lines_consumer;
 
-enum { LINE_MAX_CONSUMERS = 32 };
+enum { LINES_MAX_CONSUMERS = 32 };
 
 /* An id, or -1 with an exception: too many consumers, or (3.12 and later) both
  * free monitoring tools taken.  Frames that run already are seen from their
  * next line on. */
-int line_source_add(line_source *source, const line_consumer *consumer);
-void line_source_remove(line_source *source, int id);
+int lines_source_add(lines_source *source, const lines_consumer *consumer);
+void lines_source_remove(lines_source *source, int id);
 /* What a consumer or the source itself failed at, since the consumer was added;
  * the text of the first one goes to *text (borrowed, NULL: none) if not NULL. */
-uint64_t line_source_errors(line_source *source, int id, PyObject **text);
+uint64_t lines_source_errors(lines_source *source, int id, PyObject **text);
 
 /* The value of a local (else global) name of the running frame: a new reference,
  * or NULL without an exception.  Runs no code of the user's. */
-PyObject *line_frame_get(line_frame *at, PyObject *name);
+PyObject *lines_frame_get(base_frame *at, PyObject *name);
 /* The same for who knows the slot (the place in co_varnames, then in those of
  * co_cellvars that are no arguments): borrowed, NULL: unbound. */
-PyObject *line_frame_slot(line_frame *at, int slot, PyObject *name);
+PyObject *lines_frame_slot(base_frame *at, int slot, PyObject *name);
 
 /* A call that is going on. */
-typedef struct line_call {
-    uint64_t frame, run; /* the frame that calls, and the turn of its statement: see line_event */
+typedef struct lines_call {
+    uint64_t frame, run; /* the frame that calls, and the turn of its statement: see lines_event */
     int site;            /* the instruction */
-} line_call;
+} lines_call;
 
 /* The call that the frame `at` is there for, of the nearest frame below that the consumer
  * hears of; false: there is none. */
-bool line_frame_below(line_source *source, int id, line_frame *at, line_call *call);
+bool lines_frame_below(lines_source *source, int id, base_frame *at, lines_call *call);
 /* The key by which the statement that calls knows the tensor of a read; 0: it does not read it. */
-uint64_t line_frame_passed(line_source *source, int id, line_frame *at, const line_name *read);
+uint64_t lines_frame_passed(lines_source *source, int id, base_frame *at, const lines_name *read);
 /* The key of the oldest name that a frame below has for the tensor of a read: of the nearest
  * that has one, whatever it calls, then of those of other threads; 0: none has.  So the argument
  * of a generator or a thread is known when it runs, which may be long after it was given. */
-uint64_t line_frame_holder(line_source *source, int id, line_frame *at, const line_name *read);
+uint64_t lines_frame_holder(lines_source *source, int id, base_frame *at, const lines_name *read);
 /* Is that call given the result of the one at `site` of the same statement, or a part of it?
  * With `is_made`: or something that was computed from it?  A call takes what it gave itself, too:
  * code that is not selected handed it on. */
-bool line_frame_takes(line_source *source, int id, line_frame *at, const line_name *read, int site,
-                      bool is_made);
+bool lines_frame_takes(lines_source *source, int id, base_frame *at, const lines_name *read, int site,
+                       bool is_made);
 /* If the read is an argument: the keys of the names that the statement that calls has computed
  * it from, `most` at most; returns how many. */
-size_t line_frame_given(line_source *source, int id, line_frame *at, const line_name *read,
-                        uint64_t *keys, size_t most);
+size_t lines_frame_given(lines_source *source, int id, base_frame *at, const lines_name *read,
+                         uint64_t *keys, size_t most);
 
 /* The module's state makes one and frees it. */
-struct core_state;
-line_source *line_source_create(struct core_state *state);
-void line_source_free(line_source *source);
+struct binding_state;
+lines_source *lines_source_create(struct binding_state *state);
+void lines_source_free(lines_source *source);
 
 #endif

@@ -23,10 +23,10 @@ static bool is_array_type(PyTypeObject *type)
     return false;
 }
 
-static void find_torch(line_source *source)
+static void find_torch(lines_source *source)
 {
-    torch_api *torch = &source->core->torch;
-    if (source->version != NULL || !torch_api_find(torch))
+    tensor_torch *torch = &source->core->torch;
+    if (source->version != NULL || !tensor_torch_find(torch))
         return;
     PyObject *version = PyObject_GetAttrString((PyObject *)torch->base, "_version");
     PyObject *inference = PyObject_GetAttrString((PyObject *)torch->base, "is_inference");
@@ -41,19 +41,19 @@ static void find_torch(line_source *source)
     Py_XDECREF(inference);
 }
 
-static object_kind kind_of_type(line_source *source, PyTypeObject *type)
+static lines_object_kind kind_of_type(lines_source *source, PyTypeObject *type)
 {
     if (is_array_type(type))
         return KIND_ARRAY;
     find_torch(source);
-    const torch_api *torch = &source->core->torch;
+    const tensor_torch *torch = &source->core->torch;
     return torch->base != NULL && PyType_IsSubtype(type, torch->base) ? KIND_TORCH : KIND_NONE;
 }
 
-object_kind state_kind_slow(line_source *source, PyObject *obj)
+lines_object_kind lines_state_kind_slow(lines_source *source, PyObject *obj)
 {
     PyTypeObject *type = Py_TYPE(obj);
-    object_kind kind = KIND_NONE;
+    lines_object_kind kind = KIND_NONE;
     if (!(type->tp_flags & NEVER_TENSOR) && type != &PyFloat_Type && obj != Py_None) {
         size_t at = ((uintptr_t)type >> 5) % TYPE_CACHE;
         if (source->type_of[at] != type) {
@@ -63,47 +63,47 @@ object_kind state_kind_slow(line_source *source, PyObject *obj)
             source->kind_of[at] = (uint8_t)kind;
             Py_XDECREF(old);
         }
-        kind = (object_kind)source->kind_of[at];
+        kind = (lines_object_kind)source->kind_of[at];
     }
-    if (kind == KIND_ARRAY && !(source->wants & LINE_ARRAYS))
+    if (kind == KIND_ARRAY && !(source->wants & LINES_ARRAYS))
         kind = KIND_NONE;
-    if (kind == KIND_NONE && source->wants & LINE_OBJECTS)
+    if (kind == KIND_NONE && source->wants & LINES_OBJECTS)
         kind = KIND_OBJECT;
     return kind;
 }
 
 /* ---- versions ------------------------------------------------------------- */
 
-bool state_begin(line_source *source, PyObject **guard)
+bool lines_state_begin(lines_source *source, PyObject **guard)
 {
-    const torch_api *torch = &source->core->torch;
+    const tensor_torch *torch = &source->core->torch;
     *guard = NULL;
-    if (torch->tensor != NULL && has_function_mode(torch))
-        *guard = enter_quiet(torch); /* or the mode would see us asking */
+    if (torch->tensor != NULL && tensor_has_function_mode(torch))
+        *guard = tensor_quiet_enter(torch); /* or the mode would see us asking */
     return *guard != NULL;
 }
 
 /* False: this tensor has no count. */
-static bool read_version(line_source *source, PyObject *obj, uint32_t *out)
+static bool read_version(lines_source *source, PyObject *obj, uint32_t *out)
 {
-    const torch_api *torch = &source->core->torch;
+    const tensor_torch *torch = &source->core->torch;
     if (source->version == NULL)
         return false;
     bool is_plain = Py_IS_TYPE(obj, torch->tensor) || Py_IS_TYPE(obj, torch->parameter);
-    PyObject *guard = is_plain ? NULL : enter_quiet(torch);
+    PyObject *guard = is_plain ? NULL : tensor_quiet_enter(torch);
     const PyGetSetDef *def = ((PyGetSetDescrObject *)source->version)->d_getset;
     PyObject *number = def->get(obj, def->closure); /* owned */
     long value = number != NULL ? PyLong_AsLong(number) : -1;
     if (number == NULL)
         PyErr_Clear();
     Py_XDECREF(number);
-    leave_quiet(guard);
+    tensor_quiet_leave(guard);
     *out = (uint32_t)value;
     return value >= 0;
 }
 
 /* Asking an inference tensor for its version costs torch a C++ exception. */
-static bool is_inference(line_source *source, PyObject *obj)
+static bool is_inference(lines_source *source, PyObject *obj)
 {
     if (source->is_inference == NULL)
         return false;
@@ -134,7 +134,7 @@ static void thin_out(tt_tensor *t)
     }
 }
 
-static bool compute_digest(line_source *source, PyObject *obj, tt_digest *out, bool *is_sampled)
+static bool compute_digest(lines_source *source, PyObject *obj, tt_digest *out, bool *is_sampled)
 {
     tensor_view view;
     if (tensor_view_open(&source->core->torch, obj, &view) != VIEW_OK)
@@ -150,7 +150,7 @@ static bool compute_digest(line_source *source, PyObject *obj, tt_digest *out, b
     return true;
 }
 
-bool state_needs_digest(const line_source *source, const line_state *state, bool is_hidden)
+bool lines_state_needs_digest(const lines_source *source, const lines_state *state, bool is_hidden)
 {
     (void)source;
     if (state->kind == KIND_ARRAY)
@@ -158,7 +158,7 @@ bool state_needs_digest(const line_source *source, const line_state *state, bool
     return state->kind == KIND_TORCH && (is_hidden || !state->has_version);
 }
 
-void state_digest(line_source *source, line_state *state, PyObject *obj)
+void lines_state_digest(lines_source *source, lines_state *state, PyObject *obj)
 {
     if (!state->has_digest)
         state->has_digest = compute_digest(source, obj, &state->digest, &state->is_sampled);
@@ -166,23 +166,23 @@ void state_digest(line_source *source, line_state *state, PyObject *obj)
 
 /* ---- states --------------------------------------------------------------- */
 
-void state_adopt(line_source *source, line_state *state, PyObject *obj, object_kind kind)
+void lines_state_adopt(lines_source *source, lines_state *state, PyObject *obj, lines_object_kind kind)
 {
-    *state = (line_state){ .object = obj, .kind = (uint8_t)kind };
+    *state = (lines_state){ .object = obj, .kind = (uint8_t)kind };
     if (kind == KIND_NONE)
         return;
     state->key = ++source->next_key;
     if (kind != KIND_TORCH || source->version == NULL)
         return;
-    const torch_api *torch = &source->core->torch;
+    const tensor_torch *torch = &source->core->torch;
     bool is_plain = Py_IS_TYPE(obj, torch->tensor) || Py_IS_TYPE(obj, torch->parameter);
-    PyObject *guard = is_plain ? NULL : enter_quiet(torch);
+    PyObject *guard = is_plain ? NULL : tensor_quiet_enter(torch);
     if (!is_inference(source, obj))
         state->has_version = read_version(source, obj, &state->version);
-    leave_quiet(guard);
+    tensor_quiet_leave(guard);
 }
 
-bool state_differs(line_source *source, const line_state *state, PyObject *obj, bool is_hidden)
+bool lines_state_differs(lines_source *source, const lines_state *state, PyObject *obj, bool is_hidden)
 {
     uint32_t version = 0;
     tt_digest digest;
@@ -192,25 +192,27 @@ bool state_differs(line_source *source, const line_state *state, PyObject *obj, 
     if (state->kind == KIND_TORCH && state->has_version && read_version(source, obj, &version) &&
         version != state->version)
         return true;
-    return state_needs_digest(source, state, is_hidden) && state->has_digest &&
+    return lines_state_needs_digest(source, state, is_hidden) && state->has_digest &&
            compute_digest(source, obj, &digest, &is_sampled) &&
            (digest.low != state->digest.low || digest.high != state->digest.high);
 }
 
-void state_update(line_source *source, line_state *state, PyObject *obj, object_kind kind, bool is_hidden)
+void lines_state_update(lines_source *source, lines_state *state, PyObject *obj, lines_object_kind kind,
+                        bool is_hidden)
 {
     bool had_digest = state->has_digest;
-    state_adopt(source, state, obj, kind);
+    lines_state_adopt(source, state, obj, kind);
     state->is_seen = true;
-    if (had_digest && state_needs_digest(source, state, is_hidden))
-        state_digest(source, state, obj);
+    if (had_digest && lines_state_needs_digest(source, state, is_hidden))
+        lines_state_digest(source, state, obj);
 }
 
 /* ---- shared states --------------------------------------------------------- */
 
 enum { SHARED_FIRST = 1024, SHARED_MOST = 1 << 17 };
 
-static shared_entry *shared_slot(shared_entry *entries, size_t cap, const void *owner, uint64_t member)
+static lines_shared_entry *shared_slot(lines_shared_entry *entries, size_t cap, const void *owner,
+                                       uint64_t member)
 {
     uint64_t hash = ((uint64_t)(uintptr_t)owner ^ member * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
     for (size_t i = (size_t)(hash >> 32) & (cap - 1);; i = (i + 1) & (cap - 1))
@@ -218,7 +220,7 @@ static shared_entry *shared_slot(shared_entry *entries, size_t cap, const void *
             return &entries[i];
 }
 
-static bool shared_grow(shared_states *shared)
+static bool shared_grow(lines_shared_states *shared)
 {
     size_t cap = shared->cap != 0 ? shared->cap * 2 : SHARED_FIRST;
     if (cap > SHARED_MOST) { /* names get new keys; nothing else is lost */
@@ -226,7 +228,7 @@ static bool shared_grow(shared_states *shared)
         shared->used = 0;
         return true;
     }
-    shared_entry *entries = PyMem_Calloc(cap, sizeof *entries);
+    lines_shared_entry *entries = PyMem_Calloc(cap, sizeof *entries);
     if (entries == NULL)
         return false;
     for (size_t i = 0; i < shared->cap; i++)
@@ -239,14 +241,14 @@ static bool shared_grow(shared_states *shared)
     return true;
 }
 
-line_state *shared_state(line_source *source, const void *owner, uint64_t member)
+lines_state *lines_shared_state(lines_source *source, const void *owner, uint64_t member)
 {
-    shared_states *shared = &source->shared;
+    lines_shared_states *shared = &source->shared;
     if (shared->used * 2 >= shared->cap && !shared_grow(shared))
         return NULL;
-    shared_entry *entry = shared_slot(shared->entries, shared->cap, owner, member);
+    lines_shared_entry *entry = shared_slot(shared->entries, shared->cap, owner, member);
     if (entry->owner == NULL) {
-        *entry = (shared_entry){ .owner = owner, .member = member };
+        *entry = (lines_shared_entry){ .owner = owner, .member = member };
         shared->used++;
     }
     return &entry->state;

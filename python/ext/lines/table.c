@@ -36,7 +36,7 @@ static bool is_about(PyObject *name)
     return false;
 }
 
-static int fill_paths(line_table *table, PyObject *rows)
+static int fill_paths(lines_table *table, PyObject *rows)
 {
     table->path_count = (int)PyList_GET_SIZE(rows);
     table->paths = array_of(table->path_count, sizeof *table->paths);
@@ -44,8 +44,8 @@ static int fill_paths(line_table *table, PyObject *rows)
         return -1;
     for (int i = 0; i < table->path_count; i++) {
         PyObject *row = PyList_GET_ITEM(rows, i); /* borrowed */
-        line_path *path = &table->paths[i];
-        path->kind = (path_kind)as_int(row, 0);
+        lines_path *path = &table->paths[i];
+        path->kind = (lines_path_kind)as_int(row, 0);
         path->base = as_int(row, 1);
         path->detail = Py_NewRef(PyTuple_GET_ITEM(row, 2));
         path->text = Py_NewRef(PyTuple_GET_ITEM(row, 3));
@@ -96,14 +96,14 @@ static int count_rows(PyObject *rows, Py_ssize_t count[LISTS])
     return PyList_GET_SIZE(rows) < TABLE_NONE ? 0 : -1;
 }
 
-static int root_of(const line_table *table, int path)
+static int root_of(const lines_table *table, int path)
 {
     while (table->paths[path].kind >= PATH_ATTRIBUTE)
         path = table->paths[path].base;
     return path;
 }
 
-static bool is_selfish(const line_table *table, const line_statement *statement)
+static bool is_selfish(const lines_table *table, const lines_statement *statement)
 {
     for (int r = 0; r < statement->read_count; r++)
         for (int w = 0; w < statement->write_count; w++)
@@ -114,14 +114,14 @@ static bool is_selfish(const line_table *table, const line_statement *statement)
 }
 
 /* What a write, an item of it or a call comes from. */
-static line_write write_from(line_table *table, PyObject *sources, uint32_t at[LISTS])
+static lines_write write_from(lines_table *table, PyObject *sources, uint32_t at[LISTS])
 {
     PyObject *from = PyTuple_GET_ITEM(sources, 0), *calls = PyTuple_GET_ITEM(sources, 1); /* borrowed */
-    line_write made = { .reads = at[ARROWS],
-                        .calls = at[SITES],
-                        .read_count = (uint16_t)PyTuple_GET_SIZE(from),
-                        .call_count = (uint16_t)PyTuple_GET_SIZE(calls),
-                        .direct_count = (uint16_t)as_int(sources, 2) };
+    lines_write made = { .reads = at[ARROWS],
+                         .calls = at[SITES],
+                         .read_count = (uint16_t)PyTuple_GET_SIZE(from),
+                         .call_count = (uint16_t)PyTuple_GET_SIZE(calls),
+                         .direct_count = (uint16_t)as_int(sources, 2) };
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(from); i++)
         table->write_reads[at[ARROWS]++] = (uint16_t)as_int(from, i);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(calls); i++)
@@ -129,17 +129,17 @@ static line_write write_from(line_table *table, PyObject *sources, uint32_t at[L
     return made;
 }
 
-static line_write write_of(line_table *table, int path, int flags, PyObject *sources, PyObject *parts,
-                           uint32_t at[LISTS])
+static lines_write write_of(lines_table *table, int path, int flags, PyObject *sources, PyObject *parts,
+                            uint32_t at[LISTS])
 {
-    line_write made = write_from(table, sources, at);
+    lines_write made = write_from(table, sources, at);
     made.path = (uint16_t)path;
     made.flags = (uint16_t)flags;
     made.parts = at[PARTS];
     made.part_count = (uint16_t)PyTuple_GET_SIZE(parts);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts); i++) {
         PyObject *part = PyTuple_GET_ITEM(parts, i); /* borrowed */
-        line_part *to = &table->parts[at[PARTS]++];
+        lines_item *to = &table->parts[at[PARTS]++];
         to->key = Py_NewRef(PyTuple_GET_ITEM(part, 0));
         to->write = write_from(table, PyTuple_GET_ITEM(part, 1), at);
         to->write.path = made.path;
@@ -148,18 +148,18 @@ static line_write write_of(line_table *table, int path, int flags, PyObject *sou
     return made;
 }
 
-static void fill_statement(line_table *table, line_statement *to, PyObject *row, uint32_t at[LISTS])
+static void fill_statement(lines_table *table, lines_statement *to, PyObject *row, uint32_t at[LISTS])
 {
     PyObject *reading = PyTuple_GET_ITEM(row, 5), *writing = PyTuple_GET_ITEM(row, 6);
-    *to = (line_statement){ .start = as_int(row, 0),
-                            .end = as_int(row, 1),
-                            .line = as_int(row, 2),
-                            .flags = (uint32_t)as_int(row, 3),
-                            .exit = as_int(row, 4),
-                            .reads = at[READS],
-                            .writes = at[WRITES],
-                            .read_count = (uint16_t)PyTuple_GET_SIZE(reading),
-                            .write_count = (uint16_t)PyTuple_GET_SIZE(writing) };
+    *to = (lines_statement){ .start = as_int(row, 0),
+                             .end = as_int(row, 1),
+                             .line = as_int(row, 2),
+                             .flags = (uint32_t)as_int(row, 3),
+                             .exit = as_int(row, 4),
+                             .reads = at[READS],
+                             .writes = at[WRITES],
+                             .read_count = (uint16_t)PyTuple_GET_SIZE(reading),
+                             .write_count = (uint16_t)PyTuple_GET_SIZE(writing) };
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(reading); i++) {
         uint16_t path = (uint16_t)as_int(reading, i);
         table->reads[at[READS]++] = path;
@@ -178,13 +178,13 @@ static void fill_statement(line_table *table, line_statement *to, PyObject *row,
 }
 
 /* A jump, a NOP: nothing to settle. */
-static bool is_idle(const line_statement *statement)
+static bool is_idle(const lines_statement *statement)
 {
     return statement->write_count == 0 &&
            !(statement->flags & (STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS));
 }
 
-static bool starts_in_line(const line_table *table, const line_statement *one)
+static bool starts_in_line(const lines_table *table, const lines_statement *one)
 {
     return one->start > 0 && one->start < table->instruction_count &&
            table->line_at[one->start] == table->line_at[one->start - 1];
@@ -192,10 +192,10 @@ static bool starts_in_line(const line_table *table, const line_statement *one)
 
 /* A statement whose first instruction does not start a line has an event of its own
  * if the analysis wants it so, or is told of with the one before it. */
-static void find_followers(line_table *table)
+static void find_followers(lines_table *table)
 {
     for (int i = table->statement_count - 2; i >= 0; i--) {
-        line_statement *one = &table->statements[i], *next = one + 1;
+        lines_statement *one = &table->statements[i], *next = one + 1;
         if (!starts_in_line(table, next))
             continue;
         if (next->flags & (STATEMENT_STEPS | STATEMENT_LEADS))
@@ -205,7 +205,7 @@ static void find_followers(line_table *table)
             one->followers = (uint16_t)(next->followers + 1);
     }
     for (int i = 0; i < table->statement_count; i++) {
-        line_statement *one = &table->statements[i];
+        lines_statement *one = &table->statements[i];
         if (one->flags & (STATEMENT_BRANCHES | STATEMENT_IS_MAYBE) && one->followers > 0)
             one[1].flags |= STATEMENT_IS_MAYBE;
         for (int k = 1; k <= one->followers; k++)
@@ -215,7 +215,7 @@ static void find_followers(line_table *table)
 }
 
 /* Most lines are like `total = total + k`; an event needs to know no more of them. */
-static void find_small(const line_table *table, line_statement *one)
+static void find_small(const lines_table *table, lines_statement *one)
 {
     const uint32_t busy =
         STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED | STATEMENT_STEPS | STATEMENT_LEADS;
@@ -224,7 +224,7 @@ static void find_small(const line_table *table, line_statement *one)
     if (one->flags & busy || one->followers > 0 || one->write_count > 1 || one->read_count > 2)
         return;
     if (one->write_count == 1) {
-        const line_path *path = &table->paths[table->writes[one->writes].path];
+        const lines_path *path = &table->paths[table->writes[one->writes].path];
         if (path->kind != PATH_LOCAL)
             return;
         one->small_slots[0] = path->base;
@@ -234,7 +234,7 @@ static void find_small(const line_table *table, line_statement *one)
     one->flags |= STATEMENT_IS_SMALL;
 }
 
-static int fill_statements(line_table *table, PyObject *rows, PyObject *lines, PyObject *begins,
+static int fill_statements(lines_table *table, PyObject *rows, PyObject *lines, PyObject *begins,
                            PyObject *calls)
 {
     Py_ssize_t count[LISTS] = { 0 };
@@ -269,7 +269,7 @@ static int fill_statements(line_table *table, PyObject *rows, PyObject *lines, P
     }
     uint32_t at[LISTS] = { 0 };
     for (int i = 0; i < table->statement_count; i++) {
-        line_statement *one = &table->statements[i];
+        lines_statement *one = &table->statements[i];
         fill_statement(table, one, PyList_GET_ITEM(rows, i), at);
         for (int k = one->start; k < one->end && k < table->instruction_count; k++)
             table->statement_at[k] = (uint16_t)i;
@@ -287,10 +287,10 @@ static int fill_statements(line_table *table, PyObject *rows, PyObject *lines, P
     return PyErr_Occurred() ? -1 : 0;
 }
 
-line_table *line_table_create(PyCodeObject *code, PyObject *analyse)
+lines_table *lines_table_create(PyCodeObject *code, PyObject *analyse)
 {
     PyObject *parts = NULL; /* owned */
-    line_table *table = PyMem_Calloc(1, sizeof *table), *result = NULL;
+    lines_table *table = PyMem_Calloc(1, sizeof *table), *result = NULL;
     if (table == NULL) {
         PyErr_NoMemory();
         goto out;
@@ -309,12 +309,12 @@ line_table *line_table_create(PyCodeObject *code, PyObject *analyse)
     result = table;
     table = NULL;
 out:
-    line_table_free(table);
+    lines_table_free(table);
     Py_XDECREF(parts);
     return result;
 }
 
-void line_table_free(line_table *table)
+void lines_table_free(lines_table *table)
 {
     if (table == NULL)
         return;

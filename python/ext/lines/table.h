@@ -10,25 +10,25 @@
 
 #include <stdbool.h>
 
-typedef enum path_kind { /* as in analysis/paths.py */
-                         PATH_LOCAL,
-                         PATH_GLOBAL,
-                         PATH_NAME,
-                         PATH_ATTRIBUTE,
-                         PATH_ITEM,
-                         PATH_ITEM_BY,
-                         PATH_OPAQUE,
-} path_kind;
+typedef enum lines_path_kind { /* as in analysis/paths.py */
+                               PATH_LOCAL,
+                               PATH_GLOBAL,
+                               PATH_NAME,
+                               PATH_ATTRIBUTE,
+                               PATH_ITEM,
+                               PATH_ITEM_BY,
+                               PATH_OPAQUE,
+} lines_path_kind;
 
-typedef struct line_path {
-    path_kind kind;
+typedef struct lines_path {
+    lines_path_kind kind;
     int base;         /* slot of a local; path of an attribute's or item's owner */
     int key;          /* PATH_ITEM_BY: the path of the key; -1: detail is how to compute it (key.c) */
     PyObject *detail; /* owned; the name, or the constant key */
     PyObject *text;   /* owned; as written */
     Py_hash_t hash;   /* of detail */
     bool is_about;    /* an attribute that describes a tensor: shape, device, size */
-} line_path;
+} lines_path;
 
 enum {                              /* of a statement, as in analysis/statement.py */
        STATEMENT_CALLS = 1 << 0,    /* anything may happen */
@@ -56,7 +56,7 @@ enum {
     WRITE_PART = 1 << 4, /* taken out of what is read as it is: `for a in xs`, `a, b = xs` */
 };
 
-typedef struct line_write {
+typedef struct lines_write {
     uint16_t path, flags;
     uint32_t reads; /* index in write_reads */
     uint32_t calls; /* index in write_calls */
@@ -64,15 +64,15 @@ typedef struct line_write {
     uint16_t direct_count; /* calls, the first ones, whose result or a part of it is written as it is */
     uint16_t part_count;   /* of a list or dict that is built and written: its items */
     uint32_t parts;        /* index in parts */
-} line_write;
+} lines_write;
 
 /* An item of what a statement builds: where it alone comes from. */
-typedef struct line_part {
+typedef struct lines_item {
     PyObject *key; /* owned */
-    line_write write;
-} line_part;
+    lines_write write;
+} lines_item;
 
-typedef struct line_statement {
+typedef struct lines_statement {
     int start, end, exit; /* instructions */
     int line;
     uint32_t flags;
@@ -81,27 +81,27 @@ typedef struct line_statement {
     uint16_t read_count, write_count;
     uint16_t followers; /* statements after it that have no event of their own */
     int small_slots[3]; /* what it stores and what it reads; -1: nothing */
-} line_statement;
+} lines_statement;
 
 /* A call, and what it is given: its parts are the arguments, by position or name (None: not known). */
-typedef struct line_site {
+typedef struct lines_site {
     int site; /* the instruction */
-    line_write given;
-} line_site;
+    lines_write given;
+} lines_site;
 
-typedef struct line_table {
-    line_path *paths;           /* owned, as are all arrays */
-    line_statement *statements; /* by instruction */
-    uint16_t *statement_at;     /* of each instruction; TABLE_NONE: none */
-    int *line_at;               /* of each instruction */
-    int *begin_at;              /* of each code unit: that of its instruction */
-    uint16_t *reads;            /* paths */
-    line_write *writes;
+typedef struct lines_table {
+    lines_path *paths;           /* owned, as are all arrays */
+    lines_statement *statements; /* by instruction */
+    uint16_t *statement_at;      /* of each instruction; TABLE_NONE: none */
+    int *line_at;                /* of each instruction */
+    int *begin_at;               /* of each code unit: that of its instruction */
+    uint16_t *reads;             /* paths */
+    lines_write *writes;
     uint16_t *write_reads; /* positions in the statement's reads */
     int *write_calls;      /* instructions whose call's result is in what is written */
-    line_part *parts;
+    lines_item *parts;
     uint32_t part_count;
-    line_site *sites; /* by instruction */
+    lines_site *sites; /* by instruction */
     int site_count;
     int path_count, statement_count, instruction_count;
     int slot_count; /* local slots that paths name: 1 + the highest */
@@ -111,14 +111,14 @@ typedef struct line_table {
     bool is_hidden;      /* .data or the like is used somewhere */
     bool has_tight_loop; /* a loop on one line */
     bool has_steps;      /* a statement with STATEMENT_STEPS */
-} line_table;
+} lines_table;
 
 enum { TABLE_NONE = 0xffff };
 
 /* analyse: tensortap.analysis.table.table, which cannot be imported just now: the
  * code that runs may have no __import__.  NULL with a Python exception, e.g. for
  * a code object of more than 65534 statements. */
-line_table *line_table_create(PyCodeObject *code, PyObject *analyse);
-void line_table_free(line_table *table);
+lines_table *lines_table_create(PyCodeObject *code, PyObject *analyse);
+void lines_table_free(lines_table *table);
 
 #endif

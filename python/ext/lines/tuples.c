@@ -38,18 +38,18 @@ static PyStructSequence_Field event_fields[] = {
     { "is_yield", "in leave: it will go on" },
     { 0 },
 };
-static PyStructSequence_Desc descriptions[LINE_TYPE_COUNT] = {
+static PyStructSequence_Desc descriptions[LINES_TYPE_COUNT] = {
     { "tensortap.LineRead", "A name that a statement read.", read_fields, 6 },
     { "tensortap.LineChange", "A name that a statement changed.", change_fields, 9 },
     { "tensortap.LineEvent", "What a statement did.", event_fields, 11 },
 };
 
-PyTypeObject *line_tuple_type(int which)
+PyTypeObject *lines_tuple_type(int which)
 {
     return PyStructSequence_NewType(&descriptions[which]);
 }
 
-static PyObject *kind_text(line_kind kind)
+static PyObject *kind_text(lines_kind kind)
 {
     static const char *const texts[] = { "local", "global", "attribute", "item" };
     return PyUnicode_InternFromString(texts[kind]);
@@ -77,7 +77,7 @@ static PyObject *make_tuple(PyTypeObject *type, PyObject **values, Py_ssize_t co
     return tuple;
 }
 
-static PyObject *read_tuple(const core_state *state, const line_name *read)
+static PyObject *read_tuple(const binding_state *state, const lines_name *read)
 {
     PyObject *values[] = { kind_text(read->kind),
                            Py_NewRef(read->name),
@@ -85,10 +85,10 @@ static PyObject *read_tuple(const core_state *state, const line_name *read)
                            object_or_none(read->object),
                            PyLong_FromUnsignedLong(read->version),
                            PyBool_FromLong(read->is_seen) };
-    return make_tuple(state->line_types[LINE_TYPE_READ], values, 6);
+    return make_tuple(state->line_types[LINES_TYPE_READ], values, 6);
 }
 
-static PyObject *change_tuple(const core_state *state, const line_change *change)
+static PyObject *change_tuple(const binding_state *state, const lines_change *change)
 {
     static const char *const hows[] = { "bound", "rebound", "inplace", "touched" };
     PyObject *arrows = PyTuple_New((Py_ssize_t)change->read_count);
@@ -104,10 +104,10 @@ static PyObject *change_tuple(const core_state *state, const line_change *change
                            arrows,
                            PyLong_FromUnsignedLong(change->now.version),
                            PyBool_FromLong(change->is_sampled) };
-    return make_tuple(state->line_types[LINE_TYPE_CHANGE], values, 9);
+    return make_tuple(state->line_types[LINES_TYPE_CHANGE], values, 9);
 }
 
-PyObject *line_event_tuple(const core_state *state, const line_event *event)
+PyObject *lines_event_tuple(const binding_state *state, const lines_event *event)
 {
     PyObject *changes = PyList_New(0), *reads = PyList_New(0); /* owned, then the tuple's */
     for (size_t i = 0; i < event->read_count && reads != NULL && !PyErr_Occurred(); i++) {
@@ -133,5 +133,5 @@ PyObject *line_event_tuple(const core_state *state, const line_event *event)
                            PyBool_FromLong(event->is_return),
                            PyBool_FromLong(event->is_resumed),
                            PyBool_FromLong(event->is_yield) };
-    return make_tuple(state->line_types[LINE_TYPE_EVENT], values, 11);
+    return make_tuple(state->line_types[LINES_TYPE_EVENT], values, 11);
 }

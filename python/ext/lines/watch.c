@@ -9,10 +9,10 @@
 #include "lines/source.h"
 
 typedef struct watch {
-    PyObject_HEAD line_source *source;                /* borrowed; the module's */
+    PyObject_HEAD lines_source *source;               /* borrowed; the module's */
     PyObject *module;                                 /* owned; keeps the source */
     int id;                                           /* -1: closed */
-    line_frame *at;                                   /* of the event that is being told */
+    base_frame *at;                                   /* of the event that is being told */
     PyObject *change, *before, *enter, *leave, *line; /* owned or NULL */
     PyObject *select, *files, *prefixes, *codes;      /* owned or NULL */
     long first, last;
@@ -23,12 +23,12 @@ typedef struct watch {
 
 /* ---- callbacks --------------------------------------------------------------- */
 
-static void call(watch *self, PyObject *function, const line_event *event)
+static void call(watch *self, PyObject *function, const lines_event *event)
 {
     Py_INCREF(self); /* it may close itself */
     Py_INCREF(function);
-    PyObject *tuple = line_event_tuple(core_state_of(self->module), event); /* owned */
-    line_frame *outer = self->at;
+    PyObject *tuple = lines_event_tuple(binding_state_of(self->module), event); /* owned */
+    base_frame *outer = self->at;
     self->at = event->at;
     PyObject *done = tuple != NULL ? PyObject_CallOneArg(function, tuple) : NULL; /* owned */
     self->at = outer;
@@ -38,27 +38,27 @@ static void call(watch *self, PyObject *function, const line_event *event)
     Py_DECREF(self);
 }
 
-static void on_change(void *self, const line_event *event)
+static void on_change(void *self, const lines_event *event)
 {
     call(self, ((watch *)self)->change, event);
 }
 
-static void on_before(void *self, const line_event *event)
+static void on_before(void *self, const lines_event *event)
 {
     call(self, ((watch *)self)->before, event);
 }
 
-static void on_enter(void *self, const line_event *event)
+static void on_enter(void *self, const lines_event *event)
 {
     call(self, ((watch *)self)->enter, event);
 }
 
-static void on_leave(void *self, const line_event *event)
+static void on_leave(void *self, const lines_event *event)
 {
     call(self, ((watch *)self)->leave, event);
 }
 
-static void on_line(void *self, const line_event *event)
+static void on_line(void *self, const lines_event *event)
 {
     call(self, ((watch *)self)->line, event);
 }
@@ -128,12 +128,12 @@ static int store_callable(PyObject **to, PyObject *given, const char *what)
     return 0;
 }
 
-static int read_threads(PyObject *given, line_threads *out)
+static int read_threads(PyObject *given, lines_threads *out)
 {
     static const char *const words[] = { "later", "own", "all" };
     for (int i = 0; i < 3; i++) {
         if (PyUnicode_Check(given) && PyUnicode_CompareWithASCIIString(given, words[i]) == 0) {
-            *out = (line_threads)i;
+            *out = (lines_threads)i;
             return 0;
         }
     }
@@ -141,9 +141,9 @@ static int read_threads(PyObject *given, line_threads *out)
     return -1;
 }
 
-static int start(watch *self, const line_consumer *wanted)
+static int start(watch *self, const lines_consumer *wanted)
 {
-    line_consumer consumer = *wanted;
+    lines_consumer consumer = *wanted;
     consumer.context = self;
     consumer.selects = selects;
     consumer.change = self->change != NULL ? on_change : NULL;
@@ -151,30 +151,30 @@ static int start(watch *self, const line_consumer *wanted)
     consumer.enter = self->enter != NULL ? on_enter : NULL;
     consumer.leave = self->leave != NULL ? on_leave : NULL;
     consumer.line = self->line != NULL ? on_line : NULL;
-    self->id = line_source_add(self->source, &consumer);
+    self->id = lines_source_add(self->source, &consumer);
     return self->id < 0 ? -1 : 0;
 }
 
-PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs)
+PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *keywords[] = { "change", "before",   "enter",   "leave", "line",  "select",
                                 "files",  "prefixes", "codes",   "lines", "names", "threads",
                                 "arrays", "objects",  "touches", "bare",  NULL };
-    core_state *state = core_state_of(module);
+    binding_state *state = binding_state_of(module);
     PyObject *change = Py_None, *before = Py_None, *enter = Py_None, *leave = Py_None, *line = Py_None;
     PyObject *select = Py_None, *files = Py_None, *prefixes = Py_None, *codes = Py_None, *lines = Py_None;
     PyObject *names = Py_None, *threads = NULL, *result = NULL; /* borrowed, but result */
     PyObject *set = NULL;                                       /* owned */
     int arrays = 0, objects = 0, touches = 0, bare = 0;
-    line_consumer consumer = { .threads = LINE_THREADS_LATER };
+    lines_consumer consumer = { .threads = LINES_THREADS_LATER };
     watch *self = NULL; /* owned */
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOOOOOpppp:watch_lines", keywords, &change,
                                      &before, &enter, &leave, &line, &select, &files, &prefixes, &codes,
                                      &lines, &names, &threads, &arrays, &objects, &touches, &bare))
         return NULL;
-    if (state->line == NULL && (state->line = line_source_create(state)) == NULL)
+    if (state->line == NULL && (state->line = lines_source_create(state)) == NULL)
         return NULL;
-    self = PyObject_GC_New(watch, state->line_watch_type);
+    self = PyObject_GC_New(watch, state->lines_watch_type);
     if (self == NULL)
         return NULL;
     self->source = state->line;
@@ -211,8 +211,8 @@ PyObject *core_watch_lines(PyObject *module, PyObject *args, PyObject *kwargs)
     if (names != Py_None && (set = PyFrozenSet_New(names)) == NULL)
         goto out;
     consumer.names = set;
-    consumer.wants = (arrays ? LINE_ARRAYS : 0u) | (objects || touches ? LINE_OBJECTS : 0u) |
-                     (touches ? LINE_TOUCHES : 0u) | (bare ? LINE_BARE : 0u);
+    consumer.wants = (arrays ? LINES_ARRAYS : 0u) | (objects || touches ? LINES_OBJECTS : 0u) |
+                     (touches ? LINES_TOUCHES : 0u) | (bare ? LINES_BARE : 0u);
     if (start(self, &consumer) == 0)
         result = Py_NewRef((PyObject *)self);
 out:
@@ -226,7 +226,7 @@ static void stop(watch *self)
     int id = self->id;
     self->id = -1;
     if (id >= 0)
-        line_source_remove(self->source, id);
+        lines_source_remove(self->source, id);
 }
 
 static PyObject *watch_close(PyObject *self, PyObject *Py_UNUSED(none))
@@ -248,12 +248,12 @@ static PyObject *watch_exit(PyObject *self, PyObject *Py_UNUSED(args))
 
 static PyObject *watch_local(PyObject *self, PyObject *name)
 {
-    line_frame *at = ((watch *)self)->at;
+    base_frame *at = ((watch *)self)->at;
     if (at == NULL || !PyUnicode_Check(name)) {
         PyErr_SetString(PyExc_RuntimeError, "local(name) is for use in a callback");
         return NULL;
     }
-    PyObject *found = line_frame_get(at, name);
+    PyObject *found = lines_frame_get(at, name);
     if (found == NULL)
         PyErr_SetObject(PyExc_KeyError, name);
     return found;
@@ -263,7 +263,7 @@ static PyObject *get_errors(PyObject *self, void *Py_UNUSED(closure))
 {
     watch *one = (watch *)self;
     PyObject *text = NULL; /* borrowed */
-    uint64_t count = one->id >= 0 ? line_source_errors(one->source, one->id, &text) : 0;
+    uint64_t count = one->id >= 0 ? lines_source_errors(one->source, one->id, &text) : 0;
     return Py_BuildValue("(KO)", (unsigned long long)count, text != NULL ? text : Py_None);
 }
 
@@ -325,7 +325,7 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec line_watch_spec = {
+PyType_Spec lines_watch_spec = {
     .name = "tensortap.LineWatch",
     .basicsize = sizeof(watch),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,

@@ -38,8 +38,8 @@ static void free_rows(void *data)
 }
 
 typedef struct walk_context {
-    metrics_object *metrics;
-    module_link *link;
+    monitor_metrics *metrics;
+    calls_link *link;
     uint64_t generation;
 } walk_context;
 
@@ -54,9 +54,9 @@ static link_rows *known_of(const walk_context *walk)
 }
 
 /* Asks Python; -1 with an exception. */
-static int resolve_place(const walk_context *walk, const nest_path *path, metric_place *out)
+static int resolve_place(const walk_context *walk, const tensor_nest_place *path, metric_place *out)
 {
-    PyObject *name = nest_name(walk->link->name, path); /* owned */
+    PyObject *name = tensor_nest_name(walk->link->name, path); /* owned */
     PyObject *answer =
         name != NULL ? PyObject_CallOneArg(walk->metrics->resolve, name) : NULL; /* owned */
     long code = answer != NULL ? PyLong_AsLong(answer) : -1;
@@ -74,7 +74,7 @@ static int resolve_place(const walk_context *walk, const nest_path *path, metric
 }
 
 /* The place, or NULL: with an exception, or without one if there is none any more. */
-static const metric_place *find_place(const walk_context *walk, const nest_path *path)
+static const metric_place *find_place(const walk_context *walk, const tensor_nest_place *path)
 {
     link_rows *known = known_of(walk);
     int next = path->found - 1;
@@ -108,7 +108,7 @@ static const metric_place *find_place(const walk_context *walk, const nest_path 
     return &known->all[known->count++];
 }
 
-static int found_tensor(void *context, PyObject *tensor, const nest_path *path)
+static int found_tensor(void *context, PyObject *tensor, const tensor_nest_place *path)
 {
     const walk_context *walk = context;
     const metric_place *place = find_place(walk, path);
@@ -116,7 +116,7 @@ static int found_tensor(void *context, PyObject *tensor, const nest_path *path)
         return PyErr_Occurred() ? -1 : 0;
     bool is_told = place->is_told;
     PyObject *name = Py_NewRef(place->name); /* owned: Python code may remove the place */
-    int result = place->row >= 0 ? metric_row_read(walk->metrics, place->row, tensor) : 0;
+    int result = place->row >= 0 ? monitor_row_read(walk->metrics, place->row, tensor) : 0;
     if (result == 0 && is_told) {
         PyObject *args[] = { name, tensor };
         PyObject *answer = PyObject_Vectorcall(walk->metrics->tell, args, 2, NULL); /* owned */
@@ -127,9 +127,9 @@ static int found_tensor(void *context, PyObject *tensor, const nest_path *path)
     return result;
 }
 
-static int metric_after(module_consumer *consumer, module_link *link, const module_event *event)
+static int metric_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
-    metrics_object *self = (metrics_object *)consumer;
+    monitor_metrics *self = (monitor_metrics *)consumer;
     if (link->data == NULL && (link->data = PyMem_Calloc(1, sizeof(link_rows))) == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -140,10 +140,10 @@ static int metric_after(module_consumer *consumer, module_link *link, const modu
         known->generation = self->generation;
     }
     walk_context walk = { .metrics = self, .link = link, .generation = self->generation };
-    nest_path path;
+    tensor_nest_place path;
     path.depth = path.found = 0;
     path.hash = 0;
-    return nest_walk(&self->state->torch, event->output, &path, found_tensor, &walk);
+    return tensor_nest_walk(&self->state->torch, event->output, &path, found_tensor, &walk);
 }
 
-const consumer_calls metric_calls = { .after = metric_after, .free_data = free_rows };
+const calls_table monitor_calls = { .after = metric_after, .free_data = free_rows };

@@ -14,15 +14,15 @@
 static PyObject *metrics_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "resolve", "tell", "unread", NULL };
-    core_state *state = PyType_GetModuleState(type);
+    binding_state *state = PyType_GetModuleState(type);
     PyObject *resolve, *tell, *unread; /* borrowed */
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO:Metrics", names, &resolve, &tell, &unread))
         return NULL;
-    if (!torch_api_find(&state->torch)) {
+    if (!tensor_torch_find(&state->torch)) {
         PyErr_SetString(PyExc_RuntimeError, "torch has not been imported");
         return NULL;
     }
-    metrics_object *self = (metrics_object *)type->tp_alloc(type, 0);
+    monitor_metrics *self = (monitor_metrics *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->state = state;
@@ -30,7 +30,7 @@ static PyObject *metrics_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     self->tell = Py_NewRef(tell);
     self->unread = Py_NewRef(unread);
     self->generation = 1;
-    module_consumer_init(&self->consumer, &metric_calls, &self->step, 0);
+    calls_consumer_init(&self->consumer, &monitor_calls, &self->step, 0);
     self->modules_key = PyUnicode_InternFromString("_modules");
     self->parameters_key = PyUnicode_InternFromString("_parameters");
     self->grad = PyObject_GetAttrString((PyObject *)state->torch.base, "grad");
@@ -45,22 +45,22 @@ static PyObject *metrics_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
 static int metrics_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    metrics_object *metrics = (metrics_object *)self;
+    monitor_metrics *metrics = (monitor_metrics *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(metrics->resolve);
     Py_VISIT(metrics->tell);
     Py_VISIT(metrics->unread);
     for (Py_ssize_t i = 0; i < metrics->parameter_count; i++)
         Py_VISIT(metrics->parameters[i].tensor);
-    return module_consumer_visit(&metrics->consumer, visit, arg);
+    return calls_consumer_visit(&metrics->consumer, visit, arg);
 }
 
 static int metrics_clear(PyObject *self)
 {
-    metrics_object *metrics = (metrics_object *)self;
+    monitor_metrics *metrics = (monitor_metrics *)self;
     metrics->consumer.is_off = true;
-    module_consumer_clear(&metrics->consumer);
-    metric_parameters_free(metrics);
+    calls_consumer_clear(&metrics->consumer);
+    monitor_parameters_free(metrics);
     Py_CLEAR(metrics->resolve);
     Py_CLEAR(metrics->tell);
     Py_CLEAR(metrics->unread);
@@ -69,13 +69,13 @@ static int metrics_clear(PyObject *self)
 
 static void metrics_dealloc(PyObject *self)
 {
-    metrics_object *metrics = (metrics_object *)self;
+    monitor_metrics *metrics = (monitor_metrics *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     if (metrics->weakrefs != NULL)
         PyObject_ClearWeakRefs(self);
     metrics_clear(self);
-    metric_rows_free(metrics);
+    monitor_rows_free(metrics);
     Py_CLEAR(metrics->grad);
     Py_CLEAR(metrics->modules_key);
     Py_CLEAR(metrics->parameters_key);
@@ -90,30 +90,30 @@ static PyObject *metrics_add(PyObject *self, PyObject *args, PyObject *kwargs)
     static char *names[] = { "module", "name", "hook", NULL };
     PyObject *module, *name; /* borrowed */
     int hook = 0;
-    metrics_object *metrics = (metrics_object *)self;
+    monitor_metrics *metrics = (monitor_metrics *)self;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OU|$p:add", names, &module, &name, &hook) ||
-        module_source_add(metrics->state, &metrics->consumer, module, name, hook != 0) < 0)
+        calls_source_add(metrics->state, &metrics->consumer, module, name, hook != 0) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
 static PyObject *metrics_remove(PyObject *self, PyObject *module)
 {
-    metrics_object *metrics = (metrics_object *)self;
-    module_source_remove(metrics->state, &metrics->consumer, module);
+    monitor_metrics *metrics = (monitor_metrics *)self;
+    calls_source_remove(metrics->state, &metrics->consumer, module);
     Py_RETURN_NONE;
 }
 
 /* forget(): rows and parameters are void; Python will be asked again */
 static PyObject *metrics_forget(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    metric_parameters_free((metrics_object *)self);
-    metric_rows_free((metrics_object *)self);
+    monitor_parameters_free((monitor_metrics *)self);
+    monitor_rows_free((monitor_metrics *)self);
     Py_RETURN_NONE;
 }
 
 /* The row of this number, or NULL with an exception. */
-static metric_row *row_at(metrics_object *self, int number)
+static monitor_row *row_at(monitor_metrics *self, int number)
 {
     if (number >= 0 && number < self->row_count)
         return &self->rows[number];
@@ -123,11 +123,11 @@ static metric_row *row_at(metrics_object *self, int number)
 
 static PyObject *metrics_read(PyObject *self, PyObject *args)
 {
-    metrics_object *metrics = (metrics_object *)self;
+    monitor_metrics *metrics = (monitor_metrics *)self;
     int row;
     PyObject *tensor; /* borrowed */
     if (!PyArg_ParseTuple(args, "iO:read", &row, &tensor) || row_at(metrics, row) == NULL ||
-        metric_row_read(metrics, row, tensor) < 0)
+        monitor_row_read(metrics, row, tensor) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -136,22 +136,23 @@ static PyObject *metrics_read(PyObject *self, PyObject *args)
  * is that tensor where we can read it, for the histogram */
 static PyObject *metrics_add_stats(PyObject *self, PyObject *args)
 {
-    metrics_object *metrics = (metrics_object *)self;
+    monitor_metrics *metrics = (monitor_metrics *)self;
     int number;
     PyObject *stats, *other; /* borrowed */
-    if (!PyArg_ParseTuple(args, "iO!O:add_stats", &number, metrics->state->stats_type, &stats, &other))
+    if (!PyArg_ParseTuple(args, "iO!O:add_stats", &number, metrics->state->summary_stats_type, &stats,
+                          &other))
         return NULL;
     tensor_view view;
-    metric_row *row = row_at(metrics, number);
+    monitor_row *row = row_at(metrics, number);
     if (row == NULL)
         return NULL;
     bool has_view = row->hist != NULL && other != Py_None;
-    if (has_view && open_or_raise(metrics->state, other, &view) < 0)
+    if (has_view && binding_open_view(metrics->state, other, &view) < 0)
         return NULL;
     row = row_at(metrics, number); /* again: other threads may have run meanwhile */
     if (row != NULL && row->hist != NULL && has_view)
         tt_hist_add(row->hist, &view.tensor);
-    int result = row != NULL ? metric_row_add(row, ((stats_object *)stats)->stats) : -1;
+    int result = row != NULL ? monitor_row_add(row, ((summary_stats_object *)stats)->stats) : -1;
     if (has_view)
         tensor_view_close(&view);
     return result < 0 ? NULL : Py_NewRef(Py_None);
@@ -159,12 +160,12 @@ static PyObject *metrics_add_stats(PyObject *self, PyObject *args)
 
 static PyObject *metrics_unseen(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return module_consumer_unseen(&((metrics_object *)self)->consumer);
+    return calls_consumer_unseen(&((monitor_metrics *)self)->consumer);
 }
 
 static PyObject *get_fields(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
 {
-    return metric_field_names();
+    return monitor_field_names();
 }
 
 /* ---- the type ------------------------------------------------------------ */
@@ -174,22 +175,22 @@ static PyMethodDef methods[] = {
       "add($self, module, name, *, hook=False)\n--\n\nMeasure what a module gives." },
     { "remove", metrics_remove, METH_O, "remove($self, module, /)\n--\n\nLeave a module as it was." },
     { "forget", metrics_forget, METH_NOARGS, "Drop all rows and parameters." },
-    { "row", metrics_row, METH_O,
+    { "row", monitor_metrics_row, METH_O,
       "row($self, fields, /)\n--\n\nMake a row of (kind, key, is_listed); give its number." },
     { "read", metrics_read, METH_VARARGS, "read($self, row, tensor, /)\n--\n\nAdd a tensor to a row." },
     { "add_stats", metrics_add_stats, METH_VARARGS,
       "add_stats($self, row, stats, other, /)\n--\n\nAdd what somebody else computed." },
-    { "collect", metrics_collect, METH_VARARGS,
+    { "collect", monitor_metrics_collect, METH_VARARGS,
       "collect($self, into, keeps, undefined=None, /)\n--\n\nGive the numbers of the step." },
-    { "numbers", metrics_numbers, METH_O,
+    { "numbers", monitor_metrics_numbers, METH_O,
       "numbers($self, list, /)\n--\n\nRead tensors of one element; None: not to be read here." },
-    { "bins", metrics_bins, METH_NOARGS, "Give the bins of the step's histograms." },
-    { "set_parameters", metrics_set_parameters, METH_O,
+    { "bins", monitor_metrics_bins, METH_NOARGS, "Give the bins of the step's histograms." },
+    { "set_parameters", monitor_metrics_set_parameters, METH_O,
       "set_parameters($self, list, /)\n--\n\nPrepare a list of (tensor, row, row, row)." },
-    { "read_parameters", metrics_read_parameters, METH_O,
+    { "read_parameters", monitor_metrics_read_parameters, METH_O,
       "read_parameters($self, which, /)\n--\n\n"
       "Measure parameters (0) or gradients (1, before clipping 2); give those without one." },
-    { "signature", metrics_signature, METH_O,
+    { "signature", monitor_metrics_signature, METH_O,
       "signature($self, module, /)\n--\n\nGive a number that changes with the model's parts." },
     { "unseen", metrics_unseen, METH_NOARGS, "Name the modules that never ran in sight." },
     { 0 },
@@ -201,8 +202,8 @@ static PyGetSetDef getters[] = {
 };
 
 static PyMemberDef members[] = {
-    { "off", T_BOOL, offsetof(metrics_object, consumer.is_off), 0, "nothing is measured" },
-    { "__weaklistoffset__", T_PYSSIZET, offsetof(metrics_object, weakrefs), READONLY, NULL },
+    { "off", T_BOOL, offsetof(monitor_metrics, consumer.is_off), 0, "nothing is measured" },
+    { "__weaklistoffset__", T_PYSSIZET, offsetof(monitor_metrics, weakrefs), READONLY, NULL },
     { 0 },
 };
 
@@ -218,9 +219,9 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec metrics_spec = {
+PyType_Spec monitor_metrics_spec = {
     .name = "tensortap._core.Metrics",
-    .basicsize = sizeof(metrics_object),
+    .basicsize = sizeof(monitor_metrics),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = slots,
 };

@@ -38,73 +38,73 @@
     X(Q95, "hist/q95", 0.95)
 
 #define X(name, text, value) METRIC_##name,
-typedef enum metric_kind { METRIC_MAP(X) METRIC_QUANTILE_MAP(X) METRIC_COUNT_ } metric_kind;
+typedef enum monitor_kind { METRIC_MAP(X) METRIC_QUANTILE_MAP(X) METRIC_COUNT_ } monitor_kind;
 #undef X
 
-typedef struct metric_field {
-    metric_kind kind;
+typedef struct monitor_field {
+    monitor_kind kind;
     PyObject *key;  /* owned; under which the number is logged */
     bool is_listed; /* somebody's own aggregation wants every value */
-} metric_field;
+} monitor_field;
 
 #define METRIC_FEW 2
 
 /* The metrics of one name.  A few fields and one tensor, which is most rows, lie in the
  * row itself: it is cold when the step ends, and every pointer would be a miss more. */
-typedef struct metric_row {
+typedef struct monitor_row {
     int32_t field_count;
     int32_t count, cap; /* tensors */
     bool is_spoilt;     /* one of them held NaN or Inf */
-    plain_trust trust;  /* all come from one place */
+    tensor_trust trust; /* all come from one place */
     tt_hist *hist;      /* owned; NULL: not wanted */
     double few_values[METRIC_FEW];
-    metric_field few_fields[METRIC_FEW];
-    metric_field *many_fields; /* owned or NULL; if more than a few */
-    double *many_values;       /* owned or NULL; field_count for each tensor of this step */
-} metric_row;
+    monitor_field few_fields[METRIC_FEW];
+    monitor_field *many_fields; /* owned or NULL; if more than a few */
+    double *many_values;        /* owned or NULL; field_count for each tensor of this step */
+} monitor_row;
 
-typedef struct metric_parameter {
+typedef struct monitor_parameter {
     PyObject *tensor; /* owned; the list is made anew when the model's parts change */
     int32_t rows[3];  /* of METRIC_OF_; -1: nothing wanted */
-} metric_parameter;
+} monitor_parameter;
 
 enum { METRIC_OF_PARAMETER, METRIC_OF_GRADIENT, METRIC_OF_GRADIENT_BEFORE_CLIP };
 
-typedef struct metrics_object {
-    module_consumer consumer;
-    core_state *state;
+typedef struct monitor_metrics {
+    calls_consumer consumer;
+    binding_state *state;
     PyObject *resolve;                      /* owned; f(name) -> row * 2 + is_told; row is -1 for none */
     PyObject *tell;                         /* owned; f(name, tensor), for what is_told */
     PyObject *unread;                       /* owned; f(row, tensor, why) */
     PyObject *grad;                         /* owned; getset descriptor of torch's tensor */
     PyObject *modules_key, *parameters_key; /* owned; "_modules", "_parameters" */
-    metric_row *rows;                       /* owned */
+    monitor_row *rows;                      /* owned */
     int32_t row_count, row_cap;
-    int32_t hist_count;           /* rows that want a histogram */
-    metric_parameter *parameters; /* owned */
+    int32_t hist_count;            /* rows that want a histogram */
+    monitor_parameter *parameters; /* owned */
     Py_ssize_t parameter_count;
     int64_t step;
     uint64_t generation; /* when it changes, what links know of rows is void */
     PyObject *weakrefs;
-} metrics_object;
+} monitor_metrics;
 
-extern const consumer_calls metric_calls;
+extern const calls_table monitor_calls;
 
 /* Adds a tensor to a row.  0, or -1 with the exception of unread. */
-int metric_row_read(metrics_object *self, int32_t row, PyObject *tensor);
+int monitor_row_read(monitor_metrics *self, int32_t row, PyObject *tensor);
 /* Adds what somebody else computed.  0, or -1 with MemoryError. */
-int metric_row_add(metric_row *row, tt_stats stats);
-void metric_rows_free(metrics_object *self);
-PyObject *metric_field_names(void); /* tuple, in the order of metric_kind */
+int monitor_row_add(monitor_row *row, tt_stats stats);
+void monitor_rows_free(monitor_metrics *self);
+PyObject *monitor_field_names(void); /* tuple, in the order of monitor_kind */
 
 /* Methods of Metrics. */
-PyObject *metrics_row(PyObject *self, PyObject *fields);
-PyObject *metrics_collect(PyObject *self, PyObject *args);
-PyObject *metrics_bins(PyObject *self, PyObject *none);
-PyObject *metrics_numbers(PyObject *self, PyObject *list);
-PyObject *metrics_set_parameters(PyObject *self, PyObject *list);
-PyObject *metrics_read_parameters(PyObject *self, PyObject *which);
-PyObject *metrics_signature(PyObject *self, PyObject *module);
-void metric_parameters_free(metrics_object *self);
+PyObject *monitor_metrics_row(PyObject *self, PyObject *fields);
+PyObject *monitor_metrics_collect(PyObject *self, PyObject *args);
+PyObject *monitor_metrics_bins(PyObject *self, PyObject *none);
+PyObject *monitor_metrics_numbers(PyObject *self, PyObject *list);
+PyObject *monitor_metrics_set_parameters(PyObject *self, PyObject *list);
+PyObject *monitor_metrics_read_parameters(PyObject *self, PyObject *which);
+PyObject *monitor_metrics_signature(PyObject *self, PyObject *module);
+void monitor_parameters_free(monitor_metrics *self);
 
 #endif

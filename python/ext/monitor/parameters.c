@@ -11,9 +11,9 @@
 enum { AHEAD = 2 };   /* parameters, to be fetched */
 #define MAX_DEPTH 200 /* modules in modules; deeper ones do not count */
 
-void metric_parameters_free(metrics_object *self)
+void monitor_parameters_free(monitor_metrics *self)
 {
-    metric_parameter *all = self->parameters; /* owned now */
+    monitor_parameter *all = self->parameters; /* owned now */
     Py_ssize_t count = self->parameter_count;
     self->parameters = NULL;
     self->parameter_count = 0;
@@ -23,20 +23,20 @@ void metric_parameters_free(metrics_object *self)
 }
 
 /* list of (tensor, row, row of its gradient, row of its gradient before clipping) */
-PyObject *metrics_set_parameters(PyObject *self, PyObject *list)
+PyObject *monitor_metrics_set_parameters(PyObject *self, PyObject *list)
 {
-    metrics_object *metrics = (metrics_object *)self;
+    monitor_metrics *metrics = (monitor_metrics *)self;
     if (!PyList_Check(list)) {
         PyErr_SetString(PyExc_TypeError, "set_parameters() takes a list of (tensor, row, row, row)");
         return NULL;
     }
-    metric_parameters_free(metrics);
+    monitor_parameters_free(metrics);
     Py_ssize_t count = PyList_GET_SIZE(list);
     metrics->parameters = PyMem_Calloc((size_t)count + 1, sizeof *metrics->parameters);
     if (metrics->parameters == NULL)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
-        metric_parameter *at = &metrics->parameters[i];
+        monitor_parameter *at = &metrics->parameters[i];
         PyObject *tensor; /* borrowed */
         if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "Oiii", &tensor, &at->rows[0], &at->rows[1],
                               &at->rows[2]))
@@ -62,27 +62,27 @@ static int add_index(PyObject *list, Py_ssize_t index)
 }
 
 /* Reads one; appends its index to `without` if it has no gradient. */
-static int read_one(metrics_object *self, Py_ssize_t index, int which, PyObject *without)
+static int read_one(monitor_metrics *self, Py_ssize_t index, int which, PyObject *without)
 {
-    const metric_parameter *at = &self->parameters[index];
+    const monitor_parameter *at = &self->parameters[index];
     int32_t row = at->rows[which];
     if (which == METRIC_OF_PARAMETER)
-        return row >= 0 ? metric_row_read(self, row, at->tensor) : 0;
+        return row >= 0 ? monitor_row_read(self, row, at->tensor) : 0;
     const PyGetSetDef *def = ((PyGetSetDescrObject *)self->grad)->d_getset;
     PyObject *gradient = def->get(at->tensor, def->closure); /* owned */
     int result = -1;
     if (gradient == Py_None)
         result = add_index(without, index);
     else if (gradient != NULL)
-        result = row >= 0 ? metric_row_read(self, row, gradient) : 0;
+        result = row >= 0 ? monitor_row_read(self, row, gradient) : 0;
     Py_XDECREF(gradient);
     return result;
 }
 
 /* read_parameters(which): gives the indices of parameters without a gradient */
-PyObject *metrics_read_parameters(PyObject *self, PyObject *which)
+PyObject *monitor_metrics_read_parameters(PyObject *self, PyObject *which)
 {
-    metrics_object *metrics = (metrics_object *)self;
+    monitor_metrics *metrics = (monitor_metrics *)self;
     long number = PyLong_AsLong(which);
     if (number < METRIC_OF_PARAMETER || number > METRIC_OF_GRADIENT_BEFORE_CLIP) {
         if (!PyErr_Occurred())
@@ -106,10 +106,10 @@ PyObject *metrics_read_parameters(PyObject *self, PyObject *which)
 
 static uint64_t mix(uint64_t hash, const void *part)
 {
-    return hash_mix(hash, (uint64_t)(uintptr_t)part);
+    return base_hash_mix(hash, (uint64_t)(uintptr_t)part);
 }
 
-static uint64_t mix_module(const metrics_object *self, PyObject *module, uint64_t hash, int depth)
+static uint64_t mix_module(const monitor_metrics *self, PyObject *module, uint64_t hash, int depth)
 {
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
     PyObject *key, *value;                                  /* borrowed */
@@ -132,7 +132,7 @@ static uint64_t mix_module(const metrics_object *self, PyObject *module, uint64_
 
 /* signature(module): a number that changes when a module or parameter is added, taken
  * away or replaced */
-PyObject *metrics_signature(PyObject *self, PyObject *module)
+PyObject *monitor_metrics_signature(PyObject *self, PyObject *module)
 {
-    return PyLong_FromUnsignedLongLong(mix_module((metrics_object *)self, module, 0, 0));
+    return PyLong_FromUnsignedLongLong(mix_module((monitor_metrics *)self, module, 0, 0));
 }

@@ -15,7 +15,7 @@ static double mean_of(const tt_stats *s)
                                                                 : s->mean;
 }
 
-static double value_of(metric_kind kind, const tt_stats *s)
+static double value_of(monitor_kind kind, const tt_stats *s)
 {
     switch (kind) {
 #define X(name, text, value) \
@@ -33,7 +33,7 @@ static double value_of(metric_kind kind, const tt_stats *s)
 }
 
 /* Which quantile a field is; NaN: none. */
-static double quantile_of(metric_kind kind)
+static double quantile_of(monitor_kind kind)
 {
     static const double quantiles[] = {
 #define X(name, text, q) [METRIC_##name - METRIC_Q05] = q,
@@ -43,7 +43,7 @@ static double quantile_of(metric_kind kind)
     return kind >= METRIC_Q05 ? quantiles[kind - METRIC_Q05] : (double)NAN;
 }
 
-PyObject *metric_field_names(void)
+PyObject *monitor_field_names(void)
 {
     static const char *const names[] = {
 #define X(name, text, value) text,
@@ -63,27 +63,27 @@ PyObject *metric_field_names(void)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-static metric_field *fields_of(metric_row *row)
+static monitor_field *fields_of(monitor_row *row)
 {
     return row->many_fields != NULL ? row->many_fields : row->few_fields;
 }
 
-static double *values_of(metric_row *row)
+static double *values_of(monitor_row *row)
 {
     return row->many_values != NULL ? row->many_values : row->few_values;
 }
 
-static void row_free(metric_row *row)
+static void row_free(monitor_row *row)
 {
     for (int32_t i = 0; i < row->field_count; i++)
         Py_XDECREF(fields_of(row)[i].key);
     PyMem_Free(row->many_fields);
     PyMem_Free(row->many_values);
     tt_hist_free(row->hist);
-    *row = (metric_row){ 0 };
+    *row = (monitor_row){ 0 };
 }
 
-void metric_rows_free(metrics_object *self)
+void monitor_rows_free(monitor_metrics *self)
 {
     for (int32_t i = 0; i < self->row_count; i++)
         row_free(&self->rows[i]);
@@ -93,7 +93,7 @@ void metric_rows_free(metrics_object *self)
     self->generation++;
 }
 
-static int read_field(PyObject *item, metric_field *out)
+static int read_field(PyObject *item, monitor_field *out)
 {
     int kind, is_listed;
     PyObject *key; /* borrowed */
@@ -104,15 +104,15 @@ static int read_field(PyObject *item, metric_field *out)
         return -1;
     }
     *out =
-        (metric_field){ .kind = (metric_kind)kind, .key = Py_NewRef(key), .is_listed = is_listed != 0 };
+        (monitor_field){ .kind = (monitor_kind)kind, .key = Py_NewRef(key), .is_listed = is_listed != 0 };
     return 0;
 }
 
 /* tuple of (kind, key, is_listed): gives the number of a new row */
-PyObject *metrics_row(PyObject *self, PyObject *fields)
+PyObject *monitor_metrics_row(PyObject *self, PyObject *fields)
 {
-    metrics_object *metrics = (metrics_object *)self;
-    metric_row row = { 0 };
+    monitor_metrics *metrics = (monitor_metrics *)self;
+    monitor_row row = { 0 };
     if (!PyTuple_Check(fields)) {
         PyErr_SetString(PyExc_TypeError, "row() takes a tuple of (kind, key, is_listed)");
         return NULL;
@@ -138,7 +138,7 @@ PyObject *metrics_row(PyObject *self, PyObject *fields)
     }
     if (metrics->row_count == metrics->row_cap) {
         int32_t cap = metrics->row_cap > 0 ? metrics->row_cap * 2 : 64;
-        metric_row *grown = PyMem_Realloc(metrics->rows, (size_t)cap * sizeof *grown);
+        monitor_row *grown = PyMem_Realloc(metrics->rows, (size_t)cap * sizeof *grown);
         if (grown == NULL) {
             PyErr_NoMemory();
             goto failed;
@@ -156,7 +156,7 @@ failed:
 
 /* ---- tensors ------------------------------------------------------------- */
 
-int metric_row_add(metric_row *row, tt_stats stats)
+int monitor_row_add(monitor_row *row, tt_stats stats)
 {
     if (row->count == row->cap) {
         int32_t cap = row->cap * 2;
@@ -174,38 +174,38 @@ int metric_row_add(metric_row *row, tt_stats stats)
     row->is_spoilt |= (stats.nan | stats.posinf | stats.neginf) != 0;
     tt_stats_propagate(&stats); /* a metric's name promises what torch gives */
     double *values = values_of(row) + (size_t)row->count * (size_t)row->field_count;
-    const metric_field *fields = fields_of(row);
+    const monitor_field *fields = fields_of(row);
     for (int32_t i = 0; i < row->field_count; i++)
         values[i] = value_of(fields[i].kind, &stats);
     row->count++;
     return 0;
 }
 
-int metric_row_read(metrics_object *self, int32_t number, PyObject *tensor)
+int monitor_row_read(monitor_metrics *self, int32_t number, PyObject *tensor)
 {
     tensor_view view;
     tt_stats stats;
     uint64_t generation = self->generation;
-    plain_trust trust = self->rows[number].trust;
-    view_result why = self->state->is_device_forced
-                          ? VIEW_DEVICE
-                          : plain_view_open(&self->state->torch, tensor, &trust, &view);
+    tensor_trust trust = self->rows[number].trust;
+    tensor_view_result why = self->state->is_device_forced
+                                 ? VIEW_DEVICE
+                                 : tensor_quick_open(&self->state->torch, tensor, &trust, &view);
     bool is_there = generation == self->generation; /* a tensor's own class may run anything */
     if (is_there)
         self->rows[number].trust = trust;
     if (why != VIEW_OK) {
         PyObject *result =
-            PyObject_CallFunction(self->unread, "iOs", (int)number, tensor, view_result_word(why));
+            PyObject_CallFunction(self->unread, "iOs", (int)number, tensor, tensor_view_result_word(why));
         Py_XDECREF(result);
         return result != NULL ? 0 : -1;
     }
     int result = 0;
     if (is_there) {
-        metric_row *row = &self->rows[number];
+        monitor_row *row = &self->rows[number];
         tt_stats_compute(&view.tensor, &stats);
         if (row->hist != NULL)
             tt_hist_add(row->hist, &view.tensor);
-        result = metric_row_add(row, stats);
+        result = monitor_row_add(row, stats);
     }
     tensor_view_close(&view); /* last: it may free a tensor, and that may run anything */
     return result;
@@ -226,7 +226,7 @@ static int add_number(PyObject *dict, PyObject *key, double value)
 }
 
 /* Appends (key, [values]). */
-static int add_list(PyObject *list, metric_row *row, int32_t field, double quantile)
+static int add_list(PyObject *list, monitor_row *row, int32_t field, double quantile)
 {
     bool is_quantile = fields_of(row)[field].kind >= METRIC_Q05;
     int32_t count = is_quantile ? 1 : row->count;
@@ -249,10 +249,10 @@ static int add_list(PyObject *list, metric_row *row, int32_t field, double quant
     return result;
 }
 
-static int collect_field(metric_row *row, int32_t field, PyObject *into, PyObject *lists,
+static int collect_field(monitor_row *row, int32_t field, PyObject *into, PyObject *lists,
                          PyObject *undefined)
 {
-    const metric_field *at = &fields_of(row)[field];
+    const monitor_field *at = &fields_of(row)[field];
     double value = 0;
     if (at->kind >= METRIC_Q05) {
         value = tt_hist_quantile(row->hist, quantile_of(at->kind));
@@ -267,7 +267,7 @@ static int collect_field(metric_row *row, int32_t field, PyObject *into, PyObjec
     return is_written != 0 ? is_written : add_list(lists, row, field, value);
 }
 
-static int row_reset(metric_row *row)
+static int row_reset(monitor_row *row)
 {
     row->count = 0;
     row->is_spoilt = false;
@@ -288,9 +288,9 @@ static int row_reset(metric_row *row)
  * own; into=None: of all.  Afterwards rows are empty, unless keeps.  The keys of metrics that are
  * NaN though no tensor held NaN or Inf, such as the std of one element, go into the set
  * `undefined`. */
-PyObject *metrics_collect(PyObject *self, PyObject *args)
+PyObject *monitor_metrics_collect(PyObject *self, PyObject *args)
 {
-    metrics_object *metrics = (metrics_object *)self;
+    monitor_metrics *metrics = (monitor_metrics *)self;
     PyObject *into, *undefined = Py_None; /* borrowed */
     int keeps;
     if (!PyArg_ParseTuple(args, "Op|O:collect", &into, &keeps, &undefined))
@@ -301,7 +301,7 @@ PyObject *metrics_collect(PyObject *self, PyObject *args)
     }
     PyObject *lists = PyList_New(0); /* owned */
     for (int32_t i = 0; lists != NULL && i < metrics->row_count; i++) {
-        metric_row *row = &metrics->rows[i];
+        monitor_row *row = &metrics->rows[i];
         if (i + AHEAD < metrics->row_count) /* all keys are cold by now */
             __builtin_prefetch(fields_of(row + AHEAD)[0].key);
         if (row->count == 0)
@@ -316,12 +316,12 @@ PyObject *metrics_collect(PyObject *self, PyObject *args)
 }
 
 /* bins(): {key of the first quantile: [(low, high, count)]} of this step's histograms */
-PyObject *metrics_bins(PyObject *self, PyObject *Py_UNUSED(none))
+PyObject *monitor_metrics_bins(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    metrics_object *metrics = (metrics_object *)self;
+    monitor_metrics *metrics = (monitor_metrics *)self;
     PyObject *all = PyDict_New(); /* owned */
     for (int32_t i = 0; all != NULL && metrics->hist_count > 0 && i < metrics->row_count; i++) {
-        metric_row *row = &metrics->rows[i];
+        monitor_row *row = &metrics->rows[i];
         int32_t field = 0;
         while (field < row->field_count && fields_of(row)[field].kind < METRIC_Q05)
             field++;
@@ -352,9 +352,9 @@ PyObject *metrics_bins(PyObject *self, PyObject *Py_UNUSED(none))
 
 /* numbers(list): tensors of one element that can be read here, and floats, as floats; None for
  * others */
-PyObject *metrics_numbers(PyObject *self, PyObject *list)
+PyObject *monitor_metrics_numbers(PyObject *self, PyObject *list)
 {
-    metrics_object *metrics = (metrics_object *)self;
+    monitor_metrics *metrics = (monitor_metrics *)self;
     if (!PyList_Check(list)) {
         PyErr_SetString(PyExc_TypeError, "numbers() takes a list of tensors");
         return NULL;

@@ -9,12 +9,12 @@
 #include <limits.h>
 #include <unistd.h>
 
-bool open_run_is_there(PyObject *runs)
+bool runs_has_open_run(PyObject *runs)
 {
     return runs != NULL && PyList_GET_SIZE(runs) > 0;
 }
 
-int open_run_put(PyObject *runs, PyObject *site, PyObject *value)
+int runs_put(PyObject *runs, PyObject *site, PyObject *value)
 {
     bool is_number = PyFloat_Check(value) || PyLong_Check(value);
     PyObject *run = Py_NewRef(PyList_GET_ITEM(runs, PyList_GET_SIZE(runs) - 1)); /* owned */
@@ -38,7 +38,7 @@ static PyObject *working_directory(void)
 
 /* "line/train.py:34:y"; files under the root are named from there, others by
  * their last part. */
-static PyObject *site_name(const run_change *change)
+static PyObject *site_name(const runs_change *change)
 {
     PyObject *root = change->root != NULL ? Py_NewRef(change->root) : working_directory(); /* owned */
     PyObject *site = NULL, *leaf = NULL;                                                   /* owned */
@@ -58,7 +58,7 @@ out:
 }
 
 /* Is it put already?  If not, it will be. */
-static bool is_put(core_state *state, uint64_t key)
+static bool is_put(binding_state *state, uint64_t key)
 {
     uint64_t *known = &state->put_keys[key % PUT_KEYS];
     bool is_so = key != 0 && *known == key;
@@ -66,12 +66,12 @@ static bool is_put(core_state *state, uint64_t key)
     return is_so;
 }
 
-int open_run_put_change(core_state *state, PyObject *runs, const run_change *change, PyObject *value)
+int runs_put_change(binding_state *state, PyObject *runs, const runs_change *change, PyObject *value)
 {
     if (is_put(state, change->key))
         return 0;
     PyObject *site = site_name(change); /* owned */
-    int st = site != NULL ? open_run_put(runs, site, value) : -1;
+    int st = site != NULL ? runs_put(runs, site, value) : -1;
     Py_XDECREF(site);
     return st;
 }

@@ -6,20 +6,20 @@
 #include "binding/state.h"
 
 /* A change of a variable, as the line source tells it.  Everything is borrowed. */
-typedef struct run_change {
+typedef struct runs_change {
     uint64_t key; /* of the variable's new state; 0: none */
     PyObject *file, *name;
     long line;
     PyObject *root; /* folder that is left out of the site's name, with its slash; NULL: the
                        working directory */
-} run_change;
+} runs_change;
 
 /* runs: the list of open recorders, the innermost last; NULL: nobody records. */
-bool open_run_is_there(PyObject *runs);
+bool runs_has_open_run(PyObject *runs);
 /* A number as a scalar, a tensor by its statistics.  -1: an exception is set. */
-int open_run_put(PyObject *runs, PyObject *site, PyObject *value);
+int runs_put(PyObject *runs, PyObject *site, PyObject *value);
 /* The same for a change, at the site line/train.py:34:y.  A change that two front
  * ends tell of is put once. */
-int open_run_put_change(core_state *state, PyObject *runs, const run_change *change, PyObject *value);
+int runs_put_change(binding_state *state, PyObject *runs, const runs_change *change, PyObject *value);
 
 #endif

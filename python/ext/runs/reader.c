@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-tt_run *run_enter(PyObject *self)
+tt_run *runs_reader_enter(PyObject *self)
 {
-    run_object *object = (run_object *)self;
+    runs_reader *object = (runs_reader *)self;
     if (PyThread_acquire_lock(object->lock, NOWAIT_LOCK) != PY_LOCK_ACQUIRED) {
         Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(object->lock, WAIT_LOCK);
         Py_END_ALLOW_THREADS
@@ -21,15 +21,15 @@ tt_run *run_enter(PyObject *self)
     return NULL;
 }
 
-void run_leave(PyObject *self)
+void runs_reader_leave(PyObject *self)
 {
-    PyThread_release_lock(((run_object *)self)->lock);
+    PyThread_release_lock(((runs_reader *)self)->lock);
 }
 
-PyObject *run_fail(PyObject *self, tt_status st, const tt_error *err)
+PyObject *runs_reader_fail(PyObject *self, tt_status st, const tt_error *err)
 {
-    run_leave(self);
-    return raise_status(st, err);
+    runs_reader_leave(self);
+    return binding_raise_status(st, err);
 }
 
 /* ---- life ---------------------------------------------------------------- */
@@ -40,7 +40,7 @@ static PyObject *run_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     PyObject *path = NULL; /* owned; bytes */
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&:RunReader", names, PyUnicode_FSConverter, &path))
         return NULL;
-    run_object *self = (run_object *)type->tp_alloc(type, 0);
+    runs_reader *self = (runs_reader *)type->tp_alloc(type, 0);
     tt_error err = { "" };
     tt_status st = TT_ENOMEM;
     if (self != NULL) {
@@ -56,25 +56,25 @@ static PyObject *run_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (st == TT_OK)
         return (PyObject *)self;
     Py_XDECREF(self);
-    return raise_status(st, &err);
+    return binding_raise_status(st, &err);
 }
 
 static PyObject *run_close(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    run_object *object = (run_object *)self;
+    runs_reader *object = (runs_reader *)self;
     if (object->run == NULL)
         Py_RETURN_NONE;
-    if (run_enter(self) == NULL)
+    if (runs_reader_enter(self) == NULL)
         return NULL;
     tt_run_close(object->run);
     object->run = NULL;
-    run_leave(self);
+    runs_reader_leave(self);
     Py_RETURN_NONE;
 }
 
 static void run_dealloc(PyObject *self)
 {
-    run_object *object = (run_object *)self;
+    runs_reader *object = (runs_reader *)self;
     PyTypeObject *type = Py_TYPE(self);
     tt_run_close(object->run);
     if (object->lock != NULL)
@@ -85,14 +85,14 @@ static void run_dealloc(PyObject *self)
 
 static PyObject *run_refresh(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    tt_run *run = run_enter(self);
+    tt_run *run = runs_reader_enter(self);
     tt_error err = { "" };
     tt_status st;
     if (run == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS st = tt_run_refresh(run, &err);
-    Py_END_ALLOW_THREADS if (st < 0) return run_fail(self, st, &err);
-    run_leave(self);
+    Py_END_ALLOW_THREADS if (st < 0) return runs_reader_fail(self, st, &err);
+    runs_reader_leave(self);
     Py_RETURN_NONE;
 }
 
@@ -110,7 +110,7 @@ static int32_t read_file_number(const tt_run *run, PyObject *number)
     return -1;
 }
 
-PyObject *run_text(const char *text)
+PyObject *runs_reader_text(const char *text)
 {
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
@@ -118,7 +118,7 @@ PyObject *run_text(const char *text)
 /* [(path, rank, closed, bytes, points, first step, last step, dropped, damaged, stopped)] */
 static PyObject *run_files(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    tt_run *run = run_enter(self);
+    tt_run *run = runs_reader_enter(self);
     if (run == NULL)
         return NULL;
     PyObject *list = PyList_New(0); /* owned */
@@ -133,21 +133,21 @@ static PyObject *run_files(PyObject *self, PyObject *Py_UNUSED(none))
                                 (long long)file.bytes, (long long)file.points, (long long)file.first_step,
                                 (long long)file.last_step, (long long)file.dropped_events,
                                 (long long)file.damaged_bytes,
-                                file.stopped != NULL ? run_text(file.stopped)
+                                file.stopped != NULL ? runs_reader_text(file.stopped)
                                                      : Py_NewRef(Py_None)); /* owned */
         if (row == NULL || PyList_Append(list, row) < 0)
             Py_CLEAR(list);
         Py_XDECREF(row);
         Py_XDECREF(path);
     }
-    run_leave(self);
+    runs_reader_leave(self);
     return list;
 }
 
 static PyObject *run_names(PyObject *self, PyObject *glob)
 {
     const char *pattern = PyUnicode_AsUTF8(glob);
-    tt_run *run = pattern != NULL ? run_enter(self) : NULL;
+    tt_run *run = pattern != NULL ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
     PyObject *list = PyList_New(0); /* owned */
@@ -155,34 +155,34 @@ static PyObject *run_names(PyObject *self, PyObject *glob)
         const char *name = tt_run_site_name(run, i);
         if (!tt_glob_match(pattern, name) || !tt_run_has_points(run, i))
             continue;
-        PyObject *text = run_text(name); /* owned */
+        PyObject *text = runs_reader_text(name); /* owned */
         if (text == NULL || PyList_Append(list, text) < 0)
             Py_CLEAR(list);
         Py_XDECREF(text);
     }
-    run_leave(self);
+    runs_reader_leave(self);
     return list;
 }
 
 static PyObject *run_find(PyObject *self, PyObject *name)
 {
     const char *text = PyUnicode_AsUTF8(name);
-    tt_run *run = text != NULL ? run_enter(self) : NULL;
+    tt_run *run = text != NULL ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
     int32_t site = tt_run_find(run, text);
-    run_leave(self);
+    runs_reader_leave(self);
     return PyLong_FromLong(site);
 }
 
 static PyObject *run_points(PyObject *self, PyObject *args)
 {
     int file, site;
-    tt_run *run = PyArg_ParseTuple(args, "ii:points", &file, &site) ? run_enter(self) : NULL;
+    tt_run *run = PyArg_ParseTuple(args, "ii:points", &file, &site) ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
     size_t count = tt_run_points(run, file, site);
-    run_leave(self);
+    runs_reader_leave(self);
     return PyLong_FromSize_t(count);
 }
 
@@ -190,27 +190,28 @@ static PyObject *run_points(PyObject *self, PyObject *args)
 
 static PyObject *run_info(PyObject *self, PyObject *number)
 {
-    tt_run *run = run_enter(self);
+    tt_run *run = runs_reader_enter(self);
     if (run == NULL)
         return NULL;
     int32_t file = read_file_number(run, number);
     PyObject *dict = file >= 0 ? PyDict_New() : NULL; /* owned */
     const char *key;
     for (int32_t i = 0; dict != NULL && (key = tt_run_info_key(run, file, i)) != NULL; i++) {
-        PyObject *name = run_text(key), *value = run_text(tt_run_info_value(run, file, i)); /* owned */
+        PyObject *name = runs_reader_text(key),
+                 *value = runs_reader_text(tt_run_info_value(run, file, i)); /* owned */
         if (name == NULL || value == NULL || PyDict_SetItem(dict, name, value) < 0)
             Py_CLEAR(dict);
         Py_XDECREF(name);
         Py_XDECREF(value);
     }
-    run_leave(self);
+    runs_reader_leave(self);
     return dict;
 }
 
 /* [(step, ns since 1970, text)] */
 static PyObject *run_notes(PyObject *self, PyObject *number)
 {
-    tt_run *run = run_enter(self);
+    tt_run *run = runs_reader_enter(self);
     if (run == NULL)
         return NULL;
     int32_t file = read_file_number(run, number);
@@ -220,38 +221,39 @@ static PyObject *run_notes(PyObject *self, PyObject *number)
         if (tt_run_note(run, file, i, &note) < 0)
             continue;
         PyObject *row = Py_BuildValue("(LLN)", (long long)note.step, (long long)note.time,
-                                      run_text(note.text)); /* owned */
+                                      runs_reader_text(note.text)); /* owned */
         if (row == NULL || PyList_Append(list, row) < 0)
             Py_CLEAR(list);
         Py_XDECREF(row);
     }
-    run_leave(self);
+    runs_reader_leave(self);
     return list;
 }
 
 /* {path: class} of the modules that were watched */
 static PyObject *run_modules(PyObject *self, PyObject *number)
 {
-    tt_run *run = run_enter(self);
+    tt_run *run = runs_reader_enter(self);
     if (run == NULL)
         return NULL;
     int32_t file = read_file_number(run, number);
     PyObject *found = file >= 0 ? PyDict_New() : NULL; /* owned */
     tt_module module;
     for (int32_t i = 0; found != NULL && tt_run_module(run, file, i, &module) == TT_OK; i++) {
-        PyObject *path = run_text(module.path), *name = run_text(module.class_name); /* owned */
+        PyObject *path = runs_reader_text(module.path),
+                 *name = runs_reader_text(module.class_name); /* owned */
         if (path == NULL || name == NULL || PyDict_SetItem(found, path, name) < 0)
             Py_CLEAR(found);
         Py_XDECREF(path);
         Py_XDECREF(name);
     }
-    run_leave(self);
+    runs_reader_leave(self);
     return found;
 }
 
 static PyObject *run_check(PyObject *self, PyObject *number)
 {
-    tt_run *run = run_enter(self);
+    tt_run *run = runs_reader_enter(self);
     tt_check check;
     tt_error err = { "" };
     tt_status st = TT_OK;
@@ -262,22 +264,22 @@ static PyObject *run_check(PyObject *self, PyObject *number)
         Py_BEGIN_ALLOW_THREADS st = tt_run_check(run, file, &check, &err);
         Py_END_ALLOW_THREADS
     }
-    run_leave(self);
+    runs_reader_leave(self);
     if (file < 0 || st < 0)
-        return file < 0 ? NULL : raise_status(st, &err);
+        return file < 0 ? NULL : binding_raise_status(st, &err);
     return Py_BuildValue("{sLsLsLsLsLsLsLsOsN}", "blocks", (long long)check.blocks, "points",
                          (long long)check.points, "values", (long long)check.values, "damaged_blocks",
                          (long long)check.damaged_blocks, "damaged_bytes", (long long)check.damaged_bytes,
                          "torn_bytes", (long long)check.torn_bytes, "gone_values",
                          (long long)check.gone_values, "closed", check.is_closed ? Py_True : Py_False,
-                         "first", run_text(check.first));
+                         "first", runs_reader_text(check.first));
 }
 
 /* ---- the type ------------------------------------------------------------ */
 
 static PyObject *get_closed(PyObject *self, void *Py_UNUSED(closure))
 {
-    return PyBool_FromLong(((run_object *)self)->run == NULL);
+    return PyBool_FromLong(((runs_reader *)self)->run == NULL);
 }
 
 static PyGetSetDef getters[] = {
@@ -297,37 +299,38 @@ static PyMethodDef methods[] = {
     METHOD("names", run_names, METH_O, "($self, glob, /)\n--\n\nGive the names that match."),
     METHOD("find", run_find, METH_O, "($self, name, /)\n--\n\nGive the number of a site, or -1."),
     METHOD("points", run_points, METH_VARARGS, "($self, file, site, /)\n--\n\nCount points."),
-    METHOD("steps", run_steps, METH_O,
+    METHOD("steps", runs_reader_steps, METH_O,
            "($self, buffer, /)\n--\n\nWrite all steps as int64; give how many there are."),
-    METHOD("series", run_series, METH_VARARGS,
+    METHOD("series", runs_reader_series, METH_VARARGS,
            "($self, file, site, field, steps, values, /)\n--\n\n"
            "Write one field as int64 and float64; give how many points have it."),
-    METHOD("stats", run_stats, METH_VARARGS,
+    METHOD("stats", runs_reader_stats, METH_VARARGS,
            "($self, file, site, /)\n--\n\nGive (step, Stats) of every point that has it."),
-    METHOD("point", run_point, METH_VARARGS,
+    METHOD("point", runs_reader_point, METH_VARARGS,
            "($self, file, site, index, /)\n--\n\n"
            "Give (step, time, call, thread, phase, skipped, products, scalar, Stats, Digest)."),
-    METHOD("seek", run_seek, METH_VARARGS,
+    METHOD("seek", runs_reader_seek, METH_VARARGS,
            "($self, file, site, step, call, products, /)\n--\n\nGive the index of a point, or -1."),
-    METHOD("nonfinite", run_nonfinite, METH_VARARGS,
+    METHOD("nonfinite", runs_reader_nonfinite, METH_VARARGS,
            "($self, file, site, /)\n--\n\nGive the index of the first NaN or Inf, or -1."),
-    METHOD("hist", run_hist, METH_VARARGS,
+    METHOD("hist", runs_reader_hist, METH_VARARGS,
            "($self, file, site, index, /)\n--\n\nGive (low, high, count) of each bin."),
-    METHOD("sample", run_sample, METH_VARARGS, "($self, file, site, index, /)\n--\n\nGive the Sample."),
-    METHOD("value", run_value, METH_VARARGS,
+    METHOD("sample", runs_reader_sample, METH_VARARGS,
+           "($self, file, site, index, /)\n--\n\nGive the Sample."),
+    METHOD("value", runs_reader_value, METH_VARARGS,
            "($self, file, site, index, /)\n--\n\nGive (dtype, shape, bytes) of a stored value."),
-    METHOD("value_read", run_value_read, METH_VARARGS,
+    METHOD("value_read", runs_reader_value_read, METH_VARARGS,
            "($self, file, site, index, buffer, /)\n--\n\nWrite the bytes of a stored value."),
-    METHOD("origin", run_origin, METH_VARARGS,
+    METHOD("origin", runs_reader_origin, METH_VARARGS,
            "($self, allow, /)\n--\n\n"
            "Give (file, name, index, birth, order, of, reached, fed) of the first NaN or Inf, or None."),
-    METHOD("diff", run_diff, METH_VARARGS,
+    METHOD("diff", runs_reader_diff, METH_VARARGS,
            "($self, other, only, first, last, rtol, atol, old, new, /)\n--\n\n"
            "Give (verdict, first, sites, old, new)."),
     METHOD("info", run_info, METH_O, "($self, file, /)\n--\n\nGive what the writer said of itself."),
     METHOD("notes", run_notes, METH_O, "($self, file, /)\n--\n\nGive (step, time, text) of all notes."),
     METHOD("modules", run_modules, METH_O, "($self, file, /)\n--\n\nGive {path: class} of its modules."),
-    METHOD("tree", run_tree, METH_O,
+    METHOD("tree", runs_reader_tree, METH_O,
            "($self, only, /)\n--\n\n"
            "Give (depth, label, class, is output, width, sites) of each row, repeated layers folded."),
     METHOD("check", run_check, METH_O, "($self, file, /)\n--\n\nRead everything, check every checksum."),
@@ -343,9 +346,9 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec run_spec = {
+PyType_Spec runs_reader_spec = {
     .name = "tensortap._core.RunReader",
-    .basicsize = sizeof(run_object),
+    .basicsize = sizeof(runs_reader),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = slots,
 };

@@ -18,7 +18,7 @@ static int open_buffer(PyObject *obj, Py_buffer *out, Py_ssize_t item)
     return -1;
 }
 
-PyObject *run_steps(PyObject *self, PyObject *buffer)
+PyObject *runs_reader_steps(PyObject *self, PyObject *buffer)
 {
     Py_buffer view;
     tt_error err = { "" };
@@ -26,18 +26,18 @@ PyObject *run_steps(PyObject *self, PyObject *buffer)
     size_t count = 0;
     if (open_buffer(buffer, &view, 8) < 0)
         return NULL;
-    tt_run *run = run_enter(self);
+    tt_run *run = runs_reader_enter(self);
     if (run == NULL) {
         PyBuffer_Release(&view);
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS st = tt_run_steps(run, view.buf, (size_t)view.len / 8, &count, &err);
-    Py_END_ALLOW_THREADS run_leave(self);
+    Py_END_ALLOW_THREADS runs_reader_leave(self);
     PyBuffer_Release(&view);
-    return st < 0 ? raise_status(st, &err) : PyLong_FromSize_t(count);
+    return st < 0 ? binding_raise_status(st, &err) : PyLong_FromSize_t(count);
 }
 
-PyObject *run_series(PyObject *self, PyObject *args)
+PyObject *runs_reader_series(PyObject *self, PyObject *args)
 {
     int file, site;
     const char *name;
@@ -58,14 +58,14 @@ PyObject *run_series(PyObject *self, PyObject *args)
         return NULL;
     if (open_buffer(values, &value_view, 8) < 0)
         goto out;
-    tt_run *run = run_enter(self);
+    tt_run *run = runs_reader_enter(self);
     if (run == NULL)
         goto out;
     size_t cap = (size_t)(step_view.len < value_view.len ? step_view.len : value_view.len) / 8;
     Py_BEGIN_ALLOW_THREADS st =
         tt_run_series(run, file, site, field, step_view.buf, value_view.buf, cap, &count, &err);
-    Py_END_ALLOW_THREADS run_leave(self);
-    result = st < 0 ? raise_status(st, &err) : PyLong_FromSize_t(count);
+    Py_END_ALLOW_THREADS runs_reader_leave(self);
+    result = st < 0 ? binding_raise_status(st, &err) : PyLong_FromSize_t(count);
 out:
     PyBuffer_Release(&step_view);
     if (value_view.obj != NULL)
@@ -75,16 +75,16 @@ out:
 
 static PyObject *stats_of_point(PyObject *self, const tt_point *point)
 {
-    return stats_object_make(((run_object *)self)->state, &point->stats, point->shape,
-                             point->ndim > 0 ? point->ndim : 0);
+    return summary_stats_make(((runs_reader *)self)->state, &point->stats, point->shape,
+                              point->ndim > 0 ? point->ndim : 0);
 }
 
-PyObject *run_stats(PyObject *self, PyObject *args)
+PyObject *runs_reader_stats(PyObject *self, PyObject *args)
 {
     int file, site;
     tt_error err = { "" };
     tt_point point;
-    tt_run *run = PyArg_ParseTuple(args, "ii:stats", &file, &site) ? run_enter(self) : NULL;
+    tt_run *run = PyArg_ParseTuple(args, "ii:stats", &file, &site) ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
     PyObject *list = PyList_New(0); /* owned */
@@ -104,9 +104,9 @@ PyObject *run_stats(PyObject *self, PyObject *args)
     }
     if (st < 0) {
         Py_XDECREF(list);
-        return run_fail(self, st, &err);
+        return runs_reader_fail(self, st, &err);
     }
-    run_leave(self);
+    runs_reader_leave(self);
     return list;
 }
 
@@ -116,25 +116,25 @@ static tt_run *enter_point(PyObject *self, PyObject *args, int *file, int *site,
                            tt_point *point)
 {
     tt_error err = { "" };
-    tt_run *run = PyArg_ParseTuple(args, "iiL", file, site, index) ? run_enter(self) : NULL;
+    tt_run *run = PyArg_ParseTuple(args, "iiL", file, site, index) ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
     tt_status st = tt_run_point(run, *file, *site, *index, point, &err);
     if (st == TT_OK)
         return run;
-    run_fail(self, st, &err);
+    runs_reader_fail(self, st, &err);
     return NULL;
 }
 
-PyObject *run_point(PyObject *self, PyObject *args)
+PyObject *runs_reader_point(PyObject *self, PyObject *args)
 {
     int file, site;
     long long index;
     tt_point p;
     if (enter_point(self, args, &file, &site, &index, &p) == NULL)
         return NULL;
-    run_leave(self);
-    core_state *state = ((run_object *)self)->state;
+    runs_reader_leave(self);
+    binding_state *state = ((runs_reader *)self)->state;
     PyObject *stats = Py_NewRef(Py_None), *digest = Py_NewRef(Py_None); /* owned */
     if (p.products & TT_PRODUCT_STATS)
         Py_SETREF(stats, stats_of_point(self, &p));
@@ -142,7 +142,7 @@ PyObject *run_point(PyObject *self, PyObject *args)
         char hex[33];
         PyOS_snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)p.digest.high,
                       (unsigned long long)p.digest.low);
-        Py_SETREF(digest, PyObject_CallFunction((PyObject *)state->digest_type, "s", hex));
+        Py_SETREF(digest, PyObject_CallFunction((PyObject *)state->summary_digest_type, "s", hex));
     }
     if (stats == NULL || digest == NULL) {
         Py_XDECREF(stats);
@@ -153,7 +153,7 @@ PyObject *run_point(PyObject *self, PyObject *args)
                          p.is_skipped ? Py_True : Py_False, p.products, p.scalar, stats, digest);
 }
 
-PyObject *run_seek(PyObject *self, PyObject *args)
+PyObject *runs_reader_seek(PyObject *self, PyObject *args)
 {
     int file, site;
     long long step, call;
@@ -161,30 +161,30 @@ PyObject *run_seek(PyObject *self, PyObject *args)
     int64_t index = -1;
     tt_error err = { "" };
     tt_run *run = PyArg_ParseTuple(args, "iiLLI:seek", &file, &site, &step, &call, &products)
-                      ? run_enter(self)
+                      ? runs_reader_enter(self)
                       : NULL;
     if (run == NULL)
         return NULL;
     tt_status st = tt_run_seek(run, file, site, step, call, products, &index, &err);
-    run_leave(self);
-    return st < 0 ? raise_status(st, &err) : PyLong_FromLongLong(index);
+    runs_reader_leave(self);
+    return st < 0 ? binding_raise_status(st, &err) : PyLong_FromLongLong(index);
 }
 
-PyObject *run_nonfinite(PyObject *self, PyObject *args)
+PyObject *runs_reader_nonfinite(PyObject *self, PyObject *args)
 {
     int file, site;
     int64_t index = -1;
     tt_error err = { "" };
     tt_status st;
-    tt_run *run = PyArg_ParseTuple(args, "ii:nonfinite", &file, &site) ? run_enter(self) : NULL;
+    tt_run *run = PyArg_ParseTuple(args, "ii:nonfinite", &file, &site) ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS st = tt_run_first_nonfinite(run, file, site, &index, &err);
-    Py_END_ALLOW_THREADS run_leave(self);
-    return st < 0 ? raise_status(st, &err) : PyLong_FromLongLong(index);
+    Py_END_ALLOW_THREADS runs_reader_leave(self);
+    return st < 0 ? binding_raise_status(st, &err) : PyLong_FromLongLong(index);
 }
 
-PyObject *run_hist(PyObject *self, PyObject *args)
+PyObject *runs_reader_hist(PyObject *self, PyObject *args)
 {
     int file, site;
     long long index;
@@ -202,10 +202,10 @@ PyObject *run_hist(PyObject *self, PyObject *args)
         bins = PyMem_New(tt_hist_bin, cap + 1);
         st = bins != NULL ? tt_run_hist(run, file, site, index, bins, cap, &count, &err) : TT_ENOMEM;
     }
-    run_leave(self);
+    runs_reader_leave(self);
     if (st < 0) {
         PyMem_Free(bins);
-        return raise_status(st, &err);
+        return binding_raise_status(st, &err);
     }
     list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < count && i < cap; i++) {
@@ -219,7 +219,7 @@ PyObject *run_hist(PyObject *self, PyObject *args)
     return list;
 }
 
-PyObject *run_sample(PyObject *self, PyObject *args)
+PyObject *runs_reader_sample(PyObject *self, PyObject *args)
 {
     int file, site;
     long long index;
@@ -231,11 +231,11 @@ PyObject *run_sample(PyObject *self, PyObject *args)
     if (run == NULL)
         return NULL;
     tt_status st = tt_run_sample(run, file, site, index, &sample, &dtype, &err);
-    run_leave(self);
+    runs_reader_leave(self);
     if (st < 0)
-        return raise_status(st, &err);
-    return sample_object_make(((run_object *)self)->state, sample, dtype, point.shape,
-                              point.ndim > 0 ? point.ndim : 0);
+        return binding_raise_status(st, &err);
+    return summary_sample_make(((runs_reader *)self)->state, sample, dtype, point.shape,
+                               point.ndim > 0 ? point.ndim : 0);
 }
 
 /* ---- values -------------------------------------------------------------- */
@@ -245,7 +245,7 @@ static tt_run *enter_value(PyObject *self, int file, int site, int64_t index, tt
 {
     tt_point point;
     tt_error err = { "" };
-    tt_run *run = run_enter(self);
+    tt_run *run = runs_reader_enter(self);
     if (run == NULL)
         return NULL;
     tt_status st = tt_run_point(run, file, site, index, &point, &err);
@@ -253,15 +253,15 @@ static tt_run *enter_value(PyObject *self, int file, int site, int64_t index, tt
         st = tt_run_value_find(run, file, point.value_at, out, &err);
     if (st == TT_OK)
         return run;
-    run_leave(self);
+    runs_reader_leave(self);
     if (st == TT_EMISMATCH)
         PyErr_SetString(PyExc_LookupError, "this value was evicted to stay within max_bytes");
     else
-        raise_status(st, &err);
+        binding_raise_status(st, &err);
     return NULL;
 }
 
-PyObject *run_value(PyObject *self, PyObject *args)
+PyObject *runs_reader_value(PyObject *self, PyObject *args)
 {
     int file, site;
     long long index;
@@ -269,12 +269,12 @@ PyObject *run_value(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iiL:value", &file, &site, &index) ||
         enter_value(self, file, site, index, &value) == NULL)
         return NULL;
-    run_leave(self);
-    return Py_BuildValue("(sNL)", tt_dtype_name(value.dtype), shape_as_tuple(value.shape, value.ndim),
-                         (long long)value.bytes);
+    runs_reader_leave(self);
+    return Py_BuildValue("(sNL)", tt_dtype_name(value.dtype),
+                         binding_shape_tuple(value.shape, value.ndim), (long long)value.bytes);
 }
 
-PyObject *run_value_read(PyObject *self, PyObject *args)
+PyObject *runs_reader_value_read(PyObject *self, PyObject *args)
 {
     int file, site;
     long long index;
@@ -294,7 +294,7 @@ PyObject *run_value_read(PyObject *self, PyObject *args)
     if (view.len < value.bytes)
         st = TT_EINVAL;
     Py_BEGIN_ALLOW_THREADS if (st == TT_OK) st = tt_run_value_read(run, &value, view.buf, &err);
-    Py_END_ALLOW_THREADS run_leave(self);
+    Py_END_ALLOW_THREADS runs_reader_leave(self);
     PyBuffer_Release(&view);
-    return st < 0 ? raise_status(st, &err) : Py_NewRef(Py_None);
+    return st < 0 ? binding_raise_status(st, &err) : Py_NewRef(Py_None);
 }

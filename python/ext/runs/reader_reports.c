@@ -25,7 +25,7 @@ static const char *const verdicts[] = {
 };
 
 /* origin(allow) -> None or (file, site name, index, birth, order, of, reached, fed by) */
-PyObject *run_origin(PyObject *self, PyObject *args)
+PyObject *runs_reader_origin(PyObject *self, PyObject *args)
 {
     const char *allow = NULL;
     tt_nonfinite found;
@@ -34,15 +34,15 @@ PyObject *run_origin(PyObject *self, PyObject *args)
     tt_status st;
     size_t count = 0;
     PyObject *fed = NULL, *result = NULL; /* owned */
-    tt_run *run = PyArg_ParseTuple(args, "z:origin", &allow) ? run_enter(self) : NULL;
+    tt_run *run = PyArg_ParseTuple(args, "z:origin", &allow) ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS st = tt_run_nonfinite(run, allow, &found, &err);
     if (st == TT_OK && found.site >= 0)
         st = tt_run_feeds(run, &found, feeds, FEEDS, &count, &err);
-    Py_END_ALLOW_THREADS if (st < 0) return run_fail(self, st, &err);
+    Py_END_ALLOW_THREADS if (st < 0) return runs_reader_fail(self, st, &err);
     if (found.site < 0) {
-        run_leave(self);
+        runs_reader_leave(self);
         Py_RETURN_NONE;
     }
     fed = PyList_New(0);
@@ -57,7 +57,7 @@ PyObject *run_origin(PyObject *self, PyObject *args)
         result = Py_BuildValue("(isLsLLiN)", (int)found.file, tt_run_site_name(run, found.site),
                                (long long)found.index, births[found.birth], (long long)found.order,
                                (long long)found.of, (int)found.reached, fed);
-    run_leave(self);
+    runs_reader_leave(self);
     return result;
 }
 
@@ -65,7 +65,7 @@ static PyObject *describe_row(const tt_run *run, const tt_tree_row *row, const i
 {
     PyObject *sites = PyList_New(row->sites); /* owned */
     for (int32_t i = 0; sites != NULL && i < row->sites; i++) {
-        PyObject *site = run_text(tt_run_site_name(run, members[i])); /* owned, then the list's */
+        PyObject *site = runs_reader_text(tt_run_site_name(run, members[i])); /* owned, then the list's */
         if (site == NULL)
             Py_CLEAR(sites);
         else
@@ -73,24 +73,24 @@ static PyObject *describe_row(const tt_run *run, const tt_tree_row *row, const i
     }
     if (sites == NULL)
         return NULL;
-    PyObject *name = row->class_name != NULL ? run_text(row->class_name) : Py_NewRef(Py_None);
-    return Py_BuildValue("(iNNOiN)", (int)row->depth, run_text(row->label), name,
+    PyObject *name = row->class_name != NULL ? runs_reader_text(row->class_name) : Py_NewRef(Py_None);
+    return Py_BuildValue("(iNNOiN)", (int)row->depth, runs_reader_text(row->label), name,
                          row->is_output ? Py_True : Py_False, (int)row->width, sites);
 }
 
 /* tree(only) -> [(depth, label, class or None, is output, width, [name of a site, ...])] */
-PyObject *run_tree(PyObject *self, PyObject *only)
+PyObject *runs_reader_tree(PyObject *self, PyObject *only)
 {
     const tt_look look = { .rank = -1 };
     const char *glob = only != Py_None ? PyUnicode_AsUTF8(only) : NULL;
     tt_run_tree *tree = NULL;
     tt_error err = { "" };
     tt_status st;
-    tt_run *run = only == Py_None || glob != NULL ? run_enter(self) : NULL;
+    tt_run *run = only == Py_None || glob != NULL ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS st = tt_run_tree_create(run, &look, glob, TT_TREE_UNJOINED, &tree, &err);
-    Py_END_ALLOW_THREADS if (st < 0) return run_fail(self, st, &err);
+    Py_END_ALLOW_THREADS if (st < 0) return runs_reader_fail(self, st, &err);
     PyObject *rows = PyList_New(0); /* owned */
     for (size_t i = 0; rows != NULL && i < tt_run_tree_count(tree); i++) {
         PyObject *row =
@@ -100,7 +100,7 @@ PyObject *run_tree(PyObject *self, PyObject *only)
         Py_XDECREF(row);
     }
     tt_run_tree_free(tree);
-    run_leave(self);
+    runs_reader_leave(self);
     return rows;
 }
 
@@ -122,19 +122,19 @@ static PyObject *describe_site(const tt_diff_site *site)
 static bool enter_both(PyObject *a, PyObject *b)
 {
     PyObject *first = a < b ? a : b, *second = a < b ? b : a;
-    if (run_enter(first) == NULL)
+    if (runs_reader_enter(first) == NULL)
         return false;
-    if (a == b || run_enter(second) != NULL)
+    if (a == b || runs_reader_enter(second) != NULL)
         return true;
-    run_leave(first);
+    runs_reader_leave(first);
     return false;
 }
 
 static void leave_both(PyObject *a, PyObject *b)
 {
-    run_leave(a);
+    runs_reader_leave(a);
     if (a != b)
-        run_leave(b);
+        runs_reader_leave(b);
 }
 
 static PyObject *describe_diff(const tt_diff *diff, const tt_rename *rename)
@@ -154,7 +154,7 @@ static PyObject *describe_diff(const tt_diff *diff, const tt_rename *rename)
 
 /* diff(other, only, first step, last step, rtol, atol, from, to) -> (verdict, first,
  * sites, from, to); a tolerance below 0: none; from NULL: find out. */
-PyObject *run_diff(PyObject *self, PyObject *args)
+PyObject *runs_reader_diff(PyObject *self, PyObject *args)
 {
     PyObject *other;                            /* borrowed */
     const char *only, *from = NULL, *to = NULL; /* borrowed */
@@ -184,12 +184,12 @@ PyObject *run_diff(PyObject *self, PyObject *args)
     options.atol = options.atol >= 0 ? options.atol : 0;
     if (!enter_both(self, other))
         return NULL;
-    tt_run *a = ((run_object *)self)->run, *b = ((run_object *)other)->run;
+    tt_run *a = ((runs_reader *)self)->run, *b = ((runs_reader *)other)->run;
     Py_BEGIN_ALLOW_THREADS if (from != NULL || tt_diff_guess_rename(a, b, &rename)) options.rename =
         &rename;
     st = tt_diff_compute(a, b, &options, &diff, &err);
     Py_END_ALLOW_THREADS if (st == TT_OK) result = describe_diff(diff, options.rename);
     tt_diff_free(diff);
     leave_both(self, other);
-    return st < 0 ? raise_status(st, &err) : result;
+    return st < 0 ? binding_raise_status(st, &err) : result;
 }

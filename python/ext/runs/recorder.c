@@ -8,10 +8,10 @@
 #include <structmember.h>
 #include <time.h>
 
-recorder_object *recorder_of(core_state *state, PyObject *obj)
+runs_recorder *runs_recorder_of(binding_state *state, PyObject *obj)
 {
-    if (PyObject_TypeCheck(obj, state->recorder_type))
-        return (recorder_object *)obj;
+    if (PyObject_TypeCheck(obj, state->runs_recorder_type))
+        return (runs_recorder *)obj;
     PyErr_Format(PyExc_TypeError, "a Recorder is needed, not %s", Py_TYPE(obj)->tp_name);
     return NULL;
 }
@@ -49,8 +49,8 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     Py_ssize_t queue_bytes = 0;
     long long max_bytes = 0;
     double budget = 0;
-    PyObject *info = NULL;        /* borrowed */
-    recorder_object *self = NULL; /* owned */
+    PyObject *info = NULL;      /* borrowed */
+    runs_recorder *self = NULL; /* owned */
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$zzIIipppnLdO!i:Recorder", names, &path, &only,
                                      &exclude, &products, &every, &rank, &resume, &drop, &compress,
                                      &queue_bytes, &max_bytes, &budget, &PyDict_Type, &info, &child))
@@ -71,13 +71,13 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     };
     tt_error err = { "" };
     tt_status st = TT_ENOMEM;
-    self = (recorder_object *)type->tp_alloc(type, 0);
+    self = (runs_recorder *)type->tp_alloc(type, 0);
     if (self == NULL)
         goto out;
     self->every = every > 0 ? every : 1;
     self->budget = budget;
     self->drops = drop != 0;
-    self->start_ns = self->look_ns = self->cost_told_ns = clock_coarse();
+    self->start_ns = self->look_ns = self->cost_told_ns = runs_clock_coarse();
     self->look_step = -1;
     self->watchers = PyList_New(0);
     self->sites = PyDict_New();
@@ -94,12 +94,12 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (st == TT_OK)
         return (PyObject *)self;
     Py_XDECREF(self);
-    return PyErr_Occurred() ? NULL : raise_status(st, &err);
+    return PyErr_Occurred() ? NULL : binding_raise_status(st, &err);
 }
 
 /* Lets the watchers write what they still have; their errors are printed, not
  * raised: the file must end well. */
-static void close_watchers(recorder_object *self)
+static void close_watchers(runs_recorder *self)
 {
     while (PyList_GET_SIZE(self->watchers) > 0) {
         Py_ssize_t last = PyList_GET_SIZE(self->watchers) - 1;
@@ -115,12 +115,12 @@ static void close_watchers(recorder_object *self)
 }
 
 /* Nobody gets rec any more, and those who have it let go. */
-static tt_recorder *take_recorder(recorder_object *self)
+static tt_recorder *take_recorder(runs_recorder *self)
 {
     tt_recorder *rec = self->rec;
     tt_recorder_counts_get(rec, &self->last);
     self->rec = NULL;
-    self->end_ns = clock_coarse();
+    self->end_ns = runs_clock_coarse();
     while (self->users > 0) {
         Py_BEGIN_ALLOW_THREADS struct timespec moment = { .tv_nsec = 100000 };
         nanosleep(&moment, NULL);
@@ -129,7 +129,7 @@ static tt_recorder *take_recorder(recorder_object *self)
     return rec;
 }
 
-static int tell_damage(const recorder_object *self)
+static int tell_damage(const runs_recorder *self)
 {
     return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
                             "tensortap: %lld of the points recorded before cannot be read: the file is "
@@ -141,20 +141,20 @@ static int tell_damage(const recorder_object *self)
 static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                 PyObject *kwnames)
 {
-    recorder_object *recorder = (recorder_object *)self;
+    runs_recorder *recorder = (runs_recorder *)self;
     double timeout = 60;
-    const option options[] = { { "timeout", OPTION_DOUBLE, &timeout }, { 0 } };
-    if (read_arguments("close", 0, options, args, nargs, kwnames) < 0)
+    const binding_option options[] = { { "timeout", OPTION_DOUBLE, &timeout }, { 0 } };
+    if (binding_read_arguments("close", 0, options, args, nargs, kwnames) < 0)
         return NULL;
     if (recorder->rec == NULL)
         Py_RETURN_NONE;
     close_watchers(recorder);
     if (recorder->rec == NULL) /* a watcher closed it */
         Py_RETURN_NONE;
-    recorder_wait(recorder, 1 << 12, timeout);
+    runs_recorder_wait(recorder, 1 << 12, timeout);
     if (recorder->rec == NULL) /* another thread did meanwhile */
         Py_RETURN_NONE;
-    recorder_tell_cost(recorder);
+    runs_recorder_tell_cost(recorder);
     tt_error err = { "" };
     tt_status st;
     tt_recorder *rec = take_recorder(recorder);
@@ -172,33 +172,33 @@ static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_
  * program still says to this object is ignored. */
 static PyObject *recorder_leave(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    ((recorder_object *)self)->users = 0; /* those threads are the parent's */
-    close_watchers((recorder_object *)self);
+    ((runs_recorder *)self)->users = 0; /* those threads are the parent's */
+    close_watchers((runs_recorder *)self);
     Py_RETURN_NONE;
 }
 
 static int recorder_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((recorder_object *)self)->watchers);
-    Py_VISIT(((recorder_object *)self)->sites);
-    Py_VISIT(((recorder_object *)self)->follow);
-    Py_VISIT(((recorder_object *)self)->loss);
+    Py_VISIT(((runs_recorder *)self)->watchers);
+    Py_VISIT(((runs_recorder *)self)->sites);
+    Py_VISIT(((runs_recorder *)self)->follow);
+    Py_VISIT(((runs_recorder *)self)->loss);
     return 0;
 }
 
 static int recorder_clear(PyObject *self)
 {
-    Py_CLEAR(((recorder_object *)self)->watchers);
-    Py_CLEAR(((recorder_object *)self)->sites);
-    Py_CLEAR(((recorder_object *)self)->follow);
-    Py_CLEAR(((recorder_object *)self)->loss);
+    Py_CLEAR(((runs_recorder *)self)->watchers);
+    Py_CLEAR(((runs_recorder *)self)->sites);
+    Py_CLEAR(((runs_recorder *)self)->follow);
+    Py_CLEAR(((runs_recorder *)self)->loss);
     return 0;
 }
 
 static void recorder_dealloc(PyObject *self)
 {
-    recorder_object *recorder = (recorder_object *)self;
+    runs_recorder *recorder = (runs_recorder *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     if (recorder->weakrefs != NULL)
@@ -215,60 +215,61 @@ static void recorder_dealloc(PyObject *self)
 
 static PyObject *recorder_note(PyObject *self, PyObject *text)
 {
-    recorder_object *recorder = (recorder_object *)self;
+    runs_recorder *recorder = (runs_recorder *)self;
     const char *utf8 = PyUnicode_Check(text) ? PyUnicode_AsUTF8(text) : NULL;
     if (utf8 == NULL && !PyErr_Occurred())
         PyErr_Format(PyExc_TypeError, "note(): text must be a str, not %s", Py_TYPE(text)->tp_name);
-    if (utf8 == NULL || recorder_refuse_closed(recorder) < 0)
+    if (utf8 == NULL || runs_recorder_refuse_closed(recorder) < 0)
         return NULL;
-    recorder_wake(recorder);
+    runs_recorder_wake(recorder);
     tt_status st = tt_recorder_note(recorder->rec, recorder->step, utf8);
-    return st < 0 ? raise_status(st, NULL) : Py_NewRef(Py_None);
+    return st < 0 ? binding_raise_status(st, NULL) : Py_NewRef(Py_None);
 }
 
 /* module(path, class_name): says of which class a module is. */
 static PyObject *recorder_module(PyObject *self, PyObject *args)
 {
-    recorder_object *recorder = (recorder_object *)self;
+    runs_recorder *recorder = (runs_recorder *)self;
     const char *path = NULL, *class_name = NULL;
-    if (!PyArg_ParseTuple(args, "ss:module", &path, &class_name) || recorder_refuse_closed(recorder) < 0)
+    if (!PyArg_ParseTuple(args, "ss:module", &path, &class_name) ||
+        runs_recorder_refuse_closed(recorder) < 0)
         return NULL;
-    recorder_wake(recorder);
+    runs_recorder_wake(recorder);
     tt_status st = tt_recorder_module(recorder->rec, path, class_name);
-    return st < 0 ? raise_status(st, NULL) : Py_NewRef(Py_None);
+    return st < 0 ? binding_raise_status(st, NULL) : Py_NewRef(Py_None);
 }
 
 /* Ends the step by hand; from now on optimizers do not. */
 static PyObject *recorder_step(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    recorder_object *recorder = (recorder_object *)self;
+    runs_recorder *recorder = (runs_recorder *)self;
     tt_recorder_counts counts;
-    if (recorder_refuse_closed(recorder) < 0)
+    if (runs_recorder_refuse_closed(recorder) < 0)
         return NULL;
     recorder->is_manual = true;
     recorder->is_step_over = false;
     recorder->step++;
     tt_recorder_counts_get(recorder->rec, &counts);
     recorder->events_before = counts.events;
-    return recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
+    return runs_recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *recorder_flush(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    recorder_object *recorder = (recorder_object *)self;
-    if (recorder_refuse_closed(recorder) < 0)
+    runs_recorder *recorder = (runs_recorder *)self;
+    if (runs_recorder_refuse_closed(recorder) < 0)
         return NULL;
     tt_recorder *rec = recorder->rec;
     recorder->users++;
     Py_BEGIN_ALLOW_THREADS tt_recorder_flush(rec, NULL);
     Py_END_ALLOW_THREADS recorder->users--;
-    return recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
+    return runs_recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* names(glob): the sites that were asked for so far, recorded or not */
 static PyObject *recorder_names(PyObject *self, PyObject *glob)
 {
-    const recorder_object *recorder = (recorder_object *)self;
+    const runs_recorder *recorder = (runs_recorder *)self;
     const char *pattern = PyUnicode_AsUTF8(glob), *name;
     PyObject *list = pattern != NULL ? PyList_New(0) : NULL; /* owned */
     for (int32_t i = 0; list != NULL && recorder->rec != NULL &&
@@ -295,12 +296,12 @@ static PyObject *recorder_reduce(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(
 
 static PyObject *get_closed(PyObject *self, void *Py_UNUSED(closure))
 {
-    return PyBool_FromLong(((recorder_object *)self)->rec == NULL);
+    return PyBool_FromLong(((runs_recorder *)self)->rec == NULL);
 }
 
 static PyObject *get_error(PyObject *self, void *Py_UNUSED(closure))
 {
-    tt_recorder *rec = ((recorder_object *)self)->rec;
+    tt_recorder *rec = ((runs_recorder *)self)->rec;
     tt_error err = { "" };
     if (rec == NULL || tt_recorder_error(rec, &err) == TT_OK)
         Py_RETURN_NONE;
@@ -309,13 +310,13 @@ static PyObject *get_error(PyObject *self, void *Py_UNUSED(closure))
 
 static PyObject *get_inherited(PyObject *self, void *Py_UNUSED(closure))
 {
-    tt_recorder *rec = ((recorder_object *)self)->rec;
+    tt_recorder *rec = ((runs_recorder *)self)->rec;
     return PyBool_FromLong(rec != NULL && tt_recorder_is_inherited(rec));
 }
 
 static PyObject *get_counts(PyObject *self, void *Py_UNUSED(closure))
 {
-    const recorder_object *recorder = (recorder_object *)self;
+    const runs_recorder *recorder = (runs_recorder *)self;
     tt_recorder_counts c = recorder->last;
     if (recorder->rec != NULL)
         tt_recorder_counts_get(recorder->rec, &c);
@@ -329,8 +330,8 @@ static PyObject *get_counts(PyObject *self, void *Py_UNUSED(closure))
 /* Share of the time since the beginning. */
 static PyObject *get_cost(PyObject *self, void *Py_UNUSED(closure))
 {
-    const recorder_object *recorder = (recorder_object *)self;
-    int64_t wall = (recorder->end_ns != 0 ? recorder->end_ns : clock_coarse()) - recorder->start_ns;
+    const runs_recorder *recorder = (runs_recorder *)self;
+    int64_t wall = (recorder->end_ns != 0 ? recorder->end_ns : runs_clock_coarse()) - recorder->start_ns;
     return PyFloat_FromDouble(wall > 0 ? (double)recorder->cost_ns / (double)wall : 0);
 }
 
@@ -344,16 +345,16 @@ static PyGetSetDef getters[] = {
 };
 
 static PyMemberDef members[] = {
-    { "current_step", T_LONGLONG, offsetof(recorder_object, step), 0, "events belong to it" },
-    { "step_over", T_BOOL, offsetof(recorder_object, is_step_over), 0,
+    { "current_step", T_LONGLONG, offsetof(runs_recorder, step), 0, "events belong to it" },
+    { "step_over", T_BOOL, offsetof(runs_recorder, is_step_over), 0,
       "the next training forward begins a new step" },
-    { "forwards", T_BYTE, offsetof(recorder_object, forwards), 0,
+    { "forwards", T_BYTE, offsetof(runs_recorder, forwards), 0,
       "1: training forwards count as steps; 2: optimizers do; 0: not known yet" },
-    { "manual", T_BOOL, offsetof(recorder_object, is_manual), 0, "optimizers end no step" },
-    { "cost_ns", T_LONGLONG, offsetof(recorder_object, cost_ns), 0, "time spent on watching" },
-    { "watchers", T_OBJECT, offsetof(recorder_object, watchers), READONLY,
+    { "manual", T_BOOL, offsetof(runs_recorder, is_manual), 0, "optimizers end no step" },
+    { "cost_ns", T_LONGLONG, offsetof(runs_recorder, cost_ns), 0, "time spent on watching" },
+    { "watchers", T_OBJECT, offsetof(runs_recorder, watchers), READONLY,
       "objects whose _close() is called before the file ends" },
-    { "__weaklistoffset__", T_PYSSIZET, offsetof(recorder_object, weakrefs), READONLY, NULL },
+    { "__weaklistoffset__", T_PYSSIZET, offsetof(runs_recorder, weakrefs), READONLY, NULL },
     { 0 },
 };
 
@@ -362,11 +363,11 @@ static PyMemberDef members[] = {
 static PyMethodDef methods[] = {
     { "close", FAST(recorder_close), METH_FASTCALL | METH_KEYWORDS,
       "close($self, /, *, timeout=60.0)\n--\n\nWrite what is left and end the file." },
-    { "log", FAST(recorder_log), METH_FASTCALL,
+    { "log", FAST(runs_recorder_log), METH_FASTCALL,
       "log($self, name, value=None, /)\n--\n\nRecord a number, or a dict of them, at the current step." },
-    { "scalar", FAST(recorder_log), METH_FASTCALL,
+    { "scalar", FAST(runs_recorder_log), METH_FASTCALL,
       "scalar($self, name, value, /)\n--\n\nRecord a number at the current step." },
-    { "tensor", FAST(recorder_tensor), METH_FASTCALL | METH_KEYWORDS,
+    { "tensor", FAST(runs_recorder_tensor), METH_FASTCALL | METH_KEYWORDS,
       "tensor($self, name, t, /, *, keep=None, phase=None)\n--\n\n"
       "Record a tensor at the current step: keep='stats,hist,digest,sample,value', any of them; "
       "phase='train' or 'eval'." },
@@ -378,11 +379,11 @@ static PyMethodDef methods[] = {
       "flush($self, /)\n--\n\nWait until others can read what was recorded so far." },
     { "names", recorder_names, METH_O,
       "names($self, glob, /)\n--\n\nList the sites that were seen so far, recorded or not." },
-    { "costs", recorder_costs, METH_NOARGS, "Give the time spent on each site, in ns." },
-    { "thinned", recorder_thinned, METH_NOARGS,
+    { "costs", runs_recorder_costs, METH_NOARGS, "Give the time spent on each site, in ns." },
+    { "thinned", runs_recorder_thinned, METH_NOARGS,
       "Give the sites that the budget made rarer, and every how many steps they are recorded." },
     { "_leave", recorder_leave, METH_NOARGS, "Stop the sources in a forked child." },
-    { "_follow", recorder_set_follow, METH_O,
+    { "_follow", runs_recorder_set_follow, METH_O,
       "_follow($self, make, /)\n--\n\nGo on in a forked child, at its next event, with what make() "
       "gives." },
     { "__reduce__", recorder_reduce, METH_NOARGS, NULL },
@@ -404,9 +405,9 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec recorder_spec = {
+PyType_Spec runs_recorder_spec = {
     .name = "tensortap._core.Recorder",
-    .basicsize = sizeof(recorder_object),
+    .basicsize = sizeof(runs_recorder),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
     .slots = slots,
 };

@@ -10,41 +10,41 @@
 #include "binding/state.h"
 
 /* What is known of one site beside its plan. */
-typedef struct recorder_site {
+typedef struct runs_recorder_site {
     int64_t cost, cost_seen; /* ns; until now, and until the last look at the budget */
     int64_t typical;         /* ns of one timed event, smoothed; 0: none yet */
     int64_t step;            /* at which run.tensor was called last ... */
     uint32_t calls;          /* ... and how often in it */
     uint32_t thinned;        /* recorded this many times more seldom than planned; 0: as planned */
-} recorder_site;
+} runs_recorder_site;
 
 /* Does each forward of a model in training count as a step?  Yes, if it has no optimizer. */
 enum { FORWARDS_UNKNOWN, FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS };
 
-typedef struct recorder_object {
+typedef struct runs_recorder {
     PyObject_HEAD tt_recorder *rec; /* owned; NULL once closed: whoever feeds it must look */
     int64_t step;                   /* the current one; events belong to it */
-    bool is_step_over;   /* all optimizers have stepped: the next training forward begins a new step */
-    char forwards;       /* of FORWARDS_ */
-    bool is_manual;      /* run.step() has been called: optimizers end no step any more */
-    int64_t cost_ns;     /* time spent on watching, as measured (an estimate: one event in
+    bool is_step_over; /* all optimizers have stepped: the next training forward begins a new step */
+    char forwards;     /* of FORWARDS_ */
+    bool is_manual;    /* run.step() has been called: optimizers end no step any more */
+    int64_t cost_ns;   /* time spent on watching, as measured (an estimate: one event in
                            RECORDER_SAMPLES is timed and stands for that many) */
-    recorder_site *site; /* owned; site_cap of them */
+    runs_recorder_site *site; /* owned; site_cap of them */
     int32_t site_cap;
     uint32_t random;    /* which events are timed */
     PyObject *watchers; /* owned; list of objects with a method _close(), which Recorder.close()
                            calls before the file ends, last one first */
     PyObject *follow;   /* owned or NULL; in a forked child that is to go on: makes its recorder */
     PyObject *weakrefs;
-    core_state *state;   /* of the module, which the type keeps alive */
-    PyObject *sites;     /* owned; dict of names and their numbers */
-    bool drops;          /* queue full: drop and count, never wait */
-    int32_t users;       /* threads that use rec without the GIL: close waits for them */
-    bool has_told_error; /* of the disk; once is enough */
-    uint32_t every;      /* of the plan */
-    int64_t start_ns;    /* clock_coarse() of the beginning */
-    int64_t end_ns;      /* of the end; 0: not yet */
-    double budget;       /* share of the time that watching may take; 0: any */
+    binding_state *state; /* of the module, which the type keeps alive */
+    PyObject *sites;      /* owned; dict of names and their numbers */
+    bool drops;           /* queue full: drop and count, never wait */
+    int32_t users;        /* threads that use rec without the GIL: close waits for them */
+    bool has_told_error;  /* of the disk; once is enough */
+    uint32_t every;       /* of the plan */
+    int64_t start_ns;     /* runs_clock_coarse() of the beginning */
+    int64_t end_ns;       /* of the end; 0: not yet */
+    double budget;        /* share of the time that watching may take; 0: any */
     int64_t look_ns, look_cost, look_step; /* at the last look at the budget */
     int64_t typical;                       /* ns of one timed event of no site, smoothed */
     uint32_t look_charges;                 /* events timed since */
@@ -53,71 +53,72 @@ typedef struct recorder_object {
     int64_t events_before;                 /* events when this step began */
     tt_recorder_counts last;               /* counts when it was closed */
     PyObject *loss; /* owned or NULL; weak reference to what backward() was last called on */
-} recorder_object;
+} runs_recorder;
 
 #define RECORDER_SAMPLES 16
 
 /* Should this event be timed? */
-static inline bool recorder_is_timed(recorder_object *self)
+static inline bool runs_recorder_is_timed(runs_recorder *self)
 {
     self->random = self->random * 1664525u + 1013904223u;
     return self->random >> 28 == 0;
 }
 
 /* Takes note that an event of this site took so long; -1: of no site.  It was picked
- * by recorder_is_timed and stands for RECORDER_SAMPLES of them. */
-void recorder_charge(recorder_object *self, int32_t site, int64_t ns);
+ * by runs_recorder_is_timed and stands for RECORDER_SAMPLES of them. */
+void runs_recorder_charge(runs_recorder *self, int32_t site, int64_t ns);
 /* The same of one that stands for itself, as all of its kind are timed. */
-void recorder_spend(recorder_object *self, int32_t site, int64_t ns);
+void runs_recorder_spend(runs_recorder *self, int32_t site, int64_t ns);
 
-int64_t clock_fine(void);   /* ns since 1970 */
-int64_t clock_coarse(void); /* the same to within 4 ms, at a fifth of the price */
+int64_t runs_clock_fine(void);   /* ns since 1970 */
+int64_t runs_clock_coarse(void); /* the same to within 4 ms, at a fifth of the price */
 
 /* Before an event: opens the file of a forked child, if that is to have one. */
-void recorder_follow(recorder_object *self);
-static inline void recorder_wake(recorder_object *self)
+void runs_recorder_follow(runs_recorder *self);
+static inline void runs_recorder_wake(runs_recorder *self)
 {
     if (self->follow != NULL && self->rec != NULL)
-        recorder_follow(self);
+        runs_recorder_follow(self);
 }
 
 /* The recorder behind a Python object, or NULL with TypeError. */
-recorder_object *recorder_of(core_state *state, PyObject *obj);
+runs_recorder *runs_recorder_of(binding_state *state, PyObject *obj);
 
 /* How often this site was given a tensor before in the current step. */
-uint32_t recorder_next_call(recorder_object *self, int32_t site);
+uint32_t runs_recorder_next_call(runs_recorder *self, int32_t site);
 
 /* Waits without the GIL until the queue has room for an event with so many bytes of a
  * value.  True: it had to, and meanwhile anything may have happened: the recorder may
  * be closed, a tensor's memory may be another.  So this comes before a view is used. */
-bool recorder_make_room(recorder_object *self, size_t bytes);
+bool runs_recorder_make_room(runs_recorder *self, size_t bytes);
 /* Adds an event with what products ask for of a tensor; event->stats may be there already.
  * Values wait without the GIL, so that other threads may run and even close self. */
-tt_status recorder_add(recorder_object *self, PyObject *obj, const tensor_view *view, uint32_t products,
-                       tt_event *event);
+tt_status runs_recorder_add(runs_recorder *self, PyObject *obj, const tensor_view *view,
+                            uint32_t products, tt_event *event);
 /* The bytes of a value that these products need. */
-static inline size_t recorder_value_bytes(const tt_tensor *t, uint32_t products)
+static inline size_t runs_recorder_value_bytes(const tt_tensor *t, uint32_t products)
 {
     return products & TT_PRODUCT_VALUE ? (size_t)t->count * tt_dtype_size(t->dtype) : 0;
 }
 
 /* Warns of a disk that failed, the first time it is called after that.  -1 with
  * an exception if the program made warnings errors. */
-int recorder_tell_error(recorder_object *self);
+int runs_recorder_tell_error(runs_recorder *self);
 
 /* ---- between recorder_*.c and recorder.c only ------------------------- */
 
-int recorder_refuse_closed(const recorder_object *self);
-PyObject *recorder_set_follow(PyObject *self, PyObject *make);
+int runs_recorder_refuse_closed(const runs_recorder *self);
+PyObject *runs_recorder_set_follow(PyObject *self, PyObject *make);
 /* What is known of a site; NULL: no memory. */
-recorder_site *recorder_site_at(recorder_object *self, int32_t site);
+runs_recorder_site *runs_recorder_site_at(runs_recorder *self, int32_t site);
 /* Lets other threads run until there is room for about so many bytes, or time is up. */
-void recorder_wait(recorder_object *self, size_t bytes, double seconds);
+void runs_recorder_wait(runs_recorder *self, size_t bytes, double seconds);
 /* Records what watching has cost so far. */
-void recorder_tell_cost(recorder_object *self);
-PyObject *recorder_costs(PyObject *self, PyObject *none);
-PyObject *recorder_thinned(PyObject *self, PyObject *none);
-PyObject *recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
-PyObject *recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+void runs_recorder_tell_cost(runs_recorder *self);
+PyObject *runs_recorder_costs(PyObject *self, PyObject *none);
+PyObject *runs_recorder_thinned(PyObject *self, PyObject *none);
+PyObject *runs_recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                               PyObject *kwnames);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { PATIENCE = 3600 /* s; then the core waits, with the GIL */ };
 
-void recorder_wait(recorder_object *self, size_t bytes, double seconds)
+void runs_recorder_wait(runs_recorder *self, size_t bytes, double seconds)
 {
     tt_recorder *rec = self->rec;
     self->users++;
@@ -19,19 +19,19 @@ void recorder_wait(recorder_object *self, size_t bytes, double seconds)
     Py_END_ALLOW_THREADS self->users--;
 }
 
-bool recorder_make_room(recorder_object *self, size_t bytes)
+bool runs_recorder_make_room(runs_recorder *self, size_t bytes)
 {
     bytes += 1 << 16; /* statistics, a histogram, a sample */
     if (self->drops || tt_recorder_has_room(self->rec, bytes))
         return false;
-    recorder_wait(self, bytes, PATIENCE);
+    runs_recorder_wait(self, bytes, PATIENCE);
     return true;
 }
 
 /* ---- values -------------------------------------------------------------- */
 
 typedef struct lender {
-    recorder_object *recorder;
+    runs_recorder *recorder;
     tt_recorder *rec;        /* recorder->rec may be NULL by now: somebody closes, and waits for us */
     PyObject *obj;           /* borrowed; what the view is of */
     const tensor_view *view; /* as it was opened */
@@ -71,8 +71,8 @@ static bool take_gil(void *context)
     return is_still_there(lent);
 }
 
-tt_status recorder_add(recorder_object *self, PyObject *obj, const tensor_view *view, uint32_t products,
-                       tt_event *event)
+tt_status runs_recorder_add(runs_recorder *self, PyObject *obj, const tensor_view *view,
+                            uint32_t products, tt_event *event)
 {
     static const tt_sample_options few = { .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
     const tt_tensor *t = &view->tensor;

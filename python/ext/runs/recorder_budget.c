@@ -28,25 +28,25 @@ static int64_t clock_read(clockid_t which)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-int64_t clock_fine(void)
+int64_t runs_clock_fine(void)
 {
     return clock_read(CLOCK_REALTIME);
 }
 
-int64_t clock_coarse(void)
+int64_t runs_clock_coarse(void)
 {
     return clock_read(CLOCK_REALTIME_COARSE);
 }
 
-recorder_site *recorder_site_at(recorder_object *self, int32_t site)
+runs_recorder_site *runs_recorder_site_at(runs_recorder *self, int32_t site)
 {
     if (site >= self->site_cap) {
         size_t cap = ((size_t)site + 64) * 2;
-        recorder_site *grown = PyMem_Realloc(self->site, cap * sizeof *grown);
+        runs_recorder_site *grown = PyMem_Realloc(self->site, cap * sizeof *grown);
         if (grown == NULL)
             return NULL;
         for (size_t i = (size_t)self->site_cap; i < cap; i++)
-            grown[i] = (recorder_site){ .step = -1 };
+            grown[i] = (runs_recorder_site){ .step = -1 };
         self->site = grown;
         self->site_cap = (int32_t)cap;
     }
@@ -55,20 +55,20 @@ recorder_site *recorder_site_at(recorder_object *self, int32_t site)
 
 /* ---- thinning ------------------------------------------------------------ */
 
-static int64_t since_look(const recorder_site *site)
+static int64_t since_look(const runs_recorder_site *site)
 {
     return site->cost - site->cost_seen;
 }
 
 /* Halves the most expensive sites until `excess` is gone, each once: one bad moment
  * shall not silence a site.  cost_seen takes those that are done out of the search. */
-static int32_t halve_most_expensive(recorder_object *self, int64_t excess)
+static int32_t halve_most_expensive(runs_recorder *self, int64_t excess)
 {
     int32_t changed = 0;
     int64_t dearest = 0;
     while (excess > 0) {
-        recorder_site *most = NULL;
-        for (recorder_site *at = self->site; at < self->site + self->site_cap; at++)
+        runs_recorder_site *most = NULL;
+        for (runs_recorder_site *at = self->site; at < self->site + self->site_cap; at++)
             if (at->thinned < THINNED_MAX && (most == NULL || since_look(at) > since_look(most)))
                 most = at;
         if (most == NULL || since_look(most) <= dearest / TRIFLE)
@@ -84,7 +84,7 @@ static int32_t halve_most_expensive(recorder_object *self, int64_t excess)
     return changed;
 }
 
-static void thin(recorder_object *self, int64_t excess)
+static void thin(runs_recorder *self, int64_t excess)
 {
     char text[1024];
     size_t at = 0;
@@ -112,17 +112,17 @@ static void thin(recorder_object *self, int64_t excess)
     tt_recorder_note(self->rec, self->step, text);
 }
 
-static void look(recorder_object *self, int64_t now)
+static void look(runs_recorder *self, int64_t now)
 {
     int64_t wall = now - self->look_ns;
     bool is_enough = self->look_charges >= LOOK_CHARGES &&
                      (self->step != self->look_step || wall > PATIENCE * (int64_t)LOOK_NS);
-    if (recorder_tell_error(self) < 0)
+    if (runs_recorder_tell_error(self) < 0)
         PyErr_WriteUnraisable((PyObject *)self);
     if (self->rec == NULL) /* whoever shows warnings may have closed it */
         return;
     if (now - self->cost_told_ns >= TELL_NS)
-        recorder_tell_cost(self);
+        runs_recorder_tell_cost(self);
     if (self->budget > 0 && !is_enough)
         return; /* the next look sees a longer time */
     double excess = (double)(self->cost_ns - self->look_cost) - self->budget * (double)wall;
@@ -137,36 +137,36 @@ static void look(recorder_object *self, int64_t now)
         self->site[i].cost_seen = self->site[i].cost;
 }
 
-void recorder_spend(recorder_object *self, int32_t site, int64_t ns)
+void runs_recorder_spend(runs_recorder *self, int32_t site, int64_t ns)
 {
     self->cost_ns += ns;
     self->look_charges++;
-    recorder_site *row = site >= 0 ? recorder_site_at(self, site) : NULL;
+    runs_recorder_site *row = site >= 0 ? runs_recorder_site_at(self, site) : NULL;
     if (row != NULL) /* else the sum is right all the same */
         row->cost += ns;
-    int64_t now = clock_coarse();
+    int64_t now = runs_clock_coarse();
     if (now - self->look_ns >= LOOK_NS && self->rec != NULL)
         look(self, now);
 }
 
 /* A thread that was put aside while it was timed took long this once: the events
  * that were not timed took what they usually take. */
-void recorder_charge(recorder_object *self, int32_t site, int64_t ns)
+void runs_recorder_charge(runs_recorder *self, int32_t site, int64_t ns)
 {
-    recorder_site *row = site >= 0 ? recorder_site_at(self, site) : NULL;
+    runs_recorder_site *row = site >= 0 ? runs_recorder_site_at(self, site) : NULL;
     int64_t *typical = row != NULL ? &row->typical : &self->typical;
     int64_t usual = ns < OUTLIER * *typical ? ns : OUTLIER * *typical;
     *typical = *typical == 0 ? ns : *typical + (usual - *typical) / 4;
-    recorder_spend(self, site, ns + (RECORDER_SAMPLES - 1) * usual);
+    runs_recorder_spend(self, site, ns + (RECORDER_SAMPLES - 1) * usual);
 }
 
 /* ---- what it cost -------------------------------------------------------- */
 
-void recorder_tell_cost(recorder_object *self)
+void runs_recorder_tell_cost(runs_recorder *self)
 {
     tt_recorder_counts counts;
     int32_t site;
-    int64_t now = clock_coarse(), step = self->step;
+    int64_t now = runs_clock_coarse(), step = self->step;
     if (!tt_recorder_has_room(self->rec, 1 << 10))
         return; /* what the program says goes first */
     tt_recorder_counts_get(self->rec, &counts);
@@ -180,8 +180,8 @@ void recorder_tell_cost(recorder_object *self)
 }
 
 /* {name: number} of the sites for which `of` gives more than 0. */
-static PyObject *dict_of_sites(recorder_object *self,
-                               int64_t (*of)(const recorder_object *, const recorder_site *))
+static PyObject *dict_of_sites(runs_recorder *self,
+                               int64_t (*of)(const runs_recorder *, const runs_recorder_site *))
 {
     PyObject *dict = PyDict_New(); /* owned */
     for (int32_t i = 0; dict != NULL && self->rec != NULL && i < self->site_cap; i++) {
@@ -196,22 +196,22 @@ static PyObject *dict_of_sites(recorder_object *self,
     return dict;
 }
 
-static int64_t cost_of(const recorder_object *Py_UNUSED(self), const recorder_site *site)
+static int64_t cost_of(const runs_recorder *Py_UNUSED(self), const runs_recorder_site *site)
 {
     return site->cost;
 }
 
-static int64_t every_of(const recorder_object *self, const recorder_site *site)
+static int64_t every_of(const runs_recorder *self, const runs_recorder_site *site)
 {
     return (int64_t)site->thinned * self->every;
 }
 
-PyObject *recorder_costs(PyObject *self, PyObject *Py_UNUSED(none))
+PyObject *runs_recorder_costs(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return dict_of_sites((recorder_object *)self, cost_of);
+    return dict_of_sites((runs_recorder *)self, cost_of);
 }
 
-PyObject *recorder_thinned(PyObject *self, PyObject *Py_UNUSED(none))
+PyObject *runs_recorder_thinned(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return dict_of_sites((recorder_object *)self, every_of);
+    return dict_of_sites((runs_recorder *)self, every_of);
 }

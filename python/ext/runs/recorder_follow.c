@@ -16,13 +16,13 @@ static bool copy_sites(const tt_recorder *from, tt_recorder *to)
     return true;
 }
 
-void recorder_follow(recorder_object *self)
+void runs_recorder_follow(runs_recorder *self)
 {
     PyObject *make = self->follow; /* owned now; called once, whatever comes of it */
     self->follow = NULL;
     PyObject *pending = PyErr_GetRaisedException(); /* owned; not ours to lose */
     PyObject *made = PyObject_CallNoArgs(make);     /* owned */
-    recorder_object *other = made != NULL ? recorder_of(self->state, made) : NULL;
+    runs_recorder *other = made != NULL ? runs_recorder_of(self->state, made) : NULL;
     if (other != NULL && other->rec != NULL && copy_sites(self->rec, other->rec)) {
         tt_recorder *old = self->rec;
         self->rec = other->rec;
@@ -37,9 +37,9 @@ void recorder_follow(recorder_object *self)
 }
 
 /* _follow(make): in a forked child; make() gives the Recorder that the next event opens. */
-PyObject *recorder_set_follow(PyObject *self, PyObject *make)
+PyObject *runs_recorder_set_follow(PyObject *self, PyObject *make)
 {
-    recorder_object *recorder = (recorder_object *)self;
+    runs_recorder *recorder = (runs_recorder *)self;
     recorder->users = 0; /* those threads are the parent's */
     Py_XSETREF(recorder->follow, Py_NewRef(make));
     Py_RETURN_NONE;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-int recorder_refuse_closed(const recorder_object *self)
+int runs_recorder_refuse_closed(const runs_recorder *self)
 {
     if (self->rec != NULL)
         return 0;
@@ -18,7 +18,7 @@ int recorder_refuse_closed(const recorder_object *self)
     return -1;
 }
 
-int recorder_tell_error(recorder_object *self)
+int runs_recorder_tell_error(runs_recorder *self)
 {
     tt_error err = { "" };
     if (self->has_told_error || self->rec == NULL || tt_recorder_error(self->rec, NULL) == TT_OK)
@@ -31,7 +31,7 @@ int recorder_tell_error(recorder_object *self)
 
 /* ---- names --------------------------------------------------------------- */
 
-static int32_t new_site(recorder_object *self, PyObject *name)
+static int32_t new_site(runs_recorder *self, PyObject *name)
 {
     Py_ssize_t len;
     int32_t site;
@@ -46,7 +46,7 @@ static int32_t new_site(recorder_object *self, PyObject *name)
     }
     tt_status st = tt_recorder_site(self->rec, text, &site, &err);
     if (st < 0) {
-        raise_status(st, &err);
+        binding_raise_status(st, &err);
         return -1;
     }
     PyObject *number = PyLong_FromLong(site); /* owned */
@@ -57,7 +57,7 @@ static int32_t new_site(recorder_object *self, PyObject *name)
 }
 
 /* The number of a name; -1 with an exception. */
-static int32_t site_of(recorder_object *self, PyObject *name, const char *function)
+static int32_t site_of(runs_recorder *self, PyObject *name, const char *function)
 {
     if (!PyUnicode_Check(name)) {
         PyErr_Format(PyExc_TypeError, "%s(): name must be a str, not %s", function,
@@ -66,7 +66,7 @@ static int32_t site_of(recorder_object *self, PyObject *name, const char *functi
     }
     PyObject *number = PyDict_GetItemWithError(self->sites, name); /* borrowed */
     /* A str's own __hash__ may have done anything. */
-    if (recorder_refuse_closed(self) < 0)
+    if (runs_recorder_refuse_closed(self) < 0)
         return -1;
     if (number != NULL)
         return (int32_t)PyLong_AsLong(number);
@@ -77,11 +77,11 @@ static int32_t site_of(recorder_object *self, PyObject *name, const char *functi
 
 /* A tensor of one element, read where it lies: float() of one that requires grad
  * makes torch warn.  False: it is none, or in another device's memory. */
-static bool read_element(core_state *state, PyObject *value, double *out)
+static bool read_element(binding_state *state, PyObject *value, double *out)
 {
     tensor_view view;
     bool is_one = false;
-    if (!torch_api_find(&state->torch) || !torch_api_is_tensor(&state->torch, value))
+    if (!tensor_torch_find(&state->torch) || !tensor_torch_is_tensor(&state->torch, value))
         return false;
     if (tensor_view_open(&state->torch, value, &view) != VIEW_OK) {
         PyErr_Clear();
@@ -96,7 +96,7 @@ static bool read_element(core_state *state, PyObject *value, double *out)
 }
 
 /* 0, or -1 with a TypeError that says what to do. */
-static int read_number(core_state *state, PyObject *name, PyObject *value, double *out)
+static int read_number(binding_state *state, PyObject *name, PyObject *value, double *out)
 {
     if (PyFloat_CheckExact(value)) {
         *out = PyFloat_AS_DOUBLE(value);
@@ -119,40 +119,40 @@ static int read_number(core_state *state, PyObject *name, PyObject *value, doubl
     return -1;
 }
 
-static tt_status add_scalar(recorder_object *self, int32_t site, double value)
+static tt_status add_scalar(runs_recorder *self, int32_t site, double value)
 {
     tt_recorder *rec = self->rec;
     if (!self->drops && !tt_recorder_has_room(rec, 64))
-        recorder_make_room(self, 0);
+        runs_recorder_make_room(self, 0);
     return self->rec != NULL ? tt_recorder_scalar(rec, site, self->step, value) : TT_OK;
 }
 
-static int log_one(recorder_object *self, PyObject *name, PyObject *value)
+static int log_one(runs_recorder *self, PyObject *name, PyObject *value)
 {
     double number;
     int32_t site;
-    if (recorder_refuse_closed(self) < 0 || read_number(self->state, name, value, &number) < 0)
+    if (runs_recorder_refuse_closed(self) < 0 || read_number(self->state, name, value, &number) < 0)
         return -1;
-    if (recorder_refuse_closed(self) < 0) /* __float__ may have done anything */
+    if (runs_recorder_refuse_closed(self) < 0) /* __float__ may have done anything */
         return -1;
-    recorder_wake(self);
+    runs_recorder_wake(self);
     site = site_of(self, name, "log");
     if (site < 0)
         return -1;
-    if (!recorder_is_timed(self)) {
+    if (!runs_recorder_is_timed(self)) {
         add_scalar(self, site, number);
-        return recorder_tell_error(self);
+        return runs_recorder_tell_error(self);
     }
-    int64_t start = clock_fine();
+    int64_t start = runs_clock_fine();
     add_scalar(self, site, number);
-    recorder_charge(self, -1, clock_fine() - start);
-    return recorder_tell_error(self);
+    runs_recorder_charge(self, -1, runs_clock_fine() - start);
+    return runs_recorder_tell_error(self);
 }
 
 /* log(name, value) or log({name: value}) */
-PyObject *recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+PyObject *runs_recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    recorder_object *recorder = (recorder_object *)self;
+    runs_recorder *recorder = (runs_recorder *)self;
     if (nargs == 2)
         return log_one(recorder, args[0], args[1]) < 0 ? NULL : Py_NewRef(Py_None);
     if (nargs != 1 || !PyDict_Check(args[0])) {
@@ -178,25 +178,26 @@ static int read_keep(PyObject *keep, uint32_t *out)
     if (text != NULL && tt_products_parse(text, out, &err) == TT_OK)
         return 0;
     if (text != NULL)
-        raise_status(TT_EINVAL, &err);
+        binding_raise_status(TT_EINVAL, &err);
     else if (!PyErr_Occurred())
         PyErr_Format(PyExc_TypeError, "keep must be a text like 'stats' or 'stats,value', not %R", keep);
     return -1;
 }
 
-PyObject *core_read_keep(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs,
+PyObject *runs_read_keep(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs,
                          PyObject *kwnames)
 {
     uint32_t products;
-    if (read_arguments("_read_keep", 1, (const option[]){ { 0 } }, args, nargs, kwnames) < 0 ||
+    if (binding_read_arguments("_read_keep", 1, (const binding_option[]){ { 0 } }, args, nargs, kwnames) <
+            0 ||
         read_keep(args[0], &products) < 0)
         return NULL;
     return PyLong_FromUnsignedLong(products);
 }
 
-uint32_t recorder_next_call(recorder_object *self, int32_t site)
+uint32_t runs_recorder_next_call(runs_recorder *self, int32_t site)
 {
-    recorder_site *row = recorder_site_at(self, site);
+    runs_recorder_site *row = runs_recorder_site_at(self, site);
     if (row == NULL)
         return 0;
     if (row->step != self->step)
@@ -206,14 +207,14 @@ uint32_t recorder_next_call(recorder_object *self, int32_t site)
 }
 
 /* torch computes the statistics where the tensor lies. */
-static int add_device_stats(recorder_object *self, PyObject *t, tt_event *event)
+static int add_device_stats(runs_recorder *self, PyObject *t, tt_event *event)
 {
     PyObject *device = PyImport_ImportModule("tensortap.device");                           /* owned */
     PyObject *stats = device != NULL ? PyObject_CallMethod(device, "stats", "O", t) : NULL; /* owned */
     if (stats != NULL && self->rec != NULL)
-        (void)recorder_make_room(self, 0);
+        (void)runs_recorder_make_room(self, 0);
     if (stats != NULL && self->rec != NULL) {
-        const stats_object *object = (stats_object *)stats;
+        const summary_stats_object *object = (summary_stats_object *)stats;
         tt_tensor shape = { .dtype = (tt_dtype)object->stats.dtype,
                             .count = object->stats.count,
                             .ndim = (int32_t)Py_SIZE(stats) };
@@ -228,15 +229,15 @@ static int add_device_stats(recorder_object *self, PyObject *t, tt_event *event)
     return result;
 }
 
-static int add_tensor(recorder_object *self, PyObject *t, uint32_t products, tt_event *event)
+static int add_tensor(runs_recorder *self, PyObject *t, uint32_t products, tt_event *event)
 {
-    core_state *state = self->state;
+    binding_state *state = self->state;
     tensor_view view;
     PyObject *here = NULL; /* owned; a copy in our memory */
     int result = -1;
-    view_result why = tensor_view_open(&state->torch, t, &view);
+    tensor_view_result why = tensor_view_open(&state->torch, t, &view);
     bool is_away = (why == VIEW_DEVICE || (why == VIEW_OK && state->is_device_forced)) &&
-                   torch_api_is_tensor(&state->torch, t);
+                   tensor_torch_is_tensor(&state->torch, t);
     if (is_away && why == VIEW_OK)
         tensor_view_close(&view);
     if (is_away && products == TT_PRODUCT_STATS)
@@ -250,7 +251,7 @@ static int add_tensor(recorder_object *self, PyObject *t, uint32_t products, tt_
         why = tensor_view_open(&state->torch, here, &view);
     }
     if (why == VIEW_OK && self->rec != NULL &&
-        recorder_make_room(self, recorder_value_bytes(&view.tensor, products))) {
+        runs_recorder_make_room(self, runs_recorder_value_bytes(&view.tensor, products))) {
         tensor_view_close(&view);
         why = tensor_view_open(&state->torch, here != NULL ? here : t, &view);
     }
@@ -258,9 +259,9 @@ static int add_tensor(recorder_object *self, PyObject *t, uint32_t products, tt_
         tensor_view_refuse(&view, t, why);
     } else {
         PyObject *read = here != NULL ? here : t; /* borrowed */
-        tt_status st = self->rec != NULL ? recorder_add(self, read, &view, products, event) : TT_OK;
+        tt_status st = self->rec != NULL ? runs_recorder_add(self, read, &view, products, event) : TT_OK;
         tensor_view_close(&view);
-        result = st < 0 ? (raise_status(st, NULL), -1) : 0;
+        result = st < 0 ? (binding_raise_status(st, NULL), -1) : 0;
     }
     Py_XDECREF(here);
     return result;
@@ -279,20 +280,21 @@ static int read_phase(PyObject *phase, uint8_t *out)
 }
 
 /* tensor(name, t, keep=None, phase=None) */
-PyObject *recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    recorder_object *recorder = (recorder_object *)self;
+    runs_recorder *recorder = (runs_recorder *)self;
     PyObject *keep = Py_None, *phase = Py_None; /* borrowed */
-    const option options[] = { { "keep", OPTION_OBJECT, &keep },
-                               { "phase", OPTION_OBJECT, &phase },
-                               { 0 } };
+    const binding_option options[] = { { "keep", OPTION_OBJECT, &keep },
+                                       { "phase", OPTION_OBJECT, &phase },
+                                       { 0 } };
     uint32_t products = 0;
     uint8_t in = TT_PHASE_NONE;
-    if (read_arguments("tensor", 2, options, args, nargs, kwnames) < 0 ||
-        recorder_refuse_closed(recorder) < 0 || (keep != Py_None && read_keep(keep, &products) < 0) ||
+    if (binding_read_arguments("tensor", 2, options, args, nargs, kwnames) < 0 ||
+        runs_recorder_refuse_closed(recorder) < 0 ||
+        (keep != Py_None && read_keep(keep, &products) < 0) ||
         (phase != Py_None && read_phase(phase, &in) < 0))
         return NULL;
-    recorder_wake(recorder);
+    runs_recorder_wake(recorder);
     tt_event event = { .site = site_of(recorder, args[0], "tensor"),
                        .step = recorder->step,
                        .phase = in };
@@ -302,10 +304,10 @@ PyObject *recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t narg
     products = products != 0 ? products : wanted;
     if (wanted == 0)
         Py_RETURN_NONE;
-    event.call = recorder_next_call(recorder, event.site);
-    int64_t start = clock_fine();
+    event.call = runs_recorder_next_call(recorder, event.site);
+    int64_t start = runs_clock_fine();
     if (add_tensor(recorder, args[1], products, &event) < 0)
         return NULL;
-    recorder_spend(recorder, event.site, clock_fine() - start);
-    return recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
+    runs_recorder_spend(recorder, event.site, runs_clock_fine() - start);
+    return runs_recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
 }

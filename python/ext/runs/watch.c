@@ -11,7 +11,7 @@
 
 /* ---- life ---------------------------------------------------------------- */
 
-static PyObject *getset_of(core_state *state, const char *name)
+static PyObject *getset_of(binding_state *state, const char *name)
 {
     PyObject *found = PyObject_GetAttrString((PyObject *)state->torch.base, name); /* owned */
     if (found != NULL && !Py_IS_TYPE(found, &PyGetSetDescr_Type)) {
@@ -31,23 +31,23 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     static char *names[] = { "recorder",     "inputs",    "activation_gradients",
                              "on_nonfinite", "on_device", "on_skip",
                              "on_again",     NULL };
-    core_state *state = PyType_GetModuleState(type);
+    binding_state *state = PyType_GetModuleState(type);
     PyObject *recorder, *on_nonfinite = Py_None, *on_device = Py_None; /* borrowed, like the next */
     PyObject *on_skip = Py_None, *on_again = Py_None;
     int inputs = 0, gradients = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$ppOOOO:Watch", names, &recorder, &inputs,
                                      &gradients, &on_nonfinite, &on_device, &on_skip, &on_again) ||
-        recorder_of(state, recorder) == NULL)
+        runs_recorder_of(state, recorder) == NULL)
         return NULL;
-    if (!torch_api_find(&state->torch)) {
+    if (!tensor_torch_find(&state->torch)) {
         PyErr_SetString(PyExc_RuntimeError, "torch has not been imported");
         return NULL;
     }
-    watch_object *self = (watch_object *)type->tp_alloc(type, 0);
+    runs_watch *self = (runs_watch *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->state = state;
-    self->recorder = (recorder_object *)Py_NewRef(recorder);
+    self->recorder = (runs_recorder *)Py_NewRef(recorder);
     self->on_nonfinite = or_null(on_nonfinite);
     self->on_device = or_null(on_device);
     self->on_skip = or_null(on_skip);
@@ -55,19 +55,19 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->has_activation_gradients = gradients != 0;
     self->notes = true;
     self->norm_site = -1;
-    module_consumer_init(&self->consumer, inputs ? &watch_calls_with_inputs : &watch_calls,
-                         &self->recorder->step, CONSUMER_PHASE);
+    calls_consumer_init(&self->consumer, inputs ? &runs_watch_calls_with_inputs : &runs_watch_calls,
+                        &self->recorder->step, CALLS_PHASE);
     self->grad = getset_of(state, "grad");
     self->version = self->grad != NULL ? getset_of(state, "_version") : NULL;
     self->parameters_key = PyUnicode_InternFromString("_parameters");
-    if (self->version == NULL || self->parameters_key == NULL || watch_find_backward(self) < 0)
+    if (self->version == NULL || self->parameters_key == NULL || runs_watch_find_backward(self) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
 
 static int watch_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    watch_object *watch = (watch_object *)self;
+    runs_watch *watch = (runs_watch *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(watch->recorder);
     Py_VISIT(watch->on_nonfinite);
@@ -76,13 +76,13 @@ static int watch_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(watch->on_again);
     Py_VISIT(watch->error);
     Py_VISIT(watch->callback);
-    return module_consumer_visit(&watch->consumer, visit, arg);
+    return calls_consumer_visit(&watch->consumer, visit, arg);
 }
 
 static int watch_clear(PyObject *self)
 {
-    watch_object *watch = (watch_object *)self;
-    module_consumer_clear(&watch->consumer);
+    runs_watch *watch = (runs_watch *)self;
+    calls_consumer_clear(&watch->consumer);
     Py_CLEAR(watch->on_nonfinite);
     Py_CLEAR(watch->on_device);
     Py_CLEAR(watch->on_skip);
@@ -94,13 +94,13 @@ static int watch_clear(PyObject *self)
 
 static void watch_dealloc(PyObject *self)
 {
-    watch_object *watch = (watch_object *)self;
+    runs_watch *watch = (runs_watch *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     if (watch->weakrefs != NULL)
         PyObject_ClearWeakRefs(self);
     watch_clear(self);
-    watch_free_parameters(watch);
+    runs_watch_free_parameters(watch);
     Py_CLEAR(watch->recorder); /* not before: the hot path looks at it */
     Py_CLEAR(watch->grad);
     Py_CLEAR(watch->version);
@@ -118,57 +118,59 @@ static PyObject *watch_add(PyObject *self, PyObject *args, PyObject *kwargs)
     static char *names[] = { "module", "name", "hook", NULL };
     PyObject *module, *name; /* borrowed */
     int hook = 0;
-    watch_object *watch = (watch_object *)self;
+    runs_watch *watch = (runs_watch *)self;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OU|$p:add", names, &module, &name, &hook) ||
-        module_source_add(watch->state, &watch->consumer, module, name, hook != 0) < 0)
+        calls_source_add(watch->state, &watch->consumer, module, name, hook != 0) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
 static PyObject *watch_remove(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    watch_object *watch = (watch_object *)self;
+    runs_watch *watch = (runs_watch *)self;
     watch->consumer.is_off = true;
-    module_source_remove_all(watch->state, &watch->consumer);
+    calls_source_remove_all(watch->state, &watch->consumer);
     Py_RETURN_NONE; /* parameters stay: somebody may be reading them */
 }
 
 /* add_stats(tag, stats): what on_device was given, and what came of it */
 static PyObject *watch_add_stats(PyObject *self, PyObject *args)
 {
-    watch_object *watch = (watch_object *)self;
-    watch_tag tag = { 0 };
+    runs_watch *watch = (runs_watch *)self;
+    runs_watch_tag tag = { 0 };
     PyObject *stats; /* borrowed */
     long long step, time;
     int is_skipped, is_for_norm;
     if (!PyArg_ParseTuple(args, "(iLIIBLpp)O!:add_stats", &tag.site, &step, &tag.call, &tag.thread,
-                          &tag.phase, &time, &is_skipped, &is_for_norm, watch->state->stats_type, &stats))
+                          &tag.phase, &time, &is_skipped, &is_for_norm, watch->state->summary_stats_type,
+                          &stats))
         return NULL;
     tag.is_skipped = is_skipped != 0;
-    const stats_object *object = (stats_object *)stats;
+    const summary_stats_object *object = (summary_stats_object *)stats;
     if (watch->recorder->rec != NULL && tt_recorder_wants(watch->recorder->rec, tag.site, step) != 0)
-        watch_record_stats(watch, &object->stats, object->shape, (int32_t)Py_SIZE(stats), &tag, step,
-                           time);
-    if (watch_tell_nonfinite(watch, &object->stats, &tag, step) < 0)
+        runs_watch_record_stats(watch, &object->stats, object->shape, (int32_t)Py_SIZE(stats), &tag, step,
+                                time);
+    if (runs_watch_tell_nonfinite(watch, &object->stats, &tag, step) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
 static PyObject *watch_unseen(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return module_consumer_unseen(&((watch_object *)self)->consumer);
+    return calls_consumer_unseen(&((runs_watch *)self)->consumer);
 }
 
 /* {reason: how many tensors} */
 static PyObject *get_unread(PyObject *self, void *Py_UNUSED(closure))
 {
-    const watch_object *watch = (watch_object *)self;
+    const runs_watch *watch = (runs_watch *)self;
     PyObject *out = PyDict_New(); /* owned */
     for (int why = 0; out != NULL && why < VIEW_RESULT_COUNT_; why++) {
         if (watch->unread[why] == 0)
             continue;
         PyObject *count = PyLong_FromLongLong(watch->unread[why]); /* owned */
-        if (count == NULL || PyDict_SetItemString(out, view_result_word((view_result)why), count) < 0)
+        if (count == NULL ||
+            PyDict_SetItemString(out, tensor_view_result_word((tensor_view_result)why), count) < 0)
             Py_CLEAR(out);
         Py_XDECREF(count);
     }
@@ -178,7 +180,7 @@ static PyObject *get_unread(PyObject *self, void *Py_UNUSED(closure))
 /* wants(name): would this site be recorded at the current step? */
 static PyObject *watch_wants(PyObject *self, PyObject *name)
 {
-    recorder_object *recorder = ((watch_object *)self)->recorder;
+    runs_recorder *recorder = ((runs_watch *)self)->recorder;
     const char *text = PyUnicode_AsUTF8(name);
     tt_error err = { "" };
     int32_t site;
@@ -188,7 +190,7 @@ static PyObject *watch_wants(PyObject *self, PyObject *name)
         Py_RETURN_FALSE;
     tt_status st = tt_recorder_site(recorder->rec, text, &site, &err);
     if (st < 0)
-        return raise_status(st, &err);
+        return binding_raise_status(st, &err);
     return PyBool_FromLong(tt_recorder_wants(recorder->rec, site, recorder->step) != 0);
 }
 
@@ -198,15 +200,16 @@ static PyMethodDef methods[] = {
     { "add", (PyCFunction)(void (*)(void))watch_add, METH_VARARGS | METH_KEYWORDS,
       "add($self, module, name, *, hook=False)\n--\n\nRecord what a module gives." },
     { "remove", watch_remove, METH_NOARGS, "Leave every module as it was." },
-    { "set_parameters", watch_set_parameters, METH_O,
+    { "set_parameters", runs_watch_set_parameters, METH_O,
       "set_parameters($self, list, /)\n--\n\nPrepare a list of (name, module, key)." },
-    { "read_parameters", watch_read_parameters, METH_VARARGS,
+    { "read_parameters", runs_watch_read_parameters, METH_VARARGS,
       "read_parameters($self, which, wants_norm, /)\n--\n\n"
       "Record parameters and gradients; give the norm of the gradients." },
-    { "parameter_ids", watch_parameter_ids, METH_NOARGS, "Give id() of each parameter; 0: gone." },
-    { "parameter_hook", watch_parameter_hook, METH_O,
+    { "parameter_ids", runs_watch_parameter_ids, METH_NOARGS, "Give id() of each parameter; 0: gone." },
+    { "parameter_hook", runs_watch_parameter_hook, METH_O,
       "parameter_hook($self, index, /)\n--\n\nMake the post-accumulate hook of a parameter." },
-    { "end_step", watch_end_step, METH_NOARGS, "Record noted gradients as those of a skipped step." },
+    { "end_step", runs_watch_end_step, METH_NOARGS,
+      "Record noted gradients as those of a skipped step." },
     { "add_stats", watch_add_stats, METH_VARARGS,
       "add_stats($self, tag, stats, /)\n--\n\nRecord what on_device was asked for." },
     { "unseen", watch_unseen, METH_NOARGS, "Name the modules that never ran in sight." },
@@ -220,18 +223,17 @@ static PyGetSetDef getters[] = {
 };
 
 static PyMemberDef members[] = {
-    { "off", T_BOOL, offsetof(watch_object, consumer.is_off), 0, "nothing is recorded" },
-    { "notes", T_BOOL, offsetof(watch_object, notes), 0, "look at gradients when accumulated" },
-    { "has_run", T_BOOL, offsetof(watch_object, has_run), 0, "was called in training" },
-    { "reduced", T_BOOL, offsetof(watch_object, is_reduced), 0, "gradients are averaged over ranks" },
-    { "scaled", T_BOOL, offsetof(watch_object, is_scaled), 0, "the step is GradScaler's" },
-    { "changed", T_BOOL, offsetof(watch_object, is_changed), 0,
-      "gradients were changed before the step" },
-    { "clipped", T_BOOL, offsetof(watch_object, is_clipped), 0, "... and were recorded so" },
-    { "gradients", T_BOOL, offsetof(watch_object, has_gradients), 0, "record those of parameters" },
-    { "errors", T_LONGLONG, offsetof(watch_object, errors), READONLY, "errors of our own" },
-    { "error", T_OBJECT, offsetof(watch_object, error), READONLY, "the first of them" },
-    { "__weaklistoffset__", T_PYSSIZET, offsetof(watch_object, weakrefs), READONLY, NULL },
+    { "off", T_BOOL, offsetof(runs_watch, consumer.is_off), 0, "nothing is recorded" },
+    { "notes", T_BOOL, offsetof(runs_watch, notes), 0, "look at gradients when accumulated" },
+    { "has_run", T_BOOL, offsetof(runs_watch, has_run), 0, "was called in training" },
+    { "reduced", T_BOOL, offsetof(runs_watch, is_reduced), 0, "gradients are averaged over ranks" },
+    { "scaled", T_BOOL, offsetof(runs_watch, is_scaled), 0, "the step is GradScaler's" },
+    { "changed", T_BOOL, offsetof(runs_watch, is_changed), 0, "gradients were changed before the step" },
+    { "clipped", T_BOOL, offsetof(runs_watch, is_clipped), 0, "... and were recorded so" },
+    { "gradients", T_BOOL, offsetof(runs_watch, has_gradients), 0, "record those of parameters" },
+    { "errors", T_LONGLONG, offsetof(runs_watch, errors), READONLY, "errors of our own" },
+    { "error", T_OBJECT, offsetof(runs_watch, error), READONLY, "the first of them" },
+    { "__weaklistoffset__", T_PYSSIZET, offsetof(runs_watch, weakrefs), READONLY, NULL },
     { 0 },
 };
 
@@ -249,9 +251,9 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec watch_spec = {
+PyType_Spec runs_watch_spec = {
     .name = "tensortap._core.Watch",
-    .basicsize = sizeof(watch_object),
+    .basicsize = sizeof(runs_watch),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = slots,
 };

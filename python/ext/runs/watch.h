@@ -16,39 +16,39 @@
 #include "tensor/quick.h"
 
 /* A parameter, looked up in its module each time: it may be replaced. */
-typedef struct watch_parameter {
+typedef struct runs_watch_parameter {
     PyObject *module;            /* owned; weak reference */
     PyObject *key;               /* owned; in module._parameters */
     PyObject *name;              /* owned; as users know it */
     int32_t site, gradient_site; /* -1: not asked for yet */
-    plain_trust trust, gradient_trust;
+    tensor_trust trust, gradient_trust;
     bool is_fresh;   /* its gradient was accumulated, and no optimizer has stepped since */
     bool is_noted;   /* ... and it was not finite */
     int64_t version; /* of that gradient, then */
-    tt_stats noted;  /* of that gradient, then; only with watch_object.notes */
+    tt_stats noted;  /* of that gradient, then; only with runs_watch.notes */
     bool has_stats;  /* noted holds them */
     bool is_arrived; /* its gradient was accumulated, and not read since: version is known */
     bool is_waiting; /* ... and is noted when backward has ended */
-} watch_parameter;
+} runs_watch_parameter;
 
-typedef struct watch_object {
-    module_consumer consumer;
-    core_state *state;
-    recorder_object *recorder;   /* owned */
-    PyObject *on_nonfinite;      /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
-    PyObject *on_device;         /* owned or NULL; f(tensor, tag) for what we cannot read here */
-    PyObject *on_skip;           /* owned or NULL; f() when a step was skipped and `notes` was off */
-    PyObject *on_again;          /* owned or NULL; f() when a model runs again and no step has ended */
-    PyObject *grad, *version;    /* owned; getset descriptors of torch's tensor */
-    PyObject *parameters_key;    /* owned; "_parameters" */
-    PyObject *backward_code;     /* owned or NULL; of torch.autograd.backward */
-    PyObject *tensors_key;       /* owned; "tensors", the name of its first argument */
-    watch_parameter *parameters; /* owned */
+typedef struct runs_watch {
+    calls_consumer consumer;
+    binding_state *state;
+    runs_recorder *recorder;  /* owned */
+    PyObject *on_nonfinite;   /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
+    PyObject *on_device;      /* owned or NULL; f(tensor, tag) for what we cannot read here */
+    PyObject *on_skip;        /* owned or NULL; f() when a step was skipped and `notes` was off */
+    PyObject *on_again;       /* owned or NULL; f() when a model runs again and no step has ended */
+    PyObject *grad, *version; /* owned; getset descriptors of torch's tensor */
+    PyObject *parameters_key; /* owned; "_parameters" */
+    PyObject *backward_code;  /* owned or NULL; of torch.autograd.backward */
+    PyObject *tensors_key;    /* owned; "tensors", the name of its first argument */
+    runs_watch_parameter *parameters; /* owned */
     Py_ssize_t parameter_count;
     Py_ssize_t noted_count;
     bool notes;         /* look at gradients when they are accumulated */
     bool has_fresh;     /* some parameter is_fresh */
-    bool is_checked;    /* nothing has been accumulated since watch_was_skipped() said no */
+    bool is_checked;    /* nothing has been accumulated since runs_watch_was_skipped() said no */
     bool has_run;       /* in training; whoever counts steps sets it back */
     bool is_reduced;    /* gradients are averaged over ranks, in place, after they were accumulated */
     bool is_scaled;     /* the step is GradScaler's: gradients were larger when accumulated */
@@ -62,63 +62,65 @@ typedef struct watch_object {
     bool has_gradients;                   /* of parameters */
     bool has_activation_gradients;
     PyObject *weakrefs;
-} watch_object;
+} runs_watch;
 
 /* Which appearance of a tensor. */
-typedef struct watch_tag {
+typedef struct runs_watch_tag {
     int32_t site;
     uint32_t call;
     uint32_t thread;
     uint8_t phase;
     bool is_skipped;
-    plain_trust *trust; /* of the place it comes from; or NULL */
-    bool is_for_norm;   /* stats are needed whether the site is wanted or not */
-} watch_tag;
+    tensor_trust *trust; /* of the place it comes from; or NULL */
+    bool is_for_norm;    /* stats are needed whether the site is wanted or not */
+} runs_watch_tag;
 
-static inline bool watch_is_finite(const tt_stats *stats)
+static inline bool runs_watch_is_finite(const tt_stats *stats)
 {
     return stats->nan + stats->posinf + stats->neginf == 0;
 }
 
 /* Counts the exception that is set and clears it. */
-void watch_take_error(watch_object *self);
+void runs_watch_take_error(runs_watch *self);
 
 /* The site of kind/name, from the recorder; -1: there is none (counted). */
-int32_t watch_site(watch_object *self, const char *kind, PyObject *name);
+int32_t runs_watch_site(runs_watch *self, const char *kind, PyObject *name);
 
 /* Records one tensor.  1: stats are in *stats; 0: they are not, because nobody
  * wants them or they come later; -1: with the exception of on_nonfinite. */
-int watch_record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt_stats *stats);
+int runs_watch_record(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag, tt_stats *stats);
 /* Records stats that somebody else computed; step < 0: the current one. */
-void watch_record_stats(watch_object *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
-                        const watch_tag *tag, int64_t step, int64_t time);
+void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
+                             const runs_watch_tag *tag, int64_t step, int64_t time);
 
 /* Tells on_nonfinite, if there is one and something to tell; -1: it raised. */
-int watch_tell_nonfinite(watch_object *self, const tt_stats *stats, const watch_tag *tag, int64_t step);
+int runs_watch_tell_nonfinite(runs_watch *self, const tt_stats *stats, const runs_watch_tag *tag,
+                              int64_t step);
 
-extern const consumer_calls watch_calls, watch_calls_with_inputs;
+extern const calls_table runs_watch_calls, runs_watch_calls_with_inputs;
 
 /* Parameters.  Each is a method of Watch. */
-PyObject *watch_set_parameters(PyObject *self, PyObject *list);
-PyObject *watch_read_parameters(PyObject *self, PyObject *which);
-PyObject *watch_parameter_ids(PyObject *self, PyObject *none);
-PyObject *watch_parameter_hook(PyObject *self, PyObject *index);
-PyObject *watch_end_step(PyObject *self, PyObject *none);
-void watch_free_parameters(watch_object *self);
-PyObject *watch_parameter_get(watch_object *self, watch_parameter *parameter); /* new ref or NULL */
-PyObject *watch_gradient_get(watch_object *self, PyObject *parameter);         /* new ref or NULL */
+PyObject *runs_watch_set_parameters(PyObject *self, PyObject *list);
+PyObject *runs_watch_read_parameters(PyObject *self, PyObject *which);
+PyObject *runs_watch_parameter_ids(PyObject *self, PyObject *none);
+PyObject *runs_watch_parameter_hook(PyObject *self, PyObject *index);
+PyObject *runs_watch_end_step(PyObject *self, PyObject *none);
+void runs_watch_free_parameters(runs_watch *self);
+PyObject *runs_watch_parameter_get(runs_watch *self,
+                                   runs_watch_parameter *parameter);      /* new ref or NULL */
+PyObject *runs_watch_gradient_get(runs_watch *self, PyObject *parameter); /* new ref or NULL */
 
 /* Gradients that are seen while they are computed. */
-int64_t watch_version(const watch_object *self, PyObject *tensor); /* -1: nobody counts */
-void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObject *tensor);
+int64_t runs_watch_version(const runs_watch *self, PyObject *tensor); /* -1: nobody counts */
+void runs_watch_note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor);
 /* Has a step been skipped since gradients were noted?  Then they are recorded so. */
-bool watch_was_skipped(watch_object *self);
-void watch_write_noted(watch_object *self);
-void watch_hook_output(watch_object *self, PyObject *tensor, const watch_tag *tag);
+bool runs_watch_was_skipped(runs_watch *self);
+void runs_watch_write_noted(runs_watch *self);
+void runs_watch_hook_output(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag);
 
-/* The loss.  watch_note_loss records what backward() was called on, while it runs; 0, or -1
+/* The loss.  runs_watch_note_loss records what backward() was called on, while it runs; 0, or -1
  * with the exception of on_nonfinite. */
-int watch_find_backward(watch_object *self);
-int watch_note_loss(watch_object *self);
+int runs_watch_find_backward(runs_watch *self);
+int runs_watch_note_loss(runs_watch *self);
 
 #endif

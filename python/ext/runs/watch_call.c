@@ -10,7 +10,7 @@ typedef struct known_place {
     uint64_t hash; /* of its path */
     int32_t site;
     int32_t gradient_site; /* -1: not asked for yet */
-    plain_trust trust;
+    tensor_trust trust;
 } known_place;
 
 /* Each is an allocation of its own: another thread may add one while we look. */
@@ -41,11 +41,11 @@ static void free_sites(void *data)
 }
 
 typedef struct walk_context {
-    watch_object *watch;
-    module_link *link;
+    runs_watch *watch;
+    calls_link *link;
     places *known;
     const char *kind;
-    watch_tag tag;
+    runs_watch_tag tag;
     bool is_output;
 } walk_context;
 
@@ -64,30 +64,30 @@ static bool add_place(places *known, known_place *place)
 }
 
 /* A place that was not known: its name is built, this once. */
-static known_place *make_place(walk_context *walk, const nest_path *path)
+static known_place *make_place(walk_context *walk, const tensor_nest_place *path)
 {
     known_place *place = PyMem_Calloc(1, sizeof *place);
-    PyObject *name = nest_name(walk->link->name, path); /* owned */
+    PyObject *name = tensor_nest_name(walk->link->name, path); /* owned */
     if (place == NULL || name == NULL)
         goto out;
     *place = (known_place){ .hash = path->hash,
                             .gradient_site = -1,
-                            .site = watch_site(walk->watch, walk->kind, name) };
+                            .site = runs_watch_site(walk->watch, walk->kind, name) };
     if (walk->is_output && walk->watch->has_activation_gradients)
-        place->gradient_site = watch_site(walk->watch, "activation_gradient", name);
+        place->gradient_site = runs_watch_site(walk->watch, "activation_gradient", name);
     if (add_place(walk->known, place)) {
         Py_DECREF(name);
         return place;
     }
 out:
-    watch_take_error(walk->watch);
+    runs_watch_take_error(walk->watch);
     PyMem_Free(place);
     Py_XDECREF(name);
     return NULL;
 }
 
 /* Tensors come in the same order each time, so the place is mostly the next one. */
-static known_place *find_place(walk_context *walk, const nest_path *path)
+static known_place *find_place(walk_context *walk, const tensor_nest_place *path)
 {
     const places *known = walk->known;
     int next = path->found - 1;
@@ -99,7 +99,7 @@ static known_place *find_place(walk_context *walk, const nest_path *path)
     return make_place(walk, path);
 }
 
-static int found_tensor(void *context, PyObject *tensor, const nest_path *path)
+static int found_tensor(void *context, PyObject *tensor, const tensor_nest_place *path)
 {
     walk_context *walk = context;
     known_place *place = find_place(walk, path);
@@ -108,17 +108,17 @@ static int found_tensor(void *context, PyObject *tensor, const nest_path *path)
         return 0;
     walk->tag.site = place->site;
     walk->tag.trust = &place->trust;
-    int result = watch_record(walk->watch, tensor, &walk->tag, &stats);
+    int result = runs_watch_record(walk->watch, tensor, &walk->tag, &stats);
     if (result >= 0 && place->gradient_site >= 0) {
         walk->tag.site = place->gradient_site;
         walk->tag.trust = NULL;
-        watch_hook_output(walk->watch, tensor, &walk->tag);
+        runs_watch_hook_output(walk->watch, tensor, &walk->tag);
     }
     return result < 0 ? -1 : 0;
 }
 
 /* NULL: no memory; then nothing is looked at. */
-static link_sites *sites_of(module_link *link)
+static link_sites *sites_of(calls_link *link)
 {
     if (link->data == NULL)
         link->data = PyMem_Calloc(1, sizeof(link_sites));
@@ -126,31 +126,31 @@ static link_sites *sites_of(module_link *link)
 }
 
 /* Looks at all tensors of obj.  0, or -1 with the exception of on_nonfinite. */
-static int look(walk_context *walk, const module_event *event, PyObject *obj)
+static int look(walk_context *walk, const calls_event *event, PyObject *obj)
 {
-    watch_object *self = walk->watch;
+    runs_watch *self = walk->watch;
     link_sites *sites = sites_of(walk->link);
     if (sites == NULL)
         return 0;
     walk->known = walk->is_output ? &sites->outputs : &sites->inputs;
-    walk->tag = (watch_tag){ .call = event->call,
-                             .thread = event->thread,
-                             .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
-    nest_path path;
+    walk->tag = (runs_watch_tag){ .call = event->call,
+                                  .thread = event->thread,
+                                  .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
+    tensor_nest_place path;
     path.depth = path.found = 0;
     path.hash = 0;
-    int result = nest_walk(&self->state->torch, obj, &path, found_tensor, walk);
+    int result = tensor_nest_walk(&self->state->torch, obj, &path, found_tensor, walk);
     if (result < 0 && self->on_nonfinite == NULL) {
-        watch_take_error(self); /* a key without a hash, no memory */
+        runs_watch_take_error(self); /* a key without a hash, no memory */
         result = 0;
     }
     return result;
 }
 
 /* Counts the forwards of a model in training, where no optimizer counts steps. */
-static void count_forward(watch_object *self, module_link *link)
+static void count_forward(runs_watch *self, calls_link *link)
 {
-    recorder_object *recorder = self->recorder;
+    runs_recorder *recorder = self->recorder;
     link_sites *sites = sites_of(link);
     if (sites == NULL || recorder->forwards == FORWARDS_ARE_NO_STEPS)
         return;
@@ -158,7 +158,7 @@ static void count_forward(watch_object *self, module_link *link)
     if (is_again && recorder->forwards == FORWARDS_UNKNOWN && self->on_again != NULL) {
         PyObject *result = PyObject_CallNoArgs(self->on_again); /* owned; sets recorder->forwards */
         if (result == NULL)
-            watch_take_error(self);
+            runs_watch_take_error(self);
         Py_XDECREF(result);
     }
     if (is_again && recorder->forwards == FORWARDS_ARE_STEPS && !recorder->is_manual)
@@ -168,23 +168,23 @@ static void count_forward(watch_object *self, module_link *link)
 
 /* A training forward begins a new step if the optimizers are through with the
  * last one, or GradScaler kept them from it, or there is no optimizer. */
-static void watch_enter(module_consumer *consumer, module_link *link, bool is_training, bool is_outermost)
+static void watch_enter(calls_consumer *consumer, calls_link *link, bool is_training, bool is_outermost)
 {
-    watch_object *self = (watch_object *)consumer;
-    recorder_object *recorder = self->recorder;
+    runs_watch *self = (runs_watch *)consumer;
+    runs_recorder *recorder = self->recorder;
     self->has_run |= is_training;
     if (is_training && is_outermost)
         count_forward(self, link);
     if (!is_training || (!recorder->is_step_over && (!self->has_fresh || self->is_checked)))
         return;
     bool is_over = recorder->is_step_over;
-    if (watch_was_skipped(self)) {
+    if (runs_watch_was_skipped(self)) {
         is_over = is_over || self->noted_count > 0;
-        watch_write_noted(self);
+        runs_watch_write_noted(self);
         if (!self->notes && self->on_skip != NULL) {               /* from now on we look at once */
             PyObject *result = PyObject_CallNoArgs(self->on_skip); /* owned */
             if (result == NULL)
-                watch_take_error(self);
+                runs_watch_take_error(self);
             Py_XDECREF(result);
         }
     }
@@ -193,29 +193,29 @@ static void watch_enter(module_consumer *consumer, module_link *link, bool is_tr
         recorder->step++;
 }
 
-static int watch_after(module_consumer *consumer, module_link *link, const module_event *event)
+static int watch_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
     walk_context walk = {
-        .watch = (watch_object *)consumer, .link = link, .kind = "activation", .is_output = true
+        .watch = (runs_watch *)consumer, .link = link, .kind = "activation", .is_output = true
     };
     return look(&walk, event, event->output);
 }
 
-static int watch_before(module_consumer *consumer, module_link *link, const module_event *event)
+static int watch_before(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
-    walk_context walk = { .watch = (watch_object *)consumer, .link = link, .kind = "input" };
+    walk_context walk = { .watch = (runs_watch *)consumer, .link = link, .kind = "input" };
     bool has_names = event->kwargs != NULL && PyDict_GET_SIZE(event->kwargs) > 0;
     bool is_single = PyTuple_GET_SIZE(event->args) == 1 && !has_names;
     int result = look(&walk, event, is_single ? PyTuple_GET_ITEM(event->args, 0) : event->args);
     return result == 0 && has_names ? look(&walk, event, event->kwargs) : result;
 }
 
-const consumer_calls watch_calls = {
+const calls_table runs_watch_calls = {
     .enter = watch_enter,
     .after = watch_after,
     .free_data = free_sites,
 };
-const consumer_calls watch_calls_with_inputs = {
+const calls_table runs_watch_calls_with_inputs = {
     .enter = watch_enter,
     .before = watch_before,
     .after = watch_after,

@@ -11,12 +11,12 @@
 #include <string.h>
 
 typedef struct gradient_hook {
-    torch_hook base;  /* owns the watch */
+    calls_hook base;  /* owns the watch */
     Py_ssize_t index; /* of the parameter; -1: a module's output */
-    watch_tag tag;
+    runs_watch_tag tag;
 } gradient_hook;
 
-int64_t watch_version(const watch_object *self, PyObject *tensor)
+int64_t runs_watch_version(const runs_watch *self, PyObject *tensor)
 {
     const PyGetSetDef *def = ((PyGetSetDescrObject *)self->version)->d_getset;
     PyObject *number = def->get(tensor, def->closure); /* owned */
@@ -27,11 +27,11 @@ int64_t watch_version(const watch_object *self, PyObject *tensor)
 }
 
 /* Statistics without recording; false: they cannot be had here. */
-static bool peek(watch_object *self, PyObject *tensor, plain_trust *trust, tt_stats *out)
+static bool peek(runs_watch *self, PyObject *tensor, tensor_trust *trust, tt_stats *out)
 {
     tensor_view view;
     if (self->state->is_device_forced ||
-        plain_view_open(&self->state->torch, tensor, trust, &view) != VIEW_OK)
+        tensor_quick_open(&self->state->torch, tensor, trust, &view) != VIEW_OK)
         return false;
     tt_stats_compute(&view.tensor, out);
     tensor_view_close(&view);
@@ -39,11 +39,11 @@ static bool peek(watch_object *self, PyObject *tensor, plain_trust *trust, tt_st
 }
 
 /* Will somebody want the statistics of this gradient? */
-static bool is_wanted(watch_object *self, watch_parameter *parameter, bool *is_recorded)
+static bool is_wanted(runs_watch *self, runs_watch_parameter *parameter, bool *is_recorded)
 {
     tt_recorder *rec = self->recorder->rec;
     if (parameter->gradient_site < 0)
-        parameter->gradient_site = watch_site(self, "gradient", parameter->name);
+        parameter->gradient_site = runs_watch_site(self, "gradient", parameter->name);
     if (self->norm_site < 0)
         (void)tt_recorder_site(rec, "gradient_norm", &self->norm_site, NULL);
     *is_recorded = parameter->gradient_site >= 0 &&
@@ -51,20 +51,20 @@ static bool is_wanted(watch_object *self, watch_parameter *parameter, bool *is_r
     return *is_recorded || tt_recorder_wants(rec, self->norm_site, self->recorder->step) != 0;
 }
 
-void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObject *tensor)
+void runs_watch_note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor)
 {
     bool is_recorded;
     if (self->recorder->rec == NULL)
         return;
-    PyObject *gradient = watch_gradient_get(self, tensor); /* owned */
+    PyObject *gradient = runs_watch_gradient_get(self, tensor); /* owned */
     if (gradient == NULL)
         return;
     parameter->is_arrived = true;
-    parameter->version = watch_version(self, gradient);
+    parameter->version = runs_watch_version(self, gradient);
     parameter->has_stats = is_wanted(self, parameter, &is_recorded) && self->notes &&
                            peek(self, gradient, &parameter->gradient_trust, &parameter->noted);
     if (is_recorded && (!self->notes || parameter->has_stats)) {
-        bool is_noted = self->notes && !watch_is_finite(&parameter->noted);
+        bool is_noted = self->notes && !runs_watch_is_finite(&parameter->noted);
         self->noted_count += is_noted - parameter->is_noted;
         self->has_fresh = true;
         self->is_checked = false;
@@ -74,12 +74,12 @@ void watch_note_gradient(watch_object *self, watch_parameter *parameter, PyObjec
     Py_DECREF(gradient);
 }
 
-static bool is_as_left(watch_object *self, watch_parameter *parameter)
+static bool is_as_left(runs_watch *self, runs_watch_parameter *parameter)
 {
-    PyObject *tensor = watch_parameter_get(self, parameter);                       /* owned */
-    PyObject *gradient = tensor != NULL ? watch_gradient_get(self, tensor) : NULL; /* owned */
+    PyObject *tensor = runs_watch_parameter_get(self, parameter);                       /* owned */
+    PyObject *gradient = tensor != NULL ? runs_watch_gradient_get(self, tensor) : NULL; /* owned */
     tt_stats stats;
-    bool is_same = gradient != NULL && watch_version(self, gradient) == parameter->version;
+    bool is_same = gradient != NULL && runs_watch_version(self, gradient) == parameter->version;
     if (is_same && self->noted_count > 0)
         is_same =
             peek(self, gradient, NULL, &stats) && memcmp(&stats, &parameter->noted, sizeof stats) == 0;
@@ -91,7 +91,7 @@ static bool is_as_left(watch_object *self, watch_parameter *parameter)
 /* Gradients of a step that is still to come lie there as they were left.  After
  * GradScaler has refused the step they are gone, or set to zero, or unscaled
  * (which does not show in their version). */
-bool watch_was_skipped(watch_object *self)
+bool runs_watch_was_skipped(runs_watch *self)
 {
     if (self->is_checked || !self->has_fresh)
         return false;
@@ -102,42 +102,44 @@ bool watch_was_skipped(watch_object *self)
     return false;
 }
 
-void watch_write_noted(watch_object *self)
+void runs_watch_write_noted(runs_watch *self)
 {
     for (Py_ssize_t i = 0; i < self->parameter_count && self->has_fresh; i++) {
-        watch_parameter *parameter = &self->parameters[i];
+        runs_watch_parameter *parameter = &self->parameters[i];
         parameter->is_fresh = false;
         if (!parameter->is_noted)
             continue;
         parameter->is_noted = false;
         self->noted_count--;
-        watch_tag tag = { .site = parameter->gradient_site, .phase = TT_PHASE_TRAIN, .is_skipped = true };
-        watch_record_stats(self, &parameter->noted, NULL, 0, &tag, -1, 0);
+        runs_watch_tag tag = { .site = parameter->gradient_site,
+                               .phase = TT_PHASE_TRAIN,
+                               .is_skipped = true };
+        runs_watch_record_stats(self, &parameter->noted, NULL, 0, &tag, -1, 0);
     }
     self->noted_count = 0;
     self->has_fresh = false;
 }
 
 /* The caller ends the step by hand: what no optimizer took was skipped. */
-PyObject *watch_end_step(PyObject *self, PyObject *Py_UNUSED(none))
+PyObject *runs_watch_end_step(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    watch_write_noted((watch_object *)self);
+    runs_watch_write_noted((runs_watch *)self);
     Py_RETURN_NONE;
 }
 
 /* ---- the hooks ----------------------------------------------------------- */
 
-static gradient_hook *hook_make(watch_object *watch, vectorcallfunc call);
+static gradient_hook *hook_make(runs_watch *watch, vectorcallfunc call);
 
 /* Has torch call it when the backward that is going on has ended. */
-static void queue(watch_object *self, PyObject *callback)
+static void queue(runs_watch *self, PyObject *callback)
 {
     PyObject *variable = NULL, *engine = NULL, *done = NULL;    /* owned */
     PyObject *module = PyImport_ImportModule("torch.autograd"); /* owned */
     if (module != NULL && (variable = PyObject_GetAttrString(module, "Variable")) != NULL &&
         (engine = PyObject_GetAttrString(variable, "_execution_engine")) != NULL)
         done = PyObject_CallMethod(engine, "queue_callback", "O", callback);
-    watch_take_error(self);
+    runs_watch_take_error(self);
     Py_XDECREF(done);
     Py_XDECREF(engine);
     Py_XDECREF(variable);
@@ -150,7 +152,7 @@ static PyObject *backward_ended(PyObject *self, PyObject *const *Py_UNUSED(args)
                                 size_t Py_UNUSED(nargsf), PyObject *Py_UNUSED(kwnames))
 {
     gradient_hook *hook = (gradient_hook *)self;
-    watch_object *watch = (watch_object *)hook->base.owner;
+    runs_watch *watch = (runs_watch *)hook->base.owner;
     if (watch == NULL || watch->consumer.is_off)
         Py_RETURN_NONE;
     if (hook->index < 0) {
@@ -159,19 +161,19 @@ static PyObject *backward_ended(PyObject *self, PyObject *const *Py_UNUSED(args)
         Py_RETURN_NONE;
     }
     for (Py_ssize_t i = 0; i < watch->parameter_count; i++) {
-        watch_parameter *parameter = &watch->parameters[i];
+        runs_watch_parameter *parameter = &watch->parameters[i];
         PyObject *tensor =
-            parameter->is_waiting ? watch_parameter_get(watch, parameter) : NULL; /* owned */
+            parameter->is_waiting ? runs_watch_parameter_get(watch, parameter) : NULL; /* owned */
         parameter->is_waiting = false;
         if (tensor != NULL)
-            watch_note_gradient(watch, parameter, tensor);
+            runs_watch_note_gradient(watch, parameter, tensor);
         Py_XDECREF(tensor);
     }
     Py_RETURN_NONE;
 }
 
 /* Notes the gradient when backward has ended, with all that were accumulated in it. */
-static void note_later(watch_object *self, watch_parameter *parameter)
+static void note_later(runs_watch *self, runs_watch_parameter *parameter)
 {
     parameter->is_waiting = true;
     if (self->callback != NULL && Py_REFCNT(self->callback) > 1)
@@ -179,7 +181,7 @@ static void note_later(watch_object *self, watch_parameter *parameter)
     Py_XSETREF(self->callback, (PyObject *)hook_make(self, backward_ended));
     if (self->callback != NULL)
         queue(self, self->callback);
-    watch_take_error(self);
+    runs_watch_take_error(self);
 }
 
 /* hook(parameter), after its gradient was accumulated */
@@ -187,15 +189,15 @@ static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t 
                                   PyObject *Py_UNUSED(kwnames))
 {
     const gradient_hook *hook = (gradient_hook *)self;
-    watch_object *watch = (watch_object *)hook->base.owner;
+    runs_watch *watch = (runs_watch *)hook->base.owner;
     if (PyVectorcall_NARGS(nargsf) != 1 || watch == NULL || hook->index >= watch->parameter_count ||
         watch->consumer.is_off)
         Py_RETURN_NONE;
     if (watch->has_gradients && watch->is_reduced)
         note_later(watch, &watch->parameters[hook->index]);
     else if (watch->has_gradients)
-        watch_note_gradient(watch, &watch->parameters[hook->index], args[0]);
-    return watch_note_loss(watch) < 0 ? NULL : Py_NewRef(Py_None);
+        runs_watch_note_gradient(watch, &watch->parameters[hook->index], args[0]);
+    return runs_watch_note_loss(watch) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* hook(gradient), of a module's output */
@@ -203,37 +205,37 @@ static PyObject *output_called(PyObject *self, PyObject *const *args, size_t nar
                                PyObject *Py_UNUSED(kwnames))
 {
     const gradient_hook *hook = (gradient_hook *)self;
-    watch_object *watch = (watch_object *)hook->base.owner;
+    runs_watch *watch = (runs_watch *)hook->base.owner;
     tt_stats stats;
     if (PyVectorcall_NARGS(nargsf) == 1 && watch != NULL && !watch->consumer.is_off &&
-        watch_record(watch, args[0], &hook->tag, &stats) < 0)
+        runs_watch_record(watch, args[0], &hook->tag, &stats) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
-static gradient_hook *hook_make(watch_object *watch, vectorcallfunc call)
+static gradient_hook *hook_make(runs_watch *watch, vectorcallfunc call)
 {
-    PyTypeObject *type = watch->state->gradient_hook_type;
-    gradient_hook *hook = (gradient_hook *)torch_hook_make(type, call, (PyObject *)watch);
+    PyTypeObject *type = watch->state->runs_gradient_hook_type;
+    gradient_hook *hook = (gradient_hook *)calls_hook_make(type, call, (PyObject *)watch);
     if (hook == NULL)
         return NULL;
     hook->index = -1;
-    hook->tag = (watch_tag){ 0 };
+    hook->tag = (runs_watch_tag){ 0 };
     return hook;
 }
 
-PyObject *watch_parameter_hook(PyObject *self, PyObject *index)
+PyObject *runs_watch_parameter_hook(PyObject *self, PyObject *index)
 {
     Py_ssize_t at = PyLong_AsSsize_t(index);
     if (at == -1 && PyErr_Occurred())
         return NULL;
-    gradient_hook *hook = hook_make((watch_object *)self, parameter_called);
+    gradient_hook *hook = hook_make((runs_watch *)self, parameter_called);
     if (hook != NULL)
         hook->index = at;
     return (PyObject *)hook;
 }
 
-void watch_hook_output(watch_object *self, PyObject *tensor, const watch_tag *tag)
+void runs_watch_hook_output(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag)
 {
     PyObject *needs = NULL, *handle = NULL; /* owned */
     gradient_hook *hook = NULL;             /* owned */
@@ -247,7 +249,7 @@ void watch_hook_output(watch_object *self, PyObject *tensor, const watch_tag *ta
         handle = PyObject_CallMethod(tensor, "register_hook", "O", (PyObject *)hook);
     }
     if (PyErr_Occurred())
-        watch_take_error(self);
+        runs_watch_take_error(self);
     Py_XDECREF(handle);
     Py_XDECREF(hook);
     Py_XDECREF(needs);
@@ -256,14 +258,14 @@ void watch_hook_output(watch_object *self, PyObject *tensor, const watch_tag *ta
 static PyType_Slot slots[] = {
     { Py_tp_doc, "Looks at a gradient, as a hook of torch." },
     { Py_tp_call, PyVectorcall_Call },
-    { Py_tp_dealloc, torch_hook_dealloc },
-    { Py_tp_traverse, torch_hook_traverse },
-    { Py_tp_clear, torch_hook_clear },
-    { Py_tp_members, torch_hook_members },
+    { Py_tp_dealloc, calls_hook_dealloc },
+    { Py_tp_traverse, calls_hook_traverse },
+    { Py_tp_clear, calls_hook_clear },
+    { Py_tp_members, calls_hook_members },
     { 0, NULL },
 };
 
-PyType_Spec gradient_hook_spec = {
+PyType_Spec runs_gradient_hook_spec = {
     .name = "tensortap._core.GradientHook",
     .basicsize = sizeof(gradient_hook),
     .flags = TORCH_HOOK_FLAGS,

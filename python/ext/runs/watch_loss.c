@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-int watch_find_backward(watch_object *self)
+int runs_watch_find_backward(runs_watch *self)
 {
     PyObject *module = PyImport_ImportModule("torch.autograd");                              /* owned */
     PyObject *function = module != NULL ? PyObject_GetAttrString(module, "backward") : NULL; /* owned */
@@ -26,23 +26,23 @@ int watch_find_backward(watch_object *self)
 }
 
 /* The outermost call of backward(): checkpoints call it again inside. */
-static line_frame *outermost_backward(const watch_object *self, line_frame *at)
+static base_frame *outermost_backward(const runs_watch *self, base_frame *at)
 {
-    line_frame *found = NULL;
-    for (; at != NULL; at = locals_back(at))
-        if ((PyObject *)locals_code(at) == self->backward_code)
+    base_frame *found = NULL;
+    for (; at != NULL; at = base_frame_back(at))
+        if ((PyObject *)base_frame_code(at) == self->backward_code)
             found = at;
     return found;
 }
 
 /* Gradients of another device come in a thread of torch's own; whoever called backward()
  * waits.  NULL too if several threads do. */
-static line_frame *backward_of_others(const watch_object *self)
+static base_frame *backward_of_others(const runs_watch *self)
 {
-    line_frame *found = NULL;
+    base_frame *found = NULL;
     PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
     for (; thread != NULL; thread = PyThreadState_Next(thread)) {
-        line_frame *other = outermost_backward(self, locals_top(thread));
+        base_frame *other = outermost_backward(self, base_frame_top(thread));
         if (other != NULL && found != NULL)
             return NULL;
         found = other != NULL ? other : found;
@@ -50,11 +50,11 @@ static line_frame *backward_of_others(const watch_object *self)
     return found;
 }
 
-static bool is_library(line_frame *at)
+static bool is_library(base_frame *at)
 {
     static const char *const marks[] = { "/lib/python3", "/site-packages/", "/dist-packages/",
                                          "<frozen " };
-    const char *file = PyUnicode_AsUTF8(locals_code(at)->co_filename);
+    const char *file = PyUnicode_AsUTF8(base_frame_code(at)->co_filename);
     for (size_t i = 0; file != NULL && i < sizeof marks / sizeof *marks; i++)
         if (strstr(file, marks[i]) != NULL)
             return true;
@@ -63,29 +63,29 @@ static bool is_library(line_frame *at)
 }
 
 /* The site of the line that called backward(), or that called the library that did. */
-static int32_t site_of_caller(watch_object *self, line_frame *backward)
+static int32_t site_of_caller(runs_watch *self, base_frame *backward)
 {
-    line_frame *at = locals_back(backward), *program = at;
+    base_frame *at = base_frame_back(backward), *program = at;
     while (program != NULL && is_library(program))
-        program = locals_back(program);
+        program = base_frame_back(program);
     if (program == NULL)
         program = at;
     if (program == NULL)
         return -1;
-    PyCodeObject *code = locals_code(program);
+    PyCodeObject *code = base_frame_code(program);
     const char *file = PyUnicode_AsUTF8(code->co_filename);
     const char *slash = file != NULL ? strrchr(file, '/') : NULL;
-    int line = PyCode_Addr2Line(code, locals_instruction(program) * CODE_UNIT);
+    int line = PyCode_Addr2Line(code, base_frame_instruction(program) * CODE_UNIT);
     PyObject *name =
         file != NULL ? PyUnicode_FromFormat("%s:%d", slash != NULL ? slash + 1 : file, line) : NULL;
-    int32_t site = name != NULL ? watch_site(self, "loss", name) : -1;
-    watch_take_error(self);
+    int32_t site = name != NULL ? runs_watch_site(self, "loss", name) : -1;
+    runs_watch_take_error(self);
     Py_XDECREF(name);
     return site;
 }
 
 /* Was it the last one, too?  Each watched model asks, and each checkpoint. */
-static bool is_known(recorder_object *recorder, PyObject *loss)
+static bool is_known(runs_recorder *recorder, PyObject *loss)
 {
     PyObject *last = NULL; /* owned */
     if (recorder->loss != NULL)
@@ -98,28 +98,29 @@ static bool is_known(recorder_object *recorder, PyObject *loss)
     return is_same;
 }
 
-int watch_note_loss(watch_object *self)
+int runs_watch_note_loss(runs_watch *self)
 {
-    recorder_object *recorder = self->recorder;
+    runs_recorder *recorder = self->recorder;
     if (self->backward_code == NULL || recorder->rec == NULL)
         return 0;
-    line_frame *at = outermost_backward(self, locals_running());
+    base_frame *at = outermost_backward(self, base_frame_running());
     if (at == NULL)
         at = backward_of_others(self);
-    PyObject *given = at != NULL ? Py_XNewRef(locals_slot(at, 0, self->tensors_key)) : NULL; /* owned */
+    PyObject *given =
+        at != NULL ? Py_XNewRef(base_frame_slot(at, 0, self->tensors_key)) : NULL; /* owned */
     bool is_tuple = given != NULL && PyTuple_Check(given);
     Py_ssize_t count = is_tuple ? PyTuple_GET_SIZE(given) : given != NULL;
-    watch_tag tag = { .site = -1, .phase = TT_PHASE_TRAIN };
+    runs_watch_tag tag = { .site = -1, .phase = TT_PHASE_TRAIN };
     int result = 0;
     for (Py_ssize_t i = 0; i < count && result == 0; i++) {
         PyObject *loss = is_tuple ? PyTuple_GET_ITEM(given, i) : given; /* borrowed */
         tt_stats stats;
-        if (!torch_api_is_tensor(&self->state->torch, loss) || (i == 0 && is_known(recorder, loss)))
+        if (!tensor_torch_is_tensor(&self->state->torch, loss) || (i == 0 && is_known(recorder, loss)))
             break;
         if (i == 0 && (tag.site = site_of_caller(self, at)) < 0)
             break;
-        tag.call = recorder_next_call(recorder, tag.site);
-        result = watch_record(self, loss, &tag, &stats) < 0 ? -1 : 0;
+        tag.call = runs_recorder_next_call(recorder, tag.site);
+        result = runs_watch_record(self, loss, &tag, &stats) < 0 ? -1 : 0;
     }
     Py_XDECREF(given);
     return result;

@@ -8,9 +8,9 @@
 
 #include <math.h>
 
-void watch_free_parameters(watch_object *self)
+void runs_watch_free_parameters(runs_watch *self)
 {
-    watch_parameter *all = self->parameters; /* owned now */
+    runs_watch_parameter *all = self->parameters; /* owned now */
     Py_ssize_t count = self->parameter_count;
     self->parameters = NULL;
     self->parameter_count = 0;
@@ -24,9 +24,9 @@ void watch_free_parameters(watch_object *self)
 }
 
 /* list of (name, module, key) */
-PyObject *watch_set_parameters(PyObject *self, PyObject *list)
+PyObject *runs_watch_set_parameters(PyObject *self, PyObject *list)
 {
-    watch_object *watch = (watch_object *)self;
+    runs_watch *watch = (runs_watch *)self;
     if (!PyList_Check(list)) {
         PyErr_SetString(PyExc_TypeError, "set_parameters() takes a list of (name, module, key)");
         return NULL;
@@ -40,7 +40,7 @@ PyObject *watch_set_parameters(PyObject *self, PyObject *list)
     if (watch->parameters == NULL)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
-        watch_parameter *at = &watch->parameters[i];
+        runs_watch_parameter *at = &watch->parameters[i];
         PyObject *name, *module, *key; /* borrowed */
         if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "UOU", &name, &module, &key))
             return NULL;
@@ -55,7 +55,7 @@ PyObject *watch_set_parameters(PyObject *self, PyObject *list)
     Py_RETURN_NONE;
 }
 
-PyObject *watch_parameter_get(watch_object *self, watch_parameter *parameter)
+PyObject *runs_watch_parameter_get(runs_watch *self, runs_watch_parameter *parameter)
 {
     PyObject *module = NULL, *dict = NULL; /* owned */
     PyObject *found = NULL;
@@ -65,7 +65,7 @@ PyObject *watch_parameter_get(watch_object *self, watch_parameter *parameter)
     PyObject *table = dict != NULL ? PyDict_GetItemWithError(dict, self->parameters_key) : NULL;
     if (table != NULL && PyDict_Check(table))
         found = Py_XNewRef(PyDict_GetItemWithError(table, parameter->key));
-    if (found != NULL && !torch_api_is_tensor(&self->state->torch, found))
+    if (found != NULL && !tensor_torch_is_tensor(&self->state->torch, found))
         Py_CLEAR(found); /* None: registered, but not there */
     PyErr_Clear();
     Py_XDECREF(dict);
@@ -74,12 +74,12 @@ PyObject *watch_parameter_get(watch_object *self, watch_parameter *parameter)
 }
 
 /* id() of each parameter as it is now; 0: gone */
-PyObject *watch_parameter_ids(PyObject *self, PyObject *Py_UNUSED(none))
+PyObject *runs_watch_parameter_ids(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    watch_object *watch = (watch_object *)self;
+    runs_watch *watch = (runs_watch *)self;
     PyObject *ids = PyList_New(watch->parameter_count); /* owned */
     for (Py_ssize_t i = 0; ids != NULL && i < watch->parameter_count; i++) {
-        PyObject *parameter = watch_parameter_get(watch, &watch->parameters[i]); /* owned */
+        PyObject *parameter = runs_watch_parameter_get(watch, &watch->parameters[i]); /* owned */
         PyObject *id = PyLong_FromVoidPtr(parameter);
         Py_XDECREF(parameter);
         if (id == NULL)
@@ -91,7 +91,7 @@ PyObject *watch_parameter_ids(PyObject *self, PyObject *Py_UNUSED(none))
 }
 
 /* parameter.grad; its own C function, without the lookup. */
-PyObject *watch_gradient_get(watch_object *self, PyObject *parameter)
+PyObject *runs_watch_gradient_get(runs_watch *self, PyObject *parameter)
 {
     const PyGetSetDef *def = ((PyGetSetDescrObject *)self->grad)->d_getset;
     PyObject *gradient = def->get(parameter, def->closure);
@@ -118,67 +118,67 @@ static void norm_add(norm *total, const tt_stats *stats)
 
 /* Records a gradient as backward left it: it was changed since.  1: done; 0: it is not known; -1: with
  * the exception of on_nonfinite. */
-static int record_arrived(watch_object *self, watch_parameter *parameter, PyObject *gradient,
-                          const watch_tag *tag)
+static int record_arrived(runs_watch *self, runs_watch_parameter *parameter, PyObject *gradient,
+                          const runs_watch_tag *tag)
 {
-    recorder_object *recorder = self->recorder;
+    runs_recorder *recorder = self->recorder;
     tensor_view view;
     if (!parameter->has_stats || self->is_scaled || recorder->rec == NULL)
         return 0;
     uint32_t products = tt_recorder_wants(recorder->rec, tag->site, recorder->step);
     if ((products & (uint32_t)~TT_PRODUCT_STATS) != 0 ||
-        plain_view_open(&self->state->torch, gradient, tag->trust, &view) != VIEW_OK)
+        tensor_quick_open(&self->state->torch, gradient, tag->trust, &view) != VIEW_OK)
         return 0;
     tt_stats now;
     tt_stats_compute(&view.tensor, &now);
-    if (watch_is_finite(&parameter->noted) &&
-        !watch_is_finite(&now)) { /* the change made it so: that is the news */
+    if (runs_watch_is_finite(&parameter->noted) &&
+        !runs_watch_is_finite(&now)) { /* the change made it so: that is the news */
         tensor_view_close(&view);
         return 0;
     }
     if (products != 0)
-        watch_record_stats(self, &parameter->noted, view.tensor.shape, view.tensor.ndim, tag, -1,
-                           clock_coarse());
+        runs_watch_record_stats(self, &parameter->noted, view.tensor.shape, view.tensor.ndim, tag, -1,
+                                runs_clock_coarse());
     tensor_view_close(&view);
-    return watch_tell_nonfinite(self, &parameter->noted, tag, recorder->step) < 0 ? -1 : 1;
+    return runs_watch_tell_nonfinite(self, &parameter->noted, tag, recorder->step) < 0 ? -1 : 1;
 }
 
-static bool is_wanted(const watch_object *self, const watch_tag *tag)
+static bool is_wanted(const runs_watch *self, const runs_watch_tag *tag)
 {
-    const recorder_object *recorder = self->recorder;
+    const runs_recorder *recorder = self->recorder;
     return tag->is_for_norm ||
            (recorder->rec != NULL && tt_recorder_wants(recorder->rec, tag->site, recorder->step) != 0);
 }
 
-static int read_one(watch_object *self, watch_parameter *parameter, norm *total)
+static int read_one(runs_watch *self, runs_watch_parameter *parameter, norm *total)
 {
-    PyObject *tensor = watch_parameter_get(self, parameter); /* owned */
-    PyObject *gradient = NULL;                               /* owned */
-    watch_tag tag = { .phase = TT_PHASE_TRAIN };
+    PyObject *tensor = runs_watch_parameter_get(self, parameter); /* owned */
+    PyObject *gradient = NULL;                                    /* owned */
+    runs_watch_tag tag = { .phase = TT_PHASE_TRAIN };
     tt_stats stats;
     int result = 0;
     if (tensor == NULL)
         goto out;
     if (parameter->site < 0)
-        parameter->site = watch_site(self, "parameter", parameter->name);
+        parameter->site = runs_watch_site(self, "parameter", parameter->name);
     tag.site = parameter->site;
     tag.trust = &parameter->trust;
-    if (watch_record(self, tensor, &tag, &stats) < 0) {
+    if (runs_watch_record(self, tensor, &tag, &stats) < 0) {
         result = -1;
         goto out;
     }
-    if (!self->has_gradients || (gradient = watch_gradient_get(self, tensor)) == NULL)
+    if (!self->has_gradients || (gradient = runs_watch_gradient_get(self, tensor)) == NULL)
         goto out;
     if (parameter->gradient_site < 0)
-        parameter->gradient_site = watch_site(self, "gradient", parameter->name);
+        parameter->gradient_site = runs_watch_site(self, "gradient", parameter->name);
     tag.site = parameter->gradient_site;
     tag.trust = &parameter->gradient_trust;
     tag.is_for_norm = total->is_wanted;
-    bool is_changed = parameter->is_arrived && watch_version(self, gradient) != parameter->version;
+    bool is_changed = parameter->is_arrived && runs_watch_version(self, gradient) != parameter->version;
     if (is_changed && (result = record_arrived(self, parameter, gradient, &tag)) != 0) {
         stats = parameter->noted;
     } else {
-        result = watch_record(self, gradient, &tag, &stats);
+        result = runs_watch_record(self, gradient, &tag, &stats);
         self->is_clipped |= is_changed && is_wanted(self, &tag);
     }
     self->is_changed |= is_changed;
@@ -198,9 +198,9 @@ out:
 
 /* read_parameters((which, wants_norm)): which is None for all, or bytes of int32
  * indices.  Gives the norm of the gradients that were read here, or None. */
-PyObject *watch_read_parameters(PyObject *self, PyObject *arguments)
+PyObject *runs_watch_read_parameters(PyObject *self, PyObject *arguments)
 {
-    watch_object *watch = (watch_object *)self;
+    runs_watch *watch = (runs_watch *)self;
     PyObject *which; /* borrowed */
     int wants_norm;
     norm total = { 0 };

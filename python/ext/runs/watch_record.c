@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "runs/watch.h"
 
-void watch_take_error(watch_object *self)
+void runs_watch_take_error(runs_watch *self)
 {
-    PyObject *error = own_error_take(); /* owned */
+    PyObject *error = base_error_take(); /* owned */
     if (error == NULL)
         return;
     self->errors++;
@@ -21,7 +21,7 @@ void watch_take_error(watch_object *self)
     }
 }
 
-int32_t watch_site(watch_object *self, const char *kind, PyObject *name)
+int32_t runs_watch_site(runs_watch *self, const char *kind, PyObject *name)
 {
     PyObject *whole = PyUnicode_FromFormat("%s/%U", kind, name); /* owned */
     const char *text = whole != NULL ? PyUnicode_AsUTF8(whole) : NULL;
@@ -30,14 +30,15 @@ int32_t watch_site(watch_object *self, const char *kind, PyObject *name)
     if (text != NULL && self->recorder->rec != NULL) {
         tt_status st = tt_recorder_site(self->recorder->rec, text, &site, &err);
         if (st < 0)
-            raise_status(st, &err);
+            binding_raise_status(st, &err);
     }
-    watch_take_error(self);
+    runs_watch_take_error(self);
     Py_XDECREF(whole);
     return site;
 }
 
-int watch_tell_nonfinite(watch_object *self, const tt_stats *stats, const watch_tag *tag, int64_t step)
+int runs_watch_tell_nonfinite(runs_watch *self, const tt_stats *stats, const runs_watch_tag *tag,
+                              int64_t step)
 {
     if (self->on_nonfinite == NULL || stats->nan + stats->posinf + stats->neginf == 0 ||
         self->recorder->rec == NULL)
@@ -50,7 +51,7 @@ int watch_tell_nonfinite(watch_object *self, const tt_stats *stats, const watch_
     return result != NULL ? 0 : -1;
 }
 
-static void set_tag(tt_event *event, const watch_tag *tag)
+static void set_tag(tt_event *event, const runs_watch_tag *tag)
 {
     event->site = tag->site;
     event->call = tag->call;
@@ -59,15 +60,15 @@ static void set_tag(tt_event *event, const watch_tag *tag)
     event->is_skipped = tag->is_skipped;
 }
 
-void watch_record_stats(watch_object *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
-                        const watch_tag *tag, int64_t step, int64_t time)
+void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
+                             const runs_watch_tag *tag, int64_t step, int64_t time)
 {
     tt_tensor tensor = { .dtype = (tt_dtype)stats->dtype, .count = stats->count, .ndim = ndim };
     for (int32_t d = 0; d < ndim && d < TT_MAX_DIM; d++)
         tensor.shape[d] = shape[d];
-    recorder_wake(self->recorder);
+    runs_recorder_wake(self->recorder);
     if (self->recorder->rec == NULL ||
-        (recorder_make_room(self->recorder, 0) && self->recorder->rec == NULL))
+        (runs_recorder_make_room(self->recorder, 0) && self->recorder->rec == NULL))
         return;
     tt_event event = { .step = step < 0 ? self->recorder->step : step,
                        .time = time,
@@ -78,7 +79,7 @@ void watch_record_stats(watch_object *self, const tt_stats *stats, const int64_t
 }
 
 /* A tensor of another device: torch summarises it there, the numbers come later. */
-static int hand_to_device(watch_object *self, PyObject *tensor, const watch_tag *tag)
+static int hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag)
 {
     if (self->on_device == NULL) {
         self->unread[VIEW_DEVICE]++;
@@ -86,10 +87,10 @@ static int hand_to_device(watch_object *self, PyObject *tensor, const watch_tag 
     }
     PyObject *result = PyObject_CallFunction(
         self->on_device, "O(iLIIBLOO)", tensor, tag->site, (long long)self->recorder->step, tag->call,
-        tag->thread, tag->phase, (long long)clock_coarse(), tag->is_skipped ? Py_True : Py_False,
+        tag->thread, tag->phase, (long long)runs_clock_coarse(), tag->is_skipped ? Py_True : Py_False,
         tag->is_for_norm ? Py_True : Py_False);
     if (result == NULL)
-        watch_take_error(self);
+        runs_watch_take_error(self);
     Py_XDECREF(result);
     return 0;
 }
@@ -97,15 +98,15 @@ static int hand_to_device(watch_object *self, PyObject *tensor, const watch_tag 
 /* Opens a view once there is room for what is recorded of it.  VIEW_RESULT_COUNT_: the
  * run was closed meanwhile, while we waited or while torch resolved a lazy bit, which lets
  * other threads run. */
-static view_result open_view(watch_object *self, PyObject *tensor, const watch_tag *tag,
-                             uint32_t products, tensor_view *out)
+static tensor_view_result open_view(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag,
+                                    uint32_t products, tensor_view *out)
 {
-    torch_api *torch = &self->state->torch;
-    view_result why = plain_view_open(torch, tensor, tag->trust, out);
+    tensor_torch *torch = &self->state->torch;
+    tensor_view_result why = tensor_quick_open(torch, tensor, tag->trust, out);
     if (why == VIEW_OK && products != 0 && self->recorder->rec != NULL &&
-        recorder_make_room(self->recorder, recorder_value_bytes(&out->tensor, products))) {
+        runs_recorder_make_room(self->recorder, runs_recorder_value_bytes(&out->tensor, products))) {
         tensor_view_close(out); /* other threads ran: its memory may be another */
-        why = plain_view_open(torch, tensor, tag->trust, out);
+        why = tensor_quick_open(torch, tensor, tag->trust, out);
     }
     if (why == VIEW_OK && self->recorder->rec == NULL) {
         tensor_view_close(out);
@@ -123,13 +124,13 @@ static PyObject *local_part(PyObject *tensor)
     return local;
 }
 
-static int record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt_stats *stats,
+static int record(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag, tt_stats *stats,
                   uint32_t products)
 {
     PyObject *local = NULL; /* owned */
     int result = 0;
     tensor_view view;
-    view_result why = open_view(self, tensor, tag, products, &view);
+    tensor_view_result why = open_view(self, tensor, tag, products, &view);
     if (why == VIEW_DTENSOR && (local = local_part(tensor)) != NULL) {
         tensor = local;
         why = open_view(self, tensor, tag, products, &view);
@@ -150,34 +151,34 @@ static int record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt
     }
     tt_stats_compute(&view.tensor, stats);
     tt_event event = { .step = self->recorder->step,
-                       .time = clock_coarse(),
+                       .time = runs_clock_coarse(),
                        .tensor = &view.tensor,
                        .stats = products & TT_PRODUCT_STATS ? stats : NULL };
     set_tag(&event, tag);
     if (products & (uint32_t)~TT_PRODUCT_STATS)
-        (void)recorder_add(self->recorder, tensor, &view, products, &event);
+        (void)runs_recorder_add(self->recorder, tensor, &view, products, &event);
     else if (products != 0)
         tt_recorder_add(self->recorder->rec, &event);
     tensor_view_close(&view);
-    result = watch_tell_nonfinite(self, stats, tag, event.step) < 0 ? -1 : 1;
+    result = runs_watch_tell_nonfinite(self, stats, tag, event.step) < 0 ? -1 : 1;
 out:
     Py_XDECREF(local);
     return result;
 }
 
-int watch_record(watch_object *self, PyObject *tensor, const watch_tag *tag, tt_stats *stats)
+int runs_watch_record(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag, tt_stats *stats)
 {
-    recorder_object *recorder = self->recorder;
+    runs_recorder *recorder = self->recorder;
     if (recorder->rec == NULL || tag->site < 0)
         return 0;
-    recorder_wake(recorder);
+    runs_recorder_wake(recorder);
     uint32_t products = tt_recorder_wants(recorder->rec, tag->site, recorder->step);
     if (products == 0 && self->on_nonfinite == NULL && !tag->is_for_norm)
         return 0;
-    if (!recorder_is_timed(recorder))
+    if (!runs_recorder_is_timed(recorder))
         return record(self, tensor, tag, stats, products);
-    int64_t start = clock_fine();
+    int64_t start = runs_clock_fine();
     int result = record(self, tensor, tag, stats, products);
-    recorder_charge(recorder, tag->site, clock_fine() - start);
+    runs_recorder_charge(recorder, tag->site, runs_clock_fine() - start);
     return result;
 }

@@ -24,8 +24,8 @@ enum { ROWS_KEPT = 1 << 16 /* 5 MB */ };
 enum { NDIM_SHIFT = 32, KNOWN_SHIFT = 40, CODE_SHIFT = 8 };
 
 typedef struct call_log_object {
-    module_consumer consumer;
-    core_state *state;
+    calls_consumer consumer;
+    binding_state *state;
     PyObject *trace; /* owned; list of names, in order of return */
     PyObject *types; /* owned; list of element types that DLPack has no word for */
     call_row *rows;  /* owned */
@@ -93,14 +93,14 @@ out:
 
 typedef struct finding {
     call_log_object *self;
-    module_link *link;
+    calls_link *link;
     uint32_t count;
 } finding;
 
-static int found(void *context, PyObject *tensor, const nest_path *Py_UNUSED(path))
+static int found(void *context, PyObject *tensor, const tensor_nest_place *Py_UNUSED(path))
 {
     finding *f = context;
-    dl_view_fn *view = f->self->state->torch.view;
+    tensor_dlpack_fn *view = f->self->state->torch.view;
     tt_dltensor dl;
     bool is_put;
     /* A refusal costs a millisecond: then this module is asked the other way. */
@@ -117,26 +117,26 @@ static int found(void *context, PyObject *tensor, const nest_path *Py_UNUSED(pat
     return 0;
 }
 
-static uint32_t put_all(call_log_object *self, module_link *link, PyObject *obj)
+static uint32_t put_all(call_log_object *self, calls_link *link, PyObject *obj)
 {
     finding f = { .self = self, .link = link };
-    torch_api *torch = &self->state->torch;
+    tensor_torch *torch = &self->state->torch;
     if (obj == NULL || (PyDict_CheckExact(obj) && PyDict_GET_SIZE(obj) == 0))
         return 0;
     /* Most calls take and give one tensor: no walk for those. */
     if (PyTuple_CheckExact(obj) && PyTuple_GET_SIZE(obj) == 1)
         obj = PyTuple_GET_ITEM(obj, 0);
-    if (torch_api_is_tensor(torch, obj)) {
+    if (tensor_torch_is_tensor(torch, obj)) {
         (void)found(&f, obj, NULL);
     } else {
-        nest_path path = { 0 };
-        if (nest_walk(torch, obj, &path, found, &f) < 0)
+        tensor_nest_place path = { 0 };
+        if (tensor_nest_walk(torch, obj, &path, found, &f) < 0)
             PyErr_Clear();
     }
     return f.count;
 }
 
-static int after(module_consumer *consumer, module_link *link, const module_event *event)
+static int after(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
     call_log_object *self = (call_log_object *)consumer;
     if (!grow((void **)&self->rows, &self->row_cap, self->row_count + 1, sizeof *self->rows) ||
@@ -146,7 +146,7 @@ static int after(module_consumer *consumer, module_link *link, const module_even
         return 0;
     }
     if (self->state->torch.tensor == NULL)
-        (void)torch_api_find(&self->state->torch);
+        (void)tensor_torch_find(&self->state->torch);
     call_row row = { .name = Py_NewRef(link->name),
                      .start = event->start,
                      .end = event->end,
@@ -162,7 +162,7 @@ static int after(module_consumer *consumer, module_link *link, const module_even
     return 0;
 }
 
-static const consumer_calls log_calls = { .after = after };
+static const calls_table log_calls = { .after = after };
 
 /* ---- asked for ---------------------------------------------------------------- */
 
@@ -193,8 +193,8 @@ static PyObject *read_pool(const call_log_object *self, uint64_t *at, uint32_t c
     for (uint32_t i = 0; all != NULL && i < count; i++) {
         int64_t word = self->pool[(*at)++];
         int32_t ndim = (int32_t)(word >> NDIM_SHIFT & 0xff);
-        PyObject *shape = shape_as_tuple(self->pool + *at, ndim); /* owned */
-        PyObject *dtype = type_name(self, word);                  /* owned */
+        PyObject *shape = binding_shape_tuple(self->pool + *at, ndim); /* owned */
+        PyObject *dtype = type_name(self, word);                       /* owned */
         PyObject *pair = shape != NULL && dtype != NULL ? PyTuple_Pack(2, shape, dtype) : NULL;
         *at += (uint64_t)ndim;
         Py_XDECREF(shape);
@@ -270,7 +270,7 @@ static PyObject *log_add(PyObject *obj, PyObject *args)
     PyObject *module, *name; /* borrowed */
     int by_hook;
     if (!PyArg_ParseTuple(args, "OUp:add", &module, &name, &by_hook) ||
-        module_source_add(self->state, &self->consumer, module, name, by_hook != 0) < 0)
+        calls_source_add(self->state, &self->consumer, module, name, by_hook != 0) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -279,15 +279,15 @@ static PyObject *log_remove(PyObject *obj, PyObject *module)
 {
     call_log_object *self = (call_log_object *)obj;
     if (module == Py_None)
-        module_source_remove_all(self->state, &self->consumer);
+        calls_source_remove_all(self->state, &self->consumer);
     else
-        module_source_remove(self->state, &self->consumer, module);
+        calls_source_remove(self->state, &self->consumer, module);
     Py_RETURN_NONE;
 }
 
 static PyObject *log_unseen(PyObject *obj, PyObject *Py_UNUSED(none))
 {
-    return module_consumer_unseen(&((call_log_object *)obj)->consumer);
+    return calls_consumer_unseen(&((call_log_object *)obj)->consumer);
 }
 
 /* ---- life ----------------------------------------------------------------------- */
@@ -303,8 +303,8 @@ static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->state = PyType_GetModuleState(type);
     self->trace = PyList_New(0);
     self->types = PyList_New(0);
-    module_consumer_init(&self->consumer, &log_calls, &self->step,
-                         CONSUMER_TIME | CONSUMER_DEPTH | CONSUMER_ERRORS);
+    calls_consumer_init(&self->consumer, &log_calls, &self->step,
+                        CALLS_TIME | CALLS_DEPTH | CALLS_ERRORS);
     if (self->trace == NULL || self->types == NULL)
         Py_CLEAR(self);
     return (PyObject *)self;
@@ -316,13 +316,13 @@ static int log_traverse(PyObject *obj, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(obj));
     Py_VISIT(self->trace);
     Py_VISIT(self->types);
-    return module_consumer_visit(&self->consumer, visit, arg);
+    return calls_consumer_visit(&self->consumer, visit, arg);
 }
 
 static int log_clear(PyObject *obj)
 {
     call_log_object *self = (call_log_object *)obj;
-    module_consumer_clear(&self->consumer);
+    calls_consumer_clear(&self->consumer);
     Py_CLEAR(self->trace);
     Py_CLEAR(self->types);
     drop_rows(self);
@@ -390,7 +390,7 @@ static PyType_Slot log_slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec call_log_spec = {
+PyType_Spec spy_call_log_spec = {
     .name = "tensortap._core.CallLog",
     .basicsize = sizeof(call_log_object),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,

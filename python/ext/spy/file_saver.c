@@ -6,7 +6,7 @@
 #include "binding/state.h"
 
 typedef struct file_saver_object {
-    PyObject_HEAD core_state *state;
+    PyObject_HEAD binding_state *state;
     tt_saver *saver; /* owned; NULL: closed */
 } file_saver_object;
 
@@ -22,12 +22,12 @@ static int read_format(const char *name, tt_format *out)
 
 /* Opens what is to be saved.  1: opened; 0: only torch can read it; -1: with an
  * exception, for things that are no tensor or have no values. */
-static int open_source(core_state *state, PyObject *tensor, tensor_view *view)
+static int open_source(binding_state *state, PyObject *tensor, tensor_view *view)
 {
-    view_result why = tensor_view_open(&state->torch, tensor, view);
+    tensor_view_result why = tensor_view_open(&state->torch, tensor, view);
     if (why == VIEW_OK)
         return 1;
-    if (torch_api_is_tensor(&state->torch, tensor) && why != VIEW_META && why != VIEW_FAKE &&
+    if (tensor_torch_is_tensor(&state->torch, tensor) && why != VIEW_META && why != VIEW_FAKE &&
         why != VIEW_FREED && why != VIEW_UNINITIALIZED)
         return 0;
     tensor_view_refuse(view, tensor, why);
@@ -48,7 +48,7 @@ static PyObject *file_saver_new(PyTypeObject *type, PyObject *args, PyObject *kw
     tt_status st = tt_saver_open(bytes > 0 ? (size_t)bytes : 0, &self->saver, &err);
     if (st < 0) {
         Py_DECREF(self);
-        return raise_status(st, &err);
+        return binding_raise_status(st, &err);
     }
     return (PyObject *)self;
 }
@@ -80,7 +80,7 @@ static tt_saver *saver_of(PyObject *self)
 /* add and save: (path, tensor, format, dtype=None) -> bool */
 static PyObject *hand_over(PyObject *self, PyObject *args, bool is_now)
 {
-    core_state *state = ((file_saver_object *)self)->state;
+    binding_state *state = ((file_saver_object *)self)->state;
     tt_saver *saver = saver_of(self);
     PyObject *path = NULL, *tensor; /* owned; borrowed */
     PyObject *result = NULL;
@@ -108,7 +108,7 @@ static PyObject *hand_over(PyObject *self, PyObject *args, bool is_now)
         Py_END_ALLOW_THREADS
     }
     tensor_view_close(&view);
-    result = st == TT_OK ? Py_NewRef(Py_True) : raise_status(st, &err);
+    result = st == TT_OK ? Py_NewRef(Py_True) : binding_raise_status(st, &err);
 out:
     Py_XDECREF(path);
     return result;
@@ -141,7 +141,7 @@ static PyObject *file_saver_wait(PyObject *self, PyObject *Py_UNUSED(none))
         PyErr_Format(type, "%lld files could not be saved; the first: %s", (long long)failed, err.text);
         return NULL;
     }
-    return raise_status(st, &err);
+    return binding_raise_status(st, &err);
 }
 
 static PyObject *file_saver_close(PyObject *self, PyObject *Py_UNUSED(none))
@@ -183,7 +183,7 @@ static PyType_Slot file_saver_slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec file_saver_spec = {
+PyType_Spec spy_file_saver_spec = {
     .name = "tensortap._core.FileSaver",
     .basicsize = sizeof(file_saver_object),
     .flags = Py_TPFLAGS_DEFAULT,

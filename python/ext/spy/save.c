@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 
-int spy_init(PyObject *module, core_state *state)
+int spy_init(PyObject *module, binding_state *state)
 {
     state->spy_context = PyContextVar_New("tensortap_spy_context", NULL);
     state->spy_method = PyUnicode_InternFromString("_save");
@@ -15,9 +15,9 @@ int spy_init(PyObject *module, core_state *state)
 }
 
 /* spy_save(name, tensor, module=None, *, norm_only=False, stats_only=False) */
-CORE_FUNCTION(core_spy_save)
+BINDING_FUNCTION(spy_save)
 {
-    core_state *state = core_state_of(module);
+    binding_state *state = binding_state_of(module);
     PyObject *context = NULL; /* owned */
     PyObject *result = NULL;
     if (PyContextVar_Get(state->spy_context, NULL, &context) < 0)
@@ -49,7 +49,7 @@ out:
 }
 
 /* _count_up(counts, key) -> int: counts[key] + 1, in one piece for all threads. */
-CORE_FUNCTION(core_count_up)
+BINDING_FUNCTION(spy_count_up)
 {
     (void)module;
     if (kwnames != NULL || nargs != 2 || !PyDict_Check(args[0])) {

@@ -54,9 +54,9 @@ static PyObject *as_memoryview(PyObject *bytes, PyObject *shape)
 static PyObject *get_output(PyObject *self, void *which)
 {
     attention_object *a = attention_of(self);
-    PyObject *bytes = a->outputs[(size_t)which];               /* borrowed */
-    PyObject *shape = shape_as_tuple(a->shape, Py_SIZE(self)); /* owned */
-    PyObject *numpy = NULL, *result = NULL;                    /* owned */
+    PyObject *bytes = a->outputs[(size_t)which];                    /* borrowed */
+    PyObject *shape = binding_shape_tuple(a->shape, Py_SIZE(self)); /* owned */
+    PyObject *numpy = NULL, *result = NULL;                         /* owned */
     if (shape == NULL)
         goto out;
     numpy = PyImport_ImportModule("numpy");
@@ -72,7 +72,7 @@ out:
 
 static PyObject *get_shape(PyObject *self, void *Py_UNUSED(closure))
 {
-    return shape_as_tuple(attention_of(self)->shape, Py_SIZE(self));
+    return binding_shape_tuple(attention_of(self)->shape, Py_SIZE(self));
 }
 
 static PyGetSetDef getters[] = {
@@ -87,7 +87,7 @@ static PyGetSetDef getters[] = {
 
 static PyObject *attention_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return fields_as_dict(self, getters);
+    return binding_fields_as_dict(self, getters);
 }
 
 static double mean_of(PyObject *bytes)
@@ -104,7 +104,7 @@ static PyObject *attention_repr(PyObject *self)
 {
     const attention_object *a = attention_of(self);
     char entropy[TT_NUMBER_TEXT], sink[TT_NUMBER_TEXT];
-    PyObject *shape = shape_text(TT_F32, a->shape, Py_SIZE(self)); /* owned */
+    PyObject *shape = binding_shape_text(TT_F32, a->shape, Py_SIZE(self)); /* owned */
     PyObject *text = NULL;
     tt_number_short(mean_of(a->outputs[ENTROPY]), entropy);
     tt_number_short(mean_of(a->outputs[SINK]), sink);
@@ -125,13 +125,13 @@ static int64_t rows_of(const tt_tensor *q, int32_t ndim)
 }
 
 /* An object with room for one float for each (..., head, query) of q. */
-static attention_object *make(core_state *state, const tt_tensor *q)
+static attention_object *make(binding_state *state, const tt_tensor *q)
 {
     int32_t ndim = q->ndim > 0 ? q->ndim - 1 : 0;
     int64_t rows = rows_of(q, ndim);
     if (rows < 0)
         return (attention_object *)PyErr_NoMemory();
-    attention_object *self = PyObject_NewVar(attention_object, state->attention_type, ndim);
+    attention_object *self = PyObject_NewVar(attention_object, state->summary_attention_type, ndim);
     if (self == NULL)
         return NULL;
     bool is_made = true;
@@ -152,23 +152,23 @@ static float *floats_of(const attention_object *self, int which)
     return (float *)(void *)PyByteArray_AS_STRING(self->outputs[which]);
 }
 
-CORE_FUNCTION(core_attention)
+BINDING_FUNCTION(summary_attention)
 {
-    core_state *state = core_state_of(module);
+    binding_state *state = binding_state_of(module);
     PyObject *scale = NULL, *mask = NULL; /* borrowed */
     tt_attention_options how = { .scale = (double)NAN };
     bool is_promised = false, has_q = false, has_k = false, has_mask = false;
-    const option options[] = { { "scale", OPTION_OBJECT, &scale },
-                               { "is_causal", OPTION_BOOL, &how.is_causal },
-                               { "mask", OPTION_OBJECT, &mask },
-                               { "release_gil", OPTION_BOOL, &is_promised },
-                               { 0 } };
+    const binding_option options[] = { { "scale", OPTION_OBJECT, &scale },
+                                       { "is_causal", OPTION_BOOL, &how.is_causal },
+                                       { "mask", OPTION_OBJECT, &mask },
+                                       { "release_gil", OPTION_BOOL, &is_promised },
+                                       { 0 } };
     tensor_view q, k, m;
     tt_error err = { "" };
     tt_status st = TT_OK;
     attention_object *self = NULL; /* owned */
     PyObject *result = NULL;
-    if (read_arguments("attention", 2, options, args, nargs, kwnames) < 0)
+    if (binding_read_arguments("attention", 2, options, args, nargs, kwnames) < 0)
         return NULL;
     if (scale != NULL && scale != Py_None) {
         how.scale = PyFloat_AsDouble(scale);
@@ -176,12 +176,12 @@ CORE_FUNCTION(core_attention)
             return PyErr_Format(PyExc_TypeError, "attention(): scale must be a number or None, not %R",
                                 scale);
     }
-    has_q = open_or_raise(state, args[0], &q) == 0;
-    has_k = has_q && open_or_raise(state, args[1], &k) == 0;
+    has_q = binding_open_view(state, args[0], &q) == 0;
+    has_k = has_q && binding_open_view(state, args[1], &k) == 0;
     if (!has_k)
         goto out;
     if (mask != NULL && mask != Py_None) {
-        has_mask = open_or_raise(state, mask, &m) == 0;
+        has_mask = binding_open_view(state, mask, &m) == 0;
         if (!has_mask)
             goto out;
         how.mask = &m.tensor;
@@ -200,7 +200,7 @@ CORE_FUNCTION(core_attention)
         st = tt_attention_compute(&q.tensor, &k.tensor, &how, entropy, logit, sink, &err);
     }
     if (st < 0)
-        raise_status(st, &err);
+        binding_raise_status(st, &err);
     else
         result = Py_NewRef((PyObject *)self);
 out:
@@ -228,7 +228,7 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec attention_spec = {
+PyType_Spec summary_attention_spec = {
     .name = "tensortap.Attention",
     .basicsize = offsetof(attention_object, shape),
     .itemsize = sizeof(int64_t),

@@ -64,7 +64,7 @@ static PyObject *get_argmax(PyObject *self, void *Py_UNUSED(closure))
         index[d] = rest % c->shape[d];
         rest /= c->shape[d];
     }
-    return shape_as_tuple(index, Py_SIZE(self));
+    return binding_shape_tuple(index, Py_SIZE(self));
 }
 
 static PyObject *get_ulp_max(PyObject *self, void *Py_UNUSED(closure))
@@ -110,7 +110,7 @@ static PyGetSetDef getters[] = {
 
 static PyObject *compare_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return fields_as_dict(self, getters);
+    return binding_fields_as_dict(self, getters);
 }
 
 static PyObject *compare_repr(PyObject *self)
@@ -132,10 +132,10 @@ static PyObject *compare_repr(PyObject *self)
     return text;
 }
 
-static PyObject *make(core_state *state, const tt_tensor *a, const tt_tensor *b,
+static PyObject *make(binding_state *state, const tt_tensor *a, const tt_tensor *b,
                       const tt_compare_options *options, const tt_compare *result)
 {
-    compare_object *self = PyObject_NewVar(compare_object, state->compare_type, a->ndim);
+    compare_object *self = PyObject_NewVar(compare_object, state->summary_compare_type, a->ndim);
     if (self == NULL)
         return NULL;
     self->result = *result;
@@ -146,12 +146,12 @@ static PyObject *make(core_state *state, const tt_tensor *a, const tt_tensor *b,
     return (PyObject *)self;
 }
 
-CORE_FUNCTION(core_compare)
+BINDING_FUNCTION(summary_compare)
 {
-    core_state *state = core_state_of(module);
+    binding_state *state = binding_state_of(module);
     tt_compare_options how = { .rtol = 1e-5, .atol = 1e-8 };
     bool is_promised = false;
-    const option options[] = {
+    const binding_option options[] = {
         { "rtol", OPTION_DOUBLE, &how.rtol },         { "atol", OPTION_DOUBLE, &how.atol },
         { "equal_nan", OPTION_BOOL, &how.equal_nan }, { "ulp", OPTION_BOOL, &how.wants_ulps },
         { "release_gil", OPTION_BOOL, &is_promised }, { 0 }
@@ -160,20 +160,21 @@ CORE_FUNCTION(core_compare)
     tt_compare result;
     tt_error err = { "" };
     tt_status st = TT_OK;
-    if (read_arguments("compare", 2, options, args, nargs, kwnames) < 0 ||
-        open_or_raise(state, args[0], &a) < 0)
+    if (binding_read_arguments("compare", 2, options, args, nargs, kwnames) < 0 ||
+        binding_open_view(state, args[0], &a) < 0)
         return NULL;
-    if (open_or_raise(state, args[1], &b) < 0) {
+    if (binding_open_view(state, args[1], &b) < 0) {
         tensor_view_close(&a);
         return NULL;
     }
-    if (may_release_gil(&a, is_promised) && may_release_gil(&b, is_promised)) {
+    if (binding_may_release_gil(&a, is_promised) && binding_may_release_gil(&b, is_promised)) {
         Py_BEGIN_ALLOW_THREADS st = tt_compare_compute(&a.tensor, &b.tensor, &how, &result, &err);
         Py_END_ALLOW_THREADS
     } else {
         st = tt_compare_compute(&a.tensor, &b.tensor, &how, &result, &err);
     }
-    PyObject *self = st < 0 ? raise_status(st, &err) : make(state, &a.tensor, &b.tensor, &how, &result);
+    PyObject *self =
+        st < 0 ? binding_raise_status(st, &err) : make(state, &a.tensor, &b.tensor, &how, &result);
     tensor_view_close(&a);
     tensor_view_close(&b);
     return self;
@@ -193,7 +194,7 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec compare_spec = {
+PyType_Spec summary_compare_spec = {
     .name = "tensortap.Compare",
     .basicsize = offsetof(compare_object, shape),
     .itemsize = sizeof(int64_t),

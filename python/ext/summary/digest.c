@@ -105,24 +105,24 @@ static void digest_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-CORE_FUNCTION(core_digest)
+BINDING_FUNCTION(summary_digest)
 {
-    core_state *state = core_state_of(module);
+    binding_state *state = binding_state_of(module);
     bool is_promised = false;
-    const option options[] = { { "release_gil", OPTION_BOOL, &is_promised }, { 0 } };
+    const binding_option options[] = { { "release_gil", OPTION_BOOL, &is_promised }, { 0 } };
     tensor_view view;
     tt_digest digest;
-    if (read_arguments("digest", 1, options, args, nargs, kwnames) < 0 ||
-        open_or_raise(state, args[0], &view) < 0)
+    if (binding_read_arguments("digest", 1, options, args, nargs, kwnames) < 0 ||
+        binding_open_view(state, args[0], &view) < 0)
         return NULL;
-    if (may_release_gil(&view, is_promised)) {
+    if (binding_may_release_gil(&view, is_promised)) {
         Py_BEGIN_ALLOW_THREADS tt_digest_compute(&view.tensor, &digest);
         Py_END_ALLOW_THREADS
     } else {
         tt_digest_compute(&view.tensor, &digest);
     }
     tensor_view_close(&view);
-    return make(state->digest_type, digest);
+    return make(state->summary_digest_type, digest);
 }
 
 static PyMethodDef methods[] = {
@@ -143,7 +143,7 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec digest_spec = {
+PyType_Spec summary_digest_spec = {
     .name = "tensortap.Digest",
     .basicsize = sizeof(digest_object),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,

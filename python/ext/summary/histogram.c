@@ -102,7 +102,7 @@ static PyGetSetDef getters[] = {
 
 static PyObject *histogram_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return fields_as_dict(self, getters);
+    return binding_fields_as_dict(self, getters);
 }
 
 static PyObject *histogram_quantile(PyObject *self, PyObject *arg)
@@ -134,10 +134,10 @@ static PyObject *histogram_compare(PyObject *self, PyObject *other, int op)
 {
     if (!Py_IS_TYPE(other, Py_TYPE(self)) || (op != Py_EQ && op != Py_NE))
         Py_RETURN_NOTIMPLEMENTED;
-    PyObject *a = fields_as_dict(self, getters), *b = NULL; /* owned */
+    PyObject *a = binding_fields_as_dict(self, getters), *b = NULL; /* owned */
     PyObject *result = NULL;
     if (a != NULL)
-        b = fields_as_dict(other, getters);
+        b = binding_fields_as_dict(other, getters);
     if (b != NULL)
         result = PyObject_RichCompare(a, b, op);
     Py_XDECREF(a);
@@ -159,17 +159,17 @@ static PyObject *histogram_repr(PyObject *self)
         (long long)tt_hist_nan(hist), (long long)inf);
 }
 
-CORE_FUNCTION(core_histogram)
+BINDING_FUNCTION(summary_histogram)
 {
-    core_state *state = core_state_of(module);
+    binding_state *state = binding_state_of(module);
     bool is_promised = false;
-    const option options[] = { { "release_gil", OPTION_BOOL, &is_promised }, { 0 } };
+    const binding_option options[] = { { "release_gil", OPTION_BOOL, &is_promised }, { 0 } };
     tensor_view view;
-    if (read_arguments("histogram", 1, options, args, nargs, kwnames) < 0 ||
-        open_or_raise(state, args[0], &view) < 0)
+    if (binding_read_arguments("histogram", 1, options, args, nargs, kwnames) < 0 ||
+        binding_open_view(state, args[0], &view) < 0)
         return NULL;
-    PyObject *self = make(state->histogram_type);
-    if (self != NULL && may_release_gil(&view, is_promised)) {
+    PyObject *self = make(state->summary_histogram_type);
+    if (self != NULL && binding_may_release_gil(&view, is_promised)) {
         Py_BEGIN_ALLOW_THREADS tt_hist_add(hist_of(self), &view.tensor);
         Py_END_ALLOW_THREADS
     } else if (self != NULL) {
@@ -199,7 +199,7 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec histogram_spec = {
+PyType_Spec summary_histogram_spec = {
     .name = "tensortap.Histogram",
     .basicsize = sizeof(histogram_object),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,

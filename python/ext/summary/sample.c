@@ -26,7 +26,7 @@ static void sample_dealloc(PyObject *self)
 
 /* ---- a slice ------------------------------------------------------------- */
 
-PyTypeObject *sample_slice_type(void)
+PyTypeObject *summary_slice_type(void)
 {
     static PyStructSequence_Field fields[] = {
         { "label", "where the slice lies: '[0,1]'; empty below three dimensions" },
@@ -119,7 +119,7 @@ static PyObject *make_slice(PyTypeObject *type, tt_dtype dtype, const tt_sample_
 
 static PyObject *get_slices(PyObject *self, void *Py_UNUSED(closure))
 {
-    const core_state *state = PyType_GetModuleState(Py_TYPE(self));
+    const binding_state *state = PyType_GetModuleState(Py_TYPE(self));
     const sample_object *s = sample_of(self);
     Py_ssize_t count = (Py_ssize_t)tt_sample_count(s->sample);
     PyObject *list = PyList_New(count); /* owned */
@@ -140,7 +140,7 @@ static PyObject *get_partial(PyObject *self, void *Py_UNUSED(closure))
 
 static PyObject *get_shape(PyObject *self, void *Py_UNUSED(closure))
 {
-    return shape_as_tuple(sample_of(self)->shape, Py_SIZE(self));
+    return binding_shape_tuple(sample_of(self)->shape, Py_SIZE(self));
 }
 
 static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(closure))
@@ -161,7 +161,7 @@ static PyGetSetDef getters[] = {
 /* As in a chart's JSON: slices are dicts too. */
 static PyObject *sample_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *dict = fields_as_dict(self, getters);                                /* owned */
+    PyObject *dict = binding_fields_as_dict(self, getters);                        /* owned */
     PyObject *slices = dict != NULL ? PyDict_GetItemString(dict, "slices") : NULL; /* borrowed */
     for (Py_ssize_t i = 0; slices != NULL && i < PyList_GET_SIZE(slices); i++) {
         PyObject *slice = PyList_GET_ITEM(slices, i); /* borrowed */
@@ -180,7 +180,7 @@ static PyObject *sample_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
 static PyObject *sample_repr(PyObject *self)
 {
     const sample_object *s = sample_of(self);
-    PyObject *what = shape_text(s->dtype, s->shape, Py_SIZE(self)); /* owned */
+    PyObject *what = binding_shape_text(s->dtype, s->shape, Py_SIZE(self)); /* owned */
     PyObject *text = NULL;
     if (what != NULL)
         text = PyUnicode_FromFormat("Sample(%U, %zu slice%s%s)", what, tt_sample_count(s->sample),
@@ -190,10 +190,10 @@ static PyObject *sample_repr(PyObject *self)
     return text;
 }
 
-PyObject *sample_object_make(core_state *state, tt_sample *sample, tt_dtype dtype, const int64_t *shape,
-                             int32_t ndim)
+PyObject *summary_sample_make(binding_state *state, tt_sample *sample, tt_dtype dtype,
+                              const int64_t *shape, int32_t ndim)
 {
-    sample_object *self = PyObject_NewVar(sample_object, state->sample_type, ndim);
+    sample_object *self = PyObject_NewVar(sample_object, state->summary_sample_type, ndim);
     if (self == NULL) {
         tt_sample_free(sample);
         return NULL;
@@ -205,26 +205,26 @@ PyObject *sample_object_make(core_state *state, tt_sample *sample, tt_dtype dtyp
     return (PyObject *)self;
 }
 
-CORE_FUNCTION(core_sample)
+BINDING_FUNCTION(summary_sample)
 {
-    core_state *state = core_state_of(module);
+    binding_state *state = binding_state_of(module);
     tt_sample_options how = { .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
-    const option options[] = { { "max_vector", OPTION_INT, &how.max_vector },
-                               { "max_matrix", OPTION_INT, &how.max_matrix },
-                               { "max_slices", OPTION_INT, &how.max_slices },
-                               { 0 } };
+    const binding_option options[] = { { "max_vector", OPTION_INT, &how.max_vector },
+                                       { "max_matrix", OPTION_INT, &how.max_matrix },
+                                       { "max_slices", OPTION_INT, &how.max_slices },
+                                       { 0 } };
     tensor_view view;
     tt_error err = { "" };
     tt_sample *sample = NULL; /* owned until handed over */
     PyObject *self = NULL;
-    if (read_arguments("sample", 1, options, args, nargs, kwnames) < 0 ||
-        open_or_raise(state, args[0], &view) < 0)
+    if (binding_read_arguments("sample", 1, options, args, nargs, kwnames) < 0 ||
+        binding_open_view(state, args[0], &view) < 0)
         return NULL;
     tt_status st = tt_sample_create(&view.tensor, &how, &sample, &err);
     if (st < 0)
-        raise_status(st, &err);
+        binding_raise_status(st, &err);
     else
-        self = sample_object_make(state, sample, view.tensor.dtype, view.tensor.shape, view.tensor.ndim);
+        self = summary_sample_make(state, sample, view.tensor.dtype, view.tensor.shape, view.tensor.ndim);
     tensor_view_close(&view);
     return self;
 }
@@ -243,7 +243,7 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec sample_spec = {
+PyType_Spec summary_sample_spec = {
     .name = "tensortap.Sample",
     .basicsize = offsetof(sample_object, shape),
     .itemsize = sizeof(int64_t),

@@ -9,7 +9,7 @@
 
 static const tt_stats *stats_of(PyObject *self)
 {
-    return &((stats_object *)self)->stats;
+    return &((summary_stats_object *)self)->stats;
 }
 
 static tt_kind kind_of(const tt_stats *s)
@@ -23,9 +23,10 @@ static bool is_exact(const tt_stats *s)
     return kind == TT_KIND_INT || kind == TT_KIND_UINT || kind == TT_KIND_BOOL;
 }
 
-PyObject *stats_object_make(core_state *state, const tt_stats *s, const int64_t *shape, Py_ssize_t ndim)
+PyObject *summary_stats_make(binding_state *state, const tt_stats *s, const int64_t *shape,
+                             Py_ssize_t ndim)
 {
-    stats_object *self = PyObject_NewVar(stats_object, state->stats_type, ndim);
+    summary_stats_object *self = PyObject_NewVar(summary_stats_object, state->summary_stats_type, ndim);
     if (self == NULL)
         return NULL;
     self->stats = *s;
@@ -41,7 +42,7 @@ static PyObject *get_count(PyObject *self, void *offset)
     return PyLong_FromLongLong(*(const int64_t *)((const char *)stats_of(self) + (size_t)offset));
 }
 
-PyObject *stats_exact_value(const tt_stats *s, int64_t value)
+PyObject *summary_exact_value(const tt_stats *s, int64_t value)
 {
     if (s->count == 0)
         Py_RETURN_NONE;
@@ -51,13 +52,13 @@ PyObject *stats_exact_value(const tt_stats *s, int64_t value)
 static PyObject *get_min(PyObject *self, void *Py_UNUSED(closure))
 {
     const tt_stats *s = stats_of(self);
-    return is_exact(s) ? stats_exact_value(s, s->imin) : PyFloat_FromDouble(s->min);
+    return is_exact(s) ? summary_exact_value(s, s->imin) : PyFloat_FromDouble(s->min);
 }
 
 static PyObject *get_max(PyObject *self, void *Py_UNUSED(closure))
 {
     const tt_stats *s = stats_of(self);
-    return is_exact(s) ? stats_exact_value(s, s->imax) : PyFloat_FromDouble(s->max);
+    return is_exact(s) ? summary_exact_value(s, s->imax) : PyFloat_FromDouble(s->max);
 }
 
 static PyObject *get_absmax(PyObject *self, void *Py_UNUSED(closure))
@@ -66,7 +67,7 @@ static PyObject *get_absmax(PyObject *self, void *Py_UNUSED(closure))
     if (!is_exact(s))
         return PyFloat_FromDouble(s->absmax);
     if (s->count == 0 || kind_of(s) != TT_KIND_INT)
-        return stats_exact_value(s, s->imax);
+        return summary_exact_value(s, s->imax);
     uint64_t low = s->imin < 0 ? 0 - (uint64_t)s->imin : (uint64_t)s->imin;
     uint64_t high = s->imax < 0 ? 0 - (uint64_t)s->imax : (uint64_t)s->imax;
     return PyLong_FromUnsignedLongLong(low > high ? low : high);
@@ -119,7 +120,7 @@ static PyObject *get_rms(PyObject *self, void *Py_UNUSED(closure))
 
 static PyObject *get_shape(PyObject *self, void *Py_UNUSED(closure))
 {
-    return shape_as_tuple(((stats_object *)self)->shape, Py_SIZE(self));
+    return binding_shape_tuple(((summary_stats_object *)self)->shape, Py_SIZE(self));
 }
 
 static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(closure))
@@ -157,15 +158,15 @@ static PyGetSetDef getters[] = {
 
 static PyObject *stats_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return fields_as_dict(self, getters);
+    return binding_fields_as_dict(self, getters);
 }
 
 static PyObject *stats_repr(PyObject *self)
 {
     static const char *const shown[] = { "min", "max", "mean", "std", "nan", "posinf", "neginf" };
-    const stats_object *stats = (stats_object *)self;
+    const summary_stats_object *stats = (summary_stats_object *)self;
     const tt_stats *s = &stats->stats;
-    PyObject *text = shape_text((tt_dtype)s->dtype, stats->shape, Py_SIZE(self)); /* owned */
+    PyObject *text = binding_shape_text((tt_dtype)s->dtype, stats->shape, Py_SIZE(self)); /* owned */
     for (size_t i = 0; text != NULL && i < sizeof shown / sizeof *shown; i++) {
         if ((i == 4 && s->nan == 0) || (i == 5 && s->posinf == 0) || (i == 6 && s->neginf == 0))
             continue;
@@ -191,7 +192,7 @@ static PyObject *stats_compare(PyObject *self, PyObject *other, int op)
 {
     if (!Py_IS_TYPE(other, Py_TYPE(self)) || (op != Py_EQ && op != Py_NE))
         Py_RETURN_NOTIMPLEMENTED;
-    const stats_object *a = (stats_object *)self, *b = (stats_object *)other;
+    const summary_stats_object *a = (summary_stats_object *)self, *b = (summary_stats_object *)other;
     bool is_same = Py_SIZE(self) == Py_SIZE(other) &&
                    memcmp(&a->stats, &b->stats, sizeof a->stats) == 0 &&
                    memcmp(a->shape, b->shape, (size_t)Py_SIZE(self) * sizeof *a->shape) == 0;
@@ -220,7 +221,7 @@ static int read_policy(PyObject *policy, bool *propagates)
     return -1;
 }
 
-PyObject *stats_on_device(PyObject *obj, bool propagates)
+PyObject *summary_stats_on_device(PyObject *obj, bool propagates)
 {
     PyObject *device = PyImport_ImportModule("tensortap.device"); /* owned */
     PyObject *result = NULL;
@@ -230,30 +231,31 @@ PyObject *stats_on_device(PyObject *obj, bool propagates)
     return result;
 }
 
-CORE_FUNCTION(core_stats)
+BINDING_FUNCTION(summary_stats)
 {
-    core_state *state = core_state_of(module);
+    binding_state *state = binding_state_of(module);
     bool propagates = false, is_promised = false;
     if (kwnames != NULL || nargs != 1) {
         PyObject *policy = NULL; /* borrowed */
-        const option options[] = { { "nan_policy", OPTION_OBJECT, &policy },
-                                   { "release_gil", OPTION_BOOL, &is_promised },
-                                   { 0 } };
-        if (read_arguments("stats", 1, options, args, nargs, kwnames) < 0 ||
+        const binding_option options[] = { { "nan_policy", OPTION_OBJECT, &policy },
+                                           { "release_gil", OPTION_BOOL, &is_promised },
+                                           { 0 } };
+        if (binding_read_arguments("stats", 1, options, args, nargs, kwnames) < 0 ||
             read_policy(policy, &propagates) < 0)
             return NULL;
     }
     tensor_view view;
-    view_result why = tensor_view_open(&state->torch, args[0], &view);
-    bool is_for_torch = state->is_device_forced && torch_api_is_tensor(&state->torch, args[0]);
+    tensor_view_result why = tensor_view_open(&state->torch, args[0], &view);
+    bool is_for_torch = state->is_device_forced && tensor_torch_is_tensor(&state->torch, args[0]);
     if (why == VIEW_OK && is_for_torch)
         tensor_view_close(&view);
-    if (why == VIEW_OK ? is_for_torch : why == VIEW_DEVICE && torch_api_is_tensor(&state->torch, args[0]))
-        return stats_on_device(args[0], propagates);
+    if (why == VIEW_OK ? is_for_torch
+                       : why == VIEW_DEVICE && tensor_torch_is_tensor(&state->torch, args[0]))
+        return summary_stats_on_device(args[0], propagates);
     if (why != VIEW_OK)
         return tensor_view_refuse(&view, args[0], why);
     tt_stats s;
-    if (may_release_gil(&view, is_promised)) {
+    if (binding_may_release_gil(&view, is_promised)) {
         Py_BEGIN_ALLOW_THREADS tt_stats_compute(&view.tensor, &s);
         Py_END_ALLOW_THREADS
     } else {
@@ -261,7 +263,7 @@ CORE_FUNCTION(core_stats)
     }
     if (propagates)
         tt_stats_propagate(&s);
-    PyObject *self = stats_object_make(state, &s, view.tensor.shape, view.tensor.ndim);
+    PyObject *self = summary_stats_make(state, &s, view.tensor.shape, view.tensor.ndim);
     tensor_view_close(&view);
     return self;
 }
@@ -270,7 +272,7 @@ CORE_FUNCTION(core_stats)
 
 static PyMethodDef methods[] = {
     { "as_dict", stats_as_dict, METH_NOARGS, "Give all fields as a dict." },
-    { "__reduce__", stats_reduce, METH_NOARGS, NULL },
+    { "__reduce__", summary_stats_reduce, METH_NOARGS, NULL },
     { 0 },
 };
 
@@ -285,9 +287,9 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec stats_spec = {
+PyType_Spec summary_stats_spec = {
     .name = "tensortap.Stats",
-    .basicsize = offsetof(stats_object, shape),
+    .basicsize = offsetof(summary_stats_object, shape),
     .itemsize = sizeof(int64_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = slots,

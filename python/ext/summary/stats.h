@@ -5,17 +5,18 @@
 
 #include "binding/state.h"
 
-typedef struct stats_object {
+typedef struct summary_stats_object {
     PyObject_VAR_HEAD /* ob_size is the number of dimensions */
         tt_stats stats;
     int64_t shape[];
-} stats_object;
+} summary_stats_object;
 
-PyObject *stats_object_make(core_state *state, const tt_stats *s, const int64_t *shape, Py_ssize_t ndim);
+PyObject *summary_stats_make(binding_state *state, const tt_stats *s, const int64_t *shape,
+                             Py_ssize_t ndim);
 /* A number of an integer type; None where there is no element. */
-PyObject *stats_exact_value(const tt_stats *s, int64_t value);
+PyObject *summary_exact_value(const tt_stats *s, int64_t value);
 /* A Stats by torch, which computes what is in another device's memory. */
-PyObject *stats_on_device(PyObject *obj, bool propagates);
-PyObject *stats_reduce(PyObject *self, PyObject *none);
+PyObject *summary_stats_on_device(PyObject *obj, bool propagates);
+PyObject *summary_stats_reduce(PyObject *self, PyObject *none);
 
 #endif

@@ -11,10 +11,10 @@
 #define STATS_INT_MAP(X) X(count) X(nan) X(posinf) X(neginf) X(zeros)
 #define STATS_DOUBLE_MAP(X) X(min) X(max) X(absmax) X(sum) X(mean) X(m2) X(l1) X(sumsq) X(sum_imag)
 
-PyObject *stats_reduce(PyObject *self, PyObject *Py_UNUSED(none))
+PyObject *summary_stats_reduce(PyObject *self, PyObject *Py_UNUSED(none))
 {
     PyObject *module = PyType_GetModule(Py_TYPE(self)); /* borrowed */
-    const tt_stats *s = &((stats_object *)self)->stats;
+    const tt_stats *s = &((summary_stats_object *)self)->stats;
     PyObject *from = NULL, *sum = NULL, *low = NULL, *high = NULL, *result = NULL; /* owned */
     tt_stats exact = *s;
     if (module != NULL)
@@ -22,12 +22,12 @@ PyObject *stats_reduce(PyObject *self, PyObject *Py_UNUSED(none))
     uint64_t words[2] = { s->isum_lo, (uint64_t)s->isum_hi };
     sum = TT_LONG_FROM_BYTES(words, sizeof words);
     exact.count = 1; /* numbers as they are, not None */
-    low = stats_exact_value(&exact, s->imin);
-    high = stats_exact_value(&exact, s->imax);
+    low = summary_exact_value(&exact, s->imin);
+    high = summary_exact_value(&exact, s->imax);
     if (from != NULL && sum != NULL && low != NULL && high != NULL)
         result =
             Py_BuildValue("N(sN(LLLLLdddddddddOOOi))", Py_NewRef(from), tt_dtype_name((tt_dtype)s->dtype),
-                          shape_as_tuple(((stats_object *)self)->shape, Py_SIZE(self)),
+                          binding_shape_tuple(((summary_stats_object *)self)->shape, Py_SIZE(self)),
 #define X(name) (long long)s->name,
                           STATS_INT_MAP(X)
 #undef X
@@ -71,10 +71,10 @@ static int read_wide(PyObject *value, uint64_t *low, int64_t *high)
 
 /* _stats_from(dtype, shape, numbers) -> Stats.  The last number: 0 as it is, 1 has
  * been propagated, 2 propagate now. */
-CORE_FUNCTION(core_stats_from)
+BINDING_FUNCTION(summary_stats_from)
 {
-    static const option none[] = { { 0 } };
-    if (read_arguments("_stats_from", 3, none, args, nargs, kwnames) < 0)
+    static const binding_option none[] = { { 0 } };
+    if (binding_read_arguments("_stats_from", 3, none, args, nargs, kwnames) < 0)
         return NULL;
     tt_stats s;
     memset(&s, 0, sizeof s);
@@ -114,5 +114,5 @@ CORE_FUNCTION(core_stats_from)
     }
     if (is_propagated == 2)
         tt_stats_propagate(&s);
-    return stats_object_make(core_state_of(module), &s, shape, ndim);
+    return summary_stats_make(binding_state_of(module), &s, shape, ndim);
 }

@@ -8,26 +8,26 @@
 
 /* The line of a tensor whose values we do not read; there may be some that torch
  * computed on its device. */
-static PyObject *line_from_outside(PyObject *obj, view_result why, const tt_style *style)
+static PyObject *line_from_outside(PyObject *obj, tensor_view_result why, const tt_style *style)
 {
     PyObject *dtype = NULL, *device = NULL, *stats = NULL, *text = NULL; /* owned */
     int64_t shape[TT_MAX_DIM];
     tt_buf line = { 0 };
-    tt_facts facts = { .dtype = fact_dtype(obj, &dtype), .shape = shape };
-    facts.ndim = fact_shape(obj, shape);
+    tt_facts facts = { .dtype = tensor_fact_dtype(obj, &dtype), .shape = shape };
+    facts.ndim = tensor_fact_shape(obj, shape);
     if (why != VIEW_META) /* there the note says it */
-        facts.device = fact_device(obj, &device);
+        facts.device = tensor_fact_device(obj, &device);
     if (why == VIEW_DEVICE)
-        stats = stats_on_device(obj, false);
+        stats = summary_stats_on_device(obj, false);
     PyErr_Clear(); /* a device that cannot compute them: no numbers */
     if (stats != NULL)
-        facts.stats = &((stats_object *)stats)->stats;
+        facts.stats = &((summary_stats_object *)stats)->stats;
     else
-        facts.note = view_result_word(why);
+        facts.note = tensor_view_result_word(why);
     if (facts.ndim < 0)
         facts.ndim = 0, facts.shape = NULL;
     tt_status st = tt_facts_line(&facts, style, &line);
-    text = st < 0 ? raise_status(st, NULL)
+    text = st < 0 ? binding_raise_status(st, NULL)
                   : PyUnicode_DecodeUTF8(line.data, (Py_ssize_t)line.len, "replace");
     tt_buf_free(&line);
     Py_XDECREF(dtype);
@@ -54,7 +54,7 @@ static PyObject *line_from_inside(const tt_tensor *t, const tt_style *style)
                        .hist = hist };
     st = tt_facts_line(&facts, style, &line);
 out:
-    text = st < 0 ? raise_status(st, NULL)
+    text = st < 0 ? binding_raise_status(st, NULL)
                   : PyUnicode_DecodeUTF8(line.data, (Py_ssize_t)line.len, "replace");
     tt_hist_free(hist);
     tt_buf_free(&line);
@@ -67,20 +67,20 @@ static void read_style(int64_t columns, tt_style *style)
 }
 
 /* tensor_line(x, *, color, ascii, columns) -> str; None: x is no tensor. */
-CORE_FUNCTION(core_tensor_line)
+BINDING_FUNCTION(summary_tensor_line)
 {
-    core_state *state = core_state_of(module);
+    binding_state *state = binding_state_of(module);
     tt_style style = { 0 };
     int64_t columns = 0;
-    const option options[] = { { "color", OPTION_BOOL, &style.is_colored },
-                               { "ascii", OPTION_BOOL, &style.is_ascii },
-                               { "columns", OPTION_INT, &columns },
-                               { 0 } };
+    const binding_option options[] = { { "color", OPTION_BOOL, &style.is_colored },
+                                       { "ascii", OPTION_BOOL, &style.is_ascii },
+                                       { "columns", OPTION_INT, &columns },
+                                       { 0 } };
     tensor_view view;
-    if (read_arguments("tensor_line", 1, options, args, nargs, kwnames) < 0)
+    if (binding_read_arguments("tensor_line", 1, options, args, nargs, kwnames) < 0)
         return NULL;
     read_style(columns, &style);
-    view_result why = tensor_view_open(&state->torch, args[0], &view);
+    tensor_view_result why = tensor_view_open(&state->torch, args[0], &view);
     if (why == VIEW_NOT_TENSOR)
         Py_RETURN_NONE;
     if (why != VIEW_OK)
@@ -117,7 +117,7 @@ static int add_rows(tt_tree *tree, PyObject *rows)
             return -1;
         tt_status st = add_row(tree, depth, next, &open, label, text);
         if (st < 0) {
-            raise_status(st, NULL);
+            binding_raise_status(st, NULL);
             return -1;
         }
     }
@@ -127,16 +127,16 @@ static int add_rows(tt_tree *tree, PyObject *rows)
 }
 
 /* tree_text(rows, *, color, ascii, columns) -> str; rows: [(depth, label, text)] */
-CORE_FUNCTION(core_tree_text)
+BINDING_FUNCTION(summary_tree_text)
 {
     tt_style style = { 0 };
     int64_t columns = 0;
-    const option options[] = { { "color", OPTION_BOOL, &style.is_colored },
-                               { "ascii", OPTION_BOOL, &style.is_ascii },
-                               { "columns", OPTION_INT, &columns },
-                               { 0 } };
+    const binding_option options[] = { { "color", OPTION_BOOL, &style.is_colored },
+                                       { "ascii", OPTION_BOOL, &style.is_ascii },
+                                       { "columns", OPTION_INT, &columns },
+                                       { 0 } };
     (void)module;
-    if (read_arguments("tree_text", 1, options, args, nargs, kwnames) < 0)
+    if (binding_read_arguments("tree_text", 1, options, args, nargs, kwnames) < 0)
         return NULL;
     read_style(columns, &style);
     if (!PyList_Check(args[0])) {
@@ -152,7 +152,7 @@ CORE_FUNCTION(core_tree_text)
             goto out;
         st = tt_tree_render(tree, &style, &page);
     }
-    text = st < 0 ? raise_status(st, NULL)
+    text = st < 0 ? binding_raise_status(st, NULL)
                   : PyUnicode_DecodeUTF8(page.data, (Py_ssize_t)page.len, "replace");
 out:
     tt_buf_free(&page);
@@ -160,13 +160,13 @@ out:
     return text;
 }
 
-PyObject *core_escape(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs,
-                      PyObject *kwnames)
+PyObject *summary_escape(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs,
+                         PyObject *kwnames)
 {
     PyObject *bytes = NULL, *text = NULL; /* owned */
     tt_buf safe = { 0 };
     tt_status st = TT_OK;
-    if (read_arguments("_escape", 1, (const option[]){ { 0 } }, args, nargs, kwnames) < 0)
+    if (binding_read_arguments("_escape", 1, (const binding_option[]){ { 0 } }, args, nargs, kwnames) < 0)
         return NULL;
     if (!PyUnicode_Check(args[0])) {
         PyErr_Format(PyExc_TypeError, "text must be a str, not %.100s", Py_TYPE(args[0])->tp_name);
@@ -176,7 +176,7 @@ PyObject *core_escape(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     if (bytes == NULL)
         return NULL;
     st = tt_text_append(PyBytes_AS_STRING(bytes), &(tt_style){ 0 }, &safe);
-    text = st < 0 ? raise_status(st, NULL)
+    text = st < 0 ? binding_raise_status(st, NULL)
                   : PyUnicode_DecodeUTF8(safe.len > 0 ? safe.data : "", (Py_ssize_t)safe.len, "replace");
     tt_buf_free(&safe);
     Py_DECREF(bytes);

@@ -70,7 +70,7 @@ static bool is_immutable(PyObject *obj)
     return is_bytes;
 }
 
-static view_result describe(tensor_view *out, tt_dtype dtype, bool is_swapped)
+static tensor_view_result describe(tensor_view *out, tt_dtype dtype, bool is_swapped)
 {
     const Py_buffer *b = &out->buffer;
     if (b->suboffsets != NULL)
@@ -98,7 +98,7 @@ static bool is_date(PyObject *obj, const Py_buffer *buffer)
     return buffer->strides == NULL && buffer->ndim > 0 && PyObject_HasAttrString(obj, "dtype");
 }
 
-static view_result open_buffer(PyObject *obj, const tt_dtype *known, tensor_view *out)
+static tensor_view_result open_buffer(PyObject *obj, const tt_dtype *known, tensor_view *out)
 {
     out->buffer = (Py_buffer){ 0 }; /* ctypes and NumPy's dates leave strides out, though asked for */
     if (PyObject_GetBuffer(obj, &out->buffer, PyBUF_FULL_RO) < 0) {
@@ -108,7 +108,7 @@ static view_result open_buffer(PyObject *obj, const tt_dtype *known, tensor_view
     out->has_buffer = true;
     tt_dtype dtype = TT_U8;
     bool is_swapped = false;
-    view_result why = VIEW_DTYPE;
+    tensor_view_result why = VIEW_DTYPE;
     if (!is_date(obj, &out->buffer) && find_format(&out->buffer, &dtype, &is_swapped))
         why = describe(out, known != NULL ? *known : dtype, is_swapped);
     if (why != VIEW_OK)
@@ -138,14 +138,14 @@ static bool find_named_dtype(PyObject *obj, tt_dtype *out)
     return is_found;
 }
 
-static view_result open_named(PyObject *obj, tensor_view *out)
+static tensor_view_result open_named(PyObject *obj, tensor_view *out)
 {
     tt_dtype dtype = TT_BF16;
     if (!find_named_dtype(obj, &dtype))
         return VIEW_DTYPE;
     const char *raw = tt_dtype_size(dtype) == 2 ? "uint16" : "uint8";
     PyObject *bits = PyObject_CallMethod(obj, "view", "s", raw); /* owned */
-    view_result why = bits != NULL ? open_buffer(bits, &dtype, out) : VIEW_DTYPE;
+    tensor_view_result why = bits != NULL ? open_buffer(bits, &dtype, out) : VIEW_DTYPE;
     PyErr_Clear();
     Py_XDECREF(bits); /* the buffer keeps it */
     return why;
@@ -163,10 +163,10 @@ static bool is_masked_array(PyObject *obj)
     return false;
 }
 
-view_result array_view_open(PyObject *obj, tensor_view *out)
+tensor_view_result tensor_array_open(PyObject *obj, tensor_view *out)
 {
     if (is_masked_array(obj))
         return VIEW_MASKED;
-    view_result why = open_buffer(obj, NULL, out);
+    tensor_view_result why = open_buffer(obj, NULL, out);
     return why == VIEW_DTYPE ? open_named(obj, out) : why;
 }

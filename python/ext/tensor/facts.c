@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-const char *fact_device(PyObject *obj, PyObject **owner)
+const char *tensor_fact_device(PyObject *obj, PyObject **owner)
 {
     PyObject *device = NULL; /* owned */
     const char *name = NULL;
@@ -17,7 +17,7 @@ const char *fact_device(PyObject *obj, PyObject **owner)
     return name != NULL && name[0] == 'c' && name[1] == 'p' && name[2] == 'u' ? NULL : name;
 }
 
-int32_t fact_shape(PyObject *obj, int64_t *shape)
+int32_t tensor_fact_shape(PyObject *obj, int64_t *shape)
 {
     PyObject *value = NULL, *sizes = NULL; /* owned */
     int32_t ndim = -1;
@@ -39,7 +39,7 @@ int32_t fact_shape(PyObject *obj, int64_t *shape)
     return ndim;
 }
 
-const char *fact_dtype(PyObject *obj, PyObject **owner)
+const char *tensor_fact_dtype(PyObject *obj, PyObject **owner)
 {
     PyObject *dtype = NULL; /* owned */
     const char *name = NULL;

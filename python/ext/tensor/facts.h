@@ -10,10 +10,10 @@
 #include "tensortap.h"
 
 /* A device's name; NULL for the CPU. */
-const char *fact_device(PyObject *obj, PyObject **owner);
+const char *tensor_fact_device(PyObject *obj, PyObject **owner);
 /* str(obj.dtype) without "torch."; NULL: there is none. */
-const char *fact_dtype(PyObject *obj, PyObject **owner);
+const char *tensor_fact_dtype(PyObject *obj, PyObject **owner);
 /* obj.shape into shape, which has TT_MAX_DIM; -1: it has none that makes sense. */
-int32_t fact_shape(PyObject *obj, int64_t *shape);
+int32_t tensor_fact_shape(PyObject *obj, int64_t *shape);
 
 #endif

@@ -9,8 +9,8 @@
 #include "base/hash.h"
 
 /* One step down; -1 with an exception. */
-static int walk_part(torch_api *torch, PyObject *obj, PyObject *key, Py_ssize_t index, nest_path *path,
-                     nest_found *found, void *context)
+static int walk_part(tensor_torch *torch, PyObject *obj, PyObject *key, Py_ssize_t index,
+                     tensor_nest_place *path, tensor_nest_found *found, void *context)
 {
     uint64_t outer = path->hash;
     Py_hash_t part = (Py_hash_t)index;
@@ -24,8 +24,8 @@ static int walk_part(torch_api *torch, PyObject *obj, PyObject *key, Py_ssize_t 
     path->part[path->depth].key = key;
     path->part[path->depth].index = index;
     path->depth++;
-    path->hash = hash_mix(outer, (uint64_t)part * 2 + (key != NULL));
-    result = nest_walk(torch, obj, path, found, context);
+    path->hash = base_hash_mix(outer, (uint64_t)part * 2 + (key != NULL));
+    result = tensor_nest_walk(torch, obj, path, found, context);
     path->depth--;
     path->hash = outer;
 out:
@@ -34,7 +34,8 @@ out:
     return result;
 }
 
-static int walk_dict(torch_api *torch, PyObject *dict, nest_path *path, nest_found *found, void *context)
+static int walk_dict(tensor_torch *torch, PyObject *dict, tensor_nest_place *path,
+                     tensor_nest_found *found, void *context)
 {
     PyObject *key, *value; /* borrowed */
     Py_ssize_t at = 0;
@@ -59,8 +60,8 @@ static PyObject *held_as(PyObject *obj, PyObject *dict, PyObject *name)
     return value;
 }
 
-static int walk_dataclass(torch_api *torch, PyObject *obj, nest_path *path, nest_found *found,
-                          void *context)
+static int walk_dataclass(tensor_torch *torch, PyObject *obj, tensor_nest_place *path,
+                          tensor_nest_found *found, void *context)
 {
     PyObject *fields = NULL, *dict = NULL; /* owned */
     PyObject *key, *field;                 /* borrowed */
@@ -83,9 +84,10 @@ static int walk_dataclass(torch_api *torch, PyObject *obj, nest_path *path, nest
     return result;
 }
 
-int nest_walk(torch_api *torch, PyObject *obj, nest_path *path, nest_found *found, void *context)
+int tensor_nest_walk(tensor_torch *torch, PyObject *obj, tensor_nest_place *path,
+                     tensor_nest_found *found, void *context)
 {
-    if (torch_api_is_tensor(torch, obj)) {
+    if (tensor_torch_is_tensor(torch, obj)) {
         path->found++;
         return found(context, obj, path);
     }
@@ -102,7 +104,7 @@ int nest_walk(torch_api *torch, PyObject *obj, nest_path *path, nest_found *foun
     return walk_dataclass(torch, obj, path, found, context);
 }
 
-PyObject *nest_name(PyObject *name, const nest_path *path)
+PyObject *tensor_nest_name(PyObject *name, const tensor_nest_place *path)
 {
     PyObject *text = Py_NewRef(name);
     for (int i = 0; i < path->depth && text != NULL; i++) {

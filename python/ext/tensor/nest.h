@@ -10,7 +10,7 @@
 
 /* Where in the nest: by index in tuples and lists, by key in dicts, by field in
  * dataclasses.  { 0 }: the object itself. */
-typedef struct nest_path {
+typedef struct tensor_nest_place {
     int depth;
     int found;     /* tensors so far */
     uint64_t hash; /* of the whole path; 0 for the object itself */
@@ -18,13 +18,14 @@ typedef struct nest_path {
         PyObject *key; /* borrowed, or NULL: index */
         Py_ssize_t index;
     } part[NEST_DEPTH];
-} nest_path;
+} tensor_nest_place;
 
 /* Gives 0, or -1 with an exception, which ends the walk. */
-typedef int nest_found(void *context, PyObject *tensor, const nest_path *path);
+typedef int tensor_nest_found(void *context, PyObject *tensor, const tensor_nest_place *path);
 
-int nest_walk(torch_api *torch, PyObject *obj, nest_path *path, nest_found *found, void *context);
+int tensor_nest_walk(tensor_torch *torch, PyObject *obj, tensor_nest_place *path,
+                     tensor_nest_found *found, void *context);
 /* `name` with the path behind it: "attn.0", "encoder.hidden.2".  New reference. */
-PyObject *nest_name(PyObject *name, const nest_path *path);
+PyObject *tensor_nest_name(PyObject *name, const tensor_nest_place *path);
 
 #endif

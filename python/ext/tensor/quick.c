@@ -58,7 +58,7 @@ static bool describe(const tt_dltensor *dl, tt_tensor *out)
     out->dtype = dtype;
     out->ndim = dl->ndim;
     out->is_swapped = false;
-    return count > 0 && !address_is_low(dl->data);
+    return count > 0 && !tensor_address_is_low(dl->data);
 }
 
 static int64_t item_of(const tt_tensor *t)
@@ -66,11 +66,11 @@ static int64_t item_of(const tt_tensor *t)
     return (int64_t)tt_dtype_size(t->dtype);
 }
 
-static bool open_quick(const torch_api *torch, PyObject *obj, tensor_view *out)
+static bool open_quick(const tensor_torch *torch, PyObject *obj, tensor_view *out)
 {
     tt_dltensor dl;
     if ((!Py_IS_TYPE(obj, torch->tensor) && !Py_IS_TYPE(obj, torch->parameter)) ||
-        torch_is_negated(torch, obj))
+        tensor_is_negated(torch, obj))
         return false;
     if (torch->view(obj, &dl) != 0) {
         PyErr_Clear();
@@ -80,11 +80,12 @@ static bool open_quick(const torch_api *torch, PyObject *obj, tensor_view *out)
     out->has_buffer = false;
     out->is_private = false;
     return dl.device_type == DL_CPU && describe(&dl, &out->tensor) &&
-           torch_storage_holds(torch, obj, out->tensor.count * item_of(&out->tensor),
-                               item_of(&out->tensor));
+           tensor_torch_storage_holds(torch, obj, out->tensor.count * item_of(&out->tensor),
+                                      item_of(&out->tensor));
 }
 
-view_result plain_view_open(torch_api *torch, PyObject *obj, plain_trust *trust, tensor_view *out)
+tensor_view_result tensor_quick_open(tensor_torch *torch, PyObject *obj, tensor_trust *trust,
+                                     tensor_view *out)
 {
     if (trust != NULL && trust->is_quick) {
         if (open_quick(torch, obj, out))
@@ -92,9 +93,9 @@ view_result plain_view_open(torch_api *torch, PyObject *obj, plain_trust *trust,
         trust->is_quick = false;
         trust->is_odd = true;
     }
-    view_result why = tensor_view_open(torch, obj, out);
+    tensor_view_result why = tensor_view_open(torch, obj, out);
     if (trust != NULL && !trust->is_odd && torch->view != NULL)
         trust->is_quick = why == VIEW_OK && out->temporary == NULL && !out->has_buffer &&
-                          torch_symbols_can_tell(torch, obj);
+                          tensor_symbols_can_tell(torch, obj);
     return why;
 }

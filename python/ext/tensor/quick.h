@@ -6,12 +6,13 @@
 #include "tensor/view.h"
 
 /* What has come from one place so far; { 0 } at first. */
-typedef struct plain_trust {
+typedef struct tensor_trust {
     bool is_quick; /* the quick way may be tried */
     bool is_odd;   /* never again: something other than a plain tensor came */
-} plain_trust;
+} tensor_trust;
 
 /* As tensor_view_open(), for the tensors of one place; trust NULL: just that. */
-view_result plain_view_open(torch_api *torch, PyObject *obj, plain_trust *trust, tensor_view *out);
+tensor_view_result tensor_quick_open(tensor_torch *torch, PyObject *obj, tensor_trust *trust,
+                                     tensor_view *out);
 
 #endif

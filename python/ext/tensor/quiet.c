@@ -2,11 +2,11 @@
  *
  * Exists because a tensor subclass, or a TorchFunctionMode, is told of every
  * question that torch's own methods answer, and then runs code of its author.
- * Whoever watches must not be watched: see has_function_mode() for when to guard.
+ * Whoever watches must not be watched: see tensor_has_function_mode() for when to guard.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/view.h"
 
-bool has_function_mode(const torch_api *torch)
+bool tensor_has_function_mode(const tensor_torch *torch)
 {
     if (torch->has_mode == NULL)
         return false;
@@ -18,7 +18,7 @@ bool has_function_mode(const torch_api *torch)
     return is_on;
 }
 
-PyObject *enter_quiet(const torch_api *torch)
+PyObject *tensor_quiet_enter(const tensor_torch *torch)
 {
     PyObject *guard = PyObject_CallNoArgs(torch->disable_function); /* owned */
     PyObject *entered = guard != NULL ? PyObject_CallMethod(guard, "__enter__", NULL) : NULL;
@@ -30,7 +30,7 @@ PyObject *enter_quiet(const torch_api *torch)
     return guard;
 }
 
-void leave_quiet(PyObject *guard)
+void tensor_quiet_leave(PyObject *guard)
 {
     if (guard == NULL)
         return;

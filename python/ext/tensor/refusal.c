@@ -18,7 +18,7 @@ static const struct {
 };
 _Static_assert(sizeof results / sizeof *results == VIEW_RESULT_COUNT_, "explain every result");
 
-const char *view_result_word(view_result why)
+const char *tensor_view_result_word(tensor_view_result why)
 {
     return results[why].word;
 }
@@ -63,11 +63,11 @@ static bool has_class_named(PyObject *obj, const char *name, const char *module)
     return false;
 }
 
-static view_result diagnose_layout(const torch_api *torch, PyObject *obj)
+static tensor_view_result diagnose_layout(const tensor_torch *torch, PyObject *obj)
 {
     PyObject *layout = PyObject_GetAttrString(obj, "layout"); /* owned */
     PyObject *text = layout != NULL ? PyObject_Str(layout) : NULL;
-    view_result why = VIEW_OK;
+    tensor_view_result why = VIEW_OK;
     if (layout != torch->strided && text != NULL) {
         why = VIEW_SPARSE;
         if (PyUnicode_CompareWithASCIIString(text, "torch.jagged") == 0)
@@ -81,7 +81,7 @@ static view_result diagnose_layout(const torch_api *torch, PyObject *obj)
     return why;
 }
 
-static bool is_in_functorch(const torch_api *torch, PyObject *obj)
+static bool is_in_functorch(const tensor_torch *torch, PyObject *obj)
 {
     PyObject *answer = torch->is_batched != NULL ? PyObject_CallOneArg(torch->is_batched, obj) : NULL;
     PyErr_Clear();
@@ -115,20 +115,20 @@ static bool is_known_dtype(PyObject *obj)
     return is_known;
 }
 
-bool torch_is_fake(PyObject *obj)
+bool tensor_is_fake(PyObject *obj)
 {
     return has_class_named(obj, "FakeTensor", "torch._subclasses");
 }
 
-view_result torch_diagnose(const torch_api *torch, PyObject *obj)
+tensor_view_result tensor_diagnose(const tensor_torch *torch, PyObject *obj)
 {
     if (PyObject_HasAttrString((PyObject *)Py_TYPE(obj), "cls_to_become"))
         return VIEW_UNINITIALIZED;
     if (has_class_named(obj, "DTensor", "torch.distributed"))
         return VIEW_DTENSOR;
-    if (torch_is_fake(obj))
+    if (tensor_is_fake(obj))
         return VIEW_FAKE;
-    view_result why = diagnose_layout(torch, obj);
+    tensor_view_result why = diagnose_layout(torch, obj);
     if (why != VIEW_OK)
         return why;
     if (has_true(obj, "is_nested"))
@@ -165,7 +165,7 @@ static void refuse_dtype(const tensor_view *view, PyObject *obj)
     Py_XDECREF(dtype);
 }
 
-PyObject *tensor_view_refuse(const tensor_view *view, PyObject *obj, view_result why)
+PyObject *tensor_view_refuse(const tensor_view *view, PyObject *obj, tensor_view_result why)
 {
     const char *word = results[why].word, *advice = results[why].advice;
     switch (why) {

@@ -12,7 +12,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-void torch_symbols_find(torch_api *torch)
+void tensor_symbols_find(tensor_torch *torch)
 {
     void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
     if (library == NULL)
@@ -23,7 +23,7 @@ void torch_symbols_find(torch_api *torch)
     torch->storage_size = (tensor_number_fn *)dlsym(library, "aoti_torch_get_storage_size");
     torch->storage_offset = (tensor_number_fn *)dlsym(library, "aoti_torch_get_storage_offset");
     /* const std::shared_ptr<TracingState> &torch::jit::tracer::getTracingState() */
-    torch->tracing_state = (tracing_state_fn *)dlsym(library, "_ZN5torch3jit6tracer15getTracingStateEv");
+    torch->tracing_state = (tensor_tracing_fn *)dlsym(library, "_ZN5torch3jit6tracer15getTracingStateEv");
     (void)dlclose(library); /* torch itself keeps it loaded */
 }
 
@@ -49,7 +49,7 @@ static Py_ssize_t find_tensor(PyObject *obj)
     return found;
 }
 
-bool torch_symbols_can_tell(torch_api *torch, PyObject *obj)
+bool tensor_symbols_can_tell(tensor_torch *torch, PyObject *obj)
 {
     bool is_there =
         torch->has_neg_bit != NULL && torch->storage_size != NULL && torch->storage_offset != NULL;

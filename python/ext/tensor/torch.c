@@ -14,14 +14,14 @@ typedef struct exchange_table {
     void (*allocate)(void);
     void (*managed_from_object)(void);
     void (*managed_to_object)(void);
-    dl_view_fn *view_from_object; /* may be NULL */
+    tensor_dlpack_fn *view_from_object; /* may be NULL */
     void (*current_stream)(void);
 } exchange_table;
 
-static dl_view_fn *find_view_function(PyTypeObject *tensor)
+static tensor_dlpack_fn *find_view_function(PyTypeObject *tensor)
 {
     PyObject *capsule = NULL; /* owned */
-    dl_view_fn *found = NULL;
+    tensor_dlpack_fn *found = NULL;
     if (PyObject_GetOptionalAttrString((PyObject *)tensor, "__dlpack_c_exchange_api__", &capsule) <= 0)
         goto out;
     /* The table itself lives as long as the process, says the standard. */
@@ -69,7 +69,7 @@ static bool is_noargs(PyObject *method)
     return method != NULL && ((PyMethodDescrObject *)method)->d_method->ml_flags == METH_NOARGS;
 }
 
-static void fill(torch_api *api, PyObject *module, PyObject *low, PyObject *nn)
+static void fill(tensor_torch *api, PyObject *module, PyObject *low, PyObject *nn)
 {
     api->tensor = find_type(module, "Tensor");
     api->base = find_type(low, "TensorBase");
@@ -89,7 +89,7 @@ static void fill(torch_api *api, PyObject *module, PyObject *low, PyObject *nn)
     api->view = find_view_function(api->tensor);
 }
 
-static void fill_optional(torch_api *api, PyObject *low)
+static void fill_optional(tensor_torch *api, PyObject *low)
 {
     PyObject *functorch = NULL; /* owned */
     if (PyObject_GetOptionalAttrString(low, "_is_torch_function_mode_enabled", &api->has_mode) > 0 &&
@@ -101,7 +101,7 @@ static void fill_optional(torch_api *api, PyObject *low)
     Py_XDECREF(functorch);
 }
 
-static bool is_complete(const torch_api *api)
+static bool is_complete(const tensor_torch *api)
 {
     return api->tensor != NULL && api->base != NULL && api->parameter != NULL && api->strided != NULL &&
            api->int8 != NULL && api->uint8 != NULL && api->disable_function != NULL &&
@@ -109,13 +109,13 @@ static bool is_complete(const torch_api *api)
            is_noargs(api->is_conj);
 }
 
-bool torch_api_find(torch_api *torch)
+bool tensor_torch_find(tensor_torch *torch)
 {
     if (torch->tensor != NULL)
         return true;
     PyObject *module = NULL, *low = NULL, *nn = NULL; /* owned */
     PyObject *modules = PyImport_GetModuleDict();     /* borrowed */
-    torch_api api = { 0 };
+    tensor_torch api = { 0 };
     if (PyDict_GetItemStringRef(modules, "torch", &module) <= 0 ||
         PyDict_GetItemStringRef(modules, "torch._C", &low) <= 0 ||
         PyDict_GetItemStringRef(modules, "torch.nn.parameter", &nn) <= 0)
@@ -123,20 +123,20 @@ bool torch_api_find(torch_api *torch)
     fill(&api, module, low, nn);
     if (is_complete(&api)) { /* not so while torch is still being imported */
         fill_optional(&api, low);
-        torch_symbols_find(&api);
+        tensor_symbols_find(&api);
         *torch = api;
-        api = (torch_api){ 0 };
+        api = (tensor_torch){ 0 };
     }
 out:
     PyErr_Clear();
-    torch_api_clear(&api);
+    tensor_torch_clear(&api);
     Py_XDECREF(module);
     Py_XDECREF(low);
     Py_XDECREF(nn);
     return torch->tensor != NULL;
 }
 
-void torch_api_clear(torch_api *torch)
+void tensor_torch_clear(tensor_torch *torch)
 {
     Py_CLEAR(torch->tensor);
     Py_CLEAR(torch->parameter);
@@ -158,7 +158,7 @@ void torch_api_clear(torch_api *torch)
     torch->is_wary = false;
 }
 
-int torch_api_visit(const torch_api *torch, visitproc visit, void *arg)
+int tensor_torch_visit(const tensor_torch *torch, visitproc visit, void *arg)
 {
     Py_VISIT(torch->tensor);
     Py_VISIT(torch->parameter);

@@ -58,7 +58,7 @@ static PyObject *call_chain(PyObject *obj, const char *const *names)
     return at;
 }
 
-static view_result from_dltensor(const tt_dltensor *dl, tensor_view *out)
+static tensor_view_result from_dltensor(const tt_dltensor *dl, tensor_view *out)
 {
     switch (tt_tensor_from_dlpack(&out->tensor, dl, &out->error)) {
     case TT_OK:
@@ -81,11 +81,11 @@ static view_result from_dltensor(const tt_dltensor *dl, tensor_view *out)
 
 /* Borrows from the capsule and keeps it unconsumed: its own destructor calls
  * the deleter, once. */
-static view_result open_capsule(PyObject *obj, tensor_view *out)
+static tensor_view_result open_capsule(PyObject *obj, tensor_view *out)
 {
     PyObject *capsule = PyObject_CallMethod(obj, "__dlpack__", NULL); /* owned */
     const tt_dltensor *dl = NULL;
-    view_result why = VIEW_LAYOUT;
+    tensor_view_result why = VIEW_LAYOUT;
     if (capsule == NULL)
         goto out;
     if (PyCapsule_IsValid(capsule, "dltensor")) {
@@ -120,22 +120,22 @@ static int64_t ask_number(PyObject *obj, const char *method)
  * machine where some is, the offset tells. */
 static bool has_no_memory(PyObject *obj, const tt_tensor *t)
 {
-    if (!address_is_low(t->data) || t->count == 0)
+    if (!tensor_address_is_low(t->data) || t->count == 0)
         return false;
     int64_t offset = ask_number(obj, "storage_offset");
     return offset >= 0 && (uintptr_t)t->data == (uint64_t)offset * tt_dtype_size(t->dtype);
 }
 
 /* Does the storage reach as far as the tensor?  Strides of torch are not negative. */
-static bool is_held(torch_api *torch, PyObject *obj, const tt_tensor *t)
+static bool is_held(tensor_torch *torch, PyObject *obj, const tt_tensor *t)
 {
     int64_t item = (int64_t)tt_dtype_size(t->dtype), bytes = item;
     if (t->count == 0)
         return true;
     for (int32_t d = 0; d < t->ndim; d++)
         bytes += (t->shape[d] - 1) * t->stride[d];
-    if (torch_symbols_can_tell(torch, obj))
-        return torch_storage_holds(torch, obj, bytes, item);
+    if (tensor_symbols_can_tell(torch, obj))
+        return tensor_torch_storage_holds(torch, obj, bytes, item);
     PyObject *storage = PyObject_CallMethod(obj, "untyped_storage", NULL); /* owned */
     int64_t size = ask_number(storage, "nbytes"), offset = ask_number(obj, "storage_offset");
     Py_XDECREF(storage);
@@ -143,9 +143,9 @@ static bool is_held(torch_api *torch, PyObject *obj, const tt_tensor *t)
 }
 
 /* The plain part: obj is a strided tensor in CPU memory with no lazy bits. */
-static view_result open_strided(torch_api *torch, PyObject *obj, tensor_view *out)
+static tensor_view_result open_strided(tensor_torch *torch, PyObject *obj, tensor_view *out)
 {
-    view_result why = VIEW_LAYOUT;
+    tensor_view_result why = VIEW_LAYOUT;
     if (torch->view == NULL) {
         PyObject *detached = call_chain(obj, (const char *const[]){ "detach", NULL });
         why = detached != NULL ? open_capsule(detached, out) : VIEW_LAYOUT;
@@ -168,10 +168,11 @@ static view_result open_strided(torch_api *torch, PyObject *obj, tensor_view *ou
 }
 
 /* Makes a copy without the lazy bits; nobody else knows its memory. */
-static view_result open_copy(torch_api *torch, PyObject *obj, const char *const *how, tensor_view *out)
+static tensor_view_result open_copy(tensor_torch *torch, PyObject *obj, const char *const *how,
+                                    tensor_view *out)
 {
     PyObject *copy = call_chain(obj, how); /* owned */
-    view_result why = copy != NULL ? open_strided(torch, copy, out) : VIEW_LAYOUT;
+    tensor_view_result why = copy != NULL ? open_strided(torch, copy, out) : VIEW_LAYOUT;
     if (why == VIEW_OK) {
         Py_XSETREF(out->temporary, Py_NewRef(copy));
         out->is_private = true;
@@ -185,18 +186,19 @@ static bool is_zero_tensor(PyObject *obj)
     return is_that(PyObject_CallMethod(obj, "_is_zerotensor", NULL), Py_True);
 }
 
-static bool is_negated(torch_api *torch, PyObject *obj)
+static bool is_negated(tensor_torch *torch, PyObject *obj)
 {
-    return torch_symbols_can_tell(torch, obj) ? torch_is_negated(torch, obj) : is_set(torch->is_neg, obj);
+    return tensor_symbols_can_tell(torch, obj) ? tensor_is_negated(torch, obj)
+                                               : is_set(torch->is_neg, obj);
 }
 
-static view_result open_checked(torch_api *torch, PyObject *obj, tensor_view *out)
+static tensor_view_result open_checked(tensor_torch *torch, PyObject *obj, tensor_view *out)
 {
     if (torch->is_wary && (!is_that(get_fast(torch->layout, obj), torch->strided) ||
                            !is_that(get_fast(torch->is_cpu, obj), Py_True)))
         return VIEW_LAYOUT;
     bool is_lazy = is_negated(torch, obj) || (torch->view == NULL && is_set(torch->is_conj, obj));
-    view_result why = VIEW_OK;
+    tensor_view_result why = VIEW_OK;
     if (!is_lazy) {
         why = open_strided(torch, obj, out);
         if (why != VIEW_OK) {
@@ -223,20 +225,20 @@ static view_result open_checked(torch_api *torch, PyObject *obj, tensor_view *ou
     return VIEW_OK;
 }
 
-static view_result open_torch(torch_api *torch, PyObject *obj, tensor_view *out)
+static tensor_view_result open_torch(tensor_torch *torch, PyObject *obj, tensor_view *out)
 {
     bool is_plain = Py_IS_TYPE(obj, torch->tensor) || Py_IS_TYPE(obj, torch->parameter);
     PyObject *guard = NULL; /* owned */
-    if (!is_plain && torch_is_fake(obj))
+    if (!is_plain && tensor_is_fake(obj))
         return VIEW_FAKE;
-    if (!is_plain || has_function_mode(torch))
-        guard = enter_quiet(torch);
-    view_result why = open_checked(torch, obj, out);
+    if (!is_plain || tensor_has_function_mode(torch))
+        guard = tensor_quiet_enter(torch);
+    tensor_view_result why = open_checked(torch, obj, out);
     bool is_empty_shell = why == VIEW_OK && !is_plain && out->tensor.count == 0;
     if (why == VIEW_LAYOUT)
         torch->is_wary = true;
     if (why != VIEW_OK || is_empty_shell) {
-        view_result closer = torch_diagnose(torch, obj);
+        tensor_view_result closer = tensor_diagnose(torch, obj);
         if (why != VIEW_OK && closer != VIEW_OK)
             why = closer;
         if (is_empty_shell && closer == VIEW_UNINITIALIZED) {
@@ -244,14 +246,14 @@ static view_result open_torch(torch_api *torch, PyObject *obj, tensor_view *out)
             why = closer;
         }
     }
-    leave_quiet(guard);
+    tensor_quiet_leave(guard);
     return why;
 }
 
-static view_result open_other(PyObject *obj, tensor_view *out)
+static tensor_view_result open_other(PyObject *obj, tensor_view *out)
 {
     if (PyObject_CheckBuffer(obj))
-        return array_view_open(obj, out);
+        return tensor_array_open(obj, out);
     PyObject *method = NULL; /* owned */
     PyObject *type = (PyObject *)Py_TYPE(obj);
     bool speaks_dlpack = PyObject_GetOptionalAttrString(type, "__dlpack__", &method) > 0;
@@ -260,15 +262,15 @@ static view_result open_other(PyObject *obj, tensor_view *out)
     return speaks_dlpack ? open_capsule(obj, out) : VIEW_NOT_TENSOR;
 }
 
-view_result tensor_view_open(torch_api *torch, PyObject *obj, tensor_view *out)
+tensor_view_result tensor_view_open(tensor_torch *torch, PyObject *obj, tensor_view *out)
 {
     out->temporary = NULL;
     out->has_buffer = false;
     out->is_private = false;
     out->error.text[0] = '\0';
     if (torch->tensor == NULL && !PyObject_CheckBuffer(obj))
-        torch_api_find(torch);
-    if (torch_api_is_tensor(torch, obj))
+        tensor_torch_find(torch);
+    if (tensor_torch_is_tensor(torch, obj))
         return open_torch(torch, obj, out);
     return open_other(obj, out);
 }

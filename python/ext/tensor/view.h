@@ -6,7 +6,7 @@
  * had to be made or held is released by tensor_view_close().
  *
  *     tensor_view view;
- *     view_result why = tensor_view_open(&state->torch, obj, &view);
+ *     tensor_view_result why = tensor_view_open(&state->torch, obj, &view);
  *     if (why != VIEW_OK)
  *         return tensor_view_refuse(&view, obj, why);     // or count it and go on
  *     tt_stats_compute(&view.tensor, &stats);
@@ -46,16 +46,16 @@
     X(LAYOUT, "unread layout", "")
 
 #define X(name, word, advice) VIEW_##name,
-typedef enum view_result { VIEW_RESULT_MAP(X) VIEW_RESULT_COUNT_ } view_result;
+typedef enum tensor_view_result { VIEW_RESULT_MAP(X) VIEW_RESULT_COUNT_ } tensor_view_result;
 #undef X
 
-typedef int dl_view_fn(void *obj, tt_dltensor *out);
+typedef int tensor_dlpack_fn(void *obj, tt_dltensor *out);
 typedef bool tensor_bit_fn(const void *tensor);                     /* a const at::Tensor & */
 typedef int32_t tensor_number_fn(const void *tensor, int64_t *out); /* at::Tensor *; 0: answered */
-typedef const void *const *tracing_state_fn(void); /* a shared_ptr; it points to NULL: none */
+typedef const void *const *tensor_tracing_fn(void); /* a shared_ptr; it points to NULL: none */
 
 /* What we know of torch once the program has imported it; { 0 } before. */
-typedef struct torch_api {
+typedef struct tensor_torch {
     PyTypeObject *tensor, *parameter, *base; /* owned; torch.Tensor, nn.Parameter, _C.TensorBase */
     PyObject *strided, *int8, *uint8;        /* owned */
     PyObject *disable_function;              /* owned; torch._C.DisableTorchFunction */
@@ -63,17 +63,17 @@ typedef struct torch_api {
     PyObject *layout, *is_cpu;               /* owned; getset descriptors */
     PyObject *is_neg, *is_conj;              /* owned; method descriptors */
     PyObject *has_mode;                      /* owned or NULL; is a TorchFunctionMode on? */
-    dl_view_fn *view;                        /* NULL: this torch has no exchange table */
-    tensor_bit_fn *has_neg_bit;              /* NULL: not found; see torch_symbols_can_tell() */
+    tensor_dlpack_fn *view;                  /* NULL: this torch has no exchange table */
+    tensor_bit_fn *has_neg_bit;              /* NULL: not found; see tensor_symbols_can_tell() */
     tensor_number_fn *storage_size;          /* in bytes; NULL: not found */
     tensor_number_fn *storage_offset;        /* in elements; NULL: not found */
     Py_ssize_t tensor_at;                    /* of the at::Tensor in a Python tensor; 0: not known yet */
-    tracing_state_fn *tracing_state;         /* NULL: not found */
+    tensor_tracing_fn *tracing_state;        /* NULL: not found */
     /* Asking torch for the memory of a meta, sparse, ... tensor costs a C++ exception,
      * far more than asking first whether it is one.  So that is done from the first such
      * tensor on. */
     bool is_wary;
-} torch_api;
+} tensor_torch;
 
 /* A tensor's values, and what must be given back. */
 typedef struct tensor_view {
@@ -85,46 +85,47 @@ typedef struct tensor_view {
     tt_error error;  /* detail of a failure; empty if there is none */
 } tensor_view;
 
-view_result tensor_view_open(torch_api *torch, PyObject *obj, tensor_view *out);
+tensor_view_result tensor_view_open(tensor_torch *torch, PyObject *obj, tensor_view *out);
 void tensor_view_close(tensor_view *view);
 
 /* Raises the TypeError (or ValueError) that says which kind of object this is
  * and what to do; gives NULL. */
-PyObject *tensor_view_refuse(const tensor_view *view, PyObject *obj, view_result why);
-const char *view_result_word(view_result why); /* "sparse" */
+PyObject *tensor_view_refuse(const tensor_view *view, PyObject *obj, tensor_view_result why);
+const char *tensor_view_result_word(tensor_view_result why); /* "sparse" */
 
 /* Finds torch among the imported modules; never imports it.  True: torch is
  * there and *torch is filled.  Leaves no exception. */
-bool torch_api_find(torch_api *torch);
-void torch_api_clear(torch_api *torch);
-static inline bool torch_api_is_tensor(const torch_api *torch, PyObject *obj)
+bool tensor_torch_find(tensor_torch *torch);
+void tensor_torch_clear(tensor_torch *torch);
+static inline bool tensor_torch_is_tensor(const tensor_torch *torch, PyObject *obj)
 {
     return torch->tensor != NULL &&
            (Py_IS_TYPE(obj, torch->tensor) || Py_IS_TYPE(obj, torch->parameter) ||
             PyType_IsSubtype(Py_TYPE(obj), torch->base));
 }
-int torch_api_visit(const torch_api *torch, visitproc visit, void *arg);
+int tensor_torch_visit(const tensor_torch *torch, visitproc visit, void *arg);
 
 /* ---- quiet.c ---- */
 /* Is a TorchFunctionMode on?  It would hear of every question. */
-bool has_function_mode(const torch_api *torch);
-/* From here to leave_quiet() neither a tensor subclass nor a mode hears us asking.  The
+bool tensor_has_function_mode(const tensor_torch *torch);
+/* From here to tensor_quiet_leave() neither a tensor subclass nor a mode hears us asking.  The
  * guard (owned), or NULL without an exception: then there is nothing to leave. */
-PyObject *enter_quiet(const torch_api *torch);
-void leave_quiet(PyObject *guard); /* NULL is fine */
+PyObject *tensor_quiet_enter(const tensor_torch *torch);
+void tensor_quiet_leave(PyObject *guard); /* NULL is fine */
 
 /* Looks up what torch exports without saying so. */
-void torch_symbols_find(torch_api *torch);
+void tensor_symbols_find(tensor_torch *torch);
 /* Can the functions below be asked?  obj is any tensor. */
-bool torch_symbols_can_tell(torch_api *torch, PyObject *obj);
+bool tensor_symbols_can_tell(tensor_torch *torch, PyObject *obj);
 /* Is the tensor negated when it is read?  Exact, and no Python code runs. */
-static inline bool torch_is_negated(const torch_api *torch, PyObject *obj)
+static inline bool tensor_is_negated(const tensor_torch *torch, PyObject *obj)
 {
     return torch->has_neg_bit((const char *)obj + torch->tensor_at);
 }
 /* Does the storage hold these bytes from the tensor's first element on?  It may have been
  * shrunk: untyped_storage().resize_(n). */
-static inline bool torch_storage_holds(const torch_api *torch, PyObject *obj, int64_t bytes, int64_t item)
+static inline bool tensor_torch_storage_holds(const tensor_torch *torch, PyObject *obj, int64_t bytes,
+                                              int64_t item)
 {
     const void *tensor = (const char *)obj + torch->tensor_at;
     int64_t size = 0, offset = 0;
@@ -133,7 +134,7 @@ static inline bool torch_storage_holds(const torch_api *torch, PyObject *obj, in
 }
 
 /* So low that it may be an offset and no address: see has_no_memory(). */
-static inline bool address_is_low(const void *address)
+static inline bool tensor_address_is_low(const void *address)
 {
     return (uintptr_t)address >> 40 == 0;
 }
@@ -142,10 +143,10 @@ static inline bool address_is_low(const void *address)
 
 /* Through the buffer protocol; for NumPy arrays and everything else that has
  * memory to lend. */
-view_result array_view_open(PyObject *obj, tensor_view *out);
+tensor_view_result tensor_array_open(PyObject *obj, tensor_view *out);
 /* Looks closer at a torch tensor that could not be read. */
-view_result torch_diagnose(const torch_api *torch, PyObject *obj);
+tensor_view_result tensor_diagnose(const tensor_torch *torch, PyObject *obj);
 /* Asked for its memory, a fake tensor prints a warning. */
-bool torch_is_fake(PyObject *obj);
+bool tensor_is_fake(PyObject *obj);
 
 #endif

@@ -37,7 +37,7 @@ static PyObject *find_copy(const trace_copies *copies, const trace_copy *wanted)
     for (size_t i = copies->bucket[bucket_of(wanted->data)]; i > 0; i = copies->all[i - 1].next) {
         const trace_copy *one = &copies->all[i - 1];
         if (one->data == wanted->data && one->version == wanted->version &&
-            one->layout == wanted->layout && !weakref_is(one->owner, NULL))
+            one->layout == wanted->layout && !base_weakref_is(one->owner, NULL))
             return one->copy;
     }
     return NULL;
@@ -89,7 +89,7 @@ static bool is_yes(PyObject *function)
 }
 
 /* Would a plain clone be seen by the program, or be of a kind of its own? */
-static bool is_special(const tracer_object *self)
+static bool is_special(const trace_tracer *self)
 {
     for (int i = 0; i < TRACE_QUESTIONS; i++)
         if (is_yes(self->questions[i]))
@@ -97,7 +97,7 @@ static bool is_special(const tracer_object *self)
     return false;
 }
 
-static PyObject *make_clone(const tracer_object *self, PyObject *tensor)
+static PyObject *make_clone(const trace_tracer *self, PyObject *tensor)
 {
     bool has_grad = is_yes(self->is_grad_enabled);
     PyObject *done = NULL, *copy = NULL; /* owned */
@@ -115,7 +115,7 @@ static PyObject *make_clone(const tracer_object *self, PyObject *tensor)
 /* ---- keeping -------------------------------------------------------------------- */
 
 /* Has the lists of the name be there; asked for once after each gather. */
-static bool find_lists(tracer_object *self, trace_state *state, uint32_t group, PyObject *name)
+static bool find_lists(trace_tracer *self, trace_state *state, uint32_t group, PyObject *name)
 {
     if (state->iterations != NULL && state->gathers == self->gathers)
         return true;
@@ -132,11 +132,10 @@ static bool find_lists(tracer_object *self, trace_state *state, uint32_t group, 
     return true;
 }
 
-static bool append(tracer_object *self, const trace_state *state, const trace_group *group,
-                   PyObject *copy)
+static bool append(trace_tracer *self, const trace_state *state, const trace_group *group, PyObject *copy)
 {
     PyObject *iterations = Py_XNewRef(state->iterations), *values = Py_XNewRef(state->values); /* owned */
-    PyObject *number = PyLong_FromLongLong(tracer_count(self, group->mode));                   /* owned */
+    PyObject *number = PyLong_FromLongLong(trace_count(self, group->mode));                    /* owned */
     bool is_done = number != NULL && iterations != NULL && values != NULL && /* NULL: just gathered */
                    PyList_Append(iterations, number) == 0;
     if (is_done && PyList_Append(values, copy) < 0) {
@@ -150,10 +149,10 @@ static bool append(tracer_object *self, const trace_state *state, const trace_gr
     return is_done;
 }
 
-bool trace_copy_keep(tracer_object *self, trace_state *state, uint32_t number, PyObject *name,
+bool trace_copy_keep(trace_tracer *self, trace_state *state, uint32_t number, PyObject *name,
                      PyObject *value, bool is_forced)
 {
-    const torch_api *torch = &self->state->torch;
+    const tensor_torch *torch = &self->state->torch;
     const trace_group *group = &self->groups[number];
     tensor_view view;
     bool is_plain = Py_IS_TYPE(value, torch->tensor) || Py_IS_TYPE(value, torch->parameter);

@@ -110,9 +110,9 @@ typedef struct trace_copies {
     size_t bucket[TRACE_BUCKETS]; /* 1 + the newest; 0: none */
 } trace_copies;
 
-typedef struct tracer_object {
-    module_consumer consumer;
-    core_state *state;
+typedef struct trace_tracer {
+    calls_consumer consumer;
+    binding_state *state;
     PyObject *module;                /* owned; tensortap._core, keeps the sources */
     PyObject *keep, *gather, *lists; /* owned */
     PyObject *runs;                  /* owned; list of open runs: they get values too */
@@ -149,55 +149,55 @@ typedef struct tracer_object {
     uint64_t error_thread;        /* ... in the thread that it was raised in */
     PyObject *own_error;          /* owned or NULL; the first of ours */
     long long errors;             /* ours, swallowed */
-} tracer_object;
+} trace_tracer;
 
 /* targets.c */
-int tracer_read_targets(tracer_object *self, PyObject *list, trace_targets *out);
-void tracer_free_targets(trace_targets *targets);
-size_t tracer_state_of(tracer_object *self, uint32_t group, PyObject *name); /* SIZE_MAX: failed */
+int trace_read_targets(trace_tracer *self, PyObject *list, trace_targets *out);
+void trace_free_targets(trace_targets *targets);
+size_t trace_state_of(trace_tracer *self, uint32_t group, PyObject *name); /* SIZE_MAX: failed */
 /* Keeps the value under this name if it differs.  is_doubtful: its version does
  * not always tell. */
-void tracer_consider(tracer_object *self, const trace_target *target, size_t state, PyObject *name,
-                     PyObject *value, bool is_doubtful);
-void tracer_take_error(tracer_object *self);    /* counts and clears the one that is set; ours */
-bool tracer_is_here(const tracer_object *self); /* is it this thread's business? */
-void tracer_set_error(tracer_object *self, PyObject *error); /* steals it; the first one stays */
+void trace_consider(trace_tracer *self, const trace_target *target, size_t state, PyObject *name,
+                    PyObject *value, bool is_doubtful);
+void trace_take_error(trace_tracer *self);    /* counts and clears the one that is set; ours */
+bool trace_is_here(const trace_tracer *self); /* is it this thread's business? */
+void trace_set_error(trace_tracer *self, PyObject *error); /* steals it; the first one stays */
 /* Around calls into Python: what they do in this thread is not traced. */
-void tracer_pause(void);
-void tracer_go_on(void);
+void trace_pause(void);
+void trace_go_on(void);
 
 /* copy.c: false: not a plain case, and nothing was kept; an exception is then one that
  * is no error, as Ctrl-C */
-bool trace_copy_keep(tracer_object *self, trace_state *state, uint32_t number, PyObject *name,
+bool trace_copy_keep(trace_tracer *self, trace_state *state, uint32_t number, PyObject *name,
                      PyObject *value, bool is_forced);
 void trace_copies_clear(trace_copies *copies);
 
 /* lines.c */
-int tracer_attach(tracer_object *self); /* twice is once; -1 with an exception */
-void tracer_detach(tracer_object *self);
-int tracer_index_places(tracer_object *self);
+int trace_attach(trace_tracer *self); /* twice is once; -1 with an exception */
+void trace_detach(trace_tracer *self);
+int trace_index_places(trace_tracer *self);
 
 /* modules.c */
-int64_t tracer_count(const tracer_object *self, trace_mode mode); /* iterations; 1 at least */
-extern const consumer_calls tracer_calls;
-void tracer_choose(tracer_object *self, bool is_training); /* which groups are on now */
-void tracer_forget_replicas(tracer_object *self);          /* whose calls nobody will see end */
+int64_t trace_count(const trace_tracer *self, trace_mode mode); /* iterations; 1 at least */
+extern const calls_table trace_calls;
+void trace_choose(trace_tracer *self, bool is_training); /* which groups are on now */
+void trace_forget_replicas(trace_tracer *self);          /* whose calls nobody will see end */
 
 /* walk.c */
-void tracer_look(tracer_object *self, const trace_target *target, PyObject *value, bool is_doubtful);
+void trace_look(trace_tracer *self, const trace_target *target, PyObject *value, bool is_doubtful);
 
 /* state.c */
-trace_kind trace_kind_of(const tracer_object *self, PyObject *value);
+trace_kind trace_kind_of(const trace_tracer *self, PyObject *value);
 /* True: other than kept last; then *state is that of the value.  *is_forced: the
  * contents changed behind the version's back. */
-bool trace_state_take(tracer_object *self, trace_state *state, PyObject *value, trace_keep keep,
+bool trace_state_take(trace_tracer *self, trace_state *state, PyObject *value, trace_keep keep,
                       bool is_doubtful, bool *is_forced);
 void trace_state_clear(trace_state *state);
-bool trace_version(const tracer_object *self, PyObject *tensor, uint32_t *out); /* false: it has none */
-bool trace_digest(const tracer_object *self, PyObject *value, tt_digest *out);
-const void *trace_memory(const tracer_object *self, PyObject *tensor); /* NULL: not ours to know */
+bool trace_version(const trace_tracer *self, PyObject *tensor, uint32_t *out); /* false: it has none */
+bool trace_digest(const trace_tracer *self, PyObject *value, tt_digest *out);
+const void *trace_memory(const trace_tracer *self, PyObject *tensor); /* NULL: not ours to know */
 
 /* signature.c */
-uint64_t trace_signature(tracer_object *self, PyObject *value, bool by_content, PyObject *refs);
+uint64_t trace_signature(trace_tracer *self, PyObject *value, bool by_content, PyObject *refs);
 
 #endif

@@ -16,7 +16,7 @@ static size_t hash_of(const void *code, const void *module)
 }
 
 /* The entry at which it is or may be put; module NULL: any place of the code. */
-static trace_place **entry_of(const tracer_object *self, const void *code, const void *module,
+static trace_place **entry_of(const trace_tracer *self, const void *code, const void *module,
                               bool *is_there)
 {
     size_t i = hash_of(code, module) & (self->table_cap - 1);
@@ -32,7 +32,7 @@ static trace_place **entry_of(const tracer_object *self, const void *code, const
     }
 }
 
-static const trace_place *find_place(const tracer_object *self, const void *code, const void *module)
+static const trace_place *find_place(const trace_tracer *self, const void *code, const void *module)
 {
     bool is_there = false;
     if (self->table == NULL)
@@ -41,7 +41,7 @@ static const trace_place *find_place(const tracer_object *self, const void *code
     return is_there ? *entry : NULL;
 }
 
-int tracer_index_places(tracer_object *self)
+int trace_index_places(trace_tracer *self)
 {
     size_t cap = 16;
     bool is_there;
@@ -66,10 +66,10 @@ int tracer_index_places(tracer_object *self)
 /* ---- frames ---------------------------------------------------------------------- */
 
 /* The module whose method runs in this frame, and its place; NULL: none of ours. */
-static const trace_place *place_of_frame(const tracer_object *self, const void *code, line_frame *at)
+static const trace_place *place_of_frame(const trace_tracer *self, const void *code, base_frame *at)
 {
     const trace_place *any = find_place(self, code, NULL);
-    PyObject *owner = any != NULL ? line_frame_slot(at, any->self_slot, any->self_name) : NULL;
+    PyObject *owner = any != NULL ? lines_frame_slot(at, any->self_slot, any->self_name) : NULL;
     if (owner != NULL && any->is_packed)
         owner = PyTuple_Check(owner) && PyTuple_GET_SIZE(owner) > 0 ? PyTuple_GET_ITEM(owner, 0) : NULL;
     for (int i = 0; owner != NULL && i < self->replica_count; i++)
@@ -78,7 +78,7 @@ static const trace_place *place_of_frame(const tracer_object *self, const void *
     return owner != NULL ? find_place(self, code, owner) : NULL;
 }
 
-static const trace_place *place_of(tracer_object *self, const line_event *event)
+static const trace_place *place_of(trace_tracer *self, const lines_event *event)
 {
     for (int i = self->frame_count - 1; i >= 0; i--)
         if (self->frames[i].number == event->frame)
@@ -89,7 +89,7 @@ static const trace_place *place_of(tracer_object *self, const line_event *event)
     return place;
 }
 
-static void forget_frame(tracer_object *self, uint64_t number)
+static void forget_frame(trace_tracer *self, uint64_t number)
 {
     for (int i = self->frame_count - 1; i >= 0; i--) {
         if (self->frames[i].number != number)
@@ -102,22 +102,22 @@ static void forget_frame(tracer_object *self, uint64_t number)
 
 /* ---- events ------------------------------------------------------------------------ */
 
-static void look_at_locals(tracer_object *self, const trace_place *place, line_frame *at)
+static void look_at_locals(trace_tracer *self, const trace_place *place, base_frame *at)
 {
     for (size_t i = 0; i < place->targets.count; i++) {
         const trace_target *target = &place->targets.all[i];
         if (target->origin != ORIGIN_LOCAL || !self->groups[target->group].is_on)
             continue;
-        PyObject *value = line_frame_slot(at, target->slot, target->variable); /* borrowed */
+        PyObject *value = lines_frame_slot(at, target->slot, target->variable); /* borrowed */
         if (value != NULL)
-            tracer_look(self, target, value, place->is_hidden);
+            trace_look(self, target, value, place->is_hidden);
     }
 }
 
-static void on_line(void *context, const line_event *event)
+static void on_line(void *context, const lines_event *event)
 {
-    tracer_object *self = context;
-    if (!self->is_tracing || !tracer_is_here(self))
+    trace_tracer *self = context;
+    if (!self->is_tracing || !trace_is_here(self))
         return;
     const trace_place *place = place_of(self, event);
     if (place == NULL)
@@ -127,10 +127,10 @@ static void on_line(void *context, const line_event *event)
     Py_DECREF(self);
 }
 
-static void on_leave(void *context, const line_event *event)
+static void on_leave(void *context, const lines_event *event)
 {
-    tracer_object *self = context;
-    if (!self->is_tracing || !tracer_is_here(self))
+    trace_tracer *self = context;
+    if (!self->is_tracing || !trace_is_here(self))
         return;
     const trace_place *place = place_of(self, event);
     if (place == NULL)
@@ -141,7 +141,7 @@ static void on_leave(void *context, const line_event *event)
         const trace_target *target = &place->targets.all[i];
         bool is_end = (((PyCodeObject *)place->code)->co_flags & CO_GENERATOR) != 0 && !event->is_yield;
         if (target->origin == ORIGIN_RETURN && !is_end && self->groups[target->group].is_on)
-            tracer_look(self, target, event->value, place->is_hidden);
+            trace_look(self, target, event->value, place->is_hidden);
     }
     if (!event->is_yield)
         forget_frame(self, event->frame);
@@ -155,32 +155,32 @@ static bool selects(void *context, PyCodeObject *code, int *first, int *last)
     return find_place(context, code, NULL) != NULL;
 }
 
-static bool accepts(void *context, PyCodeObject *code, line_frame *at)
+static bool accepts(void *context, PyCodeObject *code, base_frame *at)
 {
     return place_of_frame(context, code, at) != NULL;
 }
 
 /* ---- on and off ---------------------------------------------------------------------- */
 
-int tracer_attach(tracer_object *self)
+int trace_attach(trace_tracer *self)
 {
-    line_consumer consumer = { .context = self,
-                               .wants = LINE_BARE,
-                               .threads = LINE_THREADS_ALL,
-                               .selects = selects,
-                               .accepts = accepts,
-                               .line = on_line,
-                               .leave = on_leave };
+    lines_consumer consumer = { .context = self,
+                                .wants = LINES_BARE,
+                                .threads = LINES_THREADS_ALL,
+                                .selects = selects,
+                                .accepts = accepts,
+                                .line = on_line,
+                                .leave = on_leave };
     if (self->line_id >= 0 || self->place_count == 0)
         return 0;
-    core_state *state = self->state;
-    if (state->line == NULL && (state->line = line_source_create(state)) == NULL)
+    binding_state *state = self->state;
+    if (state->line == NULL && (state->line = lines_source_create(state)) == NULL)
         return -1;
-    self->line_id = line_source_add(state->line, &consumer);
+    self->line_id = lines_source_add(state->line, &consumer);
     return self->line_id < 0 ? -1 : 0;
 }
 
-void tracer_detach(tracer_object *self)
+void trace_detach(trace_tracer *self)
 {
     PyObject *text = NULL; /* borrowed */
     int id = self->line_id;
@@ -188,9 +188,9 @@ void tracer_detach(tracer_object *self)
     self->frame_count = 0;
     if (id < 0 || self->state->line == NULL)
         return;
-    uint64_t errors = line_source_errors(self->state->line, id, &text);
+    uint64_t errors = lines_source_errors(self->state->line, id, &text);
     self->errors += (long long)errors;
     if (errors > 0 && self->own_error == NULL)
         self->own_error = Py_XNewRef(text);
-    line_source_remove(self->state->line, id);
+    lines_source_remove(self->state->line, id);
 }

@@ -12,7 +12,7 @@ static bool is_of_mode(trace_mode mode, bool is_training)
     return mode == TRACE_BOTH || (mode == TRACE_TRAINING) == is_training;
 }
 
-int64_t tracer_count(const tracer_object *self, trace_mode mode)
+int64_t trace_count(const trace_tracer *self, trace_mode mode)
 {
     int64_t count = mode == TRACE_BOTH       ? self->iteration
                     : mode == TRACE_TRAINING ? self->training
@@ -20,13 +20,13 @@ int64_t tracer_count(const tracer_object *self, trace_mode mode)
     return count > 0 ? count : 1; /* before the first forward: it is the first's */
 }
 
-void tracer_choose(tracer_object *self, bool is_training)
+void trace_choose(trace_tracer *self, bool is_training)
 {
     self->is_tracing = false;
     for (size_t i = 0; i < self->group_count; i++) {
         trace_group *group = &self->groups[i];
         group->is_on =
-            is_of_mode(group->mode, is_training) && tracer_count(self, group->mode) % group->every == 0;
+            is_of_mode(group->mode, is_training) && trace_count(self, group->mode) % group->every == 0;
         self->is_tracing |= group->is_on;
     }
 }
@@ -42,7 +42,7 @@ static bool read_training(PyObject *module)
     return is_training;
 }
 
-static int begin(tracer_object *self, bool is_training)
+static int begin(trace_tracer *self, bool is_training)
 {
     trace_copies_clear(&self->copies);
     self->iteration++;
@@ -50,23 +50,23 @@ static int begin(tracer_object *self, bool is_training)
         self->training++;
     else
         self->evaluation++;
-    tracer_choose(self, is_training);
+    trace_choose(self, is_training);
     self->scope_depth = 0;
     if (self->is_tracing && !self->is_scoped)
-        return tracer_attach(self);
-    tracer_detach(self);
+        return trace_attach(self);
+    trace_detach(self);
     return 0;
 }
 
 /* The groups that are to be gathered now, as a list of numbers; NULL: none, or
  * with an exception. */
-static PyObject *list_due(const tracer_object *self, bool is_training)
+static PyObject *list_due(const trace_tracer *self, bool is_training)
 {
     PyObject *due = NULL; /* owned */
     for (size_t i = 0; i < self->group_count; i++) {
         const trace_group *group = &self->groups[i];
         if (!is_of_mode(group->mode, is_training) ||
-            tracer_count(self, group->mode) % group->gather_every != 0)
+            trace_count(self, group->mode) % group->gather_every != 0)
             continue;
         PyObject *number = PyLong_FromSize_t(i); /* owned */
         if (due == NULL)
@@ -81,10 +81,10 @@ static PyObject *list_due(const tracer_object *self, bool is_training)
 }
 
 /* 0, or -1 with an exception for the user. */
-static int end(tracer_object *self, bool is_training, bool has_raised)
+static int end(trace_tracer *self, bool is_training, bool has_raised)
 {
     if (!self->is_wide)
-        tracer_detach(self);
+        trace_detach(self);
     trace_copies_clear(&self->copies);
     if (self->error != NULL && self->error_thread == PyThreadState_GetID(PyThreadState_Get())) {
         PyObject *error = self->error; /* owned now */
@@ -95,9 +95,9 @@ static int end(tracer_object *self, bool is_training, bool has_raised)
     PyObject *due = has_raised ? NULL : list_due(self, is_training); /* owned */
     if (due == NULL)
         return PyErr_Occurred() ? -1 : 0;
-    tracer_pause();
+    trace_pause();
     PyObject *done = PyObject_CallOneArg(self->gather, due); /* owned */
-    tracer_go_on();
+    trace_go_on();
     Py_DECREF(due);
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;
@@ -105,12 +105,12 @@ static int end(tracer_object *self, bool is_training, bool has_raised)
 
 /* ---- events -------------------------------------------------------------------- */
 
-static bool is_replica(const module_link *link, const module_event *event)
+static bool is_replica(const calls_link *link, const calls_event *event)
 {
-    return !weakref_is(link->module, event->module);
+    return !base_weakref_is(link->module, event->module);
 }
 
-static void add_replica(tracer_object *self, const module_link *link, const module_event *event)
+static void add_replica(trace_tracer *self, const calls_link *link, const calls_event *event)
 {
     if (self->replica_count == TRACE_REPLICAS)
         return;
@@ -121,7 +121,7 @@ static void add_replica(tracer_object *self, const module_link *link, const modu
     self->replica_count++;
 }
 
-static void remove_replica(tracer_object *self, const PyObject *replica)
+static void remove_replica(trace_tracer *self, const PyObject *replica)
 {
     for (int i = self->replica_count - 1; i >= 0; i--) {
         if (self->replicas[i].replica != replica)
@@ -134,7 +134,7 @@ static void remove_replica(tracer_object *self, const PyObject *replica)
     }
 }
 
-void tracer_forget_replicas(tracer_object *self)
+void trace_forget_replicas(trace_tracer *self)
 {
     while (self->replica_count > 0) {
         trace_replica gone = self->replicas[--self->replica_count];
@@ -143,34 +143,34 @@ void tracer_forget_replicas(tracer_object *self)
     }
 }
 
-static int on_before(module_consumer *consumer, module_link *link, const module_event *event)
+static int on_before(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
-    tracer_object *self = (tracer_object *)consumer;
+    trace_tracer *self = (trace_tracer *)consumer;
     const trace_link *mine = link->data;
-    if (mine == NULL || !tracer_is_here(self))
+    if (mine == NULL || !trace_is_here(self))
         return 0;
     if (is_replica(link, event))
         add_replica(self, link, event);
     else if (mine->is_root && event->depth == 0 && begin(self, read_training(event->module)) < 0)
         return -1;
     if (mine->has_places && self->is_scoped && self->is_tracing && self->scope_depth++ == 0)
-        return tracer_attach(self);
+        return trace_attach(self);
     return 0;
 }
 
-static int on_after(module_consumer *consumer, module_link *link, const module_event *event)
+static int on_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
-    tracer_object *self = (tracer_object *)consumer;
+    trace_tracer *self = (trace_tracer *)consumer;
     const trace_link *mine = link->data;
-    if (mine == NULL || !tracer_is_here(self))
+    if (mine == NULL || !trace_is_here(self))
         return 0;
     if (mine->has_places && self->scope_depth > 0 && --self->scope_depth == 0)
-        tracer_detach(self);
+        trace_detach(self);
     for (size_t i = 0; self->is_tracing && event->output != NULL && i < mine->targets.count; i++) {
         const trace_target *target = &mine->targets.all[i];
         if (self->groups[target->group].is_on)
-            tracer_look(self, target, target->origin == ORIGIN_OUTPUT ? event->output : event->module,
-                        false);
+            trace_look(self, target, target->origin == ORIGIN_OUTPUT ? event->output : event->module,
+                       false);
     }
     if (is_replica(link, event))
         remove_replica(self, event->module);
@@ -181,8 +181,8 @@ static int on_after(module_consumer *consumer, module_link *link, const module_e
 
 static void free_link(void *data)
 {
-    tracer_free_targets(&((trace_link *)data)->targets);
+    trace_free_targets(&((trace_link *)data)->targets);
     PyMem_Free(data);
 }
 
-const consumer_calls tracer_calls = { .before = on_before, .after = on_after, .free_data = free_link };
+const calls_table trace_calls = { .before = on_before, .after = on_after, .free_data = free_link };

@@ -13,7 +13,7 @@
 enum { MOST_DEPTH = 8, MOST_PARTS = 10000 };
 
 typedef struct signing {
-    tracer_object *tracer;
+    trace_tracer *tracer;
     uint64_t hash;
     PyObject *refs; /* borrowed list or NULL */
     int depth, parts;
@@ -22,7 +22,7 @@ typedef struct signing {
 
 static void mix(signing *work, uint64_t part)
 {
-    work->hash = hash_mix(work->hash, part);
+    work->hash = base_hash_mix(work->hash, part);
 }
 
 static void sign(signing *work, PyObject *value);
@@ -147,7 +147,7 @@ static void sign(signing *work, PyObject *value)
     PyErr_Clear();
 }
 
-uint64_t trace_signature(tracer_object *self, PyObject *value, bool by_content, PyObject *refs)
+uint64_t trace_signature(trace_tracer *self, PyObject *value, bool by_content, PyObject *refs)
 {
     signing work = { .tracer = self, .refs = refs, .by_content = by_content };
     sign(&work, value);

@@ -7,10 +7,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "trace/engine.h"
 
-trace_kind trace_kind_of(const tracer_object *self, PyObject *value)
+trace_kind trace_kind_of(const trace_tracer *self, PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value);
-    if (torch_api_is_tensor(&self->state->torch, value))
+    if (tensor_torch_is_tensor(&self->state->torch, value))
         return KIND_TENSOR;
     if (value == Py_None || type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type ||
         type == &PyUnicode_Type || type == &PyComplex_Type || type == &PyBytes_Type)
@@ -25,14 +25,14 @@ trace_kind trace_kind_of(const tracer_object *self, PyObject *value)
 /* ---- what a tensor says ---------------------------------------------------- */
 
 /* A subclass, or a mode, would see us asking. */
-static PyObject *enter_guard(const tracer_object *self, PyObject *tensor)
+static PyObject *enter_guard(const trace_tracer *self, PyObject *tensor)
 {
-    const torch_api *torch = &self->state->torch;
+    const tensor_torch *torch = &self->state->torch;
     bool is_plain = Py_IS_TYPE(tensor, torch->tensor) || Py_IS_TYPE(tensor, torch->parameter);
-    return is_plain && !has_function_mode(torch) ? NULL : enter_quiet(torch);
+    return is_plain && !tensor_has_function_mode(torch) ? NULL : tensor_quiet_enter(torch);
 }
 
-bool trace_version(const tracer_object *self, PyObject *tensor, uint32_t *out)
+bool trace_version(const trace_tracer *self, PyObject *tensor, uint32_t *out)
 {
     PyObject *guard = enter_guard(self, tensor); /* owned or NULL */
     /* Asking an inference tensor for its version costs torch a C++ exception. */
@@ -46,14 +46,14 @@ bool trace_version(const tracer_object *self, PyObject *tensor, uint32_t *out)
     }
     PyErr_Clear();
     Py_XDECREF(answer);
-    leave_quiet(guard);
+    tensor_quiet_leave(guard);
     if (value < 0)
         return false;
     *out = (uint32_t)value;
     return true;
 }
 
-bool trace_digest(const tracer_object *self, PyObject *value, tt_digest *out)
+bool trace_digest(const trace_tracer *self, PyObject *value, tt_digest *out)
 {
     tensor_view view;
     if (tensor_view_open(&self->state->torch, value, &view) != VIEW_OK)
@@ -63,7 +63,7 @@ bool trace_digest(const tracer_object *self, PyObject *value, tt_digest *out)
     return true;
 }
 
-const void *trace_memory(const tracer_object *self, PyObject *tensor)
+const void *trace_memory(const trace_tracer *self, PyObject *tensor)
 {
     tensor_view view;
     if (tensor_view_open(&self->state->torch, tensor, &view) != VIEW_OK)
@@ -105,7 +105,7 @@ static bool same_plain(PyObject *a, PyObject *b)
 static bool are_alive(PyObject *refs)
 {
     for (Py_ssize_t i = 0; refs != NULL && i < PyList_GET_SIZE(refs); i++)
-        if (weakref_is(PyList_GET_ITEM(refs, i), NULL))
+        if (base_weakref_is(PyList_GET_ITEM(refs, i), NULL))
             return false;
     return true;
 }
@@ -117,7 +117,7 @@ static bool has_digest(const trace_state *state, trace_kind kind, const tt_diges
 }
 
 /* Of tensors and arrays. */
-static bool take_memory(tracer_object *self, trace_state *state, PyObject *value, trace_kind kind,
+static bool take_memory(trace_tracer *self, trace_state *state, PyObject *value, trace_kind kind,
                         trace_keep keep, bool is_doubtful, bool *is_forced)
 {
     trace_state now = { .kind = (uint8_t)kind, .iteration = state->iteration };
@@ -125,7 +125,7 @@ static bool take_memory(tracer_object *self, trace_state *state, PyObject *value
         now.has_version = trace_version(self, value, &now.version);
         now.data = trace_memory(self, value);
     }
-    bool is_same = state->kind == kind && state->ref != NULL && weakref_is(state->ref, value) &&
+    bool is_same = state->kind == kind && state->ref != NULL && base_weakref_is(state->ref, value) &&
                    now.data == state->data && now.has_version == state->has_version &&
                    now.version == state->version;
     if (keep == TRACE_CONTENT || is_doubtful || !now.has_version)
@@ -154,7 +154,7 @@ static bool take_memory(tracer_object *self, trace_state *state, PyObject *value
     return true;
 }
 
-static bool take_other(tracer_object *self, trace_state *state, PyObject *value, trace_keep keep)
+static bool take_other(trace_tracer *self, trace_state *state, PyObject *value, trace_keep keep)
 {
     PyObject *refs = PyList_New(0); /* owned */
     uint64_t signature = trace_signature(self, value, keep == TRACE_CONTENT, refs);
@@ -170,7 +170,7 @@ static bool take_other(tracer_object *self, trace_state *state, PyObject *value,
     return true;
 }
 
-bool trace_state_take(tracer_object *self, trace_state *state, PyObject *value, trace_keep keep,
+bool trace_state_take(trace_tracer *self, trace_state *state, PyObject *value, trace_keep keep,
                       bool is_doubtful, bool *is_forced)
 {
     trace_kind kind = trace_kind_of(self, value);

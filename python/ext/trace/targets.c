@@ -6,12 +6,12 @@
 
 /* ---- errors and threads ------------------------------------------------------ */
 
-void tracer_take_error(tracer_object *self)
+void trace_take_error(trace_tracer *self)
 {
     bool is_ours = PyErr_ExceptionMatches(PyExc_Exception); /* Ctrl-C and the like are the program's */
     PyObject *error = PyErr_GetRaisedException();           /* owned */
     if (!is_ours) {
-        tracer_set_error(self, error);
+        trace_set_error(self, error);
         return;
     }
     self->errors++;
@@ -20,7 +20,7 @@ void tracer_take_error(tracer_object *self)
     Py_DECREF(error);
 }
 
-void tracer_set_error(tracer_object *self, PyObject *error)
+void trace_set_error(trace_tracer *self, PyObject *error)
 {
     if (self->error == NULL && error != NULL) {
         self->error = error;
@@ -32,17 +32,17 @@ void tracer_set_error(tracer_object *self, PyObject *error)
 
 static _Thread_local int paused;
 
-void tracer_pause(void)
+void trace_pause(void)
 {
     paused++;
 }
 
-void tracer_go_on(void)
+void trace_go_on(void)
 {
     paused--;
 }
 
-bool tracer_is_here(const tracer_object *self)
+bool trace_is_here(const trace_tracer *self)
 {
     uint64_t here = PyThreadState_GetID(PyThreadState_Get());
     return (here == self->thread || here > self->last_thread) && paused == 0;
@@ -50,7 +50,7 @@ bool tracer_is_here(const tracer_object *self)
 
 /* ---- states ------------------------------------------------------------------- */
 
-static bool grow_states(tracer_object *self)
+static bool grow_states(trace_tracer *self)
 {
     size_t cap = self->state_cap > 0 ? self->state_cap * 2 : 16;
     trace_state **grown = PyMem_Realloc(self->states, cap * sizeof *grown);
@@ -63,7 +63,7 @@ static bool grow_states(tracer_object *self)
     return true;
 }
 
-size_t tracer_state_of(tracer_object *self, uint32_t group, PyObject *name)
+size_t trace_state_of(trace_tracer *self, uint32_t group, PyObject *name)
 {
     PyObject *index = PyList_GET_ITEM(self->indices, (Py_ssize_t)group); /* borrowed */
     PyObject *found = PyDict_GetItemWithError(index, name);              /* borrowed */
@@ -85,8 +85,8 @@ size_t tracer_state_of(tracer_object *self, uint32_t group, PyObject *name)
     return self->state_count++;
 }
 
-void tracer_consider(tracer_object *self, const trace_target *target, size_t state, PyObject *name,
-                     PyObject *value, bool is_doubtful)
+void trace_consider(trace_tracer *self, const trace_target *target, size_t state, PyObject *name,
+                    PyObject *value, bool is_doubtful)
 {
     bool is_forced = false;
     const trace_group *group = &self->groups[target->group];
@@ -94,26 +94,26 @@ void tracer_consider(tracer_object *self, const trace_target *target, size_t sta
     if (!group->is_on || self->error != NULL ||
         !trace_state_take(self, self->states[state], value, group->keep, is_doubtful, &is_forced))
         return;
-    tracer_pause();
+    trace_pause();
     bool is_done = trace_copy_keep(self, self->states[state], target->group, name, value, is_forced);
     if (is_done || PyErr_Occurred()) {
-        tracer_go_on();
+        trace_go_on();
         return;
     }
     PyObject *number = PyLong_FromUnsignedLong(target->group); /* owned */
     PyObject *done = number != NULL ? PyObject_CallFunctionObjArgs(self->keep, number, name, value,
                                                                    is_forced ? Py_True : Py_False, NULL)
                                     : NULL; /* owned */
-    tracer_go_on();
+    trace_go_on();
     if (done == NULL)
-        tracer_set_error(self, PyErr_GetRaisedException()); /* raised when the iteration ends */
+        trace_set_error(self, PyErr_GetRaisedException()); /* raised when the iteration ends */
     Py_XDECREF(done);
     Py_XDECREF(number);
 }
 
 /* ---- targets -------------------------------------------------------------------- */
 
-void tracer_free_targets(trace_targets *targets)
+void trace_free_targets(trace_targets *targets)
 {
     for (size_t i = 0; i < targets->count; i++) {
         Py_XDECREF(targets->all[i].name);
@@ -125,7 +125,7 @@ void tracer_free_targets(trace_targets *targets)
 }
 
 /* (origin, group, path, name, variable, slot, inner) */
-static int read_target(tracer_object *self, PyObject *tuple, trace_target *out)
+static int read_target(trace_tracer *self, PyObject *tuple, trace_target *out)
 {
     int origin, slot;
     unsigned int group, path;
@@ -143,11 +143,11 @@ static int read_target(tracer_object *self, PyObject *tuple, trace_target *out)
     out->inner = Py_NewRef(inner);
     if (PyTuple_GET_SIZE(inner) > 0)
         return 0;
-    out->state = tracer_state_of(self, group, name);
+    out->state = trace_state_of(self, group, name);
     return out->state == SIZE_MAX ? -1 : 0;
 }
 
-int tracer_read_targets(tracer_object *self, PyObject *list, trace_targets *out)
+int trace_read_targets(trace_tracer *self, PyObject *list, trace_targets *out)
 {
     trace_targets read = { 0 };
     Py_ssize_t count = PyList_Check(list) ? PyList_GET_SIZE(list) : -1;
@@ -170,6 +170,6 @@ int tracer_read_targets(tracer_object *self, PyObject *list, trace_targets *out)
     read = (trace_targets){ 0 };
     result = 0;
 out:
-    tracer_free_targets(&read);
+    trace_free_targets(&read);
     return result;
 }

@@ -7,9 +7,9 @@
 
 #include <structmember.h>
 
-static tracer_object *tracer_of(PyObject *self)
+static trace_tracer *tracer_of(PyObject *self)
 {
-    return (tracer_object *)self;
+    return (trace_tracer *)self;
 }
 
 /* ---- life ---------------------------------------------------------------------- */
@@ -32,7 +32,7 @@ static PyObject *function_from(const char *module_name, const char *name)
     return found;
 }
 
-static int find_functions(tracer_object *self)
+static int find_functions(trace_tracer *self)
 {
     static const char *const questions[TRACE_QUESTIONS][2] = {
         { "torch._C", "_len_torch_function_stack" },
@@ -52,10 +52,10 @@ static int find_functions(tracer_object *self)
                                                                                                   : -1;
 }
 
-static int find_torch(tracer_object *self)
+static int find_torch(trace_tracer *self)
 {
-    torch_api *torch = &self->state->torch;
-    if (!torch_api_find(torch)) {
+    tensor_torch *torch = &self->state->torch;
+    if (!tensor_torch_find(torch)) {
         PyErr_SetString(PyExc_RuntimeError, "torch has not been imported");
         return -1;
     }
@@ -77,7 +77,7 @@ static int find_torch(tracer_object *self)
 }
 
 /* groups: a list of (mode, keep, every, gather_every, is_direct) */
-static int read_groups(tracer_object *self, PyObject *groups)
+static int read_groups(trace_tracer *self, PyObject *groups)
 {
     Py_ssize_t count = PyList_GET_SIZE(groups);
     self->groups = PyMem_Calloc((size_t)count + 1, sizeof *self->groups);
@@ -115,7 +115,7 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!npp:PathTracer", names, &keep, &gather, &lists,
                                      &PyList_Type, &runs, &PyList_Type, &groups, &paths, &wide, &scoped))
         return NULL;
-    tracer_object *self = (tracer_object *)type->tp_alloc(type, 0);
+    trace_tracer *self = (trace_tracer *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->state = PyType_GetModuleState(type);
@@ -128,8 +128,7 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->last_thread = UINT64_MAX;
     self->is_wide = wide != 0;
     self->is_scoped = scoped != 0;
-    module_consumer_init(&self->consumer, &tracer_calls, &self->iteration,
-                         CONSUMER_DEPTH | CONSUMER_ERRORS);
+    calls_consumer_init(&self->consumer, &trace_calls, &self->iteration, CALLS_DEPTH | CALLS_ERRORS);
     self->path_count = (size_t)paths;
     self->is_matched = PyMem_Calloc((size_t)paths + 1, sizeof *self->is_matched);
     if (self->is_matched == NULL || find_torch(self) < 0 || read_groups(self, groups) < 0) {
@@ -143,7 +142,7 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 static int tracer_traverse(PyObject *op, visitproc visit, void *arg)
 {
-    tracer_object *self = tracer_of(op);
+    trace_tracer *self = tracer_of(op);
     Py_VISIT(Py_TYPE(op));
     Py_VISIT(self->module);
     Py_VISIT(self->keep);
@@ -158,7 +157,7 @@ static int tracer_traverse(PyObject *op, visitproc visit, void *arg)
         Py_VISIT(self->replicas[i].replica);
         Py_VISIT(self->replicas[i].original);
     }
-    return module_consumer_visit(&self->consumer, visit, arg);
+    return calls_consumer_visit(&self->consumer, visit, arg);
 }
 
 static void free_place(trace_place *place)
@@ -168,11 +167,11 @@ static void free_place(trace_place *place)
     Py_XDECREF(place->code);
     Py_XDECREF(place->module);
     Py_XDECREF(place->self_name);
-    tracer_free_targets(&place->targets);
+    trace_free_targets(&place->targets);
     PyMem_Free(place);
 }
 
-static void free_places(tracer_object *self)
+static void free_places(trace_tracer *self)
 {
     size_t count = self->place_count;
     self->place_count = 0;
@@ -185,10 +184,10 @@ static void free_places(tracer_object *self)
 
 static int tracer_clear(PyObject *op)
 {
-    tracer_object *self = tracer_of(op);
-    tracer_detach(self);
-    module_consumer_clear(&self->consumer);
-    tracer_forget_replicas(self);
+    trace_tracer *self = tracer_of(op);
+    trace_detach(self);
+    calls_consumer_clear(&self->consumer);
+    trace_forget_replicas(self);
     free_places(self);
     Py_CLEAR(self->keep);
     Py_CLEAR(self->gather);
@@ -202,7 +201,7 @@ static int tracer_clear(PyObject *op)
 
 static void tracer_dealloc(PyObject *op)
 {
-    tracer_object *self = tracer_of(op);
+    trace_tracer *self = tracer_of(op);
     PyTypeObject *type = Py_TYPE(op);
     PyObject_GC_UnTrack(op);
     (void)tracer_clear(op);
@@ -236,7 +235,7 @@ static void tracer_dealloc(PyObject *op)
 
 static PyObject *tracer_add_module(PyObject *op, PyObject *args)
 {
-    tracer_object *self = tracer_of(op);
+    trace_tracer *self = tracer_of(op);
     PyObject *module, *name, *targets; /* borrowed */
     int is_root, by_hook, has_places;
     if (!PyArg_ParseTuple(args, "OUpppO:add_module", &module, &name, &is_root, &by_hook, &has_places,
@@ -247,20 +246,20 @@ static PyObject *tracer_add_module(PyObject *op, PyObject *args)
         return PyErr_NoMemory();
     mine->is_root = is_root != 0;
     mine->has_places = has_places != 0;
-    if (tracer_read_targets(self, targets, &mine->targets) < 0 ||
-        module_source_add(self->state, &self->consumer, module, name, by_hook != 0) < 0) {
-        tracer_calls.free_data(mine);
+    if (trace_read_targets(self, targets, &mine->targets) < 0 ||
+        calls_source_add(self->state, &self->consumer, module, name, by_hook != 0) < 0) {
+        trace_calls.free_data(mine);
         return NULL;
     }
     PyObject *links = self->consumer.links; /* borrowed; ours is the last */
-    module_link *link = (module_link *)PyList_GET_ITEM(links, PyList_GET_SIZE(links) - 1);
+    calls_link *link = (calls_link *)PyList_GET_ITEM(links, PyList_GET_SIZE(links) - 1);
     link->data = mine;
     Py_RETURN_NONE;
 }
 
 static PyObject *tracer_add_place(PyObject *op, PyObject *args)
 {
-    tracer_object *self = tracer_of(op);
+    trace_tracer *self = tracer_of(op);
     PyObject *code, *module, *self_name, *targets; /* borrowed */
     int self_slot, is_packed, is_hidden;
     if (!PyArg_ParseTuple(args, "O!OUippO:add_place", &PyCode_Type, &code, &module, &self_name,
@@ -280,7 +279,7 @@ static PyObject *tracer_add_place(PyObject *op, PyObject *args)
     place->self_slot = self_slot;
     place->is_packed = is_packed != 0;
     place->is_hidden = is_hidden != 0;
-    if (tracer_read_targets(self, targets, &place->targets) < 0) {
+    if (trace_read_targets(self, targets, &place->targets) < 0) {
         free_place(place);
         return NULL;
     }
@@ -290,7 +289,7 @@ static PyObject *tracer_add_place(PyObject *op, PyObject *args)
 
 static PyObject *tracer_start(PyObject *op, PyObject *is_training)
 {
-    tracer_object *self = tracer_of(op);
+    trace_tracer *self = tracer_of(op);
     PyThreadState *at = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
     uint64_t newest = 0;
     for (; at != NULL; at = PyThreadState_Next(at))
@@ -299,24 +298,24 @@ static PyObject *tracer_start(PyObject *op, PyObject *is_training)
     self->thread = PyThreadState_GetID(PyThreadState_Get());
     self->last_thread = newest;
     /* Attached once in any case: what is wrong with it is said now. */
-    if (tracer_index_places(self) < 0 || tracer_attach(self) < 0)
+    if (trace_index_places(self) < 0 || trace_attach(self) < 0)
         return NULL;
     if (self->is_wide)
-        tracer_choose(self, PyObject_IsTrue(is_training) > 0);
+        trace_choose(self, PyObject_IsTrue(is_training) > 0);
     if (!self->is_wide || !self->is_tracing)
-        tracer_detach(self);
+        trace_detach(self);
     Py_RETURN_NONE;
 }
 
 static PyObject *tracer_stop(PyObject *op, PyObject *Py_UNUSED(none))
 {
-    tracer_object *self = tracer_of(op);
+    trace_tracer *self = tracer_of(op);
     self->thread = 0; /* nobody's business any more */
     self->last_thread = UINT64_MAX;
     self->is_tracing = false;
-    tracer_detach(self);
-    module_source_remove_all(self->state, &self->consumer);
-    tracer_forget_replicas(self);
+    trace_detach(self);
+    calls_source_remove_all(self->state, &self->consumer);
+    trace_forget_replicas(self);
     if (self->error != NULL) { /* of a thread whose iteration has not ended */
         self->errors++;
         if (self->own_error == NULL)
@@ -339,7 +338,7 @@ static PyObject *tracer_forget_lists(PyObject *op, PyObject *Py_UNUSED(none))
 
 static PyObject *get_matched(PyObject *op, void *Py_UNUSED(closure))
 {
-    tracer_object *self = tracer_of(op);
+    trace_tracer *self = tracer_of(op);
     PyObject *out = PyList_New((Py_ssize_t)self->path_count); /* owned */
     for (size_t i = 0; out != NULL && i < self->path_count; i++)
         PyList_SET_ITEM(out, (Py_ssize_t)i, PyBool_FromLong(self->is_matched[i]));
@@ -365,11 +364,11 @@ static PyGetSetDef getters[] = {
 };
 
 static PyMemberDef members[] = {
-    { "iteration", T_LONGLONG, offsetof(tracer_object, iteration), READONLY, "begun so far" },
-    { "training", T_LONGLONG, offsetof(tracer_object, training), READONLY, "of them in training" },
-    { "evaluation", T_LONGLONG, offsetof(tracer_object, evaluation), READONLY, "and in evaluation" },
-    { "errors", T_LONGLONG, offsetof(tracer_object, errors), READONLY, "errors of our own" },
-    { "error", T_OBJECT, offsetof(tracer_object, own_error), READONLY, "the first of them" },
+    { "iteration", T_LONGLONG, offsetof(trace_tracer, iteration), READONLY, "begun so far" },
+    { "training", T_LONGLONG, offsetof(trace_tracer, training), READONLY, "of them in training" },
+    { "evaluation", T_LONGLONG, offsetof(trace_tracer, evaluation), READONLY, "and in evaluation" },
+    { "errors", T_LONGLONG, offsetof(trace_tracer, errors), READONLY, "errors of our own" },
+    { "error", T_OBJECT, offsetof(trace_tracer, own_error), READONLY, "the first of them" },
     { 0 },
 };
 
@@ -386,9 +385,9 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec path_tracer_spec = {
+PyType_Spec trace_tracer_spec = {
     .name = "tensortap._core.PathTracer",
-    .basicsize = sizeof(tracer_object),
+    .basicsize = sizeof(trace_tracer),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = slots,
 };

@@ -7,7 +7,7 @@
 #include "trace/engine.h"
 
 typedef struct walking {
-    tracer_object *tracer;
+    trace_tracer *tracer;
     const trace_target *target;
     Py_ssize_t part;  /* of the target's inner that comes next */
     bool is_doubtful; /* it is a module's own: its version does not always tell */
@@ -163,9 +163,9 @@ static void walk(walking at, PyObject *value, PyObject *name)
         if (is_star(PyTuple_GET_ITEM(inner, count - 1)) &&
             PyType_IsSubtype(Py_TYPE(value), at.tracer->torch_module))
             return;
-        size_t state = tracer_state_of(at.tracer, at.target->group, name);
+        size_t state = trace_state_of(at.tracer, at.target->group, name);
         if (state != SIZE_MAX)
-            tracer_consider(at.tracer, at.target, state, name, value, at.is_doubtful);
+            trace_consider(at.tracer, at.target, state, name, value, at.is_doubtful);
         return;
     }
     PyObject *part = PyTuple_GET_ITEM(inner, at.part); /* borrowed */
@@ -178,18 +178,18 @@ static void walk(walking at, PyObject *value, PyObject *name)
         walk_object(at, value, name, part);
 }
 
-void tracer_look(tracer_object *self, const trace_target *target, PyObject *value, bool is_doubtful)
+void trace_look(trace_tracer *self, const trace_target *target, PyObject *value, bool is_doubtful)
 {
     if (self->error != NULL)
         return;
     Py_INCREF(value);
     if (PyTuple_GET_SIZE(target->inner) == 0) {
-        tracer_consider(self, target, target->state, target->name, value, is_doubtful);
+        trace_consider(self, target, target->state, target->name, value, is_doubtful);
     } else {
         walking at = { .tracer = self, .target = target, .is_doubtful = is_doubtful };
         walk(at, value, target->name);
     }
     if (PyErr_Occurred())
-        tracer_take_error(self);
+        trace_take_error(self);
     Py_DECREF(value);
 }

@@ -23,16 +23,16 @@ static bool begins_with(PyObject *path, PyObject *prefix)
 }
 
 /* The nearest frame from `at` outwards that is not tensortap's own. */
-static line_frame *find_user(line_frame *at, PyObject *own)
+static base_frame *find_user(base_frame *at, PyObject *own)
 {
-    while (at != NULL && begins_with(locals_code(at)->co_filename, own))
-        at = locals_back(at);
+    while (at != NULL && begins_with(base_frame_code(at)->co_filename, own))
+        at = base_frame_back(at);
     return at;
 }
 
-line_frame *call_user_frame(PyObject *own)
+base_frame *track_call_user_frame(PyObject *own)
 {
-    return find_user(locals_running(), own);
+    return find_user(base_frame_running(), own);
 }
 
 /* The two frames by which torch calls every forward: they would take the places of
@@ -46,18 +46,18 @@ static bool is_module_call(PyCodeObject *code)
            memcmp((const char *)PyUnicode_1BYTE_DATA(path) + more, tail, strlen(tail)) == 0;
 }
 
-static line_frame *find_caller(line_frame *at, PyObject *own)
+static base_frame *find_caller(base_frame *at, PyObject *own)
 {
-    while ((at = find_user(at, own)) != NULL && is_module_call(locals_code(at)))
-        at = locals_back(at);
+    while ((at = find_user(at, own)) != NULL && is_module_call(base_frame_code(at)))
+        at = base_frame_back(at);
     return at;
 }
 
-static int line_of(track_log *log, line_frame *at)
+static int line_of(track_log *log, base_frame *at)
 {
-    PyCodeObject *code = locals_code(at);
-    int instruction = locals_instruction(at);
-    known_line *known = &log->known[((uintptr_t)code / 64 + (uintptr_t)instruction) % KNOWN_LINES];
+    PyCodeObject *code = base_frame_code(at);
+    int instruction = base_frame_instruction(at);
+    track_known_line *known = &log->known[((uintptr_t)code / 64 + (uintptr_t)instruction) % KNOWN_LINES];
     if (known->code != code || known->instruction != instruction) {
         known->line = PyCode_Addr2Line(code, instruction * CODE_UNIT);
         known->instruction = instruction;
@@ -66,50 +66,50 @@ static int line_of(track_log *log, line_frame *at)
     return known->line;
 }
 
-void call_put_file(track_text *text, PyCodeObject *code)
+void track_call_put_file(track_text *text, PyCodeObject *code)
 {
     const char *path = PyUnicode_AsUTF8(code->co_filename);
     const char *slash = path != NULL ? strrchr(path, '/') : NULL;
     PyErr_Clear();
-    text_put(text, slash != NULL ? slash + 1 : path != NULL ? path : "?");
+    track_text_put(text, slash != NULL ? slash + 1 : path != NULL ? path : "?");
 }
 
-static void put_place(track_text *text, line_frame *at, int line)
+static void put_place(track_text *text, base_frame *at, int line)
 {
-    call_put_file(text, locals_code(at));
-    text_put(text, ":");
-    text_put_int(text, line);
+    track_call_put_file(text, base_frame_code(at));
+    track_text_put(text, ":");
+    track_text_put_int(text, line);
 }
 
 /* "caller:34 (file.py:34 <- loop.py:8 <- main.py:3)" */
 static void put_callers(track_text *text, track_log *log)
 {
     PyObject *own = log->own; /* borrowed */
-    line_frame *at = find_caller(locals_running(), own);
+    base_frame *at = find_caller(base_frame_running(), own);
     if (at == NULL) {
-        text_put(text, "?");
+        track_text_put(text, "?");
         return;
     }
     int line = line_of(log, at);
-    text_put_str(text, locals_code(at)->co_name);
-    text_put(text, ":");
-    text_put_int(text, line);
-    text_put(text, " (");
-    for (int i = 0; i < 3 && at != NULL; i++, at = find_caller(locals_back(at), own)) {
+    track_text_put_str(text, base_frame_code(at)->co_name);
+    track_text_put(text, ":");
+    track_text_put_int(text, line);
+    track_text_put(text, " (");
+    for (int i = 0; i < 3 && at != NULL; i++, at = find_caller(base_frame_back(at), own)) {
         if (i > 0)
-            text_put(text, " <- ");
+            track_text_put(text, " <- ");
         put_place(text, at, i == 0 ? line : line_of(log, at));
     }
-    text_put(text, ")");
+    track_text_put(text, ")");
 }
 
-PyObject *call_stack(track_log *log)
+PyObject *track_call_stack(track_log *log)
 {
     PyObject *own = log->own;       /* borrowed */
     PyObject *rows = PyList_New(0); /* owned */
-    line_frame *at = find_user(locals_running(), own);
-    for (; at != NULL && rows != NULL; at = find_user(locals_back(at), own)) {
-        PyCodeObject *code = locals_code(at);
+    base_frame *at = find_user(base_frame_running(), own);
+    for (; at != NULL && rows != NULL; at = find_user(base_frame_back(at), own)) {
+        PyCodeObject *code = base_frame_code(at);
         PyObject *row =
             Py_BuildValue("(OOi)", code->co_name, code->co_filename, line_of(log, at)); /* owned */
         if (row == NULL || PyList_Append(rows, row) < 0)
@@ -124,7 +124,7 @@ PyObject *call_stack(track_log *log)
 /* What the lines of one call have in common. */
 typedef struct call_lines {
     track_log *log;
-    PyObject *site; /* borrowed; the tuple of call_site */
+    PyObject *site; /* borrowed; the tuple of track_call_site */
     long depth;
     bool is_colored;
     track_text text; /* of the line that is being made */
@@ -132,7 +132,7 @@ typedef struct call_lines {
     tt_status st;
 } call_lines;
 
-static PyObject *field(const call_lines *lines, call_site which)
+static PyObject *field(const call_lines *lines, track_call_site which)
 {
     return PyTuple_GET_ITEM(lines->site, which);
 }
@@ -140,34 +140,34 @@ static PyObject *field(const call_lines *lines, call_site which)
 static void add_line(call_lines *lines, tt_branch branch)
 {
     if (lines->st == TT_OK)
-        lines->st = text_branch(&lines->out, lines->depth, branch, &lines->text, lines->is_colored);
+        lines->st = track_text_branch(&lines->out, lines->depth, branch, &lines->text, lines->is_colored);
     lines->text.len = 0;
 }
 
 /* "input [Tensor] x@0 → ..." */
 static void add_input(call_lines *lines, PyObject *name, PyObject *value)
 {
-    text_put_str(&lines->text, field(lines, SITE_INPUT));
-    text_put(&lines->text, " ");
-    line_put_new(lines->log, &lines->text, name, 0, value, lines->is_colored);
+    track_text_put_str(&lines->text, field(lines, SITE_INPUT));
+    track_text_put(&lines->text, " ");
+    track_put_new(lines->log, &lines->text, name, 0, value, lines->is_colored);
     add_line(lines, TT_BRANCH_ENTRY);
-    record_call(lines->log, field(lines, SITE_NAME), name, -1, value);
+    track_record_call(lines->log, field(lines, SITE_NAME), name, -1, value);
 }
 
 /* "output[1] shape=...", item -1: "output shape=..." */
 static void add_output(call_lines *lines, PyObject *label, Py_ssize_t item, PyObject *value,
                        tt_branch branch)
 {
-    text_put_str(&lines->text, label);
+    track_text_put_str(&lines->text, label);
     if (item >= 0) {
-        text_put(&lines->text, "[");
-        text_put_int(&lines->text, item);
-        text_put(&lines->text, "]");
+        track_text_put(&lines->text, "[");
+        track_text_put_int(&lines->text, item);
+        track_text_put(&lines->text, "]");
     }
-    text_put(&lines->text, " ");
-    line_put_new(lines->log, &lines->text, NULL, 0, value, lines->is_colored);
+    track_text_put(&lines->text, " ");
+    track_put_new(lines->log, &lines->text, NULL, 0, value, lines->is_colored);
     add_line(lines, branch);
-    record_call(lines->log, field(lines, SITE_NAME), lines->log->output, item, value);
+    track_record_call(lines->log, field(lines, SITE_NAME), lines->log->output, item, value);
 }
 
 /* Longer results are one line. */
@@ -193,13 +193,13 @@ static void add_time(call_lines *lines, double seconds)
 {
     int64_t units = (int64_t)(seconds * 1e4 + 0.5);
     char digits[] = ".0000 s";
-    text_put_str(&lines->text, field(lines, SITE_TIME));
-    text_put_int(&lines->text, units / 10000);
+    track_text_put_str(&lines->text, field(lines, SITE_TIME));
+    track_text_put_int(&lines->text, units / 10000);
     for (int64_t i = 4, left = units % 10000; i > 0; i--, left /= 10)
         digits[i] = (char)('0' + left % 10);
-    text_put(&lines->text, digits);
+    track_text_put(&lines->text, digits);
     add_line(lines, TT_BRANCH_LAST);
-    record_seconds(lines->log, field(lines, SITE_NAME), seconds);
+    track_record_seconds(lines->log, field(lines, SITE_NAME), seconds);
 }
 
 /* room: of TEXT_ROOM bytes, for the text */
@@ -208,22 +208,22 @@ static call_lines lines_of(track_log *log, PyObject *site, long depth, char *roo
     return (call_lines){ .log = log,
                          .site = site,
                          .depth = depth,
-                         .is_colored = log_is_colored(log),
+                         .is_colored = track_log_is_colored(log),
                          .text = { .data = room, .cap = TEXT_ROOM, .is_lent = true },
-                         .out = log_take_buf(log),
+                         .out = track_log_take_buf(log),
                          .st = TT_OK };
 }
 
 static int finish(call_lines *lines)
 {
-    text_free(&lines->text);
+    track_text_free(&lines->text);
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear(); /* of a run that was closed, a name that is no text */
     if (PyErr_Occurred()) {
         tt_buf_free(&lines->out);
         return -1;
     }
-    return log_emit_buf(lines->log, lines->st, &lines->out);
+    return track_log_emit_buf(lines->log, lines->st, &lines->out);
 }
 
 /* ---- calls --------------------------------------------------------------------- */
@@ -252,14 +252,14 @@ static void add_defaults(call_lines *lines, Py_ssize_t given, PyObject *kwargs)
     }
 }
 
-int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwargs)
+int64_t track_call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwargs)
 {
-    long depth = log_depth();
+    long depth = track_log_depth();
     char room[TEXT_ROOM];
     call_lines lines = lines_of(log, site, depth, room);
     PyObject *names = field(&lines, SITE_NAMES);
     Py_ssize_t named = PyTuple_GET_SIZE(names);
-    text_put_str(&lines.text, field(&lines, SITE_HEAD));
+    track_text_put_str(&lines.text, field(&lines, SITE_HEAD));
     put_callers(&lines.text, log);
     add_line(&lines, TT_BRANCH_CALL);
     for (Py_ssize_t i = PyLong_AsSsize_t(field(&lines, SITE_FIRST)); i < PyTuple_GET_SIZE(args); i++) {
@@ -278,48 +278,48 @@ int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwa
     add_defaults(&lines, PyTuple_GET_SIZE(args), kwargs);
     if (finish(&lines) < 0)
         return -1;
-    log_set_depth(depth + 1);
+    track_log_set_depth(depth + 1);
     return ticks() << DEPTH_BITS | (depth < DEPTH_MASK ? depth : DEPTH_MASK);
 }
 
-int call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *value)
+int track_call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *value)
 {
     int64_t now = ticks();
     long depth = (long)(token & DEPTH_MASK);
     char room[TEXT_ROOM];
     call_lines lines = lines_of(log, site, depth, room);
-    log_set_depth(depth);
+    track_log_set_depth(depth);
     add_outputs(&lines, field(&lines, SITE_OUTPUT), value, TT_BRANCH_LAST);
     add_time(&lines, seconds >= 0 ? seconds : (double)(now - (token >> DEPTH_BITS)) / 1e7);
     return finish(&lines);
 }
 
-int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind,
-              PyObject *why)
+int track_call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind,
+                    PyObject *why)
 {
     int64_t now = ticks();
     long depth = (long)(token & DEPTH_MASK);
     char room[TEXT_ROOM];
     call_lines lines = lines_of(log, site, depth, room);
-    log_set_depth(depth);
-    text_put_str(&lines.text, field(&lines, SITE_OUTPUT));
-    text_put(&lines.text, " ");
+    track_log_set_depth(depth);
+    track_text_put_str(&lines.text, field(&lines, SITE_OUTPUT));
+    track_text_put(&lines.text, " ");
     if (kind == Py_None) {
-        text_put_str(&lines.text, why);
+        track_text_put_str(&lines.text, why);
     } else {
-        text_put(&lines.text, "raised ");
-        text_put_ink(&lines.text, INK_ALARM, lines.is_colored);
-        text_put_str(&lines.text, kind);
-        text_put_ink(&lines.text, INK_PLAIN, lines.is_colored);
-        text_put(&lines.text, ": ");
-        text_put_str(&lines.text, why);
+        track_text_put(&lines.text, "raised ");
+        track_text_put_ink(&lines.text, INK_ALARM, lines.is_colored);
+        track_text_put_str(&lines.text, kind);
+        track_text_put_ink(&lines.text, INK_PLAIN, lines.is_colored);
+        track_text_put(&lines.text, ": ");
+        track_text_put_str(&lines.text, why);
     }
     add_line(&lines, TT_BRANCH_LAST);
     add_time(&lines, seconds >= 0 ? seconds : (double)(now - (token >> DEPTH_BITS)) / 1e7);
     return finish(&lines);
 }
 
-int call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value)
+int track_call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value)
 {
     char room[TEXT_ROOM];
     call_lines lines = lines_of(log, site, (long)(token & DEPTH_MASK), room);

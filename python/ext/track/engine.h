@@ -34,14 +34,14 @@ enum { TEXT_ROOM = 1024 };
 /* The inks of the core's views: tt_tree_line obeys these and no others. */
 typedef enum track_ink { INK_PLAIN, INK_FAINT, INK_NAME, INK_CHANGE, INK_ALARM } track_ink;
 
-void text_put_slowly(track_text *text, const char *bytes, size_t len); /* makes room first */
+void track_text_put_slowly(track_text *text, const char *bytes, size_t len); /* makes room first */
 
 /* In the header because a line is twenty pieces, most of them literals: their
  * lengths are known here. */
-static inline void text_put_bytes(track_text *text, const char *bytes, size_t len)
+static inline void track_text_put_bytes(track_text *text, const char *bytes, size_t len)
 {
     if (text->len + len >= text->cap) {
-        text_put_slowly(text, bytes, len);
+        track_text_put_slowly(text, bytes, len);
         return;
     }
     memcpy(text->data + text->len, bytes, len);
@@ -49,28 +49,29 @@ static inline void text_put_bytes(track_text *text, const char *bytes, size_t le
     text->data[text->len] = '\0';
 }
 
-static inline void text_put(track_text *text, const char *bytes)
+static inline void track_text_put(track_text *text, const char *bytes)
 {
-    text_put_bytes(text, bytes, strlen(bytes));
+    track_text_put_bytes(text, bytes, strlen(bytes));
 }
 
-void text_put_int(track_text *text, long long number);
-void text_put_number(track_text *text, double number); /* short form */
-void text_put_str(track_text *text, PyObject *str);    /* what is no str: nothing */
-void text_put_ink(track_text *text, track_ink ink, bool is_colored);
-void text_free(track_text *text);
+void track_text_put_int(track_text *text, long long number);
+void track_text_put_number(track_text *text, double number); /* short form */
+void track_text_put_str(track_text *text, PyObject *str);    /* what is no str: nothing */
+void track_text_put_ink(track_text *text, track_ink ink, bool is_colored);
+void track_text_free(track_text *text);
 /* One line of the tree, with its newline. */
-tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_text *text, bool is_colored);
+tt_status track_text_branch(tt_buf *out, long depth, tt_branch branch, const track_text *text,
+                            bool is_colored);
 
 /* ---- sights --------------------------------------------------------------- */
 
-typedef enum sight_kind {
+typedef enum track_sight_kind {
     SIGHT_NONE,   /* the name is not bound */
     SIGHT_TENSOR, /* a torch tensor or NumPy array */
     SIGHT_PLAIN,  /* a number, text, None: held, compared by value */
     SIGHT_BOX,    /* list, tuple, dict, set: compared by fingerprint */
     SIGHT_OTHER,  /* compared by address */
-} sight_kind;
+} track_sight_kind;
 
 typedef struct track_key {
     uint64_t low, high;
@@ -82,7 +83,7 @@ enum { CHANGED_SHAPE = 1 << 0, CHANGED_DTYPE = 1 << 1, CHANGED_DEVICE = 1 << 2 }
 /* What is known of a value; of a tensor no reference and no element is kept
  * (but see `held`). */
 typedef struct track_sight {
-    sight_kind kind;
+    track_sight_kind kind;
     bool is_torch, has_stats, has_digest;
     unsigned changed;                     /* CHANGED_...; a device is shown then even if it is the CPU */
     const void *object;                   /* address, for comparison only */
@@ -100,39 +101,40 @@ typedef struct track_tolerance {
     double rtol, atol;
 } track_tolerance;
 
-sight_kind sight_kind_of(core_state *state, PyObject *obj);
+track_sight_kind track_sight_kind_of(binding_state *state, PyObject *obj);
 /* Looks at obj.  No digest: for text alone. */
-void sight_take(core_state *state, PyObject *obj, bool wants_digest, track_sight *out);
-void sight_forget(track_sight *sight);
+void track_sight_take(binding_state *state, PyObject *obj, bool wants_digest, track_sight *out);
+void track_sight_forget(track_sight *sight);
 /* Is obj, no tensor, other than it was?  Cheap where nothing happened. */
-bool sight_is_stale(core_state *state, const track_sight *last, sight_kind kind, PyObject *obj);
+bool track_sight_is_stale(binding_state *state, const track_sight *last, track_sight_kind kind,
+                          PyObject *obj);
 /* Does `now` (of obj; its `changed` is set) differ from `last`?  If so, what differs goes to `what`:
  * "shape, dtype".  With a tolerance the copy that `last` holds is compared. */
-bool sight_differs(core_state *state, const track_sight *last, track_sight *now, PyObject *obj,
-                   const track_tolerance *tolerance, track_text *what);
+bool track_sight_differs(binding_state *state, const track_sight *last, track_sight *now, PyObject *obj,
+                         const track_tolerance *tolerance, track_text *what);
 /* Keeps a copy of the tensor in sight->held. */
-void sight_keep(track_sight *sight, PyObject *obj);
+void track_sight_keep(track_sight *sight, PyObject *obj);
 
 /* 128 bits that stand for a value: equal values, equal keys.  A quick key takes
  * large torch tensors by address and version and must not outlive them. */
-track_key key_of(core_state *state, PyObject *obj, bool is_quick);
+track_key track_key_of(binding_state *state, PyObject *obj, bool is_quick);
 
 /* ---- the log -------------------------------------------------------------- */
 
 /* The line of an instruction: finding it takes longer than writing it. */
-typedef struct known_line {
+typedef struct track_known_line {
     PyCodeObject *code; /* owned or NULL */
     int instruction, line;
-} known_line;
+} track_known_line;
 
 enum { KNOWN_LINES = 32 };
 
 typedef struct track_log {
-    PyObject_HEAD core_state *state; /* of the module, which the type keeps alive */
-    PyObject *logger;                /* owned; whose handlers get the lines too */
-    PyObject *own;                   /* owned; prefix of files that are no callers: tensortap's */
-    PyObject *runs;                  /* owned; list of open recorders, the innermost last */
-    PyObject *look;                  /* owned; callable: (is_terminal, is_colored) of a stream */
+    PyObject_HEAD binding_state *state; /* of the module, which the type keeps alive */
+    PyObject *logger;                   /* owned; whose handlers get the lines too */
+    PyObject *own;                      /* owned; prefix of files that are no callers: tensortap's */
+    PyObject *runs;                     /* owned; list of open recorders, the innermost last */
+    PyObject *look;                     /* owned; callable: (is_terminal, is_colored) of a stream */
     PyObject *show;   /* owned; callable: prints lines on a terminal, or on a difficult stream */
     PyObject *render; /* owned; callable: "value: ..." of anything but tensors */
     PyObject *keep;   /* owned; callable: logs lines where that is not simple */
@@ -140,7 +142,7 @@ typedef struct track_log {
     PyObject *sys;    /* owned; the module's dict, for its stdout */
     PyObject *write, *handlers, *output, *stdout_name; /* owned; names */
     bool is_terminal, is_colored;                      /* that stream */
-    known_line known[KNOWN_LINES];                     /* of callers */
+    track_known_line known[KNOWN_LINES];               /* of callers */
     tt_buf spare; /* owned; room of lines that have gone out, for the next */
 } track_log;
 
@@ -160,33 +162,33 @@ typedef struct track_log {
     X(stdout_name)
 
 /* Of this thread. */
-long log_depth(void);
-void log_set_depth(long depth);
-void log_set_file(int fd);
+long track_log_depth(void);
+void track_log_set_depth(long depth);
+void track_log_set_file(int fd);
 
-bool log_is_colored(track_log *self);
+bool track_log_is_colored(track_log *self);
 /* Lines, the last with its newline too, to everywhere; -1: an exception that is no
  * Exception (Ctrl-C) is set. */
-int log_emit(track_log *self, const char *bytes, size_t len);
-/* An empty buffer for lines; log_emit_buf takes it back. */
-tt_buf log_take_buf(track_log *self);
-int log_emit_buf(track_log *self, tt_status st, tt_buf *out);
+int track_log_emit(track_log *self, const char *bytes, size_t len);
+/* An empty buffer for lines; track_log_emit_buf takes it back. */
+tt_buf track_log_take_buf(track_log *self);
+int track_log_emit_buf(track_log *self, tt_status st, tt_buf *out);
 /* Lines without the last newline to a file, the time before each; 0 or errno. */
-int log_write(int fd, const char *bytes, size_t len);
+int track_log_write(int fd, const char *bytes, size_t len);
 
 /* ---- lines ---------------------------------------------------------------- */
 
 /* "[Tensor] x@12 → shape=..."; name NULL: "shape=..." alone. */
-void line_put_value(track_log *log, track_text *text, PyObject *name, long line, const track_sight *sight,
-                    PyObject *obj, bool is_colored);
+void track_put_value(track_log *log, track_text *text, PyObject *name, long line,
+                     const track_sight *sight, PyObject *obj, bool is_colored);
 /* The same of a value that was not looked at yet. */
-void line_put_new(track_log *log, track_text *text, PyObject *name, long line, PyObject *obj,
-                  bool is_colored);
+void track_put_new(track_log *log, track_text *text, PyObject *name, long line, PyObject *obj,
+                   bool is_colored);
 
 /* ---- calls ---------------------------------------------------------------- */
 
 /* What is known of a function: a tuple that calls.py makes. */
-typedef enum call_site {
+typedef enum track_call_site {
     SITE_NAME, /* "Class.method" */
     SITE_HEAD, /* "[file.py:12] function [Class.method] called at " */
     SITE_INPUT,
@@ -197,41 +199,42 @@ typedef enum call_site {
     SITE_FIRST,    /* arguments to leave out: self */
     SITE_DEFAULTS, /* tuple of (name, its position or -1, value) */
     SITE_FIELDS,
-} call_site;
+} track_call_site;
 
-/* A token for the others, or -1: as log_emit.  seconds < 0: since the beginning. */
-int64_t call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwargs);
-int call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *value);
+/* A token for the others, or -1: as track_log_emit.  seconds < 0: since the beginning. */
+int64_t track_call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwargs);
+int track_call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *value);
 /* kind: name of an exception, or None. */
-int call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind,
-              PyObject *why);
-int call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value);
-line_frame *call_user_frame(PyObject *own); /* the innermost frame that is not ours, or NULL */
-PyObject *call_stack(track_log *log);       /* [(function, file, line)], innermost first */
-void call_put_file(track_text *text, PyCodeObject *code); /* its name without folders */
+int track_call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind,
+                    PyObject *why);
+int track_call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value);
+base_frame *track_call_user_frame(PyObject *own); /* the innermost frame that is not ours, or NULL */
+PyObject *track_call_stack(track_log *log);       /* [(function, file, line)], innermost first */
+void track_call_put_file(track_text *text, PyCodeObject *code); /* its name without folders */
 
 /* ---- runs ----------------------------------------------------------------- */
 
-void record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item, PyObject *value);
-void record_seconds(track_log *log, PyObject *function, double seconds);
+void track_record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item,
+                       PyObject *value);
+void track_record_seconds(track_log *log, PyObject *function, double seconds);
 /* key: of the line source, for the change that flow tells of too; 0: none */
-void record_change(track_log *log, uint64_t key, PyObject *file, long line, PyObject *name,
-                   PyObject *value);
+void track_record_change(track_log *log, uint64_t key, PyObject *file, long line, PyObject *name,
+                         PyObject *value);
 
 /* ---- trackers ------------------------------------------------------------- */
 
-typedef struct tracked_frame {
-    line_frame *at;  /* for comparison; a generator keeps its own while it sleeps */
+typedef struct track_frame {
+    base_frame *at;  /* for comparison; a generator keeps its own while it sleeps */
     uint64_t number; /* of the line source */
     long depth;
     bool is_root;        /* of a decorated function: its arguments are told as inputs */
     int *slots;          /* owned; of each name: a local's, NOT_LOCAL or NOT_HERE */
     track_sight *sights; /* owned; of each name */
-} tracked_frame;
+} track_frame;
 
 enum { NOT_HERE = -1, NOT_LOCAL = -2 };
 
-typedef struct tracker {
+typedef struct track_tracker {
     PyObject_HEAD PyObject *module; /* owned */
     PyObject *log;                  /* owned; a track_log */
     PyObject *names;                /* owned; tuple of str */
@@ -239,13 +242,13 @@ typedef struct tracker {
     PyObject *excluded;             /* owned; tuple of prefixes of file names */
     PyObject *roots;                /* owned; set of code objects */
     track_tolerance tolerance;
-    long depth;             /* of what a decorated function's frame tells */
-    PyObject *file;         /* owned or NULL; of the root that was entered last */
-    int id;                 /* of the consumer; -1: none */
-    tracked_frame **frames; /* owned */
+    long depth;           /* of what a decorated function's frame tells */
+    PyObject *file;       /* owned or NULL; of the root that was entered last */
+    int id;               /* of the consumer; -1: none */
+    track_frame **frames; /* owned */
     size_t count, cap;
-    tracked_frame *last; /* that had an event last; borrowed or NULL */
-} tracker;
+    track_frame *last; /* that had an event last; borrowed or NULL */
+} track_tracker;
 
 #define TRACKER_OBJECTS(X) \
     X(module)              \
@@ -257,13 +260,13 @@ typedef struct tracker {
     X(file)
 
 /* Adds the consumer; -1: an exception is set. */
-int tracker_listen(tracker *self);
-void tracker_silence(tracker *self);
+int track_tracker_listen(track_tracker *self);
+void track_tracker_silence(track_tracker *self);
 /* Looks at the names of the user's frame that runs now; `line` is where that is. */
-void tracker_adopt(tracker *self, long line);
-void tracker_drop_frame(tracker *self, tracked_frame *frame);
+void track_tracker_adopt(track_tracker *self, long line);
+void track_tracker_drop_frame(track_tracker *self, track_frame *frame);
 
-CORE_FUNCTION(core_track_key);
-PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs);
+BINDING_FUNCTION(track_key_function);
+PyObject *track_tracker_function(PyObject *module, PyObject *args, PyObject *kwargs);
 
 #endif

@@ -10,23 +10,23 @@
 
 #include <string.h>
 
-static Py_ssize_t name_count(const tracker *self)
+static Py_ssize_t name_count(const track_tracker *self)
 {
     return PyTuple_GET_SIZE(self->names);
 }
 
 /* ---- frames -------------------------------------------------------------------- */
 
-static void free_frame(tracker *self, tracked_frame *frame)
+static void free_frame(track_tracker *self, track_frame *frame)
 {
     for (Py_ssize_t i = 0; frame->sights != NULL && i < name_count(self); i++)
-        sight_forget(&frame->sights[i]);
+        track_sight_forget(&frame->sights[i]);
     PyMem_Free(frame->slots);
     PyMem_Free(frame->sights);
     PyMem_Free(frame);
 }
 
-void tracker_drop_frame(tracker *self, tracked_frame *frame)
+void track_tracker_drop_frame(track_tracker *self, track_frame *frame)
 {
     for (size_t i = self->count; i-- > 0;) {
         if (self->frames[i] != frame)
@@ -40,7 +40,7 @@ void tracker_drop_frame(tracker *self, tracked_frame *frame)
     free_frame(self, frame);
 }
 
-static tracked_frame *find_frame(tracker *self, const line_event *event)
+static track_frame *find_frame(track_tracker *self, const lines_event *event)
 {
     if (self->last != NULL && self->last->at == event->at && self->last->number == event->frame)
         return self->last;
@@ -56,7 +56,7 @@ static tracked_frame *find_frame(tracker *self, const line_event *event)
 
 /* Slots are numbered as base/frame.h has them: variables, then cells that are no
  * arguments, then free variables. */
-static void find_slots(const tracker *self, PyObject *code, int *slots)
+static void find_slots(const track_tracker *self, PyObject *code, int *slots)
 {
     PyObject *tuples[4] = { PyObject_GetAttrString(code, "co_varnames"),
                             PyObject_GetAttrString(code, "co_cellvars"),
@@ -83,14 +83,14 @@ static void find_slots(const tracker *self, PyObject *code, int *slots)
         Py_XDECREF(tuples[t]);
 }
 
-static PyObject *value_of(const tracker *self, const tracked_frame *frame, Py_ssize_t i)
+static PyObject *value_of(const track_tracker *self, const track_frame *frame, Py_ssize_t i)
 {
     PyObject *name = PyTuple_GET_ITEM(self->names, i), *found = NULL; /* borrowed */
     if (frame->slots[i] >= 0)
-        return locals_slot(frame->at, frame->slots[i], name);
+        return base_frame_slot(frame->at, frame->slots[i], name);
     if (frame->slots[i] == NOT_HERE)
         return NULL;
-    PyObject *spaces[] = { locals_names(frame->at), locals_globals(frame->at) };
+    PyObject *spaces[] = { base_frame_names(frame->at), base_frame_globals(frame->at) };
     for (int k = 0; k < 2 && found == NULL; k++)
         if (spaces[k] != NULL && PyDict_Check(spaces[k]))
             found = PyDict_GetItemWithError(spaces[k], name);
@@ -98,28 +98,29 @@ static PyObject *value_of(const tracker *self, const tracked_frame *frame, Py_ss
     return found;
 }
 
-static const tracked_frame *find_caller(const tracker *self, line_frame *at)
+static const track_frame *find_caller(const track_tracker *self, base_frame *at)
 {
     int steps = 0;
-    for (line_frame *up = locals_back(at); up != NULL && steps < 1000; up = locals_back(up), steps++)
+    for (base_frame *up = base_frame_back(at); up != NULL && steps < 1000;
+         up = base_frame_back(up), steps++)
         for (size_t i = self->count; i-- > 0;)
             if (self->frames[i]->at == up)
                 return self->frames[i];
     return NULL;
 }
 
-static tracked_frame *make_frame(tracker *self, const line_event *event)
+static track_frame *make_frame(track_tracker *self, const lines_event *event)
 {
     size_t names = (size_t)name_count(self);
     if (self->count == self->cap) {
         size_t cap = self->cap * 2 + 8;
-        tracked_frame **frames = PyMem_Realloc(self->frames, cap * sizeof *frames);
+        track_frame **frames = PyMem_Realloc(self->frames, cap * sizeof *frames);
         if (frames == NULL)
             return NULL;
         self->frames = frames;
         self->cap = cap;
     }
-    tracked_frame *frame = PyMem_Calloc(1, sizeof *frame);
+    track_frame *frame = PyMem_Calloc(1, sizeof *frame);
     if (frame == NULL)
         return NULL;
     frame->slots = PyMem_Calloc(names, sizeof *frame->slots);
@@ -134,7 +135,7 @@ static tracked_frame *make_frame(tracker *self, const line_event *event)
     if (frame->is_root)
         Py_XSETREF(self->file, Py_NewRef(((PyCodeObject *)event->code)->co_filename));
     frame->depth = self->depth;
-    const tracked_frame *caller = frame->is_root ? NULL : find_caller(self, event->at);
+    const track_frame *caller = frame->is_root ? NULL : find_caller(self, event->at);
     if (caller != NULL)
         frame->depth = caller->depth + 1;
     find_slots(self, event->code, frame->slots);
@@ -151,68 +152,69 @@ typedef struct look_reason {
     bool is_told; /* if it differs */
 } look_reason;
 
-static void tell(tracker *self, const tracked_frame *frame, PyObject *name, const look_reason *why,
+static void tell(track_tracker *self, const track_frame *frame, PyObject *name, const look_reason *why,
                  const track_sight *now, PyObject *obj, const track_text *what)
 {
     track_log *log = (track_log *)self->log;
-    PyCodeObject *code = locals_code(frame->at);
-    bool is_colored = log_is_colored(log);
+    PyCodeObject *code = base_frame_code(frame->at);
+    bool is_colored = track_log_is_colored(log);
     char room[TEXT_ROOM];
     track_text text = TEXT_IN(room);
-    tt_buf out = log_take_buf(log);
-    record_change(log, why->key, code->co_filename, why->line, name, obj);
-    line_put_value(log, &text, name, why->line, now, obj, is_colored);
+    tt_buf out = track_log_take_buf(log);
+    track_record_change(log, why->key, code->co_filename, why->line, name, obj);
+    track_put_value(log, &text, name, why->line, now, obj, is_colored);
     if (what->len > 0) {
-        text_put(&text, " | ");
-        text_put_ink(&text, INK_CHANGE, is_colored);
-        text_put(&text, "changed: ");
-        text_put_bytes(&text, what->data, what->len);
-        text_put_ink(&text, INK_PLAIN, is_colored);
+        track_text_put(&text, " | ");
+        track_text_put_ink(&text, INK_CHANGE, is_colored);
+        track_text_put(&text, "changed: ");
+        track_text_put_bytes(&text, what->data, what->len);
+        track_text_put_ink(&text, INK_PLAIN, is_colored);
     }
     if (!frame->is_root) {
-        text_put(&text, " | in ");
-        text_put_str(&text, code->co_name);
+        track_text_put(&text, " | in ");
+        track_text_put_str(&text, code->co_name);
         if (self->file != NULL && PyUnicode_Compare(self->file, code->co_filename) != 0) {
-            text_put(&text, " (");
-            call_put_file(&text, code);
-            text_put(&text, ")");
+            track_text_put(&text, " (");
+            track_call_put_file(&text, code);
+            track_text_put(&text, ")");
         }
     }
-    tt_status st = text_branch(&out, frame->depth, TT_BRANCH_ENTRY, &text, is_colored);
-    text_free(&text);
-    if (log_emit_buf(log, st, &out) < 0 && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
-        Py_XDECREF(own_error_take()); /* what we leave set here is swallowed */
+    tt_status st = track_text_branch(&out, frame->depth, TT_BRANCH_ENTRY, &text, is_colored);
+    track_text_free(&text);
+    if (track_log_emit_buf(log, st, &out) < 0 && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+        Py_XDECREF(base_error_take()); /* what we leave set here is swallowed */
 }
 
-static void look(tracker *self, tracked_frame *frame, Py_ssize_t i, PyObject *obj, const look_reason *why)
+static void look(track_tracker *self, track_frame *frame, Py_ssize_t i, PyObject *obj,
+                 const look_reason *why)
 {
-    core_state *state = core_state_of(self->module);
+    binding_state *state = binding_state_of(self->module);
     track_sight *last = &frame->sights[i], now;
     track_text what = { 0 };
     if (obj == NULL) {
-        sight_forget(last);
+        track_sight_forget(last);
         return;
     }
     Py_INCREF(obj);
-    sight_take(state, obj, true, &now);
-    bool is_other = sight_differs(state, last, &now, obj, &self->tolerance, &what);
+    track_sight_take(state, obj, true, &now);
+    bool is_other = track_sight_differs(state, last, &now, obj, &self->tolerance, &what);
     if (is_other || !self->tolerance.is_given || last->kind != SIGHT_TENSOR) {
         if (now.kind == SIGHT_TENSOR && self->tolerance.is_given)
-            sight_keep(&now, obj);
-        sight_forget(last);
+            track_sight_keep(&now, obj);
+        track_sight_forget(last);
         *last = now;
     } else { /* what was told last stays what is compared with */
         last->object = obj;
-        sight_forget(&now);
+        track_sight_forget(&now);
     }
     if (is_other && why->is_told)
         tell(self, frame, PyTuple_GET_ITEM(self->names, i), why, last, obj, &what);
-    text_free(&what);
+    track_text_free(&what);
     Py_DECREF(obj);
 }
 
 /* What the names hold when we come. */
-static void look_at_all(tracker *self, tracked_frame *frame, long line, bool is_told)
+static void look_at_all(track_tracker *self, track_frame *frame, long line, bool is_told)
 {
     const look_reason why = { .line = line, .is_told = is_told };
     for (Py_ssize_t i = 0; i < name_count(self); i++)
@@ -220,40 +222,40 @@ static void look_at_all(tracker *self, tracked_frame *frame, long line, bool is_
             look(self, frame, i, value_of(self, frame, i), &why);
 }
 
-static void look_again(tracker *self, tracked_frame *frame, Py_ssize_t i, const line_change *change,
+static void look_again(track_tracker *self, track_frame *frame, Py_ssize_t i, const lines_change *change,
                        long line)
 {
     track_sight *last = &frame->sights[i];
     PyObject *obj = change->now.object; /* borrowed */
     const look_reason why = { .line = line, .key = change->now.key, .is_told = true };
-    if (change->how == LINE_BOUND)
-        sight_forget(last); /* it was not bound */
-    if (change->how == LINE_TOUCHED && obj == last->object &&
-        !sight_is_stale(core_state_of(self->module), last, last->kind, obj))
+    if (change->how == LINES_BOUND)
+        track_sight_forget(last); /* it was not bound */
+    if (change->how == LINES_TOUCHED && obj == last->object &&
+        !track_sight_is_stale(binding_state_of(self->module), last, last->kind, obj))
         return;
     look(self, frame, i, obj, &why);
 }
 
 /* ---- events --------------------------------------------------------------------- */
 
-static void on_enter(void *context, const line_event *event)
+static void on_enter(void *context, const lines_event *event)
 {
-    tracker *self = context;
-    tracked_frame *frame = find_frame(self, event);
+    track_tracker *self = context;
+    track_frame *frame = find_frame(self, event);
     if (event->is_resumed && frame != NULL)
         return;
     if (frame != NULL)
-        tracker_drop_frame(self, frame);
+        track_tracker_drop_frame(self, frame);
     frame = make_frame(self, event);
     if (frame == NULL)
         return;
     look_at_all(self, frame, event->line, !frame->is_root);
 }
 
-static void on_change(void *context, const line_event *event)
+static void on_change(void *context, const lines_event *event)
 {
-    tracker *self = context;
-    tracked_frame *frame = find_frame(self, event);
+    track_tracker *self = context;
+    track_frame *frame = find_frame(self, event);
     if (frame == NULL) /* it was running when we came: what changed is its first sight */
         frame = make_frame(self, event);
     for (size_t k = 0; frame != NULL && k < event->change_count; k++)
@@ -262,30 +264,30 @@ static void on_change(void *context, const line_event *event)
                 look_again(self, frame, i, &event->changes[k], event->line);
 }
 
-static void on_leave(void *context, const line_event *event)
+static void on_leave(void *context, const lines_event *event)
 {
-    tracker *self = context;
-    tracked_frame *frame = find_frame(self, event);
+    track_tracker *self = context;
+    track_frame *frame = find_frame(self, event);
     if (frame != NULL && !event->is_yield)
-        tracker_drop_frame(self, frame);
+        track_tracker_drop_frame(self, frame);
 }
 
 /* A frame that runs already, from the outside: the innermost that is not our own. */
-void tracker_adopt(tracker *self, long line)
+void track_tracker_adopt(track_tracker *self, long line)
 {
-    line_frame *at = call_user_frame(((track_log *)self->log)->own);
+    base_frame *at = track_call_user_frame(((track_log *)self->log)->own);
     if (at == NULL)
         return;
-    const line_event event = { .at = at, .code = (PyObject *)locals_code(at) };
-    tracked_frame *frame = find_frame(self, &event);
+    const lines_event event = { .at = at, .code = (PyObject *)base_frame_code(at) };
+    track_frame *frame = find_frame(self, &event);
     if (frame != NULL)
-        tracker_drop_frame(self, frame);
+        track_tracker_drop_frame(self, frame);
     frame = make_frame(self, &event);
     if (frame != NULL)
         look_at_all(self, frame, line, true);
 }
 
-static bool has_any(const tracker *self, PyObject *code, const char *attribute)
+static bool has_any(const track_tracker *self, PyObject *code, const char *attribute)
 {
     PyObject *tuple = PyObject_GetAttrString(code, attribute); /* owned */
     bool is_there = false;
@@ -297,7 +299,7 @@ static bool has_any(const tracker *self, PyObject *code, const char *attribute)
 
 static bool selects(void *context, PyCodeObject *code, int *first, int *last)
 {
-    const tracker *self = context;
+    const track_tracker *self = context;
     PyObject *obj = (PyObject *)code;
     (void)first;
     (void)last;
@@ -310,30 +312,30 @@ static bool selects(void *context, PyCodeObject *code, int *first, int *last)
            has_any(self, obj, "co_freevars") || has_any(self, obj, "co_names");
 }
 
-int tracker_listen(tracker *self)
+int track_tracker_listen(track_tracker *self)
 {
-    core_state *state = core_state_of(self->module);
-    if (state->line == NULL && (state->line = line_source_create(state)) == NULL)
+    binding_state *state = binding_state_of(self->module);
+    if (state->line == NULL && (state->line = lines_source_create(state)) == NULL)
         return -1;
     PyObject *set = PyFrozenSet_New(self->names); /* owned */
     if (set == NULL)
         return -1;
-    const line_consumer consumer = { .context = self,
-                                     .wants = LINE_ARRAYS | LINE_OBJECTS | LINE_TOUCHES,
-                                     .threads = LINE_THREADS_OWN,
-                                     .selects = selects,
-                                     .names = set,
-                                     .enter = on_enter,
-                                     .change = on_change,
-                                     .leave = on_leave };
-    self->id = line_source_add(state->line, &consumer);
+    const lines_consumer consumer = { .context = self,
+                                      .wants = LINES_ARRAYS | LINES_OBJECTS | LINES_TOUCHES,
+                                      .threads = LINES_THREADS_OWN,
+                                      .selects = selects,
+                                      .names = set,
+                                      .enter = on_enter,
+                                      .change = on_change,
+                                      .leave = on_leave };
+    self->id = lines_source_add(state->line, &consumer);
     Py_DECREF(set);
     return self->id < 0 ? -1 : 0;
 }
 
-void tracker_silence(tracker *self)
+void track_tracker_silence(track_tracker *self)
 {
     if (self->id >= 0)
-        line_source_remove(core_state_of(self->module)->line, self->id);
+        lines_source_remove(binding_state_of(self->module)->line, self->id);
     self->id = -1;
 }

@@ -16,7 +16,7 @@ enum { DEEPEST = 12, MOST_LEAVES = 1 << 16 };
 enum { QUICK_BYTES = 64 << 10 };
 
 typedef struct key_walk {
-    core_state *state;
+    binding_state *state;
     bool is_quick;
     int depth;
     long leaves;
@@ -71,11 +71,11 @@ static track_key tensor_key(key_walk *at, PyObject *obj)
 {
     tensor_view view;
     tt_digest digest;
-    bool is_torch = torch_api_is_tensor(&at->state->torch, obj);
+    bool is_torch = tensor_torch_is_tensor(&at->state->torch, obj);
     if (tensor_view_open(&at->state->torch, obj, &view) !=
         VIEW_OK) { /* meta, sparse, a device's: from outside */
         track_sight sight;
-        sight_take(at->state, obj, false, &sight);
+        track_sight_take(at->state, obj, false, &sight);
         track_key key = leaf(TAG_TENSOR, is_torch ? version_of(obj) : 0, (uint64_t)sight.ndim);
         for (int32_t d = 0; d < sight.ndim; d++)
             key = join(key, leaf(TAG_INT, (uint64_t)sight.shape[d], 0));
@@ -83,7 +83,7 @@ static track_key tensor_key(key_walk *at, PyObject *obj)
             key = join(key, leaf(TAG_TEXT, (uint64_t)*c, 0));
         for (const char *c = sight.device; *c != '\0'; c++)
             key = join(key, leaf(TAG_TEXT, (uint64_t)*c, 1));
-        sight_forget(&sight);
+        track_sight_forget(&sight);
         return key;
     }
     bool is_large = view.tensor.count > QUICK_BYTES / (int64_t)tt_dtype_size(view.tensor.dtype);
@@ -170,7 +170,7 @@ static track_key walk(key_walk *at, PyObject *obj)
     }
     if (PyUnicode_CheckExact(obj) || PyBytes_CheckExact(obj))
         return text_key(obj);
-    switch (sight_kind_of(at->state, obj)) {
+    switch (track_sight_kind_of(at->state, obj)) {
     case SIGHT_TENSOR:
         return tensor_key(at, obj);
     case SIGHT_BOX:
@@ -187,19 +187,19 @@ static track_key walk(key_walk *at, PyObject *obj)
     return leaf(TAG_OTHER, (uint64_t)(uintptr_t)obj, 2);
 }
 
-track_key key_of(core_state *state, PyObject *obj, bool is_quick)
+track_key track_key_of(binding_state *state, PyObject *obj, bool is_quick)
 {
     key_walk at = { .state = state, .is_quick = is_quick };
-    torch_api_find(&state->torch);
+    tensor_torch_find(&state->torch);
     return walk(&at, obj);
 }
 
 /* track_key(value) -> bytes */
-CORE_FUNCTION(core_track_key)
+BINDING_FUNCTION(track_key_function)
 {
-    const option none[] = { { 0 } };
-    if (read_arguments("track_key", 1, none, args, nargs, kwnames) < 0)
+    const binding_option none[] = { { 0 } };
+    if (binding_read_arguments("track_key", 1, none, args, nargs, kwnames) < 0)
         return NULL;
-    track_key key = key_of(core_state_of(module), args[0], false);
+    track_key key = track_key_of(binding_state_of(module), args[0], false);
     return PyBytes_FromStringAndSize((const char *)&key, sizeof key);
 }

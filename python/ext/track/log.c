@@ -26,12 +26,12 @@ typedef struct thread_log {
 
 static _Thread_local thread_log here = { .fd = -1 };
 
-long log_depth(void)
+long track_log_depth(void)
 {
     return here.depth;
 }
 
-void log_set_depth(long depth)
+void track_log_set_depth(long depth)
 {
     here.depth = depth < 0 ? 0 : depth;
 }
@@ -52,7 +52,7 @@ static uint64_t find_place(void)
     return add_text(add_text(0xcbf29ce484222325u, getenv("TENSORTAP_LOG_DIR")), getenv("LTAG"));
 }
 
-void log_set_file(int fd)
+void track_log_set_file(int fd)
 {
     here.fd = fd;
     here.place = find_place();
@@ -99,7 +99,7 @@ static void put_plain(track_text *to, const char *bytes, size_t len)
     while (len > 0) {
         const char *escape = memchr(bytes, '\x1b', len);
         size_t run = escape != NULL ? (size_t)(escape - bytes) : len;
-        text_put_bytes(to, bytes, run);
+        track_text_put_bytes(to, bytes, run);
         const char *end = escape != NULL ? memchr(escape, 'm', len - run) : NULL;
         size_t skipped = end != NULL ? (size_t)(end - escape) + 1 : len - run;
         bytes += run + skipped;
@@ -110,7 +110,7 @@ static void put_plain(track_text *to, const char *bytes, size_t len)
 /* Into the page cache that takes a microsecond; giving the GIL away costs as much. */
 enum { SHORT_WRITE = 4096 };
 
-int log_write(int fd, const char *bytes, size_t len)
+int track_log_write(int fd, const char *bytes, size_t len)
 {
     char stamp[64], room[2 * TEXT_ROOM];
     track_text log = TEXT_IN(room);
@@ -118,9 +118,9 @@ int log_write(int fd, const char *bytes, size_t len)
     for (const char *end = bytes + len; bytes <= end;) {
         const char *stop = memchr(bytes, '\n', (size_t)(end - bytes));
         stop = stop != NULL ? stop : end;
-        text_put_bytes(&log, stamp, head);
+        track_text_put_bytes(&log, stamp, head);
         put_plain(&log, bytes, (size_t)(stop - bytes));
-        text_put_bytes(&log, "\n", 1);
+        track_text_put_bytes(&log, "\n", 1);
         bytes = stop + 1;
     }
     int failed = log.has_failed ? ENOMEM : 0;
@@ -130,7 +130,7 @@ int log_write(int fd, const char *bytes, size_t len)
         Py_BEGIN_ALLOW_THREADS failed = write_all(fd, log.data, log.len);
         Py_END_ALLOW_THREADS
     }
-    text_free(&log);
+    track_text_free(&log);
     return failed;
 }
 
@@ -162,7 +162,7 @@ static PyObject *find_stream(track_log *self)
     return out;
 }
 
-bool log_is_colored(track_log *self)
+bool track_log_is_colored(track_log *self)
 {
     return find_stream(self) != NULL && self->is_colored;
 }
@@ -208,13 +208,13 @@ static bool is_simple(const track_log *self)
     return is_so;
 }
 
-int log_emit(track_log *self, const char *bytes, size_t len)
+int track_log_emit(track_log *self, const char *bytes, size_t len)
 {
     PyObject *text = PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)len, "replace"); /* owned */
     if (text == NULL)
         return forgive();
     int st = print(self, text);
-    if (st == 0 && (!is_simple(self) || log_write(here.fd, bytes, len - 1) != 0)) {
+    if (st == 0 && (!is_simple(self) || track_log_write(here.fd, bytes, len - 1) != 0)) {
         PyObject *done = PyObject_CallOneArg(self->keep, text); /* owned */
         Py_XDECREF(done);
         st = forgive();
@@ -224,7 +224,7 @@ int log_emit(track_log *self, const char *bytes, size_t len)
 }
 
 /* Malloc and free would take a tenth of a call's time. */
-tt_buf log_take_buf(track_log *self)
+tt_buf track_log_take_buf(track_log *self)
 {
     tt_buf out = self->spare;
     self->spare = (tt_buf){ 0 }; /* whoever logs while we do gets a new one */
@@ -234,9 +234,9 @@ tt_buf log_take_buf(track_log *self)
 
 enum { LARGEST_SPARE = 64 << 10 };
 
-int log_emit_buf(track_log *self, tt_status st, tt_buf *out)
+int track_log_emit_buf(track_log *self, tt_status st, tt_buf *out)
 {
-    int result = st == TT_OK && out->len > 0 ? log_emit(self, out->data, out->len) : 0;
+    int result = st == TT_OK && out->len > 0 ? track_log_emit(self, out->data, out->len) : 0;
     if (self->spare.data == NULL && out->cap <= LARGEST_SPARE) {
         self->spare = *out;
         *out = (tt_buf){ 0 };

@@ -114,7 +114,7 @@ static PyObject *log_begin(PyObject *self, PyObject *const *args, Py_ssize_t nar
         PyErr_SetString(PyExc_TypeError, "begin() takes *args and **kwargs of a call");
         return NULL;
     }
-    int64_t token = call_begin(log_of(self), args[0], args[1], args[2]);
+    int64_t token = track_call_begin(log_of(self), args[0], args[1], args[2]);
     return token < 0 ? NULL : PyLong_FromLongLong(token);
 }
 
@@ -124,8 +124,9 @@ static PyObject *log_end(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     if (check("end", args, nargs, 4, &token) < 0)
         return NULL;
     double seconds = seconds_of(args[3]);
-    return PyErr_Occurred() ? NULL
-                            : none_or_null(call_end(log_of(self), args[0], token, seconds, args[2]));
+    return PyErr_Occurred()
+               ? NULL
+               : none_or_null(track_call_end(log_of(self), args[0], token, seconds, args[2]));
 }
 
 static PyObject *log_stop(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
@@ -136,7 +137,7 @@ static PyObject *log_stop(PyObject *self, PyObject *const *args, Py_ssize_t narg
     double seconds = seconds_of(args[4]);
     return PyErr_Occurred()
                ? NULL
-               : none_or_null(call_stop(log_of(self), args[0], token, seconds, args[2], args[3]));
+               : none_or_null(track_call_stop(log_of(self), args[0], token, seconds, args[2], args[3]));
 }
 
 static PyObject *log_yield(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
@@ -144,7 +145,7 @@ static PyObject *log_yield(PyObject *self, PyObject *const *args, Py_ssize_t nar
     int64_t token;
     if (check("yields", args, nargs, 3, &token) < 0)
         return NULL;
-    return none_or_null(call_yield(log_of(self), args[0], token, args[2]));
+    return none_or_null(track_call_yield(log_of(self), args[0], token, args[2]));
 }
 
 /* ---- lines ----------------------------------------------------------------------- */
@@ -156,10 +157,10 @@ static PyObject *log_text(PyObject *self, PyObject *text)
         PyErr_SetString(PyExc_TypeError, "text() takes a str");
         return NULL;
     }
-    text_put_str(&copy, text);
-    text_put(&copy, "\n");
-    int st = copy.has_failed ? 0 : log_emit(log_of(self), copy.data, copy.len);
-    text_free(&copy);
+    track_text_put_str(&copy, text);
+    track_text_put(&copy, "\n");
+    int st = copy.has_failed ? 0 : track_log_emit(log_of(self), copy.data, copy.len);
+    track_text_free(&copy);
     return none_or_null(st);
 }
 
@@ -168,9 +169,9 @@ static const tt_branch branches[] = { TT_BRANCH_CALL, TT_BRANCH_ENTRY, TT_BRANCH
 /* lines((depth, branch, text), ...): all at once */
 static PyObject *log_lines(PyObject *self, PyObject *const *rows, Py_ssize_t count)
 {
-    tt_buf out = log_take_buf(log_of(self));
+    tt_buf out = track_log_take_buf(log_of(self));
     tt_status st = TT_OK;
-    bool is_colored = log_is_colored(log_of(self));
+    bool is_colored = track_log_is_colored(log_of(self));
     for (Py_ssize_t i = 0; i < count && st == TT_OK; i++) {
         track_text text = { 0 };
         long depth, branch;
@@ -181,11 +182,12 @@ static PyObject *log_lines(PyObject *self, PyObject *const *rows, Py_ssize_t cou
                 PyErr_SetString(PyExc_TypeError, "lines() takes tuples");
             return NULL;
         }
-        text_put_str(&text, words);
-        st = text_branch(&out, depth, branches[branch < 0 || branch > 2 ? 1 : branch], &text, is_colored);
-        text_free(&text);
+        track_text_put_str(&text, words);
+        st = track_text_branch(&out, depth, branches[branch < 0 || branch > 2 ? 1 : branch], &text,
+                               is_colored);
+        track_text_free(&text);
     }
-    return none_or_null(log_emit_buf(log_of(self), st, &out));
+    return none_or_null(track_log_emit_buf(log_of(self), st, &out));
 }
 
 /* value(before, name, value, line): a line about it, behind any indentation of the caller's */
@@ -198,23 +200,23 @@ static PyObject *log_value(PyObject *self, PyObject *args)
     track_log *log = log_of(self);
     if (!PyArg_ParseTuple(args, "UUUOl:value", &indent, &before, &name, &value, &line))
         return NULL;
-    bool is_colored = log_is_colored(log);
-    text_put_str(&text, before);
-    line_put_new(log, &text, name, line, value, is_colored);
-    tt_status st = text_branch(&out, 0, TT_BRANCH_ENTRY, &text, is_colored);
+    bool is_colored = track_log_is_colored(log);
+    track_text_put_str(&text, before);
+    track_put_new(log, &text, name, line, value, is_colored);
+    tt_status st = track_text_branch(&out, 0, TT_BRANCH_ENTRY, &text, is_colored);
     text.len = 0;
-    text_put_str(&text, indent);
+    track_text_put_str(&text, indent);
     if (st == TT_OK)
-        text_put_bytes(&text, out.data, out.len);
+        track_text_put_bytes(&text, out.data, out.len);
     tt_buf_free(&out);
-    int result = text.has_failed || st < 0 ? 0 : log_emit(log, text.data, text.len);
-    text_free(&text);
+    int result = text.has_failed || st < 0 ? 0 : track_log_emit(log, text.data, text.len);
+    track_text_free(&text);
     return none_or_null(result);
 }
 
 static PyObject *log_stack(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return call_stack(log_of(self));
+    return track_call_stack(log_of(self));
 }
 
 /* write(fd, text) -> 0 or errno */
@@ -225,7 +227,7 @@ static PyObject *log_write_to(PyObject *Py_UNUSED(self), PyObject *args)
     Py_ssize_t len;
     if (!PyArg_ParseTuple(args, "iy#:write", &fd, &bytes, &len))
         return NULL;
-    return PyLong_FromLong(log_write(fd, bytes, (size_t)len));
+    return PyLong_FromLong(track_log_write(fd, bytes, (size_t)len));
 }
 
 static PyObject *log_file(PyObject *Py_UNUSED(self), PyObject *fd)
@@ -233,13 +235,13 @@ static PyObject *log_file(PyObject *Py_UNUSED(self), PyObject *fd)
     long number = PyLong_AsLong(fd);
     if (number == -1 && PyErr_Occurred())
         return NULL;
-    log_set_file((int)number);
+    track_log_set_file((int)number);
     Py_RETURN_NONE;
 }
 
 static PyObject *get_depth(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
 {
-    return PyLong_FromLong(log_depth());
+    return PyLong_FromLong(track_log_depth());
 }
 
 static int set_depth(PyObject *Py_UNUSED(self), PyObject *value, void *Py_UNUSED(closure))
@@ -247,7 +249,7 @@ static int set_depth(PyObject *Py_UNUSED(self), PyObject *value, void *Py_UNUSED
     long depth = value != NULL ? PyLong_AsLong(value) : 0;
     if (depth == -1 && PyErr_Occurred())
         return -1;
-    log_set_depth(depth);
+    track_log_set_depth(depth);
     return 0;
 }
 

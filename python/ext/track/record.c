@@ -14,18 +14,19 @@ static void record(track_log *log, PyObject *name, PyObject *value)
     PyObject *type, *error, *trace; /* owned */
     PyErr_Fetch(&type, &error, &trace);
     if (name != NULL)
-        (void)open_run_put(log->runs, name, value);
+        (void)runs_put(log->runs, name, value);
     Py_XDECREF(name);
     PyErr_Restore(type, error, trace);
 }
 
 static bool is_wanted(const track_log *log, PyObject *value)
 {
-    return open_run_is_there(log->runs) && (PyFloat_Check(value) || PyLong_Check(value) ||
-                                            sight_kind_of(log->state, value) == SIGHT_TENSOR);
+    return runs_has_open_run(log->runs) && (PyFloat_Check(value) || PyLong_Check(value) ||
+                                            track_sight_kind_of(log->state, value) == SIGHT_TENSOR);
 }
 
-void record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item, PyObject *value)
+void track_record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item,
+                       PyObject *value)
 {
     if (!is_wanted(log, value))
         return;
@@ -35,9 +36,9 @@ void record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t 
            value);
 }
 
-void record_seconds(track_log *log, PyObject *function, double seconds)
+void track_record_seconds(track_log *log, PyObject *function, double seconds)
 {
-    if (!open_run_is_there(log->runs))
+    if (!runs_has_open_run(log->runs))
         return;
     PyObject *value = PyFloat_FromDouble(seconds); /* owned */
     if (value != NULL)
@@ -45,14 +46,14 @@ void record_seconds(track_log *log, PyObject *function, double seconds)
     Py_XDECREF(value);
 }
 
-void record_change(track_log *log, uint64_t key, PyObject *file, long line, PyObject *name,
-                   PyObject *value)
+void track_record_change(track_log *log, uint64_t key, PyObject *file, long line, PyObject *name,
+                         PyObject *value)
 {
     PyObject *type, *error, *trace; /* owned */
     if (!is_wanted(log, value) || !PyUnicode_Check(file))
         return;
-    const run_change change = { .key = key, .file = file, .name = name, .line = line };
+    const runs_change change = { .key = key, .file = file, .name = name, .line = line };
     PyErr_Fetch(&type, &error, &trace);
-    (void)open_run_put_change(log->state, log->runs, &change, value);
+    (void)runs_put_change(log->state, log->runs, &change, value);
     PyErr_Restore(type, error, trace); /* what failed in between is forgotten */
 }

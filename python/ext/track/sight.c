@@ -42,7 +42,7 @@ static bool is_number(PyObject *obj) /* NULL is none */
                            PyComplex_CheckExact(obj));
 }
 
-sight_kind sight_kind_of(core_state *state, PyObject *obj)
+track_sight_kind track_sight_kind_of(binding_state *state, PyObject *obj)
 {
     if (obj == NULL)
         return SIGHT_NONE;
@@ -50,7 +50,7 @@ sight_kind sight_kind_of(core_state *state, PyObject *obj)
         return SIGHT_PLAIN;
     if (PyList_Check(obj) || PyTuple_Check(obj) || PyDict_Check(obj) || PyAnySet_Check(obj))
         return SIGHT_BOX;
-    if (torch_api_is_tensor(&state->torch, obj) || is_array(Py_TYPE(obj)))
+    if (tensor_torch_is_tensor(&state->torch, obj) || is_array(Py_TYPE(obj)))
         return SIGHT_TENSOR;
     return SIGHT_OTHER;
 }
@@ -90,7 +90,7 @@ static int32_t read_shape(PyObject *obj, int64_t *shape)
 
 /* A tensor whose values we do not read: what it says of itself, and what torch
  * computes on its device. */
-static void take_from_outside(PyObject *obj, view_result why, track_sight *out)
+static void take_from_outside(PyObject *obj, tensor_view_result why, track_sight *out)
 {
     char dtype[32] = "";
     out->ndim = read_shape(obj, out->shape);
@@ -99,20 +99,20 @@ static void take_from_outside(PyObject *obj, view_result why, track_sight *out)
     read_text(obj, "device", out->device, sizeof out->device);
     if (strcmp(out->device, "cpu") == 0)
         out->device[0] = '\0';
-    PyObject *stats = why == VIEW_DEVICE ? stats_on_device(obj, false) : NULL; /* owned */
+    PyObject *stats = why == VIEW_DEVICE ? summary_stats_on_device(obj, false) : NULL; /* owned */
     if (stats != NULL) {
-        out->stats = ((stats_object *)stats)->stats;
+        out->stats = ((summary_stats_object *)stats)->stats;
         out->has_stats = true;
     }
     PyErr_Clear();
     Py_XDECREF(stats);
 }
 
-static void take_tensor(core_state *state, PyObject *obj, bool wants_digest, track_sight *out)
+static void take_tensor(binding_state *state, PyObject *obj, bool wants_digest, track_sight *out)
 {
     tensor_view view;
-    out->is_torch = torch_api_is_tensor(&state->torch, obj);
-    view_result why = tensor_view_open(&state->torch, obj, &view);
+    out->is_torch = tensor_torch_is_tensor(&state->torch, obj);
+    tensor_view_result why = tensor_view_open(&state->torch, obj, &view);
     if (why != VIEW_OK) {
         take_from_outside(obj, why, out);
         return;
@@ -129,10 +129,10 @@ static void take_tensor(core_state *state, PyObject *obj, bool wants_digest, tra
     tensor_view_close(&view);
 }
 
-void sight_take(core_state *state, PyObject *obj, bool wants_digest, track_sight *out)
+void track_sight_take(binding_state *state, PyObject *obj, bool wants_digest, track_sight *out)
 {
-    torch_api_find(&state->torch);
-    out->kind = sight_kind_of(state, obj);
+    tensor_torch_find(&state->torch);
+    out->kind = track_sight_kind_of(state, obj);
     out->is_torch = out->has_stats = out->has_digest = false;
     out->changed = 0;
     out->object = obj;
@@ -149,19 +149,19 @@ void sight_take(core_state *state, PyObject *obj, bool wants_digest, track_sight
     } else if (out->kind == SIGHT_PLAIN && wants_digest) {
         out->held = Py_NewRef(obj);
     } else if (out->kind == SIGHT_BOX && wants_digest) {
-        out->quick = key_of(state, obj, true);
-        out->full = key_of(state, obj, false);
+        out->quick = track_key_of(state, obj, true);
+        out->full = track_key_of(state, obj, false);
     }
 }
 
-void sight_forget(track_sight *sight)
+void track_sight_forget(track_sight *sight)
 {
     Py_CLEAR(sight->held);
     sight->kind = SIGHT_NONE;
     sight->object = NULL;
 }
 
-void sight_keep(track_sight *sight, PyObject *obj)
+void track_sight_keep(track_sight *sight, PyObject *obj)
 {
     PyObject *bare =
         sight->is_torch ? PyObject_CallMethod(obj, "detach", NULL) : Py_NewRef(obj); /* owned */
@@ -179,7 +179,8 @@ static bool is_same_key(track_key a, track_key b)
     return a.low == b.low && a.high == b.high;
 }
 
-bool sight_is_stale(core_state *state, const track_sight *last, sight_kind kind, PyObject *obj)
+bool track_sight_is_stale(binding_state *state, const track_sight *last, track_sight_kind kind,
+                          PyObject *obj)
 {
     if (kind != last->kind)
         return true;
@@ -189,9 +190,9 @@ bool sight_is_stale(core_state *state, const track_sight *last, sight_kind kind,
         return false;
     case SIGHT_PLAIN: /* held, so the same address is the same object */
         return last->held != obj &&
-               !is_same_key(key_of(state, last->held, false), key_of(state, obj, false));
+               !is_same_key(track_key_of(state, last->held, false), track_key_of(state, obj, false));
     case SIGHT_BOX:
-        return !is_same_key(last->quick, key_of(state, obj, true));
+        return !is_same_key(last->quick, track_key_of(state, obj, true));
     case SIGHT_OTHER:
         return last->object != obj;
     }
@@ -201,18 +202,18 @@ bool sight_is_stale(core_state *state, const track_sight *last, sight_kind kind,
 static void put_word(track_text *what, const char *word)
 {
     if (what->len > 0)
-        text_put(what, ", ");
-    text_put(what, word);
+        track_text_put(what, ", ");
+    track_text_put(what, word);
 }
 
 static void put_move(track_text *what, const char **before, const char *name, const char *old,
                      const char *now)
 {
-    text_put(what, *before);
-    text_put(what, name);
-    text_put(what, old);
-    text_put(what, " → ");
-    text_put(what, now);
+    track_text_put(what, *before);
+    track_text_put(what, name);
+    track_text_put(what, old);
+    track_text_put(what, " → ");
+    track_text_put(what, now);
     *before = ", ";
 }
 
@@ -241,11 +242,11 @@ static void put_moves(track_text *what, const tt_stats *old, const tt_stats *now
         }
     }
     if (before[0] == ',')
-        text_put(what, ")");
+        track_text_put(what, ")");
 }
 
 /* Against the kept copy: true if it is not close, and by how much. */
-static bool is_far(core_state *state, PyObject *copy, PyObject *obj, const track_tolerance *tolerance,
+static bool is_far(binding_state *state, PyObject *copy, PyObject *obj, const track_tolerance *tolerance,
                    track_text *what)
 {
     tensor_view old, now;
@@ -261,13 +262,13 @@ static bool is_far(core_state *state, PyObject *copy, PyObject *obj, const track
             is_so = !result.allclose;
             if (is_so) {
                 put_word(what, "values (");
-                text_put_int(what, result.differing);
-                text_put(what, " of ");
-                text_put_int(what, result.count);
-                text_put(what, result.count == 1 ? " element, largest difference "
-                                                 : " elements, largest difference ");
-                text_put_number(what, result.max_abs);
-                text_put(what, ")");
+                track_text_put_int(what, result.differing);
+                track_text_put(what, " of ");
+                track_text_put_int(what, result.count);
+                track_text_put(what, result.count == 1 ? " element, largest difference "
+                                                       : " elements, largest difference ");
+                track_text_put_number(what, result.max_abs);
+                track_text_put(what, ")");
             }
         }
         tensor_view_close(&now);
@@ -289,7 +290,7 @@ static bool has_same_shape(const track_sight *a, const track_sight *b)
            (a->ndim <= 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0);
 }
 
-static bool tensor_differs(core_state *state, const track_sight *last, track_sight *now, PyObject *obj,
+static bool tensor_differs(binding_state *state, const track_sight *last, track_sight *now, PyObject *obj,
                            const track_tolerance *tolerance, track_text *what)
 {
     if (!has_same_shape(last, now))
@@ -327,18 +328,18 @@ static void put_values(track_text *what, PyObject *last, PyObject *now)
     put_word(what, "value");
     if (after != NULL && PyUnicode_GET_LENGTH(before) < LONGEST &&
         PyUnicode_GET_LENGTH(after) < LONGEST) {
-        text_put(what, " (");
-        text_put_str(what, before);
-        text_put(what, " → ");
-        text_put_str(what, after);
-        text_put(what, ")");
+        track_text_put(what, " (");
+        track_text_put_str(what, before);
+        track_text_put(what, " → ");
+        track_text_put_str(what, after);
+        track_text_put(what, ")");
     }
     Py_XDECREF(before);
     Py_XDECREF(after);
 }
 
-bool sight_differs(core_state *state, const track_sight *last, track_sight *now, PyObject *obj,
-                   const track_tolerance *tolerance, track_text *what)
+bool track_sight_differs(binding_state *state, const track_sight *last, track_sight *now, PyObject *obj,
+                         const track_tolerance *tolerance, track_text *what)
 {
     if (last->kind == SIGHT_NONE)
         return now->kind != SIGHT_NONE;
@@ -346,16 +347,16 @@ bool sight_differs(core_state *state, const track_sight *last, track_sight *now,
         return tensor_differs(state, last, now, obj, tolerance, what);
     if (last->kind != now->kind || strcmp(last->type, now->type) != 0) {
         put_word(what, "type (");
-        text_put(what, last->type);
-        text_put(what, " → ");
-        text_put(what, now->type);
-        text_put(what, ")");
+        track_text_put(what, last->type);
+        track_text_put(what, " → ");
+        track_text_put(what, now->type);
+        track_text_put(what, ")");
         if (is_number(last->held) && is_number(obj))
             put_values(what, last->held, obj);
         return true;
     }
     if (now->kind == SIGHT_BOX ? is_same_key(last->full, now->full)
-                               : !sight_is_stale(state, last, now->kind, obj))
+                               : !track_sight_is_stale(state, last, now->kind, obj))
         return false;
     if (now->kind == SIGHT_BOX)
         put_word(what, "contents");

@@ -10,7 +10,7 @@
 /* Guides beyond this depth leave no room for the text: the rest is a number. */
 enum { DEEPEST = 10 };
 
-void text_put_slowly(track_text *text, const char *bytes, size_t len)
+void track_text_put_slowly(track_text *text, const char *bytes, size_t len)
 {
     if (text->has_failed)
         return;
@@ -26,10 +26,10 @@ void text_put_slowly(track_text *text, const char *bytes, size_t len)
     text->is_lent = false;
     text->data = data;
     text->cap = cap;
-    text_put_bytes(text, bytes, len);
+    track_text_put_bytes(text, bytes, len);
 }
 
-void text_put_int(track_text *text, long long number)
+void track_text_put_int(track_text *text, long long number)
 {
     char digits[24];
     unsigned long long left = number < 0 ? 0 - (unsigned long long)number : (unsigned long long)number;
@@ -39,21 +39,21 @@ void text_put_int(track_text *text, long long number)
     while ((left /= 10) != 0);
     if (number < 0)
         digits[--at] = '-';
-    text_put_bytes(text, digits + at, sizeof digits - at);
+    track_text_put_bytes(text, digits + at, sizeof digits - at);
 }
 
-void text_put_number(track_text *text, double number)
+void track_text_put_number(track_text *text, double number)
 {
     char digits[TT_NUMBER_TEXT];
-    text_put_bytes(text, digits, tt_number_short(number, digits));
+    track_text_put_bytes(text, digits, tt_number_short(number, digits));
 }
 
-void text_put_str(track_text *text, PyObject *str)
+void track_text_put_str(track_text *text, PyObject *str)
 {
     Py_ssize_t len = 0;
     const char *bytes = str != NULL && PyUnicode_Check(str) ? PyUnicode_AsUTF8AndSize(str, &len) : NULL;
     if (bytes != NULL) {
-        text_put_bytes(text, bytes, (size_t)len);
+        track_text_put_bytes(text, bytes, (size_t)len);
         return;
     }
     PyErr_Clear(); /* a lone surrogate: as the core would show it */
@@ -61,22 +61,22 @@ void text_put_str(track_text *text, PyObject *str)
                          ? PyUnicode_AsEncodedString(str, "utf-8", "backslashreplace")
                          : NULL; /* owned */
     if (safe != NULL)
-        text_put_bytes(text, PyBytes_AS_STRING(safe), (size_t)PyBytes_GET_SIZE(safe));
+        track_text_put_bytes(text, PyBytes_AS_STRING(safe), (size_t)PyBytes_GET_SIZE(safe));
     PyErr_Clear();
     Py_XDECREF(safe);
 }
 
-void text_put_ink(track_text *text, track_ink ink, bool is_colored)
+void track_text_put_ink(track_text *text, track_ink ink, bool is_colored)
 {
     static const char *const codes[] = {
         [INK_PLAIN] = "\x1b[0m",   [INK_FAINT] = "\x1b[2m",    [INK_NAME] = "\x1b[36m",
         [INK_CHANGE] = "\x1b[33m", [INK_ALARM] = "\x1b[1;31m",
     };
     if (is_colored)
-        text_put(text, codes[ink]);
+        track_text_put(text, codes[ink]);
 }
 
-void text_free(track_text *text)
+void track_text_free(track_text *text)
 {
     if (!text->is_lent)
         PyMem_Free(text->data);
@@ -97,7 +97,8 @@ static tt_status reserve(tt_buf *out, size_t more)
     return TT_OK;
 }
 
-tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_text *text, bool is_colored)
+tt_status track_text_branch(tt_buf *out, long depth, tt_branch branch, const track_text *text,
+                            bool is_colored)
 {
     tt_style style = { .is_colored = is_colored };
     track_text deep = { 0 };
@@ -105,10 +106,10 @@ tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_tex
     if (text->has_failed)
         return TT_ENOMEM;
     if (depth > DEEPEST) {
-        text_put(&deep, "+");
-        text_put_int(&deep, depth - DEEPEST);
-        text_put(&deep, " ");
-        text_put(&deep, bytes);
+        track_text_put(&deep, "+");
+        track_text_put_int(&deep, depth - DEEPEST);
+        track_text_put(&deep, " ");
+        track_text_put(&deep, bytes);
         bytes = deep.data != NULL ? deep.data : bytes;
         depth = DEEPEST;
     }
@@ -119,6 +120,6 @@ tt_status text_branch(tt_buf *out, long depth, tt_branch branch, const track_tex
         st = reserve(out, 2);
     if (st == TT_OK)
         memcpy(out->data + out->len++, "\n", 2);
-    text_free(&deep);
+    track_text_free(&deep);
     return st;
 }

@@ -7,15 +7,15 @@
 
 static PyObject *tracker_start(PyObject *obj, PyObject *Py_UNUSED(none))
 {
-    tracker *self = (tracker *)obj;
-    if (self->id < 0 && tracker_listen(self) < 0)
+    track_tracker *self = (track_tracker *)obj;
+    if (self->id < 0 && track_tracker_listen(self) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
 static PyObject *tracker_stop(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    tracker_silence((tracker *)self);
+    track_tracker_silence((track_tracker *)self);
     Py_RETURN_NONE;
 }
 
@@ -24,30 +24,30 @@ static PyObject *adopt(PyObject *self, PyObject *line)
     long number = PyLong_AsLong(line);
     if (number == -1 && PyErr_Occurred())
         return NULL;
-    tracker_adopt((tracker *)self, number);
+    track_tracker_adopt((track_tracker *)self, number);
     Py_RETURN_NONE;
 }
 
 static PyObject *get_errors(PyObject *self, void *Py_UNUSED(closure))
 {
-    tracker *one = (tracker *)self;
+    track_tracker *one = (track_tracker *)self;
     PyObject *text = NULL; /* borrowed */
     uint64_t count =
-        one->id >= 0 ? line_source_errors(core_state_of(one->module)->line, one->id, &text) : 0;
+        one->id >= 0 ? lines_source_errors(binding_state_of(one->module)->line, one->id, &text) : 0;
     return Py_BuildValue("(KO)", (unsigned long long)count, text != NULL ? text : Py_None);
 }
 
 /* tracker(log, names, bases, excluded, roots, *, rtol, atol): the tolerance is
  * given if either is not None. */
-PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs)
+PyObject *track_tracker_function(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *keywords[] = { "log", "names", "bases", "excluded", "roots", "rtol", "atol", NULL };
     PyObject *log, *names, *bases, *excluded, *roots, *rtol = Py_None, *atol = Py_None; /* borrowed */
     track_tolerance tolerance = { 0 };
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!|$OO:tracker", keywords,
-                                     core_state_of(module)->track_log_type, &log, &PyTuple_Type, &names,
-                                     &PyTuple_Type, &bases, &PyTuple_Type, &excluded, &PySet_Type, &roots,
-                                     &rtol, &atol))
+                                     binding_state_of(module)->track_log_type, &log, &PyTuple_Type,
+                                     &names, &PyTuple_Type, &bases, &PyTuple_Type, &excluded, &PySet_Type,
+                                     &roots, &rtol, &atol))
         return NULL;
     tolerance.is_given = rtol != Py_None || atol != Py_None;
     tolerance.rtol = rtol != Py_None ? PyFloat_AsDouble(rtol) : 0;
@@ -60,7 +60,7 @@ PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_TypeError, "names must be strings");
         return NULL;
     }
-    tracker *self = PyObject_GC_New(tracker, core_state_of(module)->tracker_type);
+    track_tracker *self = PyObject_GC_New(track_tracker, binding_state_of(module)->track_tracker_type);
     if (self == NULL)
         return NULL;
     memset((char *)self + sizeof(PyObject), 0, sizeof *self - sizeof(PyObject));
@@ -78,7 +78,7 @@ PyObject *core_tracker(PyObject *module, PyObject *args, PyObject *kwargs)
 
 static int tracker_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    tracker *one = (tracker *)self;
+    track_tracker *one = (track_tracker *)self;
     Py_VISIT(Py_TYPE(self));
 #define X(name) Py_VISIT(one->name);
     TRACKER_OBJECTS(X)
@@ -88,12 +88,12 @@ static int tracker_traverse(PyObject *self, visitproc visit, void *arg)
 
 static void tracker_dealloc(PyObject *obj)
 {
-    tracker *self = (tracker *)obj;
+    track_tracker *self = (track_tracker *)obj;
     PyTypeObject *type = Py_TYPE(obj);
     PyObject_GC_UnTrack(obj);
-    tracker_silence(self);
+    track_tracker_silence(self);
     while (self->count > 0)
-        tracker_drop_frame(self, self->frames[self->count - 1]);
+        track_tracker_drop_frame(self, self->frames[self->count - 1]);
     PyMem_Free(self->frames);
 #define X(name) Py_CLEAR(self->name);
     TRACKER_OBJECTS(X)
@@ -110,7 +110,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyMemberDef members[] = {
-    { "depth", T_LONG, offsetof(tracker, depth), 0, "How deep in the tree the changes stand." },
+    { "depth", T_LONG, offsetof(track_tracker, depth), 0, "How deep in the tree the changes stand." },
     { 0 },
 };
 
@@ -129,9 +129,9 @@ static PyType_Slot slots[] = {
     { 0, NULL },
 };
 
-PyType_Spec tracker_spec = {
+PyType_Spec track_tracker_spec = {
     .name = "tensortap.Tracker",
-    .basicsize = sizeof(tracker),
+    .basicsize = sizeof(track_tracker),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = slots,
 };

@@ -9,33 +9,33 @@
 static void put_shape(track_text *text, const track_sight *sight)
 {
     if (sight->ndim < 0) {
-        text_put(text, "shape=?");
+        track_text_put(text, "shape=?");
         return;
     }
-    text_put(text, sight->is_torch ? "shape=torch.Size([" : "shape=(");
+    track_text_put(text, sight->is_torch ? "shape=torch.Size([" : "shape=(");
     for (int32_t d = 0; d < sight->ndim; d++) {
         if (d > 0)
-            text_put(text, ", ");
-        text_put_int(text, sight->shape[d]);
+            track_text_put(text, ", ");
+        track_text_put_int(text, sight->shape[d]);
     }
-    text_put(text, sight->is_torch ? "])" : sight->ndim == 1 ? ",)" : ")");
+    track_text_put(text, sight->is_torch ? "])" : sight->ndim == 1 ? ",)" : ")");
 }
 
 static void put_count(track_text *text, int64_t count, const char *word, bool is_colored)
 {
     if (count == 0)
         return;
-    text_put(text, " ");
-    text_put_ink(text, INK_ALARM, is_colored);
-    text_put_int(text, count);
-    text_put(text, word);
-    text_put_ink(text, INK_PLAIN, is_colored);
+    track_text_put(text, " ");
+    track_text_put_ink(text, INK_ALARM, is_colored);
+    track_text_put_int(text, count);
+    track_text_put(text, word);
+    track_text_put_ink(text, INK_PLAIN, is_colored);
 }
 
 static void put_stats(track_text *text, const tt_stats *stats, bool is_colored)
 {
     if (stats->count == 0) {
-        text_put(text, " | empty");
+        track_text_put(text, " | empty");
         return;
     }
     const struct {
@@ -46,18 +46,18 @@ static void put_stats(track_text *text, const tt_stats *stats, bool is_colored)
                    { " min=", stats->min },
                    { " max=", stats->max } };
     if (tt_stats_finite(stats) == 1 && stats->count == 1) {
-        text_put(text, " | value=");
-        text_put_number(text, stats->mean);
+        track_text_put(text, " | value=");
+        track_text_put_number(text, stats->mean);
     } else if (tt_stats_finite(stats) > 0) {
         for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
             if (i == 1 && fields[i].value != fields[i].value)
                 continue; /* one finite value has no deviation */
-            text_put(text, fields[i].name);
-            text_put_number(text, fields[i].value);
+            track_text_put(text, fields[i].name);
+            track_text_put_number(text, fields[i].value);
         }
     }
     if (stats->nan + stats->posinf + stats->neginf > 0)
-        text_put(text, " |");
+        track_text_put(text, " |");
     put_count(text, stats->nan, " NaN", is_colored);
     put_count(text, stats->posinf, " Inf", is_colored);
     put_count(text, stats->neginf, " -Inf", is_colored);
@@ -67,7 +67,7 @@ static void put_stats(track_text *text, const tt_stats *stats, bool is_colored)
 static bool begin_field(track_text *text, const track_sight *sight, unsigned field, bool is_colored)
 {
     bool is_marked = is_colored && (sight->changed & field) != 0;
-    text_put_ink(text, INK_CHANGE, is_marked);
+    track_text_put_ink(text, INK_CHANGE, is_marked);
     return is_marked;
 }
 
@@ -75,18 +75,18 @@ static void put_tensor(track_text *text, const track_sight *sight, bool is_color
 {
     bool is_marked = begin_field(text, sight, CHANGED_SHAPE, is_colored);
     put_shape(text, sight);
-    text_put_ink(text, INK_PLAIN, is_marked);
-    text_put(text, " | ");
+    track_text_put_ink(text, INK_PLAIN, is_marked);
+    track_text_put(text, " | ");
     is_marked = begin_field(text, sight, CHANGED_DTYPE, is_colored);
-    text_put(text, sight->is_torch ? "dtype=torch." : "dtype=");
-    text_put(text, sight->dtype[0] != '\0' ? sight->dtype : "?");
-    text_put_ink(text, INK_PLAIN, is_marked);
+    track_text_put(text, sight->is_torch ? "dtype=torch." : "dtype=");
+    track_text_put(text, sight->dtype[0] != '\0' ? sight->dtype : "?");
+    track_text_put_ink(text, INK_PLAIN, is_marked);
     if (sight->device[0] != '\0' || (sight->changed & CHANGED_DEVICE) != 0) {
-        text_put(text, " | ");
+        track_text_put(text, " | ");
         is_marked = begin_field(text, sight, CHANGED_DEVICE, is_colored);
-        text_put(text, "device=");
-        text_put(text, sight->device[0] != '\0' ? sight->device : "cpu");
-        text_put_ink(text, INK_PLAIN, is_marked);
+        track_text_put(text, "device=");
+        track_text_put(text, sight->device[0] != '\0' ? sight->device : "cpu");
+        track_text_put_ink(text, INK_PLAIN, is_marked);
     }
     if (sight->has_stats)
         put_stats(text, &sight->stats, is_colored);
@@ -99,8 +99,8 @@ static void put_object(track_log *log, track_text *text, PyObject *obj)
     if (PyLong_CheckExact(obj) || PyFloat_CheckExact(obj) || PyBool_Check(obj) || obj == Py_None) {
         made = PyObject_Repr(obj);
         if (made != NULL && PyUnicode_GET_LENGTH(made) < 60) {
-            text_put(text, "value: ");
-            text_put_str(text, made);
+            track_text_put(text, "value: ");
+            track_text_put_str(text, made);
             Py_DECREF(made);
             return;
         }
@@ -109,36 +109,36 @@ static void put_object(track_log *log, track_text *text, PyObject *obj)
     }
     made = PyObject_CallOneArg(log->render, obj);
     if (made != NULL)
-        text_put_str(text, made);
+        track_text_put_str(text, made);
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear();
     Py_XDECREF(made);
 }
 
-void line_put_value(track_log *log, track_text *text, PyObject *name, long line, const track_sight *sight,
-                    PyObject *obj, bool is_colored)
+void track_put_value(track_log *log, track_text *text, PyObject *name, long line,
+                     const track_sight *sight, PyObject *obj, bool is_colored)
 {
-    bool is_tensor = sight->kind == SIGHT_TENSOR;
+    bool lines_is_tensor = sight->kind == SIGHT_TENSOR;
     if (name != NULL) {
-        text_put(text, is_tensor ? "[Tensor] " : "[Var] ");
-        text_put_ink(text, INK_NAME, is_colored);
-        text_put_str(text, name);
-        text_put_ink(text, INK_PLAIN, is_colored);
-        text_put(text, "@");
-        text_put_int(text, line);
-        text_put(text, is_tensor ? " → " : " ");
+        track_text_put(text, lines_is_tensor ? "[Tensor] " : "[Var] ");
+        track_text_put_ink(text, INK_NAME, is_colored);
+        track_text_put_str(text, name);
+        track_text_put_ink(text, INK_PLAIN, is_colored);
+        track_text_put(text, "@");
+        track_text_put_int(text, line);
+        track_text_put(text, lines_is_tensor ? " → " : " ");
     }
-    if (is_tensor)
+    if (lines_is_tensor)
         put_tensor(text, sight, is_colored);
     else
         put_object(log, text, obj);
 }
 
-void line_put_new(track_log *log, track_text *text, PyObject *name, long line, PyObject *obj,
-                  bool is_colored)
+void track_put_new(track_log *log, track_text *text, PyObject *name, long line, PyObject *obj,
+                   bool is_colored)
 {
     track_sight sight;
-    sight_take(log->state, obj, false, &sight);
-    line_put_value(log, text, name, line, &sight, obj, is_colored);
-    sight_forget(&sight);
+    track_sight_take(log->state, obj, false, &sight);
+    track_put_value(log, text, name, line, &sight, obj, is_colored);
+    track_sight_forget(&sight);
 }
