@@ -6,7 +6,11 @@
  * a free-threaded Python switches its GIL on when it imports this.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "calls/source.h"
 #include "lines/source.h"
+#include "runs/recorder.h"
+#include "spy/functions.h"
+#include "summary/functions.h"
 #include "track/engine.h"
 
 #include <stdlib.h>
@@ -112,7 +116,8 @@ static int core_exec(PyObject *module)
     state->slice_type = summary_slice_type();
     if (state->slice_type == NULL || PyModule_AddType(module, state->slice_type) < 0)
         return -1;
-    if (calls_state_init(&state->source) < 0 || spy_init(module, state) < 0)
+    state->calls = calls_state_create();
+    if (state->calls == NULL || spy_init(module, state) < 0)
         return -1;
     for (int i = 0; i < LINES_TYPE_COUNT; i++) {
         state->line_types[i] = lines_tuple_type(i);
@@ -149,10 +154,11 @@ static int core_clear(PyObject *module)
     Py_CLEAR(state->slice_type);
     for (int i = 0; i < LINES_TYPE_COUNT; i++)
         Py_CLEAR(state->line_types[i]);
-    lines_source_free(state->line);
-    state->line = NULL;
+    lines_source_free(state->lines);
+    state->lines = NULL;
     tensor_torch_clear(&state->torch);
-    calls_state_clear(&state->source);
+    if (state->calls != NULL)
+        calls_state_clear(state->calls);
     Py_CLEAR(state->spy_context);
     Py_CLEAR(state->spy_method);
     return 0;
@@ -160,7 +166,10 @@ static int core_clear(PyObject *module)
 
 static void core_free(void *module)
 {
+    binding_state *state = binding_state_of(module);
     core_clear(module);
+    calls_state_free(state->calls);
+    state->calls = NULL;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -7,7 +7,9 @@
 #ifndef TT_EXT_BASE_FRAME_H
 #define TT_EXT_BASE_FRAME_H
 
-#include "lines/source.h"
+#include "base/compat.h"
+
+typedef struct base_frame base_frame; /* a frame of Python that runs */
 
 base_frame *base_frame_running(void); /* the frame that runs Python code now */
 /* The newest frame of a thread, which waits for the GIL; NULL: none, or this Python hides it. */

@@ -3,7 +3,7 @@
  * Exists because code objects compare by value in a dict (two functions of the
  * same text in two files are equal) and hashing them costs a microsecond.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "lines/engine.h"
+#include "base/map.h"
 
 static size_t start_of(const base_map *map, const void *key)
 {

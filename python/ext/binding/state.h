@@ -1,13 +1,12 @@
 /* state.h -- the state of tensortap._core, and what its files share.
  *
- * The state is one struct, reached through the module, so that nothing here is
- * global.  Each class of Python has a file py_<noun>.c that gives its type spec
- * and the functions that make one.
+ * The state is one struct, reached through the extension, so that nothing here is
+ * global.  It names each class by its folder and noun, and knows no
+ * struct of the folders that have them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_BINDING_STATE_H
 #define TT_EXT_BINDING_STATE_H
 
-#include "calls/source.h"
 #include "tensor/view.h"
 
 /* Each class: the name in the state, its spec. */
@@ -43,16 +42,18 @@ enum { LINES_TYPE_READ, LINES_TYPE_CHANGE, LINES_TYPE_EVENT, LINES_TYPE_COUNT };
  * makes, and more. */
 enum { PUT_KEYS = 256 };
 
+typedef struct binding_state binding_state;
+
 struct binding_state {
 #define X(name) PyTypeObject *name##_type; /* owned */
     BINDING_TYPE_MAP(X)
 #undef X
     PyTypeObject *slice_type; /* owned; a struct sequence, made by summary_slice_type() */
     PyTypeObject *line_types[LINES_TYPE_COUNT]; /* owned; struct sequences */
-    struct lines_source *line;                  /* owned; NULL until somebody watches lines */
+    struct lines_source *lines;                 /* owned; NULL until somebody watches lines */
     tensor_torch torch;                         /* filled when torch is first seen */
-    bool is_device_forced; /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
-    calls_state source;
+    bool is_device_forced;              /* TENSORTAP_DEVICE_PATH=1: CPU tensors too go through torch */
+    struct calls_state *calls;          /* owned; of the source of module calls */
     uint64_t put_keys[PUT_KEYS];        /* of runs/open_run.c: the last change with each key % PUT_KEYS */
     PyObject *spy_context, *spy_method; /* owned; the variable of spy_save; "_save" */
 };
@@ -66,39 +67,9 @@ static inline binding_state *binding_state_of(PyObject *module)
     return (binding_state *)PyModule_GetState(module);
 }
 
-/* The functions of the module, as they stand in its method table. */
+/* A function of the extension, as it stands in its method table. */
 #define BINDING_FUNCTION(name) \
     PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-BINDING_FUNCTION(summary_stats);
-BINDING_FUNCTION(summary_stats_from);
-BINDING_FUNCTION(summary_escape);
-BINDING_FUNCTION(summary_histogram);
-BINDING_FUNCTION(summary_digest);
-BINDING_FUNCTION(summary_compare);
-BINDING_FUNCTION(summary_sample);
-BINDING_FUNCTION(summary_attention);
-BINDING_FUNCTION(summary_tensor_line);
-BINDING_FUNCTION(summary_tree_text);
-BINDING_FUNCTION(calls_announce);
-BINDING_FUNCTION(calls_deaf_hook);
-PyObject *calls_reduce_module(PyObject *core, PyObject *module);
-BINDING_FUNCTION(calls_set_traced_call);
-BINDING_FUNCTION(spy_save);
-BINDING_FUNCTION(spy_count_up);
-BINDING_FUNCTION(runs_read_keep);
-
-int spy_init(PyObject *module, binding_state *state);
-
-PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs);
-
-PyTypeObject *summary_slice_type(void);
-/* Takes over the sample, also when it fails. */
-PyObject *summary_sample_make(binding_state *state, tt_sample *sample, tt_dtype dtype,
-                              const int64_t *shape, int32_t ndim);
-
-PyTypeObject *lines_tuple_type(int which);
-struct lines_event;
-PyObject *lines_event_tuple(const binding_state *state, const struct lines_event *event);
 
 /* ---- arguments ----------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/frame.h"
 #include "binding/state.h"
+#include "calls/source.h"
 
 #include <time.h>
 
@@ -31,10 +32,10 @@ static bool is_deaf(const calls_link *link)
 static bool read_training(binding_state *state, PyObject *module)
 {
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
-    PyObject *flag = dict != NULL ? Py_XNewRef(PyDict_GetItemWithError(dict, state->source.training))
+    PyObject *flag = dict != NULL ? Py_XNewRef(PyDict_GetItemWithError(dict, state->calls->training))
                                   : NULL; /* owned */
     if (flag == NULL && !PyErr_Occurred())
-        flag = PyObject_GetAttr(module, state->source.training);
+        flag = PyObject_GetAttr(module, state->calls->training);
     bool is_training = flag != Py_False;
     PyErr_Clear();
     Py_XDECREF(flag);
@@ -55,7 +56,7 @@ static void fill_event(binding_state *state, const calls_frame *frame, Py_ssize_
 {
     const calls_link *link = link_at(frame, i);
     if (frame->thread->number == 0)
-        frame->thread->number = ++state->source.thread_count;
+        frame->thread->number = ++state->calls->thread_count;
     *event = (calls_event){
         .module = frame->module,
         .args = frame->args,
@@ -209,10 +210,10 @@ static PyObject *module_of_caller(const calls_tap *tap)
 {
     base_frame *frame = base_frame_running();
     PyObject *module =
-        frame != NULL ? base_frame_slot(frame, 0, tap->state->source.self) : NULL;  /* borrowed */
+        frame != NULL ? base_frame_slot(frame, 0, tap->state->calls->self) : NULL;  /* borrowed */
     PyObject *dict = module != NULL ? PyObject_GenericGetDict(module, NULL) : NULL; /* owned */
     bool is_it = dict != NULL && PyDict_Check(dict) &&
-                 PyDict_GetItemWithError(dict, tap->state->source.slot) == (const PyObject *)tap;
+                 PyDict_GetItemWithError(dict, tap->state->calls->slot) == (const PyObject *)tap;
     PyErr_Clear();
     Py_XDECREF(dict);
     return is_it ? module : NULL;

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 #include "binding/state.h"
+#include "calls/source.h"
 
 #include <structmember.h>
 

@@ -11,6 +11,7 @@
  * changed (its version); what belongs to the module is looked at at every call.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "calls/source.h"
 
 #include <string.h>
 
@@ -117,7 +118,7 @@ static bool are_empty(PyObject *dict, PyObject *const *names, int count)
  * or _call_impl; borrowed.  NULL: the module has a way of its own. */
 static PyObject *way_of(const binding_state *state, const calls_forward_class *class, PyObject *module)
 {
-    const calls_forward_names *names = &state->source.forward;
+    const calls_forward_names *names = &state->calls->forward;
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
     PyObject *way = NULL;
     if (dict != NULL && PyDict_GetItemWithError(dict, names->call_impl) == NULL && !PyErr_Occurred())
@@ -159,7 +160,7 @@ static PyObject *call_function(PyObject *function, PyObject *module, PyObject *a
 PyObject *calls_forward(binding_state *state, calls_forward_class *class, PyObject *module,
                         PyObject *args, PyObject *kwargs)
 {
-    calls_forward_names *names = &state->source.forward;
+    calls_forward_names *names = &state->calls->forward;
     if (!is_current(class, Py_TYPE(module)))
         read_class(names, Py_TYPE(module), class);
     PyObject *way = NULL; /* borrowed */

@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "calls/hook.h"
+#include "calls/source.h"
 
 typedef struct module_hook {
     calls_hook base; /* owns the link */

@@ -8,6 +8,7 @@
  * copyreg._reconstructor; both load the same.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "calls/source.h"
 
 /* Where a class says how it is pickled. */
 static const char *const ways[] = { "__getstate__", "__reduce__", "__reduce_ex__" };
@@ -18,7 +19,7 @@ static bool is_usual(const binding_state *state, PyTypeObject *type)
     PyTypeObject *base = NULL; /* borrowed */
     for (Py_ssize_t i = 0; base == NULL && i < PyTuple_GET_SIZE(type->tp_mro); i++) {
         PyTypeObject *at = (PyTypeObject *)PyTuple_GET_ITEM(type->tp_mro, i);
-        if (at->tp_dict != NULL && PyDict_GetItemWithError(at->tp_dict, state->source.slot) != NULL)
+        if (at->tp_dict != NULL && PyDict_GetItemWithError(at->tp_dict, state->calls->slot) != NULL)
             base = at;
     }
     for (size_t i = 0; base != NULL && i < sizeof ways / sizeof *ways; i++) {
@@ -35,13 +36,13 @@ static bool is_usual(const binding_state *state, PyTypeObject *type)
 static PyObject *without_us(const binding_state *state, PyObject *obj, int depth)
 {
     if (PyDict_CheckExact(obj)) {
-        PyObject *held = PyDict_GetItemWithError(obj, state->source.slot); /* borrowed */
+        PyObject *held = PyDict_GetItemWithError(obj, state->calls->slot); /* borrowed */
         if (held == NULL || !Py_IS_TYPE(held, state->calls_tap_type))
             return PyErr_Occurred() ? NULL : Py_NewRef(obj);
         PyObject *inner = ((calls_tap *)held)->inner; /* borrowed */
         PyObject *out = PyDict_Copy(obj);
-        if (out != NULL && (inner != NULL ? PyDict_SetItem(out, state->source.slot, inner)
-                                          : PyDict_DelItem(out, state->source.slot)) < 0)
+        if (out != NULL && (inner != NULL ? PyDict_SetItem(out, state->calls->slot, inner)
+                                          : PyDict_DelItem(out, state->calls->slot)) < 0)
             Py_CLEAR(out);
         return out;
     }
@@ -96,11 +97,11 @@ int calls_pickle_add(binding_state *state, PyTypeObject *type, PyTypeObject **ou
     *out = NULL;
     if (is_usual(state, type))
         return 0;
-    if (state->source.pickled == NULL) {
-        state->source.pickled = PyDict_New();
-        state->source.dispatch_table = dispatch_table();
+    if (state->calls->pickled == NULL) {
+        state->calls->pickled = PyDict_New();
+        state->calls->dispatch_table = dispatch_table();
     }
-    PyObject *counts = state->source.pickled, *table = state->source.dispatch_table; /* borrowed */
+    PyObject *counts = state->calls->pickled, *table = state->calls->dispatch_table; /* borrowed */
     if (counts == NULL || table == NULL || !PyDict_Check(table))
         goto out;
     if (PyDict_GetItemWithError(counts, (PyObject *)type) == NULL) {
@@ -124,7 +125,7 @@ out:
 
 void calls_pickle_remove(binding_state *state, PyTypeObject *type)
 {
-    PyObject *counts = state->source.pickled, *table = state->source.dispatch_table; /* borrowed */
+    PyObject *counts = state->calls->pickled, *table = state->calls->dispatch_table; /* borrowed */
     if (type == NULL || counts == NULL || table == NULL) /* NULL at the end of the interpreter */
         return;
     PyObject *pending = PyErr_GetRaisedException();                      /* owned */

@@ -5,11 +5,12 @@
  * of a module has nothing of us in it, and the last consumer to go leaves the
  * module as it was.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "calls/source.h"
 #include "binding/state.h"
 
 #include <structmember.h>
 
-int calls_state_init(calls_state *names)
+static int find_names(calls_state *names)
 {
     names->slot = PyUnicode_InternFromString("_compiled_call_impl");
     names->training = PyUnicode_InternFromString("training");
@@ -29,6 +30,27 @@ void calls_state_clear(calls_state *names)
     Py_CLEAR(names->dispatch_table);
     calls_frames_free(names->spare);
     names->spare = NULL;
+}
+
+void calls_state_free(calls_state *names)
+{
+    if (names != NULL)
+        calls_state_clear(names);
+    PyMem_Free(names);
+}
+
+calls_state *calls_state_create(void)
+{
+    calls_state *names = PyMem_Calloc(1, sizeof *names);
+    if (names == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    if (find_names(names) < 0) {
+        calls_state_free(names);
+        return NULL;
+    }
+    return names;
 }
 
 /* ---- consumers ----------------------------------------------------------- */
@@ -192,13 +214,13 @@ static calls_link *link_find(const calls_consumer *consumer, PyObject *module)
  * without an exception: this torch has no slot, or (not makes) we are not in it. */
 static calls_tap *tap_of(binding_state *state, PyObject *module, bool makes)
 {
-    PyObject *none = _PyType_Lookup(Py_TYPE(module), state->source.slot); /* borrowed */
+    PyObject *none = _PyType_Lookup(Py_TYPE(module), state->calls->slot); /* borrowed */
     PyObject *dict = PyObject_GenericGetDict(module, NULL);               /* owned */
     PyObject *weak = NULL;                                                /* owned */
     calls_tap *tap = NULL;
     if (dict == NULL)
         goto out;
-    PyObject *held = PyDict_GetItemWithError(dict, state->source.slot); /* borrowed */
+    PyObject *held = PyDict_GetItemWithError(dict, state->calls->slot); /* borrowed */
     if (held == NULL && PyErr_Occurred())
         goto out;
     if (held != NULL && Py_IS_TYPE(held, state->calls_tap_type)) {
@@ -224,7 +246,7 @@ static calls_tap *tap_of(binding_state *state, PyObject *module, bool makes)
     tap->class = (calls_forward_class){ 0 };
     PyObject_GC_Track((PyObject *)tap);
     if (tap->links == NULL || calls_pickle_add(state, Py_TYPE(module), &tap->pickled) < 0 ||
-        PyDict_SetItem(dict, state->source.slot, (PyObject *)tap) < 0)
+        PyDict_SetItem(dict, state->calls->slot, (PyObject *)tap) < 0)
         Py_CLEAR(tap);
 out:
     Py_XDECREF(weak);
@@ -239,9 +261,9 @@ static void tap_take_out_if_idle(binding_state *state, const calls_tap *tap, PyO
         return;
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
     if (dict != NULL && tap->inner != NULL)
-        PyDict_SetItem(dict, state->source.slot, tap->inner);
+        PyDict_SetItem(dict, state->calls->slot, tap->inner);
     else if (dict != NULL)
-        PyDict_DelItem(dict, state->source.slot);
+        PyDict_DelItem(dict, state->calls->slot);
     Py_XDECREF(dict);
 }
 

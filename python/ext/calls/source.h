@@ -29,12 +29,11 @@
 #ifndef TT_EXT_CALLS_SOURCE_H
 #define TT_EXT_CALLS_SOURCE_H
 
-#include "base/compat.h"
+#include "binding/state.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct binding_state binding_state;
 typedef struct calls_consumer calls_consumer;
 typedef struct calls_link calls_link;
 
@@ -77,7 +76,7 @@ typedef struct calls_table {
 struct calls_consumer {
     PyObject_HEAD const calls_table *calls;
     const int64_t *step; /* when it changes, calls are counted from 0 again */
-    uint32_t wants;      /* of CONSUMER_ */
+    uint32_t wants;      /* of CALLS_ */
     bool is_off;         /* nothing is delivered; may be set at any time */
     PyObject *links;     /* owned; list of calls_link, also of modules that are gone */
 };
@@ -129,7 +128,7 @@ typedef struct calls_forward_class {
 /* Names of the modules that never ran where we can see it: a new list. */
 PyObject *calls_consumer_unseen(const calls_consumer *self);
 
-/* Strings the source looks up by; in the module's state. */
+/* Strings the source looks up by; in the extension's state. */
 typedef struct calls_state {
     PyObject *slot, *training, *self; /* owned; interned */
     uint32_t thread_count;            /* threads that have been given a number */
@@ -138,10 +137,11 @@ typedef struct calls_state {
     PyObject *pickled;        /* owned or NULL; class: its modules with a tap; of pickle.c */
     PyObject *dispatch_table; /* owned or NULL; copyreg's */
 } calls_state;
-int calls_state_init(calls_state *names);
+calls_state *calls_state_create(void); /* or NULL with an exception */
 void calls_state_clear(calls_state *names);
+void calls_state_free(calls_state *names); /* NULL is fine */
 
-/* ---- between source.c and the files of module_*.c only -------------- */
+/* ---- between the files of this folder only -------------- */
 
 /* Of one thread; nobody else touches it. */
 typedef struct calls_thread {
@@ -167,7 +167,7 @@ typedef struct calls_frame {
 
 /* The object in the slot. */
 typedef struct calls_tap {
-    PyObject_HEAD binding_state *state; /* of the module our type belongs to */
+    PyObject_HEAD binding_state *state; /* of the extension our type belongs to */
     PyObject *module;                   /* owned; weak reference: a strong one would be a cycle */
     PyObject *links;                    /* owned; tuple of calls_link; replaced, never changed */
     PyObject *inner;       /* owned or NULL; what was in the slot before (module.compile()) */
@@ -209,5 +209,11 @@ void calls_pickle_remove(binding_state *state, PyTypeObject *type); /* NULL: not
 
 int calls_forward_hook_add(binding_state *state, calls_link *link, PyObject *module);
 void calls_forward_hook_remove(calls_link *link);
+
+BINDING_FUNCTION(calls_announce);
+BINDING_FUNCTION(calls_deaf_hook);
+BINDING_FUNCTION(calls_set_traced_call);
+
+PyObject *calls_reduce_module(PyObject *core, PyObject *module);
 
 #endif

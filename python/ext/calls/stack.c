@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/frame.h"
 #include "binding/state.h"
+#include "calls/source.h"
 
 /* Asked for once a call: in a shared library each access costs a function call. */
 static _Thread_local calls_thread this_thread;
@@ -27,17 +28,17 @@ bool calls_source_is_inside(void)
 /* A frame that was given back is used again: malloc takes longer than all the rest. */
 calls_frame *calls_frame_take(binding_state *state)
 {
-    calls_frame *frame = state->source.spare;
+    calls_frame *frame = state->calls->spare;
     if (frame == NULL)
         return PyMem_Malloc(sizeof *frame);
-    state->source.spare = frame->below;
+    state->calls->spare = frame->below;
     return frame;
 }
 
 void calls_frame_give(binding_state *state, calls_frame *frame)
 {
-    frame->below = state->source.spare;
-    state->source.spare = frame;
+    frame->below = state->calls->spare;
+    state->calls->spare = frame;
 }
 
 void calls_frames_free(calls_frame *spare)

@@ -155,7 +155,7 @@ flow_state *flow_chart_put_aside(flow_chart *chart, uint64_t key);
 /* ---- the object ---------------------------------------------------------- */
 
 typedef struct flow_object {
-    PyObject_HEAD binding_state *state; /* of the module, which the type keeps alive */
+    PyObject_HEAD binding_state *state; /* of the extension, which the type keeps alive */
     PyObject *select;                   /* owned; select(code) gives (first, last) or None */
     PyObject *runs;                     /* owned or NULL; list of open recorders, the innermost last */
     PyObject *root;                     /* owned or NULL; str */

@@ -44,7 +44,7 @@ static void add_origins(const flow_return *back, const void *object, flow_descen
 void flow_find_descent(const flow_object *self, const lines_event *event, const lines_name *read,
                        flow_descent *out)
 {
-    lines_source *source = self->state->line;
+    lines_source *source = self->state->lines;
     const flow_return *back = NULL;
     size_t at = 0;
     lines_call call;

@@ -203,7 +203,7 @@ static void give_back(flow_object *self, const lines_event *event, PyObject *val
                       const flow_origin *from, size_t count)
 {
     lines_call to;
-    if (count == 0 || !lines_frame_below(self->state->line, self->consumer, event->at, &to))
+    if (count == 0 || !lines_frame_below(self->state->lines, self->consumer, event->at, &to))
         return;
     flow_return *back = flow_calls_give(&self->calls, &to, value);
     for (size_t i = 0; back != NULL && i < count && i < FLOW_PASSED; i++)
@@ -295,13 +295,13 @@ int flow_start(flow_object *self)
                                 .change = on_change,
                                 .leave = on_leave,
                                 .sent = flow_on_sent };
-    if (self->state->line == NULL && (self->state->line = lines_source_create(self->state)) == NULL)
+    if (self->state->lines == NULL && (self->state->lines = lines_source_create(self->state)) == NULL)
         return -1;
-    self->consumer = lines_source_add(self->state->line, &consumer);
+    self->consumer = lines_source_add(self->state->lines, &consumer);
     if (self->consumer < 0)
         return -1;
     self->chart.begun = self->chart.next;
-    self->errors_before = lines_source_errors(self->state->line, self->consumer, NULL);
+    self->errors_before = lines_source_errors(self->state->lines, self->consumer, NULL);
     return 0;
 }
 
@@ -312,9 +312,9 @@ void flow_stop(flow_object *self)
     if (id < 0)
         return;
     self->consumer = -1;
-    uint64_t errors = lines_source_errors(self->state->line, id, &text) - self->errors_before;
+    uint64_t errors = lines_source_errors(self->state->lines, id, &text) - self->errors_before;
     self->errors += errors;
     if (self->error_text == NULL && errors > 0)
         self->error_text = Py_XNewRef(text);
-    lines_source_remove(self->state->line, id);
+    lines_source_remove(self->state->lines, id);
 }

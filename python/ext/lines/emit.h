@@ -7,6 +7,7 @@
 #define TT_EXT_LINES_EMIT_H
 
 #include "lines/engine.h"
+#include "lines/source.h"
 
 enum { FEW_READS = 64, FEW_CHANGES = 32, FEW_ARROWS = 256 };
 

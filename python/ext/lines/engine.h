@@ -9,7 +9,9 @@
 #define TT_EXT_LINES_ENGINE_H
 
 #include "base/frame.h"
+#include "base/map.h"
 #include "binding/state.h"
+#include "lines/source.h"
 #include "lines/table.h"
 
 /* ---- states -------------------------------------------------------------- */
@@ -116,17 +118,6 @@ typedef struct lines_record {
     int slot_count;
     lines_state slots[]; /* by local slot */
 } lines_record;
-
-typedef struct base_map { /* address -> address; open addressing */
-    const void **keys;
-    void **values;
-    size_t cap, used;
-} base_map;
-
-void **base_map_find(base_map *map, const void *key); /* NULL: not there */
-int base_map_put(base_map *map, const void *key, void *value);
-void base_map_remove(base_map *map, const void *key);
-void base_map_free(base_map *map);
 
 /* As base_frame_slot, without a call in the common case. */
 static inline PyObject *lines_record_slot(const lines_record *record, int slot, PyObject *name)

@@ -73,12 +73,11 @@
 #ifndef TT_EXT_LINES_SOURCE_H
 #define TT_EXT_LINES_SOURCE_H
 
-#include "base/compat.h"
+#include "base/frame.h"
 
 #include <stdbool.h>
 
 typedef struct lines_source lines_source;
-typedef struct base_frame base_frame; /* the running frame; only for lines_frame_get */
 
 typedef enum lines_kind {
     LINES_LOCAL,     /* x: fast locals, cells, names of a class body */
@@ -213,9 +212,14 @@ bool lines_frame_takes(lines_source *source, int id, base_frame *at, const lines
 size_t lines_frame_given(lines_source *source, int id, base_frame *at, const lines_name *read,
                          uint64_t *keys, size_t most);
 
-/* The module's state makes one and frees it. */
+/* The extension's state makes one and frees it. */
 struct binding_state;
 lines_source *lines_source_create(struct binding_state *state);
 void lines_source_free(lines_source *source);
+
+/* watch_lines(), and its events as named tuples. */
+PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs);
+PyTypeObject *lines_tuple_type(int which);
+PyObject *lines_event_tuple(const struct binding_state *state, const lines_event *event);
 
 #endif

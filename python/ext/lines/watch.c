@@ -172,12 +172,12 @@ PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs)
                                      &before, &enter, &leave, &line, &select, &files, &prefixes, &codes,
                                      &lines, &names, &threads, &arrays, &objects, &touches, &bare))
         return NULL;
-    if (state->line == NULL && (state->line = lines_source_create(state)) == NULL)
+    if (state->lines == NULL && (state->lines = lines_source_create(state)) == NULL)
         return NULL;
     self = PyObject_GC_New(watch, state->lines_watch_type);
     if (self == NULL)
         return NULL;
-    self->source = state->line;
+    self->source = state->lines;
     self->id = -1;
     self->at = NULL;
     self->first = 0;

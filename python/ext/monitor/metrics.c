@@ -1,7 +1,7 @@
 /* metrics.c -- the class Metrics, behind tensortap.monitor.
  *
- * Python decides which metrics under which keys; what happens then is in the metric_*.c
- * files.
+ * Python decides which metrics under which keys; what happens then is in the other
+ * files of this folder.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/metrics.h"
 

@@ -1,6 +1,6 @@
 /* metrics.h -- Metrics: the consumer that turns tensors into named numbers.
  *
- * For the metric_*.c files only.  One Metrics belongs to one monitor.  Python says once
+ * For the files of this folder only.  One Metrics belongs to one monitor.  Python says once
  * for each name which metrics it wants, and gets a row for it; from then on the way
  * of a tensor is: calls.c (a module gave it), parameters.c (the program asked
  * for parameters or gradients) -> row.c (one pass, the wanted fields into the
@@ -11,6 +11,7 @@
 #define TT_EXT_MONITOR_METRICS_H
 
 #include "binding/state.h"
+#include "calls/source.h"
 #include "tensor/quick.h"
 
 /* name, text as users know it, value from `const tt_stats *s` */

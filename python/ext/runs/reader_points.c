@@ -4,6 +4,7 @@
  * made for a point.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/reader.h"
+#include "summary/functions.h"
 #include "summary/stats.h"
 
 /* A writable buffer of whole elements of this size; -1 with an exception. */

@@ -36,7 +36,7 @@ typedef struct runs_recorder {
                            calls before the file ends, last one first */
     PyObject *follow;   /* owned or NULL; in a forked child that is to go on: makes its recorder */
     PyObject *weakrefs;
-    binding_state *state; /* of the module, which the type keeps alive */
+    binding_state *state; /* of the extension, which the type keeps alive */
     PyObject *sites;      /* owned; dict of names and their numbers */
     bool drops;           /* queue full: drop and count, never wait */
     int32_t users;        /* threads that use rec without the GIL: close waits for them */
@@ -105,7 +105,7 @@ static inline size_t runs_recorder_value_bytes(const tt_tensor *t, uint32_t prod
  * an exception if the program made warnings errors. */
 int runs_recorder_tell_error(runs_recorder *self);
 
-/* ---- between recorder_*.c and recorder.c only ------------------------- */
+/* ---- between the recorder*.c only ------------------------- */
 
 int runs_recorder_refuse_closed(const runs_recorder *self);
 PyObject *runs_recorder_set_follow(PyObject *self, PyObject *make);
@@ -120,5 +120,7 @@ PyObject *runs_recorder_thinned(PyObject *self, PyObject *none);
 PyObject *runs_recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                PyObject *kwnames);
+
+BINDING_FUNCTION(runs_read_keep);
 
 #endif

@@ -11,6 +11,7 @@
 #ifndef TT_EXT_RUNS_WATCH_H
 #define TT_EXT_RUNS_WATCH_H
 
+#include "calls/source.h"
 #include "runs/recorder.h"
 #include "tensor/nest.h"
 #include "tensor/quick.h"

@@ -5,6 +5,7 @@
  * rows when somebody asks for `events`.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "calls/source.h"
 #include "tensor/nest.h"
 
 #include <string.h>

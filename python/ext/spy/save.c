@@ -4,6 +4,7 @@
  * DebugContext, which is nearly always, it reads one context variable.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "spy/functions.h"
 
 int spy_init(PyObject *module, binding_state *state)
 {

@@ -4,6 +4,7 @@
  * or as a memoryview where there is no NumPy.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "summary/functions.h"
 
 #include <math.h>
 

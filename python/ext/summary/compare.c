@@ -1,6 +1,7 @@
 /* compare.c -- compare() and the class Compare.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "summary/functions.h"
 
 typedef struct compare_object {
     PyObject_VAR_HEAD /* ob_size is the number of dimensions */

@@ -1,6 +1,7 @@
 /* digest.c -- digest() and the class Digest.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "summary/functions.h"
 
 #include <string.h>
 

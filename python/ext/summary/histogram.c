@@ -1,6 +1,7 @@
 /* histogram.c -- histogram() and the class Histogram.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "summary/functions.h"
 
 typedef struct histogram_object {
     PyObject_HEAD tt_hist *hist; /* owned */

@@ -1,6 +1,7 @@
 /* sample.c -- sample() and the classes Sample and SampleSlice.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "summary/functions.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
  * Exists so that a tensor's line is the same in Python, in the program and in
  * every front end: the core writes it.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/functions.h"
 #include "summary/stats.h"
 #include "tensor/facts.h"
 

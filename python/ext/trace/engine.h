@@ -11,6 +11,7 @@
 #define TT_EXT_TRACE_ENGINE_H
 
 #include "binding/state.h"
+#include "calls/source.h"
 #include "lines/source.h"
 
 /* The numbers are those of path_matcher.py. */

@@ -174,9 +174,9 @@ int trace_attach(trace_tracer *self)
     if (self->line_id >= 0 || self->place_count == 0)
         return 0;
     binding_state *state = self->state;
-    if (state->line == NULL && (state->line = lines_source_create(state)) == NULL)
+    if (state->lines == NULL && (state->lines = lines_source_create(state)) == NULL)
         return -1;
-    self->line_id = lines_source_add(state->line, &consumer);
+    self->line_id = lines_source_add(state->lines, &consumer);
     return self->line_id < 0 ? -1 : 0;
 }
 
@@ -186,11 +186,11 @@ void trace_detach(trace_tracer *self)
     int id = self->line_id;
     self->line_id = -1;
     self->frame_count = 0;
-    if (id < 0 || self->state->line == NULL)
+    if (id < 0 || self->state->lines == NULL)
         return;
-    uint64_t errors = lines_source_errors(self->state->line, id, &text);
+    uint64_t errors = lines_source_errors(self->state->lines, id, &text);
     self->errors += (long long)errors;
     if (errors > 0 && self->own_error == NULL)
         self->own_error = Py_XNewRef(text);
-    lines_source_remove(self->state->line, id);
+    lines_source_remove(self->state->lines, id);
 }

@@ -130,7 +130,7 @@ typedef struct track_known_line {
 enum { KNOWN_LINES = 32 };
 
 typedef struct track_log {
-    PyObject_HEAD binding_state *state; /* of the module, which the type keeps alive */
+    PyObject_HEAD binding_state *state; /* of the extension, which the type keeps alive */
     PyObject *logger;                   /* owned; whose handlers get the lines too */
     PyObject *own;                      /* owned; prefix of files that are no callers: tensortap's */
     PyObject *runs;                     /* owned; list of open recorders, the innermost last */

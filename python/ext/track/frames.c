@@ -315,7 +315,7 @@ static bool selects(void *context, PyCodeObject *code, int *first, int *last)
 int track_tracker_listen(track_tracker *self)
 {
     binding_state *state = binding_state_of(self->module);
-    if (state->line == NULL && (state->line = lines_source_create(state)) == NULL)
+    if (state->lines == NULL && (state->lines = lines_source_create(state)) == NULL)
         return -1;
     PyObject *set = PyFrozenSet_New(self->names); /* owned */
     if (set == NULL)
@@ -328,7 +328,7 @@ int track_tracker_listen(track_tracker *self)
                                       .enter = on_enter,
                                       .change = on_change,
                                       .leave = on_leave };
-    self->id = lines_source_add(state->line, &consumer);
+    self->id = lines_source_add(state->lines, &consumer);
     Py_DECREF(set);
     return self->id < 0 ? -1 : 0;
 }
@@ -336,6 +336,6 @@ int track_tracker_listen(track_tracker *self)
 void track_tracker_silence(track_tracker *self)
 {
     if (self->id >= 0)
-        lines_source_remove(binding_state_of(self->module)->line, self->id);
+        lines_source_remove(binding_state_of(self->module)->lines, self->id);
     self->id = -1;
 }

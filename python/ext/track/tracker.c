@@ -33,7 +33,7 @@ static PyObject *get_errors(PyObject *self, void *Py_UNUSED(closure))
     track_tracker *one = (track_tracker *)self;
     PyObject *text = NULL; /* borrowed */
     uint64_t count =
-        one->id >= 0 ? lines_source_errors(binding_state_of(one->module)->line, one->id, &text) : 0;
+        one->id >= 0 ? lines_source_errors(binding_state_of(one->module)->lines, one->id, &text) : 0;
     return Py_BuildValue("(KO)", (unsigned long long)count, text != NULL ? text : Py_None);
 }
 

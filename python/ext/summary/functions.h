@@ -1,0 +1,24 @@
+/* functions.h -- the summaries as Python calls them, and a Sample for who has one.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_SUMMARY_FUNCTIONS_H
+#define TT_EXT_SUMMARY_FUNCTIONS_H
+
+#include "binding/state.h"
+
+BINDING_FUNCTION(summary_stats);
+BINDING_FUNCTION(summary_stats_from);
+BINDING_FUNCTION(summary_escape);
+BINDING_FUNCTION(summary_histogram);
+BINDING_FUNCTION(summary_digest);
+BINDING_FUNCTION(summary_compare);
+BINDING_FUNCTION(summary_sample);
+BINDING_FUNCTION(summary_attention);
+BINDING_FUNCTION(summary_tensor_line);
+BINDING_FUNCTION(summary_tree_text);
+
+PyTypeObject *summary_slice_type(void);
+/* Takes over the sample, also when it fails. */
+PyObject *summary_sample_make(binding_state *state, tt_sample *sample, tt_dtype dtype,
+                              const int64_t *shape, int32_t ndim);
+
+#endif
