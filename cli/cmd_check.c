@@ -1,7 +1,7 @@
 /* cmd_check.c -- tensortap check RUN [--repair]
  * SPDX-License-Identifier: Apache-2.0 */
-#include "given.h"
-#include "header_line.h"
+#include "arguments.h"
+#include "header.h"
 #include "json_out.h"
 #include "progress.h"
 

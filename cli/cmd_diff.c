@@ -1,7 +1,7 @@
 /* cmd_diff.c -- tensortap diff A B [--rtol R --atol A] [--step A:B]
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cmd.h"
-#include "header_line.h"
+#include "header.h"
 #include "json_out.h"
 #include "progress.h"
 #include "range.h"

@@ -4,9 +4,9 @@
  * here.  The others need a library of Python's.  Every format is alike in what it does
  * with a damaged run: one line and nothing written, or with --partial what can be read.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "arguments.h"
 #include "export_values.h"
-#include "given.h"
-#include "opened.h"
+#include "overview.h"
 #include "progress.h"
 #include "python_exec.h"
 #include "range.h"

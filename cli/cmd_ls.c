@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cmd.h"
 #include "json_out.h"
-#include "opened.h"
+#include "overview.h"
 #include "range.h"
 #include "remove.h"
 #include "screen.h"

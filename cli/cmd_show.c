@@ -1,9 +1,9 @@
 /* cmd_show.c -- tensortap show RUN [GLOB]
  * SPDX-License-Identifier: Apache-2.0 */
-#include "given.h"
-#include "header_line.h"
+#include "anomalies.h"
+#include "arguments.h"
+#include "header.h"
 #include "json_out.h"
-#include "odd.h"
 #include "progress.h"
 #include "range.h"
 

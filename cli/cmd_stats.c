@@ -1,7 +1,7 @@
 /* cmd_stats.c -- tensortap stats RUN GLOB [--step A:B]
  * SPDX-License-Identifier: Apache-2.0 */
-#include "given.h"
-#include "header_line.h"
+#include "arguments.h"
+#include "header.h"
 #include "json_out.h"
 #include "range.h"
 

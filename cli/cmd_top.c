@@ -3,8 +3,8 @@
  * A live view: what was written since the last look, twice a second.  The terminal
  * is put back whatever ends the program.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "given.h"
-#include "header_line.h"
+#include "arguments.h"
+#include "header.h"
 #include "json_out.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "remove.h"
 
 #include "json_out.h"
-#include "opened.h"
+#include "overview.h"
 #include "screen.h"
 
 #include <dirent.h>

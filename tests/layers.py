@@ -27,7 +27,7 @@ BELOW = {
     "store": {"base", "tensor", "summary", "site"},
     "record": {"base", "tensor", "summary", "site", "store"},
     "format": {"base", "tensor"},
-    "view": {"base", "tensor", "summary", "site", "store", "format"},
+    "report": {"base", "tensor", "summary", "site", "store", "format"},
 }
 
 # A header of somebody else (a pattern) -> the only places (patterns) that may include it.

@@ -1,9 +1,9 @@
 /* test_glyph.c -- foreign text is made safe, measured and cut by columns.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "view/glyph.h"
+#include "report/glyph.h"
 
 #include "base/utf8.h"
-#include "view/glyph_width.h"
+#include "report/glyph_width.h"
 
 #include "alloc_fail.h"
 

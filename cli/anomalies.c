@@ -1,0 +1,161 @@
+/* anomalies.c -- the sites with which something is wrong.
+ *
+ * Exists so that `show` begins with them: the worst kind first, and of NaN and Inf the
+ * site that had it first, which is where to look.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "anomalies.h"
+
+#include "header.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ODD_MOST = 10 };
+
+/* A site that is odd: the worst that is wrong with it, and when that began. */
+typedef struct odd {
+    int32_t site;
+    tt_anomaly kind;
+    int32_t file;   /* of the first value that is not finite, over all ranks looked at; -1: none */
+    tt_point first; /* that value */
+} odd;
+
+/* What is odd, in words: "2 NaN from step 31, rank 1", "all zero". */
+static void describe_odd(tt_run *run, const odd *at, uint32_t bits, char *out, size_t room)
+{
+    int len = 0;
+    out[0] = '\0';
+    if (at->file >= 0) {
+        char counts[128], rank[32] = "";
+        tt_run_file about;
+        bool is_number = (at->first.products & TT_PRODUCT_STATS) == 0;
+        (void)tt_screen_nonfinite(&at->first.stats, counts, sizeof counts);
+        if (tt_opened_rank_count(run) > 1 && tt_run_file_get(run, at->file, &about) == TT_OK)
+            (void)snprintf(rank, sizeof rank, ", rank %d", (int)about.rank);
+        len = snprintf(out, room, "%s from step %" PRId64 "%s%s%s",
+                       is_number || *counts == '\0' ? "not finite" : counts, at->first.step, rank,
+                       at->first.phase == TT_PHASE_EVAL ? ", in eval mode" : "",
+                       !is_number && tt_screen_has_overflowed(&at->first.stats) ? ", float16 overflow"
+                                                                                : "");
+    }
+    for (tt_anomaly a = TT_ANOMALY_EXPLODING; a < TT_ANOMALY_COUNT_; a++)
+        if ((bits & 1u << a) != 0 && len >= 0 && (size_t)len + 20 < room)
+            len +=
+                snprintf(out + len, room - (size_t)len, "%s%s", len > 0 ? ", " : "", tt_anomaly_text(a));
+}
+
+static int by_kind_and_time(const void *a, const void *b)
+{
+    const odd *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->first.step != y->first.step)
+        return x->first.step < y->first.step ? -1 : 1;
+    if (x->first.time != y->first.time)
+        return x->first.time < y->first.time ? -1 : 1;
+    return (x->site > y->site) - (x->site < y->site);
+}
+
+/* Finds the first value that is not finite over all ranks looked at. */
+static tt_status find_first(tt_run *run, const tt_look *look, odd *at, tt_error *err)
+{
+    tt_status st = TT_OK;
+    for (int32_t file = 0; st == TT_OK && file < tt_run_file_count(run); file++) {
+        int64_t index = -1;
+        tt_point point;
+        if (!tt_look_takes(look, run, file))
+            continue;
+        st = tt_run_first_nonfinite(run, file, at->site, &index, err);
+        if (st == TT_OK && index >= 0)
+            st = tt_run_point(run, file, at->site, index, &point, err);
+        if (st == TT_OK && index >= 0 &&
+            (at->file < 0 || point.step < at->first.step ||
+             (point.step == at->first.step && point.time < at->first.time))) {
+            at->file = file;
+            at->first = point;
+        }
+    }
+    return st;
+}
+
+/* All sites of the tree that are odd, the worst kind first, and of NaN and Inf those
+ * that had it first; *out is owned by the caller. */
+static tt_status list_odd(tt_run *run, const tt_run_tree *tree, const tt_look *look, odd **out,
+                          size_t *count, tt_error *err)
+{
+    int32_t sites = tt_run_site_count(run);
+    size_t found = 0, most = 0;
+    for (int32_t site = 0; site < sites; site++)
+        most += tt_run_tree_anomalies(tree, site) != 0;
+    odd *all = calloc(most + 1, sizeof *all);
+    tt_status st = all != NULL ? TT_OK : TT_ENOMEM;
+    for (int32_t site = 0; st == TT_OK && site < sites; site++) {
+        uint32_t bits = tt_run_tree_anomalies(tree, site);
+        if (bits == 0)
+            continue;
+        odd *at = &all[found++];
+        *at = (odd){ .site = site, .kind = (tt_anomaly)__builtin_ctz(bits), .file = -1 };
+        if (at->kind == TT_ANOMALY_NONFINITE)
+            st = find_first(run, look, at, err);
+    }
+    if (st < 0) {
+        free(all);
+        return st;
+    }
+    if (found > 0)
+        qsort(all, found, sizeof *all, by_kind_and_time);
+    *out = all;
+    *count = found;
+    return TT_OK;
+}
+
+/* A line to copy. */
+static void print_hint(const char *path, const tt_screen *screen)
+{
+    printf("  %swhere the first was born: tensortap nan ", tt_header_ink(screen, TT_MOOD_FAINT));
+    tt_screen_name(screen, path);
+    printf("%s\n", tt_header_ink(screen, TT_MOOD_PLAIN));
+}
+
+tt_status tt_odd_print(const char *path, tt_run *run, const tt_run_tree *tree, const tt_look *look,
+                       bool shows_all, const tt_screen *screen, int *lines, tt_error *err)
+{
+    tt_table *table = NULL;
+    tt_buf text = { 0 };
+    odd *all = NULL;
+    size_t found = 0, shown = 0, most = shows_all ? SIZE_MAX : ODD_MOST;
+    if (screen->rows > 0 && !shows_all && (size_t)screen->rows / 3 < most)
+        most = (size_t)screen->rows / 3 + 1;
+    tt_status st = list_odd(run, tree, look, &all, &found, err);
+    if (st == TT_OK)
+        st = tt_table_create(&screen->style, &table);
+    if (st == TT_OK)
+        st = tt_table_column(table, "", false, -18);
+    if (st == TT_OK)
+        st = tt_table_column(table, "", false, 0);
+    for (; st == TT_OK && shown < found && shown < most; shown++) {
+        const odd *at = &all[shown];
+        bool is_alarm = at->kind == TT_ANOMALY_NONFINITE || at->kind == TT_ANOMALY_EXPLODING;
+        char words[200];
+        describe_odd(run, at, tt_run_tree_anomalies(tree, at->site), words, sizeof words);
+        st = tt_table_branch(table, screen->style.is_ascii ? "! " : "▲ ", TT_MOOD_PLAIN,
+                             tt_run_site_name(run, at->site));
+        if (st == TT_OK)
+            st = tt_table_cell(table, is_alarm ? TT_MOOD_ALARM : TT_MOOD_REMARK, words);
+    }
+    if (st == TT_OK && shown > 0)
+        st = tt_table_render(table, false, &text);
+    tt_table_free(table);
+    if (shown > 0)
+        putchar('\n');
+    st = tt_screen_print(&text, st, err);
+    bool has_nonfinite = found > 0 && all[0].kind == TT_ANOMALY_NONFINITE;
+    if (st == TT_OK && found > shown)
+        printf("  and %zu more that are odd; --all lists them\n", found - shown);
+    if (st == TT_OK && has_nonfinite)
+        print_hint(path, screen);
+    *lines = shown == 0 ? 0 : (int)shown + 1 + (found > shown) + has_nonfinite;
+    free(all);
+    return st;
+}

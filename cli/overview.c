@@ -1,0 +1,291 @@
+/* overview.c -- runs and names that the user gave.
+ *
+ * Exists so that all commands say the same when a run or a site is not there.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "overview.h"
+
+#include "suggest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+tt_exit tt_opened_run(const char *path, tt_run **out, tt_error *err)
+{
+    struct stat about;
+    if (stat(path, &about) < 0 && errno == ENOENT) {
+        (void)snprintf(err->text, sizeof err->text,
+                       "no run at '%.150s'; 'tensortap ls FOLDER' lists runs", path);
+        return TT_EXIT_FAILED;
+    }
+    return tt_run_open(path, out, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
+}
+
+bool tt_opened_has_site(const tt_run *run, const char *glob)
+{
+    for (int32_t i = 0; i < tt_run_site_count(run); i++)
+        if (tt_glob_match(glob, tt_run_site_name(run, i)))
+            return true;
+    return false;
+}
+
+/* ---- names that were probably meant --------------------------------------- */
+
+enum { GLOB_LONGEST = 200 };
+
+/* The site whose name is nearest to what was given; NULL: none is near. */
+static const char *near_site(const tt_run *run, const char *glob)
+{
+    const char *near = NULL;
+    size_t best = SIZE_MAX, len = strlen(glob);
+    for (int32_t i = 0; i < tt_run_site_count(run); i++) {
+        const char *name = tt_run_site_name(run, i), *found = strstr(name, glob);
+        size_t distance = tt_suggest_distance(glob, name);
+        if (found != NULL && len > 1) /* a part of it was given: its end is the better guess */
+            distance = strlen(found) == len ? 1 : 2;
+        else if (distance > 3 && distance > len / 4)
+            continue;
+        if (distance < best) {
+            best = distance;
+            near = name;
+        }
+    }
+    return near;
+}
+
+/* Characters up to the next that separates words of names and patterns. */
+static size_t word_len(const char *text)
+{
+    return strcspn(text, "*?,/.");
+}
+
+/* The pattern with the word at `at` in exchange for one of `name`, if that is nearer than *best
+ * and the pattern then matches something. */
+static void try_words(const tt_run *run, const char *glob, size_t at, const char *name, size_t *best,
+                      char out[GLOB_LONGEST])
+{
+    char given[GLOB_LONGEST], word[GLOB_LONGEST], changed[GLOB_LONGEST];
+    size_t len = word_len(glob + at);
+    (void)snprintf(given, sizeof given, "%.*s", (int)len, glob + at);
+    for (const char *part = name; *part != '\0';) {
+        size_t part_len = word_len(part);
+        (void)snprintf(word, sizeof word, "%.*s", (int)(part_len < GLOB_LONGEST ? part_len : 0), part);
+        size_t distance = part_len > 0 ? tt_suggest_distance(given, word) : SIZE_MAX;
+        bool is_near = distance > 0 && distance < *best && distance <= 1 + len / 3 && distance < len;
+        if (is_near &&
+            snprintf(changed, sizeof changed, "%.*s%s%s", (int)at, glob, word, glob + at + len) <
+                GLOB_LONGEST &&
+            tt_opened_has_site(run, changed)) {
+            *best = distance;
+            memcpy(out, changed, sizeof changed);
+        }
+        part += part_len + (part[part_len] != '\0');
+    }
+}
+
+/* The pattern with its one misspelt word put right; "": it has none. */
+static void near_glob(const tt_run *run, const char *glob, char out[GLOB_LONGEST])
+{
+    size_t best = SIZE_MAX;
+    out[0] = '\0';
+    if (strlen(glob) >= GLOB_LONGEST / 2)
+        return;
+    for (size_t at = 0; glob[at] != '\0';
+         at += word_len(glob + at) + (glob[at + word_len(glob + at)] != '\0'))
+        for (int32_t i = 0; word_len(glob + at) > 1 && i < tt_run_site_count(run); i++)
+            try_words(run, glob, at, tt_run_site_name(run, i), &best, out);
+}
+
+/* Appends text of somebody else, short enough for a message. */
+static void quote(const char *text, char *out, size_t room)
+{
+    tt_buf safe = { 0 };
+    const tt_style plain = { .columns = 100 };
+    out[0] = '\0';
+    if (tt_text_append(text, &plain, &safe) == TT_OK && safe.len > 0)
+        (void)snprintf(out, room, "%s", safe.data);
+    tt_buf_free(&safe);
+}
+
+tt_exit tt_opened_no_site(const tt_run *run, const char *glob, tt_error *err)
+{
+    if (tt_run_site_count(run) == 0) {
+        (void)snprintf(err->text, sizeof err->text, "nothing has been recorded in this run");
+        return TT_EXIT_USAGE;
+    }
+    char pattern[GLOB_LONGEST] = "", glob_text[100], near_text[100];
+    near_glob(run, glob, pattern);
+    const char *near = *pattern != '\0' ? pattern : near_site(run, glob);
+    quote(glob, glob_text, sizeof glob_text);
+    if (near != NULL) {
+        quote(near, near_text, sizeof near_text);
+        (void)snprintf(err->text, sizeof err->text, "no site matches '%s'; did you mean '%s'?", glob_text,
+                       near_text);
+    } else {
+        (void)snprintf(err->text, sizeof err->text,
+                       "no site matches '%s'; 'tensortap show RUN' lists them, * stands for anything",
+                       glob_text);
+    }
+    return TT_EXIT_USAGE;
+}
+
+const char *tt_opened_info(const tt_run *run, const char *key)
+{
+    for (int32_t i = 0; tt_run_info_key(run, 0, i) != NULL; i++)
+        if (strcmp(tt_run_info_key(run, 0, i), key) == 0)
+            return tt_run_info_value(run, 0, i);
+    return NULL;
+}
+
+/* argv is a JSON list of strings: ["train.py", "--lr", "0.1"].  Whatever it holds
+ * instead is shown as it is. */
+tt_status tt_opened_command(const tt_run *run, tt_buf *out)
+{
+    const char *argv = tt_opened_info(run, "argv");
+    const tt_style style = { 0 };
+    if (argv == NULL || *argv != '[')
+        return argv != NULL ? tt_text_append(argv, &style, out) : TT_OK;
+    char *plain = malloc(strlen(argv) + 1);
+    if (plain == NULL)
+        return TT_ENOMEM;
+    size_t len = 0;
+    bool is_inside = false;
+    for (const char *at = argv; *at != '\0'; at++) {
+        if (*at == '"' && !is_inside && len > 0)
+            plain[len++] = ' ';
+        if (*at == '"')
+            is_inside = !is_inside;
+        else if (is_inside && *at == '\\' && (at[1] == '"' || at[1] == '\\' || at[1] == '/'))
+            plain[len++] = *++at;
+        else if (is_inside)
+            plain[len++] = *at;
+    }
+    plain[len] = '\0';
+    tt_status st = tt_text_append(plain, &style, out);
+    free(plain);
+    return st;
+}
+
+/* The writer holds a lock on its file as long as it lives. */
+static bool is_locked(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool is_held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        (void)close(fd);
+    return is_held;
+}
+
+tt_state tt_opened_state(const tt_run *run)
+{
+    tt_state state = TT_STATE_FINISHED;
+    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
+        tt_run_file file;
+        if (tt_run_file_get(run, f, &file) < 0 || file.is_closed)
+            continue;
+        if (is_locked(file.path))
+            return TT_STATE_LIVE;
+        state = TT_STATE_CRASHED;
+    }
+    return state == TT_STATE_FINISHED && tt_opened_stop(run) != NULL ? TT_STATE_STOPPED : state;
+}
+
+const char *tt_opened_stop(const tt_run *run)
+{
+    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
+        tt_run_file file;
+        if (tt_run_file_get(run, f, &file) == TT_OK && file.stopped != NULL)
+            return file.stopped;
+    }
+    return NULL;
+}
+
+/* The rank of a file, if it is the first of that rank; -1: an earlier one is.  Files come by
+ * rank. */
+static int32_t new_rank(const tt_run *run, int32_t f)
+{
+    tt_run_file file = { 0 }, before = { .rank = -1 };
+    (void)tt_run_file_get(run, f, &file);
+    if (f > 0)
+        (void)tt_run_file_get(run, f - 1, &before);
+    return file.rank != before.rank ? file.rank : -1;
+}
+
+int32_t tt_opened_rank_count(const tt_run *run)
+{
+    int32_t count = 0;
+    for (int32_t f = 0; f < tt_run_file_count(run); f++)
+        count += new_rank(run, f) >= 0;
+    return count;
+}
+
+const char *tt_opened_ranks(const tt_run *run, char *out, size_t room)
+{
+    int32_t count = tt_opened_rank_count(run), first = -1, last = -1;
+    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
+        int32_t rank = new_rank(run, f);
+        first = first < 0 ? rank : first;
+        last = rank >= 0 ? rank : last;
+    }
+    int at = snprintf(out, room, count > 1 ? "ranks %d" : "rank %d", (int)first);
+    if (count > 2 && last - first == count - 1) {
+        (void)snprintf(out + at, room - (size_t)at, " to %d", (int)last);
+        return out;
+    }
+    for (int32_t f = 1; f < tt_run_file_count(run) && at > 0 && (size_t)at + 20 < room; f++)
+        if (new_rank(run, f) >= 0)
+            at += snprintf(out + at, room - (size_t)at, ", %d", (int)new_rank(run, f));
+    return out;
+}
+
+const char *tt_opened_state_text(tt_state state)
+{
+    static const char *const texts[] = { "finished", "live", "crashed", "stopped" };
+    return texts[state];
+}
+
+void tt_opened_totals(const tt_run *run, tt_totals *out)
+{
+    *out = (tt_totals){ .last_step = -1 };
+    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
+        tt_run_file file;
+        struct stat about;
+        if (tt_run_file_get(run, f, &file) < 0)
+            continue;
+        out->bytes += file.bytes;
+        out->points += file.points;
+        out->dropped += file.dropped_events;
+        out->damaged += file.damaged_bytes;
+        if (file.last_step >= file.first_step) {
+            bool is_first = out->last_step < out->first_step;
+            out->first_step =
+                is_first || file.first_step < out->first_step ? file.first_step : out->first_step;
+            out->last_step =
+                is_first || file.last_step > out->last_step ? file.last_step : out->last_step;
+        }
+        if (out->started == 0 && stat(file.path, &about) == 0)
+            out->started = (int64_t)about.st_mtime * 1000000000;
+    }
+    const char *start = tt_opened_info(run, "start");
+    struct tm parts = { 0 };
+    if (start != NULL && strptime(start, "%Y-%m-%dT%H:%M:%S%z", &parts) != NULL) {
+        long east = parts.tm_gmtoff; /* timegm takes no notice of it, and sets it */
+        int64_t ns;
+        if (!__builtin_mul_overflow((int64_t)timegm(&parts) - east, INT64_C(1000000000), &ns))
+            out->started = ns;
+    }
+}
+
+int64_t tt_opened_steps(const tt_totals *totals)
+{
+    int64_t steps;
+    return __builtin_sub_overflow(totals->last_step, totals->first_step, &steps) || steps == INT64_MAX
+               ? INT64_MAX
+               : steps + 1;
+}

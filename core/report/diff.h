@@ -1,0 +1,53 @@
+/* diff.h -- a comparison of two runs, as its parts share it.  For view only.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_REPORT_DIFF_H
+#define TT_REPORT_DIFF_H
+
+#include "report/order.h"
+
+/* Extremes are single elements: they carry more rounding than a mean. */
+#define TT_NOISE_EXTREMES 8.0
+
+/* Fields that average over elements, and fields that are one of them. */
+typedef enum tt_gap_kind { TT_GAP_AVERAGE, TT_GAP_EXTREME, TT_GAP_COUNT_ } tt_gap_kind;
+
+/* Two points of one step and call that are not equal.  A million of them is not rare:
+ * kept small. */
+typedef struct tt_gap {
+    int64_t step;
+    uint32_t call;
+    float deviation[TT_GAP_COUNT_];            /* in units of the tensor's root mean square */
+    uint8_t field[TT_GAP_COUNT_];              /* tt_field: the one that deviates most ... */
+    bool is_any;                               /* false: they are equal */
+    double a[TT_GAP_COUNT_], b[TT_GAP_COUNT_]; /* ... and its values; NaN: none deviates */
+} tt_gap;
+
+typedef struct tt_diff_pair {
+    tt_diff_site site;
+    tt_gap *gaps; /* owned; as recorded */
+    size_t count, cap;
+    tt_rank_in_step kind;
+    int32_t place; /* in the order of execution, among its kind; see tt_order_place */
+    double base;   /* rounding of one tensor; see noise.c */
+    int64_t elements;
+} tt_diff_pair;
+
+struct tt_diff {
+    tt_diff_pair *pairs; /* owned */
+    size_t count, cap;
+    int64_t first; /* pair that parts first; -1: none does */
+};
+
+enum { TT_RENAME_ROOM = 4096 + 128 }; /* a name and what it may grow by */
+
+/* Replaces the first occurrence (is_back: of the new by the old); false: there is none. */
+bool tt_rename_apply(const tt_rename *rename, bool is_back, const char *name, char *out, size_t room);
+
+/* The rounding to expect of what two sites hold, from type and reduction length, and
+ * how many elements they have. */
+tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
+                        int32_t site_b, double *base, int64_t *elements);
+/* Fills in verdicts, floors and the first to part. */
+tt_status tt_noise_judge(tt_diff *diff, bool has_tolerance);
+
+#endif

@@ -1,0 +1,296 @@
+/* noise.c -- which differences between two runs are rounding.
+ *
+ * Exists because two runs on different machines, or in different precision, never
+ * agree to the bit, and a list of everything that differs says nothing.
+ *
+ * The rounding of one tensor, relative to its root mean square:
+ *     base = w + 4 v (1 + sqrt(K))
+ * w: half a unit in the last place of the less precise of the two types, if it has
+ * less than 32 bits, else 0; v: the same of the type in which sums are kept (float32
+ * for types of 32 bits and less); K: the length of the sums, elements of the weight
+ * for each output.  Mean and root mean square average over elements, so that no
+ * margin is needed for w; extremes, which do not, may be off by 8 times as much.
+ *
+ * Rounding is handed on: what a layer gets is already off.  So the floor of a point is
+ * base, or 4 times the largest deviation within its floor seen before it in the order
+ * of execution, whichever is larger; never more than 64 * (steps since the first
+ * compared + 1) times the largest base so far.  A fault stands out because it jumps.
+ *
+ * Deviations are handed on among their like: averages apart from extremes, which are
+ * ten times as rough; and from kind to kind only as the numbers themselves go.  Forward
+ * to gradient as within a kind; gradient to parameter 16 times, because optimizers such
+ * as Adam make a whole step of a gradient near zero, whatever its sign; parameter to
+ * forward once.  An average over fewer elements is rougher: by the root of the ratio,
+ * 8 at most; a parameter of few elements moves a large average as much less.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "report/diff.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double MARGIN = 4, HANDED_ON = 4, FLIPPED = 16, MOST = 64, SINGLE = 0x1p-24;
+
+/* Half a unit in the last place; 0: exact. */
+static double roundoff(int32_t dtype)
+{
+    switch ((tt_dtype)dtype) {
+    case TT_F64:
+    case TT_C128:
+        return 0x1p-53;
+    case TT_F32:
+    case TT_C64:
+        return 0x1p-24;
+    case TT_F16:
+        return 0x1p-11;
+    case TT_BF16:
+        return 0x1p-8;
+    case TT_F8_E4M3FN:
+    case TT_F8_E4M3FNUZ:
+        return 0x1p-4;
+    case TT_F8_E5M2:
+    case TT_F8_E5M2FNUZ:
+        return 0x1p-3;
+    case TT_I8:
+    case TT_I16:
+    case TT_I32:
+    case TT_I64:
+    case TT_U8:
+    case TT_U16:
+    case TT_U32:
+    case TT_U64:
+    case TT_BOOL:
+    case TT_DTYPE_COUNT_:
+        break;
+    }
+    return 0;
+}
+
+/* Products summed for one element of what this module puts out; 1: not known. */
+static tt_status reduction_length(tt_run *run, int32_t file, int32_t site, double *out)
+{
+    const char *name = tt_run_site_name(run, site), *slash = strchr(name, '/');
+    char weight[TT_NUMBER_TEXT + 4200];
+    *out = 1;
+    if (slash == NULL || strlen(slash) > 4096)
+        return TT_OK;
+    bool is_parameter = tt_order_kind(name) == TT_ORDER_GRADIENT;
+    size_t len =
+        (size_t)snprintf(weight, sizeof weight, "parameter%s%s", slash, is_parameter ? "" : ".weight");
+    int32_t found = len < sizeof weight ? tt_run_find(run, weight) : -1;
+    tt_point point;
+    if (found < 0 || tt_run_points(run, file, found) == 0)
+        return TT_OK;
+    tt_status st = tt_run_point(run, file, found, -1, &point, NULL);
+    double elements = 1;
+    for (int32_t d = 1; st == TT_OK && d < point.ndim; d++)
+        elements *= (double)point.shape[d];
+    if (st == TT_OK && elements >= 1)
+        *out = elements;
+    return st;
+}
+
+tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
+                        int32_t site_b, double *base, int64_t *elements)
+{
+    tt_point x, y;
+    double length;
+    tt_status st = tt_run_point(a, file_a, site_a, -1, &x, NULL);
+    if (st == TT_OK)
+        st = tt_run_point(b, file_b, site_b, -1, &y, NULL);
+    if (st == TT_OK)
+        st = reduction_length(a, file_a, site_a, &length);
+    if (st < 0)
+        return st;
+    bool is_scalar = (x.products & y.products & TT_PRODUCT_STATS) == 0;
+    double u = is_scalar ? SINGLE : fmax(roundoff(x.stats.dtype), roundoff(y.stats.dtype));
+    bool is_parameter = tt_order_kind(tt_run_site_name(a, site_a)) == TT_ORDER_PARAMETER;
+    double sums = MARGIN * fmin(u, SINGLE) * (1 + (is_parameter ? 0 : sqrt(length)));
+    *base = (u > SINGLE ? u : 0) + sums;
+    *elements = is_scalar ? 1 : x.stats.count;
+    return TT_OK;
+}
+
+/* ---- the judgement ------------------------------------------------------- */
+
+typedef struct cursor {
+    tt_diff_pair *pair;
+    size_t at;
+} cursor;
+
+static int by_execution(const void *a, const void *b)
+{
+    const tt_diff_pair *x = ((const cursor *)a)->pair, *y = ((const cursor *)b)->pair;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->place != y->place)
+        return x->place < y->place ? -1 : 1;
+    return (x->site.rank > y->site.rank) - (x->site.rank < y->site.rank);
+}
+
+/* ---- what was handed on -------------------------------------------------- */
+
+typedef enum stream { PARAMETERS, FORWARD, BACKWARD, STREAMS } stream;
+
+enum { SIZES = 48, ROUGHEST = 6 }; /* powers of two: of elements, of their ratio */
+
+/* The largest deviation within the floor that reaches a tensor of 2^i elements. */
+typedef struct handed {
+    double most[STREAMS][TT_GAP_COUNT_][SIZES];
+    double coarsest;                   /* base so far */
+    double root[SIZES + ROUGHEST + 1]; /* [SIZES + i]: of 2^i */
+} handed;
+
+static stream stream_of(tt_rank_in_step kind)
+{
+    switch (kind) {
+    case TT_ORDER_PARAMETER:
+        return PARAMETERS;
+    case TT_ORDER_FORWARD:
+    case TT_ORDER_LOSS:
+        return FORWARD;
+    case TT_ORDER_BACKWARD:
+    case TT_ORDER_GRADIENT:
+    case TT_ORDER_NORM:
+        break;
+    }
+    return BACKWARD;
+}
+
+static int size_class(int64_t elements)
+{
+    int i = elements > 1 ? 63 - __builtin_clzll((unsigned long long)elements) : 0;
+    return i < SIZES ? i : SIZES - 1;
+}
+
+static void hand_on(handed *h, const tt_diff_pair *pair, tt_gap_kind kind, double deviation)
+{
+    int own = size_class(pair->elements);
+    stream from = stream_of(pair->kind);
+    double *most = h->most[from][kind];
+    for (int i = 0; i < SIZES; i++) {
+        int finer = own - i < ROUGHEST ? own - i : ROUGHEST;
+        if (kind == TT_GAP_EXTREME || (finer < 0 && from != PARAMETERS))
+            finer = 0;
+        double there = deviation * h->root[finer + SIZES];
+        most[i] = most[i] > there ? most[i] : there;
+    }
+}
+
+static double floor_of(const handed *h, const tt_diff_pair *pair, tt_gap_kind kind, double steps)
+{
+    int i = size_class(pair->elements);
+    double own = h->most[stream_of(pair->kind)][kind][i], fed = 0;
+    switch (stream_of(pair->kind)) {
+    case PARAMETERS:
+        fed = FLIPPED * h->most[BACKWARD][kind][i];
+        break;
+    case FORWARD:
+        fed = h->most[PARAMETERS][kind][i];
+        break;
+    case BACKWARD:
+        fed = HANDED_ON * h->most[FORWARD][kind][i];
+        break;
+    case STREAMS:
+        break;
+    }
+    return fmin(fmax(pair->base, fmax(HANDED_ON * own, fed)), h->coarsest * MOST * steps);
+}
+
+static void set_first(tt_diff_site *site, const tt_gap *gap, int shown, double floor)
+{
+    site->first_step = gap->step;
+    site->first_call = gap->call;
+    site->first_field = (tt_field)gap->field[shown];
+    site->first_a = gap->a[shown];
+    site->first_b = gap->b[shown];
+    site->first_deviation = (double)gap->deviation[shown];
+    site->first_floor = floor;
+}
+
+/* Takes a gap into the answer about its site; true: it is beyond a floor. */
+static bool judge_gap(tt_diff_pair *pair, const tt_gap *gap, const double floor[TT_GAP_COUNT_])
+{
+    tt_diff_site *site = &pair->site;
+    bool is_beyond = false;
+    int shown =
+        isnan(gap->a[TT_GAP_AVERAGE]) && isnan(gap->b[TT_GAP_AVERAGE]) ? TT_GAP_EXTREME : TT_GAP_AVERAGE;
+    for (int k = 0; k < TT_GAP_COUNT_; k++) {
+        bool is_out = !((double)gap->deviation[k] <= floor[k]);
+        if (is_out ? !is_beyond : !is_beyond && gap->deviation[k] > gap->deviation[shown])
+            shown = k;
+        is_beyond |= is_out;
+    }
+    double deviation = (double)gap->deviation[shown];
+    if (is_beyond && site->verdict != TT_DIFF_DIFFERS) {
+        site->verdict = TT_DIFF_DIFFERS;
+        set_first(site, gap, shown, floor[shown]); /* takes the place of one within the noise */
+        site->worst_step = -1;
+    } else if (site->verdict == TT_DIFF_SAME) {
+        site->verdict = TT_DIFF_NOISE;
+        set_first(site, gap, shown, floor[shown]);
+    }
+    if ((is_beyond || site->verdict != TT_DIFF_DIFFERS) &&
+        (site->worst_step < 0 || deviation > site->deviation)) {
+        site->deviation = deviation;
+        site->floor = floor[shown];
+        site->worst_step = gap->step;
+        site->worst_field = (tt_field)gap->field[shown];
+        site->a = gap->a[shown];
+        site->b = gap->b[shown];
+    }
+    return is_beyond;
+}
+
+tt_status tt_noise_judge(tt_diff *diff, bool has_tolerance)
+{
+    cursor *cursors = calloc(diff->count + 1, sizeof *cursors);
+    handed *h = calloc(1, sizeof *h);
+    if (cursors == NULL || h == NULL) {
+        free(cursors);
+        free(h);
+        return TT_ENOMEM;
+    }
+    for (int i = -SIZES; i <= ROUGHEST; i++)
+        h->root[SIZES + i] = sqrt(ldexp(1, i));
+    size_t live = 0;
+    for (size_t i = 0; i < diff->count; i++)
+        if (diff->pairs[i].count > 0)
+            cursors[live++].pair = &diff->pairs[i];
+    qsort(cursors, live, sizeof *cursors, by_execution);
+    int64_t first_step = 0;
+    bool has_first = false;
+    diff->first = -1;
+    while (live > 0) {
+        int64_t step = INT64_MAX;
+        for (size_t i = 0; i < live; i++)
+            if (cursors[i].pair->gaps[cursors[i].at].step < step)
+                step = cursors[i].pair->gaps[cursors[i].at].step;
+        first_step = has_first ? first_step : step;
+        has_first = true;
+        double steps = (double)step - (double)first_step + 1;
+        size_t left = 0;
+        for (size_t i = 0; i < live; i++) {
+            cursor c = cursors[i];
+            for (; c.at < c.pair->count && c.pair->gaps[c.at].step <= step; c.at++) {
+                const tt_gap *gap = &c.pair->gaps[c.at];
+                double floor[TT_GAP_COUNT_] = { 0 };
+                h->coarsest = fmax(h->coarsest, c.pair->base);
+                for (int k = 0; !has_tolerance && k < TT_GAP_COUNT_; k++)
+                    floor[k] = floor_of(h, c.pair, (tt_gap_kind)k, steps);
+                bool is_beyond = judge_gap(c.pair, gap, floor);
+                for (int k = 0; !is_beyond && k < TT_GAP_COUNT_; k++)
+                    hand_on(h, c.pair, (tt_gap_kind)k, (double)gap->deviation[k]);
+                if (is_beyond && diff->first < 0)
+                    diff->first = c.pair - diff->pairs;
+            }
+            if (c.at < c.pair->count)
+                cursors[left++] = c;
+        }
+        live = left;
+    }
+    free(cursors);
+    free(h);
+    return TT_OK;
+}

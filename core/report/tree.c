@@ -1,0 +1,232 @@
+/* tree.c -- lines drawn as a tree.
+ *
+ * Exists so that `tt.show`, the command line and the logs draw the same tree.
+ * Nodes are kept in the order in which they came, which is the order in which
+ * they are drawn; each knows its parent, each parent its last child.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/buf.h"
+#include "report/description.h"
+#include "report/glyph.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A longer label pushes its own text aside, not that of all its neighbours. */
+enum { WIDEST_LABEL = 40 };
+
+typedef struct node {
+    const char *label, *text; /* in the tree's arena; "": none */
+    const tt_line *line;      /* there as well; in place of a text, or NULL */
+    size_t parent;            /* index of a node that came earlier; 0: the root */
+    size_t last_child;        /* index; 0: none yet */
+    uint32_t depth;           /* 0: at the left edge */
+    size_t widest[2];         /* columns of the children's labels; [1]: in ASCII */
+} node;
+
+struct tt_tree {
+    tt_arena arena; /* owned: labels and texts */
+    node *nodes;    /* owned; [0] is a root that is never drawn */
+    size_t count, cap;
+    size_t open; /* index of the innermost open node */
+};
+
+tt_status tt_tree_create(tt_tree **out)
+{
+    tt_tree *tree = calloc(1, sizeof *tree);
+    node *nodes = calloc(8, sizeof *nodes);
+    if (tree == NULL || nodes == NULL) {
+        free(tree);
+        free(nodes);
+        return TT_ENOMEM;
+    }
+    tree->nodes = nodes;
+    tree->cap = 8;
+    tree->count = 1;
+    *out = tree;
+    return TT_OK;
+}
+
+void tt_tree_free(tt_tree *tree)
+{
+    if (tree == NULL)
+        return;
+    tt_arena_free(&tree->arena);
+    free(tree->nodes);
+    free(tree);
+}
+
+static tt_status add_node(tt_tree *tree, const char *label, const char *text, const tt_line *line)
+{
+    label = label != NULL ? label : "";
+    text = text != NULL ? text : "";
+    if (tree->count == tree->cap) {
+        size_t cap = tree->cap * 2;
+        node *nodes = cap < SIZE_MAX / sizeof *nodes ? realloc(tree->nodes, cap * sizeof *nodes) : NULL;
+        if (nodes == NULL)
+            return TT_ENOMEM;
+        tree->nodes = nodes;
+        tree->cap = cap;
+    }
+    const char *label_copy = tt_arena_text(&tree->arena, label, strlen(label));
+    const char *text_copy = tt_arena_text(&tree->arena, text, strlen(text));
+    if (label_copy == NULL || text_copy == NULL)
+        return TT_ENOMEM;
+    node *parent = &tree->nodes[tree->open];
+    tree->nodes[tree->count] = (node){
+        .label = label_copy,
+        .text = text_copy,
+        .line = line,
+        .parent = tree->open,
+        .depth = tree->open == 0 ? 0 : parent->depth + 1,
+    };
+    parent->last_child = tree->count++;
+    bool has_text = *text_copy != '\0' || line != NULL;
+    for (int is_ascii = 0; is_ascii < 2 && has_text; is_ascii++) {
+        tt_style style = { .is_ascii = is_ascii == 1 };
+        size_t columns = tt_glyph_columns(label_copy, TT_TRUST_NONE, &style);
+        if (columns <= WIDEST_LABEL && columns > parent->widest[is_ascii])
+            parent->widest[is_ascii] = columns;
+    }
+    return TT_OK;
+}
+
+tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text)
+{
+    return add_node(tree, label, text, NULL);
+}
+
+tt_status tt_tree_tensor(tt_tree *tree, const char *label, const tt_facts *facts)
+{
+    const tt_line *line = NULL;
+    tt_status st = tt_line_keep(facts, &tree->arena, &line);
+    return st < 0 ? st : add_node(tree, label, NULL, line);
+}
+
+tt_status tt_tree_open(tt_tree *tree, const char *label, const char *text)
+{
+    tt_status st = tt_tree_leaf(tree, label, text);
+    if (st == TT_OK)
+        tree->open = tree->count - 1;
+    return st;
+}
+
+void tt_tree_close(tt_tree *tree)
+{
+    assert(tree->open > 0);
+    tree->open = tree->nodes[tree->open].parent;
+}
+
+/* What stands below an ancestor: a line where more of its neighbours follow. */
+static const char *guide(bool is_ascii, bool is_blank)
+{
+    return is_blank ? "   " : is_ascii ? "|  " : "│  ";
+}
+
+static const char *elbow(bool is_ascii, bool is_last)
+{
+    return is_last ? is_ascii ? "`- " : "└─ " : is_ascii ? "|- " : "├─ ";
+}
+
+/* Guides for a node: one for each ancestor below the edge, then its own elbow.
+ * is_last[d] tells whether the branch at depth d has ended. */
+static tt_status put_guides(const node *n, const char *is_last, const tt_style *style, tt_buf *out)
+{
+    if (n->depth == 0)
+        return TT_OK;
+    tt_status st = tt_glyph_ink(out, TT_INK_FAINT, style);
+    for (uint32_t d = 1; st == TT_OK && d < n->depth; d++)
+        st = tt_buf_text(out, guide(style->is_ascii, is_last[d] != 0));
+    if (st == TT_OK)
+        st = tt_buf_text(out, elbow(style->is_ascii, is_last[n->depth] != 0));
+    if (st == TT_OK)
+        st = tt_glyph_ink(out, TT_INK_PLAIN, style);
+    return st;
+}
+
+static tt_status put_spaces(tt_buf *out, size_t n)
+{
+    tt_status st = tt_buf_reserve(out, n);
+    for (; st == TT_OK && n > 0; n--)
+        st = tt_buf_append(out, " ", 1);
+    return st;
+}
+
+/* The line of a tensor, made to fit behind what stands from byte `from` on. */
+static tt_status put_line(const tt_line *line, size_t from, const tt_style *style, tt_buf *out)
+{
+    size_t columns = style->columns > 0 ? (size_t)style->columns : 0;
+    size_t used =
+        columns > 0 && out->len > from ? tt_glyph_columns(out->data + from, TT_TRUST_INK, style) : 0;
+    size_t room = columns == 0 ? 0 : columns > used ? columns - used : 1;
+    return tt_line_append(line, room, style, out);
+}
+
+static tt_status put_texts(const node *n, const node *parent, size_t from, const tt_style *style,
+                           tt_buf *out)
+{
+    tt_status st = tt_glyph_append(out, n->label, TT_TRUST_NONE, style);
+    if (st < 0 || (*n->text == '\0' && n->line == NULL))
+        return st;
+    size_t widest = parent->widest[style->is_ascii ? 1 : 0];
+    if (widest > 0 || *n->label != '\0') {
+        size_t columns = tt_glyph_columns(n->label, TT_TRUST_NONE, style);
+        st = put_spaces(out, (columns < widest ? widest - columns : 0) + 2);
+    }
+    if (st < 0)
+        return st;
+    return n->line != NULL ? put_line(n->line, from, style, out)
+                           : tt_glyph_append(out, n->text, TT_TRUST_INK, style);
+}
+
+tt_status tt_tree_render(const tt_tree *tree, const tt_style *style, tt_buf *out)
+{
+    size_t from = out->len;
+    tt_buf is_last = { 0 }; /* a byte for each depth of the path to the node */
+    tt_status st = TT_OK;
+    for (size_t i = 1; st == TT_OK && i < tree->count; i++) {
+        const node *n = &tree->nodes[i], *parent = &tree->nodes[n->parent];
+        size_t line = out->len;
+        char flag = parent->last_child == i ? 1 : 0;
+        assert(n->depth <= is_last.len);
+        tt_buf_cut(&is_last, n->depth);
+        st = tt_buf_append(&is_last, &flag, 1);
+        if (st == TT_OK)
+            st = put_guides(n, is_last.data, style, out);
+        if (st == TT_OK)
+            st = put_texts(n, parent, line, style, out);
+        if (st == TT_OK)
+            st = tt_glyph_cut(out, line, style);
+        if (st == TT_OK)
+            st = tt_buf_append(out, "\n", 1);
+    }
+    if (st < 0)
+        tt_buf_cut(out, from);
+    tt_buf_free(&is_last);
+    return st;
+}
+
+tt_status tt_tree_line(int32_t depth, tt_branch branch, const char *text, const tt_style *style,
+                       tt_buf *out)
+{
+    static const char *const marks[][2] = {
+        [TT_BRANCH_CALL] = { "┌── ", ".-- " },
+        [TT_BRANCH_ENTRY] = { "├─ ", "|- " },
+        [TT_BRANCH_LAST] = { "└─ ", "`- " },
+    };
+    size_t from = out->len;
+    tt_status st = tt_glyph_ink(out, TT_INK_FAINT, style);
+    for (int32_t d = 0; st == TT_OK && d < depth; d++)
+        st = tt_buf_text(out, style->is_ascii ? "|   " : "│   ");
+    if (st == TT_OK)
+        st = tt_buf_text(out, marks[branch][style->is_ascii ? 1 : 0]);
+    if (st == TT_OK)
+        st = tt_glyph_ink(out, TT_INK_PLAIN, style);
+    if (st == TT_OK)
+        st = tt_glyph_append(out, text != NULL ? text : "", TT_TRUST_INK, style);
+    if (st == TT_OK)
+        st = tt_glyph_cut(out, from, style);
+    if (st < 0)
+        tt_buf_cut(out, from);
+    return st;
+}
