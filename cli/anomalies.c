@@ -11,18 +11,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ODD_MOST = 10 };
+enum { MOST_LISTED = 10 };
 
 /* A site that is odd: the worst that is wrong with it, and when that began. */
-typedef struct odd {
+typedef struct site_anomaly {
     int32_t site;
     tt_anomaly kind;
     int32_t file;   /* of the first value that is not finite, over all ranks looked at; -1: none */
     tt_point first; /* that value */
-} odd;
+} site_anomaly;
 
 /* What is odd, in words: "2 NaN from step 31, rank 1", "all zero". */
-static void describe_odd(tt_run *run, const odd *at, uint32_t bits, char *out, size_t room)
+static void describe_anomaly(tt_run *run, const site_anomaly *at, uint32_t bits, char *out, size_t room)
 {
     int len = 0;
     out[0] = '\0';
@@ -47,7 +47,7 @@ static void describe_odd(tt_run *run, const odd *at, uint32_t bits, char *out, s
 
 static int by_kind_and_time(const void *a, const void *b)
 {
-    const odd *x = a, *y = b;
+    const site_anomaly *x = a, *y = b;
     if (x->kind != y->kind)
         return x->kind < y->kind ? -1 : 1;
     if (x->first.step != y->first.step)
@@ -58,7 +58,7 @@ static int by_kind_and_time(const void *a, const void *b)
 }
 
 /* Finds the first value that is not finite over all ranks looked at. */
-static tt_status find_first(tt_run *run, const tt_look *look, odd *at, tt_error *err)
+static tt_status find_first(tt_run *run, const tt_look *look, site_anomaly *at, tt_error *err)
 {
     tt_status st = TT_OK;
     for (int32_t file = 0; st == TT_OK && file < tt_run_file_count(run); file++) {
@@ -81,21 +81,21 @@ static tt_status find_first(tt_run *run, const tt_look *look, odd *at, tt_error 
 
 /* All sites of the tree that are odd, the worst kind first, and of NaN and Inf those
  * that had it first; *out is owned by the caller. */
-static tt_status list_odd(tt_run *run, const tt_run_tree *tree, const tt_look *look, odd **out,
-                          size_t *count, tt_error *err)
+static tt_status list_anomalies(tt_run *run, const tt_run_tree *tree, const tt_look *look,
+                                site_anomaly **out, size_t *count, tt_error *err)
 {
     int32_t sites = tt_run_site_count(run);
     size_t found = 0, most = 0;
     for (int32_t site = 0; site < sites; site++)
         most += tt_run_tree_anomalies(tree, site) != 0;
-    odd *all = calloc(most + 1, sizeof *all);
+    site_anomaly *all = calloc(most + 1, sizeof *all);
     tt_status st = all != NULL ? TT_OK : TT_ENOMEM;
     for (int32_t site = 0; st == TT_OK && site < sites; site++) {
         uint32_t bits = tt_run_tree_anomalies(tree, site);
         if (bits == 0)
             continue;
-        odd *at = &all[found++];
-        *at = (odd){ .site = site, .kind = (tt_anomaly)__builtin_ctz(bits), .file = -1 };
+        site_anomaly *at = &all[found++];
+        *at = (site_anomaly){ .site = site, .kind = (tt_anomaly)__builtin_ctz(bits), .file = -1 };
         if (at->kind == TT_ANOMALY_NONFINITE)
             st = find_first(run, look, at, err);
     }
@@ -118,16 +118,16 @@ static void print_hint(const char *path, const tt_screen *screen)
     printf("%s\n", tt_header_ink(screen, TT_MOOD_PLAIN));
 }
 
-tt_status tt_odd_print(const char *path, tt_run *run, const tt_run_tree *tree, const tt_look *look,
-                       bool shows_all, const tt_screen *screen, int *lines, tt_error *err)
+tt_status tt_anomalies_print(const char *path, tt_run *run, const tt_run_tree *tree, const tt_look *look,
+                             bool shows_all, const tt_screen *screen, int *lines, tt_error *err)
 {
     tt_table *table = NULL;
     tt_buf text = { 0 };
-    odd *all = NULL;
-    size_t found = 0, shown = 0, most = shows_all ? SIZE_MAX : ODD_MOST;
+    site_anomaly *all = NULL;
+    size_t found = 0, shown = 0, most = shows_all ? SIZE_MAX : MOST_LISTED;
     if (screen->rows > 0 && !shows_all && (size_t)screen->rows / 3 < most)
         most = (size_t)screen->rows / 3 + 1;
-    tt_status st = list_odd(run, tree, look, &all, &found, err);
+    tt_status st = list_anomalies(run, tree, look, &all, &found, err);
     if (st == TT_OK)
         st = tt_table_create(&screen->style, &table);
     if (st == TT_OK)
@@ -135,10 +135,10 @@ tt_status tt_odd_print(const char *path, tt_run *run, const tt_run_tree *tree, c
     if (st == TT_OK)
         st = tt_table_column(table, "", false, 0);
     for (; st == TT_OK && shown < found && shown < most; shown++) {
-        const odd *at = &all[shown];
+        const site_anomaly *at = &all[shown];
         bool is_alarm = at->kind == TT_ANOMALY_NONFINITE || at->kind == TT_ANOMALY_EXPLODING;
         char words[200];
-        describe_odd(run, at, tt_run_tree_anomalies(tree, at->site), words, sizeof words);
+        describe_anomaly(run, at, tt_run_tree_anomalies(tree, at->site), words, sizeof words);
         st = tt_table_branch(table, screen->style.is_ascii ? "! " : "▲ ", TT_MOOD_PLAIN,
                              tt_run_site_name(run, at->site));
         if (st == TT_OK)

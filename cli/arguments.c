@@ -4,22 +4,22 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "arguments.h"
 
-error_t tt_given_parse(tt_given *given, int key, char *arg, struct argp_state *state)
+error_t tt_arguments_parse(tt_arguments *shared, int key, char *arg, struct argp_state *state)
 {
     switch (key) {
-    case TT_GIVEN_JSON:
-        given->is_json = true;
+    case TT_ARGUMENTS_JSON:
+        shared->is_json = true;
         return 0;
     case ARGP_KEY_ARG:
-        if (state->arg_num >= given->most)
+        if (state->arg_num >= shared->most)
             argp_failure(state, TT_EXIT_USAGE, 0, "'%s' is one too many; %s", arg,
-                         given->most == 1 ? "name one run" : "put the pattern in quotes");
-        *(state->arg_num == 0 ? &given->run : &given->glob) = arg;
+                         shared->most == 1 ? "name one run" : "put the pattern in quotes");
+        *(state->arg_num == 0 ? &shared->run : &shared->glob) = arg;
         return 0;
     case ARGP_KEY_END:
-        if (state->arg_num < given->least)
+        if (state->arg_num < shared->least)
             argp_failure(state, TT_EXIT_USAGE, 0, "%s",
-                         given->least == 1
+                         shared->least == 1
                              ? "name a run; 'tensortap ls' lists them"
                              : "name a run and a site; 'tensortap show RUN' lists the sites");
         return 0;

@@ -7,15 +7,15 @@
 
 #include <argp.h>
 
-enum { TT_GIVEN_JSON = 512 }; /* the key of --json; a command's own begin at 256 */
+enum { TT_ARGUMENTS_JSON = 512 }; /* the key of --json; a command's own begin at 256 */
 
-typedef struct tt_given {
+typedef struct tt_arguments {
     unsigned least, most; /* arguments that the command takes: 1 or 2 */
     const char *run, *glob;
     bool is_json;
-} tt_given;
+} tt_arguments;
 
 /* For the `default:` of a command's parser. */
-error_t tt_given_parse(tt_given *given, int key, char *arg, struct argp_state *state);
+error_t tt_arguments_parse(tt_arguments *shared, int key, char *arg, struct argp_state *state);
 
 #endif

@@ -12,7 +12,7 @@
 enum { REPAIR = 256 };
 
 typedef struct arguments {
-    tt_given given;
+    tt_arguments shared;
     bool repairs;
 } arguments;
 
@@ -24,7 +24,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         args->repairs = true;
         return 0;
     default:
-        return tt_given_parse(&args->given, key, arg, state);
+        return tt_arguments_parse(&args->shared, key, arg, state);
     }
 }
 
@@ -33,7 +33,7 @@ static const struct argp_option options[] = {
       "Write what can be read into a clean file, rankN.repaired.tap, beside each that is damaged or was "
       "not closed",
       0 },
-    { "json", TT_GIVEN_JSON, NULL, 0, "Print JSON", 0 },
+    { "json", TT_ARGUMENTS_JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
 };
 
@@ -103,20 +103,20 @@ static char *repaired_path(const char *path)
 
 tt_exit tt_cmd_check(int argc, char **argv, tt_error *err)
 {
-    arguments args = { .given = { .least = 1, .most = 1 } };
+    arguments args = { .shared = { .least = 1, .most = 1 } };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_screen screen;
     tt_screen_look(&screen);
     tt_run *run = NULL;
-    tt_exit code = tt_opened_run(args.given.run, &run, err);
+    tt_exit code = tt_overview_open(args.shared.run, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
     tt_json_out json = { 0 };
     tt_totals totals;
-    tt_opened_totals(run, &totals);
+    tt_overview_totals(run, &totals);
     tt_progress *bar = tt_progress_start("checking");
     bool is_damaged = false;
-    if (args.given.is_json)
+    if (args.shared.is_json)
         tt_json_open(&json, NULL, '[');
     for (int32_t f = 0; code != TT_EXIT_FAILED && f < tt_run_file_count(run); f++) {
         tt_run_file file;
@@ -133,7 +133,7 @@ tt_exit tt_cmd_check(int argc, char **argv, tt_error *err)
         bar = NULL;
         if (st < 0)
             code = TT_EXIT_FAILED;
-        else if (args.given.is_json)
+        else if (args.shared.is_json)
             print_json(&json, &about, file.path, repaired);
         else
             print_text(&about, file.path, repaired, &screen);
@@ -141,9 +141,9 @@ tt_exit tt_cmd_check(int argc, char **argv, tt_error *err)
         free(repaired);
     }
     tt_progress_end(bar);
-    if (args.given.is_json)
+    if (args.shared.is_json)
         tt_json_close(&json, ']');
-    if (code == TT_EXIT_FINE && is_damaged && !args.repairs && !args.given.is_json)
+    if (code == TT_EXIT_FINE && is_damaged && !args.repairs && !args.shared.is_json)
         puts("'tensortap check --repair' writes all that can be read into a clean file");
     tt_run_close(run);
     return code == TT_EXIT_FAILED ? code : is_damaged ? TT_EXIT_FOUND : TT_EXIT_FINE;

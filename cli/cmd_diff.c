@@ -324,14 +324,14 @@ tt_exit tt_cmd_diff(int argc, char **argv, tt_error *err)
     tt_screen_look(&screen);
     tt_run *runs[2] = { NULL, NULL };
     tt_diff *diff = NULL;
-    tt_exit code = tt_opened_run(args.runs[0], &runs[0], err);
+    tt_exit code = tt_overview_open(args.runs[0], &runs[0], err);
     if (code == TT_EXIT_FINE)
-        code = tt_opened_run(args.runs[1], &runs[1], err);
+        code = tt_overview_open(args.runs[1], &runs[1], err);
     if (code != TT_EXIT_FINE)
         goto out;
-    if (args.options.only != NULL && !tt_opened_has_site(runs[0], args.options.only) &&
-        !tt_opened_has_site(runs[1], args.options.only)) {
-        code = tt_opened_no_site(runs[0], args.options.only, err);
+    if (args.options.only != NULL && !tt_overview_has_site(runs[0], args.options.only) &&
+        !tt_overview_has_site(runs[1], args.options.only)) {
+        code = tt_overview_no_site(runs[0], args.options.only, err);
         goto out;
     }
     if (args.options.rename == NULL && tt_diff_guess_rename(runs[0], runs[1], &args.rename))

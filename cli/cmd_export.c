@@ -29,7 +29,7 @@ static const struct {
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 typedef struct arguments {
-    tt_given given;
+    tt_arguments shared;
     const char *out;
     size_t format; /* FORMATS: not given */
     const char *steps_text;
@@ -78,7 +78,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         args->is_partial = true;
         return 0;
     case ARGP_KEY_END:
-        (void)tt_given_parse(&args->given, key, arg, state);
+        (void)tt_arguments_parse(&args->shared, key, arg, state);
         if (args->format == FORMATS)
             argp_failure(
                 state, TT_EXIT_USAGE, 0,
@@ -92,7 +92,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
                          formats[args->format].name);
         return 0;
     default:
-        return tt_given_parse(&args->given, key, arg, state);
+        return tt_arguments_parse(&args->shared, key, arg, state);
     }
 }
 
@@ -121,7 +121,7 @@ static tt_exit look_for_damage(const tt_run *run, const arguments *args, tt_erro
 {
     tt_totals totals;
     char size[TT_NUMBER_TEXT];
-    tt_opened_totals(run, &totals);
+    tt_overview_totals(run, &totals);
     if (totals.damaged == 0)
         return TT_EXIT_FINE;
     (void)tt_screen_bytes(totals.damaged, size);
@@ -142,8 +142,8 @@ static tt_exit export_in_python(const arguments *args, bool has_loss, tt_error *
     (void)snprintf(to, sizeof to, "%s", formats[args->format].name);
     (void)snprintf(steps, sizeof steps, "%s", args->steps_text != NULL ? args->steps_text : ":");
     (void)snprintf(how, sizeof how, "%s", has_loss ? "lossy" : args->is_partial ? "partial" : "whole");
-    char *rest[] = { (char *)(uintptr_t)args->given.run,
-                     (char *)(uintptr_t)args->given.glob,
+    char *rest[] = { (char *)(uintptr_t)args->shared.run,
+                     (char *)(uintptr_t)args->shared.glob,
                      to,
                      (char *)(uintptr_t)args->out,
                      steps,
@@ -177,16 +177,16 @@ static tt_exit finish(tt_status st, int64_t lost, tt_exit damage, tt_error *err)
 
 tt_exit tt_cmd_export(int argc, char **argv, tt_error *err)
 {
-    arguments args = { .given = { .least = 1, .most = 2, .glob = "*" },
+    arguments args = { .shared = { .least = 1, .most = 2, .glob = "*" },
                        .format = FORMATS,
                        .steps = TT_RANGE_ALL };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_run *run = NULL;
     bool is_python = formats[args.format].is_python;
     int64_t lost = 0;
-    tt_exit code = tt_opened_run(args.given.run, &run, err), damage = TT_EXIT_FINE;
-    if (code == TT_EXIT_FINE && !tt_opened_has_site(run, args.given.glob))
-        code = tt_opened_no_site(run, args.given.glob, err);
+    tt_exit code = tt_overview_open(args.shared.run, &run, err), damage = TT_EXIT_FINE;
+    if (code == TT_EXIT_FINE && !tt_overview_has_site(run, args.shared.glob))
+        code = tt_overview_no_site(run, args.shared.glob, err);
     if (code == TT_EXIT_FINE)
         damage = look_for_damage(run, &args, err);
     if (code == TT_EXIT_FINE && damage == TT_EXIT_FAILED)
@@ -194,7 +194,7 @@ tt_exit tt_cmd_export(int argc, char **argv, tt_error *err)
     if (code != TT_EXIT_FINE)
         goto out;
     tt_export what = { .run = run,
-                       .glob = args.given.glob,
+                       .glob = args.shared.glob,
                        .out = args.out,
                        .steps = args.steps,
                        .is_partial = args.is_partial,

@@ -105,10 +105,10 @@ static tt_status add_entry(list *all, const char *path)
         return TT_OK;
     }
     e->is_readable = true;
-    tt_opened_totals(run, &e->totals);
-    e->state = tt_opened_state(run);
+    tt_overview_totals(run, &e->totals);
+    e->state = tt_overview_state(run);
     e->files = tt_opened_rank_count(run);
-    tt_status st = tt_opened_command(run, &e->command);
+    tt_status st = tt_overview_command(run, &e->command);
     tt_run_close(run);
     return st;
 }
@@ -170,7 +170,7 @@ static void print_json(const list *all)
         } else {
             tt_json_whole(&json, "started", e->totals.started);
             tt_json_words(&json, "command", e->command.data);
-            tt_json_words(&json, "state", tt_opened_state_text(e->state));
+            tt_json_words(&json, "state", tt_overview_state_text(e->state));
             tt_json_whole(&json, "first_step", e->totals.first_step);
             tt_json_whole(&json, "last_step", e->totals.last_step);
             tt_json_whole(&json, "points", e->totals.points);
@@ -202,11 +202,11 @@ static tt_status print_table(const list *all, const tt_screen *screen, tt_error 
         static const tt_mood moods[] = { TT_MOOD_FAINT, TT_MOOD_SPARK, TT_MOOD_REMARK, TT_MOOD_REMARK };
         if (e->is_readable) {
             (void)tt_screen_time(e->totals.started, time, sizeof time);
-            (void)tt_screen_count(tt_opened_steps(&e->totals), steps);
+            (void)tt_screen_count(tt_overview_steps(&e->totals), steps);
             (void)tt_screen_bytes(e->totals.bytes, bytes);
         }
         const char *cells[] = {
-            e->path, time,  e->is_readable ? tt_opened_state_text(e->state) : "unreadable",
+            e->path, time,  e->is_readable ? tt_overview_state_text(e->state) : "unreadable",
             steps,   bytes, !e->is_readable ? e->error : e->command.data != NULL ? e->command.data : ""
         };
         for (size_t c = 0; st == TT_OK && c < sizeof cells / sizeof *cells; c++)

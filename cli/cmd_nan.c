@@ -12,7 +12,7 @@
 enum { ALLOW = 256, FEEDS_MOST = 12 };
 
 typedef struct arguments {
-    tt_given given;
+    tt_arguments shared;
     char *allow; /* owned; all of them, with commas */
 } arguments;
 
@@ -30,14 +30,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     }
     default:
-        return tt_given_parse(&args->given, key, arg, state);
+        return tt_arguments_parse(&args->shared, key, arg, state);
     }
 }
 
 static const struct argp_option options[] = {
     { "allow", ALLOW, "GLOB", 0,
       "Sites that may hold NaN or Inf, such as attention masks; may be given again", 0 },
-    { "json", TT_GIVEN_JSON, NULL, 0, "Print JSON", 0 },
+    { "json", TT_ARGUMENTS_JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
 };
 
@@ -187,10 +187,10 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
     }
     if (n->site < 0) {
         tt_totals totals;
-        tt_opened_totals(run, &totals);
+        tt_overview_totals(run, &totals);
         printf("all values of %s sites in %s steps are finite",
                tt_screen_count(tt_run_shown_count(run, NULL) - n->allowed, a),
-               tt_screen_count(tt_opened_steps(&totals), b));
+               tt_screen_count(tt_overview_steps(&totals), b));
         if (n->allowed > 0)
             printf("; %d sites were left out by --allow", (int)n->allowed);
         putchar('\n');
@@ -277,23 +277,23 @@ static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
 
 tt_exit tt_cmd_nan(int argc, char **argv, tt_error *err)
 {
-    arguments args = { .given = { .least = 1, .most = 1 } };
+    arguments args = { .shared = { .least = 1, .most = 1 } };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_screen screen;
     tt_screen_look(&screen);
     tt_run *run = NULL;
     tt_nonfinite found;
-    tt_exit code = tt_opened_run(args.given.run, &run, err);
+    tt_exit code = tt_overview_open(args.shared.run, &run, err);
     if (code != TT_EXIT_FINE)
         goto out;
-    if (args.allow != NULL && !tt_opened_has_site(run, args.allow)) {
-        code = tt_opened_no_site(run, args.allow, err);
+    if (args.allow != NULL && !tt_overview_has_site(run, args.allow)) {
+        code = tt_overview_no_site(run, args.allow, err);
         goto out;
     }
     tt_status st = tt_run_nonfinite(run, args.allow, &found, err);
     if (st == TT_OK)
-        st = args.given.is_json ? print_json(run, &found, err)
-                                : print_text(run, &found, &args, &screen, err);
+        st = args.shared.is_json ? print_json(run, &found, err)
+                                 : print_text(run, &found, &args, &screen, err);
     code = st < 0 ? TT_EXIT_FAILED : found.site >= 0 ? TT_EXIT_FOUND : TT_EXIT_FINE;
 out:
     tt_run_close(run);

@@ -16,7 +16,7 @@
 enum { ALL = 256, CLASSES, RANK, PHASE, TREND = 16, NARROW = 100 };
 
 typedef struct arguments {
-    tt_given given;
+    tt_arguments shared;
     tt_look look;
     bool shows_all, shows_classes;
 } arguments;
@@ -46,7 +46,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_failure(state, TT_EXIT_USAGE, 0, "--phase takes train, eval or all, not '%s'", arg);
         return 0;
     default:
-        return tt_given_parse(&args->given, key, arg, state);
+        return tt_arguments_parse(&args->shared, key, arg, state);
     }
 }
 
@@ -56,7 +56,7 @@ static const struct argp_option options[] = {
     { "rank", RANK, "N", 0, "Of this rank alone (what is odd: of all; numbers: of the first)", 0 },
     { "phase", PHASE, "PHASE", 0,
       "train, eval, or all: one after the other (train; of what was never trained, eval)", 0 },
-    { "json", TT_GIVEN_JSON, NULL, 0, "Print JSON", 0 },
+    { "json", TT_ARGUMENTS_JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
 };
 
@@ -205,13 +205,13 @@ static tt_status print_json(const char *path, tt_run *run, const arguments *args
                   evaluation = { args->look.rank, TT_PHASES_EVAL };
     tt_json_out json = { 0 };
     tt_totals totals;
-    tt_opened_totals(run, &totals);
+    tt_overview_totals(run, &totals);
     tt_status st = TT_OK;
     tt_json_open(&json, NULL, '{');
     tt_json_words(&json, "run", path);
-    tt_json_words(&json, "state", tt_opened_state_text(tt_opened_state(run)));
+    tt_json_words(&json, "state", tt_overview_state_text(tt_overview_state(run)));
     tt_buf command = { 0 };
-    (void)tt_opened_command(run, &command);
+    (void)tt_overview_command(run, &command);
     tt_json_words(&json, "command", command.data);
     tt_buf_free(&command);
     tt_json_whole(&json, "first_step", totals.first_step);
@@ -223,7 +223,7 @@ static tt_status print_json(const char *path, tt_run *run, const arguments *args
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
         tt_sight sight, other = { .file = -1 };
         tt_run_file about = { 0 };
-        if (!tt_site_is_shown(tt_run_site_name(run, site), args->given.glob))
+        if (!tt_site_is_shown(tt_run_site_name(run, site), args->shared.glob))
             continue;
         st = tt_run_look(run, site, &look, &sight, err);
         if (st == TT_OK && has_both && sight.phases == TT_PHASES_TRAIN)
@@ -272,11 +272,11 @@ static tt_status print_look(tt_run *run, const arguments *args, const tt_look *l
     tt_run_tree *tree = NULL;
     int odd = 0;
     size_t most = SIZE_MAX, evaluated = 0;
-    tt_status st = tt_run_tree_create(run, look, args->given.glob, args->shows_all ? TT_TREE_UNFOLDED : 0,
-                                      &tree, err);
+    tt_status st = tt_run_tree_create(run, look, args->shared.glob,
+                                      args->shows_all ? TT_TREE_UNFOLDED : 0, &tree, err);
     bool is_again = look->phases == TT_PHASES_EVAL && args->look.phases == TT_PHASES_ALL;
     if (st == TT_OK && !is_again) /* what is odd is so in any phase */
-        st = tt_odd_print(args->given.run, run, tree, look, args->shows_all, screen, &odd, err);
+        st = tt_anomalies_print(args->shared.run, run, tree, look, args->shows_all, screen, &odd, err);
     if (screen->rows > 0 && !args->shows_all)
         most = screen->rows > lines + odd + 8 ? (size_t)(screen->rows - lines - odd - 4) : 4;
     if (st == TT_OK) {
@@ -294,8 +294,9 @@ static tt_status print_look(tt_run *run, const arguments *args, const tt_look *l
 static tt_exit no_points(const arguments *args, tt_error *err)
 {
     (void)snprintf(err->text, sizeof err->text, "no %s%.100s%s has points of this %s",
-                   args->given.glob != NULL ? "site that matches '" : "site",
-                   args->given.glob != NULL ? args->given.glob : "", args->given.glob != NULL ? "'" : "",
+                   args->shared.glob != NULL ? "site that matches '" : "site",
+                   args->shared.glob != NULL ? args->shared.glob : "",
+                   args->shared.glob != NULL ? "'" : "",
                    args->look.rank >= 0 && args->look.phases != 0 ? "rank and phase"
                    : args->look.rank >= 0                         ? "rank"
                                                                   : "phase");
@@ -304,12 +305,12 @@ static tt_exit no_points(const arguments *args, tt_error *err)
 
 tt_exit tt_cmd_show(int argc, char **argv, tt_error *err)
 {
-    arguments args = { .given = { .least = 1, .most = 2 }, .look = { .rank = -1 } };
+    arguments args = { .shared = { .least = 1, .most = 2 }, .look = { .rank = -1 } };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_screen screen;
     tt_screen_look(&screen);
     tt_run *run = NULL;
-    tt_exit code = tt_opened_run(args.given.run, &run, err);
+    tt_exit code = tt_overview_open(args.shared.run, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
     if (!has_rank(run, &args.look)) {
@@ -317,12 +318,12 @@ tt_exit tt_cmd_show(int argc, char **argv, tt_error *err)
         (void)snprintf(err->text, sizeof err->text, "this run has no rank %d; it has %s",
                        (int)args.look.rank, tt_opened_ranks(run, ranks, sizeof ranks));
         code = TT_EXIT_USAGE;
-    } else if (args.given.glob != NULL && !tt_opened_has_site(run, args.given.glob)) {
-        code = tt_opened_no_site(run, args.given.glob, err);
-    } else if (args.given.is_json) {
-        code = print_json(args.given.run, run, &args, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
+    } else if (args.shared.glob != NULL && !tt_overview_has_site(run, args.shared.glob)) {
+        code = tt_overview_no_site(run, args.shared.glob, err);
+    } else if (args.shared.is_json) {
+        code = print_json(args.shared.run, run, &args, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     } else {
-        int lines = tt_header_print(args.given.run, run, &screen);
+        int lines = tt_header_print(args.shared.run, run, &screen);
         if (args.look.rank < 0 && tt_opened_rank_count(run) > 1) {
             tt_run_file first = { 0 };
             (void)tt_run_file_get(run, 0, &first);
@@ -333,7 +334,7 @@ tt_exit tt_cmd_show(int argc, char **argv, tt_error *err)
         }
         tt_status st = TT_OK;
         bool has_both = args.look.phases == TT_PHASES_ALL,
-             has_site = tt_run_shown_count(run, args.given.glob) > 0;
+             has_site = tt_run_shown_count(run, args.shared.glob) > 0;
         tt_look look = args.look;
         look.phases = has_both ? TT_PHASES_TRAIN : look.phases;
         if (has_site)

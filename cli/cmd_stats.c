@@ -11,7 +11,7 @@
 enum { STEP = 256, NARROW = 100 };
 
 typedef struct arguments {
-    tt_given given;
+    tt_arguments shared;
     tt_range steps;
 } arguments;
 
@@ -24,13 +24,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_failure(state, TT_EXIT_USAGE, 0, "--step takes A:B, A:, :B or A, not '%s'", arg);
         return 0;
     default:
-        return tt_given_parse(&args->given, key, arg, state);
+        return tt_arguments_parse(&args->shared, key, arg, state);
     }
 }
 
 static const struct argp_option options[] = {
     { "step", STEP, "A:B", 0, "Steps from A up to and with B", 0 },
-    { "json", TT_GIVEN_JSON, NULL, 0, "Print JSON", 0 },
+    { "json", TT_ARGUMENTS_JSON, NULL, 0, "Print JSON", 0 },
     { 0 },
 };
 
@@ -208,19 +208,19 @@ static tt_status print_json(tt_run *run, int32_t file, int32_t site, const argum
 
 tt_exit tt_cmd_stats(int argc, char **argv, tt_error *err)
 {
-    arguments args = { .given = { .least = 2, .most = 2 }, .steps = TT_RANGE_ALL };
+    arguments args = { .shared = { .least = 2, .most = 2 }, .steps = TT_RANGE_ALL };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_screen screen;
     tt_screen_look(&screen);
     tt_run *run = NULL;
-    tt_exit code = tt_opened_run(args.given.run, &run, err);
+    tt_exit code = tt_overview_open(args.shared.run, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
     int64_t matched = 0, printed = 0, most = 0;
     for (int32_t site = 0; site < tt_run_site_count(run); site++)
-        matched += tt_glob_match(args.given.glob, tt_run_site_name(run, site));
+        matched += tt_glob_match(args.shared.glob, tt_run_site_name(run, site));
     if (matched == 0) {
-        code = tt_opened_no_site(run, args.given.glob, err);
+        code = tt_overview_no_site(run, args.shared.glob, err);
         goto out;
     }
     if (screen.rows > 0) {
@@ -229,16 +229,16 @@ tt_exit tt_cmd_stats(int argc, char **argv, tt_error *err)
     }
     tt_json_out json = { 0 };
     tt_status st = TT_OK;
-    if (args.given.is_json)
+    if (args.shared.is_json)
         tt_json_open(&json, NULL, '[');
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++)
         for (int32_t file = 0; st == TT_OK && file < tt_run_file_count(run); file++)
-            if (tt_glob_match(args.given.glob, tt_run_site_name(run, site)) &&
+            if (tt_glob_match(args.shared.glob, tt_run_site_name(run, site)) &&
                 tt_run_points(run, file, site) > 0)
-                st = args.given.is_json
+                st = args.shared.is_json
                          ? print_json(run, file, site, &args, &json, &printed, err)
                          : print_site(run, file, site, &args, &screen, most, &printed, err);
-    if (args.given.is_json)
+    if (args.shared.is_json)
         tt_json_close(&json, ']');
     code = st < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     if (st == TT_OK && printed == 0) {

@@ -21,7 +21,7 @@
 enum { ONCE = 256, LOOK_MS = 500 };
 
 typedef struct arguments {
-    tt_given given;
+    tt_arguments shared;
     bool is_once;
 } arguments;
 
@@ -41,13 +41,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         args->is_once = true;
         return 0;
     default:
-        return tt_given_parse(&args->given, key, arg, state);
+        return tt_arguments_parse(&args->shared, key, arg, state);
     }
 }
 
 static const struct argp_option options[] = {
     { "once", ONCE, NULL, 0, "Print one picture and end", 0 },
-    { "json", TT_GIVEN_JSON, NULL, 0, "Print one picture as JSON and end", 0 },
+    { "json", TT_ARGUMENTS_JSON, NULL, 0, "Print one picture as JSON and end", 0 },
     { 0 },
 };
 
@@ -152,10 +152,10 @@ static tt_status print_json(const char *path, tt_run *run, tt_error *err)
     }
     tt_json_out json = { 0 };
     tt_totals totals;
-    tt_opened_totals(run, &totals);
+    tt_overview_totals(run, &totals);
     tt_json_open(&json, NULL, '{');
     tt_json_words(&json, "run", path);
-    tt_json_words(&json, "state", tt_opened_state_text(tt_opened_state(run)));
+    tt_json_words(&json, "state", tt_overview_state_text(tt_overview_state(run)));
     tt_json_whole(&json, "first_step", totals.first_step);
     tt_json_whole(&json, "last_step", totals.last_step);
     tt_json_number(&json, "steps_per_second",
@@ -281,20 +281,20 @@ static tt_exit watch(const char *path, tt_run *run, tt_error *err)
 
 tt_exit tt_cmd_top(int argc, char **argv, tt_error *err)
 {
-    arguments args = { .given = { .least = 1, .most = 1 } };
+    arguments args = { .shared = { .least = 1, .most = 1 } };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
     tt_screen screen;
     tt_screen_look(&screen);
     tt_run *run = NULL;
-    tt_exit code = tt_opened_run(args.given.run, &run, err);
+    tt_exit code = tt_overview_open(args.shared.run, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
-    if (args.given.is_json)
-        code = print_json(args.given.run, run, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
+    if (args.shared.is_json)
+        code = print_json(args.shared.run, run, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     else if (args.is_once || !screen.is_terminal) /* a pipe gets one picture */
-        code = draw(args.given.run, run, &screen, false, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
+        code = draw(args.shared.run, run, &screen, false, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
     else
-        code = watch(args.given.run, run, err);
+        code = watch(args.shared.run, run, err);
     tt_run_close(run);
     return code;
 }

@@ -35,15 +35,15 @@ const char *tt_header_untrained(const tt_run *run)
 int tt_header_print(const char *path, const tt_run *run, const tt_screen *screen)
 {
     tt_totals totals;
-    tt_opened_totals(run, &totals);
+    tt_overview_totals(run, &totals);
     char points[TT_NUMBER_TEXT], bytes[TT_NUMBER_TEXT], sites[TT_NUMBER_TEXT], last[TT_NUMBER_TEXT];
     const char *faint = tt_header_ink(screen, TT_MOOD_FAINT),
                *plain = tt_header_ink(screen, TT_MOOD_PLAIN);
-    tt_state state = tt_opened_state(run);
+    tt_state state = tt_overview_state(run);
     bool is_broken = state == TT_STATE_CRASHED || state == TT_STATE_STOPPED;
     tt_screen_name(screen, path);
     printf("  %s%s%s", tt_header_ink(screen, is_broken ? TT_MOOD_REMARK : TT_MOOD_SPARK),
-           tt_opened_state_text(state), plain);
+           tt_overview_state_text(state), plain);
     if (totals.last_step >= totals.first_step)
         printf("  steps %lld to %s", (long long)totals.first_step,
                tt_screen_count(totals.last_step, last));
@@ -73,7 +73,7 @@ int tt_header_print(const char *path, const tt_run *run, const tt_screen *screen
         lines++;
     }
     tt_buf command = { 0 };
-    if (tt_opened_command(run, &command) == TT_OK && command.len > 0) {
+    if (tt_overview_command(run, &command) == TT_OK && command.len > 0) {
         tt_buf text = { 0 };
         if (tt_text_append(command.data, &screen->style, &text) == TT_OK && text.len > 0)
             printf("%s%s%s\n", faint, text.data, plain);

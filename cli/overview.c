@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-tt_exit tt_opened_run(const char *path, tt_run **out, tt_error *err)
+tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err)
 {
     struct stat about;
     if (stat(path, &about) < 0 && errno == ENOENT) {
@@ -27,7 +27,7 @@ tt_exit tt_opened_run(const char *path, tt_run **out, tt_error *err)
     return tt_run_open(path, out, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
 }
 
-bool tt_opened_has_site(const tt_run *run, const char *glob)
+bool tt_overview_has_site(const tt_run *run, const char *glob)
 {
     for (int32_t i = 0; i < tt_run_site_count(run); i++)
         if (tt_glob_match(glob, tt_run_site_name(run, i)))
@@ -70,18 +70,18 @@ static size_t word_len(const char *text)
 static void try_words(const tt_run *run, const char *glob, size_t at, const char *name, size_t *best,
                       char out[GLOB_LONGEST])
 {
-    char given[GLOB_LONGEST], word[GLOB_LONGEST], changed[GLOB_LONGEST];
+    char shared[GLOB_LONGEST], word[GLOB_LONGEST], changed[GLOB_LONGEST];
     size_t len = word_len(glob + at);
-    (void)snprintf(given, sizeof given, "%.*s", (int)len, glob + at);
+    (void)snprintf(shared, sizeof shared, "%.*s", (int)len, glob + at);
     for (const char *part = name; *part != '\0';) {
         size_t part_len = word_len(part);
         (void)snprintf(word, sizeof word, "%.*s", (int)(part_len < GLOB_LONGEST ? part_len : 0), part);
-        size_t distance = part_len > 0 ? tt_suggest_distance(given, word) : SIZE_MAX;
+        size_t distance = part_len > 0 ? tt_suggest_distance(shared, word) : SIZE_MAX;
         bool is_near = distance > 0 && distance < *best && distance <= 1 + len / 3 && distance < len;
         if (is_near &&
             snprintf(changed, sizeof changed, "%.*s%s%s", (int)at, glob, word, glob + at + len) <
                 GLOB_LONGEST &&
-            tt_opened_has_site(run, changed)) {
+            tt_overview_has_site(run, changed)) {
             *best = distance;
             memcpy(out, changed, sizeof changed);
         }
@@ -113,7 +113,7 @@ static void quote(const char *text, char *out, size_t room)
     tt_buf_free(&safe);
 }
 
-tt_exit tt_opened_no_site(const tt_run *run, const char *glob, tt_error *err)
+tt_exit tt_overview_no_site(const tt_run *run, const char *glob, tt_error *err)
 {
     if (tt_run_site_count(run) == 0) {
         (void)snprintf(err->text, sizeof err->text, "nothing has been recorded in this run");
@@ -135,7 +135,7 @@ tt_exit tt_opened_no_site(const tt_run *run, const char *glob, tt_error *err)
     return TT_EXIT_USAGE;
 }
 
-const char *tt_opened_info(const tt_run *run, const char *key)
+const char *tt_overview_info(const tt_run *run, const char *key)
 {
     for (int32_t i = 0; tt_run_info_key(run, 0, i) != NULL; i++)
         if (strcmp(tt_run_info_key(run, 0, i), key) == 0)
@@ -145,9 +145,9 @@ const char *tt_opened_info(const tt_run *run, const char *key)
 
 /* argv is a JSON list of strings: ["train.py", "--lr", "0.1"].  Whatever it holds
  * instead is shown as it is. */
-tt_status tt_opened_command(const tt_run *run, tt_buf *out)
+tt_status tt_overview_command(const tt_run *run, tt_buf *out)
 {
-    const char *argv = tt_opened_info(run, "argv");
+    const char *argv = tt_overview_info(run, "argv");
     const tt_style style = { 0 };
     if (argv == NULL || *argv != '[')
         return argv != NULL ? tt_text_append(argv, &style, out) : TT_OK;
@@ -182,7 +182,7 @@ static bool is_locked(const char *path)
     return is_held;
 }
 
-tt_state tt_opened_state(const tt_run *run)
+tt_state tt_overview_state(const tt_run *run)
 {
     tt_state state = TT_STATE_FINISHED;
     for (int32_t f = 0; f < tt_run_file_count(run); f++) {
@@ -244,13 +244,13 @@ const char *tt_opened_ranks(const tt_run *run, char *out, size_t room)
     return out;
 }
 
-const char *tt_opened_state_text(tt_state state)
+const char *tt_overview_state_text(tt_state state)
 {
     static const char *const texts[] = { "finished", "live", "crashed", "stopped" };
     return texts[state];
 }
 
-void tt_opened_totals(const tt_run *run, tt_totals *out)
+void tt_overview_totals(const tt_run *run, tt_totals *out)
 {
     *out = (tt_totals){ .last_step = -1 };
     for (int32_t f = 0; f < tt_run_file_count(run); f++) {
@@ -272,7 +272,7 @@ void tt_opened_totals(const tt_run *run, tt_totals *out)
         if (out->started == 0 && stat(file.path, &about) == 0)
             out->started = (int64_t)about.st_mtime * 1000000000;
     }
-    const char *start = tt_opened_info(run, "start");
+    const char *start = tt_overview_info(run, "start");
     struct tm parts = { 0 };
     if (start != NULL && strptime(start, "%Y-%m-%dT%H:%M:%S%z", &parts) != NULL) {
         long east = parts.tm_gmtoff; /* timegm takes no notice of it, and sets it */
@@ -282,7 +282,7 @@ void tt_opened_totals(const tt_run *run, tt_totals *out)
     }
 }
 
-int64_t tt_opened_steps(const tt_totals *totals)
+int64_t tt_overview_steps(const tt_totals *totals)
 {
     int64_t steps;
     return __builtin_sub_overflow(totals->last_step, totals->first_step, &steps) || steps == INT64_MAX

@@ -6,20 +6,20 @@
 #include "cmd.h"
 
 /* Opens a run; on failure the message says what to do next. */
-tt_exit tt_opened_run(const char *path, tt_run **out, tt_error *err);
+tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err);
 /* No site matches: says so, and which name was probably meant. */
-tt_exit tt_opened_no_site(const tt_run *run, const char *glob, tt_error *err);
-bool tt_opened_has_site(const tt_run *run, const char *glob);
+tt_exit tt_overview_no_site(const tt_run *run, const char *glob, tt_error *err);
+bool tt_overview_has_site(const tt_run *run, const char *glob);
 /* A value of the run's info; NULL: not there. */
-const char *tt_opened_info(const tt_run *run, const char *key);
+const char *tt_overview_info(const tt_run *run, const char *key);
 
 /* The command line that made the run, from its info; appended, "" if not known. */
-tt_status tt_opened_command(const tt_run *run, tt_buf *out);
+tt_status tt_overview_command(const tt_run *run, tt_buf *out);
 
 /* crashed: killed; stopped: an exception ended the program. */
 typedef enum tt_state { TT_STATE_FINISHED, TT_STATE_LIVE, TT_STATE_CRASHED, TT_STATE_STOPPED } tt_state;
-tt_state tt_opened_state(const tt_run *run);
-const char *tt_opened_state_text(tt_state state);
+tt_state tt_overview_state(const tt_run *run);
+const char *tt_overview_state_text(tt_state state);
 /* "stopped by ValueError: ..." of the first rank that was; NULL: none. */
 const char *tt_opened_stop(const tt_run *run);
 
@@ -32,7 +32,7 @@ typedef struct tt_totals {
     int64_t first_step, last_step; /* 0, -1: none */
     int64_t started;               /* ns since 1970; from the info, else the file's time */
 } tt_totals;
-void tt_opened_totals(const tt_run *run, tt_totals *out);
-int64_t tt_opened_steps(const tt_totals *totals); /* from the first to the last, both */
+void tt_overview_totals(const tt_run *run, tt_totals *out);
+int64_t tt_overview_steps(const tt_totals *totals); /* from the first to the last, both */
 
 #endif

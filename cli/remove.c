@@ -86,7 +86,7 @@ static tt_exit remove_one(const char *path, tt_error *err)
     tt_run *run;
     int64_t bytes = 0;
     bool has_folder = is_folder(path);
-    tt_exit code = tt_opened_run(path, &run, err);
+    tt_exit code = tt_overview_open(path, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
     if (has_folder && look_at_repaired(path, true, &bytes, err) < 0)
@@ -132,12 +132,12 @@ static tt_exit weigh(const char *path, int64_t *bytes, tt_error *err)
                        "%.150s is a symbolic link; nothing was removed. Name the run itself", path);
         return TT_EXIT_FAILED;
     }
-    tt_exit code = tt_opened_run(path, &run, err);
+    tt_exit code = tt_overview_open(path, &run, err);
     if (code != TT_EXIT_FINE)
         return code;
-    tt_opened_totals(run, &totals);
+    tt_overview_totals(run, &totals);
     *bytes = totals.bytes;
-    bool is_live = tt_opened_state(run) == TT_STATE_LIVE;
+    bool is_live = tt_overview_state(run) == TT_STATE_LIVE;
     tt_run_close(run);
     if (is_folder(path))
         (void)look_at_repaired(path, false, bytes, err);

@@ -29,9 +29,9 @@ void tt_screen_look(tt_screen *screen)
         screen->style.columns = 80;
         screen->rows = 24;
     }
-    long given = columns != NULL ? strtol(columns, NULL, 10) : 0;
-    if (given >= 20 && given <= 1000)
-        screen->style.columns = (int32_t)given;
+    long shared = columns != NULL ? strtol(columns, NULL, 10) : 0;
+    if (shared >= 20 && shared <= 1000)
+        screen->style.columns = (int32_t)shared;
 }
 
 tt_status tt_screen_print(tt_buf *text, tt_status st, tt_error *err)

@@ -176,7 +176,7 @@ static void put_mean(pen *p, const tt_stats *s)
     }
 }
 
-static void put_spark(pen *p, const tt_line *line)
+static void put_spark(pen *p, const tt_description *line)
 {
     put(p, "  ");
     put_ink(p, TT_INK_SPARK);
@@ -185,7 +185,7 @@ static void put_spark(pen *p, const tt_line *line)
     put_ink(p, TT_INK_PLAIN);
 }
 
-static void put_values(pen *p, const tt_line *line, unsigned parts)
+static void put_values(pen *p, const tt_description *line, unsigned parts)
 {
     const tt_stats *s = line->facts.stats;
     int64_t finite = tt_stats_finite(s);
@@ -247,7 +247,7 @@ static bool is_empty(const tt_facts *facts)
     return facts->stats != NULL && facts->stats->count == 0;
 }
 
-static void put_line(pen *p, const tt_line *line, unsigned parts)
+static void put_line(pen *p, const tt_description *line, unsigned parts)
 {
     const tt_facts *facts = &line->facts;
     const tt_stats *s = facts->stats;
@@ -270,7 +270,8 @@ static void put_line(pen *p, const tt_line *line, unsigned parts)
     }
 }
 
-tt_status tt_line_append(const tt_line *line, size_t columns, const tt_style *style, tt_buf *out)
+tt_status tt_description_append(const tt_description *line, size_t columns, const tt_style *style,
+                                tt_buf *out)
 {
     static const unsigned plans[] = { EVERYTHING, RANGE | MEAN | ZEROS, RANGE | MEAN, RANGE, 0 };
     size_t from = out->len;
@@ -287,7 +288,7 @@ tt_status tt_line_append(const tt_line *line, size_t columns, const tt_style *st
     return p.st;
 }
 
-tt_status tt_line_prepare(const tt_facts *facts, tt_line *out)
+tt_status tt_description_prepare(const tt_facts *facts, tt_description *out)
 {
     const tt_stats *s = facts->stats;
     tt_kind kind = s != NULL ? tt_dtype_kind((tt_dtype)s->dtype) : TT_KIND_BOOL;
@@ -328,10 +329,10 @@ static const char *keep_text(tt_arena *arena, const char *text, bool *is_done)
     return keep(arena, text, text != NULL ? strlen(text) + 1 : 0, is_done);
 }
 
-tt_status tt_line_keep(const tt_facts *facts, tt_arena *arena, const tt_line **out)
+tt_status tt_description_keep(const tt_facts *facts, tt_arena *arena, const tt_description **out)
 {
-    tt_line line;
-    tt_status st = tt_line_prepare(facts, &line);
+    tt_description line;
+    tt_status st = tt_description_prepare(facts, &line);
     if (st < 0)
         return st;
     bool is_done = true;
@@ -342,7 +343,7 @@ tt_status tt_line_keep(const tt_facts *facts, tt_arena *arena, const tt_line **o
     size_t ndim = facts->ndim > 0 ? (size_t)facts->ndim : 0;
     kept->shape = keep(arena, facts->shape, ndim * sizeof *facts->shape, &is_done);
     kept->stats = keep(arena, facts->stats, sizeof *facts->stats, &is_done);
-    const tt_line *copy = keep(arena, &line, sizeof line, &is_done);
+    const tt_description *copy = keep(arena, &line, sizeof line, &is_done);
     if (!is_done)
         return TT_ENOMEM;
     *out = copy;
@@ -351,11 +352,11 @@ tt_status tt_line_keep(const tt_facts *facts, tt_arena *arena, const tt_line **o
 
 tt_status tt_facts_line(const tt_facts *facts, const tt_style *style, tt_buf *out)
 {
-    tt_line line;
+    tt_description line;
     size_t from = out->len, columns = style->columns > 0 ? (size_t)style->columns : 0;
-    tt_status st = tt_line_prepare(facts, &line);
+    tt_status st = tt_description_prepare(facts, &line);
     if (st == TT_OK)
-        st = tt_line_append(&line, columns, style, out);
+        st = tt_description_append(&line, columns, style, out);
     if (st == TT_OK)
         st = tt_glyph_cut(out, from, style);
     if (st < 0)

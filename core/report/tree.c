@@ -16,12 +16,12 @@
 enum { WIDEST_LABEL = 40 };
 
 typedef struct node {
-    const char *label, *text; /* in the tree's arena; "": none */
-    const tt_line *line;      /* there as well; in place of a text, or NULL */
-    size_t parent;            /* index of a node that came earlier; 0: the root */
-    size_t last_child;        /* index; 0: none yet */
-    uint32_t depth;           /* 0: at the left edge */
-    size_t widest[2];         /* columns of the children's labels; [1]: in ASCII */
+    const char *label, *text;   /* in the tree's arena; "": none */
+    const tt_description *line; /* there as well; in place of a text, or NULL */
+    size_t parent;              /* index of a node that came earlier; 0: the root */
+    size_t last_child;          /* index; 0: none yet */
+    uint32_t depth;             /* 0: at the left edge */
+    size_t widest[2];           /* columns of the children's labels; [1]: in ASCII */
 } node;
 
 struct tt_tree {
@@ -56,7 +56,7 @@ void tt_tree_free(tt_tree *tree)
     free(tree);
 }
 
-static tt_status add_node(tt_tree *tree, const char *label, const char *text, const tt_line *line)
+static tt_status add_node(tt_tree *tree, const char *label, const char *text, const tt_description *line)
 {
     label = label != NULL ? label : "";
     text = text != NULL ? text : "";
@@ -98,8 +98,8 @@ tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text)
 
 tt_status tt_tree_tensor(tt_tree *tree, const char *label, const tt_facts *facts)
 {
-    const tt_line *line = NULL;
-    tt_status st = tt_line_keep(facts, &tree->arena, &line);
+    const tt_description *line = NULL;
+    tt_status st = tt_description_keep(facts, &tree->arena, &line);
     return st < 0 ? st : add_node(tree, label, NULL, line);
 }
 
@@ -153,13 +153,13 @@ static tt_status put_spaces(tt_buf *out, size_t n)
 }
 
 /* The line of a tensor, made to fit behind what stands from byte `from` on. */
-static tt_status put_line(const tt_line *line, size_t from, const tt_style *style, tt_buf *out)
+static tt_status put_line(const tt_description *line, size_t from, const tt_style *style, tt_buf *out)
 {
     size_t columns = style->columns > 0 ? (size_t)style->columns : 0;
     size_t used =
         columns > 0 && out->len > from ? tt_glyph_columns(out->data + from, TT_TRUST_INK, style) : 0;
     size_t room = columns == 0 ? 0 : columns > used ? columns - used : 1;
-    return tt_line_append(line, room, style, out);
+    return tt_description_append(line, room, style, out);
 }
 
 static tt_status put_texts(const node *n, const node *parent, size_t from, const tt_style *style,

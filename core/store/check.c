@@ -238,7 +238,7 @@ tt_status tt_run_check(tt_run *run, int32_t file, tt_check *out, tt_error *err)
 {
     if (file < 0 || file >= run->count)
         return tt_fail(err, TT_EINVAL, "no such file");
-    tt_status st = tt_tap_verify(run->taps[file], out);
+    tt_status st = tt_tap_check_bytes(run->taps[file], out);
     if (st == TT_OK)
         return TT_OK;
     check c;

@@ -7,6 +7,6 @@
 #include "store/run.h"
 
 /* TT_EFORMAT: the file was not closed, has grown since, or is not whole. */
-tt_status tt_tap_verify(const tt_tap *tap, tt_check *out);
+tt_status tt_tap_check_bytes(const tt_tap *tap, tt_check *out);
 
 #endif

@@ -23,14 +23,14 @@ enum {
     STRETCH = 256 << 10 /* half of a small L2 */
 };
 
-typedef struct verify {
+typedef struct byte_check {
     const tt_tap *tap;
     pthread_mutex_t lock; /* over all below */
     int64_t next;         /* the block that nobody has taken yet */
     tt_block_kind last;   /* kind of the block before it */
     tt_check about;
     tt_status st; /* the first that is not TT_OK */
-} verify;
+} byte_check;
 
 typedef struct worker {
     const tt_tap *tap;
@@ -65,7 +65,7 @@ static tt_status hash_bytes(worker *w, int64_t at, int64_t n, tt_buf *keep, uint
 }
 
 /* TT_EFORMAT: not whole. */
-static tt_status verify_block(worker *w, int64_t at, const tt_block_head *head, tt_check *about)
+static tt_status check_block(worker *w, int64_t at, const tt_block_head *head, tt_check *about)
 {
     uint64_t hash;
     bool is_value = head->kind == TT_BLOCK_VALUE;
@@ -90,7 +90,7 @@ static tt_status verify_block(worker *w, int64_t at, const tt_block_head *head, 
 }
 
 /* Takes the next block; false: there is none.  Under the lock. */
-static bool take_block(verify *v, int64_t *at, tt_block_head *head)
+static bool take_block(byte_check *v, int64_t *at, tt_block_head *head)
 {
     unsigned char bytes[TT_BLOCK_HEADER];
     const tt_scan *scan = &v->tap->scan;
@@ -108,7 +108,7 @@ static bool take_block(verify *v, int64_t *at, tt_block_head *head)
 
 static void *work(void *of)
 {
-    verify *v = of;
+    byte_check *v = of;
     worker w = { .tap = v->tap, .bytes = aligned_alloc(4096, STRETCH), .hash = tt_hash_create() };
     tt_status st = w.bytes == NULL || w.hash == NULL ? TT_ENOMEM : TT_OK;
     tt_check mine = { 0 };
@@ -125,7 +125,7 @@ static void *work(void *of)
         }
         pthread_mutex_unlock(&v->lock);
         if (goes_on)
-            st = verify_block(&w, at, &head, &mine);
+            st = check_block(&w, at, &head, &mine);
     }
     free(w.bytes);
     tt_hash_free(w.hash);
@@ -134,7 +134,7 @@ static void *work(void *of)
 }
 
 /* More than the one that asks; where one cannot be had, the others do its work. */
-static int start_others(verify *v, pthread_t others[THREADS_MAX - 1])
+static int start_others(byte_check *v, pthread_t others[THREADS_MAX - 1])
 {
     cpu_set_t mine;
     int wanted = sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : 1, count = 0;
@@ -151,11 +151,11 @@ static int start_others(verify *v, pthread_t others[THREADS_MAX - 1])
     return count;
 }
 
-tt_status tt_tap_verify(const tt_tap *tap, tt_check *out)
+tt_status tt_tap_check_bytes(const tt_tap *tap, tt_check *out)
 {
     if (!tap->scan.is_closed)
         return TT_EFORMAT;
-    verify v = { .tap = tap, .about = { .is_closed = true, .points = tap->index.points } };
+    byte_check v = { .tap = tap, .about = { .is_closed = true, .points = tap->index.points } };
     pthread_t others[THREADS_MAX - 1];
     pthread_mutex_init(&v.lock, NULL);
     (void)posix_fadvise(tap->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
