@@ -21,7 +21,7 @@ COUNT, TURNS = 64, 7
 
 def work(rank: int, port: int, file: str) -> None:
     from tensortap.trace.gather import Exchange
-    from tensortap.trace.trace_results import LocalVariableResult
+    from tensortap.trace.results import LocalVariableResult
 
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))

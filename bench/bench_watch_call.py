@@ -12,7 +12,7 @@ import harness
 import torch
 
 from tensortap import _core
-from tensortap.watch import watch
+from tensortap.runs.watch import watch
 
 torch.set_num_threads(1)
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from tensortap import _core
-from tensortap.watch import watch
+from tensortap.runs.watch import watch
 
 try:
     from torch_module_monitor import ModuleMonitor

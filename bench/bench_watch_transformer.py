@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tensortap import _core
-from tensortap.watch import watch
+from tensortap.runs.watch import watch
 
 torch.set_num_threads(1)
 torch.manual_seed(0)

@@ -149,7 +149,7 @@ static tt_exit export_in_python(const arguments *args, bool has_loss, tt_error *
                      steps,
                      how,
                      NULL };
-    return tt_python_exec("_export", rest, err);
+    return tt_python_exec("export", rest, err);
 }
 
 static tt_status export_here(const tt_export *what, const char *format, tt_error *err)

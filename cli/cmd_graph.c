@@ -1,7 +1,7 @@
 /* cmd_graph.c -- tensortap graph RUN | --trace-file T, --out G.png [options]
  *
  * Only the front: reads the options, so that help and mistakes need no Python; the
- * drawing is tensortap._graph, which gets them as they are.
+ * drawing is tensortap.commands.graph, which gets them as they are.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cmd.h"
 #include "python_exec.h"
@@ -117,5 +117,5 @@ tt_exit tt_cmd_graph(int argc, char **argv, tt_error *err)
 {
     arguments args = { 0 };
     argp_parse(&spec, argc, argv, 0, NULL, &args);
-    return tt_python_exec("_graph", argv + 1, err);
+    return tt_python_exec("graph", argv + 1, err);
 }

@@ -1,7 +1,7 @@
 /* cmd_run.c -- tensortap run [-o RUN] [options] script.py args... | -m module args...
  *
  * Only the front: what comes after the script is the script's own, so parsing stops
- * there; the rest is tensortap._run.
+ * there; the rest is tensortap.commands.run.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cmd.h"
 #include "python_exec.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What tensortap._run is given, in this order; "" where the user said nothing. */
+/* What tensortap.commands.run is given, in this order; "" where the user said nothing. */
 typedef enum slot {
     OUT,
     EVERY,
@@ -155,7 +155,7 @@ tt_exit tt_cmd_run(int argc, char **argv, tt_error *err)
     if (args.module != NULL)
         rest[at++] = args.module;
     memcpy(rest + at, args.rest, count * sizeof *rest);
-    tt_exit code = tt_python_exec("_run", rest, err);
+    tt_exit code = tt_python_exec("run", rest, err);
     free(rest);
     return code;
 }

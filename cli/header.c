@@ -18,7 +18,7 @@ const char *tt_header_ink(const tt_screen *screen, tt_mood mood)
 
 const char *tt_header_untrained(const tt_run *run)
 {
-    static const char tail[] = " require gradients but no optimizer updates them"; /* of steps.py */
+    static const char tail[] = " require gradients but no optimizer updates them"; /* of runs/steps.py */
     static const char taken_back[] = "all parameters that require gradients are updated by an optimizer";
     const char *found = NULL;
     tt_note note;

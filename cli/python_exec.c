@@ -26,7 +26,7 @@ static char boot[] = "import sys\n"
                      "    sys.exit(3)\n"
                      "import importlib\n"
                      "sys.argv[1:4] = []\n"
-                     "importlib.import_module('tensortap.' + module).main(sys.argv[1:])\n";
+                     "importlib.import_module('tensortap.commands.' + module).main(sys.argv[1:])\n";
 
 /* The python3 beside this program; false: there is none. */
 static bool find_beside(char *out, size_t room)

@@ -34,11 +34,9 @@ from tensortap._core import (
     spy_save,
     stats,
 )
-
-# At once, not later: importing the file would put it in the place of the function.
-from tensortap.record import record
-from tensortap.verify import verify
-from tensortap.watch import NonFiniteError, Watched, watch
+from tensortap.runs.record import record
+from tensortap.runs.verify import verify
+from tensortap.runs.watch import NonFiniteError, Watched, watch
 
 if TYPE_CHECKING:
     from tensortap import flow as flow
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
     from tensortap import spy as spy
     from tensortap import trace as trace
     from tensortap import track as track
+    from tensortap.display.show import Shown, TextSink
     from tensortap.monitor import HooksManager as HooksManager
     from tensortap.monitor import ModuleMonitor as ModuleMonitor
     from tensortap.monitor import MonitorMixin as MonitorMixin
@@ -54,10 +53,8 @@ if TYPE_CHECKING:
     from tensortap.monitor import (
         monitor_scaled_dot_product_attention as monitor_scaled_dot_product_attention,
     )
-    from tensortap.part import Diff
-    from tensortap.run import Run
-    from tensortap.run_parts import NonFinite
-    from tensortap.shown import Shown, TextSink
+    from tensortap.runs.diff import Diff
+    from tensortap.runs.run import NonFinite, Run
     from tensortap.spy import CallTracer, DebugContext, TensorSaver, get_debug_context
     from tensortap.trace import GlobalVariableResult as GlobalVariableResult
     from tensortap.trace import H5PYSaverCallback as H5PYSaverCallback
@@ -76,8 +73,8 @@ __version__ = _core.version
 # monitor and trace need torch, so that `import *` does not ask for them.
 _LATER = {
     **dict.fromkeys(("flow", "monitor", "spy", "trace", "track"), ""),
-    "Run": "run",
-    "Shown": "shown",
+    "Run": "runs.run",
+    "Shown": "display.show",
     **dict.fromkeys(("CallTracer", "DebugContext", "TensorSaver", "get_debug_context"), "spy"),
     **dict.fromkeys(("HooksManager", "ModuleMonitor", "MonitorMixin"), "monitor"),
     **dict.fromkeys(("RefinedCoordinateCheck", "StorageManager"), "monitor"),
@@ -126,7 +123,7 @@ __all__ = [
 
 def open(path: str | os.PathLike[str]) -> Run:
     """Open a run for reading: a folder with all its ranks, or one file of it."""
-    from tensortap.run import Run
+    from tensortap.runs.run import Run
 
     return Run(path)
 
@@ -147,9 +144,9 @@ def diff(
     *rtol*, *atol*: fine is |a - b| <= atol + rtol * |b|, in place of the noise floor.
     *rename*: (old, new), what names of *a* hold is this in *b*; found out if all fit.
     """
-    from tensortap import part
+    from tensortap.runs import diff
 
-    return part.diff(a, b, only=only, steps=steps, rtol=rtol, atol=atol, rename=rename)
+    return diff.diff(a, b, only=only, steps=steps, rtol=rtol, atol=atol, rename=rename)
 
 
 def first_nonfinite(
@@ -159,9 +156,9 @@ def first_nonfinite(
 
     *allow*: a glob of sites that may be so, such as masks filled with -inf.
     """
-    from tensortap import part
+    from tensortap.runs import diff
 
-    return part.first_nonfinite(run, allow=allow)
+    return diff.first_nonfinite(run, allow=allow)
 
 
 def show(x: object, /, *, file: TextSink | None = None, color: bool | None = None) -> None:
@@ -171,9 +168,9 @@ def show(x: object, /, *, file: TextSink | None = None, color: bool | None = Non
     returned, so that it appears once; `Shown(x)` is the text as an object.
     *color* None means: if the output is a terminal and NO_COLOR is not set.
     """
-    from tensortap import shown
+    from tensortap.display import show
 
-    shown.show(x, file=file, color=color)
+    show.show(x, file=file, color=color)
 
 
 def __getattr__(name: str) -> object:

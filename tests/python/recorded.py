@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tensortap import _core
-from tensortap.watch import Watched, watch
+from tensortap.runs.watch import Watched, watch
 
 TRAIN, EVAL = 1, 2
 

@@ -359,11 +359,11 @@ def test_control_c_ends_it_as_it_ends_python(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in errors
-    assert "_run.py" not in errors
+    assert "commands/run.py" not in errors
     assert tt.open(tmp_path / "run").state == "stopped"
 
 
-@pytest.mark.parametrize("file", ["_run.py", "steps.py"])
+@pytest.mark.parametrize("file", ["commands/run.py", "runs/steps.py"])
 def test_control_c_within_our_hooks_shows_lines_of_the_program(tmp_path: Path, file: str) -> None:
     groups = f"""
     import signal, sys

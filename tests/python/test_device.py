@@ -15,7 +15,8 @@ from layouts import DTYPES, SHAPES, random_array
 from reference import assert_stats_match, expected_stats
 
 import tensortap as tt
-from tensortap import _core, device
+from tensortap import _core
+from tensortap.runs import device
 
 torch = pytest.importorskip("torch")
 
@@ -74,7 +75,7 @@ def test_what_waits_to_be_fetched_holds_no_tensor_of_the_program() -> None:
 STEP = """
 import sys, torch
 from tensortap import _core
-from tensortap.watch import watch
+from tensortap.runs.watch import watch
 torch.set_num_threads(1)
 fetches = []
 
@@ -140,7 +141,7 @@ def test_the_environment_sends_cpu_tensors_through_torch() -> None:
         import sys, torch
         from tensortap import _core
         s = _core.stats(torch.arange(4.0))
-        print(s.sum, "tensortap.device" in sys.modules)
+        print(s.sum, "tensortap.runs.device" in sys.modules)
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import tensortap as tt
-from tensortap.record import Recording
+from tensortap.runs.record import Recording
 
 
 @pytest.fixture

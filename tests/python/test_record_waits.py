@@ -123,7 +123,7 @@ def test_two_threads_with_large_tensors_do_not_wait_for_each_other(tmp_path: Pat
 
 def test_a_watched_module_waits_without_the_gil_too(tmp_path: Path, alone: None) -> None:
     torch = pytest.importorskip("torch")
-    from tensortap.watch import watch
+    from tensortap.runs.watch import watch
 
     model, x = torch.nn.Identity(), torch.arange(float(LARGE))
     recorder = _core.Recorder(str(tmp_path / "run"), queue_bytes=SMALL_QUEUE, products=2 | 32)

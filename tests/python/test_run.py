@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensortap as tt
-from tensortap.run_arrays import COUNTS, OF_STATS
+from tensortap.runs.arrays import COUNTS, OF_STATS
 
 DTYPES = (
     "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz "
@@ -343,12 +343,12 @@ def test_without_numpy_a_run_describes_itself_and_its_graph_is_drawn(folder: Pat
         "import sys\n"
         "sys.modules['numpy'] = None  # importing it fails\n"
         "import tensortap as tt\n"
-        "from tensortap import _graph\n"
+        "from tensortap.commands import graph\n"
         "ranks, modules = tt.open(sys.argv[1]), tt.open(sys.argv[2])\n"
         "print(repr(ranks)); print(ranks._repr_html_()); print(ranks.cost)\n"
         "print(list(ranks.steps), [list(part) for part in ranks.series('loss')])\n"
         "for color in ('nan', 'size', 'time', 'std'):\n"
-        "    _graph.main([sys.argv[2], '--out', sys.argv[3], '--color', color])\n"
+        "    graph.main([sys.argv[2], '--out', sys.argv[3], '--color', color])\n"
         "try:\n"
         "    ranks.stats('x', 7)\n"
         "except KeyError as error:\n"

@@ -22,7 +22,7 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from tensortap import _core  # noqa: E402
-from tensortap.watch import watch  # noqa: E402
+from tensortap.runs.watch import watch  # noqa: E402
 
 
 class Checkpointed(nn.Module):
@@ -328,7 +328,7 @@ def test_the_device_path_records_the_same_within_rounding(
     script = """
 import sys, torch
 from tensortap import _core
-from tensortap.watch import watch
+from tensortap.runs.watch import watch
 torch.manual_seed(0)
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))

@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 
 import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
-from tensortap.steps import Steps  # noqa: E402
+from tensortap.runs.steps import Steps  # noqa: E402
 
 
 def test_each_optimizer_step_is_a_step_of_its_own_forward_gradients_and_parameters(

@@ -16,7 +16,7 @@ from torch import nn  # noqa: E402
 
 import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
-from tensortap.watch import watch  # noqa: E402
+from tensortap.runs.watch import watch  # noqa: E402
 
 X = torch.arange(6.0).reshape(2, 3)
 

@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 
 import tensortap as tt  # noqa: E402
 from tensortap import _core  # noqa: E402
-from tensortap.watch import watch  # noqa: E402
+from tensortap.runs.watch import watch  # noqa: E402
 
 
 def test_two_optimizers_that_take_turns_make_one_step(tmp_path: Path) -> None:

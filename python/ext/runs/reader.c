@@ -1,6 +1,6 @@
 /* reader.c -- RunReader: a run that is read.
  *
- * What the class Run of tensortap.run asks the core: files and sites by number,
+ * What the class Run of tensortap.runs.run asks the core: files and sites by number,
  * arrays filled in place.  The questions about points are in reader_points.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/reader.h"

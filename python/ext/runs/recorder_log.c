@@ -209,7 +209,7 @@ uint32_t runs_recorder_next_call(runs_recorder *self, int32_t site)
 /* torch computes the statistics where the tensor lies. */
 static int add_device_stats(runs_recorder *self, PyObject *t, tt_event *event)
 {
-    PyObject *device = PyImport_ImportModule("tensortap.device");                           /* owned */
+    PyObject *device = PyImport_ImportModule("tensortap.runs.device");                      /* owned */
     PyObject *stats = device != NULL ? PyObject_CallMethod(device, "stats", "O", t) : NULL; /* owned */
     if (stats != NULL && self->rec != NULL)
         (void)runs_recorder_make_room(self, 0);

@@ -224,7 +224,7 @@ static int read_policy(PyObject *policy, bool *propagates)
 
 PyObject *summary_stats_on_device(PyObject *obj, bool propagates)
 {
-    PyObject *device = PyImport_ImportModule("tensortap.device"); /* owned */
+    PyObject *device = PyImport_ImportModule("tensortap.runs.device"); /* owned */
     PyObject *result = NULL;
     if (device != NULL)
         result = PyObject_CallMethod(device, "stats", "Os", obj, propagates ? "propagate" : "omit");
@@ -299,7 +299,7 @@ PyType_Spec summary_stats_spec = {
 /* ---- takes a Stats apart and puts it together again --------------------------- */
 
 /* For pickling, and for tensors in a device's memory, whose numbers torch
- * computes (tensortap/device.py). */
+ * computes (runs/device.py). */
 
 /* The order of the numbers that _stats_from takes and __reduce__ gives. */
 #define STATS_INT_MAP(X) X(count) X(nan) X(posinf) X(neginf) X(zeros)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, SupportsIndex
 
-from tensortap import _core, process
+from tensortap import _core
 from tensortap.flow.guess import Guess, arguments_for
 from tensortap.flow.render import Destination, RenderOutput, render, tell
 from tensortap.flow.selection import Selection
+from tensortap.runs import process
 
 MOST = 2**31 - 1  # of lines and nodes: nobody has more, and it fits into an int of C
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import layer_norm
 
-from tensortap import _core, extra_pass
+from tensortap import _core
+from tensortap.models import forward
 from tensortap.monitor import names
 from tensortap.monitor.copies import Copies, map_tensors
 from tensortap.monitor.hooks import weakly
@@ -39,7 +40,7 @@ class _Call:
     number: int
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    autocast: extra_pass.Autocast
+    autocast: forward.Autocast
     versions: list[int | None]  # of its tensors, before
     is_writing: bool = False  # into what it took
     output: torch.Tensor | None = None
@@ -113,7 +114,7 @@ class RefinedCoordinateCheck:
 
     def _before(self, event: Any) -> None:
         args, kwargs = self._copies.of_all(event.args), self._copies.of_all(event.kwargs or {})
-        autocast = extra_pass.autocast_now(event.args)
+        autocast = forward.autocast_now(event.args)
         call = _Call(event.call, args, kwargs, autocast, _versions(event))
         self._calls.setdefault(event.name, []).append(call)
 
@@ -164,7 +165,7 @@ class RefinedCoordinateCheck:
         inputs, self._inputs = self._inputs, {}
         self._copies.clear()
         try:
-            with extra_pass.unnoticed():
+            with forward.unnoticed():
                 for name in list(calls):
                     count = len(inputs.get(name, []))
                     outputs = reference.calls.get(name, [])[-count:] if count else []
@@ -196,7 +197,7 @@ class RefinedCoordinateCheck:
 
         args = tuple(map_tensors(given, part) for part in call.args)
         kwargs = {key: map_tensors(given, part) for key, part in call.kwargs.items()}
-        w0_xt = extra_pass.run(other, args, kwargs, call.autocast)
+        w0_xt = forward.run(other, args, kwargs, call.autocast)
         del args, kwargs
         if not isinstance(w0_xt, torch.Tensor):
             return

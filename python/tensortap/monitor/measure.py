@@ -13,11 +13,12 @@ from weakref import ref
 
 import torch
 
-from tensortap import _core, device
+from tensortap import _core
 from tensortap.monitor import metric, names
 from tensortap.monitor.hooks import HooksManager, weakly
 from tensortap.monitor.metric import Function, Plan
 from tensortap.monitor.results import Results
+from tensortap.runs import device
 
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from tensortap import _core, device, process
+from tensortap import _core
 from tensortap.monitor.metric import UNDEFINED
 from tensortap.monitor.storage import StorageManager
+from tensortap.runs import device, process
 
 
 class Results:

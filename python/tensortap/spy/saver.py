@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
-    from tensortap.record import Recording
+    from tensortap.runs.record import Recording
 
 __all__ = ["DebugContext", "TensorSaver", "get_debug_context", "spy_save"]
 
@@ -195,8 +195,8 @@ class TensorSaver(BaseDebugger):
             self.close()
             self._move()
         if self._run is None or self._run.closed:
-            from tensortap import process
-            from tensortap.record import record
+            from tensortap.runs import process
+            from tensortap.runs.record import record
 
             # Not the program's run: what it records itself goes where it did before.
             self._run = record(self._folder, resume=True, keep="stats|value", follow_fork=True)

@@ -16,12 +16,12 @@ from tensortap.trace.callbacks import TraceCallbackError
 from tensortap.trace.hdf5_saver import H5PYSaverCallback
 from tensortap.trace.model_tracer import ModelTracer, TracedModel, trace_model
 from tensortap.trace.path_list import PathList, TracePath, paths
-from tensortap.trace.stacking import stack_padded_tensors, stack_tensors
-from tensortap.trace.trace_results import (
+from tensortap.trace.results import (
     GlobalVariableResult,
     LocalVariableResult,
     TraceResults,
 )
+from tensortap.trace.stacking import stack_padded_tensors, stack_tensors
 from tensortap.trace.variable import Variable
 
 __all__ = [

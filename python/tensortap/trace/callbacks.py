@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
-from tensortap.trace.trace_results import GlobalVariableResult, LocalVariableResult
+from tensortap.trace.results import GlobalVariableResult, LocalVariableResult
 
 Callback = Callable[..., Any]
 LISTS = 4  # parameters: name, values, iterations, ranks

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from tensortap.trace import wire
-from tensortap.trace.trace_results import GlobalVariableResult, LocalVariableResult, joined
+from tensortap.trace.results import GlobalVariableResult, LocalVariableResult, joined
 
 Batch = tuple[int, str, LocalVariableResult]  # group, name, values
 

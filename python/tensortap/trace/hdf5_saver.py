@@ -23,7 +23,7 @@ import torch
 
 from tensortap.trace.gather import place
 from tensortap.trace.hdf5_rows import RowSet
-from tensortap.trace.trace_results import GlobalVariableResult, LocalVariableResult
+from tensortap.trace.results import GlobalVariableResult, LocalVariableResult
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -15,15 +15,16 @@ import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
-from tensortap import _core, process
+from tensortap import _core
+from tensortap.runs import process
 from tensortap.trace import callbacks
 from tensortap.trace.gather import Batch, Exchange, place, take_batches
 from tensortap.trace.kept_copy import CannotKeepError, Copier
 from tensortap.trace.path_matcher import PathMatcher, is_hidden, self_of
-from tensortap.trace.run_values import RunValues
-from tensortap.trace.trace_results import TraceResults
+from tensortap.trace.results import TraceResults
 from tensortap.trace.variable import KEEPS, Keep, Variable
 
 if TYPE_CHECKING:
@@ -31,6 +32,31 @@ if TYPE_CHECKING:
 
 MODE_NUMBERS = {None: 0, "train": 1, "eval": 2}  # as trace_mode in trace/engine.h
 MOST_NAMES = 10  # in a warning
+
+
+class RunValues:
+    """Writes values as `trace/{name}`: tensors whole, numbers as points."""
+
+    def __init__(self) -> None:
+        """Have complained of nothing yet."""
+        self.is_told = False
+
+    def add(self, name: str, value: Any) -> None:
+        """Record one value at the run's current step; what a run cannot hold is left out."""
+        if not process.open_runs:
+            return
+        run = process.open_runs[-1]
+        site = f"trace/{name}"
+        try:
+            if isinstance(value, (torch.Tensor, np.ndarray)):
+                run.tensor(site, value, keep="stats|value")
+            elif isinstance(value, (bool, int, float, np.generic)):
+                run.log(site, float(value))
+        except Exception as error:
+            if not self.is_told:
+                self.is_told = True
+                text = f"tensortap: {name} is not in the run: {error}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 class ModelTracer:

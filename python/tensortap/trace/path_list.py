@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from tensortap import extra_pass
+from tensortap.models import forward
 from tensortap.trace.model_tracer import ModelTracer
 from tensortap.trace.path_matcher import PathMatcher, known_names
 
@@ -75,10 +75,10 @@ def paths(model: torch.nn.Module, *inputs: Any, **named_inputs: Any) -> PathList
 
     wanted = list(dict.fromkeys([*known_names(root), *_held(root)]))
     tracer = ModelTracer(model, wanted, pre_save_callbacks=[look], gather=False)
-    with extra_pass.unnoticed(), warnings.catch_warnings():
+    with forward.unnoticed(), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         with tracer:
-            extra_pass.run(model, inputs, named_inputs, None)
+            forward.run(model, inputs, named_inputs, None)
     order = {name: i for i, name in enumerate(wanted)}
     return PathList(sorted(found.values(), key=lambda one: _place(one.path, order)))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tensortap.watch import _can_run, _inside
+from tensortap.runs.watch import _can_run, _inside
 
 LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace/engine.h
 STAR = "*"

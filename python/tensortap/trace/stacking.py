@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensortap.trace.trace_results import GlobalVariableResult, LocalVariableResult
+from tensortap.trace.results import GlobalVariableResult, LocalVariableResult
 
 Result = GlobalVariableResult | LocalVariableResult
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from tensortap.trace import callbacks
-from tensortap.trace.trace_results import LocalVariableResult, TraceResults
+from tensortap.trace.results import LocalVariableResult, TraceResults
 
 Keep = Literal["changed", "content", "always"]
 Mode = Literal["train", "eval"]

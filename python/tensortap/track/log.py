@@ -16,7 +16,8 @@ import threading
 import warnings
 from pathlib import Path
 
-from tensortap import _core, process
+from tensortap import _core
+from tensortap.runs import process
 from tensortap.track.folding import fold
 from tensortap.track.rendering import value_text
 

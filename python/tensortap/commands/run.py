@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 from weakref import ref
 
-PACKAGE = os.path.dirname(__file__) + os.sep
+PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 IMPORT = "<frozen importlib._bootstrap"
 LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
 Entry = tuple[str, types.TracebackType]  # the file of its frame, and itself
@@ -61,8 +61,8 @@ class Watcher:
         """Listen to modules that are made, and to optimizers."""
         from torch.nn.modules import module
 
-        from tensortap import optimizers
-        from tensortap.unseen import unseen
+        from tensortap.models.unseen import unseen
+        from tensortap.runs import optimizers
 
         self.called = unseen(self._called)
         made = unseen(self._made)
@@ -95,7 +95,7 @@ class Watcher:
         """
         if "torch._dynamo" not in sys.modules:
             return None
-        from tensortap import living
+        from tensortap.models import living
 
         around = [m for m in living.modules() if _is_compiled(m) and module in m.modules()]
         return next(iter(living.roots(around)), None)
@@ -107,8 +107,9 @@ class Watcher:
     def _watch(self, module: Any) -> None:
         """Watch a model, and open the run with the first."""
         import tensortap
-        from tensortap import _core, living
-        from tensortap.watch import _unwrapped
+        from tensortap import _core
+        from tensortap.models import living
+        from tensortap.runs.watch import _unwrapped
 
         name = None
         if self.context is None:
@@ -150,7 +151,7 @@ class Watcher:
 
     def _search(self, optimizer: Any) -> None:
         """Watch the largest modules that hold its parameters and contain no watched model."""
-        from tensortap import living
+        from tensortap.models import living
 
         every = list(living.held(optimizer))
         missing = {id(p) for p in every if not self._covers([p])}
@@ -178,7 +179,7 @@ class Watcher:
                 try:
                     self._search(optimizer)
                     if len(self.models) > before:
-                        from tensortap.steps import Steps
+                        from tensortap.runs.steps import Steps
 
                         Steps.of(self.run).catch_up(optimizer)
                 except Exception as error:
@@ -196,7 +197,7 @@ class Watcher:
         if context is None:
             say_why(["-o", self.folder] if self.folder else [], *self.program)
             return
-        from tensortap.steps import FORWARDS_ARE_STEPS, NO_OPTIMIZER
+        from tensortap.runs.steps import FORWARDS_ARE_STEPS, NO_OPTIMIZER
 
         share, is_by_forwards = float(self.run.cost), self.run.forwards == FORWARDS_ARE_STEPS
         context.__exit__(type(error) if error is not None else None, error, None)
@@ -357,7 +358,7 @@ SLOTS = (
 
 def refuse_place(folder: str | None, resume: bool) -> None:
     """End with exit code 3 if the run could not be written: before the program trains in vain."""
-    from tensortap.record import check_place
+    from tensortap.runs.record import check_place
 
     why = "it holds a run already; give another folder, or --resume to go on with it"
     try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Protocol
 
-from tensortap.unseen import unseen
+from tensortap.models.unseen import unseen
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 

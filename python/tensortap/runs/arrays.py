@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from tensortap import _core
-    from tensortap.run import Run
+    from tensortap.runs.run import Run
 
 OF_POINT = ("value", "call", "time", "phase", "thread")
 COUNTS = ("count", "nan", "posinf", "neginf", "zeros")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from tensortap.run_arrays import COUNTS, OF_STATS, column
+from tensortap.runs.arrays import COUNTS, OF_STATS, column
 
 HEAD = ("site", "rank", "step", "call", "time", "phase", "value", "dtype", "shape")
 NUMBERS = (*COUNTS, *OF_STATS)

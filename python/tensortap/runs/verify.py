@@ -68,7 +68,7 @@ def verify(
         raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps must be a number of steps, 1 or more, not {steps!r}")
-    from tensortap.record import record
+    from tensortap.runs.record import record
 
     start = _State(model, optimizer)
 

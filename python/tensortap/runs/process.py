@@ -19,7 +19,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tensortap.record import Recording
+    from tensortap.runs.record import Recording
 
 SECONDS_AT_EXIT = 5.0
 

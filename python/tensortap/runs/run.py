@@ -10,11 +10,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
-from tensortap import _core, run_arrays, run_text
-from tensortap.run_arrays import (
+from tensortap import _core
+from tensortap.runs import arrays, describe
+from tensortap.runs.arrays import (
     FIELDS,
     column,
     empty,
@@ -23,12 +25,13 @@ from tensortap.run_arrays import (
     numpy_module,
     torch_module,
 )
-from tensortap.run_parts import Check, Fed, File, FileCheck, NonFinite, Note
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from typing_extensions import Self
+
+    from tensortap._core import Stats
 
     Steps = npt.NDArray[np.int64]
     Values = npt.NDArray[np.float64]
@@ -36,6 +39,85 @@ if TYPE_CHECKING:
 STATS, DIGEST, HIST, SAMPLE, VALUE = 2, 4, 8, 16, 32
 NUMBERS = ("rank", "world_size", "pid")  # of the info
 OURS = "tensortap/"  # sites about the recording itself
+
+
+class Note(NamedTuple):
+    """A remark in a run."""
+
+    step: int
+    time: float  # seconds since 1970
+    text: str
+    rank: int
+
+
+class Fed(NamedTuple):
+    """A finite tensor that fed one that is not."""
+
+    role: Literal["before", "parameter", "previous"]
+    name: str
+    step: int
+    stats: Stats | None  # None: a number
+
+
+class NonFinite(NamedTuple):
+    """The first NaN or Inf of a run: where it was born."""
+
+    name: str
+    step: int
+    call: int
+    rank: int
+    birth: Literal["forward", "update", "backward", "loss"]
+    order: int  # its place among the points of its step, from 1 ...
+    of: int  # ... to this
+    reached: int  # sites that have been non-finite since, this one too
+    stats: Stats | None  # None: a number
+    fed_by: tuple[Fed, ...]
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """What a check of one file found."""
+
+    path: str
+    blocks: int
+    points: int
+    values: int
+    damaged_blocks: int
+    damaged_bytes: int
+    torn_bytes: int  # an unfinished block at the end: not damage
+    gone_values: int  # evicted to stay within max_bytes
+    closed: bool
+    first: str  # where the first damage is, and of what kind
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a check of a run found."""
+
+    files: tuple[FileCheck, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is damaged."""
+        return all(file.damaged_blocks == 0 and file.damaged_bytes == 0 for file in self.files)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+class File(NamedTuple):
+    """One file of a run: a rank."""
+
+    path: str
+    rank: int
+    closed: bool
+    bytes: int
+    points: int
+    first_step: int
+    last_step: int
+    dropped_events: int
+    damaged_bytes: int
+    stopped: str | None  # "stopped by ValueError: …": what ended it; None: no exception
 
 
 class Run:
@@ -46,10 +128,10 @@ class Run:
         self.path = Path(path)
         if not self.path.exists():
             raise FileNotFoundError(
-                f"there is no run at {self.path}{run_text.suggest_run(self.path)}"
+                f"there is no run at {self.path}{describe.suggest_run(self.path)}"
             )
         if self.path.is_dir() and not any(self.path.glob("*.tap")):
-            raise FileNotFoundError(f"{self.path} holds no run{run_text.suggest_inside(self.path)}")
+            raise FileNotFoundError(f"{self.path} holds no run{describe.suggest_inside(self.path)}")
         self._reader = _core.RunReader(self.path)
         self.files = self._list_files()
 
@@ -255,7 +337,7 @@ class Run:
 
     def to_frame(self, pattern: str = "*") -> Any:
         """Give all points as a pandas.DataFrame: one row each, NaN where a field is not there."""
-        return run_arrays.frame(self, self._reader, pattern)
+        return arrays.frame(self, self._reader, pattern)
 
     def check(self) -> Check:
         """Read everything and check every checksum."""
@@ -286,10 +368,10 @@ class Run:
         return isinstance(name, str) and self._reader.find(name) >= 0
 
     def __repr__(self) -> str:
-        return run_text.line(self)
+        return describe.line(self)
 
     def _repr_html_(self) -> str:
-        return run_text.table(self)
+        return describe.table(self)
 
     # ---- numbers of files and sites
 
@@ -309,7 +391,7 @@ class Run:
         site = self._reader.find(name)
         if site < 0:
             raise KeyError(
-                f"the run has no {name!r}{run_text.suggest(name, self._reader.names('*'))}"
+                f"the run has no {name!r}{describe.suggest(name, self._reader.names('*'))}"
             )
         return site
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tensortap import _core
 
 if TYPE_CHECKING:
-    from tensortap.run import Run
+    from tensortap.runs.run import Run
 
 
 def line(run: Run) -> str:

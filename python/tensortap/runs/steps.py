@@ -23,14 +23,15 @@ from array import array
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from tensortap import _core, optimizers
-from tensortap.living import holders
+from tensortap import _core
+from tensortap.models.living import holders
+from tensortap.runs import optimizers
 
 if TYPE_CHECKING:
     import types
     from collections.abc import Callable
 
-    from tensortap.watch import Watched
+    from tensortap.runs.watch import Watched
 
 FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS = 1, 2  # Recorder.forwards
 NO_OPTIMIZER = "no optimizer holds the parameters: each training forward of a model is a step"

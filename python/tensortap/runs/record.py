@@ -14,9 +14,10 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
-from tensortap import _core, process
-from tensortap.steps import Steps
-from tensortap.watch import Watched
+from tensortap import _core
+from tensortap.runs import process
+from tensortap.runs.steps import Steps
+from tensortap.runs.watch import Watched
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
-    from tensortap.watch import Grads, OnNonFinite
+    from tensortap.runs.watch import Grads, OnNonFinite
 
 MOST_SHOWN = 3  # names in a repr
 MASK = "***"  # in place of a secret

@@ -16,12 +16,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tensortap.run import Run
+from tensortap.runs.run import Run
 
 if TYPE_CHECKING:
     import os
 
-    from tensortap.run_parts import NonFinite
+    from tensortap.runs.run import NonFinite
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
 from tensortap import _core
-from tensortap.steps import Steps
+from tensortap.runs.steps import Steps
 
 if TYPE_CHECKING:
     import torch
@@ -104,7 +104,7 @@ class Watched:
     ) -> None:
         """Put a consumer on every module of the model, and hooks on its parameters."""
         _check(model, grads, on_nonfinite, optimizer)
-        from tensortap.device import Batch
+        from tensortap.runs.device import Batch
 
         self.recorder = recorder
         self.on_nonfinite = on_nonfinite
@@ -193,7 +193,7 @@ class Watched:
 
     def _is_reduced(self) -> bool:
         """Say if gradients are averaged over ranks, in place, after they were accumulated."""
-        from tensortap.record import _place
+        from tensortap.runs.record import _place
 
         if self._is_ddp or _place()[1] == 1:
             return self._is_ddp
@@ -296,7 +296,7 @@ def watch(
     *optimizer*: one or several that make up a step; else those that step these parameters.
     """
     if run is None:
-        from tensortap.record import innermost
+        from tensortap.runs.record import innermost
 
         run = innermost()
     return Watched(

@@ -1,0 +1,4 @@
+"""Text and pictures for people.
+
+SPDX-License-Identifier: Apache-2.0
+"""

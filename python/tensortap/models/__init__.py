@@ -1,0 +1,4 @@
+"""What several packages ask of a model.
+
+SPDX-License-Identifier: Apache-2.0
+"""
