@@ -109,12 +109,12 @@ class Watcher:
         import tensortap
         from tensortap import _core
         from tensortap.models import living
-        from tensortap.runs.watch import _unwrapped
+        from tensortap.models.modules import unwrapped
 
         name = None
         if self.context is None:
             if living.trained_outside(module):  # other models will come: all get a name
-                name = type(_unwrapped(module)).__name__
+                name = type(unwrapped(module)).__name__
             self.context = tensortap.record(self.folder, **self.options)
             self.run = self.context.__enter__()
         tensortap.watch(module, name=name, **self.watching)

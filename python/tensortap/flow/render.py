@@ -7,12 +7,9 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import itertools
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from dataclasses import dataclass, replace
@@ -20,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from tensortap import _core
+from tensortap.display.graphviz import GraphvizError, draw
 from tensortap.flow.html_page import html_page
 from tensortap.flow.looks import Look, looks_of
 
 SUFFIXES = (".png", ".svg", ".pdf", ".html", ".dot", ".json")
 
 MOST_AT_FULL_SIZE = 60  # nodes of a PNG
-
-_graphviz_lock = threading.Lock()  # Graphviz has globals of its own
 
 
 @dataclass
@@ -156,49 +152,6 @@ class Page:
     def png(self) -> bytes:
         """Paint the page; a large one with fewer pixels, which most of the time goes into."""
         return self.draw("png", dpi=96 if self._count <= MOST_AT_FULL_SIZE else 72)
-
-
-class GraphvizError(Exception):
-    """Graphviz is not there, or did not draw."""
-
-
-def draw(dot: str, format: str, *, prog: str = "dot", dpi: int | None = None) -> bytes:
-    """Let Graphviz draw a DOT text."""
-    try:
-        import pygraphviz
-    except ImportError as why:
-        raise GraphvizError(f"pygraphviz is missing ({why}); `pip install pygraphviz`") from why
-    try:
-        with _graphviz_lock:
-            _load_fonts(Path(pygraphviz.__file__).parent)
-            graph = pygraphviz.AGraph(string=dot)
-            if dpi is not None:
-                graph.graph_attr["dpi"] = str(dpi)
-            picture: bytes | None = graph.draw(format=format, prog=prog)
-            graph.close()
-    except Exception as why:  # its own errors, and what it does not expect
-        raise GraphvizError(f"Graphviz failed: {why}") from why
-    if not picture:
-        raise GraphvizError("Graphviz gave no picture")
-    return picture
-
-
-@functools.cache
-def _load_fonts(package: Path) -> None:
-    """Load the system's fonts for the Fontconfig that pygraphviz's wheels bring along.
-
-    When left to itself, it also parses every sample in /usr/share/fontconfig/conf.avail, used or
-    not, and prints a warning about each element that is newer than itself.  What the system's
-    fonts.conf includes is still parsed, and what is wrong there is still printed.
-    """
-    for path in (package.parent / "pygraphviz.libs").glob("libfontconfig*"):
-        library = ctypes.CDLL(str(path))  # has been loaded by pygraphviz
-        library.FcConfigCreate.restype = ctypes.c_void_p
-        config = ctypes.c_void_p(library.FcConfigCreate())
-        if not library.FcConfigParseAndLoad(config, None, 1):  # no fonts.conf: it has a way out
-            library.FcConfigDestroy(config)
-        else:
-            library.FcConfigSetCurrent(config)
 
 
 def tell(message: str, category: type[Warning] = RuntimeWarning) -> None:

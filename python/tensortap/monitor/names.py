@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tensortap.runs.watch import _can_run as can_run
+from tensortap.models.modules import can_run
 
 __all__ = ["can_run", "default_format_module_name_fn", "formatter", "is_compiled", "is_ddp"]
 __all__ += ["modules", "tensors"]

@@ -178,7 +178,7 @@ def record(
     if model is None:
         _check_nothing_watched(optimizer, watching)
     products, share = _core._read_keep(keep), _share(budget)
-    rank, world_size = _place()
+    rank, world_size = rank_and_size()
     folder = _folder(path, rank)
     file = _file(folder, rank, resume)
     options: dict[str, Any] = {
@@ -211,7 +211,7 @@ def record(
 
 def check_place(path: str | None, *, resume: bool) -> None:
     """Raise OSError if `record(path)` could not write; leave everything as it is."""
-    rank, world_size = _place()
+    rank, world_size = rank_and_size()
     if path is None:
         where = "runs" if os.path.exists("runs") else "."
         if not os.access(where, os.W_OK | os.X_OK):
@@ -317,7 +317,7 @@ def _folder(path: str | os.PathLike[str] | None, rank: int) -> Path:
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError(f"{folder} is a file; a run is a folder")
         return folder
-    is_alone = _place()[1] == 1
+    is_alone = rank_and_size()[1] == 1
     # The ranks of one job meet in one folder: they have one launcher, which began once.
     stem = time.strftime("%Y-%m-%d-%H%M%S", time.localtime() if is_alone else _launched())
     for attempt in range(1000):
@@ -373,7 +373,7 @@ def _is_private() -> bool:
     return os.environ.get("TENSORTAP_PRIVATE", "") not in ("", "0")
 
 
-def _place() -> tuple[int, int]:
+def rank_and_size() -> tuple[int, int]:
     """Give rank and world size: of torch.distributed if it runs, else of the environment."""
     distributed = sys.modules.get("torch.distributed")
     try:

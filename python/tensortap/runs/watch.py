@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
 from tensortap import _core
+from tensortap.models.modules import modules_of, parameters_of, unwrapped, walk
 from tensortap.runs.steps import Steps
 
 if TYPE_CHECKING:
@@ -28,20 +29,14 @@ if TYPE_CHECKING:
 Grads = Literal["parameters", "activations", "all"] | None
 OnNonFinite = Literal["warn", "raise"] | Callable[["NonFiniteError"], object] | None
 
-#: Attributes under which wrappers keep the module they wrap, and the wrappers.
-WRAPPERS = {
-    "DistributedDataParallel": "module",
-    "DataParallel": "module",
-    "OptimizedModule": "_orig_mod",
-    "FullyShardedDataParallel": "_fsdp_wrapped_module",
-}
-CALLED = {"OptimizedModule"}  # what they wrap runs compiled: only they are seen
 MAX_NAMES = 20  # in a note
 MAX_WAITING = 1 << 16  # statistics on devices, where no step ever ends: an evaluation
 
 
 class NonFiniteError(ArithmeticError):
     """A tensor of a watched model holds NaN or Inf."""
+
+    __module__ = "tensortap"  # where users find it
 
     def __init__(self, name: str, step: int, call: int, nan: int, posinf: int, neginf: int) -> None:
         """Name the place and count what was found there."""
@@ -126,12 +121,12 @@ class Watched:
             on_skip=self.note,
             on_again=self.steps.decide,
         )
-        self.kind = type(_unwrapped(model)).__name__
+        self.kind = type(unwrapped(model)).__name__
         prefix = f"{name}:" if name else self._prefix()
-        for path, module, by_hook in _modules(model):
+        for path, module, by_hook in modules_of(model):
             self.core.add(module, prefix + (path or "(root)"), hook=by_hook)
         self._name_classes(model, prefix)
-        parameters = [(prefix + path, module, key) for path, module, key in _parameters(model)]
+        parameters = [(prefix + path, module, key) for path, module, key in parameters_of(model)]
         self.core.set_parameters(parameters)
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
         self._is_ddp = any(type(m).__name__ == "DistributedDataParallel" for m in model.modules())
@@ -157,7 +152,7 @@ class Watched:
     def _name_classes(self, model: torch.nn.Module, prefix: str) -> None:
         """Record the class of every module, once in a run."""
         known = Steps.of(self.recorder).classes
-        for path, module, _, _ in _walk(model, "", set(), False):
+        for path, module, _, _ in walk(model, "", set(), False):
             name, kind = prefix + (path or "(root)"), type(module).__name__
             if known.get(name) != kind:
                 known[name] = kind
@@ -193,9 +188,9 @@ class Watched:
 
     def _is_reduced(self) -> bool:
         """Say if gradients are averaged over ranks, in place, after they were accumulated."""
-        from tensortap.runs.record import _place
+        from tensortap.runs.record import rank_and_size
 
-        if self._is_ddp or _place()[1] == 1:
+        if self._is_ddp or rank_and_size()[1] == 1:
             return self._is_ddp
         parameters = (known() for known in self._refs if known is not None)
         return not any(hasattr(one, "_local_tensor") for one in parameters)  # FSDP did so before
@@ -332,62 +327,3 @@ def _check(model: object, grads: object, on_nonfinite: object, optimizer: object
             raise TypeError(
                 f"optimizer must be a torch.optim.Optimizer, a list of them or None, not {one!r}"
             )
-
-
-def _inside(module: torch.nn.Module) -> torch.nn.Module | None:
-    """Give the module that a wrapper wraps; None if this is no wrapper."""
-    for kind in type(module).__mro__:
-        if kind.__name__ in WRAPPERS and kind.__module__.startswith("torch."):
-            inner = getattr(module, WRAPPERS[kind.__name__], None)
-            return inner if inner is not None else None
-    return None
-
-
-def _unwrapped(module: torch.nn.Module) -> torch.nn.Module:
-    while (inner := _inside(module)) is not None:
-        module = inner
-    return module
-
-
-def _walk(
-    module: torch.nn.Module, path: str, seen: set[int], by_hook: bool
-) -> Iterator[tuple[str, torch.nn.Module, bool, bool]]:
-    """Give (name without wrappers, module, is below a DataParallel, is seen), each once."""
-    is_seen = True
-    while (inner := _inside(module)) is not None:
-        if type(module).__name__ in CALLED:
-            yield path, module, by_hook, True
-            is_seen = False
-        by_hook = by_hook or type(module).__name__ == "DataParallel"
-        module = inner
-    if id(module) in seen:
-        return
-    seen.add(id(module))
-    yield path, module, by_hook, is_seen
-    for key, child in module._modules.items():
-        if child is not None:
-            yield from _walk(child, f"{path}.{key}" if path else key, seen, by_hook)
-
-
-def _can_run(module: torch.nn.Module) -> bool:
-    """Say if a module has a forward: lists and dicts of modules have none."""
-    import torch
-
-    return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
-
-
-def _modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, bool]]:
-    """Give every module that can be called."""
-    for path, module, by_hook, is_seen in _walk(model, "", set(), False):
-        if is_seen and _can_run(module):
-            yield path, module, by_hook
-
-
-def _parameters(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, str]]:
-    """Give (name, module, key) of every parameter once, in the order of named_parameters()."""
-    seen: set[int] = set()
-    for path, module, _, _ in _walk(model, "", set(), False):
-        for key, parameter in module._parameters.items():
-            if parameter is not None and id(parameter) not in seen:
-                seen.add(id(parameter))
-                yield f"{path}.{key}" if path else key, module, key

@@ -142,7 +142,7 @@ class Digraph:
 
 def picture(source: str, format: str) -> bytes:
     """Draw DOT text with Graphviz."""
-    from tensortap.flow.render import GraphvizError, draw
+    from tensortap.display.graphviz import GraphvizError, draw
 
     try:
         return draw(source, format)

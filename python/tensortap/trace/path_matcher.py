@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tensortap.runs.watch import _can_run, _inside
+from tensortap.models.modules import can_run, inside
 
 LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace/engine.h
 STAR = "*"
@@ -80,7 +80,7 @@ class PathMatcher:
     ) -> tuple[torch.nn.Module, bool]:
         """Give what DDP, DataParallel or torch.compile wrap; the calls of the root count."""
         outside = module
-        while (inner := _inside(module)) is not None:
+        while (inner := inside(module)) is not None:
             kind = type(module).__name__
             by_hook = by_hook or (kind == "DataParallel" and bool(module.device_ids))
             if kind == "OptimizedModule":
@@ -138,7 +138,7 @@ class PathMatcher:
         by_hook: bool,
         origin: int = OUTPUT,
     ) -> None:
-        if not _can_run(module):
+        if not can_run(module):
             return
         target = (origin, group, number, shown, None, -1, inner)
         listened = self._listen(module, name, by_hook)
@@ -267,7 +267,7 @@ def is_hidden(code: types.CodeType) -> bool:
 def known_names(root: torch.nn.Module) -> Iterator[str]:
     """Give modules, their functions, and the locals of those."""
     for name, module in root.named_modules():
-        if name and _can_run(module):
+        if name and can_run(module):
             yield name
         for function in _functions(module, STAR):
             shown = _joined(name, function)
@@ -288,9 +288,7 @@ def _fits(pattern: str, name: str) -> bool:
 def _functions(module: torch.nn.Module, pattern: str) -> Iterator[str]:
     """Give the functions with the module as self; `*`: the public ones of its own classes."""
     if pattern != STAR:
-        if (pattern == "forward" and _can_run(module)) or any(
-            True for _ in _codes(module, pattern)
-        ):
+        if (pattern == "forward" and can_run(module)) or any(True for _ in _codes(module, pattern)):
             yield pattern
         return
     names: dict[str, None] = {}

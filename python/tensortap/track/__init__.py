@@ -15,11 +15,13 @@ from tensortap.track.calls import auto_diff, fstack, get_call_stack
 from tensortap.track.log import (
     IndentManager,
     ThreadFileHandler,
-    _log_change,
     h4logger,
     log2file,
     logger,
     setup_logger,
+)
+from tensortap.track.log import (
+    log_change as _log_change,
 )
 from tensortap.track.rendering import check_run_count, extract_tensor_info, is_content_changed
 from tensortap.track.tracking import block, debug_trace, var_tracker

@@ -248,7 +248,7 @@ def log2file(text: object) -> None:
     log.text(text if isinstance(text, str) else str(text))
 
 
-def _log_change(prestr: str, name: str, value: object, indent: str, lineno: int = 0) -> None:
+def log_change(prestr: str, name: str, value: object, indent: str, lineno: int = 0) -> None:
     """Log one value; of a tuple, as a hook's input is, each item."""
     before = f"{prestr} " if prestr else ""
     if isinstance(value, tuple) and value:

@@ -1,0 +1,82 @@
+"""Name the modules and parameters of a model, through what wraps it.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+#: Attributes under which wrappers keep the module they wrap, and the wrappers.
+WRAPPERS = {
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "OptimizedModule": "_orig_mod",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+}
+CALLED = {"OptimizedModule"}  # what they wrap runs compiled: only they are seen
+
+
+def inside(module: torch.nn.Module) -> torch.nn.Module | None:
+    """Give the module that a wrapper wraps; None if this is no wrapper."""
+    for kind in type(module).__mro__:
+        if kind.__name__ in WRAPPERS and kind.__module__.startswith("torch."):
+            inner = getattr(module, WRAPPERS[kind.__name__], None)
+            return inner if inner is not None else None
+    return None
+
+
+def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+    """Return the module inside all wrappers."""
+    while (inner := inside(module)) is not None:
+        module = inner
+    return module
+
+
+def walk(
+    module: torch.nn.Module, path: str, seen: set[int], by_hook: bool
+) -> Iterator[tuple[str, torch.nn.Module, bool, bool]]:
+    """Give (name without wrappers, module, is below a DataParallel, is seen), each once."""
+    is_seen = True
+    while (inner := inside(module)) is not None:
+        if type(module).__name__ in CALLED:
+            yield path, module, by_hook, True
+            is_seen = False
+        by_hook = by_hook or type(module).__name__ == "DataParallel"
+        module = inner
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    yield path, module, by_hook, is_seen
+    for key, child in module._modules.items():
+        if child is not None:
+            yield from walk(child, f"{path}.{key}" if path else key, seen, by_hook)
+
+
+def can_run(module: torch.nn.Module) -> bool:
+    """Say if a module has a forward: lists and dicts of modules have none."""
+    import torch
+
+    return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
+
+
+def modules_of(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, bool]]:
+    """Give every module that can be called."""
+    for path, module, by_hook, is_seen in walk(model, "", set(), False):
+        if is_seen and can_run(module):
+            yield path, module, by_hook
+
+
+def parameters_of(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, str]]:
+    """Give (name, module, key) of every parameter once, in the order of named_parameters()."""
+    seen: set[int] = set()
+    for path, module, _, _ in walk(model, "", set(), False):
+        for key, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield f"{path}.{key}" if path else key, module, key
