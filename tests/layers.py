@@ -11,6 +11,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import re
 import subprocess
@@ -30,6 +31,33 @@ BELOW = {
     "report": {"base", "tensor", "summary", "site", "store", "format"},
 }
 
+# The same for the extension; extension.c, which puts the folders together, may include all.
+SHARED = {"base", "tensor", "binding", "summary", "calls", "lines", "runs"}
+EXT_BELOW = {
+    "base": set(),
+    "tensor": {"base"},
+    "binding": {"base", "tensor"},
+    "summary": {"base", "tensor", "binding"},
+    "calls": {"base", "tensor", "binding"},
+    "lines": {"base", "tensor", "binding"},
+    "runs": {"base", "tensor", "binding", "summary", "calls"},
+    **dict.fromkeys(("flow", "track", "trace", "monitor", "spy"), SHARED),
+}
+
+# Package of python/tensortap -> the packages that it may import, besides its own and _core.
+FRONT_ENDS = {"flow", "track", "trace", "monitor", "spy"}
+PACKAGES = {
+    "analysis": set(),
+    "models": set(),
+    "display": set(),
+    "runs": {"models"},
+    **{name: {"analysis", "models", "display", "runs"} for name in FRONT_ENDS},
+    "commands": {"models", "display", "runs", *FRONT_ENDS},
+}
+TOP = {"__init__.py", "_core.pyi", "py.typed"}  # files of python/tensortap in no package
+
+MOST_FILES = 30  # in a folder under python/
+
 # A header of somebody else (a pattern) -> the only places (patterns) that may include it.
 GUARDED = {
     r"zstd.*\.h|zdict\.h": r"core/store/",
@@ -47,7 +75,8 @@ MUTABLE = {
 }
 
 VAGUE = {"util", "utils", "common", "misc", "internal", "internals", "helper", "helpers"}
-SKIPPED = re.compile(r"^(\..*|build.*|__pycache__|runs|corpus|golden)$")
+SKIPPED = re.compile(r"^(\..*|build.*|__pycache__|corpus|golden)$")
+MADE = {"runs"}  # folders at the root that programs make
 INCLUDE = re.compile(r"^\s*#\s*include\b\s*(.*)$", re.MULTILINE)
 NAMED = re.compile(r'^(?:<([^>]+)>|"([^"]+)")')
 
@@ -55,7 +84,11 @@ NAMED = re.compile(r'^(?:<([^>]+)>|"([^"]+)")')
 def files(root: Path) -> Iterator[Path]:
     """Yield every file of the repository, relative to *root*, without what is built."""
     for folder, names, leaves in os.walk(root):
-        names[:] = sorted(name for name in names if not SKIPPED.match(name))
+        names[:] = sorted(
+            name
+            for name in names
+            if not SKIPPED.match(name) and not (Path(folder) == root and name in MADE)
+        )
         for leaf in sorted(leaves):
             yield (Path(folder) / leaf).relative_to(root)
 
@@ -71,14 +104,19 @@ def check_own_header(root: Path, path: Path, name: str) -> str | None:
     """Say what is wrong with `#include "name"` in *path*; None: nothing."""
     if name == "tensortap.h":
         return None
-    if path.parts[0] != "core":  # cli and the extension
+    if path.parts[0] == "cli":
         if "/" not in name and (root / path.parent / name).exists():
             return None
         return f'"{name}" is not for this folder: only tensortap.h and its own headers are'
-    folder, target = path.parts[1], name.split("/")[0]
-    if "/" not in name or not (root / "core" / name).exists():
-        return f'"{name}" is not a header of the core; write "folder/file.h"'
-    if target != folder and target not in BELOW.get(folder, set()):
+    is_core = path.parts[0] == "core"
+    home, below = (Path("core"), BELOW) if is_core else (Path("python/ext"), EXT_BELOW)
+    inside = path.relative_to(home).parts
+    folder, target = inside[0] if len(inside) > 1 else "", name.split("/")[0]
+    if "/" not in name or not (root / home / name).exists():
+        return f'"{name}" is not a header of {home.as_posix()}; write "folder/file.h"'
+    if not folder and path.name == "extension.c":
+        return None
+    if target != folder and target not in below.get(folder, set()):
         return f'"{name}": {folder} may not use {target}'
     return None
 
@@ -93,6 +131,9 @@ def check_includes(root: Path) -> Iterator[str]:
             continue
         if path.parts[0] == "core" and path.parts[1] not in BELOW:
             yield f"{place}: core has no folder of this name; add it to BELOW in tests/layers.py"
+        is_inner = place.startswith("python/ext/") and place != "python/ext/extension.c"
+        if is_inner and (len(path.parts) < 4 or path.parts[2] not in EXT_BELOW):
+            yield f"{place}: no folder of this name; add it to EXT_BELOW in tests/layers.py"
         for line, what in includes(root / path):
             found = NAMED.match(what)
             if found is None:
@@ -105,6 +146,96 @@ def check_includes(root: Path) -> Iterator[str]:
             wrong = check_own_header(root, path, name) if found[2] else None
             if wrong is not None and not any(re.fullmatch(p, name) for p in GUARDED):
                 yield f"{place}:{line}: {wrong}"
+
+
+def declared(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line number, name) of the functions and types that a header gives to others."""
+    for number, line in enumerate(text.splitlines(), 1):
+        found = (
+            re.match(r"(?!typedef|return|#)[A-Za-z_][\w \t]*[ *]+(\w+)\(", line)  # a function
+            or re.match(r"BINDING_FUNCTION\((\w+)\);", line)
+            or re.match(r"typedef (?:struct|enum|union) (\w+)", line)
+            or re.match(r"extern [\w \*]*?(\w+)(?:\[\]|, \w+)*;", line)
+        )
+        if found:
+            yield number, found[1]
+
+
+def check_prefixes(root: Path) -> Iterator[str]:
+    """Yield names in headers of the extension that do not begin with their folder."""
+    for path in files(root):
+        place = path.as_posix()
+        if not place.startswith("python/ext/") or path.suffix != ".h" or len(path.parts) < 4:
+            continue
+        folder = path.parts[2]
+        for line, name in declared((root / path).read_text(encoding="utf-8")):
+            if not name.startswith((f"{folder}_", "Py")):  # Py: what a newer Python has itself
+                yield f"{place}:{line}: {name} does not begin with {folder}_"
+
+
+def own_imports(tree: ast.AST) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield (line number, module, names) of each import of a module of ours."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "tensortap":
+                    yield node.lineno, alias.name, []
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tensortap":
+            yield node.lineno, node.module or "", [alias.name for alias in node.names]
+
+
+def reached_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield (line number, name) of each private name of a module of ours that is used."""
+    modules = set()
+    for line, module, names in own_imports(tree):
+        if module != "tensortap._core":
+            yield from ((line, name) for name in names if name.startswith("_") and name != "_core")
+        modules |= {name for name in names if name.islower() and not name.startswith("_")}
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in modules
+            and re.match(r"_(?!_)", node.attr)
+        ):
+            yield node.lineno, f"{node.value.id}.{node.attr}"
+
+
+def check_packages(root: Path) -> Iterator[str]:
+    """Yield imports in python/tensortap that go to another front end, or to private names."""
+    for path in files(root):
+        place = path.as_posix()
+        if not place.startswith("python/tensortap/"):
+            continue
+        if len(path.parts) < 4:
+            if path.name not in TOP:
+                yield f"{place}: in no package; which one does it belong to?"
+        elif path.parts[2] not in PACKAGES:
+            yield f"{place}: no package of this name; add it to PACKAGES in tests/layers.py"
+        if path.suffix != ".py":
+            continue
+        package = path.parts[2] if len(path.parts) > 3 else ""
+        tree = ast.parse((root / path).read_text(encoding="utf-8"))
+        for line, module, names in own_imports(tree):
+            parts = module.split(".")
+            targets = {parts[1]} if len(parts) > 1 else set(names)
+            for target in sorted(targets & set(PACKAGES)):
+                if package and target not in {package, *PACKAGES.get(package, set())}:
+                    yield f"{place}:{line}: {package} may not use {target}"
+        for line, name in reached_names(tree):
+            yield f"{place}:{line}: {name} is private to another module; share a public name"
+
+
+def check_counts(root: Path) -> Iterator[str]:
+    """Yield folders under python/ with more files than a reader can take in."""
+    counts: dict[str, int] = {}
+    for path in files(root):
+        if path.parts[0] == "python":
+            folder = path.parent.as_posix()
+            counts[folder] = counts.get(folder, 0) + 1
+    for folder, count in counts.items():
+        if count > MOST_FILES:
+            yield f"{folder}: {count} files; {MOST_FILES} is the most"
 
 
 def check_files(root: Path) -> Iterator[str]:
@@ -136,13 +267,16 @@ def check_symbols(listing: str) -> Iterator[str]:
             yield f"{member}: {plain} is a mutable global ({section}); the core has none"
 
 
+CHECKS = (check_includes, check_prefixes, check_packages, check_counts, check_files)
+
+
 def main() -> int:
     """Print every violation; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
     parser.add_argument("--library", help="the built libtensortap.a, for a look with nm")
     options = parser.parse_args()
-    wrong = [*check_includes(options.root), *check_files(options.root)]
+    wrong = [found for check in CHECKS for found in check(options.root)]
     if options.library:
         nm = ["nm", "-f", "sysv", options.library]
         listing = subprocess.run(nm, check=True, capture_output=True, text=True).stdout

@@ -30,9 +30,18 @@ SOUND = {
     "core/format/npy.c": '#include "tensor/walk.h"\n#include <libdeflate.h>\n',
     "cli/show.c": '#include "tensortap.h"\n#include "cmd.h"\n',
     "cli/cmd.h": "",
-    "python/ext/module.c": '#include <Python.h>\n#include "compat.h"\n',
-    "python/ext/compat.h": "#include <Python.h>\n",
-    "python/tensortap/__init__.py": "",
+    "python/ext/extension.c": '#include "flow/chart.h"\n#include "base/compat.h"\n',
+    "python/ext/base/compat.h": "#include <Python.h>\n",
+    "python/ext/lines/source.h": (
+        '#include "base/compat.h"\ntypedef struct lines_source lines_source;\n'
+        "lines_source *lines_source_create(void);\n"
+    ),
+    "python/ext/flow/chart.h": '#include "lines/source.h"\nvoid flow_draw(int);\n',
+    "python/ext/track/log.h": '#include "base/compat.h"\n',
+    "python/tensortap/__init__.py": "from tensortap import flow\n",
+    "python/tensortap/runs/run.py": "from tensortap import _core\n_core._private()\n",
+    "python/tensortap/flow/render.py": "from tensortap.runs.run import Run\n",
+    "python/tensortap/spy/saver.py": "import torch\ntorch._private()\n",
     "tests/python/__init__.py": "",
 }
 
@@ -47,7 +56,7 @@ class Layers(unittest.TestCase):
             for path, text in {**SOUND, **planted}.items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text(text)
-            return [*layers.check_includes(root), *layers.check_files(root)]
+            return [found for check in layers.CHECKS for found in check(root)]
 
     def assert_caught(self, path: str, text: str, said: str) -> None:
         """Assert that the violation is found, once, at its place."""
@@ -73,16 +82,79 @@ class Layers(unittest.TestCase):
             "core/site/new.c", '#include "tensor/walk.h"\n', "site may not use tensor"
         )
         self.assert_caught(
-            "core/record/new.c", '# include  "format/npy.h"\n', "not a header of the core"
+            "core/record/new.c", '# include  "format/npy.h"\n', "not a header of core"
         )
 
     def test_the_program_and_the_extension_know_the_public_header_alone(self) -> None:
         self.assert_caught("cli/new.c", '#include "base/buf.h"\n', "not for this folder")
         self.assert_caught("cli/new.c", '#include "../core/base/buf.h"\n', "not for this folder")
-        self.assert_caught("python/ext/new.c", '#include "tensor/walk.h"\n', "not for this folder")
+        self.assert_caught(
+            "python/ext/flow/new.c", '#include "tensor/walk.h"\n', "not a header of python/ext"
+        )
+
+    def test_a_front_end_of_the_extension_may_not_use_another(self) -> None:
+        self.assert_caught(
+            "python/ext/flow/new.c", '#include "track/log.h"\n', "flow may not use track"
+        )
+
+    def test_a_source_of_the_extension_may_not_use_its_consumers(self) -> None:
+        self.assert_caught(
+            "python/ext/lines/new.c", '#include "flow/chart.h"\n', "lines may not use flow"
+        )
+
+    def test_the_extension_itself_may_use_every_folder(self) -> None:
+        text = '#include "flow/chart.h"\n#include "track/log.h"\n'
+        self.assertEqual(self.violations(**{"python/ext/extension.c": text}), [])
+
+    def test_a_file_of_the_extension_lies_in_a_known_folder(self) -> None:
+        self.assert_caught("python/ext/new.c", "", "no folder of this name")
+        self.assert_caught("python/ext/extra/new.c", "", "no folder of this name")
+
+    def test_headers_of_the_extension_begin_names_with_their_folder(self) -> None:
+        for text in (
+            "int draw(int);\n",
+            "static inline bool is_drawn(int);\n",
+            "PyObject *draw(void);\n",
+            "typedef struct chart {\n} chart;\n",
+            "typedef enum kind { A } kind;\n",
+            "extern const int table[];\n",
+            "BINDING_FUNCTION(core_draw);\n",
+        ):
+            self.assert_caught("python/ext/flow/new.h", text, "does not begin with flow_")
+
+    def test_a_package_may_not_use_one_above_or_beside_it(self) -> None:
+        for text in (
+            "from tensortap.flow.render import draw\n",
+            "from tensortap.flow import render\n",
+            "from tensortap import _core, flow\n",
+            "def f():\n    import tensortap.flow\n",
+        ):
+            self.assert_caught("python/tensortap/spy/new.py", text, "spy may not use flow")
+        self.assert_caught(
+            "python/tensortap/runs/new.py", "from tensortap.spy import x\n", "runs may not use spy"
+        )
+
+    def test_a_python_file_lies_in_a_known_package(self) -> None:
+        self.assert_caught("python/tensortap/new.py", "", "in no package")
+        self.assert_caught("python/tensortap/extra/new.py", "", "no package of this name")
+
+    def test_private_names_of_another_module_are_not_reached_for(self) -> None:
+        for text in (
+            "from tensortap.flow.render import _draw\n",
+            "from tensortap.flow import render\nrender._draw()\n",
+        ):
+            self.assert_caught("python/tensortap/flow/new.py", text, "is private to another module")
+
+    def test_a_folder_under_python_holds_thirty_files_at_most(self) -> None:
+        many = {f"python/ext/calls/new{i}.c": "" for i in range(31)}
+        self.assertEqual(self.violations(**many), ["python/ext/calls: 31 files; 30 is the most"])
+
+    def test_runs_at_the_root_are_not_sources_but_the_package_is_checked(self) -> None:
+        self.assertEqual(self.violations(**{"runs/utils.py": ""}), [])
+        self.assert_caught("python/tensortap/runs/utils.py", "", "'utils'")
 
     def test_a_header_of_the_core_is_named_with_its_folder(self) -> None:
-        self.assert_caught("core/base/new.c", '#include "buf.h"\n', "not a header of the core")
+        self.assert_caught("core/base/new.c", '#include "buf.h"\n', "not a header of core")
         self.assert_caught(
             "core/base/new.c", "#define H <zstd.h>\n#include H\n", "name the header itself"
         )
@@ -107,7 +179,7 @@ class Layers(unittest.TestCase):
 
     def test_vague_names_are_refused(self) -> None:
         self.assert_caught("core/base/utils.c", "", "'utils'")
-        self.assert_caught("python/tensortap/common/new.py", "", "'common'")
+        self.assert_caught("python/tensortap/flow/common.py", "", "'common'")
         self.assert_caught("tests/python/test_misc.py", "", "'misc'")
 
 
