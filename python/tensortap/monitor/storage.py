@@ -2,6 +2,10 @@
 
 Until a step is aggregated, an entry is a number that was logged once, a list of several,
 or a list of flattened tensors; afterwards it is a float.
+
+An HDF5 file has one group for each key, with the datasets `keys` and `values`; `/` in a key
+nests groups.  A part that HDF5 or this layout reads differently ("a//b", "./a", "a/keys") is
+escaped, and the group carries the real key as the attribute `key`.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -9,44 +13,46 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Real
 from statistics import fmean
 from typing import Any
 
 import torch
 
-from tensortap.monitor import hdf5
+from tensortap.files import hdf5
 
 Path = str | os.PathLike[str]
 Entry = dict[str, Any]
+Aggregation = Callable[[Any], Any]
+DATASETS = ("keys", "values")  # of one group in an HDF5 file
 
 
 class StorageManager:
     """The metrics of a run: `{step: {key: value}}`."""
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
-        """Begin with nothing."""
+        """Start without metrics."""
         self.log_dict: dict[int, Entry] = {}
-        self.aggregation_fns: dict[str, Callable[[Any], Any]] = {}
+        self.aggregation_fns: dict[str, Aggregation] = {}
         self.logger = logger
 
     # ---- steps
 
     def create_step_entry(self, step: int) -> None:
-        """Begin a step, anew if it is there."""
+        """Start a step; forget its entries if it exists."""
         self.log_dict[step] = {}
 
     def has_step(self, step: int) -> bool:
-        """Say if anything is known of a step."""
+        """Return whether a step has an entry."""
         return step in self.log_dict
 
     def get_step_metrics(self, step: int) -> Entry:
-        """Give the entries of a step; an empty dict if there is no such step."""
+        """Return the entries of a step; an empty dict if there is no such step."""
         return self.log_dict.get(step, {})
 
     def get_all_metrics(self) -> dict[int, Entry]:
-        """Give the entries of all steps."""
+        """Return the entries of all steps."""
         return self.log_dict
 
     def load_metrics(self, log_dict: dict[int, Entry]) -> None:
@@ -62,56 +68,45 @@ class StorageManager:
     # ---- logging
 
     def log_scalar(
-        self, step: int, key: str, value: Any, aggregation_fn: Callable[[Any], Any] | None = None
+        self, step: int, key: str, value: Any, aggregation_fn: Aggregation | None = None
     ) -> None:
         """Log a number or a one-element tensor; several of one key and step make a list."""
-        number = _number(key, value)
-        entry = self.log_dict.setdefault(step, {})
-        if key not in entry:
-            entry[key] = number
-        elif isinstance(entry[key], list):
-            entry[key].append(number)
-        else:
-            entry[key] = [entry[key], number]
-        if aggregation_fn is not None:
-            self.aggregation_fns[key] = aggregation_fn
+        self._log(step, key, _number(key, value), aggregation_fn)
 
     def log_tensor(
-        self,
-        step: int,
-        key: str,
-        tensor: torch.Tensor,
-        aggregation_fn: Callable[[Any], Any] | None = None,
+        self, step: int, key: str, tensor: torch.Tensor, aggregation_fn: Aggregation | None = None
     ) -> None:
-        """Log all elements of a tensor, for the end of the step to aggregate."""
+        """Log all elements of a tensor; they are aggregated when the step ends."""
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(f"log_tensor: {key} must be a tensor, not {tensor!r}")
-        flat = tensor.detach().flatten()
+        self._log(step, key, [tensor.detach().flatten()], aggregation_fn)
+
+    def _log(self, step: int, key: str, value: Any, aggregation_fn: Aggregation | None) -> None:
         entry = self.log_dict.setdefault(step, {})
         held = entry.get(key)
         if held is None:
-            entry[key] = [flat]
+            entry[key] = value
         elif isinstance(held, list):
-            held.append(flat)
+            held.extend(value if isinstance(value, list) else [value])
         else:
-            entry[key] = [held, flat]
+            entry[key] = [held, *value] if isinstance(value, list) else [held, value]
         if aggregation_fn is not None:
             self.aggregation_fns[key] = aggregation_fn
 
     # ---- aggregation
 
     def aggregate_step(self, step: int) -> None:
-        """Make one number of each entry: by its aggregation function, else the mean."""
+        """Turn each entry into one number: by its aggregation function, or the mean."""
         if step in self.log_dict:
             self.aggregate_keys(step, self.unaggregated(step))
 
     def unaggregated(self, step: int) -> list[str]:
-        """Give the keys of a step that are not yet one number."""
+        """Return the keys of a step that are not yet one number."""
         entry = self.get_step_metrics(step)
         return [key for key, held in entry.items() if isinstance(held, (list, torch.Tensor))]
 
     def aggregate_keys(self, step: int, keys: list[str]) -> None:
-        """Make one number of each of these entries; one that fails goes, and raises at the end."""
+        """Aggregate these entries; remove those that fail, and raise the first failure at the end."""
         entry = self.log_dict[step]
         means: list[tuple[str, torch.Tensor]] = []
         failed: RuntimeError | None = None
@@ -138,7 +133,7 @@ class StorageManager:
             self.logger.info("Step %s: %s metrics", step, len(entry))
 
     def _aggregate(
-        self, entry: Entry, key: str, function: Callable[[Any], Any], values: Any
+        self, entry: Entry, key: str, function: Aggregation, values: Any
     ) -> None:
         del entry[key]
         try:
@@ -151,13 +146,13 @@ class StorageManager:
         entry.update(numbers)
 
     def aggregated(self, step: int) -> dict[str, float]:
-        """Give a step as `aggregate_step` would leave it, and leave it as it is."""
+        """Return a step as `aggregate_step` would leave it, without changing it."""
         scratch = self.copy_of(step)
         scratch.aggregate_step(step)
         return scratch.log_dict[step]
 
     def copy_of(self, step: int) -> StorageManager:
-        """Give a storage with a copy of one step."""
+        """Return a storage with a copy of one step."""
         scratch = StorageManager()
         scratch.aggregation_fns = self.aggregation_fns
         scratch.log_dict[step] = {
@@ -169,7 +164,7 @@ class StorageManager:
     # ---- files
 
     def condensed_log_dict(self) -> dict[str, dict[int, Any]]:
-        """Give `{key: {step: value}}`."""
+        """Return `{key: {step: value}}`."""
         condensed: dict[str, dict[int, Any]] = {}
         for step, entry in self.log_dict.items():
             for key, value in entry.items():
@@ -178,26 +173,78 @@ class StorageManager:
 
     def save_hdf5(self, filename: Path, condensed: bool = True) -> None:
         """Write all metrics to a file: a group for each key, or (not condensed) for each step."""
-        hdf5.save(filename, {step: self.aggregated(step) for step in self.log_dict}, condensed)
+        import numpy as np
+
+        done = StorageManager()
+        done.log_dict = {step: self.aggregated(step) for step in self.log_dict}
+        groups: Any = done.condensed_log_dict() if condensed else done.log_dict
+        with hdf5.create(filename) as file:
+            for name, values in groups.items():
+                path = hdf5.path_of(str(name), reserved=DATASETS)
+                group = file.require_group(path)  # "a" exists if "a/b" was written first
+                if path != str(name):
+                    group.attrs["key"] = name
+                if condensed:
+                    group["keys"] = np.array(list(values), np.float64)
+                else:
+                    text = hdf5.library().string_dtype("utf-8")
+                    group.create_dataset("keys", data=np.array(list(values), object), dtype=text)
+                group["values"] = np.array(list(values.values()), np.float64)
 
     @staticmethod
     def load_hdf5(filename: Path) -> dict[str, dict[int, float]]:
         """Read a file of `save_hdf5`, condensed or not: `{key: {step: value}}`."""
-        return hdf5.load(filename)
+        out: dict[str, dict[int, float]] = {}
+        with hdf5.library().File(filename, "r") as file:
+            for name, group in _groups(file):
+                keys, values = _arrays(group)
+                for key, value in zip(keys, values.tolist(), strict=True):
+                    metric, step = (key, name) if isinstance(key, str) else (name, key)
+                    number = float(step)
+                    at: Any = int(number) if number.is_integer() else number
+                    out.setdefault(metric, {})[at] = value
+        return out
 
     @staticmethod
     def read_hdf5_entry_keys(filename: Path) -> list[str]:
-        """Give the keys in a file (the steps, as text, if it is not condensed)."""
-        return hdf5.entry_keys(filename)
+        """Return the keys in a file (the steps, as text, if it is not condensed)."""
+        with hdf5.library().File(filename, "r") as file:
+            return [key for key, _ in _groups(file)]
 
     @staticmethod
     def read_hdf5_entry(filename: Path, entry_key: str) -> tuple[Any, Any] | None:
-        """Give (steps, values) of one key as arrays; None if it is not there."""
-        return hdf5.entry(filename, str(entry_key))
+        """Return (steps, values) of one key as arrays; None if there is no such key."""
+        with hdf5.library().File(filename, "r") as file:
+            path = hdf5.path_of(str(entry_key), reserved=DATASETS)
+            group = file.get(path) if path in file else None
+            return _arrays(group) if group is not None and _is_entry(group) else None
+
+
+def _is_entry(group: Any) -> bool:
+    h5py = hdf5.library()
+    return isinstance(group, h5py.Group) and all(
+        isinstance(group.get(name), h5py.Dataset) for name in DATASETS
+    )
+
+
+def _groups(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (key, group) of every entry."""
+    for name, child in group.items():
+        if isinstance(child, hdf5.library().Group):
+            here = f"{path}/{name}" if path else name
+            if _is_entry(child):
+                yield str(child.attrs.get("key", here)), child
+            yield from _groups(child, here)
+
+
+def _arrays(group: Any) -> tuple[Any, Any]:
+    keys = group["keys"]
+    names = keys.asstr()[()] if keys.dtype.kind == "O" else keys[()]
+    return names, group["values"][()]
 
 
 def _number(key: str, value: Any) -> Any:
-    """Give a float; of a device's tensor a copy that is fetched when the step ends."""
+    """Return a float; for a tensor on a device a copy, which is fetched when the step ends."""
     if isinstance(value, torch.Tensor):
         if value.numel() != 1 or value.is_complex():
             raise ValueError(
@@ -217,7 +264,7 @@ def _number(key: str, value: Any) -> Any:
 
 
 def _joined(values: list[Any]) -> Any:
-    """Give a list of numbers; of tensors, and of a mix of both, one tensor."""
+    """Return a list of numbers; tensors, also mixed with numbers, become one tensor."""
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     if not tensors:
         return values

@@ -21,12 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from tensortap.files import hdf5
 from tensortap.trace.gather import place
-from tensortap.trace.hdf5_rows import RowSet
 from tensortap.trace.results import GlobalVariableResult, LocalVariableResult
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+RESULTS = (GlobalVariableResult, LocalVariableResult)
+HAS_NUMPY_TYPE = (torch.float16, torch.float32, torch.float64)  # bf16 and fp8 have none
 
 
 class H5PYSaverCallback:
@@ -34,7 +38,7 @@ class H5PYSaverCallback:
 
     takes_both_forms = True
     h5_file: Any  # h5py.File; None on other ranks than 0
-    datasets: dict[str, Any] | None  # by name; None on other ranks than 0
+    datasets: Any  # dict of datasets by name; None on other ranks than 0
 
     def __init__(
         self,
@@ -71,9 +75,9 @@ class H5PYSaverCallback:
             self._filters.update(compression=compression, compression_opts=compression_opts)
         self.is_swmr = bool(swmr)
         self.h5_file = self.datasets = None
-        self._rows: dict[str, RowSet] = {}
+        self._rows: dict[str, hdf5.RowSet] = {}
         self._dims: dict[str, int | str] = {}  # of the first value of a name
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self.is_closed = False
         if place()[0] == 0:
             self._open(existing_ok)
@@ -85,11 +89,7 @@ class H5PYSaverCallback:
                 self.h5_file.swmr_mode = True
 
     def _open(self, existing_ok: bool) -> None:
-        try:
-            import h5py
-        except ImportError as error:
-            raise ImportError("H5PYSaverCallback needs h5py: pip install h5py") from error
-
+        h5py = hdf5.library()
         if self.dataset_file.exists() and not existing_ok:
             raise ValueError(
                 f"{self.dataset_file} exists already; give another file, or existing_ok=True"
@@ -113,97 +113,84 @@ class H5PYSaverCallback:
             return
         if self.is_closed:
             raise ValueError(f"{self.dataset_file} is closed")
-        result = values
-        if isinstance(result, (GlobalVariableResult, LocalVariableResult)):
+        result = values if isinstance(values, RESULTS) else None
+        if result is not None:
             values, iterations = result.values, result.iterations
             ranks = getattr(result, "ranks", [])
         self._append(name, values, iterations or [], ranks or [])
         self.h5_file.flush()
-        if isinstance(result, (GlobalVariableResult, LocalVariableResult)):
+        if result is not None:
             result.values, result.iterations = [], []
             if isinstance(result, GlobalVariableResult):
                 result.ranks = []
-        else:
-            for one in (values, iterations, ranks):
-                if isinstance(one, list):
-                    one.clear()
+            return
+        for one in (values, iterations, ranks):
+            if isinstance(one, list):
+                one.clear()
 
     def _append(self, name: str, values: Any, iterations: list[int], ranks: list[int]) -> None:
-        is_each = len(values) == len(iterations)  # not stacked: each value has its own
+        is_stacked = len(values) != len(iterations)  # else each value has its own iteration
         parts: dict[str, tuple[list[Any], list[int], list[int]]] = {}
         for i, value in enumerate(values):
             stored, array = self._stored(name, value)
-            rows, its, rks = parts.setdefault(stored, ([], [], []))
-            rows.append(array)
-            if is_each:
-                its.append(iterations[i])
-                rks.extend(ranks[i : i + 1])
+            part = parts.setdefault(stored, ([], [], []))
+            part[0].append(array)
+            if not is_stacked:
+                part[1].append(iterations[i])
+                part[2].extend(ranks[i : i + 1])
         for stored, (rows, its, rks) in parts.items():
-            first = rows[0]
-            dtype, shape = (first.dtype, first.shape) if first is not None else (None, ())
-            to = self._rows_of(stored, dtype, shape)
+            to = self._rows_of(stored, rows[0].dtype, rows[0].shape)
             to.append(rows)
-            to.append_counts(its if is_each else iterations, rks if is_each else ranks)
-            if not is_each:
-                iterations, ranks = [], []  # they belong to the first
-            assert self.datasets is not None
-            self.datasets[stored] = to.dataset
+            if is_stacked:
+                its, rks, iterations, ranks = iterations, ranks, [], []  # all belong to the first
+            to.append_counts(its, rks)
+            self.datasets[stored] = to.dataset  # a new one if its type was widened
 
-    def _rows_of(self, stored: str, dtype: Any, shape: tuple[int, ...]) -> RowSet:
+    def _rows_of(self, stored: str, dtype: Any, shape: tuple[int, ...]) -> hdf5.RowSet:
         rows = self._rows.get(stored)
         if rows is None:
             if self.is_swmr and self.h5_file.swmr_mode:
                 raise ValueError(
                     f"swmr=True: {stored!r} is not in layout, which must have every name"
                 )
-            rows = RowSet(
-                self.h5_file, stored, dtype, shape, self._filters, self._dtypes["iteration"]
-            )
+            iteration_dtype = self._dtypes["iteration"]
+            rows = hdf5.RowSet(self.h5_file, stored, dtype, shape, self._filters, iteration_dtype)
             self._rows[stored] = rows
-            assert self.datasets is not None
             self.datasets[stored] = rows.dataset
         return rows
 
     # ---- types
 
     def _stored(self, name: str, value: Any) -> tuple[str, Any]:
-        """Give the dataset's name, and the value as an array; text: None or str."""
+        """Return the dataset's name, and the value as an array; None and str are stored as text."""
+        kind: int | str
         if value is None or isinstance(value, str):
-            first = self._dims.setdefault(name, "text")
-            stored = name if first == "text" else f"{name}__text"
-            return stored, np.array("None" if value is None else value, dtype=object)
-        array = self._array(name, value)
-        first = self._dims.setdefault(name, array.ndim)
-        stored = name if first == array.ndim else f"{name}__{array.ndim}d"
-        return stored, array
+            kind, suffix, array = "text", "text", np.array(str(value), dtype=object)
+        else:
+            array = self._array(name, value)
+            kind, suffix = array.ndim, f"{array.ndim}d"
+        is_usual = self._dims.setdefault(name, kind) == kind
+        return name if is_usual else f"{name}__{suffix}", array
 
     def _array(self, name: str, value: Any) -> np.ndarray[Any, Any]:
         if isinstance(value, np.ndarray):
             return value
         if isinstance(value, torch.Tensor):
-            return self._tensor(name, value.detach())
-        if isinstance(value, (bool, int, float, complex, np.generic)):
-            array = np.asarray(value)
-            kind = "f" if array.dtype.kind == "f" else array.dtype.kind
-            if kind == "f":
-                return array.astype(self._dtypes["float"])
-            if kind == "c":
-                self._tell(name, f"complex values keep their type, {array.dtype}")
-                return array
-            if kind in "iub":
-                return self._integers(name, array)
-        raise TypeError(f"a {type(value).__name__} cannot be stored in HDF5: {value!r:.60}")
-
-    def _tensor(self, name: str, t: torch.Tensor) -> np.ndarray[Any, Any]:
-        if t.is_complex():
-            self._tell(name, f"complex values keep their type, {t.dtype}")
-            plain = t.resolve_conj().resolve_neg().cpu()
-            return np.asarray(plain.numpy())
-        if t.is_floating_point():
-            if t.dtype not in (torch.float32, torch.float64, torch.float16):
-                t = t.float()  # bf16 and fp8 have no NumPy type
-            return np.asarray(t.cpu().numpy().astype(self._dtypes["float"], copy=False))
-        return self._integers(name, t.cpu().numpy())
+            value = value.detach()
+            if value.is_floating_point() and value.dtype not in HAS_NUMPY_TYPE:
+                value = value.float()
+            value = value.resolve_conj().resolve_neg().cpu().numpy()
+        elif not isinstance(value, (bool, int, float, complex, np.generic)):
+            raise TypeError(f"a {type(value).__name__} cannot be stored in HDF5: {value!r:.60}")
+        array = np.asarray(value)
+        if array.dtype.kind == "f":
+            return array.astype(self._dtypes["float"], copy=False)
+        if array.dtype.kind == "c":
+            self._warn(name, f"complex values keep their type, {array.dtype}")
+            return array
+        if array.dtype.kind in "iub":
+            return self._integers(name, array)
+        raise TypeError(f"{array.dtype} values cannot be stored in HDF5: {value!r:.60}")
 
     def _integers(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         to = self._dtypes["int"]
@@ -214,13 +201,13 @@ class H5PYSaverCallback:
             limits = np.iinfo(to)
             if array.min() < limits.min or array.max() > limits.max:
                 wide = np.int64 if array.max() <= np.iinfo(np.int64).max else np.uint64
-                self._tell(name, f"integers do not fit {to} and are stored as {np.dtype(wide)}")
+                self._warn(name, f"integers do not fit {to} and are stored as {np.dtype(wide)}")
                 to = np.dtype(wide)
         return array.astype(to, copy=False)
 
-    def _tell(self, name: str, text: str) -> None:
-        if name not in self._told:
-            self._told.add(name)
+    def _warn(self, name: str, text: str) -> None:
+        if name not in self._warned:
+            self._warned.add(name)
             warnings.warn(f"{self.dataset_file.name}: {name}: {text}", RuntimeWarning, stacklevel=2)
 
     # ---- the end
