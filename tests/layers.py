@@ -50,10 +50,12 @@ PACKAGES = {
     "analysis": set(),
     "models": set(),
     "display": set(),
+    "files": set(),
     "runs": {"models"},
-    **{name: {"analysis", "models", "display", "runs"} for name in FRONT_ENDS},
-    "commands": {"models", "display", "runs", *FRONT_ENDS},
+    **{name: {"analysis", "models", "display", "files", "runs"} for name in FRONT_ENDS},
+    "commands": {"models", "display", "files", "runs", *FRONT_ENDS},
 }
+OF_TORCH = {"_buffers", "_modules", "_parameters"}  # private names of torch that we use
 TOP = {"__init__.py", "_core.pyi", "py.typed"}  # files of python/tensortap in no package
 
 MOST_FILES = 30  # in a folder under python/
@@ -201,8 +203,32 @@ def reached_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"{node.value.id}.{node.attr}"
 
 
+def reached_members(tree: ast.AST, elsewhere: set[str]) -> Iterator[tuple[int, str]]:
+    """Yield (line number, expression) of each use of a private member of another package."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or node.attr not in elsewhere:
+            continue
+        owner = ast.unparse(node.value)
+        if owner not in {"self", "cls", "super()", "_core"}:
+            yield node.lineno, f"{owner}.{node.attr}"
+
+
+def private_names(tree: ast.AST) -> set[str]:
+    """Return the private names that a module defines, those of its classes included."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return {name for name in names if re.match(r"_[a-zA-Z]", name)} - OF_TORCH
+
+
 def check_packages(root: Path) -> Iterator[str]:
-    """Yield imports in python/tensortap that go to another front end, or to private names."""
+    """Yield imports in python/tensortap that a layer rule forbids, and uses of private names."""
+    trees: dict[Path, ast.AST] = {}
     for path in files(root):
         place = path.as_posix()
         if not place.startswith("python/tensortap/"):
@@ -212,18 +238,24 @@ def check_packages(root: Path) -> Iterator[str]:
                 yield f"{place}: in no package; which one does it belong to?"
         elif path.parts[2] not in PACKAGES:
             yield f"{place}: no package of this name; add it to PACKAGES in tests/layers.py"
-        if path.suffix != ".py":
-            continue
+        if path.suffix in {".py", ".pyi"}:
+            trees[path] = ast.parse((root / path).read_text(encoding="utf-8"))
+    private: dict[str, set[str]] = {}  # package -> the private names in it
+    for path, tree in trees.items():
+        private.setdefault(path.parent.name, set()).update(private_names(tree))
+    shared = private["tensortap"]  # those of _core, which all packages may use
+    for path, tree in trees.items():
         package = path.parts[2] if len(path.parts) > 3 else ""
-        tree = ast.parse((root / path).read_text(encoding="utf-8"))
+        elsewhere = set().union(*private.values()) - private[path.parent.name] - shared
         for line, module, names in own_imports(tree):
             parts = module.split(".")
             targets = {parts[1]} if len(parts) > 1 else set(names)
             for target in sorted(targets & set(PACKAGES)):
                 if package and target not in {package, *PACKAGES.get(package, set())}:
-                    yield f"{place}:{line}: {package} may not use {target}"
-        for line, name in reached_names(tree):
-            yield f"{place}:{line}: {name} is private to another module; share a public name"
+                    yield f"{path.as_posix()}:{line}: {package} may not use {target}"
+        for line, name in [*reached_names(tree), *reached_members(tree, elsewhere)]:
+            what = f"{name} is private to another module; share a public name"
+            yield f"{path.as_posix()}:{line}: {what}"
 
 
 def check_counts(root: Path) -> Iterator[str]:

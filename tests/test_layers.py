@@ -145,6 +145,18 @@ class Layers(unittest.TestCase):
         ):
             self.assert_caught("python/tensortap/flow/new.py", text, "is private to another module")
 
+    def test_private_members_of_another_package_are_not_used(self) -> None:
+        run = "class Run:\n    def f(self):\n        self._reader = 1\n"
+        use = "def f(run):\n    return run._reader\n"
+        planted = {"python/tensortap/runs/new.py": run, "python/tensortap/spy/new.py": use}
+        said = self.violations(**planted)
+        self.assertEqual(len(said), 1, said)
+        self.assertIn("spy/new.py:2: run._reader is private to another module", said[0])
+        planted["python/tensortap/spy/new.py"] = use.replace("run._reader", "run._modules")
+        self.assertEqual(self.violations(**planted), [])
+        inside = {"python/tensortap/runs/new.py": run, "python/tensortap/runs/other.py": use}
+        self.assertEqual(self.violations(**inside), [])
+
     def test_a_folder_under_python_holds_thirty_files_at_most(self) -> None:
         many = {f"python/ext/calls/new{i}.c": "" for i in range(31)}
         self.assertEqual(self.violations(**many), ["python/ext/calls: 31 files; 30 is the most"])

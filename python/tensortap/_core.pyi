@@ -556,9 +556,7 @@ class PathTracer:
 
 # What calls.py knows of a function: name, head, words for input, output and time, the
 # name of *args, the names of the parameters, how many arguments are left out, and defaults.
-_Site = tuple[
-    str, str, str, str, str, str, tuple[str, ...], int, tuple[tuple[str, int, Any], ...]
-]
+_Site = tuple[str, str, str, str, str, str, tuple[str, ...], int, tuple[tuple[str, int, Any], ...]]
 
 @final
 class TrackLog:

@@ -50,6 +50,23 @@ def numpy_dtype(np: Any, name: str) -> Any:
     return np.dtype(name)
 
 
+def value(reader: _core.RunReader, file: int, site: int, index: int, as_numpy: bool) -> Any:
+    """Return the value of one point; LookupError if it was evicted."""
+    dtype, shape, size = reader.value(file, site, index)
+    if as_numpy:
+        np = numpy_module()
+        data = np.empty(size, np.uint8)
+        reader.value_read(file, site, index, data)
+        return data.view(numpy_dtype(np, dtype)).reshape(shape)
+    torch = torch_module()
+    kind = getattr(torch, dtype)
+    if size == 0:
+        return torch.empty(shape, dtype=kind)
+    memory = bytearray(size)
+    reader.value_read(file, site, index, memory)
+    return torch.frombuffer(memory, dtype=torch.uint8).view(kind).reshape(shape)
+
+
 def empty(kind: Literal["q", "d"], count: int) -> Any:
     """Make an array of int64 or float64: NumPy's, or the standard library's without NumPy."""
     try:

@@ -21,9 +21,6 @@ from tensortap.runs.arrays import (
     column,
     empty,
     join,
-    numpy_dtype,
-    numpy_module,
-    torch_module,
 )
 
 if TYPE_CHECKING:
@@ -292,25 +289,9 @@ class Run:
         """Give a tensor that was recorded with keep="value": a torch.Tensor, or a NumPy array."""
         file, index = self._seek(name, step, call, rank, VALUE, "value")
         try:
-            return self._value(file, self._site(name), index, as_numpy)
+            return arrays.value(self._reader, file, self._site(name), index, as_numpy)
         except LookupError as gone:
             raise KeyError(f"{name} at step {step}: {gone}") from None
-
-    def _value(self, file: int, site: int, index: int, as_numpy: bool) -> Any:
-        """Give the value of one point; LookupError if it was evicted."""
-        dtype, shape, size = self._reader.value(file, site, index)
-        if as_numpy:
-            np = numpy_module()
-            data = np.empty(size, np.uint8)
-            self._reader.value_read(file, site, index, data)
-            return data.view(numpy_dtype(np, dtype)).reshape(shape)
-        torch = torch_module()
-        kind = getattr(torch, dtype)
-        if size == 0:
-            return torch.empty(shape, dtype=kind)
-        memory = bytearray(size)
-        self._reader.value_read(file, site, index, memory)
-        return torch.frombuffer(memory, dtype=torch.uint8).view(kind).reshape(shape)
 
     def digest(self, name: str, step: int, *, call: int = 0, rank: int = 0) -> _core.Digest:
         """Give the digest of a tensor that was recorded with keep="digest" or "value"."""
@@ -423,6 +404,11 @@ class Run:
         near = min(steps, key=lambda other: abs(other - step))
         span = f"{steps[0]} … {steps[-1]}"
         return f"{name} was not recorded at step {step}; the nearest is {near} ({span})"
+
+
+def reader_of(run: Run) -> _core.RunReader:
+    """Return the reader of a run, for other packages of tensortap."""
+    return run._reader
 
 
 def _parsed(key: str, text: str) -> Any:

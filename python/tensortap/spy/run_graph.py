@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from tensortap.runs.run import reader_of
 from tensortap.spy.digraph import Digraph
 from tensortap.spy.trace_graph import Node, construct_graph
 
@@ -97,7 +98,7 @@ def _tree(run: Any) -> tuple[Node, Modules]:
     """Make one tree for each model, of the rows that `tensortap show` prints."""
     if not any(name.startswith(PREFIX) for name in run.names()):
         raise ValueError("the run has no module outputs (no site activation/...) to draw")
-    rows = run._reader.tree(PREFIX + "*")
+    rows = reader_of(run).tree(PREFIX + "*")
     classes = run.modules
     tree = Node("")
     modules: Modules = {}
@@ -143,9 +144,10 @@ def _note(run: Any, node: Node, module: Module, output: str, sites: list[str]) -
     tail = f".{output}" if output else ""
     module.sites |= {site: site.removeprefix(PREFIX).removesuffix(tail) for site in sites}
     if sites:
-        site = run._reader.find(sites[0])
-        file = next(i for i in range(len(run.files)) if run._reader.points(i, site))
-        point = run._reader.point(file, site, -1)
+        reader = reader_of(run)
+        site = reader.find(sites[0])
+        file = next(i for i in range(len(run.files)) if reader.points(i, site))
+        point = reader.point(file, site, -1)
         shape = str(list(point[8].shape)) if point[8] is not None else ""
         module.outputs[output] = shape
         if not output and shape:
