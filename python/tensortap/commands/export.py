@@ -5,20 +5,20 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import errno
+import itertools
 import math
 import os
-import shutil
 import sqlite3
-import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from tensortap.runs.arrays import COUNTS, OF_STATS, column
+from tensortap.files import hdf5
+from tensortap.files.whole import whole_file, whole_folder
+from tensortap.runs import arrays
+from tensortap.runs.arrays import COUNTS, OF_STATS
+from tensortap.runs.run import Run, reader_of
 
 HEAD = ("site", "rank", "step", "call", "time", "phase", "value", "dtype", "shape")
 NUMBERS = (*COUNTS, *OF_STATS)
@@ -27,14 +27,19 @@ WHOLE = ("rank", "step", "call", "time", *COUNTS)
 TEXTS = ("site", "phase", "dtype", "shape")
 PHASES = (None, "train", "eval")
 SCALAR, STATS, HIST, VALUE = 1, 2, 8, 32  # products
-BATCH = 1 << 17  # rows that are held in memory
+BATCH = 1 << 17  # rows in memory at once
 
 Bin = tuple[float, float, int]  # low, high, count
 
 
-def fail(text: str, code: int = 3) -> NoReturn:
-    """Say what went wrong on one line and leave with this exit code."""
+def warn(text: str) -> None:
+    """Print a line on standard error."""
     print(f"tensortap: {text}", file=sys.stderr)
+
+
+def fail(text: str, code: int = 3) -> NoReturn:
+    """Print what went wrong and exit with this code."""
+    warn(text)
     raise SystemExit(code)
 
 
@@ -75,13 +80,11 @@ class Source:
 
     def __init__(self, path: str, glob: str, steps: str, *, is_partial: bool) -> None:
         """Open the run; *steps* is A:B, A:, :B, : or A, as the program checked it."""
-        import tensortap
-
         self.is_partial = is_partial
         self.lost: set[tuple[int, int, int]] = set()  # file, site and number of a point
         self.evicted = 0
-        self.run = tensortap.open(path)
-        self.reader = self.run._reader
+        self.run = Run(path)
+        self.reader = reader_of(self.run)
         first, colon, last = steps.partition(":")
         self.first = int(first) if first else None
         self.last = (int(last) if last else None) if colon else self.first
@@ -124,23 +127,32 @@ class Source:
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Yield every point as a row of COLUMNS."""
-        for _, row in self.rows_of_files():
-            yield row
+        return (row for _, row in self.rows_of_files())
 
     def rows_of_files(self) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Yield every point as a row of COLUMNS, and the number of its file."""
+        """Yield the number of its file, and a row of COLUMNS, for every point."""
         for name, site, file, rank in self.parts:
             for _, point in self.points(site, file):
                 step, when, call, _, phase, _, products, value, stats, _ = point
                 head = (name, rank, step, call, when, PHASES[phase] if phase < 3 else None)
-                if not products & STATS:
-                    number = value if products & SCALAR else None
-                    yield file, (*head, number, None, None, *([None] * len(NUMBERS)))
-                    continue
-                shape = "x".join(map(str, stats.shape))
-                numbers = (_number(getattr(stats, field)) for field in NUMBERS)
-                number = value if products & SCALAR else None
-                yield file, (*head, number, str(stats.dtype), shape, *numbers)
+                tail: tuple[Any, ...] = (None, None, *([None] * len(NUMBERS)))
+                if products & STATS:
+                    numbers = (_number(getattr(stats, field)) for field in NUMBERS)
+                    tail = (str(stats.dtype), "x".join(map(str, stats.shape)), *numbers)
+                yield file, (*head, value if products & SCALAR else None, *tail)
+
+    def columns(self, site: int, file: int) -> dict[str, list[Any]]:
+        """Return the fields of one site in one file, and the steps, as lists."""
+        columns: dict[str, list[Any]] = {}
+        for _, (step, _, _, _, _, _, products, value, stats, _) in self.points(site, file):
+            found = {"value": value} if products & SCALAR else {}
+            if products & STATS:
+                found |= {field: _number(getattr(stats, field)) for field in NUMBERS}
+            if found:
+                columns.setdefault("step", []).append(step)
+            for field, number in found.items():
+                columns.setdefault(field, []).append(math.nan if number is None else number)
+        return columns
 
     def histograms(self) -> Iterator[tuple[str, int, tuple[Any, ...], list[Bin]]]:
         """Yield (site, number of the file, point, bins) of every histogram that was kept."""
@@ -162,7 +174,7 @@ class Source:
                 if not point[6] & VALUE:
                     continue
                 try:
-                    tensor = self.run._value(file, site, index, as_numpy)
+                    tensor = arrays.value(self.reader, file, site, index, as_numpy)
                 except LookupError:  # evicted to stay within max_bytes
                     self.evicted += 1
                     continue
@@ -213,7 +225,7 @@ def _fit(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def to_parquet(source: Source, out: str) -> None:
-    """Write one table, a row group for so many rows."""
+    """Write one table, in row groups of BATCH rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -224,82 +236,34 @@ def to_parquet(source: Source, out: str) -> None:
             return pa.timestamp("ns", tz="UTC")
         return pa.string() if name in TEXTS else pa.int64() if name in WHOLE else pa.float64()
 
+    def array(field: Any, column: tuple[Any, ...]) -> Any:
+        if pa.types.is_floating(field.type):
+            column = tuple(None if x is None else float(x) for x in column)
+        return pa.array(column, field.type)
+
     schema = pa.schema([(name, kind(name)) for name in COLUMNS])
+    rows = source.rows()
     with pq.ParquetWriter(out, schema) as writer:
-        batch: list[tuple[Any, ...]] = []
-
-        def flush() -> None:
-            if batch:
-                arrays = [
-                    pa.array(
-                        [
-                            float(x) if pa.types.is_floating(field.type) and x is not None else x
-                            for x in column
-                        ],
-                        field.type,
-                    )
-                    for field, column in zip(schema, zip(*batch, strict=True), strict=True)
-                ]
-                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
-                batch.clear()
-
-        for row in source.rows():
-            batch.append(row)
-            if len(batch) == BATCH:
-                flush()
-        flush()
+        while batch := list(itertools.islice(rows, BATCH)):
+            columns = map(array, schema, zip(*batch, strict=True))
+            writer.write_table(pa.Table.from_arrays(list(columns), schema=schema))
 
 
 def to_hdf5(source: Source, out: str) -> None:
     """Write /stats/SITE/FIELD, /histograms/SITE/STEP (low, high, count) and /values/SITE/STEP."""
-    import h5py
     import numpy as np
 
-    def path(*parts: str) -> str:  # what HDF5 would take for "here" is a name to us
-        names = "/".join(parts).split("/")
-        return "/".join("_" if name in ("", ".", "..") else name for name in names)
-
-    # By a file of Python's: where HDF5 itself meets a full disk, it crashes.
-    with open(out, "w+b") as raw, h5py.File(raw, "w") as file:
+    with hdf5.create(out) as file:
         for name, site, number, _ in source.parts:
-            try:
-                columns = _columns(np, source, number, site)
-            except ValueError:
-                columns = _columns_by_point(np, source, number, site)
             label = [source.labels[number]] if len(source.labels) > 1 else []
-            where = ("stats", name, *label)
-            for field, numbers in columns.items():
-                file[path(*where, field)] = numbers
+            for field, numbers in source.columns(site, number).items():
+                kind = np.int64 if field == "step" else np.float64
+                file[hdf5.path_of("stats", name, *label, field)] = np.array(numbers, kind)
         for name, number, point, bins in source.histograms():
-            file[path("histograms", name, source.which(number, point))] = np.array(bins, np.float64)
+            path = hdf5.path_of("histograms", name, source.which(number, point))
+            file[path] = np.array(bins, np.float64)
         for name, which, array in source.values(as_numpy=True):
-            file[path("values", name, which)] = array
-
-
-def _columns(np: Any, source: Source, file: int, site: int) -> dict[str, Any]:
-    """Give the fields of one site as arrays, with the steps that were asked for."""
-    columns: dict[str, Any] = {}
-    for field in ("value", *NUMBERS):
-        series = column(source.reader, file, site, field)
-        chosen = [source.wants(int(step)) for step in series[0]]
-        if any(chosen):
-            columns.setdefault("step", np.asarray(series[0])[chosen])
-            columns[field] = np.asarray(series[1])[chosen]
-    return columns
-
-
-def _columns_by_point(np: Any, source: Source, file: int, site: int) -> dict[str, Any]:
-    """Do the same point by point, without those that cannot be read."""
-    columns: dict[str, list[Any]] = {}
-    for _, (step, _, _, _, _, _, products, value, stats, _) in source.points(site, file):
-        found = {"value": value} if products & SCALAR else {}
-        if products & STATS:
-            found |= {field: _number(getattr(stats, field)) for field in NUMBERS}
-        for field, number in found.items():
-            columns.setdefault(field, []).append(number)
-        if found:
-            columns.setdefault("step", []).append(step)
-    return {field: np.asarray(numbers) for field, numbers in columns.items()}
+            file[hdf5.path_of("values", name, which)] = array
 
 
 def to_tensorboard(source: Source, out: str) -> None:
@@ -389,59 +353,18 @@ WRITERS: dict[str, Callable[[Source, str], None]] = {
 FOLDERS = {"tensorboard"}
 
 
-@contextmanager
-def whole_file(out: str) -> Iterator[str]:
-    """Give a path to write to; its file appears as *out* when the block ends without an error.
-
-    The path is in a folder of its own beside *out*, which nobody else may enter, so that
-    nothing can be put in the way.  A device or a pipe is written to; a symbolic link to
-    anything else is refused.
-    """
-    is_stream = _is_stream(out)
-    if os.path.islink(out) and not is_stream:
-        raise OSError(errno.ELOOP, "a symbolic link is not written through; name its file")
-    beside = None if is_stream else os.path.dirname(os.path.abspath(out))
-    with tempfile.TemporaryDirectory(prefix=".tensortap-", dir=beside) as folder:
-        part = os.path.join(folder, "out")
-        yield part
-        if is_stream:
-            with open(part, "rb") as file, open(out, "wb") as device:
-                shutil.copyfileobj(file, device)
-        else:
-            os.replace(part, out)
-
-
-@contextmanager
-def whole_folder(out: str) -> Iterator[str]:
-    """Give a folder to write to; its files appear in *out* when the block ends without an error."""
-    beside = os.path.dirname(os.path.abspath(out))
-    os.makedirs(beside, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".tensortap-", dir=beside) as folder:
-        yield folder
-        os.makedirs(out, exist_ok=True)
-        for name in os.listdir(folder):
-            os.replace(os.path.join(folder, name), os.path.join(out, name))
-
-
-def _is_stream(path: str) -> bool:
-    """Tell whether a path is a device, a pipe or a socket."""
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
 def report(source: Source) -> None:
     """Say on standard error what is missing."""
+    lost = len(source.lost)
+    points = (
+        "1 point could not be read and is"
+        if lost == 1
+        else f"{lost} points could not be read and are"
+    )
     if source.evicted:
-        text = f"{source.evicted} values were evicted to stay within max_bytes"
-        print(f"tensortap: {text}", file=sys.stderr)
-    if source.lost:
-        lost = len(source.lost)
-        points = "1 point" if lost == 1 else f"{lost} points"
-        text = f"{points} could not be read and {'is' if lost == 1 else 'are'} missing"
-        print(f"tensortap: {text}", file=sys.stderr)
+        warn(f"{source.evicted} values were evicted to stay within max_bytes")
+    if lost:
+        warn(f"{points} missing")
 
 
 def main(arguments: Sequence[str]) -> None:

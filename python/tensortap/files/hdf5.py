@@ -77,7 +77,9 @@ class RowSet:
         self.key = name.replace("/", "|")  # a slash would make groups
         self.is_text = dtype == np.dtype(object)
         self.is_filtered = bool(filters.get("shuffle")) or filters.get("compression") is not None
-        self.dataset = self._values(self.key, library().string_dtype() if self.is_text else dtype, shape)
+        self.dataset = self._values(
+            self.key, library().string_dtype() if self.is_text else dtype, shape
+        )
         self.count, self.sizes = 0, list(shape)
         self.iterations = self._numbers("iterations", count_dtype)
         self.ranks = self._numbers("ranks", count_dtype)

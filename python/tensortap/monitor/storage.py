@@ -106,7 +106,7 @@ class StorageManager:
         return [key for key, held in entry.items() if isinstance(held, (list, torch.Tensor))]
 
     def aggregate_keys(self, step: int, keys: list[str]) -> None:
-        """Aggregate these entries; remove those that fail, and raise the first failure at the end."""
+        """Aggregate these entries; remove those that fail, and then raise the first failure."""
         entry = self.log_dict[step]
         means: list[tuple[str, torch.Tensor]] = []
         failed: RuntimeError | None = None
@@ -132,9 +132,7 @@ class StorageManager:
         if self.logger is not None:
             self.logger.info("Step %s: %s metrics", step, len(entry))
 
-    def _aggregate(
-        self, entry: Entry, key: str, function: Aggregation, values: Any
-    ) -> None:
+    def _aggregate(self, entry: Entry, key: str, function: Aggregation, values: Any) -> None:
         del entry[key]
         try:
             with torch.no_grad():
