@@ -64,7 +64,7 @@ static tt_status find_first(tt_run *run, const tt_look *look, site_anomaly *at, 
     for (int32_t file = 0; st == TT_OK && file < tt_run_file_count(run); file++) {
         int64_t index = -1;
         tt_point point;
-        if (!tt_look_takes(look, run, file))
+        if (!tt_look_has_file(look, run, file))
             continue;
         st = tt_run_first_nonfinite(run, file, at->site, &index, err);
         if (st == TT_OK && index >= 0)

@@ -7,7 +7,7 @@
 #ifndef TT_CLI_CMD_H
 #define TT_CLI_CMD_H
 
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 typedef enum tt_exit {
     TT_EXIT_FINE = 0,

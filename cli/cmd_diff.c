@@ -174,11 +174,11 @@ static tt_status print_worst(const tt_diff *diff, const tt_screen *screen, bool 
     if (count > 0)
         qsort(sites, count, sizeof *sites, by_excess);
     const char *const titles[] = { "WORST", "FROM STEP", "AT", "FIELD", "A", "B", "OFF BY", "FLOOR" };
-    static const uint32_t turns[] = { 0, 3, 2, 0, 0, 0, 0, 1 }; /* tt_table_spare */
+    static const uint32_t turns[] = { 0, 3, 2, 0, 0, 0, 0, 1 }; /* tt_table_optional */
     for (size_t c = 0; st == TT_OK && c < 8 - (size_t)has_tolerance; c++) {
         st = tt_table_column(table, titles[c], c > 0 && c != 3, c == 0 ? -16 : 0);
         if (st == TT_OK && turns[c] > 0)
-            tt_table_spare(table, turns[c]);
+            tt_table_optional(table, turns[c]);
     }
     for (size_t i = 0; st == TT_OK && i < count && i < WORST; i++) {
         const tt_diff_site *s = sites[i];
@@ -337,8 +337,8 @@ tt_exit tt_cmd_diff(int argc, char **argv, tt_error *err)
     if (args.options.rename == NULL && tt_diff_guess_rename(runs[0], runs[1], &args.rename))
         args.options.rename = &args.rename;
     tt_progress *bar = tt_progress_start("comparing");
-    args.options.tell = tell;
-    args.options.whom = bar;
+    args.options.progress = tell;
+    args.options.context = bar;
     tt_status st = tt_diff_compute(runs[0], runs[1], &args.options, &diff, err);
     tt_progress_end(bar);
     bool has_ranks = tt_opened_rank_count(runs[0]) > 1 || tt_opened_rank_count(runs[1]) > 1;

@@ -142,7 +142,7 @@ static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, const tt_screen
         const char *title;
         bool is_right;
         int32_t least;
-        uint32_t turn; /* tt_table_spare */
+        uint32_t turn; /* tt_table_optional */
     } columns[] = { { "", false, 0, 0 },     { "SITE", false, -16, 0 }, { "STEP", true, 0, 2 },
                     { "TYPE", false, 5, 0 }, { "MIN", true, 0, 0 },     { "MAX", true, 0, 0 },
                     { "RMS", true, 0, 1 },   { "", false, 0, 0 } };
@@ -157,7 +157,7 @@ static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, const tt_screen
     for (size_t c = 0; st == TT_OK && c < sizeof columns / sizeof *columns; c++) {
         st = tt_table_column(table, columns[c].title, columns[c].is_right, columns[c].least);
         if (st == TT_OK && columns[c].turn > 0)
-            tt_table_spare(table, columns[c].turn);
+            tt_table_optional(table, columns[c].turn);
     }
     if (st == TT_OK)
         st = add_row(table, "here", tt_run_site_name(run, n->site), &n->point);

@@ -162,7 +162,7 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, const tt_scree
         const char *title;
         bool is_right;
         int32_t least;
-        uint32_t turn; /* tt_table_spare */
+        uint32_t turn; /* tt_table_optional */
     } columns[] = { { "SITE", false, 20, 0 }, { "LATEST", false, 7, 0 }, { "MIN", true, 0, 0 },
                     { "MAX", true, 0, 0 },    { "MEAN", true, 0, 2 },    { "STD", true, 0, 1 },
                     { "RMS", false, 0, 0 },   { "", false, 0, 0 } };
@@ -175,7 +175,7 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, const tt_scree
             st = tt_table_column(table, is_long ? "RMS OVER STEPS" : columns[c].title,
                                  columns[c].is_right, columns[c].least);
         if (st == TT_OK && columns[c].turn > 0)
-            tt_table_spare(table, columns[c].turn);
+            tt_table_optional(table, columns[c].turn);
     }
     size_t count = tt_run_tree_count(tree);
     tt_progress *bar = tt_progress_start("reading");
@@ -221,7 +221,7 @@ static tt_status print_json(const char *path, tt_run *run, const arguments *args
     tt_json_words(&json, "untrained", tt_header_untrained(run));
     tt_json_open(&json, "sites", '[');
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
-        tt_sight sight, other = { .file = -1 };
+        tt_latest sight, other = { .file = -1 };
         tt_run_file about = { 0 };
         if (!tt_site_is_shown(tt_run_site_name(run, site), args->shared.glob))
             continue;
@@ -260,7 +260,7 @@ static tt_status print_json(const char *path, tt_run *run, const arguments *args
 static bool has_rank(const tt_run *run, const tt_look *look)
 {
     for (int32_t f = 0; f < tt_run_file_count(run); f++)
-        if (tt_look_takes(look, run, f))
+        if (tt_look_has_file(look, run, f))
             return true;
     return false;
 }

@@ -108,7 +108,7 @@ static tt_status list_changes(tt_run *run, change *changes, size_t *count, tt_er
     *count = 0;
     for (int32_t site = 0; site < tt_run_site_count(run); site++) {
         tt_point before;
-        tt_sight sight;
+        tt_latest sight;
         int64_t index = -1;
         if (!tt_site_is_shown(tt_run_site_name(run, site), NULL) || !tt_run_has_points(run, site))
             continue;

@@ -5,7 +5,7 @@
 
 #include "progress.h"
 #include "range.h"
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 typedef struct tt_export {
     tt_run *run;

@@ -6,7 +6,7 @@
 #ifndef TT_CLI_JSON_OUT_H
 #define TT_CLI_JSON_OUT_H
 
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 typedef struct tt_json_out {
     bool has_items; /* a comma is needed */

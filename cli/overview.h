@@ -4,6 +4,7 @@
 #define TT_CLI_OVERVIEW_H
 
 #include "cmd.h"
+#include "tensortap_tools.h"
 
 /* Opens a run; on failure the message says what to do next. */
 tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err);

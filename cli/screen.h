@@ -3,7 +3,7 @@
 #ifndef TT_CLI_SCREEN_H
 #define TT_CLI_SCREEN_H
 
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 typedef struct tt_screen {
     tt_style style; /* columns 0: a pipe, and COLUMNS is not set */

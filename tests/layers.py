@@ -19,6 +19,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+PUBLIC = ("tensortap.h", "tensortap_tools.h")  # include/, for every folder
+
 # Folder of the core -> the folders whose headers it may include, besides its own.
 BELOW = {
     "base": set(),
@@ -104,12 +106,12 @@ def includes(path: Path) -> Iterator[tuple[int, str]]:
 
 def check_own_header(root: Path, path: Path, name: str) -> str | None:
     """Say what is wrong with `#include "name"` in *path*; None: nothing."""
-    if name == "tensortap.h":
+    if name in PUBLIC:
         return None
     if path.parts[0] == "cli":
         if "/" not in name and (root / path.parent / name).exists():
             return None
-        return f'"{name}" is not for this folder: only tensortap.h and its own headers are'
+        return f'"{name}" is not for this folder: only {", ".join(PUBLIC)} and its own headers are'
     is_core = path.parts[0] == "core"
     home, below = (Path("core"), BELOW) if is_core else (Path("python/ext"), EXT_BELOW)
     inside = path.relative_to(home).parts
@@ -258,6 +260,23 @@ def check_packages(root: Path) -> Iterator[str]:
             yield f"{path.as_posix()}:{line}: {what}"
 
 
+def check_callers(root: Path) -> Iterator[str]:
+    """Yield functions of the public headers that no program uses."""
+    users = [
+        (root / path).read_text(encoding="utf-8")
+        for path in files(root)
+        if path.suffix in {".c", ".h"} and path.parts[0] in {"cli", "python", "bench"}
+    ]
+    used = {name for text in users for name in re.findall(r"\btt_\w+", text)}
+    pasted = tuple({name for text in users for name in re.findall(r"\b(tt_\w+_)##", text)})
+    for header in PUBLIC:
+        path = root / "include" / header
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        for line, name in declared(re.sub(r"(?m)^typedef.*", "", text)):
+            if name.startswith("tt_") and name not in used and not name.startswith(pasted):
+                yield f"include/{header}:{line}: neither cli, python/ext nor bench uses {name}"
+
+
 def check_counts(root: Path) -> Iterator[str]:
     """Yield folders under python/ with more files than a reader can take in."""
     counts: dict[str, int] = {}
@@ -299,7 +318,14 @@ def check_symbols(listing: str) -> Iterator[str]:
             yield f"{member}: {plain} is a mutable global ({section}); the core has none"
 
 
-CHECKS = (check_includes, check_prefixes, check_packages, check_counts, check_files)
+CHECKS = (
+    check_includes,
+    check_prefixes,
+    check_packages,
+    check_callers,
+    check_counts,
+    check_files,
+)
 
 
 def main() -> int:

@@ -4,6 +4,7 @@
 #define TT_BASE_BUF_H
 
 #include "base/status.h"
+#include "tensortap_tools.h"
 
 tt_status tt_buf_reserve(tt_buf *buf, size_t more); /* room for more bytes and a NUL */
 tt_status tt_buf_append(tt_buf *buf, const void *bytes, size_t n);

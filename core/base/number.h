@@ -1,12 +1,10 @@
-/* number.h -- the decimal digits of a floating-point number.
- *
- * For whoever lays out numbers in a way of its own; the usual texts are
- * tt_number_f64 and its kin in tensortap.h.
+/* number.h -- the decimal digits of a floating-point number, for layouts that the texts of
+ * tensortap_tools.h do not have.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_BASE_NUMBER_H
 #define TT_BASE_NUMBER_H
 
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 enum { TT_DECIMAL_DIGITS = 17 }; /* no f64 needs more */
 
@@ -21,5 +19,7 @@ typedef struct tt_decimal {
 /* The fewest digits that read back as x, and of those the nearest to x. */
 tt_decimal tt_decimal_f64(double x); /* x must be finite */
 tt_decimal tt_decimal_f32(float x);
+
+size_t tt_number_f32(float x, char out[TT_NUMBER_TEXT]); /* as tt_number_f64 */
 
 #endif

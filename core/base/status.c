@@ -1,6 +1,4 @@
-/* status.c -- names, texts and details of failures.
- *
- * Exists so that one list makes the enum, the names and the texts.
+/* status.c -- texts and details of failures.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/status.h"
 
@@ -10,18 +8,6 @@
 const char *tt_version(void)
 {
     return TT_VERSION;
-}
-
-const char *tt_status_name(tt_status st)
-{
-    switch (st) {
-#define X(name, code, text) \
-    case TT_##name:         \
-        return "TT_" #name;
-        TT_STATUS_MAP(X)
-#undef X
-    }
-    return "TT_?";
 }
 
 const char *tt_status_text(tt_status st)

@@ -20,11 +20,6 @@ const tt_format_row *tt_format_of(tt_format format)
     return &formats[format].row;
 }
 
-const char *tt_format_name(tt_format format)
-{
-    return formats[format].name;
-}
-
 bool tt_format_find(const char *name, tt_format *out)
 {
     for (int i = 0; i < TT_FORMAT_COUNT_; i++) {

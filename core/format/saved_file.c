@@ -6,6 +6,7 @@
 #include "format/saved_file.h"
 
 #include "format/element_stream.h"
+#include "tensor/walk.h"
 
 enum { SMALL = 64 << 10 }; /* up to here a file is one write */
 

@@ -10,6 +10,7 @@
  * folder that others may write to, it may point at anything.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "format/whole_file.h"
+#include "tensortap_tools.h"
 
 #include <errno.h>
 #include <fcntl.h>

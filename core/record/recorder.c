@@ -330,11 +330,6 @@ void tt_recorder_counts_get(const tt_recorder *rec, tt_recorder_counts *out)
     };
 }
 
-const char *tt_recorder_path(const tt_recorder *rec)
-{
-    return rec->path;
-}
-
 bool tt_recorder_is_inherited(const tt_recorder *rec)
 {
     return tt_recorder_is_in_child(rec);

@@ -30,7 +30,7 @@ bool tt_site_is_shown(const char *name, const char *glob)
     return strncmp(name, ours, strlen(ours)) != 0 && (glob == NULL || tt_glob_match(glob, name));
 }
 
-bool tt_look_takes(const tt_look *look, const tt_run *run, int32_t file)
+bool tt_look_has_file(const tt_look *look, const tt_run *run, int32_t file)
 {
     return look->rank < 0 || run->taps[file]->rank == look->rank;
 }
@@ -78,7 +78,7 @@ static tt_status read_first(tt_run *run, int32_t file, int32_t site, uint32_t ph
 }
 
 /* What is odd about the numbers of one file, but for NaN and Inf. */
-static tt_status find_odd(tt_run *run, int32_t site, tt_sight *sight, tt_error *err)
+static tt_status find_odd(tt_run *run, int32_t site, tt_latest *sight, tt_error *err)
 {
     const tt_stats *s = &sight->latest.stats;
     const char *name = tt_run_site_name(run, site);
@@ -99,16 +99,16 @@ static tt_status find_odd(tt_run *run, int32_t site, tt_sight *sight, tt_error *
     return TT_OK;
 }
 
-tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_sight *out, tt_error *err)
+tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_latest *out, tt_error *err)
 {
     const tt_phases either[] = { TT_PHASES_TRAIN, TT_PHASES_EVAL }, asked[] = { look->phases, 0 };
     const tt_phases *wanted = look->phases == 0 ? either : asked;
-    tt_sight sight = { .file = -1, .phases = wanted[0], .latest = { .ndim = -1, .scalar = NAN } };
+    tt_latest sight = { .file = -1, .phases = wanted[0], .latest = { .ndim = -1, .scalar = NAN } };
     tt_status st = TT_OK;
     int64_t index = -1;
     for (int i = 0; i < 2 && wanted[i] != 0 && sight.file < 0; i++)
         for (int32_t file = 0; st == TT_OK && file < run->count && sight.file < 0; file++) {
-            if (!tt_look_takes(look, run, file) || tt_run_points(run, file, site) == 0)
+            if (!tt_look_has_file(look, run, file) || tt_run_points(run, file, site) == 0)
                 continue;
             st = tt_run_latest(run, file, site, wanted[i], INT64_MAX, &index, err);
             if (st == TT_OK && index >= 0) {
@@ -122,7 +122,7 @@ tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_sight *
     if (st == TT_OK && sight.file >= 0)
         st = find_odd(run, site, &sight, err);
     for (int32_t file = 0; st == TT_OK && sight.file >= 0 && file < run->count; file++) {
-        if (!tt_look_takes(look, run, file))
+        if (!tt_look_has_file(look, run, file))
             continue;
         st = tt_run_first_nonfinite(run, file, site, &index, err);
         if (st == TT_OK && index >= 0)
@@ -133,7 +133,8 @@ tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_sight *
     return st;
 }
 
-tt_status tt_run_previous(tt_run *run, int32_t site, const tt_sight *sight, int64_t *index, tt_error *err)
+tt_status tt_run_previous(tt_run *run, int32_t site, const tt_latest *sight, int64_t *index,
+                          tt_error *err)
 {
     return tt_run_latest(run, sight->file, site, sight->phases, sight->index, index, err);
 }

@@ -311,45 +311,6 @@ tt_status tt_description_prepare(const tt_facts *facts, tt_description *out)
     return TT_OK;
 }
 
-/* A copy in the arena; NULL stays NULL.  Clears *is_done when there is no memory. */
-static const void *keep(tt_arena *arena, const void *bytes, size_t n, bool *is_done)
-{
-    if (bytes == NULL)
-        return NULL;
-    void *copy = tt_arena_alloc(arena, n);
-    if (copy == NULL)
-        *is_done = false;
-    else
-        memcpy(copy, bytes, n);
-    return copy;
-}
-
-static const char *keep_text(tt_arena *arena, const char *text, bool *is_done)
-{
-    return keep(arena, text, text != NULL ? strlen(text) + 1 : 0, is_done);
-}
-
-tt_status tt_description_keep(const tt_facts *facts, tt_arena *arena, const tt_description **out)
-{
-    tt_description line;
-    tt_status st = tt_description_prepare(facts, &line);
-    if (st < 0)
-        return st;
-    bool is_done = true;
-    tt_facts *kept = &line.facts;
-    kept->dtype = keep_text(arena, facts->dtype, &is_done);
-    kept->device = keep_text(arena, facts->device, &is_done);
-    kept->note = keep_text(arena, facts->note, &is_done);
-    size_t ndim = facts->ndim > 0 ? (size_t)facts->ndim : 0;
-    kept->shape = keep(arena, facts->shape, ndim * sizeof *facts->shape, &is_done);
-    kept->stats = keep(arena, facts->stats, sizeof *facts->stats, &is_done);
-    const tt_description *copy = keep(arena, &line, sizeof line, &is_done);
-    if (!is_done)
-        return TT_ENOMEM;
-    *out = copy;
-    return TT_OK;
-}
-
 tt_status tt_facts_line(const tt_facts *facts, const tt_style *style, tt_buf *out)
 {
     tt_description line;

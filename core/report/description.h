@@ -16,9 +16,6 @@ typedef struct tt_description {
 
 /* Draws the facts' histogram; the rest stays borrowed from them. */
 tt_status tt_description_prepare(const tt_facts *facts, tt_description *out);
-/* The same with a copy of everything in the arena. */
-tt_status tt_description_keep(const tt_facts *facts, tt_arena *arena, const tt_description **out);
-
 /* Appends the line, with as many of its parts as fit into columns (0: all); it
  * may still be longer.  On failure out is as it was. */
 tt_status tt_description_append(const tt_description *line, size_t columns, const tt_style *style,

@@ -318,8 +318,8 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
                 st = add_pair(diff, &left, &right, pass == 0 ? f : other, pass == 0 ? other : f, name,
                               rank, options, err);
                 done += (int64_t)(left.points + right.points);
-                if (options->tell != NULL)
-                    options->tell(options->whom, done, total);
+                if (options->progress != NULL)
+                    options->progress(options->context, done, total);
             }
         }
     }

@@ -4,6 +4,7 @@
 #define TT_REPORT_DIFF_H
 
 #include "report/order.h"
+#include "tensortap_tools.h"
 
 /* Extremes are single elements: they carry more rounding than a mean. */
 #define TT_NOISE_EXTREMES 8.0

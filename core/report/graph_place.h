@@ -6,7 +6,7 @@
 #define TT_REPORT_GRAPH_PLACE_H
 
 #include <stdbool.h>
-#include <tensortap.h>
+#include "tensortap_tools.h"
 
 typedef struct tt_graph_point {
     double x, y;

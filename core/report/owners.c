@@ -4,6 +4,7 @@
  * ReLU of the same width puts out: type and shape do not tell them apart.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/run_tree.h"
+#include "store/run.h"
 
 #include <stdlib.h>
 #include <string.h>

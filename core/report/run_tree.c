@@ -26,7 +26,7 @@ typedef struct maker {
     tt_run *run;
     uint32_t how; /* bits of tt_tree_how */
     tt_run_tree *tree;
-    tt_sight *sights;  /* owned; of each site */
+    tt_latest *sights; /* owned; of each site */
     tt_owners owners;  /* owned */
     const char *joint; /* between labels that share a line */
     tt_error *err;
@@ -331,7 +331,7 @@ tt_status tt_run_tree_create(tt_run *run, const tt_look *look, const char *only,
         st = tt_owners_find(run, &m.owners);
     for (int32_t site = 0; st == TT_OK && site < (int32_t)sites; site++) {
         const char *name = tt_run_site_name(run, site);
-        tt_sight *sight = &m.sights[site];
+        tt_latest *sight = &m.sights[site];
         if (!tt_site_is_shown(name, only))
             continue;
         st = tt_run_look(run, site, look, sight, err);

@@ -82,7 +82,7 @@ tt_status tt_table_column(tt_table *table, const char *title, bool is_right, int
     return TT_OK;
 }
 
-void tt_table_spare(tt_table *table, uint32_t turn)
+void tt_table_optional(tt_table *table, uint32_t turn)
 {
     assert(table->count == 0 && table->width > 1);
     table->columns[table->width - 1].turn = turn;

@@ -5,7 +5,6 @@
  * they are drawn; each knows its parent, each parent its last child.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
-#include "report/description.h"
 #include "report/glyph.h"
 
 #include <assert.h>
@@ -16,12 +15,11 @@
 enum { WIDEST_LABEL = 40 };
 
 typedef struct node {
-    const char *label, *text;   /* in the tree's arena; "": none */
-    const tt_description *line; /* there as well; in place of a text, or NULL */
-    size_t parent;              /* index of a node that came earlier; 0: the root */
-    size_t last_child;          /* index; 0: none yet */
-    uint32_t depth;             /* 0: at the left edge */
-    size_t widest[2];           /* columns of the children's labels; [1]: in ASCII */
+    const char *label, *text; /* in the tree's arena; "": none */
+    size_t parent;            /* index of a node that came earlier; 0: the root */
+    size_t last_child;        /* index; 0: none yet */
+    uint32_t depth;           /* 0: at the left edge */
+    size_t widest[2];         /* columns of the children's labels; [1]: in ASCII */
 } node;
 
 struct tt_tree {
@@ -56,7 +54,7 @@ void tt_tree_free(tt_tree *tree)
     free(tree);
 }
 
-static tt_status add_node(tt_tree *tree, const char *label, const char *text, const tt_description *line)
+tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text)
 {
     label = label != NULL ? label : "";
     text = text != NULL ? text : "";
@@ -76,31 +74,17 @@ static tt_status add_node(tt_tree *tree, const char *label, const char *text, co
     tree->nodes[tree->count] = (node){
         .label = label_copy,
         .text = text_copy,
-        .line = line,
         .parent = tree->open,
         .depth = tree->open == 0 ? 0 : parent->depth + 1,
     };
     parent->last_child = tree->count++;
-    bool has_text = *text_copy != '\0' || line != NULL;
-    for (int is_ascii = 0; is_ascii < 2 && has_text; is_ascii++) {
+    for (int is_ascii = 0; is_ascii < 2 && *text_copy != '\0'; is_ascii++) {
         tt_style style = { .is_ascii = is_ascii == 1 };
         size_t columns = tt_glyph_columns(label_copy, TT_TRUST_NONE, &style);
         if (columns <= WIDEST_LABEL && columns > parent->widest[is_ascii])
             parent->widest[is_ascii] = columns;
     }
     return TT_OK;
-}
-
-tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text)
-{
-    return add_node(tree, label, text, NULL);
-}
-
-tt_status tt_tree_tensor(tt_tree *tree, const char *label, const tt_facts *facts)
-{
-    const tt_description *line = NULL;
-    tt_status st = tt_description_keep(facts, &tree->arena, &line);
-    return st < 0 ? st : add_node(tree, label, NULL, line);
 }
 
 tt_status tt_tree_open(tt_tree *tree, const char *label, const char *text)
@@ -152,31 +136,17 @@ static tt_status put_spaces(tt_buf *out, size_t n)
     return st;
 }
 
-/* The line of a tensor, made to fit behind what stands from byte `from` on. */
-static tt_status put_line(const tt_description *line, size_t from, const tt_style *style, tt_buf *out)
-{
-    size_t columns = style->columns > 0 ? (size_t)style->columns : 0;
-    size_t used =
-        columns > 0 && out->len > from ? tt_glyph_columns(out->data + from, TT_TRUST_INK, style) : 0;
-    size_t room = columns == 0 ? 0 : columns > used ? columns - used : 1;
-    return tt_description_append(line, room, style, out);
-}
-
-static tt_status put_texts(const node *n, const node *parent, size_t from, const tt_style *style,
-                           tt_buf *out)
+static tt_status put_texts(const node *n, const node *parent, const tt_style *style, tt_buf *out)
 {
     tt_status st = tt_glyph_append(out, n->label, TT_TRUST_NONE, style);
-    if (st < 0 || (*n->text == '\0' && n->line == NULL))
+    if (st < 0 || *n->text == '\0')
         return st;
     size_t widest = parent->widest[style->is_ascii ? 1 : 0];
     if (widest > 0 || *n->label != '\0') {
         size_t columns = tt_glyph_columns(n->label, TT_TRUST_NONE, style);
         st = put_spaces(out, (columns < widest ? widest - columns : 0) + 2);
     }
-    if (st < 0)
-        return st;
-    return n->line != NULL ? put_line(n->line, from, style, out)
-                           : tt_glyph_append(out, n->text, TT_TRUST_INK, style);
+    return st < 0 ? st : tt_glyph_append(out, n->text, TT_TRUST_INK, style);
 }
 
 tt_status tt_tree_render(const tt_tree *tree, const tt_style *style, tt_buf *out)
@@ -194,7 +164,7 @@ tt_status tt_tree_render(const tt_tree *tree, const tt_style *style, tt_buf *out
         if (st == TT_OK)
             st = put_guides(n, is_last.data, style, out);
         if (st == TT_OK)
-            st = put_texts(n, parent, line, style, out);
+            st = put_texts(n, parent, style, out);
         if (st == TT_OK)
             st = tt_glyph_cut(out, line, style);
         if (st == TT_OK)

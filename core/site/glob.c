@@ -4,7 +4,7 @@
  * After a mismatch only the latest star gives way, so the time is at most the
  * length of the pattern times that of the name; there is no blow-up.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 /* One alternative, from glob up to a comma or the end. */
 static bool match_one(const char *glob, const char *name)

@@ -3,7 +3,8 @@
  * Exists so that patterns are matched once for each site; afterwards the answer
  * is two integers in the site's row.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/status.h"
+#include "site/sites.h"
+#include "tensortap_tools.h"
 
 #include <string.h>
 

@@ -23,6 +23,9 @@ typedef struct tt_site_row {
     _Atomic uint32_t every;    /* 0: never */
 } tt_site_row;
 
+/* Returns the products that this plan wants of a site of this name; 0: none. */
+uint32_t tt_plan_products(const tt_plan *plan, const char *name);
+
 typedef struct tt_sites tt_sites;
 
 tt_status tt_sites_create(tt_sites **out);

@@ -47,6 +47,7 @@ struct tt_run {
     size_t cells_cap;
 };
 
+int32_t tt_run_module_count(const tt_run *run, int32_t file);
 /* The row of a site of the run in one file; NULL: it has none. */
 tt_index_site *tt_run_row(const tt_run *run, int32_t file, int32_t site);
 tt_status tt_run_texts(tt_tap *tap); /* reads new sessions, notes and modules */

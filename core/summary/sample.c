@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "tensor/walk.h"
+#include "tensortap_tools.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
  * every element whose index is in range.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/status.h"
+#include "tensor/walk.h"
 
 #include <inttypes.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /* run_folder.c -- a fresh folder for each test, and events that can be told apart.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "run_folder.h"
+#include "tensortap_tools.h"
 
 #include <dirent.h>
 #include <setjmp.h>

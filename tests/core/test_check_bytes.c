@@ -1,6 +1,6 @@
 /* test_check_bytes.c -- a closed file of many megabytes is checked by several threads.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include "run_folder.h"
 

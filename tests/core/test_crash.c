@@ -1,6 +1,6 @@
 /* test_crash.c -- kill -9 and fork at any moment leave a run that can be read.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include "run_folder.h"
 

@@ -1,6 +1,6 @@
 /* test_diff.c -- two runs are held against each other point by point.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include "alloc_fail.h"
 #include "run_folder.h"

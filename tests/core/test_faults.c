@@ -4,7 +4,7 @@
  * n that occurs: recording stops with one error, the caller goes on, and what was
  * written before can be read.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap.h"
+#include "record/recorder.h"
 
 #include "run_folder.h"
 
@@ -238,7 +238,7 @@ static void a_file_that_was_removed_stops_recording(void **state)
     tt_recorder_site(rec, "x", &site, &err);
     tt_recorder_scalar(rec, site, 1, 1);
     assert_int_equal(tt_recorder_flush(rec, &err), 0);
-    assert_int_equal(unlink(tt_recorder_path(rec)), 0);
+    assert_int_equal(unlink(rec->path), 0);
     tt_recorder_scalar(rec, site, 2, 1);
     assert_int_equal(tt_recorder_flush(rec, &err), TT_EIO);
     assert_non_null(strstr(err.text, "removed"));

@@ -64,7 +64,6 @@ static void formats_are_found_by_name(void **state)
     tt_format format = TT_FORMAT_PT;
     assert_true(tt_format_find("safetensors", &format) && format == TT_FORMAT_SAFETENSORS);
     assert_false(tt_format_find("zip", &format));
-    assert_string_equal(tt_format_name(TT_FORMAT_NPY), "npy");
 }
 
 static tt_status put_pt(const tt_content *of, tt_buf *out, tt_error *err)

@@ -1,6 +1,6 @@
 /* test_glob.c -- patterns match as the guide says, in bounded time.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include "site/sites.h"
 

@@ -1,6 +1,6 @@
 /* test_nan.c -- the origin of a NaN is where it was born, not where it ended.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include "run_folder.h"
 

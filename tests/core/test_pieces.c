@@ -1,6 +1,6 @@
 /* test_pieces.c -- a value that is larger than the queue is written in pieces, and whole again when read.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include "run_folder.h"
 #include "store/block.h"

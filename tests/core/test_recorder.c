@@ -1,6 +1,7 @@
 /* test_recorder.c -- what goes into a recorder comes out of the run.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap.h"
+#include "record/recorder.h"
+#include "tensortap_tools.h"
 
 #include "run_folder.h"
 
@@ -269,7 +270,7 @@ static void a_resumed_run_first_cuts_off_what_a_crash_left(void **state)
     tt_recorder *rec = begin_run(folder, NULL);
     int32_t site = site_of(rec, "x");
     tt_recorder_scalar(rec, site, 0, 1.0);
-    FILE *file = fopen(tt_recorder_path(rec), "abe");
+    FILE *file = fopen(rec->path, "abe");
     finish_run(rec);
     assert_true(file != NULL && fwrite(rubbish, 1, sizeof rubbish, file) == sizeof rubbish);
     assert_int_equal(fclose(file), 0);

@@ -1,6 +1,6 @@
 /* test_run_tree.c -- the tree of a run folds what repeats and shows what is odd.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include "alloc_fail.h"
 #include "run_folder.h"
@@ -183,7 +183,7 @@ static void a_folded_line_has_the_statistics_of_all(void **state)
 
 static uint32_t oddities(tt_run *run, const char *name)
 {
-    tt_sight sight;
+    tt_latest sight;
     assert_int_equal(tt_run_look(run, tt_run_find(run, name), &(tt_look){ .rank = -1 }, &sight, &err), 0);
     return sight.anomalies;
 }

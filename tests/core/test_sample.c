@@ -1,7 +1,7 @@
 /* test_sample.c -- a sample is the right few elements, with their indices.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "alloc_fail.h"
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* test_saver.c -- files are whole or not there, memory is bounded, forks are safe.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include "alloc_fail.h"
 #include "known_bytes.h"

@@ -1,6 +1,6 @@
 /* test_table.c -- tables line up, fit, and obey nothing that a cell says.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include "alloc_fail.h"
 
@@ -91,7 +91,7 @@ static void assert_spared(int32_t room, const char *const cells[4], const char *
     for (int c = 0; c < 4; c++) {
         assert_int_equal(tt_table_column(table, titles[c], c > 0, c == 0 ? 4 : 0), TT_OK);
         if (turns[c] > 0)
-            tt_table_spare(table, turns[c]);
+            tt_table_optional(table, turns[c]);
     }
     for (int c = 0; c < 4; c++)
         assert_int_equal(tt_table_cell(table, TT_MOOD_PLAIN, cells[c]), TT_OK);

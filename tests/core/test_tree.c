@@ -184,74 +184,6 @@ static void an_allocation_that_fails_leaves_the_output_as_it_was(void **state)
     }
 }
 
-static tt_status build_tensors(tt_tree *tree)
-{
-    const float data[] = { -1, 2, NAN, 3, 0.5f, 0.25f };
-    int64_t shape[] = { 2, 3 };
-    tt_tensor t;
-    tt_stats stats;
-    tt_hist *hist = NULL;
-    tt_status st = tt_tensor_describe(&t, data, TT_F32, 2, shape, NULL, NULL);
-    if (st == TT_OK)
-        st = tt_hist_create(&hist);
-    if (st < 0)
-        return st;
-    tt_stats_compute(&t, &stats);
-    tt_hist_add(hist, &t);
-    char dtype[] = "float32", note[] = "meta";
-    tt_facts facts = { .dtype = dtype, .shape = shape, .ndim = 2, .stats = &stats, .hist = hist };
-    st = tt_tree_open(tree, "x", NULL);
-    if (st == TT_OK)
-        st = tt_tree_tensor(tree, "weight", &facts);
-    facts = (tt_facts){ .dtype = dtype, .shape = shape, .ndim = 1, .device = note, .note = note };
-    if (st == TT_OK)
-        st = tt_tree_tensor(tree, "b", &facts);
-    if (st == TT_OK)
-        tt_tree_close(tree);
-    tt_hist_free(hist);
-    memset(dtype, 'x', 7); /* what was given may go */
-    memset(note, 'x', 4);
-    memset(&stats, 0, sizeof stats);
-    shape[0] = 77;
-    return st;
-}
-
-static void tensors_in_a_tree_fit_their_room_and_keep_their_alarms(void **state)
-{
-    (void)state;
-    check(build_tensors, &plain,
-          "x\n"
-          "├─ weight  float32[2, 3]  -1 … 3  mean 0.95 ± 1.565  █▁██▁▁▃▇█  1 NaN\n"
-          "└─ b       float32[2] meta  meta\n");
-    check(build_tensors, &(tt_style){ .columns = 60 },
-          "x\n"
-          "├─ weight  float32[2, 3]  -1 … 3  mean 0.95 ± 1.565  1 NaN\n"
-          "└─ b       float32[2] meta  meta\n");
-    check(build_tensors, &(tt_style){ .columns = 36, .is_ascii = true },
-          "x\n"
-          "|- weight  float32[2, 3]  1 NaN\n"
-          "`- b       float32[2] meta  meta\n");
-    check(build_tensors, &(tt_style){ .columns = 12 }, "x\n├─ weight  …\n└─ b       …\n");
-}
-
-static void a_tensor_that_finds_no_memory_is_reported(void **state)
-{
-    (void)state;
-    for (long nth = 1;; nth++) {
-        tt_tree *tree = NULL;
-        assert_int_equal(tt_tree_create(&tree), TT_OK);
-        alloc_fail_at(nth);
-        tt_status st = build_tensors(tree);
-        bool was_hit = alloc_fail_stop();
-        assert_int_equal(st, was_hit ? TT_ENOMEM : TT_OK);
-        tt_tree_free(tree);
-        if (!was_hit) {
-            assert_true(nth > 3);
-            break;
-        }
-    }
-}
-
 static void a_log_line_carries_its_guides(void **state)
 {
     (void)state;
@@ -290,8 +222,6 @@ int main(void)
         cmocka_unit_test(an_empty_tree_has_no_lines),
         cmocka_unit_test(a_deep_tree_needs_no_deep_stack),
         cmocka_unit_test(an_allocation_that_fails_leaves_the_output_as_it_was),
-        cmocka_unit_test(tensors_in_a_tree_fit_their_room_and_keep_their_alarms),
-        cmocka_unit_test(a_tensor_that_finds_no_memory_is_reported),
         cmocka_unit_test(a_log_line_carries_its_guides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

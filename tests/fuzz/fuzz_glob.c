@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz.h"
 
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "../../cli/range.h"
 #include "../../cli/suggest.h"
 #include "fuzz.h"
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include "store/block.h"
 #include "store/wire.h"
-#include "tensortap.h"
+#include "tensortap_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
  * block is drawn as the same node of the first such block.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "flow/chart.h"
+#include "tensortap_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,6 +7,7 @@
 #include "flow/chart.h"
 #include "summary/stats.h"
 #include "tensor/facts.h"
+#include "tensortap_tools.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
  * arrays filled in place.  The questions about points are in reader_points.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/reader.h"
+#include "tensortap_tools.h"
 
 #include <string.h>
 

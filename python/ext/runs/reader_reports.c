@@ -4,6 +4,7 @@
  * The answers are the core's, the same that the program prints.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/reader.h"
+#include "tensortap_tools.h"
 
 enum { FEEDS = 16 };
 

@@ -4,6 +4,7 @@
  * tensortap.record makes the class that users see out of it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/recorder.h"
+#include "tensortap_tools.h"
 
 #include <structmember.h>
 #include <time.h>

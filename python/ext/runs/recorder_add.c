@@ -6,6 +6,7 @@
  * caught half changed is given up, its statistics stay.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/recorder.h"
+#include "tensortap_tools.h"
 
 #include <string.h>
 

@@ -6,6 +6,7 @@
  * A site that was thinned stays so.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/recorder.h"
+#include "tensortap_tools.h"
 
 #include <time.h>
 

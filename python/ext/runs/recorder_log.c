@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/recorder.h"
 #include "summary/stats.h"
+#include "tensortap_tools.h"
 
 #include <string.h>
 #include <time.h>

@@ -4,6 +4,7 @@
  * this one hands memory to the core.  No Python object outlives a call here.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "tensortap_tools.h"
 
 typedef struct file_saver_object {
     PyObject_HEAD binding_state *state;

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "summary/functions.h"
+#include "tensortap_tools.h"
 
 #include <math.h>
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "summary/functions.h"
+#include "tensortap_tools.h"
 
 typedef struct compare_object {
     PyObject_VAR_HEAD /* ob_size is the number of dimensions */

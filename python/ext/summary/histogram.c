@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "summary/functions.h"
+#include "tensortap_tools.h"
 
 typedef struct histogram_object {
     PyObject_HEAD tt_hist *hist; /* owned */

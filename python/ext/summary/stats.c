@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/stats.h"
 #include "summary/functions.h"
+#include "tensortap_tools.h"
 
 #include <string.h>
 

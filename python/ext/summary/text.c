@@ -6,6 +6,7 @@
 #include "summary/functions.h"
 #include "summary/stats.h"
 #include "tensor/facts.h"
+#include "tensortap_tools.h"
 
 /* The line of a tensor whose values we do not read; there may be some that torch
  * computed on its device. */

@@ -4,6 +4,7 @@
  * its end, is made and written in one go.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/frame.h"
+#include "tensortap_tools.h"
 #include "track/engine.h"
 
 #include <string.h>

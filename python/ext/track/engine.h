@@ -12,6 +12,7 @@
 
 #include "binding/state.h"
 #include "lines/source.h"
+#include "tensortap_tools.h"
 
 #include <string.h>
 

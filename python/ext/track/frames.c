@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 #include "base/frame.h"
+#include "tensortap_tools.h"
 #include "track/engine.h"
 
 #include <string.h>

@@ -5,6 +5,7 @@
  * each.  Everything else (opening files, other handlers, terminals, errors) is
  * log.py's, which is called for it.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "tensortap_tools.h"
 #include "track/engine.h"
 
 #include <errno.h>

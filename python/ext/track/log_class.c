@@ -1,5 +1,6 @@
 /* log_class.c -- the class TrackLog, by which Python writes lines of the tree.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "tensortap_tools.h"
 #include "track/engine.h"
 
 #include <structmember.h>

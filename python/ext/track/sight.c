@@ -4,6 +4,7 @@
  * tensor stay its shape, type, device, statistics and digest.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/stats.h"
+#include "tensortap_tools.h"
 #include "track/engine.h"
 
 #include <math.h>

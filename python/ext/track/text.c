@@ -3,6 +3,7 @@
  * Exists because a log line is a dozen small pieces, and the core's buffers are
  * not part of its interface.  Running out of memory is noted once, at the end.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "tensortap_tools.h"
 #include "track/engine.h"
 
 #include <stdlib.h>

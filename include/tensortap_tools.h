@@ -1,0 +1,408 @@
+/* tensortap_tools.h -- what the `tensortap` command and the Python extension use on top of
+ * tensortap.h: reports about runs, tables, trees, charts, numbers as text.
+ *
+ * A program that embeds the library to record, read or save tensors needs tensortap.h
+ * alone.  The same rules hold here.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TENSORTAP_TOOLS_H
+#define TENSORTAP_TOOLS_H
+
+#include "tensortap.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- bytes that grow ---------------------------------------------------- */
+
+typedef struct tt_buf {
+    char *data; /* owned; NUL-terminated unless NULL; len does not count the NUL */
+    size_t len;
+    size_t cap;
+} tt_buf;
+
+/* { 0 } is a valid empty buffer. */
+void tt_buf_free(tt_buf *buf);
+
+/* ---- numbers as text ---------------------------------------------------- */
+
+enum { TT_NUMBER_TEXT = 40 }; /* longest text of a number, with its NUL */
+
+/* Writes the fewest digits that read back as the same number, as Python's repr does: "0.1", "3.0", "-0.0", "1e-07", "1e+22", "nan", "inf", "-inf".
+ * A point whatever the locale.  Returns the length. */
+size_t tt_number_f64(double x, char out[TT_NUMBER_TEXT]);
+/* Writes a short form for tables: about four significant digits, at most 10 characters,
+ * never more zeros than needed: "0", "-1.25", "3.142", "1.2e-07", "12345", "nan".
+ * Whole numbers below 1e9 have all their digits. */
+size_t tt_number_short(double x, char out[TT_NUMBER_TEXT]);
+
+/* ---- text and tables ------------------------------------------------------ */
+
+typedef struct tt_style {
+    bool is_colored; /* ANSI colours */
+    bool is_ascii;   /* no character beyond ASCII */
+    int32_t columns; /* cut lines to this width; 0: never */
+} tt_style;
+
+/* Appends untrusted text on one line.  Control sequences are escaped, so that a terminal does
+ * not obey them; the line is cut to the style's columns. */
+tt_status tt_text_append(const char *text, const tt_style *style, tt_buf *out);
+/* Appends text as a JSON string, quotes included.  Control characters are escaped; bytes that
+ * are not UTF-8 become U+FFFD. */
+tt_status tt_json_quote(const char *text, tt_buf *out);
+
+typedef enum tt_mood {
+    TT_MOOD_PLAIN,
+    TT_MOOD_FAINT,  /* guides, remarks */
+    TT_MOOD_TYPE,   /* element types */
+    TT_MOOD_SPARK,  /* sparklines */
+    TT_MOOD_REMARK, /* worth a look */
+    TT_MOOD_ALARM,  /* NaN, Inf, damage */
+    TT_MOOD_COUNT_
+} tt_mood;
+
+/* Columns, then cells row by row.  A table that is too wide first drops optional columns, then
+ * shrinks those that may shrink, the widest first; at last its lines are cut. */
+typedef struct tt_table tt_table;
+
+tt_status tt_table_create(const tt_style *style, tt_table **out);
+void tt_table_free(tt_table *table);
+/* least: the column may shrink to this width (negative: texts are cut in the middle, because
+ * their ends differ); 0: never. */
+tt_status tt_table_column(tt_table *table, const char *title, bool is_right, int32_t least);
+/* The column added last is optional (not for the first one); that of the lowest rank is
+ * dropped first. */
+void tt_table_optional(tt_table *table, uint32_t rank);
+tt_status tt_table_cell(tt_table *table, tt_mood mood, const char *text);
+/* A cell with `lead` (the guides of a tree) drawn faintly before its text. */
+tt_status tt_table_branch(tt_table *table, const char *lead, tt_mood mood, const char *text);
+tt_status tt_table_render(const tt_table *table, bool has_titles, tt_buf *out);
+
+/* ---- trees -------------------------------------------------------------- */
+
+/* What is known about one tensor; NULL: unknown. */
+typedef struct tt_facts {
+    const char *dtype; /* "float32" */
+    const int64_t *shape;
+    int32_t ndim;
+    const char *device; /* NULL: the CPU, which is not mentioned */
+    const char *note;   /* why there are no values: "meta", "sparse" */
+    const tt_stats *stats;
+    const tt_hist *hist; /* drawn as a sparkline */
+} tt_facts;
+
+/* Appends one line about a tensor, without a newline:
+ *
+ *     float32[8, 64]  -3.1 … 2.87  mean 0.01 ± 0.98  ▂▃▅▇█▆▄▂▂  2 NaN  1 Inf
+ *     int64[32, 128]  0 … 50256  mean 9981 ± 1.234e+04  █▅▃▂▂▂▂▂▂
+ *     float32  0.6931472
+ *     bool[64, 64]  37% true
+ *     float32[512] cuda:0  all zero
+ *     float32[512]  meta
+ *
+ * If the line is too wide for the style, it loses the sparkline first, then the mean, then the
+ * range; NaN and Inf stay. */
+tt_status tt_facts_line(const tt_facts *facts, const tt_style *style, tt_buf *out);
+
+/* A tree of lines.  Open a node, add its children, close it.  Control sequences are escaped
+ * in labels, and in texts except for the colours of tt_facts_line.  text may be NULL. */
+typedef struct tt_tree tt_tree;
+
+tt_status tt_tree_create(tt_tree **out);
+void tt_tree_free(tt_tree *tree);
+tt_status tt_tree_open(tt_tree *tree, const char *label, const char *text);
+tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text);
+void tt_tree_close(tt_tree *tree);
+/* Appends the lines, each with its newline.  Labels of neighbours are padded to the same
+ * width, so that their texts form a column. */
+tt_status tt_tree_render(const tt_tree *tree, const tt_style *style, tt_buf *out);
+
+/* The same tree drawn line by line, for logs. */
+typedef enum tt_branch {
+    TT_BRANCH_CALL,  /* opens a call: ┌── text */
+    TT_BRANCH_ENTRY, /* ├─ text */
+    TT_BRANCH_LAST,  /* └─ text */
+} tt_branch;
+
+/* Appends one line without a newline, behind depth guides ("│   "). */
+tt_status tt_tree_line(int32_t depth, tt_branch branch, const char *text, const tt_style *style,
+                       tt_buf *out);
+
+/* ---- flow charts ------------------------------------------------------------- */
+
+/* Tensors as tables, joined by arrows: which tensor a program computed from which.  The
+ * caller owns all of it.  Texts may be untrusted. */
+typedef struct tt_graph_node {
+    uint64_t id;          /* edges refer to it; greater than that of the node before */
+    const char *name;     /* "y", "self.weight" */
+    const char *file;     /* NULL: unknown; likewise code, function and device (the CPU) */
+    const char *code;     /* the statement; may have several lines */
+    const char *function; /* nodes of one frame are drawn in one box */
+    const char *label;    /* of the box: "h.3.attn"; NULL: the function's name */
+    uint64_t frame;       /* 0: none */
+    int32_t line;
+    bool is_source; /* it was read; where it was computed is unknown */
+    const char *dtype;
+    const int64_t *shape;
+    int32_t ndim; /* -1: the shape is unknown */
+    const char *device;
+    const char *note;        /* why there are no values: "meta", "sparse" */
+    const tt_stats *stats;   /* of the whole tensor; NULL: unknown */
+    const tt_sample *sample; /* NULL: unknown; needs stats, whose element type it has */
+} tt_graph_node;
+
+typedef struct tt_graph_edge {
+    uint64_t from, to;
+} tt_graph_edge;
+
+typedef struct tt_graph {
+    const tt_graph_node *nodes;
+    size_t node_count;
+    const tt_graph_edge *edges; /* an edge of an unknown node is left out */
+    size_t edge_count;
+} tt_graph;
+
+/* Appends the chart as DOT, its nodes as HTML-like tables. */
+tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out);
+/* Returns the Graphviz engine for the chart: "dot" for a small one, otherwise "nop2", which
+ * needs tt_graph_dot_placed. */
+const char *tt_graph_engine(const tt_graph *graph);
+/* The same as tt_graph_dot with a position for each node and arrow, for the engine nop2
+ * (neato -n2): columns in the order of time, a page as wide as a screen, arrows that cross
+ * no table.  Only Graphviz knows the size of a node: draw once with any sizes, in points,
+ * and again with those that Graphviz printed. */
+typedef struct tt_graph_size {
+    double width, height;
+} tt_graph_size;
+tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out);
+/* Appends {"nodes": [...], "edges": [[from, to], ...]}.  stats has the keys of
+ * Python's Stats; complex numbers are [real, imaginary]. */
+tt_status tt_graph_json(const tt_graph *graph, tt_buf *out);
+
+/* ---- for callers that hold a lock (the GIL) ------------------------------ */
+
+/* Returns the same sample for one more owner, who frees it too.  Not thread-safe.  NULL: NULL. */
+tt_sample *tt_sample_share(tt_sample *sample);
+/* Is there room in the queue for an event of about so many bytes?  If not, release the lock
+ * and wait. */
+bool tt_recorder_has_room(const tt_recorder *rec, size_t bytes);
+/* Waits until there is, or at most so many seconds; returns whether there is. */
+bool tt_recorder_wait_room(tt_recorder *rec, size_t bytes, double seconds);
+/* Would tt_saver_add copy so many bytes without waiting? */
+bool tt_saver_has_room(tt_saver *saver, size_t bytes);
+size_t tt_saver_held(tt_saver *saver); /* bytes of memory that it holds */
+
+/* ---- runs ---------------------------------------------------------------- */
+
+bool tt_glob_match(const char *glob, const char *name);
+/* Parses "stats,value" or "stats|value" into bits of tt_product: any of stats, hist, digest,
+ * sample, value.  TT_EINVAL: another word; the text begins with "keep must be". */
+tt_status tt_products_parse(const char *text, uint32_t *out, tt_error *err);
+typedef struct tt_check {
+    int64_t blocks, points, values;
+    int64_t damaged_blocks, damaged_bytes;
+    int64_t torn_bytes;  /* an unfinished block at the end: not damage */
+    int64_t gone_values; /* evicted to stay within max_bytes */
+    bool is_closed;
+    char first[160]; /* where the first damage is, and of what kind */
+} tt_check;
+
+/* Reads everything and verifies every checksum.  Nothing is decompressed.  A few threads share
+ * the work. */
+tt_status tt_run_check(tt_run *run, int32_t file, tt_check *out, tt_error *err);
+/* Copies everything undamaged into a new, closed file. */
+tt_status tt_run_repair(tt_run *run, int32_t file, const char *path, tt_check *out, tt_error *err);
+
+/* ---- reports about a run ----------------------------------------------------------- */
+
+/* Appends a field over the steps as `cells` characters (blocks, or ASCII).  Each is the mean
+ * of some steps, of the points of these phases; "!" if one of them is not finite.
+ * left_out: the number of points of other phases; may be NULL. */
+tt_status tt_trend_append(tt_run *run, int32_t file, int32_t site, tt_field field, tt_phases phases,
+                          size_t cells, const tt_style *style, tt_buf *out, size_t *left_out,
+                          tt_error *err);
+
+/* name, text */
+#define TT_ANOMALY_MAP(X)      \
+    X(NONFINITE, "not finite") \
+    X(EXPLODING, "exploding")  \
+    X(ALL_ZERO, "all zero")    \
+    X(UNCHANGED, "unchanged")
+
+#define X(name, text) TT_ANOMALY_##name,
+typedef enum tt_anomaly { TT_ANOMALY_MAP(X) TT_ANOMALY_COUNT_ } tt_anomaly;
+#undef X
+const char *tt_anomaly_text(tt_anomaly anomaly);
+
+/* Does the name match the glob (NULL: any)?  Sites about the recording itself (tensortap/...)
+ * match only a glob that begins like them. */
+bool tt_site_is_shown(const char *name, const char *glob);
+
+/* Which points of a site a report is about. */
+typedef struct tt_look {
+    int32_t rank;     /* -1: every rank; numbers are of the first that has the site */
+    tt_phases phases; /* 0: training, or evaluation for a site without training points */
+} tt_look;
+
+typedef struct tt_latest {
+    int32_t file;       /* of the latest point; -1: there is none */
+    tt_phases phases;   /* of the latest point: training or evaluation */
+    int64_t index;      /* of the latest point */
+    tt_point latest;    /* the point itself */
+    uint32_t anomalies; /* bits 1 << tt_anomaly; NONFINITE: of any phase and every chosen rank */
+} tt_latest;
+
+/* Finds the latest point of a site and what is unusual about the site. */
+tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_latest *out, tt_error *err);
+/* Finds the point of the same phases before the latest; *index is -1 if there is none. */
+tt_status tt_run_previous(tt_run *run, int32_t site, const tt_latest *latest, int64_t *index,
+                          tt_error *err);
+/* Is this file of a chosen rank? */
+bool tt_look_has_file(const tt_look *look, const tt_run *run, int32_t file);
+/* Returns the number of sites that match (tt_site_is_shown) and have points. */
+int32_t tt_run_shown_count(const tt_run *run, const char *glob);
+
+/* A line of the tree: a group of names (site -1), a site, or several sites whose names
+ * differ in a number alone. */
+typedef struct tt_tree_row {
+    const char *label; /* "attn"; folded: "0-11"; borrowed */
+    int32_t depth;
+    uint64_t ended;         /* bit d: the branch at depth d has no more neighbours below */
+    int32_t file, site;     /* folded: of the first; -1: a group */
+    int32_t sites;          /* how many it represents */
+    size_t first_member;    /* of tt_run_tree_members */
+    int32_t width;          /* how many neighbours are folded into it; 1: none */
+    const char *class_name; /* of the module; NULL: unknown, or no module; borrowed from the run */
+    bool is_output;         /* an item of what the module above returned: "logits", "0" */
+    tt_phases phases;       /* of latest, and for its trend */
+    tt_point latest;        /* folded: merged stats of all, shape of the first */
+    uint32_t anomalies;     /* bits 1 << tt_anomaly, of any of them */
+    int32_t worst;          /* the first site with an anomaly; -1: none */
+} tt_tree_row;
+
+typedef struct tt_run_tree tt_run_tree;
+
+typedef enum tt_tree_how {
+    TT_TREE_UNFOLDED = 1, /* one row for each repeated layer */
+    TT_TREE_UNJOINED = 2, /* layers and 0-11 as two rows, not as layers.0-11 */
+} tt_tree_how;
+
+/* A tree of the sites that match (NULL: all) and have such points.  Dots and slashes in names
+ * are branches.  how: bits of tt_tree_how.  TT_EMISMATCH: no site matches. */
+tt_status tt_run_tree_create(tt_run *run, const tt_look *look, const char *only, uint32_t how,
+                             tt_run_tree **out, tt_error *err);
+void tt_run_tree_free(tt_run_tree *tree);
+size_t tt_run_tree_count(const tt_run_tree *tree);
+const tt_tree_row *tt_run_tree_at(const tt_run_tree *tree, size_t i); /* borrowed */
+/* Returns the row->sites sites that row i represents; borrowed. */
+const int32_t *tt_run_tree_members(const tt_run_tree *tree, size_t i);
+uint32_t tt_run_tree_anomalies(const tt_run_tree *tree, int32_t site); /* bits */
+
+/* ---- nan ---------------------------------------------------------------- */
+
+typedef enum tt_birth {
+    TT_BIRTH_FORWARD,  /* everything recorded before it in the step was finite */
+    TT_BIRTH_UPDATE,   /* a parameter: written by an update after it was last recorded */
+    TT_BIRTH_BACKWARD, /* a gradient; everything recorded of the forward was finite */
+    TT_BIRTH_LOSS,     /* what backward() was called on; likewise */
+} tt_birth;
+
+typedef struct tt_nonfinite {
+    int32_t file, site; /* site -1: there is none */
+    int64_t index;      /* of the point */
+    tt_point point;
+    tt_birth birth;
+    int64_t order, of; /* place among the points of its step and file, from 1 */
+    int32_t reached;   /* sites that were non-finite from then on, this one included */
+    int32_t allowed;   /* non-finite sites that were left out */
+    bool has_forward;  /* its step and file have outputs of modules ... */
+    bool has_loss;     /* ... what backward() was called on ... */
+    bool has_backward; /* ... gradients of outputs */
+} tt_nonfinite;
+
+/* Finds where the first non-finite value appeared: in the first such step, a parameter before
+ * what was recorded first (a child returns before its parent), before the loss, before
+ * gradients, the last layer's first.  The loss comes before numbers that the program logged.
+ * allow: a glob of sites that may be non-finite; NULL: none. */
+tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt_error *err);
+
+typedef enum tt_feed_kind { TT_FEED_BEFORE, TT_FEED_PARAMETER, TT_FEED_PREVIOUS } tt_feed_kind;
+typedef struct tt_feed {
+    tt_feed_kind kind;
+    int32_t site;
+    int64_t index;
+} tt_feed;
+/* Finds the finite points that it was computed from: the latest recorded before it in its
+ * step, its parameters, and the same site's previous point. */
+tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t cap, size_t *count,
+                       tt_error *err);
+
+/* ---- diff --------------------------------------------------------------- */
+
+typedef enum tt_verdict { TT_DIFF_SAME, TT_DIFF_NOISE, TT_DIFF_DIFFERS } tt_verdict;
+
+/* The first occurrence of `from` in a name of run a is `to` in run b. */
+typedef struct tt_rename {
+    char from[64], to[64];
+} tt_rename;
+
+typedef struct tt_diff_options {
+    const char *only;              /* glob of names in a, or in b alone; NULL: all sites */
+    const tt_rename *rename;       /* for names missing in b; NULL: none */
+    int64_t first_step, last_step; /* 0, INT64_MAX: all */
+    bool has_tolerance;            /* use rtol and atol instead of the noise floor */
+    double rtol, atol;             /* same: |a - b| <= atol + rtol * |b|, in every field */
+    /* Called now and then with the number of points read and of all points; may be NULL. */
+    void (*progress)(void *context, int64_t done, int64_t total);
+    void *context;
+} tt_diff_options;
+
+typedef struct tt_diff_site {
+    const char *name; /* borrowed of run a or b */
+    int32_t rank;
+    tt_verdict verdict;
+    int64_t points;                 /* compared */
+    int64_t only_a, only_b;         /* points without a partner of the same step and call */
+    int64_t first_step, first_call; /* the first above the floor, else the first that differs */
+    tt_field first_field;           /* the field that differs there ... */
+    double first_a, first_b, first_deviation, first_floor; /* ... and the floor there */
+    double deviation, floor;                               /* the largest, and the floor there */
+    int64_t worst_step;
+    tt_field worst_field;
+    double a, b;
+} tt_diff_site;
+
+/* Finds a rename that gives every site of a that is missing in b a partner; false: none. */
+bool tt_diff_guess_rename(const tt_run *a, const tt_run *b, tt_rename *out);
+
+typedef struct tt_diff tt_diff;
+/* Both runs must outlive the result.  docs/guide/command.md has the noise floor. */
+tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff **out,
+                          tt_error *err);
+void tt_diff_free(tt_diff *diff);
+tt_verdict tt_diff_verdict(const tt_diff *diff);
+size_t tt_diff_count(const tt_diff *diff);                     /* sites of a or b, by rank */
+const tt_diff_site *tt_diff_at(const tt_diff *diff, size_t i); /* borrowed */
+int64_t tt_diff_first(const tt_diff *diff); /* number of the site that differs first; -1: none */
+
+/* ---- files --------------------------------------------------------------- */
+
+/* A file that appears under its name only when it is closed with TT_OK.  A device or a pipe
+ * is written to directly; a symbolic link to anything else is an error.
+ *
+ *     tt_output *output;
+ *     tt_status st = tt_output_open("out.csv", &output, &err);
+ *     if (st == TT_OK)
+ *         st = write_rows(tt_output_fd(output));
+ *     st = tt_output_close(output, st, &err);
+ */
+typedef struct tt_output tt_output;
+tt_status tt_output_open(const char *path, tt_output **out, tt_error *err);
+int tt_output_fd(const tt_output *output);
+/* Returns st, or what failed. */
+tt_status tt_output_close(tt_output *output, tt_status st, tt_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
