@@ -64,12 +64,12 @@ class Hook:
         self.parameter, self.index = parameter, index
         self.handle: Any = None
 
-    def put(self, core: _core.Watch) -> None:
-        """See that it is there."""
+    def put(self, watched: Watched) -> None:
+        """Install the hook if it is missing, unless another thread has removed the watch."""
         parameter = self.parameter()
         with _hooks_lock:  # torch makes the dict of a parameter's hooks with the first of them
-            if self.handle is None and parameter is not None:
-                hook = core.parameter_hook(self.index)
+            if self.handle is None and parameter is not None and not watched.is_removed:
+                hook = watched.core.parameter_hook(self.index)
                 self.handle = parameter.register_post_accumulate_grad_hook(hook)
 
     def remove(self) -> None:
@@ -105,7 +105,7 @@ class Watched:
         self.on_nonfinite = on_nonfinite
         self.raised: BaseException | None = None  # by on_nonfinite: the program's to see
         self._told_step: int | None = None
-        self._is_removed = False
+        self.is_removed = False
         self.is_frozen_read = False  # parameters that no optimizer trains
         self.is_trained = False  # an optimizer has stepped some of its parameters
         self._hooks: list[Hook] = []
@@ -182,7 +182,7 @@ class Watched:
         self.core.reduced = self._is_reduced()
         for i, hook in enumerate(self._hooks):
             if i == 0 or all_of_them:
-                hook.put(self.core)
+                hook.put(self)
             else:
                 hook.remove()
 
@@ -230,9 +230,9 @@ class Watched:
 
     def remove(self) -> None:
         """Stop watching; the model is as it was before."""
-        if self._is_removed:
+        if self.is_removed:
             return
-        self._is_removed = True
+        self.is_removed = True
         for hook in self._hooks:
             hook.remove()
         self._report()
