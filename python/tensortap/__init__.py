@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tensortap import spy as spy
     from tensortap import trace as trace
     from tensortap import track as track
-    from tensortap.display.show import Shown, TextSink
+    from tensortap.display.show import Shown, show
     from tensortap.monitor import HooksManager as HooksManager
     from tensortap.monitor import ModuleMonitor as ModuleMonitor
     from tensortap.monitor import MonitorMixin as MonitorMixin
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from tensortap.monitor import (
         monitor_scaled_dot_product_attention as monitor_scaled_dot_product_attention,
     )
-    from tensortap.runs.diff import Diff
-    from tensortap.runs.run import NonFinite, Run
+    from tensortap.runs.diff import diff, first_nonfinite
+    from tensortap.runs.run import Run
     from tensortap.spy import CallTracer, DebugContext, TensorSaver, get_debug_context
     from tensortap.trace import GlobalVariableResult as GlobalVariableResult
     from tensortap.trace import H5PYSaverCallback as H5PYSaverCallback
@@ -69,20 +69,23 @@ if TYPE_CHECKING:
 
 __version__ = _core.version
 
-# Names that are imported when somebody asks for them: most programs need few.  Those of
-# monitor and trace need torch, so that `import *` does not ask for them.
+# Names that are imported on first use: most programs need few.  Those of monitor and trace
+# import torch, so `import *` does not include them.
 _LATER = {
-    **dict.fromkeys(("flow", "monitor", "spy", "trace", "track"), ""),
-    "Run": "runs.run",
-    "Shown": "display.show",
-    **dict.fromkeys(("CallTracer", "DebugContext", "TensorSaver", "get_debug_context"), "spy"),
-    **dict.fromkeys(("HooksManager", "ModuleMonitor", "MonitorMixin"), "monitor"),
-    **dict.fromkeys(("RefinedCoordinateCheck", "StorageManager"), "monitor"),
-    "monitor_scaled_dot_product_attention": "monitor",
-    **dict.fromkeys(("GlobalVariableResult", "LocalVariableResult", "Variable"), "trace"),
-    **dict.fromkeys(("H5PYSaverCallback", "ModelTracer", "TracedModel", "trace_model"), "trace"),
-    **dict.fromkeys(("stack_padded_tensors", "stack_tensors"), "trace"),
-    **dict.fromkeys(("auto_diff", "var_tracker"), "track"),
+    name: module
+    for module, names in {
+        "": "flow monitor spy trace track",
+        "display.show": "Shown show",
+        "monitor": "HooksManager ModuleMonitor MonitorMixin RefinedCoordinateCheck StorageManager "
+        "monitor_scaled_dot_product_attention",
+        "runs.diff": "diff first_nonfinite",
+        "runs.run": "Run",
+        "spy": "CallTracer DebugContext TensorSaver get_debug_context",
+        "trace": "GlobalVariableResult H5PYSaverCallback LocalVariableResult ModelTracer "
+        "TracedModel Variable stack_padded_tensors stack_tensors trace_model",
+        "track": "auto_diff var_tracker",
+    }.items()
+    for name in names.split()
 }
 
 __all__ = [
@@ -122,55 +125,28 @@ __all__ = [
 
 
 def open(path: str | os.PathLike[str]) -> Run:
-    """Open a run for reading: a folder with all its ranks, or one file of it."""
+    """Open a run for reading.
+
+    Args:
+        path: The folder of the run, with the files of all ranks, or one of these files.
+
+    Returns:
+        The run. Use it as a context manager, or call `close()`.
+
+    Raises:
+        FileNotFoundError: There is no such file or folder, or the folder holds no run.
+        ValueError: The file is not a run.
+
+    Example:
+        >>> import tensortap as tt
+        >>> with tt.record("runs/open") as run:
+        ...     run.log("loss", 0.5)
+        >>> tt.open("runs/open").names()
+        ['loss']
+    """
     from tensortap.runs.run import Run
 
     return Run(path)
-
-
-def diff(
-    a: Run | str | os.PathLike[str],
-    b: Run | str | os.PathLike[str],
-    *,
-    only: str | None = None,
-    steps: tuple[int | None, int | None] | None = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-    rename: tuple[str, str] | None = None,
-) -> Diff:
-    """Compare two runs and find where they part; the result is true if they do.
-
-    *only*: names that match this glob.  *steps*: from the first up to and with the last.
-    *rtol*, *atol*: fine is |a - b| <= atol + rtol * |b|, in place of the noise floor.
-    *rename*: (old, new), what names of *a* hold is this in *b*; found out if all fit.
-    """
-    from tensortap.runs import diff
-
-    return diff.diff(a, b, only=only, steps=steps, rtol=rtol, atol=atol, rename=rename)
-
-
-def first_nonfinite(
-    run: Run | str | os.PathLike[str], *, allow: str | None = None
-) -> NonFinite | None:
-    """Find where the first NaN or Inf of a run was born; None if all values are finite.
-
-    *allow*: a glob of sites that may be so, such as masks filled with -inf.
-    """
-    from tensortap.runs import diff
-
-    return diff.first_nonfinite(run, allow=allow)
-
-
-def show(x: object, /, *, file: TextSink | None = None, color: bool | None = None) -> None:
-    """Print one line about a tensor, or a tree of the tensors in a container or module.
-
-    In a notebook the same appears as coloured text below the cell.  Nothing is
-    returned, so that it appears once; `Shown(x)` is the text as an object.
-    *color* None means: if the output is a terminal and NO_COLOR is not set.
-    """
-    from tensortap.display import show
-
-    show.show(x, file=file, color=color)
 
 
 def __getattr__(name: str) -> object:
@@ -180,7 +156,8 @@ def __getattr__(name: str) -> object:
 
     if not _LATER[name]:
         return import_module(f"tensortap.{name}")
-    return getattr(import_module(f"tensortap.{_LATER[name]}"), name)
+    found = getattr(import_module(f"tensortap.{_LATER[name]}"), name)
+    return globals().setdefault(name, found)
 
 
 def __dir__() -> list[str]:

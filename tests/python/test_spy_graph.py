@@ -209,7 +209,7 @@ def test_a_notebook_shows_the_graph() -> None:
 
 @pytest.mark.parametrize("name", ["g", "g.tensor", "g."])
 def test_a_suffix_that_is_no_picture_is_refused_by_name(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match=r"take \.svg"):
+    with pytest.raises(ValueError, match=r"use \.svg"):
         render_graph(build_tree(["a.b.c"])).draw(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

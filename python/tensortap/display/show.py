@@ -29,20 +29,27 @@ _ANSI = re.compile(r"\x1b\[([0-9;]*)m")
 
 
 class TextSink(Protocol):
-    """Whatever can be printed to."""
+    """Anything that can be printed to."""
 
     def write(self, text: str, /) -> object:
-        """Take a piece of text."""
+        """Write a piece of text."""
 
 
 class Shown:
-    """The text about a tensor or a tree of them.
+    """What `show` prints, as an object: `str` is plain text, a notebook displays it in colour.
 
-    `str(Shown(x))` is plain text; a notebook shows it in colour.
+    Args:
+        x: A tensor, an array, a module, or containers of them. It is read at once; later changes
+            do not show.
+
+    Example:
+        >>> import numpy as np, tensortap as tt
+        >>> tt.Shown(np.ones(2))
+        float64[2]  constant 1
     """
 
     def __init__(self, x: object, /) -> None:
-        """Look at *x* now; what happens to it later does not show."""
+        """Read *x*."""
         self._colored = text_of(x, color=True)
         self._plain = _ANSI.sub("", self._colored)
 
@@ -56,8 +63,24 @@ class Shown:
         return as_html(self._colored)
 
 
-def show(x: object, *, file: TextSink | None = None, color: bool | None = None) -> None:
-    """Print *x*, or display it where a notebook listens."""
+def show(x: object, /, *, file: TextSink | None = None, color: bool | None = None) -> None:
+    """Print one line about a tensor, or a tree of the tensors in a container or module.
+
+    A notebook displays the same as coloured text below the cell.  Nothing is returned, so
+    that it appears once; `Shown(x)` is the text as an object.
+
+    Args:
+        x: A tensor, an array, a module, or containers of them.
+        file: What to print to. Defaults to standard output.
+        color: Whether to print colours. Defaults to whether the output is a terminal and the
+            environment variable NO_COLOR is not set.
+
+    Example:
+        >>> import numpy as np, tensortap as tt
+        >>> tt.show({"w": np.arange(3.0)})
+        dict of 1
+        └─ w  float64[3]  0 … 2  mean 1 ± 1  ...
+    """
     if file is None and color is None and _display_in_notebook(x):
         return
     sink: Any = sys.stdout if file is None else file
@@ -69,7 +92,7 @@ def show(x: object, *, file: TextSink | None = None, color: bool | None = None) 
 
 
 def text_of(x: object, *, color: bool = False, ascii: bool = False, columns: int = 0) -> str:
-    """Give the line or the tree of *x*."""
+    """Return the line or the tree of *x*."""
     line = _line(x, color=color, ascii=ascii, columns=columns)
     if line is not None:
         return line
@@ -81,7 +104,7 @@ def text_of(x: object, *, color: bool = False, ascii: bool = False, columns: int
 
 
 class _Walk:
-    """Finds the rows of a tree, depth first; what is open above is not entered again."""
+    """Yields the rows of a tree, depth first; does not enter a container inside itself."""
 
     def __init__(self, color: bool, ascii: bool) -> None:
         self.color = color
@@ -111,7 +134,7 @@ class _Walk:
 
 
 def _line(x: object, *, color: bool, ascii: bool, columns: int = 0) -> str | None:
-    """Give what fits on one line: a tensor or a plain value; None for containers."""
+    """Return the line of a tensor or a plain value; None for containers."""
     if not isinstance(x, str | bytes | bytearray):
         line = _core.tensor_line(x, color=color, ascii=ascii, columns=columns)
         if line is not None:
@@ -122,9 +145,9 @@ def _line(x: object, *, color: bool, ascii: bool, columns: int = 0) -> str | Non
 
 
 def _children(x: object) -> Iterable[tuple[str, object]] | None:
-    """Give the named parts of a container; None if *x* is none."""
+    """Return the named items of a container; None if *x* is not a container."""
     if _is_module(x):
-        return _module_parts(x)
+        return _module_items(x)
     if isinstance(x, Mapping):
         return ((_key(k), v) for k, v in x.items())
     if isinstance(x, tuple) and hasattr(x, "_fields"):
@@ -142,8 +165,8 @@ def _is_module(x: object) -> bool:
     return nn is not None and isinstance(x, nn.Module)
 
 
-def _module_parts(module: Any) -> Iterator[tuple[str, object]]:
-    """Give parameters and buffers, then the modules inside."""
+def _module_items(module: Any) -> Iterator[tuple[str, object]]:
+    """Yield parameters and buffers, then submodules."""
     for group in (module._parameters, module._buffers, module._modules):
         for name, value in group.items():
             if value is not None:
@@ -151,7 +174,7 @@ def _module_parts(module: Any) -> Iterator[tuple[str, object]]:
 
 
 def _title(x: object) -> str:
-    """Name a container and its size."""
+    """Return the type and size of a container."""
     name = type(x).__name__
     size = _size(x)
     return name if size is None else f"{name} of {size}"
@@ -168,7 +191,7 @@ def _key(key: object) -> str:
 
 
 def _short(x: object, ascii: bool = False) -> str:
-    """Give the repr, cut; objects whose repr fails are named by their type."""
+    """Return the shortened repr; the type if the repr fails."""
     if isinstance(x, str | bytes | bytearray) and len(x) > LONGEST_REPR:
         x = x[: LONGEST_REPR + 1]
     try:
@@ -190,7 +213,7 @@ def _clean(text: str) -> str:
 
 
 def _can_draw(sink: object) -> bool:
-    """Tell whether the sink's encoding has the characters of a tree."""
+    """Return whether the sink's encoding has the characters of a tree."""
     encoding = getattr(sink, "encoding", None) or "utf-8"
     try:
         "├─▁█…±".encode(encoding)

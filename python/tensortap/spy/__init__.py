@@ -1,8 +1,9 @@
 """Save tensors, trace calls, draw the call graph.
 
-    >>> from tensortap.spy import DebugContext, TensorSaver, spy_save
-    >>> with DebugContext(saver, prefix="step0"):
-    ...     model(x)              # every spy_save("q", q, self) in it writes a file
+    from tensortap.spy import DebugContext, TensorSaver, spy_save
+
+    with DebugContext(saver, prefix="step0"):
+        model(x)  # every spy_save("q", q, self) in it writes a file
 
 SPDX-License-Identifier: Apache-2.0
 """

@@ -6,7 +6,7 @@
     tracer.save_trace()               # traces/call_trace.txt: one path a line
     tracer.save_trace("calls.json")   # for ui.perfetto.dev, with times and shapes
 
-Calls are taken in C (`_core.CallLog`).
+Calls are recorded in C (`_core.CallLog`).
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -16,13 +16,12 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from tensortap import _core
-from tensortap.spy.debugger import UNKNOWN, BaseDebugger, selected
+from tensortap.spy.debugger import UNKNOWN, BaseDebugger
 
 if TYPE_CHECKING:
     import torch
@@ -34,17 +33,39 @@ Tensors = tuple[tuple[tuple[int, ...], str], ...]  # (shape, dtype) of each
 
 
 class CallEvent(NamedTuple):
-    """One call of a module that has ended."""
+    """One call of a module that has ended.
+
+    Attributes:
+        path: Path of the module.
+        call: Number of the call of this module, from 0, in order of entry.
+        depth: Number of traced modules around it.
+        inputs: (shape, dtype) of each tensor among the arguments.
+        outputs: (shape, dtype) of each tensor in the result.
+        start: Time of entry in ns, as from `time.perf_counter_ns()`.
+        duration: In ns.
+        thread: Number of the thread.
+        error: Type of the exception that it raised, or None.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.spy import CallTracer
+        >>> model = torch.nn.Linear(2, 1)
+        >>> tracer = CallTracer("traces")
+        >>> tracer.register_hooks(model)
+        >>> _ = model(torch.ones(1, 2))
+        >>> tracer.events[0].outputs
+        (((1, 1), 'float32'),)
+    """
 
     path: str
-    call: int  # of this module, from 0, in order of entry
-    depth: int  # traced modules around it
+    call: int
+    depth: int
     inputs: Tensors
     outputs: Tensors
-    start: int  # ns, as time.perf_counter_ns()
-    duration: int  # ns
+    start: int
+    duration: int
     thread: int
-    error: type[BaseException] | None  # what it raised
+    error: type[BaseException] | None
 
 
 class HookHandle:
@@ -55,18 +76,35 @@ class HookHandle:
         self._log, self._module = log, ref(module)
 
     def is_of(self, module: torch.nn.Module) -> bool:
-        """Tell whether it is this module's."""
+        """Return whether it belongs to this module."""
         return self._module() is module
 
     def remove(self) -> None:
-        """Stop tracing the module; twice is fine."""
+        """Stop tracing the module; a second call does nothing."""
         module = self._module()
         if module is not None:
             self._log.remove(module)
 
 
 class CallTracer(BaseDebugger):
-    """Records the paths of modules as they return."""
+    """Record the paths of modules as they return.
+
+    Entering it as a context manager starts a new trace; leaving it changes nothing.
+
+    Args:
+        output_dir: Folder for `save_trace`; created if it is missing.
+        enabled: Whether to record. The attribute of this name may be changed later.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.spy import CallTracer
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+        >>> tracer = CallTracer("traces")
+        >>> tracer.register_hooks(model)
+        >>> _ = model(torch.ones(1, 2))
+        >>> tracer.call_trace
+        ['0', '1', 'root']
+    """
 
     hooks: list[HookHandle]  # one of each traced module
     _not_copied = (*BaseDebugger._not_copied, "_log", "hooks")
@@ -78,7 +116,7 @@ class CallTracer(BaseDebugger):
 
     @property
     def enabled(self) -> bool:
-        """Tell whether calls are taken."""
+        """Whether calls are recorded."""
         return not self._log.off
 
     @enabled.setter
@@ -87,47 +125,31 @@ class CallTracer(BaseDebugger):
 
     @property
     def call_trace(self) -> list[str]:
-        """Give the paths in the order in which the modules returned."""
+        """The paths in the order in which the modules returned."""
         return self._log.trace
 
     @property
     def events(self) -> list[CallEvent]:
-        """Give every call, in the order in which they ended, those that raised included."""
+        """Every call, also those that raised, in the order in which they ended."""
         return [CallEvent(*event) for event in self._log.events()]
 
-    def register_hooks(
-        self,
-        model: torch.nn.Module,
-        target_classes: type | Sequence[type] | None = None,
-        target_names: Sequence[str] | None = None,
-        exclude_names: Sequence[str] | None = None,
-    ) -> None:
-        """Trace the modules of these classes (all), whose path contains one of the names
-        (any) and none of the excluded ones.
-        """  # noqa: D205
-        from torch.nn import DataParallel
+    register_hooks = BaseDebugger.register_modules
 
-        replicated = {
-            id(below)
-            for module in model.modules()
-            if isinstance(module, DataParallel)
-            for below in module.module.modules()
-        }
-        for path, module in selected(model, target_classes, target_names, exclude_names):
-            if self.get_module_path(module) != UNKNOWN:  # once more, perhaps by another path
-                self._log.remove(module)
-                self.hooks = [handle for handle in self.hooks if not handle.is_of(module)]
-            self._register(path, module)
-            self._log.add(module, path, id(module) in replicated)
-            self.hooks.append(HookHandle(self._log, module))
+    def _register(self, path: str, module: torch.nn.Module, is_replicated: bool) -> None:
+        if self.get_module_path(module) != UNKNOWN:  # registered again, perhaps by another path
+            self._log.remove(module)
+            self.hooks = [handle for handle in self.hooks if not handle.is_of(module)]
+        super()._register(path, module, is_replicated)
+        self._log.add(module, path, is_replicated)
+        self.hooks.append(HookHandle(self._log, module))
 
     def remove_hooks(self) -> None:
-        """Stop tracing; the model is as it was before, the trace stays."""
+        """Stop tracing; keep the trace."""
         self._log.remove(None)
         self.hooks.clear()
 
     def get_trace(self) -> list[str]:
-        """Give a copy of the trace."""
+        """Return a copy of the trace."""
         return list(self._log.trace)
 
     def reset_trace(self) -> None:
@@ -135,12 +157,20 @@ class CallTracer(BaseDebugger):
         self._log.reset()
 
     def save_trace(self, filename: str | os.PathLike[str] = "call_trace.txt") -> Path:
-        """Write the trace into the folder: one path a line, or, for `.json`, a Chrome trace."""
+        """Write the trace into the folder.
+
+        Args:
+            filename: One path is written on each line; if the name ends with `.json`, a Chrome
+                trace with times and shapes, which ui.perfetto.dev opens.
+
+        Returns:
+            The path of the file.
+        """
         file = self.output_dir / filename
         if self.hooks and len(self._log.unseen()) == len(self.hooks):
             log.warning(
-                "%s: none of the %d traced modules was called in sight (calls inside of a compiled "
-                "or scripted model cannot be seen)",
+                "%s: no call of the %d traced modules was seen (calls inside of a compiled or "
+                "scripted model cannot be seen)",
                 file,
                 len(self.hooks),
             )
@@ -149,13 +179,13 @@ class CallTracer(BaseDebugger):
         return file
 
     def __enter__(self) -> Self:
-        """Begin a new trace."""
+        """Start a new trace."""
         self.enabled = True
         self.reset_trace()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave everything as it is."""
+        """Change nothing."""
 
     def __del__(self) -> None:
         log = getattr(self, "_log", None)
@@ -164,8 +194,10 @@ class CallTracer(BaseDebugger):
 
 
 def _chrome_trace(events: list[CallEvent]) -> str:
-    """Write the events as chrome://tracing and Perfetto read them; times are in us."""
-    events = sorted(events, key=lambda event: (event.start, event.depth))  # a call before its calls
+    """Return the events as JSON for chrome://tracing and Perfetto; times are in us."""
+    events = sorted(
+        events, key=lambda event: (event.start, event.depth)
+    )  # a call before those inside of it
     start, pid = events[0].start if events else 0, os.getpid()
     rows: list[dict[str, Any]] = [_name_row("process_name", pid, pid, Path(sys.argv[0]).name)]
     rows += [

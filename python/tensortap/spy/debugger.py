@@ -6,7 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ReferenceType, ref
@@ -19,7 +19,17 @@ UNKNOWN = "unknown"
 
 
 class BaseDebugger:
-    """Looks at some modules of a model, and writes into a folder."""
+    """Base of `TensorSaver` and `CallTracer`: knows modules by their paths, and has a folder.
+
+    Args:
+        output_dir: Folder to write into; created if it is missing.
+        enabled: Whether to do anything. The attribute of this name may be changed later.
+
+    Example:
+        >>> from tensortap.spy import BaseDebugger
+        >>> BaseDebugger("debug").output_dir
+        PosixPath('debug')
+    """
 
     output_dir: Path
     enabled: bool
@@ -27,19 +37,19 @@ class BaseDebugger:
     _not_copied: ClassVar[tuple[str, ...]] = ("module_paths", "_modules")
 
     def __init__(self, output_dir: str | os.PathLike[str], enabled: bool = True) -> None:
-        """Make the folder."""
+        """Create the folder."""
         self._begin()
         self.output_dir = Path(output_dir)
         self.output_dir.mkdir(parents=True, exist_ok=True)
         self.enabled = enabled
 
     def _begin(self) -> None:
-        """Make what a copy does not share: modules are known by their ids."""
+        """Create what a copy does not share: modules are known by their ids."""
         self.module_paths = {}
-        self._modules: dict[int, ReferenceType[Any]] = {}  # ids are used again
+        self._modules: dict[int, ReferenceType[Any]] = {}  # ids are reused
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give the settings and counts: a model that holds a debugger can be copied and pickled."""
+        """Return settings and counts, so that a model with a debugger can be copied and pickled."""
         kept = {key: value for key, value in vars(self).items() if key not in self._not_copied}
         return {**kept, "enabled": self.enabled}
 
@@ -49,47 +59,55 @@ class BaseDebugger:
             setattr(self, name, value)
 
     def get_module_path(self, module: torch.nn.Module) -> str:
-        """Give the path under which a module was registered, or "unknown"."""
+        """Return the path under which a module was registered, or "unknown"."""
         key = id(module)
         weak = self._modules.get(key)
         if weak is not None and weak() is not module:
             return UNKNOWN
         return self.module_paths.get(key, UNKNOWN)
 
-    def _register(self, path: str, module: torch.nn.Module) -> None:
+    def register_modules(
+        self,
+        model: torch.nn.Module,
+        target_classes: type | Sequence[type] | None = None,
+        target_names: Sequence[str] | None = None,
+        exclude_names: Sequence[str] | None = None,
+    ) -> None:
+        """Register the modules of a model under their paths; the model itself is "root".
+
+        Args:
+            model: The model.
+            target_classes: Register only modules of these classes.
+            target_names: Register only modules whose path contains one of these texts; an empty
+                list selects nothing.
+            exclude_names: Do not register modules whose path contains one of these texts.
+        """
+        from torch.nn import DataParallel, Module
+
+        if target_classes is None:
+            classes: Any = (Module,)
+        elif isinstance(target_classes, type):
+            classes = (target_classes,)
+        else:
+            classes = tuple(target_classes)
+        wanted = [""] if target_names is None else _listed(target_names)
+        unwanted = _listed(exclude_names or ())
+        replicated: set[int] = set()  # ids of the modules below a DataParallel
+        for name, module in model.named_modules():
+            if isinstance(module, DataParallel):
+                replicated.update(map(id, module.module.modules()))
+            path = str(name) or ROOT
+            if (
+                isinstance(module, classes)
+                and any(text in path for text in wanted)
+                and not any(text in path for text in unwanted)
+            ):
+                self._register(path, module, id(module) in replicated)
+
+    def _register(self, path: str, module: torch.nn.Module, is_replicated: bool) -> None:
         self.module_paths[id(module)] = path
         self._modules[id(module)] = ref(module)
 
 
-def selected(
-    model: torch.nn.Module,
-    target_classes: type | Sequence[type] | None,
-    target_names: Sequence[str] | None,
-    exclude_names: Sequence[str] | None,
-) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Give path and module of those that are asked for.
-
-    Of one of the classes, with a path that contains one of the names (if any are
-    given: an empty list selects nothing) and none of the excluded ones.
-    """
-    import torch
-
-    if target_classes is None:
-        classes: Any = (torch.nn.Module,)
-    else:
-        classes = (target_classes,) if isinstance(target_classes, type) else tuple(target_classes)
-    wanted, unwanted = _names(target_names), _names(exclude_names) or ()
-    for name, module in model.named_modules():
-        path = str(name) or ROOT
-        if (
-            isinstance(module, classes)
-            and (wanted is None or any(part in path for part in wanted))
-            and not any(part in path for part in unwanted)
-        ):
-            yield path, module
-
-
-def _names(names: Sequence[str] | None) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    return (names,) if isinstance(names, str) else tuple(names)
+def _listed(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names

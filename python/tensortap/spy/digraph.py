@@ -1,59 +1,50 @@
 """A directed graph as DOT text, and its picture.
 
-Has what users of the PyPI `graphviz` package expect of a Digraph; the picture is drawn
-by `pygraphviz`, whose wheels bring Graphviz along.
+Has the methods of `Digraph` in the PyPI package `graphviz`.  `pygraphviz`, whose wheels contain
+Graphviz, draws the picture.  The core's DOT writer is for charts of tensors: it has no nodes with
+arbitrary attributes.
 SPDX-License-Identifier: Apache-2.0
 """
 
 from __future__ import annotations
 
-import html
 import os
 import re
 import webbrowser
 from pathlib import Path
 
+from tensortap import _core
+
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)")
 _FONT = "Helvetica,Arial,DejaVu Sans,sans-serif"  # as in flow's charts
 _FORMATS = {"dot", "eps", "gif", "gv", "html", "jpeg", "jpg", "json", "pdf", "png", "ps", "svg"}
 _KEYWORDS = {"node", "edge", "graph", "digraph", "subgraph", "strict"}
-# What XML cannot hold, and what turns the text around it: control, bidirectional, surrogates.
-_UNSEEN = re.compile(
-    "[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
-MOST = (
-    4000  # boxes and arrows of a picture: some seconds of Graphviz's time, which grows by squares
-)
+MOST = 4000  # nodes and edges of a picture; Graphviz's time grows with the square
 
 
 def picture_format(path: str | os.PathLike[str]) -> str:
-    """Give the format that a file's suffix asks for."""
+    """Return the format that a file's suffix stands for."""
     format = Path(path).suffix.lstrip(".").lower()
     if format not in _FORMATS:
         what = f"there is no format {format!r}" if format else "the file has no suffix"
-        raise ValueError(f"{path}: {what}; take .svg, .png, .pdf, .html or .dot")
+        raise ValueError(f"{path}: {what}; use .svg, .png, .pdf, .html or .dot")
     return format
 
 
 def quoted(text: str) -> str:
-    """Give text as DOT has it: in quotes where it needs them."""
+    """Return text as DOT writes it: in quotes where it needs them."""
     if _PLAIN.fullmatch(text) and text.lower() not in _KEYWORDS:
         return text
-    safe = _UNSEEN.sub(_shown, text)
-    escaped = safe.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    lines = (_core._escape(line) for line in text.split("\n"))
+    escaped = "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return f'"{escaped}"'
-
-
-def _shown(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 class Digraph:
     """A directed graph; `source` is its text, `render()` its picture."""
 
     def __init__(self, format: str = "png") -> None:
-        """Begin with nothing in it; *format* is that of the picture."""
+        """Create an empty graph; *format* is that of the picture."""
         self.format = format
         self._attributes: dict[str, str] = {}
         self._body: list[str] = []
@@ -76,7 +67,7 @@ class Digraph:
 
     @property
     def source(self) -> str:
-        """Give the graph in the DOT language."""
+        """The graph in the DOT language."""
         head = "".join(f"\t{key}={quoted(value)}\n" for key, value in self._attributes.items())
         body = "".join(self._body)
         font = f'fontname="{_FONT}"'
@@ -91,9 +82,17 @@ class Digraph:
         cleanup: bool = False,
         format: str | None = None,
     ) -> str:
-        """Draw it into `{filename}.{format}` and give that path.
+        """Draw the graph into `{filename}.{format}`.
 
-        *view* opens the picture.  *cleanup* False leaves the DOT text at `filename`.
+        Args:
+            filename: File without the format's suffix.
+            directory: Folder of the file. Defaults to the current one.
+            view: Open the picture.
+            cleanup: Do not leave the DOT text in `filename`.
+            format: Instead of the graph's format.
+
+        Returns:
+            The path of the picture.
         """
         format = format or self.format
         base = Path(directory or ".") / filename
@@ -107,11 +106,11 @@ class Digraph:
         return path
 
     def _repr_svg_(self) -> str:
-        """Give what a notebook shows."""
+        """Return what a notebook displays."""
         return self._picture("svg").decode()
 
     def draw(self, path: str | os.PathLike[str], format: str | None = None) -> None:
-        """Draw it into exactly this file: svg, png, pdf, ... by Graphviz; dot; html."""
+        """Draw the graph into exactly this file; its suffix is the format."""
         format = format or picture_format(path)
         if format in ("dot", "gv"):
             content = self.source.encode()
@@ -124,7 +123,7 @@ class Digraph:
     def _picture(self, format: str) -> bytes:
         if len(self._body) > MOST:
             raise ValueError(
-                f"the graph has {len(self._body)} boxes and arrows; Graphviz would take minutes "
+                f"the graph has {len(self._body)} nodes and edges; Graphviz would take minutes "
                 f"or hours for more than {MOST}; fold it (--squash-name, --prune-leaves), "
                 "or write a .dot file"
             )
@@ -132,11 +131,9 @@ class Digraph:
 
     def _html(self) -> str:
         svg = self._picture("svg").decode()
-        svg = svg[svg.index("<svg") :]
-        title = html.escape("call graph")
         return (
-            f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{title}</title>'
-            f"</head>\n<body>\n{svg}</body>\n</html>\n"
+            '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>call graph'
+            f"</title></head>\n<body>\n{svg[svg.index('<svg') :]}</body>\n</html>\n"
         )
 
 

@@ -1,4 +1,4 @@
-"""Make a file name of any name, such that two names never share a file.
+"""Turn any name into a file name, such that two names never share a file.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -14,9 +14,9 @@ _NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 
 
 def safe_name(name: str) -> str:
-    """Give a name that is valid, visible and stays in its folder; most are their own.
+    """Return a name that is valid, visible and inside its folder; most names stay as they are.
 
-    A name that had to be changed ends with a digest of what it was.
+    A name that had to be changed ends with a digest of the original.
     """
     if _is_plain(name):
         return name
@@ -27,7 +27,7 @@ def safe_name(name: str) -> str:
 
 
 def site_name(name: str) -> str:
-    """Give a name that a run can have: nearly all are their own."""
+    """Return a valid name of a site; nearly all names stay as they are."""
     if name and not _NO_TEXT.search(name):
         return name
     safe = _NO_TEXT.sub(lambda found: _escaped(found[0]), name) or "unnamed"

@@ -1,4 +1,4 @@
-"""What `spy_save` is given: the tensors of a nest, in forms that can be written.
+"""The tensors that `spy_save` gets, in forms that can be written.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -18,11 +18,11 @@ from tensortap import _core
 if TYPE_CHECKING:
     import torch
 
-DEEPEST = 100  # a nest that contains itself has no end
+DEEPEST = 100  # a container may contain itself
 
 
 def leaves(name: str, tensor: Any, depth: int = 0) -> Iterable[tuple[str, Any]]:
-    """Give every tensor of a nest with its name: position, key or field is appended."""
+    """Return (name, tensor) of each tensor in a container: position, key or field is appended."""
     if isinstance(tensor, (tuple, list)):
         parts: Iterable[tuple[Any, Any]] = enumerate(tensor)
     elif isinstance(tensor, Mapping):
@@ -37,7 +37,7 @@ def leaves(name: str, tensor: Any, depth: int = 0) -> Iterable[tuple[str, Any]]:
 
 
 def readable(t: Any, format: str) -> Iterator[tuple[Any, str | None]]:
-    """Give the values in ways that C may read, with the type's name where C has none for it."""
+    """Yield the values as tensors that C can read, with the dtype's name if C does not know it."""
     import torch
 
     with _outside():
@@ -56,7 +56,7 @@ def readable(t: Any, format: str) -> Iterator[tuple[Any, str | None]]:
 
 
 def saved_by_torch(path: str, tensor: Any) -> bytes:
-    """Let torch make the file of what is more than strided memory (sparse, quantized, nested)."""
+    """Return the file that torch writes for a sparse, quantized or nested tensor."""
     import torch
 
     file = io.BytesIO()
@@ -69,7 +69,7 @@ def saved_by_torch(path: str, tensor: Any) -> bytes:
 
 @contextmanager
 def _outside() -> Iterator[None]:
-    """Compute as if there were no autograd, vmap or torch.func.grad around."""
+    """Leave autograd, vmap and torch.func.grad inside the block."""
     import torch
 
     with torch.no_grad():
@@ -83,9 +83,9 @@ def _outside() -> Iterator[None]:
 
 
 def plain(t: Any) -> Any:
-    """Give a tensor as it is outside of autograd, vmap (all of the batch, in front) and mkldnn.
+    """Return a tensor without autograd, vmap (with the batch dimension in front) and mkldnn.
 
-    Of a DTensor what this rank has: to ask the others, they would have to be here too.
+    Of a DTensor, return the local part: gathering it would need the other ranks.
     """
     if not hasattr(t, "detach"):
         return t
@@ -114,22 +114,22 @@ def row_norms(t: Any) -> torch.Tensor:
             t = t.abs() if t.dtype.is_complex else t
             if t.shape[1] == 0:
                 return torch.zeros(t.shape[0], dtype=wide, device=t.device)
-            # In float64: the squares of 1e30 and 1e-30 are no float32.
+            # In float64: float32 cannot hold the squares of 1e30 and 1e-30.
             norms: torch.Tensor = torch.linalg.vector_norm(t.to(torch.float64), dim=1).to(wide)
             return norms
     except (RuntimeError, TypeError):
-        _core.stats(t)  # it says what cannot be read, and what to do
+        _core.stats(t)  # raises an error that says why
         raise
 
 
 def stats_json(t: Any) -> bytes:
-    """Give the statistics of a tensor as JSON."""
+    """Return the statistics of a tensor as JSON."""
     numbers = _core.stats(plain(t)).as_dict()
     return json.dumps({key: _jsonable(value) for key, value in numbers.items()}).encode()
 
 
 def _jsonable(value: Any) -> Any:
-    """Give what JSON has no word for as text: NaN, Infinity, complex numbers."""
+    """Return NaN, Infinity and complex numbers, which JSON does not have, as text."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return str(value) if isinstance(value, complex) else value

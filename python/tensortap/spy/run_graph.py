@@ -20,7 +20,7 @@ from tensortap.spy.trace_graph import Node, construct_graph
 PREFIX = "activation/"
 WHOLE = "(root)"  # what a run calls the model itself
 NONFINITE = ("nan", "posinf", "neginf")
-ADDED = ("nan", "size", "time")  # of a module's outputs the sum; else the largest counts
+ADDED = ("nan", "size", "time")  # summed over a module's outputs; otherwise the largest is taken
 MOST_OUTPUTS = 3  # in a box
 RAMP = ((255, 255, 255), (254, 217, 118), (240, 90, 50))  # none, some, most
 ALARM = "#d00000"
@@ -29,7 +29,7 @@ LONGEST = 60  # characters of a name
 
 @dataclass
 class Module:
-    """What a node of the graph stands for: one module, or several that are alike."""
+    """What a node of the graph stands for: one module, or several identical ones."""
 
     class_name: str | None
     outputs: dict[str, str] = field(default_factory=dict)  # "logits" -> "[8, 10]"; "": the only one
@@ -50,17 +50,22 @@ def run_graph(
 ) -> Digraph:
     """Make the graph of the modules whose outputs a run holds: classes and shapes.
 
-    Layers that are alike (class, shapes, and all below them) are one node.
+    Layers with equal class, shapes and submodules are one node.
 
     Args:
-        run: What `tt.open` gives.
-        color: "nan" (NaN and Inf ever seen, and where the first was born), "size" (elements),
-            "time" (ms a step, with what is called inside), or a statistic ("absmax", "std", ...:
-            the latest; of repeated layers the largest, and which one it is).
+        run: A run from `tt.open`.
+        color: "nan" (NaN and Inf that were seen, and where the first one appeared), "size"
+            (elements), "time" (ms per step, including submodules), or a statistic ("absmax",
+            "std", ...: the latest; of repeated layers the largest, and its index).
         show_repetition: Write `name x N` where N layers are one node.
-        prune_leaves_flag: Leave out the modules that have none inside.
-        squash_name: Draw nodes of one name as one.
+        prune_leaves_flag: Leave out the modules without submodules.
+        squash_name: Draw nodes with the same name as one.
 
+    Returns:
+        The graph; `.draw(path)` writes it to a file.
+
+    Raises:
+        ValueError: The run has no outputs of modules.
     """
     tree, modules = _tree(run)
     if color is not None:
@@ -95,7 +100,7 @@ def run_graph(
 
 
 def _tree(run: Any) -> tuple[Node, Modules]:
-    """Make one tree for each model, of the rows that `tensortap show` prints."""
+    """Build a tree with one child per model from the rows that `tensortap show` prints."""
     if not any(name.startswith(PREFIX) for name in run.names()):
         raise ValueError("the run has no module outputs (no site activation/...) to draw")
     rows = reader_of(run).tree(PREFIX + "*")
@@ -140,7 +145,7 @@ def _add(parent: Node, label: str, order: int, modules: Modules, kind: str | Non
 
 
 def _note(run: Any, node: Node, module: Module, output: str, sites: list[str]) -> None:
-    """Note what a row says about the module that it belongs to."""
+    """Add the contents of a row to its module."""
     tail = f".{output}" if output else ""
     module.sites |= {site: site.removeprefix(PREFIX).removesuffix(tail) for site in sites}
     if sites:
@@ -155,7 +160,7 @@ def _note(run: Any, node: Node, module: Module, output: str, sites: list[str]) -
 
 
 def _join_lists(tree: Node, modules: Modules) -> None:
-    """Draw a list of layers that are all alike as one node: `layers x 12`."""
+    """Join a list of identical layers into one node: `layers x 12`."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -169,7 +174,7 @@ def _join_lists(tree: Node, modules: Modules) -> None:
 
 
 def _outputs(module: Module, *, is_top: bool) -> list[str]:
-    """Give a line for each output that has a name; the only one of the model itself too."""
+    """Return a line for each named output; for the model itself also the unnamed one."""
     named = [f"→ {name} {shape}".rstrip() for name, shape in module.outputs.items() if name]
     if is_top and module.outputs.get(""):
         named.insert(0, f"→ {module.outputs['']}")
@@ -178,7 +183,7 @@ def _outputs(module: Module, *, is_top: bool) -> list[str]:
 
 
 def _is_of(name: str, path: str) -> bool:
-    """Tell whether a site is one of a module's parameters or gradients."""
+    """Return whether a site is one of a module's parameters or gradients."""
     owner, dot, _ = name.partition("/")[2].rpartition(".")
     own = owner if dot else name.partition("/")[2].rpartition(":")[0]
     return not name.startswith(PREFIX) and (own if dot else f"{own}:{WHOLE}".lstrip(":")) == path
@@ -191,7 +196,7 @@ def _legend(run: Any, color: str) -> str:
             return "no NaN and no Inf"
         return f"the first NaN or Inf: {first.name}, step {first.step}"
     if color == "time":
-        return "ms a step, with what is called inside"
+        return "ms per step, including submodules"
     what = "elements of the output" if color == "size" else f"latest {color} of the output"
     return what + "; of repeated layers the largest"
 
@@ -200,7 +205,7 @@ def _legend(run: Any, color: str) -> str:
 
 
 def _measure(run: Any, tree: Node, modules: Modules, color: str) -> None:
-    """Give every module its number."""
+    """Set the number of each module."""
     for module in modules.values():
         for site, path in module.sites.items():
             for value in _value(run, site, color):
@@ -214,7 +219,7 @@ def _measure(run: Any, tree: Node, modules: Modules, color: str) -> None:
 
 
 def _value(run: Any, site: str, color: str) -> Iterator[float]:
-    """Give the number of a site, if it has one."""
+    """Yield the number of a site, if it has one."""
     if color == "nan":
         counts = [run.series(site, counted)[1] for counted in NONFINITE]
         yield float(max(map(sum, zip(*counts, strict=True)), default=0))  # in one tensor
@@ -225,7 +230,7 @@ def _value(run: Any, site: str, color: str) -> Iterator[float]:
 
 
 def _measure_time(run: Any, tree: Node, modules: Modules) -> None:
-    """Add to the time of each node what lies below it."""
+    """Set the time of each node, including the nodes below it."""
     times = dict(_times(run, run.names(PREFIX + "*")))
     nodes = [tree]
     for node in nodes:  # each before those below it
@@ -239,15 +244,15 @@ def _measure_time(run: Any, tree: Node, modules: Modules) -> None:
 
 
 def _is_bad(run: Any, name: str) -> bool:
-    """Tell whether the latest tensor held NaN or Inf: else a statistic is merely undefined."""
+    """Return whether the latest tensor held NaN or Inf; otherwise the statistic is undefined."""
     return any(run.series(name, field)[1][-1] for field in NONFINITE)
 
 
 def _times(run: Any, names: list[str]) -> Iterator[tuple[str, float]]:
-    """Give the ms a step between a module's output and the one before.
+    """Yield (name, ms per step) between a module's output and the output before it.
 
-    Sums and means, no medians: the clock of a run ticks every few ms, and what a tick
-    has too much in one place it has too little in another.
+    Uses sums and means, not medians: the clock of a run ticks every few ms, so single
+    differences are inexact but their errors cancel.
     """
     rank = run.ranks[0]
     moments: list[tuple[int, float, int]] = []  # sites are numbered in order of first output
@@ -264,21 +269,21 @@ def _times(run: Any, names: list[str]) -> Iterator[tuple[str, float]]:
         yield name, total[site] / 1e6 / max(count, 1)
 
 
-# ---- looks
+# ---- attributes
 
 
 def _most(values: dict[str, float]) -> tuple[str, float]:
-    """Give the largest; NaN is above everything: it is what one looks for."""
+    """Return the largest; NaN is larger than everything, because users look for it."""
     return max(values.items(), key=lambda pair: math.inf if math.isnan(pair[1]) else pair[1])
 
 
 def _indices(path: str) -> str:
-    """Give "30" of layers.30.mlp, "2.5" of stages.2.blocks.5.fc."""
+    """Return "30" for layers.30.mlp, "2.5" for stages.2.blocks.5.fc."""
     return ".".join(part for part in path.split(".") if part.isdecimal())
 
 
 def _bad(lines: list[str], values: dict[str, float], first: str | None) -> dict[str, str]:
-    """Give the looks of a node by its NaN and Inf; the first of all stands out."""
+    """Return the attributes of a node by its NaN and Inf; the first one stands out."""
     bad = sum(value > 0 for value in values.values())
     if bad > 0:
         count = next(iter(values.values()))
@@ -296,7 +301,7 @@ def _filled(color: str) -> dict[str, str]:
 
 
 def _shade(value: float, scale: list[float]) -> str:
-    """Give the colour of a value among all: by magnitude where they are far apart."""
+    """Return the colour of a value on the scale, which is logarithmic if values are far apart."""
     finite = [x for x in scale if math.isfinite(x)]
     if not math.isfinite(value):
         return ALARM

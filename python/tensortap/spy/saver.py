@@ -16,14 +16,13 @@ import logging
 import os
 import weakref
 from collections import defaultdict
-from collections.abc import Sequence
 from contextvars import ContextVar
 from operator import index
 from typing import TYPE_CHECKING, Any, Literal
 
 from tensortap import _core
 from tensortap._core import spy_save
-from tensortap.spy.debugger import UNKNOWN, BaseDebugger, selected
+from tensortap.spy.debugger import UNKNOWN, BaseDebugger
 from tensortap.spy.file_names import safe_name, site_name
 from tensortap.spy.leaf import leaves, plain, readable, row_norms, saved_by_torch, stats_json
 
@@ -46,7 +45,26 @@ _savers: weakref.WeakSet[TensorSaver] = weakref.WeakSet()
 
 
 class TensorSaver(BaseDebugger):
-    """Saves tensors as files `{name}.call{n}.pt` in a folder."""
+    """Save tensors as files `{name}.call{n}.pt` in a folder.
+
+    Args:
+        output_dir: Folder to write into; created if it is missing.
+        enabled: Whether to save. The attribute of this name may be changed later.
+        format: "pt", "npy", "safetensors", or "run": the folder is then a run, as `tt.record`
+            makes one.
+        max_bytes: Most bytes of copies that may wait for the disk.
+
+    Raises:
+        ValueError: The format is unknown.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.spy import TensorSaver
+        >>> saver = TensorSaver("debug")
+        >>> saver.save("x", torch.ones(2))
+        >>> torch.load("debug/x.call0.pt")
+        tensor([1., 1.])
+    """
 
     call_counts: defaultdict[str, int]  # next call of each name; 0 for one never saved
     _not_copied = (*BaseDebugger._not_copied, "_files", "_run")
@@ -59,11 +77,7 @@ class TensorSaver(BaseDebugger):
         format: Format = "pt",
         max_bytes: int = 64 << 20,
     ) -> None:
-        """Make the folder.
-
-        *format*: "pt", "npy", "safetensors", or "run" (the folder is then a run, as
-        `tt.record` makes one).  *max_bytes*: of copies that may wait for the disk.
-        """
+        """Create the folder."""
         if format not in FORMATS:
             raise ValueError(
                 f"format must be one of {', '.join(map(repr, FORMATS))}, not {format!r}"
@@ -93,26 +107,21 @@ class TensorSaver(BaseDebugger):
         self._stems.clear()
         self._taken.clear()
 
-    def register_modules(
-        self,
-        model: torch.nn.Module,
-        target_classes: type | Sequence[type] | None = None,
-        target_names: Sequence[str] | None = None,
-        exclude_names: Sequence[str] | None = None,
-    ) -> None:
-        """Learn the paths of a model's modules: those of these classes (all), whose path
-        contains one of the names (any) and none of the excluded ones.
-        """  # noqa: D205
-        for path, module in selected(model, target_classes, target_names, exclude_names):
-            self._register(path, module)
-
     def save(
         self, name: str, tensor: Any, call_idx: int | None = None, norm_only: bool = False
     ) -> None:
         """Save a tensor; the file is complete on return.
 
-        *call_idx*: else the calls of this name are counted.  *norm_only*: save the L2
-        norm of each row of the first dimension instead.
+        Args:
+            name: Name of the file, without `.call{n}.pt`.
+            tensor: A tensor, or containers of tensors: position, key or field is appended to the
+                name.
+            call_idx: Number in the file's name. By default the calls of each name are counted.
+            norm_only: Save the L2 norm of each row of the first dimension instead.
+
+        Raises:
+            OSError: The file cannot be written.
+            TypeError: The tensor cannot be saved in this format.
         """
         self._save(str(name), tensor, call_idx, norm_only, False, is_waiting=True)
 
@@ -121,7 +130,7 @@ class TensorSaver(BaseDebugger):
         self.call_counts.clear()
 
     def flush(self) -> None:
-        """Wait until everything is on disk; raise what went wrong."""
+        """Wait until everything is on disk; raise OSError if a file could not be written."""
         self._files.wait()
         if self._run is not None and not self._run.closed:
             self._run.flush()
@@ -129,7 +138,7 @@ class TensorSaver(BaseDebugger):
                 raise OSError(self._run.error)
 
     def close(self) -> None:
-        """Wait for what is left, and end the thread (and the run); saving starts them again."""
+        """Flush, and end the thread and the run; saving starts them again."""
         try:
             self.flush()
         finally:
@@ -146,7 +155,7 @@ class TensorSaver(BaseDebugger):
         stats_only: bool,
         is_waiting: bool,
     ) -> None:
-        """Save a tensor, or a nest of them, now or soon."""
+        """Save a tensor or a container of tensors, at once or from the thread."""
         if not self.enabled:
             return
         for path, leaf in leaves(name, tensor):
@@ -166,8 +175,8 @@ class TensorSaver(BaseDebugger):
                 self._write(file, leaf, self.format, is_waiting)
 
     def _stem(self, name: str) -> str:
-        """Give the path of a name's files up to the number of the call."""
-        if self._stem_folder is not self.output_dir:  # the user has moved it
+        """Return the path of a name's files up to the number of the call."""
+        if self._stem_folder is not self.output_dir:  # the user has set another folder
             self._move()
         stem = self._stems.get(name)
         if stem is None:
@@ -191,34 +200,51 @@ class TensorSaver(BaseDebugger):
         take(path, saved_by_torch(path, tensor), "bytes")
 
     def _open_run(self) -> Recording:
-        if self._stem_folder is not self.output_dir:  # the user has moved it
+        if self._stem_folder is not self.output_dir:  # the user has set another folder
             self.close()
             self._move()
         if self._run is None or self._run.closed:
             from tensortap.runs import process
             from tensortap.runs.record import record
 
-            # Not the program's run: what it records itself goes where it did before.
+            # Not the program's run: what the program records still goes to its own.
             self._run = record(self._folder, resume=True, keep="stats|value", follow_fork=True)
             process.leave(self._run)
             self._run_process = os.getpid()
-        elif self._run_process != os.getpid():  # forked: into a file of its own
+        elif self._run_process != os.getpid():  # forked: record into another file
             self._run.go_on()
             self._run_process = os.getpid()
         return self._run
 
 
 class DebugContext:
-    """Makes `spy_save` save, inside a `with` block; the innermost one counts.
+    """Make `spy_save` save inside a `with` block; the innermost block is used.
 
-    Leaving it waits until all is on disk, and raises OSError, with the file's name,
-    where that failed.
+    Leaving the block waits until everything is on disk, and raises OSError, with the file's
+    name, if a file could not be written.
+
+    Args:
+        saver: A TensorSaver, or any object with `get_module_path(module)` and
+            `save(name, tensor)`.
+        prefix: Put before each name, with a dot.
+        module_path_override: Used instead of the path of the module.
+
+    Raises:
+        TypeError: *saver* has no `save`.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.spy import DebugContext, TensorSaver, spy_save
+        >>> with DebugContext(TensorSaver("debug"), prefix="step0"):
+        ...     spy_save("x", torch.ones(2))
+        >>> torch.load("debug/step0.manual.x.call0.pt")
+        tensor([1., 1.])
     """
 
     def __init__(
         self, saver: Any, prefix: str = "", module_path_override: str | None = None
     ) -> None:
-        """Take a TensorSaver, or anything with `get_module_path` and `save(name, tensor)`."""
+        """Check and keep the arguments."""
         if not callable(getattr(saver, "save", None)):
             raise TypeError(
                 f"saver must be a TensorSaver, or have a save(name, tensor), not {saver!r}"
@@ -229,7 +255,7 @@ class DebugContext:
 
     @property
     def debugger(self) -> Any:
-        """Give the saver, by its other name."""
+        """The saver, by its other name."""
         return self.saver
 
     def __enter__(self) -> Self:
@@ -250,7 +276,7 @@ class DebugContext:
         except Exception as failure:
             if error is None:
                 raise
-            log.error("%s", failure)  # the program's own error goes first
+            log.error("%s", failure)  # the program's own error is more important
 
     def _save(
         self,
@@ -281,19 +307,30 @@ class DebugContext:
             saver._save(full_name, tensor, None, norm_only, stats_only, is_waiting=False)
             return
         if stats_only:
-            raise TypeError(f"stats_only: {type(saver).__name__} saves by itself, whole tensors")
+            raise TypeError(
+                f"stats_only needs a TensorSaver; {type(saver).__name__} saves whole tensors"
+            )
         for leaf_name, leaf in leaves(full_name, tensor):
             saver.save(leaf_name, row_norms(leaf) if norm_only else leaf)
 
 
 def get_debug_context() -> DebugContext | None:
-    """Give the context that `spy_save` would save into here."""
+    """Return the context that `spy_save` would save into here.
+
+    Returns:
+        The innermost `DebugContext`, or None outside of all.
+
+    Example:
+        >>> from tensortap.spy import get_debug_context
+        >>> get_debug_context() is None
+        True
+    """
     return _context.get(None)
 
 
 @atexit.register
 def _flush_all() -> None:
-    """Save what contexts that were never left have begun."""
+    """Finish the files of contexts that were never left."""
     for saver in list(_savers):
         try:
             saver.close()

@@ -24,34 +24,58 @@ ROOT = "root"  # the path of the model itself, and the name of the tree
 
 @dataclass(eq=False)
 class Node:
-    """A name in the tree of calls, with all its indices folded into one."""
+    """A name in the tree of calls; `layers.0` and `layers.1` are one node with two indices.
+
+    Example:
+        >>> from tensortap.spy import build_tree
+        >>> build_tree(["layers.0.fc", "layers.1.fc"]).children["layers"].count
+        2
+    """
 
     name: str
     children: dict[str, Node] = field(default_factory=dict)  # in order of first call
     count: int = 0  # of distinct indices
     indices: set[str] = field(default_factory=set)
-    first_seen: int = 0  # which call of the trace was the first to show it
+    first_seen: int = 0  # the first call of the trace that it is part of
     parents: set[str] = field(default_factory=set)  # names
     shapes: set[str] = field(default_factory=set)  # "[8, 64] → [8, 10]", or "[8, 64]" of both
-    origin: Node | None = None  # of a copy
+    origin: Node | None = None  # the node that this is a copy of
 
 
 class TracedPath(str):
-    """A path of a trace that knows the shapes of its call."""
+    """A path of a trace, with the shapes of its call."""
 
     shapes: str
 
     def __new__(cls, path: str, shapes: str) -> TracedPath:
-        """Make a str with one more attribute."""
+        """Create a str with one more attribute."""
         made = super().__new__(cls, path)
         made.shapes = shapes
         return made
 
 
 def parse_trace(path: str | os.PathLike[str]) -> list[str]:
-    """Read a trace: one path a line, or a Chrome trace (`.json`)."""
+    """Read a trace that `CallTracer.save_trace` wrote.
+
+    Args:
+        path: A file with one path on each line, or a Chrome trace (`.json`).
+
+    Returns:
+        The paths in the order in which the modules returned.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The trace is empty, or is not one of `CallTracer`.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tensortap.spy import parse_trace
+        >>> _ = Path("calls.txt").write_text("fc")
+        >>> parse_trace("calls.txt")
+        ['fc']
+    """
     file = Path(path)
-    if not file.exists() or file.is_dir():  # a pipe will do
+    if not file.exists() or file.is_dir():  # a pipe is allowed
         raise FileNotFoundError(f"trace file not found: {file}")
     text = file.read_text(encoding="utf-8", errors="surrogateescape")
     if file.suffix == ".json":
@@ -75,7 +99,7 @@ def _parse_chrome(text: str, file: Path) -> list[str]:
 
 
 def _end(row: dict[str, Any]) -> tuple[float, int]:
-    """Give the moment of return; of two at once the inner one's is the first."""
+    """Return a sort key: the time of return; of two at the same time the inner call is first."""
     return round(row.get("ts", 0) + row.get("dur", 0), 3), -row.get("args", {}).get("depth", 0)
 
 
@@ -87,27 +111,37 @@ def _shapes(args: dict[str, Any]) -> str:
 
 
 def _side(tensors: Sequence[str], most: int = 3) -> str:
-    """Give the shapes of inputs or outputs; of many the first, and how many there are."""
+    """Return the shapes of inputs or outputs; of many the first ones and their number."""
     shown = ", ".join(_shape(tensor) for tensor in tensors[:most])
     return shown if len(tensors) <= most else f"{shown}, … ({len(tensors)} in all)"
 
 
 def _shape(tensor: str) -> str:
-    """Give "[8, 64]" of "float32[8, 64]"."""
+    """Return "[8, 64]" of "float32[8, 64]"."""
     return tensor[tensor.index("[") :] if "[" in tensor else tensor
 
 
 def build_tree(paths: Iterable[str]) -> Node:
     """Fold a trace into a tree of names.
 
-    A number belongs to the name before it and is one of its indices; a number at the
-    beginning is a name.
+    A number is an index of the name before it; a number at the beginning is a name.
+
+    Args:
+        paths: The paths of a trace.
+
+    Returns:
+        The root, whose children are the first parts of the paths.
+
+    Example:
+        >>> from tensortap.spy import build_tree
+        >>> list(build_tree(["layers.0.fc", "layers.1.fc", "head"]).children)
+        ['layers', 'head']
     """
     return fold(paths)[0]
 
 
 def fold(paths: Iterable[str]) -> tuple[Node, dict[str, Node]]:
-    """Give the tree of a trace, and the node of each path in it."""
+    """Return the tree of a trace, and the node of each path in it."""
     root = Node(ROOT)
     nodes: dict[str, Node] = {}  # a long trace has few
     for order, path in enumerate(paths):
@@ -135,12 +169,37 @@ def _insert(root: Node, path: str, order: int) -> Node:
 
 
 def squash_numeric_indices(tree: Node) -> Node:
-    """Give the tree as it is: `build_tree` has folded the numbers already."""
+    """Return the tree itself: `build_tree` has folded the numbers already.
+
+    Args:
+        tree: A tree from `build_tree`.
+
+    Returns:
+        The same tree.
+
+    Example:
+        >>> from tensortap.spy import build_tree, squash_numeric_indices
+        >>> tree = build_tree(["a.0"])
+        >>> squash_numeric_indices(tree) is tree
+        True
+    """
     return tree
 
 
 def prune_leaves(tree: Node) -> Node:
-    """Give a tree without the last part of every path longer than one."""
+    """Return a tree without the last part of every path that has several.
+
+    Args:
+        tree: A tree from `build_tree`; it is not changed.
+
+    Returns:
+        A smaller copy.
+
+    Example:
+        >>> from tensortap.spy import build_tree, prune_leaves
+        >>> prune_leaves(build_tree(["a.b"])).children["a"].children
+        {}
+    """
     pruned = _copied(tree)
     waiting = [(tree, pruned)]
     while waiting:
@@ -174,10 +233,21 @@ def construct_graph(
 ) -> Digraph:
     """Make the graph of a tree: nodes `n0`, `n1`, ... in order of first call.
 
-    *show_repetition*: write `name x N` where there are N indices.  *prune_leaves_flag*:
-    leave out the last part of every path.  *squash_name*: draw nodes of one name as one.
-    *attributes*: gives more of Graphviz's attributes for the nodes that are drawn as one,
-    whose label is such.
+    Args:
+        tree: A tree from `build_tree`.
+        show_repetition: Write `name x N` where there are N indices.
+        prune_leaves_flag: Leave out the last part of every path.
+        squash_name: Draw nodes with the same name as one.
+        attributes: Returns further Graphviz attributes of a box, given the nodes that it stands
+            for and its label.
+
+    Returns:
+        The graph; its `source` is DOT text.
+
+    Example:
+        >>> from tensortap.spy import build_tree, construct_graph
+        >>> "layers x 2" in construct_graph(build_tree(["layers.0.fc", "layers.1.fc"])).source
+        True
     """
     if prune_leaves_flag:
         tree = prune_leaves(tree)
@@ -206,7 +276,7 @@ def construct_graph(
 
 
 def _walk(tree: Node) -> Iterator[tuple[Node, Node]]:
-    """Give (parent, node) of all that is drawn, from the top; the path `root` is not."""
+    """Yield (parent, node) of everything that is drawn, from the top; the path `root` is not."""
     waiting = [(tree, child) for child in tree.children.values()]
     waiting.reverse()
     while waiting:
@@ -227,7 +297,21 @@ def _edge_label(shapes: set[str]) -> str:
 def apply_graph_render_options(
     dot: Digraph, dpi: int = 150, figwidth: float | None = None, figheight: float | None = None
 ) -> None:
-    """Set the resolution, and the size in inches that the graph is to fill."""
+    """Set the resolution and the size of a graph.
+
+    Args:
+        dot: The graph to change.
+        dpi: Pixels per inch.
+        figwidth: Width to fill, in inches.
+        figheight: Height to fill, in inches.
+
+    Example:
+        >>> from tensortap.spy import apply_graph_render_options, build_tree, construct_graph
+        >>> graph = construct_graph(build_tree(["fc"]))
+        >>> apply_graph_render_options(graph, dpi=99)
+        >>> "dpi=99" in graph.source
+        True
+    """
     dot.attr(dpi=str(dpi))
     if figwidth is not None or figheight is not None:
         width = "" if figwidth is None else figwidth
@@ -244,18 +328,50 @@ def render_graph(
     figwidth: float | None = None,
     figheight: float | None = None,
 ) -> Digraph:
-    """Make the graph of a tree with all its options; `.render()` writes it to a file."""
+    """Make the graph of a tree with all its options; `.render()` writes it to a file.
+
+    Args:
+        tree: A tree from `build_tree`.
+        show_repetition: As for `construct_graph`.
+        prune_leaves_flag: As for `construct_graph`.
+        squash_name: As for `construct_graph`.
+        dpi: As for `apply_graph_render_options`.
+        figwidth: As for `apply_graph_render_options`.
+        figheight: As for `apply_graph_render_options`.
+
+    Returns:
+        The graph. No file is written yet.
+
+    Example:
+        >>> from tensortap.spy import build_tree, render_graph
+        >>> render_graph(build_tree(["fc"])).render("calls", format="svg")
+        'calls.svg'
+    """
     dot = construct_graph(tree, show_repetition, prune_leaves_flag, squash_name)
     apply_graph_render_options(dot, dpi, figwidth, figheight)
     return dot
 
 
 def save_tree_json(tree: Node, path: str | os.PathLike[str]) -> None:
-    """Write the tree as JSON."""
+    """Write a tree as JSON.
+
+    Args:
+        tree: A tree from `build_tree`.
+        path: The file to write.
+
+    Raises:
+        ValueError: The tree is too deep for JSON.
+
+    Example:
+        >>> from tensortap.spy import build_tree, save_tree_json
+        >>> save_tree_json(build_tree(["fc"]), "tree.json")
+    """
     try:
         text = json.dumps(_as_dict(tree), indent=2)
     except RecursionError:
-        raise ValueError(f"{path}: the tree is too deep for JSON; draw it without") from None
+        raise ValueError(
+            f"{path}: the tree is too deep for JSON; draw it without --save-json"
+        ) from None
     Path(path).write_text(text, encoding="utf-8")
 
 
