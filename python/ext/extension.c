@@ -10,6 +10,7 @@
 #include "lines/source.h"
 #include "runs/recorder.h"
 #include "spy/functions.h"
+#include "summary/docs.h"
 #include "summary/functions.h"
 #include "track/engine.h"
 
@@ -20,26 +21,19 @@
 
 static PyMethodDef functions[] = {
     { "stats", FAST(summary_stats),
-      "stats($module, t, /, *, nan_policy='omit', release_gil=False)\n--\n\n"
-      "Compute what the elements of a tensor or array are like.\n\n"
-      "NaN and Inf are counted and left out; nan_policy='propagate' gives torch's answer.\n"
-      "release_gil=True promises that nobody changes or frees the memory meanwhile." },
+      "stats($module, t, /, *, nan_policy='omit', release_gil=False)\n--\n\n" SUMMARY_DOC_STATS },
     { "histogram", FAST(summary_histogram),
-      "histogram($module, t, /, *, release_gil=False)\n--\n\n"
-      "Count the elements in fixed logarithmic bins." },
+      "histogram($module, t, /, *, release_gil=False)\n--\n\n" SUMMARY_DOC_HISTOGRAM },
     { "digest", FAST(summary_digest),
-      "digest($module, t, /, *, release_gil=False)\n--\n\n"
-      "Compute 128 bits that stand for shape, type and elements, whatever the strides." },
+      "digest($module, t, /, *, release_gil=False)\n--\n\n" SUMMARY_DOC_DIGEST },
     { "compare", FAST(summary_compare),
       "compare($module, a, b, /, *, rtol=1e-05, atol=1e-08, equal_nan=False, ulp=False, "
-      "release_gil=False)\n--\n\n"
-      "Say how two tensors of one shape differ; ulp=True adds ulp_hist." },
+      "release_gil=False)\n--\n\n" SUMMARY_DOC_COMPARE },
     { "sample", FAST(summary_sample),
-      "sample($module, t, /, *, max_vector=32, max_matrix=8, max_slices=6)\n--\n\n"
-      "Pick a few elements that stand for the whole, as tables." },
+      "sample($module, t, /, *, max_vector=32, max_matrix=8, max_slices=6)\n--\n\n" SUMMARY_DOC_SAMPLE },
     { "attention", FAST(summary_attention),
-      "attention($module, q, k, /, *, scale=None, is_causal=False, mask=None, release_gil=False)\n--\n\n"
-      "Compute entropy, largest logit and sink of softmax(q k^T) for each head and query." },
+      "attention($module, q, k, /, *, scale=None, is_causal=False, mask=None, "
+      "release_gil=False)\n--\n\n" SUMMARY_DOC_ATTENTION },
     { "tensor_line", FAST(summary_tensor_line),
       "tensor_line($module, t, /, *, color=False, ascii=False, columns=0)\n--\n\n"
       "Write one line about a tensor; give None for anything else." },
@@ -77,7 +71,20 @@ static PyMethodDef functions[] = {
       "Reduce a watched module to what an unwatched one is pickled as." },
     { "spy_save", FAST(spy_save),
       "spy_save($module, name, tensor, module=None, *, norm_only=False, stats_only=False)\n--\n\n"
-      "Save a tensor, or all in a nest of them, if inside a DebugContext; else do nothing." },
+      "Save a tensor inside a DebugContext; do nothing outside.\n\n"
+      "Args:\n"
+      "    name: Name of the file, after the prefix of the context and the path of the module.\n"
+      "    tensor: A tensor, or containers of tensors: position, key or field is appended.\n"
+      "    module: The module that calls; its path becomes part of the name.\n"
+      "    norm_only: Save the L2 norm of each row of the first dimension instead.\n"
+      "    stats_only: Save the statistics as JSON instead.\n\n"
+      "Example:\n"
+      "    >>> import torch\n"
+      "    >>> from tensortap.spy import DebugContext, TensorSaver, spy_save\n"
+      "    >>> with DebugContext(TensorSaver(\"debug\")):\n"
+      "    ...     spy_save(\"q\", torch.ones(2))\n"
+      "    >>> torch.load(\"debug/manual.q.call0.pt\")\n"
+      "    tensor([1., 1.])" },
     { "_count_up", FAST(spy_count_up),
       "_count_up($module, counts, key, /)\n--\n\n"
       "Give a count of a dict, and add one to it." },

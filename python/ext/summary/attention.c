@@ -4,6 +4,7 @@
  * or as a memoryview where there is no NumPy.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "summary/docs.h"
 #include "summary/functions.h"
 #include "tensortap_tools.h"
 
@@ -222,7 +223,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "What attention weights are like, for each head and query." },
+    { Py_tp_doc, SUMMARY_DOC_ATTENTION_TYPE },
     { Py_tp_dealloc, attention_dealloc },
     { Py_tp_repr, attention_repr },
     { Py_tp_getset, getters },

@@ -1,6 +1,7 @@
 /* compare.c -- compare() and the class Compare.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "summary/docs.h"
 #include "summary/functions.h"
 #include "tensortap_tools.h"
 
@@ -188,7 +189,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "How two tensors of one shape differ." },
+    { Py_tp_doc, SUMMARY_DOC_COMPARE_TYPE },
     { Py_tp_dealloc, compare_dealloc },
     { Py_tp_repr, compare_repr },
     { Py_tp_getset, getters },

@@ -1,6 +1,7 @@
 /* digest.c -- digest() and the class Digest.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "summary/docs.h"
 #include "summary/functions.h"
 
 #include <string.h>
@@ -134,7 +135,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "Digest(hex)\n--\n\n128 bits that stand for a tensor's shape, type and elements." },
+    { Py_tp_doc, "Digest(hex)\n--\n\n" SUMMARY_DOC_DIGEST_TYPE },
     { Py_tp_new, digest_new },
     { Py_tp_dealloc, digest_dealloc },
     { Py_tp_repr, digest_repr },

@@ -1,6 +1,7 @@
 /* histogram.c -- histogram() and the class Histogram.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "summary/docs.h"
 #include "summary/functions.h"
 #include "tensortap_tools.h"
 
@@ -190,7 +191,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "Counts of a tensor's elements in fixed logarithmic bins; a + b merges two." },
+    { Py_tp_doc, SUMMARY_DOC_HISTOGRAM_TYPE },
     { Py_tp_dealloc, histogram_dealloc },
     { Py_tp_repr, histogram_repr },
     { Py_tp_hash, PyObject_HashNotImplemented },

@@ -1,6 +1,7 @@
 /* sample.c -- sample() and the classes Sample and SampleSlice.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "summary/docs.h"
 #include "summary/functions.h"
 
 #include <string.h>
@@ -37,7 +38,7 @@ PyTypeObject *summary_slice_type(void)
         { NULL, NULL },
     };
     static PyStructSequence_Desc desc = { .name = "tensortap.SampleSlice",
-                                          .doc = "A table of elements.",
+                                          .doc = SUMMARY_DOC_SLICE_TYPE,
                                           .fields = fields,
                                           .n_in_sequence = 4 };
     return PyStructSequence_NewType(&desc);
@@ -236,7 +237,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "A few elements that stand for a whole tensor, as tables." },
+    { Py_tp_doc, SUMMARY_DOC_SAMPLE_TYPE },
     { Py_tp_dealloc, sample_dealloc },
     { Py_tp_repr, sample_repr },
     { Py_tp_getset, getters },

@@ -4,6 +4,7 @@
  * sees is made when it is asked for, because most of it never is.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/stats.h"
+#include "summary/docs.h"
 #include "summary/functions.h"
 #include "tensortap_tools.h"
 
@@ -279,7 +280,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "What the elements of a tensor are like: counts, range, moments, norms." },
+    { Py_tp_doc, SUMMARY_DOC_STATS_TYPE },
     { Py_tp_dealloc, stats_dealloc },
     { Py_tp_repr, stats_repr },
     { Py_tp_richcompare, stats_compare },
