@@ -28,7 +28,18 @@ MOST_AT_FULL_SIZE = 60  # nodes of a PNG
 
 @dataclass
 class RenderOutput:
-    """What became of a chart."""
+    """Where a chart went.
+
+    Args:
+        saved_path: The file that was written, or None.
+        displayed: Whether it was displayed.
+        node_count: Number of changes in the chart.
+
+    Example:
+        >>> from tensortap.flow import RenderOutput
+        >>> RenderOutput("chart.png", False, 3).node_count
+        3
+    """
 
     saved_path: str | None
     displayed: bool

@@ -54,7 +54,13 @@ def _path(name: str, value: str | os.PathLike[str]) -> str:
 
 
 class MonitorRuntime:
-    """Captures tensor changes and draws them."""
+    """Capture tensor changes and draw them; the functions of `tensortap.flow` act on one of these.
+
+    Example:
+        >>> from tensortap.flow import MonitorRuntime
+        >>> MonitorRuntime().flush() is None
+        True
+    """
 
     def __init__(self) -> None:
         """Make one that is off."""
@@ -86,9 +92,31 @@ class MonitorRuntime:
     ) -> MonitorRuntime:
         """Start to capture tensor changes in files under the working directory.
 
-        The last *max_nodes* changes are kept.  *show* None means: if this is a
-        notebook.  *returns* adds what functions return, *arrays* NumPy arrays.
-        Called again, it sets all options anew and keeps the nodes.
+        A second call sets all options again and keeps what was captured.
+
+        Args:
+            show: Display the chart at the end. Defaults to whether this is a notebook.
+            save: Write the chart to a file at the end.
+            save_dir: Folder of the file.
+            file_prefix: Begin of the file's name.
+            max_nodes: Number of changes to keep, counted from the last.
+            max_vector: Most elements to draw of a vector.
+            max_matrix: Most rows and columns to draw of a matrix.
+            max_slices: Most matrices to draw of a larger tensor.
+            returns: Draw what functions return, too.
+            arrays: Draw NumPy arrays, too.
+
+        Returns:
+            The runtime.
+
+        Raises:
+            TypeError: An option has the wrong type.
+
+        Example:
+            >>> from tensortap import flow
+            >>> _ = flow.on(max_nodes=20)
+            >>> flow.off() is None  # nothing has changed
+            True
         """
         if not isinstance(file_prefix, str):
             raise TypeError(f"file_prefix must be a str, not {type(file_prefix).__name__}")
@@ -123,7 +151,23 @@ class MonitorRuntime:
         save: bool | None = None,
         clear: bool = True,
     ) -> RenderOutput | None:
-        """Stop, and draw what was captured; None if there is nothing."""
+        """Stop capturing, and draw what was captured.
+
+        Args:
+            render: Draw; False only stops.
+            filename: File in the folder of `on`; its suffix is the format.
+            show: Instead of the option of `on`.
+            save: Instead of the option of `on`.
+            clear: Forget what was captured.
+
+        Returns:
+            Where the chart went, or None if there is nothing to draw.
+
+        Example:
+            >>> from tensortap import flow
+            >>> flow.off() is None
+            True
+        """
         self._flow.off()
         self._tell_errors()
         if not _flag("render", render):
@@ -138,7 +182,22 @@ class MonitorRuntime:
         save: bool | None = None,
         clear: bool = True,
     ) -> RenderOutput | None:
-        """Draw what was captured and go on; None if there is nothing."""
+        """Draw what was captured, and go on capturing.
+
+        Args:
+            filename: File in the folder of `on`; its suffix is the format.
+            show: Instead of the option of `on`.
+            save: Instead of the option of `on`.
+            clear: Forget what was captured.
+
+        Returns:
+            Where the chart went, or None if there is nothing to draw.
+
+        Example:
+            >>> from tensortap import flow
+            >>> flow.flush() is None
+            True
+        """
         return self._render(filename, show, save, clear)
 
     def lines(
@@ -148,9 +207,23 @@ class MonitorRuntime:
         *,
         file: str | os.PathLike[str] | None = None,
     ) -> MonitorRuntime:
-        """Keep only changes of the lines from *start* to *end* of a file, by default the caller's.
+        """Keep only changes of some lines; without arguments, of all lines again.
 
-        Without arguments all lines count again.
+        Args:
+            start: The first line.
+            end: The last line.
+            file: The file. Defaults to that of the caller.
+
+        Returns:
+            The runtime.
+
+        Raises:
+            ValueError: One end is missing, or the last line comes before the first.
+
+        Example:
+            >>> from tensortap import flow
+            >>> _ = flow.lines(10, 20, file="train.py")
+            >>> _ = flow.lines()
         """
         if start is None and end is None:
             if file is not None:
@@ -172,12 +245,45 @@ class MonitorRuntime:
         return self
 
     def args(self, **hints: Any) -> MonitorRuntime:
-        """Remember values for parameters that `run` has to fill in."""
+        """Remember values for parameters that `run` has to fill in.
+
+        Args:
+            **hints: Values by the name of the parameter.
+
+        Returns:
+            The runtime.
+
+        Example:
+            >>> from tensortap import flow
+            >>> _ = flow.args(size=3)
+            >>> flow.run(lambda size: size)
+            3
+            >>> flow.reset()
+        """
         self.arg_hints.update(hints)
         return self
 
     def run(self, fn: Callable[..., Any], /, **overrides: Any) -> Any:
-        """Call *fn*; what is not given comes from `args()`, the caller, defaults or guesses."""
+        """Call a function, and fill in the arguments that are missing.
+
+        They come from `args()`, from names of the caller, from defaults, or are guessed from the
+        annotations.
+
+        Args:
+            fn: The function.
+            **overrides: Arguments by name.
+
+        Returns:
+            What the function returns.
+
+        Raises:
+            TypeError: No value was found for a parameter.
+
+        Example:
+            >>> from tensortap import flow
+            >>> flow.run(lambda a, b=2: a + b, a=1)
+            3
+        """
         if not callable(fn):
             raise TypeError(f"run() needs something to call, not {type(fn).__name__}")
         caller = sys._getframe(1)
@@ -188,7 +294,19 @@ class MonitorRuntime:
 
     @contextmanager
     def watch(self, **options: Any) -> Iterator[MonitorRuntime]:
-        """Capture inside of a with block, and draw at its end."""
+        """Capture inside a `with` block, and draw at its end.
+
+        Args:
+            **options: Those of `on`, and *filename*.
+
+        Yields:
+            The runtime.
+
+        Example:
+            >>> from tensortap import flow
+            >>> with flow.watch(save=False):
+            ...     pass
+        """
         self.on(**options)
         try:
             yield self
@@ -198,7 +316,12 @@ class MonitorRuntime:
         self.off()
 
     def reset(self) -> None:
-        """Stop, and forget nodes, hints and the line filter."""
+        """Stop capturing, and forget changes, the values of `args` and the lines of `lines`.
+
+        Example:
+            >>> from tensortap import flow
+            >>> flow.reset()
+        """
         self._flow.off()
         self._flow.clear()
         self._flow.take_errors()

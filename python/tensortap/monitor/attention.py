@@ -37,8 +37,28 @@ def monitor_scaled_dot_product_attention(
 ) -> None:
     """Measure an attention from inside the module that computes it.
 
-    Takes what `scaled_dot_product_attention` was given, and as *activation* what it gave:
-    `(..., heads, length, head_dim)`.  Dropout changes nothing here.
+    Pass the arguments of `scaled_dot_product_attention`, with tensors of shape
+    `(..., heads, length, head_dim)`. Dropout is ignored.
+
+    Args:
+        monitor: The monitor.
+        module: The module, or its name.
+        query: As for torch.
+        key: As for torch.
+        value: As for torch.
+        attn_mask: As for torch.
+        dropout_p: As for torch; ignored.
+        is_causal: As for torch.
+        scale: As for torch.
+        enable_gqa: As for torch.
+        activation: The result of `scaled_dot_product_attention`.
+        is_reference: The module belongs to the reference module.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.monitor import ModuleMonitor, monitor_scaled_dot_product_attention
+        >>> q = torch.ones(1, 1, 2, 4)  # batch, heads, length, head_dim
+        >>> monitor_scaled_dot_product_attention(ModuleMonitor(), "attn", q, q, q)
     """
     if isinstance(module, torch.nn.Module) and module in monitor.reference_module_names:
         is_reference = True

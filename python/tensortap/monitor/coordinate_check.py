@@ -28,7 +28,20 @@ PIECE = 1 << 18  # elements: larger differences are computed in pieces of the ba
 
 
 def l2_norm(tensor: torch.Tensor) -> torch.Tensor:
-    """Compute the L2 norm over the last dimension."""
+    """Compute the L2 norm over the last dimension.
+
+    Args:
+        tensor: The tensor.
+
+    Returns:
+        The norms.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.monitor import l2_norm
+        >>> l2_norm(torch.tensor([3.0, 4.0]))
+        tensor(5.)
+    """
     norm: torch.Tensor = torch.linalg.vector_norm(tensor, ord=2, dim=-1)
     return norm
 
@@ -56,7 +69,23 @@ class _Call:
 
 
 class RefinedCoordinateCheck:
-    """Logs how much of each module's change comes from its weights, and how much from its input."""
+    """Log how much of each module's change comes from its weights, and how much from its input.
+
+    Args:
+        monitor: A monitor with a module and a reference module.
+
+    Raises:
+        ValueError: The monitor has no module or no reference module.
+
+    Example:
+        >>> import copy, torch
+        >>> from tensortap.monitor import ModuleMonitor, RefinedCoordinateCheck
+        >>> model = torch.nn.Linear(2, 1)
+        >>> monitor = ModuleMonitor()
+        >>> monitor.set_module(model)
+        >>> monitor.set_reference_module(copy.deepcopy(model))
+        >>> check = RefinedCoordinateCheck(monitor)
+    """
 
     def __init__(self, monitor: ModuleMonitor) -> None:
         """Begin to store what the modules of both models take."""

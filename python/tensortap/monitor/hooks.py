@@ -36,7 +36,12 @@ class Handle(Protocol):
 
 
 class HooksManager:
-    """The forward hooks of some modules, one each."""
+    """Manage the forward hooks of some modules, one for each.
+
+    Example:
+        >>> from tensortap.monitor import HooksManager
+        >>> HooksManager().remove_all_hooks()
+    """
 
     def __init__(self) -> None:
         """Begin with none."""

@@ -29,9 +29,17 @@ class _Held:
 
 
 class MonitorMixin:
-    """A second base for modules that ask, while they run, whether they are monitored.
+    """A second base class for modules that ask, while they run, whether they are monitored.
 
-    Needs no `__init__`: `nn.Module.__init__` does not call that of further bases.
+    It needs no `__init__`: `nn.Module.__init__` does not call that of other base classes.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.monitor import MonitorMixin
+        >>> class Net(torch.nn.Linear, MonitorMixin):
+        ...     pass
+        >>> Net(2, 1).is_monitoring
+        False
     """
 
     _held_monitor: _Held | None = None

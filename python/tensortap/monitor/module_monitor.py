@@ -43,7 +43,29 @@ Module = torch.nn.Module
 
 
 class ModuleMonitor:
-    """Watches the activations, parameters and gradients of a module at chosen steps."""
+    """Measure the activations, parameters and gradients of a module at chosen steps.
+
+    Args:
+        monitor_step_fn: Returns whether to measure at a step. Defaults to every 20th.
+        format_module_name_fn: Returns the name of a module in the metrics.
+        excluded_modules_regex: Do not measure modules whose formatted name matches this.
+        logger: Logs what happens.
+        cpu_offload: Keep the activations of the reference module on the CPU.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.monitor import ModuleMonitor
+        >>> model = torch.nn.Linear(2, 1)
+        >>> monitor = ModuleMonitor(monitor_step_fn=lambda step: step % 100 == 0)
+        >>> monitor.set_module(model)
+        >>> monitor.add_activation_metric("mean", torch.mean)
+        >>> monitor.begin_step(100)
+        True
+        >>> _ = model(torch.ones(1, 2))
+        >>> monitor.end_step()
+        >>> list(monitor.get_step_metrics())
+        ['activation/[root module]/mean']
+    """
 
     def __init__(
         self,

@@ -20,7 +20,19 @@ WRAPPERS = ("_forward_module", "_orig_mod", "_fsdp_wrapped_module")
 
 
 def default_format_module_name_fn(name: str) -> str:
-    """Give the name without the parts that wrappers add; the root has one of its own."""
+    """Return the name of a module without the parts that wrappers add.
+
+    Args:
+        name: The name from `named_modules()`.
+
+    Returns:
+        The name; "[root module]" for the model itself.
+
+    Example:
+        >>> from tensortap.monitor import default_format_module_name_fn
+        >>> default_format_module_name_fn("_orig_mod.fc")
+        'fc'
+    """
     if name == "" or name in WRAPPERS:
         return ROOT
     for wrapper in WRAPPERS:

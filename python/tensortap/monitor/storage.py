@@ -29,7 +29,20 @@ DATASETS = ("keys", "values")  # of one group in an HDF5 file
 
 
 class StorageManager:
-    """The metrics of a run: `{step: {key: value}}`."""
+    """Store metrics as `{step: {key: value}}`, aggregate them, and save them.
+
+    Args:
+        logger: Logs how many metrics a step has.
+
+    Example:
+        >>> from tensortap.monitor import StorageManager
+        >>> storage = StorageManager()
+        >>> storage.log_scalar(1, "loss", 2.0)
+        >>> storage.log_scalar(1, "loss", 4.0)
+        >>> storage.aggregate_step(1)
+        >>> storage.get_step_metrics(1)
+        {'loss': 3.0}
+    """
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
         """Start without metrics."""

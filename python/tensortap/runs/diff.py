@@ -80,11 +80,31 @@ def diff(
     atol: float | None = None,
     rename: tuple[str, str] | None = None,
 ) -> Diff:
-    """Compare two runs and find where they part.
+    """Compare two runs and find where they start to differ.
 
-    *only*: names that match this glob.  *steps*: from the first up to and with the last.
-    *rtol*, *atol*: fine is |a - b| <= atol + rtol * |b|, in place of the noise floor.
-    *rename*: (old, new), what names of *a* hold is this in *b*; found out if all fit.
+    Args:
+        a: A run, or its folder.
+        b: Another run, or its folder.
+        only: Compare only names that match this glob.
+        steps: (first, last), both included; None is an open end.
+        rtol: Accept |a - b| <= atol + rtol * |b| instead of what rounding explains.
+        atol: See *rtol*.
+        rename: (old, new): replace *old* in the names of *a* by *new*. Found by itself if that
+            makes all names match.
+
+    Returns:
+        The result; it is true if the runs differ by more than noise.
+
+    Raises:
+        ValueError: A tolerance is negative or not finite.
+
+    Example:
+        >>> import tensortap as tt
+        >>> for name, loss in (("runs/a", 0.5), ("runs/b", 0.75)):
+        ...     with tt.record(name) as run:
+        ...         run.log("loss", loss)
+        >>> tt.diff("runs/a", "runs/b").first.name
+        'loss'
     """
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if tolerance is not None and not (tolerance >= 0 and math.isfinite(tolerance)):
@@ -114,9 +134,21 @@ def diff(
 def first_nonfinite(
     run: Run | str | os.PathLike[str], *, allow: str | None = None
 ) -> NonFinite | None:
-    """Find where the first NaN or Inf of a run was born; None if all values are finite.
+    """Find where the first NaN or Inf of a run appeared.
 
-    *allow*: a glob of sites that may be so, such as masks filled with -inf.
+    Args:
+        run: A run, or its folder.
+        allow: A glob of names that may hold NaN or Inf, such as masks filled with -inf.
+
+    Returns:
+        Name, step and statistics of the tensor, or None if all values are finite.
+
+    Example:
+        >>> import numpy as np, tensortap as tt
+        >>> with tt.record("runs/nan") as run:
+        ...     run.tensor("x", np.array([1.0, np.nan]))
+        >>> tt.first_nonfinite("runs/nan").name
+        'x'
     """
     opened = _opened(run)
     try:

@@ -151,20 +151,43 @@ def record(
     resume: bool = False,
     follow_fork: bool = False,
 ) -> Recording:
-    """Record a run into the folder *path* (else `runs/<date>-<time>`) until it is closed.
+    """Record a run until it is closed.
 
-    *model*, *optimizer*, *inputs*, *grads*, *on_nonfinite*: watch the model, as
-    `tt.watch(model, optimizer=optimizer, ...)`.
-    *every*, *only*, *exclude*, *keep*: of tensors, how often, which names (globs), and
-    what: "stats", "hist", "digest", "sample", "value" or several ("stats,value").
-    Numbers given to `run.log` are always recorded.
-    *budget*: the share of the time that watching may take (0.02); the most expensive
-    tensors are then recorded more seldom, and the run says which.
-    *overflow*: what happens when the disk is too slow: "wait" or "drop" (and count).
-    *max_bytes*: above, the oldest values go; statistics stay.
-    *resume*: go on with a run that is there already, at the step after its last.
-    *follow_fork*: processes forked from this one record too, each into a file of its own
-    in the folder; else they record nothing.
+    Numbers given to `run.log` are always recorded; *every*, *keep*, *only* and *exclude* are about
+    tensors.
+
+    Args:
+        path: Folder of the run. Defaults to `runs/<date>-<time>`.
+        model: Model to watch, as with `tt.watch(model)`.
+        optimizer: As for `tt.watch`.
+        inputs: As for `tt.watch`.
+        grads: As for `tt.watch`.
+        on_nonfinite: As for `tt.watch`.
+        every: Record every n-th step.
+        keep: What to keep of tensors: "stats", "hist", "digest", "sample", "value", or several
+            ("stats,value").
+        only: Record only names that match this glob.
+        exclude: Do not record names that match this glob.
+        budget: Largest share of the time that watching may take, for example 0.02. Expensive
+            tensors are then recorded less often; the run says which.
+        overflow: What to do while the disk is too slow: "wait", or "drop" and count.
+        max_bytes: Most bytes of values to keep; the oldest are evicted, their statistics stay.
+        resume: Continue an existing run at the step after its last.
+        follow_fork: Record in forked processes too, each into its own file in the folder.
+
+    Returns:
+        The open run. Use it as a context manager, or call `close()`.
+
+    Raises:
+        FileExistsError: The folder holds a run already, and *resume* is False.
+        ValueError: An option has a value that is not accepted.
+
+    Example:
+        >>> import tensortap as tt
+        >>> with tt.record("runs/today") as run:
+        ...     run.log("loss", 0.5)
+        >>> tt.open("runs/today").names()
+        ['loss']
     """
     _check_count("every", every, "a number of steps, 1 or more")
     if max_bytes is not None:

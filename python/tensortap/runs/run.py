@@ -118,7 +118,22 @@ class File(NamedTuple):
 
 
 class Run:
-    """A run that is read; every rank of it."""
+    """A recorded run that is read, with all its ranks; `tt.open` returns it.
+
+    Args:
+        path: The folder of the run, or one of its files.
+
+    Raises:
+        FileNotFoundError: There is no such file or folder, or the folder holds no run.
+        ValueError: The file is not a run.
+
+    Example:
+        >>> import tensortap as tt
+        >>> with tt.record("runs/read") as run:
+        ...     run.log("loss", 0.5)
+        >>> tt.Run("runs/read").series("loss")[1].tolist()
+        [0.5]
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a run folder, or one file of it."""

@@ -51,12 +51,26 @@ def verify(
     optimizer: torch.optim.Optimizer | None = None,
     steps: int = 1,
 ) -> Report:
-    """Run *fn* *steps* times without and with watching *model*, and compare everything.
+    """Check that watching a model does not change its training.
 
-    *fn* takes no arguments and draws no data of its own (a loader would give the
-    second run other data).  Parameters, buffers, gradients, the optimizer's state and
-    the random generators of torch, its devices, NumPy and `random` begin the same both
-    times, and are afterwards as they were before.
+    Runs *fn* without and with watching, from the same state, and compares parameters, buffers,
+    gradients, the optimizer's state and the random generators. Afterwards all are as before.
+
+    Args:
+        fn: One training step. It takes no arguments and reads no data loader, which would return
+            other data the second time.
+        model: The model.
+        optimizer: The optimizer, if *fn* steps one.
+        steps: How often to call *fn*.
+
+    Returns:
+        A report; it is true if nothing differs.
+
+    Example:
+        >>> import torch, tensortap as tt
+        >>> model = torch.nn.Linear(2, 1)
+        >>> bool(tt.verify(lambda: model(torch.ones(1, 2)).sum().backward(), model=model))
+        True
     """
     import tempfile
 

@@ -34,7 +34,26 @@ MAX_WAITING = 1 << 16  # statistics on devices, where no step ever ends: an eval
 
 
 class NonFiniteError(ArithmeticError):
-    """A tensor of a watched model holds NaN or Inf."""
+    """A tensor of a watched model holds NaN or Inf; raised if `on_nonfinite="raise"`.
+
+    Attributes:
+        name: Name of the tensor, such as `activation/fc`.
+        step: The step.
+        call: Number of the call of the module in this step.
+        nan: Number of NaN.
+        posinf: Number of positive infinities.
+        neginf: Number of negative infinities.
+
+    Example:
+        >>> import torch, tensortap as tt
+        >>> model = torch.nn.Linear(2, 1)
+        >>> with tt.record("runs/bad", model=model, on_nonfinite="raise"):
+        ...     try:
+        ...         _ = model(torch.tensor([[1.0, float("nan")]]))
+        ...     except tt.NonFiniteError as error:
+        ...         print(error.name, error.nan)
+        activation/(root) 1
+    """
 
     __module__ = "tensortap"  # where users find it
 
@@ -84,7 +103,27 @@ class Hook:
 
 
 class Watched:
-    """A model that is being watched; `remove()` leaves it as it was."""
+    """A model that is being watched; `tt.watch` returns it, and `remove()` ends it.
+
+    Args:
+        recorder: The run to record into.
+        model: The model.
+        name: As for `tt.watch`.
+        inputs: As for `tt.watch`.
+        grads: As for `tt.watch`.
+        on_nonfinite: As for `tt.watch`.
+        optimizer: As for `tt.watch`.
+
+    Example:
+        >>> import torch, tensortap as tt
+        >>> model = torch.nn.Linear(2, 1)
+        >>> with tt.record("runs/removed") as run:
+        ...     watched = tt.watch(model)
+        ...     watched.remove()
+        ...     _ = model(torch.ones(1, 2))
+        >>> tt.open("runs/removed").names("activation/*")
+        []
+    """
 
     def __init__(
         self,
@@ -285,10 +324,30 @@ def watch(
 ) -> Watched:
     """Record every module's output, and every parameter and gradient, until the run ends.
 
-    *grads*: "parameters", "activations" (of every output), "all" or None.
-    *on_nonfinite*: "warn", "raise" (a NonFiniteError), or a function that gets that error;
-    gradients are looked at when the optimizer is about to step.
-    *optimizer*: one or several that make up a step; else those that step these parameters.
+    Args:
+        model: The model to watch.
+        name: Put before the names of its tensors, with a colon. Needed for several models.
+        inputs: Record the inputs of each module too.
+        grads: Gradients to record: "parameters", "activations" (of every output), "all" or None.
+        on_nonfinite: What to do at a NaN or Inf: "warn", "raise" (a NonFiniteError), or a function
+            that gets that error. Gradients are checked when the optimizer is about to step.
+        optimizer: One or several whose steps count. Defaults to all that update these parameters.
+        run: The run to record into. Defaults to the open one.
+
+    Returns:
+        The watched model; its `remove()` stops watching.
+
+    Raises:
+        RuntimeError: No run is open.
+
+    Example:
+        >>> import torch, tensortap as tt
+        >>> model = torch.nn.Linear(2, 1)
+        >>> with tt.record("runs/watched"):
+        ...     _ = tt.watch(model)
+        ...     _ = model(torch.ones(1, 2))
+        >>> tt.open("runs/watched").names("activation/*")
+        ['activation/(root)']
     """
     if run is None:
         from tensortap.runs.record import innermost

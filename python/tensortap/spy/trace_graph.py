@@ -26,6 +26,16 @@ ROOT = "root"  # the path of the model itself, and the name of the tree
 class Node:
     """A name in the tree of calls; `layers.0` and `layers.1` are one node with two indices.
 
+    Args:
+        name: The name.
+        children: Nodes by name, in order of first call.
+        count: Number of distinct indices.
+        indices: The indices, as text.
+        first_seen: Number of the first call of the trace that it is part of.
+        parents: Names of the nodes above.
+        shapes: Texts such as "[8, 64] → [8, 10]".
+        origin: The node that this is a copy of.
+
     Example:
         >>> from tensortap.spy import build_tree
         >>> build_tree(["layers.0.fc", "layers.1.fc"]).children["layers"].count
@@ -33,13 +43,13 @@ class Node:
     """
 
     name: str
-    children: dict[str, Node] = field(default_factory=dict)  # in order of first call
-    count: int = 0  # of distinct indices
+    children: dict[str, Node] = field(default_factory=dict)
+    count: int = 0
     indices: set[str] = field(default_factory=set)
-    first_seen: int = 0  # the first call of the trace that it is part of
-    parents: set[str] = field(default_factory=set)  # names
-    shapes: set[str] = field(default_factory=set)  # "[8, 64] → [8, 10]", or "[8, 64]" of both
-    origin: Node | None = None  # the node that this is a copy of
+    first_seen: int = 0
+    parents: set[str] = field(default_factory=set)
+    shapes: set[str] = field(default_factory=set)
+    origin: Node | None = None
 
 
 class TracedPath(str):

@@ -18,7 +18,13 @@ WITHOUT_RANKS = 3
 
 
 class TraceCallbackError(RuntimeError):
-    """A callback raised; it is an instance of what the callback raised, too."""
+    """A callback raised; also an instance of the class that the callback raised.
+
+    Example:
+        >>> from tensortap.trace import TraceCallbackError
+        >>> issubclass(TraceCallbackError, Exception)
+        True
+    """
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""

@@ -34,7 +34,32 @@ HAS_NUMPY_TYPE = (torch.float16, torch.float32, torch.float64)  # bf16 and fp8 h
 
 
 class H5PYSaverCallback:
-    """A post_gather callback: appends to HDF5 datasets, and empties the results."""
+    """A post_gather callback that appends to HDF5 datasets, and empties the results.
+
+    Args:
+        dataset_file: The file. Rank 0 writes it.
+        iteration_dtype: Type of iterations and ranks.
+        float_dtype: Type of floating point values.
+        int_dtype: Type of integers; 64 bits if they do not fit.
+        compression: As for `h5py.Group.create_dataset`.
+        compression_opts: As for `h5py.Group.create_dataset`.
+        shuffle: As for `h5py.Group.create_dataset`.
+        existing_ok: Replace a file that exists.
+        swmr: Let readers follow while the file grows. A killed program then leaves a file that
+            needs `h5clear -s`.
+        layout: All names with the number of dimensions of their values, or (dimensions, type).
+            HDF5 needs it for *swmr*.
+
+    Raises:
+        ValueError: The file exists and *existing_ok* is False, or *swmr* lacks *layout*.
+
+    Example:
+        >>> from tensortap.trace import H5PYSaverCallback
+        >>> with H5PYSaverCallback("trace.h5") as saver:
+        ...     saver("loss", [0.5, 0.25], [1, 2], [0, 0])
+        ...     print(saver.datasets["loss"][:].tolist())
+        [0.5, 0.25]
+    """
 
     takes_both_forms = True
     h5_file: Any  # h5py.File; None on other ranks than 0
@@ -54,12 +79,7 @@ class H5PYSaverCallback:
         swmr: bool = False,
         layout: Mapping[str, int | tuple[int, Any]] | None = None,
     ) -> None:
-        """Open the file (on rank 0); one that exists is replaced if *existing_ok*.
-
-        *swmr*: readers may follow while it grows.  HDF5 then wants to know all datasets
-        beforehand: *layout* gives for each name the number of dimensions of its values, or
-        (dimensions, type).  A killed program then leaves a file that needs `h5clear -s`.
-        """
+        """Open the file on rank 0."""
         self.dataset_file = Path(dataset_file)
         if swmr and not layout:
             raise ValueError(

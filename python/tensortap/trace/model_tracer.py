@@ -60,7 +60,33 @@ class RunValues:
 
 
 class ModelTracer:
-    """Traces variables of a model by path, while it is entered as a context manager."""
+    """Trace variables of a model by path, while it is entered as a context manager.
+
+    The options apply to paths; a `Variable` has its own.
+
+    Args:
+        model: The model.
+        variables: Paths such as "layers.*.forward.attn", a `Variable`, or a list of these.
+        trace_interval: Trace every n-th forward.
+        gathering_interval: Gather every n-th traced forward.
+        pre_save_callbacks: Called with each value before it is kept.
+        pre_gather_callbacks: Called with the results of this rank before they are gathered.
+        post_gather_callbacks: Called on rank 0 with the gathered results.
+        post_trace_callbacks: Called on rank 0 when tracing ends.
+        eval_only: Trace only in evaluation.
+        train_only: Trace only in training.
+        keep: Which values to keep: "changed", "content" (compares contents) or "always".
+        gather: Gather on rank 0; if False, each rank keeps its own results.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.trace import ModelTracer
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1))
+        >>> with ModelTracer(model, "0") as tracer:
+        ...     _ = model(torch.ones(1, 2))
+        >>> tracer.results["0"].values[0].shape
+        torch.Size([1, 1])
+    """
 
     model: torch.nn.Module  # without its wrappers
 
@@ -371,14 +397,45 @@ class ModelTracer:
 def trace_model(
     model: torch.nn.Module, variables: Any, *args: Any, **kwargs: Any
 ) -> tuple[Any, ModelTracer]:
-    """Run the model once; give its output, and the tracer with the results."""
+    """Call a model once, and trace it.
+
+    Args:
+        model: The model.
+        variables: As for `ModelTracer`.
+        *args: Arguments of the model.
+        **kwargs: Arguments of the model.
+
+    Returns:
+        The output of the model, and the tracer with the results.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.trace import trace_model
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1))
+        >>> output, tracer = trace_model(model, "0", torch.ones(1, 2))
+        >>> bool((tracer.results["0"].values[0] == output).all())
+        True
+    """
     with ModelTracer(model, variables) as tracer:
         output = model(*args, **kwargs)
     return output, tracer
 
 
 class TracedModel(torch.nn.Module):
-    """A model that is traced whenever it is called; `close()` gathers the rest."""
+    """A model that is traced whenever it is called; `close()` gathers the rest.
+
+    Args:
+        model: The model.
+        variables: As for `ModelTracer`.
+        **options: As for `ModelTracer`.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.trace import TracedModel
+        >>> traced = TracedModel(torch.nn.Sequential(torch.nn.Linear(2, 1)), "0")
+        >>> _ = traced(torch.ones(1, 2))
+        >>> traced.close()
+    """
 
     def __init__(self, model: torch.nn.Module, variables: Any, **options: Any) -> None:
         """Take what ModelTracer takes; tracing begins with the first call."""

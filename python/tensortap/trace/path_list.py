@@ -26,7 +26,19 @@ MOST_ITEMS = 8  # of one of them
 
 @dataclass(frozen=True)
 class TracePath:
-    """One path, and what it led to in the forward that was run."""
+    """One path, and what it led to in the forward that was run.
+
+    Args:
+        path: The path.
+        kind: Type of the value, or of the elements of a tensor.
+        shape: Shape of the tensor, or None.
+        count: How many values it had.
+
+    Example:
+        >>> from tensortap.trace import TracePath
+        >>> TracePath("0", "float32", (1, 1), 1).shape
+        (1, 1)
+    """
 
     path: str
     kind: str  # a type's name, or the element type of a tensor
@@ -43,7 +55,13 @@ class TracePath:
 
 
 class PathList(list[TracePath]):
-    """The paths of a model; prints as a table."""
+    """The paths of a model, as `paths` returns them; prints as a table.
+
+    Example:
+        >>> from tensortap.trace import PathList
+        >>> len(PathList())
+        0
+    """
 
     def __str__(self) -> str:
         width = max((len(one.path) for one in self), default=0)
@@ -54,7 +72,23 @@ class PathList(list[TracePath]):
 
 
 def paths(model: torch.nn.Module, *inputs: Any, **named_inputs: Any) -> PathList:
-    """Run one forward and list every path that could be traced, with shapes."""
+    """Call a model once and list every path that can be traced, with shapes.
+
+    Args:
+        model: The model.
+        *inputs: Arguments of the model.
+        **named_inputs: Arguments of the model.
+
+    Returns:
+        The paths.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.trace import paths
+        >>> found = paths(torch.nn.Sequential(torch.nn.Linear(2, 1)), torch.ones(1, 2))
+        >>> "0" in [one.path for one in found]
+        True
+    """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
     root = PathMatcher(model).root

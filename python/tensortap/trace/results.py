@@ -15,7 +15,17 @@ NOTHING: Any = object()  # where no values were given
 
 @dataclass
 class LocalVariableResult:
-    """Values of one name on one rank, since the last gather."""
+    """Values of one name on one rank, since the last gather.
+
+    Args:
+        iterations: The iteration of each value.
+        values: A list; a callback may replace it by a tensor.
+
+    Example:
+        >>> from tensortap.trace import LocalVariableResult
+        >>> LocalVariableResult([1], [0.5]).values
+        [0.5]
+    """
 
     iterations: list[int] = field(default_factory=list)
     values: Any = field(default_factory=list)  # a list; a callback may put a tensor here
@@ -38,7 +48,18 @@ class _Values:
 
 @dataclass
 class GlobalVariableResult:
-    """Values of one name, of all ranks."""
+    """Values of one name, from all ranks.
+
+    Args:
+        iterations: The iteration of each value.
+        ranks: The rank of each value.
+        values: A list; a callback may replace it by a tensor.
+
+    Example:
+        >>> from tensortap.trace import GlobalVariableResult
+        >>> GlobalVariableResult([1], [0], [0.5]).values
+        [0.5]
+    """
 
     iterations: list[int] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
@@ -67,7 +88,13 @@ class GlobalVariableResult:
 
 
 class TraceResults(dict[str, GlobalVariableResult]):
-    """Results by name; a name that was never seen has empty ones."""
+    """Results by name; an unknown name has an empty result.
+
+    Example:
+        >>> from tensortap.trace import TraceResults
+        >>> TraceResults()["layers.0"].values
+        []
+    """
 
     def __missing__(self, name: str) -> GlobalVariableResult:
         return GlobalVariableResult()

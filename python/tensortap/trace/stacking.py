@@ -21,14 +21,49 @@ Result = GlobalVariableResult | LocalVariableResult
 def stack_tensors(
     name: str, values: Any, iterations: list[int] | None = None, ranks: list[int] | None = None
 ) -> None:
-    """Stack values of one shape along a new first dimension; other shapes: RuntimeError."""
+    """Stack values of one shape along a new first dimension.
+
+    Args:
+        name: The name; for error messages.
+        values: A result, or its list of values, which is replaced or changed in place.
+        iterations: Not used.
+        ranks: Not used.
+
+    Raises:
+        RuntimeError: The shapes differ.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.trace import LocalVariableResult, stack_tensors
+        >>> result = LocalVariableResult([1, 2], [torch.ones(1), torch.zeros(1)])
+        >>> stack_tensors("x", result)
+        >>> result.values
+        tensor([[1.],
+                [0.]])
+    """
     _apply(_stack, name, values)
 
 
 def stack_padded_tensors(
     name: str, values: Any, iterations: list[int] | None = None, ranks: list[int] | None = None
 ) -> None:
-    """Stack values of any shape: each dimension as large as the largest, zeros at the end."""
+    """Stack values of any shape: each dimension is as large as the largest, padded with zeros.
+
+    Args:
+        name: The name; for error messages.
+        values: A result, or its list of values, which is replaced or changed in place.
+        iterations: Not used.
+        ranks: Not used.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.trace import LocalVariableResult, stack_padded_tensors
+        >>> result = LocalVariableResult([1, 2], [torch.ones(1), torch.ones(2)])
+        >>> stack_padded_tensors("x", result)
+        >>> result.values
+        tensor([[1., 0.],
+                [1., 1.]])
+    """
     _apply(_stack_padded, name, values)
 
 

@@ -18,7 +18,26 @@ MODES = ("train", "eval")
 
 
 class Variable:
-    """Paths to trace, how often, in which mode, and what is done with their values."""
+    """Paths to trace, how often, in which mode, and the callbacks for their values.
+
+    Args:
+        paths: One path or several.
+        trace_interval: Trace every n-th forward of this mode.
+        gather_interval: Gather every n-th traced forward.
+        pre_save_callbacks: Called with each value before it is kept.
+        pre_gather_callbacks: Called with the results of this rank before they are gathered.
+        post_gather_callbacks: Called on rank 0 with the gathered results.
+        post_trace_callbacks: Called on rank 0 when tracing ends.
+        mode: "train" or "eval".
+        keep: Which values to keep: "changed", "content" (compares contents) or "always".
+
+    Raises:
+        ValueError: An option has a value that is not accepted.
+
+    Example:
+        >>> from tensortap.trace import Variable
+        >>> variable = Variable("layers.*", trace_interval=10, mode="eval")
+    """
 
     results: TraceResults  # by name; on rank 0
 

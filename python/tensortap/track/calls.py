@@ -121,7 +121,25 @@ def _defaults(func: Any) -> tuple[tuple[str, int, Any], ...]:
 
 
 def auto_diff(func: F) -> F:
-    """Log each call of *func*: where from, inputs, outputs, time; nested calls are indented."""
+    """Log each call of a function: caller, inputs, outputs, time; nested calls are indented.
+
+    Args:
+        func: The function.
+
+    Returns:
+        The decorated function.
+
+    Example:
+        >>> from tensortap.track import auto_diff
+        >>> @auto_diff
+        ... def double(x):
+        ...     return 2 * x
+        >>> y = double(2)
+        ┌── [...] function [double] called at ...
+        ├─ input [Var] x@0 value: 2
+        └─ output value: 4
+        └─ time double: ... s
+    """
     return wrap(func, lambda described: None)
 
 
@@ -330,12 +348,33 @@ def _async_generator(
 
 
 def get_call_stack() -> str:
-    """Return who called, innermost first: "file.py:34 <- loop.py:8 <- main.py:3"."""
+    """Return the callers, innermost first.
+
+    Returns:
+        Text such as "file.py:34 <- loop.py:8 <- main.py:3".
+
+    Example:
+        >>> from tensortap.track import get_call_stack
+        >>> stack = get_call_stack()
+    """
     return " <- ".join(f"{os.path.basename(file)}:{line}" for _, file, line in log.stack())
 
 
 def fstack(func: F) -> F:
-    """Log the whole call stack, outermost first, each time *func* is called."""
+    """Log the whole call stack, outermost first, each time a function is called.
+
+    Args:
+        func: The function.
+
+    Returns:
+        The decorated function.
+
+    Example:
+        >>> from tensortap.track import fstack
+        >>> @fstack
+        ... def double(x):
+        ...     return 2 * x
+    """
     if isinstance(func, (staticmethod, classmethod)):
         return type(func)(fstack(func.__func__))
     name = Described(func).name

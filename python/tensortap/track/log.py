@@ -33,7 +33,13 @@ logger.propagate = False
 
 
 class IndentManager:
-    """The depth of this thread's tree; every thread has its own."""
+    """The depth of this thread's tree; every thread has its own.
+
+    Example:
+        >>> from tensortap.track import IndentManager
+        >>> IndentManager.get()
+        0
+    """
 
     @staticmethod
     def get() -> int:
@@ -85,7 +91,17 @@ class _Closer:
 
 
 class ThreadFileHandler(logging.Handler):
-    """Writes process_{pid}_thread_{tid}.log in a folder, made with the first line."""
+    """A logging handler that writes `process_{pid}_thread_{tid}.log` in a folder.
+
+    Args:
+        base_path: The folder; created with the first line.
+
+    Example:
+        >>> import logging
+        >>> from tensortap.track import ThreadFileHandler
+        >>> isinstance(ThreadFileHandler("logs"), logging.Handler)
+        True
+    """
 
     def __init__(self, base_path: str | os.PathLike[str]) -> None:
         """Write below *base_path*; nothing is made yet."""
@@ -170,12 +186,34 @@ def _default_handler() -> ThreadFileHandler:
 
 
 def h4logger(path: str | os.PathLike[str] | None = None) -> ThreadFileHandler:
-    """Return a handler for `logger.addHandler`: a file for each thread below *path*."""
+    """Return a handler for `logger.addHandler` that writes a file for each thread.
+
+    Args:
+        path: Folder of the files. Defaults to that of the log.
+
+    Returns:
+        The handler.
+
+    Example:
+        >>> from tensortap.track import h4logger, logger
+        >>> handler = h4logger("logs")
+        >>> logger.addHandler(handler)
+        >>> logger.removeHandler(handler)
+    """
     return ThreadFileHandler(path) if path is not None else ThreadFileHandler(log_folder())
 
 
 def setup_logger() -> logging.Logger:
-    """Give the logger its file handler, once, and return it."""
+    """Add the file handler to the logger, once.
+
+    Returns:
+        The logger.
+
+    Example:
+        >>> from tensortap.track import logger, setup_logger
+        >>> setup_logger() is logger
+        True
+    """
     if not any(isinstance(handler, ThreadFileHandler) for handler in logger.handlers):
         logger.addHandler(_default_handler())
     return logger
@@ -244,12 +282,34 @@ os.register_at_fork(after_in_child=lambda: log.file(-1))
 
 
 def log2file(text: object) -> None:
-    """Print *text* and write it to the log."""
+    """Print a text and write it to the log.
+
+    Args:
+        text: The text.
+
+    Example:
+        >>> from tensortap.track import log2file
+        >>> log2file("start")
+        start
+    """
     log.text(text if isinstance(text, str) else str(text))
 
 
 def log_change(prestr: str, name: str, value: object, indent: str, lineno: int = 0) -> None:
-    """Log one value; of a tuple, as a hook's input is, each item."""
+    """Log one value; of a tuple, such as the input of a hook, each item.
+
+    Args:
+        prestr: Text before the name.
+        name: Name of the value.
+        value: The value.
+        indent: Text at the start of the line.
+        lineno: Line in the program; 0 for none.
+
+    Example:
+        >>> from tensortap.track import _log_change
+        >>> _log_change("", "x", 1, "")
+        ├─ [Var] x@0 value: 1
+    """
     before = f"{prestr} " if prestr else ""
     if isinstance(value, tuple) and value:
         for i, item in enumerate(value):

@@ -92,7 +92,20 @@ def is_array(value: object) -> bool:
 
 
 def extract_tensor_info(data: Any, max_elements: int = MOST_ITEMS) -> Any:
-    """Return *data* as plain data: few elements as lists, more of them as a summary."""
+    """Return a value as plain data: few elements as lists, more of them as a summary.
+
+    Args:
+        data: A tensor, an array, or containers of them.
+        max_elements: Largest number of elements to return as a list.
+
+    Returns:
+        Lists, dicts, numbers and text.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.track import extract_tensor_info
+        >>> info = extract_tensor_info({"x": torch.ones(2)})
+    """
     if is_tensor(data):
         if data.numel() <= max_elements and data.device.type != "meta":
             return data.tolist()
@@ -114,7 +127,21 @@ def extract_tensor_info(data: Any, max_elements: int = MOST_ITEMS) -> Any:
 
 
 def is_content_changed(last: object, current: object) -> bool:
-    """Tell whether a value differs; tensors by shape, type, device and contents."""
+    """Return whether two values differ; tensors by shape, type, device and contents.
+
+    Args:
+        last: A value.
+        current: Another value.
+
+    Returns:
+        True if they differ.
+
+    Example:
+        >>> import torch
+        >>> from tensortap.track import is_content_changed
+        >>> is_content_changed(torch.ones(2), torch.zeros(2))
+        True
+    """
     if last is current and not isinstance(current, list | tuple | dict | set | frozenset):
         return False
     if _core.track_key(last) == _core.track_key(current):
@@ -131,9 +158,19 @@ _counts: dict[tuple[int, int, object], int] = {}
 
 
 def check_run_count(unique_id: object, max_allow: int, remove_when_exit: bool = True) -> None:
-    """Count the calls for *unique_id* in this thread; after *max_allow* of them leave the program.
+    """Count calls in this thread, and exit the program after the last one that is allowed.
 
-    *remove_when_exit* forgets the count when that happens, so that it starts again.
+    Args:
+        unique_id: What is counted.
+        max_allow: Number of calls that are allowed.
+        remove_when_exit: Forget the count at the exit, so that it starts again.
+
+    Raises:
+        SystemExit: There were more than *max_allow* calls.
+
+    Example:
+        >>> from tensortap.track import check_run_count
+        >>> check_run_count("loop", 2)
     """
     key = (os.getpid(), threading.get_ident(), unique_id)
     count = _counts[key] = _counts.get(key, 0) + 1

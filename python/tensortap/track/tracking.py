@@ -132,9 +132,28 @@ class _Names(Watching):
 def var_tracker(
     *names: str, rtol: float | None = None, atol: float | None = None
 ) -> Callable[[F], F]:
-    """Log calls as `auto_diff` does, and each change of the named variables, in callees too.
+    """Log the calls of a function, and each change of the named variables, in callees too.
 
-    With *rtol* or *atol* a copy of each is kept, and what is close to it is no change.
+    Args:
+        *names: The variables.
+        rtol: Values that are close are not a change; a copy of each value is kept for this.
+        atol: See *rtol*.
+
+    Returns:
+        A decorator.
+
+    Example:
+        >>> from tensortap.track import var_tracker
+        >>> @var_tracker("y")
+        ... def double(x):
+        ...     y = 2 * x
+        ...     return y
+        >>> y = double(2)
+        ┌── [...] function [double] called at ...
+        ├─ input [Var] x@0 value: 2
+        │   ├─ [Var] y@... value: 4
+        └─ output value: 4
+        └─ time double: ... s
     """
     if not names or not all(isinstance(name, str) for name in names):
         raise TypeError('give the names of variables: @var_tracker("x", "y")')
@@ -147,7 +166,21 @@ def var_tracker(
 
 
 class block:
-    """Log each change of the named variables in the body of a `with` statement, and in callees."""
+    """Log each change of the named variables in the body of a `with` statement, and in callees.
+
+    Args:
+        *names: The variables.
+        rtol: Values that are close are not a change; a copy of each value is kept for this.
+        atol: See *rtol*.
+
+    Example:
+        >>> from tensortap.track import block
+        >>> with block("x"):
+        ...     x = 1
+        ┌── [...] block [x]
+        ...
+        └─ time block: ... s
+    """
 
     def __init__(self, *names: str, rtol: float | None = None, atol: float | None = None) -> None:
         """Name what to look at."""
@@ -241,5 +274,18 @@ class _Lines(Watching):
 
 
 def debug_trace(func: F) -> F:
-    """Log entry, every line and exit of *func* and of what it calls in user code."""
+    """Log entry, every line and exit of a function and of the user's functions that it calls.
+
+    Args:
+        func: The function.
+
+    Returns:
+        The decorated function.
+
+    Example:
+        >>> from tensortap.track import debug_trace
+        >>> @debug_trace
+        ... def double(x):
+        ...     return 2 * x
+    """
     return wrap(func, lambda described: lambda: _Lines(described.code))
