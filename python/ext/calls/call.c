@@ -52,7 +52,8 @@ static uint32_t depth_of(const calls_frame *frame, const calls_consumer *consume
     return depth;
 }
 
-static void fill_event(binding_state *state, const calls_frame *frame, Py_ssize_t i, calls_event *event)
+static void fill_event(binding_state *state, const calls_frame *frame, Py_ssize_t i, tensor_looks *looks,
+                       calls_event *event)
 {
     const calls_link *link = link_at(frame, i);
     if (frame->thread->number == 0)
@@ -66,6 +67,7 @@ static void fill_event(binding_state *state, const calls_frame *frame, Py_ssize_
         .is_training = frame->is_training,
         .is_outermost = frame->outer == NULL,
         .start = frame->start,
+        .looks = looks,
         .depth = link->consumer->wants & CALLS_DEPTH ? depth_of(frame, link->consumer) : 0,
     };
 }
@@ -125,27 +127,29 @@ int calls_frame_enter(binding_state *state, calls_frame *frame)
         if (!is_deaf(link_at(frame, i)))
             frame->calls[i] = count_call(frame, link_at(frame, i));
     frame->start = wants & CALLS_TIME ? now() : 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
+    tensor_looks looks = { .torch = &state->torch };
+    int result = 0;
+    for (Py_ssize_t i = 0; i < count && result == 0; i++) {
         calls_link *link = link_at(frame, i);
         if (is_deaf(link) || link->consumer->calls->before == NULL)
             continue;
         calls_event event;
-        fill_event(state, frame, i, &event);
-        int result = tell(thread, link->consumer->calls->before, link, &event);
-        if (result < 0) {
-            if (frame->calls != frame->few_calls)
-                PyMem_Free(frame->calls);
-            return -1;
-        }
+        fill_event(state, frame, i, &looks, &event);
+        result = tell(thread, link->consumer->calls->before, link, &event);
     }
-    calls_frame_push(frame);
-    return 0;
+    tensor_looks_clear(&looks);
+    if (result == 0)
+        calls_frame_push(frame);
+    else if (frame->calls != frame->few_calls)
+        PyMem_Free(frame->calls);
+    return result;
 }
 
 /* 0, or -1 with the exception of a consumer; the rest are told all the same. */
 static int tell_after(binding_state *state, calls_frame *frame, PyObject *output, PyObject *exception)
 {
     PyObject *objection = NULL; /* owned */
+    tensor_looks looks = { .torch = &state->torch };
     int64_t end = frame->start != 0 ? now() : 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++) {
         calls_link *link = link_at(frame, i);
@@ -153,7 +157,7 @@ static int tell_after(binding_state *state, calls_frame *frame, PyObject *output
             (output == NULL && !(link->consumer->wants & CALLS_ERRORS)))
             continue;
         calls_event event;
-        fill_event(state, frame, i, &event);
+        fill_event(state, frame, i, &looks, &event);
         event.output = output;
         event.exception = exception;
         event.end = end;
@@ -164,6 +168,7 @@ static int tell_after(binding_state *state, calls_frame *frame, PyObject *output
             PyErr_Clear();
         }
     }
+    tensor_looks_clear(&looks);
     if (objection == NULL)
         return 0;
     PyErr_SetRaisedException(objection);

@@ -123,6 +123,7 @@ static int tell(consumer_object *self, PyObject *function, calls_link *link, con
     Py_XDECREF(kept);
     Py_XDECREF(told);
     Py_XDECREF(result);
+    tensor_looks_clear(event->looks); /* the function may have changed any tensor */
     if (result != NULL)
         return 0;
     if (self->raises)

@@ -7,7 +7,9 @@
  *
  *     static int on_output(calls_consumer *self, calls_link *link, const calls_event *event)
  *     {
- *         count(self, link->name, event->output);      // no Python code has run in between
+ *         tensor_look *look = tensor_look_at(event->looks, event->output, NULL);
+ *         if (look != NULL && look->why == VIEW_OK)
+ *             add(self, link->name, tensor_look_stats(look));  // computed once for all consumers
  *         return 0;
  *     }
  *     static const calls_table calls = { .after = on_output };
@@ -30,9 +32,7 @@
 #define TT_EXT_CALLS_SOURCE_H
 
 #include "binding/state.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "tensor/look.h"
 
 typedef struct calls_consumer calls_consumer;
 typedef struct calls_link calls_link;
@@ -51,6 +51,7 @@ typedef struct calls_event {
     bool is_training;    /* of the outermost watched module of this thread; CALLS_PHASE */
     bool is_outermost;   /* no other watched module is running in this thread */
     int64_t start, end;  /* ns of time.perf_counter_ns(); CALLS_TIME; end only after */
+    tensor_looks *looks; /* views and statistics, shared by the consumers of this event: see look.h */
 } calls_event;
 
 /* What must be paid for, and so is only given to those who ask. */

@@ -33,12 +33,7 @@ static PyObject *metrics_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     calls_consumer_init(&self->consumer, &monitor_calls, &self->step, 0);
     self->modules_key = PyUnicode_InternFromString("_modules");
     self->parameters_key = PyUnicode_InternFromString("_parameters");
-    self->grad = PyObject_GetAttrString((PyObject *)state->torch.base, "grad");
-    if (self->grad != NULL && !Py_IS_TYPE(self->grad, &PyGetSetDescr_Type)) {
-        PyErr_SetString(PyExc_RuntimeError, "this torch has no getset descriptor Tensor.grad");
-        Py_CLEAR(self->grad);
-    }
-    if (self->grad == NULL || self->modules_key == NULL || self->parameters_key == NULL)
+    if (self->modules_key == NULL || self->parameters_key == NULL)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -76,7 +71,6 @@ static void metrics_dealloc(PyObject *self)
         PyObject_ClearWeakRefs(self);
     metrics_clear(self);
     monitor_rows_free(metrics);
-    Py_CLEAR(metrics->grad);
     Py_CLEAR(metrics->modules_key);
     Py_CLEAR(metrics->parameters_key);
     type->tp_free(self);
@@ -126,10 +120,12 @@ static PyObject *metrics_read(PyObject *self, PyObject *args)
     monitor_metrics *metrics = (monitor_metrics *)self;
     int row;
     PyObject *tensor; /* borrowed */
-    if (!PyArg_ParseTuple(args, "iO:read", &row, &tensor) || row_at(metrics, row) == NULL ||
-        monitor_row_read(metrics, row, tensor) < 0)
+    if (!PyArg_ParseTuple(args, "iO:read", &row, &tensor) || row_at(metrics, row) == NULL)
         return NULL;
-    Py_RETURN_NONE;
+    tensor_looks looks = { .torch = &metrics->state->torch };
+    int result = monitor_row_read(metrics, &looks, row, tensor, NULL);
+    tensor_looks_clear(&looks);
+    return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* add_stats(row, stats, other): what came of a tensor that was unread; `other`, if not None,

@@ -56,7 +56,6 @@ typedef struct monitor_row {
     int32_t field_count;
     int32_t count, cap; /* tensors */
     bool is_spoilt;     /* one of them held NaN or Inf */
-    tensor_trust trust; /* all come from one place */
     tt_hist *hist;      /* owned; NULL: not wanted */
     double few_values[METRIC_FEW];
     monitor_field few_fields[METRIC_FEW];
@@ -67,6 +66,7 @@ typedef struct monitor_row {
 typedef struct monitor_parameter {
     PyObject *tensor; /* owned; the list is made anew when the model's parts change */
     int32_t rows[3];  /* of METRIC_OF_; -1: nothing wanted */
+    tensor_trust trust, gradient_trust;
 } monitor_parameter;
 
 enum { METRIC_OF_PARAMETER, METRIC_OF_GRADIENT, METRIC_OF_GRADIENT_BEFORE_CLIP };
@@ -77,7 +77,6 @@ typedef struct monitor_metrics {
     PyObject *resolve;                      /* owned; f(name) -> row * 2 + is_told; row is -1 for none */
     PyObject *tell;                         /* owned; f(name, tensor), for what is_told */
     PyObject *unread;                       /* owned; f(row, tensor, why) */
-    PyObject *grad;                         /* owned; getset descriptor of torch's tensor */
     PyObject *modules_key, *parameters_key; /* owned; "_modules", "_parameters" */
     monitor_row *rows;                      /* owned */
     int32_t row_count, row_cap;
@@ -91,8 +90,9 @@ typedef struct monitor_metrics {
 
 extern const calls_table monitor_calls;
 
-/* Adds a tensor to a row.  0, or -1 with the exception of unread. */
-int monitor_row_read(monitor_metrics *self, int32_t row, PyObject *tensor);
+/* Adds a tensor to a row; trust may be NULL.  0, or -1 with the exception of unread. */
+int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t row, PyObject *tensor,
+                     tensor_trust *trust);
 /* Adds what somebody else computed.  0, or -1 with MemoryError. */
 int monitor_row_add(monitor_row *row, tt_stats stats);
 void monitor_rows_free(monitor_metrics *self);

@@ -64,18 +64,19 @@ static int add_index(PyObject *list, Py_ssize_t index)
 /* Reads one; appends its index to `without` if it has no gradient. */
 static int read_one(monitor_metrics *self, Py_ssize_t index, int which, PyObject *without)
 {
-    const monitor_parameter *at = &self->parameters[index];
-    int32_t row = at->rows[which];
-    if (which == METRIC_OF_PARAMETER)
-        return row >= 0 ? monitor_row_read(self, row, at->tensor) : 0;
-    const PyGetSetDef *def = ((PyGetSetDescrObject *)self->grad)->d_getset;
-    PyObject *gradient = def->get(at->tensor, def->closure); /* owned */
-    int result = -1;
-    if (gradient == Py_None)
-        result = add_index(without, index);
-    else if (gradient != NULL)
-        result = row >= 0 ? monitor_row_read(self, row, gradient) : 0;
-    Py_XDECREF(gradient);
+    monitor_parameter *at = &self->parameters[index];
+    bool is_gradient = which != METRIC_OF_PARAMETER;
+    PyObject *tensor = is_gradient ? tensor_torch_grad(&self->state->torch, at->tensor)
+                                   : Py_NewRef(at->tensor); /* owned */
+    tensor_looks looks = { .torch = &self->state->torch };
+    int result = 0;
+    if (tensor == NULL)
+        return add_index(without, index);
+    if (at->rows[which] >= 0)
+        result = monitor_row_read(self, &looks, at->rows[which], tensor,
+                                  is_gradient ? &at->gradient_trust : &at->trust);
+    tensor_looks_clear(&looks);
+    Py_DECREF(tensor);
     return result;
 }
 

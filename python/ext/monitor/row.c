@@ -181,34 +181,37 @@ int monitor_row_add(monitor_row *row, tt_stats stats)
     return 0;
 }
 
-int monitor_row_read(monitor_metrics *self, int32_t number, PyObject *tensor)
+int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t number, PyObject *tensor,
+                     tensor_trust *trust)
 {
-    tensor_view view;
-    tt_stats stats;
     uint64_t generation = self->generation;
-    tensor_trust trust = self->rows[number].trust;
-    tensor_view_result why = self->state->is_device_forced
-                                 ? VIEW_DEVICE
-                                 : tensor_quick_open(&self->state->torch, tensor, &trust, &view);
-    bool is_there = generation == self->generation; /* a tensor's own class may run anything */
-    if (is_there)
-        self->rows[number].trust = trust;
+    tensor_look *look = NULL;
+    tensor_view_result why = VIEW_DEVICE;
+    if (!self->state->is_device_forced) {
+        /* Looking at a tensor with a class of its own may run any code, which may free *trust. */
+        tensor_trust known = trust != NULL ? *trust : (tensor_trust){ 0 };
+        look = tensor_look_at(looks, tensor, &known);
+        if (look == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        why = look->why;
+        if (generation != self->generation)
+            return 0; /* the rows are gone */
+        if (trust != NULL)
+            *trust = known;
+    }
     if (why != VIEW_OK) {
+        tensor_looks_clear(looks);
         PyObject *result =
             PyObject_CallFunction(self->unread, "iOs", (int)number, tensor, tensor_view_result_word(why));
         Py_XDECREF(result);
         return result != NULL ? 0 : -1;
     }
-    int result = 0;
-    if (is_there) {
-        monitor_row *row = &self->rows[number];
-        tt_stats_compute(&view.tensor, &stats);
-        if (row->hist != NULL)
-            tt_hist_add(row->hist, &view.tensor);
-        result = monitor_row_add(row, stats);
-    }
-    tensor_view_close(&view); /* last: it may free a tensor, and that may run anything */
-    return result;
+    monitor_row *row = &self->rows[number];
+    if (row->hist != NULL)
+        tt_hist_add(row->hist, &look->view.tensor);
+    return monitor_row_add(row, *tensor_look_stats(look));
 }
 
 /* ---- the end of the step ------------------------------------------------- */

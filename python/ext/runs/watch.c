@@ -11,16 +11,6 @@
 
 /* ---- life ---------------------------------------------------------------- */
 
-static PyObject *getset_of(binding_state *state, const char *name)
-{
-    PyObject *found = PyObject_GetAttrString((PyObject *)state->torch.base, name); /* owned */
-    if (found != NULL && !Py_IS_TYPE(found, &PyGetSetDescr_Type)) {
-        PyErr_Format(PyExc_RuntimeError, "this torch has no getset descriptor Tensor.%s", name);
-        Py_CLEAR(found);
-    }
-    return found;
-}
-
 static PyObject *or_null(PyObject *function)
 {
     return function != Py_None ? Py_NewRef(function) : NULL;
@@ -57,8 +47,11 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->norm_site = -1;
     calls_consumer_init(&self->consumer, inputs ? &runs_watch_calls_with_inputs : &runs_watch_calls,
                         &self->recorder->step, CALLS_PHASE);
-    self->grad = getset_of(state, "grad");
-    self->version = self->grad != NULL ? getset_of(state, "_version") : NULL;
+    self->version = PyObject_GetAttrString((PyObject *)state->torch.base, "_version");
+    if (self->version != NULL && !Py_IS_TYPE(self->version, &PyGetSetDescr_Type)) {
+        PyErr_SetString(PyExc_RuntimeError, "this torch has no getset descriptor Tensor._version");
+        Py_CLEAR(self->version);
+    }
     self->parameters_key = PyUnicode_InternFromString("_parameters");
     if (self->version == NULL || self->parameters_key == NULL || runs_watch_find_backward(self) < 0)
         Py_CLEAR(self);
@@ -102,7 +95,6 @@ static void watch_dealloc(PyObject *self)
     watch_clear(self);
     runs_watch_free_parameters(watch);
     Py_CLEAR(watch->recorder); /* not before: the hot path looks at it */
-    Py_CLEAR(watch->grad);
     Py_CLEAR(watch->version);
     Py_CLEAR(watch->parameters_key);
     Py_CLEAR(watch->backward_code);

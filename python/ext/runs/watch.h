@@ -40,7 +40,7 @@ typedef struct runs_watch {
     PyObject *on_device;      /* owned or NULL; f(tensor, tag) for what we cannot read here */
     PyObject *on_skip;        /* owned or NULL; f() when a step was skipped and `notes` was off */
     PyObject *on_again;       /* owned or NULL; f() when a model runs again and no step has ended */
-    PyObject *grad, *version; /* owned; getset descriptors of torch's tensor */
+    PyObject *version;        /* owned; getset descriptor of torch's tensor */
     PyObject *parameters_key; /* owned; "_parameters" */
     PyObject *backward_code;  /* owned or NULL; of torch.autograd.backward */
     PyObject *tensors_key;    /* owned; "tensors", the name of its first argument */
@@ -87,9 +87,13 @@ void runs_watch_take_error(runs_watch *self);
 /* The site of kind/name, from the recorder; -1: there is none (counted). */
 int32_t runs_watch_site(runs_watch *self, const char *kind, PyObject *name);
 
-/* Records one tensor.  1: stats are in *stats; 0: they are not, because nobody
- * wants them or they come later; -1: with the exception of on_nonfinite. */
-int runs_watch_record(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag, tt_stats *stats);
+/* Records one tensor.  1: its statistics are in *stats (unless that is NULL); 0: they were not
+ * computed, because they are not wanted or come later; -1: with the exception of on_nonfinite. */
+int runs_watch_record(runs_watch *self, tensor_looks *looks, PyObject *tensor, const runs_watch_tag *tag,
+                      tt_stats *stats);
+/* The same for a tensor that no source shares. */
+int runs_watch_record_alone(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag,
+                            tt_stats *stats);
 /* Records stats that somebody else computed; step < 0: the current one. */
 void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
                              const runs_watch_tag *tag, int64_t step, int64_t time);
@@ -108,8 +112,7 @@ PyObject *runs_watch_parameter_hook(PyObject *self, PyObject *index);
 PyObject *runs_watch_end_step(PyObject *self, PyObject *none);
 void runs_watch_free_parameters(runs_watch *self);
 PyObject *runs_watch_parameter_get(runs_watch *self,
-                                   runs_watch_parameter *parameter);      /* new ref or NULL */
-PyObject *runs_watch_gradient_get(runs_watch *self, PyObject *parameter); /* new ref or NULL */
+                                   runs_watch_parameter *parameter); /* new ref or NULL */
 
 /* Gradients that are seen while they are computed. */
 int64_t runs_watch_version(const runs_watch *self, PyObject *tensor); /* -1: nobody counts */

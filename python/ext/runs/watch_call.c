@@ -3,79 +3,52 @@
  * Keeps, for each module, the sites of the tensors it returned so far, so that
  * a name is built and looked up once for each place and never again.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "calls/places.h"
 #include "runs/watch.h"
 
 /* A place in the output (or input) of one module. */
-typedef struct known_place {
-    uint64_t hash; /* of its path */
+typedef struct site_place {
+    calls_place place;
     int32_t site;
-    int32_t gradient_site; /* -1: not asked for yet */
-    tensor_trust trust;
-} known_place;
-
-/* Each is an allocation of its own: another thread may add one while we look. */
-typedef struct places {
-    known_place **all; /* owned, as what is in it */
-    int count, cap;
-} places;
+    int32_t gradient_site; /* -1: not wanted */
+} site_place;
 
 /* What a link of ours carries. */
 typedef struct link_sites {
-    places outputs, inputs;
+    calls_places outputs, inputs;
     int64_t trained; /* the step in which it last was the outermost in training, plus 1 */
 } link_sites;
-
-static void free_places(places *known)
-{
-    for (int i = 0; i < known->count; i++)
-        PyMem_Free(known->all[i]);
-    PyMem_Free(known->all);
-}
 
 static void free_sites(void *data)
 {
     link_sites *sites = data;
-    free_places(&sites->outputs);
-    free_places(&sites->inputs);
+    calls_places_clear(&sites->outputs, NULL);
+    calls_places_clear(&sites->inputs, NULL);
     PyMem_Free(sites);
 }
 
 typedef struct walk_context {
     runs_watch *watch;
     calls_link *link;
-    places *known;
+    tensor_looks *looks;
+    calls_places *known;
     const char *kind;
     runs_watch_tag tag;
     bool is_output;
 } walk_context;
 
-static bool add_place(places *known, known_place *place)
+/* Adds a new place: its name is built, this once. */
+static site_place *make_place(walk_context *walk, const tensor_nest_place *path)
 {
-    if (known->count == known->cap) {
-        int cap = known->cap > 0 ? known->cap * 2 : 1;
-        known_place **grown = PyMem_Realloc(known->all, (size_t)cap * sizeof *grown);
-        if (grown == NULL)
-            return false;
-        known->all = grown;
-        known->cap = cap;
-    }
-    known->all[known->count++] = place;
-    return true;
-}
-
-/* A place that was not known: its name is built, this once. */
-static known_place *make_place(walk_context *walk, const tensor_nest_place *path)
-{
-    known_place *place = PyMem_Calloc(1, sizeof *place);
+    site_place *place = PyMem_Calloc(1, sizeof *place);
     PyObject *name = tensor_nest_name(walk->link->name, path); /* owned */
     if (place == NULL || name == NULL)
         goto out;
-    *place = (known_place){ .hash = path->hash,
-                            .gradient_site = -1,
-                            .site = runs_watch_site(walk->watch, walk->kind, name) };
-    if (walk->is_output && walk->watch->has_activation_gradients)
-        place->gradient_site = runs_watch_site(walk->watch, "activation_gradient", name);
-    if (add_place(walk->known, place)) {
+    place->site = runs_watch_site(walk->watch, walk->kind, name);
+    place->gradient_site = walk->is_output && walk->watch->has_activation_gradients
+                               ? runs_watch_site(walk->watch, "activation_gradient", name)
+                               : -1;
+    if (calls_places_add(walk->known, path, &place->place)) {
         Py_DECREF(name);
         return place;
     }
@@ -86,29 +59,15 @@ out:
     return NULL;
 }
 
-/* Tensors come in the same order each time, so the place is mostly the next one. */
-static known_place *find_place(walk_context *walk, const tensor_nest_place *path)
-{
-    const places *known = walk->known;
-    int next = path->found - 1;
-    if (next < known->count && known->all[next]->hash == path->hash)
-        return known->all[next];
-    for (int i = 0; i < known->count; i++)
-        if (known->all[i]->hash == path->hash)
-            return known->all[i];
-    return make_place(walk, path);
-}
-
 static int found_tensor(void *context, PyObject *tensor, const tensor_nest_place *path)
 {
     walk_context *walk = context;
-    known_place *place = find_place(walk, path);
-    tt_stats stats;
-    if (place == NULL)
+    site_place *place = calls_places_find(walk->known, path);
+    if (place == NULL && (place = make_place(walk, path)) == NULL)
         return 0;
     walk->tag.site = place->site;
-    walk->tag.trust = &place->trust;
-    int result = runs_watch_record(walk->watch, tensor, &walk->tag, &stats);
+    walk->tag.trust = &place->place.trust;
+    int result = runs_watch_record(walk->watch, walk->looks, tensor, &walk->tag, NULL);
     if (result >= 0 && place->gradient_site >= 0) {
         walk->tag.site = place->gradient_site;
         walk->tag.trust = NULL;
@@ -132,6 +91,7 @@ static int look(walk_context *walk, const calls_event *event, PyObject *obj)
     link_sites *sites = sites_of(walk->link);
     if (sites == NULL)
         return 0;
+    walk->looks = event->looks;
     walk->known = walk->is_output ? &sites->outputs : &sites->inputs;
     walk->tag = (runs_watch_tag){ .call = event->call,
                                   .thread = event->thread,

@@ -56,7 +56,7 @@ void runs_watch_note_gradient(runs_watch *self, runs_watch_parameter *parameter,
     bool is_recorded;
     if (self->recorder->rec == NULL)
         return;
-    PyObject *gradient = runs_watch_gradient_get(self, tensor); /* owned */
+    PyObject *gradient = tensor_torch_grad(&self->state->torch, tensor); /* owned */
     if (gradient == NULL)
         return;
     parameter->is_arrived = true;
@@ -76,8 +76,9 @@ void runs_watch_note_gradient(runs_watch *self, runs_watch_parameter *parameter,
 
 static bool is_as_left(runs_watch *self, runs_watch_parameter *parameter)
 {
-    PyObject *tensor = runs_watch_parameter_get(self, parameter);                       /* owned */
-    PyObject *gradient = tensor != NULL ? runs_watch_gradient_get(self, tensor) : NULL; /* owned */
+    PyObject *tensor = runs_watch_parameter_get(self, parameter); /* owned */
+    PyObject *gradient =
+        tensor != NULL ? tensor_torch_grad(&self->state->torch, tensor) : NULL; /* owned */
     tt_stats stats;
     bool is_same = gradient != NULL && runs_watch_version(self, gradient) == parameter->version;
     if (is_same && self->noted_count > 0)
@@ -206,9 +207,8 @@ static PyObject *output_called(PyObject *self, PyObject *const *args, size_t nar
 {
     const gradient_hook *hook = (gradient_hook *)self;
     runs_watch *watch = (runs_watch *)hook->base.owner;
-    tt_stats stats;
     if (PyVectorcall_NARGS(nargsf) == 1 && watch != NULL && !watch->consumer.is_off &&
-        runs_watch_record(watch, args[0], &hook->tag, &stats) < 0)
+        runs_watch_record_alone(watch, args[0], &hook->tag, NULL) < 0)
         return NULL;
     Py_RETURN_NONE;
 }

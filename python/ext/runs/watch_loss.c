@@ -114,13 +114,12 @@ int runs_watch_note_loss(runs_watch *self)
     int result = 0;
     for (Py_ssize_t i = 0; i < count && result == 0; i++) {
         PyObject *loss = is_tuple ? PyTuple_GET_ITEM(given, i) : given; /* borrowed */
-        tt_stats stats;
         if (!tensor_torch_is_tensor(&self->state->torch, loss) || (i == 0 && is_known(recorder, loss)))
             break;
         if (i == 0 && (tag.site = site_of_caller(self, at)) < 0)
             break;
         tag.call = runs_recorder_next_call(recorder, tag.site);
-        result = runs_watch_record(self, loss, &tag, &stats) < 0 ? -1 : 0;
+        result = runs_watch_record_alone(self, loss, &tag, NULL) < 0 ? -1 : 0;
     }
     Py_XDECREF(given);
     return result;

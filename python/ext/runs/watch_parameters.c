@@ -90,18 +90,6 @@ PyObject *runs_watch_parameter_ids(PyObject *self, PyObject *Py_UNUSED(none))
     return ids;
 }
 
-/* parameter.grad; its own C function, without the lookup. */
-PyObject *runs_watch_gradient_get(runs_watch *self, PyObject *parameter)
-{
-    const PyGetSetDef *def = ((PyGetSetDescrObject *)self->grad)->d_getset;
-    PyObject *gradient = def->get(parameter, def->closure);
-    if (gradient == NULL)
-        PyErr_Clear();
-    if (gradient == Py_None)
-        Py_CLEAR(gradient);
-    return gradient;
-}
-
 typedef struct norm {
     double sumsq;
     int64_t nan, infinite;
@@ -163,11 +151,11 @@ static int read_one(runs_watch *self, runs_watch_parameter *parameter, norm *tot
         parameter->site = runs_watch_site(self, "parameter", parameter->name);
     tag.site = parameter->site;
     tag.trust = &parameter->trust;
-    if (runs_watch_record(self, tensor, &tag, &stats) < 0) {
+    if (runs_watch_record_alone(self, tensor, &tag, NULL) < 0) {
         result = -1;
         goto out;
     }
-    if (!self->has_gradients || (gradient = runs_watch_gradient_get(self, tensor)) == NULL)
+    if (!self->has_gradients || (gradient = tensor_torch_grad(&self->state->torch, tensor)) == NULL)
         goto out;
     if (parameter->gradient_site < 0)
         parameter->gradient_site = runs_watch_site(self, "gradient", parameter->name);
@@ -178,7 +166,7 @@ static int read_one(runs_watch *self, runs_watch_parameter *parameter, norm *tot
     if (is_changed && (result = record_arrived(self, parameter, gradient, &tag)) != 0) {
         stats = parameter->noted;
     } else {
-        result = runs_watch_record(self, gradient, &tag, &stats);
+        result = runs_watch_record_alone(self, gradient, &tag, &stats);
         self->is_clipped |= is_changed && is_wanted(self, &tag);
     }
     self->is_changed |= is_changed;

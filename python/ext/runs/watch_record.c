@@ -40,8 +40,7 @@ int32_t runs_watch_site(runs_watch *self, const char *kind, PyObject *name)
 int runs_watch_tell_nonfinite(runs_watch *self, const tt_stats *stats, const runs_watch_tag *tag,
                               int64_t step)
 {
-    if (self->on_nonfinite == NULL || stats->nan + stats->posinf + stats->neginf == 0 ||
-        self->recorder->rec == NULL)
+    if (self->on_nonfinite == NULL || runs_watch_is_finite(stats) || self->recorder->rec == NULL)
         return 0;
     PyObject *result = PyObject_CallFunction(self->on_nonfinite, "sLILLL",
                                              tt_recorder_site_name(self->recorder->rec, tag->site),
@@ -79,11 +78,11 @@ void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const int6
 }
 
 /* A tensor of another device: torch summarises it there, the numbers come later. */
-static int hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag)
+static void hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag)
 {
     if (self->on_device == NULL) {
         self->unread[VIEW_DEVICE]++;
-        return 0;
+        return;
     }
     PyObject *result = PyObject_CallFunction(
         self->on_device, "O(iLIIBLOO)", tensor, tag->site, (long long)self->recorder->step, tag->call,
@@ -92,27 +91,22 @@ static int hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_t
     if (result == NULL)
         runs_watch_take_error(self);
     Py_XDECREF(result);
-    return 0;
 }
 
-/* Opens a view once there is room for what is recorded of it.  VIEW_RESULT_COUNT_: the
- * run was closed meanwhile, while we waited or while torch resolved a lazy bit, which lets
- * other threads run. */
-static tensor_view_result open_view(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag,
-                                    uint32_t products, tensor_view *out)
+/* Looks at a tensor once there is room for what is recorded of it.  NULL: out of memory, or the run
+ * was closed meanwhile: while we waited, or while torch resolved a lazy bit, which lets other
+ * threads run. */
+static tensor_look *look_at(runs_watch *self, tensor_looks *looks, PyObject *tensor,
+                            const runs_watch_tag *tag, uint32_t products)
 {
-    tensor_torch *torch = &self->state->torch;
-    tensor_view_result why = tensor_quick_open(torch, tensor, tag->trust, out);
-    if (why == VIEW_OK && products != 0 && self->recorder->rec != NULL &&
-        runs_recorder_make_room(self->recorder, runs_recorder_value_bytes(&out->tensor, products))) {
-        tensor_view_close(out); /* other threads ran: its memory may be another */
-        why = tensor_quick_open(torch, tensor, tag->trust, out);
+    tensor_look *look = tensor_look_at(looks, tensor, tag->trust);
+    if (look != NULL && look->why == VIEW_OK && products != 0 && self->recorder->rec != NULL &&
+        runs_recorder_make_room(self->recorder,
+                                runs_recorder_value_bytes(&look->view.tensor, products))) {
+        tensor_looks_clear(looks); /* other threads ran: its memory may be another */
+        look = tensor_look_at(looks, tensor, tag->trust);
     }
-    if (why == VIEW_OK && self->recorder->rec == NULL) {
-        tensor_view_close(out);
-        why = VIEW_RESULT_COUNT_;
-    }
-    return why;
+    return self->recorder->rec != NULL ? look : NULL;
 }
 
 /* What this rank has of a DTensor: a new reference, or NULL. */
@@ -124,61 +118,82 @@ static PyObject *local_part(PyObject *tensor)
     return local;
 }
 
-static int record(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag, tt_stats *stats,
-                  uint32_t products)
+static int record_readable(runs_watch *self, tensor_looks *looks, tensor_look *look,
+                           const runs_watch_tag *tag, uint32_t products, tt_stats *out)
+{
+    tt_stats stats = *tensor_look_stats(look);
+    tt_event event = { .step = self->recorder->step,
+                       .time = runs_clock_coarse(),
+                       .tensor = &look->view.tensor,
+                       .stats = products & TT_PRODUCT_STATS ? &stats : NULL };
+    set_tag(&event, tag);
+    if (products & (uint32_t)~TT_PRODUCT_STATS)
+        (void)runs_recorder_add(self->recorder, look->tensor, &look->view, products, &event);
+    else if (products != 0)
+        tt_recorder_add(self->recorder->rec, &event);
+    if (products & TT_PRODUCT_VALUE) /* it may have waited without the GIL */
+        tensor_looks_clear(looks);
+    if (out != NULL)
+        *out = stats;
+    if (runs_watch_is_finite(&stats) || self->on_nonfinite == NULL)
+        return 1;
+    tensor_looks_clear(looks);
+    return runs_watch_tell_nonfinite(self, &stats, tag, event.step) < 0 ? -1 : 1;
+}
+
+static int record(runs_watch *self, tensor_looks *looks, PyObject *tensor, const runs_watch_tag *tag,
+                  uint32_t products, tt_stats *out)
 {
     PyObject *local = NULL; /* owned */
     int result = 0;
-    tensor_view view;
-    tensor_view_result why = open_view(self, tensor, tag, products, &view);
-    if (why == VIEW_DTENSOR && (local = local_part(tensor)) != NULL) {
-        tensor = local;
-        why = open_view(self, tensor, tag, products, &view);
-    }
-    if (why == VIEW_OK && self->state->is_device_forced) {
-        tensor_view_close(&view);
-        why = VIEW_DEVICE;
-    }
-    if (why == VIEW_RESULT_COUNT_)
+    tensor_look *look = look_at(self, looks, tensor, tag, products);
+    if (look != NULL && look->why == VIEW_DTENSOR && (local = local_part(tensor)) != NULL)
+        look = look_at(self, looks, local, tag, products);
+    if (look == NULL)
         goto out;
-    if (why == VIEW_DEVICE) {
-        result = hand_to_device(self, tensor, tag);
-        goto out;
-    }
-    if (why != VIEW_OK) {
+    tensor_view_result why =
+        look->why == VIEW_OK && self->state->is_device_forced ? VIEW_DEVICE : look->why;
+    if (why == VIEW_OK) {
+        result = record_readable(self, looks, look, tag, products, out);
+    } else if (why == VIEW_DEVICE) {
+        tensor_looks_clear(looks);
+        hand_to_device(self, local != NULL ? local : tensor, tag);
+    } else {
         self->unread[why]++;
-        goto out;
     }
-    tt_stats_compute(&view.tensor, stats);
-    tt_event event = { .step = self->recorder->step,
-                       .time = runs_clock_coarse(),
-                       .tensor = &view.tensor,
-                       .stats = products & TT_PRODUCT_STATS ? stats : NULL };
-    set_tag(&event, tag);
-    if (products & (uint32_t)~TT_PRODUCT_STATS)
-        (void)runs_recorder_add(self->recorder, tensor, &view, products, &event);
-    else if (products != 0)
-        tt_recorder_add(self->recorder->rec, &event);
-    tensor_view_close(&view);
-    result = runs_watch_tell_nonfinite(self, stats, tag, event.step) < 0 ? -1 : 1;
 out:
     Py_XDECREF(local);
     return result;
 }
 
-int runs_watch_record(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag, tt_stats *stats)
+int runs_watch_record(runs_watch *self, tensor_looks *looks, PyObject *tensor, const runs_watch_tag *tag,
+                      tt_stats *stats)
 {
     runs_recorder *recorder = self->recorder;
     if (recorder->rec == NULL || tag->site < 0)
         return 0;
+    if (recorder->follow != NULL)
+        tensor_looks_clear(looks); /* waking runs Python code */
     runs_recorder_wake(recorder);
     uint32_t products = tt_recorder_wants(recorder->rec, tag->site, recorder->step);
     if (products == 0 && self->on_nonfinite == NULL && !tag->is_for_norm)
         return 0;
     if (!runs_recorder_is_timed(recorder))
-        return record(self, tensor, tag, stats, products);
+        return record(self, looks, tensor, tag, products, stats);
+    bool had_told = recorder->has_told_error;
     int64_t start = runs_clock_fine();
-    int result = record(self, tensor, tag, stats, products);
+    int result = record(self, looks, tensor, tag, products, stats);
     runs_recorder_charge(recorder, tag->site, runs_clock_fine() - start);
+    if (recorder->has_told_error != had_told) /* by a warning, which runs Python code */
+        tensor_looks_clear(looks);
+    return result;
+}
+
+int runs_watch_record_alone(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag,
+                            tt_stats *stats)
+{
+    tensor_looks looks = { .torch = &self->state->torch };
+    int result = runs_watch_record(self, &looks, tensor, tag, stats);
+    tensor_looks_clear(&looks);
     return result;
 }

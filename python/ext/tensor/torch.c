@@ -4,7 +4,7 @@
  * types and C functions it needs are looked up once and kept in the module's
  * state.  Nothing here is tied to a version; what a torch lacks stays NULL.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensor/view.h"
+#include "tensor/look.h"
 
 /* DLPack's DLPackExchangeAPI (its ABI, version 1.x): a header, then function
  * pointers of which we use one. */
@@ -84,6 +84,7 @@ static void fill(tensor_torch *api, PyObject *module, PyObject *low, PyObject *n
         return;
     api->layout = find_descriptor(api->base, "layout", &PyGetSetDescr_Type);
     api->is_cpu = find_descriptor(api->base, "is_cpu", &PyGetSetDescr_Type);
+    api->grad = find_descriptor(api->base, "grad", &PyGetSetDescr_Type);
     api->is_neg = find_descriptor(api->base, "is_neg", &PyMethodDescr_Type);
     api->is_conj = find_descriptor(api->base, "is_conj", &PyMethodDescr_Type);
     api->view = find_view_function(api->tensor);
@@ -105,7 +106,7 @@ static bool is_complete(const tensor_torch *api)
 {
     return api->tensor != NULL && api->base != NULL && api->parameter != NULL && api->strided != NULL &&
            api->int8 != NULL && api->uint8 != NULL && api->disable_function != NULL &&
-           api->layout != NULL && api->is_cpu != NULL && is_noargs(api->is_neg) &&
+           api->layout != NULL && api->is_cpu != NULL && api->grad != NULL && is_noargs(api->is_neg) &&
            is_noargs(api->is_conj);
 }
 
@@ -124,6 +125,7 @@ bool tensor_torch_find(tensor_torch *torch)
     if (is_complete(&api)) { /* not so while torch is still being imported */
         fill_optional(&api, low);
         tensor_symbols_find(&api);
+        api.spare_looks = torch->spare_looks;
         *torch = api;
         api = (tensor_torch){ 0 };
     }
@@ -151,11 +153,28 @@ void tensor_torch_clear(tensor_torch *torch)
     Py_CLEAR(torch->is_neg);
     Py_CLEAR(torch->is_conj);
     Py_CLEAR(torch->has_mode);
+    Py_CLEAR(torch->grad);
+    while (torch->spare_looks != NULL) {
+        tensor_look *look = torch->spare_looks;
+        torch->spare_looks = look->next;
+        PyMem_Free(look);
+    }
     torch->view = NULL;
     torch->has_neg_bit = NULL;
     torch->tensor_at = 0;
     torch->tracing_state = NULL;
     torch->is_wary = false;
+}
+
+PyObject *tensor_torch_grad(const tensor_torch *torch, PyObject *tensor)
+{
+    const PyGetSetDef *def = ((PyGetSetDescrObject *)torch->grad)->d_getset;
+    PyObject *gradient = def->get(tensor, def->closure);
+    if (gradient == NULL)
+        PyErr_Clear();
+    if (gradient == Py_None)
+        Py_CLEAR(gradient);
+    return gradient;
 }
 
 int tensor_torch_visit(const tensor_torch *torch, visitproc visit, void *arg)
@@ -173,5 +192,6 @@ int tensor_torch_visit(const tensor_torch *torch, visitproc visit, void *arg)
     Py_VISIT(torch->is_neg);
     Py_VISIT(torch->is_conj);
     Py_VISIT(torch->has_mode);
+    Py_VISIT(torch->grad);
     return 0;
 }

@@ -60,7 +60,7 @@ typedef struct tensor_torch {
     PyObject *strided, *int8, *uint8;        /* owned */
     PyObject *disable_function;              /* owned; torch._C.DisableTorchFunction */
     PyObject *is_batched;                    /* owned or NULL */
-    PyObject *layout, *is_cpu;               /* owned; getset descriptors */
+    PyObject *layout, *is_cpu, *grad;        /* owned; getset descriptors */
     PyObject *is_neg, *is_conj;              /* owned; method descriptors */
     PyObject *has_mode;                      /* owned or NULL; is a TorchFunctionMode on? */
     tensor_dlpack_fn *view;                  /* NULL: this torch has no exchange table */
@@ -73,6 +73,7 @@ typedef struct tensor_torch {
      * far more than asking first whether it is one.  So that is done from the first such
      * tensor on. */
     bool is_wary;
+    struct tensor_look *spare_looks; /* owned; of look.c, to be used again */
 } tensor_torch;
 
 /* A tensor's values, and what must be given back. */
@@ -104,6 +105,9 @@ static inline bool tensor_torch_is_tensor(const tensor_torch *torch, PyObject *o
             PyType_IsSubtype(Py_TYPE(obj), torch->base));
 }
 int tensor_torch_visit(const tensor_torch *torch, visitproc visit, void *arg);
+/* tensor.grad by torch's own C function, without the lookup: a new reference, or NULL without an
+ * exception where there is none. */
+PyObject *tensor_torch_grad(const tensor_torch *torch, PyObject *tensor);
 
 /* ---- quiet.c ---- */
 /* Is a TorchFunctionMode on?  It would hear of every question. */

@@ -1,0 +1,32 @@
+/* places.h -- what a consumer knows of the tensors that one module returns.
+ *
+ * A place is the path of a tensor in a module's output: the output itself, an item of a tuple, a value of a
+ * dict.  A consumer builds a name and looks up its site or metrics once for each place.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_CALLS_PLACES_H
+#define TT_EXT_CALLS_PLACES_H
+
+#include "tensor/nest.h"
+#include "tensor/quick.h"
+
+/* First member of what a consumer knows of one place; memory of PyMem_. */
+typedef struct calls_place {
+    uint64_t hash; /* of its path */
+    tensor_trust trust;
+} calls_place;
+
+/* { 0 } at first.  Each place is an allocation of its own: another thread may add one
+ * while a consumer uses another. */
+typedef struct calls_places {
+    calls_place **all; /* owned, as what is in it */
+    size_t count, cap;
+} calls_places;
+
+/* The place with this path, or NULL. */
+void *calls_places_find(const calls_places *known, const tensor_nest_place *path);
+/* Adds a place with this path.  False: out of memory, without an exception, and it is not added. */
+bool calls_places_add(calls_places *known, const tensor_nest_place *path, calls_place *place);
+/* Frees all places, after free_one (or NULL) has freed what is in each. */
+void calls_places_clear(calls_places *known, void (*free_one)(calls_place *place));
+
+#endif
