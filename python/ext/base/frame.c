@@ -1,15 +1,14 @@
 /* frame.c -- reads the fast locals where the interpreter keeps them.
  *
- * Exists because the public ways copy all locals into a dict, or make an object
- * for each name that is asked for, and hold references: at every line that takes
- * longer than all the rest of a look (bench_line_plain.py).  The layouts of released Pythons
- * are frozen, so each is written down here; a Python that is not listed gets
- * the public way, slower and as right.  Define TT_PUBLIC_LOCALS to try that
- * way on any Python.
+ * The public functions copy all locals into a dict, or create an object for each name,
+ * and hold references: at every line that takes longer than everything else we do
+ * (bench_line_plain.py).  The frame layout of a released Python never changes, so this file
+ * knows the layouts up to 3.13.  Newer Pythons use the public functions, which are
+ * slower and give the same results; define TT_PUBLIC_LOCALS to try them on 3.12 and 3.13.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/compat.h"
 
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000 && !defined(TT_PUBLIC_LOCALS)
+#if PY_VERSION_HEX < 0x030C0000 || (PY_VERSION_HEX < 0x030E0000 && !defined(TT_PUBLIC_LOCALS))
 #define HAS_INTERPRETER_FRAME 1
 #define Py_BUILD_CORE 1
 #include <internal/pycore_code.h>
@@ -112,71 +111,6 @@ PyObject *base_frame_sent(base_frame *at)
     return top > base_frame_code(at)->co_nlocalsplus ? inner(at)->localsplus[top - 1] : NULL;
 }
 
-#elif PY_VERSION_HEX < 0x030B0000 && !defined(TT_PUBLIC_LOCALS)
-
-static PyFrameObject *inner(base_frame *at)
-{
-    return (PyFrameObject *)at;
-}
-
-base_frame *base_frame_of(PyFrameObject *frame)
-{
-    return (base_frame *)frame;
-}
-
-base_frame *base_frame_back(base_frame *at)
-{
-    return (base_frame *)inner(at)->f_back;
-}
-
-PyCodeObject *base_frame_code(base_frame *at)
-{
-    return inner(at)->f_code;
-}
-
-base_frame *base_frame_running(void)
-{
-    return (base_frame *)PyEval_GetFrame();
-}
-
-base_frame *base_frame_top(PyThreadState *thread)
-{
-    return (base_frame *)thread->frame;
-}
-
-int base_frame_instruction(base_frame *at)
-{
-    return inner(at)->f_lasti;
-}
-
-PyObject *base_frame_slot(base_frame *at, int slot, PyObject *name)
-{
-    (void)name;
-    PyObject *value = inner(at)->f_localsplus[slot];
-    return slot >= inner(at)->f_code->co_nlocals && value != NULL ? PyCell_GET(value) : value;
-}
-
-PyObject *const *base_frame_slots(base_frame *at)
-{
-    return inner(at)->f_localsplus;
-}
-
-PyObject *base_frame_globals(base_frame *at)
-{
-    return inner(at)->f_globals;
-}
-
-PyObject *base_frame_names(base_frame *at)
-{
-    return inner(at)->f_code->co_flags & CO_OPTIMIZED ? NULL : inner(at)->f_locals;
-}
-
-PyObject *base_frame_sent(base_frame *at)
-{
-    int top = inner(at)->f_stackdepth; /* -1: it is not written down just now */
-    return top > 0 ? inner(at)->f_valuestack[top - 1] : NULL;
-}
-
 #else /* the public way */
 
 base_frame *base_frame_of(PyFrameObject *frame)
@@ -230,14 +164,7 @@ static PyObject *borrow(PyObject *value)
 PyObject *base_frame_slot(base_frame *at, int slot, PyObject *name)
 {
     (void)slot;
-#if PY_VERSION_HEX >= 0x030C0000
     return borrow(PyFrame_GetVar((PyFrameObject *)at, name));
-#else
-    PyObject *all = PyFrame_GetLocals((PyFrameObject *)at); /* owned */
-    PyObject *value = all != NULL ? PyObject_GetItem(all, name) : NULL;
-    Py_XDECREF(all);
-    return borrow(value);
-#endif
 }
 
 PyObject *const *base_frame_slots(base_frame *at)
@@ -266,12 +193,6 @@ PyObject *base_frame_sent(base_frame *at)
 
 #endif
 
-/* From 3.11 on it stands before the instruction that a generator is entered at. */
-int base_frame_yield(base_frame *at)
-{
-    return PY_VERSION_HEX >= 0x030B0000 ? base_frame_instruction(at) - 1 : base_frame_instruction(at);
-}
-
 int base_frame_instruction_if(PyFrameObject *frame, const base_frame *at, const PyCodeObject *code)
 {
     base_frame *here = frame != NULL ? base_frame_of(frame) : base_frame_running();
@@ -279,93 +200,29 @@ int base_frame_instruction_if(PyFrameObject *frame, const base_frame *at, const 
                                                                        : -1;
 }
 
-#if PY_VERSION_HEX < 0x030B0000
-static int opcode_at(base_frame *at)
+#if PY_VERSION_HEX < 0x030C0000
+
+static _Py_CODEUNIT unit_at(base_frame *at)
 {
-    PyObject *bytes = PyObject_GetAttrString((PyObject *)base_frame_code(at), "co_code"); /* owned */
-    Py_ssize_t i = (Py_ssize_t)base_frame_instruction(at) * 2;
-    int opcode = bytes != NULL && i >= 0 && i < PyBytes_GET_SIZE(bytes)
-                     ? (unsigned char)PyBytes_AS_STRING(bytes)[i]
-                     : -1;
-    PyErr_Clear();
-    Py_XDECREF(bytes);
-    return opcode;
+    return _PyCode_CODE(base_frame_code(at))[base_frame_instruction(at)];
 }
-#endif
 
 bool base_frame_is_fresh(base_frame *at)
 {
-#if PY_VERSION_HEX >= 0x030C0000
-    (void)at;
-    return false; /* monitoring has events for it */
-#elif defined(HAS_INTERPRETER_FRAME)
-    _Py_CODEUNIT unit = _PyCode_CODE(base_frame_code(at))[base_frame_instruction(at)];
+    _Py_CODEUNIT unit = unit_at(at);
     return _Py_OPARG(unit) == 0 && _Py_OPCODE(unit) != YIELD_VALUE; /* RESUME, or where one was thrown */
-#else
-    return base_frame_instruction(at) < 0;
-#endif
 }
 
 bool base_frame_is_yield(base_frame *at)
 {
-#if PY_VERSION_HEX >= 0x030C0000
-    (void)at;
-    return false;
-#elif defined(HAS_INTERPRETER_FRAME)
-    return _Py_OPCODE(_PyCode_CODE(base_frame_code(at))[base_frame_instruction(at)]) == YIELD_VALUE;
-#else
-    return opcode_at(at) != RETURN_VALUE; /* `yield from` has stepped back already */
-#endif
+    return _Py_OPCODE(unit_at(at)) == YIELD_VALUE;
 }
 
-void base_frame_set_line_events(PyFrameObject *frame, bool is_on)
-{
-#if PY_VERSION_HEX < 0x030C0000 && !defined(TT_PUBLIC_LOCALS)
-    frame->f_trace_lines = is_on;
-#else
-    (void)frame;
-    (void)is_on;
-#endif
-}
-
-#if PY_VERSION_HEX < 0x030C0000 && !defined(TT_PUBLIC_LOCALS)
-bool base_frame_has_instruction_events(PyFrameObject *frame)
-{
-    return frame->f_trace_opcodes;
-}
-
-void base_frame_set_instruction_events(PyFrameObject *frame, bool is_on)
-{
-    frame->f_trace_opcodes = is_on;
-}
-#elif PY_VERSION_HEX < 0x030C0000
-bool base_frame_has_instruction_events(PyFrameObject *frame)
-{
-    PyObject *is_on = PyObject_GetAttrString((PyObject *)frame, "f_trace_opcodes"); /* owned */
-    bool has_them = is_on == Py_True;
-    PyErr_Clear();
-    Py_XDECREF(is_on);
-    return has_them;
-}
-
-void base_frame_set_instruction_events(PyFrameObject *frame, bool is_on)
-{
-    if (PyObject_SetAttrString((PyObject *)frame, "f_trace_opcodes", is_on ? Py_True : Py_False) < 0)
-        PyErr_Clear();
-}
-#endif
-
-/* A frame without a frame object was never silenced. */
 void base_frame_wake(PyThreadState *thread)
 {
-#if PY_VERSION_HEX >= 0x030C0000 || defined(TT_PUBLIC_LOCALS)
-    (void)thread;
-#elif defined(HAS_INTERPRETER_FRAME)
     for (_PyInterpreterFrame *at = thread->cframe->current_frame; at != NULL; at = at->previous)
-        if (at->frame_obj != NULL)
+        if (at->frame_obj != NULL) /* a frame without one was never silenced */
             at->frame_obj->f_trace_lines = 1;
-#else
-    for (PyFrameObject *frame = thread->frame; frame != NULL; frame = frame->f_back)
-        frame->f_trace_lines = 1;
-#endif
 }
+
+#endif

@@ -1,8 +1,8 @@
-/* frame.h -- looks into a running frame without touching it.
+/* frame.h -- reads a running frame without changing it.
  *
- * For the sources, and for who looks for the user's frame from one of ours.  All
- * results are borrowed: what a frame's slot holds lives as long as the slot is not
- * stored to, and nothing runs between two events of a frame that we look at.
+ * Used by the sources, and to find the user's frame from one of ours.  All
+ * results are borrowed: a slot keeps its value until the frame stores to it, and the
+ * frame does not run while we read it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_BASE_FRAME_H
 #define TT_EXT_BASE_FRAME_H
@@ -31,21 +31,17 @@ PyObject *base_frame_names(base_frame *at); /* the mapping of a class body, modu
 
 enum { CODE_UNIT = 2 }; /* bytes of an instruction: _Py_CODEUNIT is private from 3.13 on */
 
-/* Of a frame that has just been entered or is being left, up to 3.11: is it its
- * first start; is it left by a yield? */
+/* Of a generator or coroutine that has just been resumed: the value that was sent into it (None if
+ * none was); NULL: this Python does not show it. */
+PyObject *base_frame_sent(base_frame *at);
+
+#if PY_VERSION_HEX < 0x030C0000
+/* Of a frame that has just been entered: is it its first start?  Of one that is being left:
+ * does it yield? */
 bool base_frame_is_fresh(base_frame *at);
 bool base_frame_is_yield(base_frame *at);
-/* Of a generator or coroutine that has just been entered again: what was sent into it (None, if
- * nothing was), NULL: this Python does not show it; and the instruction that had yielded. */
-PyObject *base_frame_sent(base_frame *at);
-int base_frame_yield(base_frame *at);
-
-/* f_trace_lines of a frame object, where this Python has it in the struct; of
- * all frames of a thread, switched on again. */
-void base_frame_set_line_events(PyFrameObject *frame, bool is_on);
-/* f_trace_opcodes, up to 3.11: an event for each instruction of the frame. */
-bool base_frame_has_instruction_events(PyFrameObject *frame);
-void base_frame_set_instruction_events(PyFrameObject *frame, bool is_on);
+/* Sets f_trace_lines of all frames of a thread. */
 void base_frame_wake(PyThreadState *thread);
+#endif
 
 #endif

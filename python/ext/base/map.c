@@ -19,7 +19,7 @@ static size_t slot_of(const base_map *map, const void *key)
     return i;
 }
 
-void **base_map_find(base_map *map, const void *key)
+void **base_map_find(const base_map *map, const void *key)
 {
     if (map->used == 0)
         return NULL;

@@ -11,7 +11,7 @@ typedef struct base_map { /* address -> address; open addressing */
     size_t cap, used;
 } base_map;
 
-void **base_map_find(base_map *map, const void *key); /* NULL: not there */
+void **base_map_find(const base_map *map, const void *key); /* NULL: not there */
 int base_map_put(base_map *map, const void *key, void *value);
 void base_map_remove(base_map *map, const void *key);
 void base_map_free(base_map *map);

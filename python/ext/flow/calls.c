@@ -6,7 +6,7 @@
  * statement that made the call, and goes into those names that the call's result
  * flows into.  When the frame calls something in another turn, it is forgotten.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "flow/calls.h"
+#include "flow/chart.h"
 
 #include <string.h>
 

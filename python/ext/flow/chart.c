@@ -1,8 +1,4 @@
 /* chart.c -- a ring of nodes, found again by the state that they show.
- *
- * The index is never cleaned when a node is dropped: an entry whose node is gone
- * or shows another state counts as none, and when the table is half full it is
- * built anew from the nodes that are left.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "flow/chart.h"
 
@@ -22,10 +18,25 @@ static void node_free(flow_node *node)
     node->from_count = 0;
 }
 
+/* A state's key as the map wants it; no key is 0. */
+static const void *key_address(uint64_t key)
+{
+    return (const void *)(uintptr_t)key;
+}
+
+uint64_t flow_chart_find(const flow_chart *chart, uint64_t key)
+{
+    void **found = key != 0 ? base_map_find(&chart->index, key_address(key)) : NULL;
+    return found != NULL ? (uint64_t)(uintptr_t)*found : 0;
+}
+
 void flow_chart_drop(flow_chart *chart)
 {
-    chart->orphans -= flow_chart_at(chart, chart->oldest)->wait_count > 0;
-    node_free(flow_chart_at(chart, chart->oldest));
+    flow_node *node = flow_chart_at(chart, chart->oldest);
+    chart->orphans -= node->wait_count > 0;
+    if (flow_chart_find(chart, node->key) == node->id)
+        base_map_remove(&chart->index, key_address(node->key));
+    node_free(node);
     chart->oldest++;
 }
 
@@ -34,9 +45,6 @@ void flow_chart_clear(flow_chart *chart)
     while (chart->oldest < chart->next)
         flow_chart_drop(chart);
     chart->oldest = chart->next = chart->begun = 1;
-    if (chart->index != NULL)
-        memset(chart->index, 0, chart->index_cap * sizeof *chart->index);
-    chart->index_used = 0;
     for (size_t i = 0; chart->waiting != NULL && i < FLOW_WAITING; i++) {
         flow_value_free(&chart->waiting[i].value);
         chart->waiting_key[i] = 0;
@@ -47,57 +55,9 @@ void flow_chart_free(flow_chart *chart)
 {
     flow_chart_clear(chart);
     PyMem_Free(chart->ring);
-    PyMem_Free(chart->index);
     PyMem_Free(chart->waiting);
+    base_map_free(&chart->index);
     *chart = (flow_chart){ 0 };
-}
-
-/* ---- the index ----------------------------------------------------------- */
-
-static size_t slot_of(const flow_chart *chart, uint64_t key)
-{
-    size_t mask = chart->index_cap - 1;
-    size_t at = (size_t)(key * 0x9E3779B97F4A7C15u >> 32) & mask;
-    while (chart->index[at].id != 0 && chart->index[at].key != key)
-        at = (at + 1) & mask;
-    return at;
-}
-
-uint64_t flow_chart_find(const flow_chart *chart, uint64_t key)
-{
-    if (chart->index_cap == 0)
-        return 0;
-    uint64_t id = chart->index[slot_of(chart, key)].id;
-    return id >= chart->oldest ? id : 0; /* an empty slot has id 0, and oldest is 1 or more */
-}
-
-static void index_put(flow_chart *chart, uint64_t key, uint64_t id)
-{
-    size_t at = slot_of(chart, key);
-    if (chart->index[at].id == 0)
-        chart->index_used++;
-    chart->index[at].key = key;
-    chart->index[at].id = id;
-}
-
-/* Makes room for one more. */
-static int index_grow(flow_chart *chart)
-{
-    if (chart->index_cap > 0 && chart->index_used < chart->index_cap / 2)
-        return 0;
-    size_t cap = 4 * FIRST_CAP;
-    while (cap < 8 * flow_chart_count(chart))
-        cap *= 2;
-    void *memory = PyMem_Calloc(cap, sizeof *chart->index);
-    if (memory == NULL)
-        return -1;
-    PyMem_Free(chart->index);
-    chart->index = memory;
-    chart->index_cap = cap;
-    chart->index_used = 0;
-    for (uint64_t id = chart->oldest; id < chart->next; id++)
-        index_put(chart, flow_chart_at(chart, id)->key, id);
-    return 0;
 }
 
 /* ---- the ring ------------------------------------------------------------ */
@@ -135,26 +95,17 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
         if (ring_resize(chart, cap < chart->max ? cap : chart->max) < 0)
             return NULL;
     }
-    if (index_grow(chart) < 0)
+    if (base_map_put(&chart->index, key_address(key), (void *)(uintptr_t)chart->next) < 0) {
+        PyErr_Clear();
         return NULL;
+    }
     flow_node *node = flow_chart_at(chart, chart->next);
-    node->id = chart->next++;
-    node->key = key;
-    node->frame = 0;
-    node->moment = ++chart->moment;
-    node->wait_count = 0;
-    node->object = NULL;
-    node->version = 0;
-    node->name = Py_NewRef(name);
-    node->code = Py_NewRef(code);
-    node->owner = NULL;
-    node->line = line;
-    node->is_source = false;
-    node->from = NULL;
-    node->from_count = 0;
-    node->value.sample = NULL;
-    node->value.dtype_owner = node->value.device = NULL;
-    index_put(chart, key, node->id);
+    *node = (flow_node){ .id = chart->next++,
+                         .key = key,
+                         .moment = ++chart->moment,
+                         .name = Py_NewRef(name),
+                         .code = Py_NewRef(code),
+                         .line = line };
     return node;
 }
 
@@ -258,14 +209,14 @@ void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t key)
     flow_wait wait;
     flow_ids from;
     bool is_there = flow_chart_find(chart, key) != 0;
-    flow_ids_open(&from);
+    BASE_LIST_OPEN(&from);
     (void)flow_chart_nodes_of(chart, key, &from);
     wait.until_count = 0;
     for (size_t i = 0; i < from.count; i++)
-        if (arrow_of(node, from.id[i]) == node->from_count && wait.until_count < FLOW_UNTIL)
-            wait.until[wait.until_count++] = from.id[i];
-    (void)flow_node_join(node, from.id, from.count);
-    flow_ids_close(&from);
+        if (arrow_of(node, from.all[i]) == node->from_count && wait.until_count < FLOW_UNTIL)
+            wait.until[wait.until_count++] = from.all[i];
+    (void)flow_node_join(node, from.all, from.count);
+    BASE_LIST_CLOSE(&from);
     if (is_there || key == 0 || node->wait_count == FLOW_WAITS)
         return;
     list_chain(chart, key, &wait);
@@ -359,35 +310,62 @@ void flow_chart_take(flow_chart *chart, flow_state *state, flow_node *node)
     node->version = state->version;
 }
 
-/* ---- a list of nodes that arrows start at ------------------------------------- */
-
-void flow_ids_open(flow_ids *ids)
-{
-    ids->id = ids->few;
-    ids->count = 0;
-    ids->cap = sizeof ids->few / sizeof *ids->few;
-}
-
-void flow_ids_close(flow_ids *ids)
-{
-    if (ids->id != ids->few)
-        PyMem_Free(ids->id);
-}
-
 bool flow_ids_add(flow_ids *ids, uint64_t id)
 {
-    if (id == 0)
+    uint64_t *all = id != 0 ? BASE_LIST_GROW(ids, ids->count + 1) : NULL;
+    if (all == NULL)
         return false;
-    if (ids->count == ids->cap) {
-        bool is_here = ids->id == ids->few;
-        uint64_t *more = PyMem_Realloc(is_here ? NULL : ids->id, 4 * ids->cap * sizeof *more);
-        if (more == NULL)
-            return false;
-        if (is_here)
-            memcpy(more, ids->few, sizeof ids->few);
-        ids->id = more;
-        ids->cap *= 4;
-    }
-    ids->id[ids->count++] = id;
+    ids->all = all;
+    all[ids->count++] = id;
     return true;
+}
+
+/* ---- the nodes at one moment ---------------------------------------------- */
+
+/* Drawing takes several steps, and other threads go on changing tensors meanwhile: a picture must
+ * be of one moment, and nodes that come later must not be forgotten with it. */
+
+static int node_copy(const flow_node *node, flow_node *out)
+{
+    uint64_t *from = PyMem_Calloc(node->from_count + 1, sizeof *from);
+    if (from == NULL)
+        return -1;
+    *out = *node;
+    out->from = from;
+    if (node->from_count > 0)
+        memcpy(from, node->from, node->from_count * sizeof *from);
+    out->name = Py_NewRef(node->name);
+    out->code = Py_NewRef(node->code);
+    out->owner = Py_XNewRef(node->owner);
+    flow_value_share(&node->value, &out->value);
+    return 0;
+}
+
+int flow_chart_copy(const flow_chart *chart, flow_chart *out)
+{
+    flow_chart copy = { .cap = flow_chart_count(chart) + 1, .max = chart->max, .moment = chart->moment };
+    copy.oldest = copy.next = chart->oldest;
+    copy.ring = PyMem_Calloc(copy.cap, sizeof *copy.ring);
+    if (copy.ring == NULL)
+        return -1;
+    for (uint64_t id = chart->oldest; id < chart->next; id++) {
+        if (node_copy(flow_chart_at(chart, id), flow_chart_at(&copy, id)) < 0) {
+            flow_chart_free(&copy);
+            return -1;
+        }
+        copy.orphans += flow_chart_at(&copy, id)->wait_count > 0;
+        copy.next++;
+    }
+    *out = copy;
+    return 0;
+}
+
+void flow_chart_forget(flow_chart *chart, const flow_chart *copy)
+{
+    if (copy->next >= chart->next) { /* nothing came: numbers begin at 1 again */
+        flow_chart_clear(chart);
+        return;
+    }
+    while (chart->oldest < copy->next)
+        flow_chart_drop(chart);
 }

@@ -9,8 +9,10 @@
 #ifndef TT_EXT_FLOW_CHART_H
 #define TT_EXT_FLOW_CHART_H
 
+#include "base/list.h"
+#include "base/map.h"
 #include "binding/state.h"
-#include "flow/calls.h"
+#include "lines/source.h"
 
 /* What is kept of a tensor.  { 0 } is a valid empty one. */
 typedef struct flow_value {
@@ -56,15 +58,8 @@ typedef struct flow_node {
     uint64_t *from; /* owned; ids of the nodes whose arrows end here */
 } flow_node;
 
-/* Ids of nodes that arrows start at; a few of them need no memory. */
-typedef struct flow_ids {
-    uint64_t *id; /* few, or owned */
-    size_t count, cap;
-    uint64_t few[32];
-} flow_ids;
+typedef BASE_LIST(uint64_t, 32) flow_ids; /* of nodes that arrows start at */
 
-void flow_ids_open(flow_ids *ids);
-void flow_ids_close(flow_ids *ids);
 bool flow_ids_add(flow_ids *ids, uint64_t id); /* false: it is 0, or there is no memory */
 
 enum { FLOW_WAITING = 64, FLOW_RETURNED = 16, FLOW_ORIGINS = 8 };
@@ -88,16 +83,13 @@ typedef struct flow_state {
 typedef struct flow_chart {
     flow_node *ring; /* owned; node id is at id % cap */
     size_t cap, max;
-    uint64_t next;   /* id of the next node; the first is 1 */
-    uint64_t oldest; /* id of the oldest one that is kept */
-    uint64_t moment; /* the last one that was given away */
-    size_t orphans;  /* nodes with a wait */
-    uint64_t begun;  /* id of the first node since capturing began, perhaps not for the first time */
-    struct {
-        uint64_t key, id;
-    } * index; /* owned; open addressing, 2^n entries; some are of dropped nodes */
-    size_t index_cap, index_used;
-    flow_state *waiting;                /* owned; states that were read and are in no node yet */
+    uint64_t next;       /* id of the next node; the first is 1 */
+    uint64_t oldest;     /* id of the oldest one that is kept */
+    uint64_t moment;     /* the last one that was given away */
+    size_t orphans;      /* nodes with a wait */
+    uint64_t begun;      /* id of the first node since capturing began, perhaps not for the first time */
+    base_map index;      /* from the key of a state to the id of the newest node that shows it */
+    flow_state *waiting; /* owned; states that were read and are in no node yet */
     uint64_t waiting_key[FLOW_WAITING]; /* of each; 0: nothing is there */
     size_t waiting_next;
 } flow_chart;
@@ -152,6 +144,55 @@ void flow_chart_take(flow_chart *chart, flow_state *state, flow_node *node);
 /* Room for a state, perhaps that of the longest waiting one; NULL: no memory. */
 flow_state *flow_chart_put_aside(flow_chart *chart, uint64_t key);
 
+/* ---- what functions return to the statements that called them ------------- */
+
+/* Addresses here are compared and never followed.  { 0 } is a valid empty object. */
+
+enum {
+    FLOW_PASSED = 16,    /* tensors of one value that are kept apart, and of what it is made of */
+    FLOW_RETURNS = 1024, /* values that are on their way; of more, the oldest are forgotten */
+};
+
+/* A state of a name that a value was made of. */
+typedef struct flow_origin {
+    uint64_t key;
+    const void *object; /* NULL: not known */
+    bool is_above;      /* of the frame that sent the value: it may become a node later */
+} flow_origin;
+
+/* A value that a frame gave back to a statement of another. */
+typedef struct flow_return {
+    lines_call to;
+    size_t value_count, from_count;
+    const void *value[FLOW_PASSED]; /* the value, or what is in it */
+    flow_origin from[FLOW_PASSED];
+} flow_return;
+
+typedef struct flow_calls {
+    flow_return *back; /* owned; in the order in which they were given */
+    size_t count, cap;
+} flow_calls;
+
+void flow_calls_clear(flow_calls *calls); /* as { 0 } */
+/* A value goes to the statement that makes this call.  Gives where what it is made of
+ * goes; NULL: no memory, an arrow will be missing. */
+flow_return *flow_calls_give(flow_calls *calls, const lines_call *to, PyObject *value);
+/* What was given back to the statement that makes this call, if the object is among it (NULL: any):
+ * goes to *back; gives false at the end.  Start with *at = 0. */
+bool flow_calls_next(const flow_calls *calls, const lines_call *call, const void *object, size_t *at,
+                     const flow_return **back);
+/* What a returned value, or the object in it, was made of; gives how many. */
+size_t flow_return_origins(const flow_return *back, const void *object, flow_origin *out, size_t most);
+/* What was given back to the statement of a `change` and is in its change number `at`;
+ * gives how many. */
+size_t flow_calls_given(const flow_calls *calls, const lines_event *event, size_t at, flow_origin *out,
+                        size_t most);
+/* The same for a statement that returns what it was given, the event of a `leave`. */
+size_t flow_calls_passed(const flow_calls *calls, const lines_event *event, flow_origin *out,
+                         size_t most);
+/* The frame is left: nothing will be given to it any more. */
+void flow_calls_end(flow_calls *calls, uint64_t frame);
+
 /* ---- the object ---------------------------------------------------------- */
 
 typedef struct flow_object {
@@ -174,16 +215,6 @@ typedef struct flow_object {
         PyObject *name; /* owned */
     } returned[FLOW_RETURNED];
 } flow_object;
-
-/* descent.c */
-/* A read of a function: what its caller knows it by, or had it from: g(f(x)). */
-void flow_find_descent(const flow_object *self, const lines_event *event, const lines_name *read,
-                       flow_descent *out);
-/* A source of a function may be a tensor of the caller's, under another name. */
-void flow_join_caller(flow_object *self, const lines_event *event, flow_node *node,
-                      const flow_descent *descent);
-/* A generator goes on with a tensor: that is what its `yield` gives. */
-void flow_on_sent(void *context, const lines_event *event);
 
 int flow_start(flow_object *self);
 void flow_stop(flow_object *self);

@@ -5,10 +5,7 @@
  * and becomes a node only if the statement changes a tensor.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "flow/chart.h"
-#include "lines/source.h"
 #include "runs/open_run.h"
-
-enum { FEW_ORIGINS = 32 };
 
 static void read_value(flow_object *self, PyObject *obj, flow_value *out)
 {
@@ -44,6 +41,82 @@ static void record_node(flow_object *self, const flow_node *node, uint64_t key, 
     /* an exception is the source's to count */
     (void)runs_put_change(self->state, self->runs, &change, obj);
 }
+
+/* ---- where a function has its tensors from: arrows between frames ----------- */
+
+/* The caller knows a tensor by another name, and perhaps has no node for it yet; the statement that
+ * called a generator with its argument is long over. */
+
+/* Has the function this variable from the function around it? */
+static bool is_free(PyObject *code, PyObject *name)
+{
+    if (PyCode_GetNumFree((PyCodeObject *)code) == 0)
+        return false;
+    PyObject *names = PyObject_GetAttrString(code, "co_freevars"); /* owned */
+    bool is_it = names != NULL && PySequence_Contains(names, name) == 1;
+    Py_XDECREF(names);
+    PyErr_Clear();
+    return is_it;
+}
+
+/* A source of a function may be a tensor of the caller, under another name. */
+static void join_caller(flow_object *self, const lines_event *event, flow_node *node,
+                        const flow_descent *descent)
+{
+    uint64_t outer = 0;
+    if (descent->caller_key != 0)
+        flow_chart_expect(&self->chart, node, descent->caller_key);
+    else if (is_free(event->code, node->name))
+        outer = flow_chart_outer(&self->chart, node);
+    (void)flow_node_join(node, &outer, 1);
+    for (size_t i = 0; i < descent->count; i++)
+        flow_chart_expect(&self->chart, node, descent->key[i]);
+    flow_chart_adopt(&self->chart, node);
+}
+
+/* Adds what a value that a call gave, or the object in it, was made of. */
+static void add_origins(const flow_return *back, const void *object, flow_descent *out)
+{
+    flow_origin from[FLOW_ORIGINS];
+    size_t count = flow_return_origins(back, object, from, FLOW_ORIGINS - out->count);
+    for (size_t i = 0; i < count; i++)
+        out->key[out->count++] = from[i].key;
+}
+
+/* A read of a function: the key by which its caller knows it, or the keys that the caller computed
+ * it from: g(f(x)). */
+static void find_descent(const flow_object *self, const lines_event *event, const lines_name *read,
+                         flow_descent *out)
+{
+    lines_source *source = self->state->lines;
+    const flow_return *back = NULL;
+    size_t at = 0;
+    lines_call call;
+    out->caller_key = lines_frame_passed(source, self->consumer, event->at, read);
+    out->count = 0;
+    if (out->caller_key != 0 || read->object == NULL)
+        return;
+    if (!lines_frame_below(source, self->consumer, event->at, &call))
+        call.frame = 0;
+    while (flow_calls_next(&self->calls, &call, read->object, &at, &back))
+        if (lines_frame_takes(source, self->consumer, event->at, read, back->to.site, false))
+            add_origins(back, read->object, out);
+    if (out->count > 0 || read->kind != LINES_LOCAL || read->is_seen)
+        return;
+    uint64_t holder = lines_frame_holder(source, self->consumer, event->at, read);
+    if (holder != 0 &&
+        (flow_chart_find(&self->chart, holder) != 0 || flow_chart_waiting(&self->chart, holder) != NULL))
+        out->caller_key = holder;
+    if (out->caller_key != 0)
+        return;
+    /* g(x + 1), g(f(x) * 2): the caller has no name for it, but has computed it just now. */
+    out->count = lines_frame_given(source, self->consumer, event->at, read, out->key, FLOW_ORIGINS);
+    for (at = 0; flow_calls_next(&self->calls, &call, NULL, &at, &back);)
+        if (lines_frame_takes(source, self->consumer, event->at, read, back->to.site, true))
+            add_origins(back, NULL, out);
+}
+
+/* ---- changes ----------------------------------------------------------------- */
 
 /* The node of this state from before capturing was off for a while; 0: none. */
 static uint64_t seen_before(flow_object *self, const lines_name *read, const flow_state *kept)
@@ -82,10 +155,10 @@ static uint64_t start_of_arrow(flow_object *self, const lines_event *event, cons
         descent = kept->descent;
         flow_chart_take(&self->chart, kept, node);
     } else {
-        flow_find_descent(self, event, read, &descent);
+        find_descent(self, event, read, &descent);
         read_value(self, read->object, &node->value);
     }
-    flow_join_caller(self, event, node, &descent);
+    join_caller(self, event, node, &descent);
     return node->id;
 }
 
@@ -93,23 +166,24 @@ static uint64_t start_of_arrow(flow_object *self, const lines_event *event, cons
 static void add_given(flow_object *self, const lines_event *event, size_t at, flow_node *node,
                       flow_ids *from)
 {
-    flow_origin few[FEW_ORIGINS], *given = few;
-    size_t most = self->calls.count * FLOW_PASSED;
-    if (most > FEW_ORIGINS && (given = PyMem_Malloc(most * sizeof *given)) == NULL)
+    BASE_LIST(flow_origin, 32) given;
+    BASE_LIST_OPEN(&given);
+    flow_origin *all = BASE_LIST_GROW(&given, self->calls.count * FLOW_PASSED);
+    if (all == NULL)
         return;
-    size_t count = flow_calls_given(&self->calls, event, at, given, most);
-    for (size_t i = 0; i < count; i++)
-        if (!flow_chart_nodes_of(&self->chart, given[i].key, from) && given[i].is_above)
-            flow_chart_expect(&self->chart, node, given[i].key);
-    if (given != few)
-        PyMem_Free(given);
+    given.all = all;
+    given.count = flow_calls_given(&self->calls, event, at, all, given.cap);
+    for (size_t i = 0; i < given.count; i++)
+        if (!flow_chart_nodes_of(&self->chart, all[i].key, from) && all[i].is_above)
+            flow_chart_expect(&self->chart, node, all[i].key);
+    BASE_LIST_CLOSE(&given);
 }
 
 static void add_change(flow_object *self, const lines_event *event, size_t at)
 {
     const lines_change *change = &event->changes[at];
     flow_ids from;
-    flow_ids_open(&from);
+    BASE_LIST_OPEN(&from);
     for (size_t i = 0; i < change->read_count; i++)
         (void)flow_ids_add(&from, start_of_arrow(self, event, &event->reads[change->reads[i]]));
     flow_node *node =
@@ -124,10 +198,10 @@ static void add_change(flow_object *self, const lines_event *event, size_t at)
         add_given(self, event, at, node, &from);
     if (from.count == 0 && change->calls == NULL) /* `nonlocal x`: another function stored it */
         (void)flow_ids_add(&from, flow_chart_outer(&self->chart, node));
-    (void)flow_node_join(node, from.id, from.count);
+    (void)flow_node_join(node, from.all, from.count);
     record_node(self, node, change->now.key, change->now.object);
 out:
-    flow_ids_close(&from);
+    BASE_LIST_CLOSE(&from);
 }
 
 static void on_change(void *context, const lines_event *event)
@@ -155,7 +229,7 @@ static void put_aside(flow_object *self, const lines_event *event, const lines_n
         read_value(self, read->object, &state->value);
     }
     state->moment = ++self->chart.moment; /* of the statement that may make it a node */
-    flow_find_descent(self, event, read, &descent);
+    find_descent(self, event, read, &descent);
     if (is_new || descent.caller_key != 0 || descent.count > 0)
         state->descent = descent; /* a generator has its argument from where it had it first */
 }
@@ -219,7 +293,7 @@ static void add_returned(flow_object *self, const lines_event *event, PyObject *
                               : PyUnicode_FromFormat("return %U[%zd]", function, item);
     if (name == NULL)
         return;
-    flow_ids_open(&from);
+    BASE_LIST_OPEN(&from);
     for (size_t i = 0; self->return_frame == event->frame && i < self->returned_count; i++) {
         lines_name read = { .name = self->returned[i].name, .key = self->returned[i].key };
         (void)flow_ids_add(&from, start_of_arrow(self, event, &read));
@@ -236,11 +310,11 @@ static void add_returned(flow_object *self, const lines_event *event, PyObject *
         goto out;
     set_frame(self, node, event);
     read_value(self, obj, &node->value);
-    (void)flow_node_join(node, from.id, from.count);
+    (void)flow_node_join(node, from.all, from.count);
     record_node(self, node, 0, obj);
     give_back(self, event, obj, &(flow_origin){ .key = key, .object = obj }, 1);
 out:
-    flow_ids_close(&from);
+    BASE_LIST_CLOSE(&from);
 }
 
 static void add_all_returned(flow_object *self, const lines_event *event)
@@ -273,6 +347,21 @@ static void on_leave(void *context, const lines_event *event)
         flow_calls_end(&self->calls, event->frame);
 }
 
+/* A tensor was sent into a generator: it is the value of the `yield`. */
+static void on_sent(void *context, const lines_event *event)
+{
+    flow_object *self = context;
+    flow_descent descent;
+    find_descent(self, event, &event->reads[0], &descent);
+    const uint64_t *keys = descent.caller_key != 0 ? &descent.caller_key : descent.key;
+    size_t count = descent.caller_key != 0 ? 1 : descent.count;
+    lines_call to = { .frame = event->frame, .run = event->run, .site = event->first_site };
+    flow_return *back = count > 0 ? flow_calls_give(&self->calls, &to, event->value) : NULL;
+    for (size_t i = 0; back != NULL && i < count; i++)
+        back->from[back->from_count++] =
+            (flow_origin){ .key = keys[i], .object = event->value, .is_above = true };
+}
+
 /* ---- on and off ---------------------------------------------------------- */
 
 static bool selects(void *context, PyCodeObject *code, int *first, int *last)
@@ -294,7 +383,7 @@ int flow_start(flow_object *self)
                                 .before = on_before,
                                 .change = on_change,
                                 .leave = on_leave,
-                                .sent = flow_on_sent };
+                                .sent = on_sent };
     if (self->state->lines == NULL && (self->state->lines = lines_source_create(self->state)) == NULL)
         return -1;
     self->consumer = lines_source_add(self->state->lines, &consumer);

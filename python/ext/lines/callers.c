@@ -112,7 +112,7 @@ static const lines_write *next_given(const lines_table *table, const lines_site 
     PyObject *names = code->co_localsplusnames; /* borrowed */
     bool is_method = code->co_argcount > 0 && is_self(PyTuple_GET_ITEM(names, 0));
     while (++*part < given->part_count) {
-        const lines_item *one = &table->parts[given->parts + (uint32_t)*part];
+        const lines_item *one = &table->parts[given->parts + *part];
         if (one->key == Py_None ||
             (PyLong_Check(one->key) && PyLong_AsLong(one->key) + is_method == argument &&
              argument < code->co_argcount) ||
@@ -137,7 +137,7 @@ bool lines_frame_takes(lines_source *source, int id, base_frame *at, const lines
     while (argument != NO_ARGUMENT &&
            (given = next_given(table, below, base_frame_code(at), argument, &part)) != NULL)
         for (int i = 0; i < (is_made ? given->call_count : given->direct_count); i++)
-            if (table->write_calls[given->calls + (uint32_t)i] == site)
+            if (table->write_calls[given->calls + i] == site)
                 return true;
     return false;
 }
@@ -155,7 +155,7 @@ size_t lines_frame_given(lines_source *source, int id, base_frame *at, const lin
     const lines_table *table = below->code->table;
     while ((given = next_given(table, site, base_frame_code(at), argument, &part)) != NULL) {
         for (int i = 0; i < given->read_count; i++) {
-            int number = table->write_reads[given->reads + (uint32_t)i];
+            int number = table->write_reads[given->reads + i];
             for (int k = 0; k < below->read_count && count < most; k++) {
                 const lines_saved_read *one = &below->reads[k];
                 bool is_it = one->item == NULL ? k == number : one->parent == number;

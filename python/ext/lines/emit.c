@@ -1,12 +1,67 @@
-/* emit.c -- tells the consumers, each what it asked for.
+/* emit.c -- calls the consumers, each with the events that it asked for.
  *
  * Everything an event points to is on the stack here or borrowed; names are
- * made only when somebody is told.  A consumer may let another thread run:
+ * created only when there is an event.  A consumer may let another thread run:
  * the record stays, because its frame is in the middle of our event.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "lines/emit.h"
+#include "base/list.h"
+#include "lines/engine.h"
 
-#include <string.h>
+/* What one event points to.  Nearly every statement reads and changes a few names; those with
+ * hundreds get allocated memory, so that no arrow is lost. */
+typedef struct room {
+    BASE_LIST(PyObject *, 96)
+    names;          /* each owned or NULL: of the reads, items included, then of the
+                                        changes; made once for all consumers */
+    int read_names; /* so many of them are of reads */
+    /* For one consumer after the other: */
+    BASE_LIST(lines_name, 96) reads; /* each state once, then old states of what was changed in place */
+    BASE_LIST(int, 64) positions;    /* of each named read in reads; -1: it is not wanted */
+    BASE_LIST(lines_change, 32) changes;
+    BASE_LIST(uint16_t, 256) arrows; /* positions in reads, of one change after the other */
+} room;
+
+static void close_room(room *at)
+{
+    for (size_t i = 0; i < at->names.count; i++)
+        Py_XDECREF(at->names.all[i]);
+    BASE_LIST_CLOSE(&at->names);
+    BASE_LIST_CLOSE(&at->reads);
+    BASE_LIST_CLOSE(&at->positions);
+    BASE_LIST_CLOSE(&at->changes);
+    BASE_LIST_CLOSE(&at->arrows);
+}
+
+#define RESERVE(list, needed) ((list)->all = BASE_LIST_GROW(list, needed))
+
+/* Room for so many reads and changes, without names.  False: no memory, and nothing to close. */
+static bool reserve_room(room *at, int reads, int changes)
+{
+    size_t names = (size_t)(reads + changes);
+    BASE_LIST_OPEN(&at->names);
+    BASE_LIST_OPEN(&at->reads);
+    BASE_LIST_OPEN(&at->positions);
+    BASE_LIST_OPEN(&at->changes);
+    BASE_LIST_OPEN(&at->arrows);
+    at->read_names = reads;
+    bool is_open = RESERVE(&at->names, names) != NULL && RESERVE(&at->reads, names) != NULL &&
+                   RESERVE(&at->positions, (size_t)reads) != NULL &&
+                   RESERVE(&at->changes, (size_t)changes) != NULL;
+    if (!is_open)
+        close_room(at);
+    return is_open;
+}
+
+static lines_name name_of(const lines_record *record, int path, PyObject *name, PyObject *object,
+                          const lines_state *state)
+{
+    return (lines_name){ .kind = lines_path_name_kind(record, path),
+                         .name = name,
+                         .object = object,
+                         .key = state->key,
+                         .version = state->version,
+                         .is_seen = state->is_seen };
+}
 
 static bool is_wanted(const lines_consumer_slot *slot, unsigned kind)
 {
@@ -60,26 +115,32 @@ static void tell(lines_source *source, int id, lines_fn *function, const lines_e
 }
 
 /* The reads that a consumer wants, each state once. */
-static void list_reads(const lines_record *record, const lines_consumer_slot *slot, lines_room *room)
+static void list_reads(const lines_record *record, const lines_consumer_slot *slot, room *at)
 {
-    room->read_count = 0;
-    for (int i = 0; i < room->name_count; i++) {
+    at->reads.count = 0;
+    for (int i = 0; i < at->read_names; i++) {
         const lines_saved_read *read = &record->reads[i];
-        int *position = &room->position[i];
+        int *position = &at->positions.all[i];
         *position = -1;
-        if (read->path < 0 || room->read_name[i] == NULL || !is_wanted(slot, read->state.kind))
+        if (read->path < 0 || at->names.all[i] == NULL || !is_wanted(slot, read->state.kind))
             continue;
-        for (size_t k = 0; k < room->read_count && *position < 0; k++)
-            if (room->reads[k].key == read->state.key)
+        for (size_t k = 0; k < at->reads.count && *position < 0; k++)
+            if (at->reads.all[k].key == read->state.key)
                 *position = (int)k;
         if (*position < 0) {
-            lines_name *to = &room->reads[room->read_count];
-            *to = lines_name_of(record, read->path, room->read_name[i], read->object, &read->state);
+            lines_name *to = &at->reads.all[at->reads.count];
+            *to = name_of(record, read->path, at->names.all[i], read->object, &read->state);
             if (read->item != NULL)
                 to->kind = LINES_ITEM;
-            *position = (int)room->read_count++;
+            *position = (int)at->reads.count++;
         }
     }
+}
+
+static void set_reads(lines_event *event, const room *at)
+{
+    event->reads = at->reads.all;
+    event->read_count = at->reads.count;
 }
 
 /* item: a key in the container at the path, or NULL. */
@@ -93,22 +154,24 @@ static PyObject *text_of(lines_source *source, lines_record *record, int path, P
     return whole;
 }
 
-/* Room for the reads of the statement that runs, with their names, and for changes. */
-static bool open_room(lines_source *source, lines_record *record, int changes, lines_room *room)
+/* Room for the reads of the statement that runs and for changes, with their names. */
+static bool open_room(lines_source *source, lines_record *record, const lines_found_change *found,
+                      int changes, room *at)
 {
-    if (!lines_room_open(room, record->read_count, changes))
+    if (!reserve_room(at, record->read_count, changes))
         return false;
-    for (int i = 0; i < room->name_count; i++)
-        room->read_name[i] = text_of(source, record, record->reads[i].path, record->reads[i].item);
+    for (int i = 0; i < record->read_count; i++)
+        at->names.all[at->names.count++] =
+            text_of(source, record, record->reads[i].path, record->reads[i].item);
     for (int i = 0; i < changes; i++)
-        room->change_name[i] = NULL;
+        at->names.all[at->names.count++] = text_of(source, record, found[i].place.path, found[i].item);
     return true;
 }
 
 /* From now on these keys were heard of. */
 static void mark_seen(lines_source *source, lines_record *record, const lines_statement *statement)
 {
-    const uint16_t *paths = record->code->table->reads + statement->reads;
+    const int *paths = record->code->table->reads + statement->reads;
     for (int i = 0; i < record->read_count; i++) {
         const lines_saved_read *read = &record->reads[i];
         lines_place place;
@@ -126,13 +189,131 @@ static void mark_seen(lines_source *source, lines_record *record, const lines_st
     }
 }
 
+/* ---- arrows --------------------------------------------------------------------- */
+
+/* Is the path the container that the other one stores into? */
+static bool is_base(const lines_table *table, int path, int stored)
+{
+    while (table->paths[stored].kind >= PATH_ATTRIBUTE) {
+        stored = table->paths[stored].base;
+        if (stored == path)
+            return true;
+    }
+    return false;
+}
+
+/* first: the first arrow of the change. */
+static void add_arrow(room *at, size_t first, int position)
+{
+    for (size_t k = first; k < at->arrows.count; k++)
+        if (at->arrows.all[k] == position)
+            return;
+    uint16_t *all = position >= 0 ? BASE_LIST_GROW(&at->arrows, at->arrows.count + 1) : NULL;
+    if (all == NULL) /* not wanted; or no memory: one is missing */
+        return;
+    at->arrows.all = all;
+    all[at->arrows.count++] = (uint16_t)position;
+}
+
+/* Is what was read in what the write got?  NULL: all is. */
+static bool is_own(const lines_table *table, const lines_write *write, int read)
+{
+    if (write == NULL)
+        return true;
+    for (int i = 0; i < write->read_count; i++)
+        if (table->write_reads[write->reads + i] == read)
+            return true;
+    return false;
+}
+
+/* An item comes from the name that holds it too, else from all that was read for it;
+ * gives whether a name does. */
+static bool list_item_arrows(const lines_record *record, const lines_found_change *found, room *at)
+{
+    const lines_table *table = record->code->table;
+    size_t first = at->arrows.count;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int k = 0; k < at->read_names; k++) {
+            const lines_saved_read *read = &record->reads[k];
+            bool is_inside = read->item != NULL && read->owner == found->place.owner;
+            int own = read->item != NULL ? read->parent : k;
+            if (!is_inside && is_own(table, found->write, own) &&
+                (pass == 1 || read->state.object == found->place.object))
+                add_arrow(at, first, at->positions.all[k]);
+        }
+        if (at->arrows.count > first)
+            return pass == 0;
+    }
+    return false;
+}
+
+/* Reads of the write's own, or of the statement; all, or those of the very tensor. */
+static void list_own_arrows(const lines_record *record, const lines_found_change *found, bool is_same,
+                            room *at)
+{
+    const lines_table *table = record->code->table;
+    const lines_write *write = found->write;
+    const int *own = write != NULL ? table->write_reads + write->reads : NULL;
+    int count = write != NULL ? write->read_count : at->read_names;
+    size_t first = at->arrows.count;
+    for (int i = 0; i < count; i++) {
+        int number = own != NULL ? own[i] : i;
+        if (number < at->read_names && (!is_same || record->reads[number].object == found->place.object))
+            add_arrow(at, first, at->positions.all[number]);
+        for (int k = 0; own != NULL && k < at->read_names; k++) { /* the container's tensors */
+            const lines_saved_read *read = &record->reads[k];
+            if (read->item != NULL && read->parent == number &&
+                !is_base(table, read->path, write->path) &&
+                (!is_same || read->object == found->place.object))
+                add_arrow(at, first, at->positions.all[k]);
+        }
+    }
+}
+
+/* The state of a name before it was changed in place by nobody who named it. */
+static void add_old_state(const lines_record *record, const lines_found_change *found, PyObject *name,
+                          room *at, size_t first)
+{
+    size_t i = 0;
+    while (i < at->reads.count && at->reads.all[i].key != found->old.key)
+        i++;
+    if (i == at->reads.count) /* there is room for one of each change */
+        at->reads.all[at->reads.count++] = name_of(record, found->place.path, name, NULL, &found->old);
+    add_arrow(at, first, (int)i);
+}
+
+/* Adds the arrows of the room's last change; what they point to is set later.  name: of what changed. */
+static void list_arrows(const lines_record *record, const lines_found_change *found, PyObject *name,
+                        room *at)
+{
+    lines_change *to = &at->changes.all[at->changes.count - 1];
+    size_t first = at->arrows.count;
+    if (found->item != NULL) {
+        if (list_item_arrows(record, found, at)) {
+            to->calls = record->code->table->write_calls; /* and from no call */
+            to->call_count = to->direct_count = 0;
+        }
+    } else {
+        /* What was taken out of something as it is comes from itself, if it has a name there. */
+        if (found->write != NULL && found->write->flags & WRITE_PART)
+            list_own_arrows(record, found, true, at);
+        if (at->arrows.count == first)
+            list_own_arrows(record, found, false, at);
+        if (found->write == NULL && found->how == LINES_INPLACE && found->old.key != 0)
+            add_old_state(record, found, name, at, first);
+    }
+    to->read_count = at->arrows.count - first;
+}
+
+/* ---- events --------------------------------------------------------------------- */
+
 /* A change without its arrows. */
 static lines_change change_of(const lines_record *record, const lines_found_change *found, PyObject *name)
 {
     lines_change change = { .how = found->how,
                             .old_key = found->old.kind != KIND_NONE ? found->old.key : 0,
                             .is_sampled = found->now.is_sampled };
-    change.now = lines_name_of(record, found->place.path, name, found->place.object, &found->now);
+    change.now = name_of(record, found->place.path, name, found->place.object, &found->now);
     if (found->item != NULL)
         change.now.kind = LINES_ITEM;
     if (found->write != NULL) {
@@ -144,31 +325,30 @@ static lines_change change_of(const lines_record *record, const lines_found_chan
 }
 
 static void tell_changes(lines_source *source, lines_record *record, const lines_statement *statement,
-                         const lines_found_change *found, int id, lines_room *room)
+                         const lines_found_change *found, int id, room *at)
 {
     const lines_consumer_slot *slot = &source->consumers[id];
-    list_reads(record, slot, room);
-    room->change_count = room->arrow_count = 0;
-    for (int i = 0; i < room->change_name_count; i++) {
-        const lines_found_change *one = &found[i];
-        PyObject *name = room->change_name[i]; /* borrowed */
+    list_reads(record, slot, at);
+    at->changes.count = at->arrows.count = 0;
+    for (size_t i = (size_t)at->read_names; i < at->names.count; i++) {
+        const lines_found_change *one = &found[i - (size_t)at->read_names];
+        PyObject *name = at->names.all[i]; /* borrowed */
         if (name == NULL || !is_wanted(slot, one->place.kind) ||
             (one->how == LINES_TOUCHED && !(slot->consumer.wants & LINES_TOUCHES)) ||
             !is_named(slot, record->code, id, one->place.path, name))
             continue;
-        room->changes[room->change_count++] = change_of(record, one, name);
-        lines_list_arrows(record, one, name, room);
+        at->changes.all[at->changes.count++] = change_of(record, one, name);
+        list_arrows(record, one, name, at);
     }
-    if (room->change_count == 0)
+    if (at->changes.count == 0)
         return;
-    const uint16_t *arrows = room->arrows; /* they stay where they are from now on */
-    for (size_t i = 0; i < room->change_count; arrows += room->changes[i++].read_count)
-        room->changes[i].reads = arrows;
+    const uint16_t *arrows = at->arrows.all; /* they stay where they are from now on */
+    for (size_t i = 0; i < at->changes.count; arrows += at->changes.all[i++].read_count)
+        at->changes.all[i].reads = arrows;
     lines_event event = event_of_statement(record, statement);
-    event.reads = room->reads;
-    event.read_count = room->read_count;
-    event.changes = room->changes;
-    event.change_count = room->change_count;
+    set_reads(&event, at);
+    event.changes = at->changes.all;
+    event.change_count = at->changes.count;
     tell(source, id, slot->consumer.change, &event);
 }
 
@@ -181,13 +361,11 @@ static void tell_changes(lines_source *source, lines_record *record, const lines
 void lines_emit_changes(lines_source *source, lines_record *record, const lines_statement *statement,
                         const lines_found_change *found, int count)
 {
-    lines_room room;
-    if (!open_room(source, record, count, &room))
+    room here;
+    if (!open_room(source, record, found, count, &here))
         return;
-    for (int i = 0; i < count; i++)
-        room.change_name[i] = text_of(source, record, found[i].place.path, found[i].item);
     /* Reads are told as they were before: what is gone has no object. */
-    for (int i = 0; i < room.name_count; i++) {
+    for (int i = 0; i < here.read_names; i++) {
         lines_place place;
         lines_saved_read *read = &record->reads[i];
         if (read->path < 0)
@@ -203,28 +381,27 @@ void lines_emit_changes(lines_source *source, lines_record *record, const lines_
     }
     FOR_EACH_CONSUMER(source, record, change, id)
     if (has_line(record, id, statement->line))
-        tell_changes(source, record, statement, found, id, &room);
+        tell_changes(source, record, statement, found, id, &here);
     mark_seen(source, record, statement);
-    lines_room_close(&room);
+    close_room(&here);
 }
 
 void lines_emit_reads(lines_source *source, lines_record *record, const lines_statement *statement,
                       uint32_t mask)
 {
-    lines_room room;
-    if (!open_room(source, record, 0, &room))
+    room here;
+    if (!open_room(source, record, NULL, 0, &here))
         return;
     FOR_EACH_CONSUMER(source, record, before, id)
     {
         lines_event event = event_of_statement(record, statement);
-        list_reads(record, &source->consumers[id], &room);
-        event.reads = room.reads;
-        event.read_count = room.read_count;
+        list_reads(record, &source->consumers[id], &here);
+        set_reads(&event, &here);
         if (event.read_count > 0 && mask & (uint32_t)1 << id && has_line(record, id, statement->line))
             tell(source, id, source->consumers[id].consumer.before, &event);
     }
     mark_seen(source, record, statement);
-    lines_room_close(&room);
+    close_room(&here);
 }
 
 void lines_emit_line(lines_source *source, lines_record *record, int instruction)
@@ -253,7 +430,7 @@ void lines_emit_sent(lines_source *source, lines_record *record)
 {
     PyObject *value = base_frame_sent(record->at), *guard = NULL;
     lines_object_kind kind = value != NULL ? lines_state_kind(source, value) : KIND_NONE;
-    int unit = base_frame_yield(record->at);
+    int unit = base_frame_instruction(record->at) - 1; /* of the yield; it resumes at the next one */
     lines_state state = { 0 };
     if (!lines_is_tensor(kind) || unit < 0 || unit >= record->code->table->instruction_count)
         return;
@@ -277,88 +454,19 @@ void lines_emit_sent(lines_source *source, lines_record *record)
 void lines_emit_leave(lines_source *source, lines_record *record, const lines_statement *statement,
                       PyObject *value, bool is_yield)
 {
-    lines_room room;
-    if (statement != NULL ? !open_room(source, record, 0, &room) : !lines_room_open(&room, 0, 0))
+    room here;
+    if (statement != NULL ? !open_room(source, record, NULL, 0, &here) : !reserve_room(&here, 0, 0))
         return;
     FOR_EACH_CONSUMER(source, record, leave, id)
     {
         lines_event event =
             statement != NULL ? event_of_statement(record, statement) : event_of(record, 0);
-        list_reads(record, &source->consumers[id], &room);
-        event.reads = room.reads;
-        event.read_count = room.read_count;
+        list_reads(record, &source->consumers[id], &here);
+        set_reads(&event, &here);
         event.value = value;
         event.is_yield = is_yield;
         event.is_return = true;
         tell(source, id, source->consumers[id].consumer.leave, &event);
     }
-    lines_room_close(&room);
-}
-
-/* ---- takes and gives back the room of an event -------------------------------- */
-
-static size_t rounded(size_t bytes)
-{
-    return (bytes + 15) & ~(size_t)15;
-}
-
-/* One piece of memory for all lists. */
-static bool take_more(lines_room *room, size_t names, size_t changes)
-{
-    size_t sizes[] = { rounded((names + changes) * sizeof *room->read_name),
-                       rounded((names + changes) * sizeof *room->reads),
-                       rounded(names * sizeof *room->position),
-                       rounded(changes * sizeof *room->changes) };
-    char *memory = PyMem_Malloc(sizes[0] + sizes[1] + sizes[2] + sizes[3]);
-    if (memory == NULL)
-        return false;
-    room->more = memory;
-    room->read_name = (PyObject **)(void *)memory;
-    room->reads = (lines_name *)(void *)(memory + sizes[0]);
-    room->position = (int *)(void *)(memory + sizes[0] + sizes[1]);
-    room->changes = (lines_change *)(void *)(memory + sizes[0] + sizes[1] + sizes[2]);
-    return true;
-}
-
-bool lines_room_open(lines_room *room, int names, int changes)
-{
-    room->more = NULL;
-    room->read_name = room->few_names;
-    room->reads = room->few_reads;
-    room->position = room->few_positions;
-    room->changes = room->few_changes;
-    if ((names > FEW_READS || changes > FEW_CHANGES) && !take_more(room, (size_t)names, (size_t)changes))
-        return false;
-    room->change_name = room->read_name + names;
-    room->name_count = names;
-    room->change_name_count = changes;
-    room->read_count = room->change_count = room->arrow_count = 0;
-    room->arrows = room->few_arrows;
-    room->arrow_cap = FEW_ARROWS;
-    return true;
-}
-
-void lines_room_close(lines_room *room)
-{
-    for (int i = 0; i < room->name_count + room->change_name_count; i++)
-        Py_XDECREF(room->read_name[i]);
-    PyMem_Free(room->more);
-    if (room->arrows != room->few_arrows)
-        PyMem_Free(room->arrows);
-}
-
-bool lines_room_add_arrow(lines_room *room, int position)
-{
-    if (room->arrow_count == room->arrow_cap) {
-        bool is_here = room->arrows == room->few_arrows;
-        uint16_t *more = PyMem_Realloc(is_here ? NULL : room->arrows, 4 * room->arrow_cap * sizeof *more);
-        if (more == NULL)
-            return false;
-        if (is_here)
-            memcpy(more, room->few_arrows, sizeof room->few_arrows);
-        room->arrows = more;
-        room->arrow_cap *= 4;
-    }
-    room->arrows[room->arrow_count++] = (uint16_t)position;
-    return true;
+    close_room(&here);
 }

@@ -1,14 +1,15 @@
 /* engine.h -- what the files of the line source share; nobody else includes it.
  *
- * source.c keeps consumers, code objects and frames; path.c finds the
- * object at a path; state.c tells whether a tensor is as we saw it last;
- * statement.c does the work at an event; settrace.c (with bypass.c)
- * and monitoring.c bring the events.  Everything runs with the GIL held.
+ * settrace.c (3.11) or monitoring.c (3.12 and later) receive the interpreter's events;
+ * statement.c finds out what changed, with path.c (which object a name leads to), reads.c
+ * and state.c (is the tensor as it was?); emit.c calls the consumers.  source.c, frames.c and
+ * table.c keep consumers, code objects and frames.  Everything runs with the GIL held.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_LINES_ENGINE_H
 #define TT_EXT_LINES_ENGINE_H
 
 #include "base/frame.h"
+#include "base/list.h"
 #include "base/map.h"
 #include "binding/state.h"
 #include "lines/source.h"
@@ -57,7 +58,7 @@ enum { MOST_ITEMS = 24, MOST_ITEMS_EACH = 8 }; /* of containers that a statement
 
 typedef struct lines_code {
     PyCodeObject *code;       /* owned: an address is not used again while we know it */
-    const lines_table *table; /* of cache.c; NULL: not selected, or it could not be made */
+    const lines_table *table; /* of table.c; NULL: not selected, or it could not be made */
     uint64_t generation;      /* of the consumers that were asked */
     uint32_t mask;            /* consumers that selected it */
     uint32_t local_events;    /* 3.12 and later: events that are on */
@@ -160,7 +161,7 @@ struct lines_source {
     uint32_t eager_mask; /* told something at each line */
     uint64_t generation, next_key, next_frame;
     base_map codes;     /* PyCodeObject -> lines_code */
-    base_map tables;    /* PyCodeObject -> cached_table, of cache.c */
+    base_map tables;    /* PyCodeObject -> cached_table, of table.c */
     size_t sweep_at;    /* so many tables: look for dead ones */
     base_map frames;    /* base_frame -> lines_record */
     size_t drop_at;     /* so many frames: look for abandoned generators */
@@ -190,51 +191,41 @@ typedef struct lines_found_change {
     lines_state old, now;
 } lines_found_change;
 
-enum { FEW_FOUND = 32 };
-typedef struct lines_found_list {
-    lines_found_change *all; /* few, or owned */
-    int count, cap;
-    lines_found_change few[FEW_FOUND];
-} lines_found_list;
+/* Mostly one entry.  An optimizer's step may change hundreds of names, and all must be reported
+ * for this line and no later one. */
+typedef BASE_LIST(lines_found_change, 32) lines_found_list;
 
-/* found.c */
-void lines_found_open(lines_found_list *list);
-void lines_found_close(lines_found_list *list);
 /* Another one, without an item and states; NULL: no memory. */
 lines_found_change *lines_found_add(lines_found_list *list, const lines_place *place, lines_how how,
                                     const lines_write *write);
 bool lines_found_has(const lines_found_list *list, const lines_place *place);
 
-/* emit.c */
-void lines_emit_changes(lines_source *source, lines_record *record, const lines_statement *statement,
-                        const lines_found_change *found, int count);
-void lines_emit_reads(lines_source *source, lines_record *record, const lines_statement *statement,
-                      uint32_t mask);
-void lines_emit_line(lines_source *source, lines_record *record, int instruction);
-void lines_emit_enter(lines_source *source, lines_record *record, bool is_resumed);
-void lines_emit_sent(lines_source *source, lines_record *record); /* if it is a tensor */
-void lines_emit_leave(lines_source *source, lines_record *record, const lines_statement *statement,
-                      PyObject *value, bool is_yield);
+/* ---- source.c, frames.c, callers.c ----------------------------------------- */
 
-/* source.c, frames.c */
 lines_code *lines_source_code(lines_source *source, PyCodeObject *code); /* NULL: not selected */
+lines_record *lines_source_find(lines_source *source, base_frame *at);
+/* The record of a frame, perhaps a new one; NULL: no consumer wants this frame. */
 lines_record *lines_source_frame(lines_source *source, base_frame *at, lines_code *code, bool is_fresh);
+/* The nearest frame below that has a record, or NULL. */
+lines_record *lines_source_below(lines_source *source, base_frame *at);
 void lines_source_forget(lines_source *source, lines_record *record);
 void lines_source_forget_all(lines_source *source);         /* frames, code objects, states */
 void lines_source_note_error(lines_source *source, int id); /* counts and clears; id -1: ours */
-lines_record *lines_source_find(lines_source *source, base_frame *at);
+/* The frame starts, or (not fresh) a generator resumes. */
+void lines_record_enter(lines_source *source, lines_record *record, bool is_fresh);
+/* The frame is left or suspended at an instruction; value NULL: by an exception. */
+void lines_record_leave(lines_source *source, lines_record *record, int instruction, PyObject *value,
+                        bool is_yield);
 
-/* callers.c */
-lines_record *lines_source_below(lines_source *source,
-                                 base_frame *at); /* the nearest with a record, or NULL */
+/* ---- table.c --------------------------------------------------------------- */
 
-/* cache.c */
-/* Borrowed, good while the code object lives.  NULL: it cannot be made; an exception is set at
+/* Borrowed, valid while the code object lives.  NULL: it cannot be made; an exception is set
  * the first time. */
 const lines_table *lines_cache_table(lines_source *source, PyCodeObject *code);
 void lines_cache_free(lines_source *source);
 
-/* names.c */
+/* ---- names.c --------------------------------------------------------------- */
+
 int lines_names_roots(PyObject *names, PyObject **roots); /* a new frozenset; -1: an exception is set */
 bool lines_names_are_in(PyCodeObject *code, PyObject *roots);
 void lines_names_find(lines_source *source, lines_code *code); /* after the consumers were asked */
@@ -246,54 +237,63 @@ static inline bool lines_path_is_wanted(const lines_code *code, int path)
     return code->named == NULL || code->named[path] != 0;
 }
 
-/* prepare.c */
-void lines_statement_begin(lines_source *source, lines_record *record, int number);
-/* A generator that went to sleep before we came goes on, in the middle of a statement. */
-void lines_statement_resume(lines_source *source, lines_record *record);
+/* ---- statement.c ----------------------------------------------------------- */
 
-/* statement.c */
 static inline bool lines_is_tensor(lines_object_kind kind)
 {
     return kind == KIND_TORCH || kind == KIND_ARRAY;
 }
-/* Do versions tell too little of what the statement does? */
-static inline bool lines_statement_hides(const lines_record *record, const lines_statement *statement)
-{
-    return record->code->table->is_hidden || statement->flags & STATEMENT_DIGESTS;
-}
-void lines_statement_at(lines_source *source, lines_record *record, int instruction);
-/* The next instruction starts a statement in the middle of a line? */
-static inline bool lines_statement_steps(const lines_record *record, int instruction)
+/* The statement at an instruction; NULL: none. */
+static inline const lines_statement *lines_statement_of(const lines_record *record, int instruction)
 {
     const lines_table *table = record->code->table;
-    if (table == NULL || instruction < 0 || instruction >= table->instruction_count ||
-        table->statement_at[instruction] == TABLE_NONE)
-        return false;
-    const lines_statement *one = &table->statements[table->statement_at[instruction]];
-    return one->flags & STATEMENT_STEPS && one->start == instruction;
+    bool is_inside = table != NULL && instruction >= 0 && instruction < table->instruction_count;
+    int number = is_inside ? table->statement_at[instruction] : TABLE_NONE;
+    return number != TABLE_NONE ? &table->statements[number] : NULL;
 }
-/* As lines_statement_at, for such a one: it is no line. */
-void lines_statement_step(lines_source *source, lines_record *record, int instruction);
+/* Does the instruction start a statement in the middle of a line? */
+static inline bool lines_statement_steps(const lines_record *record, int instruction)
+{
+    const lines_statement *one = lines_statement_of(record, instruction);
+    return one != NULL && one->flags & STATEMENT_STEPS && one->start == instruction;
+}
+/* A line is about to run. */
+void lines_statement_at(lines_source *source, lines_record *record, int instruction);
 /* The same for plain Python; false: nothing was done, call lines_statement_at.  Calls
  * nobody and leaves no exception. */
 bool lines_statement_quick(lines_source *source, lines_record *record, int instruction);
+/* An instruction is about to run, which may start a statement in the middle of a line.  Does
+ * nothing if its line event came just before. */
+void lines_statement_step(lines_source *source, lines_record *record, int instruction);
+/* A generator that was suspended before we came resumes in the middle of a statement. */
+void lines_statement_resume(lines_source *source, lines_record *record);
 /* The frame is left or suspended at `instruction`. */
 void lines_statement_end(lines_source *source, lines_record *record, int instruction, PyObject *value,
                          bool is_yield);
-/* Takes over what the frame holds now: all locals, or the arguments of a fresh one. */
-void lines_statement_adopt(lines_source *source, lines_record *record, bool is_fresh);
+/* Adopts what the locals hold now. */
+void lines_statement_adopt(lines_source *source, lines_record *record);
 
-/* reads.c */
+/* ---- emit.c ---------------------------------------------------------------- */
+
+void lines_emit_changes(lines_source *source, lines_record *record, const lines_statement *statement,
+                        const lines_found_change *found, int count);
+void lines_emit_reads(lines_source *source, lines_record *record, const lines_statement *statement,
+                      uint32_t mask);
+void lines_emit_line(lines_source *source, lines_record *record, int instruction);
+void lines_emit_enter(lines_source *source, lines_record *record, bool is_resumed);
+void lines_emit_sent(lines_source *source, lines_record *record); /* if it is a tensor */
+void lines_emit_leave(lines_source *source, lines_record *record, const lines_statement *statement,
+                      PyObject *value, bool is_yield);
+
+/* ---- reads.c --------------------------------------------------------------- */
+
 void lines_reads_save(lines_source *source, lines_record *record, const lines_statement *statement,
                       bool is_late);
-/* Remembers that the frame has named this place; a local is known anyway. */
+/* Remembers that the frame has named this place; locals are always known. */
 void lines_reads_show(lines_record *record, const lines_place *place);
-
 /* What an item's key leads to now; borrowed or NULL. */
 PyObject *lines_reads_item(lines_source *source, lines_record *record, const lines_saved_read *read);
 void lines_reads_clear(lines_record *record);
-
-/* items.c */
 static inline bool lines_is_container(PyObject *obj)
 {
     return PyList_CheckExact(obj) || PyDict_CheckExact(obj);
@@ -302,22 +302,17 @@ bool lines_items_are_tensors(lines_source *source, PyObject *box); /* is one amo
 /* A container was stored, or has grown: adds items to found. */
 void lines_items_stored(lines_source *source, lines_record *record, const lines_statement *statement,
                         const lines_write *write, PyObject *box, lines_found_list *found);
-void lines_items_note(lines_record *record, int path, PyObject *box); /* before the statement */
 void lines_items_grown(lines_source *source, lines_record *record, lines_found_list *found);
 
-/* path.c */
-PyObject *lines_path_item(PyObject *container, PyObject *key); /* borrowed or NULL; runs nobody's code */
+/* ---- path.c ---------------------------------------------------------------- */
 
-/* key.c */
-bool lines_path_is_key(PyObject *key); /* can it be hashed and named without running anybody's code? */
-/* Of an item; new reference; NULL, without an exception: it cannot be told. */
-PyObject *lines_path_key(lines_source *source, lines_record *record, const lines_path *path);
-
-uint64_t lines_path_member(Py_hash_t hash, lines_path_kind kind);
 void lines_path_find(lines_source *source, lines_record *record, int path, bool is_stored,
                      lines_place *out);
-PyObject *lines_path_text(lines_source *source, lines_record *record,
-                          int path); /* new reference or NULL */
+PyObject *lines_path_item(PyObject *container, PyObject *key); /* borrowed or NULL; runs nobody's code */
+bool lines_path_is_key(PyObject *key); /* can it be hashed and named without running anybody's code? */
+uint64_t lines_path_member(Py_hash_t hash, lines_path_kind kind);
+PyObject *lines_path_text(lines_source *source, lines_record *record, int path); /* new or NULL */
+lines_kind lines_path_name_kind(const lines_record *record, int path);
 /* Of a type whose operators run nobody's code, and change nothing? */
 static inline bool lines_path_is_plain(PyObject *obj)
 {
@@ -329,9 +324,9 @@ static inline bool lines_path_is_plain(PyObject *obj)
            type == &PyModule_Type || type == &PyFunction_Type || type == &PyCFunction_Type ||
            type == &PyType_Type;
 }
-lines_kind lines_path_name_kind(const lines_record *record, int path);
 
-/* state.c */
+/* ---- state.c ---------------------------------------------------------------- */
+
 lines_object_kind lines_state_kind_slow(lines_source *source, PyObject *obj);
 static inline lines_object_kind lines_state_kind(lines_source *source, PyObject *obj)
 {
@@ -359,7 +354,8 @@ static inline lines_state *lines_place_state(lines_source *source, lines_record 
 bool lines_state_begin(lines_source *source, PyObject **guard); /* around a look at several tensors;
                                                             tensor_quiet_leave() ends it */
 
-/* settrace.c or monitoring.c: one of them, by version */
+/* ---- settrace.c or monitoring.c, by version --------------------------------- */
+
 int lines_driver_start(lines_source *source); /* -1: an exception is set */
 void lines_driver_stop(lines_source *source);
 void lines_driver_changed(lines_source *source); /* other consumers than before */

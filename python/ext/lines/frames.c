@@ -215,8 +215,26 @@ lines_record *lines_source_frame(lines_source *source, base_frame *at, lines_cod
     const lines_record *below = lines_source_below(source, at);
     record->caller = below != NULL ? below->number : 0;
     source->last = record;
-    lines_statement_adopt(source, record, is_fresh);
+    lines_statement_adopt(source, record);
     return record;
+}
+
+void lines_record_enter(lines_source *source, lines_record *record, bool is_fresh)
+{
+    if (source->enter_mask & record->mask)
+        lines_emit_enter(source, record, !is_fresh);
+    if (!is_fresh)
+        lines_statement_resume(source, record);
+}
+
+void lines_record_leave(lines_source *source, lines_record *record, int instruction, PyObject *value,
+                        bool is_yield)
+{
+    base_frame *at = record->at;
+    lines_statement_end(source, record, instruction, value, is_yield);
+    record = lines_source_find(source, at); /* a consumer may have removed it */
+    if (!is_yield && record != NULL)
+        lines_source_forget(source, record);
 }
 
 void lines_source_forget(lines_source *source, lines_record *record)
@@ -258,30 +276,14 @@ PyObject *lines_frame_slot(base_frame *at, int slot, PyObject *name)
 
 PyObject *lines_frame_get(base_frame *at, PyObject *name)
 {
-    PyCodeObject *code = base_frame_code(at);
-    PyObject *names = base_frame_names(at), *found = NULL; /* borrowed */
-    PyObject *tuples[3] = { PyObject_GetAttrString((PyObject *)code, "co_varnames"),
-                            PyObject_GetAttrString((PyObject *)code, "co_cellvars"),
-                            PyObject_GetAttrString((PyObject *)code, "co_freevars") }; /* owned */
-    int slot = 0;
-    for (int t = 0; t < 3; t++) {
-        for (Py_ssize_t i = 0; tuples[t] != NULL && i < PyTuple_GET_SIZE(tuples[t]); i++) {
-            PyObject *one = PyTuple_GET_ITEM(tuples[t], i); /* borrowed */
-#if PY_VERSION_HEX >= 0x030B0000
-            if (t == 1 && PySequence_Contains(tuples[0], one) == 1)
-                continue; /* it has the argument's slot */
-#endif
-            if (found == NULL && PyUnicode_Compare(one, name) == 0)
-                found = base_frame_slot(at, slot, one);
-            slot++;
-        }
-    }
-    for (int t = 0; t < 3; t++)
-        Py_XDECREF(tuples[t]);
-    if (found == NULL && names != NULL && PyDict_Check(names))
-        found = PyDict_GetItemWithError(names, name);
-    if (found == NULL && base_frame_globals(at) != NULL)
-        found = PyDict_GetItemWithError(base_frame_globals(at), name);
+    PyObject *slots = base_frame_code(at)->co_localsplusnames; /* borrowed, as all here */
+    PyObject *spaces[] = { base_frame_names(at), base_frame_globals(at) }, *found = NULL;
+    for (int i = 0; i < PyTuple_GET_SIZE(slots) && found == NULL; i++)
+        if (PyUnicode_Compare(PyTuple_GET_ITEM(slots, i), name) == 0)
+            found = base_frame_slot(at, i, name);
+    for (int i = 0; i < 2 && found == NULL; i++)
+        if (spaces[i] != NULL && PyDict_Check(spaces[i]))
+            found = PyDict_GetItemWithError(spaces[i], name);
     PyErr_Clear();
     return Py_XNewRef(found);
 }

@@ -96,7 +96,7 @@ static bool stores_named(const lines_table *table, const lines_statement *statem
                          const uint32_t *named)
 {
     for (int i = 0; i < statement->write_count; i++) {
-        int path = table->writes[statement->writes + (uint32_t)i].path;
+        int path = table->writes[statement->writes + i].path;
         while (named[path] == 0 && table->paths[path].kind >= PATH_ATTRIBUTE)
             path = table->paths[path].base; /* x[0] = 1 may be a change of x */
         if (named[path] != 0)
@@ -110,7 +110,7 @@ static bool stores_named(const lines_table *table, const lines_statement *statem
 static bool shows_named(const lines_table *table, const lines_statement *statement, const uint32_t *named)
 {
     for (int i = 0; i < statement->read_count; i++) {
-        int path = table->reads[statement->reads + (uint32_t)i];
+        int path = table->reads[statement->reads + i];
         while (table->paths[path].kind != PATH_LOCAL && named[path] == 0 &&
                table->paths[path].kind >= PATH_ATTRIBUTE)
             path = table->paths[path].base;
@@ -263,7 +263,7 @@ bool lines_names_quick(lines_record *record, int instruction)
     if (code->touched[number] != 0)
         return false;
     if (next->flags & busy && lines_names_are_live(record)) {
-        const uint16_t *paths = table->reads + next->reads;
+        const int *paths = table->reads + next->reads;
         if (next->flags & (STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED))
             return false;
         for (int i = 0; i < next->read_count; i++) {

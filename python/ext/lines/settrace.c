@@ -1,32 +1,198 @@
-/* settrace.c -- line events from PyEval_SetTrace, for Python 3.10 and 3.11.
+/* settrace.c -- line events from PyEval_SetTrace, for Python 3.11.
  *
- * A trace function belongs to a thread and there is one at most, so ours hands
- * every event on to the one it found, and puts that one back when it goes.
- * Threads started later get ours through threading.settrace; each thread takes
- * its own off at its next event after the stop.
+ * Each thread has at most one trace function, so ours passes every event on to the one that
+ * was there before, and puts that one back at the end.  Threads started later get ours
+ * through threading.settrace; each thread removes its own at its first event after the stop.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "lines/settrace.h"
+#include "lines/engine.h"
 
 #if PY_VERSION_HEX < 0x030C0000
 
-#include <frameobject.h>
+#define Py_BUILD_CORE 1
+#include <internal/pycore_frame.h> /* f_trace_lines, f_trace_opcodes */
+#undef Py_BUILD_CORE
+#include <pthread.h>
+#include <string.h>
+
+typedef struct lines_driver {
+    PyTypeObject *type;      /* owned */
+    PyObject *installer;     /* owned; given to threading.settrace */
+    PyObject *previous_hook; /* owned; what threading had; None: nothing */
+    uint64_t epoch;          /* goes up at each stop: older tracers take themselves off */
+    int64_t stepping;        /* frames with instruction events of ours, about */
+    uint64_t wakes;          /* goes up when running frames are all switched on again */
+    bool steps_aside;        /* more than half of the C stack was in use: no bypass */
+} lines_driver;
+
+/* What sys.gettrace() shows while we are on, one for each thread. */
+typedef struct lines_tracer {
+    PyObject_HEAD lines_source *source;
+    Py_tracefunc previous;
+    PyObject *previous_object; /* owned or NULL */
+    uint64_t epoch;
+    bool is_installer;
+} lines_tracer;
+
+static inline lines_driver *lines_driver_of(const lines_source *source)
+{
+    return source->driver;
+}
+
+static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *arg);
+
+/* ---- code that is not selected runs untraced ---------------------------------- */
+
+/* A trace function slows down every instruction of its thread: a loop in a file that was not
+ * selected took three times as long.  So while the source is on, frames are evaluated through
+ * a function of ours (PEP 523) that only sets a switch.  The interpreter takes a frame's
+ * use_tracing from the caller's C frame, and restores it at the end:
+ *
+ *     caller, switch as it was ──► ours: on if the code is selected, else off ──► the interpreter
+ *     caller, switch as it was ◄── ours: as it was                            ◄──┘
+ *
+ * Other tools come first.  With another trace function behind ours, or a profiler, the switch
+ * is left alone; what they set while a frame ran is passed on as the interpreter does.  If
+ * another function evaluates frames already, ours is not installed.  One that comes later
+ * (torch.compile's) calls ours instead of the interpreter's, and puts it back; so ours may be
+ * called when the source is off, and removes itself then.
+ *
+ * With such a function a Python call needs space on the C stack.  A program that recurses
+ * deeper than half of the stack is evaluated by the interpreter from then on, and traced
+ * without bypass, until the source is started again. */
+
+/* Called between a call and its frame: an exception may be pending (throw), and what the
+ * consumers do must not be traced. */
+static bool ask(PyThreadState *thread, lines_source *source, PyCodeObject *code)
+{
+    PyObject *pending = PyErr_GetRaisedException(); /* owned or NULL */
+    thread->tracing++;
+    thread->cframe->use_tracing = 0;
+    source->inside++;
+    bool is_selected = lines_source_code(source, code) != NULL;
+    source->inside--;
+    if (PyErr_Occurred())
+        lines_source_note_error(source, -1);
+    thread->tracing--;
+    PyErr_SetRaisedException(pending);
+    return is_selected;
+}
+
+/* What the source knows of a code object, if the consumers were asked; else NULL. */
+static const lines_code *known_code(lines_source *source, const PyCodeObject *code)
+{
+    void **found = base_map_find(&source->codes, code);
+    const lines_code *known = found != NULL ? *found : NULL;
+    return known != NULL && known->generation == source->generation ? known : NULL;
+}
+
+enum { SWITCH_ON = 255 }; /* what the interpreter itself writes */
+
+/* The source whose trace function is alone in this thread, and not at work just now. */
+static lines_source *listening_alone(const PyThreadState *thread)
+{
+    if (thread->c_tracefunc != on_trace || thread->c_profilefunc != NULL || thread->tracing != 0)
+        return NULL;
+    const lines_tracer *mine = (const lines_tracer *)thread->c_traceobj;
+    bool is_current = mine->source->is_running && mine->epoch == lines_driver_of(mine->source)->epoch;
+    return is_current && mine->previous == NULL ? mine->source : NULL;
+}
+
+/* Half of this thread's stack, found once; a place outside of it is deep as well. */
+static bool is_deep(void)
+{
+    static _Thread_local uintptr_t half, top;
+    if (top == 0) {
+        pthread_attr_t attributes;
+        void *lowest = NULL;
+        size_t size = 0;
+        if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+            pthread_attr_getstack(&attributes, &lowest, &size);
+            pthread_attr_destroy(&attributes);
+        }
+        half = (uintptr_t)lowest + size / 2;
+        top = (uintptr_t)lowest + size + 1;
+    }
+    uintptr_t at = (uintptr_t)__builtin_frame_address(0);
+    return at < half || at >= top;
+}
+
+/* A frame evaluation function is given no context of its own, and is one for the
+ * interpreter: whether anybody wants it.  Read and written with the GIL held. */
+static bool is_asked_for;
+
+static PyObject *evaluate(PyThreadState *thread, struct _PyInterpreterFrame *frame, int is_thrown);
+
+static void stop_bypass(void)
+{
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    is_asked_for = false;
+    if (_PyInterpreterState_GetEvalFrameFunc(interpreter) == evaluate)
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, _PyEval_EvalFrameDefault);
+}
+
+/* Running frames have events again, whether they are wanted or not. */
+static void wake_bypass(lines_source *source)
+{
+    lines_driver_of(source)->wakes++;
+    PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    for (; thread != NULL; thread = PyThreadState_Next(thread)) {
+        _PyCFrame *at = thread->c_tracefunc == on_trace ? thread->cframe : NULL;
+        for (; at != NULL; at = at != &thread->root_cframe ? at->previous : NULL)
+            at->use_tracing = SWITCH_ON;
+    }
+}
+
+static PyObject *evaluate(PyThreadState *thread, struct _PyInterpreterFrame *frame, int is_thrown)
+{
+    lines_source *source = listening_alone(thread);
+    if (source != NULL && is_deep()) {
+        lines_driver_of(source)->steps_aside = true;
+        wake_bypass(source);
+        is_asked_for = false;
+        source = NULL;
+    }
+    if (!is_asked_for)
+        stop_bypass();
+    if (source == NULL)
+        return _PyEval_EvalFrameDefault(thread, frame, is_thrown);
+    const lines_driver *made = lines_driver_of(source);
+    _PyCFrame *caller = thread->cframe;
+    uint64_t wakes = made->wakes;
+    bool is_on = caller->use_tracing != 0;
+    PyCodeObject *code = base_frame_code((base_frame *)frame); /* borrowed */
+    const lines_code *known = known_code(source, code);
+    bool is_wanted = known != NULL ? known->mask != 0 : ask(thread, source, code);
+    caller->use_tracing = is_wanted ? SWITCH_ON : 0;
+    PyObject *result = _PyEval_EvalFrameDefault(thread, frame, is_thrown);
+    if (listening_alone(thread) == source && made->wakes == wakes)
+        caller->use_tracing = is_on ? SWITCH_ON : 0;
+    return result;
+}
+
+static void start_bypass(lines_source *source)
+{
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    is_asked_for = !lines_driver_of(source)->steps_aside;
+    if (is_asked_for && _PyInterpreterState_GetEvalFrameFunc(interpreter) == _PyEval_EvalFrameDefault)
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
+}
 
 /* ---- one thread -------------------------------------------------------------- */
 
 static void hook(lines_tracer *mine)
 {
     PyThreadState *thread = PyThreadState_Get();
-    if (thread->c_tracefunc == lines_settrace_event)
+    if (thread->c_tracefunc == on_trace)
         return;
     mine->previous = thread->c_tracefunc;
     Py_XSETREF(mine->previous_object, Py_XNewRef(thread->c_traceobj));
-    PyEval_SetTrace(lines_settrace_event, (PyObject *)mine);
+    PyEval_SetTrace(on_trace, (PyObject *)mine);
 }
 
 static void unhook(void)
 {
     PyThreadState *thread = PyThreadState_Get();
-    if (thread->c_tracefunc != lines_settrace_event)
+    if (thread->c_tracefunc != on_trace)
         return; /* somebody else's now: leave it */
     lines_tracer *mine = (lines_tracer *)Py_NewRef(thread->c_traceobj); /* owned */
     PyEval_SetTrace(mine->previous, mine->previous_object);
@@ -51,7 +217,7 @@ static lines_tracer *make_tracer(lines_source *source, bool is_installer)
 
 static int hook_this_thread(lines_source *source)
 {
-    if (PyThreadState_Get()->c_tracefunc == lines_settrace_event) {
+    if (PyThreadState_Get()->c_tracefunc == on_trace) {
         lines_tracer *there = (lines_tracer *)PyThreadState_Get()->c_traceobj; /* borrowed */
         there->epoch = lines_driver_of(source)->epoch;
         return 0;
@@ -72,7 +238,7 @@ static int hook_this_thread(lines_source *source)
 static void silence(const lines_tracer *mine, PyFrameObject *frame, int what)
 {
     if (mine->previous == NULL)
-        base_frame_set_line_events(frame, what == PyTrace_RETURN);
+        frame->f_trace_lines = what == PyTrace_RETURN;
 }
 
 /* Instruction events are on in a frame while more statements come on the line it is at.
@@ -81,7 +247,7 @@ static void stop_steps(lines_source *source, lines_record *record, PyFrameObject
 {
     if (!record->is_stepping)
         return;
-    base_frame_set_instruction_events(frame, false);
+    frame->f_trace_opcodes = 0;
     record->is_stepping = false;
     lines_driver_of(source)->stepping--;
 }
@@ -91,20 +257,11 @@ static void start_steps(lines_source *source, lines_record *record, PyFrameObjec
     bool leads = !record->is_bare && record->statement >= 0 &&
                  record->code->table->statements[record->statement].flags & STATEMENT_LEADS;
     record->told = leads && is_line ? base_frame_instruction(record->at) : -1;
-    if (!leads || base_frame_has_instruction_events(frame))
+    if (!leads || frame->f_trace_opcodes)
         return;
-    base_frame_set_instruction_events(frame, true);
+    frame->f_trace_opcodes = 1;
     record->is_stepping = true;
     lines_driver_of(source)->stepping++;
-}
-
-static void on_step(lines_source *source, lines_record *record)
-{
-    int instruction = base_frame_instruction(record->at);
-    bool is_told = instruction == record->told;
-    record->told = -1;
-    if (!is_told && lines_statement_steps(record, instruction))
-        lines_statement_step(source, record, instruction);
 }
 
 static void on_event(lines_tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
@@ -121,7 +278,7 @@ static void on_event(lines_tracer *mine, PyFrameObject *frame, int what, PyObjec
     if (record == NULL || is_start) {
         if (what != PyTrace_LINE && !is_start)
             return;
-        lines_code *known = lines_bypass_code(source, code);
+        lines_code *known = lines_source_code(source, code);
         if (known == NULL) {
             silence(mine, frame, what);
             return;
@@ -131,23 +288,18 @@ static void on_event(lines_tracer *mine, PyFrameObject *frame, int what, PyObjec
         bool can_sleep = code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
         if (record == NULL && !can_sleep) /* else nobody would undo it: the code itself is wanted */
             silence(mine, frame, what);
-        if (record != NULL && is_start && source->enter_mask & record->mask)
-            lines_emit_enter(source, record, !is_fresh);
-        if (record != NULL && is_start && !is_fresh)
-            lines_statement_resume(source, record);
+        if (record != NULL && is_start)
+            lines_record_enter(source, record, is_fresh);
     }
     if (record == NULL)
         return;
     if (what == PyTrace_LINE) {
         lines_statement_at(source, record, base_frame_instruction(at));
     } else if (what == PyTrace_OPCODE) {
-        on_step(source, record);
+        lines_statement_step(source, record, base_frame_instruction(at));
     } else if (what == PyTrace_RETURN) {
-        bool is_yield = arg != NULL && base_frame_is_yield(at);
-        lines_statement_end(source, record, base_frame_instruction(at), arg, is_yield);
-        record = lines_source_find(source, at);
-        if (!is_yield && record != NULL)
-            lines_source_forget(source, record);
+        lines_record_leave(source, record, base_frame_instruction(at), arg,
+                           arg != NULL && base_frame_is_yield(at));
     }
 }
 
@@ -159,7 +311,7 @@ static int hand_on(lines_tracer *mine, PyFrameObject *frame, int what, PyObject 
         return 0;
     int result = mine->previous(mine->previous_object, frame, what, arg);
     PyThreadState *thread = PyThreadState_Get();
-    if (thread->c_tracefunc != lines_settrace_event) {
+    if (thread->c_tracefunc != on_trace) {
         PyObject *type, *value, *trace; /* owned */
         PyErr_Fetch(&type, &value, &trace);
         mine->previous = NULL;
@@ -184,7 +336,8 @@ static __attribute__((noinline)) int trace_any(PyObject *self, PyFrameObject *fr
         Py_XDECREF(object);
         return result;
     }
-    if (mine->previous == NULL && lines_bypass_is_idle(source, base_frame_code(base_frame_of(frame)))) {
+    const lines_code *known = known_code(source, base_frame_code(base_frame_of(frame)));
+    if (mine->previous == NULL && known != NULL && known->mask == 0) {
         silence(mine, frame, what);
         return 0;
     }
@@ -221,7 +374,7 @@ static bool is_idle_step(const lines_tracer *mine, PyFrameObject *frame)
     return instruction >= 0 && instruction != last->told && !lines_statement_steps(last, instruction);
 }
 
-int lines_settrace_event(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
+static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
 {
     const lines_tracer *mine = (const lines_tracer *)self;
     lines_source *source = mine->source;
@@ -267,8 +420,7 @@ static PyObject *tracer_call(PyObject *self, PyObject *args, PyObject *kwargs)
     int what = PyUnicode_CompareWithASCIIString(event, "call") == 0   ? PyTrace_CALL
                : PyUnicode_CompareWithASCIIString(event, "line") == 0 ? PyTrace_LINE
                                                                       : -1;
-    int result =
-        what >= 0 ? lines_settrace_event((PyObject *)here, (PyFrameObject *)frame, what, arg) : 0;
+    int result = what >= 0 ? on_trace((PyObject *)here, (PyFrameObject *)frame, what, arg) : 0;
     PyObject *local = result < 0 ? NULL : PyObject_GetAttrString(frame, "f_trace"); /* owned */
     Py_DECREF(here);
     if (local == NULL)
@@ -306,7 +458,7 @@ static void wake_frames(lines_source *source)
     PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
     for (; thread != NULL; thread = PyThreadState_Next(thread))
         base_frame_wake(thread);
-    lines_bypass_wake(source);
+    wake_bypass(source);
 }
 
 /* Calls threading.settrace or threading.gettrace. */
@@ -347,7 +499,7 @@ int lines_driver_start(lines_source *source)
     if (!source->is_running)
         made->steps_aside = false;
     source->is_running = true;
-    lines_bypass_start(source);
+    start_bypass(source);
     wake_frames(source);
     return hook_this_thread(source);
 }
@@ -377,7 +529,7 @@ void lines_driver_stop(lines_source *source)
     source->is_running = false;
     made->epoch++;
     unhook();
-    lines_bypass_stop();
+    stop_bypass();
     wake_frames(source);
     PyObject *now = ask_threading(source, "gettrace", NULL); /* owned */
     if (now == made->installer && now != NULL)
@@ -390,7 +542,7 @@ void lines_driver_stop(lines_source *source)
 
 void lines_driver_changed(lines_source *source)
 {
-    lines_bypass_start(source);
+    start_bypass(source);
     wake_frames(source);
 }
 

@@ -220,6 +220,5 @@ void lines_source_free(lines_source *source);
 /* watch_lines(), and its events as named tuples. */
 PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs);
 PyTypeObject *lines_tuple_type(int which);
-PyObject *lines_event_tuple(const struct binding_state *state, const lines_event *event);
 
 #endif

@@ -7,7 +7,111 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/engine.h"
 
-#include <string.h>
+/* ---- before a statement runs ---------------------------------------------------- */
+
+/* Can these operators run somebody's code, or change an operand? */
+static bool has_risky_operand(lines_source *source, lines_record *record,
+                              const lines_statement *statement)
+{
+    const lines_table *table = record->code->table;
+    const int *paths = table->reads + statement->reads;
+    for (int i = 0; i < statement->read_count; i++) {
+        const lines_path *path = &table->paths[paths[i]];
+        lines_place place;
+        if (path->kind == PATH_LOCAL &&
+            lines_path_is_plain(lines_record_slot(record, path->base, path->detail)))
+            continue;
+        while (path->kind >= PATH_ATTRIBUTE)
+            path = &table->paths[path->base];
+        lines_path_find(source, record, (int)(path - table->paths), false, &place);
+        if (lines_path_is_plain(place.object))
+            continue;
+        if (statement->flags & STATEMENT_AUGMENTS)
+            return true;
+        if (!lines_is_tensor(place.kind) && !PyList_CheckExact(place.object) &&
+            !PyTuple_CheckExact(place.object) && !PyDict_CheckExact(place.object))
+            return true;
+    }
+    return false;
+}
+
+static void digest_slots(lines_source *source, lines_record *record, bool is_hidden)
+{
+    const lines_table *table = record->code->table;
+    for (int i = 0; i < record->slot_count; i++) {
+        lines_state *state = &record->slots[i];
+        if (state->has_digest || table->slot_path[i] < 0 ||
+            !lines_path_is_wanted(record->code, table->slot_path[i]) ||
+            !lines_state_needs_digest(source, state, is_hidden))
+            continue;
+        PyObject *obj = lines_record_slot(record, i, table->paths[table->slot_path[i]].detail);
+        if (obj != NULL && obj == state->object)
+            lines_state_digest(source, state, obj);
+    }
+}
+
+static void digest_far(lines_source *source, lines_record *record, bool is_hidden)
+{
+    for (int i = 0; i < record->far_count; i++) {
+        lines_place place;
+        lines_path_find(source, record, record->far[i], false, &place);
+        lines_state *state =
+            lines_is_tensor(place.kind) ? lines_place_state(source, record, &place) : NULL;
+        if (state == NULL || state->has_digest || !lines_state_needs_digest(source, state, is_hidden))
+            continue;
+        if (state->object == place.object)
+            lines_state_digest(source, state, place.object);
+    }
+}
+
+/* Do versions tell too little of what the statement does? */
+static bool hides(const lines_record *record, const lines_statement *statement)
+{
+    return record->code->table->is_hidden || statement->flags & STATEMENT_DIGESTS;
+}
+
+static void begin(lines_source *source, lines_record *record, int number)
+{
+    const lines_code *code = record->code;
+    const lines_statement *statement = &code->table->statements[number];
+    const uint32_t busy = STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS;
+    uint32_t heard = source->before_mask & record->mask;
+    bool is_touched = code->is_narrow && code->touched[number] != 0;
+    bool is_live = !code->is_narrow || lines_names_are_live(record);
+    bool compares = statement->flags & busy && is_live;
+    record->statement = number;
+    record->run++;
+    if (compares && !(statement->flags & STATEMENT_CALLS))
+        compares = has_risky_operand(source, record, statement);
+    record->compares = compares;
+    record->has_reads = false;
+    record->box_count = 0;
+    if (!compares &&
+        !(statement->flags & (STATEMENT_IS_SELFISH | STATEMENT_RETURNS | STATEMENT_IS_FOLLOWED)))
+        heard &= ~source->lazy_mask;
+    if (heard || is_touched || (compares && statement->flags & STATEMENT_AUGMENTS) ||
+        (statement->flags & STATEMENT_IS_FAR && (compares || !code->is_narrow)))
+        lines_reads_save(source, record, statement, false);
+    if (compares || (statement->flags & STATEMENT_IS_FOLLOWED && is_live)) {
+        digest_slots(source, record, hides(record, statement));
+        digest_far(source, record, hides(record, statement));
+    }
+    if (heard)
+        lines_emit_reads(source, record, statement, heard);
+}
+
+void lines_statement_resume(lines_source *source, lines_record *record)
+{
+    if (record->is_bare)
+        return;
+    const lines_statement *statement = lines_statement_of(record, base_frame_instruction(record->at));
+    if (record->statement < 0 && statement != NULL)
+        begin(source, record, (int)(statement - record->code->table->statements));
+    if (source->sent_mask & record->mask)
+        lines_emit_sent(source, record);
+}
+
+/* ---- after it ran --------------------------------------------------------------- */
 
 typedef struct settling {
     const lines_statement *statement;
@@ -79,7 +183,7 @@ static bool is_written_later(const lines_table *table, const settling *work, int
 {
     for (const lines_statement *one = work->statement + 1; one <= work->last; one++)
         for (int i = 0; i < one->write_count; i++)
-            if (table->writes[one->writes + (uint32_t)i].path == path)
+            if (table->writes[one->writes + i].path == path)
                 return true;
     return false;
 }
@@ -172,10 +276,10 @@ static void settle(lines_source *source, lines_record *record, const lines_state
     const lines_write *writes = table->writes + statement->writes;
     settling work;
     work.statement = statement;
-    work.is_hidden = lines_statement_hides(record, statement);
+    work.is_hidden = hides(record, statement);
     work.is_doubtful = is_doubtful;
     work.last = last;
-    lines_found_open(&work.found);
+    BASE_LIST_OPEN(&work.found);
     for (int i = 0; i < statement->write_count; i++)
         look_at_write(source, record, &work, &writes[i]);
     if (compares) {
@@ -188,7 +292,7 @@ static void settle(lines_source *source, lines_record *record, const lines_state
         return;
     if (!record->has_reads)
         lines_reads_save(source, record, statement, true);
-    for (int i = 0; i < work.found.count; i++) {
+    for (size_t i = 0; i < work.found.count; i++) {
         lines_found_change *change = &work.found.all[i];
         lines_state *state = lines_place_state(source, record, &change->place);
         if (state == NULL)
@@ -201,8 +305,10 @@ static void settle(lines_source *source, lines_record *record, const lines_state
         if (change->item == NULL)
             lines_reads_show(record, &change->place);
     }
-    lines_emit_changes(source, record, statement, work.found.all, work.found.count);
-    lines_found_close(&work.found);
+    lines_emit_changes(source, record, statement, work.found.all, (int)work.found.count);
+    for (size_t i = 0; i < work.found.count; i++)
+        Py_XDECREF(work.found.all[i].item);
+    BASE_LIST_CLOSE(&work.found);
 }
 
 /* A statement that may have changed nothing but locals, and these hold no
@@ -310,7 +416,7 @@ bool lines_statement_quick(lines_source *source, lines_record *record, int instr
     if (source->before_mask & record->mask)
         looks |= STATEMENT_IS_SELFISH; /* a, b = b, a */
     if (next->flags & looks) {
-        const uint16_t *paths = table->reads + next->reads;
+        const int *paths = table->reads + next->reads;
         for (int i = 0; i < next->read_count; i++) {
             const lines_path *path = &table->paths[paths[i]];
             if (!lines_path_is_plain(lines_record_slot(record, path->base, path->detail)))
@@ -323,55 +429,51 @@ bool lines_statement_quick(lines_source *source, lines_record *record, int instr
     return true;
 }
 
-void lines_statement_step(lines_source *source, lines_record *record, int instruction)
+static void go_on(lines_source *source, lines_record *record, const lines_statement *statement,
+                  int instruction)
 {
-    const lines_table *table = record->code->table;
-    int number = table->statement_at[instruction];
-    const lines_statement *statement = &table->statements[number];
+    int number = (int)(statement - record->code->table->statements);
     if (number == record->statement && instruction != statement->start)
         return; /* a later line of the statement that runs */
     if (record->statement >= 0)
         finish(source, record, instruction, statement->flags & STATEMENT_HANDLES, false);
-    lines_statement_begin(source, record, number);
+    begin(source, record, number);
+}
+
+void lines_statement_step(lines_source *source, lines_record *record, int instruction)
+{
+    bool is_told = record->told == instruction;
+    record->told = -1;
+    if (!is_told && lines_statement_steps(record, instruction))
+        go_on(source, record, lines_statement_of(record, instruction), instruction);
 }
 
 void lines_statement_at(lines_source *source, lines_record *record, int instruction)
 {
-    const lines_table *table = record->code->table;
-    if (record->is_bare) {
-        lines_emit_line(source, record, instruction);
+    const lines_statement *statement = lines_statement_of(record, instruction);
+    if (!record->is_bare && statement == NULL)
         return;
-    }
-    if (instruction < 0 || instruction >= table->instruction_count ||
-        table->statement_at[instruction] == TABLE_NONE)
-        return;
-    lines_statement_step(source, record, instruction);
-    if (source->line_mask & record->mask)
+    if (!record->is_bare)
+        go_on(source, record, statement, instruction);
+    if (record->is_bare || source->line_mask & record->mask)
         lines_emit_line(source, record, instruction);
 }
 
 void lines_statement_end(lines_source *source, lines_record *record, int instruction, PyObject *value,
                          bool is_yield)
 {
-    const lines_table *table = record->code->table;
-    const lines_statement *statement = NULL;
-    if (record->is_bare) {
-        lines_emit_leave(source, record, NULL, value, is_yield);
-        return;
-    }
-    if (instruction >= 0 && instruction < table->instruction_count &&
-        table->statement_at[instruction] != TABLE_NONE)
-        statement = &table->statements[table->statement_at[instruction]];
+    const lines_statement *statement =
+        value != NULL && !record->is_bare ? lines_statement_of(record, instruction) : NULL;
     if (record->statement >= 0 && !is_yield)
         finish(source, record, instruction, value == NULL, true);
-    if (source->leave_mask & record->mask) {
-        if (statement != NULL && value != NULL)
-            lines_reads_save(source, record, statement, true);
-        lines_emit_leave(source, record, value != NULL ? statement : NULL, value, is_yield);
-    }
+    if (!record->is_bare && !(source->leave_mask & record->mask))
+        return;
+    if (statement != NULL)
+        lines_reads_save(source, record, statement, true);
+    lines_emit_leave(source, record, statement, value, is_yield);
 }
 
-void lines_statement_adopt(lines_source *source, lines_record *record, bool is_fresh)
+void lines_statement_adopt(lines_source *source, lines_record *record)
 {
     const lines_table *table = record->code->table;
     PyObject *guard = NULL;
@@ -388,52 +490,25 @@ void lines_statement_adopt(lines_source *source, lines_record *record, bool is_f
         is_looking = true;
         lines_state_adopt(source, &record->slots[i], obj, kind);
     }
-    (void)is_fresh;
     tensor_quiet_leave(guard);
 }
 
-/* ---- the list of what a statement changed, while it is being looked for ------- */
-
-/* Mostly one entry.  The first ones are on the stack of who looks; an optimizer's step
- * may change hundreds of names, and all must be told of, for this line and no later one. */
-
-void lines_found_open(lines_found_list *list)
-{
-    list->all = list->few;
-    list->count = 0;
-    list->cap = FEW_FOUND;
-}
-
-void lines_found_close(lines_found_list *list)
-{
-    for (int i = 0; i < list->count; i++)
-        Py_XDECREF(list->all[i].item);
-    if (list->all != list->few)
-        PyMem_Free(list->all);
-}
+/* ---- what a statement changed --------------------------------------------------- */
 
 lines_found_change *lines_found_add(lines_found_list *list, const lines_place *place, lines_how how,
                                     const lines_write *write)
 {
-    if (list->count == list->cap) {
-        bool is_here = list->all == list->few;
-        size_t size = (size_t)list->cap * sizeof *list->all;
-        lines_found_change *more = PyMem_Realloc(is_here ? NULL : list->all, 4 * size);
-        if (more == NULL)
-            return NULL;
-        if (is_here)
-            memcpy(more, list->few, size);
-        list->all = more;
-        list->cap *= 4;
-    }
-    lines_found_change *added = &list->all[list->count++];
-    *added = (lines_found_change){ .place = *place, .how = how, .write = write };
-    return added;
+    lines_found_change *all = BASE_LIST_GROW(list, list->count + 1);
+    if (all == NULL)
+        return NULL;
+    list->all = all;
+    all[list->count] = (lines_found_change){ .place = *place, .how = how, .write = write };
+    return &all[list->count++];
 }
 
 bool lines_found_has(const lines_found_list *list, const lines_place *place)
 {
-    for (int i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < list->count; i++) {
         const lines_place *other = &list->all[i].place;
         if (place->slot >= 0
                 ? other->slot == place->slot

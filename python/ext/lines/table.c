@@ -1,6 +1,6 @@
 /* table.c -- from the lists of tensortap.analysis.table to arrays.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "lines/table.h"
+#include "lines/engine.h"
 
 #include <string.h>
 
@@ -15,25 +15,6 @@ static void *array_of(Py_ssize_t count, size_t size)
     if (made == NULL)
         PyErr_NoMemory();
     return made;
-}
-
-/* Attributes that are not computed from a tensor's elements; as ABOUT in expressions.py. */
-static bool is_about(PyObject *name)
-{
-    static const char *const names[] = {
-        "device",         "dim",           "dtype",
-        "element_size",   "get_device",    "is_complex",
-        "is_cuda",        "is_contiguous", "is_floating_point",
-        "is_leaf",        "itemsize",      "layout",
-        "names",          "nbytes",        "ndim",
-        "ndimension",     "nelement",      "numel",
-        "requires_grad",  "shape",         "size",
-        "storage_offset", "stride",        "strides",
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (PyUnicode_CompareWithASCIIString(name, names[i]) == 0)
-            return true;
-    return false;
 }
 
 static int fill_paths(lines_table *table, PyObject *rows)
@@ -51,7 +32,7 @@ static int fill_paths(lines_table *table, PyObject *rows)
         path->text = Py_NewRef(PyTuple_GET_ITEM(row, 3));
         path->key = path->kind == PATH_ITEM_BY && !PyTuple_Check(path->detail) ? as_int(row, 2) : -1;
         path->hash = PyObject_Hash(path->detail);
-        path->is_about = path->kind == PATH_ATTRIBUTE && is_about(path->detail);
+        path->is_about = PyTuple_GET_ITEM(row, 4) == Py_True;
         if (path->kind == PATH_LOCAL && path->base >= table->slot_count)
             table->slot_count = path->base + 1;
     }
@@ -65,37 +46,6 @@ static int fill_paths(lines_table *table, PyObject *rows)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-enum { READS, WRITES, ARROWS, SITES, PARTS, LISTS }; /* lists that all statements share */
-
-static void count_sources(PyObject *sources, Py_ssize_t count[LISTS])
-{
-    count[ARROWS] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(sources, 0));
-    count[SITES] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(sources, 1));
-}
-
-static void count_write(PyObject *sources, PyObject *parts, Py_ssize_t count[LISTS])
-{
-    count_sources(sources, count);
-    count[PARTS] += PyTuple_GET_SIZE(parts);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts); i++)
-        count_sources(PyTuple_GET_ITEM(PyTuple_GET_ITEM(parts, i), 1), count);
-}
-
-static int count_rows(PyObject *rows, Py_ssize_t count[LISTS])
-{
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(rows); i++) {
-        PyObject *row = PyList_GET_ITEM(rows, i); /* borrowed */
-        PyObject *writing = PyTuple_GET_ITEM(row, 6);
-        count[READS] += PyTuple_GET_SIZE(PyTuple_GET_ITEM(row, 5));
-        count[WRITES] += PyTuple_GET_SIZE(writing);
-        for (Py_ssize_t w = 0; w < PyTuple_GET_SIZE(writing); w++) {
-            PyObject *one = PyTuple_GET_ITEM(writing, w);
-            count_write(PyTuple_GET_ITEM(one, 2), PyTuple_GET_ITEM(one, 3), count);
-        }
-    }
-    return PyList_GET_SIZE(rows) < TABLE_NONE ? 0 : -1;
-}
-
 static int root_of(const lines_table *table, int path)
 {
     while (table->paths[path].kind >= PATH_ATTRIBUTE)
@@ -107,74 +57,52 @@ static bool is_selfish(const lines_table *table, const lines_statement *statemen
 {
     for (int r = 0; r < statement->read_count; r++)
         for (int w = 0; w < statement->write_count; w++)
-            if (root_of(table, table->reads[statement->reads + (uint32_t)r]) ==
-                root_of(table, table->writes[statement->writes + (uint32_t)w].path))
+            if (root_of(table, table->reads[statement->reads + r]) ==
+                root_of(table, table->writes[statement->writes + w].path))
                 return true;
     return false;
 }
 
-/* What a write, an item of it or a call comes from. */
-static lines_write write_from(lines_table *table, PyObject *sources, uint32_t at[LISTS])
+static int *ints_of(PyObject *list)
 {
-    PyObject *from = PyTuple_GET_ITEM(sources, 0), *calls = PyTuple_GET_ITEM(sources, 1); /* borrowed */
-    lines_write made = { .reads = at[ARROWS],
-                         .calls = at[SITES],
-                         .read_count = (uint16_t)PyTuple_GET_SIZE(from),
-                         .call_count = (uint16_t)PyTuple_GET_SIZE(calls),
-                         .direct_count = (uint16_t)as_int(sources, 2) };
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(from); i++)
-        table->write_reads[at[ARROWS]++] = (uint16_t)as_int(from, i);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(calls); i++)
-        table->write_calls[at[SITES]++] = as_int(calls, i);
+    int *made = array_of(PyList_GET_SIZE(list), sizeof *made);
+    for (Py_ssize_t i = 0; made != NULL && i < PyList_GET_SIZE(list); i++)
+        made[i] = (int)PyLong_AsLong(PyList_GET_ITEM(list, i));
     return made;
 }
 
-static lines_write write_of(lines_table *table, int path, int flags, PyObject *sources, PyObject *parts,
-                            uint32_t at[LISTS])
+static lines_write write_of(PyObject *row)
 {
-    lines_write made = write_from(table, sources, at);
-    made.path = (uint16_t)path;
-    made.flags = (uint16_t)flags;
-    made.parts = at[PARTS];
-    made.part_count = (uint16_t)PyTuple_GET_SIZE(parts);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts); i++) {
-        PyObject *part = PyTuple_GET_ITEM(parts, i); /* borrowed */
-        lines_item *to = &table->parts[at[PARTS]++];
-        to->key = Py_NewRef(PyTuple_GET_ITEM(part, 0));
-        to->write = write_from(table, PyTuple_GET_ITEM(part, 1), at);
-        to->write.path = made.path;
-        to->write.flags = made.flags;
-    }
-    return made;
+    return (lines_write){ .path = as_int(row, 0),
+                          .flags = as_int(row, 1),
+                          .reads = as_int(row, 2),
+                          .read_count = as_int(row, 3),
+                          .calls = as_int(row, 4),
+                          .call_count = as_int(row, 5),
+                          .direct_count = as_int(row, 6),
+                          .parts = as_int(row, 7),
+                          .part_count = as_int(row, 8) };
 }
 
-static void fill_statement(lines_table *table, lines_statement *to, PyObject *row, uint32_t at[LISTS])
+static lines_statement statement_of(lines_table *table, PyObject *row)
 {
-    PyObject *reading = PyTuple_GET_ITEM(row, 5), *writing = PyTuple_GET_ITEM(row, 6);
-    *to = (lines_statement){ .start = as_int(row, 0),
+    lines_statement made = { .start = as_int(row, 0),
                              .end = as_int(row, 1),
                              .line = as_int(row, 2),
                              .flags = (uint32_t)as_int(row, 3),
                              .exit = as_int(row, 4),
-                             .reads = at[READS],
-                             .writes = at[WRITES],
-                             .read_count = (uint16_t)PyTuple_GET_SIZE(reading),
-                             .write_count = (uint16_t)PyTuple_GET_SIZE(writing) };
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(reading); i++) {
-        uint16_t path = (uint16_t)as_int(reading, i);
-        table->reads[at[READS]++] = path;
-        if (table->paths[path].kind != PATH_LOCAL)
-            to->flags |= STATEMENT_IS_FAR;
-    }
-    if (to->read_count > table->most_reads)
-        table->most_reads = to->read_count;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(writing); i++) {
-        PyObject *one = PyTuple_GET_ITEM(writing, i); /* borrowed */
-        table->writes[at[WRITES]++] = write_of(table, as_int(one, 0), as_int(one, 1),
-                                               PyTuple_GET_ITEM(one, 2), PyTuple_GET_ITEM(one, 3), at);
-    }
-    if (is_selfish(table, to))
-        to->flags |= STATEMENT_IS_SELFISH;
+                             .reads = as_int(row, 5),
+                             .read_count = as_int(row, 6),
+                             .writes = as_int(row, 7),
+                             .write_count = as_int(row, 8) };
+    for (int i = 0; i < made.read_count; i++)
+        if (table->paths[table->reads[made.reads + i]].kind != PATH_LOCAL)
+            made.flags |= STATEMENT_IS_FAR;
+    if (made.read_count > table->most_reads)
+        table->most_reads = made.read_count;
+    if (is_selfish(table, &made))
+        made.flags |= STATEMENT_IS_SELFISH;
+    return made;
 }
 
 /* A jump, a NOP: nothing to settle. */
@@ -202,7 +130,7 @@ static void find_followers(lines_table *table)
             one->flags |= STATEMENT_LEADS;
         if (!(next->flags & (STATEMENT_HANDLES | STATEMENT_STEPS)) &&
             !(is_idle(next) && next->followers == 0))
-            one->followers = (uint16_t)(next->followers + 1);
+            one->followers = next->followers + 1;
     }
     for (int i = 0; i < table->statement_count; i++) {
         lines_statement *one = &table->statements[i];
@@ -230,91 +158,62 @@ static void find_small(const lines_table *table, lines_statement *one)
         one->small_slots[0] = path->base;
     }
     for (int i = 0; i < one->read_count; i++) /* not far, so they are locals */
-        one->small_slots[count++] = table->paths[table->reads[one->reads + (uint32_t)i]].base;
+        one->small_slots[count++] = table->paths[table->reads[one->reads + i]].base;
     one->flags |= STATEMENT_IS_SMALL;
 }
 
-static int fill_statements(lines_table *table, PyObject *rows, PyObject *lines, PyObject *begins,
-                           PyObject *calls)
+static int fill_lists(lines_table *table, PyObject *found)
 {
-    Py_ssize_t count[LISTS] = { 0 };
-    if (count_rows(rows, count) < 0) {
+    enum { ROWS = 1, LINES, BEGINS, READS, WRITES, ARROWS, SITES, PARTS, CALLS }; /* of table.Table */
+#define LIST(which) PyTuple_GET_ITEM(found, which)
+#define COUNT(which) ((int)PyList_GET_SIZE(LIST(which)))
+    table->statement_count = COUNT(ROWS);
+    table->instruction_count = COUNT(LINES);
+    if (table->statement_count >= TABLE_NONE) {
         PyErr_SetString(PyExc_OverflowError, "too many statements in one code object");
         return -1;
     }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(calls); i++) {
-        PyObject *one = PyList_GET_ITEM(calls, i); /* borrowed */
-        count_write(PyTuple_GET_ITEM(one, 1), PyTuple_GET_ITEM(one, 2), count);
-    }
-    table->site_count = (int)PyList_GET_SIZE(calls);
-    table->statement_count = (int)PyList_GET_SIZE(rows);
-    table->instruction_count = (int)PyList_GET_SIZE(lines);
     table->statements = array_of(table->statement_count, sizeof *table->statements);
     table->statement_at = array_of(table->instruction_count, sizeof *table->statement_at);
-    table->line_at = array_of(table->instruction_count, sizeof *table->line_at);
-    table->begin_at = array_of(table->instruction_count, sizeof *table->begin_at);
-    table->reads = array_of(count[READS], sizeof *table->reads);
-    table->writes = array_of(count[WRITES], sizeof *table->writes);
-    table->write_reads = array_of(count[ARROWS], sizeof *table->write_reads);
-    table->write_calls = array_of(count[SITES], sizeof *table->write_calls);
-    table->parts = array_of(count[PARTS], sizeof *table->parts);
-    table->part_count = (uint32_t)count[PARTS];
-    table->sites = array_of(table->site_count, sizeof *table->sites);
+    table->line_at = ints_of(LIST(LINES));
+    table->begin_at = ints_of(LIST(BEGINS));
+    table->reads = ints_of(LIST(READS));
+    table->writes = array_of(COUNT(WRITES), sizeof *table->writes);
+    table->write_reads = ints_of(LIST(ARROWS));
+    table->write_calls = ints_of(LIST(SITES));
+    table->parts = array_of(COUNT(PARTS), sizeof *table->parts);
+    table->sites = array_of(COUNT(CALLS), sizeof *table->sites);
     if (PyErr_Occurred())
         return -1;
-    memset(table->statement_at, 0xff, (size_t)table->instruction_count * sizeof *table->statement_at);
-    for (int i = 0; i < table->instruction_count; i++) {
-        table->line_at[i] = (int)PyLong_AsLong(PyList_GET_ITEM(lines, i));
-        table->begin_at[i] = (int)PyLong_AsLong(PyList_GET_ITEM(begins, i));
+    for (int i = 0; i < COUNT(WRITES); i++)
+        table->writes[i] = write_of(PyList_GET_ITEM(LIST(WRITES), i));
+    for (table->part_count = 0; table->part_count < COUNT(PARTS); table->part_count++) {
+        PyObject *one = PyList_GET_ITEM(LIST(PARTS), table->part_count); /* borrowed */
+        table->parts[table->part_count] = (lines_item){ .key = Py_NewRef(PyTuple_GET_ITEM(one, 0)),
+                                                        .write = write_of(PyTuple_GET_ITEM(one, 1)) };
     }
-    uint32_t at[LISTS] = { 0 };
+    for (table->site_count = 0; table->site_count < COUNT(CALLS); table->site_count++) {
+        PyObject *one = PyList_GET_ITEM(LIST(CALLS), table->site_count); /* borrowed */
+        table->sites[table->site_count] =
+            (lines_site){ .site = as_int(one, 0), .given = write_of(PyTuple_GET_ITEM(one, 1)) };
+    }
+    memset(table->statement_at, 0xff, (size_t)table->instruction_count * sizeof *table->statement_at);
     for (int i = 0; i < table->statement_count; i++) {
         lines_statement *one = &table->statements[i];
-        fill_statement(table, one, PyList_GET_ITEM(rows, i), at);
+        *one = statement_of(table, PyList_GET_ITEM(LIST(ROWS), i));
         for (int k = one->start; k < one->end && k < table->instruction_count; k++)
             table->statement_at[k] = (uint16_t)i;
         table->has_steps = table->has_steps || one->flags & STATEMENT_STEPS;
     }
-    for (int i = 0; i < table->site_count; i++) {
-        PyObject *one = PyList_GET_ITEM(calls, i); /* borrowed */
-        table->sites[i].site = as_int(one, 0);
-        table->sites[i].given =
-            write_of(table, 0, 0, PyTuple_GET_ITEM(one, 1), PyTuple_GET_ITEM(one, 2), at);
-    }
+#undef LIST
+#undef COUNT
     find_followers(table);
     for (int i = 0; i < table->statement_count; i++)
         find_small(table, &table->statements[i]);
     return PyErr_Occurred() ? -1 : 0;
 }
 
-lines_table *lines_table_create(PyCodeObject *code, PyObject *analyse)
-{
-    PyObject *parts = NULL; /* owned */
-    lines_table *table = PyMem_Calloc(1, sizeof *table), *result = NULL;
-    if (table == NULL) {
-        PyErr_NoMemory();
-        goto out;
-    }
-    parts = PyObject_CallOneArg(analyse, (PyObject *)code);
-    if (parts == NULL)
-        goto out;
-    table->argument_count = code->co_argcount + code->co_kwonlyargcount +
-                            !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
-    if (fill_paths(table, PyTuple_GET_ITEM(parts, 0)) < 0 ||
-        fill_statements(table, PyTuple_GET_ITEM(parts, 1), PyTuple_GET_ITEM(parts, 2),
-                        PyTuple_GET_ITEM(parts, 3), PyTuple_GET_ITEM(parts, 6)) < 0)
-        goto out;
-    table->is_hidden = PyTuple_GET_ITEM(parts, 4) == Py_True;
-    table->has_tight_loop = PyTuple_GET_ITEM(parts, 5) == Py_True;
-    result = table;
-    table = NULL;
-out:
-    lines_table_free(table);
-    Py_XDECREF(parts);
-    return result;
-}
-
-void lines_table_free(lines_table *table)
+static void free_table(lines_table *table)
 {
     if (table == NULL)
         return;
@@ -322,7 +221,7 @@ void lines_table_free(lines_table *table)
         Py_XDECREF(table->paths[i].detail);
         Py_XDECREF(table->paths[i].text);
     }
-    for (uint32_t i = 0; i < table->part_count && table->parts != NULL; i++)
+    for (int i = 0; i < table->part_count && table->parts != NULL; i++)
         Py_XDECREF(table->parts[i].key);
     PyMem_Free(table->paths);
     PyMem_Free(table->slot_path);
@@ -337,4 +236,126 @@ void lines_table_free(lines_table *table)
     PyMem_Free(table->write_calls);
     PyMem_Free(table->sites);
     PyMem_Free(table);
+}
+
+/* NULL with a Python exception, e.g. for a code object of more than 65534 statements. */
+static lines_table *create(PyCodeObject *code, PyObject *analyse)
+{
+    PyObject *found = NULL; /* owned */
+    lines_table *table = PyMem_Calloc(1, sizeof *table), *result = NULL;
+    if (table == NULL) {
+        PyErr_NoMemory();
+        goto out;
+    }
+    found = PyObject_CallOneArg(analyse, (PyObject *)code);
+    if (found == NULL)
+        goto out;
+    table->argument_count = code->co_argcount + code->co_kwonlyargcount +
+                            !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
+    if (fill_paths(table, PyTuple_GET_ITEM(found, 0)) < 0 || fill_lists(table, found) < 0)
+        goto out;
+    table->is_hidden = PyTuple_GET_ITEM(found, 10) == Py_True;
+    table->has_tight_loop = PyTuple_GET_ITEM(found, 11) == Py_True;
+    result = table;
+    table = NULL;
+out:
+    free_table(table);
+    Py_XDECREF(found);
+    return result;
+}
+
+/* ---- tables that are kept ------------------------------------------------------- */
+
+/* Analysing a code object takes milliseconds, and a front end may come and go with each call of a
+ * function.  So a table stays as long as its code object does: a weak reference tells, and
+ * dead ones are removed when there are twice as many tables as the last time. */
+
+enum { FIRST_SWEEP = 256 };
+
+typedef struct cached_table {
+    PyObject *ref;      /* owned; weak, to the code object */
+    lines_table *table; /* owned; NULL: it could not be made */
+} cached_table;
+
+static void free_cached(cached_table *one)
+{
+    free_table(one->table);
+    Py_XDECREF(one->ref);
+    PyMem_Free(one);
+}
+
+static bool is_of(const cached_table *one, PyCodeObject *code)
+{
+    PyObject *now = NULL; /* owned */
+    if (PyWeakref_GetRef(one->ref, &now) < 0)
+        PyErr_Clear();
+    Py_XDECREF(now);
+    return now != NULL && (code == NULL || now == (PyObject *)code);
+}
+
+static void sweep(lines_source *source)
+{
+    base_map *map = &source->tables;
+    for (size_t i = 0; i < map->cap; i++) {
+        cached_table *one = map->keys[i] != NULL ? map->values[i] : NULL;
+        if (one == NULL || is_of(one, NULL))
+            continue;
+        base_map_remove(map, map->keys[i]);
+        free_cached(one);
+        i--; /* another may have moved here */
+    }
+    source->sweep_at = map->used * 2 > FIRST_SWEEP ? map->used * 2 : FIRST_SWEEP;
+}
+
+/* NULL: not there. */
+static cached_table *find_cached(lines_source *source, PyCodeObject *code)
+{
+    void **found = base_map_find(&source->tables, code);
+    cached_table *one = found != NULL ? *found : NULL;
+    if (one != NULL && !is_of(one, code)) { /* of another that was at this address */
+        base_map_remove(&source->tables, code);
+        free_cached(one);
+        one = NULL;
+    }
+    return one;
+}
+
+const lines_table *lines_cache_table(lines_source *source, PyCodeObject *code)
+{
+    cached_table *made = NULL, *one = find_cached(source, code);
+    PyObject *error = NULL; /* owned or NULL */
+    if (one != NULL)
+        return one->table;
+    made = PyMem_Calloc(1, sizeof *made);
+    if (made == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    made->table = create(code, source->analyse);
+    error = PyErr_GetRaisedException();
+    one = find_cached(source, code); /* another thread may have had its turn */
+    if (one != NULL)
+        goto out;
+    if (source->tables.used >= source->sweep_at)
+        sweep(source);
+    made->ref = PyWeakref_NewRef((PyObject *)code, NULL);
+    if (made->ref == NULL || base_map_put(&source->tables, code, made) < 0)
+        goto out;
+    one = made;
+    made = NULL;
+    if (error != NULL)
+        PyErr_SetRaisedException(Py_NewRef(error));
+out:
+    if (made != NULL)
+        free_cached(made);
+    Py_XDECREF(error);
+    return one != NULL ? one->table : NULL;
+}
+
+void lines_cache_free(lines_source *source)
+{
+    for (size_t i = 0; i < source->tables.cap; i++)
+        if (source->tables.keys[i] != NULL)
+            free_cached(source->tables.values[i]);
+    base_map_free(&source->tables);
 }

@@ -57,13 +57,11 @@ enum {
 };
 
 typedef struct lines_write {
-    uint16_t path, flags;
-    uint32_t reads; /* index in write_reads */
-    uint32_t calls; /* index in write_calls */
-    uint16_t read_count, call_count;
-    uint16_t direct_count; /* calls, the first ones, whose result or a part of it is written as it is */
-    uint16_t part_count;   /* of a list or dict that is built and written: its items */
-    uint32_t parts;        /* index in parts */
+    int path, flags;
+    int reads, read_count; /* in write_reads */
+    int calls, call_count; /* in write_calls */
+    int direct_count;      /* calls, the first ones, whose result or a part of it is written as it is */
+    int parts, part_count; /* in parts: items of a list or dict that is built and written */
 } lines_write;
 
 /* An item of what a statement builds: where it alone comes from. */
@@ -76,10 +74,9 @@ typedef struct lines_statement {
     int start, end, exit; /* instructions */
     int line;
     uint32_t flags;
-    uint32_t reads; /* index in reads */
-    uint32_t writes;
-    uint16_t read_count, write_count;
-    uint16_t followers; /* statements after it that have no event of their own */
+    int reads, read_count;
+    int writes, write_count;
+    int followers;      /* statements after it that have no event of their own */
     int small_slots[3]; /* what it stores and what it reads; -1: nothing */
 } lines_statement;
 
@@ -95,30 +92,24 @@ typedef struct lines_table {
     uint16_t *statement_at;      /* of each instruction; TABLE_NONE: none */
     int *line_at;                /* of each instruction */
     int *begin_at;               /* of each code unit: that of its instruction */
-    uint16_t *reads;             /* paths */
+    int *reads;                  /* paths */
     lines_write *writes;
-    uint16_t *write_reads; /* positions in the statement's reads */
-    int *write_calls;      /* instructions whose call's result is in what is written */
+    int *write_reads; /* positions in the statement's reads */
+    int *write_calls; /* instructions whose call's result is in what is written */
     lines_item *parts;
-    uint32_t part_count;
+    int part_count;
     lines_site *sites; /* by instruction */
     int site_count;
     int path_count, statement_count, instruction_count;
     int slot_count; /* local slots that paths name: 1 + the highest */
     int *slot_path; /* the path of each slot, or -1 */
     int argument_count;
-    uint16_t most_reads;
+    int most_reads;
     bool is_hidden;      /* .data or the like is used somewhere */
     bool has_tight_loop; /* a loop on one line */
     bool has_steps;      /* a statement with STATEMENT_STEPS */
 } lines_table;
 
 enum { TABLE_NONE = 0xffff };
-
-/* analyse: tensortap.analysis.table.table, which cannot be imported just now: the
- * code that runs may have no __import__.  NULL with a Python exception, e.g. for
- * a code object of more than 65534 statements. */
-lines_table *lines_table_create(PyCodeObject *code, PyObject *analyse);
-void lines_table_free(lines_table *table);
 
 #endif

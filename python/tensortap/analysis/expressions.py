@@ -14,19 +14,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tensortap.analysis.instructions import Instructions
-from tensortap.analysis.paths import ATTRIBUTE, GLOBAL, LOCAL, NAME, NO_PATH, Paths
+from tensortap.analysis.paths import ABOUT, ATTRIBUTE, GLOBAL, LOCAL, NAME, NO_PATH, Paths
 from tensortap.analysis.statement import (
-    AUGMENTS,
-    BRANCHES,
-    CALLS,
-    DIGESTS,
-    IN_PLACE,
-    OPERATES,
-    RETURNS,
+    NOTHING,
+    Does,
+    Entries,
+    Reads,
     Statement,
+    Value,
+    Writes,
+    direct,
+    formula,
+    join,
     site_number,
+    union,
 )
-from tensortap.analysis.value import NOTHING, Entries, Reads, Value, direct, formula, join, union
 
 #: What hides a change from torch's version counter.
 UNCOUNTED = {
@@ -40,13 +42,6 @@ HARMLESS = {
 }
 #: These ask what kind of thing they are given; what they return is not computed from it.
 ASKING = {"callable", "hasattr", "id", "isinstance", "len", "type"}
-#: Attributes that describe a tensor and are not computed from its elements; as in lines/table.c.
-ABOUT = {
-    *("device", "dim", "dtype", "element_size", "get_device", "is_complex", "is_contiguous"),
-    *("is_cuda", "is_floating_point", "is_leaf", "itemsize", "layout", "names", "nbytes", "ndim"),
-    *("ndimension", "nelement", "numel", "requires_grad", "shape", "size", "storage_offset"),
-    *("stride", "strides"),
-}
 #: Operators that a key may be computed with.
 SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -91,7 +86,7 @@ class Expressions:
         values = [
             self.value(one) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)
         ]
-        self.now.flags |= OPERATES
+        self.now.flags |= Does.OPERATES
         return Value(union(values))
 
     # ---- names, attributes and items ----------------------------------------
@@ -121,9 +116,9 @@ class Expressions:
     def attribute(self, base: Value, node: ast.Attribute) -> Value:
         """Return where an attribute of something comes from."""
         name = self._mangled(node.attr)
-        self.now.flags |= OPERATES
+        self.now.flags |= Does.OPERATES
         if name in UNCOUNTED:
-            self.now.flags |= DIGESTS | CALLS
+            self.now.flags |= Does.DIGESTS | Does.CALLS
         if base.path == NO_PATH:
             receiver = (base.receiver[0], name) if base.receiver else None
             return Value(NOTHING if name in ABOUT else base.reads, receiver=receiver)
@@ -135,7 +130,7 @@ class Expressions:
 
     def item(self, base: Value, key: Value, node: ast.Subscript) -> Value:
         """Return where an item of something comes from."""
-        self.now.flags |= OPERATES
+        self.now.flags |= Does.OPERATES
         path = self._item_path(base, key)
         if path != NO_PATH:
             return self._refine(base, path, node, key.reads)
@@ -188,7 +183,7 @@ class Expressions:
         star = next((k for k, t in enumerate(target.elts) if isinstance(t, ast.Starred)), None)
         if parts is not None and star is None and len(parts) == count:
             return parts
-        self.now.flags |= CALLS
+        self.now.flags |= Does.CALLS
         if parts is not None and star is not None and len(parts) >= count - 1:
             after = len(parts) - (count - star - 1)
             middle = parts[star:after]
@@ -201,14 +196,14 @@ class Expressions:
     def put_attribute(self, base: Value, target: ast.Attribute, value: Value) -> None:
         """Store a value as an attribute of something."""
         name = self._mangled(target.attr)
-        self.now.flags |= CALLS | (DIGESTS if name in UNCOUNTED else 0)
+        self.now.flags |= Does.CALLS | (Does.DIGESTS if name in UNCOUNTED else 0)
         if base.path != NO_PATH:
             path = self.paths.attribute(base.path, name)
             self.now.store(path, replace(value, reads=value.reads | {base.path}))
 
     def put_item(self, base: Value, key: Value, value: Value) -> None:
         """Store a value as an item of something."""
-        self.now.flags |= CALLS
+        self.now.flags |= Does.CALLS
         path = self._item_path(base, key)
         if path != NO_PATH:
             reads = value.reads | key.reads | {base.path}
@@ -217,7 +212,7 @@ class Expressions:
     # ---- operators ----------------------------------------------------------
 
     def value_BinOp(self, node: ast.BinOp) -> Value:
-        self.now.flags |= OPERATES
+        self.now.flags |= Does.OPERATES
         chain = [node]
         while isinstance(chain[-1].left, ast.BinOp):  # a + b + c and so on, without recursion
             chain.append(chain[-1].left)
@@ -231,7 +226,7 @@ class Expressions:
 
     def value_UnaryOp(self, node: ast.UnaryOp) -> Value:
         value = self.value(node.operand)
-        self.now.flags |= OPERATES
+        self.now.flags |= Does.OPERATES
         if not isinstance(node.op, ast.USub):
             return Value(value.reads)
         if value.const and type(value.const[0]) in (int, float):
@@ -242,7 +237,7 @@ class Expressions:
     def value_Compare(self, node: ast.Compare) -> Value:
         values = [self.value(node.left), *map(self.value, node.comparators)]
         if not all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
-            self.now.flags |= OPERATES
+            self.now.flags |= Does.OPERATES
         return Value(union(values))
 
     def value_BoolOp(self, node: ast.BoolOp) -> Value:
@@ -252,7 +247,7 @@ class Expressions:
             if number < len(node.values) - 1 and not value.is_part:
                 self.now.control |= value.reads
             made = join(made, value)
-        self.now.flags |= BRANCHES
+        self.now.flags |= Does.BRANCHES
         return made
 
     def value_IfExp(self, node: ast.IfExp) -> Value:
@@ -264,7 +259,7 @@ class Expressions:
         value = self.value(node)
         if not value.is_part:
             self.now.control |= value.reads
-        self.now.flags |= BRANCHES
+        self.now.flags |= Does.BRANCHES
 
     def value_NamedExpr(self, node: ast.NamedExpr) -> Value:
         value = self.value(node.value)
@@ -279,7 +274,7 @@ class Expressions:
         values = [self.value(one) for one in node.elts]
         made = Value(union(values), direct=direct(values))
         if isinstance(node, ast.Set) or any(isinstance(one, ast.Starred) for one in node.elts):
-            self.now.flags |= CALLS
+            self.now.flags |= Does.CALLS
             return made
         made.parts = values
         if isinstance(node, ast.List):
@@ -300,7 +295,7 @@ class Expressions:
         values = [*items, *(key for key in keys if key is not None)]
         made = Value(union(values), direct=direct(values))
         if None in keys:  # **other
-            self.now.flags |= CALLS
+            self.now.flags |= Does.CALLS
             return made
         pairs = zip(keys, items, strict=True)
         made.entries = tuple((key.const[0], one) for key, one in pairs if key and key.const)
@@ -308,7 +303,7 @@ class Expressions:
 
     def value_FormattedValue(self, node: ast.FormattedValue) -> Value:
         value = self.value(node.value)
-        self.now.flags |= OPERATES
+        self.now.flags |= Does.OPERATES
         is_plain = node.conversion == -1 and node.format_spec is None
         return Value(value.reads, formula=formula([value], "text") if is_plain else None)
 
@@ -322,9 +317,9 @@ class Expressions:
         """Call: what goes in comes out; `out=` and `x.f_()` are written."""
         callee = self.value(node.func)
         path = callee.path
-        kind, _, name, _ = self.paths.rows[path] if path != NO_PATH else (None, 0, None, "")
+        kind, _, name, *_ = self.paths.rows[path] if path != NO_PATH else (None, 0, None)
         is_plain = kind in (GLOBAL, NAME)
-        self.now.flags |= AUGMENTS if is_plain and name in HARMLESS else CALLS
+        self.now.flags |= Does.AUGMENTS if is_plain and name in HARMLESS else Does.CALLS
         if is_plain or kind == LOCAL:
             self.now.callees.add(path)  # it is no tensor
             callee = Value(callee.reads - {path}, direct=callee.direct)
@@ -339,14 +334,14 @@ class Expressions:
         if kind == ATTRIBUTE:
             receiver = self.paths.base(path), str(name)
         if receiver and receiver[1].endswith("_") and not receiver[1].endswith("__"):
-            self.now.write(receiver[0], IN_PLACE, reads)
+            self.now.write(receiver[0], Writes.IN_PLACE, reads)
         else:
             receiver = None
         for out in (value for key, value in given if key == "out"):
             others = union([one for one in values if one is not out])
             for part in out.parts or (out,):
                 if part.path != NO_PATH:
-                    self.now.write(part.path, IN_PLACE, others)
+                    self.now.write(part.path, Writes.IN_PLACE, others)
         is_range = is_plain and name == "range"
         return Value(reads, direct=sites, is_range=is_range, receiver=receiver)
 
@@ -372,7 +367,7 @@ class Expressions:
         self.value(node.body)
         self._scopes.pop()
         inner, self.now = self.now, outer
-        self.now.flags |= inner.flags & DIGESTS
+        self.now.flags |= inner.flags & Does.DIGESTS
         self.now.reads.update(inner.reads)
         return Value(union(defaults) | frozenset(inner.reads))
 
@@ -392,7 +387,7 @@ class Expressions:
         items = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         values = [self.value(one) for one in items]
         self._scopes.pop()
-        self.now.flags |= CALLS
+        self.now.flags |= Does.CALLS
         reads |= union(values)
         self._note_call(sites, Value(reads - sites))  # up to 3.11 its calls are made from there
         if isinstance(node, ast.GeneratorExp):
@@ -406,13 +401,13 @@ class Expressions:
     def value_Yield(self, node: ast.Yield) -> Value:
         if node.value is not None:
             self.value(node.value)
-        self.now.flags |= RETURNS | CALLS
+        self.now.flags |= Does.RETURNS | Does.CALLS
         sites = self.instructions.sites(node)
         return Value(sites, direct=sites)
 
     def _awaited(self, node: ast.Await | ast.YieldFrom) -> Value:
         value, sites = self.value(node.value), self.instructions.sites(node)
-        self.now.flags |= RETURNS | CALLS | BRANCHES
+        self.now.flags |= Does.RETURNS | Does.CALLS | Does.BRANCHES
         return Value(value.reads | sites, direct=sites)
 
     value_Await = value_YieldFrom = _awaited

@@ -1,6 +1,6 @@
 """The instructions of a code object: where each stands in the source, and where control goes.
 
-This and `names.py` are all that depends on the version of Python.
+All that depends on the version of Python is here.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -10,9 +10,19 @@ import ast
 import dis
 from types import CodeType
 
+from tensortap.analysis.paths import Paths
 from tensortap.analysis.source import Span
-from tensortap.analysis.statement import site_number
-from tensortap.analysis.value import NOTHING, Reads
+from tensortap.analysis.statement import (
+    NOTHING,
+    Does,
+    Piece,
+    Reads,
+    Statement,
+    site_number,
+)
+
+STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
+LOADS = ("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF")
 
 
 class Instructions:
@@ -75,3 +85,35 @@ def _place_of(instruction: dis.Instruction) -> Span | None:
         return None
     a, b, c, d = positions
     return None if a is None or b is None or c is None or d is None else ((a, c), (b, d))
+
+
+def pieces_by_line(instructions: Instructions, paths: Paths) -> list[Piece]:
+    """Return a piece for each run of instructions on one line, for code without source.
+
+    Changes are reported by name; where a value comes from is not known.
+    """
+    found: list[Piece] = []
+    owner = None  # the variable that the instruction before has loaded
+    for i, end in zip(instructions.all, instructions.ends, strict=True):
+        unit = i.offset // 2
+        line, is_handler = instructions.lines[unit], unit in instructions.handlers
+        if not found or is_handler or line not in (0, found[-1].line):
+            # It may do anything, and leave off anywhere.
+            statement = Statement(Does.CALLS | Does.DIGESTS | Does.DOUBTFUL)
+            found.append(Piece(unit, end, line, statement, flags=Does.HANDLES if is_handler else 0))
+        piece = found[-1]
+        piece.end = end
+        names = i.argval if isinstance(i.argval, tuple) else (i.argval,)
+        if i.opname.startswith("RETURN_"):
+            piece.statement.flags |= Does.RETURNS
+        elif i.opname == "STORE_ATTR" and owner is not None:
+            piece.statement.write(paths.attribute(owner, i.argval), 0, NOTHING)
+        elif i.opname == "STORE_FAST_LOAD_FAST":
+            piece.statement.write(paths.variable(names[0]), 0, NOTHING)
+        elif i.opname.startswith(STORES):
+            for name in names:
+                piece.statement.write(paths.variable(name), 0, NOTHING)
+        owner = None
+        if i.opname.startswith(LOADS) and isinstance(names[-1], str):
+            owner = paths.variable(names[-1])
+    return found

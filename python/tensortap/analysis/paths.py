@@ -15,8 +15,8 @@ from typing import Any
 LOCAL, GLOBAL, NAME, ATTRIBUTE, ITEM, ITEM_BY, OPAQUE = range(7)
 
 #: kind, slot or base or -1, detail (a name, a constant key, the number of a key's path, or a
-#: formula), text
-Path = tuple[int, int, Any, str]
+#: formula), text, is it an attribute that describes a tensor
+Path = tuple[int, int, Any, str, bool]
 
 NO_PATH = -1
 CO_OPTIMIZED = 1  # of co_flags: the code of a function
@@ -27,6 +27,14 @@ Formula = tuple[Any, ...]
 
 #: Types of keys, and of the parts of tuples, that lines/path.c knows too.
 PLAIN = (int, str, bool, type(None), float, bytes)
+
+#: Attributes that describe a tensor and are not computed from its elements.
+ABOUT = {
+    *("device", "dim", "dtype", "element_size", "get_device", "is_complex", "is_contiguous"),
+    *("is_cuda", "is_floating_point", "is_leaf", "itemsize", "layout", "names", "nbytes", "ndim"),
+    *("ndimension", "nelement", "numel", "requires_grad", "shape", "size", "storage_offset"),
+    *("stride", "strides"),
+}
 
 
 class Paths:
@@ -48,7 +56,8 @@ class Paths:
         key = (kind, base, type(detail), detail)
         if key not in self._number:
             self._number[key] = len(self.rows)
-            self.rows.append((kind, base, detail, text))
+            is_about = kind == ATTRIBUTE and detail in ABOUT
+            self.rows.append((kind, base, detail, text, is_about))
         return self._number[key]
 
     def variable(self, name: str) -> int:

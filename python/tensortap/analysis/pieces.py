@@ -16,7 +16,11 @@ from enum import Enum, auto
 
 from tensortap.analysis.instructions import Instructions
 from tensortap.analysis.source import DEFINITIONS, Scope, Span, span
-from tensortap.analysis.statement import CALLS, HANDLES, RETURNS, Piece, Statement
+from tensortap.analysis.statement import (
+    Does,
+    Piece,
+    Statement,
+)
 from tensortap.analysis.statements import Head, Statements
 
 
@@ -54,7 +58,7 @@ def pieces(scope: Scope, instructions: Instructions, statements: Statements) -> 
         lines = [line for line in instructions.lines[run.start : run.end] if line]
         is_first = run.head is None and run.part is Part.WHOLE
         line = 0 if is_first else min(lines, default=0)
-        flags = HANDLES if run.start in instructions.handlers else 0
+        flags = Does.HANDLES if run.start in instructions.handlers else 0
         found.append(Piece(run.start, run.end, line, made[key], run.exit, flags))
     return found
 
@@ -62,11 +66,11 @@ def pieces(scope: Scope, instructions: Instructions, statements: Statements) -> 
 def _follow(run: _Run, runs: list[_Run], heads: _Heads, statements: Statements) -> Statement:
     head = run.head
     if run.part is Part.END:
-        return Statement(RETURNS)
+        return Statement(Does.RETURNS)
     if head is None:
         return Statement()
     if run.part is Part.EXIT:
-        return Statement(CALLS)
+        return Statement(Does.CALLS)
     units: list[int] = []
     if isinstance(head, (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith)):
         for one in runs:

@@ -14,19 +14,14 @@ from dataclasses import replace
 from tensortap.analysis.expressions import Expressions
 from tensortap.analysis.paths import NO_PATH
 from tensortap.analysis.statement import (
-    AUGMENTS,
-    BRANCHES,
-    CALLS,
-    DOUBTFUL,
-    IN_PLACE,
-    LOOPS,
-    MAYBE,
-    OPERATES,
-    RETURNS,
+    NOTHING,
+    Does,
+    Reads,
     Statement,
+    Value,
+    Writes,
     site_number,
 )
-from tensortap.analysis.value import NOTHING, Reads, Value
 
 #: What has instructions of its own: a statement without its body, an except clause, a case.
 Head = ast.stmt | ast.ExceptHandler | ast.match_case | ast.Lambda
@@ -43,18 +38,22 @@ class Statements(Expressions):
         if isinstance(node, (ast.With, ast.AsyncWith)):
             self._enter(node, frozenset(map(site_number, units)))
         else:
-            do: Callable[[ast.AST], None] | None = getattr(self, "do_" + type(node).__name__, None)
-            if do is not None:
-                do(node)
+            do: Callable[[ast.AST], None] = getattr(self, "do_" + type(node).__name__, self._visit)
+            do(node)
         return self.now
+
+    def _visit(self, node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.value(child)
 
     def follow_next(self, node: For, units: Iterable[int]) -> Statement:
         """Return what a loop does to take its next item."""
         self.now = Statement()
         value = self.value(node.iter)
         sites = frozenset(map(site_number, units))
-        self.now = Statement(LOOPS if isinstance(node, ast.For) else DOUBTFUL)
-        self.now.flags |= 0 if value.is_range else CALLS
+        self.now = Statement(Does.LOOPS if isinstance(node, ast.For) else Does.DOUBTFUL)
+        self.now.flags |= 0 if value.is_range else Does.CALLS
         self._read(value.reads)
         item = Value(value.reads | sites, direct=value.direct | sites, is_part=True)
         self.assign(node.target, item)
@@ -65,22 +64,16 @@ class Statements(Expressions):
 
     # ---- simple statements --------------------------------------------------
 
-    def do_Expr(self, node: ast.Expr) -> None:
-        self.value(node.value)
-
     def do_Lambda(self, node: ast.Lambda) -> None:
         self.value(node.body)
-        self.now.flags |= RETURNS
+        self.now.flags |= Does.RETURNS
 
     def do_Return(self, node: ast.Return) -> None:
-        if node.value is not None:
-            self.value(node.value)
-        self.now.flags |= RETURNS
+        self._visit(node)
+        self.now.flags |= Does.RETURNS
 
     def do_Raise(self, node: ast.Raise) -> None:
-        for one in (node.exc, node.cause):
-            if one is not None:
-                self.value(one)
+        self._visit(node)
         self.now.raises = True
 
     def do_Assert(self, node: ast.Assert) -> None:
@@ -97,7 +90,7 @@ class Statements(Expressions):
         if node.value is not None:
             self.assign(node.target, self.value(node.value))
         else:
-            self.now.flags |= CALLS
+            self.now.flags |= Does.CALLS
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target
@@ -111,10 +104,10 @@ class Statements(Expressions):
         else:
             old = self.value(target)
         value = self.value(node.value)
-        self.now.flags |= AUGMENTS | OPERATES
+        self.now.flags |= Does.AUGMENTS | Does.OPERATES
         reads = old.reads | value.reads
         if old.path != NO_PATH:
-            self.now.write(old.path, IN_PLACE | MAYBE, reads)
+            self.now.write(old.path, Writes.IN_PLACE | Writes.MAYBE, reads)
         made = Value(reads | self.instructions.sites(node))
         if isinstance(target, ast.Attribute):
             self.put_attribute(base, target, made)
@@ -128,13 +121,11 @@ class Statements(Expressions):
             if isinstance(target, ast.Name):
                 self.now.write(self.variable(target.id), 0, NOTHING)
             else:
-                self.now.flags |= CALLS
-                for child in ast.iter_child_nodes(target):
-                    if isinstance(child, ast.expr):
-                        self.value(child)
+                self.now.flags |= Does.CALLS
+                self._visit(target)
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
-        self.now.flags |= CALLS
+        self.now.flags |= Does.CALLS
         for alias in node.names:
             if alias.name != "*":
                 name = alias.asname or alias.name.partition(".")[0]
@@ -152,7 +143,7 @@ class Statements(Expressions):
         for one in parts:
             reads |= self.value(one).reads if one is not None else NOTHING
         if node.decorator_list or isinstance(node, ast.ClassDef):
-            self.now.flags |= CALLS
+            self.now.flags |= Does.CALLS
         self.now.store(self.variable(node.name), Value(reads))
 
     do_FunctionDef = do_AsyncFunctionDef = do_ClassDef = _define
@@ -167,14 +158,14 @@ class Statements(Expressions):
 
     def _for(self, node: For) -> None:
         value = self.value(node.iter)
-        self.now.flags |= 0 if value.is_range else CALLS
+        self.now.flags |= 0 if value.is_range else Does.CALLS
 
     do_For = do_AsyncFor = _for
 
     def _enter(self, node: With, own: Reads) -> None:
         for item in node.items:
             context = self.value(item.context_expr)
-            self.now.flags |= CALLS
+            self.now.flags |= Does.CALLS
             sites = self.instructions.sites(item.context_expr)
             sites |= self.instructions.sites(node) & own
             if item.optional_vars is not None:
@@ -183,20 +174,17 @@ class Statements(Expressions):
     def do_ExceptHandler(self, node: ast.ExceptHandler) -> None:
         if node.type is not None:
             self.value(node.type)
-        self.now.flags |= CALLS | BRANCHES
+        self.now.flags |= Does.CALLS | Does.BRANCHES
         if node.name:
             self.now.store(self.variable(node.name), Value())
 
     # ---- match --------------------------------------------------------------
 
-    def do_Match(self, node: ast.Match) -> None:
-        self.value(node.subject)
-
     def follow_case(self, node: ast.match_case, match: ast.Match) -> Statement:
         """Return what a case does to find out whether it matches."""
         self.now = Statement()
         subject = self.value(match.subject)
-        self.now = Statement(BRANCHES | OPERATES)
+        self.now = Statement(Does.BRANCHES | Does.OPERATES)
         self._read(subject.reads)
         self._match(node.pattern, subject)
         if node.guard is not None:
@@ -211,14 +199,14 @@ class Statements(Expressions):
             case ast.MatchSingleton():
                 self.now.control |= value.reads
             case ast.MatchSequence(patterns):
-                self.now.flags |= CALLS
+                self.now.flags |= Does.CALLS
                 parts = value.parts
                 if parts is None or len(parts) != len(patterns):
                     parts = [part] * len(patterns)
                 for inner, item in zip(patterns, parts, strict=True):
                     self._match(inner, item)
             case ast.MatchMapping(keys, patterns, rest):
-                self.now.flags |= CALLS
+                self.now.flags |= Does.CALLS
                 for key, inner in zip(keys, patterns, strict=True):
                     const = self.value(key).const
                     is_known = value.path != NO_PATH
@@ -227,7 +215,7 @@ class Statements(Expressions):
                 if rest:
                     self.now.store(self.variable(rest), part)
             case ast.MatchClass(cls, patterns, names, named):
-                self.now.flags |= CALLS
+                self.now.flags |= Does.CALLS
                 self.value(cls)
                 for inner in patterns:
                     self._match(inner, part)

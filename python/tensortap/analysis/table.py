@@ -11,43 +11,97 @@ from __future__ import annotations
 import itertools
 import warnings
 from types import CodeType
+from typing import Any, NamedTuple
 
-from tensortap.analysis import names, source
-from tensortap.analysis.instructions import Instructions
+from tensortap.analysis import source
+from tensortap.analysis.instructions import Instructions, pieces_by_line
 from tensortap.analysis.paths import ATTRIBUTE, ITEM_BY, NO_PATH, PLAIN, Path, Paths
 from tensortap.analysis.pieces import pieces
 from tensortap.analysis.statement import (
-    AUGMENTS,
-    BRANCHES,
-    CALLS,
-    DIGESTS,
-    HANDLES,
-    LOOPS,
-    MAYBE,
-    OPERATES,
-    RETURNS,
-    SAME,
-    STEPS,
+    NOTHING,
+    Does,
+    Entries,
     Piece,
+    Reads,
     Statement,
+    Writes,
     site_number,
 )
 from tensortap.analysis.statements import Statements
-from tensortap.analysis.value import NOTHING, Reads
 
-#: positions in reads, instructions whose call's result is in it, and how many of these,
-#: the first ones, it is the result of, or a part of that
-Sources = tuple[tuple[int, ...], tuple[int, ...], int]
-#: path, flags, sources; of a list or dict that is built there: its keys, with sources
-Write = tuple[int, int, Sources, tuple[tuple[object, Sources], ...]]
-#: first instruction, end, line, flags, exit of a loop, reads (path numbers), writes
-Row = tuple[int, int, int, int, int, tuple[int, ...], tuple[Write, ...]]
-#: instruction, what it is given; its arguments by position and name (None: not known)
-Call = tuple[int, Sources, tuple[tuple[object, Sources], ...]]
-#: paths, statements, the line of each code unit, the unit at which its instruction
-#: begins, is .data or the like used anywhere, does a loop go round on one line, calls with what
-#: they are given, sorted
-Table = tuple[list[Path], list[Row], list[int], list[int], bool, bool, list[Call]]
+#: Where a value comes from: first and number in `arrows`, first and number in `sites`, and how
+#: many of these sites, the first ones, it is the result of, or a part of that.
+Sources = tuple[int, int, int, int, int]
+#: path, flags, sources, first and number of its items in `parts`
+Write = tuple[int, ...]
+
+
+class Table(NamedTuple):
+    """What lines/table.c reads, in this order."""
+
+    paths: list[Path]
+    #: first instruction, end, line, flags, exit of a loop, first and number in `reads`, in `writes`
+    rows: list[tuple[int, ...]]
+    lines: list[int]  # of each code unit
+    begins: list[int]  # of each code unit: the one at which its instruction begins
+    reads: list[int]  # paths
+    writes: list[Write]
+    arrows: list[int]  # positions in the reads of the statement
+    sites: list[int]  # instructions whose call's result is in what is written
+    parts: list[tuple[object, Write]]  # items of lists and dicts that are built, by their keys
+    calls: list[
+        tuple[int, Write]
+    ]  # by instruction: what each is given; its parts are the arguments
+    is_hidden: bool  # .data or the like is used somewhere
+    has_tight_loop: bool  # a loop goes round on one line
+
+    def add(self, piece: Piece) -> None:
+        """Add a statement."""
+        statement = piece.statement
+        reads = _reads(statement, self.paths)
+        position = {path: i for i, path in enumerate(reads)}
+        for site, given in statement.calls.items():
+            arguments = [
+                (key, (0, 0, *self._sources(one.reads, one.direct, position), 0, 0))
+                for key, one in given.entries or ()
+            ]
+            sources = self._sources(given.reads, given.direct, position)
+            self.calls.append((site, (0, 0, *sources, len(self.parts), len(arguments))))
+            self.parts.extend(arguments)
+        first = len(self.writes)
+        for path, (flags, made_of) in statement.writes.items():
+            if flags & Writes.SAME and flags & Writes.MAYBE:
+                continue
+            items = [
+                (
+                    key,
+                    (
+                        path,
+                        flags,
+                        *self._sources(one.reads | statement.control, one.direct, position),
+                        0,
+                        0,
+                    ),
+                )
+                for key, one in _entries(statement, path)
+            ]
+            sources = self._sources(made_of, statement.direct.get(path, NOTHING), position)
+            self.writes.append((path, flags, *sources, len(self.parts), len(items)))
+            self.parts.extend(items)
+        flags = statement.flags | piece.flags
+        ranges = len(self.reads), len(reads), first, len(self.writes) - first
+        self.rows.append((piece.start, piece.end, piece.line, flags, piece.exit, *ranges))
+        self.reads.extend(reads)
+
+    def _sources(self, reads: Reads, direct: Reads, position: dict[int, int]) -> Sources:
+        found = sorted([position[read] for read in reads if read in position])
+        made = sorted([site_number(number) for number in direct])
+        others = sorted([site_number(one) for one in reads if one < NO_PATH and one not in direct])
+        first = len(self.arrows), len(self.sites)
+        self.arrows.extend(found)
+        self.sites.extend((*made, *others))
+        return first[0], len(found), first[1], len(made) + len(others), len(made)
+
 
 #: Another tracer comes in the middle of such a line; it shall not hear what we ask for.
 DEBUGGERS = {"breakpoint", "set_trace", "settrace", "runcall"}
@@ -74,22 +128,25 @@ def table(code: CodeType) -> Table:
     except RecursionError:  # an expression of a thousand levels, or a program that is deep itself
         found = None
     if found is None:
-        parts = names.pieces(instructions, paths)
-    calls: dict[int, Call] = {}
-    rows = [_row(piece, paths.rows, calls) for piece in parts]
+        parts = pieces_by_line(instructions, paths)
     is_hidden = any(
-        one.flags & DIGESTS and any(_hides(paths.rows[p]) for p in (*one.reads, *one.writes))
+        one.flags & Does.DIGESTS and any(_hides(paths.rows[p]) for p in (*one.reads, *one.writes))
         for one in (piece.statement for piece in parts)
     )
-    return (
+    lists: list[list[Any]] = [[] for _ in range(6)]
+    made = Table(
         paths.rows,
-        rows,
+        [],
         instructions.lines,
         instructions.begins,
+        *lists,
         is_hidden,
         instructions.has_tight_loop(),
-        sorted(calls.values(), key=lambda call: call[0]),
     )
+    for piece in parts:
+        made.add(piece)
+    made.calls.sort(key=lambda call: call[0])
+    return made
 
 
 def _hides(path: Path) -> bool:
@@ -101,21 +158,21 @@ def _find_steps(parts: list[Piece], lines: list[int]) -> None:
     for last, piece in itertools.pairwise(parts):
         before, one = last.statement, piece.statement
         is_inside = piece.start > 0 and lines[piece.start] == lines[piece.start - 1]
-        if not is_inside or piece.flags & HANDLES or one.raises:
+        if not is_inside or piece.flags & Does.HANDLES or one.raises:
             continue
-        if one.flags & LOOPS and not before.writes and not before.flags & BRANCHES:
+        if one.flags & Does.LOOPS and not before.writes and not before.flags & Does.BRANCHES:
             continue  # a loop takes its first item: told with what it goes over
         if (
             one.writes
-            or one.flags & (CALLS | AUGMENTS)
-            or (one.flags & RETURNS and one.reads)
-            or (one.flags & OPERATES and not one.is_test)
+            or one.flags & (Does.CALLS | Does.AUGMENTS)
+            or (one.flags & Does.RETURNS and one.reads)
+            or (one.flags & Does.OPERATES and not one.is_test)
         ):
-            piece.flags |= STEPS
+            piece.flags |= Does.STEPS
 
 
-def _row(piece: Piece, paths: list[Path], calls: dict[int, Call]) -> Row:
-    statement = piece.statement
+def _reads(statement: Statement, paths: list[Path]) -> list[int]:
+    """Return the paths that a statement reads, without those that are only on the way to others."""
     used = set(statement.control)
     for path, (_, sources) in statement.writes.items():
         used |= sources | {path}
@@ -130,45 +187,14 @@ def _row(piece: Piece, paths: list[Path], calls: dict[int, Call]) -> Row:
     for path, (_, sources) in statement.writes.items():
         if path in sources and path not in reads:
             reads.append(path)
-    position = {path: i for i, path in enumerate(reads)}
-    for site, given in statement.calls.items():
-        named = [
-            (key, _traced(one.reads, one.direct, position)) for key, one in given.entries or ()
-        ]
-        calls[site] = site, _traced(given.reads, given.direct, position), tuple(named)
-    writes = tuple(
-        (
-            path,
-            flags,
-            _traced(sources, statement.direct.get(path, NOTHING), position),
-            _parts(statement, position, path),
-        )
-        for path, (flags, sources) in statement.writes.items()
-        if not (flags & SAME and flags & MAYBE)
-    )
-    flags = statement.flags | piece.flags
-    return piece.start, piece.end, piece.line, flags, piece.exit, tuple(reads), writes
+    return reads
 
 
-def _parts(
-    statement: Statement, position: dict[int, int], path: int
-) -> tuple[tuple[object, Sources], ...]:
-    """Return where each item of a list or dict comes from, if its keys are plain and differ."""
+def _entries(statement: Statement, path: int) -> Entries:
+    """Return the items of a list or dict that is built, if its keys are plain and differ."""
     entries = statement.entries.get(path, ())
-    if not all(type(key) in PLAIN for key, _ in entries) or len(dict(entries)) < len(entries):
-        return ()
-    return tuple(
-        (key, _traced(item.reads | statement.control, item.direct, position))
-        for key, item in entries
-    )
-
-
-def _traced(reads: Reads, direct: Reads, position: dict[int, int]) -> Sources:
-    """Return where a value comes from, the calls that it is the result of first."""
-    found = [position[read] for read in reads if read in position]
-    made = sorted([site_number(number) for number in direct])
-    sites = [site_number(one) for one in reads if one < NO_PATH and one not in direct]
-    return tuple(sorted(found)), (*made, *sorted(sites)), len(made)
+    is_plain = all(type(key) in PLAIN for key, _ in entries)
+    return entries if is_plain and len(dict(entries)) == len(entries) else ()
 
 
 def _is_inner(path: int, statement: Statement, paths: list[Path]) -> bool:
