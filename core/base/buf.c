@@ -1,7 +1,7 @@
-/* buf.c -- bytes that grow, and an arena for things that die together.
+/* buf.c -- memory that grows: arrays, bytes and text, and an arena for things that die together.
  *
- * Exists so that whoever puts text or bytes together need not count them first, nor
- * free them one by one.  A failed call leaves the object as it was.
+ * Exists so that nobody has to count elements or bytes in advance, nor free them one by
+ * one.  A failed call leaves the object as it was.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
 
@@ -10,6 +10,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+tt_status tt_grow(void *array, size_t *cap, size_t need, size_t size)
+{
+    enum { LEAST = 8 };
+    if (need <= *cap)
+        return TT_OK;
+    size_t more = *cap + *cap / 2, wanted = need > more ? need : more;
+    wanted = wanted > LEAST ? wanted : LEAST;
+    void *memory;
+    memcpy(&memory, array, sizeof memory);
+    memory = wanted < SIZE_MAX / 4 / size ? realloc(memory, wanted * size) : NULL;
+    if (memory == NULL)
+        return TT_ENOMEM;
+    memcpy(array, &memory, sizeof memory);
+    *cap = wanted;
+    return TT_OK;
+}
 
 void tt_buf_free(tt_buf *buf)
 {
@@ -39,16 +56,10 @@ tt_status tt_buf_reserve(tt_buf *buf, size_t more)
     size_t need = buf->len + more + 1;
     if (need <= buf->cap)
         return TT_OK;
-    size_t cap = buf->cap < 64 ? 64 : buf->cap;
-    while (cap < need)
-        cap += cap / 2;
-    char *data = realloc(buf->data, cap);
-    if (data == NULL)
-        return TT_ENOMEM;
-    data[buf->len] = '\0';
-    buf->data = data;
-    buf->cap = cap;
-    return TT_OK;
+    tt_status st = tt_grow(&buf->data, &buf->cap, need > 64 ? need : 64, 1);
+    if (st == TT_OK)
+        buf->data[buf->len] = '\0';
+    return st;
 }
 
 tt_status tt_buf_append(tt_buf *buf, const void *bytes, size_t n)

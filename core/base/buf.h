@@ -1,10 +1,14 @@
-/* buf.h -- bytes that grow, and an arena for things that die together.
+/* buf.h -- memory that grows: arrays, bytes and text, and an arena for things that die together.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_BASE_BUF_H
 #define TT_BASE_BUF_H
 
 #include "base/status.h"
 #include "tensortap_tools.h"
+
+/* Makes room for `need` elements of so many bytes in a malloced array of *cap of them.
+ * array: the address of the pointer to it.  On failure both stay as they were. */
+tt_status tt_grow(void *array, size_t *cap, size_t need, size_t size);
 
 tt_status tt_buf_reserve(tt_buf *buf, size_t more); /* room for more bytes and a NUL */
 tt_status tt_buf_append(tt_buf *buf, const void *bytes, size_t n);

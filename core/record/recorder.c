@@ -7,7 +7,7 @@
 #include "record/recorder.h"
 
 #include "base/clock.h"
-#include "store/pack_hist.h"
+#include "store/pack.h"
 
 #include <string.h>
 

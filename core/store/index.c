@@ -26,16 +26,9 @@ tt_status tt_index_row(tt_index *index, int32_t site, tt_index_site **out)
 {
     if (site < 0 || site >= TT_SITES_MAX)
         return TT_EFORMAT;
-    if (site >= index->cap) {
-        int32_t cap = index->cap < 64 ? 64 : index->cap * 2;
-        while (cap <= site)
-            cap *= 2;
-        tt_index_site *row = realloc(index->row, (size_t)cap * sizeof *row);
-        if (row == NULL)
-            return TT_ENOMEM;
-        index->row = row;
-        index->cap = cap;
-    }
+    tt_status st = tt_grow(&index->row, &index->cap, (size_t)site + 1, sizeof *index->row);
+    if (st < 0)
+        return st;
     for (; index->count <= site; index->count++)
         index->row[index->count] = (tt_index_site){ .nonfinite = -1 };
     *out = &index->row[site];
@@ -46,16 +39,10 @@ tt_status tt_places_add(tt_places *places, int64_t at)
 {
     if (places->count >= TT_INDEX_PLACES_MAX)
         return TT_EFORMAT;
-    if (places->count == places->cap) {
-        uint32_t cap = places->cap < 8 ? 8 : places->cap * 2;
-        int64_t *grown = realloc(places->at, cap * sizeof *grown);
-        if (grown == NULL)
-            return TT_ENOMEM;
-        places->at = grown;
-        places->cap = cap;
-    }
-    places->at[places->count++] = at;
-    return TT_OK;
+    tt_status st = tt_grow(&places->at, &places->cap, (size_t)places->count + 1, sizeof at);
+    if (st == TT_OK)
+        places->at[places->count++] = at;
+    return st;
 }
 
 static int by_start(const void *a, const void *b)
@@ -94,19 +81,6 @@ bool tt_index_is_hole(const tt_index *index, int64_t at)
             high = middle;
     }
     return low < index->holes.count / 2 && index->holes.at[2 * low] <= at;
-}
-
-static tt_status grow_chunks(tt_index_site *row)
-{
-    if (row->count < row->cap)
-        return TT_OK;
-    uint32_t cap = row->cap < 4 ? 4 : row->cap + row->cap / 2;
-    tt_index_chunk *chunks = realloc(row->chunks, cap * sizeof *chunks);
-    if (chunks == NULL)
-        return TT_ENOMEM;
-    row->chunks = chunks;
-    row->cap = cap;
-    return TT_OK;
 }
 
 static int64_t end_of(const tt_index_chunk *chunk)
@@ -158,7 +132,7 @@ tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chun
         index->refused_at = chunk->at;
         return TT_ELIMIT;
     }
-    st = grow_chunks(row);
+    st = tt_grow(&row->chunks, &row->cap, (size_t)row->count + 1, sizeof *chunk);
     if (st < 0)
         return st;
     index->chunks = index->chunks - (row->count - from) + 1;
@@ -367,4 +341,96 @@ tt_status tt_index_read(tt_index *index, const void *body, size_t len, int64_t b
             return st;
     }
     return TT_OK;
+}
+
+/* ---- writing it down, for index blocks and the footer ------------------------ */
+
+void tt_section_put(tt_wire *out, tt_section kind, const void *bytes, size_t len)
+{
+    tt_wire_varint(out, (uint64_t)kind);
+    tt_wire_varint(out, len);
+    tt_wire_bytes(out, bytes, len);
+}
+
+void tt_sites_pack(const tt_sites *sites, int32_t from, tt_wire *out)
+{
+    int32_t count = tt_sites_count(sites);
+    if (from >= count)
+        return;
+    tt_wire section = { 0 };
+    tt_wire_varint(&section, (uint64_t)from);
+    for (int32_t i = from; i < count; i++) {
+        const tt_site_row *row = tt_sites_row(sites, i);
+        tt_wire_varint(&section, row->len);
+        tt_wire_bytes(&section, row->name, row->len);
+    }
+    if (section.st == TT_OK)
+        tt_section_put(out, TT_SECTION_SITES, section.buf.data, section.buf.len);
+    else if (out->st == TT_OK)
+        out->st = section.st;
+    tt_buf_free(&section.buf);
+}
+
+static void put_row(tt_wire *section, int32_t site, const tt_index_site *row)
+{
+    int64_t at = 0, next = 0, step = 0;
+    tt_wire_varint(section, (uint64_t)site);
+    tt_wire_varint(section, (uint64_t)row->points);
+    tt_wire_signed(section, row->nonfinite);
+    tt_wire_varint(section, row->count);
+    for (uint32_t i = 0; i < row->count; i++) {
+        const tt_index_chunk *chunk = &row->chunks[i];
+        tt_wire_signed(section, chunk->at - at);
+        tt_wire_varint(section, (uint64_t)(chunk->first - next));
+        tt_wire_varint(section, chunk->n);
+        tt_wire_varint(section, chunk->len);
+        tt_wire_signed(section, (int64_t)((uint64_t)chunk->first_step - (uint64_t)step));
+        tt_wire_varint(section, (uint64_t)chunk->last_step - (uint64_t)chunk->first_step);
+        at = chunk->at;
+        next = chunk->first + chunk->n;
+        step = chunk->last_step;
+    }
+}
+
+static void put_places(tt_wire *section, const tt_places *places)
+{
+    int64_t before = 0;
+    for (uint32_t i = 0; i < places->count; i++) {
+        tt_wire_varint(section, (uint64_t)(places->at[i] - before));
+        before = places->at[i];
+    }
+}
+
+static void put_section(tt_wire *out, tt_section kind, tt_wire *section)
+{
+    if (section->st == TT_OK)
+        tt_section_put(out, kind, section->buf.data, section->buf.len);
+    else if (out->st == TT_OK)
+        out->st = section->st;
+    section->buf.len = 0;
+}
+
+void tt_index_pack(const tt_index *index, tt_wire *out)
+{
+    tt_wire section = { 0 };
+    tt_sites_pack(index->sites, 0, out);
+    for (int32_t i = 0; i < index->count; i++) {
+        if (index->row[i].count == 0)
+            continue;
+        put_row(&section, i, &index->row[i]);
+        put_section(out, TT_SECTION_INDEX, &section);
+    }
+    tt_wire_varint(&section, index->sessions.count);
+    tt_wire_varint(&section, index->notes.count);
+    put_places(&section, &index->sessions);
+    put_places(&section, &index->notes);
+    put_section(out, TT_SECTION_PLACES, &section);
+    for (uint32_t i = 0; i < index->holes.count; i++)
+        tt_wire_varint(&section, (uint64_t)index->holes.at[i]);
+    if (index->holes.count > 0)
+        put_section(out, TT_SECTION_HOLES, &section);
+    tt_wire_varint(&section, (uint64_t)index->lost_events);
+    tt_wire_varint(&section, (uint64_t)index->lost_bytes);
+    put_section(out, TT_SECTION_LOST, &section);
+    tt_buf_free(&section.buf);
 }

@@ -43,7 +43,8 @@ typedef struct tt_index_chunk {
 
 typedef struct tt_index_site {
     tt_index_chunk *chunks; /* owned; ascending, never overlapping */
-    uint32_t count, cap;
+    uint32_t count;
+    size_t cap;
     int64_t points;    /* number of the next one */
     int64_t stored;    /* points in chunks: fewer than that where some are lost */
     int64_t nonfinite; /* number of the first point with NaN or Inf; -1: none ... */
@@ -54,13 +55,15 @@ typedef struct tt_index_site {
 
 typedef struct tt_places {
     int64_t *at; /* owned; ascending */
-    uint32_t count, cap;
+    uint32_t count;
+    size_t cap;
 } tt_places;
 
 typedef struct tt_index {
     tt_sites *sites;    /* borrowed */
     tt_index_site *row; /* owned; of each site */
-    int32_t count, cap;
+    int32_t count;
+    size_t cap;
     uint32_t chunks;               /* of all sites */
     int64_t points;                /* of all sites */
     int64_t unpaid;                /* points beyond the bytes of their chunks */

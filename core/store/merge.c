@@ -6,8 +6,16 @@
  * is written three or four times, and a site has some tens of chunks and one for
  * each thousand points or more.  The small ones are read back from the file: they are in the page
  * cache, and our memory stays small whatever the number of sites.
+ *
+ * A run that goes on may have been killed, or damaged, before: what cannot be read is
+ * given up, so that nothing new is lost over it.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "store/chunk.h"
+#include "store/file.h"
 #include "store/store.h"
+
+#include <stdio.h>
 
 enum {
     FAN_IN = 16,
@@ -15,6 +23,64 @@ enum {
     OUTWEIGHS = 4,          /* a merge makes the largest of its chunks at least so many times larger */
     FULL_BYTES = 256 << 10, /* histograms, samples: large before they are many */
 };
+
+tt_status tt_store_read_chunk(int fd, tt_buf *scratch, const tt_index_chunk *entry, tt_points *out)
+{
+    tt_chunk chunk;
+    tt_buf_clear(scratch);
+    tt_status st = tt_buf_reserve(scratch, entry->len);
+    if (st == TT_OK)
+        st = tt_file_read(fd, scratch->data, entry->len, entry->at);
+    if (st == TT_OK)
+        st = tt_chunk_parse(&chunk, scratch->data, entry->len);
+    if (st == TT_OK && (chunk.first != entry->first || chunk.n != entry->n))
+        st = TT_EFORMAT;
+    return st == TT_OK ? tt_chunk_unpack(&chunk, 0, out) : st;
+}
+
+/* Finds the first NaN or infinity behind the points of which that is known. */
+void tt_store_look_back(tt_store *store, int32_t site)
+{
+    tt_index_site *row = &store->index.row[site];
+    for (uint32_t k = 0; row->nonfinite < 0 && row->scanned < row->points && k < row->count; k++) {
+        const tt_index_chunk *entry = &row->chunks[k];
+        if (entry->first + entry->n <= row->scanned)
+            continue;
+        tt_points_clear(&store->merged);
+        if (tt_store_read_chunk(store->fd, &store->scratch, entry, &store->merged) < 0)
+            continue; /* damaged: nobody can */
+        int64_t i = tt_points_nonfinite(&store->merged);
+        row->nonfinite = i < 0 ? -1 : entry->first + i;
+    }
+    row->scanned = row->points;
+}
+
+static tt_status tell(tt_store *store, int32_t site, const tt_index_chunk *lost, tt_error *err)
+{
+    char text[256];
+    int len = snprintf(text, sizeof text,
+                       "the file is damaged: %.100s at steps %lld to %lld cannot be read; the rest goes "
+                       "on, `tensortap check` says more",
+                       tt_sites_row(store->index.sites, site)->name, (long long)lost->first_step,
+                       (long long)lost->last_step);
+    return tt_store_note(store, store->index.last_step, tt_clock_now(), text, (size_t)len, err);
+}
+
+/* Forgets a chunk that cannot be read; says so once in a session. */
+static tt_status give_up(tt_store *store, int32_t site, uint32_t k, tt_error *err)
+{
+    tt_index_site *row = &store->index.row[site];
+    tt_index_chunk lost = row->chunks[k];
+    tt_index_drop(&store->index, site, k);
+    if (row->nonfinite >= lost.first && row->nonfinite < lost.first + lost.n) {
+        row->nonfinite = -1;
+        row->scanned = lost.first;
+        tt_store_look_back(store, site);
+    }
+    bool is_first = store->damaged == 0;
+    store->damaged += lost.n;
+    return is_first ? tell(store, site, &lost, err) : TT_OK;
+}
 
 /* How many chunks at the end of a row are below this size and follow each other;
  * 0 if it is too early to merge them. */
@@ -67,7 +133,7 @@ tt_status tt_store_tidy(tt_store *store, int32_t site, tt_error *err)
             return TT_OK; /* the disk may be better next time */
         if (st != TT_EFORMAT)
             return tt_fail(err, st, "%s", tt_status_text(st));
-        st = tt_store_give_up(store, site, k, err); /* there is one less now */
+        st = give_up(store, site, k, err); /* there is one less now */
         if (st < 0)
             return st;
     }

@@ -3,7 +3,7 @@
  * Exists apart from series.c because here a whole point is wanted.  The chunk read
  * last is kept, so that a walk over points unpacks each chunk once.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "store/pack_hist.h"
+#include "store/pack.h"
 #include "store/run.h"
 
 static tt_status describe(const tt_run *run, int32_t file, tt_status st, tt_error *err)

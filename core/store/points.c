@@ -39,14 +39,11 @@ tt_status tt_points_reserve(tt_points *points, uint32_t n, uint32_t products)
 {
     for (size_t c = 0; c < TT_COLUMN_COUNT_; c++) {
         uint32_t product = tt_column_kinds[c].product;
-        if (points->cap[c] >= n || (product != 0 && (product & products) == 0))
+        if (product != 0 && (product & products) == 0)
             continue;
-        uint32_t cap = n < 16 ? 16 : n;
-        uint64_t *cells = realloc(points->cells[c], cap * sizeof *cells);
-        if (cells == NULL)
-            return TT_ENOMEM;
-        points->cells[c] = cells;
-        points->cap[c] = cap;
+        tt_status st = tt_grow(&points->cells[c], &points->cap[c], n, sizeof *points->cells[c]);
+        if (st < 0)
+            return st;
     }
     return TT_OK;
 }

@@ -76,7 +76,7 @@ static inline int64_t tt_count_of(uint64_t cell)
 typedef struct tt_points {
     uint32_t n;
     uint32_t used[TT_COLUMN_COUNT_];
-    uint32_t cap[TT_COLUMN_COUNT_];
+    size_t cap[TT_COLUMN_COUNT_];
     uint64_t *cells[TT_COLUMN_COUNT_]; /* owned; bits of the number; of BYTES the lengths */
     tt_buf bytes[TT_COLUMN_COUNT_];    /* of BYTES, one behind the other */
     struct {                           /* the point last asked for: the next one is near */

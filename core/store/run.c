@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,25 @@
 #include <unistd.h>
 
 enum { FILES_MAX = 1 << 14 };
+
+tt_status tt_tap_fail(const tt_tap *tap, tt_status st, tt_error *err, const char *format, ...)
+{
+    char what[96];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    /* Half a path is no command. */
+    const char *path = strlen(tap->path) <= 80 ? tap->path : "RUN";
+    if (st == TT_EFORMAT)
+        return tt_fail(err, st,
+                       "%s cannot be read, the file is damaged; save the rest with: "
+                       "tensortap check --repair %s",
+                       what, path);
+    if (st == TT_ELIMIT)
+        return tt_fail(err, st, "%.100s: %s claims more than a run can hold; it was refused", path, what);
+    return tt_fail(err, st, "%.100s: %s: %s", tap->path, what, tt_status_text(st));
+}
 
 static void free_tap(tt_tap *tap)
 {
@@ -71,15 +91,11 @@ static tt_status join_sites(tt_run *run, tt_tap *tap)
         st = tt_sites_intern(run->sites, row->name, row->len, NULL, &site);
         if (st < 0)
             break;
-        if (site >= tap->local_cap) {
-            int32_t cap = site + site / 2 + 64;
-            int32_t *local = realloc(tap->local, (size_t)cap * sizeof *local);
-            if (local == NULL)
-                return TT_ENOMEM;
-            memset(local + tap->local_cap, 0xff, (size_t)(cap - tap->local_cap) * sizeof *local);
-            tap->local = local;
-            tap->local_cap = cap;
-        }
+        size_t before = tap->local_cap;
+        st = tt_grow(&tap->local, &tap->local_cap, (size_t)site + 1, sizeof site);
+        if (st < 0)
+            return st;
+        memset(tap->local + before, 0xff, (tap->local_cap - before) * sizeof site);
         tap->local[site] = tap->joined;
     }
     return st == TT_EINVAL ? TT_EFORMAT : st;
@@ -130,13 +146,8 @@ static tt_status add_tap(tt_run *run, const char *path, int32_t rank, int32_t ch
         st = join_sites(run, tap);
     if (st == TT_OK)
         st = tt_run_texts(tap);
-    if (st == TT_OK && run->count == run->cap) {
-        int32_t cap = run->cap < 8 ? 8 : run->cap * 2;
-        tt_tap **taps = realloc(run->taps, (size_t)cap * sizeof *taps);
-        st = taps != NULL ? TT_OK : TT_ENOMEM;
-        run->taps = taps != NULL ? taps : run->taps;
-        run->cap = taps != NULL ? cap : run->cap;
-    }
+    if (st == TT_OK)
+        st = tt_grow(&run->taps, &run->cap, (size_t)run->count + 1, sizeof *run->taps);
     if (st == TT_OK)
         run->taps[run->count++] = tap;
 out:
@@ -299,7 +310,7 @@ int32_t tt_run_find(const tt_run *run, const char *name)
 
 tt_index_site *tt_run_row(const tt_run *run, int32_t file, int32_t site)
 {
-    if (file < 0 || file >= run->count || site < 0 || site >= run->taps[file]->local_cap)
+    if (file < 0 || file >= run->count || site < 0 || (size_t)site >= run->taps[file]->local_cap)
         return NULL;
     const tt_tap *tap = run->taps[file];
     int32_t local = tap->local[site];

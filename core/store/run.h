@@ -14,7 +14,7 @@ typedef struct tt_tap { /* one file of a run */
     tt_index index;
     tt_scan scan;
     int32_t *local; /* owned; of each site of the run: its number in this file; -1: none */
-    int32_t local_cap;
+    size_t local_cap;
     int32_t joined;                     /* sites of this file that the run knows */
     tt_arena texts;                     /* of info, notes, modules */
     uint32_t sessions_read, notes_read; /* blocks */
@@ -23,9 +23,9 @@ typedef struct tt_tap { /* one file of a run */
     tt_note *notes;                     /* owned */
     const char *stopped;                /* a note: which exception ended the session */
     int64_t stopped_at;                 /* its block */
-    int32_t note_count, note_cap;
-    tt_module *modules; /* owned */
-    int32_t module_count, module_cap;
+    tt_module *modules;                 /* owned */
+    int32_t note_count, module_count;
+    size_t note_cap, module_cap;
     size_t text_bytes;
 } tt_tap;
 
@@ -33,7 +33,8 @@ struct tt_run {
     char *path; /* owned */
     bool is_folder;
     tt_tap **taps; /* owned, each */
-    int32_t count, cap;
+    int32_t count;
+    size_t cap;
     tt_sites *sites; /* owned; of all files */
     tt_buf scratch;
     tt_points points; /* the chunk read last ... */

@@ -28,7 +28,7 @@ typedef struct tt_store {
     int64_t index_bytes;           /* its length */
     uint32_t blocks_since_index;
     int64_t damaged;  /* points of before that could not be read back */
-    tt_points merged; /* scratch of merge.c and read_back.c */
+    tt_points merged; /* scratch of merge.c */
     tt_buf scratch;
     /* max_bytes: see room.c */
     int64_t max_bytes;  /* 0: no limit */
@@ -91,9 +91,8 @@ tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const
 tt_status tt_store_make_room(tt_store *store, const tt_piece *piece, int64_t bytes, int64_t before,
                              bool *has_room, tt_error *err);
 void tt_store_value_written(tt_store *store, int64_t at, bool is_first);
-/* read_back.c */
+/* merge.c */
 tt_status tt_store_read_chunk(int fd, tt_buf *scratch, const tt_index_chunk *chunk, tt_points *out);
 void tt_store_look_back(tt_store *store, int32_t site);
-tt_status tt_store_give_up(tt_store *store, int32_t site, uint32_t k, tt_error *err);
 
 #endif

@@ -55,16 +55,10 @@ static tt_status add_note(tt_tap *tap, tt_cursor *cursor)
     note.text = keep(tap, cursor->at, tt_cursor_left(cursor));
     if (note.text == NULL)
         return TT_EFORMAT;
-    if (tap->note_count == tap->note_cap) {
-        int32_t cap = tap->note_cap < 8 ? 8 : tap->note_cap * 2;
-        tt_note *notes = realloc(tap->notes, (size_t)cap * sizeof *notes);
-        if (notes == NULL)
-            return TT_ENOMEM;
-        tap->notes = notes;
-        tap->note_cap = cap;
-    }
-    tap->notes[tap->note_count++] = note;
-    return TT_OK;
+    tt_status st = tt_grow(&tap->notes, &tap->note_cap, (size_t)tap->note_count + 1, sizeof note);
+    if (st == TT_OK)
+        tap->notes[tap->note_count++] = note;
+    return st;
 }
 
 static tt_status add_module(tt_tap *tap, tt_cursor *cursor)
@@ -77,16 +71,10 @@ static tt_status add_module(tt_tap *tap, tt_cursor *cursor)
                          .class_name = keep(tap, cursor->at, tt_cursor_left(cursor)) };
     if (module.path == NULL || module.class_name == NULL)
         return TT_EFORMAT;
-    if (tap->module_count == tap->module_cap) {
-        int32_t cap = tap->module_cap < 64 ? 64 : tap->module_cap * 2;
-        tt_module *modules = realloc(tap->modules, (size_t)cap * sizeof *modules);
-        if (modules == NULL)
-            return TT_ENOMEM;
-        tap->modules = modules;
-        tap->module_cap = cap;
-    }
-    tap->modules[tap->module_count++] = module;
-    return TT_OK;
+    tt_status st = tt_grow(&tap->modules, &tap->module_cap, (size_t)tap->module_count + 1, sizeof module);
+    if (st == TT_OK)
+        tap->modules[tap->module_count++] = module;
+    return st;
 }
 
 /* Does a note say what ended the session? */

@@ -1,6 +1,27 @@
-/* value.c -- reads what stands before the bytes of a tensor, trusting nothing.
+/* value.c -- the bytes of tensors in a run file: written, found and read.
+ *
+ * A value is written as pieces, each a block of its own, straight from the queue without a
+ * copy.  Each piece names the one before it, so that nothing has to be known in advance; a
+ * point refers to the last piece and is written after it, so that a value is seen when it is
+ * complete.  A reader trusts nothing: it checks every piece and fills the caller's memory from
+ * the end.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/value.h"
+
+#include "store/file.h"
+#include "store/run.h"
+#include "store/store.h"
+
+#include <stdlib.h>
+
+#include <zstd.h>
+
+enum {
+    COMPRESS_LEVEL = 1,
+    PACKED_MAX = 16 << 20, /* bytes of a packed piece, and those it unpacks to; ours are 8 MB */
+};
+
+/* ---- what stands before the bytes -------------------------------------------- */
 
 tt_status tt_value_parse(tt_value_head *out, const void *body, size_t len)
 {
@@ -45,4 +66,217 @@ tt_status tt_value_parse(tt_value_head *out, const void *body, size_t len)
         return TT_EFORMAT;
     *out = head;
     return TT_OK;
+}
+
+void tt_value_pack(tt_wire *out, const tt_value_head *head)
+{
+    unsigned char fixed[32];
+    tt_put_u64(fixed, head->digest.low);
+    tt_put_u64(fixed + 8, head->digest.high);
+    tt_put_u64(fixed + 16, head->check);
+    tt_put_u64(fixed + 24, (uint64_t)head->before);
+    tt_wire_bytes(out, fixed, sizeof fixed);
+    tt_wire_varint(out, (uint64_t)head->packing);
+    tt_wire_varint(out, (uint64_t)head->total);
+    tt_wire_varint(out, (uint64_t)head->at);
+    tt_wire_varint(out, (uint64_t)head->len);
+    tt_wire_varint(out, (uint64_t)head->stored);
+    tt_wire_varint(out, (uint64_t)head->site);
+    tt_wire_signed(out, head->step);
+    tt_wire_varint(out, head->call);
+    tt_wire_varint(out, (uint64_t)head->dtype);
+    tt_wire_varint(out, (uint64_t)head->ndim);
+    for (int32_t d = 0; d < head->ndim; d++)
+        tt_wire_varint(out, (uint64_t)head->shape[d]);
+}
+
+/* ---- writing ----------------------------------------------------------------- */
+
+tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *bytes, int32_t site,
+                         int64_t step, uint32_t call, int64_t *before, tt_error *err)
+{
+    tt_status st = tt_store_flush(store, err); /* its chunks know where they will be */
+    if (st < 0)
+        return st;
+    const void *payload = bytes;
+    size_t stored = (size_t)piece->len;
+    tt_value_head head = {
+        .digest = piece->digest,
+        .before = *before,
+        .packing = TT_VALUE_RAW,
+        .total = piece->total,
+        .at = piece->at,
+        .len = piece->len,
+        .site = site,
+        .step = step,
+        .call = call,
+        .dtype = piece->dtype,
+        .ndim = piece->ndim,
+    };
+    memcpy(head.shape, piece->shape, (size_t)piece->ndim * sizeof *piece->shape);
+    if (store->packer != NULL && stored > 0) {
+        size_t bound = ZSTD_compressBound(stored);
+        tt_buf_clear(&store->scratch);
+        st = tt_buf_reserve(&store->scratch, bound);
+        if (st < 0)
+            return tt_fail(err, st, "%s", tt_status_text(st));
+        size_t packed =
+            ZSTD_compressCCtx(store->packer, store->scratch.data, bound, bytes, stored, COMPRESS_LEVEL);
+        if (!ZSTD_isError(packed) && packed < stored - stored / 16) {
+            payload = store->scratch.data;
+            stored = packed;
+            head.packing = TT_VALUE_ZSTD;
+        }
+    }
+    head.stored = (int64_t)stored;
+    if (store->max_bytes > 0) {
+        bool has_room;
+        st = tt_store_make_room(store, piece, (int64_t)stored, *before, &has_room, err);
+        if (st < 0 || !has_room) {
+            *before = 0;
+            return st;
+        }
+    }
+    head.check =
+        piece->has_check && head.packing == TT_VALUE_RAW ? piece->check : tt_block_hash(payload, stored);
+    tt_wire body = { 0 };
+    (void)tt_wire_room(&body, TT_BLOCK_HEADER);
+    tt_value_pack(&body, &head);
+    store->first_step = store->last_step = step;
+    int64_t at = store->end;
+    st = tt_store_put(store, TT_BLOCK_VALUE, &body, payload, stored, err);
+    tt_buf_free(&body.buf);
+    store->first_step = 0;
+    store->last_step = -1;
+    if (st == TT_OK) {
+        *before = at;
+        tt_store_value_written(store, at, head.before == 0);
+    }
+    return st;
+}
+
+/* ---- reading ----------------------------------------------------------------- */
+
+/* Reads the block of a piece; *payload is where its bytes are. */
+static tt_status find_piece(tt_tap *tap, int64_t at, tt_value_head *head, int64_t *payload)
+{
+    tt_block_head block;
+    int64_t found = at;
+    if (at < 0 || at % TT_BLOCK_ALIGN != 0 || tt_scan_next(&tap->scan, &found, &block, NULL) == 0 ||
+        found != at || block.kind != TT_BLOCK_VALUE)
+        return TT_EFORMAT;
+    tt_status st = tt_scan_body(&tap->scan, at, &block);
+    if (st == TT_OK)
+        st = tt_value_parse(head, tap->scan.body.data, tap->scan.body.len);
+    if (st < 0)
+        return st;
+    *payload = at + tt_block_payload_at(block.body);
+    if (head->packing != TT_VALUE_RAW && (head->stored > PACKED_MAX || head->len > PACKED_MAX))
+        return TT_ELIMIT;
+    /* Not more than the block holds, and what came before lies before. */
+    if (head->stored > block.length - (*payload - at) || head->before < 0 || head->before >= at ||
+        (head->at > 0) != (head->before > 0))
+        return TT_EFORMAT;
+    return TT_OK;
+}
+
+/* The piece at `at`, if it ends where the value has `left` bytes left, and what lies behind it
+ * is of the same value. */
+static tt_status take_piece(tt_tap *tap, const tt_value *value, int64_t at, int64_t left,
+                            tt_value_head *head, int64_t *payload)
+{
+    tt_status st = find_piece(tap, at, head, payload);
+    if (st == TT_OK &&
+        (head->total != value->bytes || head->at + head->len != left || (head->len == 0 && left > 0) ||
+         head->digest.low != value->digest.low || head->digest.high != value->digest.high))
+        st = TT_EFORMAT;
+    return st;
+}
+
+/* Looks at the heads of all pieces, so that a value is as large as it says. */
+static tt_status check_pieces(tt_tap *tap, const tt_value *value, bool *is_evicted)
+{
+    int64_t at = value->at, left = value->bytes;
+    tt_status st = TT_OK;
+    do {
+        tt_value_head head;
+        int64_t payload;
+        *is_evicted = tt_index_is_hole(&tap->index, at);
+        if (!*is_evicted)
+            st = take_piece(tap, value, at, left, &head, &payload);
+        if (st < 0 || *is_evicted)
+            return st;
+        left = head.at;
+        at = head.before;
+    } while (left > 0);
+    return TT_OK;
+}
+
+tt_status tt_run_value_find(tt_run *run, int32_t file, int64_t value_at, tt_value *out, tt_error *err)
+{
+    if (file < 0 || file >= run->count || value_at <= 0)
+        return tt_fail(err, TT_EINVAL, "there is no value at this point");
+    tt_tap *tap = run->taps[file];
+    tt_value_head head;
+    int64_t payload;
+    bool is_evicted = false;
+    tt_status st = find_piece(tap, value_at, &head, &payload);
+    tt_value value = { .at = value_at, .file = file };
+    if (st == TT_OK) {
+        value.dtype = (tt_dtype)head.dtype;
+        value.ndim = head.ndim;
+        value.bytes = head.total;
+        value.digest = head.digest;
+        memcpy(value.shape, head.shape, sizeof value.shape);
+        st = check_pieces(tap, &value, &is_evicted);
+    }
+    if (st < 0)
+        return tt_tap_fail(tap, st, err, "the value at %lld", (long long)value_at);
+    if (is_evicted)
+        return tt_fail(err, TT_EMISMATCH, "this value was evicted to stay within max_bytes");
+    *out = value;
+    return TT_OK;
+}
+
+static tt_status read_piece(tt_tap *tap, const tt_value_head *head, int64_t payload, char *to)
+{
+    tt_status st = TT_OK;
+    if (head->packing == TT_VALUE_RAW) {
+        st = tt_file_read(tap->fd, to, (size_t)head->len, payload);
+        if (st == TT_OK && tt_block_hash(to, (size_t)head->len) != head->check)
+            st = TT_EFORMAT;
+        return st;
+    }
+    char *packed = malloc((size_t)head->stored + 1);
+    if (packed == NULL)
+        return TT_ENOMEM;
+    st = tt_file_read(tap->fd, packed, (size_t)head->stored, payload);
+    if (st == TT_OK && tt_block_hash(packed, (size_t)head->stored) != head->check)
+        st = TT_EFORMAT;
+    if (st == TT_OK &&
+        ZSTD_decompress(to, (size_t)head->len, packed, (size_t)head->stored) != (size_t)head->len)
+        st = TT_EFORMAT;
+    free(packed);
+    return st;
+}
+
+tt_status tt_run_value_read(tt_run *run, const tt_value *value, void *out, tt_error *err)
+{
+    if (value->file < 0 || value->file >= run->count)
+        return tt_fail(err, TT_EINVAL, "no such file");
+    tt_tap *tap = run->taps[value->file];
+    int64_t at = value->at, left = value->bytes;
+    tt_status st = TT_OK;
+    do {
+        tt_value_head head;
+        int64_t payload;
+        st = take_piece(tap, value, at, left, &head, &payload);
+        if (st == TT_OK)
+            st = read_piece(tap, &head, payload, (char *)out + head.at);
+        if (st == TT_OK) {
+            left = head.at;
+            at = head.before;
+        }
+    } while (st == TT_OK && left > 0);
+    return st == TT_OK ? st : tt_tap_fail(tap, st, err, "the value at %lld", (long long)value->at);
 }

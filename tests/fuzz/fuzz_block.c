@@ -8,7 +8,7 @@
 #include "store/block.h"
 #include "store/chunk.h"
 #include "store/index.h"
-#include "store/pack_hist.h"
+#include "store/pack.h"
 #include "store/value.h"
 
 #include <stdlib.h>

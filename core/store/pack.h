@@ -1,4 +1,4 @@
-/* pack_hist.h -- histograms and samples as bytes of the run file, and back.
+/* pack.h -- histograms and samples as bytes of the run file, and back.
  *
  * For store and record.  A histogram: NaN, +Inf, -Inf counts, then for each bin
  * its code and its count, all varints.  A code is 0 for the zeros; else 1 + the
@@ -6,8 +6,8 @@
  * to zero as f64.  A sample: dtype, slices; for each slice its label, rows,
  * columns, their indices, and the elements.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TT_STORE_PACK_HIST_H
-#define TT_STORE_PACK_HIST_H
+#ifndef TT_STORE_PACK_H
+#define TT_STORE_PACK_H
 
 #include "base/buf.h"
 

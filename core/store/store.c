@@ -1,0 +1,445 @@
+/* store.c -- writes one run file.
+ *
+ * One function writes, whatever the block: the header is sealed for its place, room is
+ * asked for ahead (large writes take half the time), the file must still have a name, and
+ * a block that could not be written whole is cut off again.  A file that is continued is cut
+ * behind its last whole block; the reader's index becomes the writer's.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/store.h"
+
+#include "base/clock.h"
+#include "store/chunk.h"
+#include "store/file.h"
+#include "store/scan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <zstd.h>
+
+enum { RESERVE_MIN = 1 << 20, RESERVE_MAX = 64 << 20 };
+
+static tt_status check_name(const tt_store *store, tt_error *err)
+{
+    struct stat about;
+    if (fstat(store->fd, &about) < 0)
+        return tt_fail(err, TT_EIO, "fstat: %s", strerror(errno));
+    if (about.st_nlink == 0)
+        return tt_fail(err, TT_EIO, "the file was removed");
+    return TT_OK;
+}
+
+/* Asks for a quarter more than there is, so that small runs stay small. */
+static tt_status reserve(tt_store *store, int64_t length, tt_error *err)
+{
+    int64_t need = store->end + length;
+    if (need <= store->reserved)
+        return TT_OK;
+    int64_t more = store->end / 4;
+    more = more < RESERVE_MIN ? RESERVE_MIN : more > RESERVE_MAX ? RESERVE_MAX : more;
+    tt_status st = tt_file_reserve(store->fd, store->end, need + more, err);
+    store->reserved = need + more;
+    return st;
+}
+
+tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_wire *body, const void *payload,
+                       size_t payload_len, tt_error *err)
+{
+    static const char zeros[TT_BLOCK_ALIGN] = { 0 };
+    if (store->is_failed)
+        return tt_fail(err, TT_EIO, "recording has stopped");
+    tt_status st = body->st;
+    if (st == TT_OK && body->buf.len - TT_BLOCK_HEADER > TT_BLOCK_BODY_MAX)
+        st = tt_fail(err, TT_EINVAL, "a block of %zu bytes is too large", body->buf.len);
+    if (st < 0)
+        goto out;
+    uint32_t body_len = (uint32_t)(body->buf.len - TT_BLOCK_HEADER);
+    int64_t payload_at = tt_block_payload_at(body_len);
+    tt_block_head head = {
+        .kind = kind,
+        .body = body_len,
+        .id = store->id,
+        .length = payload_at + tt_block_round((int64_t)payload_len),
+        .sequence = store->sequence,
+        .first_step = store->first_step,
+        .last_step = store->last_step,
+    };
+    tt_block_seal(&head, store->end, body->buf.data + TT_BLOCK_HEADER, (unsigned char *)body->buf.data);
+    struct iovec parts[] = {
+        { body->buf.data, body->buf.len },
+        { (void *)(uintptr_t)zeros, (size_t)payload_at - body->buf.len },
+        { (void *)(uintptr_t)payload, payload_len },
+        { (void *)(uintptr_t)zeros, (size_t)(head.length - payload_at) - payload_len },
+    };
+    st = check_name(store, err);
+    if (st == TT_OK)
+        st = reserve(store, head.length, err);
+    if (st == TT_OK)
+        st = tt_file_write(store->fd, parts, 4, store->end, err);
+    if (st < 0)
+        goto out;
+    store->end += head.length;
+    store->sequence++;
+    store->blocks_since_index++;
+    return TT_OK;
+out:
+    store->is_failed = true;
+    if (st == TT_ENOMEM)
+        (void)tt_fail(err, st, "out of memory");
+    (void)tt_file_cut(store->fd, store->end, NULL); /* a torn block is no block anyway */
+    return st;
+}
+
+/* Starts the next batch with the names that came since the last one. */
+static void begin_batch(tt_store *store)
+{
+    tt_buf_clear(&store->body.buf);
+    (void)tt_wire_room(&store->body, TT_BLOCK_HEADER);
+    store->first_step = 0;
+    store->last_step = -1;
+}
+
+static void add_step(tt_store *store, int64_t low, int64_t high)
+{
+    bool is_first = store->last_step < store->first_step;
+    if (is_first || low < store->first_step)
+        store->first_step = low;
+    if (is_first || high > store->last_step)
+        store->last_step = high;
+}
+
+static void put_names(tt_store *store)
+{
+    if (store->body.buf.len == 0)
+        begin_batch(store);
+    int32_t count = tt_sites_count(store->index.sites);
+    if (store->sites_written < count) {
+        tt_sites_pack(store->index.sites, store->sites_written, &store->body);
+        store->sites_written = count; /* or a few more: they are told again, harmlessly */
+    }
+}
+
+tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const tt_points *points,
+                             tt_error *err)
+{
+    put_names(store);
+    tt_wire chunk = { .buf = store->scratch };
+    tt_buf_clear(&chunk.buf);
+    tt_chunk_pack(&chunk, (uint32_t)site, first, points);
+    store->scratch = chunk.buf;
+    tt_status st = chunk.st;
+    if (st == TT_OK)
+        tt_section_put(&store->body, TT_SECTION_CHUNK, chunk.buf.data, chunk.buf.len);
+    if (st == TT_OK)
+        st = store->body.st;
+    tt_chunk about;
+    if (st == TT_OK)
+        st = tt_chunk_parse(&about, chunk.buf.data, chunk.buf.len);
+    if (st < 0)
+        return tt_fail(err, st, "%s", tt_status_text(st));
+    tt_index_chunk entry = {
+        .at = store->end + (int64_t)(store->body.buf.len - chunk.buf.len),
+        .first = first,
+        .first_step = about.first_step,
+        .last_step = about.last_step,
+        .len = (uint32_t)chunk.buf.len,
+        .n = points->n,
+    };
+    st = tt_index_add(&store->index, site, &entry);
+    add_step(store, about.first_step, about.last_step);
+    return st == TT_OK ? st : tt_fail(err, st, "too many points for one file");
+}
+
+tt_status tt_store_add(tt_store *store, int32_t site, const tt_points *points, tt_error *err)
+{
+    tt_index_site *row;
+    tt_status st = tt_index_row(&store->index, site, &row);
+    if (st < 0)
+        return tt_fail(err, st, "%s", tt_status_text(st));
+    if (row->nonfinite < 0) {
+        int64_t i = tt_points_nonfinite(points);
+        row->nonfinite = i < 0 ? -1 : row->points + i;
+    }
+    st = tt_store_put_chunk(store, site, row->points, points, err);
+    row->scanned = row->points;
+    return st;
+}
+
+/* Adds a section that texts.c will look for; frees it. */
+static tt_status put_text(tt_store *store, tt_section kind, tt_wire *section, tt_error *err)
+{
+    put_names(store);
+    if (section->st == TT_OK)
+        tt_section_put(&store->body, kind, section->buf.data, section->buf.len);
+    tt_status st = section->st < 0 ? section->st : store->body.st;
+    tt_buf_free(&section->buf);
+    const tt_places *notes = &store->index.notes;
+    if (st == TT_OK && (notes->count == 0 || notes->at[notes->count - 1] != store->end))
+        st = tt_places_add(&store->index.notes, store->end);
+    return st == TT_OK ? st : tt_fail(err, st, "%s", tt_status_text(st));
+}
+
+tt_status tt_store_note(tt_store *store, int64_t step, int64_t time, const char *text, size_t len,
+                        tt_error *err)
+{
+    tt_wire note = { 0 };
+    tt_wire_signed(&note, step);
+    tt_wire_signed(&note, time);
+    tt_wire_bytes(&note, text, len);
+    tt_status st = put_text(store, TT_SECTION_NOTE, &note, err);
+    add_step(store, step, step);
+    return st;
+}
+
+tt_status tt_store_module(tt_store *store, const char *path, const char *class_name, tt_error *err)
+{
+    tt_wire module = { 0 };
+    tt_wire_varint(&module, strlen(path));
+    tt_wire_bytes(&module, path, strlen(path));
+    tt_wire_bytes(&module, class_name, strlen(class_name));
+    return put_text(store, TT_SECTION_MODULE, &module, err);
+}
+
+void tt_store_lost(tt_store *store, int64_t events, int64_t bytes)
+{
+    if (events == store->index.lost_events && bytes == store->index.lost_bytes)
+        return;
+    put_names(store);
+    unsigned char section[20], *at = tt_put_varint(section, (uint64_t)events);
+    at = tt_put_varint(at, (uint64_t)bytes);
+    tt_section_put(&store->body, TT_SECTION_LOST, section, (size_t)(at - section));
+    store->index.lost_events = events;
+    store->index.lost_bytes = bytes;
+}
+
+tt_status tt_store_flush(tt_store *store, tt_error *err)
+{
+    put_names(store);
+    if (store->body.buf.len <= TT_BLOCK_HEADER && store->body.st == TT_OK)
+        return TT_OK;
+    tt_status st = tt_store_put(store, TT_BLOCK_BATCH, &store->body, NULL, 0, err);
+    if (st == TT_OK)
+        begin_batch(store);
+    return st;
+}
+
+/* ---- opening and closing ----------------------------------------------------- */
+
+static uint32_t make_id(const tt_store *store)
+{
+    int64_t seed[] = { tt_clock_now(), getpid(), (int64_t)(uintptr_t)store };
+    uint32_t id = (uint32_t)tt_block_hash(seed, sizeof seed);
+    return id != 0 ? id : 1;
+}
+
+static tt_status open_file(tt_store *store, const char *path, bool resumes, tt_error *err)
+{
+    int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (resumes ? 0 : O_EXCL);
+    store->fd = open(path, flags, 0666);
+    if (store->fd < 0 && errno == ELOOP)
+        return tt_fail(err, TT_EIO, "%s is a symbolic link; a run is written only to a file of its own",
+                       path);
+    if (store->fd < 0 && errno == EEXIST)
+        return tt_fail(err, TT_EINVAL, "%s is there already; resume it, or take another folder", path);
+    if (store->fd < 0)
+        return tt_fail(err, TT_EIO, "%s: %s", path, strerror(errno));
+    if (flock(store->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+        return tt_fail(err, TT_EIO, "%s: another process is recording into it", path);
+    return TT_OK; /* no locks here: then none are needed by others either */
+}
+
+static tt_status continue_file(tt_store *store, tt_error *err)
+{
+    tt_scan scan = { 0 };
+    tt_status st = tt_scan_open(&scan, store->fd, &store->index);
+    if (st < 0) {
+        (void)tt_fail(err, st, "cannot be continued: %s", tt_status_text(st));
+        goto out;
+    }
+    if (scan.size > 0 && scan.id == 0) {
+        st = tt_fail(err, TT_EFORMAT, "cannot be continued: not a run file");
+        goto out;
+    }
+    store->id = scan.id != 0 ? scan.id : store->id;
+    store->end = scan.end;
+    store->sequence = scan.sequence;
+    store->sites_written = tt_sites_count(store->index.sites);
+    for (int32_t i = 0; i < store->index.count; i++)
+        tt_store_look_back(store, i);
+    if (scan.size > scan.end)
+        st = tt_file_cut(store->fd, scan.end, err); /* a torn tail */
+out:
+    tt_scan_free(&scan);
+    return st;
+}
+
+static tt_status put_session(tt_store *store, const char *const *info, tt_error *err)
+{
+    tt_wire body = { 0 };
+    (void)tt_wire_room(&body, TT_BLOCK_HEADER);
+    for (; info != NULL && info[0] != NULL && info[1] != NULL; info += 2) {
+        for (int i = 0; i < 2; i++) {
+            size_t len = strlen(info[i]);
+            tt_wire_varint(&body, len);
+            tt_wire_bytes(&body, info[i], len);
+        }
+    }
+    int64_t at = store->end;
+    tt_status st = tt_store_put(store, TT_BLOCK_SESSION, &body, NULL, 0, err);
+    if (st == TT_OK)
+        st = tt_places_add(&store->index.sessions, at);
+    tt_buf_free(&body.buf);
+    return st;
+}
+
+static void release(tt_store *store)
+{
+    if (store->fd >= 0)
+        (void)close(store->fd);
+    tt_index_free(&store->index);
+    tt_buf_free(&store->body.buf);
+    tt_points_free(&store->merged);
+    tt_buf_free(&store->scratch);
+    free(store->segments.at);
+    free(store->used_at.at);
+    ZSTD_freeCCtx(store->packer);
+    *store = (tt_store){ .fd = -1 };
+}
+
+tt_status tt_store_open(tt_store *store, const char *path, tt_sites *sites,
+                        const tt_store_options *options, tt_error *err)
+{
+    *store = (tt_store){ .fd = -1, .max_bytes = options->max_bytes, .last_step = -1 };
+    store->index.sites = sites;
+    store->index.last_step = -1;
+    store->id = make_id(store);
+    tt_status st = open_file(store, path, options->resumes, err);
+    bool is_ours = st == TT_OK;
+    if (st == TT_OK && options->resumes)
+        st = continue_file(store, err);
+    if (st == TT_OK && options->compresses) {
+        store->packer = ZSTD_createCCtx();
+        if (store->packer == NULL)
+            st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    }
+    if (st == TT_OK)
+        st = put_session(store, options->info, err);
+    if (st < 0) {
+        if (is_ours && !options->resumes)
+            (void)unlink(path);
+        release(store);
+    }
+    return st;
+}
+
+/* The latest point of each site, for readers that ask for nothing else. */
+static void put_latest(tt_store *store, tt_wire *out)
+{
+    tt_points one = { 0 };
+    tt_wire packed = { 0 };
+    for (int32_t i = 0;
+         i < store->index.count && out->st == TT_OK && out->buf.len < TT_BLOCK_BODY_MAX * 3 / 4; i++) {
+        const tt_index_site *row = &store->index.row[i];
+        if (row->count == 0)
+            continue;
+        const tt_index_chunk *last = &row->chunks[row->count - 1];
+        tt_points_clear(&store->merged);
+        if (tt_store_read_chunk(store->fd, &store->scratch, last, &store->merged) < 0)
+            continue; /* it is only a short cut */
+        tt_points_clear(&one);
+        tt_buf_clear(&packed.buf);
+        if (tt_points_copy(&one, &store->merged, last->n - 1) < 0)
+            continue;
+        tt_chunk_pack(&packed, (uint32_t)i, last->first + last->n - 1, &one);
+        if (packed.st == TT_OK)
+            tt_section_put(out, TT_SECTION_LATEST, packed.buf.data, packed.buf.len);
+    }
+    tt_points_free(&one);
+    tt_buf_free(&packed.buf);
+}
+
+static tt_status put_snapshot(tt_store *store, tt_block_kind kind, tt_error *err)
+{
+    tt_wire body = { 0 };
+    (void)tt_wire_room(&body, TT_BLOCK_HEADER);
+    tt_index_pack(&store->index, &body);
+    if (kind == TT_BLOCK_FOOTER)
+        put_latest(store, &body);
+    store->first_step = store->index.first_step;
+    store->last_step = store->index.last_step;
+    tt_status st = tt_store_put(store, kind, &body, NULL, 0, err);
+    store->indexed_end = store->end;
+    store->index_bytes = (int64_t)body.buf.len;
+    store->blocks_since_index = 0;
+    store->first_step = 0;
+    store->last_step = -1;
+    tt_buf_free(&body.buf);
+    return st;
+}
+
+tt_status tt_store_index_if_due(tt_store *store, tt_error *err)
+{
+    /* What a reader of a killed run has to go through is short, and an index block
+     * is at most an eighth of what it indexes. */
+    enum { BLOCKS = 128, BYTES = 8 << 20, SHARE = 8 };
+    int64_t since = store->end - store->indexed_end;
+    if ((store->blocks_since_index < BLOCKS && since < BYTES) || since < SHARE * store->index_bytes)
+        return TT_OK;
+    return put_snapshot(store, TT_BLOCK_INDEX, err);
+}
+
+/* Footer and end; gives back what was reserved. */
+static tt_status put_end(tt_store *store, tt_error *err)
+{
+    tt_wire end = { 0 };
+    int64_t footer = store->end;
+    (void)tt_wire_room(&end, TT_BLOCK_HEADER);
+    tt_status st = put_snapshot(store, TT_BLOCK_FOOTER, err);
+    store->first_step = footer;
+    if (st == TT_OK)
+        st = tt_store_put(store, TT_BLOCK_END, &end, NULL, 0, err);
+    tt_buf_free(&end.buf);
+    return st == TT_OK ? tt_file_cut(store->fd, store->end, err) : st;
+}
+
+tt_status tt_store_close(tt_store *store, tt_error *err)
+{
+    tt_status st = TT_OK;
+    if (store->fd >= 0 && !store->is_failed) {
+        st = tt_store_flush(store, err);
+        if (st == TT_OK)
+            st = put_end(store, err);
+        int fd = store->fd;
+        store->fd = -1;
+        if (close(fd) < 0 && errno != EINTR && st == TT_OK)
+            st = tt_fail(err, TT_EIO, "close: %s", strerror(errno));
+    }
+    release(store);
+    return st;
+}
+
+tt_status tt_store_finish(int fd, uint32_t id, uint64_t sequence, int64_t at, tt_index *index,
+                          tt_error *err)
+{
+    tt_store store = {
+        .fd = fd, .id = id, .sequence = sequence, .end = at, .reserved = INT64_MAX, .index = *index
+    };
+    *index = (tt_index){ 0 };
+    tt_status st = put_end(&store, err);
+    store.fd = -1; /* the caller's */
+    release(&store);
+    return st;
+}
+
+void tt_store_forget(tt_store *store)
+{
+    if (store->fd >= 0)
+        (void)close(store->fd);
+    store->fd = -1;
+    store->is_failed = true;
+}
