@@ -25,19 +25,20 @@ static struct {
 static void before_fork(void)
 {
     pthread_mutex_lock(&registry.lock);
-    for (tt_worker *worker = registry.first; worker != NULL; worker = worker->next)
-        if (worker->calls.before != NULL)
-            worker->calls.before(worker->owner);
-    for (tt_worker *worker = registry.first; worker != NULL; worker = worker->next)
+    for (tt_worker *worker = registry.first; worker != NULL; worker = worker->next) {
         pthread_mutex_lock(&worker->lock);
+        worker->is_forking = true;
+        while (worker->is_busy)
+            tt_worker_wait(worker, TT_FOREVER);
+    }
 }
 
-static void in_parent(void)
+static void after_fork(void)
 {
     for (tt_worker *worker = registry.first; worker != NULL; worker = worker->next) {
+        worker->is_forking = false;
+        (void)pthread_cond_signal(&worker->work);
         pthread_mutex_unlock(&worker->lock);
-        if (worker->calls.in_parent != NULL)
-            worker->calls.in_parent(worker->owner);
     }
     pthread_mutex_unlock(&registry.lock);
 }
@@ -57,16 +58,16 @@ static tt_status make_conditions(tt_worker *worker)
     return is_made ? TT_OK : TT_ENOMEM;
 }
 
-static void in_child(void)
+static void forget_threads(void)
 {
     for (tt_worker *worker = registry.first; worker != NULL; worker = worker->next) {
         (void)make_conditions(worker);
         atomic_store(&worker->waiting, 0);
         atomic_store(&worker->is_asleep, false);
-        worker->has_thread = false;
+        worker->has_thread = worker->is_forking = false;
         atomic_store(&worker->is_inherited, true);
-        if (worker->calls.in_child != NULL)
-            worker->calls.in_child(worker->owner);
+        if (worker->in_child != NULL)
+            worker->in_child(worker->owner);
     }
     registry.first = NULL; /* this process has none of them */
     (void)pthread_mutex_init(&registry.lock, NULL);
@@ -74,14 +75,14 @@ static void in_child(void)
 
 static void register_handlers(void)
 {
-    (void)pthread_atfork(before_fork, in_parent, in_child);
+    (void)pthread_atfork(before_fork, after_fork, forget_threads);
 }
 
 /* ---- life ------------------------------------------------------------------ */
 
-tt_status tt_worker_open(tt_worker *worker, const tt_fork_calls *calls, void *owner)
+tt_status tt_worker_open(tt_worker *worker, void (*in_child)(void *owner), void *owner)
 {
-    *worker = (tt_worker){ .calls = *calls, .owner = owner };
+    *worker = (tt_worker){ .in_child = in_child, .owner = owner };
     if (make_conditions(worker) < 0 || pthread_once(&registry.once, register_handlers) != 0)
         return TT_ENOMEM;
     pthread_mutex_lock(&registry.lock);
@@ -134,6 +135,23 @@ bool tt_worker_join(tt_worker *worker, double seconds)
 }
 
 /* ---- waiting --------------------------------------------------------------- */
+
+void tt_worker_begin(tt_worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    while (worker->is_forking)
+        (void)pthread_cond_wait(&worker->work, &worker->lock);
+    worker->is_busy = true;
+    pthread_mutex_unlock(&worker->lock);
+}
+
+void tt_worker_end(tt_worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    worker->is_busy = false;
+    tt_worker_tell(worker);
+    pthread_mutex_unlock(&worker->lock);
+}
 
 bool tt_worker_sleep(tt_worker *worker, double seconds)
 {

@@ -1,7 +1,7 @@
 /* worker.h -- a thread of ours, how it waits for work and how others wait for it.
  *
  *     tt_worker worker;
- *     tt_worker_open(&worker, &(tt_fork_calls){ 0 }, owner);
+ *     tt_worker_open(&worker, NULL, owner);
  *     tt_worker_start(&worker, run, owner, err);
  *
  *     a user's thread                          run
@@ -12,11 +12,11 @@
  *         tt_worker_wait(&worker, 0.1);        tt_worker_tell(&worker);
  *     pthread_mutex_unlock(&worker.lock);      pthread_mutex_unlock(&worker.lock);
  *
- * Every function but open, start, join and close is called with the lock held.
+ * wake, sleep, wait and tell are called with the lock held, all others without it.
  *
- * Fork: the lock is held around every fork, so a child never inherits it in use.
- * The child has no thread; `is_inherited` says so, and nothing else works there
- * but close.
+ * Fork: a fork waits until the thread is not between begin and end, and holds the lock,
+ * so that a child never inherits either in use.  The child has no thread; `is_inherited`
+ * says so, and nothing else works there but close.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_BASE_WORKER_H
 #define TT_BASE_WORKER_H
@@ -26,12 +26,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What the owner does around a fork, if anything.  Nothing here may allocate. */
-typedef struct tt_fork_calls {
-    void (*before)(void *owner);    /* before the worker's lock is taken */
-    void (*in_parent)(void *owner); /* after it was released */
-    void (*in_child)(void *owner);
-} tt_fork_calls;
+enum { TT_FOREVER = 1000000 }; /* s */
 
 typedef struct tt_worker {
     pthread_mutex_t lock;
@@ -40,15 +35,18 @@ typedef struct tt_worker {
     _Atomic int waiting;     /* for progress; changed under the lock */
     _Atomic bool is_asleep;  /* the thread is in tt_worker_sleep; changed under the lock */
     bool is_woken;           /* since it last slept */
+    bool is_busy;            /* the thread is between begin and end */
+    bool is_forking;         /* a fork waits, or happens */
     bool has_thread;
     _Atomic bool is_inherited; /* in a forked child */
     pthread_t thread;
-    tt_fork_calls calls;
-    void *owner;            /* borrowed */
-    struct tt_worker *next; /* in the list of all workers */
+    void (*in_child)(void *owner); /* NULL: nothing */
+    void *owner;                   /* borrowed */
+    struct tt_worker *next;        /* in the list of all workers */
 } tt_worker;
 
-tt_status tt_worker_open(tt_worker *worker, const tt_fork_calls *calls, void *owner);
+/* in_child: what the owner does in a forked child; it may not allocate. */
+tt_status tt_worker_open(tt_worker *worker, void (*in_child)(void *owner), void *owner);
 /* Without a thread, or after it was joined. */
 void tt_worker_close(tt_worker *worker);
 /* Twice is once.  Signals stay with the program's own threads. */
@@ -57,6 +55,9 @@ tt_status tt_worker_start(tt_worker *worker, void *(*run)(void *), void *argumen
  * the worker and all that it uses must then stay. */
 bool tt_worker_join(tt_worker *worker, double seconds);
 
+/* The thread, around work that no fork may interrupt.  end does what tell does. */
+void tt_worker_begin(tt_worker *worker);
+void tt_worker_end(tt_worker *worker);
 /* The thread: waits until woken, or for so many seconds.  Returns at once if it was woken
  * since the last time.  False: the time is over. */
 bool tt_worker_sleep(tt_worker *worker, double seconds);

@@ -143,7 +143,7 @@ static void *run(void *argument)
 tt_status tt_saver_open(size_t bytes, tt_saver **out, tt_error *err)
 {
     tt_saver *saver = calloc(1, sizeof *saver);
-    if (saver == NULL || tt_worker_open(&saver->worker, &(tt_fork_calls){ 0 }, saver) < 0) {
+    if (saver == NULL || tt_worker_open(&saver->worker, NULL, saver) < 0) {
         free(saver);
         return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
     }

@@ -14,11 +14,8 @@ enum {
     SLOTS_MIN = 1 << 10,
     REWIND_PART = 16, /* of the ring; 2 MB of 32: some steps of a small model */
 };
-/* s.  A waiting thread looks again after this long: it may have read head and tail while
- * tt_queue_rewind moved both. */
-static const double moment = 0.1;
 
-tt_status tt_queue_open(tt_queue *queue, size_t bytes, const tt_fork_calls *calls, void *owner)
+tt_status tt_queue_open(tt_queue *queue, size_t bytes, void (*in_child)(void *owner), void *owner)
 {
     memset(queue, 0, sizeof *queue);
     uint64_t slots = SLOTS_MIN;
@@ -29,7 +26,8 @@ tt_status tt_queue_open(tt_queue *queue, size_t bytes, const tt_fork_calls *call
     }
     queue->laps = calloc(slots, sizeof *queue->laps);
     void *ring = mmap(NULL, slots * TT_SLOT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (ring == MAP_FAILED || queue->laps == NULL || tt_worker_open(&queue->worker, calls, owner) < 0) {
+    if (ring == MAP_FAILED || queue->laps == NULL ||
+        tt_worker_open(&queue->worker, in_child, owner) < 0) {
         if (ring != MAP_FAILED)
             (void)munmap(ring, slots * TT_SLOT);
         free((void *)queue->laps);
@@ -97,33 +95,31 @@ bool tt_queue_has_room(const tt_queue *queue, uint64_t slots)
     return atomic_load(&queue->is_stopped) || fits(queue, atomic_load(&queue->head), slots);
 }
 
-void tt_queue_wait(tt_queue *queue, uint64_t slots, double seconds)
+bool tt_queue_wait(tt_queue *queue, uint64_t slots, double seconds)
 {
     pthread_mutex_lock(&queue->worker.lock);
-    tt_worker_wake(&queue->worker);
-    if (!tt_queue_has_room(queue, slots))
+    bool has_room = tt_queue_has_room(queue, slots); /* head and tail belong together here */
+    if (!has_room && seconds > 0) {
+        tt_worker_wake(&queue->worker);
         tt_worker_wait(&queue->worker, seconds);
+        has_room = tt_queue_has_room(queue, slots);
+    }
     pthread_mutex_unlock(&queue->worker.lock);
+    return has_room;
 }
 
 tt_record *tt_queue_reserve(tt_queue *queue, uint32_t n, bool waits, uint64_t *at)
 {
     assert(n > 0 && n <= queue->slots / 4);
     uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed), pad;
-    uint32_t seen = 1; /* odd: not looked yet */
     for (;;) {
         uint64_t rest = queue->slots - (head & (queue->slots - 1));
         pad = rest < n ? rest : 0; /* a record lies in one piece */
         if (atomic_load_explicit(&queue->is_stopped, memory_order_relaxed))
             return NULL;
         if (!fits(queue, head, pad + n)) {
-            uint32_t now = atomic_load(&queue->moves);
-            if (now == seen && now % 2 == 0) { /* else head and tail may not belong together */
-                if (!waits)
-                    return NULL;
-                tt_queue_wait(queue, pad + n, moment);
-            }
-            seen = now;
+            if (!tt_queue_wait(queue, pad + n, waits ? TT_FOREVER : 0) && !waits)
+                return NULL;
             head = atomic_load(&queue->head);
         } else if (atomic_compare_exchange_weak(&queue->head, &head, head + pad + n)) {
             break;
@@ -141,17 +137,9 @@ tt_record *tt_queue_peek(const tt_queue *queue, uint64_t at)
     return lap == (uint32_t)(at >> queue->shift) + 1 ? slot(queue, at) : NULL;
 }
 
-static void tell(tt_queue *queue)
-{
-    pthread_mutex_lock(&queue->worker.lock);
-    tt_worker_tell(&queue->worker);
-    pthread_mutex_unlock(&queue->worker.lock);
-}
-
 void tt_queue_release(tt_queue *queue, uint64_t upto)
 {
     atomic_store(&queue->tail, upto);
-    tell(queue);
 }
 
 uint64_t tt_queue_rewind(tt_queue *queue, uint64_t at)
@@ -159,25 +147,18 @@ uint64_t tt_queue_rewind(tt_queue *queue, uint64_t at)
     uint64_t offset = at & (queue->slots - 1), start = at + queue->slots - offset, head = at;
     if (offset < queue->slots / REWIND_PART)
         return at;
-    atomic_fetch_add(&queue->moves, 1);
-    bool is_moved = atomic_compare_exchange_strong(&queue->head, &head, start);
-    if (is_moved) /* else somebody has reserved more */
-        atomic_store(&queue->tail, start);
-    atomic_fetch_add(&queue->moves, 1);
-    return is_moved ? start : at;
-}
-
-void tt_queue_sleep(tt_queue *queue, double seconds)
-{
-    pthread_mutex_lock(&queue->worker.lock);
-    (void)tt_worker_sleep(&queue->worker, seconds);
-    pthread_mutex_unlock(&queue->worker.lock);
+    if (!atomic_compare_exchange_strong(&queue->head, &head, start))
+        return at; /* somebody has reserved more */
+    atomic_store(&queue->tail, start);
+    return start;
 }
 
 void tt_queue_stop(tt_queue *queue)
 {
+    pthread_mutex_lock(&queue->worker.lock);
     atomic_store(&queue->is_stopped, true);
-    tell(queue);
+    tt_worker_tell(&queue->worker);
+    pthread_mutex_unlock(&queue->worker.lock);
 }
 
 void tt_queue_after_fork(tt_queue *queue)

@@ -3,8 +3,7 @@
  * Exists so that no user's thread waits for the disk.  Five times a second,
  * and earlier when there is much, it takes what is in the queue: values are
  * written as they come, points are sorted by site and become one chunk each in
- * one block.  It holds io_lock for one batch at a time, so that a fork waits some
- * milliseconds at most.  It blocks all signals and touches no Python object.
+ * one block.  A fork waits for the batch at hand, some milliseconds at most.  It blocks all signals and touches no Python object.
  *
  * After a failure it keeps the error, stops the queue and leaves.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -25,33 +24,8 @@ static const double interval = 0.2;
 void tt_writer_free(tt_writer_batch *batch)
 {
     free(batch->records);
-    free(batch->starts);
-    free(batch->touched);
+    free(batch->ends);
     tt_points_free(&batch->points);
-}
-
-static tt_status grow_batch(tt_writer_batch *batch, uint32_t records, int32_t sites)
-{
-    if (records > batch->cap) {
-        free(batch->records);
-        batch->cap = 0;
-        batch->records = malloc(records * sizeof(*batch->records));
-        if (batch->records == NULL)
-            return TT_ENOMEM;
-        batch->cap = records;
-    }
-    if (sites > batch->sites_cap) {
-        size_t cap = (size_t)sites + (size_t)sites / 2 + 64;
-        free(batch->starts);
-        free(batch->touched);
-        batch->sites_cap = 0;
-        batch->starts = malloc((cap + 1) * sizeof *batch->starts);
-        batch->touched = malloc(cap * sizeof *batch->touched);
-        if (batch->starts == NULL || batch->touched == NULL)
-            return TT_ENOMEM;
-        batch->sites_cap = (int32_t)cap;
-    }
-    return TT_OK;
 }
 
 /* Tells user threads which values are no longer there. */
@@ -126,23 +100,25 @@ static tt_status take_records(tt_recorder *rec, uint64_t from, uint64_t to, uint
 static tt_status sort_points(tt_recorder *rec, uint64_t from, uint64_t to, uint32_t count, int32_t sites)
 {
     tt_writer_batch *batch = &rec->batch;
-    tt_status st = grow_batch(batch, count, sites);
+    tt_status st = tt_grow(&batch->records, &batch->cap, count, sizeof(*batch->records));
+    if (st == TT_OK)
+        st = tt_grow(&batch->ends, &batch->ends_cap, (size_t)sites + 1, sizeof *batch->ends);
     if (st < 0)
         return st;
-    memset(batch->starts, 0, ((size_t)sites + 1) * sizeof *batch->starts);
+    memset(batch->ends, 0, ((size_t)sites + 1) * sizeof *batch->ends);
     for (uint64_t at = from; at < to;) {
         const tt_record *record = tt_queue_peek(&rec->queue, at);
         at += record->slots;
         if (record->kind == TT_RECORD_POINT)
-            batch->starts[record->site + 1]++;
+            batch->ends[record->site + 1]++;
     }
     for (int32_t i = 0; i < sites; i++)
-        batch->starts[i + 1] += batch->starts[i];
+        batch->ends[i + 1] += batch->ends[i];
     for (uint64_t at = from; at < to;) {
         tt_record *record = tt_queue_peek(&rec->queue, at);
         at += record->slots;
-        if (record->kind == TT_RECORD_POINT) /* starts[i] moves to where i + 1 starts */
-            batch->records[batch->starts[record->site]++] = record;
+        if (record->kind == TT_RECORD_POINT) /* ends[i] moves from where i starts to where it ends */
+            batch->records[batch->ends[record->site]++] = record;
     }
     return TT_OK;
 }
@@ -174,24 +150,23 @@ static tt_status add_site(tt_recorder *rec, int32_t site, tt_record **records, u
 
 static tt_status add_points(tt_recorder *rec, uint64_t from, uint64_t to, uint32_t count, tt_error *err)
 {
-    int32_t sites = tt_sites_count(rec->sites), touched = 0;
+    int32_t sites = tt_sites_count(rec->sites);
     tt_writer_batch *batch = &rec->batch;
     tt_status st = sort_points(rec, from, to, count, sites);
     if (st < 0)
         return tt_fail(err, st, "%s", tt_status_text(st));
     uint32_t start = 0;
     for (int32_t site = 0; st == TT_OK && site < sites; site++) {
-        uint32_t end = batch->starts[site];
-        if (end > start) {
-            batch->touched[touched++] = site;
+        uint32_t end = batch->ends[site];
+        if (end > start)
             st = add_site(rec, site, batch->records + start, end - start, err);
-        }
         start = end;
     }
     if (st == TT_OK)
         st = tt_store_flush(&rec->store, err);
-    for (int32_t i = 0; st == TT_OK && i < touched; i++) {
-        st = tt_store_tidy(&rec->store, batch->touched[i], err);
+    for (int32_t site = 0; st == TT_OK && site < sites; site++) {
+        if (batch->ends[site] > (site > 0 ? batch->ends[site - 1] : 0))
+            st = tt_store_tidy(&rec->store, site, err);
         if (st == TT_OK && rec->store.body.buf.len > BATCH_SLOTS * TT_SLOT)
             st = tt_store_flush(&rec->store, err);
     }
@@ -218,24 +193,9 @@ static tt_status write_batch(tt_recorder *rec, uint64_t from, uint64_t to, tt_er
 
 static void fail(tt_recorder *rec, tt_status st, const tt_error *err)
 {
-    pthread_mutex_lock(&rec->queue.worker.lock);
     rec->st = st;
     (void)tt_fail(&rec->error, st, "recording into %.100s has stopped: %.100s", rec->path, err->text);
     atomic_store(&rec->is_failed, true);
-    pthread_mutex_unlock(&rec->queue.worker.lock);
-}
-
-/* Waits until nobody wants to fork, then takes the lock. */
-static void take_io_lock(tt_recorder *rec)
-{
-    for (;;) {
-        while (atomic_load(&rec->fork_wanted))
-            sched_yield();
-        pthread_mutex_lock(&rec->io_lock);
-        if (!atomic_load(&rec->fork_wanted))
-            return;
-        pthread_mutex_unlock(&rec->io_lock);
-    }
 }
 
 /* Nothing presses: let points gather. */
@@ -259,13 +219,13 @@ static tt_status drain(tt_recorder *rec, uint64_t *at, uint64_t goal, tt_error *
             sched_yield(); /* a producer is filling its slots */
             continue;
         }
-        take_io_lock(rec);
+        tt_worker_begin(&rec->queue.worker);
         st = write_batch(rec, *at, to, err);
-        pthread_mutex_unlock(&rec->io_lock);
         *at = to;
         if (st == TT_OK)
             atomic_store(&rec->written, to);
         tt_queue_release(&rec->queue, to);
+        tt_worker_end(&rec->queue.worker);
     }
     return st;
 }
@@ -273,31 +233,35 @@ static tt_status drain(tt_recorder *rec, uint64_t *at, uint64_t goal, tt_error *
 void *tt_writer_run(void *recorder)
 {
     tt_recorder *rec = recorder;
+    tt_worker *worker = &rec->queue.worker;
     tt_error err = { "" };
     tt_status st = TT_OK;
     uint64_t at = 0;
     double begun = tt_clock_seconds(); /* the batch before: what came behind it waits since then */
-    for (bool is_closing = false; st == TT_OK && !is_closing;) {
+    for (bool is_closing = false; !is_closing;) {
         double left = begun + interval - tt_clock_seconds();
+        pthread_mutex_lock(&worker->lock);
         if (left > 0 && may_sleep(rec, at))
-            tt_queue_sleep(&rec->queue, left);
+            (void)tt_worker_sleep(worker, left);
+        pthread_mutex_unlock(&worker->lock);
         begun = tt_clock_seconds();
         is_closing = atomic_load(&rec->is_closing); /* looked at before the queue */
         st = drain(rec, &at, atomic_load(&rec->queue.head), &err);
-        if (st == TT_OK) {
-            at = tt_queue_rewind(&rec->queue, at);
-            atomic_store(&rec->written, at);
-        }
+        if (st < 0)
+            break;
+        pthread_mutex_lock(&worker->lock); /* flush must see both or neither */
+        at = tt_queue_rewind(&rec->queue, at);
+        atomic_store(&rec->written, at);
+        pthread_mutex_unlock(&worker->lock);
     }
-    take_io_lock(rec);
+    tt_worker_begin(worker);
     if (st == TT_OK)
         tt_store_lost(&rec->store, atomic_load(&rec->dropped_events), atomic_load(&rec->dropped_bytes));
     tt_status closed = tt_store_close(&rec->store, st == TT_OK ? &err : NULL);
-    pthread_mutex_unlock(&rec->io_lock);
+    tt_worker_end(worker);
     st = st == TT_OK ? closed : st;
     if (st < 0)
         fail(rec, st, &err);
-    atomic_store(&rec->is_done, true);
     tt_queue_stop(&rec->queue); /* whoever waits goes on */
     return NULL;
 }

@@ -156,6 +156,20 @@ static void advance(tt_walk *walk, int64_t n)
     }
 }
 
+void tt_walk_copy(tt_walk *walk, void *to, size_t n)
+{
+    int32_t inner = walk->ndim - 1;
+    for (char *at = to, *end = at + n; at < end;) {
+        int64_t row = walk->shape[inner] - walk->index[inner];
+        size_t left = (size_t)(end - at) / walk->item, some = (uint64_t)row < left ? (size_t)row : left;
+        copy_strided(at, walk->at, walk->stride[inner], walk->item, some);
+        advance(walk, (int64_t)some);
+        at += some * walk->item;
+    }
+    if (walk->swap > 0)
+        tt_swap_bytes(to, n, walk->swap);
+}
+
 size_t tt_walk_next(tt_walk *walk, void *buffer, size_t max, const void **run)
 {
     assert(max > 0 && max * walk->item <= TT_TILE_BYTES);
@@ -168,16 +182,7 @@ size_t tt_walk_next(tt_walk *walk, void *buffer, size_t max, const void **run)
         advance(walk, (int64_t)want);
         return want;
     }
-    char *to = buffer;
-    for (size_t have = 0; have < want;) {
-        int64_t row = walk->shape[inner] - walk->index[inner];
-        size_t n = (uint64_t)row < want - have ? (size_t)row : want - have;
-        copy_strided(to + have * walk->item, walk->at, walk->stride[inner], walk->item, n);
-        advance(walk, (int64_t)n);
-        have += n;
-    }
-    if (walk->swap > 0)
-        tt_swap_bytes(to, want * walk->item, walk->swap);
+    tt_walk_copy(walk, buffer, want * walk->item);
     *run = buffer;
     return want;
 }

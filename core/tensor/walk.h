@@ -45,6 +45,9 @@ void tt_walk_begin(tt_walk *walk, const tt_tensor *t, tt_order order);
  * until the next call. */
 size_t tt_walk_next(tt_walk *walk, void *buffer, size_t max, const void **run);
 
+/* Copies the next n bytes, of whole elements; so many must be left. */
+void tt_walk_copy(tt_walk *walk, void *to, size_t n);
+
 /* Turns the order of the bytes of every unit. */
 void tt_swap_bytes(char *bytes, size_t len, size_t unit);
 

@@ -2,14 +2,16 @@
  *
  * Exists because the writer writes a block several times a second: on a busy machine,
  * or under a sanitizer, a run would have more and smaller blocks, and another size.
- * Linked with --wrap=tt_queue_sleep.
+ * Linked with --wrap=tt_worker_sleep.
  * SPDX-License-Identifier: Apache-2.0 */
-struct tt_queue;
-void __real_tt_queue_sleep(struct tt_queue *queue, double seconds);
-void __wrap_tt_queue_sleep(struct tt_queue *queue, double seconds);
+#include <stdbool.h>
 
-void __wrap_tt_queue_sleep(struct tt_queue *queue, double seconds)
+struct tt_worker;
+bool __real_tt_worker_sleep(struct tt_worker *worker, double seconds);
+bool __wrap_tt_worker_sleep(struct tt_worker *worker, double seconds);
+
+bool __wrap_tt_worker_sleep(struct tt_worker *worker, double seconds)
 {
     (void)seconds;
-    __real_tt_queue_sleep(queue, 3600);
+    return __real_tt_worker_sleep(worker, 3600);
 }

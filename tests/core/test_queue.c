@@ -13,7 +13,7 @@ enum { SLOTS = 1024, SOME = SLOTS / 10, MOST = SLOTS / 4 };
 
 static void open_queue(tt_queue *queue)
 {
-    assert_int_equal(tt_queue_open(queue, SLOTS * TT_SLOT, &(tt_fork_calls){ 0 }, NULL), TT_OK);
+    assert_int_equal(tt_queue_open(queue, SLOTS * TT_SLOT, NULL, NULL), TT_OK);
     assert_int_equal(queue->slots, SLOTS);
 }
 
@@ -75,7 +75,7 @@ static void *reserve_most(void *of)
     return tt_queue_reserve(of, MOST, false, &at);
 }
 
-/* The consumer stopped between moving head and moving tail. */
+/* The consumer stops between moving head and moving tail. */
 static void a_ring_that_only_looks_full_while_it_is_rewound_is_not(void **state)
 {
     (void)state;
@@ -83,19 +83,26 @@ static void a_ring_that_only_looks_full_while_it_is_rewound_is_not(void **state)
     pthread_t producer;
     void *record = NULL;
     open_queue(&queue);
+    pthread_mutex_lock(&queue.worker.lock);
     atomic_store(&queue.tail, SOME);
-    atomic_store(&queue.moves, 1);
     atomic_store(&queue.head, SLOTS);
     assert_int_equal(pthread_create(&producer, NULL, reserve_most, &queue), 0);
     nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
     atomic_store(&queue.tail, SLOTS);
-    atomic_store(&queue.moves, 2);
+    pthread_mutex_unlock(&queue.worker.lock);
     assert_int_equal(pthread_join(producer, &record), 0);
     assert_non_null(record);
     tt_queue_close(&queue);
 }
 
 /* Whoever closes or flushes may call just before the writer lies down. */
+static void sleep_for(tt_queue *queue, double seconds)
+{
+    pthread_mutex_lock(&queue->worker.lock);
+    (void)tt_worker_sleep(&queue->worker, seconds);
+    pthread_mutex_unlock(&queue->worker.lock);
+}
+
 static void a_call_that_comes_before_the_sleep_is_heard_once(void **state)
 {
     (void)state;
@@ -104,9 +111,9 @@ static void a_call_that_comes_before_the_sleep_is_heard_once(void **state)
     open_queue(&queue);
     tt_queue_wake(&queue);
     clock_gettime(CLOCK_MONOTONIC, &before);
-    tt_queue_sleep(&queue, 60);
+    sleep_for(&queue, 60);
     clock_gettime(CLOCK_MONOTONIC, &between);
-    tt_queue_sleep(&queue, 0.01);
+    sleep_for(&queue, 0.01);
     clock_gettime(CLOCK_MONOTONIC, &after);
     assert_true(between.tv_sec - before.tv_sec < 30);
     assert_true((after.tv_sec - between.tv_sec) * 1000000000 + after.tv_nsec - between.tv_nsec > 5000000);

@@ -19,26 +19,15 @@ typedef struct counter {
     tt_worker worker;
     int wanted, done, times_over;
     bool is_closing;
-    int before, in_parent, in_child;
+    int in_child;
+    bool is_busy;
     sigset_t mask;
 } counter;
-
-static void count_before(void *owner)
-{
-    ((counter *)owner)->before++;
-}
-
-static void count_in_parent(void *owner)
-{
-    ((counter *)owner)->in_parent++;
-}
 
 static void count_in_child(void *owner)
 {
     ((counter *)owner)->in_child++;
 }
-
-static const tt_fork_calls calls = { count_before, count_in_parent, count_in_child };
 
 static void *run(void *argument)
 {
@@ -59,7 +48,7 @@ static void *run(void *argument)
 static void open_counter(counter *c)
 {
     memset(c, 0, sizeof *c);
-    assert_int_equal(tt_worker_open(&c->worker, &calls, c), TT_OK);
+    assert_int_equal(tt_worker_open(&c->worker, count_in_child, c), TT_OK);
     assert_int_equal(tt_worker_start(&c->worker, run, c, NULL), TT_OK);
     assert_int_equal(tt_worker_start(&c->worker, run, c, NULL), TT_OK); /* twice is once */
 }
@@ -110,7 +99,7 @@ static void a_sleep_ends_with_its_time(void **state)
 {
     (void)state;
     tt_worker worker;
-    assert_int_equal(tt_worker_open(&worker, &(tt_fork_calls){ 0 }, NULL), TT_OK);
+    assert_int_equal(tt_worker_open(&worker, NULL, NULL), TT_OK);
     pthread_mutex_lock(&worker.lock);
     assert_false(tt_worker_sleep(&worker, 0.001));
     tt_worker_wake(&worker); /* before it sleeps: it does not sleep at all */
@@ -144,11 +133,41 @@ static void a_forked_child_has_no_thread_and_a_free_lock(void **state)
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(c.before, 1);
-    assert_int_equal(c.in_parent, 1);
     assert_int_equal(c.in_child, 0);
     ask_and_wait(&c, 1); /* the parent's thread works on */
     close_counter(&c);
+}
+
+static void *be_busy(void *argument)
+{
+    counter *c = argument;
+    for (int i = 0; i < 200; i++) {
+        tt_worker_begin(&c->worker);
+        c->is_busy = true;
+        (void)usleep(500);
+        c->is_busy = false;
+        tt_worker_end(&c->worker);
+    }
+    return NULL;
+}
+
+/* Without being asked to wait, the thread would hardly ever be found idle. */
+static void a_fork_comes_between_two_pieces_of_work(void **state)
+{
+    (void)state;
+    counter c = { 0 };
+    assert_int_equal(tt_worker_open(&c.worker, NULL, &c), TT_OK);
+    assert_int_equal(tt_worker_start(&c.worker, be_busy, &c, NULL), TT_OK);
+    for (int i = 0; i < 10; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(c.is_busy || c.worker.is_busy ? 1 : 0);
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    assert_true(tt_worker_join(&c.worker, 60));
+    tt_worker_close(&c.worker);
 }
 
 static void times_to_wait_until_are_in_range(void **state)
@@ -171,6 +190,7 @@ int main(void)
         cmocka_unit_test(the_thread_takes_no_signals),
         cmocka_unit_test(a_sleep_ends_with_its_time),
         cmocka_unit_test(a_forked_child_has_no_thread_and_a_free_lock),
+        cmocka_unit_test(a_fork_comes_between_two_pieces_of_work),
         cmocka_unit_test(times_to_wait_until_are_in_range),
         cmocka_unit_test(a_thread_that_does_not_end_in_time_is_left_alone),
     };
