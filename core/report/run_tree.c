@@ -7,6 +7,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/run_tree.h"
 
+#include "summary/stats.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,28 +107,6 @@ static bool is_numbered(const tt_name_node *node)
     return *label != '\0' && label[strspn(label, "0123456789")] == '\0' && !node->is_output;
 }
 
-/* Adds the statistics of b to those of a. */
-static void merge_stats(tt_stats *a, const tt_stats *b)
-{
-    double na = (double)tt_stats_finite(a), nb = (double)tt_stats_finite(b);
-    if (nb > 0) {
-        double delta = na > 0 ? b->mean - a->mean : 0;
-        a->m2 = na > 0 ? a->m2 + b->m2 + delta * delta * na * nb / (na + nb) : b->m2;
-        a->mean = na > 0 ? a->mean + delta * nb / (na + nb) : b->mean;
-        a->min = na > 0 ? fmin(a->min, b->min) : b->min;
-        a->max = na > 0 ? fmax(a->max, b->max) : b->max;
-        a->absmax = na > 0 ? fmax(a->absmax, b->absmax) : b->absmax;
-        a->sum = na > 0 ? a->sum + b->sum : b->sum;
-        a->l1 = na > 0 ? a->l1 + b->l1 : b->l1;
-        a->sumsq = na > 0 ? a->sumsq + b->sumsq : b->sumsq;
-    }
-    a->count += b->count;
-    a->nan += b->nan;
-    a->posinf += b->posinf;
-    a->neginf += b->neginf;
-    a->zeros += b->zeros;
-}
-
 static tt_status add_row(maker *m, const tt_tree_row *row)
 {
     tt_run_tree *tree = m->tree;
@@ -164,7 +144,7 @@ static void fill_row(const maker *m, const uint32_t *nodes, size_t n, tt_tree_ro
             row->site = site;
             row->latest = m->sights[site].latest;
         } else {
-            merge_stats(&row->latest.stats, &m->sights[site].latest.stats);
+            tt_stats_merge(&row->latest.stats, &m->sights[site].latest.stats);
         }
     }
 }

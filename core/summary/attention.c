@@ -37,6 +37,28 @@ static int64_t round_up(int64_t n, int64_t unit)
 
 /* ---- what is asked for -------------------------------------------------- */
 
+/* One call, checked: sizes, and where each operand lies after broadcasting. */
+typedef struct operand {
+    const char *data;
+    tt_dtype dtype;
+    bool is_swapped;
+    int64_t lead[TT_MAX_DIM];       /* strides of the dimensions before the last two */
+    int64_t row_stride, col_stride; /* of the last two; all 0 where broadcast */
+} operand;
+
+typedef struct plan {
+    operand q, k, mask;
+    bool has_mask, is_causal;
+    bool is_wide;             /* computed in f64 */
+    int32_t leads;            /* dimensions before (query, dim) */
+    int64_t lead[TT_MAX_DIM]; /* their sizes, as in q */
+    int64_t group;            /* heads that share a head of k */
+    int64_t tables;           /* (..., head): the product of lead */
+    int64_t queries, keys, dim;
+    double scale;
+    float *entropy, *max_logit, *sink; /* any may be NULL */
+} plan;
+
 /* Sizes are counted from the right, as broadcasting does; missing ones are 1. */
 static int64_t size_from_right(const tt_tensor *t, int32_t back)
 {
@@ -44,7 +66,7 @@ static int64_t size_from_right(const tt_tensor *t, int32_t back)
 }
 
 /* Strides of t as if it had this shape; false: it does not broadcast to it. */
-static bool broadcast(tt_attention_operand *out, const tt_tensor *t, int32_t ndim, const int64_t *shape)
+static bool broadcast(operand *out, const tt_tensor *t, int32_t ndim, const int64_t *shape)
 {
     if (t->ndim > ndim)
         return false;
@@ -91,8 +113,8 @@ static tt_status check_heads(int64_t heads, int64_t kv_heads, tt_error *err)
     return TT_OK;
 }
 
-tt_status tt_attention_begin(tt_attention_plan *plan, const tt_tensor *q, const tt_tensor *k,
-                             const tt_attention_options *options, tt_error *err)
+static tt_status begin(plan *p, const tt_tensor *q, const tt_tensor *k,
+                       const tt_attention_options *options, tt_error *err)
 {
     const tt_tensor *mask = options != NULL ? options->mask : NULL;
     if (q->ndim < 2 || k->ndim < 2)
@@ -107,45 +129,45 @@ tt_status tt_attention_begin(tt_attention_plan *plan, const tt_tensor *q, const 
     st = check_heads(heads, kv_heads, err);
     if (st < 0)
         return st;
-    plan->dim = size_from_right(q, 0);
-    if (size_from_right(k, 0) != plan->dim)
-        return tt_fail(err, TT_EMISMATCH, "head_dim is %" PRId64 " in q but %" PRId64 " in k", plan->dim,
+    p->dim = size_from_right(q, 0);
+    if (size_from_right(k, 0) != p->dim)
+        return tt_fail(err, TT_EMISMATCH, "head_dim is %" PRId64 " in q but %" PRId64 " in k", p->dim,
                        size_from_right(k, 0));
-    plan->queries = size_from_right(q, 1);
-    plan->keys = size_from_right(k, 1);
-    plan->group = kv_heads > 0 ? heads / kv_heads : 1;
+    p->queries = size_from_right(q, 1);
+    p->keys = size_from_right(k, 1);
+    p->group = kv_heads > 0 ? heads / kv_heads : 1;
 
     int32_t ndim = q->ndim > 2 ? q->ndim : 3; /* a lone matrix is one head */
     int64_t shape[TT_MAX_DIM];
-    plan->leads = ndim - 2;
-    plan->tables = 1;
+    p->leads = ndim - 2;
+    p->tables = 1;
     for (int32_t d = 0; d < ndim; d++) {
         shape[d] = size_from_right(q, ndim - 1 - d);
-        if (d < plan->leads) {
-            plan->lead[d] = shape[d];
-            plan->tables *= shape[d];
+        if (d < p->leads) {
+            p->lead[d] = shape[d];
+            p->tables *= shape[d];
         }
     }
-    bool fits = broadcast(&plan->q, q, ndim, shape);
+    bool fits = broadcast(&p->q, q, ndim, shape);
     assert(fits);
     shape[ndim - 3] = kv_heads;
-    shape[ndim - 2] = plan->keys;
-    fits = broadcast(&plan->k, k, ndim, shape);
+    shape[ndim - 2] = p->keys;
+    fits = broadcast(&p->k, k, ndim, shape);
     if (!fits)
         return tt_fail(err, TT_EMISMATCH, "the leading sizes of k do not broadcast to those of q");
-    plan->has_mask = mask != NULL;
+    p->has_mask = mask != NULL;
     shape[ndim - 3] = heads;
-    shape[ndim - 2] = plan->queries;
-    shape[ndim - 1] = plan->keys;
-    if (mask != NULL && !broadcast(&plan->mask, mask, ndim, shape))
+    shape[ndim - 2] = p->queries;
+    shape[ndim - 1] = p->keys;
+    if (mask != NULL && !broadcast(&p->mask, mask, ndim, shape))
         return tt_fail(err, TT_EMISMATCH,
                        "the mask does not broadcast to (..., %" PRId64 ", %" PRId64 ", %" PRId64 ")",
-                       heads, plan->queries, plan->keys);
-    plan->is_causal = options != NULL && options->is_causal;
-    plan->is_wide = q->dtype == TT_F64;
+                       heads, p->queries, p->keys);
+    p->is_causal = options != NULL && options->is_causal;
+    p->is_wide = q->dtype == TT_F64;
     double scale = options != NULL ? options->scale : (double)NAN;
-    plan->scale = isnan(scale) ? 1.0 / sqrt((double)plan->dim) : scale;
-    plan->entropy = plan->max_logit = plan->sink = NULL;
+    p->scale = isnan(scale) ? 1.0 / sqrt((double)p->dim) : scale;
+    p->entropy = p->max_logit = p->sink = NULL;
     return TT_OK;
 }
 
@@ -170,12 +192,12 @@ static void *take(char *base, size_t *used, size_t bytes)
 
 /* Lays the tiles out from base, or only counts their bytes where base is NULL.
  * 0: more than there can be. */
-static size_t place(const tt_attention_plan *plan, char *base, scratch *out)
+static size_t place(const plan *p, char *base, scratch *out)
 {
-    size_t used = 0, item = plan->is_wide ? sizeof(double) : sizeof(float), depth;
-    size_t queries = (size_t)round_up(least(plan->queries, TT_ATTENTION_QUERIES), ROWS);
-    size_t keys = (size_t)round_up(least(plan->keys, KEYS), PANEL);
-    if (__builtin_mul_overflow((size_t)plan->dim, item, &depth) || depth > SIZE_MAX / 4096)
+    size_t used = 0, item = p->is_wide ? sizeof(double) : sizeof(float), depth;
+    size_t queries = (size_t)round_up(least(p->queries, TT_ATTENTION_QUERIES), ROWS);
+    size_t keys = (size_t)round_up(least(p->keys, KEYS), PANEL);
+    if (__builtin_mul_overflow((size_t)p->dim, item, &depth) || depth > SIZE_MAX / 4096)
         return 0;
     out->queries = take(base, &used, queries * depth);
     out->keys = take(base, &used, keys * depth);
@@ -187,17 +209,11 @@ static size_t place(const tt_attention_plan *plan, char *base, scratch *out)
     return used;
 }
 
-size_t tt_attention_scratch(const tt_attention_plan *plan)
-{
-    scratch none;
-    return place(plan, NULL, &none);
-}
-
 /* ---- the work ----------------------------------------------------------- */
 
 /* Everything about one (..., head). */
 typedef struct table {
-    const tt_attention_plan *plan;
+    const plan *plan;
     const tt_kernels *kernels;
     scratch at;
     size_t item;              /* bytes of an element of the tiles */
@@ -208,8 +224,8 @@ typedef struct table {
 } table;
 
 /* Elements [row, row + rows) x [col, col + cols) of an operand, as f32 or f64. */
-static void read_rows(const table *w, const tt_attention_operand *from, const char *data, int64_t row,
-                      int64_t rows, int64_t col, int64_t cols, bool is_wide, char *to)
+static void read_rows(const table *w, const operand *from, const char *data, int64_t row, int64_t rows,
+                      int64_t col, int64_t cols, bool is_wide, char *to)
 {
     tt_tensor t; /* not zeroed: it is large, and two dimensions are used */
     t.data = data + row * from->row_stride + col * from->col_stride;
@@ -232,8 +248,8 @@ static void read_rows(const table *w, const tt_attention_operand *from, const ch
 }
 
 /* Rows [first, first + n) of q or k, packed `width` at a time. */
-static void pack_rows(const table *w, const tt_attention_operand *from, const char *data, int64_t first,
-                      int64_t n, int64_t width, char *to)
+static void pack_rows(const table *w, const operand *from, const char *data, int64_t first, int64_t n,
+                      int64_t width, char *to)
 {
     int64_t dim = w->plan->dim;
     for (int64_t i = 0; i < n; i += width) {
@@ -245,9 +261,9 @@ static void pack_rows(const table *w, const tt_attention_operand *from, const ch
 }
 
 /* How many of n keys from `key` on a query sees. */
-static int64_t seen_keys(const tt_attention_plan *plan, int64_t query, int64_t key, int64_t n)
+static int64_t seen_keys(const plan *p, int64_t query, int64_t key, int64_t n)
 {
-    if (!plan->is_causal)
+    if (!p->is_causal)
         return n;
     return query < key ? 0 : least(n, query - key + 1);
 }
@@ -255,23 +271,23 @@ static int64_t seen_keys(const tt_attention_plan *plan, int64_t query, int64_t k
 /* Folds one tile of keys into the rows of the block's queries. */
 static void fold_tile(const table *w, int64_t query, int64_t queries, int64_t key, int64_t keys)
 {
-    const tt_attention_plan *plan = w->plan;
-    tt_attention_mask kind = !plan->has_mask               ? TT_ATTENTION_NONE
-                             : plan->mask.dtype == TT_BOOL ? TT_ATTENTION_HIDE
-                                                           : TT_ATTENTION_ADD;
+    const plan *p = w->plan;
+    tt_attention_mask kind = !p->has_mask               ? TT_ATTENTION_NONE
+                             : p->mask.dtype == TT_BOOL ? TT_ATTENTION_HIDE
+                                                        : TT_ATTENTION_ADD;
     for (int64_t six = 0; six < queries; six += ROWS) {
         int64_t rows = least(queries - six, ROWS);
-        int64_t most = seen_keys(plan, query + six + rows - 1, key, keys);
+        int64_t most = seen_keys(p, query + six + rows - 1, key, keys);
         if (most == 0)
             continue;
-        w->score(w->at.queries + (size_t)(six * plan->dim) * w->item, w->at.keys, (size_t)plan->dim,
-                 (size_t)(round_up(most, PANEL) / PANEL), plan->scale, w->at.scores);
+        w->score(w->at.queries + (size_t)(six * p->dim) * w->item, w->at.keys, (size_t)p->dim,
+                 (size_t)(round_up(most, PANEL) / PANEL), p->scale, w->at.scores);
         for (int64_t r = 0; r < rows; r++) {
-            int64_t n = seen_keys(plan, query + six + r, key, keys);
+            int64_t n = seen_keys(p, query + six + r, key, keys);
             if (n == 0)
                 continue;
-            if (plan->has_mask)
-                read_rows(w, &plan->mask, w->mask, query + six + r, 1, key, n, true, (char *)w->at.mask);
+            if (p->has_mask)
+                read_rows(w, &p->mask, w->mask, query + six + r, 1, key, n, true, (char *)w->at.mask);
             w->fold(w->at.scores + (size_t)(r * KEYS) * w->item, (size_t)n, kind, w->at.mask,
                     &w->at.state[six + r]);
         }
@@ -280,7 +296,7 @@ static void fold_tile(const table *w, int64_t query, int64_t queries, int64_t ke
 
 /* Ends a row: what its sums mean.  z is NaN for NaN and for scores of +Inf,
  * where the softmax is NaN but the largest score is not. */
-static void finish_row(const tt_attention_plan *plan, const struct tt_attention_row *row, size_t at)
+static void finish_row(const plan *p, const struct tt_attention_row *row, size_t at)
 {
     double entropy = (double)NAN, max = row->has_nan ? (double)NAN : row->max, sink = (double)NAN;
     if (row->z == 0.0) { /* saw no key */
@@ -289,55 +305,54 @@ static void finish_row(const tt_attention_plan *plan, const struct tt_attention_
         entropy = tt_log_positive(row->z) - row->w / row->z;
         sink = tt_exp_negative(row->first - row->max) / row->z;
     }
-    if (plan->entropy != NULL)
-        plan->entropy[at] = (float)entropy;
-    if (plan->max_logit != NULL)
-        plan->max_logit[at] = (float)max;
-    if (plan->sink != NULL)
-        plan->sink[at] = (float)sink;
+    if (p->entropy != NULL)
+        p->entropy[at] = (float)entropy;
+    if (p->max_logit != NULL)
+        p->max_logit[at] = (float)max;
+    if (p->sink != NULL)
+        p->sink[at] = (float)sink;
 }
 
 static void run_table(table *w, int64_t number)
 {
-    const tt_attention_plan *plan = w->plan;
-    w->q = plan->q.data;
-    w->k = plan->k.data;
-    w->mask = plan->has_mask ? plan->mask.data : NULL;
+    const plan *p = w->plan;
+    w->q = p->q.data;
+    w->k = p->k.data;
+    w->mask = p->has_mask ? p->mask.data : NULL;
     int64_t rest = number;
-    for (int32_t d = plan->leads - 1; d >= 0; d--) {
-        int64_t index = rest % plan->lead[d];
-        rest /= plan->lead[d];
-        w->q += index * plan->q.lead[d];
-        w->k += (d == plan->leads - 1 ? index / plan->group : index) * plan->k.lead[d];
-        if (plan->has_mask)
-            w->mask += index * plan->mask.lead[d];
+    for (int32_t d = p->leads - 1; d >= 0; d--) {
+        int64_t index = rest % p->lead[d];
+        rest /= p->lead[d];
+        w->q += index * p->q.lead[d];
+        w->k += (d == p->leads - 1 ? index / p->group : index) * p->k.lead[d];
+        if (p->has_mask)
+            w->mask += index * p->mask.lead[d];
     }
-    for (int64_t query = 0; query < plan->queries; query += TT_ATTENTION_QUERIES) {
-        int64_t queries = least(plan->queries - query, TT_ATTENTION_QUERIES);
-        pack_rows(w, &plan->q, w->q, query, queries, ROWS, w->at.queries);
+    for (int64_t query = 0; query < p->queries; query += TT_ATTENTION_QUERIES) {
+        int64_t queries = least(p->queries - query, TT_ATTENTION_QUERIES);
+        pack_rows(w, &p->q, w->q, query, queries, ROWS, w->at.queries);
         for (int64_t r = 0; r < queries; r++)
             w->at.state[r] = (struct tt_attention_row){ .max = -(double)INFINITY };
-        int64_t seen = plan->is_causal ? least(plan->keys, query + queries) : plan->keys;
+        int64_t seen = p->is_causal ? least(p->keys, query + queries) : p->keys;
         for (int64_t key = 0; key < seen; key += KEYS) {
             int64_t keys = least(seen - key, KEYS);
-            pack_rows(w, &plan->k, w->k, key, keys, PANEL, w->at.keys);
+            pack_rows(w, &p->k, w->k, key, keys, PANEL, w->at.keys);
             fold_tile(w, query, queries, key, keys);
         }
         for (int64_t r = 0; r < queries; r++)
-            finish_row(plan, &w->at.state[r], (size_t)(number * plan->queries + query + r));
+            finish_row(p, &w->at.state[r], (size_t)(number * p->queries + query + r));
     }
 }
 
-void tt_attention_run(const tt_attention_plan *plan, const tt_kernels *kernels, int64_t first,
-                      int64_t last, void *memory)
+static void run(const plan *p, const tt_kernels *kernels, void *memory)
 {
-    table w = { .plan = plan, .kernels = kernels };
-    (void)place(plan, memory, &w.at);
-    w.item = plan->is_wide ? sizeof(double) : sizeof(float);
-    w.pack = plan->is_wide ? kernels->attention_pack_f64 : kernels->attention_pack_f32;
-    w.score = plan->is_wide ? kernels->attention_score_f64 : kernels->attention_score_f32;
-    w.fold = plan->is_wide ? kernels->attention_fold_f64 : kernels->attention_fold_f32;
-    for (int64_t number = first; number < last; number++)
+    table w = { .plan = p, .kernels = kernels };
+    (void)place(p, memory, &w.at);
+    w.item = p->is_wide ? sizeof(double) : sizeof(float);
+    w.pack = p->is_wide ? kernels->attention_pack_f64 : kernels->attention_pack_f32;
+    w.score = p->is_wide ? kernels->attention_score_f64 : kernels->attention_score_f32;
+    w.fold = p->is_wide ? kernels->attention_fold_f64 : kernels->attention_fold_f32;
+    for (int64_t number = 0; number < p->tables; number++)
         run_table(&w, number);
 }
 
@@ -345,21 +360,22 @@ tt_status tt_attention_compute_with(const tt_kernels *kernels, const tt_tensor *
                                     const tt_attention_options *options, float *entropy, float *max_logit,
                                     float *sink, tt_error *err)
 {
-    tt_attention_plan plan;
-    tt_status st = tt_attention_begin(&plan, q, k, options, err);
+    plan p;
+    tt_status st = begin(&p, q, k, options, err);
     if (st < 0)
         return st;
-    if (plan.tables == 0 || plan.queries == 0)
+    if (p.tables == 0 || p.queries == 0)
         return TT_OK;
-    plan.entropy = entropy;
-    plan.max_logit = max_logit;
-    plan.sink = sink;
-    size_t bytes = tt_attention_scratch(&plan);
+    p.entropy = entropy;
+    p.max_logit = max_logit;
+    p.sink = sink;
+    scratch none;
+    size_t bytes = place(&p, NULL, &none);
     char *memory = bytes > 0 ? malloc(bytes + ALIGN) : NULL;
     if (memory == NULL)
-        return tt_fail(err, TT_ENOMEM, "no memory for tiles of head_dim %" PRId64, plan.dim);
+        return tt_fail(err, TT_ENOMEM, "no memory for tiles of head_dim %" PRId64, p.dim);
     char *aligned = memory + (ALIGN - (uintptr_t)memory % ALIGN) % ALIGN;
-    tt_attention_run(&plan, kernels, 0, plan.tables, aligned);
+    run(&p, kernels, aligned);
     free(memory);
     return TT_OK;
 }

@@ -45,7 +45,4 @@ static inline void tt_compare_add_nan(tt_compare_state *state, int64_t at, bool 
     state->first_nan = state->first_nan < 0 ? at : state->first_nan;
 }
 
-tt_status tt_compare_with(const tt_kernels *k, const tt_tensor *a, const tt_tensor *b,
-                          const tt_compare_options *options, tt_compare *out, tt_error *err);
-
 #endif

@@ -2,10 +2,19 @@
  *
  * Exists so that "is it the same tensor?" costs one read of the memory and no
  * copy.  Bytes are what counts: -0 differs from 0, NaN payloads differ, and so
- * do the bool bytes 1 and 2.
+ * do the bool bytes 1 and 2.  The digest is
+ *
+ *     inner  = XXH3-128 of the elements in logical order, little-endian
+ *     digest = XXH3-128 of  dtype (1 byte, the number of TT_DTYPE_MAP)
+ *                           ndim  (1 byte), six zero bytes
+ *                           shape (8 bytes a dimension, little-endian)
+ *                           inner (16 bytes, low half first, little-endian)
+ *
+ * Hashing the header with the inner hash, rather than seeding the inner hash
+ * with it, keeps the long loop the plain unseeded XXH3 that every other tool
+ * computes: `xxhsum -H2` of a file checks it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "summary/digest.h"
-
+#include "summary/kernels.h"
 #include "tensor/walk.h"
 
 #include <string.h>

@@ -11,8 +11,6 @@
  * The memory for all pages is there from the start, because adding a tensor
  * must not fail, but nobody touches it before it is used.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "summary/hist.h"
-
 #include "base/float_mode.h"
 #include "base/status.h"
 #include "summary/convert.h"
@@ -88,18 +86,6 @@ static inline void add_value(tt_hist *hist, double x)
         hist->neginf++;
 }
 
-static void add_values(tt_hist *hist, const double *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        add_value(hist, x[i]);
-}
-
-static void add_floats(tt_hist *hist, const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        add_value(hist, (double)x[i]);
-}
-
 static bool is_denormal(float x)
 {
     uint32_t bits;
@@ -163,18 +149,17 @@ static void add_few(const tt_kernels *k, tt_hist *hist, const tt_tensor *t)
     const void *run;
     for (size_t n; (n = tt_walk_next(&walk, buffer, TT_TILE, &run)) > 0;) {
         const float *c64 = run;
-        const double *c128 = run;
-        if (t->dtype == TT_F32) {
-            add_floats(hist, run, n);
-        } else if (t->dtype == TT_C64) {
+        const double *c128 = run, *x = values;
+        if (t->dtype == TT_C64)
             for (size_t i = 0; i < n; i++)
-                add_value(hist, tt_magnitude((double)c64[2 * i], (double)c64[2 * i + 1]));
-        } else if (t->dtype == TT_C128) {
+                values[i] = tt_magnitude((double)c64[2 * i], (double)c64[2 * i + 1]);
+        else if (t->dtype == TT_C128)
             for (size_t i = 0; i < n; i++)
-                add_value(hist, tt_magnitude(c128[2 * i], c128[2 * i + 1]));
-        } else {
-            add_values(hist, tt_tile_f64(k, t->dtype, run, values, n), n);
-        }
+                values[i] = tt_magnitude(c128[2 * i], c128[2 * i + 1]);
+        else
+            x = tt_tile_f64(k, t->dtype, run, values, n);
+        for (size_t i = 0; i < n; i++)
+            add_value(hist, x[i]);
     }
 }
 

@@ -116,4 +116,14 @@ const tt_kernels *tt_kernels_get(void);
 /* A set by name, for tests that compare them; NULL: this machine has none such. */
 const tt_kernels *tt_kernels_named(const char *isa);
 
+/* The summaries of tensortap.h with a set of the caller's choice. */
+void tt_stats_with(const tt_kernels *k, const tt_tensor *t, tt_stats *out);
+void tt_hist_add_with(const tt_kernels *k, tt_hist *hist, const tt_tensor *t);
+void tt_digest_with(const tt_kernels *k, const tt_tensor *t, tt_digest *out);
+tt_status tt_compare_with(const tt_kernels *k, const tt_tensor *a, const tt_tensor *b,
+                          const tt_compare_options *options, tt_compare *out, tt_error *err);
+tt_status tt_attention_compute_with(const tt_kernels *kernels, const tt_tensor *q, const tt_tensor *k,
+                                    const tt_attention_options *options, float *entropy, float *max_logit,
+                                    float *sink, tt_error *err);
+
 #endif

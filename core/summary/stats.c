@@ -146,22 +146,18 @@ static void add_run(const tt_kernels *k, tt_dtype dtype, const void *run, size_t
 {
     switch (tt_lane_of(dtype)) {
     case TT_LANE_F32:
-        if (dtype == TT_F16 || dtype == TT_BF16) {
-            add_half(k, dtype, run, n, into);
-            return;
-        }
-        add_f32(k, dtype, run, n, into);
-        return;
+        (dtype == TT_F16 || dtype == TT_BF16 ? add_half : add_f32)(k, dtype, run, n, into);
+        break;
     case TT_LANE_F64:
         add_f64(k, dtype, run, n, into);
-        return;
+        break;
     case TT_LANE_I64:
     case TT_LANE_U64:
         add_wide(k, dtype, run, n, into);
-        return;
+        break;
     case TT_LANE_COMPLEX:
         add_complex(k, dtype, run, n, into);
-        return;
+        break;
     }
 }
 
@@ -271,68 +267,55 @@ int64_t tt_stats_finite(const tt_stats *s)
     return s->count - s->nan - s->posinf - s->neginf;
 }
 
+static tt_block block_of(const tt_stats *s)
+{
+    return (tt_block){ .count = tt_stats_finite(s),
+                       .nan = s->nan,
+                       .posinf = s->posinf,
+                       .neginf = s->neginf,
+                       .zeros = s->zeros,
+                       .min = s->min,
+                       .max = s->max,
+                       .mean = s->mean,
+                       .m2 = s->m2,
+                       .sum = s->sum,
+                       .l1 = s->l1,
+                       .sumsq = s->sumsq };
+}
+
+void tt_stats_merge(tt_stats *into, const tt_stats *from)
+{
+    tt_block all = block_of(into), more = block_of(from);
+    merge_block(&all, &more);
+    into->count += from->count;
+    into->nan = all.nan, into->posinf = all.posinf, into->neginf = all.neginf, into->zeros = all.zeros;
+    into->min = all.min, into->max = all.max, into->absmax = fmax(into->absmax, from->absmax);
+    into->sum = all.sum, into->mean = all.mean, into->m2 = all.m2;
+    into->l1 = all.l1, into->sumsq = all.sumsq;
+}
+
 /* ---- what follows from the sums ------------------------------------------ */
 
-static double variance(const tt_stats *s)
+/* NaN if there are too few elements. */
+static double share(double sum, int64_t n)
 {
-    int64_t finite = tt_stats_finite(s);
-    return finite < 2 ? (double)NAN : s->m2 / (double)(finite - 1);
+    return n > 0 ? sum / (double)n : (double)NAN;
 }
 
-static double deviation(const tt_stats *s)
-{
-    return sqrt(variance(s));
-}
-
-static double norm(const tt_stats *s)
-{
-    return sqrt(s->sumsq);
-}
-
-static double root_mean_square(const tt_stats *s)
-{
-    int64_t finite = tt_stats_finite(s);
-    return finite == 0 ? (double)NAN : sqrt(s->sumsq / (double)finite);
-}
-
-static double mean_of_imaginary(const tt_stats *s)
-{
-    int64_t finite = tt_stats_finite(s);
-    return finite == 0 ? (double)NAN : s->sum_imag / (double)finite;
-}
-
-static double as_usual(double (*derive)(const tt_stats *s), const tt_stats *s)
-{
-    uint64_t mode = tt_float_mode_begin();
-    double x = tt_float_mode_keep(derive(s));
-    tt_float_mode_end(mode);
-    return x;
-}
-
-double tt_stats_var(const tt_stats *s)
-{
-    return as_usual(variance, s);
-}
-
-double tt_stats_std(const tt_stats *s)
-{
-    return as_usual(deviation, s);
-}
-
-double tt_stats_l2(const tt_stats *s)
-{
-    return as_usual(norm, s);
-}
-
-double tt_stats_rms(const tt_stats *s)
-{
-    return as_usual(root_mean_square, s);
-}
-
-double tt_stats_mean_imag(const tt_stats *s)
-{
-    return as_usual(mean_of_imaginary, s);
-}
+#define DERIVED(name, expression)                  \
+    double tt_stats_##name(const tt_stats *s)      \
+    {                                              \
+        uint64_t mode = tt_float_mode_begin();     \
+        double x = tt_float_mode_keep(expression); \
+        tt_float_mode_end(mode);                   \
+        return x;                                  \
+    }
+DERIVED(var, share(s->m2, tt_stats_finite(s) - 1))
+DERIVED(std, sqrt(share(s->m2, tt_stats_finite(s) - 1)))
+DERIVED(l2, sqrt(s->sumsq))
+DERIVED(rms, sqrt(share(s->sumsq, tt_stats_finite(s))))
+DERIVED(mean_imag, share(s->sum_imag, tt_stats_finite(s)))
+#undef DERIVED
 
 void tt_stats_propagate(tt_stats *s)
 {

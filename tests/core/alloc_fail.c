@@ -19,6 +19,7 @@ void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *old, size_t n);
 
 static atomic_long count, fail_at;
+static atomic_size_t largest;
 
 static bool must_fail(void)
 {
@@ -28,6 +29,7 @@ static bool must_fail(void)
 void alloc_fail_at(long nth)
 {
     atomic_store(&fail_at, atomic_load(&count) + nth);
+    atomic_store(&largest, 0);
 }
 
 bool alloc_fail_stop(void)
@@ -41,8 +43,15 @@ long alloc_count(void)
     return atomic_load(&count);
 }
 
+size_t alloc_largest(void)
+{
+    return atomic_load(&largest);
+}
+
 void *__wrap_malloc(size_t n)
 {
+    if (n > atomic_load(&largest))
+        atomic_store(&largest, n);
     return must_fail() ? NULL : __real_malloc(n);
 }
 

@@ -21,6 +21,7 @@
 void alloc_fail_at(long nth); /* the nth allocation from now fails, once */
 bool alloc_fail_stop(void);   /* no more; true if one did fail */
 long alloc_count(void);       /* allocations so far */
+size_t alloc_largest(void);   /* bytes of the largest malloc since alloc_fail_at */
 
 /* The loop above, for what fills a buffer: `with` goes to `write` as it is. */
 void alloc_fail_each(tt_status (*write)(const void *with, tt_buf *out), const void *with);

@@ -1,6 +1,6 @@
 /* test_hist.c -- every element is counted in the bin whose edges hold it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "summary/hist.h"
+#include "summary/kernels.h"
 
 #include "alloc_fail.h"
 #include "summary/convert.h"

@@ -2,7 +2,7 @@
  * instruction sets.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/convert.h"
-#include "summary/stats.h"
+#include "summary/kernels.h"
 
 #include <math.h>
 #include <setjmp.h>
