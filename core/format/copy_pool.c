@@ -1,14 +1,28 @@
-/* copy_pool.c -- memory for copies of tensors, used again and again.
+/* copy_pool.c -- copies of tensors on their way to files, in memory that is used again and again.
  *
  * Exists because fresh memory costs more (page faults) than the copy itself, and
  * memory that was just written to a file is still in the cache.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "format/copy_pool.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
-enum { HUGE_PAGE = 2 << 20 };
+enum { HUGE_PAGE = 2 << 20, ALIGN = 64 };
+
+static size_t round_up(size_t n)
+{
+    return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+}
+
+size_t tt_job_size(const char *path, const tt_tensor *t)
+{
+    return round_up(sizeof(tt_job) + strlen(path) + 1) +
+           round_up((size_t)t->count * tt_dtype_size(t->dtype));
+}
 
 void tt_copy_pool_drop(tt_copy_pool *pool, size_t down_to)
 {
@@ -38,7 +52,7 @@ static tt_job *take_spare(tt_copy_pool *pool, size_t need)
 static tt_job *new_block(size_t need)
 {
     bool is_huge = need >= HUGE_PAGE;
-    size_t align = is_huge ? HUGE_PAGE : TT_JOB_ALIGN;
+    size_t align = is_huge ? HUGE_PAGE : ALIGN;
     tt_job *block = aligned_alloc(align, (need + align - 1) & ~(align - 1));
     if (block == NULL)
         return NULL;
@@ -48,22 +62,35 @@ static tt_job *new_block(size_t need)
     return block;
 }
 
-tt_job *tt_copy_pool_take(tt_copy_pool *pool, size_t need)
+tt_job *tt_copy_pool_take(tt_copy_pool *pool, const char *path, tt_format format, const tt_tensor *t,
+                          const char *dtype_name)
 {
-    tt_job *block = take_spare(pool, need);
-    if (block == NULL) {
+    size_t need = tt_job_size(path, t), path_len = strlen(path) + 1;
+    tt_job *job = take_spare(pool, need);
+    if (job == NULL) {
         tt_copy_pool_drop(pool, pool->used + need < pool->most ? pool->most - pool->used - need : 0);
-        block = new_block(need);
+        job = new_block(need);
     }
-    if (block != NULL)
-        pool->used += block->room;
-    return block;
+    if (job == NULL)
+        return NULL;
+    pool->used += job->room;
+    job->next = NULL;
+    job->path = memcpy((char *)job + sizeof *job, path, path_len);
+    job->format = format;
+    job->elements = (char *)job + round_up(sizeof *job + path_len);
+    job->bytes = (size_t)t->count * tt_dtype_size(t->dtype);
+    job->filled = 0;
+    (void)snprintf(job->dtype_name, sizeof job->dtype_name, "%s", dtype_name != NULL ? dtype_name : "");
+    tt_status st = tt_tensor_describe(&job->copy, job->elements, t->dtype, t->ndim, t->shape, NULL, NULL);
+    assert(st == TT_OK); /* as t itself */
+    (void)st;
+    return job;
 }
 
-void tt_copy_pool_give(tt_copy_pool *pool, tt_job *block)
+void tt_copy_pool_give(tt_copy_pool *pool, tt_job *job)
 {
-    pool->used -= block->room;
-    block->next = pool->blocks;
-    pool->blocks = block;
-    pool->spare += block->room;
+    pool->used -= job->room;
+    job->next = pool->blocks;
+    pool->blocks = job;
+    pool->spare += job->room;
 }

@@ -1,4 +1,4 @@
-/* formats.h -- what a saved file consists of, for each format.
+/* formats.h -- one tensor as a file of any format.
  *
  * Every format here is a head, the elements one after the other in logical
  * order (little-endian), and a tail.  So one piece of code writes them all
@@ -9,6 +9,7 @@
 #define TT_FORMAT_FORMATS_H
 
 #include "base/buf.h"
+#include "format/whole_file.h"
 
 /* What a file is to hold, without its bytes. */
 typedef struct tt_content {
@@ -21,22 +22,36 @@ typedef struct tt_content {
 
 /* Appends what stands before the elements. */
 typedef tt_status tt_head_fn(const tt_content *content, tt_buf *out, tt_error *err);
-/* Appends what stands behind them; crc is the CRC-32 of the elements. */
-typedef tt_status tt_tail_fn(const tt_content *content, uint32_t crc, tt_buf *out);
-
-/* Are the elements written as f32, because the format has no word for their type? */
-typedef bool tt_widens_fn(const tt_content *content);
-
 tt_head_fn tt_pt_head, tt_npy_head, tt_safetensors_head;
-tt_tail_fn tt_pt_tail;
-tt_widens_fn tt_npy_widens;
+/* Appends what stands behind them; crc is the CRC-32 of the elements. */
+tt_status tt_pt_tail(const tt_content *content, uint32_t crc, tt_buf *out);
+/* Are the elements written as f32, because the format has no word for their type? */
+bool tt_npy_widens(const tt_content *content);
 
-typedef struct tt_format_row {
-    tt_head_fn *head;     /* NULL: nothing */
-    tt_tail_fn *tail;     /* NULL: nothing, and no CRC is wanted */
-    tt_widens_fn *widens; /* NULL: never */
-} tt_format_row;
+/* Elements of tensors, one after the other, into a file. */
+typedef struct tt_stream {
+    tt_whole_file file;
+    tt_buf waiting; /* bytes that go out with the next piece: heads and tails */
+    bool has_crc;   /* a CRC-32 of the elements is wanted */
+    uint32_t crc;   /* of those written so far */
+    bool widens;    /* elements are written as f32 */
+} tt_stream;
 
-const tt_format_row *tt_format_of(tt_format format);
+/* For a tensor that another thread is still filling: waits until so many bytes are there. */
+typedef struct tt_filling {
+    void (*wait)(void *context, size_t bytes);
+    void *context;
+} tt_filling;
+
+/* The elements in logical order, whatever the strides.  filling: NULL if all are there, else
+ * the tensor is contiguous. */
+tt_status tt_stream_tensor(tt_stream *stream, const tt_tensor *t, const tt_filling *filling,
+                           tt_error *err);
+/* Writes what waits, names or removes the file, as tt_whole_close. */
+tt_status tt_stream_close(tt_stream *stream, tt_status st, tt_error *err);
+
+/* tt_file_save of a tensor that may still be being filled. */
+tt_status tt_saved_write(const char *path, tt_format format, const tt_tensor *t, const char *dtype_name,
+                         const tt_filling *filling, tt_error *err);
 
 #endif

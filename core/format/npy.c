@@ -8,6 +8,7 @@
 #include "format/formats.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 /* NULL: NumPy has no such type. */
 static const char *const descriptions[] = {
@@ -28,27 +29,24 @@ bool tt_npy_widens(const tt_content *content)
 
 tt_status tt_npy_head(const tt_content *content, tt_buf *out, tt_error *err)
 {
-    size_t at = out->len;
-    tt_status st = tt_buf_append(out, "\x93NUMPY\x01\x00\0\0", MAGIC);
-    if (st == TT_OK && content->dtype_name != NULL)
-        st = tt_buf_printf(out, "{'descr': '|V%zu'", tt_dtype_size(content->dtype));
-    else if (st == TT_OK)
-        st = tt_buf_printf(out, "{'descr': '%s'",
-                           tt_npy_widens(content) ? "<f4" : descriptions[content->dtype]);
-    if (st == TT_OK)
-        st = tt_buf_text(out, ", 'fortran_order': False, 'shape': (");
-    for (int32_t i = 0; st == TT_OK && i < content->ndim; i++)
-        st = tt_buf_printf(out, i > 0 ? ", %" PRId64 : "%" PRId64, content->shape[i]);
-    if (st == TT_OK)
-        st = tt_buf_text(out, content->ndim == 1 ? ",), }" : "), }");
-    while (st == TT_OK && (out->len - at + 1) % ALIGN != 0)
-        st = tt_buf_text(out, " ");
-    if (st == TT_OK)
-        st = tt_buf_text(out, "\n");
-    if (st < 0)
-        return tt_fail(err, st, "%s", tt_status_text(st));
-    size_t len = out->len - at - MAGIC; /* 64 dimensions of 20 digits: far below 65536 */
-    out->data[at + 8] = (char)(len & 0xff);
-    out->data[at + 9] = (char)(len >> 8);
-    return TT_OK;
+    char text[MAGIC + 128 + 24 * TT_MAX_DIM] = "\x93NUMPY\x01";
+    char *at = text + MAGIC, *end = text + sizeof text;
+#define PRINT(...) at += snprintf(at, (size_t)(end - at), __VA_ARGS__)
+    if (content->dtype_name != NULL)
+        PRINT("{'descr': '|V%zu'", tt_dtype_size(content->dtype));
+    else
+        PRINT("{'descr': '%s'", tt_npy_widens(content) ? "<f4" : descriptions[content->dtype]);
+    PRINT(", 'fortran_order': False, 'shape': (");
+    for (int32_t i = 0; i < content->ndim; i++)
+        PRINT(i > 0 ? ", %" PRId64 : "%" PRId64, content->shape[i]);
+    PRINT(content->ndim == 1 ? ",), }" : "), }");
+#undef PRINT
+    while ((at - text + 1) % ALIGN != 0)
+        *at++ = ' ';
+    *at++ = '\n';
+    size_t len = (size_t)(at - text) - MAGIC;
+    text[MAGIC - 2] = (char)(len & 0xff);
+    text[MAGIC - 1] = (char)(len >> 8);
+    tt_status st = tt_buf_append(out, text, MAGIC + len);
+    return st == TT_OK ? st : tt_fail(err, st, "%s", tt_status_text(st));
 }

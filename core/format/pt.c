@@ -43,71 +43,57 @@ _Static_assert(sizeof storages / sizeof *storages == TT_DTYPE_COUNT_, "name ever
 
 /* ---- the pickle: protocol 2, no memo ------------------------------------- */
 
-typedef struct pickle {
-    tt_buf *out;  /* borrowed */
-    tt_status st; /* the first failure */
-} pickle;
-
-static void put(pickle *p, const void *bytes, size_t n)
+static void put_op(tt_wire *out, char op)
 {
-    if (p->st == TT_OK)
-        p->st = tt_buf_append(p->out, bytes, n);
+    tt_wire_bytes(out, &op, 1);
 }
 
-static void put_op(pickle *p, char op)
+static void put_global(tt_wire *out, const char *module, const char *name)
 {
-    put(p, &op, 1);
+    put_op(out, 'c');
+    tt_wire_text(out, module);
+    put_op(out, '\n');
+    tt_wire_text(out, name);
+    put_op(out, '\n');
 }
 
-static void put_global(pickle *p, const char *module, const char *name)
+static void put_text(tt_wire *out, const char *text)
 {
-    put_op(p, 'c');
-    put(p, module, strlen(module));
-    put_op(p, '\n');
-    put(p, name, strlen(name));
-    put_op(p, '\n');
-}
-
-static void put_text(pickle *p, const char *text)
-{
-    uint8_t len[4] = { (uint8_t)strlen(text), 0, 0, 0 }; /* ours are short */
-    put_op(p, 'X');
-    put(p, len, sizeof len);
-    put(p, text, len[0]);
+    put_op(out, 'X');
+    tt_wire_number(out, strlen(text), 4);
+    tt_wire_text(out, text);
 }
 
 /* The shortest of pickle's forms; never negative. */
-static void put_int(pickle *p, uint64_t n)
+static void put_int(tt_wire *out, uint64_t n)
 {
-    uint8_t bytes[9];
     size_t len = 0;
-    for (uint64_t rest = n; len < 8 && (len == 0 || rest > 0); rest >>= 8)
-        bytes[len++] = (uint8_t)rest;
+    while (len < 8 && n >> 8 * len > 0)
+        len++;
     if (n < 1u << 8) {
-        put_op(p, 'K'); /* BININT1 */
+        put_op(out, 'K'); /* BININT1 */
+        len = 1;
     } else if (n < 1u << 16) {
-        put_op(p, 'M'); /* BININT2 */
+        put_op(out, 'M'); /* BININT2 */
     } else if (n < 1u << 31) {
-        put_op(p, 'J'); /* BININT */
-        for (; len < 4; len++)
-            bytes[len] = 0;
+        put_op(out, 'J'); /* BININT */
+        len = 4;
     } else {
-        if (bytes[len - 1] & 0x80)
-            bytes[len++] = 0; /* it has a sign */
-        put_op(p, '\x8a');    /* LONG1 */
-        put_op(p, (char)len);
+        len += n >> (8 * len - 1) != 0; /* it has a sign */
+        put_op(out, '\x8a');            /* LONG1 */
+        put_op(out, (char)len);
     }
-    put(p, bytes, len);
+    tt_wire_number(out, n, len);
 }
 
-static void put_tuple(pickle *p, const int64_t *numbers, int32_t count)
+static void put_tuple(tt_wire *out, const int64_t *numbers, int32_t count)
 {
     static const char small[] = { ')', '\x85', '\x86', '\x87' };
     if (count > 3)
-        put_op(p, '('); /* MARK */
+        put_op(out, '('); /* MARK */
     for (int32_t i = 0; i < count; i++)
-        put_int(p, (uint64_t)numbers[i]);
-    put_op(p, count > 3 ? 't' : small[count]);
+        put_int(out, (uint64_t)numbers[i]);
+    put_op(out, count > 3 ? 't' : small[count]);
 }
 
 /* Of a contiguous tensor, in elements; a dimension of 0 counts as 1, as torch has it. */
@@ -120,83 +106,76 @@ static void fill_strides(const tt_content *content, int64_t stride[TT_MAX_DIM])
     }
 }
 
-static tt_status put_pickle(const tt_content *content, tt_buf *out)
+static void put_pickle(const tt_content *content, tt_wire *out)
 {
-    pickle p = { .out = out };
     const char *storage = content->dtype_name == NULL ? storages[content->dtype] : NULL;
     const char *name = content->dtype_name != NULL ? content->dtype_name : tt_dtype_name(content->dtype);
     int64_t stride[TT_MAX_DIM];
     fill_strides(content, stride);
-    put(&p, "\x80\x02", 2); /* PROTO 2 */
-    put_global(&p, "torch._utils", storage != NULL ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
-    put(&p, "((", 2);
-    put_text(&p, "storage");
+    tt_wire_text(out, "\x80\x02"); /* PROTO 2 */
+    put_global(out, "torch._utils", storage != NULL ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+    tt_wire_text(out, "((");
+    put_text(out, "storage");
     if (storage != NULL)
-        put_global(&p, "torch", storage);
+        put_global(out, "torch", storage);
     else
-        put_global(&p, "torch.storage", "UntypedStorage");
-    put_text(&p, "0");
-    put_text(&p, "cpu");
-    put_int(&p, storage != NULL ? content->bytes / tt_dtype_size(content->dtype) : content->bytes);
-    put(&p, "tQ", 2); /* TUPLE, BINPERSID */
-    put_int(&p, 0);
-    put_tuple(&p, content->shape, content->ndim);
-    put_tuple(&p, stride, content->ndim);
-    put_op(&p, '\x89'); /* NEWFALSE: requires no gradient */
-    put_global(&p, "collections", "OrderedDict");
-    put(&p, ")R", 2);
+        put_global(out, "torch.storage", "UntypedStorage");
+    put_text(out, "0");
+    put_text(out, "cpu");
+    put_int(out, storage != NULL ? content->bytes / tt_dtype_size(content->dtype) : content->bytes);
+    tt_wire_text(out, "tQ"); /* TUPLE, BINPERSID */
+    put_int(out, 0);
+    put_tuple(out, content->shape, content->ndim);
+    put_tuple(out, stride, content->ndim);
+    put_op(out, '\x89'); /* NEWFALSE: requires no gradient */
+    put_global(out, "collections", "OrderedDict");
+    tt_wire_text(out, ")R");
     if (storage == NULL)
-        put_global(&p, "torch", name);
-    put(&p, "tR.", 3);
-    return p.st;
+        put_global(out, "torch", name);
+    tt_wire_text(out, "tR.");
 }
 
 /* ---- the archive ---------------------------------------------------------- */
 
 /* Everything up to the tensor's bytes, which are not in out. */
-static tt_status begin(const tt_content *content, tt_zip *zip, tt_buf *out)
+static void begin(const tt_content *content, tt_zip *zip, tt_wire *out)
 {
-    tt_buf text = { 0 };
+    tt_wire pickle = { 0 };
     *zip = (tt_zip){ .align = 64 };
-    tt_status st = put_pickle(content, &text);
-    if (st == TT_OK)
-        st = tt_zip_add(zip, "archive/data.pkl", text.data, text.len, out);
-    if (st == TT_OK)
-        st = tt_zip_add(zip, "archive/.format_version", "1", 1, out);
-    if (st == TT_OK)
-        st = tt_zip_add(zip, "archive/.storage_alignment", "64", 2, out);
-    if (st == TT_OK)
-        st = tt_zip_add(zip, "archive/byteorder", "little", 6, out);
-    if (st == TT_OK)
-        st = tt_zip_begin(zip, "archive/data/0", content->bytes, out);
-    tt_buf_free(&text);
-    return st;
+    put_pickle(content, &pickle);
+    if (pickle.st < 0)
+        out->st = pickle.st;
+    tt_zip_add(zip, "archive/data.pkl", pickle.buf.data, pickle.buf.len, out);
+    tt_zip_add(zip, "archive/.format_version", "1", 1, out);
+    tt_zip_add(zip, "archive/.storage_alignment", "64", 2, out);
+    tt_zip_add(zip, "archive/byteorder", "little", 6, out);
+    tt_zip_begin(zip, "archive/data/0", content->bytes, out);
+    tt_buf_free(&pickle.buf);
 }
 
 tt_status tt_pt_head(const tt_content *content, tt_buf *out, tt_error *err)
 {
     tt_zip zip;
-    tt_status st = begin(content, &zip, out);
-    return st == TT_OK ? st : tt_fail(err, st, "%s", tt_status_text(st));
+    tt_wire wire = { .buf = *out };
+    begin(content, &zip, &wire);
+    *out = wire.buf;
+    return wire.st == TT_OK ? TT_OK : tt_fail(err, wire.st, "%s", tt_status_text(wire.st));
 }
 
 tt_status tt_pt_tail(const tt_content *content, uint32_t crc, tt_buf *out)
 {
     tt_zip zip;
-    tt_buf head = { 0 }; /* made again: it is short, and says where everything is */
-    char id[41];         /* torch's is a hash of names and CRCs too: the same for the same tensor */
-    size_t before = out->len;
-    tt_status st = begin(content, &zip, &head);
-    zip.elsewhere = head.len + content->bytes - before;
+    tt_wire head = { 0 }, wire = { .buf = *out }; /* head: made again, it says where everything is */
+    char id[41]; /* torch's is a hash of names and CRCs too: the same for the same tensor */
+    begin(content, &zip, &head);
+    wire.st = head.st;
+    zip.elsewhere = head.buf.len + content->bytes - wire.buf.len;
     (void)snprintf(id, sizeof id, "%020u%020u", 0u, (unsigned)crc);
-    if (st == TT_OK)
-        st = tt_zip_end(&zip, crc, out);
-    if (st == TT_OK)
-        st = tt_zip_add(&zip, "archive/version", "3\n", 2, out);
-    if (st == TT_OK)
-        st = tt_zip_add(&zip, "archive/.data/serialization_id", id, 40, out);
-    if (st == TT_OK)
-        st = tt_zip_finish(&zip, out);
-    tt_buf_free(&head);
-    return st;
+    tt_zip_end(&zip, crc, &wire);
+    tt_zip_add(&zip, "archive/version", "3\n", 2, &wire);
+    tt_zip_add(&zip, "archive/.data/serialization_id", id, 40, &wire);
+    tt_zip_finish(&zip, &wire);
+    tt_buf_free(&head.buf);
+    *out = wire.buf;
+    return wire.st;
 }

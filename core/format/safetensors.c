@@ -6,7 +6,6 @@
  * known before the first tensor is read.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
-#include "format/element_stream.h"
 #include "format/formats.h"
 
 #include <stdlib.h>
@@ -206,7 +205,7 @@ tt_status tt_safetensors_put(tt_safetensors *file, const tt_tensor *t, tt_error 
     if (content == NULL || t->dtype != content->dtype ||
         (uint64_t)t->count * tt_dtype_size(t->dtype) != content->bytes)
         return tt_fail(err, file->st = TT_EMISMATCH, "not the tensor that the header promises");
-    tt_status st = tt_stream_tensor(&file->stream, t, err);
+    tt_status st = tt_stream_tensor(&file->stream, t, NULL, err);
     if (st < 0)
         return file->st = st;
     file->next++;

@@ -1,92 +1,140 @@
 /* saved_file.c -- writes one tensor as a file that is there whole, or not at all.
  *
- * Exists to put together what the formats say (formats.h), the elements
- * (element_stream.h) and the file (whole_file.h).
+ * Exists because every format here is a stream of elements between a head and a tail.
+ * A piece of the elements is gathered, widened and checksummed while it is in the cache,
+ * and then written.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "format/saved_file.h"
+#include "format/formats.h"
 
-#include "format/element_stream.h"
+#include "format/zip.h"
 #include "tensor/walk.h"
 
-enum { SMALL = 64 << 10 }; /* up to here a file is one write */
+#include <stdlib.h>
+#include <string.h>
 
-/* The elements, if they lie one after the other in memory as they will in the file. */
-static const char *memory_of(const tt_stream *stream, const tt_elements *elements)
-{
-    const tt_tensor *t = elements->tensor;
-    if (stream->widens || (t != NULL && (!tt_tensor_is_contiguous(t) || t->is_swapped)))
-        return NULL;
-    return t != NULL ? t->data : elements->data;
-}
+enum { PIECE = 256 << 10 }; /* bytes; half of what a core has for itself */
 
-/* Behind the elements. */
-static tt_status put_tail(const tt_stream *stream, const tt_format_row *row, const tt_content *content,
-                          tt_buf *out, tt_error *err)
-{
-    tt_status st = row->tail != NULL ? row->tail(content, stream->crc, out) : TT_OK;
-    return st < 0 ? tt_whole_fail(err, st, stream->file.path, tt_status_text(st)) : st;
-}
+static const struct {
+    const char *name;
+    tt_head_fn *head; /* NULL: nothing */
+} formats[] = {
+    [TT_FORMAT_PT] = { "pt", tt_pt_head },
+    [TT_FORMAT_NPY] = { "npy", tt_npy_head },
+    [TT_FORMAT_SAFETENSORS] = { "safetensors", tt_safetensors_head },
+    [TT_FORMAT_BYTES] = { "bytes", NULL },
+};
+_Static_assert(sizeof formats / sizeof *formats == TT_FORMAT_COUNT_, "describe every format");
 
-/* Head, elements and tail at once. */
-static tt_status write_small(tt_stream *stream, const tt_format_row *row, const tt_content *content,
-                             const char *data, tt_error *err)
+bool tt_format_find(const char *name, tt_format *out)
 {
-    tt_buf tail = { 0 };
-    tt_stream_sum(stream, data, content->bytes);
-    tt_status st = put_tail(stream, row, content, &tail, err);
-    if (st == TT_OK) {
-        struct iovec part[] = { tt_whole_part(stream->waiting.data, stream->waiting.len),
-                                tt_whole_part(data, content->bytes), tt_whole_part(tail.data, tail.len) };
-        st = tt_whole_write(&stream->file, part, 3, err);
+    for (int i = 0; i < TT_FORMAT_COUNT_; i++) {
+        if (strcmp(formats[i].name, name) == 0) {
+            *out = (tt_format)i;
+            return true;
+        }
     }
+    return false;
+}
+
+/* ---- elements ---------------------------------------------------------------- */
+
+/* The checksum first: it brings the piece into the cache. */
+static tt_status put_bytes(tt_stream *stream, const void *bytes, size_t n, tt_error *err)
+{
+    if (stream->has_crc && n > 0)
+        stream->crc = tt_crc32(stream->crc, bytes, n);
+    struct iovec part[] = { tt_whole_part(stream->waiting.data, stream->waiting.len),
+                            tt_whole_part(bytes, n) };
+    tt_status st = tt_whole_write(&stream->file, part, 2, err);
     tt_buf_clear(&stream->waiting);
-    tt_buf_free(&tail);
     return st;
 }
 
-static tt_status write_parts(tt_stream *stream, const tt_format_row *row, const tt_content *content,
-                             const tt_elements *elements, tt_error *err)
+/* What lies in memory as it will in the file. */
+static tt_status put_memory(tt_stream *stream, const tt_tensor *t, const tt_filling *filling,
+                            tt_error *err)
+{
+    size_t bytes = (size_t)t->count * tt_dtype_size(t->dtype);
+    tt_status st = TT_OK;
+    for (size_t at = 0, n; st == TT_OK && at < bytes; at += n) {
+        n = bytes - at < PIECE ? bytes - at : PIECE;
+        if (filling != NULL)
+            filling->wait(filling->context, at + n);
+        st = put_bytes(stream, (const char *)t->data + at, n, err);
+    }
+    return st;
+}
+
+tt_status tt_stream_tensor(tt_stream *stream, const tt_tensor *t, const tt_filling *filling,
+                           tt_error *err)
+{
+    size_t size = tt_dtype_size(t->dtype), wide = stream->widens ? sizeof(float) : size;
+    if (tt_tensor_is_contiguous(t) && !t->is_swapped && !stream->widens)
+        return put_memory(stream, t, filling, err);
+    char *memory = malloc(2 * PIECE), *elements = memory + PIECE;
+    if (memory == NULL)
+        return tt_whole_fail(err, TT_ENOMEM, stream->file.path, tt_status_text(TT_ENOMEM));
+    if (filling != NULL)
+        filling->wait(filling->context, (size_t)t->count * size);
+    float *floats = (float *)(void *)memory;
+    tt_status st = TT_OK;
+    tt_walk walk;
+    tt_walk_begin(&walk, t, TT_ORDER_LOGICAL);
+    while (st == TT_OK && walk.left > 0) {
+        size_t n = (uint64_t)walk.left < PIECE / wide ? (size_t)walk.left : PIECE / wide;
+        tt_walk_copy(&walk, elements, n * size);
+        for (size_t i = 0; stream->widens && i < n; i++)
+            floats[i] = (float)tt_element_f64(t->dtype, elements + i * size);
+        st = put_bytes(stream, stream->widens ? memory : elements, n * wide, err);
+    }
+    free(memory);
+    return st;
+}
+
+tt_status tt_stream_close(tt_stream *stream, tt_status st, tt_error *err)
+{
+    if (st == TT_OK && stream->waiting.len > 0)
+        st = put_bytes(stream, NULL, 0, err);
+    tt_buf_free(&stream->waiting);
+    return tt_whole_close(&stream->file, st, err);
+}
+
+/* ---- files ------------------------------------------------------------------- */
+
+static tt_status write_all(tt_stream *stream, tt_format format, const tt_content *content,
+                           const tt_tensor *t, const tt_filling *filling, tt_error *err)
 {
     tt_error why;
-    tt_status st = row->head != NULL ? row->head(content, &stream->waiting, &why) : TT_OK;
+    tt_status st =
+        formats[format].head != NULL ? formats[format].head(content, &stream->waiting, &why) : TT_OK;
     if (st < 0)
         return tt_whole_fail(err, st, stream->file.path, why.text);
-    const char *data = memory_of(stream, elements);
-    if (data != NULL && content->bytes <= SMALL) {
-        if (elements->wait != NULL)
-            elements->wait(elements->context, content->bytes);
-        return write_small(stream, row, content, data, err);
-    }
-    st = elements->tensor != NULL ? tt_stream_tensor(stream, elements->tensor, err)
-                                  : tt_stream_memory(stream, content, elements, err);
+    st = tt_stream_tensor(stream, t, filling, err);
+    if (st < 0 || !stream->has_crc)
+        return st;
     /* The head of an empty tensor is still there; the tail goes behind it. */
-    return st == TT_OK ? put_tail(stream, row, content, &stream->waiting, err) : st;
+    st = tt_pt_tail(content, stream->crc, &stream->waiting);
+    return st < 0 ? tt_whole_fail(err, st, stream->file.path, tt_status_text(st)) : st;
 }
 
-tt_status tt_saved_write(const char *path, tt_format format, const tt_content *content,
-                         const tt_elements *elements, tt_error *err)
+tt_status tt_saved_write(const char *path, tt_format format, const tt_tensor *t, const char *dtype_name,
+                         const tt_filling *filling, tt_error *err)
 {
-    const tt_format_row *row = tt_format_of(format);
-    tt_stream stream = { .has_crc = row->tail != NULL };
-    stream.widens = row->widens != NULL && row->widens(content);
+    tt_content content = { .dtype = t->dtype,
+                           .dtype_name = dtype_name,
+                           .ndim = t->ndim,
+                           .shape = t->shape,
+                           .bytes = (uint64_t)t->count * tt_dtype_size(t->dtype) };
+    tt_stream stream = { .has_crc = format == TT_FORMAT_PT,
+                         .widens = format == TT_FORMAT_NPY && tt_npy_widens(&content) };
     tt_status st = tt_whole_open(&stream.file, path, err);
     if (st == TT_OK)
-        st = write_parts(&stream, row, content, elements, err);
+        st = write_all(&stream, format, &content, t, filling, err);
     return tt_stream_close(&stream, st, err);
-}
-
-tt_content tt_content_of(const tt_tensor *t, const char *dtype_name)
-{
-    return (tt_content){ .dtype = t->dtype,
-                         .dtype_name = dtype_name,
-                         .ndim = t->ndim,
-                         .shape = t->shape,
-                         .bytes = (uint64_t)t->count * tt_dtype_size(t->dtype) };
 }
 
 tt_status tt_file_save(const char *path, tt_format format, const tt_tensor *t, const char *dtype_name,
                        tt_error *err)
 {
-    tt_content content = tt_content_of(t, dtype_name);
-    return tt_saved_write(path, format, &content, &(tt_elements){ .tensor = t }, err);
+    return tt_saved_write(path, format, t, dtype_name, NULL, err);
 }

@@ -14,17 +14,16 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/worker.h"
 #include "format/copy_pool.h"
+#include "tensor/walk.h"
 
 #include <stdlib.h>
 
 enum {
     BYTES = 64 << 20,
-    LONG = 4 << 20, /* from here on writing begins before the copy is complete */
+    LONG = 4 << 20,    /* from here on writing begins before the copy is complete */
+    PIECE = 256 << 10, /* copied before the thread is told */
 };
-/* s.  Waking a thread costs as much as copying 300 KB.  So while files come one after the
- * other the thread looks for itself every `glance`; after a glance at nothing new it sleeps
- * until it is woken, and releases its spare memory after `patience`. */
-static const double glance = 0.01, patience = 1, forever = 1e6;
+static const double patience = 1; /* s; without work for so long the spare memory is freed */
 
 struct tt_saver {
     tt_worker worker;
@@ -35,7 +34,6 @@ struct tt_saver {
     int64_t failed;
     tt_status st; /* of the first failure */
     tt_error error;
-    bool is_idle; /* the thread does not look by itself */
     bool is_closing;
 };
 
@@ -64,18 +62,18 @@ static void note_failure(tt_saver *saver, tt_status st, const tt_error *err)
     }
 }
 
-typedef struct filling {
+typedef struct copying {
     tt_saver *saver;
     const tt_job *job;
-} filling;
+} copying;
 
 /* Waits, without the lock held before, until so many bytes of a job are there. */
 static void wait_filled(void *context, size_t bytes)
 {
-    const filling *now = context;
+    const copying *now = context;
     lock(now->saver);
     while (now->job->filled < bytes)
-        tt_worker_wait(&now->saver->worker, forever);
+        tt_worker_wait(&now->saver->worker, TT_FOREVER);
     unlock(now->saver);
 }
 
@@ -83,16 +81,16 @@ static void wait_filled(void *context, size_t bytes)
 static void write_first(tt_saver *saver)
 {
     tt_job *now = saver->first, **at = &saver->busy;
-    filling source = { saver, now };
+    copying source = { saver, now };
+    tt_filling filling = { wait_filled, &source };
     tt_error err;
     saver->first = now->next;
     now->next = saver->busy;
     saver->busy = now;
     unlock(saver);
-    tt_status st = tt_saved_write(
-        now->path, now->format, &now->content,
-        &(tt_elements){ .data = now->data, .wait = wait_filled, .context = &source }, &err);
-    wait_filled(&source, now->content.bytes); /* a failure may come before the end of the copy */
+    tt_status st = tt_saved_write(now->path, now->format, &now->copy,
+                                  now->dtype_name[0] != '\0' ? now->dtype_name : NULL, &filling, &err);
+    wait_filled(&source, now->bytes); /* a failure may come before the end of the copy */
     lock(saver);
     while (*at != now)
         at = &(*at)->next;
@@ -105,25 +103,6 @@ static void write_first(tt_saver *saver)
 
 /* ---- the thread -------------------------------------------------------------- */
 
-/* Returns when there is a job to write, or the end has come. */
-static void wait_for_work(tt_saver *saver)
-{
-    uint64_t seen = saver->added;
-    while (!tt_worker_sleep(&saver->worker, glance)) {
-        if (saver->first != NULL)
-            return;
-        if (saver->added == seen)
-            break;
-        seen = saver->added;
-    }
-    saver->is_idle = true;
-    if (saver->first == NULL && !saver->is_closing && !tt_worker_sleep(&saver->worker, patience))
-        tt_copy_pool_drop(&saver->pool, 0);
-    while (saver->first == NULL && !saver->is_closing)
-        (void)tt_worker_sleep(&saver->worker, forever);
-    saver->is_idle = false;
-}
-
 static void *run(void *argument)
 {
     tt_saver *saver = argument;
@@ -131,8 +110,8 @@ static void *run(void *argument)
     while (saver->first != NULL || !saver->is_closing) {
         if (saver->first != NULL)
             write_first(saver);
-        else
-            wait_for_work(saver);
+        else if (!tt_worker_sleep(&saver->worker, saver->pool.spare > 0 ? patience : TT_FOREVER))
+            tt_copy_pool_drop(&saver->pool, 0);
     }
     unlock(saver);
     return NULL;
@@ -160,7 +139,7 @@ void tt_saver_close(tt_saver *saver)
     saver->is_closing = true;
     tt_worker_wake(&saver->worker);
     unlock(saver);
-    while (!is_inherited(saver) && !tt_worker_join(&saver->worker, forever))
+    while (!is_inherited(saver) && !tt_worker_join(&saver->worker, TT_FOREVER))
         continue;
     tt_copy_pool_drop(&saver->pool, 0);
     tt_worker_close(&saver->worker);
@@ -175,37 +154,35 @@ static void queue_job(tt_saver *saver, tt_job *now)
         saver->last->next = now;
     saver->last = now;
     now->number = ++saver->added;
-    if (saver->is_idle || now->content.bytes >= LONG)
-        tt_worker_wake(&saver->worker);
-}
-
-/* A piece of the copy is there. */
-static void tell_filled(void *context, tt_job *job, size_t bytes)
-{
-    tt_saver *saver = context;
-    lock(saver);
-    job->filled = bytes;
-    if (job->content.bytes >= LONG)
-        tt_worker_tell(&saver->worker);
-    else if (bytes == job->content.bytes)
-        queue_job(saver, job);
-    unlock(saver);
-}
-
-/* Waits for another file to be written, which makes room. */
-static void wait_for_room(tt_saver *saver)
-{
     tt_worker_wake(&saver->worker);
-    tt_worker_wait(&saver->worker, forever);
+}
+
+/* Copies the elements of a job that is queued now, if it is long, or will be at the end. */
+static void copy_elements(tt_saver *saver, tt_job *job, const tt_tensor *t)
+{
+    size_t bytes = job->bytes;
+    tt_walk walk;
+    tt_walk_begin(&walk, t, TT_ORDER_LOGICAL);
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < PIECE ? bytes - at : PIECE;
+        tt_walk_copy(&walk, job->elements + at, n);
+        lock(saver);
+        job->filled = at + n;
+        if (bytes >= LONG)
+            tt_worker_tell(&saver->worker);
+        else if (at + n == bytes)
+            queue_job(saver, job);
+        unlock(saver);
+    }
 }
 
 tt_status tt_saver_add(tt_saver *saver, const char *path, tt_format format, const tt_tensor *t,
                        const char *dtype_name, tt_error *err)
 {
-    tt_content content = tt_content_of(t, dtype_name);
+    size_t bytes = (size_t)t->count * tt_dtype_size(t->dtype);
     if (is_inherited(saver))
         return tt_file_save(path, format, t, dtype_name, err);
-    if (content.bytes > saver->pool.most / 2) {
+    if (bytes > saver->pool.most / 2) {
         tt_error why;
         tt_status saved = tt_file_save(path, format, t, dtype_name, &why);
         lock(saver);
@@ -214,21 +191,19 @@ tt_status tt_saver_add(tt_saver *saver, const char *path, tt_format format, cons
         unlock(saver);
         return TT_OK;
     }
-    size_t need = tt_job_size(path, &content);
+    size_t need = tt_job_size(path, t);
     lock(saver);
     while (saver->pool.used > 0 && saver->pool.used + need > saver->pool.most)
-        wait_for_room(saver);
+        tt_worker_wait(&saver->worker, TT_FOREVER); /* for another file to be written */
     tt_status st = tt_worker_start(&saver->worker, run, saver, err);
-    tt_job *now = st == TT_OK ? tt_copy_pool_take(&saver->pool, need) : NULL;
-    if (now != NULL)
-        tt_job_fill(now, path, format, &content);
-    if (now != NULL && (content.bytes >= LONG || content.bytes == 0))
+    tt_job *now = st == TT_OK ? tt_copy_pool_take(&saver->pool, path, format, t, dtype_name) : NULL;
+    if (now != NULL && (bytes >= LONG || bytes == 0))
         queue_job(saver, now);
     unlock(saver);
     if (now == NULL)
         return st < 0 ? st : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
-    if (content.bytes > 0) /* an empty job may be written and gone already */
-        tt_job_copy(now, t, tell_filled, saver);
+    if (bytes > 0) /* an empty job may be written and gone already */
+        copy_elements(saver, now, t);
     return TT_OK;
 }
 
@@ -259,13 +234,10 @@ tt_status tt_saver_wait(tt_saver *saver, int64_t *failed, tt_error *err)
         return TT_OK;
     lock(saver);
     uint64_t goal = saver->added;
-    while (saver->first != NULL && saver->first->number <= goal) {
-        if (saver->first->next != NULL) /* enough for two */
-            tt_worker_wake(&saver->worker);
-        write_first(saver);
-    }
+    while (saver->first != NULL && saver->first->number <= goal)
+        write_first(saver); /* the thread does too */
     while (is_busy(saver, goal))
-        tt_worker_wait(&saver->worker, forever);
+        tt_worker_wait(&saver->worker, TT_FOREVER);
     tt_status st = saver->failed > 0 ? saver->st : TT_OK;
     if (st < 0) {
         (void)tt_fail(err, st, "%s", saver->error.text);

@@ -7,7 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/block.h"
 
-#include "store/wire.h"
+#include "base/wire.h"
 #include "summary/kernels.h"
 
 #define XXH_INLINE_ALL

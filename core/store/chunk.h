@@ -7,7 +7,7 @@
 #define TT_STORE_CHUNK_H
 
 #include "store/points.h"
-#include "store/wire.h"
+#include "base/wire.h"
 
 /* How the entries of a column are packed.  A column of zeros is left out. */
 typedef enum tt_packing {

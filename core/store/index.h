@@ -10,7 +10,7 @@
 #define TT_STORE_INDEX_H
 
 #include "site/sites.h"
-#include "store/wire.h"
+#include "base/wire.h"
 
 enum {
     TT_INDEX_CHUNKS_MAX = 1 << 20, /* of a file; 40 MB of memory */

@@ -6,7 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/pack.h"
 
-#include "store/wire.h"
+#include "base/wire.h"
 #include "summary/sample.h"
 
 #include <stdlib.h>

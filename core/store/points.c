@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/points.h"
 
-#include "store/wire.h"
+#include "base/wire.h"
 
 #include <assert.h>
 #include <math.h>

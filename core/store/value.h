@@ -4,7 +4,7 @@
 #ifndef TT_STORE_VALUE_H
 #define TT_STORE_VALUE_H
 
-#include "store/wire.h"
+#include "base/wire.h"
 
 enum { TT_VALUE_RAW = 0, TT_VALUE_ZSTD = 1 };
 

@@ -5,8 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz.h"
 
+#include "base/wire.h"
 #include "store/block.h"
-#include "store/wire.h"
 #include "tensortap_tools.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* wire.h -- numbers as bytes of the run file, and bytes as numbers.
+/* wire.h -- numbers as bytes of a file, and bytes as numbers.
  *
- * For store only.  Everything in the file is little-endian.  Writing goes into a
+ * For store and format.  Everything in our files is little-endian.  Writing goes into a
  * tt_wire that remembers the first failure; reading from a tt_cursor that turns
  * bad, and stays bad, at the first byte that is not there.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TT_STORE_WIRE_H
-#define TT_STORE_WIRE_H
+#ifndef TT_BASE_WIRE_H
+#define TT_BASE_WIRE_H
 
 #include "base/buf.h"
 
@@ -61,6 +61,20 @@ static inline uint64_t tt_zigzag(uint64_t x)
 static inline uint64_t tt_unzigzag(uint64_t x)
 {
     return x >> 1 ^ (uint64_t) - (int64_t)(x & 1);
+}
+
+/* The lowest bytes of x, at most 16. */
+static inline void tt_wire_number(tt_wire *wire, uint64_t x, size_t bytes)
+{
+    unsigned char raw[16];
+    for (size_t i = 0; i < bytes; i++, x >>= 8)
+        raw[i] = (unsigned char)x;
+    tt_wire_bytes(wire, raw, bytes);
+}
+
+static inline void tt_wire_text(tt_wire *wire, const char *text)
+{
+    tt_wire_bytes(wire, text, strlen(text));
 }
 
 static inline void tt_put_u32(unsigned char *at, uint32_t x)
