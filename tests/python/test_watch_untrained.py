@@ -10,6 +10,8 @@ from commands import answer, tensortap
 import tensortap as tt
 
 torch = pytest.importorskip("torch")
+from recorded import points  # noqa: E402
+
 nn = torch.nn
 
 SAYS = "require gradients but no optimizer updates them"
@@ -81,3 +83,16 @@ def test_without_any_optimizer_nothing_is_said_about_them(tmp_path: Path) -> Non
     with tt.record(tmp_path / "run", model=model):
         train(model)
     assert said(tmp_path / "run") == []
+
+
+def test_a_model_with_parameters_of_no_optimizer_counts_its_steps_from_the_first(
+    tmp_path: Path,
+) -> None:
+    model = two()
+    optimizer = torch.optim.SGD(model.u.parameters(), 0.1)
+    with tt.record(tmp_path / "run", model=model):
+        for _ in range(3):
+            train(model, optimizer)
+    run = points(tmp_path / "run")
+    for site in "activation/u", "gradient/u.weight":
+        assert run.steps(site) == [0, 1, 2], site

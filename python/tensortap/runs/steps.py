@@ -4,8 +4,9 @@ The instant is the optimizer's step pre-hook: after backward, before the step.  
 step ends
 - when an optimizer that has already stepped in it steps again,
 - at the first training forward after all optimizers that make up a step have
-  stepped: known after one round, or at once if they hold all parameters.  Those of a
-  model that was trained before the newest model came, and has not run since, do not count;
+  stepped: known after one round, or at once if no other optimizer holds a parameter.
+  Those of a model that was trained before the newest model came, and has not run since,
+  do not count;
 - where no optimizer holds a watched parameter, at the next training forward of a model;
 - or at `run.step()`, whose first call switches to counting by hand for good.
 SPDX-License-Identifier: Apache-2.0
@@ -198,12 +199,8 @@ class Steps:
         """Name the parameters that require gradients and that no optimizer holds."""
         held = set().union(*(plan.ids for plan in self.plans.values()))
         names = [name for one in self.watched for name in one.untrained(held)]
-        if names:  # one that has not stepped yet may hold them; looking takes milliseconds
-            from torch.optim import Optimizer
-
-            for optimizer in _instances(Optimizer):
-                groups = optimizer.param_groups
-                held.update(id(p) for group in groups for p in group["params"])
+        if names:  # an optimizer that has not stepped yet may hold them
+            held |= _all_held()
             names = [name for one in self.watched for name in one.untrained(held)]
         return names
 
@@ -251,11 +248,11 @@ class Steps:
             self.take_error(error)
 
     def _covers(self, plans: list[Plan]) -> bool:
-        """Say if these optimizers hold every parameter that is trained now."""
-        held = set().union(*(plan.ids for plan in plans))
+        """Return whether no other optimizer holds a parameter that is trained now."""
         now = (one for one in self.watched if one.core.has_run or not one.is_trained)
         needed = (one.trainable.intersection(one.core.parameter_ids()) for one in now)
-        return all(ids <= held for ids in needed)
+        missing = set().union(*needed).difference(*(plan.ids for plan in plans))
+        return not missing or missing.isdisjoint(_all_held())
 
     def _plan(self, optimizer: Any) -> Plan | None:
         if self.recorder.closed:
@@ -377,6 +374,14 @@ def _has_scaler() -> bool:
     except ImportError:  # an older torch
         return True
     return any(scaler._enabled for scaler in _instances(GradScaler))
+
+
+def _all_held() -> set[int]:
+    """Return the ids of all parameters that optimizers hold; looking takes milliseconds."""
+    from torch.optim import Optimizer
+
+    groups = (group for one in _instances(Optimizer) for group in one.param_groups)
+    return {id(parameter) for group in groups for parameter in group["params"]}
 
 
 def _instances(kind: type) -> list[Any]:
