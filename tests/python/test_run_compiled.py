@@ -150,6 +150,31 @@ def test_a_program_compiled_by_inductor_gives_the_same(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == plain.stdout.splitlines(), done.stderr
 
 
+WHOLE_STEP = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+@torch.compile(backend="eager")
+def step(x):
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+
+for _ in range(2):
+    step(torch.ones(1, 2))
+"""
+
+
+def test_a_model_that_dynamo_keeps_until_the_interpreter_ends_is_freed_safely(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "script.py").write_text(WHOLE_STEP)
+    # Freed memory is overwritten, so that reading it is sure to fail.
+    done = tensortap("run", "script.py", folder=tmp_path, PYTHONMALLOC="debug")
+    assert done.returncode == 0, done.stderr
+
+
 def test_evaluation_of_a_compiled_model_is_not_taken_for_training(tmp_path: Path) -> None:
     model = torch.nn.Linear(2, 2)
     compiled = torch.compile(model, backend="eager")

@@ -237,6 +237,7 @@ static calls_tap *tap_of(binding_state *state, PyObject *module, bool makes)
     tap = PyObject_GC_New(calls_tap, state->calls_tap_type);
     if (tap == NULL)
         goto out;
+    tap->core = Py_XNewRef(PyType_GetModule(state->calls_tap_type));
     tap->state = state;
     tap->module = Py_NewRef(weak);
     tap->links = PyTuple_New(0);
@@ -245,7 +246,8 @@ static calls_tap *tap_of(binding_state *state, PyObject *module, bool makes)
     tap->announce = NULL;
     tap->class = (calls_forward_class){ 0 };
     PyObject_GC_Track((PyObject *)tap);
-    if (tap->links == NULL || calls_pickle_add(state, Py_TYPE(module), &tap->pickled) < 0 ||
+    if (tap->core == NULL || tap->links == NULL ||
+        calls_pickle_add(state, Py_TYPE(module), &tap->pickled) < 0 ||
         PyDict_SetItem(dict, state->calls->slot, (PyObject *)tap) < 0)
         Py_CLEAR(tap);
 out:
@@ -391,6 +393,7 @@ void calls_source_remove_all(binding_state *state, calls_consumer *consumer)
 static int tap_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((calls_tap *)self)->core);
     Py_VISIT(((calls_tap *)self)->links);
     Py_VISIT(((calls_tap *)self)->inner);
     Py_VISIT(((calls_tap *)self)->pickled);
@@ -414,6 +417,7 @@ static void tap_dealloc(PyObject *self)
     Py_CLEAR(((calls_tap *)self)->module);
     calls_pickle_remove(((calls_tap *)self)->state, ((calls_tap *)self)->pickled);
     Py_CLEAR(((calls_tap *)self)->pickled);
+    Py_CLEAR(((calls_tap *)self)->core);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }

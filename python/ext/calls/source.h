@@ -168,9 +168,10 @@ typedef struct calls_frame {
 
 /* The object in the slot. */
 typedef struct calls_tap {
-    PyObject_HEAD binding_state *state; /* of the extension our type belongs to */
-    PyObject *module;                   /* owned; weak reference: a strong one would be a cycle */
-    PyObject *links;                    /* owned; tuple of calls_link; replaced, never changed */
+    PyObject_HEAD PyObject *core; /* owned; the extension: it frees `state`, and may die first at exit */
+    binding_state *state;
+    PyObject *module;      /* owned; weak reference: a strong one would be a cycle */
+    PyObject *links;       /* owned; tuple of calls_link; replaced, never changed */
     PyObject *inner;       /* owned or NULL; what was in the slot before (module.compile()) */
     PyTypeObject *pickled; /* owned or NULL; the class that pickle.c counts */
     PyObject *announce;    /* owned or NULL; f(module) before each call in training */
