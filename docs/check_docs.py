@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import linecache
 import os
 import re
 import subprocess
@@ -31,6 +32,8 @@ BLOCK = re.compile(r"^```(pycon|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def run_python(source: str, names: dict[str, Any]) -> str:
     """Return what one statement of a session prints."""
     printed = io.StringIO()
+    # As for a notebook cell: code without source has no arrows in a chart.
+    linecache.cache["<example>"] = (len(source), None, source.splitlines(True), "<example>")
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             exec(compile(source, "<example>", "single"), names)

@@ -195,6 +195,17 @@ class Layers(unittest.TestCase):
         self.assert_caught("tests/python/test_misc.py", "", "'misc'")
 
 
+class Picture(unittest.TestCase):
+    """The picture of the folders in docs/ARCHITECTURE.md."""
+
+    def test_the_picture_shows_the_includes_and_imports_of_today(self) -> None:
+        script = Path(__file__).resolve().parent.parent / "docs" / "make_rooms.py"
+        done = subprocess.run(
+            [sys.executable, str(script), "--check"], capture_output=True, text=True
+        )
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+
 class Symbols(unittest.TestCase):
     """What nm shows of a compiled file."""
 

@@ -73,7 +73,7 @@ def empty(kind: Literal["q", "d"], count: int) -> Any:
         import numpy
     except ImportError:
         return array(kind, bytes(8 * count))
-    return numpy.empty(count, kind)
+    return numpy.empty(count, numpy.int64 if kind == "q" else numpy.float64)
 
 
 def join(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
