@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "anomalies.h"
 
-#include "header.h"
+#include "overview.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,11 +28,10 @@ static void describe_anomaly(tt_run *run, const site_anomaly *at, uint32_t bits,
     out[0] = '\0';
     if (at->file >= 0) {
         char counts[128], rank[32] = "";
-        tt_run_file about;
         bool is_number = (at->first.products & TT_PRODUCT_STATS) == 0;
         (void)tt_screen_nonfinite(&at->first.stats, counts, sizeof counts);
-        if (tt_opened_rank_count(run) > 1 && tt_run_file_get(run, at->file, &about) == TT_OK)
-            (void)snprintf(rank, sizeof rank, ", rank %d", (int)about.rank);
+        if (tt_overview_rank(run, at->file) >= 0)
+            (void)snprintf(rank, sizeof rank, ", rank %d", (int)tt_overview_rank(run, at->file));
         len = snprintf(out, room, "%s from step %" PRId64 "%s%s%s",
                        is_number || *counts == '\0' ? "not finite" : counts, at->first.step, rank,
                        at->first.phase == TT_PHASE_EVAL ? ", in eval mode" : "",
@@ -110,52 +109,40 @@ static tt_status list_anomalies(tt_run *run, const tt_run_tree *tree, const tt_l
     return TT_OK;
 }
 
-/* A line to copy. */
-static void print_hint(const char *path, const tt_screen *screen)
-{
-    printf("  %swhere the first was born: tensortap nan ", tt_header_ink(screen, TT_MOOD_FAINT));
-    tt_screen_name(screen, path);
-    printf("%s\n", tt_header_ink(screen, TT_MOOD_PLAIN));
-}
-
 tt_status tt_anomalies_print(const char *path, tt_run *run, const tt_run_tree *tree, const tt_look *look,
-                             bool shows_all, const tt_screen *screen, int *lines, tt_error *err)
+                             bool shows_all, int *lines, tt_error *err)
 {
-    tt_table *table = NULL;
-    tt_buf text = { 0 };
+    static const tt_table_column columns[] = { { "", .least = -18 }, { .title = "" } };
     site_anomaly *all = NULL;
     size_t found = 0, shown = 0, most = shows_all ? SIZE_MAX : MOST_LISTED;
-    if (screen->rows > 0 && !shows_all && (size_t)screen->rows / 3 < most)
-        most = (size_t)screen->rows / 3 + 1;
+    if (tt_terminal.rows > 0 && !shows_all && (size_t)tt_terminal.rows / 3 < most)
+        most = (size_t)tt_terminal.rows / 3 + 1;
     tt_status st = list_anomalies(run, tree, look, &all, &found, err);
-    if (st == TT_OK)
-        st = tt_table_create(&screen->style, &table);
-    if (st == TT_OK)
-        st = tt_table_column(table, "", false, -18);
-    if (st == TT_OK)
-        st = tt_table_column(table, "", false, 0);
-    for (; st == TT_OK && shown < found && shown < most; shown++) {
+    *lines = 0;
+    if (st < 0 || found == 0)
+        goto out;
+    tt_table *table = tt_table_create(&tt_terminal.style, columns, 2);
+    for (; shown < found && shown < most; shown++) {
         const site_anomaly *at = &all[shown];
         bool is_alarm = at->kind == TT_ANOMALY_NONFINITE || at->kind == TT_ANOMALY_EXPLODING;
         char words[200];
         describe_anomaly(run, at, tt_run_tree_anomalies(tree, at->site), words, sizeof words);
-        st = tt_table_branch(table, screen->style.is_ascii ? "! " : "▲ ", TT_MOOD_PLAIN,
-                             tt_run_site_name(run, at->site));
-        if (st == TT_OK)
-            st = tt_table_cell(table, is_alarm ? TT_MOOD_ALARM : TT_MOOD_REMARK, words);
+        tt_table_branch(table, tt_terminal.style.is_ascii ? "! " : "▲ ", TT_MOOD_PLAIN,
+                        tt_run_site_name(run, at->site));
+        tt_table_cell(table, is_alarm ? TT_MOOD_ALARM : TT_MOOD_REMARK, words);
     }
-    if (st == TT_OK && shown > 0)
-        st = tt_table_render(table, false, &text);
-    tt_table_free(table);
-    if (shown > 0)
-        putchar('\n');
-    st = tt_screen_print(&text, st, err);
-    bool has_nonfinite = found > 0 && all[0].kind == TT_ANOMALY_NONFINITE;
+    putchar('\n');
+    st = tt_screen_table(table, false, TT_OK);
+    bool has_nonfinite = all[0].kind == TT_ANOMALY_NONFINITE;
     if (st == TT_OK && found > shown)
         printf("  and %zu more that are odd; --all lists them\n", found - shown);
-    if (st == TT_OK && has_nonfinite)
-        print_hint(path, screen);
-    *lines = shown == 0 ? 0 : (int)shown + 1 + (found > shown) + has_nonfinite;
+    if (st == TT_OK && has_nonfinite) { /* a line to copy */
+        printf("  %swhere the first was born: tensortap nan ", tt_screen_ink(TT_MOOD_FAINT));
+        tt_screen_name(path);
+        printf("%s\n", tt_screen_ink(TT_MOOD_PLAIN));
+    }
+    *lines = (int)shown + 1 + (found > shown) + has_nonfinite;
+out:
     free(all);
     return st;
 }

@@ -1,13 +1,31 @@
 /* cmd.h -- what a command of the `tensortap` program is.
  *
- * A command is one file, cmd_<name>.c, and one row in the table in main.c.  It
- * prints its answer to standard output and returns an exit code; what went
- * wrong it writes into err, which main prints.
+ * A command is one file, cmd_<name>.c, with one row that describes it (tt_cmd_<name>), and
+ * its name in TT_COMMANDS.  main.c parses the arguments, opens the runs and calls it.  The
+ * command prints its answer to standard output and returns an exit code; main.c prints the
+ * message in err.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_CLI_CMD_H
 #define TT_CLI_CMD_H
 
-#include "tensortap_tools.h"
+#include "screen.h"
+
+#include <argp.h>
+
+/* In the order of --help. */
+#define TT_COMMANDS(X) \
+    X(run)             \
+    X(ls)              \
+    X(show)            \
+    X(stats)           \
+    X(nan)             \
+    X(diff)            \
+    X(export)          \
+    X(graph)           \
+    X(check)           \
+    X(top)             \
+    X(rm)              \
+    X(help)
 
 typedef enum tt_exit {
     TT_EXIT_FINE = 0,
@@ -16,34 +34,63 @@ typedef enum tt_exit {
     TT_EXIT_FAILED = 3, /* could not be done */
 } tt_exit;
 
-/* argv[0] is "tensortap NAME". */
-typedef tt_exit tt_cmd_fn(int argc, char **argv, tt_error *err);
+/* An option of a command.  Its argument goes to a variable of the command. */
+typedef struct tt_option {
+    const char *name;
+    const char *value; /* "A:B", for --help; NULL: it takes no argument and sets a bool */
+    const char *help;
+    void *to;                                 /* bool, const char *, or what read writes */
+    bool (*read)(const char *text, void *to); /* NULL: the text itself; false: not accepted */
+    const char *takes;                        /* what read accepts, for the message */
+    int letter;                               /* 0: none */
+} tt_option;
+
+typedef struct tt_call {
+    const struct tt_cmd *cmd;
+    char **words; /* arguments that are no options; borrowed */
+    size_t count;
+    char **options;   /* all arguments as given; borrowed */
+    const char *path; /* words[0] */
+    const char *glob; /* words[1] of a command with one run; NULL: not given */
+    tt_run *runs[2];  /* opened and closed by main.c */
+    tt_error *err;
+} tt_call;
 
 typedef struct tt_cmd {
     const char *name;
-    const char *args;    /* "RUN [GLOB]"; "": none */
-    const char *summary; /* one line */
-    tt_cmd_fn *run;
+    const char *args;         /* "RUN [GLOB]", for the list of commands */
+    const char *summary;      /* one line, for the same list */
+    const char *usage;        /* in place of args, for its own --help; NULL: args */
+    const char *doc;          /* its own --help: before and, behind \v, after the options */
+    const tt_option *options; /* ended by a row without help */
+    size_t least, most;       /* words that it takes */
+    size_t runs;              /* how many of these are runs to open */
+    const char *missing;      /* message when there are fewer words */
+    const char *extra;        /* what to do when there are more */
+    bool is_in_order;         /* options end at the first word: the rest is for another program */
+    /* Checks that no single option can do, and options that are none of the usual.  NULL: none */
+    error_t (*parse)(int key, char *arg, struct argp_state *state);
+    tt_exit (*run)(tt_call *call);
 } tt_cmd;
 
-extern const tt_cmd tt_commands[]; /* ended by a row without a name */
+/* What the rows of most commands say about their words. */
+#define TT_CMD_ONE_RUN                                                                    \
+    .least = 1, .most = 1, .runs = 1, .missing = "name a run; 'tensortap ls' lists them", \
+    .extra = "name one run"
+#define TT_CMD_RUN_AND_GLOB                                                               \
+    .least = 1, .most = 2, .runs = 1, .missing = "name a run; 'tensortap ls' lists them", \
+    .extra = "put the pattern in quotes"
 
-tt_cmd_fn tt_cmd_check;
-tt_cmd_fn tt_cmd_diff;
-tt_cmd_fn tt_cmd_export;
-tt_cmd_fn tt_cmd_graph;
-tt_cmd_fn tt_cmd_help;
-tt_cmd_fn tt_cmd_ls;
-tt_cmd_fn tt_cmd_nan;
-tt_cmd_fn tt_cmd_rm;
-tt_cmd_fn tt_cmd_run;
-tt_cmd_fn tt_cmd_show;
-tt_cmd_fn tt_cmd_stats;
-tt_cmd_fn tt_cmd_top;
+#define X(name) extern const tt_cmd tt_cmd_##name;
+TT_COMMANDS(X)
+#undef X
 
-const tt_cmd *tt_cmd_find(const char *name); /* NULL: none */
-/* Writes "no command 'sohw'; did you mean 'show'?" and returns the exit code. */
-tt_exit tt_cmd_unknown(const char *name, tt_error *err);
+/* Runs the command NAME with these arguments; argv[0] is not one of them. */
+tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err);
 void tt_cmd_print_help(void); /* of the program, to standard output */
+/* Writes the message and returns the code. */
+tt_exit tt_cmd_fail(tt_error *err, tt_exit code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+tt_exit tt_cmd_exit(tt_status st, tt_error *err); /* FINE, or FAILED with a message in err */
 
 #endif

@@ -1,67 +1,34 @@
 /* cmd_check.c -- tensortap check RUN [--repair]
  * SPDX-License-Identifier: Apache-2.0 */
-#include "arguments.h"
-#include "header.h"
 #include "json_out.h"
+#include "overview.h"
 #include "progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPAIR = 256 };
+static struct {
+    bool repairs, is_json;
+} args;
 
-typedef struct arguments {
-    tt_arguments shared;
-    bool repairs;
-} arguments;
-
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void print_text(const tt_check *c, const char *path, const char *repaired)
 {
-    arguments *args = state->input;
-    switch (key) {
-    case REPAIR:
-        args->repairs = true;
-        return 0;
-    default:
-        return tt_arguments_parse(&args->shared, key, arg, state);
-    }
-}
-
-static const struct argp_option options[] = {
-    { "repair", REPAIR, NULL, 0,
-      "Write what can be read into a clean file, rankN.repaired.tap, beside each that is damaged or was "
-      "not closed",
-      0 },
-    { "json", TT_ARGUMENTS_JSON, NULL, 0, "Print JSON", 0 },
-    { 0 },
-};
-
-static const struct argp spec = {
-    .options = options,
-    .parser = parse,
-    .args_doc = "RUN",
-    .doc = "Read a run and verify every checksum.  Exit code 1: something is damaged.\v"
-           "For example: tensortap check runs/today --repair",
-};
-
-static void print_text(const tt_check *c, const char *path, const char *repaired, const tt_screen *screen)
-{
-    const char *alarm = tt_header_ink(screen, TT_MOOD_ALARM),
-               *plain = tt_header_ink(screen, TT_MOOD_PLAIN),
-               *remark = tt_header_ink(screen, TT_MOOD_REMARK);
     char a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
-    tt_screen_name(screen, path);
-    if (c->damaged_bytes > 0)
-        printf("  %sdamaged%s: %s in %s place%s cannot be read; the first is %s", alarm, plain,
-               tt_screen_bytes(c->damaged_bytes, a), tt_screen_count(c->damaged_blocks, b),
-               c->damaged_blocks == 1 ? "" : "s", c->first);
-    else
-        printf("  %swhole%s", tt_header_ink(screen, TT_MOOD_SPARK), plain);
-    if (!c->is_closed)
-        printf("  %snot closed%s", remark, plain);
-    putchar('\n');
-    printf("  %s blocks, %s points", tt_screen_count(c->blocks, a), tt_screen_count(c->points, b));
+    tt_screen_name(path);
+    fputs("  ", stdout);
+    if (c->damaged_bytes > 0) {
+        tt_screen_say(TT_MOOD_ALARM, "damaged");
+        printf(": %s in %s place%s cannot be read; the first is %s", tt_screen_bytes(c->damaged_bytes, a),
+               tt_screen_count(c->damaged_blocks, b), c->damaged_blocks == 1 ? "" : "s", c->first);
+    } else {
+        tt_screen_say(TT_MOOD_SPARK, "whole");
+    }
+    if (!c->is_closed) {
+        fputs("  ", stdout);
+        tt_screen_say(TT_MOOD_REMARK, "not closed");
+    }
+    printf("\n  %s blocks, %s points", tt_screen_count(c->blocks, a), tt_screen_count(c->points, b));
     printf(", %s values", tt_screen_count(c->values, a));
     if (c->gone_values > 0)
         printf(", %s values were evicted (max_bytes)", tt_screen_count(c->gone_values, a));
@@ -70,27 +37,27 @@ static void print_text(const tt_check *c, const char *path, const char *repaired
     putchar('\n');
     if (repaired != NULL) {
         fputs("  all that can be read is in ", stdout);
-        tt_screen_name(screen, repaired);
+        tt_screen_name(repaired);
         putchar('\n');
     }
 }
 
-static void print_json(tt_json_out *json, const tt_check *c, const char *path, const char *repaired)
+static void put_json(tt_json *json, const tt_check *c, const char *path, const char *repaired)
 {
     tt_json_open(json, NULL, '{');
-    tt_json_words(json, "file", path);
-    tt_json_flag(json, "whole", c->damaged_bytes == 0);
-    tt_json_flag(json, "closed", c->is_closed);
-    tt_json_whole(json, "blocks", c->blocks);
-    tt_json_whole(json, "points", c->points);
-    tt_json_whole(json, "values", c->values);
-    tt_json_whole(json, "gone_values", c->gone_values);
-    tt_json_whole(json, "damaged_blocks", c->damaged_blocks);
-    tt_json_whole(json, "damaged_bytes", c->damaged_bytes);
-    tt_json_whole(json, "torn_bytes", c->torn_bytes);
-    tt_json_words(json, "first_damage", c->damaged_bytes > 0 ? c->first : NULL);
-    tt_json_words(json, "repaired", repaired);
-    tt_json_close(json, '}');
+    tt_json_text(json, "file", path);
+    tt_json_bool(json, "whole", c->damaged_bytes == 0);
+    tt_json_bool(json, "closed", c->is_closed);
+    tt_json_i64(json, "blocks", c->blocks);
+    tt_json_i64(json, "points", c->points);
+    tt_json_i64(json, "values", c->values);
+    tt_json_i64(json, "gone_values", c->gone_values);
+    tt_json_i64(json, "damaged_blocks", c->damaged_blocks);
+    tt_json_i64(json, "damaged_bytes", c->damaged_bytes);
+    tt_json_i64(json, "torn_bytes", c->torn_bytes);
+    tt_json_text(json, "first_damage", c->damaged_bytes > 0 ? c->first : NULL);
+    tt_json_text(json, "repaired", repaired);
+    tt_json_close(json);
 }
 
 /* rank0.tap -> rank0.repaired.tap; owned by the caller. */
@@ -101,50 +68,56 @@ static char *repaired_path(const char *path)
     return asprintf(&out, "%.*s.repaired.tap", (int)stem, path) < 0 ? NULL : out;
 }
 
-tt_exit tt_cmd_check(int argc, char **argv, tt_error *err)
+static tt_exit check(tt_call *call)
 {
-    arguments args = { .shared = { .least = 1, .most = 1 } };
-    argp_parse(&spec, argc, argv, 0, NULL, &args);
-    tt_screen screen;
-    tt_screen_look(&screen);
-    tt_run *run = NULL;
-    tt_exit code = tt_overview_open(args.shared.run, &run, err);
-    if (code != TT_EXIT_FINE)
-        return code;
-    tt_json_out json = { 0 };
-    tt_totals totals;
-    tt_overview_totals(run, &totals);
+    tt_run *run = call->runs[0];
+    tt_json_out out;
+    tt_json *json = args.is_json ? tt_json_begin(&out, '[') : NULL;
     tt_progress *bar = tt_progress_start("checking");
+    tt_status st = TT_OK;
     bool is_damaged = false;
-    if (args.shared.is_json)
-        tt_json_open(&json, NULL, '[');
-    for (int32_t f = 0; code != TT_EXIT_FAILED && f < tt_run_file_count(run); f++) {
+    for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(run); f++) {
         tt_run_file file;
         tt_check about;
         char *repaired = NULL;
-        tt_status st = tt_run_file_get(run, f, &file);
+        st = tt_run_file_get(run, f, &file);
         if (st == TT_OK)
-            st = tt_run_check(run, f, &about, err);
+            st = tt_run_check(run, f, &about, call->err);
         if (st == TT_OK && args.repairs && (about.damaged_bytes > 0 || !about.is_closed)) {
             repaired = repaired_path(file.path);
-            st = repaired != NULL ? tt_run_repair(run, f, repaired, &about, err) : TT_ENOMEM;
+            st = repaired != NULL ? tt_run_repair(run, f, repaired, &about, call->err) : TT_ENOMEM;
         }
         tt_progress_end(bar);
         bar = NULL;
-        if (st < 0)
-            code = TT_EXIT_FAILED;
-        else if (args.shared.is_json)
-            print_json(&json, &about, file.path, repaired);
-        else
-            print_text(&about, file.path, repaired, &screen);
+        if (st == TT_OK && json != NULL)
+            put_json(json, &about, file.path, repaired);
+        else if (st == TT_OK)
+            print_text(&about, file.path, repaired);
         is_damaged |= st == TT_OK && about.damaged_bytes > 0;
         free(repaired);
     }
     tt_progress_end(bar);
-    if (args.shared.is_json)
-        tt_json_close(&json, ']');
-    if (code == TT_EXIT_FINE && is_damaged && !args.repairs && !args.shared.is_json)
+    if (json != NULL)
+        st = tt_json_print(&out, st);
+    else if (st == TT_OK && is_damaged && !args.repairs)
         puts("'tensortap check --repair' writes all that can be read into a clean file");
-    tt_run_close(run);
-    return code == TT_EXIT_FAILED ? code : is_damaged ? TT_EXIT_FOUND : TT_EXIT_FINE;
+    return st == TT_OK && is_damaged ? TT_EXIT_FOUND : tt_cmd_exit(st, call->err);
 }
+
+const tt_cmd tt_cmd_check = {
+    .name = "check",
+    .args = "RUN",
+    .summary = "verify every checksum, repair",
+    .doc = "Read a run and verify every checksum.  Exit code 1: something is damaged.\v"
+           "For example: tensortap check runs/today --repair",
+    .options =
+        (const tt_option[]){
+            { "repair", NULL,
+              "Write what can be read into a clean file, rankN.repaired.tap, beside each that is damaged "
+              "or was not closed",
+              .to = &args.repairs },
+            { "json", NULL, "Print JSON", .to = &args.is_json },
+            { 0 } },
+    TT_CMD_ONE_RUN,
+    .run = check,
+};

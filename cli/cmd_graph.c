@@ -3,119 +3,89 @@
  * Only the front: reads the options, so that help and mistakes need no Python; the
  * drawing is tensortap.commands.graph, which gets them as they are.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "cmd.h"
 #include "python_exec.h"
 
-#include <argp.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    TRACE = 256,
-    OUT,
-    REPEAT,
-    NO_REPEAT,
-    PRUNE,
-    NO_PRUNE,
-    SQUASH,
-    DPI,
-    WIDTH,
-    HEIGHT,
-    JSON,
-    COLOR,
-    VERBOSE
-};
+static struct {
+    const char *trace, *out, *json, *color, *unused;
+    bool is_set; /* options that only Python reads */
+} args;
 
-typedef struct arguments {
-    const char *run, *trace, *out, *json, *color;
-} arguments;
+static bool read_color(const char *text, void *out)
+{
+    tt_field field;
+    *(const char **)out = text;
+    return strcmp(text, "size") == 0 || tt_field_find(text, &field);
+}
+
+static bool read_dpi(const char *text, void *out)
+{
+    char *end = NULL;
+    (void)out;
+    return strtol(text, &end, 10) >= 1 && *end == '\0';
+}
+
+static bool read_inches(const char *text, void *out)
+{
+    char *end = NULL;
+    (void)out;
+    return strtod(text, &end) > 0 && *end == '\0';
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-    arguments *args = state->input;
-    char *end = NULL;
-    tt_field field;
-    switch (key) {
-    case TRACE:
-        args->trace = arg;
-        return 0;
-    case OUT:
-        args->out = arg;
-        return 0;
-    case JSON:
-        args->json = arg;
-        return 0;
-    case COLOR:
-        if (strcmp(arg, "size") != 0 && !tt_field_find(arg, &field))
-            argp_failure(state, TT_EXIT_USAGE, 0,
-                         "--color takes nan, size, time or a statistic, not '%s'", arg);
-        args->color = arg;
-        return 0;
-    case DPI:
-        if (strtol(arg, &end, 10) < 1 || *end != '\0')
-            argp_failure(state, TT_EXIT_USAGE, 0, "--dpi takes a number from 1 on, not '%s'", arg);
-        return 0;
-    case WIDTH:
-    case HEIGHT:
-        if (!(strtod(arg, &end) > 0) || *end != '\0')
-            argp_failure(state, TT_EXIT_USAGE, 0, "a size is a number of inches, not '%s'", arg);
-        return 0;
-    case REPEAT:
-    case NO_REPEAT:
-    case PRUNE:
-    case NO_PRUNE:
-    case SQUASH:
-    case VERBOSE:
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->run != NULL)
-            argp_failure(state, TT_EXIT_USAGE, 0, "one run at a time");
-        args->run = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if ((args->run == NULL) == (args->trace == NULL))
-            argp_failure(state, TT_EXIT_USAGE, 0, "name a run, or a trace with --trace-file");
-        if (args->out == NULL)
-            argp_failure(state, TT_EXIT_USAGE, 0, "say where to: --out FILE");
-        if (args->run != NULL && args->json != NULL)
-            argp_failure(state, TT_EXIT_USAGE, 0, "--save-json is for traces");
-        if (args->run == NULL && args->color != NULL)
-            argp_failure(state, TT_EXIT_USAGE, 0, "--color needs a run: a trace has no statistics");
-        return 0;
-    default:
+    const tt_call *call = state->input;
+    (void)arg;
+    if (key != ARGP_KEY_END)
         return ARGP_ERR_UNKNOWN;
-    }
+    if ((call->count == 0) == (args.trace == NULL))
+        argp_failure(state, TT_EXIT_USAGE, 0, "name a run, or a trace with --trace-file");
+    if (args.out == NULL)
+        argp_failure(state, TT_EXIT_USAGE, 0, "say where to: --out FILE");
+    if (call->count > 0 && args.json != NULL)
+        argp_failure(state, TT_EXIT_USAGE, 0, "--save-json is for traces");
+    if (call->count == 0 && args.color != NULL)
+        argp_failure(state, TT_EXIT_USAGE, 0, "--color needs a run: a trace has no statistics");
+    return 0;
 }
 
-static const struct argp_option options[] = {
-    { "trace-file", TRACE, "FILE", 0, "A trace that CallTracer saved, .txt or .json", 0 },
-    { "out", OUT, "FILE", 0, "The picture: .svg, .png, .pdf, .html or .dot", 0 },
-    { "color", COLOR, "WHAT", 0, "Colour a run by nan, size, time or a statistic (absmax, std ...)", 0 },
-    { "show-repetition", REPEAT, NULL, 0, "Write how often a layer is repeated (the default)", 0 },
-    { "no-show-repetition", NO_REPEAT, NULL, 0, "Do not write how often a layer is repeated", 0 },
-    { "prune-leaves", PRUNE, NULL, 0, "Leave out the last part of every path (the default for a trace)",
-      0 },
-    { "no-prune-leaves", NO_PRUNE, NULL, 0, "Draw all parts (the default for a run)", 0 },
-    { "squash-name", SQUASH, NULL, 0, "Draw nodes of one name as one", 0 },
-    { "dpi", DPI, "N", 0, "Dots per inch (150)", 0 },
-    { "figwidth", WIDTH, "W", 0, "Width in inches", 0 },
-    { "figheight", HEIGHT, "H", 0, "Height in inches", 0 },
-    { "save-json", JSON, "FILE", 0, "Write the whole tree of a trace as JSON", 0 },
-    { "verbose", VERBOSE, NULL, 0, "Say what is read and written", 0 },
-    { 0 },
-};
+static tt_exit graph(tt_call *call)
+{
+    return tt_python_exec("graph", call->options, call->err);
+}
 
-static const struct argp spec = {
-    .options = options,
-    .parser = parse,
-    .args_doc = "RUN\n--trace-file FILE",
+const tt_cmd tt_cmd_graph = {
+    .name = "graph",
+    .args = "RUN",
+    .summary = "draw which module calls which",
+    .usage = "RUN\n--trace-file FILE",
     .doc = "Draw which module calls which; repeated layers are folded.\v"
            "For example: tensortap graph runs/today --color nan --out graph.svg",
+    .options =
+        (const tt_option[]){
+            { "trace-file", "FILE", "A trace that CallTracer saved, .txt or .json", .to = &args.trace },
+            { "out", "FILE", "The picture: .svg, .png, .pdf, .html or .dot", .to = &args.out },
+            { "color", "WHAT", "Colour a run by nan, size, time or a statistic (absmax, std ...)",
+              .to = &args.color, read_color, "nan, size, time or a statistic" },
+            { "show-repetition", NULL, "Write how often a layer is repeated (the default)",
+              .to = &args.is_set },
+            { "no-show-repetition", NULL, "Do not write how often a layer is repeated",
+              .to = &args.is_set },
+            { "prune-leaves", NULL, "Leave out the last part of every path (the default for a trace)",
+              .to = &args.is_set },
+            { "no-prune-leaves", NULL, "Draw all parts (the default for a run)", .to = &args.is_set },
+            { "squash-name", NULL, "Draw nodes of one name as one", .to = &args.is_set },
+            { "dpi", "N", "Dots per inch (150)", .to = &args.unused, read_dpi, "a number from 1 on" },
+            { "figwidth", "W", "Width in inches", .to = &args.unused, read_inches, "a number of inches" },
+            { "figheight", "H", "Height in inches", .to = &args.unused, read_inches,
+              "a number of inches" },
+            { "save-json", "FILE", "Write the whole tree of a trace as JSON", .to = &args.json },
+            { "verbose", NULL, "Say what is read and written", .to = &args.is_set },
+            { 0 } },
+    .most = 1,
+    .extra = "name one run",
+    .parse = parse,
+    .run = graph,
 };
-
-tt_exit tt_cmd_graph(int argc, char **argv, tt_error *err)
-{
-    arguments args = { 0 };
-    argp_parse(&spec, argc, argv, 0, NULL, &args);
-    return tt_python_exec("graph", argv + 1, err);
-}

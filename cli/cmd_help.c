@@ -2,39 +2,22 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cmd.h"
 
-#include <argp.h>
-#include <stdio.h>
-
-static error_t parse(int key, char *arg, struct argp_state *state)
+static tt_exit help(tt_call *call)
 {
-    const char **name = state->input;
-    if (key != ARGP_KEY_ARG)
-        return ARGP_ERR_UNKNOWN;
-    if (state->arg_num > 0)
-        argp_error(state, "one command at most");
-    *name = arg;
-    return 0;
+    char name[] = "tensortap", option[] = "--help";
+    if (call->count > 0)
+        return tt_cmd_call(call->path, 2, (char *[]){ name, option, NULL }, call->err);
+    tt_cmd_print_help();
+    return TT_EXIT_FINE;
 }
 
-static const struct argp spec = {
-    .parser = parse,
-    .args_doc = "[COMMAND]",
+const tt_cmd tt_cmd_help = {
+    .name = "help",
+    .args = "[COMMAND]",
+    .summary = "print this help, or that of a command",
     .doc = "Print what tensortap can do, or how to use one of its commands.\v"
            "For example: tensortap help show",
+    .most = 1,
+    .extra = "name one command",
+    .run = help,
 };
-
-tt_exit tt_cmd_help(int argc, char **argv, tt_error *err)
-{
-    const char *name = NULL;
-    argp_parse(&spec, argc, argv, 0, NULL, &name);
-    if (name == NULL) {
-        tt_cmd_print_help();
-        return TT_EXIT_FINE;
-    }
-    const tt_cmd *cmd = tt_cmd_find(name);
-    if (cmd == NULL)
-        return tt_cmd_unknown(name, err);
-    char title[64], option[] = "--help";
-    (void)snprintf(title, sizeof title, "tensortap %s", cmd->name);
-    return cmd->run(2, (char *[]){ title, option, NULL }, err);
-}

@@ -1,60 +1,35 @@
 /* cmd_nan.c -- tensortap nan RUN [--allow GLOB]
  * SPDX-License-Identifier: Apache-2.0 */
-#include "arguments.h"
-#include "header.h"
 #include "json_out.h"
+#include "overview.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALLOW = 256, FEEDS_MOST = 12 };
+enum { FEEDS_MOST = 12 };
 
-typedef struct arguments {
-    tt_arguments shared;
+static struct {
     char *allow; /* owned; all of them, with commas */
-} arguments;
+    bool is_json;
+} args;
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static bool read_allow(const char *text, void *to)
 {
-    arguments *args = state->input;
-    switch (key) {
-    case ALLOW: {
-        char *joined = NULL;
-        if (asprintf(&joined, "%s%s%s", args->allow != NULL ? args->allow : "",
-                     args->allow != NULL ? "," : "", arg) < 0)
-            return ENOMEM;
-        free(args->allow);
-        args->allow = joined;
-        return 0;
-    }
-    default:
-        return tt_arguments_parse(&args->shared, key, arg, state);
-    }
+    char **allow = to, *joined = NULL;
+    if (asprintf(&joined, "%s%s%s", *allow != NULL ? *allow : "", *allow != NULL ? "," : "", text) < 0)
+        return false;
+    free(*allow);
+    *allow = joined;
+    return true;
 }
-
-static const struct argp_option options[] = {
-    { "allow", ALLOW, "GLOB", 0,
-      "Sites that may hold NaN or Inf, such as attention masks; may be given again", 0 },
-    { "json", TT_ARGUMENTS_JSON, NULL, 0, "Print JSON", 0 },
-    { 0 },
-};
-
-static const struct argp spec = {
-    .options = options,
-    .parser = parse,
-    .args_doc = "RUN",
-    .doc = "Find where the first NaN or Inf of a run was born, and what fed it.  Exit code 1: there is "
-           "one.\v"
-           "For example: tensortap nan runs/today --allow '*.mask'",
-};
 
 static const char *const birth_words[] = { "forward", "update", "backward", "loss" };
 static const char *const feed_words[] = { "before", "parameter", "previous" };
 
 /* Where it came from, as far as it was recorded. */
-static void print_birth(tt_run *run, const tt_nonfinite *n, const tt_screen *screen)
+static void print_birth(tt_run *run, const tt_nonfinite *n)
 {
     const char *outputs = n->has_forward ? "recorded module outputs were finite"
                                          : "no module output was recorded in this step";
@@ -79,7 +54,7 @@ static void print_birth(tt_run *run, const tt_nonfinite *n, const tt_screen *scr
         break;
     case TT_BIRTH_LOSS:
         fputs("born in the loss (backward() at ", stdout);
-        tt_screen_name(screen, tt_run_site_name(run, n->site) + strlen("loss/"));
+        tt_screen_name(tt_run_site_name(run, n->site) + strlen("loss/"));
         printf("); %s", outputs);
         break;
     case TT_BIRTH_BACKWARD:
@@ -103,83 +78,59 @@ static const char *next_look(const tt_nonfinite *n)
     return NULL;
 }
 
-static tt_status add_row(tt_table *table, const char *role, const char *name, const tt_point *p)
+static void add_row(tt_table *table, const char *role, const char *name, const tt_point *p)
 {
     bool is_origin = strcmp(role, "here") == 0;
     char step[TT_NUMBER_TEXT], type[200], low[TT_NUMBER_TEXT] = "", high[TT_NUMBER_TEXT] = "",
-                                          std[TT_NUMBER_TEXT] = "", counts[128] = "";
-    bool has_stats = (p->products & TT_PRODUCT_STATS) != 0;
-    if (has_stats) {
+                                          rms[TT_NUMBER_TEXT] = "", counts[128] = "";
+    if ((p->products & TT_PRODUCT_STATS) != 0) {
         (void)tt_number_short(p->stats.min, low);
         (void)tt_number_short(p->stats.max, high);
-        (void)tt_number_short(tt_stats_rms(&p->stats), std);
+        (void)tt_number_short(tt_stats_rms(&p->stats), rms);
         (void)tt_screen_nonfinite(&p->stats, counts, sizeof counts);
     } else {
         (void)tt_number_short(p->scalar, low);
     }
-    const char *cells[] = { role,
-                            name,
-                            tt_screen_count(p->step, step),
-                            tt_screen_type(p, true, type, sizeof type),
-                            low,
-                            high,
-                            std,
-                            counts };
-    tt_status st = TT_OK;
-    for (size_t i = 0; st == TT_OK && i < sizeof cells / sizeof *cells; i++)
-        st = tt_table_cell(table,
-                           i == 0                            ? TT_MOOD_FAINT
-                           : i == 3                          ? TT_MOOD_TYPE
-                           : i == 7 || (is_origin && i == 1) ? TT_MOOD_ALARM
-                                                             : TT_MOOD_PLAIN,
-                           cells[i]);
-    return st;
+    tt_table_cell(table, TT_MOOD_FAINT, role);
+    tt_table_cell(table, is_origin ? TT_MOOD_ALARM : TT_MOOD_PLAIN, name);
+    tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(p->step, step));
+    tt_table_cell(table, TT_MOOD_TYPE, tt_screen_type(p, true, type, sizeof type));
+    tt_table_cell(table, TT_MOOD_PLAIN, low);
+    tt_table_cell(table, TT_MOOD_PLAIN, high);
+    tt_table_cell(table, TT_MOOD_PLAIN, rms);
+    tt_table_cell(table, TT_MOOD_ALARM, counts);
 }
 
-static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, const tt_screen *screen, tt_error *err)
+static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, tt_error *err)
 {
-    static const struct {
-        const char *title;
-        bool is_right;
-        int32_t least;
-        uint32_t turn; /* tt_table_optional */
-    } columns[] = { { "", false, 0, 0 },     { "SITE", false, -16, 0 }, { "STEP", true, 0, 2 },
-                    { "TYPE", false, 5, 0 }, { "MIN", true, 0, 0 },     { "MAX", true, 0, 0 },
-                    { "RMS", true, 0, 1 },   { "", false, 0, 0 } };
+    static const tt_table_column columns[] = {
+        { .title = "" },
+        { "SITE", .least = -16 },
+        { "STEP", .is_right = true, .optional = 2 },
+        { "TYPE", .least = 5 },
+        { "MIN", .is_right = true },
+        { "MAX", .is_right = true },
+        { "RMS", .is_right = true, .optional = 1 },
+        { .title = "" },
+    };
     static const char *const roles[] = { "fed by", "parameter", "last time" };
     tt_feed feeds[FEEDS_MOST];
     size_t count = 0;
-    tt_table *table = NULL;
-    tt_buf text = { 0 };
     tt_status st = tt_run_feeds(run, n, feeds, FEEDS_MOST, &count, err);
-    if (st == TT_OK)
-        st = tt_table_create(&screen->style, &table);
-    for (size_t c = 0; st == TT_OK && c < sizeof columns / sizeof *columns; c++) {
-        st = tt_table_column(table, columns[c].title, columns[c].is_right, columns[c].least);
-        if (st == TT_OK && columns[c].turn > 0)
-            tt_table_optional(table, columns[c].turn);
-    }
-    if (st == TT_OK)
-        st = add_row(table, "here", tt_run_site_name(run, n->site), &n->point);
+    tt_table *table = tt_table_create(&tt_terminal.style, columns, sizeof columns / sizeof *columns);
+    add_row(table, "here", tt_run_site_name(run, n->site), &n->point);
     for (size_t i = 0; st == TT_OK && i < count; i++) {
         tt_point p;
         st = tt_run_point(run, n->file, feeds[i].site, feeds[i].index, &p, err);
         if (st == TT_OK)
-            st = add_row(table, roles[feeds[i].kind], tt_run_site_name(run, feeds[i].site), &p);
+            add_row(table, roles[feeds[i].kind], tt_run_site_name(run, feeds[i].site), &p);
     }
-    if (st == TT_OK)
-        st = tt_table_render(table, true, &text);
-    tt_table_free(table);
     putchar('\n');
-    return tt_screen_print(&text, st, err);
+    return tt_screen_table(table, true, st);
 }
 
-static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments *args,
-                            const tt_screen *screen, tt_error *err)
+static tt_status print_text(tt_run *run, const tt_nonfinite *n, tt_error *err)
 {
-    const char *alarm = tt_header_ink(screen, TT_MOOD_ALARM),
-               *plain = tt_header_ink(screen, TT_MOOD_PLAIN),
-               *faint = tt_header_ink(screen, TT_MOOD_FAINT);
     char counts[128], a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
     if (tt_run_shown_count(run, NULL) == 0) {
         puts("nothing has been recorded in this run");
@@ -201,26 +152,26 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
         (void)tt_screen_nonfinite(&p->stats, counts, sizeof counts);
     else
         (void)tt_number_short(p->scalar, counts);
-    printf("%s%s%s in %s", alarm, *counts != '\0' ? counts : "a value that is not finite", plain, alarm);
-    tt_screen_name(screen, tt_run_site_name(run, n->site));
-    printf("%s at step %s", plain, tt_screen_count(p->step, a));
-    tt_run_file about;
-    if (tt_opened_rank_count(run) > 1 && tt_run_file_get(run, n->file, &about) == TT_OK)
-        printf(", rank %d", (int)about.rank);
+    tt_screen_say(TT_MOOD_ALARM, "%s", *counts != '\0' ? counts : "a value that is not finite");
+    printf(" in %s", tt_screen_ink(TT_MOOD_ALARM));
+    tt_screen_name(tt_run_site_name(run, n->site));
+    printf("%s at step %s", tt_screen_ink(TT_MOOD_PLAIN), tt_screen_count(p->step, a));
+    if (tt_overview_rank(run, n->file) >= 0)
+        printf(", rank %d", (int)tt_overview_rank(run, n->file));
     if (p->phase == TT_PHASE_EVAL)
         fputs(", in eval mode", stdout);
     if (p->is_skipped)
         fputs(", in a step that was skipped", stdout);
-    putchar('\n');
-    fputs(faint, stdout);
-    print_birth(run, n, screen);
+    const char *faint = tt_screen_ink(TT_MOOD_FAINT), *plain = tt_screen_ink(TT_MOOD_PLAIN);
+    printf("\n%s", faint);
+    print_birth(run, n);
     printf("%s\n", plain);
     if (next_look(n) != NULL)
         printf("%s%s%s\n", faint, next_look(n), plain);
     if ((p->products & TT_PRODUCT_STATS) != 0 && tt_screen_has_overflowed(&p->stats))
-        printf(
-            "%sfloat16 overflow: values beyond 65504 are Inf; bfloat16 and float32 hold larger ones%s\n",
-            faint, plain);
+        printf("%sfloat16 overflow: values beyond 65504 are Inf; bfloat16 and float32 hold larger "
+               "ones%s\n",
+               faint, plain);
     printf("%spoint %s of %s in the step", faint, tt_screen_count(n->order, a),
            tt_screen_count(n->of, b));
     if (p->call > 0)
@@ -228,75 +179,74 @@ static tt_status print_text(tt_run *run, const tt_nonfinite *n, const arguments 
     printf("; %d of %d sites have been non-finite since%s\n", (int)n->reached,
            (int)tt_run_shown_count(run, NULL), plain);
     if (n->allowed > 0)
-        printf("%s%d sites left out by --allow %s%s\n", faint, (int)n->allowed, args->allow, plain);
+        printf("%s%d sites left out by --allow %s%s\n", faint, (int)n->allowed, args.allow, plain);
     fflush(stdout);
-    return print_feeds(run, n, screen, err);
+    return print_feeds(run, n, err);
 }
 
 static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
 {
-    tt_json_out json = { 0 };
+    tt_json_out out;
+    tt_json *json = tt_json_begin(&out, '{');
     tt_feed feeds[FEEDS_MOST];
     size_t count = 0;
     tt_status st = tt_run_feeds(run, n, feeds, FEEDS_MOST, &count, err);
-    tt_json_open(&json, NULL, '{');
-    tt_json_flag(&json, "found", n->site >= 0);
-    tt_json_whole(&json, "allowed", n->allowed);
+    tt_json_bool(json, "found", n->site >= 0);
+    tt_json_i64(json, "allowed", n->allowed);
     if (n->site >= 0) {
         tt_run_file about = { 0 };
         (void)tt_run_file_get(run, n->file, &about);
-        tt_json_words(&json, "site", tt_run_site_name(run, n->site));
-        tt_json_whole(&json, "rank", about.rank);
-        tt_json_words(&json, "birth", birth_words[n->birth]);
-        tt_json_whole(&json, "order", n->order);
-        tt_json_whole(&json, "of", n->of);
-        tt_json_whole(&json, "reached", n->reached);
-        tt_json_flag(&json, "float16_overflow",
+        tt_json_text(json, "site", tt_run_site_name(run, n->site));
+        tt_json_i64(json, "rank", about.rank);
+        tt_json_text(json, "birth", birth_words[n->birth]);
+        tt_json_i64(json, "order", n->order);
+        tt_json_i64(json, "of", n->of);
+        tt_json_i64(json, "reached", n->reached);
+        tt_json_bool(json, "float16_overflow",
                      (n->point.products & TT_PRODUCT_STATS) != 0 &&
                          tt_screen_has_overflowed(&n->point.stats));
-        tt_json_open(&json, "point", '{');
-        tt_json_point(&json, &n->point);
-        tt_json_close(&json, '}');
-        tt_json_open(&json, "fed_by", '[');
+        tt_json_point(json, "point", &n->point);
+        tt_json_open(json, "fed_by", '[');
         for (size_t i = 0; st == TT_OK && i < count; i++) {
             tt_point p;
             st = tt_run_point(run, n->file, feeds[i].site, feeds[i].index, &p, err);
             if (st < 0)
                 break;
-            tt_json_open(&json, NULL, '{');
-            tt_json_words(&json, "role", feed_words[feeds[i].kind]);
-            tt_json_words(&json, "site", tt_run_site_name(run, feeds[i].site));
-            tt_json_point(&json, &p);
-            tt_json_close(&json, '}');
+            tt_json_open(json, NULL, '{');
+            tt_json_text(json, "role", feed_words[feeds[i].kind]);
+            tt_json_text(json, "site", tt_run_site_name(run, feeds[i].site));
+            tt_json_point(json, NULL, &p);
+            tt_json_close(json);
         }
-        tt_json_close(&json, ']');
     }
-    tt_json_close(&json, '}');
-    return st;
+    return tt_json_print(&out, st);
 }
 
-tt_exit tt_cmd_nan(int argc, char **argv, tt_error *err)
+static tt_exit nan_command(tt_call *call)
 {
-    arguments args = { .shared = { .least = 1, .most = 1 } };
-    argp_parse(&spec, argc, argv, 0, NULL, &args);
-    tt_screen screen;
-    tt_screen_look(&screen);
-    tt_run *run = NULL;
     tt_nonfinite found;
-    tt_exit code = tt_overview_open(args.shared.run, &run, err);
-    if (code != TT_EXIT_FINE)
-        goto out;
-    if (args.allow != NULL && !tt_overview_has_site(run, args.allow)) {
-        code = tt_overview_no_site(run, args.allow, err);
-        goto out;
-    }
-    tt_status st = tt_run_nonfinite(run, args.allow, &found, err);
+    tt_run *run = call->runs[0];
+    if (args.allow != NULL && !tt_overview_has_site(run, args.allow))
+        return tt_overview_no_site(run, args.allow, call->err);
+    tt_status st = tt_run_nonfinite(run, args.allow, &found, call->err);
     if (st == TT_OK)
-        st = args.shared.is_json ? print_json(run, &found, err)
-                                 : print_text(run, &found, &args, &screen, err);
-    code = st < 0 ? TT_EXIT_FAILED : found.site >= 0 ? TT_EXIT_FOUND : TT_EXIT_FINE;
-out:
-    tt_run_close(run);
-    free(args.allow);
-    return code;
+        st = args.is_json ? print_json(run, &found, call->err) : print_text(run, &found, call->err);
+    return st == TT_OK && found.site >= 0 ? TT_EXIT_FOUND : tt_cmd_exit(st, call->err);
 }
+
+const tt_cmd tt_cmd_nan = {
+    .name = "nan",
+    .args = "RUN",
+    .summary = "where the first NaN or Inf was born",
+    .doc = "Find where the first NaN or Inf of a run was born, and what fed it.  Exit code 1: there is "
+           "one.\v"
+           "For example: tensortap nan runs/today --allow '*.mask'",
+    .options = (const tt_option[]){ { "allow", "GLOB",
+                                      "Sites that may hold NaN or Inf, such as attention masks; may be "
+                                      "given again",
+                                      .to = &args.allow, read_allow, "a pattern" },
+                                    { "json", NULL, "Print JSON", .to = &args.is_json },
+                                    { 0 } },
+    TT_CMD_ONE_RUN,
+    .run = nan_command,
+};

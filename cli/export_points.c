@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* bins: of the point's histogram; none where it has none */
-typedef void put_fn(tt_json_out *json, const char *site, int32_t rank, const tt_point *p,
+typedef void put_fn(tt_json *json, const char *site, int32_t rank, const tt_point *p,
                     const tt_hist_bin *bins, size_t count);
 
 static void put_number(double x)
@@ -21,7 +21,7 @@ static void put_number(double x)
     printf(",%s", text);
 }
 
-static void put_csv(tt_json_out *json, const char *site, int32_t rank, const tt_point *p,
+static void put_csv(tt_json *json, const char *site, int32_t rank, const tt_point *p,
                     const tt_hist_bin *bins, size_t count)
 {
     (void)json;
@@ -58,25 +58,25 @@ static void put_csv(tt_json_out *json, const char *site, int32_t rank, const tt_
     putchar('\n');
 }
 
-static void put_json(tt_json_out *json, const char *site, int32_t rank, const tt_point *p,
+static void put_json(tt_json *json, const char *site, int32_t rank, const tt_point *p,
                      const tt_hist_bin *bins, size_t count)
 {
     tt_json_open(json, NULL, '{');
-    tt_json_words(json, "site", site);
-    tt_json_whole(json, "rank", rank);
-    tt_json_point(json, p);
+    tt_json_text(json, "site", site);
+    tt_json_i64(json, "rank", rank);
+    tt_json_point(json, NULL, p);
     if ((p->products & TT_PRODUCT_HIST) != 0)
         tt_json_open(json, "histogram", '[');
     for (size_t i = 0; i < count; i++) {
         tt_json_open(json, NULL, '[');
-        tt_json_number(json, NULL, bins[i].low);
-        tt_json_number(json, NULL, bins[i].high);
-        tt_json_whole(json, NULL, bins[i].count);
-        tt_json_close(json, ']');
+        tt_json_f64(json, NULL, bins[i].low);
+        tt_json_f64(json, NULL, bins[i].high);
+        tt_json_i64(json, NULL, bins[i].count);
+        tt_json_close(json);
     }
     if ((p->products & TT_PRODUCT_HIST) != 0)
-        tt_json_close(json, ']');
-    tt_json_close(json, '}');
+        tt_json_close(json);
+    tt_json_close(json);
 }
 
 int64_t tt_export_points(const tt_export *what)
@@ -107,15 +107,14 @@ static tt_status read_bins(const tt_export *what, int32_t file, int32_t site, in
         return st;
     tt_hist_bin *grown = realloc(*bins, *count * sizeof *grown);
     if (grown == NULL) {
-        (void)snprintf(err->text, sizeof err->text, "%s", tt_status_text(TT_ENOMEM));
-        return TT_ENOMEM;
+        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
     }
     *bins = grown;
     *cap = *count;
     return tt_run_hist(what->run, file, site, index, *bins, *cap, count, err);
 }
 
-static tt_status put_all(const tt_export *what, tt_json_out *json, put_fn *put, tt_error *err)
+static tt_status put_all(const tt_export *what, tt_json *json, put_fn *put, tt_error *err)
 {
     tt_status st = TT_OK;
     int64_t done = 0, total = tt_export_points(what);
@@ -132,8 +131,7 @@ static tt_status put_all(const tt_export *what, tt_json_out *json, put_fn *put, 
                 tt_point p;
                 size_t count = 0;
                 tt_status read = tt_run_point(what->run, f, site, i, &p, err);
-                bool is_wanted =
-                    read == TT_OK && p.step >= what->steps.first && p.step <= what->steps.last;
+                bool is_wanted = read == TT_OK && tt_range_has(&what->steps, p.step);
                 if (is_wanted && put == put_json && (p.products & TT_PRODUCT_HIST) != 0)
                     read = read_bins(what, f, site, i, &bins, &cap, &count, err);
                 if (read == TT_OK && is_wanted)
@@ -152,8 +150,7 @@ static tt_status turn_output(tt_output *output, const char *path, tt_error *err)
 {
     if (dup2(tt_output_fd(output), STDOUT_FILENO) >= 0)
         return TT_OK;
-    (void)snprintf(err->text, sizeof err->text, "%.150s: %s", path, strerror(errno));
-    return TT_EIO;
+    return tt_fail(err, TT_EIO, "%.150s: %s", path, strerror(errno));
 }
 
 static tt_status export_points(const tt_export *what, bool is_json, tt_error *err)
@@ -165,18 +162,16 @@ static tt_status export_points(const tt_export *what, bool is_json, tt_error *er
         st = turn_output(output, what->out, err);
     if (st < 0)
         goto out;
-    tt_json_out json = { 0 };
-    if (is_json)
-        tt_json_open(&json, NULL, '[');
-    else
+    tt_json_out answer;
+    tt_json *json = is_json ? tt_json_begin(&answer, '[') : NULL;
+    if (!is_json)
         puts("site,rank,step,call,time,phase,value,dtype,shape,count,nan,posinf,neginf,zeros,min,max,"
              "absmax,sum,mean,std,l1,l2");
-    st = put_all(what, &json, is_json ? put_json : put_csv, err);
+    st = put_all(what, json, is_json ? put_json : put_csv, err);
     if (is_json)
-        tt_json_close(&json, ']');
+        st = tt_json_print(&answer, st);
     if (is_file && (fflush(stdout) != 0 || ferror(stdout) != 0) && st == TT_OK) {
-        (void)snprintf(err->text, sizeof err->text, "%.150s: %s", what->out, strerror(errno));
-        st = TT_EIO;
+        st = tt_fail(err, TT_EIO, "%.150s: %s", what->out, strerror(errno));
     }
 out:
     st = tt_output_close(output, st, err);

@@ -30,24 +30,19 @@ static void free_list(list *all)
     free(all->items);
 }
 
-static tt_status say(tt_status st, tt_error *err, const char *text)
-{
-    (void)snprintf(err->text, sizeof err->text, "%s", text);
-    return st;
-}
-
 /* Reads a value; *bytes is owned by the caller. */
 static tt_status read_value(const tt_export *what, const tt_value *value, void **bytes, tt_tensor *out,
                             tt_error *err)
 {
     void *data = malloc((size_t)value->bytes + 1);
     if (data == NULL)
-        return say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+        return TT_ENOMEM;
     tt_status st = tt_run_value_read(what->run, value, data, err);
     if (st == TT_OK)
         st = tt_tensor_describe(out, data, value->dtype, value->ndim, value->shape, NULL, err);
     if (st == TT_OK && out->count * (int64_t)tt_dtype_size(out->dtype) != value->bytes)
-        st = say(TT_EFORMAT, err, "a value has not the size of its shape; 'tensortap check' says more");
+        st = tt_fail(err, TT_EFORMAT,
+                     "a value has not the size of its shape; 'tensortap check' says more");
     if (st == TT_OK)
         *bytes = data;
     else
@@ -62,7 +57,7 @@ static tt_status add_value(list *all, const tt_export *what, int32_t file, const
         size_t cap = all->cap < 64 ? 64 : all->cap * 2;
         kept *items = realloc(all->items, cap * sizeof *items);
         if (items == NULL)
-            return say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+            return TT_ENOMEM;
         all->items = items;
         all->cap = cap;
     }
@@ -80,7 +75,7 @@ static tt_status add_value(list *all, const tt_export *what, int32_t file, const
         free(bytes);
     }
     if (st < 0)
-        return tt_export_goes_on(what, say(st, err, why.text), err);
+        return tt_export_goes_on(what, tt_fail(err, st, "%s", why.text), err);
     tt_run_file about = { 0 };
     (void)tt_run_file_get(what->run, file, &about);
     char call[32] = "", rank[32] = "";
@@ -89,7 +84,7 @@ static tt_status add_value(list *all, const tt_export *what, int32_t file, const
     if (tt_run_file_count(what->run) > 1)
         (void)snprintf(rank, sizeof rank, "@rank%d", (int)about.rank);
     if (asprintf(&item->name, "%s@%" PRId64 "%s%s", site, p->step, call, rank) < 0)
-        return say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+        return TT_ENOMEM;
     all->count++;
     if (__builtin_add_overflow(all->bytes, item->value.bytes, &all->bytes))
         all->bytes = INT64_MAX;
@@ -109,11 +104,10 @@ static tt_status weigh(const tt_export *what, const list *all, tt_error *err)
     }
     if (all->bytes <= FREE || all->bytes / TIMES <= bytes)
         return TT_OK;
-    (void)snprintf(err->text, sizeof err->text,
+    return tt_fail(err, TT_ELIMIT,
                    "these values take %s, and the run only %s: refused; choose fewer of them with GLOB "
                    "and --step, or read one with tt.open(RUN).tensor()",
                    tt_screen_bytes(all->bytes, unpacked), tt_screen_bytes(bytes, stored));
-    return TT_ELIMIT;
 }
 
 static tt_status list_values(const tt_export *what, list *all, tt_error *err)
@@ -128,8 +122,7 @@ static tt_status list_values(const tt_export *what, list *all, tt_error *err)
             for (int64_t i = 0; st == TT_OK && i < n; i++) {
                 tt_point p;
                 tt_status read = tt_run_point(what->run, f, site, i, &p, err);
-                if (read == TT_OK && p.value_at > 0 && p.step >= what->steps.first &&
-                    p.step <= what->steps.last)
+                if (read == TT_OK && p.value_at > 0 && tt_range_has(&what->steps, p.step))
                     st = add_value(all, what, f, name, &p, err);
                 else
                     st = tt_export_goes_on(what, read, err);
@@ -137,9 +130,9 @@ static tt_status list_values(const tt_export *what, list *all, tt_error *err)
         }
     }
     if (st == TT_OK && all->count == 0)
-        st = say(TT_EMISMATCH, err,
-                 "no values were kept for these sites; record them with keep=\"value\", or export "
-                 "statistics with --to csv");
+        st = tt_fail(err, TT_EMISMATCH,
+                     "no values were kept for these sites; record them with keep=\"value\", or export "
+                     "statistics with --to csv");
     return st == TT_OK ? weigh(what, all, err) : st;
 }
 
@@ -173,11 +166,11 @@ static int by_name(const void *a, const void *b)
 
 /* Two may have the same name: a/b and a_b as files, those of a process and of its child.
  * The second gets a ~2. */
-static tt_status make_unique(list *all, tt_error *err)
+static tt_status make_unique(list *all)
 {
     kept **sorted = calloc(all->count + 1, sizeof(kept *));
     if (sorted == NULL)
-        return say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+        return TT_ENOMEM;
     for (size_t i = 0; i < all->count; i++)
         sorted[i] = &all->items[i];
     if (all->count > 0)
@@ -188,7 +181,7 @@ static tt_status make_unique(list *all, tt_error *err)
         if (strcmp(sorted[i]->name, sorted[first]->name) != 0) {
             first = i;
         } else if (asprintf(&other, "%s~%zu", sorted[first]->name, i - first + 1) < 0) {
-            st = say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+            st = TT_ENOMEM;
         } else {
             free(sorted[i]->name);
             sorted[i]->name = other;
@@ -212,21 +205,19 @@ tt_status tt_export_npy(const tt_export *what, tt_error *err)
     size_t len = strlen(what->out);
     bool is_file = all.count == 1 && len > 4 && strcmp(what->out + len - 4, ".npy") == 0;
     if (st == TT_OK && !is_file && mkdir(what->out, 0777) < 0 && errno != EEXIST) {
-        (void)snprintf(err->text, sizeof err->text, "%.150s: %s", what->out, strerror(errno));
-        st = TT_EIO;
+        st = tt_fail(err, TT_EIO, "%.150s: %s", what->out, strerror(errno));
     }
     for (size_t i = 0; i < all.count; i++)
         make_safe(all.items[i].name);
     if (st == TT_OK)
-        st = make_unique(&all, err);
+        st = make_unique(&all);
     for (size_t i = 0; st == TT_OK && i < all.count; i++) {
         void *bytes = NULL;
         tt_tensor t;
         char *path = NULL;
         int n = is_file ? asprintf(&path, "%s", what->out)
                         : asprintf(&path, "%s/%s.npy", what->out, all.items[i].name);
-        st = n < 0 ? say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM))
-                   : read_value(what, &all.items[i].value, &bytes, &t, err);
+        st = n < 0 ? TT_ENOMEM : read_value(what, &all.items[i].value, &bytes, &t, err);
         if (st == TT_OK)
             st = tt_file_save(path, TT_FORMAT_NPY, &t, NULL, err);
         free(bytes);
@@ -246,10 +237,10 @@ tt_status tt_export_safetensors(const tt_export *what, tt_error *err)
     tt_safetensors *file = NULL;
     tt_status st = list_values(what, &all, err);
     if (st == TT_OK)
-        st = make_unique(&all, err);
+        st = make_unique(&all);
     tt_entry *entries = calloc(all.count + 1, sizeof *entries);
     if (st == TT_OK && entries == NULL)
-        st = say(TT_ENOMEM, err, tt_status_text(TT_ENOMEM));
+        st = TT_ENOMEM;
     for (size_t i = 0; st == TT_OK && i < all.count; i++)
         entries[i] = (tt_entry){ .name = all.items[i].name,
                                  .dtype = all.items[i].value.dtype,

@@ -1,115 +1,73 @@
-/* json_out.c -- answers as JSON.
+/* json_out.c -- answers as JSON, for --json, on standard output.
  *
- * Exists beside the core's writer because programs over tensortap.h have none, and
- * an answer is streamed: it may be longer than memory.
+ * An answer may be longer than memory, so it is printed while it is written.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "json_out.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 
-static void put_text(const char *text)
+static void print(tt_buf *text)
 {
-    tt_buf quoted = { 0 };
-    if (tt_json_quote(text, &quoted) == TT_OK)
-        (void)fwrite(quoted.data, 1, quoted.len, stdout);
-    else
-        fputs("null", stdout); /* out of memory */
-    tt_buf_free(&quoted);
+    if (text->len > 0)
+        (void)fwrite(text->data, 1, text->len, stdout); /* main looks for failures */
+    tt_buf_free(text);
 }
 
-static void begin(tt_json_out *json, const char *name)
+tt_json *tt_json_begin(tt_json_out *out, char bracket)
 {
-    if (json->has_items)
-        putchar(',');
-    if (json->depth == 1 && json->has_items)
-        putchar('\n'); /* one member of the answer a line: for people and for grep */
-    json->has_items = true;
-    if (name != NULL) {
-        put_text(name);
-        putchar(':');
-    }
+    *out = (tt_json_out){ .json = { .out = &out->text, .is_compact = true, .drain = print } };
+    tt_json_open(&out->json, NULL, bracket);
+    return &out->json;
 }
 
-void tt_json_open(tt_json_out *json, const char *name, char bracket)
+tt_status tt_json_print(tt_json_out *out, tt_status st)
 {
-    begin(json, name);
-    putchar(bracket);
-    json->has_items = false;
-    json->depth++;
+    while (out->json.depth > 0 && out->text.st == TT_OK) /* also after a failure: the rest parses */
+        tt_json_close(&out->json);
+    tt_status written = tt_json_finish(&out->json);
+    print(&out->text);
+    putchar('\n');
+    return st < 0 ? st : written;
 }
 
-void tt_json_close(tt_json_out *json, char bracket)
-{
-    putchar(bracket);
-    json->has_items = true;
-    if (--json->depth == 0)
-        putchar('\n');
-}
-
-void tt_json_words(tt_json_out *json, const char *name, const char *text)
-{
-    begin(json, name);
-    if (text != NULL)
-        put_text(text);
-    else
-        fputs("null", stdout);
-}
-
-void tt_json_number(tt_json_out *json, const char *name, double x)
-{
-    char text[TT_NUMBER_TEXT];
-    begin(json, name);
-    (void)tt_number_f64(x, text);
-    fputs(isnan(x) ? "\"NaN\"" : isinf(x) ? (x > 0 ? "\"Infinity\"" : "\"-Infinity\"") : text, stdout);
-}
-
-void tt_json_whole(tt_json_out *json, const char *name, int64_t x)
-{
-    begin(json, name);
-    printf("%" PRId64, x);
-}
-
-void tt_json_flag(tt_json_out *json, const char *name, bool x)
-{
-    begin(json, name);
-    fputs(x ? "true" : "false", stdout);
-}
-
-void tt_json_point(tt_json_out *json, const tt_point *p)
+void tt_json_point(tt_json *json, const char *name, const tt_point *p)
 {
     static const char *const phases[] = { "none", "train", "eval" };
-    tt_json_whole(json, "step", p->step);
-    tt_json_whole(json, "call", (int64_t)p->call);
-    tt_json_whole(json, "time", p->time);
-    tt_json_words(json, "phase", p->phase < TT_PHASE_COUNT_ ? phases[p->phase] : "none");
+    if (name != NULL)
+        tt_json_open(json, name, '{');
+    tt_json_i64(json, "step", p->step);
+    tt_json_i64(json, "call", (int64_t)p->call);
+    tt_json_i64(json, "time", p->time);
+    tt_json_text(json, "phase", p->phase < TT_PHASE_COUNT_ ? phases[p->phase] : "none");
     if (p->is_skipped)
-        tt_json_flag(json, "skipped", true);
+        tt_json_bool(json, "skipped", true);
     if ((p->products & TT_PRODUCT_SCALAR) != 0)
-        tt_json_number(json, "value", p->scalar);
+        tt_json_f64(json, "value", p->scalar);
     if ((p->products & TT_PRODUCT_STATS) != 0) {
         const tt_stats *s = &p->stats;
         bool is_known = s->dtype >= 0 && s->dtype < TT_DTYPE_COUNT_;
-        tt_json_words(json, "dtype", is_known ? tt_dtype_name((tt_dtype)s->dtype) : NULL);
-        tt_json_whole(json, "count", s->count);
-        tt_json_whole(json, "nan", s->nan);
-        tt_json_whole(json, "posinf", s->posinf);
-        tt_json_whole(json, "neginf", s->neginf);
-        tt_json_whole(json, "zeros", s->zeros);
-        const struct {
-            const char *name;
-            double x;
-        } numbers[] = { { "min", s->min }, { "max", s->max },        { "absmax", s->absmax },
-                        { "sum", s->sum }, { "mean", s->mean },      { "std", tt_stats_std(s) },
-                        { "l1", s->l1 },   { "l2", tt_stats_l2(s) }, { "rms", tt_stats_rms(s) } };
-        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-            tt_json_number(json, numbers[i].name, numbers[i].x);
+        tt_json_text(json, "dtype", is_known ? tt_dtype_name((tt_dtype)s->dtype) : NULL);
+        tt_json_i64(json, "count", s->count);
+        tt_json_i64(json, "nan", s->nan);
+        tt_json_i64(json, "posinf", s->posinf);
+        tt_json_i64(json, "neginf", s->neginf);
+        tt_json_i64(json, "zeros", s->zeros);
+        tt_json_f64(json, "min", s->min);
+        tt_json_f64(json, "max", s->max);
+        tt_json_f64(json, "absmax", s->absmax);
+        tt_json_f64(json, "sum", s->sum);
+        tt_json_f64(json, "mean", s->mean);
+        tt_json_f64(json, "std", tt_stats_std(s));
+        tt_json_f64(json, "l1", s->l1);
+        tt_json_f64(json, "l2", tt_stats_l2(s));
+        tt_json_f64(json, "rms", tt_stats_rms(s));
     }
     if (p->ndim >= 0) {
         tt_json_open(json, "shape", '[');
         for (int32_t d = 0; d < p->ndim; d++)
-            tt_json_whole(json, NULL, p->shape[d]);
-        tt_json_close(json, ']');
+            tt_json_i64(json, NULL, p->shape[d]);
+        tt_json_close(json);
     }
+    if (name != NULL)
+        tt_json_close(json);
 }

@@ -1,7 +1,4 @@
-/* json_out.h -- answers as JSON, for --json.  Written straight to standard output.
- *
- * A name of NULL is a member of an array.  Not-a-number and the infinities are the
- * strings "NaN", "Infinity", "-Infinity".
+/* json_out.h -- answers as JSON, for --json, on standard output.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_CLI_JSON_OUT_H
 #define TT_CLI_JSON_OUT_H
@@ -9,17 +6,16 @@
 #include "tensortap_tools.h"
 
 typedef struct tt_json_out {
-    bool has_items; /* a comma is needed */
-    int depth;
+    tt_buf text;
+    tt_json json;
 } tt_json_out;
 
-void tt_json_open(tt_json_out *json, const char *name, char bracket);      /* '{' or '[' */
-void tt_json_close(tt_json_out *json, char bracket);                       /* '}' or ']' */
-void tt_json_words(tt_json_out *json, const char *name, const char *text); /* NULL: null */
-void tt_json_number(tt_json_out *json, const char *name, double x);
-void tt_json_whole(tt_json_out *json, const char *name, int64_t x);
-void tt_json_flag(tt_json_out *json, const char *name, bool x);
-/* step, call, time, phase, value or statistics, dtype and shape, as members. */
-void tt_json_point(tt_json_out *json, const tt_point *point);
+/* Begins an answer: an object or an array. */
+tt_json *tt_json_begin(tt_json_out *out, char bracket);
+/* Ends and prints it.  Returns st, or the failure of the writer. */
+tt_status tt_json_print(tt_json_out *out, tt_status st);
+/* step, call, time, phase, value or statistics, dtype and shape: as members of the innermost
+ * object, or as an object of this name. */
+void tt_json_point(tt_json *json, const char *name, const tt_point *point);
 
 #endif

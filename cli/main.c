@@ -1,63 +1,144 @@
-/* main.c -- the `tensortap` program: finds the command, prints its errors,
- * decides the exit code.
+/* main.c -- the `tensortap` program: finds the command, parses its arguments, opens its runs,
+ * prints its errors, decides the exit code.
  *
- * Exit codes: 0 fine; 1 the thing asked about is there or differs; 2 usage, or
- * a name that matches nothing; 3 failure, a full disk behind standard output
- * included.
+ * Exit codes: 0 fine; 1 the thing asked about is there or differs; 2 usage, or a name that
+ * matches nothing; 3 failure, which includes a full disk behind standard output.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "cmd.h"
+#include "overview.h"
 #include "suggest.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-const tt_cmd tt_commands[] = {
-    { "run", "SCRIPT ...", "run a Python program and record its models", tt_cmd_run },
-    { "ls", "[FOLDER]", "list runs: when, what command, steps, size, state", tt_cmd_ls },
-    { "show", "RUN [GLOB]", "a tree of all sites, what is odd first", tt_cmd_show },
-    { "stats", "RUN GLOB", "the statistics of sites, step by step", tt_cmd_stats },
-    { "nan", "RUN", "where the first NaN or Inf was born", tt_cmd_nan },
-    { "diff", "RUN RUN", "where two runs part", tt_cmd_diff },
-    { "export", "RUN [GLOB]", "write csv, json, npy, safetensors, pt, hdf5 ...", tt_cmd_export },
-    { "graph", "RUN", "draw which module calls which", tt_cmd_graph },
-    { "check", "RUN", "verify every checksum, repair", tt_cmd_check },
-    { "top", "RUN", "a live view of a training", tt_cmd_top },
-    { "rm", "RUN...", "remove runs; asks first", tt_cmd_rm },
-    { "help", "[COMMAND]", "print this help, or that of a command", tt_cmd_help },
-    { 0 },
+static const tt_cmd *const commands[] = {
+#define X(name) &tt_cmd_##name,
+    TT_COMMANDS(X)
+#undef X
 };
+enum { COMMANDS = sizeof commands / sizeof *commands, OPTIONS_MAX = 16, KEY = 256 };
 
-const tt_cmd *tt_cmd_find(const char *name)
+tt_exit tt_cmd_fail(tt_error *err, tt_exit code, const char *format, ...)
 {
-    for (const tt_cmd *cmd = tt_commands; cmd->name != NULL; cmd++)
-        if (strcmp(cmd->name, name) == 0)
-            return cmd;
-    return NULL;
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+    return code;
 }
 
-tt_exit tt_cmd_unknown(const char *name, tt_error *err)
+tt_exit tt_cmd_exit(tt_status st, tt_error *err)
+{
+    if (st == TT_OK)
+        return TT_EXIT_FINE;
+    return err->text[0] != '\0' ? TT_EXIT_FAILED
+                                : tt_cmd_fail(err, TT_EXIT_FAILED, "%s", tt_status_text(st));
+}
+
+/* ---- the arguments of a command -------------------------------------------------- */
+
+static void read_option(const tt_option *option, char *arg, struct argp_state *state)
+{
+    if (option->value == NULL)
+        *(bool *)option->to = true;
+    else if (option->read == NULL)
+        *(const char **)option->to = arg;
+    else if (!option->read(arg, option->to))
+        argp_failure(state, TT_EXIT_USAGE, 0, "--%s takes %s, not '%s'", option->name, option->takes,
+                     arg);
+}
+
+static error_t parse_argument(int key, char *arg, struct argp_state *state)
+{
+    tt_call *call = state->input;
+    const tt_cmd *cmd = call->cmd;
+    if (key == ARGP_KEY_ARGS) {
+        call->words = state->argv + state->next;
+        call->count = (size_t)(state->argc - state->next);
+        state->next = state->argc;
+        return 0;
+    }
+    if (key == ARGP_KEY_END && call->count < cmd->least)
+        argp_failure(state, TT_EXIT_USAGE, 0, "%s", cmd->missing);
+    if (key == ARGP_KEY_END && call->count > cmd->most)
+        argp_failure(state, TT_EXIT_USAGE, 0, "'%s' is one too many; %s", call->words[cmd->most],
+                     cmd->extra);
+    for (size_t i = 0; cmd->options != NULL && cmd->options[i].help != NULL; i++) {
+        const tt_option *option = &cmd->options[i];
+        if (option->to == NULL || key != (option->letter != 0 ? option->letter : KEY + (int)i))
+            continue;
+        read_option(option, arg, state);
+        return 0;
+    }
+    return cmd->parse != NULL ? cmd->parse(key, arg, state) : ARGP_ERR_UNKNOWN;
+}
+
+static void parse_arguments(tt_call *call, int argc, char **argv)
+{
+    const tt_cmd *cmd = call->cmd;
+    struct argp_option options[OPTIONS_MAX + 1] = { { 0 } };
+    for (size_t i = 0; cmd->options != NULL && cmd->options[i].help != NULL; i++)
+        options[i] = (struct argp_option){ .name = cmd->options[i].name,
+                                           .key = cmd->options[i].letter != 0 ? cmd->options[i].letter
+                                                                              : KEY + (int)i,
+                                           .arg = cmd->options[i].value,
+                                           .doc = cmd->options[i].help };
+    const struct argp spec = { .options = options,
+                               .parser = parse_argument,
+                               .args_doc = cmd->usage != NULL ? cmd->usage : cmd->args,
+                               .doc = cmd->doc };
+    argp_parse(&spec, argc, argv, cmd->is_in_order ? ARGP_IN_ORDER : 0, NULL, call);
+    call->path = call->count > 0 ? call->words[0] : NULL;
+    call->glob = cmd->runs == 1 && call->count > 1 ? call->words[1] : NULL;
+}
+
+static tt_exit unknown_command(const char *name, tt_error *err)
 {
     const char *near = NULL;
     size_t best = 3; /* two slips at most */
-    for (const tt_cmd *cmd = tt_commands; cmd->name != NULL; cmd++) {
-        size_t distance = tt_suggest_distance(name, cmd->name);
-        if (distance < best && distance < strlen(cmd->name)) {
+    for (size_t i = 0; i < COMMANDS; i++) {
+        size_t distance = tt_suggest_distance(name, commands[i]->name);
+        if (distance < best && distance < strlen(commands[i]->name)) {
             best = distance;
-            near = cmd->name;
+            near = commands[i]->name;
         }
     }
     if (near != NULL)
-        (void)snprintf(err->text, sizeof err->text, "no command '%.80s'; did you mean '%s'?", name, near);
-    else
-        (void)snprintf(err->text, sizeof err->text, "no command '%.80s'; 'tensortap help' lists them",
-                       name);
-    return TT_EXIT_USAGE;
+        return tt_cmd_fail(err, TT_EXIT_USAGE, "no command '%.80s'; did you mean '%s'?", name, near);
+    return tt_cmd_fail(err, TT_EXIT_USAGE, "no command '%.80s'; 'tensortap help' lists them", name);
 }
+
+tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
+{
+    tt_call call = { .options = argv + 1, .err = err };
+    for (size_t i = 0; i < COMMANDS; i++)
+        call.cmd = strcmp(commands[i]->name, name) == 0 ? commands[i] : call.cmd;
+    if (call.cmd == NULL)
+        return unknown_command(name, err);
+    char title[64], help[] = "--help";
+    (void)snprintf(title, sizeof title, "tensortap %s", call.cmd->name);
+    argv[0] = title;
+    if (argc > 1 && strcmp(argv[1], "-h") == 0)
+        argv[1] = help; /* argp knows -? and --help only */
+    parse_arguments(&call, argc, argv);
+    tt_screen_look();
+    tt_exit code = TT_EXIT_FINE;
+    for (size_t i = 0; code == TT_EXIT_FINE && i < call.cmd->runs; i++)
+        code = tt_overview_open(call.words[i], &call.runs[i], err);
+    if (code == TT_EXIT_FINE && call.glob != NULL && !tt_overview_has_site(call.runs[0], call.glob))
+        code = tt_overview_no_site(call.runs[0], call.glob, err);
+    if (code == TT_EXIT_FINE)
+        code = call.cmd->run(&call);
+    tt_run_close(call.runs[0]);
+    tt_run_close(call.runs[1]);
+    return code;
+}
+
+/* ---- the program ----------------------------------------------------------------- */
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -82,8 +163,8 @@ static char *describe(int key, const char *text, void *input)
     if (file == NULL)
         return NULL;
     fputs("Commands:\n", file);
-    for (const tt_cmd *cmd = tt_commands; cmd->name != NULL; cmd++)
-        fprintf(file, "  %-8s %-16s %s\n", cmd->name, cmd->args, cmd->summary);
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(file, "  %-8s %-16s %s\n", commands[i]->name, commands[i]->args, commands[i]->summary);
     fputs("\nFor example: tensortap show runs/today", file);
     return fclose(file) == 0 ? out : NULL; /* argp frees it */
 }
@@ -128,7 +209,7 @@ int main(int argc, char **argv)
     if (argc > 0)
         argv[0] = self;
     if (argc > 1 && strcmp(argv[1], "-h") == 0)
-        argv[1] = help; /* argp knows -? and --help only */
+        argv[1] = help;
     int first = 0;
     argp_parse(&spec, argc, argv, ARGP_IN_ORDER, NULL, &first);
     if (first == 0) {
@@ -136,18 +217,7 @@ int main(int argc, char **argv)
         return TT_EXIT_USAGE;
     }
     tt_error err = { "" };
-    tt_exit code;
-    const tt_cmd *cmd = tt_cmd_find(argv[first]);
-    if (cmd == NULL) {
-        code = tt_cmd_unknown(argv[first], &err);
-    } else {
-        char title[64];
-        (void)snprintf(title, sizeof title, "tensortap %s", cmd->name);
-        argv[first] = title;
-        if (first + 1 < argc && strcmp(argv[first + 1], "-h") == 0)
-            argv[first + 1] = help;
-        code = cmd->run(argc - first, argv + first, &err);
-    }
+    tt_exit code = tt_cmd_call(argv[first], argc - first, argv + first, &err);
     tt_buf safe = { 0 }; /* it quotes what the user gave */
     if (err.text[0] != '\0' && tt_text_append(err.text, &(tt_style){ 0 }, &safe) == TT_OK)
         fprintf(stderr, "tensortap: %s\n", safe.data);

@@ -1,6 +1,5 @@
-/* overview.c -- runs and names that the user gave.
- *
- * Exists so that all commands say the same when a run or a site is not there.
+/* overview.c -- what the commands share about a run: opening it, names that match nothing, its
+ * state, its size, and the lines about it that show, nan and top begin with.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "overview.h"
 
@@ -19,12 +18,10 @@
 tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err)
 {
     struct stat about;
-    if (stat(path, &about) < 0 && errno == ENOENT) {
-        (void)snprintf(err->text, sizeof err->text,
-                       "no run at '%.150s'; 'tensortap ls FOLDER' lists runs", path);
-        return TT_EXIT_FAILED;
-    }
-    return tt_run_open(path, out, err) < 0 ? TT_EXIT_FAILED : TT_EXIT_FINE;
+    if (stat(path, &about) < 0 && errno == ENOENT)
+        return tt_cmd_fail(err, TT_EXIT_FAILED, "no run at '%.150s'; 'tensortap ls FOLDER' lists runs",
+                           path);
+    return tt_cmd_exit(tt_run_open(path, out, err), err);
 }
 
 bool tt_overview_has_site(const tt_run *run, const char *glob)
@@ -115,24 +112,19 @@ static void quote(const char *text, char *out, size_t room)
 
 tt_exit tt_overview_no_site(const tt_run *run, const char *glob, tt_error *err)
 {
-    if (tt_run_site_count(run) == 0) {
-        (void)snprintf(err->text, sizeof err->text, "nothing has been recorded in this run");
-        return TT_EXIT_USAGE;
-    }
+    if (tt_run_site_count(run) == 0)
+        return tt_cmd_fail(err, TT_EXIT_USAGE, "nothing has been recorded in this run");
     char pattern[GLOB_LONGEST] = "", glob_text[100], near_text[100];
     near_glob(run, glob, pattern);
     const char *near = *pattern != '\0' ? pattern : near_site(run, glob);
     quote(glob, glob_text, sizeof glob_text);
-    if (near != NULL) {
-        quote(near, near_text, sizeof near_text);
-        (void)snprintf(err->text, sizeof err->text, "no site matches '%s'; did you mean '%s'?", glob_text,
+    if (near == NULL)
+        return tt_cmd_fail(err, TT_EXIT_USAGE,
+                           "no site matches '%s'; 'tensortap show RUN' lists them, * stands for anything",
+                           glob_text);
+    quote(near, near_text, sizeof near_text);
+    return tt_cmd_fail(err, TT_EXIT_USAGE, "no site matches '%s'; did you mean '%s'?", glob_text,
                        near_text);
-    } else {
-        (void)snprintf(err->text, sizeof err->text,
-                       "no site matches '%s'; 'tensortap show RUN' lists them, * stands for anything",
-                       glob_text);
-    }
-    return TT_EXIT_USAGE;
 }
 
 const char *tt_overview_info(const tt_run *run, const char *key)
@@ -193,10 +185,10 @@ tt_state tt_overview_state(const tt_run *run)
             return TT_STATE_LIVE;
         state = TT_STATE_CRASHED;
     }
-    return state == TT_STATE_FINISHED && tt_opened_stop(run) != NULL ? TT_STATE_STOPPED : state;
+    return state == TT_STATE_FINISHED && tt_overview_stop(run) != NULL ? TT_STATE_STOPPED : state;
 }
 
-const char *tt_opened_stop(const tt_run *run)
+const char *tt_overview_stop(const tt_run *run)
 {
     for (int32_t f = 0; f < tt_run_file_count(run); f++) {
         tt_run_file file;
@@ -217,7 +209,7 @@ static int32_t new_rank(const tt_run *run, int32_t f)
     return file.rank != before.rank ? file.rank : -1;
 }
 
-int32_t tt_opened_rank_count(const tt_run *run)
+int32_t tt_overview_rank_count(const tt_run *run)
 {
     int32_t count = 0;
     for (int32_t f = 0; f < tt_run_file_count(run); f++)
@@ -225,9 +217,16 @@ int32_t tt_opened_rank_count(const tt_run *run)
     return count;
 }
 
-const char *tt_opened_ranks(const tt_run *run, char *out, size_t room)
+int32_t tt_overview_rank(const tt_run *run, int32_t file)
 {
-    int32_t count = tt_opened_rank_count(run), first = -1, last = -1;
+    tt_run_file about;
+    return tt_overview_rank_count(run) > 1 && tt_run_file_get(run, file, &about) == TT_OK ? about.rank
+                                                                                          : -1;
+}
+
+const char *tt_overview_ranks(const tt_run *run, char *out, size_t room)
+{
+    int32_t count = tt_overview_rank_count(run), first = -1, last = -1;
     for (int32_t f = 0; f < tt_run_file_count(run); f++) {
         int32_t rank = new_rank(run, f);
         first = first < 0 ? rank : first;
@@ -288,4 +287,82 @@ int64_t tt_overview_steps(const tt_totals *totals)
     return __builtin_sub_overflow(totals->last_step, totals->first_step, &steps) || steps == INT64_MAX
                ? INT64_MAX
                : steps + 1;
+}
+
+/* ---- the first lines about a run ------------------------------------------- */
+
+const char *tt_overview_untrained(const tt_run *run)
+{
+    static const char tail[] = " require gradients but no optimizer updates them"; /* of runs/steps.py */
+    static const char taken_back[] = "all parameters that require gradients are updated by an optimizer";
+    const char *found = NULL;
+    tt_note note;
+    for (int32_t i = 0; tt_run_note(run, 0, i, &note) == TT_OK; i++) {
+        size_t len = strlen(note.text);
+        if (len > strlen(tail) && strcmp(note.text + len - strlen(tail), tail) == 0)
+            found = note.text;
+        else if (strcmp(note.text, taken_back) == 0)
+            found = NULL;
+    }
+    return found;
+}
+
+/* Prints untrusted text on a line, cut to the width of the terminal; returns 1. */
+static int print_line(tt_mood mood, const char *untrusted)
+{
+    tt_buf text = { 0 };
+    if (tt_text_append(untrusted, &tt_terminal.style, &text) == TT_OK && text.len > 0)
+        tt_screen_say(mood, "%s", text.data);
+    putchar('\n');
+    tt_buf_free(&text);
+    return 1;
+}
+
+int tt_overview_print(const char *path, const tt_run *run)
+{
+    tt_totals totals;
+    tt_overview_totals(run, &totals);
+    char points[TT_NUMBER_TEXT], bytes[TT_NUMBER_TEXT], sites[TT_NUMBER_TEXT], last[TT_NUMBER_TEXT];
+    tt_state state = tt_overview_state(run);
+    bool is_broken = state == TT_STATE_CRASHED || state == TT_STATE_STOPPED;
+    tt_screen_name(path);
+    fputs("  ", stdout);
+    tt_screen_say(is_broken ? TT_MOOD_REMARK : TT_MOOD_SPARK, "%s", tt_overview_state_text(state));
+    if (totals.last_step >= totals.first_step)
+        printf("  steps %lld to %s", (long long)totals.first_step,
+               tt_screen_count(totals.last_step, last));
+    int32_t shown = tt_run_shown_count(run, NULL);
+    printf("  %s site%s  %s points  %s", tt_screen_count(shown, sites), shown == 1 ? "" : "s",
+           tt_screen_count(totals.points, points), tt_screen_bytes(totals.bytes, bytes));
+    char ranks[160];
+    if (tt_overview_rank_count(run) > 1)
+        printf("  %s", tt_overview_ranks(run, ranks, sizeof ranks));
+    putchar('\n');
+    int lines = 1;
+    if (state == TT_STATE_STOPPED)
+        lines += print_line(TT_MOOD_REMARK, tt_overview_stop(run));
+    if (totals.damaged > 0) {
+        tt_screen_say(TT_MOOD_ALARM, "%s of it cannot be read; 'tensortap check' says more",
+                      tt_screen_bytes(totals.damaged, bytes));
+        putchar('\n');
+        lines++;
+    }
+    if (totals.dropped > 0) {
+        tt_screen_say(TT_MOOD_REMARK, "%s events were dropped while recording",
+                      tt_screen_count(totals.dropped, points));
+        putchar('\n');
+        lines++;
+    }
+    tt_buf command = { 0 };
+    if (tt_overview_command(run, &command) == TT_OK && command.len > 0)
+        lines += print_line(TT_MOOD_FAINT, command.data);
+    tt_buf_free(&command);
+    if (tt_overview_untrained(run) != NULL) {
+        fputs(tt_screen_ink(TT_MOOD_REMARK), stdout);
+        tt_screen_name(tt_overview_untrained(run));
+        printf("%s\n", tt_screen_ink(TT_MOOD_PLAIN));
+        lines++;
+    }
+    fflush(stdout); /* the rest may take a moment */
+    return lines;
 }

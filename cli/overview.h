@@ -1,10 +1,9 @@
-/* overview.h -- runs and names that the user gave.
+/* overview.h -- what the commands share about a run.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_CLI_OVERVIEW_H
 #define TT_CLI_OVERVIEW_H
 
 #include "cmd.h"
-#include "tensortap_tools.h"
 
 /* Opens a run; on failure the message says what to do next. */
 tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err);
@@ -22,11 +21,12 @@ typedef enum tt_state { TT_STATE_FINISHED, TT_STATE_LIVE, TT_STATE_CRASHED, TT_S
 tt_state tt_overview_state(const tt_run *run);
 const char *tt_overview_state_text(tt_state state);
 /* "stopped by ValueError: ..." of the first rank that was; NULL: none. */
-const char *tt_opened_stop(const tt_run *run);
+const char *tt_overview_stop(const tt_run *run);
 
-int32_t tt_opened_rank_count(const tt_run *run); /* a rank that forked has several files */
+int32_t tt_overview_rank_count(const tt_run *run);         /* a rank that forked has several files */
+int32_t tt_overview_rank(const tt_run *run, int32_t file); /* -1: the run has one rank */
 /* "rank 0", "ranks 0, 1, 3", "ranks 0 to 7". */
-const char *tt_opened_ranks(const tt_run *run, char *out, size_t room);
+const char *tt_overview_ranks(const tt_run *run, char *out, size_t room);
 
 typedef struct tt_totals {
     int64_t bytes, points, dropped, damaged;
@@ -35,5 +35,12 @@ typedef struct tt_totals {
 } tt_totals;
 void tt_overview_totals(const tt_run *run, tt_totals *out);
 int64_t tt_overview_steps(const tt_totals *totals); /* from the first to the last, both */
+
+/* Returns the latest remark of the recorder about parameters that no optimizer updates;
+ * borrowed, NULL: none. */
+const char *tt_overview_untrained(const tt_run *run);
+/* Prints "runs/a   finished   steps 0 to 49   31 sites   1 550 points   95 kB", and a line with
+ * the command that made the run, if that is known.  Returns the number of lines. */
+int tt_overview_print(const char *path, const tt_run *run);
 
 #endif

@@ -21,7 +21,7 @@ static char boot[] = "import sys\n"
                      "except ImportError as error:\n"
                      "    found = str(error)\n"
                      "if found != version:\n"
-                     "    print(f'tensortap: {python} has not tensortap {version} ({found}); "
+                     "    print(f'tensortap: {python} does not have tensortap {version} ({found}); "
                      "set TENSORTAP_PYTHON to one that has', file=sys.stderr)\n"
                      "    sys.exit(3)\n"
                      "import importlib\n"
@@ -56,7 +56,7 @@ tt_exit tt_python_exec(const char *module, char *const *args, tt_error *err)
     char *tried = strdup(python);
     char **argv = calloc(count + 7, sizeof *argv);
     if (argv == NULL || tried == NULL) {
-        (void)snprintf(err->text, sizeof err->text, "%s", tt_status_text(TT_ENOMEM));
+        (void)tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
         goto out;
     }
     char *head[] = { tried, dash_c, boot, name, version, tried };
@@ -64,9 +64,8 @@ tt_exit tt_python_exec(const char *module, char *const *args, tt_error *err)
     memcpy(argv + sizeof head / sizeof *head, args, count * sizeof *argv);
     fflush(stdout);
     (void)execvp(python, argv);
-    (void)snprintf(err->text, sizeof err->text,
-                   "cannot start %.120s: %s; set TENSORTAP_PYTHON to a Python with tensortap", python,
-                   strerror(errno));
+    (void)tt_fail(err, TT_EIO, "cannot start %.120s: %s; set TENSORTAP_PYTHON to a Python with tensortap",
+                  python, strerror(errno));
 out:
     free(argv);
     free(tried);

@@ -23,17 +23,17 @@ static bool parse_digits(const char *text, const char **end, int64_t *out)
     return at > text;
 }
 
-bool tt_range_count(const char *text, int64_t *out)
+bool tt_range_count(const char *text, void *out)
 {
     const char *end;
     int64_t x;
     if (!parse_digits(text, &end, &x) || *end != '\0')
         return false;
-    *out = x;
+    *(int64_t *)out = x;
     return true;
 }
 
-bool tt_range_parse(const char *text, tt_range *out)
+bool tt_range_parse(const char *text, void *out)
 {
     tt_range range = TT_RANGE_ALL;
     const char *at = text;
@@ -49,6 +49,6 @@ bool tt_range_parse(const char *text, tt_range *out)
     }
     if (range.first > range.last || at == text)
         return false;
-    *out = range;
+    *(tt_range *)out = range;
     return true;
 }

@@ -7,7 +7,6 @@
 
 #include "json_out.h"
 #include "overview.h"
-#include "screen.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -63,9 +62,7 @@ static tt_status look_at_repaired(const char *folder, bool removes, int64_t *byt
         int64_t size = size_of_tap(path);
         *bytes += size > 0 ? size : 0;
         if (removes && size >= 0 && unlink(path) < 0) {
-            (void)snprintf(err->text, sizeof err->text, "cannot remove %.150s: %s", path,
-                           strerror(errno));
-            st = TT_EIO;
+            st = tt_fail(err, TT_EIO, "cannot remove %.150s: %s", path, strerror(errno));
         }
         free(path);
     }
@@ -94,16 +91,14 @@ static tt_exit remove_one(const char *path, tt_error *err)
     for (int32_t f = 0; code == TT_EXIT_FINE && f < tt_run_file_count(run); f++) {
         tt_run_file file;
         if (tt_run_file_get(run, f, &file) == TT_OK && unlink(file.path) < 0) {
-            (void)snprintf(err->text, sizeof err->text, "cannot remove %.150s: %s", file.path,
-                           strerror(errno));
-            code = TT_EXIT_FAILED;
+            code =
+                tt_cmd_fail(err, TT_EXIT_FAILED, "cannot remove %.150s: %s", file.path, strerror(errno));
         }
     }
     tt_run_close(run);
     if (code == TT_EXIT_FINE && has_folder && rmdir(path) < 0 && errno != ENOTEMPTY && errno != EEXIST) {
-        (void)snprintf(err->text, sizeof err->text, "cannot remove the folder %.150s: %s", path,
-                       strerror(errno));
-        code = TT_EXIT_FAILED;
+        code = tt_cmd_fail(err, TT_EXIT_FAILED, "cannot remove the folder %.150s: %s", path,
+                           strerror(errno));
     }
     return code;
 }
@@ -128,9 +123,8 @@ static tt_exit weigh(const char *path, int64_t *bytes, tt_error *err)
     tt_run *run;
     tt_totals totals;
     if (is_link(path)) {
-        (void)snprintf(err->text, sizeof err->text,
-                       "%.150s is a symbolic link; nothing was removed. Name the run itself", path);
-        return TT_EXIT_FAILED;
+        return tt_cmd_fail(err, TT_EXIT_FAILED,
+                           "%.150s is a symbolic link; nothing was removed. Name the run itself", path);
     }
     tt_exit code = tt_overview_open(path, &run, err);
     if (code != TT_EXIT_FINE)
@@ -143,8 +137,7 @@ static tt_exit weigh(const char *path, int64_t *bytes, tt_error *err)
         (void)look_at_repaired(path, false, bytes, err);
     if (!is_live)
         return TT_EXIT_FINE;
-    (void)snprintf(err->text, sizeof err->text, "%.150s is being written; end its program first", path);
-    return TT_EXIT_FAILED;
+    return tt_cmd_fail(err, TT_EXIT_FAILED, "%.150s is being written; end its program first", path);
 }
 
 /* Asks on standard error: the answer on standard output may go elsewhere. */
@@ -165,25 +158,8 @@ static bool answer_is_yes(const char *const *paths, size_t count, const char *si
     return line[0] == 'y' || line[0] == 'Y';
 }
 
-static void tell(const tt_screen *screen, tt_json_out *json, const char *path, int64_t bytes)
-{
-    if (json != NULL) {
-        tt_json_open(json, NULL, '{');
-        tt_json_words(json, "run", path);
-        tt_json_whole(json, "bytes", bytes);
-        tt_json_close(json, '}');
-        return;
-    }
-    fputs("removed ", stdout);
-    tt_screen_name(screen, path);
-    putchar('\n');
-}
-
 tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal *how, tt_error *err)
 {
-    tt_screen screen;
-    tt_screen_look(&screen);
-    tt_json_out json = { 0 };
     int64_t all = 0, *bytes = calloc(count + 1, sizeof *bytes);
     tt_exit code = bytes != NULL ? TT_EXIT_FINE : TT_EXIT_FAILED;
     for (size_t i = 0; code == TT_EXIT_FINE && i < count; i++) { /* all of them, before the first goes */
@@ -193,27 +169,34 @@ tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal 
     char size[TT_NUMBER_TEXT];
     (void)tt_screen_bytes(all, size);
     if (code == TT_EXIT_FINE && count > 0 && !how->is_sure && isatty(STDIN_FILENO) != 1) {
-        (void)snprintf(err->text, sizeof err->text,
-                       "would remove %zu run%s, %s; add --yes where nobody can be asked", count,
-                       count == 1 ? "" : "s", size);
-        code = TT_EXIT_FAILED;
+        code = tt_cmd_fail(err, TT_EXIT_FAILED,
+                           "would remove %zu run%s, %s; add --yes where nobody can be asked", count,
+                           count == 1 ? "" : "s", size);
     }
     if (code != TT_EXIT_FINE) {
         free(bytes);
         return code;
     }
     bool goes_on = count > 0 && (how->is_sure || answer_is_yes(paths, count, size));
-    if (how->is_json)
-        tt_json_open(&json, NULL, '[');
-    else if (!goes_on)
+    tt_json_out out;
+    tt_json *json = how->is_json ? tt_json_begin(&out, '[') : NULL;
+    if (json == NULL && !goes_on)
         puts(count == 0 ? "nothing to remove" : "nothing was removed");
     for (size_t i = 0; goes_on && code == TT_EXIT_FINE && i < count; i++) {
         code = remove_one(paths[i], err);
-        if (code == TT_EXIT_FINE)
-            tell(&screen, how->is_json ? &json : NULL, paths[i], bytes[i]);
+        if (code == TT_EXIT_FINE && json != NULL) {
+            tt_json_open(json, NULL, '{');
+            tt_json_text(json, "run", paths[i]);
+            tt_json_i64(json, "bytes", bytes[i]);
+            tt_json_close(json);
+        } else if (code == TT_EXIT_FINE) {
+            fputs("removed ", stdout);
+            tt_screen_name(paths[i]);
+            putchar('\n');
+        }
     }
-    if (how->is_json)
-        tt_json_close(&json, ']');
+    if (json != NULL)
+        (void)tt_json_print(&out, TT_OK);
     free(bytes);
     return code;
 }

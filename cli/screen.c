@@ -6,6 +6,7 @@
 
 #include <langinfo.h>
 #include <locale.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-void tt_screen_look(tt_screen *screen)
+tt_screen tt_terminal;
+
+void tt_screen_look(void)
 {
+    tt_screen *screen = &tt_terminal;
     *screen = (tt_screen){ .is_terminal = isatty(STDOUT_FILENO) == 1 };
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM"), *columns = getenv("COLUMNS");
     screen->style.is_colored = screen->is_terminal && (no_color == NULL || *no_color == '\0') &&
@@ -34,13 +38,34 @@ void tt_screen_look(tt_screen *screen)
         screen->style.columns = (int32_t)shared;
 }
 
-tt_status tt_screen_print(tt_buf *text, tt_status st, tt_error *err)
+const char *tt_screen_ink(tt_mood mood)
 {
-    if (text->len > 0)
-        (void)fwrite(text->data, 1, text->len, stdout); /* main looks for failures */
-    tt_buf_free(text);
-    if (st == TT_ENOMEM && err->text[0] == '\0')
-        (void)snprintf(err->text, sizeof err->text, "%s", tt_status_text(st));
+    static const char *const codes[] = {
+        [TT_MOOD_PLAIN] = "\x1b[0m",  [TT_MOOD_FAINT] = "\x1b[2m",   [TT_MOOD_TYPE] = "\x1b[36m",
+        [TT_MOOD_SPARK] = "\x1b[32m", [TT_MOOD_REMARK] = "\x1b[33m", [TT_MOOD_ALARM] = "\x1b[1;31m",
+    };
+    return tt_terminal.style.is_colored ? codes[mood] : "";
+}
+
+void tt_screen_say(tt_mood mood, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs(tt_screen_ink(mood), stdout);
+    (void)vprintf(format, args);
+    fputs(tt_screen_ink(TT_MOOD_PLAIN), stdout);
+    va_end(args);
+}
+
+tt_status tt_screen_table(tt_table *table, bool has_titles, tt_status st)
+{
+    tt_buf text = { 0 };
+    if (st == TT_OK)
+        st = tt_table_render(table, has_titles, &text);
+    tt_table_free(table);
+    if (st == TT_OK && text.len > 0)
+        (void)fwrite(text.data, 1, text.len, stdout); /* main looks for failures */
+    tt_buf_free(&text);
     return st;
 }
 
@@ -135,10 +160,10 @@ const char *tt_screen_time(int64_t ns, char *out, size_t room)
     return out;
 }
 
-void tt_screen_name(const tt_screen *screen, const char *name)
+void tt_screen_name(const char *name)
 {
     tt_buf text = { 0 };
-    tt_style style = screen->style;
+    tt_style style = tt_terminal.style;
     style.columns = 0;
     if (tt_text_append(name, &style, &text) == TT_OK && text.len > 0)
         fputs(text.data, stdout);

@@ -13,12 +13,17 @@
 extern "C" {
 #endif
 
+/* Writes the message (if err is not NULL) and returns st, so that a failure is one line:
+ *     return tt_fail(err, TT_EIO, "%s: %s", path, strerror(errno)); */
+tt_status tt_fail(tt_error *err, tt_status st, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* ---- bytes that grow ---------------------------------------------------- */
 
 typedef struct tt_buf {
     char *data; /* owned; NUL-terminated unless NULL; len does not count the NUL */
-    size_t len;
-    size_t cap;
+    size_t len, cap;
+    tt_status st; /* the first failure; nothing is appended after it */
 } tt_buf;
 
 /* { 0 } is a valid empty buffer. */
@@ -36,6 +41,42 @@ size_t tt_number_f64(double x, char out[TT_NUMBER_TEXT]);
  * Whole numbers below 1e9 have all their digits. */
 size_t tt_number_short(double x, char out[TT_NUMBER_TEXT]);
 
+/* ---- JSON ---------------------------------------------------------------- */
+
+enum { TT_JSON_DEPTH = 64 }; /* deeper nesting is TT_EINVAL */
+
+/* Writes JSON into a buffer, which keeps the first failure.
+ *
+ *     tt_json json = { .out = &text };
+ *     tt_json_open(&json, NULL, '{');
+ *     tt_json_f64(&json, "mean", 0.5);
+ *     tt_json_close(&json);
+ *     tt_status st = tt_json_finish(&json);
+ *
+ * Values have a name in an object and none (NULL) in an array.  Calls that do not make JSON
+ * (a name in an array, a close too many) are a mistake of the caller and asserted. */
+typedef struct tt_json {
+    tt_buf *out;                /* borrowed */
+    bool is_compact;            /* no spaces; one item of the outermost value per line */
+    void (*drain)(tt_buf *out); /* empties a buffer that has become large; NULL: it grows */
+    bool is_complete;           /* the outermost value has begun */
+    uint32_t depth;
+    struct {
+        bool is_object, has_items;
+    } level[TT_JSON_DEPTH];
+} tt_json;
+
+void tt_json_open(tt_json *json, const char *name, char bracket); /* '{' or '[' */
+void tt_json_close(tt_json *json);
+/* Control characters are escaped; bytes that are not UTF-8 become U+FFFD.  NULL: null. */
+void tt_json_text(tt_json *json, const char *name, const char *text);
+/* JSON has no NaN and no infinities: they are the strings "NaN", "Infinity" and "-Infinity",
+ * which the numbers of JavaScript and Python read. */
+void tt_json_f64(tt_json *json, const char *name, double x);
+void tt_json_i64(tt_json *json, const char *name, int64_t x);
+void tt_json_bool(tt_json *json, const char *name, bool x);
+tt_status tt_json_finish(tt_json *json); /* after a failure the text is incomplete */
+
 /* ---- text and tables ------------------------------------------------------ */
 
 typedef struct tt_style {
@@ -47,10 +88,6 @@ typedef struct tt_style {
 /* Appends untrusted text on one line.  Control sequences are escaped, so that a terminal does
  * not obey them; the line is cut to the style's columns. */
 tt_status tt_text_append(const char *text, const tt_style *style, tt_buf *out);
-/* Appends text as a JSON string, quotes included.  Control characters are escaped; bytes that
- * are not UTF-8 become U+FFFD. */
-tt_status tt_json_quote(const char *text, tt_buf *out);
-
 typedef enum tt_mood {
     TT_MOOD_PLAIN,
     TT_MOOD_FAINT,  /* guides, remarks */
@@ -65,17 +102,21 @@ typedef enum tt_mood {
  * shrinks those that may shrink, the widest first; at last its lines are cut. */
 typedef struct tt_table tt_table;
 
-tt_status tt_table_create(const tt_style *style, tt_table **out);
+typedef struct tt_table_column {
+    const char *title; /* borrowed until the table is freed */
+    bool is_right;     /* aligned to the right */
+    int32_t least;     /* the column may shrink to this width (negative: texts are cut in the
+                          middle, because their ends differ); 0: it may not shrink */
+    uint32_t optional; /* not 0: the column may be dropped, the lowest number first */
+} tt_table_column;
+
+/* NULL: out of memory.  The functions below accept that; tt_table_render reports it, and every
+ * other failure. */
+tt_table *tt_table_create(const tt_style *style, const tt_table_column *columns, size_t count);
 void tt_table_free(tt_table *table);
-/* least: the column may shrink to this width (negative: texts are cut in the middle, because
- * their ends differ); 0: never. */
-tt_status tt_table_column(tt_table *table, const char *title, bool is_right, int32_t least);
-/* The column added last is optional (not for the first one); that of the lowest rank is
- * dropped first. */
-void tt_table_optional(tt_table *table, uint32_t rank);
-tt_status tt_table_cell(tt_table *table, tt_mood mood, const char *text);
+void tt_table_cell(tt_table *table, tt_mood mood, const char *text);
 /* A cell with `lead` (the guides of a tree) drawn faintly before its text. */
-tt_status tt_table_branch(tt_table *table, const char *lead, tt_mood mood, const char *text);
+void tt_table_branch(tt_table *table, const char *lead, tt_mood mood, const char *text);
 tt_status tt_table_render(const tt_table *table, bool has_titles, tt_buf *out);
 
 /* ---- trees -------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* buf.c -- memory that grows: arrays, bytes and text, and an arena for things that die together.
  *
  * Exists so that nobody has to count elements or bytes in advance, nor free them one by
- * one.  A failed call leaves the object as it was.
+ * one.  A failed call leaves the contents as they were.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
 
@@ -39,6 +39,7 @@ void tt_buf_free(tt_buf *buf)
 void tt_buf_clear(tt_buf *buf)
 {
     tt_buf_cut(buf, 0);
+    buf->st = TT_OK;
 }
 
 void tt_buf_cut(tt_buf *buf, size_t len)
@@ -51,15 +52,17 @@ void tt_buf_cut(tt_buf *buf, size_t len)
 
 tt_status tt_buf_reserve(tt_buf *buf, size_t more)
 {
+    if (buf->st < 0)
+        return buf->st;
     if (more > SIZE_MAX / 4 || buf->len > SIZE_MAX / 4)
-        return TT_ENOMEM;
+        return buf->st = TT_ENOMEM;
     size_t need = buf->len + more + 1;
     if (need <= buf->cap)
         return TT_OK;
-    tt_status st = tt_grow(&buf->data, &buf->cap, need > 64 ? need : 64, 1);
-    if (st == TT_OK)
+    buf->st = tt_grow(&buf->data, &buf->cap, need > 64 ? need : 64, 1);
+    if (buf->st == TT_OK)
         buf->data[buf->len] = '\0';
-    return st;
+    return buf->st;
 }
 
 tt_status tt_buf_append(tt_buf *buf, const void *bytes, size_t n)

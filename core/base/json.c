@@ -14,79 +14,17 @@
 #include <stdio.h>
 #include <string.h>
 
-void tt_json_begin(tt_json *json, tt_buf *out)
-{
-    assert(out != NULL);
-    json->out = out;
-    json->st = TT_OK;
-    json->depth = 0;
-    json->has_key = false;
-    json->is_complete = false;
-}
+enum { DRAIN_BYTES = 1 << 16 };
 
 tt_status tt_json_finish(tt_json *json)
 {
-    assert(json->st < 0 || (json->is_complete && json->depth == 0));
-    return json->st;
+    assert(json->out->st < 0 || (json->is_complete && json->depth == 0));
+    return json->out->st;
 }
 
 static void put(tt_json *json, const char *bytes, size_t n)
 {
-    if (json->st == TT_OK)
-        json->st = tt_buf_append(json->out, bytes, n);
-}
-
-/* What stands before a value or a key, and the check that one may stand here. */
-static void before_item(tt_json *json, bool is_key)
-{
-    if (json->st < 0)
-        return;
-    if (json->depth == 0) {
-        assert(!is_key && !json->is_complete);
-        json->is_complete = true;
-        return;
-    }
-    bool is_object = json->level[json->depth - 1].is_object;
-    assert(is_key ? is_object && !json->has_key : is_object == json->has_key);
-    if (!json->has_key) {
-        if (json->level[json->depth - 1].has_items)
-            put(json, ", ", 2);
-        json->level[json->depth - 1].has_items = true;
-    }
-    json->has_key = is_key;
-    (void)is_object;
-}
-
-static void open_level(tt_json *json, bool is_object)
-{
-    before_item(json, false);
-    if (json->st == TT_OK && json->depth == TT_JSON_DEPTH)
-        json->st = TT_EINVAL;
-    if (json->st < 0)
-        return;
-    json->level[json->depth].is_object = is_object;
-    json->level[json->depth].has_items = false;
-    json->depth++;
-    put(json, is_object ? "{" : "[", 1);
-}
-
-void tt_json_object(tt_json *json)
-{
-    open_level(json, true);
-}
-
-void tt_json_array(tt_json *json)
-{
-    open_level(json, false);
-}
-
-void tt_json_end(tt_json *json)
-{
-    if (json->st < 0)
-        return;
-    assert(json->depth > 0 && !json->has_key);
-    json->depth--;
-    put(json, json->level[json->depth].is_object ? "}" : "]", 1);
+    (void)tt_buf_append(json->out, bytes, n);
 }
 
 /* Writes one character that may not stand in a JSON string as it is. */
@@ -123,83 +61,105 @@ static void put_string(tt_json *json, const char *text, size_t len)
     put(json, "\"", 1);
 }
 
-void tt_json_key(tt_json *json, const char *key)
+/* Writes what comes before a value: a comma, and in an object its name. */
+static void begin(tt_json *json, const char *name)
 {
-    before_item(json, true);
-    put_string(json, key, strlen(key));
-    put(json, ": ", 2);
+    if (json->out->st < 0)
+        return;
+    if (json->depth == 0) {
+        assert(name == NULL && !json->is_complete);
+        json->is_complete = true;
+        return;
+    }
+    assert(json->level[json->depth - 1].is_object == (name != NULL));
+    if (json->level[json->depth - 1].has_items)
+        put(json, json->is_compact ? json->depth == 1 ? ",\n" : "," : ", ",
+            json->is_compact && json->depth > 1 ? 1 : 2);
+    json->level[json->depth - 1].has_items = true;
+    if (json->depth == 1 && json->drain != NULL && json->out->len > DRAIN_BYTES)
+        json->drain(json->out);
+    if (name != NULL) {
+        put_string(json, name, strlen(name));
+        put(json, ": ", json->is_compact ? 1 : 2);
+    }
 }
 
-void tt_json_string(tt_json *json, const char *text, size_t len)
+void tt_json_open(tt_json *json, const char *name, char bracket)
 {
-    before_item(json, false);
+    assert(bracket == '{' || bracket == '[');
+    begin(json, name);
+    if (json->depth == TT_JSON_DEPTH && json->out->st == TT_OK)
+        json->out->st = TT_EINVAL;
+    if (json->out->st < 0)
+        return;
+    json->level[json->depth].is_object = bracket == '{';
+    json->level[json->depth++].has_items = false;
+    put(json, &bracket, 1);
+}
+
+void tt_json_close(tt_json *json)
+{
+    if (json->out->st < 0)
+        return;
+    assert(json->depth > 0);
+    put(json, json->level[--json->depth].is_object ? "}" : "]", 1);
+}
+
+void tt_json_string(tt_json *json, const char *name, const char *text, size_t len)
+{
+    begin(json, name);
     put_string(json, text, len);
 }
 
-tt_status tt_json_quote(const char *text, tt_buf *out)
+/* Writes a value that is ready. */
+static void put_value(tt_json *json, const char *name, const char *text)
 {
-    tt_json json;
-    tt_json_begin(&json, out);
-    tt_json_string(&json, text, strlen(text));
-    return tt_json_finish(&json);
-}
-
-void tt_json_text(tt_json *json, const char *text)
-{
-    if (text == NULL)
-        tt_json_null(json);
-    else
-        tt_json_string(json, text, strlen(text));
-}
-
-static void put_special(tt_json *json, double x)
-{
-    const char *text = isnan(x) ? "\"NaN\"" : x > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+    begin(json, name);
     put(json, text, strlen(text));
 }
 
-void tt_json_f64(tt_json *json, double x)
+void tt_json_text(tt_json *json, const char *name, const char *text)
 {
-    before_item(json, false);
-    char text[TT_NUMBER_TEXT];
-    if (isfinite(x))
-        put(json, text, tt_number_f64(x, text));
+    if (text == NULL)
+        put_value(json, name, "null");
     else
-        put_special(json, x);
+        tt_json_string(json, name, text, strlen(text));
 }
 
-void tt_json_f32(tt_json *json, float x)
+static const char *special(double x)
 {
-    before_item(json, false);
+    return isnan(x) ? "\"NaN\"" : x > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+}
+
+void tt_json_f64(tt_json *json, const char *name, double x)
+{
     char text[TT_NUMBER_TEXT];
-    if (isfinite(x))
-        put(json, text, tt_number_f32(x, text));
-    else
-        put_special(json, (double)x);
+    (void)tt_number_f64(x, text);
+    put_value(json, name, isfinite(x) ? text : special(x));
 }
 
-void tt_json_i64(tt_json *json, int64_t x)
+void tt_json_f32(tt_json *json, const char *name, float x)
 {
-    before_item(json, false);
     char text[TT_NUMBER_TEXT];
-    put(json, text, (size_t)snprintf(text, sizeof text, "%" PRId64, x));
+    (void)tt_number_f32(x, text);
+    put_value(json, name, isfinite(x) ? text : special((double)x));
 }
 
-void tt_json_u64(tt_json *json, uint64_t x)
+void tt_json_i64(tt_json *json, const char *name, int64_t x)
 {
-    before_item(json, false);
     char text[TT_NUMBER_TEXT];
-    put(json, text, (size_t)snprintf(text, sizeof text, "%" PRIu64, x));
+    (void)snprintf(text, sizeof text, "%" PRId64, x);
+    put_value(json, name, text);
 }
 
-void tt_json_bool(tt_json *json, bool x)
+void tt_json_u64(tt_json *json, const char *name, uint64_t x)
 {
-    before_item(json, false);
-    put(json, x ? "true" : "false", x ? 4 : 5);
+    char text[TT_NUMBER_TEXT];
+    (void)snprintf(text, sizeof text, "%" PRIu64, x);
+    put_value(json, name, text);
 }
 
-void tt_json_null(tt_json *json)
+void tt_json_bool(tt_json *json, const char *name, bool x)
 {
-    before_item(json, false);
-    put(json, "null", 4);
+    put_value(json, name, x ? "true" : "false");
 }

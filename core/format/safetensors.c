@@ -68,21 +68,17 @@ static void put_entry(tt_json *json, const char *name, const tt_content *content
 {
     int64_t in_one;
     const char *word = word_of(content, &in_one);
-    tt_json_key(json, name);
-    tt_json_object(json);
-    tt_json_key(json, "dtype");
-    tt_json_text(json, word);
-    tt_json_key(json, "shape");
-    tt_json_array(json);
+    tt_json_open(json, name, '{');
+    tt_json_text(json, "dtype", word);
+    tt_json_open(json, "shape", '[');
     for (int32_t i = 0; i < content->ndim; i++)
-        tt_json_i64(json, content->shape[i] * (i == content->ndim - 1 ? in_one : 1));
-    tt_json_end(json);
-    tt_json_key(json, "data_offsets");
-    tt_json_array(json);
-    tt_json_u64(json, at);
-    tt_json_u64(json, at + content->bytes);
-    tt_json_end(json);
-    tt_json_end(json);
+        tt_json_i64(json, NULL, content->shape[i] * (i == content->ndim - 1 ? in_one : 1));
+    tt_json_close(json);
+    tt_json_open(json, "data_offsets", '[');
+    tt_json_u64(json, NULL, at);
+    tt_json_u64(json, NULL, at + content->bytes);
+    tt_json_close(json);
+    tt_json_close(json);
 }
 
 static bool has_word(const tt_content *content)
@@ -102,14 +98,14 @@ static tt_status refuse(const char *name, const tt_content *content, tt_error *e
 static tt_status begin(tt_json *json, tt_buf *out)
 {
     tt_status st = tt_buf_append(out, "\0\0\0\0\0\0\0", LENGTH);
-    tt_json_begin(json, out);
-    tt_json_object(json);
+    *json = (tt_json){ .out = out };
+    tt_json_open(json, NULL, '{');
     return st;
 }
 
 static tt_status finish(tt_json *json, tt_status st, size_t at, tt_buf *out, tt_error *err)
 {
-    tt_json_end(json);
+    tt_json_close(json);
     tt_status ended = tt_json_finish(json);
     st = st == TT_OK ? ended : st;
     while (st == TT_OK && (out->len - at) % ALIGN != 0)

@@ -4,10 +4,9 @@
  * the same words.  What matters most when something is wrong, NaN and Inf, is
  * given up last when the line has to be short.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "report/description.h"
-
 #include "base/number.h"
 #include "report/glyph.h"
+#include "report/spark.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,23 +16,26 @@
 /* The parts of a line that may be left out. */
 enum { RANGE = 1, MEAN = 2, ZEROS = 4, SPARK = 8, EVERYTHING = 15 };
 
-/* Where the line goes, and the first failure. */
+typedef struct description {
+    tt_facts facts;
+    double cells[TT_SPARK_CELLS]; /* of the histogram */
+    size_t cell_count;            /* 0: no sparkline */
+} description;
+
+/* Where the line goes. */
 typedef struct pen {
     tt_buf *out;
     const tt_style *style;
-    tt_status st;
 } pen;
 
 static void put(pen *p, const char *text)
 {
-    if (p->st == TT_OK)
-        p->st = tt_buf_text(p->out, text);
+    (void)tt_buf_text(p->out, text);
 }
 
 static void put_ink(pen *p, tt_ink ink)
 {
-    if (p->st == TT_OK)
-        p->st = tt_glyph_ink(p->out, ink, p->style);
+    (void)tt_glyph_ink(p->out, ink, p->style);
 }
 
 static void put_inked(pen *p, tt_ink ink, const char *text)
@@ -47,15 +49,13 @@ static void put_inked(pen *p, tt_ink ink, const char *text)
 static void put_foreign(pen *p, tt_ink ink, const char *text)
 {
     put_ink(p, ink);
-    if (p->st == TT_OK)
-        p->st = tt_glyph_append(p->out, text, TT_TRUST_NONE, p->style);
+    (void)tt_glyph_append(p->out, text, TT_TRUST_NONE, p->style);
     put_ink(p, TT_INK_PLAIN);
 }
 
 static void put_i64(pen *p, int64_t x)
 {
-    if (p->st == TT_OK)
-        p->st = tt_buf_printf(p->out, "%" PRId64, x);
+    (void)tt_buf_printf(p->out, "%" PRId64, x);
 }
 
 static void put_short(pen *p, double x)
@@ -81,8 +81,8 @@ static void put_percent(pen *p, int64_t part, int64_t whole)
         put(p, "<1%");
     else if (percent > 99 && part < whole)
         put(p, ">99%");
-    else if (p->st == TT_OK)
-        p->st = tt_buf_printf(p->out, "%d%%", (int)(percent + 0.5));
+    else
+        (void)tt_buf_printf(p->out, "%d%%", (int)(percent + 0.5));
 }
 
 /* The smallest or largest value, as its type writes it. */
@@ -92,8 +92,8 @@ static void put_bound(pen *p, const tt_stats *s, bool is_max)
     case TT_KIND_INT:
     case TT_KIND_UINT:
     case TT_KIND_BOOL:
-        if (s->dtype == TT_U64 && p->st == TT_OK)
-            p->st = tt_buf_printf(p->out, "%" PRIu64, (uint64_t)(is_max ? s->imax : s->imin));
+        if (s->dtype == TT_U64)
+            (void)tt_buf_printf(p->out, "%" PRIu64, (uint64_t)(is_max ? s->imax : s->imin));
         else
             put_i64(p, is_max ? s->imax : s->imin);
         return;
@@ -176,16 +176,15 @@ static void put_mean(pen *p, const tt_stats *s)
     }
 }
 
-static void put_spark(pen *p, const tt_description *line)
+static void put_spark(pen *p, const description *line)
 {
     put(p, "  ");
     put_ink(p, TT_INK_SPARK);
-    if (p->st == TT_OK)
-        p->st = tt_spark_append(line->cells, line->cell_count, p->style, p->out);
+    (void)tt_spark_append(line->cells, line->cell_count, p->style, p->out);
     put_ink(p, TT_INK_PLAIN);
 }
 
-static void put_values(pen *p, const tt_description *line, unsigned parts)
+static void put_values(pen *p, const description *line, unsigned parts)
 {
     const tt_stats *s = line->facts.stats;
     int64_t finite = tt_stats_finite(s);
@@ -247,7 +246,7 @@ static bool is_empty(const tt_facts *facts)
     return facts->stats != NULL && facts->stats->count == 0;
 }
 
-static void put_line(pen *p, const tt_description *line, unsigned parts)
+static void put_line(pen *p, const description *line, unsigned parts)
 {
     const tt_facts *facts = &line->facts;
     const tt_stats *s = facts->stats;
@@ -270,57 +269,41 @@ static void put_line(pen *p, const tt_description *line, unsigned parts)
     }
 }
 
-tt_status tt_description_append(const tt_description *line, size_t columns, const tt_style *style,
-                                tt_buf *out)
-{
-    static const unsigned plans[] = { EVERYTHING, RANGE | MEAN | ZEROS, RANGE | MEAN, RANGE, 0 };
-    size_t from = out->len;
-    pen p = { .out = out, .style = style };
-    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
-        tt_buf_cut(out, from);
-        put_line(&p, line, plans[i]);
-        if (p.st < 0 || columns == 0 ||
-            tt_glyph_columns(out->data + from, TT_TRUST_INK, style) <= columns)
-            break;
-    }
-    if (p.st < 0)
-        tt_buf_cut(out, from);
-    return p.st;
-}
-
-tt_status tt_description_prepare(const tt_facts *facts, tt_description *out)
+/* Draws the histogram into cells; 0: there is nothing to draw. */
+static tt_status draw_hist(const tt_facts *facts, description *line)
 {
     const tt_stats *s = facts->stats;
     tt_kind kind = s != NULL ? tt_dtype_kind((tt_dtype)s->dtype) : TT_KIND_BOOL;
-    size_t bin_count = 0, cell_count = 0;
-    tt_hist_bin *bins = NULL; /* owned */
-    if (facts->hist != NULL && kind != TT_KIND_BOOL)
-        bin_count = tt_hist_bins(facts->hist, NULL, 0);
-    if (bin_count > 0) {
-        bins = malloc(bin_count * sizeof *bins);
-        if (bins == NULL)
-            return TT_ENOMEM;
-        (void)tt_hist_bins(facts->hist, bins, bin_count);
-        bool is_whole = kind == TT_KIND_INT || kind == TT_KIND_UINT;
-        cell_count = tt_spark_cells(bins, bin_count, s->min, s->max, is_whole, out->cells);
-    }
+    size_t count = facts->hist != NULL && kind != TT_KIND_BOOL ? tt_hist_bins(facts->hist, NULL, 0) : 0;
+    if (count == 0)
+        return TT_OK;
+    tt_hist_bin *bins = malloc(count * sizeof *bins); /* owned */
+    if (bins == NULL)
+        return TT_ENOMEM;
+    (void)tt_hist_bins(facts->hist, bins, count);
+    bool is_whole = kind == TT_KIND_INT || kind == TT_KIND_UINT;
+    line->cell_count = tt_spark_cells(bins, count, s->min, s->max, is_whole, line->cells);
     free(bins);
-    out->facts = *facts;
-    out->facts.hist = NULL;
-    out->cell_count = cell_count;
     return TT_OK;
 }
 
 tt_status tt_facts_line(const tt_facts *facts, const tt_style *style, tt_buf *out)
 {
-    tt_description line;
-    size_t from = out->len, columns = style->columns > 0 ? (size_t)style->columns : 0;
-    tt_status st = tt_description_prepare(facts, &line);
-    if (st == TT_OK)
-        st = tt_description_append(&line, columns, style, out);
-    if (st == TT_OK)
-        st = tt_glyph_cut(out, from, style);
+    static const unsigned plans[] = { EVERYTHING, RANGE | MEAN | ZEROS, RANGE | MEAN, RANGE, 0 };
+    description line = { .facts = *facts };
+    pen p = { .out = out, .style = style };
+    size_t from = out->len;
+    tt_status st = draw_hist(facts, &line);
     if (st < 0)
+        return st;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        tt_buf_cut(out, from);
+        put_line(&p, &line, plans[i]);
+        if (out->st < 0 || style->columns <= 0 ||
+            tt_glyph_columns(out->data + from, TT_TRUST_INK, style) <= (size_t)style->columns)
+            break;
+    }
+    if (tt_glyph_cut(out, from, style) < 0)
         tt_buf_cut(out, from); /* nothing is written on failure */
-    return st;
+    return out->st;
 }

@@ -7,7 +7,6 @@
 #include "report/glyph.h"
 
 #include "base/utf8.h"
-#include "report/glyph_width.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,8 +21,76 @@ _Static_assert(sizeof inks / sizeof *inks == TT_INK_COUNT_, "give every ink a co
 
 tt_status tt_glyph_ink(tt_buf *out, tt_ink ink, const tt_style *style)
 {
-    return style->is_colored ? tt_buf_text(out, inks[ink]) : TT_OK;
+    return style->is_colored ? tt_buf_text(out, inks[ink]) : out->st;
 }
+
+/* ---- widths ------------------------------------------------------------------
+ * wcwidth follows the locale of the host program, which may be "C" while its terminal shows
+ * UTF-8.  The wide ranges are those of Unicode 14 (East_Asian_Width W and F, joined over
+ * unassigned numbers); of the combining marks only those of scripts likely in names: a miss
+ * costs one column. */
+
+typedef struct range {
+    uint32_t first, last;
+} range;
+
+/* No column of their own. */
+static const range zero_ranges[] = {
+    { 0x300, 0x36F },     { 0x483, 0x489 },   { 0x591, 0x5BD },   { 0x610, 0x61A },   { 0x64B, 0x65F },
+    { 0x670, 0x670 },     { 0x6D6, 0x6DC },   { 0x93C, 0x93C },   { 0x941, 0x948 },   { 0x94D, 0x94D },
+    { 0xE31, 0xE31 },     { 0xE34, 0xE3A },   { 0xE47, 0xE4E },   { 0x1160, 0x11FF }, { 0x1AB0, 0x1AFF },
+    { 0x1DC0, 0x1DFF },   { 0x200B, 0x200F }, { 0x202A, 0x202E }, { 0x2060, 0x206F }, { 0x20D0, 0x20F0 },
+    { 0x302A, 0x302D },   { 0x3099, 0x309A }, { 0xFE00, 0xFE0F }, { 0xFE20, 0xFE2F }, { 0xFEFF, 0xFEFF },
+    { 0xE0001, 0xE01EF },
+};
+
+static const range wide_ranges[] = {
+    { 0x1100, 0x115F },   { 0x231A, 0x231B },   { 0x2329, 0x232A },   { 0x23E9, 0x23EC },
+    { 0x23F0, 0x23F0 },   { 0x23F3, 0x23F3 },   { 0x25FD, 0x25FE },   { 0x2614, 0x2615 },
+    { 0x2648, 0x2653 },   { 0x267F, 0x267F },   { 0x2693, 0x2693 },   { 0x26A1, 0x26A1 },
+    { 0x26AA, 0x26AB },   { 0x26BD, 0x26BE },   { 0x26C4, 0x26C5 },   { 0x26CE, 0x26CE },
+    { 0x26D4, 0x26D4 },   { 0x26EA, 0x26EA },   { 0x26F2, 0x26F3 },   { 0x26F5, 0x26F5 },
+    { 0x26FA, 0x26FA },   { 0x26FD, 0x26FD },   { 0x2705, 0x2705 },   { 0x270A, 0x270B },
+    { 0x2728, 0x2728 },   { 0x274C, 0x274C },   { 0x274E, 0x274E },   { 0x2753, 0x2755 },
+    { 0x2757, 0x2757 },   { 0x2795, 0x2797 },   { 0x27B0, 0x27B0 },   { 0x27BF, 0x27BF },
+    { 0x2B1B, 0x2B1C },   { 0x2B50, 0x2B50 },   { 0x2B55, 0x2B55 },   { 0x2E80, 0x3029 },
+    { 0x302E, 0x303E },   { 0x3041, 0x3096 },   { 0x309B, 0x3247 },   { 0x3250, 0x4DBF },
+    { 0x4E00, 0xA4C6 },   { 0xA960, 0xA97C },   { 0xAC00, 0xD7A3 },   { 0xF900, 0xFAD9 },
+    { 0xFE10, 0xFE19 },   { 0xFE30, 0xFE6B },   { 0xFF01, 0xFF60 },   { 0xFFE0, 0xFFE6 },
+    { 0x16FE0, 0x16FE3 }, { 0x16FF0, 0x1B2FB }, { 0x1F004, 0x1F004 }, { 0x1F0CF, 0x1F0CF },
+    { 0x1F18E, 0x1F18E }, { 0x1F191, 0x1F19A }, { 0x1F200, 0x1F320 }, { 0x1F32D, 0x1F335 },
+    { 0x1F337, 0x1F37C }, { 0x1F37E, 0x1F393 }, { 0x1F3A0, 0x1F3CA }, { 0x1F3CF, 0x1F3D3 },
+    { 0x1F3E0, 0x1F3F0 }, { 0x1F3F4, 0x1F3F4 }, { 0x1F3F8, 0x1F43E }, { 0x1F440, 0x1F440 },
+    { 0x1F442, 0x1F4FC }, { 0x1F4FF, 0x1F53D }, { 0x1F54B, 0x1F54E }, { 0x1F550, 0x1F567 },
+    { 0x1F57A, 0x1F57A }, { 0x1F595, 0x1F596 }, { 0x1F5A4, 0x1F5A4 }, { 0x1F5FB, 0x1F64F },
+    { 0x1F680, 0x1F6C5 }, { 0x1F6CC, 0x1F6CC }, { 0x1F6D0, 0x1F6D2 }, { 0x1F6D5, 0x1F6DF },
+    { 0x1F6EB, 0x1F6EC }, { 0x1F6F4, 0x1F6FC }, { 0x1F7E0, 0x1F7F0 }, { 0x1F90C, 0x1F93A },
+    { 0x1F93C, 0x1F945 }, { 0x1F947, 0x1F9FF }, { 0x1FA70, 0x1FAF6 }, { 0x20000, 0x3134A },
+};
+
+static bool is_in(const range *ranges, size_t count, uint32_t code)
+{
+    size_t low = 0, high = count; /* the first range that ends at code or later */
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (ranges[middle].last < code)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && ranges[low].first <= code;
+}
+
+size_t tt_glyph_width(uint32_t code)
+{
+    if (code < 0x300)
+        return 1;
+    if (is_in(zero_ranges, sizeof zero_ranges / sizeof *zero_ranges, code))
+        return 0;
+    return is_in(wide_ranges, sizeof wide_ranges / sizeof *wide_ranges, code) ? 2 : 1;
+}
+
+/* ---- characters --------------------------------------------------------------- */
 
 /* One character of a text, as it is written. */
 typedef struct glyph {
@@ -74,7 +141,7 @@ static size_t read_glyph(const char *text, size_t len, tt_trust trust, const tt_
     }
     memcpy(out->bytes, text, n);
     out->len = n;
-    out->columns = (size_t)tt_glyph_width(c);
+    out->columns = tt_glyph_width(c);
     return n;
 }
 
@@ -94,24 +161,27 @@ static size_t plain_run(const char *text, size_t len)
     return run;
 }
 
-tt_status tt_glyph_append(tt_buf *out, const char *text, tt_trust trust, const tt_style *style)
+tt_status tt_glyph_bytes(tt_buf *out, const char *text, size_t len, tt_trust trust, const tt_style *style)
 {
-    size_t len = strlen(text), from = out->len;
+    size_t from = out->len;
     glyph g;
     for (size_t at = 0; at < len;) {
         size_t run = plain_run(text + at, len - at);
-        tt_status st = run > 0 ? tt_buf_append(out, text + at, run) : TT_OK;
+        (void)tt_buf_append(out, text + at, run);
         at += run;
-        if (st == TT_OK && at < len) {
+        if (at < len) {
             at += read_glyph(text + at, len - at, trust, style, &g);
-            st = tt_buf_append(out, g.bytes, g.len);
-        }
-        if (st < 0) {
-            tt_buf_cut(out, from);
-            return st;
+            (void)tt_buf_append(out, g.bytes, g.len);
         }
     }
-    return TT_OK;
+    if (out->st < 0)
+        tt_buf_cut(out, from);
+    return out->st;
+}
+
+tt_status tt_glyph_append(tt_buf *out, const char *text, tt_trust trust, const tt_style *style)
+{
+    return tt_glyph_bytes(out, text, strlen(text), trust, style);
 }
 
 size_t tt_glyph_columns(const char *text, tt_trust trust, const tt_style *style)
@@ -123,10 +193,25 @@ size_t tt_glyph_columns(const char *text, tt_trust trust, const tt_style *style)
     return columns;
 }
 
+tt_status tt_glyph_spaces(tt_buf *out, size_t n)
+{
+    if (tt_buf_reserve(out, n) == TT_OK)
+        for (; n > 0; n--)
+            (void)tt_buf_append(out, " ", 1);
+    return out->st;
+}
+
+tt_status tt_text_append(const char *text, const tt_style *style, tt_buf *out)
+{
+    size_t from = out->len;
+    (void)tt_glyph_append(out, text, TT_TRUST_NONE, style);
+    return tt_glyph_cut(out, from, style);
+}
+
 tt_status tt_glyph_cut(tt_buf *out, size_t from, const tt_style *style)
 {
     if (style->columns <= 0 || out->len == from)
-        return TT_OK;
+        return out->st;
     const char *mark = style->is_ascii ? ".." : "\u2026";
     size_t room = (size_t)style->columns, columns = 0, keep = from;
     size_t mark_columns = style->is_ascii ? 2 : 1;
@@ -138,10 +223,8 @@ tt_status tt_glyph_cut(tt_buf *out, size_t from, const tt_style *style)
             keep = at;
     }
     if (columns <= room)
-        return TT_OK;
+        return out->st;
     tt_buf_cut(out, keep);
-    tt_status st = tt_buf_text(out, mark_columns <= room ? mark : ".");
-    if (st == TT_OK)
-        st = tt_glyph_ink(out, TT_INK_PLAIN, style);
-    return st;
+    (void)tt_buf_text(out, mark_columns <= room ? mark : ".");
+    return tt_glyph_ink(out, TT_INK_PLAIN, style);
 }

@@ -1,7 +1,7 @@
 /* glyph.h -- text as a terminal shows it: safe, measured, cut.
  *
- * For the views.  Every text of somebody else goes through tt_glyph_append
- * before it reaches a terminal.
+ * Every untrusted text goes through tt_glyph_append before it reaches a terminal.  Results are
+ * those of the buffer, which keeps the first failure: look at the last of several.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_REPORT_GLYPH_H
 #define TT_REPORT_GLYPH_H
@@ -34,7 +34,11 @@ typedef enum tt_trust {
  * characters that reorder text are escaped ("\n", "\x1b", "\u202e"); beyond
  * ASCII as well where the style asks for it. */
 tt_status tt_glyph_append(tt_buf *out, const char *text, tt_trust trust, const tt_style *style);
+tt_status tt_glyph_bytes(tt_buf *out, const char *text, size_t len, tt_trust trust,
+                         const tt_style *style); /* the same with a length */
+tt_status tt_glyph_spaces(tt_buf *out, size_t n);
 
+size_t tt_glyph_width(uint32_t code); /* columns of a character: 0, 1 or 2 */
 /* The columns that a text takes on a terminal when tt_glyph_append writes it. */
 size_t tt_glyph_columns(const char *text, tt_trust trust, const tt_style *style);
 

@@ -1,73 +1,151 @@
-/* graph.c -- a chart in Graphviz's language.
+/* graph.c -- a chart as DOT.
  *
- * Exists so that every front end draws tensors in the same way, and so that
- * what is drawn can be looked at without Graphviz.
- * SPDX-License-Identifier: Apache-2.0 */
-#include "report/graph_pen.h"
-#include "report/graph_place.h"
+ * Exists so that every front end draws tensors in the same way.  `dot` is the
+ * better typesetter while a chart is small.  It draws as many rows as the
+ * longest chain has nodes and knows no order of time, so for a large chart
+ * graph_place.c says where everything stands. SPDX-License-Identifier:
+ * Apache-2.0 */
+#include "report/graph.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char head[] =
-    "digraph tensors {\n"
-    "  graph [rankdir=TB, nodesep=0.3, ranksep=0.45, bgcolor=\"white\", pad=0.2,\n"
-    "         fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", fontsize=11]\n"
-    "  node [shape=plain, fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", fontsize=11]\n"
-    "  edge [color=\"#486581\", arrowsize=0.8, penwidth=1.2]\n";
+#define FONT "fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\""
+
+size_t tt_graph_find(const tt_graph *graph, uint64_t id)
+{
+    size_t low = 0, high = graph->node_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (graph->nodes[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < graph->node_count && graph->nodes[low].id == id ? low : SIZE_MAX;
+}
+
+bool tt_graph_is_framed(const tt_graph_node *node)
+{
+    return node->frame != 0 && node->function != NULL && node->function[0] != '<';
+}
+
+bool tt_graph_has_frames(const tt_graph *graph)
+{
+    for (size_t i = 1; i < graph->node_count; i++)
+        if (graph->nodes[i].frame != graph->nodes[0].frame)
+            return true;
+    return false;
+}
+
+enum { LEAST_HIGH = 6 }; /* nodes of a stack, in a small chart */
+
+/* How many nodes make a stack as high as all of them are wide: a node is a bit
+ * wider than high, and a screen too. */
+static size_t height_of(size_t nodes)
+{
+    size_t high = (size_t)ceil(sqrt((double)nodes * 0.8));
+    return high > LEAST_HIGH ? high : LEAST_HIGH;
+}
+
+size_t *tt_graph_stack(const tt_graph *graph)
+{
+    size_t *above = calloc(graph->node_count + 1, sizeof *above); /* handed over */
+    size_t high = height_of(graph->node_count), alone = 0, last = SIZE_MAX;
+    if (above == NULL)
+        return NULL;
+    for (size_t i = 0; i < graph->edge_count; i++) {
+        size_t from = tt_graph_find(graph, graph->edges[i].from),
+               to = tt_graph_find(graph, graph->edges[i].to);
+        if (from != SIZE_MAX && to != SIZE_MAX)
+            above[from] = above[to] = 1; /* joined, for now */
+    }
+    for (size_t i = 0; i < graph->node_count; i++) {
+        bool is_joined = above[i] != 0;
+        above[i] = SIZE_MAX;
+        if (is_joined)
+            continue;
+        if (alone++ % high != 0 && graph->nodes[last].frame == graph->nodes[i].frame)
+            above[i] = last;
+        last = i;
+    }
+    return above;
+}
+/* ---- nodes -----------------------------------------------------------------
+ */
 
 /* The tooltip: what the node had to cut. */
-static void put_tooltip(tt_graph_pen *pen, const tt_graph_node *node)
+static void put_tooltip(tt_dot *dot, const tt_graph_node *node)
 {
-    tt_graph_put(pen, ", tooltip=\"");
+    tt_dot_put(dot, ", tooltip=\"");
     const char *name = node->name != NULL ? node->name : "?";
-    tt_graph_tip(pen, name, strlen(name));
-    tt_graph_put(pen, "\\n");
+    tt_dot_tip(dot, name, strlen(name));
+    tt_dot_put(dot, "\\n");
     if (node->file != NULL) {
-        tt_graph_tip(pen, node->file, strlen(node->file));
-        tt_graph_printf(pen, ":%" PRId32 "\\n", node->line);
+        tt_dot_tip(dot, node->file, strlen(node->file));
+        tt_dot_printf(dot, ":%" PRId32 "\\n", node->line);
     }
     for (const char *at = node->code != NULL ? node->code : ""; *at != '\0';) {
         size_t len = strcspn(at, "\n");
-        tt_graph_tip(pen, at, len);
-        tt_graph_put(pen, "\\n");
+        tt_dot_tip(dot, at, len);
+        tt_dot_put(dot, "\\n");
         at += len;
         if (*at == '\n')
             at++;
     }
-    tt_graph_put(pen, "\"");
+    tt_dot_put(dot, "\"");
 }
 
 /* Graphviz's y goes up; whole tenths of points are enough. */
-static void put_point(tt_graph_pen *pen, const char *before, double x, double y)
+static void put_point(tt_dot *dot, const char *before, double x, double y)
 {
     const double parts[2] = { x, -y };
-    tt_graph_put(pen, before);
+    tt_dot_put(dot, before);
     for (int i = 0; i < 2; i++) { /* by integers, so that the point is one whatever the locale */
         long long tenths = llrint(parts[i] * 10);
-        tt_graph_printf(pen, "%s%s%lld.%lld", i > 0 ? "," : "", tenths < 0 ? "-" : "", llabs(tenths) / 10,
-                        llabs(tenths) % 10);
+        tt_dot_printf(dot, "%s%s%lld.%lld", i > 0 ? "," : "", tenths < 0 ? "-" : "", llabs(tenths) / 10,
+                      llabs(tenths) % 10);
     }
 }
 
-static void put_node(tt_graph_pen *pen, const tt_graph_node *node, const tt_graph_spot *spot)
+static void put_head(tt_dot *dot, const char *graph_attributes)
 {
-    tt_graph_printf(pen, "  n%" PRIu64 " [id=\"n%" PRIu64 "\"", node->id, node->id);
+    tt_dot_printf(dot,
+                  "digraph tensors {\n  graph [%s bgcolor=\"white\", pad=0.2,\n  "
+                  "       " FONT ", fontsize=11]\n",
+                  graph_attributes);
+    tt_dot_put(dot, "  node [shape=plain, " FONT ", fontsize=11]\n"
+                    "  edge [color=\"#486581\", arrowsize=0.8, penwidth=1.2]\n");
+}
+
+static void put_node(tt_dot *dot, const tt_graph_node *node, const tt_graph_spot *spot)
+{
+    tt_dot_printf(dot, "  n%" PRIu64 " [id=\"n%" PRIu64 "\"", node->id, node->id);
     if (spot != NULL) {
-        put_point(pen, ", pos=\"", spot->x, spot->y);
-        tt_graph_put(pen, "\"");
+        put_point(dot, ", pos=\"", spot->x, spot->y);
+        tt_dot_put(dot, "\"");
     }
-    put_tooltip(pen, node);
-    tt_graph_put(pen, ", label=<");
-    tt_graph_label(pen, node);
-    tt_graph_put(pen, ">]\n");
+    put_tooltip(dot, node);
+    tt_dot_put(dot, ", label=<");
+    tt_graph_label(dot, node);
+    tt_dot_put(dot, ">]\n");
 }
 
 static const char *frame_label(const tt_graph_node *node)
 {
     return node->label != NULL ? node->label : node->function;
+}
+
+/* Opens a box with the function's name; the caller ends its attributes. */
+static void put_cluster(tt_dot *dot, const tt_graph_node *node, uint64_t id)
+{
+    tt_dot_printf(dot, "  subgraph cluster_%" PRIu64 " {\n", id);
+    tt_dot_put(dot, "  graph [labeljust=l, color=\"#bcccdc\", "
+                    "fontcolor=\"#52606d\", style=rounded, "
+                    "label=\"");
+    tt_dot_quoted(dot, frame_label(node), strlen(frame_label(node)));
 }
 
 /* A node that stands in a frame. */
@@ -98,97 +176,85 @@ static framed *list_framed(const tt_graph *graph, size_t *count)
 }
 
 /* `members`: the nodes of one frame, from the first on. */
-static void put_frame(tt_graph_pen *pen, const tt_graph *graph, const framed *members, const framed *end)
+static void put_frame(tt_dot *dot, const tt_graph *graph, const framed *members, const framed *end)
 {
     const tt_graph_node *node = &graph->nodes[members->at];
-    tt_graph_printf(pen, "  subgraph cluster_%" PRIu64 " {\n", node->frame);
-    tt_graph_put(pen, "  graph [labeljust=l, color=\"#bcccdc\", fontcolor=\"#52606d\", style=rounded, "
-                      "label=\"");
-    tt_graph_quoted(pen, frame_label(node), strlen(frame_label(node)));
-    tt_graph_put(pen, "\"]\n");
+    put_cluster(dot, node, node->frame);
+    tt_dot_put(dot, "\"]\n");
     for (const framed *at = members; at < end && at->frame == members->frame; at++)
-        put_node(pen, &graph->nodes[at->at], NULL);
-    tt_graph_put(pen, "  }\n");
+        put_node(dot, &graph->nodes[at->at], NULL);
+    tt_dot_put(dot, "  }\n");
 }
 
-static void put_nodes(tt_graph_pen *pen, const tt_graph *graph)
+static void put_nodes(tt_dot *dot, const tt_graph *graph)
 {
     bool is_plain = !tt_graph_has_frames(graph);
     size_t count = 0;
     framed *all = list_framed(graph, &count); /* owned */
     if (all == NULL)
-        pen->st = TT_ENOMEM;
-    for (size_t i = 0; pen->st == TT_OK && i < graph->node_count; i++) {
+        dot->out->st = TT_ENOMEM;
+    for (size_t i = 0; all != NULL && i < graph->node_count; i++) {
         const tt_graph_node *node = &graph->nodes[i];
         if (is_plain || !tt_graph_is_framed(node)) {
-            put_node(pen, node, NULL);
+            put_node(dot, node, NULL);
             continue;
         }
         const framed key = { node->frame, i };
         const framed *found = bsearch(&key, all, count, sizeof key, by_frame);
         if (found == all || found[-1].frame != node->frame)
-            put_frame(pen, graph, found, all + count);
+            put_frame(dot, graph, found, all + count);
     }
     free(all);
 }
 
-static void put_edges(tt_graph_pen *pen, const tt_graph *graph, const size_t *above)
+static void put_edges(tt_dot *dot, const tt_graph *graph, const size_t *above)
 {
     for (size_t i = 0; i < graph->edge_count; i++) {
         const tt_graph_edge *edge = &graph->edges[i];
         if (tt_graph_find(graph, edge->from) == SIZE_MAX || tt_graph_find(graph, edge->to) == SIZE_MAX)
             continue;
-        tt_graph_printf(pen, "  n%" PRIu64 " -> n%" PRIu64 "\n", edge->from, edge->to);
+        tt_dot_printf(dot, "  n%" PRIu64 " -> n%" PRIu64 "\n", edge->from, edge->to);
     }
     for (size_t i = 0; i < graph->node_count; i++)
         if (above[i] != SIZE_MAX)
-            tt_graph_printf(pen, "  n%" PRIu64 " -> n%" PRIu64 " [style=invis]\n",
-                            graph->nodes[above[i]].id, graph->nodes[i].id);
+            tt_dot_printf(dot, "  n%" PRIu64 " -> n%" PRIu64 " [style=invis]\n",
+                          graph->nodes[above[i]].id, graph->nodes[i].id);
 }
 
 tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out)
 {
-    tt_graph_pen pen = { .out = out };
+    tt_dot dot = { .out = out };
     size_t *above = tt_graph_stack(graph); /* owned */
-    pen.st = above != NULL ? TT_OK : TT_ENOMEM;
-    tt_graph_put(&pen, head);
-    put_nodes(&pen, graph);
-    if (pen.st == TT_OK)
-        put_edges(&pen, graph, above);
-    tt_graph_put(&pen, "}\n");
+    if (above == NULL)
+        return out->st = TT_ENOMEM;
+    put_head(&dot, "rankdir=TB, nodesep=0.3, ranksep=0.45,");
+    put_nodes(&dot, graph);
+    put_edges(&dot, graph, above);
+    tt_dot_put(&dot, "}\n");
     free(above);
-    tt_buf_free(&pen.raw);
-    tt_buf_free(&pen.visible);
-    return pen.st;
+    tt_buf_free(&dot.visible);
+    return out->st;
 }
 
-/* ---- a large chart, every place given ---------------------------------------- */
+/* ---- a large chart, every place given
+ * ---------------------------------------- */
 
-static const char placed_head[] =
-    "digraph tensors {\n"
-    "  graph [bgcolor=\"white\", pad=0.2, outputorder=edgesfirst,\n"
-    "         fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", fontsize=11]\n"
-    "  node [shape=plain, fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", fontsize=11]\n"
-    "  edge [color=\"#486581\", arrowsize=0.8, penwidth=1.2]\n";
-
-/* The nodes of a frame that stand together, in a box with the function's name. */
-static size_t put_run(tt_graph_pen *pen, const tt_graph *graph, const tt_graph_place *place, size_t first)
+/* The nodes of a frame that stand together, in a box with the function's name.
+ */
+static size_t put_run(tt_dot *dot, const tt_graph *graph, const tt_graph_place *place, size_t first)
 {
     const tt_graph_node *node = &graph->nodes[first];
     tt_graph_point low, high;
     size_t end = tt_graph_place_run(place, graph, first, &low, &high);
-    tt_graph_printf(pen, "  subgraph cluster_%" PRIu64 " {\n", node->id);
-    tt_graph_put(pen, "  graph [labeljust=l, color=\"#bcccdc\", fontcolor=\"#52606d\", style=rounded, "
-                      "label=\"");
-    tt_graph_quoted(pen, frame_label(node), strlen(frame_label(node)));
+    put_cluster(dot, node, node->id);
     double half = 3.2 * (double)strlen(frame_label(node)) + 6; /* about half of the name's width */
-    put_point(pen, "\", lp=\"", low.x + half, low.y + 9);
-    put_point(pen, "\", bb=\"", low.x, high.y);
-    put_point(pen, ",", high.x, low.y);
-    tt_graph_put(pen, "\"]\n");
+    put_point(dot, "\", lp=\"", low.x + half, low.y + 9);
+    put_point(dot, "\", bb=\"", low.x, high.y);
+    put_point(dot, ",", high.x, low.y);
+    tt_dot_put(dot, "\"]\n");
     for (size_t i = first; i < end; i++)
-        put_node(pen, &graph->nodes[i], &place->spots[i]);
-    tt_graph_put(pen, "  }\n");
+        put_node(dot, &graph->nodes[i], &place->spots[i]);
+    tt_dot_put(dot, "  }\n");
     return end;
 }
 
@@ -200,32 +266,31 @@ static const char *const lane_colors[LANE_COLORS] = { "#829ab1", "#b98b4e", "#6a
 enum { STUB_APART = 15, STUB_NAME = 12 }; /* from stub to stub, in points; columns of a name */
 
 /* The name and line of what a stub starts at, above it. */
-static void put_start(tt_graph_pen *pen, const tt_graph_node *start, const tt_graph_curve *curve)
+static void put_start(tt_dot *dot, const tt_graph_node *start, const tt_graph_curve *curve)
 {
     size_t len = strlen(start->name);
     double half = 2.4 * (double)((len < STUB_NAME ? len : STUB_NAME) + 5); /* about half of its width */
-    tt_graph_put(pen, ", color=\"#829ab1\", fontcolor=\"#52606d\", fontsize=9, "
-                      "fontname=\"Helvetica,Arial,DejaVu Sans,sans-serif\", label=<");
-    tt_graph_foreign(pen, start->name, len, STUB_NAME);
+    tt_dot_put(dot, ", color=\"#829ab1\", fontcolor=\"#52606d\", fontsize=9, " FONT ", label=<");
+    tt_dot_html(dot, start->name, len, STUB_NAME);
     if (start->line > 0)
-        tt_graph_printf(pen, " :%d", (int)start->line);
-    put_point(pen, ">, lp=\"", curve->point[0].x + half, curve->point[0].y - 6);
-    tt_graph_put(pen, "\"");
+        tt_dot_printf(dot, " :%d", (int)start->line);
+    put_point(dot, ">, lp=\"", curve->point[0].x + half, curve->point[0].y - 6);
+    tt_dot_put(dot, "\"");
 }
 
-static void put_curve(tt_graph_pen *pen, const tt_graph_edge *edge, const tt_graph_curve *curve,
+static void put_curve(tt_dot *dot, const tt_graph_edge *edge, const tt_graph_curve *curve,
                       const tt_graph_node *start)
 {
-    tt_graph_printf(pen, "  n%" PRIu64 " -> n%" PRIu64, edge->from, edge->to);
-    put_point(pen, " [pos=\"e,", curve->tip.x, curve->tip.y);
+    tt_dot_printf(dot, "  n%" PRIu64 " -> n%" PRIu64, edge->from, edge->to);
+    put_point(dot, " [pos=\"e,", curve->tip.x, curve->tip.y);
     for (size_t i = 0; i < curve->count; i++)
-        put_point(pen, " ", curve->point[i].x, curve->point[i].y);
-    tt_graph_put(pen, "\"");
+        put_point(dot, " ", curve->point[i].x, curve->point[i].y);
+    tt_dot_put(dot, "\"");
     if (curve->is_stub)
-        put_start(pen, start, curve);
+        put_start(dot, start, curve);
     if (curve->lane > 0)
-        tt_graph_printf(pen, ", color=\"%s\"", lane_colors[curve->lane % LANE_COLORS]);
-    tt_graph_put(pen, "]\n");
+        tt_dot_printf(dot, ", color=\"%s\"", lane_colors[curve->lane % LANE_COLORS]);
+    tt_dot_put(dot, "]\n");
 }
 
 static void move_down(tt_graph_curve *curve, double by)
@@ -237,20 +302,22 @@ static void move_down(tt_graph_curve *curve, double by)
 
 tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out)
 {
-    tt_graph_pen pen = { .out = out };
+    tt_dot dot = { .out = out };
     tt_graph_place place = { 0 };
     size_t *stubs = calloc(graph->node_count + 1, sizeof *stubs); /* owned; that end at each node */
-    pen.st = stubs != NULL ? tt_graph_place_make(&place, graph, sizes) : TT_ENOMEM;
-    tt_graph_put(&pen, placed_head);
-    for (size_t i = 0; pen.st == TT_OK && i < graph->node_count;) {
+    tt_status st = stubs != NULL ? tt_graph_place_make(&place, graph, sizes) : TT_ENOMEM;
+    if (st < 0)
+        goto out;
+    put_head(&dot, "outputorder=edgesfirst,");
+    for (size_t i = 0; i < graph->node_count;) {
         if (place.spots[i].is_start) {
-            i = put_run(&pen, graph, &place, i);
+            i = put_run(&dot, graph, &place, i);
         } else {
-            put_node(&pen, &graph->nodes[i], &place.spots[i]);
+            put_node(&dot, &graph->nodes[i], &place.spots[i]);
             i++;
         }
     }
-    for (size_t i = 0; pen.st == TT_OK && i < graph->edge_count; i++) {
+    for (size_t i = 0; i < graph->edge_count; i++) {
         const tt_graph_edge *edge = &graph->edges[i];
         size_t from = tt_graph_find(graph, edge->from), to = tt_graph_find(graph, edge->to);
         if (from == SIZE_MAX || to == SIZE_MAX || from >= to)
@@ -258,12 +325,57 @@ tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes,
         tt_graph_curve curve = tt_graph_place_curve(&place, from, to);
         if (curve.is_stub)
             move_down(&curve, (double)(stubs[to]++ * STUB_APART));
-        put_curve(&pen, edge, &curve, &graph->nodes[from]);
+        put_curve(&dot, edge, &curve, &graph->nodes[from]);
     }
-    tt_graph_put(&pen, "}\n");
+    tt_dot_put(&dot, "}\n");
+    st = out->st;
+out:
     free(stubs);
     tt_graph_place_free(&place);
-    tt_buf_free(&pen.raw);
-    tt_buf_free(&pen.visible);
-    return pen.st;
+    tt_buf_free(&dot.visible);
+    return st;
+}
+
+/* ---- which engine -----------------------------------------------------------
+ */
+
+enum {
+    MOST_NODES = 15,
+    MOST_ROWS = 6,   /* more are a strip of paper */
+    MOST_FRAMES = 1, /* with two, arrows go up from the caller's to the other's */
+};
+
+static size_t count_frames(const tt_graph *graph)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < graph->node_count; i++) {
+        bool is_first = tt_graph_is_framed(&graph->nodes[i]);
+        for (size_t k = 0; k < i && is_first; k++)
+            is_first = graph->nodes[k].frame != graph->nodes[i].frame;
+        count += is_first;
+    }
+    return count;
+}
+
+/* At most MOST_NODES nodes; each comes behind those that it was made of. */
+static size_t count_rows(const tt_graph *graph)
+{
+    size_t rows = 0, row[MOST_NODES] = { 0 };
+    for (size_t to = 0; to < graph->node_count; to++) {
+        for (size_t i = 0; i < graph->edge_count; i++) {
+            size_t from = tt_graph_find(graph, graph->edges[i].from);
+            if (graph->edges[i].to == graph->nodes[to].id && from < to && row[to] < row[from])
+                row[to] = row[from];
+        }
+        row[to]++;
+        rows = row[to] > rows ? row[to] : rows;
+    }
+    return rows;
+}
+
+const char *tt_graph_engine(const tt_graph *graph)
+{
+    bool is_small = graph->node_count <= MOST_NODES && count_rows(graph) <= MOST_ROWS &&
+                    count_frames(graph) <= MOST_FRAMES;
+    return is_small ? "dot" : "nop2";
 }

@@ -1,14 +1,24 @@
-/* graph_place.c -- where the nodes of a large chart stand.
+/* graph_place.c -- where the nodes and arrows of a large chart are.
  *
  * Exists because a program of 200 changes is a long chain with many shortcuts,
- * which Graphviz makes a strip of paper of.  Here the chart is set like a
+ * which Graphviz turns into a strip of paper.  Here the chart is set like a
  * newspaper: in the order in which things happened, down one column and on at
  * the top of the next, so that the page is as wide as a screen.  A column ends
- * early where a loop starts a new turn.
+ * early where a loop starts again.
+ *
+ * An arrow that runs across a table makes both hard to read.  Arrows leave a
+ * table at its right side, enter at its header, and change their height only in
+ * the gutter between two columns.  Those that skip a column go above or below
+ * the page; all that start at one table share a lane and a colour.  Of those
+ * that would skip more only the end is drawn, with the name of the start.
+ *
+ *       ┌────────────────────────┐        lanes, one for each such table
+ *     ┌─┴─┐   ┌───┐   ┌───┐   ┌─▼─┐
+ *     │ a ├──►│ b ├┐  │ d │   │ e │
+ *     └─┬─┘   └───┘│  └─▲─┘   └───┘
+ *       ▼          └────┘ gutter
  * SPDX-License-Identifier: Apache-2.0 */
-#include "report/graph_place.h"
-
-#include "report/graph_pen.h"
+#include "report/graph.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,22 +28,10 @@ enum {
     HEAD = 20, /* above a frame's first table: the function's name */
     FOOT = 8,  /* below its last one */
     LOOK_BACK = 64,
+    GUTTER = 84, /* between two columns */
 };
 
 static const double page_shape = 1.5, early = 0.65; /* width to height; of a column that may end */
-
-bool tt_graph_is_framed(const tt_graph_node *node)
-{
-    return node->frame != 0 && node->function != NULL && node->function[0] != '<';
-}
-
-bool tt_graph_has_frames(const tt_graph *graph)
-{
-    for (size_t i = 1; i < graph->node_count; i++)
-        if (graph->nodes[i].frame != graph->nodes[0].frame)
-            return true;
-    return false;
-}
 
 /* Is it above what its function did last: has a loop turned? */
 static bool is_turn(const tt_graph *graph, size_t at)
@@ -64,7 +62,8 @@ static bool ends_frame(const typesetter *t, size_t at)
            (at + 1 == t->graph->node_count || t->graph->nodes[at + 1].frame != t->graph->nodes[at].frame);
 }
 
-/* Sets all nodes in columns of at most this height; gives the size of the page. */
+/* Sets all nodes in columns of at most this height; returns the size of the
+ * page. */
 static tt_graph_size set_columns(const typesetter *t, double tall)
 {
     tt_graph_size page = { 0, 0 };
@@ -80,8 +79,8 @@ static tt_graph_size set_columns(const typesetter *t, double tall)
                 t->spots[k].left = left;
                 t->spots[k].right = left + wide;
             }
-            left += wide + TT_GRAPH_GUTTER;
-            page.width = left - TT_GRAPH_GUTTER;
+            left += wide + GUTTER;
+            page.width = left - GUTTER;
             page.height = fmax(page.height, y - GAP);
             column++;
             first = i;
@@ -101,7 +100,7 @@ static tt_graph_size set_columns(const typesetter *t, double tall)
 }
 
 /* Numbers the nodes with arrows that skip a column. */
-static void give_lanes(const tt_graph *graph, tt_graph_spot *spots)
+static void assign_lanes(const tt_graph *graph, tt_graph_spot *spots)
 {
     size_t lanes = 0;
     for (size_t i = 0; i < graph->node_count; i++)
@@ -141,7 +140,7 @@ tt_status tt_graph_place_make(tt_graph_place *out, const tt_graph *graph, const 
             break;
     }
     *out = (tt_graph_place){ .spots = spots, .sizes = sizes, .page = set_columns(&t, tall) };
-    give_lanes(graph, spots);
+    assign_lanes(graph, spots);
     return TT_OK;
 }
 
@@ -151,7 +150,8 @@ void tt_graph_place_free(tt_graph_place *place)
     *place = (tt_graph_place){ 0 };
 }
 
-/* ---- frames --------------------------------------------------------------- */
+/* ---- frames ---------------------------------------------------------------
+ */
 
 size_t tt_graph_place_run(const tt_graph_place *place, const tt_graph *graph, size_t first,
                           tt_graph_point *low, tt_graph_point *high)
@@ -169,4 +169,156 @@ size_t tt_graph_place_run(const tt_graph_place *place, const tt_graph *graph, si
         high->y = fmax(high->y, spot->y + size->height / 2 + FOOT);
     }
     return end;
+}
+
+/* ---- arrows ---------------------------------------------------------------
+ */
+
+enum {
+    MARGIN = 34,    /* from the page to the nearest lane above or below it */
+    LANE = 6,       /* from lane to lane */
+    TIP = 9,        /* length of an arrow's head that points down ... */
+    SIDE_TIP = 8,   /* ... and to a side */
+    HEADER = 13,    /* from a table's upper edge to the middle of its name */
+    ROUND = 8,      /* radius of a corner */
+    INNER = 12,     /* from a column to the nearest arrow in its gutter */
+    INNER_STEP = 5, /* the longer the way, the farther out */
+    INNER_MOST = 40,
+    STUB = 74,  /* from a column to where an arrow begins that only ends there */
+    OUTER = 46, /* from a column to the lanes in its gutter */
+    OUTER_STEP = 5,
+    OUTER_COUNT = 7,
+};
+
+static tt_graph_point point(double x, double y)
+{
+    return (tt_graph_point){ x, y };
+}
+
+static tt_graph_point between(tt_graph_point a, tt_graph_point b, double part)
+{
+    return point(a.x + (b.x - a.x) * part, a.y + (b.y - a.y) * part);
+}
+
+/* ---- curves -------------------------------------------------------------- */
+
+static void curve_to(tt_graph_curve *curve, tt_graph_point a, tt_graph_point b, tt_graph_point end)
+{
+    curve->point[curve->count++] = a;
+    curve->point[curve->count++] = b;
+    curve->point[curve->count++] = end;
+}
+
+static void line_to(tt_graph_curve *curve, tt_graph_point end)
+{
+    tt_graph_point start = curve->point[curve->count - 1];
+    curve_to(curve, between(start, end, 1.0 / 3), between(start, end, 2.0 / 3), end);
+}
+
+static double distance(tt_graph_point a, tt_graph_point b)
+{
+    return hypot(a.x - b.x, a.y - b.y);
+}
+
+/* Straight from corner to corner, which are rounded. */
+static tt_graph_curve through(const tt_graph_point *corners, size_t count)
+{
+    tt_graph_curve curve = { .point = { corners[0] }, .count = 1 };
+    for (size_t i = 1; i + 1 < count; i++) {
+        double before = distance(corners[i - 1], corners[i]),
+               after = distance(corners[i], corners[i + 1]);
+        double radius = fmin(ROUND, fmin(before, after) / 2);
+        if (radius < 0.1)
+            continue;
+        tt_graph_point in = between(corners[i], corners[i - 1], radius / before),
+                       out = between(corners[i], corners[i + 1], radius / after);
+        line_to(&curve, in);
+        curve_to(&curve, between(in, corners[i], 0.55), between(out, corners[i], 0.55), out);
+    }
+    line_to(&curve, corners[count - 1]);
+    return curve;
+}
+
+/* ---- ways ---------------------------------------------------------------- */
+
+/* Down to the next table of the column. */
+static tt_graph_curve way_down(const tt_graph_place *place, size_t from, size_t to)
+{
+    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
+    double start = a->y + place->sizes[from].height / 2, end = b->y - place->sizes[to].height / 2;
+    tt_graph_curve curve = { .point = { point(a->x, start) }, .count = 1, .tip = point(b->x, end) };
+    curve_to(&curve, point(a->x, start + (end - start) / 3), point(b->x, end - TIP - 1),
+             point(b->x, end - TIP));
+    return curve;
+}
+
+/* Around those between, in the gutter on the right. */
+static tt_graph_curve way_around(const tt_graph_place *place, size_t from, size_t to)
+{
+    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
+    double x1 = a->x + place->sizes[from].width / 2, x2 = b->x + place->sizes[to].width / 2;
+    double outer = a->right + fmin(INNER + INNER_STEP * (double)(to - from - 2), INNER_MOST);
+    double y2 = b->y - place->sizes[to].height / 2 + HEADER;
+    tt_graph_curve curve = through((tt_graph_point[]){ point(x1, a->y), point(outer, a->y),
+                                                       point(outer, y2), point(x2 + SIDE_TIP, y2) },
+                                   4);
+    curve.tip = point(x2, y2);
+    return curve;
+}
+
+/* To the next column: to the edge of this one, over the gutter, on to the
+ * table. */
+static tt_graph_curve way_over(const tt_graph_place *place, size_t from, size_t to)
+{
+    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
+    double x1 = a->x + place->sizes[from].width / 2, x2 = b->x - place->sizes[to].width / 2;
+    double y2 = b->y - place->sizes[to].height / 2 + HEADER;
+    double left = fmin(b->left, x2 - SIDE_TIP), middle = (a->right + left) / 2;
+    tt_graph_curve curve = { .point = { point(x1, a->y) }, .count = 1, .tip = point(x2, y2) };
+    line_to(&curve, point(a->right, a->y));
+    curve_to(&curve, point(middle, a->y), point(middle, y2), point(left, y2));
+    line_to(&curve, point(x2 - SIDE_TIP, y2));
+    return curve;
+}
+
+/* To a column farther away: over or under the page. */
+static tt_graph_curve way_far(const tt_graph_place *place, size_t from, size_t to)
+{
+    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
+    double x1 = a->x + place->sizes[from].width / 2, x2 = b->x - place->sizes[to].width / 2;
+    double y2 = b->y - place->sizes[to].height / 2 + HEADER;
+    double aside = OUTER + OUTER_STEP * (double)(a->lane % OUTER_COUNT);
+    bool is_above = a->y + y2 < 2 * place->page.height - a->y - y2;
+    double lane = MARGIN + LANE * (double)a->lane;
+    double y = is_above ? -lane : place->page.height + lane;
+    double up = a->right + aside, down = b->left - GUTTER + aside;
+    tt_graph_curve curve =
+        through((tt_graph_point[]){ point(x1, a->y), point(up, a->y), point(up, y), point(down, y),
+                                    point(down, y2), point(x2 - SIDE_TIP, y2) },
+                6);
+    curve.tip = point(x2, y2);
+    curve.lane = a->lane + 1;
+    return curve;
+}
+
+/* From the gutter into the table. */
+static tt_graph_curve way_in(const tt_graph_place *place, size_t to)
+{
+    const tt_graph_spot *b = &place->spots[to];
+    double x2 = b->x - place->sizes[to].width / 2;
+    double y2 = b->y - place->sizes[to].height / 2 + HEADER;
+    tt_graph_curve curve = { .point = { point(b->left - STUB, y2) }, .count = 1, .is_stub = true };
+    line_to(&curve, point(x2 - SIDE_TIP, y2));
+    curve.tip = point(x2, y2);
+    return curve;
+}
+
+tt_graph_curve tt_graph_place_curve(const tt_graph_place *place, size_t from, size_t to)
+{
+    size_t left = place->spots[from].column, right = place->spots[to].column;
+    if (left == right)
+        return to == from + 1 ? way_down(place, from, to) : way_around(place, from, to);
+    if (right > left + TT_GRAPH_FAR)
+        return way_in(place, to);
+    return right == left + 1 ? way_over(place, from, to) : way_far(place, from, to);
 }

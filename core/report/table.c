@@ -11,15 +11,6 @@
 
 enum { COLUMNS_MAX = 32, GAP = 2 };
 
-typedef struct column {
-    const char *title; /* in the arena */
-    bool is_right;
-    size_t least;   /* 0: never cut */
-    bool keeps_end; /* what is cut off is in the middle */
-    uint32_t turn;  /* in which it is left out; 0: never */
-    size_t width;   /* 0: nothing to show */
-} column;
-
 typedef struct cell {
     const char *lead, *text;      /* in the arena; safe */
     size_t lead_columns, columns; /* columns: of both */
@@ -30,10 +21,11 @@ struct tt_table {
     tt_style style;
     tt_arena arena; /* owned */
     tt_buf scratch;
-    column columns[COLUMNS_MAX];
+    tt_table_column columns[COLUMNS_MAX];
     size_t width; /* number of columns */
     cell *cells;  /* owned; row by row */
     size_t count, cap;
+    tt_status st; /* the first failure */
 };
 
 static const tt_ink inks[] = {
@@ -42,21 +34,16 @@ static const tt_ink inks[] = {
 };
 _Static_assert(sizeof inks / sizeof *inks == TT_MOOD_COUNT_, "give every mood an ink");
 
-tt_status tt_text_append(const char *text, const tt_style *style, tt_buf *out)
+tt_table *tt_table_create(const tt_style *style, const tt_table_column *columns, size_t count)
 {
-    size_t from = out->len;
-    tt_status st = tt_glyph_append(out, text, TT_TRUST_NONE, style);
-    return st < 0 ? st : tt_glyph_cut(out, from, style);
-}
-
-tt_status tt_table_create(const tt_style *style, tt_table **out)
-{
+    assert(count > 0 && count <= COLUMNS_MAX);
     tt_table *table = calloc(1, sizeof *table);
     if (table == NULL)
-        return TT_ENOMEM;
+        return NULL;
     table->style = *style;
-    *out = table;
-    return TT_OK;
+    table->width = count;
+    memcpy(table->columns, columns, count * sizeof *columns);
+    return table;
 }
 
 void tt_table_free(tt_table *table)
@@ -69,28 +56,8 @@ void tt_table_free(tt_table *table)
     free(table);
 }
 
-tt_status tt_table_column(tt_table *table, const char *title, bool is_right, int32_t least)
+static tt_status add_cell(tt_table *table, const char *lead, tt_mood mood, const char *text)
 {
-    assert(table->count == 0 && table->width < COLUMNS_MAX);
-    const char *copy = tt_arena_text(&table->arena, title, strlen(title));
-    if (copy == NULL)
-        return TT_ENOMEM;
-    table->columns[table->width++] = (column){ .title = copy,
-                                               .is_right = is_right,
-                                               .least = (size_t)(least < 0 ? -least : least),
-                                               .keeps_end = least < 0 };
-    return TT_OK;
-}
-
-void tt_table_optional(tt_table *table, uint32_t turn)
-{
-    assert(table->count == 0 && table->width > 1);
-    table->columns[table->width - 1].turn = turn;
-}
-
-tt_status tt_table_branch(tt_table *table, const char *lead, tt_mood mood, const char *text)
-{
-    assert(table->width > 0);
     if (table->count == table->cap) {
         size_t cap = table->cap < 64 ? 64 : table->cap * 2;
         cell *cells = cap < SIZE_MAX / sizeof *cells ? realloc(table->cells, cap * sizeof *cells) : NULL;
@@ -100,9 +67,8 @@ tt_status tt_table_branch(tt_table *table, const char *lead, tt_mood mood, const
         table->cap = cap;
     }
     tt_buf_clear(&table->scratch);
-    tt_status st = tt_glyph_append(&table->scratch, text, TT_TRUST_NONE, &table->style);
-    if (st < 0)
-        return st;
+    if (tt_glyph_append(&table->scratch, text, TT_TRUST_NONE, &table->style) < 0)
+        return TT_ENOMEM;
     const char *safe = table->scratch.len > 0 ? table->scratch.data : "";
     cell c = { .lead = tt_arena_text(&table->arena, lead, strlen(lead)),
                .text = tt_arena_text(&table->arena, safe, table->scratch.len),
@@ -115,64 +81,64 @@ tt_status tt_table_branch(tt_table *table, const char *lead, tt_mood mood, const
     return TT_OK;
 }
 
-tt_status tt_table_cell(tt_table *table, tt_mood mood, const char *text)
+void tt_table_branch(tt_table *table, const char *lead, tt_mood mood, const char *text)
 {
-    return tt_table_branch(table, "", mood, text);
+    if (table != NULL && table->st == TT_OK)
+        table->st = add_cell(table, lead, mood, text);
 }
 
-/* Leaves out what matters least, as long as the table is too wide; returns its width. */
-static size_t drop_spare(const tt_table *table, column *columns, size_t total, size_t room)
+void tt_table_cell(tt_table *table, tt_mood mood, const char *text)
+{
+    tt_table_branch(table, "", mood, text);
+}
+
+/* Drops optional columns while the table is too wide; returns its width. */
+static size_t drop_optional(const tt_table *table, size_t *widths, size_t total, size_t room)
 {
     while (total > room) {
-        column *next = NULL;
+        size_t next = 0;
         for (size_t c = 1; c < table->width; c++)
-            if (columns[c].turn > 0 && columns[c].width > 0 &&
-                (next == NULL || columns[c].turn < next->turn))
-                next = &columns[c];
-        if (next == NULL)
+            if (table->columns[c].optional > 0 && widths[c] > 0 &&
+                (next == 0 || table->columns[c].optional < table->columns[next].optional))
+                next = c;
+        if (next == 0)
             break;
-        total -= next->width + GAP;
-        next->width = 0;
+        total -= widths[next] + GAP;
+        widths[next] = 0;
     }
     return total;
 }
 
-/* Fills in the widths; the widest columns that may give way do. */
-static void measure(const tt_table *table, bool has_titles, column *columns)
+/* Fills in the width of each column; 0: it is not shown. */
+static void measure(const tt_table *table, bool has_titles, size_t *widths)
 {
     size_t total = 0;
     for (size_t c = 0; c < table->width; c++) {
-        columns[c] = table->columns[c];
+        widths[c] = 0;
         for (size_t i = c; i < table->count; i += table->width)
-            if (table->cells[i].columns > columns[c].width)
-                columns[c].width = table->cells[i].columns;
-        /* None for a column that says nothing. */
-        size_t title = has_titles ? tt_glyph_columns(columns[c].title, TT_TRUST_NONE, &table->style) : 0;
-        if (title > columns[c].width && (columns[c].width > 0 || c == 0 || table->count == 0))
-            columns[c].width = title;
-        total += columns[c].width + (c > 0 && columns[c].width > 0 ? GAP : 0);
+            if (table->cells[i].columns > widths[c])
+                widths[c] = table->cells[i].columns;
+        /* A column with nothing in it needs no title. */
+        size_t title =
+            has_titles ? tt_glyph_columns(table->columns[c].title, TT_TRUST_NONE, &table->style) : 0;
+        if (title > widths[c] && (widths[c] > 0 || c == 0 || table->count == 0))
+            widths[c] = title;
+        total += widths[c] + (c > 0 && widths[c] > 0 ? GAP : 0);
     }
     size_t room = table->style.columns > 0 ? (size_t)table->style.columns : total;
-    total = drop_spare(table, columns, total, room);
-    while (total > room) {
-        column *widest = NULL;
-        for (size_t c = 0; c < table->width; c++)
-            if (columns[c].least > 0 && columns[c].width > columns[c].least &&
-                (widest == NULL || columns[c].width > widest->width))
-                widest = &columns[c];
-        if (widest == NULL)
+    total = drop_optional(table, widths, total, room);
+    for (; total > room; total--) {
+        size_t widest = table->width;
+        for (size_t c = 0; c < table->width; c++) {
+            int32_t least = table->columns[c].least;
+            if (least != 0 && widths[c] > (size_t)abs(least) &&
+                (widest == table->width || widths[c] > widths[widest]))
+                widest = c;
+        }
+        if (widest == table->width)
             return;
-        widest->width--;
-        total--;
+        widths[widest]--;
     }
-}
-
-static tt_status put_spaces(tt_buf *out, size_t n)
-{
-    tt_status st = TT_OK;
-    for (; st == TT_OK && n > 0; n--)
-        st = tt_buf_append(out, " ", 1);
-    return st;
 }
 
 /* The text behind its first n characters. */
@@ -187,7 +153,7 @@ static const char *skip(const char *text, size_t n)
 
 /* Puts an ellipsis in place of the middle of a text that is safe, so that it takes at most
  * `room` columns: a third is the beginning, which says what kind of name it is. */
-static tt_status put_ends(const char *text, size_t room, const tt_style *style, tt_buf *out)
+static void put_ends(const char *text, size_t room, const tt_style *style, tt_buf *out)
 {
     const tt_style plain = { 0 };
     size_t whole = tt_glyph_columns(text, TT_TRUST_NONE, &plain), mark = style->is_ascii ? 2 : 1;
@@ -198,81 +164,77 @@ static tt_status put_ends(const char *text, size_t room, const tt_style *style, 
         tail = next;
         head = need;
     }
-    tt_status st = tt_buf_append(out, text, (size_t)(tail - text));
-    if (st == TT_OK)
-        st = tt_buf_text(out, style->is_ascii ? ".." : "\u2026");
+    (void)tt_buf_append(out, text, (size_t)(tail - text));
+    (void)tt_buf_text(out, style->is_ascii ? ".." : "\u2026");
     while ((need = head + mark + tt_glyph_columns(tail, TT_TRUST_NONE, &plain)) > room && *tail != '\0')
         tail = skip(tail, (need - room + 1) / 2); /* none takes more than two columns */
-    return st == TT_OK ? tt_buf_text(out, tail) : st;
+    (void)tt_buf_text(out, tail);
 }
 
-static tt_status put_cell(const tt_table *table, const column *col, const cell *c, bool is_last,
-                          tt_buf *out)
+static void put_cell(const tt_table *table, const tt_table_column *column, size_t width, const cell *c,
+                     bool is_last, tt_buf *out)
 {
-    tt_status st = TT_OK;
-    if (col->is_right && c->columns < col->width)
-        st = put_spaces(out, col->width - c->columns);
+    if (column->is_right && c->columns < width)
+        (void)tt_glyph_spaces(out, width - c->columns);
     size_t from = out->len;
-    if (st == TT_OK && *c->lead != '\0') {
-        st = tt_glyph_ink(out, TT_INK_FAINT, &table->style);
-        if (st == TT_OK)
-            st = tt_buf_text(out, c->lead);
-        if (st == TT_OK)
-            st = tt_glyph_ink(out, TT_INK_PLAIN, &table->style);
+    if (*c->lead != '\0') {
+        (void)tt_glyph_ink(out, TT_INK_FAINT, &table->style);
+        (void)tt_buf_text(out, c->lead);
+        (void)tt_glyph_ink(out, TT_INK_PLAIN, &table->style);
     }
     bool is_inked = c->mood != TT_MOOD_PLAIN && *c->text != '\0';
-    if (st == TT_OK && is_inked)
-        st = tt_glyph_ink(out, inks[c->mood], &table->style);
-    bool loses_middle = c->columns > col->width && col->keeps_end && c->lead_columns < col->width;
-    if (st == TT_OK)
-        st = loses_middle ? put_ends(c->text, col->width - c->lead_columns, &table->style, out)
-                          : tt_buf_text(out, c->text);
-    if (st == TT_OK && is_inked)
-        st = tt_glyph_ink(out, TT_INK_PLAIN, &table->style);
-    if (st == TT_OK && c->columns > col->width && !loses_middle) {
+    if (is_inked)
+        (void)tt_glyph_ink(out, inks[c->mood], &table->style);
+    bool loses_middle = c->columns > width && column->least < 0 && c->lead_columns < width;
+    if (loses_middle)
+        put_ends(c->text, width - c->lead_columns, &table->style, out);
+    else
+        (void)tt_buf_text(out, c->text);
+    if (is_inked)
+        (void)tt_glyph_ink(out, TT_INK_PLAIN, &table->style);
+    if (c->columns > width && !loses_middle) {
         tt_style cut = table->style;
-        cut.columns = (int32_t)col->width;
-        st = tt_glyph_cut(out, from, &cut);
-    } else if (st == TT_OK && !col->is_right && !is_last && c->columns < col->width) {
-        st = put_spaces(out, col->width - c->columns);
+        cut.columns = (int32_t)width;
+        (void)tt_glyph_cut(out, from, &cut);
+    } else if (!column->is_right && !is_last && c->columns < width) {
+        (void)tt_glyph_spaces(out, width - c->columns);
     }
-    return st;
 }
 
-static tt_status put_row(const tt_table *table, const column *columns, const cell *cells, tt_buf *out)
+static void put_row(const tt_table *table, const size_t *widths, const cell *cells, tt_buf *out)
 {
     size_t from = out->len, last = table->width;
-    tt_status st = TT_OK;
-    while (last > 1 && (cells[last - 1].columns == 0 || columns[last - 1].width == 0))
+    while (last > 1 && (cells[last - 1].columns == 0 || widths[last - 1] == 0))
         last--; /* no spaces at the end */
-    for (size_t c = 0; st == TT_OK && c < last; c++) {
-        if (c > 0 && columns[c].width == 0)
+    for (size_t c = 0; c < last; c++) {
+        if (c > 0 && widths[c] == 0)
             continue;
         if (c > 0)
-            st = put_spaces(out, GAP);
-        if (st == TT_OK)
-            st = put_cell(table, &columns[c], &cells[c], c + 1 == last, out);
+            (void)tt_glyph_spaces(out, GAP);
+        put_cell(table, &table->columns[c], widths[c], &cells[c], c + 1 == last, out);
     }
-    if (st == TT_OK)
-        st = tt_glyph_cut(out, from, &table->style);
-    return st == TT_OK ? tt_buf_text(out, "\n") : st;
+    (void)tt_glyph_cut(out, from, &table->style);
+    (void)tt_buf_text(out, "\n");
 }
 
 tt_status tt_table_render(const tt_table *table, bool has_titles, tt_buf *out)
 {
-    column columns[COLUMNS_MAX];
+    size_t widths[COLUMNS_MAX];
     cell titles[COLUMNS_MAX];
-    assert(table->width > 0 && table->count % table->width == 0);
-    measure(table, has_titles, columns);
-    tt_status st = TT_OK;
-    for (size_t c = 0; c < table->width; c++)
+    if (table == NULL || table->st < 0)
+        return TT_ENOMEM;
+    assert(table->count % table->width == 0);
+    measure(table, has_titles, widths);
+    for (size_t c = 0; c < table->width; c++) {
+        const char *title = table->columns[c].title;
         titles[c] = (cell){ .lead = "",
-                            .text = columns[c].title,
+                            .text = title,
                             .mood = TT_MOOD_FAINT,
-                            .columns = tt_glyph_columns(columns[c].title, TT_TRUST_NONE, &table->style) };
+                            .columns = tt_glyph_columns(title, TT_TRUST_NONE, &table->style) };
+    }
     if (has_titles)
-        st = put_row(table, columns, titles, out);
-    for (size_t i = 0; st == TT_OK && i < table->count; i += table->width)
-        st = put_row(table, columns, table->cells + i, out);
-    return st;
+        put_row(table, widths, titles, out);
+    for (size_t i = 0; out->st == TT_OK && i < table->count; i += table->width)
+        put_row(table, widths, table->cells + i, out);
+    return out->st;
 }

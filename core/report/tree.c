@@ -114,66 +114,53 @@ static const char *elbow(bool is_ascii, bool is_last)
 
 /* Guides for a node: one for each ancestor below the edge, then its own elbow.
  * is_last[d] tells whether the branch at depth d has ended. */
-static tt_status put_guides(const node *n, const char *is_last, const tt_style *style, tt_buf *out)
+static void put_guides(const node *n, const char *is_last, const tt_style *style, tt_buf *out)
 {
     if (n->depth == 0)
-        return TT_OK;
-    tt_status st = tt_glyph_ink(out, TT_INK_FAINT, style);
-    for (uint32_t d = 1; st == TT_OK && d < n->depth; d++)
-        st = tt_buf_text(out, guide(style->is_ascii, is_last[d] != 0));
-    if (st == TT_OK)
-        st = tt_buf_text(out, elbow(style->is_ascii, is_last[n->depth] != 0));
-    if (st == TT_OK)
-        st = tt_glyph_ink(out, TT_INK_PLAIN, style);
-    return st;
+        return;
+    (void)tt_glyph_ink(out, TT_INK_FAINT, style);
+    for (uint32_t d = 1; d < n->depth; d++)
+        (void)tt_buf_text(out, guide(style->is_ascii, is_last[d] != 0));
+    (void)tt_buf_text(out, elbow(style->is_ascii, is_last[n->depth] != 0));
+    (void)tt_glyph_ink(out, TT_INK_PLAIN, style);
 }
 
-static tt_status put_spaces(tt_buf *out, size_t n)
+static void put_texts(const node *n, const node *parent, const tt_style *style, tt_buf *out)
 {
-    tt_status st = tt_buf_reserve(out, n);
-    for (; st == TT_OK && n > 0; n--)
-        st = tt_buf_append(out, " ", 1);
-    return st;
-}
-
-static tt_status put_texts(const node *n, const node *parent, const tt_style *style, tt_buf *out)
-{
-    tt_status st = tt_glyph_append(out, n->label, TT_TRUST_NONE, style);
-    if (st < 0 || *n->text == '\0')
-        return st;
+    (void)tt_glyph_append(out, n->label, TT_TRUST_NONE, style);
+    if (*n->text == '\0')
+        return;
     size_t widest = parent->widest[style->is_ascii ? 1 : 0];
     if (widest > 0 || *n->label != '\0') {
         size_t columns = tt_glyph_columns(n->label, TT_TRUST_NONE, style);
-        st = put_spaces(out, (columns < widest ? widest - columns : 0) + 2);
+        (void)tt_glyph_spaces(out, (columns < widest ? widest - columns : 0) + 2);
     }
-    return st < 0 ? st : tt_glyph_append(out, n->text, TT_TRUST_INK, style);
+    (void)tt_glyph_append(out, n->text, TT_TRUST_INK, style);
 }
 
 tt_status tt_tree_render(const tt_tree *tree, const tt_style *style, tt_buf *out)
 {
     size_t from = out->len;
     tt_buf is_last = { 0 }; /* a byte for each depth of the path to the node */
-    tt_status st = TT_OK;
-    for (size_t i = 1; st == TT_OK && i < tree->count; i++) {
+    for (size_t i = 1; out->st == TT_OK && i < tree->count; i++) {
         const node *n = &tree->nodes[i], *parent = &tree->nodes[n->parent];
         size_t line = out->len;
         char flag = parent->last_child == i ? 1 : 0;
         assert(n->depth <= is_last.len);
         tt_buf_cut(&is_last, n->depth);
-        st = tt_buf_append(&is_last, &flag, 1);
-        if (st == TT_OK)
-            st = put_guides(n, is_last.data, style, out);
-        if (st == TT_OK)
-            st = put_texts(n, parent, style, out);
-        if (st == TT_OK)
-            st = tt_glyph_cut(out, line, style);
-        if (st == TT_OK)
-            st = tt_buf_append(out, "\n", 1);
+        if (tt_buf_append(&is_last, &flag, 1) < 0) {
+            out->st = is_last.st;
+            break;
+        }
+        put_guides(n, is_last.data, style, out);
+        put_texts(n, parent, style, out);
+        (void)tt_glyph_cut(out, line, style);
+        (void)tt_buf_append(out, "\n", 1);
     }
-    if (st < 0)
+    if (out->st < 0)
         tt_buf_cut(out, from);
     tt_buf_free(&is_last);
-    return st;
+    return out->st;
 }
 
 tt_status tt_tree_line(int32_t depth, tt_branch branch, const char *text, const tt_style *style,
@@ -185,18 +172,13 @@ tt_status tt_tree_line(int32_t depth, tt_branch branch, const char *text, const 
         [TT_BRANCH_LAST] = { "└─ ", "`- " },
     };
     size_t from = out->len;
-    tt_status st = tt_glyph_ink(out, TT_INK_FAINT, style);
-    for (int32_t d = 0; st == TT_OK && d < depth; d++)
-        st = tt_buf_text(out, style->is_ascii ? "|   " : "│   ");
-    if (st == TT_OK)
-        st = tt_buf_text(out, marks[branch][style->is_ascii ? 1 : 0]);
-    if (st == TT_OK)
-        st = tt_glyph_ink(out, TT_INK_PLAIN, style);
-    if (st == TT_OK)
-        st = tt_glyph_append(out, text != NULL ? text : "", TT_TRUST_INK, style);
-    if (st == TT_OK)
-        st = tt_glyph_cut(out, from, style);
-    if (st < 0)
+    (void)tt_glyph_ink(out, TT_INK_FAINT, style);
+    for (int32_t d = 0; d < depth; d++)
+        (void)tt_buf_text(out, style->is_ascii ? "|   " : "│   ");
+    (void)tt_buf_text(out, marks[branch][style->is_ascii ? 1 : 0]);
+    (void)tt_glyph_ink(out, TT_INK_PLAIN, style);
+    (void)tt_glyph_append(out, text != NULL ? text : "", TT_TRUST_INK, style);
+    if (tt_glyph_cut(out, from, style) < 0)
         tt_buf_cut(out, from);
-    return st;
+    return out->st;
 }

@@ -87,7 +87,7 @@ $ tensortap diff a layer --only loss --json
 "first":null,
 "sites":[{"site":"loss","rank":0,"verdict":"identical","points":50,"only_a":0,"only_b":0}]}
 $ tensortap diff a layer --rtol many
-tensortap diff: a tolerance is a number from 0 on, not 'many'
+tensortap diff: --rtol takes a number from 0 on, not 'many'
 [2]
 $ tensortap diff a
 tensortap diff: name two runs; 'tensortap ls' lists them

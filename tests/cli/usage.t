@@ -98,8 +98,7 @@ $ tensortap help hepl
 tensortap: no command 'hepl'; did you mean 'help'?
 [2]
 $ tensortap help one two
-tensortap help: one command at most
-Try `tensortap help --help' or `tensortap help --usage' for more information.
+tensortap help: 'two' is one too many; name one command
 [2]
 $ tensortap --nonsense
 tensortap: unrecognized option '--nonsense'

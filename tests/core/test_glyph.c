@@ -3,7 +3,6 @@
 #include "report/glyph.h"
 
 #include "base/utf8.h"
-#include "report/glyph_width.h"
 
 #include "alloc_fail.h"
 

@@ -1,7 +1,7 @@
 /* test_graph.c -- what charts look like, to the byte.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
-#include "report/graph_pen.h"
+#include "report/graph.h"
 
 #include "alloc_fail.h"
 

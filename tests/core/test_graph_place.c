@@ -1,7 +1,7 @@
 /* test_graph_place.c -- a large chart is a page that is read column by column.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
-#include "report/graph_place.h"
+#include "report/graph.h"
 
 #include "alloc_fail.h"
 

@@ -13,35 +13,26 @@
 
 static tt_status write_sample(tt_buf *out)
 {
-    tt_json json;
-    tt_json_begin(&json, out);
-    tt_json_object(&json);
-    tt_json_key(&json, "name");
-    tt_json_text(&json, "fc.weight");
-    tt_json_key(&json, "shape");
-    tt_json_array(&json);
-    tt_json_i64(&json, 8);
-    tt_json_i64(&json, -64);
-    tt_json_end(&json);
-    tt_json_key(&json, "stats");
-    tt_json_object(&json);
-    tt_json_key(&json, "mean");
-    tt_json_f64(&json, 0.1);
-    tt_json_key(&json, "max");
-    tt_json_f32(&json, 0.1f);
-    tt_json_end(&json);
-    tt_json_key(&json, "none");
-    tt_json_text(&json, NULL);
-    tt_json_key(&json, "empty");
-    tt_json_array(&json);
-    tt_json_end(&json);
-    tt_json_key(&json, "flags");
-    tt_json_array(&json);
-    tt_json_bool(&json, true);
-    tt_json_bool(&json, false);
-    tt_json_null(&json);
-    tt_json_end(&json);
-    tt_json_end(&json);
+    tt_json json = { .out = out };
+    tt_json_open(&json, NULL, '{');
+    tt_json_text(&json, "name", "fc.weight");
+    tt_json_open(&json, "shape", '[');
+    tt_json_i64(&json, NULL, 8);
+    tt_json_i64(&json, NULL, -64);
+    tt_json_close(&json);
+    tt_json_open(&json, "stats", '{');
+    tt_json_f64(&json, "mean", 0.1);
+    tt_json_f32(&json, "max", 0.1f);
+    tt_json_close(&json);
+    tt_json_text(&json, "none", NULL);
+    tt_json_open(&json, "empty", '[');
+    tt_json_close(&json);
+    tt_json_open(&json, "flags", '[');
+    tt_json_bool(&json, NULL, true);
+    tt_json_bool(&json, NULL, false);
+    tt_json_text(&json, NULL, NULL);
+    tt_json_close(&json);
+    tt_json_close(&json);
     return tt_json_finish(&json);
 }
 
@@ -61,9 +52,8 @@ static void objects_and_arrays_nest_with_commas_in_place(void **state)
 static void check_string(const char *text, size_t len, const char *want)
 {
     tt_buf out = { 0 };
-    tt_json json;
-    tt_json_begin(&json, &out);
-    tt_json_string(&json, text, len);
+    tt_json json = { .out = &out };
+    tt_json_string(&json, NULL, text, len);
     assert_int_equal(tt_json_finish(&json), TT_OK);
     assert_string_equal(out.data, want);
     tt_buf_free(&out);
@@ -99,15 +89,14 @@ static void nan_and_the_infinities_are_strings(void **state)
 {
     (void)state;
     tt_buf out = { 0 };
-    tt_json json;
-    tt_json_begin(&json, &out);
-    tt_json_array(&json);
-    tt_json_f64(&json, NAN);
-    tt_json_f64(&json, INFINITY);
-    tt_json_f64(&json, -INFINITY);
-    tt_json_f32(&json, NAN);
-    tt_json_f32(&json, -INFINITY);
-    tt_json_end(&json);
+    tt_json json = { .out = &out };
+    tt_json_open(&json, NULL, '[');
+    tt_json_f64(&json, NULL, NAN);
+    tt_json_f64(&json, NULL, INFINITY);
+    tt_json_f64(&json, NULL, -INFINITY);
+    tt_json_f32(&json, NULL, NAN);
+    tt_json_f32(&json, NULL, -INFINITY);
+    tt_json_close(&json);
     assert_int_equal(tt_json_finish(&json), TT_OK);
     assert_string_equal(out.data, "[\"NaN\", \"Infinity\", \"-Infinity\", \"NaN\", \"-Infinity\"]");
     tt_buf_free(&out);
@@ -117,13 +106,12 @@ static void integers_are_exact_to_the_ends_of_their_range(void **state)
 {
     (void)state;
     tt_buf out = { 0 };
-    tt_json json;
-    tt_json_begin(&json, &out);
-    tt_json_array(&json);
-    tt_json_i64(&json, INT64_MIN);
-    tt_json_i64(&json, INT64_MAX);
-    tt_json_u64(&json, UINT64_MAX);
-    tt_json_end(&json);
+    tt_json json = { .out = &out };
+    tt_json_open(&json, NULL, '[');
+    tt_json_i64(&json, NULL, INT64_MIN);
+    tt_json_i64(&json, NULL, INT64_MAX);
+    tt_json_u64(&json, NULL, UINT64_MAX);
+    tt_json_close(&json);
     assert_int_equal(tt_json_finish(&json), TT_OK);
     assert_string_equal(out.data, "[-9223372036854775808, 9223372036854775807, 18446744073709551615]");
     tt_buf_free(&out);
@@ -131,12 +119,11 @@ static void integers_are_exact_to_the_ends_of_their_range(void **state)
 
 static tt_status nest(tt_buf *out, int depth)
 {
-    tt_json json;
-    tt_json_begin(&json, out);
+    tt_json json = { .out = out };
     for (int i = 0; i < depth; i++)
-        tt_json_array(&json);
+        tt_json_open(&json, NULL, '[');
     for (int i = 0; i < depth; i++)
-        tt_json_end(&json);
+        tt_json_close(&json);
     return tt_json_finish(&json);
 }
 

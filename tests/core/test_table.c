@@ -15,16 +15,11 @@
 /* Two columns and two rows of the given cells. */
 static tt_status render(const tt_style *style, int32_t least, const char *const cells[4], tt_buf *out)
 {
-    tt_table *table = NULL;
-    tt_status st = tt_table_create(style, &table);
-    if (st == TT_OK)
-        st = tt_table_column(table, "NAME", false, least);
-    if (st == TT_OK)
-        st = tt_table_column(table, "N", true, 0);
-    for (int i = 0; st == TT_OK && i < 4; i++)
-        st = tt_table_cell(table, i == 3 ? TT_MOOD_ALARM : TT_MOOD_PLAIN, cells[i]);
-    if (st == TT_OK)
-        st = tt_table_render(table, true, out);
+    const tt_table_column columns[] = { { "NAME", .least = least }, { "N", .is_right = true } };
+    tt_table *table = tt_table_create(style, columns, 2);
+    for (int i = 0; i < 4; i++)
+        tt_table_cell(table, i == 3 ? TT_MOOD_ALARM : TT_MOOD_PLAIN, cells[i]);
+    tt_status st = tt_table_render(table, true, out);
     tt_table_free(table);
     return st;
 }
@@ -65,15 +60,13 @@ static void a_column_that_may_gives_room(void **state)
 static void a_name_behind_a_mark_keeps_its_ends(void **state)
 {
     (void)state;
-    tt_table *table = NULL;
+    const tt_table_column columns[] = { { "", .least = -6 }, { .title = "" } };
+    tt_table *table = tt_table_create(&(tt_style){ .columns = 12 }, columns, 2);
     tt_buf out = { 0 };
-    assert_int_equal(tt_table_create(&(tt_style){ .columns = 12 }, &table), TT_OK);
-    assert_int_equal(tt_table_column(table, "", false, -6), TT_OK);
-    assert_int_equal(tt_table_column(table, "", false, 0), TT_OK);
-    assert_int_equal(tt_table_branch(table, "! ", TT_MOOD_PLAIN, "layers.0.mlp"), TT_OK);
-    assert_int_equal(tt_table_cell(table, TT_MOOD_PLAIN, "one"), TT_OK);
-    assert_int_equal(tt_table_branch(table, "! ", TT_MOOD_PLAIN, "日本語日本語"), TT_OK);
-    assert_int_equal(tt_table_cell(table, TT_MOOD_PLAIN, "two"), TT_OK);
+    tt_table_branch(table, "! ", TT_MOOD_PLAIN, "layers.0.mlp");
+    tt_table_cell(table, TT_MOOD_PLAIN, "one");
+    tt_table_branch(table, "! ", TT_MOOD_PLAIN, "日本語日本語");
+    tt_table_cell(table, TT_MOOD_PLAIN, "two");
     assert_int_equal(tt_table_render(table, false, &out), TT_OK);
     assert_string_equal(out.data, "! l…mlp  one\n! …本語  two\n");
     tt_buf_free(&out);
@@ -83,18 +76,14 @@ static void a_name_behind_a_mark_keeps_its_ends(void **state)
 /* NAME, A (goes second), B (goes first), C; one row. */
 static void assert_spared(int32_t room, const char *const cells[4], const char *expected)
 {
-    static const char *const titles[] = { "NAME", "A", "B", "C" };
-    static const uint32_t turns[] = { 0, 2, 1, 0 };
-    tt_table *table = NULL;
+    static const tt_table_column columns[] = { { "NAME", .least = 4 },
+                                               { "A", .is_right = true, .optional = 2 },
+                                               { "B", .is_right = true, .optional = 1 },
+                                               { "C", .is_right = true } };
+    tt_table *table = tt_table_create(&(tt_style){ .columns = room }, columns, 4);
     tt_buf out = { 0 };
-    assert_int_equal(tt_table_create(&(tt_style){ .columns = room }, &table), TT_OK);
-    for (int c = 0; c < 4; c++) {
-        assert_int_equal(tt_table_column(table, titles[c], c > 0, c == 0 ? 4 : 0), TT_OK);
-        if (turns[c] > 0)
-            tt_table_optional(table, turns[c]);
-    }
     for (int c = 0; c < 4; c++)
-        assert_int_equal(tt_table_cell(table, TT_MOOD_PLAIN, cells[c]), TT_OK);
+        tt_table_cell(table, TT_MOOD_PLAIN, cells[c]);
     assert_int_equal(tt_table_render(table, true, &out), TT_OK);
     assert_string_equal(out.data, expected);
     tt_buf_free(&out);

@@ -47,9 +47,8 @@ static void check_f32(float x)
 static void check_string(const uint8_t *data, size_t size)
 {
     tt_buf out = { 0 };
-    tt_json json;
-    tt_json_begin(&json, &out);
-    tt_json_string(&json, (const char *)data, size);
+    tt_json json = { .out = &out };
+    tt_json_string(&json, NULL, (const char *)data, size);
     MUST(tt_json_finish(&json) == TT_OK);
     MUST(out.len >= 2 && out.data[0] == '"' && out.data[out.len - 1] == '"');
     for (size_t i = 1; i + 1 < out.len; i++) {
