@@ -384,13 +384,12 @@ int flow_start(flow_object *self)
                                 .change = on_change,
                                 .leave = on_leave,
                                 .sent = on_sent };
-    if (self->state->lines == NULL && (self->state->lines = lines_source_create(self->state)) == NULL)
-        return -1;
-    self->consumer = lines_source_add(self->state->lines, &consumer);
+    lines_source *source = lines_source_of(self->state);
+    self->consumer = source != NULL ? lines_source_add(source, &consumer) : -1;
     if (self->consumer < 0)
         return -1;
     self->chart.begun = self->chart.next;
-    self->errors_before = lines_source_errors(self->state->lines, self->consumer, NULL);
+    self->errors_before = lines_source_errors(source, self->consumer, NULL);
     return 0;
 }
 

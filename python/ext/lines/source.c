@@ -175,8 +175,10 @@ void lines_source_remove(lines_source *source, int id)
     }
 }
 
-lines_source *lines_source_create(binding_state *state)
+lines_source *lines_source_of(binding_state *state)
 {
+    if (state->lines != NULL)
+        return state->lines;
     lines_source *source = PyMem_Calloc(1, sizeof *source);
     if (source == NULL) {
         PyErr_NoMemory();
@@ -188,7 +190,7 @@ lines_source *lines_source_create(binding_state *state)
         lines_source_free(source);
         return NULL;
     }
-    return source;
+    return state->lines = source;
 }
 
 void lines_source_free(lines_source *source)

@@ -212,9 +212,9 @@ bool lines_frame_takes(lines_source *source, int id, base_frame *at, const lines
 size_t lines_frame_given(lines_source *source, int id, base_frame *at, const lines_name *read,
                          uint64_t *keys, size_t most);
 
-/* The extension's state makes one and frees it. */
+/* The source of the process, created at the first call; NULL with an exception. */
 struct binding_state;
-lines_source *lines_source_create(struct binding_state *state);
+lines_source *lines_source_of(struct binding_state *state);
 void lines_source_free(lines_source *source);
 
 /* watch_lines(), and its events as named tuples. */

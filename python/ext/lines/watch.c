@@ -1,9 +1,8 @@
-/* watch.c -- watch_lines() and the class LineWatch: a consumer of the
- * line source whose functions are Python's.
+/* watch.c -- watch_lines() and the class LineWatch: a consumer of the line source with
+ * Python callbacks.
  *
- * For front ends that are not in the hot path, and for tests.  Events are
- * named tuples; what they hold lives as long as the callback keeps it, so a
- * callback that wants no tensor kept alive takes what it needs and lets go.
+ * For front ends that are not in the hot path, and for tests.  Events are named tuples,
+ * which keep their tensors alive: a callback should not keep them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "lines/source.h"
@@ -114,21 +113,22 @@ static PyObject *change_tuple(const binding_state *state, const lines_change *ch
     return make_tuple(state->line_types[LINES_TYPE_CHANGE], values, 9);
 }
 
+/* The list with another entry, which it takes over; NULL: an exception is set. */
+static PyObject *list_with(PyObject *list, PyObject *entry)
+{
+    if (list == NULL || entry == NULL || PyList_Append(list, entry) < 0)
+        Py_CLEAR(list);
+    Py_XDECREF(entry);
+    return list;
+}
+
 static PyObject *event_tuple(const binding_state *state, const lines_event *event)
 {
     PyObject *changes = PyList_New(0), *reads = PyList_New(0); /* owned, then the tuple's */
-    for (size_t i = 0; i < event->read_count && reads != NULL && !PyErr_Occurred(); i++) {
-        PyObject *one = read_tuple(state, &event->reads[i]); /* owned */
-        if (one != NULL)
-            PyList_Append(reads, one);
-        Py_XDECREF(one);
-    }
-    for (size_t i = 0; i < event->change_count && changes != NULL && !PyErr_Occurred(); i++) {
-        PyObject *one = change_tuple(state, &event->changes[i]); /* owned */
-        if (one != NULL)
-            PyList_Append(changes, one);
-        Py_XDECREF(one);
-    }
+    for (size_t i = 0; i < event->read_count && reads != NULL; i++)
+        reads = list_with(reads, read_tuple(state, &event->reads[i]));
+    for (size_t i = 0; i < event->change_count && changes != NULL; i++)
+        changes = list_with(changes, change_tuple(state, &event->changes[i]));
     PyObject *values[] = { PyLong_FromUnsignedLongLong(event->frame),
                            Py_NewRef(event->code),
                            PyLong_FromLong(event->line),
@@ -145,23 +145,21 @@ static PyObject *event_tuple(const binding_state *state, const lines_event *even
 
 /* ---- callbacks --------------------------------------------------------------- */
 
+enum { CHANGE, BEFORE, ENTER, LEAVE, LINE, SELECT, FILES, PREFIXES, CODES, OBJECT_COUNT };
+
 typedef struct watch {
-    PyObject_HEAD lines_source *source;               /* borrowed; the module's */
-    PyObject *module;                                 /* owned; keeps the source */
-    int id;                                           /* -1: closed */
-    base_frame *at;                                   /* of the event that is being told */
-    PyObject *change, *before, *enter, *leave, *line; /* owned or NULL */
-    PyObject *select, *files, *prefixes, *codes;      /* owned or NULL */
+    PyObject_HEAD lines_source *source; /* borrowed; the module's */
+    PyObject *module;                   /* owned; keeps the source */
+    PyObject *object[OBJECT_COUNT];     /* each owned or NULL; functions, then tuples */
+    int id;                             /* -1: closed */
+    base_frame *at;                     /* of the event that a callback is called with */
     long first, last;
 } watch;
 
-#define WATCH_OBJECTS(X) \
-    X(module) X(change) X(before) X(enter) X(leave) X(line) X(select) X(files) X(prefixes) X(codes)
-
-static void call(watch *self, PyObject *function, const lines_event *event)
+static void call(watch *self, int which, const lines_event *event)
 {
-    Py_INCREF(self); /* it may close itself */
-    Py_INCREF(function);
+    Py_INCREF(self);                                                      /* it may close itself */
+    PyObject *function = Py_NewRef(self->object[which]);                  /* owned */
     PyObject *tuple = event_tuple(binding_state_of(self->module), event); /* owned */
     base_frame *outer = self->at;
     self->at = event->at;
@@ -173,43 +171,35 @@ static void call(watch *self, PyObject *function, const lines_event *event)
     Py_DECREF(self);
 }
 
-static void on_change(void *self, const lines_event *event)
-{
-    call(self, ((watch *)self)->change, event);
-}
+#define CALLBACK(name, which)                              \
+    static void name(void *self, const lines_event *event) \
+    {                                                      \
+        call(self, which, event);                          \
+    }
+CALLBACK(on_change, CHANGE)
+CALLBACK(on_before, BEFORE)
+CALLBACK(on_enter, ENTER)
+CALLBACK(on_leave, LEAVE)
+CALLBACK(on_line, LINE)
 
-static void on_before(void *self, const lines_event *event)
+static Py_ssize_t count_of(const watch *self, int which)
 {
-    call(self, ((watch *)self)->before, event);
-}
-
-static void on_enter(void *self, const lines_event *event)
-{
-    call(self, ((watch *)self)->enter, event);
-}
-
-static void on_leave(void *self, const lines_event *event)
-{
-    call(self, ((watch *)self)->leave, event);
-}
-
-static void on_line(void *self, const lines_event *event)
-{
-    call(self, ((watch *)self)->line, event);
+    return self->object[which] != NULL ? PyTuple_GET_SIZE(self->object[which]) : 0;
 }
 
 static bool is_listed(const watch *self, PyCodeObject *code)
 {
-    if (self->files == NULL && self->prefixes == NULL && self->codes == NULL)
+    PyObject *const *lists = self->object;
+    if (lists[FILES] == NULL && lists[PREFIXES] == NULL && lists[CODES] == NULL)
         return true;
-    if (self->files != NULL && PySequence_Contains(self->files, code->co_filename) == 1)
+    if (lists[FILES] != NULL && PySequence_Contains(lists[FILES], code->co_filename) == 1)
         return true;
-    for (Py_ssize_t i = 0; self->prefixes != NULL && i < PyTuple_GET_SIZE(self->prefixes); i++)
-        if (PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(self->prefixes, i), 0, PY_SSIZE_T_MAX,
-                                -1) == 1)
+    for (Py_ssize_t i = 0; i < count_of(self, PREFIXES); i++)
+        if (PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(lists[PREFIXES], i), 0,
+                                PY_SSIZE_T_MAX, -1) == 1)
             return true;
-    for (Py_ssize_t i = 0; self->codes != NULL && i < PyTuple_GET_SIZE(self->codes); i++)
-        if (PyTuple_GET_ITEM(self->codes, i) == (PyObject *)code)
+    for (Py_ssize_t i = 0; i < count_of(self, CODES); i++)
+        if (PyTuple_GET_ITEM(lists[CODES], i) == (PyObject *)code)
             return true;
     return false;
 }
@@ -221,12 +211,12 @@ static bool selects(void *context, PyCodeObject *code, int *first, int *last)
     *last = (int)self->last;
     if (!is_listed(self, code))
         return false;
-    if (self->select == NULL)
+    if (self->object[SELECT] == NULL)
         return true;
-    PyObject *answer = PyObject_CallOneArg(self->select, (PyObject *)code); /* owned */
+    PyObject *answer = PyObject_CallOneArg(self->object[SELECT], (PyObject *)code); /* owned */
     int is_true = answer != NULL ? PyObject_IsTrue(answer) : 0;
     if (is_true > 0 && PyTuple_Check(answer) &&
-        !PyArg_ParseTuple(answer, "ii;select gives (first, last)", first, last))
+        !PyArg_ParseTuple(answer, "ii;select must return (first, last)", first, last))
         is_true = 0;
     Py_XDECREF(answer);
     return is_true > 0;
@@ -234,33 +224,29 @@ static bool selects(void *context, PyCodeObject *code, int *first, int *last)
 
 /* ---- the class --------------------------------------------------------------- */
 
-static int store_tuple(PyObject **to, PyObject *given, const char *what, PyTypeObject *type)
+/* A function, or a sequence of strings or code objects; None counts as not given. */
+static int store(PyObject **to, PyObject *given, int which, const char *what)
 {
-    if (given == Py_None)
+    if (given == NULL || given == Py_None)
         return 0;
+    if (which <= SELECT) {
+        if (!PyCallable_Check(given)) {
+            PyErr_Format(PyExc_TypeError, "%s must be callable, not %s", what, Py_TYPE(given)->tp_name);
+            return -1;
+        }
+        *to = Py_NewRef(given);
+        return 0;
+    }
+    PyTypeObject *type = which == CODES ? &PyCode_Type : &PyUnicode_Type;
     *to = PySequence_Tuple(given);
-    if (*to == NULL)
-        return -1;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(*to); i++) {
+    for (Py_ssize_t i = 0; *to != NULL && i < PyTuple_GET_SIZE(*to); i++) {
         if (PyObject_TypeCheck(PyTuple_GET_ITEM(*to, i), type))
             continue;
         PyErr_Format(PyExc_TypeError, "%s must be a sequence of %s, not of %s", what, type->tp_name,
                      Py_TYPE(PyTuple_GET_ITEM(*to, i))->tp_name);
         return -1;
     }
-    return 0;
-}
-
-static int store_callable(PyObject **to, PyObject *given, const char *what)
-{
-    if (given == Py_None)
-        return 0;
-    if (!PyCallable_Check(given)) {
-        PyErr_Format(PyExc_TypeError, "%s must be callable, not %s", what, Py_TYPE(given)->tp_name);
-        return -1;
-    }
-    *to = Py_NewRef(given);
-    return 0;
+    return *to != NULL ? 0 : -1;
 }
 
 static int read_threads(PyObject *given, lines_threads *out)
@@ -276,84 +262,63 @@ static int read_threads(PyObject *given, lines_threads *out)
     return -1;
 }
 
-static int start(watch *self, const lines_consumer *wanted)
-{
-    lines_consumer consumer = *wanted;
-    consumer.context = self;
-    consumer.selects = selects;
-    consumer.change = self->change != NULL ? on_change : NULL;
-    consumer.before = self->before != NULL ? on_before : NULL;
-    consumer.enter = self->enter != NULL ? on_enter : NULL;
-    consumer.leave = self->leave != NULL ? on_leave : NULL;
-    consumer.line = self->line != NULL ? on_line : NULL;
-    self->id = lines_source_add(self->source, &consumer);
-    return self->id < 0 ? -1 : 0;
-}
-
 PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *keywords[] = { "change", "before",   "enter",   "leave", "line",  "select",
                                 "files",  "prefixes", "codes",   "lines", "names", "threads",
                                 "arrays", "objects",  "touches", "bare",  NULL };
     binding_state *state = binding_state_of(module);
-    PyObject *change = Py_None, *before = Py_None, *enter = Py_None, *leave = Py_None, *line = Py_None;
-    PyObject *select = Py_None, *files = Py_None, *prefixes = Py_None, *codes = Py_None, *lines = Py_None;
-    PyObject *names = Py_None, *threads = NULL, *result = NULL; /* borrowed, but result */
-    PyObject *set = NULL;                                       /* owned */
+    PyObject *given[OBJECT_COUNT] = { 0 }, *lines = Py_None, *names = Py_None,
+             *threads = NULL; /* borrowed */
+    PyObject *set = NULL;     /* owned */
     int arrays = 0, objects = 0, touches = 0, bare = 0;
-    lines_consumer consumer = { .threads = LINES_THREADS_LATER };
-    watch *self = NULL; /* owned */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOOOOOpppp:watch_lines", keywords, &change,
-                                     &before, &enter, &leave, &line, &select, &files, &prefixes, &codes,
-                                     &lines, &names, &threads, &arrays, &objects, &touches, &bare))
+    lines_consumer consumer = { .threads = LINES_THREADS_LATER, .selects = selects };
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "|O$OOOOOOOOOOOpppp:watch_lines", keywords, &given[CHANGE], &given[BEFORE],
+            &given[ENTER], &given[LEAVE], &given[LINE], &given[SELECT], &given[FILES], &given[PREFIXES],
+            &given[CODES], &lines, &names, &threads, &arrays, &objects, &touches, &bare))
         return NULL;
-    if (state->lines == NULL && (state->lines = lines_source_create(state)) == NULL)
-        return NULL;
-    self = PyObject_GC_New(watch, state->lines_watch_type);
+    lines_source *source = lines_source_of(state);
+    watch *self =
+        source != NULL ? (watch *)PyType_GenericAlloc(state->lines_watch_type, 0) : NULL; /* owned */
     if (self == NULL)
         return NULL;
-    self->source = state->lines;
+    self->source = source;
     self->id = -1;
-    self->at = NULL;
-    self->first = 0;
     self->last = INT32_MAX;
-#define X(name) self->name = NULL;
-    WATCH_OBJECTS(X)
-#undef X
     self->module = Py_NewRef(module);
-    PyObject_GC_Track(self);
-    if (store_callable(&self->change, change, "change") < 0 ||
-        store_callable(&self->before, before, "before") < 0 ||
-        store_callable(&self->enter, enter, "enter") < 0 ||
-        store_callable(&self->leave, leave, "leave") < 0 ||
-        store_callable(&self->line, line, "line") < 0 ||
-        store_callable(&self->select, select, "select") < 0 ||
-        store_tuple(&self->files, files, "files", &PyUnicode_Type) < 0 ||
-        store_tuple(&self->prefixes, prefixes, "prefixes", &PyUnicode_Type) < 0 ||
-        store_tuple(&self->codes, codes, "codes", &PyCode_Type) < 0 ||
-        (threads != NULL && read_threads(threads, &consumer.threads) < 0))
+    for (int i = 0; i < OBJECT_COUNT; i++)
+        if (store(&self->object[i], given[i], i, keywords[i]) < 0)
+            goto out;
+    if (threads != NULL && read_threads(threads, &consumer.threads) < 0)
         goto out;
     if (lines != Py_None &&
         (!PyTuple_Check(lines) || !PyArg_ParseTuple(lines, "ll", &self->first, &self->last))) {
         PyErr_SetString(PyExc_TypeError, "lines must be a tuple of the first and the last line");
         goto out;
     }
-    if (bare && (change != Py_None || before != Py_None)) {
+    if (bare && (self->object[CHANGE] != NULL || self->object[BEFORE] != NULL)) {
         PyErr_SetString(PyExc_ValueError, "bare lines have no changes and no reads: "
                                           "give enter, line or leave");
         goto out;
     }
     if (names != Py_None && (set = PyFrozenSet_New(names)) == NULL)
         goto out;
+    consumer.context = self;
     consumer.names = set;
     consumer.wants = (arrays ? LINES_ARRAYS : 0u) | (objects || touches ? LINES_OBJECTS : 0u) |
                      (touches ? LINES_TOUCHES : 0u) | (bare ? LINES_BARE : 0u);
-    if (start(self, &consumer) == 0)
-        result = Py_NewRef((PyObject *)self);
+    consumer.change = self->object[CHANGE] != NULL ? on_change : NULL;
+    consumer.before = self->object[BEFORE] != NULL ? on_before : NULL;
+    consumer.enter = self->object[ENTER] != NULL ? on_enter : NULL;
+    consumer.leave = self->object[LEAVE] != NULL ? on_leave : NULL;
+    consumer.line = self->object[LINE] != NULL ? on_line : NULL;
+    self->id = lines_source_add(source, &consumer);
 out:
     Py_XDECREF(set);
-    Py_DECREF(self);
-    return result;
+    if (PyErr_Occurred())
+        Py_CLEAR(self);
+    return (PyObject *)self;
 }
 
 static void stop(watch *self)
@@ -411,9 +376,9 @@ static int watch_traverse(PyObject *self, visitproc visit, void *arg)
 {
     watch *one = (watch *)self;
     Py_VISIT(Py_TYPE(self));
-#define X(name) Py_VISIT(one->name);
-    WATCH_OBJECTS(X)
-#undef X
+    Py_VISIT(one->module);
+    for (int i = 0; i < OBJECT_COUNT; i++)
+        Py_VISIT(one->object[i]);
     return 0;
 }
 
@@ -421,9 +386,9 @@ static int watch_clear(PyObject *self)
 {
     watch *one = (watch *)self;
     stop(one);
-#define X(name) Py_CLEAR(one->name);
-    WATCH_OBJECTS(X)
-#undef X
+    Py_CLEAR(one->module);
+    for (int i = 0; i < OBJECT_COUNT; i++)
+        Py_CLEAR(one->object[i]);
     return 0;
 }
 
@@ -438,7 +403,7 @@ static void watch_dealloc(PyObject *self)
 
 static PyMethodDef methods[] = {
     { "close", watch_close, METH_NOARGS, "Stop watching; twice is harmless." },
-    { "local", watch_local, METH_O, "Give a variable of the frame that the current event is about." },
+    { "local", watch_local, METH_O, "Return a variable of the frame that the current event is about." },
     { "__enter__", watch_enter, METH_NOARGS, NULL },
     { "__exit__", watch_exit, METH_VARARGS, NULL },
     { 0 },

@@ -174,7 +174,7 @@ int trace_attach(trace_tracer *self)
     if (self->line_id >= 0 || self->place_count == 0)
         return 0;
     binding_state *state = self->state;
-    if (state->lines == NULL && (state->lines = lines_source_create(state)) == NULL)
+    if (lines_source_of(state) == NULL)
         return -1;
     self->line_id = lines_source_add(state->lines, &consumer);
     return self->line_id < 0 ? -1 : 0;

@@ -316,7 +316,7 @@ static bool selects(void *context, PyCodeObject *code, int *first, int *last)
 int track_tracker_listen(track_tracker *self)
 {
     binding_state *state = binding_state_of(self->module);
-    if (state->lines == NULL && (state->lines = lines_source_create(state)) == NULL)
+    if (lines_source_of(state) == NULL)
         return -1;
     PyObject *set = PyFrozenSet_New(self->names); /* owned */
     if (set == NULL)
