@@ -37,7 +37,10 @@ static void record_node(flow_object *self, const flow_node *node, uint64_t key, 
                                  .file = ((PyCodeObject *)node->code)->co_filename,
                                  .name = node->name,
                                  .line = node->line,
-                                 .root = self->root };
+                                 .root = self->root,
+                                 .stats = &node->value.stats,
+                                 .shape = node->value.shape,
+                                 .ndim = node->value.ndim };
     /* an exception is the source's to count */
     (void)runs_put_change(self->state, self->runs, &change, obj);
 }

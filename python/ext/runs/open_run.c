@@ -5,6 +5,7 @@
  * state of a variable says that it is the same.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/open_run.h"
+#include "runs/recorder.h"
 
 #include <limits.h>
 #include <unistd.h>
@@ -71,7 +72,15 @@ int runs_put_change(binding_state *state, PyObject *runs, const runs_change *cha
     if (is_put(state, change->key))
         return 0;
     PyObject *site = site_name(change); /* owned */
-    int st = site != NULL ? runs_put(runs, site, value) : -1;
+    int st = -1;
+    if (site != NULL && change->stats != NULL) {
+        PyObject *run = Py_NewRef(PyList_GET_ITEM(runs, PyList_GET_SIZE(runs) - 1)); /* owned */
+        runs_recorder *recorder = runs_recorder_of(state, run);                      /* borrowed */
+        st = recorder != NULL ? runs_recorder_put(recorder, site, value, 0, TT_PHASE_NONE, change) : -1;
+        Py_DECREF(run);
+    } else if (site != NULL) {
+        st = runs_put(runs, site, value);
+    }
     Py_XDECREF(site);
     return st;
 }

@@ -10,8 +10,11 @@ typedef struct runs_change {
     uint64_t key; /* of the variable's new state; 0: none */
     PyObject *file, *name;
     long line;
-    PyObject *root; /* folder that is left out of the site's name, with its slash; NULL: the
+    PyObject *root;        /* folder that is left out of the site's name, with its slash; NULL: the
                        working directory */
+    const tt_stats *stats; /* of the value, with its shape; NULL: not computed yet */
+    const int64_t *shape;
+    int32_t ndim;
 } runs_change;
 
 /* runs: the list of open recorders, the innermost last; NULL: nobody records. */

@@ -95,6 +95,11 @@ bool runs_recorder_make_room(runs_recorder *self, size_t bytes);
  * Values wait without the GIL, so that other threads may run and even close self. */
 tt_status runs_recorder_add(runs_recorder *self, PyObject *obj, const tensor_view *view,
                             uint32_t products, tt_event *event);
+/* Recorder.tensor(): products 0: what the plan of the site says.  `known` has the statistics of
+ * the tensor, or is NULL.  -1: an exception is set. */
+struct runs_change;
+int runs_recorder_put(runs_recorder *self, PyObject *name, PyObject *t, uint32_t products, uint8_t phase,
+                      const struct runs_change *known);
 /* The bytes of a value that these products need. */
 static inline size_t runs_recorder_value_bytes(const tt_tensor *t, uint32_t products)
 {

@@ -4,6 +4,7 @@
  * program says itself is recorded whatever `every`, `only` and `exclude` say of
  * scalars; tensors follow the plan of their site, as watched ones do.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "runs/open_run.h"
 #include "runs/recorder.h"
 #include "summary/stats.h"
 #include "tensortap_tools.h"
@@ -207,23 +208,28 @@ uint32_t runs_recorder_next_call(runs_recorder *self, int32_t site)
     return row->calls++;
 }
 
+/* Adds statistics that are there already.  Waits without the GIL, so all of it is the caller's own. */
+static void add_stats(runs_recorder *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
+                      tt_event *event)
+{
+    tt_tensor t = { .dtype = (tt_dtype)stats->dtype, .count = stats->count, .ndim = ndim };
+    memcpy(t.shape, shape, (size_t)ndim * sizeof *shape);
+    if (self->rec != NULL)
+        (void)runs_recorder_make_room(self, 0);
+    event->tensor = &t;
+    event->stats = stats;
+    if (self->rec != NULL)
+        (void)tt_recorder_add(self->rec, event);
+}
+
 /* torch computes the statistics where the tensor lies. */
 static int add_device_stats(runs_recorder *self, PyObject *t, tt_event *event)
 {
     PyObject *device = PyImport_ImportModule("tensortap.runs.device");                      /* owned */
     PyObject *stats = device != NULL ? PyObject_CallMethod(device, "stats", "O", t) : NULL; /* owned */
-    if (stats != NULL && self->rec != NULL)
-        (void)runs_recorder_make_room(self, 0);
-    if (stats != NULL && self->rec != NULL) {
-        const summary_stats_object *object = (summary_stats_object *)stats;
-        tt_tensor shape = { .dtype = (tt_dtype)object->stats.dtype,
-                            .count = object->stats.count,
-                            .ndim = (int32_t)Py_SIZE(stats) };
-        memcpy(shape.shape, object->shape, (size_t)Py_SIZE(stats) * sizeof *object->shape);
-        event->tensor = &shape;
-        event->stats = &object->stats;
-        (void)tt_recorder_add(self->rec, event);
-    }
+    const summary_stats_object *object = (summary_stats_object *)stats;
+    if (stats != NULL)
+        add_stats(self, &object->stats, object->shape, (int32_t)Py_SIZE(stats), event);
     int result = stats != NULL ? 0 : -1;
     Py_XDECREF(stats);
     Py_XDECREF(device);
@@ -280,6 +286,37 @@ static int read_phase(PyObject *phase, uint8_t *out)
     return -1;
 }
 
+int runs_recorder_put(runs_recorder *self, PyObject *name, PyObject *t, uint32_t products, uint8_t phase,
+                      const runs_change *known)
+{
+    tt_stats stats;
+    int64_t shape[TT_MAX_DIM];
+    int32_t ndim = known != NULL ? known->ndim : 0;
+    if (runs_recorder_refuse_closed(self) < 0)
+        return -1;
+    runs_recorder_wake(self);
+    tt_event event = { .site = site_of(self, name, "tensor"), .step = self->step, .phase = phase };
+    if (event.site < 0)
+        return -1;
+    uint32_t wanted = tt_recorder_wants(self->rec, event.site, event.step);
+    products = products != 0 ? products : wanted;
+    if (wanted == 0)
+        return 0;
+    if (known != NULL) { /* a copy: another thread may free them while we wait */
+        stats = *known->stats;
+        memcpy(shape, known->shape, (size_t)ndim * sizeof *shape);
+        event.stats = &stats;
+    }
+    event.call = runs_recorder_next_call(self, event.site);
+    int64_t start = runs_clock_fine();
+    if (known != NULL && products == TT_PRODUCT_STATS)
+        add_stats(self, &stats, shape, ndim, &event);
+    else if (add_tensor(self, t, products, &event) < 0)
+        return -1;
+    runs_recorder_spend(self, event.site, runs_clock_fine() - start);
+    return runs_recorder_tell_error(self);
+}
+
 /* tensor(name, t, keep=None, phase=None) */
 PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -295,20 +332,6 @@ PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t
         (keep != Py_None && read_keep(keep, &products) < 0) ||
         (phase != Py_None && read_phase(phase, &in) < 0))
         return NULL;
-    runs_recorder_wake(recorder);
-    tt_event event = { .site = site_of(recorder, args[0], "tensor"),
-                       .step = recorder->step,
-                       .phase = in };
-    if (event.site < 0)
-        return NULL;
-    uint32_t wanted = tt_recorder_wants(recorder->rec, event.site, event.step);
-    products = products != 0 ? products : wanted;
-    if (wanted == 0)
-        Py_RETURN_NONE;
-    event.call = runs_recorder_next_call(recorder, event.site);
-    int64_t start = runs_clock_fine();
-    if (add_tensor(recorder, args[1], products, &event) < 0)
-        return NULL;
-    runs_recorder_spend(recorder, event.site, runs_clock_fine() - start);
-    return runs_recorder_tell_error(recorder) < 0 ? NULL : Py_NewRef(Py_None);
+    int st = runs_recorder_put(recorder, args[0], args[1], products, in, NULL);
+    return st < 0 ? NULL : Py_NewRef(Py_None);
 }
