@@ -100,7 +100,7 @@ class _File:
 
     @functools.cached_property
     def _tree(self) -> ast.Module:
-        return _parse("".join(self.lines)) or ast.Module([], [])
+        return parse("".join(self.lines)) or ast.Module([], [])
 
     def _find_node(self, code: CodeType) -> Scope | None:
         if code.co_name == "<lambda>":
@@ -110,7 +110,7 @@ class _File:
         # Its own lines are enough, at the same places as in the file.
         lines = self.lines[first - 1 : max(_lines(code))]
         around = "if 1:\n" if lines[0][:1].isspace() else "\n"
-        tree = _parse("\n" * (first - 2) + around * (first > 1) + "".join(lines))
+        tree = parse("\n" * (first - 2) + around * (first > 1) + "".join(lines))
         own = tree.body[0] if tree is not None else None
         own = own.body[0] if isinstance(own, ast.If) else own
         for one in (own,) if own is not None else ast.walk(self._tree):
@@ -150,7 +150,7 @@ _files: dict[str, _File] = {}  # by name, the one that was used last at the end
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep the compiler's warnings away: they were given when the program was compiled.
+    """Ignore the compiler's warnings: they were shown when the program was compiled.
 
     `catch_warnings` would also make Python forget which warnings it has shown already.
     """
@@ -162,7 +162,8 @@ def _silence() -> Iterator[None]:
         filters.remove(ignore)  # type: ignore[attr-defined]
 
 
-def _parse(text: str) -> ast.Module | None:
+def parse(text: str) -> ast.Module | None:
+    """Return the syntax tree of a source text, without warnings; None: it has errors."""
     try:
         with _silence():
             return ast.parse(text)

@@ -1,4 +1,4 @@
-"""Arguments for a function that somebody wants to see run.
+"""Find arguments for a function that `run` calls.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -37,7 +37,7 @@ def arguments_for(
 
 
 def _signature(fn: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
-    """Give the signature of *fn* and the names that its annotations may use."""
+    """Return the signature of *fn* and the names that its annotations may use."""
     try:
         signature = inspect.signature(fn)
         forward = getattr(fn, "forward", None)
@@ -55,7 +55,7 @@ def _takes_anything(signature: inspect.Signature) -> bool:
 
 
 def _globals_of(fn: Any) -> dict[str, Any]:
-    """Give the globals of the function that is run in the end."""
+    """Return the globals of the function that is called in the end."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     fn = inspect.unwrap(fn)
@@ -68,24 +68,24 @@ def _globals_of(fn: Any) -> dict[str, Any]:
 
 
 def _annotation(parameter: Parameter, names: dict[str, Any]) -> Any:
-    """Give the parameter's annotation, looked up if it is a string; empty if that fails."""
+    """Return the annotation of a parameter, evaluated if it is a string; empty if that fails."""
     annotation = parameter.annotation
     if isinstance(annotation, str):
         try:
             annotation = eval(annotation, names)
-        except Exception:  # whatever a name that is not there leads to
+        except Exception:  # an unknown name may lead to anything
             return Parameter.empty
-    if typing.get_origin(annotation) in (typing.Union, getattr(types, "UnionType", None)):
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         parts = [part for part in typing.get_args(annotation) if part is not type(None)]
         return parts[0] if len(parts) == 1 else Parameter.empty
     return annotation
 
 
 class Guess:
-    """Values made up from annotation and name; the program's random numbers stay as they were."""
+    """Makes up values from annotation and name, without using the program's random numbers."""
 
     def __init__(self) -> None:
-        """Take no memory and import nothing yet."""
+        """Import nothing yet."""
         self._generator: Any = None
 
     def __call__(self, name: str, annotation: Any) -> Any:

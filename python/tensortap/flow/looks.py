@@ -24,7 +24,7 @@ MOST_SEARCHED = 5000  # nodes: looking for blocks takes the square of it
 
 
 def looks_of(flow: _core.Flow) -> tuple[list[Look], list[Look]]:
-    """Give the look of each node, and the same with equal blocks folded if the chart is large."""
+    """Return the look of each node, and the same with equal blocks folded if the chart is large."""
     places = flow.places()
     codes = codes_of([place[:4] for place in places])
     labels = _labels([place[1] for place in places], [place[4] for place in places])
@@ -47,12 +47,12 @@ def _labels(codes: list[CodeType], owners: list[ref[Any] | None]) -> list[str]:
 
 def _label(code: CodeType, path: str | None) -> str:
     if not path:  # no module, or the model itself
-        return str(getattr(code, "co_qualname", code.co_name))  # 3.10 has no qualified names
+        return code.co_qualname
     return path if code.co_name == "forward" else f"{path}.{code.co_name}"
 
 
 def _paths(found: list[Any]) -> dict[int, str]:
-    """Give the path of each module within the outermost one that is there too."""
+    """Return the path of each module within the outermost one in the chart."""
     torch = sys.modules.get("torch")
     if torch is None:
         return {}
@@ -100,7 +100,7 @@ def _folded(looks: list[Look], nodes: list[dict[str, Any]]) -> list[Look]:
 
 
 def _repeated(kinds: list[int], numbers: list[list[str]], at: int) -> tuple[int, int]:
-    """Give length and number of the equal blocks from here on that save most; (0, 1): none."""
+    """Return length and number of the equal blocks at *at* that save most; (0, 1): none."""
     best = (0, 1)
     for length in range(1, min((len(kinds) - at) // 2, LONGEST_BLOCK) + 1):
         first = kinds[at : at + length]
@@ -124,7 +124,7 @@ def _pattern(label: str) -> str:
 
 
 def _ranged(label: str, first: list[str], last: list[str], times: int) -> str:
-    """Give "h.0-5.attn x 6" of h.0.attn; a label without such a number stays."""
+    """Return "h.0-5.attn x 6" for h.0.attn; a label without such a number stays as it is."""
     if first == last:
         return label
     ends = iter(zip(first, last, strict=True))

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import tempfile
@@ -57,7 +58,7 @@ class Destination:
     filename: str | None = None
 
     def changed(self, *, filename: str | None, show: bool | None, save: bool | None) -> Destination:
-        """Give the same with what is not None in place of what was."""
+        """Return a copy with the values that are not None."""
         return replace(
             self,
             filename=filename,
@@ -66,7 +67,7 @@ class Destination:
         )
 
     def path(self) -> Path:
-        """Give the file to write; ValueError: its suffix is none that we write."""
+        """Return the file to write; raise ValueError if its suffix is not supported."""
         name = self.filename
         if name is None:
             return self._by_time()
@@ -77,7 +78,7 @@ class Destination:
         return path
 
     def _by_time(self) -> Path:
-        """Give a name that says when; in one second a second chart does not replace the first."""
+        """Return a name with the time; a second chart in one second does not replace the first."""
         stem = f"{self.file_prefix}_{time.strftime('%Y%m%d_%H%M%S')}"
         path = Path(self.save_dir) / f"{stem}.png"
         for count in itertools.count(2):
@@ -87,43 +88,8 @@ class Destination:
         return path
 
 
-class Drawing:
-    """A chart's texts and pictures, each made when it is first needed."""
-
-    def __init__(self, flow: _core.Flow) -> None:
-        """Write the DOT text now."""
-        self._flow = flow
-        self._plain, folded = looks_of(flow)
-        self._is_folded = folded != self._plain
-        self._page = Page(flow, folded)
-        self.dot = self._page.dot
-
-    def bytes_of(self, suffix: str) -> bytes:
-        """Give what belongs into a file of this suffix."""
-        if suffix == ".dot":
-            return self.dot.encode()
-        if suffix == ".json":
-            return self.json().encode()
-        if suffix == ".html":
-            whole = Page(self._flow, self._plain).svg().decode() if self._is_folded else None
-            return html_page(self.svg().decode(), self.json(), whole).encode()
-        if suffix == ".svg":
-            return self.svg()
-        if suffix == ".png":
-            return self._page.png()
-        return self._page.draw(suffix[1:])
-
-    def json(self) -> str:
-        """Give the chart as JSON; nothing is folded there."""
-        return self._flow.json(self._plain)
-
-    def svg(self) -> bytes:
-        """Give the chart as SVG."""
-        return self._page.svg()
-
-
 class Page:
-    """The nodes of a chart set on a page."""
+    """The nodes of a chart set on a page; each text and picture is made when it is first needed."""
 
     def __init__(self, flow: _core.Flow, looks: list[Look]) -> None:
         """Write the DOT text now."""
@@ -131,23 +97,27 @@ class Page:
         self._looks = looks
         self._count = sum(first == i for i, (_, _, first) in enumerate(looks))
         self.dot = flow.dot(looks)
-        self._svg: bytes | None = None
-        self._placed: str | None = None
-        self._engine = "dot"
 
+    @functools.cached_property
     def svg(self) -> bytes:
-        """Give the page as SVG."""
-        if self._svg is None:
-            self._svg = self.draw("svg")
-        return self._svg
+        """The page as SVG."""
+        return self.draw("svg")
+
+    @functools.cached_property
+    def _placed(self) -> tuple[str, str]:
+        """The engine of Graphviz, and the DOT text for it."""
+        engine = self._flow.engine(self._looks)
+        is_small = engine == "dot"
+        return engine, self.dot if is_small else self._flow.dot(self._looks, self._sizes())
 
     def draw(self, format: str, *, dpi: int | None = None) -> bytes:
-        """Let Graphviz draw it."""
-        if self._placed is None:
-            self._engine = self._flow.engine(self._looks)
-            is_small = self._engine == "dot"
-            self._placed = self.dot if is_small else self._flow.dot(self._looks, self._sizes())
-        return draw(self._placed, format, prog=self._engine, dpi=dpi)
+        """Let Graphviz draw the page."""
+        engine, dot = self._placed
+        return draw(dot, format, prog=engine, dpi=dpi)
+
+    def png(self) -> bytes:
+        """Paint the page; a large one with fewer pixels, which take most of the time."""
+        return self.draw("png", dpi=96 if self._count <= MOST_AT_FULL_SIZE else 72)
 
     def _sizes(self) -> list[tuple[float, float]]:
         """Let Graphviz measure the nodes, in points."""
@@ -160,13 +130,33 @@ class Page:
                 sizes[int(rest[0][1:])] = (72 * float(rest[3]), 72 * float(rest[4].split(" ")[0]))
         return [size for _, size in sorted(sizes.items())]
 
-    def png(self) -> bytes:
-        """Paint the page; a large one with fewer pixels, which most of the time goes into."""
-        return self.draw("png", dpi=96 if self._count <= MOST_AT_FULL_SIZE else 72)
+
+class Drawing(Page):
+    """A chart on a page, with equal blocks folded if it is large."""
+
+    def __init__(self, flow: _core.Flow) -> None:
+        """Write the DOT text now."""
+        self._plain, folded = looks_of(flow)
+        self._is_folded = folded != self._plain
+        super().__init__(flow, folded)
+
+    def bytes_of(self, suffix: str) -> bytes:
+        """Return the contents of a file with this suffix."""
+        if suffix == ".dot":
+            return self.dot.encode()
+        if suffix == ".png":
+            return self.png()
+        if suffix not in (".json", ".html"):
+            return self.svg if suffix == ".svg" else self.draw(suffix[1:])
+        json = self._flow.json(self._plain)  # nothing is folded there
+        if suffix == ".json":
+            return json.encode()
+        whole = Page(self._flow, self._plain).svg.decode() if self._is_folded else None
+        return html_page(self.svg.decode(), json, whole).encode()
 
 
 def tell(message: str, category: type[Warning] = RuntimeWarning) -> None:
-    """Warn at the line of the program that called, perhaps by way of a with block."""
+    """Warn at the line of the program that called, perhaps through a with block."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
@@ -203,7 +193,7 @@ def _save(drawing: Drawing, path: Path) -> Path:
 
 
 def _shell() -> Any:
-    """Give the running IPython, or None."""
+    """Return the running IPython, or None."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None else None
 
@@ -216,7 +206,7 @@ class _Inline:
         self._text = text
 
     def _repr_svg_(self) -> str:
-        return self._drawing.svg().decode()
+        return self._drawing.svg.decode()
 
     def __repr__(self) -> str:
         return self._text
@@ -234,7 +224,7 @@ def _show(drawing: Drawing, show: bool | None, saved: Path | None) -> bool:
     from IPython.display import display
 
     try:
-        drawing.svg()
+        _ = drawing.svg  # may fail
         if saved is None and not is_notebook:  # a terminal shows no pictures
             with tempfile.NamedTemporaryFile(
                 suffix=".html", prefix="tensor_flow_", delete=False

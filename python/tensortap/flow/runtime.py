@@ -1,6 +1,6 @@
 """The calls of tensortap.flow as one object.
 
-Capturing is the extension's; this file checks options and holds the parts together.
+The extension captures; this file checks options and connects the parts.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -23,12 +23,12 @@ MOST = 2**31 - 1  # of lines and nodes: nobody has more, and it fits into an int
 
 
 def _is_bool(value: object) -> bool:
-    """Say whether it is Python's bool or NumPy's."""
+    """Return whether the value is Python's bool or NumPy's."""
     return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
 
 
 def _whole(name: str, value: SupportsIndex, least: int) -> int:
-    """Check a whole number; below the least it is the least."""
+    """Return a whole number, raised to *least* if it is smaller."""
     try:
         if _is_bool(value):  # older NumPy's have an __index__
             raise TypeError
@@ -63,7 +63,7 @@ class MonitorRuntime:
     """
 
     def __init__(self) -> None:
-        """Make one that is off."""
+        """Create a runtime that is off."""
         self.arg_hints: dict[str, Any] = {}
         self._selection = Selection()
         self._flow = _core.Flow(self._selection)
@@ -73,7 +73,7 @@ class MonitorRuntime:
 
     @property
     def enabled(self) -> bool:
-        """Say whether changes are captured now."""
+        """Return whether changes are captured now."""
         return self._flow.is_on
 
     def on(
@@ -133,11 +133,11 @@ class MonitorRuntime:
             "max_slices": _whole("max_slices", max_slices, 1),
         }
         returns, arrays = _flag("returns", returns), _flag("arrays", arrays)
-        folder = os.getcwd()  # fails where somebody removed it
+        folder = os.getcwd()  # raises if the folder was removed
         self._flow.set(**options, returns=returns, arrays=arrays)
         self._destination = destination
         if self._selection.enter(folder):
-            self._flow.off()  # what was left out may be in now
+            self._flow.off()  # other files are selected now
             self._flow.root = self._selection.root
         self._flow.on()
         return self
@@ -329,7 +329,7 @@ class MonitorRuntime:
         self._selection.keep(None)
 
     def _off_beside_an_exception(self) -> None:
-        """Draw what led to it; where that fails too, the program's exception is the news."""
+        """Draw what led to the exception; if that fails too, only warn: the program's matters."""
         try:
             self.off()
         except Exception as why:

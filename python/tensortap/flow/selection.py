@@ -12,7 +12,7 @@ import sysconfig
 import tempfile
 from types import CodeType
 
-#: Code without a file that nobody typed: made by the interpreter or by packages.
+#: Code without a file that the interpreter or a package generated.
 MADE = (
     "<frozen ",
     "<eval_with_key>",
@@ -46,7 +46,7 @@ class Selection:
         self._known: dict[str, bool] = {}
 
     def enter(self, folder: str) -> bool:
-        """Select the files under *folder*; say whether that changed anything."""
+        """Select the files under *folder*; return whether that changed anything."""
         root = os.path.join(os.path.realpath(folder), "")
         is_other = root != self.root
         if is_other:
@@ -55,7 +55,7 @@ class Selection:
         return is_other
 
     def keep(self, only: tuple[str, int, int] | None) -> bool:
-        """Select only (file, first, last), or with None all; say whether that changed anything."""
+        """Select only (file, first, last), or with None all; return whether anything changed."""
         if only is not None and not _is_typed(only[0]):
             only = (os.path.realpath(only[0]), only[1], only[2])
         is_other = only != self.only
@@ -63,7 +63,7 @@ class Selection:
         return is_other
 
     def __call__(self, code: CodeType) -> tuple[int, int] | None:
-        """Give the first and the last line wanted of *code*; None: not this one."""
+        """Return the first and the last line wanted of *code*; None: not selected."""
         file = code.co_filename
         if self.only is not None:
             name, first, last = self.only
@@ -93,7 +93,7 @@ class Selection:
 
 
 def _is_cell(file: str) -> bool:
-    """Say whether this is the name that ipykernel gives to a cell."""
+    """Return whether this is the name that ipykernel gives to a cell."""
     return os.path.basename(os.path.dirname(file)).startswith("ipykernel_") and file.startswith(
         tempfile.gettempdir()
     )
@@ -104,12 +104,7 @@ def _is_typed(file: str) -> bool:
 
 
 def _is_made_for_a_class(code: CodeType) -> bool:
-    """Say whether dataclasses or namedtuple wrote this, which have no file either."""
+    """Return whether dataclasses or namedtuple generated this code, which has no file either."""
     if code.co_filename != "<string>":
         return False
-    name: str | None = getattr(code, "co_qualname", None)
-    if name is None:  # before 3.11
-        is_made = code.co_name in ("__init__", "__eq__", "__repr__") and code.co_firstlineno == 2
-    else:
-        is_made = name.startswith("__create_fn__")
-    return is_made or code.co_varnames[:1] == ("_cls",)
+    return code.co_qualname.startswith("__create_fn__") or code.co_varnames[:1] == ("_cls",)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import ast
 import linecache
 import textwrap
-import warnings
 from types import CodeType
+
+from tensortap.analysis.source import parse
 
 Place = tuple[str, CodeType, int, bool]  # name, code object, line, is_source
 
 
 def codes_of(places: list[Place]) -> list[str]:
-    """Give the code of each node."""
+    """Return the code of each node."""
     files: dict[str, _File] = {}
     texts = []
     for name, code, line, is_source in places:
@@ -38,7 +39,7 @@ class _File:
         self._ends: dict[int, int] | None = None
 
     def statement(self, line: int) -> str:
-        """Give the lines of the statement that begins on *line*; empty: no source."""
+        """Return the lines of the statement that begins on *line*; empty: no source."""
         if not 1 <= line <= len(self._lines):
             return ""
         if self._ends is None:
@@ -49,14 +50,9 @@ class _File:
 
 def _ends(lines: list[str]) -> dict[int, int]:
     """Map the first line of each statement to its last, without the body it may have."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # were given when the program was compiled
-            tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a cell with magics
-        return {}
+    tree = parse("".join(lines))
     ends: dict[int, int] = {}
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if tree is not None else ():  # None: a cell with magics
         if not isinstance(node, ast.stmt):
             continue
         end = node.end_lineno or node.lineno
@@ -70,7 +66,7 @@ def _ends(lines: list[str]) -> dict[int, int]:
 
 
 def _body_begins(statement: ast.stmt) -> int | None:
-    """Give the first line of a compound statement's body."""
+    """Return the first line of the body of a compound statement."""
     if isinstance(statement, ast.Match):
         return statement.cases[0].pattern.lineno
     body: list[ast.stmt] | None = getattr(statement, "body", None)
