@@ -72,7 +72,7 @@ static bool is_wanted(const lines_consumer_slot *slot, unsigned kind)
 static bool is_named(const lines_consumer_slot *slot, const lines_code *code, int id, int path,
                      PyObject *name)
 {
-    if (code->named != NULL && !(code->named[path] & (uint32_t)1 << id))
+    if (code->names.wanted != NULL && !(code->names.wanted[path] & (uint32_t)1 << id))
         return false;
     if (slot->names == NULL)
         return true;
@@ -318,8 +318,8 @@ static lines_change change_of(const lines_record *record, const lines_found_chan
         change.now.kind = LINES_ITEM;
     if (found->write != NULL) {
         change.calls = record->code->table->write_calls + found->write->calls;
-        change.call_count = found->write->call_count;
-        change.direct_count = found->write->direct_count;
+        change.call_count = (size_t)found->write->call_count;
+        change.direct_count = (size_t)found->write->direct_count;
     }
     return change;
 }
@@ -406,8 +406,7 @@ void lines_emit_reads(lines_source *source, lines_record *record, const lines_st
 
 void lines_emit_line(lines_source *source, lines_record *record, int instruction)
 {
-    int line = record->is_bare ? PyCode_Addr2Line(record->code->code, instruction * CODE_UNIT)
-                               : record->code->table->line_at[instruction];
+    int line = lines_record_line(record, instruction);
     FOR_EACH_CONSUMER(source, record, line, id)
     {
         lines_event event = event_of(record, line);

@@ -56,6 +56,16 @@ enum { MOST_ITEMS = 24, MOST_ITEMS_EACH = 8 }; /* of containers that a statement
 
 /* ---- code objects and frames --------------------------------------------- */
 
+/* Which names of a code object are wanted; see names.c. */
+typedef struct lines_names {
+    bool is_narrow;   /* all who want changes want those of some names only */
+    bool has_touches; /* somebody wants LINES_TOUCHED */
+    uint32_t *wanted; /* owned; of each path: who wants its changes; NULL: everybody */
+    uint8_t *touched; /* owned; of each statement, if is_narrow: STORES_NAMED, SHOWS_NAMED */
+    int *slots;       /* owned; local slots of wanted names, if is_narrow */
+    int slot_count;
+} lines_names;
+
 typedef struct lines_code {
     PyCodeObject *code;       /* owned: an address is not used again while we know it */
     const lines_table *table; /* of table.c; NULL: not selected, or it could not be made */
@@ -64,13 +74,7 @@ typedef struct lines_code {
     uint32_t local_events;    /* 3.12 and later: events that are on */
     bool is_refused;          /* no table, or monitoring said no */
     int first[LINES_MAX_CONSUMERS], last[LINES_MAX_CONSUMERS]; /* lines wanted */
-    /* Names, see names.c. */
-    bool is_narrow;   /* all who want changes want those of some names only */
-    bool has_touches; /* somebody wants LINES_TOUCHED */
-    uint32_t *named;  /* owned; of each path: who wants its changes; NULL: everybody */
-    uint8_t *touched; /* owned; of each statement, if is_narrow: STORES_NAMED, SHOWS_NAMED */
-    int *named_slots; /* owned; local slots of wanted names, if is_narrow */
-    int named_slot_count;
+    lines_names names;
 } lines_code;
 
 enum { STORES_NAMED = 1 << 0, SHOWS_NAMED = 1 << 1 }; /* followers included */
@@ -127,6 +131,13 @@ static inline PyObject *lines_record_slot(const lines_record *record, int slot, 
     if (record->locals != NULL && (value == NULL || !PyCell_Check(value)))
         return value;
     return base_frame_slot(record->at, slot, name);
+}
+
+/* The line of an instruction. */
+static inline int lines_record_line(const lines_record *record, int instruction)
+{
+    return record->is_bare ? PyCode_Addr2Line(record->code->code, instruction * CODE_UNIT)
+                           : record->code->table->line_at[instruction];
 }
 
 /* ---- the source ---------------------------------------------------------- */
@@ -229,12 +240,12 @@ void lines_cache_free(lines_source *source);
 int lines_names_roots(PyObject *names, PyObject **roots); /* a new frozenset; -1: an exception is set */
 bool lines_names_are_in(PyCodeObject *code, PyObject *roots);
 void lines_names_find(lines_source *source, lines_code *code); /* after the consumers were asked */
-void lines_names_free(lines_code *code);
+void lines_names_free(lines_names *names);
 bool lines_names_are_live(const lines_record *record); /* is there a thing that a call may change? */
 bool lines_names_quick(lines_record *record, int instruction);
 static inline bool lines_path_is_wanted(const lines_code *code, int path)
 {
-    return code->named == NULL || code->named[path] != 0;
+    return code->names.wanted == NULL || code->names.wanted[path] != 0;
 }
 
 /* ---- statement.c ----------------------------------------------------------- */

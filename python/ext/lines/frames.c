@@ -258,7 +258,7 @@ void lines_source_forget_all(lines_source *source)
         lines_code *code = source->codes.keys[i] != NULL ? source->codes.values[i] : NULL;
         if (code == NULL)
             continue;
-        lines_names_free(code);
+        lines_names_free(&code->names);
         Py_DECREF(code->code);
         PyMem_Free(code);
     }

@@ -122,15 +122,13 @@ static PyObject *enter(PyObject *self, PyObject *const *args, bool is_fresh)
     return go(&here, is_unknown);
 }
 
-static PyObject *on_start(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
-{
-    return enter(self, args, true);
-}
-
-static PyObject *on_resume(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
-{
-    return enter(self, args, false);
-}
+#define CALLBACK(name, result)                                                            \
+    static PyObject *name(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n)) \
+    {                                                                                     \
+        return result;                                                                    \
+    }
+CALLBACK(on_start, enter(self, args, true))
+CALLBACK(on_resume, enter(self, args, false))
 
 static PyObject *on_throw(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
 {
@@ -187,15 +185,10 @@ static PyObject *on_jump(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
     visit here;
     bool is_unknown = false;
     if (come(&here, self)) {
-        int from = (int)PyLong_AsLong(args[1]) / 2, to = (int)PyLong_AsLong(args[2]) / 2;
+        int from = (int)PyLong_AsLong(args[1]) / CODE_UNIT, to = (int)PyLong_AsLong(args[2]) / CODE_UNIT;
         lines_record *record = record_of(here.source, args[0], false, false, &is_unknown);
-        const lines_table *table = record != NULL && !record->is_bare ? record->code->table : NULL;
-        if (record != NULL && record->is_bare && to <= from &&
-            PyCode_Addr2Line(record->code->code, from * CODE_UNIT) ==
-                PyCode_Addr2Line(record->code->code, to * CODE_UNIT))
-            lines_statement_at(here.source, record, to);
-        else if (table != NULL && to <= from && from < table->instruction_count && to >= 0 &&
-                 table->line_at[from] == table->line_at[to]) {
+        if (record != NULL && to <= from &&
+            lines_record_line(record, from) == lines_record_line(record, to)) {
             lines_statement_at(here.source, record, to);
             record->told = lines_statement_steps(record, to) ? to : -1;
         }
@@ -216,20 +209,9 @@ static PyObject *leave(PyObject *self, PyObject *const *args, PyObject *value, b
     return go(&here, false);
 }
 
-static PyObject *on_return(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
-{
-    return leave(self, args, args[2], false);
-}
-
-static PyObject *on_yield(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
-{
-    return leave(self, args, args[2], true);
-}
-
-static PyObject *on_unwind(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
-{
-    return leave(self, args, NULL, false);
-}
+CALLBACK(on_return, leave(self, args, args[2], false))
+CALLBACK(on_yield, leave(self, args, args[2], true))
+CALLBACK(on_unwind, leave(self, args, NULL, false))
 
 #define X(name, function) { #name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL },
 static PyMethodDef callbacks[] = { EVENT_MAP(X){ 0 } };

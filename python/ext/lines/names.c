@@ -151,16 +151,12 @@ static void adopt_new(lines_source *source, const lines_code *code, const uint32
     tensor_quiet_leave(guard);
 }
 
-void lines_names_free(lines_code *code)
+void lines_names_free(lines_names *names)
 {
-    PyMem_Free(code->named);
-    PyMem_Free(code->touched);
-    PyMem_Free(code->named_slots);
-    code->named = NULL;
-    code->touched = NULL;
-    code->named_slots = NULL;
-    code->named_slot_count = 0;
-    code->is_narrow = code->has_touches = false;
+    PyMem_Free(names->wanted);
+    PyMem_Free(names->touched);
+    PyMem_Free(names->slots);
+    *names = (lines_names){ 0 };
 }
 
 static uint32_t who_names(lines_source *source, const lines_code *code, int path)
@@ -185,7 +181,7 @@ static uint32_t who_names(lines_source *source, const lines_code *code, int path
 void lines_names_find(lines_source *source, lines_code *code)
 {
     const lines_table *table = code->table;
-    lines_code now = { .is_narrow = true };
+    lines_names now = { .is_narrow = true }, before = code->names;
     bool is_choosing = false;
     for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
         const lines_consumer *consumer = &source->consumers[id].consumer;
@@ -196,35 +192,24 @@ void lines_names_find(lines_source *source, lines_code *code)
         if (consumer->before != NULL || (consumer->change != NULL && consumer->names == NULL))
             now.is_narrow = false;
     }
-    is_choosing = is_choosing || now.is_narrow; /* nobody wants any */
-    if (is_choosing) {
-        now.named = PyMem_Calloc((size_t)table->path_count + 1, sizeof *now.named);
+    if (is_choosing || now.is_narrow) { /* narrow without names: nobody wants any change */
+        now.wanted = PyMem_Calloc((size_t)table->path_count + 1, sizeof *now.wanted);
         now.touched = PyMem_Calloc((size_t)table->statement_count + 1, sizeof *now.touched);
-        now.named_slots = PyMem_Calloc((size_t)table->slot_count + 1, sizeof *now.named_slots);
-        if (now.named == NULL || now.touched == NULL || now.named_slots == NULL) {
-            lines_names_free(&now); /* all is told then, and the names are looked at last */
-            is_choosing = false;
-        }
+        now.slots = PyMem_Calloc((size_t)table->slot_count + 1, sizeof *now.slots);
     }
-    for (int i = 0; i < table->path_count && is_choosing; i++) {
-        now.named[i] = who_names(source, code, i);
-        if (now.named[i] != 0 && table->paths[i].kind == PATH_LOCAL)
-            now.named_slots[now.named_slot_count++] = table->paths[i].base;
+    if (now.wanted == NULL || now.touched == NULL || now.slots == NULL)
+        lines_names_free(&now); /* no choice; or no memory: all is reported, and names are checked last */
+    for (int i = 0; i < table->path_count && now.wanted != NULL; i++) {
+        now.wanted[i] = who_names(source, code, i);
+        if (now.wanted[i] != 0 && table->paths[i].kind == PATH_LOCAL)
+            now.slots[now.slot_count++] = table->paths[i].base;
     }
-    if (is_choosing)
-        fill_touched(table, now.named, now.touched);
-    uint32_t *before = code->named;
-    code->named = NULL;
-    lines_names_free(code);
-    code->named = now.named;
-    code->touched = now.touched;
-    code->named_slots = now.named_slots;
-    code->named_slot_count = now.named_slot_count;
-    code->is_narrow = now.is_narrow;
-    code->has_touches = now.has_touches;
-    if (before != NULL)
-        adopt_new(source, code, before);
-    PyMem_Free(before);
+    if (now.wanted != NULL)
+        fill_touched(table, now.wanted, now.touched);
+    code->names = now;
+    if (before.wanted != NULL)
+        adopt_new(source, code, before.wanted);
+    lines_names_free(&before);
 }
 
 /* ---- at an event ---------------------------------------------------------------- */
@@ -234,9 +219,9 @@ bool lines_names_are_live(const lines_record *record)
     const lines_code *code = record->code;
     if (record->far_count > 0)
         return true;
-    for (int i = 0; i < code->named_slot_count; i++) {
-        unsigned kind = record->slots[code->named_slots[i]].kind;
-        if (kind == KIND_TORCH || kind == KIND_ARRAY || (kind == KIND_OBJECT && code->has_touches))
+    for (int i = 0; i < code->names.slot_count; i++) {
+        unsigned kind = record->slots[code->names.slots[i]].kind;
+        if (kind == KIND_TORCH || kind == KIND_ARRAY || (kind == KIND_OBJECT && code->names.has_touches))
             return true;
     }
     return false;
@@ -249,7 +234,8 @@ bool lines_names_quick(lines_record *record, int instruction)
     const uint32_t busy =
         STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS | STATEMENT_IS_FOLLOWED;
     const uint32_t steps = STATEMENT_STEPS | STATEMENT_LEADS;
-    if (record->compares || record->statement < 0 || code->touched[record->statement] & STORES_NAMED ||
+    if (record->compares || record->statement < 0 ||
+        code->names.touched[record->statement] & STORES_NAMED ||
         table->statements[record->statement].flags & STATEMENT_IS_FOLLOWED)
         return false;
     int number = table->statement_at[instruction];
@@ -260,7 +246,7 @@ bool lines_names_quick(lines_record *record, int instruction)
         return number == record->statement; /* a later line of the one that runs */
     if ((next->flags | table->statements[record->statement].flags) & steps)
         return false;
-    if (code->touched[number] != 0)
+    if (code->names.touched[number] != 0)
         return false;
     if (next->flags & busy && lines_names_are_live(record)) {
         const int *paths = table->reads + next->reads;

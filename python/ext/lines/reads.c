@@ -12,39 +12,39 @@
  * searched, unless the statement reads it (then it only has another name); one that a statement reads
  * whole is searched again if it has grown.  Of each, eight items at most. */
 
+enum { MOST_SEARCHED = 64 }; /* items of a container that a statement reads whole */
+
 static Py_ssize_t size_of(PyObject *box)
 {
     return PyList_CheckExact(box) ? PyList_GET_SIZE(box) : PyDict_GET_SIZE(box);
 }
 
-/* The next entry from *at on: its key is a new reference, its value borrowed. */
+/* The next entry of a list, tuple or dict from *at on.  Its value is borrowed, its key a new reference;
+ * key NULL: not wanted. */
 static bool next_item(PyObject *box, Py_ssize_t *at, PyObject **key, PyObject **value)
 {
+    PyObject *borrowed = NULL;
     if (PyDict_CheckExact(box)) {
-        if (!PyDict_Next(box, at, key, value))
+        if (!PyDict_Next(box, at, &borrowed, value))
             return false;
-        Py_INCREF(*key);
+        if (key != NULL)
+            *key = Py_NewRef(borrowed);
         return true;
     }
-    if (*at >= PyList_GET_SIZE(box) || (*key = PyLong_FromSsize_t(*at)) == NULL)
+    if (*at >= Py_SIZE(box) || (key != NULL && (*key = PyLong_FromSsize_t(*at)) == NULL))
         return false;
-    *value = PyList_GET_ITEM(box, (*at)++);
+    *value = PyList_CheckExact(box) ? PyList_GET_ITEM(box, *at) : PyTuple_GET_ITEM(box, *at);
+    ++*at;
     return true;
 }
 
-bool lines_items_are_tensors(lines_source *source, PyObject *obj)
+bool lines_items_are_tensors(lines_source *source, PyObject *box)
 {
     Py_ssize_t at = 0;
-    PyObject *key = NULL, *value = NULL;
-    if (PyList_CheckExact(obj)) {
-        for (; at < PyList_GET_SIZE(obj) && at < MOST_ITEMS_EACH; at++)
-            if (lines_is_tensor(lines_state_kind(source, PyList_GET_ITEM(obj, at))))
-                return true;
-    } else if (PyDict_CheckExact(obj)) {
-        for (int i = 0; i < MOST_ITEMS_EACH && PyDict_Next(obj, &at, &key, &value); i++)
-            if (lines_is_tensor(lines_state_kind(source, value)))
-                return true;
-    }
+    PyObject *value = NULL;
+    for (int i = 0; i < MOST_ITEMS_EACH && next_item(box, &at, NULL, &value); i++)
+        if (lines_is_tensor(lines_state_kind(source, value)))
+            return true;
     return false;
 }
 
@@ -90,7 +90,8 @@ void lines_items_stored(lines_source *source, lines_record *record, const lines_
                         const lines_write *write, PyObject *box, lines_found_list *found)
 {
     const lines_table *table = record->code->table;
-    if (record->code->is_narrow || !lines_is_container(box) || !lines_items_are_tensors(source, box))
+    if (record->code->names.is_narrow || !lines_is_container(box) ||
+        !lines_items_are_tensors(source, box))
         return;
     for (int i = 0; i < statement->read_count; i++) {
         lines_place place;
@@ -111,7 +112,7 @@ static void note_box(lines_record *record, int path, PyObject *box)
 
 void lines_items_grown(lines_source *source, lines_record *record, lines_found_list *found)
 {
-    for (int i = 0; i < record->box_count && !record->code->is_narrow; i++) {
+    for (int i = 0; i < record->box_count && !record->code->names.is_narrow; i++) {
         const lines_noted_box *box = &record->boxes[i];
         lines_place place;
         lines_path_find(source, record, box->path, false, &place);
@@ -128,7 +129,7 @@ void lines_items_grown(lines_source *source, lines_record *record, lines_found_l
 void lines_reads_show(lines_record *record, const lines_place *place)
 {
     bool is_shown =
-        lines_is_tensor(place->kind) || (place->kind == KIND_OBJECT && record->code->has_touches);
+        lines_is_tensor(place->kind) || (place->kind == KIND_OBJECT && record->code->names.has_touches);
     if (place->slot >= 0 || !is_shown || !lines_path_is_wanted(record->code, place->path))
         return;
     if (record->far_owner[place->path] == NULL)
@@ -168,8 +169,8 @@ static void save_item(lines_source *source, lines_record *record, int parent, in
                       PyObject *container, PyObject *key, PyObject *obj)
 {
     lines_object_kind kind = lines_state_kind(source, obj);
-    Py_hash_t hash = key != NULL ? PyObject_Hash(key) : -1;
-    if (hash == -1 || (kind != KIND_TORCH && kind != KIND_ARRAY))
+    Py_hash_t hash = lines_is_tensor(kind) ? PyObject_Hash(key) : -1;
+    if (hash == -1)
         return;
     lines_saved_read read = { .path = path,
                               .parent = parent,
@@ -216,19 +217,15 @@ static void save_items(lines_source *source, lines_record *record, int parent, i
         return;
     if (!is_late)
         note_box(record, path, obj);
-    if (PyList_CheckExact(obj) || PyTuple_CheckExact(obj)) {
-        for (Py_ssize_t i = 0; i < Py_SIZE(obj) && i < 64 && has_room(record, before); i++) {
-            PyObject *key = PyLong_FromSsize_t(i); /* owned */
-            PyObject *one = PyList_CheckExact(obj) ? PyList_GET_ITEM(obj, i) : PyTuple_GET_ITEM(obj, i);
+    PyObject *key = NULL, *one = NULL;
+    Py_ssize_t at = 0;
+    bool is_box = lines_is_container(obj) || PyTuple_CheckExact(obj);
+    if (!is_box || (PyDict_CheckExact(obj) && PyDict_GET_SIZE(obj) > MOST_SEARCHED))
+        return;
+    while (at < MOST_SEARCHED && has_room(record, before) && next_item(obj, &at, &key, &one)) {
+        if (lines_path_is_key(key))
             save_item(source, record, parent, path, obj, key, one);
-            Py_XDECREF(key);
-        }
-    } else if (PyDict_CheckExact(obj) && PyDict_GET_SIZE(obj) <= 64) {
-        PyObject *key = NULL, *one = NULL; /* borrowed */
-        Py_ssize_t at = 0;
-        while (has_room(record, before) && PyDict_Next(obj, &at, &key, &one))
-            if (lines_path_is_key(key))
-                save_item(source, record, parent, path, obj, key, one);
+        Py_DECREF(key);
     }
     PyErr_Clear();
 }

@@ -76,8 +76,8 @@ static void begin(lines_source *source, lines_record *record, int number)
     const lines_statement *statement = &code->table->statements[number];
     const uint32_t busy = STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS;
     uint32_t heard = source->before_mask & record->mask;
-    bool is_touched = code->is_narrow && code->touched[number] != 0;
-    bool is_live = !code->is_narrow || lines_names_are_live(record);
+    bool is_touched = code->names.is_narrow && code->names.touched[number] != 0;
+    bool is_live = !code->names.is_narrow || lines_names_are_live(record);
     bool compares = statement->flags & busy && is_live;
     record->statement = number;
     record->run++;
@@ -90,7 +90,7 @@ static void begin(lines_source *source, lines_record *record, int number)
         !(statement->flags & (STATEMENT_IS_SELFISH | STATEMENT_RETURNS | STATEMENT_IS_FOLLOWED)))
         heard &= ~source->lazy_mask;
     if (heard || is_touched || (compares && statement->flags & STATEMENT_AUGMENTS) ||
-        (statement->flags & STATEMENT_IS_FAR && (compares || !code->is_narrow)))
+        (statement->flags & STATEMENT_IS_FAR && (compares || !code->names.is_narrow)))
         lines_reads_save(source, record, statement, false);
     if (compares || (statement->flags & STATEMENT_IS_FOLLOWED && is_live)) {
         digest_slots(source, record, hides(record, statement));
@@ -194,7 +194,7 @@ static void look_at_slot(lines_source *source, lines_record *record, settling *w
     lines_state *state = &record->slots[slot];
     lines_place place = { .slot = slot, .path = table->slot_path[slot] };
     lines_object_kind kind = (lines_object_kind)state->kind;
-    bool is_object = kind == KIND_OBJECT && record->code->has_touches;
+    bool is_object = kind == KIND_OBJECT && record->code->names.has_touches;
     if ((!lines_is_tensor(kind) && !is_object) || lines_found_has(&work->found, &place) ||
         is_written_later(table, work, place.path))
         return;
@@ -220,9 +220,9 @@ static void look_at_slot(lines_source *source, lines_record *record, settling *w
 static void look_at_slots(lines_source *source, lines_record *record, settling *work)
 {
     const lines_code *code = record->code;
-    if (code->is_narrow) {
-        for (int i = 0; i < code->named_slot_count; i++)
-            look_at_slot(source, record, work, code->named_slots[i]);
+    if (code->names.is_narrow) {
+        for (int i = 0; i < code->names.slot_count; i++)
+            look_at_slot(source, record, work, code->names.slots[i]);
         return;
     }
     for (int i = 0; i < record->slot_count; i++)
@@ -236,7 +236,7 @@ static void look_at_far(lines_source *source, lines_record *record, settling *wo
         lines_place place;
         int path = record->far[i];
         lines_path_find(source, record, path, false, &place);
-        bool is_object = place.kind == KIND_OBJECT && record->code->has_touches;
+        bool is_object = place.kind == KIND_OBJECT && record->code->names.has_touches;
         if ((!lines_is_tensor(place.kind) && !is_object) || lines_found_has(&work->found, &place) ||
             is_written_later(record->code->table, work, path))
             continue;
@@ -317,8 +317,8 @@ static bool is_plain(lines_source *source, lines_record *record, const lines_sta
 {
     const lines_table *table = record->code->table;
     const lines_write *writes = table->writes + statement->writes;
-    if (record->code->is_narrow && !record->compares) {
-        bool stores = record->code->touched[record->statement] & STORES_NAMED;
+    if (record->code->names.is_narrow && !record->compares) {
+        bool stores = record->code->names.touched[record->statement] & STORES_NAMED;
         if (!stores && !(statement->flags & STATEMENT_IS_FOLLOWED && lines_names_are_live(record)))
             return true;
     }
@@ -397,7 +397,7 @@ bool lines_statement_quick(lines_source *source, lines_record *record, int instr
     if (record->is_bare || instruction < 0 || instruction >= table->instruction_count ||
         record->statement < 0 || source->eager_mask & record->mask)
         return false;
-    if (record->code->is_narrow)
+    if (record->code->names.is_narrow)
         return lines_names_quick(record, instruction);
     int number = table->statement_at[instruction];
     if (number == TABLE_NONE)
