@@ -23,31 +23,24 @@ static inline int PyObject_GetOptionalAttr(PyObject *obj, PyObject *name, PyObje
     return 0;
 }
 
-static inline int PyObject_GetOptionalAttrString(PyObject *obj, const char *name, PyObject **out)
+static inline int PyObject_GetOptionalAttrString(PyObject *obj, const char *text, PyObject **out)
 {
-    *out = PyObject_GetAttrString(obj, name);
-    if (*out != NULL)
-        return 1;
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError))
-        return -1;
-    PyErr_Clear();
-    return 0;
+    PyObject *name = PyUnicode_FromString(text); /* owned */
+    *out = NULL;
+    int found = name != NULL ? PyObject_GetOptionalAttr(obj, name, out) : -1;
+    Py_XDECREF(name);
+    return found;
 }
 
 /* 1 and a new reference, 0 and NULL where there is no such key, or -1. */
 static inline int PyDict_GetItemStringRef(PyObject *dict, const char *key, PyObject **out)
 {
-    PyObject *name = PyUnicode_FromString(key);
-    *out = NULL;
-    if (name == NULL)
-        return -1;
-    *out = Py_XNewRef(PyDict_GetItemWithError(dict, name));
-    Py_DECREF(name);
+    PyObject *name = PyUnicode_FromString(key); /* owned */
+    *out = name != NULL ? Py_XNewRef(PyDict_GetItemWithError(dict, name)) : NULL;
+    Py_XDECREF(name);
     return *out != NULL ? 1 : PyErr_Occurred() != NULL ? -1 : 0;
 }
-#endif
 
-#if PY_VERSION_HEX < 0x030D0000
 /* 1 and a new reference, 0 and NULL where the object is gone, or -1. */
 static inline int PyWeakref_GetRef(PyObject *ref, PyObject **out)
 {
@@ -55,10 +48,13 @@ static inline int PyWeakref_GetRef(PyObject *ref, PyObject **out)
     *out = found != NULL && found != Py_None ? Py_NewRef(found) : NULL;
     return found == NULL ? -1 : *out != NULL;
 }
+
+#define TT_LONG_FROM_BYTES(bytes, n) _PyLong_FromByteArray((const unsigned char *)(bytes), (n), 1, 1)
+#else
+#define TT_LONG_FROM_BYTES(bytes, n) PyLong_FromNativeBytes((bytes), (n), Py_ASNATIVEBYTES_LITTLE_ENDIAN)
 #endif
 
-/* Is this what a weak reference refers to; NULL: is it gone?  For references of our own: they
- * cannot be wrong. */
+/* Is this what a weak reference refers to; NULL: is it gone?  Only for references that we made. */
 static inline bool base_weakref_is(PyObject *ref, const PyObject *obj)
 {
     PyObject *found = NULL; /* owned */
@@ -68,13 +64,11 @@ static inline bool base_weakref_is(PyObject *ref, const PyObject *obj)
     return is_it;
 }
 
-#if PY_VERSION_HEX < 0x030D0000
-#define TT_LONG_FROM_BYTES(bytes, n) _PyLong_FromByteArray((const unsigned char *)(bytes), (n), 1, 1)
-#else
-#define TT_LONG_FROM_BYTES(bytes, n) PyLong_FromNativeBytes((bytes), (n), Py_ASNATIVEBYTES_LITTLE_ENDIAN)
-#endif
-
 #if PY_VERSION_HEX < 0x030C0000
+#define PyUnstable_Eval_RequestCodeExtraIndex _PyEval_RequestCodeExtraIndex
+#define PyUnstable_Code_GetExtra _PyCode_GetExtra
+#define PyUnstable_Code_SetExtra _PyCode_SetExtra
+
 /* The pending exception as one object, as from 3.12 on. */
 static inline PyObject *PyErr_GetRaisedException(void)
 {

@@ -352,7 +352,8 @@ static void tell_changes(lines_source *source, lines_record *record, const lines
     tell(source, id, slot->consumer.change, &event);
 }
 
-/* The consumers of mask, one after the other; the list may shrink meanwhile. */
+/* Consumers that want the frame and have the function, one after the other; they may be removed
+ * meanwhile. */
 #define FOR_EACH_CONSUMER(source, record, function, id)            \
     for (int id = 0; id < LINES_MAX_CONSUMERS; id++)               \
         if ((source)->mask & (record)->mask & (uint32_t)1 << id && \

@@ -68,7 +68,7 @@ typedef struct lines_names {
 
 typedef struct lines_code {
     PyCodeObject *code;       /* owned: an address is not used again while we know it */
-    const lines_table *table; /* of table.c; NULL: not selected, or it could not be made */
+    const lines_table *table; /* of the code object; NULL: not selected, or it could not be made */
     uint64_t generation;      /* of the consumers that were asked */
     uint32_t mask;            /* consumers that selected it */
     uint32_t local_events;    /* 3.12 and later: events that are on */
@@ -172,8 +172,7 @@ struct lines_source {
     uint32_t eager_mask; /* told something at each line */
     uint64_t generation, next_key, next_frame;
     base_map codes;     /* PyCodeObject -> lines_code */
-    base_map tables;    /* PyCodeObject -> cached_table, of table.c */
-    size_t sweep_at;    /* so many tables: look for dead ones */
+    Py_ssize_t extra;   /* index of our table in co_extra of code objects */
     base_map frames;    /* base_frame -> lines_record */
     size_t drop_at;     /* so many frames: look for abandoned generators */
     lines_record *last; /* the one that had an event last */
@@ -230,10 +229,10 @@ void lines_record_leave(lines_source *source, lines_record *record, int instruct
 
 /* ---- table.c --------------------------------------------------------------- */
 
+int lines_table_prepare(lines_source *source); /* -1: an exception is set */
 /* Borrowed, valid while the code object lives.  NULL: it cannot be made; an exception is set
  * the first time. */
-const lines_table *lines_cache_table(lines_source *source, PyCodeObject *code);
-void lines_cache_free(lines_source *source);
+const lines_table *lines_table_of(lines_source *source, PyCodeObject *code);
 
 /* ---- names.c --------------------------------------------------------------- */
 

@@ -56,7 +56,7 @@ static void ask_consumers(lines_source *source, lines_code *known)
     }
     bool is_bare = !(mask & ~source->bare_mask);
     if (!is_bare && known->table == NULL) {
-        known->table = lines_cache_table(source, known->code);
+        known->table = lines_table_of(source, known->code);
         known->is_refused = known->table == NULL;
         lines_source_note_error(source, -1);
     }

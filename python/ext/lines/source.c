@@ -186,7 +186,7 @@ lines_source *lines_source_of(binding_state *state)
     }
     source->core = state;
     source->generation = 1;
-    if (find_modules(source) < 0) {
+    if (find_modules(source) < 0 || lines_table_prepare(source) < 0) {
         lines_source_free(source);
         return NULL;
     }
@@ -207,7 +207,6 @@ void lines_source_free(lines_source *source)
         Py_CLEAR(source->consumers[id].roots);
         Py_CLEAR(source->consumers[id].first_error);
     }
-    lines_cache_free(source);
     Py_CLEAR(source->threading);
     Py_CLEAR(source->version);
     Py_CLEAR(source->is_inference);
