@@ -82,11 +82,6 @@ static bool is_named(const lines_consumer_slot *slot, const lines_code *code, in
     return found > 0;
 }
 
-static bool has_line(const lines_record *record, int id, int line)
-{
-    return record->code->first[id] <= line && line <= record->code->last[id];
-}
-
 static lines_event event_of(const lines_record *record, int line)
 {
     return (lines_event){ .frame = record->number,
@@ -107,9 +102,20 @@ static lines_event event_of_statement(const lines_record *record, const lines_st
     return event;
 }
 
-static void tell(lines_source *source, int id, lines_fn *function, const lines_event *event)
+/* Does the consumer want this event?  Consumers may be removed between two calls. */
+static bool is_asked(const lines_source *source, const lines_record *record, lines_function which, int id,
+                     const lines_event *event)
 {
-    function(source->consumers[id].consumer.context, event);
+    bool has_lines = which == LINES_LINE || which == LINES_BEFORE || which == LINES_CHANGE;
+    const lines_code *code = record->code;
+    return source->masks[which] & record->mask & (uint32_t)1 << id && !source->consumers[id].is_muted &&
+           (!has_lines || (code->first[id] <= event->line && event->line <= code->last[id]));
+}
+
+static void tell(lines_source *source, int id, lines_function which, const lines_event *event)
+{
+    const lines_consumer *consumer = &source->consumers[id].consumer;
+    consumer->functions[which](consumer->context, event);
     if (PyErr_Occurred())
         lines_source_note_error(source, id);
 }
@@ -137,10 +143,22 @@ static void list_reads(const lines_record *record, const lines_consumer_slot *sl
     }
 }
 
-static void set_reads(lines_event *event, const room *at)
+/* Calls a function of all consumers of the mask; with a room, the event has the reads that each one
+ * wants. */
+static void tell_all(lines_source *source, lines_record *record, lines_function which, uint32_t mask,
+                     lines_event *event, room *at)
 {
-    event->reads = at->reads.all;
-    event->read_count = at->reads.count;
+    for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
+        if (!(mask & (uint32_t)1 << id) || !is_asked(source, record, which, id, event))
+            continue;
+        if (at != NULL) {
+            list_reads(record, &source->consumers[id], at);
+            event->reads = at->reads.all;
+            event->read_count = at->reads.count;
+        }
+        if (which != LINES_BEFORE || event->read_count > 0)
+            tell(source, id, which, event);
+    }
 }
 
 /* item: a key in the container at the path, or NULL. */
@@ -324,8 +342,8 @@ static lines_change change_of(const lines_record *record, const lines_found_chan
     return change;
 }
 
-static void tell_changes(lines_source *source, lines_record *record, const lines_statement *statement,
-                         const lines_found_change *found, int id, room *at)
+static void tell_changes(lines_source *source, lines_record *record, const lines_found_change *found,
+                         int id, lines_event *event, room *at)
 {
     const lines_consumer_slot *slot = &source->consumers[id];
     list_reads(record, slot, at);
@@ -345,19 +363,12 @@ static void tell_changes(lines_source *source, lines_record *record, const lines
     const uint16_t *arrows = at->arrows.all; /* they stay where they are from now on */
     for (size_t i = 0; i < at->changes.count; arrows += at->changes.all[i++].read_count)
         at->changes.all[i].reads = arrows;
-    lines_event event = event_of_statement(record, statement);
-    set_reads(&event, at);
-    event.changes = at->changes.all;
-    event.change_count = at->changes.count;
-    tell(source, id, slot->consumer.change, &event);
+    event->reads = at->reads.all;
+    event->read_count = at->reads.count;
+    event->changes = at->changes.all;
+    event->change_count = at->changes.count;
+    tell(source, id, LINES_CHANGE, event);
 }
-
-/* Consumers that want the frame and have the function, one after the other; they may be removed
- * meanwhile. */
-#define FOR_EACH_CONSUMER(source, record, function, id)            \
-    for (int id = 0; id < LINES_MAX_CONSUMERS; id++)               \
-        if ((source)->mask & (record)->mask & (uint32_t)1 << id && \
-            (source)->consumers[id].consumer.function != NULL && !(source)->consumers[id].is_muted)
 
 void lines_emit_changes(lines_source *source, lines_record *record, const lines_statement *statement,
                         const lines_found_change *found, int count)
@@ -380,9 +391,10 @@ void lines_emit_changes(lines_source *source, lines_record *record, const lines_
             if (found[k].old.key == read->state.key && found[k].now.key != found[k].old.key)
                 read->object = NULL; /* its state is over */
     }
-    FOR_EACH_CONSUMER(source, record, change, id)
-    if (has_line(record, id, statement->line))
-        tell_changes(source, record, statement, found, id, &here);
+    lines_event event = event_of_statement(record, statement);
+    for (int id = 0; id < LINES_MAX_CONSUMERS; id++)
+        if (is_asked(source, record, LINES_CHANGE, id, &event))
+            tell_changes(source, record, found, id, &event, &here);
     mark_seen(source, record, statement);
     close_room(&here);
 }
@@ -393,37 +405,23 @@ void lines_emit_reads(lines_source *source, lines_record *record, const lines_st
     room here;
     if (!open_room(source, record, NULL, 0, &here))
         return;
-    FOR_EACH_CONSUMER(source, record, before, id)
-    {
-        lines_event event = event_of_statement(record, statement);
-        list_reads(record, &source->consumers[id], &here);
-        set_reads(&event, &here);
-        if (event.read_count > 0 && mask & (uint32_t)1 << id && has_line(record, id, statement->line))
-            tell(source, id, source->consumers[id].consumer.before, &event);
-    }
+    lines_event event = event_of_statement(record, statement);
+    tell_all(source, record, LINES_BEFORE, mask, &event, &here);
     mark_seen(source, record, statement);
     close_room(&here);
 }
 
 void lines_emit_line(lines_source *source, lines_record *record, int instruction)
 {
-    int line = lines_record_line(record, instruction);
-    FOR_EACH_CONSUMER(source, record, line, id)
-    {
-        lines_event event = event_of(record, line);
-        if (has_line(record, id, line))
-            tell(source, id, source->consumers[id].consumer.line, &event);
-    }
+    lines_event event = event_of(record, lines_record_line(record, instruction));
+    tell_all(source, record, LINES_LINE, source->mask, &event, NULL);
 }
 
 void lines_emit_enter(lines_source *source, lines_record *record, bool is_resumed)
 {
-    FOR_EACH_CONSUMER(source, record, enter, id)
-    {
-        lines_event event = event_of(record, record->code->code->co_firstlineno);
-        event.is_resumed = is_resumed;
-        tell(source, id, source->consumers[id].consumer.enter, &event);
-    }
+    lines_event event = event_of(record, record->code->code->co_firstlineno);
+    event.is_resumed = is_resumed;
+    tell_all(source, record, LINES_ENTER, source->mask, &event, NULL);
 }
 
 void lines_emit_sent(lines_source *source, lines_record *record)
@@ -438,35 +436,29 @@ void lines_emit_sent(lines_source *source, lines_record *record)
     lines_state_adopt(source, &state, value, kind);
     tensor_quiet_leave(guard);
     lines_name sent = { .kind = LINES_ITEM, .object = value, .key = state.key, .version = state.version };
-    FOR_EACH_CONSUMER(source, record, sent, id)
-    {
-        lines_event event = event_of(record, record->code->table->line_at[unit]);
-        event.first_site = record->code->table->begin_at[unit];
-        event.end_site = event.first_site + 1;
-        event.value = value;
-        event.reads = &sent;
-        event.read_count = 1;
-        if (is_wanted(&source->consumers[id], kind))
-            tell(source, id, source->consumers[id].consumer.sent, &event);
-    }
+    uint32_t mask = 0;
+    for (int id = 0; id < LINES_MAX_CONSUMERS; id++)
+        mask |= is_wanted(&source->consumers[id], kind) ? (uint32_t)1 << id : 0;
+    lines_event event = event_of(record, record->code->table->line_at[unit]);
+    event.first_site = record->code->table->begin_at[unit];
+    event.end_site = event.first_site + 1;
+    event.value = value;
+    event.reads = &sent;
+    event.read_count = 1;
+    tell_all(source, record, LINES_SENT, mask, &event, NULL);
 }
 
 void lines_emit_leave(lines_source *source, lines_record *record, const lines_statement *statement,
                       PyObject *value, bool is_yield)
 {
     room here;
-    if (statement != NULL ? !open_room(source, record, NULL, 0, &here) : !reserve_room(&here, 0, 0))
+    if (statement != NULL && !open_room(source, record, NULL, 0, &here))
         return;
-    FOR_EACH_CONSUMER(source, record, leave, id)
-    {
-        lines_event event =
-            statement != NULL ? event_of_statement(record, statement) : event_of(record, 0);
-        list_reads(record, &source->consumers[id], &here);
-        set_reads(&event, &here);
-        event.value = value;
-        event.is_yield = is_yield;
-        event.is_return = true;
-        tell(source, id, source->consumers[id].consumer.leave, &event);
-    }
-    close_room(&here);
+    lines_event event = statement != NULL ? event_of_statement(record, statement) : event_of(record, 0);
+    event.value = value;
+    event.is_yield = is_yield;
+    event.is_return = true;
+    tell_all(source, record, LINES_LEAVE, source->mask, &event, statement != NULL ? &here : NULL);
+    if (statement != NULL)
+        close_room(&here);
 }

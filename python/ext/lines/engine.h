@@ -165,11 +165,11 @@ enum { TYPE_CACHE = 64 };
 struct lines_source {
     binding_state *core;
     lines_consumer_slot consumers[LINES_MAX_CONSUMERS];
-    uint32_t mask;  /* slots in use */
-    uint32_t wants; /* of all consumers */
-    uint32_t before_mask, line_mask, enter_mask, leave_mask, sent_mask, bare_mask;
-    uint32_t lazy_mask;  /* of before_mask: with LINES_LAZY */
-    uint32_t eager_mask; /* told something at each line */
+    uint32_t mask;                        /* slots in use */
+    uint32_t wants;                       /* of all consumers */
+    uint32_t masks[LINES_FUNCTION_COUNT]; /* consumers that have the function */
+    uint32_t bare_mask, lazy_mask;        /* with LINES_BARE, LINES_LAZY */
+    uint32_t eager_mask;                  /* have an event at each line */
     uint64_t generation, next_key, next_frame;
     base_map codes;     /* PyCodeObject -> lines_code */
     Py_ssize_t extra;   /* index of our table in co_extra of code objects */

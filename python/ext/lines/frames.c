@@ -221,7 +221,7 @@ lines_record *lines_source_frame(lines_source *source, base_frame *at, lines_cod
 
 void lines_record_enter(lines_source *source, lines_record *record, bool is_fresh)
 {
-    if (source->enter_mask & record->mask)
+    if (source->masks[LINES_ENTER] & record->mask)
         lines_emit_enter(source, record, !is_fresh);
     if (!is_fresh)
         lines_statement_resume(source, record);
@@ -267,11 +267,6 @@ void lines_source_forget_all(lines_source *source)
     source->shared = (lines_shared_states){ 0 };
     for (int i = 0; i < TYPE_CACHE; i++)
         Py_CLEAR(source->type_of[i]);
-}
-
-PyObject *lines_frame_slot(base_frame *at, int slot, PyObject *name)
-{
-    return base_frame_slot(at, slot, name);
 }
 
 PyObject *lines_frame_get(base_frame *at, PyObject *name)

@@ -40,23 +40,20 @@ uint64_t lines_source_errors(lines_source *source, int id, PyObject **text)
 static void sum_up(lines_source *source)
 {
     source->generation++;
-    source->wants = source->before_mask = source->line_mask = source->enter_mask = source->leave_mask = 0;
-    source->sent_mask = source->lazy_mask = source->bare_mask = 0;
+    source->wants = source->lazy_mask = source->bare_mask = 0;
+    memset(source->masks, 0, sizeof source->masks);
     for (int id = 0; id < LINES_MAX_CONSUMERS; id++) {
         const lines_consumer *consumer = &source->consumers[id].consumer;
         uint32_t bit = (uint32_t)1 << id;
         if (!(source->mask & bit))
             continue;
         source->wants |= consumer->wants;
-        source->before_mask |= consumer->before != NULL ? bit : 0;
-        source->lazy_mask |= consumer->before != NULL && consumer->wants & LINES_LAZY ? bit : 0;
-        source->line_mask |= consumer->line != NULL ? bit : 0;
-        source->enter_mask |= consumer->enter != NULL ? bit : 0;
-        source->leave_mask |= consumer->leave != NULL ? bit : 0;
-        source->sent_mask |= consumer->sent != NULL ? bit : 0;
+        source->lazy_mask |= consumer->wants & LINES_LAZY ? bit : 0;
         source->bare_mask |= consumer->wants & LINES_BARE ? bit : 0;
+        for (int i = 0; i < LINES_FUNCTION_COUNT; i++)
+            source->masks[i] |= consumer->functions[i] != NULL ? bit : 0;
     }
-    source->eager_mask = (source->before_mask & ~source->lazy_mask) | source->line_mask;
+    source->eager_mask = (source->masks[LINES_BEFORE] & ~source->lazy_mask) | source->masks[LINES_LINE];
 }
 
 static uint64_t newest_thread(void)

@@ -1,74 +1,58 @@
 /* source.h -- the line source: which line changed which names, having read which.
  *
- * For the front ends flow, track and trace, and for the recorder.  One source
- * in the process serves all of them at once.  A consumer is a table of
- * functions plus a selection; the source calls it in the user's thread, with
- * the GIL held, in the middle of the user's program:
+ * One source in the process serves all consumers at once: the front ends flow, track and trace.
+ * A consumer is a table of functions plus a selection; the source calls it in the user's thread,
+ * with the GIL held, in the middle of the user's program:
  *
  *     lines_consumer mine = { .context = chart, .change = on_change, .selects = is_mine };
  *     int id = lines_source_add(source, &mine);       // -1: a Python exception is set
  *     ...                                            // the program runs
- *     lines_source_remove(source, id);                // the last one out stops the tracing
+ *     lines_source_remove(source, id);                // removing the last one stops the tracing
  *
  * Order of the calls for one statement of a selected frame:
  *     line     (before)  a line is about to run: cheap, no reads are looked up
  *     before   (before)  the statement's reads, with the objects as they are now
  *     change   (after)   only if something changed; its reads are those of `before`
- * and around them enter, when a frame starts or a generator goes on (sent, if a
- * tensor was sent into it), and leave, when it returns, yields or is left by an
- * exception.  Statements that share a line (a = 1; b = 2) are told one after the
- * other, as if each had its own.
+ * and around them enter, when a frame starts or a generator resumes (sent, if a tensor was sent
+ * into it), and leave, when it returns, yields or is left by an exception.  Statements that share
+ * a line (a = 1; b = 2) have separate events, as if each had its own line.
  *
  * Rules for a consumer:
- *   - Nothing it is given outlives the call: pointers are borrowed.  Whoever
- *     wants to know a name's state again keeps its key.
- *   - A callback must not fail.  A Python exception it leaves set is counted
- *     (lines_source_errors), cleared, and after 100 of them the consumer is
- *     muted.  It may not run long, and never waits for another thread.
- *   - It is not called for what it does itself: no event comes from inside a
- *     callback.
+ *   - All pointers are borrowed for the call.  To recognise a name's state later, keep its key.
+ *   - A callback must not fail.  A Python exception it leaves set is counted (lines_source_errors)
+ *     and cleared; after 100 of them the consumer is muted.  It must return soon, and must not
+ *     wait for another thread.
+ *   - No event comes from inside a callback.
  *   - NULL functions are not wanted and cost nothing.
  *
- * Keys.  Each state of a name in a frame (and each state of a global, of an
- * attribute or item of one container, over all frames) has a key, a number that
- * is never given twice.  A read carries the key of the state that it saw, so an
- * arrow goes from the node with that key.  A key nobody has reported as a change
- * belongs to a name that was there before, for instance an argument: a source
- * node.  An object that is passed from frame to frame has a key in each;
- * (object, version) tells that they are the same.
+ * Keys.  Each state of a name in a frame has a key, a number that is used only once; so has each
+ * state of a global, and of an attribute or item of one container, over all frames.  A read has
+ * the key of the state that it saw, so an arrow goes from the node with that key.  A key that was
+ * never reported as a change belongs to a name that existed before, for instance an argument: a
+ * source node.  An object passed from frame to frame has a key in each; (object, version) tells
+ * that they are the same.
  *
- * Items.  A list, tuple or dict that a statement reads whole (stack(xs)) is read
- * by the tensors in it, eight at most, named xs[0].  Changes are told of items
- * that the program names (xs[0] = y, cache['k'] += 1), of those in a list or dict
- * that is stored under a name (xs = [a, b]) and of those that make one longer
- * (xs.append(t), cache.update(k=t)), eight at most; not to consumers of names.
+ * Items.  A list, tuple or dict that a statement reads whole (stack(xs)) is read by its tensors,
+ * eight at most, named xs[0].  Changes are reported for items that the program names (xs[0] = y,
+ * cache['k'] += 1), for those in a list or dict that is stored under a name (xs = [a, b]) and for
+ * those that make one longer (xs.append(t), cache.update(k=t)), eight at most; not to consumers
+ * with names.
  *
- * Names.  A consumer that gives `names` is told of changes of these only: x,
- * self.x, cache['k'], xs[0], as they are written (a variable index by its value).
- * Give them where you can: they are looked up once for a code object, not at
- * each change.  In code whose consumers all do, a line that
- * stores none of the names and calls nothing costs what an empty trace function
- * does, whatever it computes; a call costs one look at what the names hold; code
- * in which no such name occurs is not watched at all (with enter, leave or line
- * it is, and its lines are cheap).  This is also the way to follow objects that are
- * no tensors: with LINES_OBJECTS every int that is assigned to anything is a
- * change, with names only those of the names.  LINES_TOUCHES adds the rest: a
- * named list, dict or other object is told as LINES_TOUCHED after each statement
- * that may have changed it in place (called something, stored an item); whether
- * it did is for the consumer to find out.
+ * Names.  A consumer with `names` receives changes of these only: x, self.x, cache['k'], xs[0], as
+ * written (a variable index by its value).  Use them where you can: they are looked up once for a
+ * code object, not at each change.  In code whose consumers all have names, a line that stores
+ * none of them and calls nothing costs as much as an empty trace function; a call costs one look
+ * at what the names hold; code without such a name is not watched at all (with enter, leave or
+ * line it is, and its lines are cheap).  Names are also the way to follow objects that are not
+ * tensors: with LINES_OBJECTS alone, every int that is assigned to anything is a change.
+ * LINES_TOUCHES adds LINES_TOUCHED for a named list, dict or other object after each statement
+ * that may have changed it in place; the consumer has to find out whether it did.
  *
- *     lines_consumer mine = { .wants = LINES_ARRAYS | LINES_OBJECTS | LINES_TOUCHES,
- *                            .names = frozenset_of("x", "self.cache"), ... };
- *
- * Coming and going.  A code object is analysed once in its life, which takes
- * milliseconds; after that adding and removing a consumer costs microseconds, so
- * a front end may do it around every call of a function.  Nothing is imported
- * and no code of the package's is looked up by name while the user's code runs, so
- * frames without builtins are no obstacle; a source may be made and a consumer
- * added from C code that such a frame calls.
- *
- * What the source keeps of a tensor is an address to compare, its version and
- * perhaps a digest; never a reference.
+ * Cost.  A code object is analysed once in its life, which takes milliseconds; then adding and
+ * removing a consumer costs microseconds, so a front end may do it around every call of a
+ * function.  Nothing is imported while the user's code runs, so frames without builtins work.  The
+ * source keeps the address of a tensor for comparison, its version and perhaps a digest; never a
+ * reference.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_LINES_SOURCE_H
 #define TT_EXT_LINES_SOURCE_H
@@ -153,6 +137,16 @@ typedef enum lines_threads {
     LINES_THREADS_ALL,   /* on Python 3.11 and older as LATER */
 } lines_threads;
 
+typedef enum lines_function {
+    LINES_ENTER,
+    LINES_LINE,
+    LINES_BEFORE,
+    LINES_CHANGE,
+    LINES_LEAVE,
+    LINES_SENT,
+    LINES_FUNCTION_COUNT,
+} lines_function;
+
 typedef void lines_fn(void *context, const lines_event *event);
 
 typedef struct lines_consumer {
@@ -166,7 +160,12 @@ typedef struct lines_consumer {
      * place; false: nothing of this frame is told.  NULL: all frames. */
     bool (*accepts)(void *context, PyCodeObject *code, base_frame *at);
     PyObject *names; /* borrowed set or frozenset of str, or NULL; changes of these names only */
-    lines_fn *enter, *line, *before, *change, *leave, *sent;
+    union {
+        struct {
+            lines_fn *enter, *line, *before, *change, *leave, *sent;
+        };
+        lines_fn *functions[LINES_FUNCTION_COUNT]; /* the same, by lines_function */
+    };
 } lines_consumer;
 
 enum { LINES_MAX_CONSUMERS = 32 };
@@ -183,9 +182,6 @@ uint64_t lines_source_errors(lines_source *source, int id, PyObject **text);
 /* The value of a local (else global) name of the running frame: a new reference,
  * or NULL without an exception.  Runs no code of the user's. */
 PyObject *lines_frame_get(base_frame *at, PyObject *name);
-/* The same for who knows the slot (the place in co_varnames, then in those of
- * co_cellvars that are no arguments): borrowed, NULL: unbound. */
-PyObject *lines_frame_slot(base_frame *at, int slot, PyObject *name);
 
 /* A call that is going on. */
 typedef struct lines_call {

@@ -75,7 +75,7 @@ static void begin(lines_source *source, lines_record *record, int number)
     const lines_code *code = record->code;
     const lines_statement *statement = &code->table->statements[number];
     const uint32_t busy = STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS;
-    uint32_t heard = source->before_mask & record->mask;
+    uint32_t heard = source->masks[LINES_BEFORE] & record->mask;
     bool is_touched = code->names.is_narrow && code->names.touched[number] != 0;
     bool is_live = !code->names.is_narrow || lines_names_are_live(record);
     bool compares = statement->flags & busy && is_live;
@@ -107,7 +107,7 @@ void lines_statement_resume(lines_source *source, lines_record *record)
     const lines_statement *statement = lines_statement_of(record, base_frame_instruction(record->at));
     if (record->statement < 0 && statement != NULL)
         begin(source, record, (int)(statement - record->code->table->statements));
-    if (source->sent_mask & record->mask)
+    if (source->masks[LINES_SENT] & record->mask)
         lines_emit_sent(source, record);
 }
 
@@ -413,7 +413,7 @@ bool lines_statement_quick(lines_source *source, lines_record *record, int instr
         !is_plain(source, record, last))
         return false;
     uint32_t looks = STATEMENT_OPERATES | STATEMENT_AUGMENTS;
-    if (source->before_mask & record->mask)
+    if (source->masks[LINES_BEFORE] & record->mask)
         looks |= STATEMENT_IS_SELFISH; /* a, b = b, a */
     if (next->flags & looks) {
         const int *paths = table->reads + next->reads;
@@ -455,7 +455,7 @@ void lines_statement_at(lines_source *source, lines_record *record, int instruct
         return;
     if (!record->is_bare)
         go_on(source, record, statement, instruction);
-    if (record->is_bare || source->line_mask & record->mask)
+    if (record->is_bare || source->masks[LINES_LINE] & record->mask)
         lines_emit_line(source, record, instruction);
 }
 
@@ -466,7 +466,7 @@ void lines_statement_end(lines_source *source, lines_record *record, int instruc
         value != NULL && !record->is_bare ? lines_statement_of(record, instruction) : NULL;
     if (record->statement >= 0 && !is_yield)
         finish(source, record, instruction, value == NULL, true);
-    if (!record->is_bare && !(source->leave_mask & record->mask))
+    if (!record->is_bare && !(source->masks[LINES_LEAVE] & record->mask))
         return;
     if (statement != NULL)
         lines_reads_save(source, record, statement, true);

@@ -69,7 +69,7 @@ int trace_index_places(trace_tracer *self)
 static const trace_place *place_of_frame(const trace_tracer *self, const void *code, base_frame *at)
 {
     const trace_place *any = find_place(self, code, NULL);
-    PyObject *owner = any != NULL ? lines_frame_slot(at, any->self_slot, any->self_name) : NULL;
+    PyObject *owner = any != NULL ? base_frame_slot(at, any->self_slot, any->self_name) : NULL;
     if (owner != NULL && any->is_packed)
         owner = PyTuple_Check(owner) && PyTuple_GET_SIZE(owner) > 0 ? PyTuple_GET_ITEM(owner, 0) : NULL;
     for (int i = 0; owner != NULL && i < self->replica_count; i++)
@@ -108,7 +108,7 @@ static void look_at_locals(trace_tracer *self, const trace_place *place, base_fr
         const trace_target *target = &place->targets.all[i];
         if (target->origin != ORIGIN_LOCAL || !self->groups[target->group].is_on)
             continue;
-        PyObject *value = lines_frame_slot(at, target->slot, target->variable); /* borrowed */
+        PyObject *value = base_frame_slot(at, target->slot, target->variable); /* borrowed */
         if (value != NULL)
             trace_look(self, target, value, place->is_hidden);
     }
