@@ -8,7 +8,7 @@
 
 #include "base/compat.h"
 
-/* The pending exception, for who counts it; NULL: there is none, or it is the program's. */
+/* The pending exception, to be counted; NULL: there is none, or it is the program's. */
 static inline PyObject *base_error_take(void)
 {
     PyObject *error = PyErr_GetRaisedException(); /* owned */

@@ -121,7 +121,7 @@ base_frame *base_frame_of(PyFrameObject *frame)
 base_frame *base_frame_back(base_frame *at)
 {
     PyFrameObject *back = PyFrame_GetBack((PyFrameObject *)at);
-    Py_XDECREF(back); /* it runs, so somebody holds it */
+    Py_XDECREF(back); /* it runs, so it lives */
     return (base_frame *)back;
 }
 
@@ -149,7 +149,7 @@ int base_frame_instruction(base_frame *at)
     return offset < 0 ? -1 : offset / 2;
 }
 
-/* Gives back the reference: somebody else holds one, or it was not a value. */
+/* Drops the reference: the frame has one, or it was not a value. */
 static PyObject *borrow(PyObject *value)
 {
     if (value == NULL) {

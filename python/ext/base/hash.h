@@ -1,6 +1,6 @@
 /* hash.h -- makes one number of many, for tables that ask "is it the same as last time?".
  *
- * Not for files or other processes: what it gives may change with any version.
+ * Not for files or other processes: the result may change with any version.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_BASE_HASH_H
 #define TT_EXT_BASE_HASH_H

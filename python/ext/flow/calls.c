@@ -2,9 +2,9 @@
  *
  * Exists because the caller's name for a tensor and the function's are two names
  * with two keys, and an address tells little: that of a dead tensor is given to
- * the next one.  So a returned value is kept for the very turn of the very
+ * the next one.  So a returned value is kept for this one execution of the
  * statement that made the call, and goes into those names that the call's result
- * flows into.  When the frame calls something in another turn, it is forgotten.
+ * flows into.  It is forgotten when another statement of the frame calls something.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "flow/chart.h"
 
@@ -38,7 +38,7 @@ static void list_values(flow_return *back, PyObject *value)
     }
 }
 
-/* Keeps what other frames wait for, and the frame itself in this turn (0: in none). */
+/* Keeps what belongs to other frames, and to this run of a statement of the frame (0: none). */
 static void forget(flow_calls *calls, uint64_t frame, uint64_t run)
 {
     size_t kept = 0;
@@ -71,7 +71,7 @@ static bool make_room(flow_calls *calls)
     return true;
 }
 
-flow_return *flow_calls_give(flow_calls *calls, const lines_call *to, PyObject *value)
+flow_return *flow_calls_add(flow_calls *calls, const lines_call *to, PyObject *value)
 {
     forget(calls, to->frame, to->run);
     if (!make_room(calls))
@@ -159,7 +159,7 @@ static bool is_whole(const flow_return *back, const lines_change *change)
 }
 
 /* Did the value go as it is into another item of what the statement stored there? */
-static bool is_taken(const flow_return *back, const lines_event *event, const lines_change *change)
+static bool is_elsewhere(const flow_return *back, const lines_event *event, const lines_change *change)
 {
     for (size_t i = 0; i < event->change_count; i++)
         if (event->changes[i].calls == change->calls && is_whole(back, &event->changes[i]))
@@ -167,8 +167,8 @@ static bool is_taken(const flow_return *back, const lines_event *event, const li
     return false;
 }
 
-size_t flow_calls_given(const flow_calls *calls, const lines_event *event, size_t at, flow_origin *out,
-                        size_t most)
+size_t flow_calls_into(const flow_calls *calls, const lines_event *event, size_t at, flow_origin *out,
+                       size_t most)
 {
     const lines_change *change = &event->changes[at];
     const void *object = change->now.object;
@@ -179,7 +179,7 @@ size_t flow_calls_given(const flow_calls *calls, const lines_event *event, size_
     for (size_t i = 0; i < calls->count; i++) {
         const flow_return *back = &calls->back[i];
         if (flows_into(back, event, change) &&
-            (is_one ? is_whole(back, change) : !is_taken(back, event, change)))
+            (is_one ? is_whole(back, change) : !is_elsewhere(back, event, change)))
             count += flow_return_origins(back, is_one ? object : NULL, out + count, most - count);
     }
     return count;

@@ -203,11 +203,11 @@ static PyMethodDef methods[] = {
       "Set all options; what is captured stays." },
     { "on", flow_on, METH_NOARGS, "Begin to capture." },
     { "off", flow_off, METH_NOARGS, "Stop capturing." },
-    { "copy", flow_copy, METH_NOARGS, "Give another one, off, with the nodes of this moment." },
+    { "copy", flow_copy, METH_NOARGS, "Return another one, off, with the nodes of this moment." },
     { "clear", flow_clear, METH_VARARGS,
       "clear($self, copy=None, /)\n--\n\nForget all nodes, or those that are in a copy." },
     { "places", flow_places, METH_NOARGS,
-      "Give (name, code object, line, is_source, weak reference to self or None) of each node." },
+      "Return (name, code object, line, is_source, weak reference to self or None) of each node." },
     { "engine", flow_engine, METH_O,
       "engine($self, looks, /)\n--\n\nName the engine of Graphviz that draws the chart well: dot or "
       "nop2." },
@@ -218,12 +218,13 @@ static PyMethodDef methods[] = {
       "that it is drawn as: its own, or an earlier one)." },
     { "json", flow_json, METH_O, "json($self, looks, /)\n--\n\nWrite the chart as JSON." },
     { "take_errors", flow_take_errors, METH_NOARGS,
-      "Give how many changes could not be looked at, and why the first could not; forget them." },
+      "Return how many changes could not be read, and why the first could not; forget them." },
     { 0 },
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "The last tensor changes of a program; select(code) gives the lines wanted, or None." },
+    { Py_tp_doc,
+      "The last tensor changes of a program; select(code) returns the lines wanted, or None." },
     { Py_tp_new, flow_new },
     { Py_tp_dealloc, flow_dealloc },
     { Py_tp_traverse, flow_traverse },

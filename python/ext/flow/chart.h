@@ -124,7 +124,7 @@ uint64_t flow_chart_outer(const flow_chart *chart, const flow_node *node);
 /* The newest node from before capturing began anew that shows this state of the name;
  * 0: none.  Keys do not last that long. */
 uint64_t flow_chart_before(const flow_chart *chart, PyObject *name, const flow_state *state);
-/* Adds arrows to what ends there already; 0 is nobody's id. */
+/* Adds arrows to what ends there already; 0 is no id. */
 int flow_node_join(flow_node *node, const uint64_t *from, size_t count);
 /* Adds the node that shows a state, or those of what a function had it from; false: there are
  * none. */
@@ -132,7 +132,7 @@ bool flow_chart_nodes_of(const flow_chart *chart, uint64_t key, flow_ids *out);
 /* An arrow from the node with this key, perhaps the caller's; if it has none yet, from what
  * the caller had it from, until it has. */
 void flow_chart_expect(flow_chart *chart, flow_node *node, uint64_t key);
-/* Gives arrows from `node` to those that waited for it. */
+/* Adds arrows from `node` to the nodes that waited for it. */
 void flow_chart_adopt(flow_chart *chart, const flow_node *node);
 /* The kept nodes in the order of the program, flow_chart_count of them. */
 void flow_chart_sort(const flow_chart *chart, const flow_node **out);
@@ -174,19 +174,19 @@ typedef struct flow_calls {
 } flow_calls;
 
 void flow_calls_clear(flow_calls *calls); /* as { 0 } */
-/* A value goes to the statement that makes this call.  Gives where what it is made of
- * goes; NULL: no memory, an arrow will be missing. */
-flow_return *flow_calls_give(flow_calls *calls, const lines_call *to, PyObject *value);
+/* A value goes to the statement that makes this call.  Returns the entry, for what it is made of;
+ * NULL: no memory, an arrow will be missing. */
+flow_return *flow_calls_add(flow_calls *calls, const lines_call *to, PyObject *value);
 /* What was given back to the statement that makes this call, if the object is among it (NULL: any):
- * goes to *back; gives false at the end.  Start with *at = 0. */
+ * goes to *back; false at the end.  Start with *at = 0. */
 bool flow_calls_next(const flow_calls *calls, const lines_call *call, const void *object, size_t *at,
                      const flow_return **back);
-/* What a returned value, or the object in it, was made of; gives how many. */
+/* What a returned value, or the object in it, was made of; returns how many. */
 size_t flow_return_origins(const flow_return *back, const void *object, flow_origin *out, size_t most);
 /* What was given back to the statement of a `change` and is in its change number `at`;
- * gives how many. */
-size_t flow_calls_given(const flow_calls *calls, const lines_event *event, size_t at, flow_origin *out,
-                        size_t most);
+ * returns how many. */
+size_t flow_calls_into(const flow_calls *calls, const lines_event *event, size_t at, flow_origin *out,
+                       size_t most);
 /* The same for a statement that returns what it was given, the event of a `leave`. */
 size_t flow_calls_passed(const flow_calls *calls, const lines_event *event, flow_origin *out,
                          size_t most);
@@ -197,7 +197,7 @@ void flow_calls_end(flow_calls *calls, uint64_t frame);
 
 typedef struct flow_object {
     PyObject_HEAD binding_state *state; /* of the extension, which the type keeps alive */
-    PyObject *select;                   /* owned; select(code) gives (first, last) or None */
+    PyObject *select;                   /* owned; select(code) returns (first, last) or None */
     PyObject *runs;                     /* owned or NULL; list of open recorders, the innermost last */
     PyObject *root;                     /* owned or NULL; str */
     flow_chart chart;

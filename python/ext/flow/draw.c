@@ -1,7 +1,7 @@
 /* draw.c -- a chart's nodes as the core wants to draw them.
  *
  * The look of each node comes from outside: source text and module paths are found by
- * Python, and only when somebody looks.  So does what is folded: a node of a repeated
+ * Python, and only when the chart is drawn.  So does what is folded: a node of a repeated
  * block is drawn as the same node of the first such block.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "flow/chart.h"

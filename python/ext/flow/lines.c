@@ -102,20 +102,20 @@ static void find_descent(const flow_object *self, const lines_event *event, cons
     if (!lines_frame_below(source, self->consumer, event->at, &call))
         call.frame = 0;
     while (flow_calls_next(&self->calls, &call, read->object, &at, &back))
-        if (lines_frame_takes(source, self->consumer, event->at, read, back->to.site, false))
+        if (lines_frame_receives(source, self->consumer, event->at, read, back->to.site, false))
             add_origins(back, read->object, out);
     if (out->count > 0 || read->kind != LINES_LOCAL || read->is_seen)
         return;
-    uint64_t holder = lines_frame_holder(source, self->consumer, event->at, read);
+    uint64_t holder = lines_frame_named(source, self->consumer, event->at, read);
     if (holder != 0 &&
         (flow_chart_find(&self->chart, holder) != 0 || flow_chart_waiting(&self->chart, holder) != NULL))
         out->caller_key = holder;
     if (out->caller_key != 0)
         return;
     /* g(x + 1), g(f(x) * 2): the caller has no name for it, but has computed it just now. */
-    out->count = lines_frame_given(source, self->consumer, event->at, read, out->key, FLOW_ORIGINS);
+    out->count = lines_frame_argument(source, self->consumer, event->at, read, out->key, FLOW_ORIGINS);
     for (at = 0; flow_calls_next(&self->calls, &call, NULL, &at, &back);)
-        if (lines_frame_takes(source, self->consumer, event->at, read, back->to.site, true))
+        if (lines_frame_receives(source, self->consumer, event->at, read, back->to.site, true))
             add_origins(back, NULL, out);
 }
 
@@ -143,7 +143,7 @@ static uint64_t start_of_arrow(flow_object *self, const lines_event *event, cons
         return id;
     flow_state *kept = flow_chart_waiting(&self->chart, read->key);
     if (kept == NULL && read->object == NULL)
-        return 0; /* nobody knows what it was */
+        return 0; /* not known what it was */
     if ((id = seen_before(self, read, kept)) != 0)
         return id;
     flow_node *node = flow_chart_add(&self->chart, read->key, read->name, event->code, event->line);
@@ -166,8 +166,8 @@ static uint64_t start_of_arrow(flow_object *self, const lines_event *event, cons
 }
 
 /* What the functions gave that the statement called, into its change number `at`. */
-static void add_given(flow_object *self, const lines_event *event, size_t at, flow_node *node,
-                      flow_ids *from)
+static void add_results(flow_object *self, const lines_event *event, size_t at, flow_node *node,
+                        flow_ids *from)
 {
     BASE_LIST(flow_origin, 32) given;
     BASE_LIST_OPEN(&given);
@@ -175,7 +175,7 @@ static void add_given(flow_object *self, const lines_event *event, size_t at, fl
     if (all == NULL)
         return;
     given.all = all;
-    given.count = flow_calls_given(&self->calls, event, at, all, given.cap);
+    given.count = flow_calls_into(&self->calls, event, at, all, given.cap);
     for (size_t i = 0; i < given.count; i++)
         if (!flow_chart_nodes_of(&self->chart, all[i].key, from) && all[i].is_above)
             flow_chart_expect(&self->chart, node, all[i].key);
@@ -198,7 +198,7 @@ static void add_change(flow_object *self, const lines_event *event, size_t at)
     node->object = change->now.object;
     node->version = change->now.version;
     if (self->calls.count > 0)
-        add_given(self, event, at, node, &from);
+        add_results(self, event, at, node, &from);
     if (from.count == 0 && change->calls == NULL) /* `nonlocal x`: another function stored it */
         (void)flow_ids_add(&from, flow_chart_outer(&self->chart, node));
     (void)flow_node_join(node, from.all, from.count);
@@ -276,13 +276,13 @@ static bool is_wanted(flow_object *self, PyObject *obj)
 }
 
 /* Tells the statement that waits for the value what it was made of. */
-static void give_back(flow_object *self, const lines_event *event, PyObject *value,
-                      const flow_origin *from, size_t count)
+static void return_to_caller(flow_object *self, const lines_event *event, PyObject *value,
+                             const flow_origin *from, size_t count)
 {
     lines_call to;
     if (count == 0 || !lines_frame_below(self->state->lines, self->consumer, event->at, &to))
         return;
-    flow_return *back = flow_calls_give(&self->calls, &to, value);
+    flow_return *back = flow_calls_add(&self->calls, &to, value);
     for (size_t i = 0; back != NULL && i < count && i < FLOW_PASSED; i++)
         back->from[back->from_count++] = from[i];
 }
@@ -305,7 +305,7 @@ static void add_returned(flow_object *self, const lines_event *event, PyObject *
     size_t given_count = flow_calls_passed(&self->calls, event, given, FLOW_PASSED);
     for (size_t i = 0; i < given_count; i++)
         (void)flow_chart_nodes_of(&self->chart, given[i].key, &from);
-    /* No state of a name: a number that the source gives to nobody. */
+    /* No state of a name: a key that the source does not use. */
     uint64_t key = UINT64_MAX - self->chart.next;
     flow_node *node = flow_chart_add(&self->chart, key, name, event->code, event->line);
     Py_DECREF(name);
@@ -315,7 +315,7 @@ static void add_returned(flow_object *self, const lines_event *event, PyObject *
     read_value(self, obj, &node->value);
     (void)flow_node_join(node, from.all, from.count);
     record_node(self, node, 0, obj);
-    give_back(self, event, obj, &(flow_origin){ .key = key, .object = obj }, 1);
+    return_to_caller(self, event, obj, &(flow_origin){ .key = key, .object = obj }, 1);
 out:
     BASE_LIST_CLOSE(&from);
 }
@@ -344,7 +344,7 @@ static void on_leave(void *context, const lines_event *event)
         for (size_t i = 0; i < count; i++)
             from[i] = (flow_origin){ .key = event->reads[i].key, .object = event->reads[i].object };
         count += flow_calls_passed(&self->calls, event, from + count, FLOW_PASSED);
-        give_back(self, event, event->value, from, count);
+        return_to_caller(self, event, event->value, from, count);
     }
     if (!event->is_yield)
         flow_calls_end(&self->calls, event->frame);
@@ -359,7 +359,7 @@ static void on_sent(void *context, const lines_event *event)
     const uint64_t *keys = descent.caller_key != 0 ? &descent.caller_key : descent.key;
     size_t count = descent.caller_key != 0 ? 1 : descent.count;
     lines_call to = { .frame = event->frame, .run = event->run, .site = event->first_site };
-    flow_return *back = count > 0 ? flow_calls_give(&self->calls, &to, event->value) : NULL;
+    flow_return *back = count > 0 ? flow_calls_add(&self->calls, &to, event->value) : NULL;
     for (size_t i = 0; back != NULL && i < count; i++)
         back->from[back->from_count++] =
             (flow_origin){ .key = keys[i], .object = event->value, .is_above = true };

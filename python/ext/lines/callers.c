@@ -1,11 +1,11 @@
-/* callers.c -- who a frame runs for: the statement below it, and the names it has for what it gave.
+/* callers.c -- the statement that called a frame, and the names that it has for the arguments.
  *
- * A frame is known by its address, and nobody tells us of the death of some: a record
- * counts only if a frame with its code is on a stack just now.
+ * A frame is known by its address, and some end without an event: a record
+ * counts only if a frame with its code is on a stack now.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/engine.h"
 
-enum { MOST_BELOW = 1000, MOST_HOLDERS = 32 }; /* frames that are looked at */
+enum { MOST_BELOW = 1000, MOST_SEARCHED = 32 }; /* frames that are looked at */
 
 lines_record *lines_source_below(lines_source *source, base_frame *at)
 {
@@ -103,8 +103,8 @@ static int argument_of(lines_source *source, int id, base_frame *at, const lines
 
 /* What of a call goes into an argument: the next after `part`, which is -1 at first; NULL: no more.
  * What goes into the call at all, if its arguments are not known one by one. */
-static const lines_write *next_given(const lines_table *table, const lines_site *site, PyCodeObject *code,
-                                     int argument, int *part)
+static const lines_write *next_source(const lines_table *table, const lines_site *site,
+                                      PyCodeObject *code, int argument, int *part)
 {
     const lines_write *given = &site->given;
     if (argument == ANY_ARGUMENT || given->part_count == 0)
@@ -123,8 +123,8 @@ static const lines_write *next_given(const lines_table *table, const lines_site 
     return NULL;
 }
 
-bool lines_frame_takes(lines_source *source, int id, base_frame *at, const lines_name *read, int site,
-                       bool is_made)
+bool lines_frame_receives(lines_source *source, int id, base_frame *at, const lines_name *read, int site,
+                          bool is_made)
 {
     const lines_site *below = site_below(source, id, at);
     if (below == NULL)
@@ -135,15 +135,15 @@ bool lines_frame_takes(lines_source *source, int id, base_frame *at, const lines
     int argument = is_made ? argument_of(source, id, at, read) : ANY_ARGUMENT, part = -1;
     const lines_write *given = NULL;
     while (argument != NO_ARGUMENT &&
-           (given = next_given(table, below, base_frame_code(at), argument, &part)) != NULL)
+           (given = next_source(table, below, base_frame_code(at), argument, &part)) != NULL)
         for (int i = 0; i < (is_made ? given->call_count : given->direct_count); i++)
             if (table->write_calls[given->calls + i] == site)
                 return true;
     return false;
 }
 
-size_t lines_frame_given(lines_source *source, int id, base_frame *at, const lines_name *read,
-                         uint64_t *keys, size_t most)
+size_t lines_frame_argument(lines_source *source, int id, base_frame *at, const lines_name *read,
+                            uint64_t *keys, size_t most)
 {
     const lines_site *site = site_below(source, id, at);
     const lines_record *below = caller_of(source, id, at);
@@ -153,7 +153,7 @@ size_t lines_frame_given(lines_source *source, int id, base_frame *at, const lin
     if (argument == NO_ARGUMENT || !below->has_reads)
         return 0;
     const lines_table *table = below->code->table;
-    while ((given = next_given(table, site, base_frame_code(at), argument, &part)) != NULL) {
+    while ((given = next_source(table, site, base_frame_code(at), argument, &part)) != NULL) {
         for (int i = 0; i < given->read_count; i++) {
             int number = table->write_reads[given->reads + i];
             for (int k = 0; k < below->read_count && count < most; k++) {
@@ -216,7 +216,7 @@ static uint64_t key_in_frame(lines_source *source, const lines_record *record, c
 static uint64_t key_on_stack(lines_source *source, int id, base_frame *at, const lines_name *read)
 {
     uint64_t key = 0;
-    for (int depth = 0; at != NULL && key == 0 && depth < MOST_HOLDERS; depth++) {
+    for (int depth = 0; at != NULL && key == 0 && depth < MOST_SEARCHED; depth++) {
         void **found = base_map_find(&source->frames, at);
         const lines_record *record = found != NULL ? *found : NULL;
         bool is_heard = record != NULL && record->mask & (uint32_t)1 << id && !record->is_bare;
@@ -227,9 +227,9 @@ static uint64_t key_on_stack(lines_source *source, int id, base_frame *at, const
     return key;
 }
 
-uint64_t lines_frame_holder(lines_source *source, int id, base_frame *at, const lines_name *read)
+uint64_t lines_frame_named(lines_source *source, int id, base_frame *at, const lines_name *read)
 {
-    if (read->object == NULL || Py_REFCNT(read->object) < 2) /* nobody else has it */
+    if (read->object == NULL || Py_REFCNT(read->object) < 2) /* no other name has it */
         return 0;
     uint64_t key = key_on_stack(source, id, base_frame_back(at), read);
     PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());

@@ -186,7 +186,7 @@ static bool open_room(lines_source *source, lines_record *record, const lines_fo
     return true;
 }
 
-/* From now on these keys were heard of. */
+/* These keys have been reported from now on. */
 static void mark_seen(lines_source *source, lines_record *record, const lines_statement *statement)
 {
     const int *paths = record->code->table->reads + statement->reads;
@@ -245,7 +245,7 @@ static bool is_own(const lines_table *table, const lines_write *write, int read)
 }
 
 /* An item comes from the name that holds it too, else from all that was read for it;
- * gives whether a name does. */
+ * returns whether a name does. */
 static bool list_item_arrows(const lines_record *record, const lines_found_change *found, room *at)
 {
     const lines_table *table = record->code->table;
@@ -288,7 +288,7 @@ static void list_own_arrows(const lines_record *record, const lines_found_change
     }
 }
 
-/* The state of a name before it was changed in place by nobody who named it. */
+/* The state before a change in place by a statement that does not name it. */
 static void add_old_state(const lines_record *record, const lines_found_change *found, PyObject *name,
                           room *at, size_t first)
 {
@@ -376,7 +376,7 @@ void lines_emit_changes(lines_source *source, lines_record *record, const lines_
     room here;
     if (!open_room(source, record, found, count, &here))
         return;
-    /* Reads are told as they were before: what is gone has no object. */
+    /* Reads are reported as they were before: what is gone has no object. */
     for (int i = 0; i < here.read_names; i++) {
         lines_place place;
         lines_saved_read *read = &record->reads[i];

@@ -1,4 +1,4 @@
-/* engine.h -- what the files of the line source share; nobody else includes it.
+/* engine.h -- what the files of the line source share; private to this folder.
  *
  * settrace.c (3.11) or monitoring.c (3.12 and later) receive the interpreter's events;
  * statement.c finds out what changed, with path.c (which object a name leads to), reads.c
@@ -59,7 +59,7 @@ enum { MOST_ITEMS = 24, MOST_ITEMS_EACH = 8 }; /* of containers that a statement
 /* Which names of a code object are wanted; see names.c. */
 typedef struct lines_names {
     bool is_narrow;   /* all who want changes want those of some names only */
-    bool has_touches; /* somebody wants LINES_TOUCHED */
+    bool has_touches; /* a consumer wants LINES_TOUCHED */
     uint32_t *wanted; /* owned; of each path: who wants its changes; NULL: everybody */
     uint8_t *touched; /* owned; of each statement, if is_narrow: STORES_NAMED, SHOWS_NAMED */
     int *slots;       /* owned; local slots of wanted names, if is_narrow */
@@ -107,7 +107,7 @@ typedef struct lines_record {
     uint32_t mask;           /* consumers that want this frame */
     bool is_bare;            /* made without a table: all of them are LINES_BARE */
     int statement;           /* that runs; -1: none */
-    int told;                /* the instruction that had a line event, and will have a step; -1: none */
+    int line_event;          /* the instruction that had one, if an instruction event follows; -1: none */
     uint64_t run;            /* goes up with each statement that may call something */
     bool is_stepping;        /* up to 3.11: we switched the frame's instruction events on */
     bool compares;           /* it may have changed more than it stores */
@@ -196,7 +196,7 @@ struct lines_source {
 typedef struct lines_found_change {
     lines_place place;
     lines_how how;
-    const lines_write *write; /* NULL: nobody wrote it by name */
+    const lines_write *write; /* NULL: not written by name */
     PyObject *item;           /* owned; key of an item of the container at the path, or NULL */
     lines_state old, now;
 } lines_found_change;
@@ -270,7 +270,7 @@ static inline bool lines_statement_steps(const lines_record *record, int instruc
 /* A line is about to run. */
 void lines_statement_at(lines_source *source, lines_record *record, int instruction);
 /* The same for plain Python; false: nothing was done, call lines_statement_at.  Calls
- * nobody and leaves no exception. */
+ * no consumer and leaves no exception. */
 bool lines_statement_quick(lines_source *source, lines_record *record, int instruction);
 /* An instruction is about to run, which may start a statement in the middle of a line.  Does
  * nothing if its line event came just before. */
@@ -318,12 +318,12 @@ void lines_items_grown(lines_source *source, lines_record *record, lines_found_l
 
 void lines_path_find(lines_source *source, lines_record *record, int path, bool is_stored,
                      lines_place *out);
-PyObject *lines_path_item(PyObject *container, PyObject *key); /* borrowed or NULL; runs nobody's code */
-bool lines_path_is_key(PyObject *key); /* can it be hashed and named without running anybody's code? */
+PyObject *lines_path_item(PyObject *container, PyObject *key); /* borrowed or NULL; runs no Python code */
+bool lines_path_is_key(PyObject *key); /* can it be hashed and named without running Python code? */
 uint64_t lines_path_member(Py_hash_t hash, lines_path_kind kind);
 PyObject *lines_path_text(lines_source *source, lines_record *record, int path); /* new or NULL */
 lines_kind lines_path_name_kind(const lines_record *record, int path);
-/* Of a type whose operators run nobody's code, and change nothing? */
+/* Of a type whose operators run no Python code and change nothing? */
 static inline bool lines_path_is_plain(PyObject *obj)
 {
     if (obj == NULL)
@@ -333,6 +333,18 @@ static inline bool lines_path_is_plain(PyObject *obj)
            type == &PyBool_Type || type == &PyComplex_Type || type == &PyBytes_Type ||
            type == &PyModule_Type || type == &PyFunction_Type || type == &PyCFunction_Type ||
            type == &PyType_Type;
+}
+
+/* Are all locals that a statement reads plain? */
+static inline bool lines_statement_is_plain(const lines_record *record, const lines_statement *statement)
+{
+    const lines_table *table = record->code->table;
+    for (int i = 0; i < statement->read_count; i++) {
+        const lines_path *path = &table->paths[table->reads[statement->reads + i]];
+        if (!lines_path_is_plain(lines_record_slot(record, path->base, path->detail)))
+            return false;
+    }
+    return true;
 }
 
 /* ---- state.c ---------------------------------------------------------------- */

@@ -1,9 +1,9 @@
 /* frames.c -- what the line source knows of code objects and frames.
  *
- * Who wants a code object is asked once and kept; an event then costs one look
- * at an address.  Frames have a record from their first event to their end;
+ * Which consumers want a code object is asked once and kept; an event then costs one
+ * look-up of an address.  Frames have a record from their first event to their end;
  * suspended generators keep theirs, the oldest are dropped when there are too
- * many, because nobody tells us when one dies.
+ * many, because there is no event when one is freed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/engine.h"
 
@@ -24,7 +24,7 @@ static bool is_never_selected(lines_source *source, PyCodeObject *code)
            PyUnicode_Tailmatch(code->co_filename, source->own_folder, 0, PY_SSIZE_T_MAX, -1) == 1;
 }
 
-/* More than changes: it is told of frames that have none of its names. */
+/* More than changes: it has events of frames without its names, too. */
 static bool wants_frames(const lines_consumer *consumer)
 {
     return consumer->enter != NULL || consumer->leave != NULL || consumer->line != NULL ||
@@ -138,7 +138,7 @@ static lines_record *make_record(base_frame *at, lines_code *code)
     record->at = at;
     record->locals = base_frame_slots(at);
     record->code = code;
-    record->statement = record->told = -1;
+    record->statement = record->line_event = -1;
     record->is_bare = table == NULL;
     if (table == NULL)
         return record;
@@ -153,8 +153,8 @@ static lines_record *make_record(base_frame *at, lines_code *code)
     return record;
 }
 
-/* Those unused longest go: generators that nobody resumes.  Where few were such (a
- * deep recursion) the next look is at twice as many frames. */
+/* Drops suspended generators that were not resumed for longest.  If there were few (a
+ * deep recursion), the next search is at twice as many frames. */
 static void drop_oldest(lines_source *source)
 {
     uint64_t limit = source->uses > MOST_FRAMES / 2 ? source->uses - MOST_FRAMES / 2 : 0;

@@ -1,6 +1,6 @@
 /* monitoring.c -- line events from sys.monitoring, for Python 3.12 and later.
  *
- * Calls are looked at once for each code object: one that nobody selected is
+ * Calls are looked at once for each code object: one that is not selected is
  * disabled and costs nothing from then on; one that is selected gets line
  * events of its own.  All threads are seen.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -146,13 +146,13 @@ static __attribute__((noinline)) PyObject *any_line(PyObject *self, PyObject *co
         int instruction = record != NULL ? base_frame_instruction(record->at) : -1;
         if (record != NULL) {
             lines_statement_at(here.source, record, instruction);
-            record->told = lines_statement_steps(record, instruction) ? instruction : -1;
+            record->line_event = lines_statement_steps(record, instruction) ? instruction : -1;
         }
     }
     return go(&here, is_unknown);
 }
 
-/* Instructions that start no statement are heard of once. */
+/* Events of instructions that start no statement are disabled at their first time. */
 static PyObject *on_step(PyObject *self, PyObject *const *args, Py_ssize_t Py_UNUSED(n))
 {
     visit here;
@@ -190,7 +190,7 @@ static PyObject *on_jump(PyObject *self, PyObject *const *args, Py_ssize_t Py_UN
         if (record != NULL && to <= from &&
             lines_record_line(record, from) == lines_record_line(record, to)) {
             lines_statement_at(here.source, record, to);
-            record->told = lines_statement_steps(record, to) ? to : -1;
+            record->line_event = lines_statement_steps(record, to) ? to : -1;
         }
     }
     return go(&here, is_unknown);

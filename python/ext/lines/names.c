@@ -1,4 +1,4 @@
-/* names.c -- which names of a code object anybody wants to hear of.
+/* names.c -- which names of a code object the consumers want.
  *
  * A consumer may ask for the changes of some names only.  Where all of a code
  * object's consumers do, we call it narrow: a statement that stores none of the
@@ -78,7 +78,7 @@ static bool has_item(PyObject *names, PyObject *text)
     return is_found;
 }
 
-/* xs[i] is any item of xs: its name is known when it is told. */
+/* xs[i] is any item of xs: its name is known at the event. */
 static bool is_named(const lines_consumer_slot *slot, const lines_table *table, int number)
 {
     const lines_path *path = &table->paths[number], *variable = NULL;
@@ -192,7 +192,7 @@ void lines_names_find(lines_source *source, lines_code *code)
         if (consumer->before != NULL || (consumer->change != NULL && consumer->names == NULL))
             now.is_narrow = false;
     }
-    if (is_choosing || now.is_narrow) { /* narrow without names: nobody wants any change */
+    if (is_choosing || now.is_narrow) { /* narrow without names: no change is wanted */
         now.wanted = PyMem_Calloc((size_t)table->path_count + 1, sizeof *now.wanted);
         now.touched = PyMem_Calloc((size_t)table->statement_count + 1, sizeof *now.touched);
         now.slots = PyMem_Calloc((size_t)table->slot_count + 1, sizeof *now.slots);
@@ -249,14 +249,9 @@ bool lines_names_quick(lines_record *record, int instruction)
     if (code->names.touched[number] != 0)
         return false;
     if (next->flags & busy && lines_names_are_live(record)) {
-        const int *paths = table->reads + next->reads;
-        if (next->flags & (STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED))
+        if (next->flags & (STATEMENT_CALLS | STATEMENT_IS_FAR | STATEMENT_IS_FOLLOWED) ||
+            !lines_statement_is_plain(record, next))
             return false;
-        for (int i = 0; i < next->read_count; i++) {
-            const lines_path *path = &table->paths[paths[i]];
-            if (!lines_path_is_plain(lines_record_slot(record, path->base, path->detail)))
-                return false;
-        }
     }
     record->statement = number;
     record->has_reads = false;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* A borrowed value: the owner holds it. */
-static PyObject *lend(PyObject *owned)
+static PyObject *borrow(PyObject *owned)
 {
     Py_XDECREF(owned);
     return owned;
@@ -39,7 +39,7 @@ static PyObject *plain_attribute(PyObject *obj, PyObject *name)
     found = _PyObject_GenericGetAttrWithDict(obj, name, NULL, 1);
     if (found == NULL)
         PyErr_Clear();
-    return lend(found);
+    return borrow(found);
 }
 
 /* nn.Module keeps these out of its __dict__. */

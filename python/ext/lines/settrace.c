@@ -193,7 +193,7 @@ static void unhook(void)
 {
     PyThreadState *thread = PyThreadState_Get();
     if (thread->c_tracefunc != on_trace)
-        return; /* somebody else's now: leave it */
+        return;                                                         /* another tool's now: leave it */
     lines_tracer *mine = (lines_tracer *)Py_NewRef(thread->c_traceobj); /* owned */
     PyEval_SetTrace(mine->previous, mine->previous_object);
     mine->previous = NULL;
@@ -232,7 +232,7 @@ static int hook_this_thread(lines_source *source)
 
 /* ---- events ------------------------------------------------------------------ */
 
-/* The frame is of no interest: no more line events from it, if nobody else
+/* The frame is not wanted: no more line events from it, unless another trace function
  * wants them.  A suspended generator's frame cannot be found again to undo
  * that, so it is undone when the frame is left. */
 static void silence(const lines_tracer *mine, PyFrameObject *frame, int what)
@@ -242,7 +242,7 @@ static void silence(const lines_tracer *mine, PyFrameObject *frame, int what)
 }
 
 /* Instruction events are on in a frame while more statements come on the line it is at.
- * Somebody else's trace function shall not see that: off before, on after its turn. */
+ * Another trace function must not see that: they are off while it runs. */
 static void stop_steps(lines_source *source, lines_record *record, PyFrameObject *frame)
 {
     if (!record->is_stepping)
@@ -256,7 +256,7 @@ static void start_steps(lines_source *source, lines_record *record, PyFrameObjec
 {
     bool leads = !record->is_bare && record->statement >= 0 &&
                  record->code->table->statements[record->statement].flags & STATEMENT_LEADS;
-    record->told = leads && is_line ? base_frame_instruction(record->at) : -1;
+    record->line_event = leads && is_line ? base_frame_instruction(record->at) : -1;
     if (!leads || frame->f_trace_opcodes)
         return;
     frame->f_trace_opcodes = 1;
@@ -286,7 +286,7 @@ static void on_event(lines_tracer *mine, PyFrameObject *frame, int what, PyObjec
         bool is_fresh = is_start && base_frame_is_fresh(at);
         record = lines_source_frame(source, at, known, is_fresh);
         bool can_sleep = code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
-        if (record == NULL && !can_sleep) /* else nobody would undo it: the code itself is wanted */
+        if (record == NULL && !can_sleep) /* else it would stay silent: the code itself is wanted */
             silence(mine, frame, what);
         if (record != NULL && is_start)
             lines_record_enter(source, record, is_fresh);
@@ -303,8 +303,8 @@ static void on_event(lines_tracer *mine, PyFrameObject *frame, int what, PyObjec
     }
 }
 
-/* Gives the event to whoever was there before us; if that changed the trace
- * function, what it set comes behind us. */
+/* Passes the event on to the trace function that was there before ours; if that one sets
+ * another, ours is put in front of it again. */
 static int hand_on(lines_tracer *mine, PyFrameObject *frame, int what, PyObject *arg)
 {
     if (mine->previous == NULL)
@@ -371,7 +371,8 @@ static bool is_idle_step(const lines_tracer *mine, PyFrameObject *frame)
         mine->epoch != lines_driver_of(source)->epoch)
         return false;
     int instruction = base_frame_instruction_if(frame, last->at, last->code->code);
-    return instruction >= 0 && instruction != last->told && !lines_statement_steps(last, instruction);
+    return instruction >= 0 && instruction != last->line_event &&
+           !lines_statement_steps(last, instruction);
 }
 
 static int on_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
@@ -452,7 +453,7 @@ static PyType_Spec tracer_spec = {
 
 /* ---- all threads -------------------------------------------------------------- */
 
-/* Frames that we silenced, and that somebody may want to hear again. */
+/* Frames that we silenced, and that may be wanted now. */
 static void wake_frames(lines_source *source)
 {
     PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());

@@ -107,7 +107,7 @@ typedef struct lines_event {
     PyObject *code;           /* borrowed */
     base_frame *at;           /* for lines_frame_get, within the callback */
     int line;                 /* of the statement: its first line; in `line`: the line itself */
-    uint64_t run;             /* which turn of the statement: goes up in a frame with each */
+    uint64_t run;             /* goes up in a frame with each statement that runs */
     int first_site, end_site; /* of calls in the statement: lines_call.site; in `sent` of the yield */
     bool is_return;           /* the statement is a `return` (or a yield) */
     const lines_name *reads;  /* tensors (and arrays, objects: see wants) that it reads */
@@ -123,12 +123,12 @@ typedef struct lines_event {
 enum {
     LINES_ARRAYS = 1 << 0,  /* NumPy arrays too: their contents are digested, see DESIGN */
     LINES_OBJECTS = 1 << 1, /* every object that a name is bound to, numbers and None too;
-                              in place changes are told for tensors and arrays only */
+                              changes in place of tensors and arrays only */
     LINES_LAZY = 1 << 3,    /* `before` only where a read may be another thing afterwards: the
                               statement stores it, or calls something, or returns */
     LINES_TOUCHES = 1 << 2, /* with LINES_OBJECTS and names: LINES_TOUCHED too */
     LINES_BARE = 1 << 4,    /* enter, line and leave only, without reads: the code is not even
-                              analysed; for who looks at a few names by lines_frame_slot */
+                              analysed; to read a few names with base_frame_slot */
 };
 
 typedef enum lines_threads {
@@ -153,11 +153,11 @@ typedef struct lines_consumer {
     void *context;
     uint32_t wants;
     lines_threads threads;
-    /* Asked once for each code object; NULL: all.  Gives the lines wanted, ends
+    /* Asked once for each code object; NULL: all.  Sets the lines wanted, ends
      * included (preset to everything).  tensortap's own code is never asked. */
     bool (*selects)(void *context, PyCodeObject *code, int *first, int *last);
     /* Asked at the first event of each frame of selected code, with its arguments in
-     * place; false: nothing of this frame is told.  NULL: all frames. */
+     * place; false: no events of this frame.  NULL: all frames. */
     bool (*accepts)(void *context, PyCodeObject *code, base_frame *at);
     PyObject *names; /* borrowed set or frozenset of str, or NULL; changes of these names only */
     union {
@@ -185,7 +185,7 @@ PyObject *lines_frame_get(base_frame *at, PyObject *name);
 
 /* A call that is going on. */
 typedef struct lines_call {
-    uint64_t frame, run; /* the frame that calls, and the turn of its statement: see lines_event */
+    uint64_t frame, run; /* of the calling statement: as in lines_event */
     int site;            /* the instruction */
 } lines_call;
 
@@ -197,16 +197,16 @@ uint64_t lines_frame_passed(lines_source *source, int id, base_frame *at, const 
 /* The key of the oldest name that a frame below has for the tensor of a read: of the nearest
  * that has one, whatever it calls, then of those of other threads; 0: none has.  So the argument
  * of a generator or a thread is known when it runs, which may be long after it was given. */
-uint64_t lines_frame_holder(lines_source *source, int id, base_frame *at, const lines_name *read);
+uint64_t lines_frame_named(lines_source *source, int id, base_frame *at, const lines_name *read);
 /* Is that call given the result of the one at `site` of the same statement, or a part of it?
  * With `is_made`: or something that was computed from it?  A call takes what it gave itself, too:
  * code that is not selected handed it on. */
-bool lines_frame_takes(lines_source *source, int id, base_frame *at, const lines_name *read, int site,
-                       bool is_made);
+bool lines_frame_receives(lines_source *source, int id, base_frame *at, const lines_name *read, int site,
+                          bool is_made);
 /* If the read is an argument: the keys of the names that the statement that calls has computed
  * it from, `most` at most; returns how many. */
-size_t lines_frame_given(lines_source *source, int id, base_frame *at, const lines_name *read,
-                         uint64_t *keys, size_t most);
+size_t lines_frame_argument(lines_source *source, int id, base_frame *at, const lines_name *read,
+                            uint64_t *keys, size_t most);
 
 /* The source of the process, created at the first call; NULL with an exception. */
 struct binding_state;

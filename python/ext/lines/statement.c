@@ -9,7 +9,7 @@
 
 /* ---- before a statement runs ---------------------------------------------------- */
 
-/* Can these operators run somebody's code, or change an operand? */
+/* Can these operators run Python code, or change an operand? */
 static bool has_risky_operand(lines_source *source, lines_record *record,
                               const lines_statement *statement)
 {
@@ -75,7 +75,7 @@ static void begin(lines_source *source, lines_record *record, int number)
     const lines_code *code = record->code;
     const lines_statement *statement = &code->table->statements[number];
     const uint32_t busy = STATEMENT_CALLS | STATEMENT_OPERATES | STATEMENT_AUGMENTS;
-    uint32_t heard = source->masks[LINES_BEFORE] & record->mask;
+    uint32_t mask = source->masks[LINES_BEFORE] & record->mask;
     bool is_touched = code->names.is_narrow && code->names.touched[number] != 0;
     bool is_live = !code->names.is_narrow || lines_names_are_live(record);
     bool compares = statement->flags & busy && is_live;
@@ -88,16 +88,16 @@ static void begin(lines_source *source, lines_record *record, int number)
     record->box_count = 0;
     if (!compares &&
         !(statement->flags & (STATEMENT_IS_SELFISH | STATEMENT_RETURNS | STATEMENT_IS_FOLLOWED)))
-        heard &= ~source->lazy_mask;
-    if (heard || is_touched || (compares && statement->flags & STATEMENT_AUGMENTS) ||
+        mask &= ~source->lazy_mask;
+    if (mask || is_touched || (compares && statement->flags & STATEMENT_AUGMENTS) ||
         (statement->flags & STATEMENT_IS_FAR && (compares || !code->names.is_narrow)))
         lines_reads_save(source, record, statement, false);
     if (compares || (statement->flags & STATEMENT_IS_FOLLOWED && is_live)) {
         digest_slots(source, record, hides(record, statement));
         digest_far(source, record, hides(record, statement));
     }
-    if (heard)
-        lines_emit_reads(source, record, statement, heard);
+    if (mask)
+        lines_emit_reads(source, record, statement, mask);
 }
 
 void lines_statement_resume(lines_source *source, lines_record *record)
@@ -160,7 +160,7 @@ static void look_at_write(lines_source *source, lines_record *record, settling *
     bool is_other = state->object != place.object;
     if (is_part || work->is_doubtful) {
         if (is_other && is_part)
-            return; /* seen for the first time: nobody knows */
+            return; /* seen for the first time: not known */
         if (is_other || (lines_is_tensor(place.kind) &&
                          lines_state_differs(source, state, place.object, work->is_hidden)))
             (void)lines_found_add(&work->found, &place,
@@ -415,14 +415,8 @@ bool lines_statement_quick(lines_source *source, lines_record *record, int instr
     uint32_t looks = STATEMENT_OPERATES | STATEMENT_AUGMENTS;
     if (source->masks[LINES_BEFORE] & record->mask)
         looks |= STATEMENT_IS_SELFISH; /* a, b = b, a */
-    if (next->flags & looks) {
-        const int *paths = table->reads + next->reads;
-        for (int i = 0; i < next->read_count; i++) {
-            const lines_path *path = &table->paths[paths[i]];
-            if (!lines_path_is_plain(lines_record_slot(record, path->base, path->detail)))
-                return false;
-        }
-    }
+    if (next->flags & looks && !lines_statement_is_plain(record, next))
+        return false;
     record->statement = number;
     record->compares = false;
     record->has_reads = false;
@@ -442,9 +436,9 @@ static void go_on(lines_source *source, lines_record *record, const lines_statem
 
 void lines_statement_step(lines_source *source, lines_record *record, int instruction)
 {
-    bool is_told = record->told == instruction;
-    record->told = -1;
-    if (!is_told && lines_statement_steps(record, instruction))
+    bool had_line_event = record->line_event == instruction;
+    record->line_event = -1;
+    if (!had_line_event && lines_statement_steps(record, instruction))
         go_on(source, record, lines_statement_of(record, instruction), instruction);
 }
 

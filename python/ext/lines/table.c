@@ -119,7 +119,7 @@ static bool starts_in_line(const lines_table *table, const lines_statement *one)
 }
 
 /* A statement whose first instruction does not start a line has an event of its own
- * if the analysis wants it so, or is told of with the one before it. */
+ * if the analysis wants it so, or is reported with the one before it. */
 static void find_followers(lines_table *table)
 {
     for (int i = table->statement_count - 2; i >= 0; i--) {

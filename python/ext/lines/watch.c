@@ -15,7 +15,7 @@ static PyStructSequence_Field read_fields[] = {
     { "key", "number of this state of the name" },
     { "object", "the tensor; None: it is gone, or in another state" },
     { "version", "torch's count of in-place changes" },
-    { "is_seen", "the key was told before" },
+    { "is_seen", "the key was reported before" },
     { 0 },
 };
 static PyStructSequence_Field change_fields[] = {
