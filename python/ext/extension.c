@@ -45,7 +45,24 @@ static PyMethodDef functions[] = {
       "files=None, prefixes=None, codes=None, lines=None, names=None, threads='later', arrays=False, "
       "objects=False)\n--\n\n"
       "Call functions with what each line of the selected code does, until closed." },
-    { "track_key", FAST(track_key_function),
+    { "find_tensors", FAST(binding_find_tensors),
+      "find_tensors($module, value, name, /)\n--\n\n"
+      "List (name, tensor) of each tensor in tuples, lists, dicts and dataclasses; index, key or field\n"
+      "is appended to the name." },
+    { "all_tensors", binding_all_tensors, METH_O,
+      "all_tensors($module, value, /)\n--\n\n"
+      "List the tensors that a value reaches, each once, those in objects and sets too." },
+    { "map_tensors", FAST(binding_map_tensors),
+      "map_tensors($module, function, value, /)\n--\n\n"
+      "Return the same containers with function(tensor) in place of each tensor." },
+    { "children", FAST(binding_children),
+      "children($module, value, /, *, sets=False, objects=False, modules=False, limit=...)\n--\n\n"
+      "List (key, value) of what a container or dataclass holds; None for anything else." },
+    { "copy_tensor", FAST(binding_copy_tensor),
+      "copy_tensor($module, tensor, /, *, make, cache=None, fresh=False)\n--\n\n"
+      "Copy a tensor as it is now; make(tensor) copies what is not a plain tensor on the CPU.\n"
+      "cache: a dict; a copy that somebody still holds is returned again, unless fresh." },
+    { "track_key", FAST(track_key),
       "track_key($module, value, /)\n--\n\n"
       "Compute 128 bits that stand for a value, containers and tensors in them included." },
     { "tracker", (PyCFunction)(void (*)(void))track_tracker_function, METH_VARARGS | METH_KEYWORDS,

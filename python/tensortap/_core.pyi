@@ -7,6 +7,7 @@ from types import CodeType, TracebackType
 from typing import Any, Final, Literal, NamedTuple, SupportsFloat, final, overload
 from weakref import ref
 
+import torch
 from typing_extensions import Self
 
 version: str
@@ -517,6 +518,7 @@ class PathTracer:
         keep: Callable[[int, str, Any, bool], object],
         gather: Callable[[list[int]], object],
         lists: Callable[[int, str], tuple[list[int], list[Any]]],
+        copies: dict[Any, Any],
         runs: list[Any],
         groups: list[tuple[int, int, int, int, bool]],
         paths: int,
@@ -609,3 +611,23 @@ def tracker(
     atol: float | None = None,
 ) -> Tracker: ...
 def track_key(value: object, /) -> bytes: ...  # equal values, equal keys
+def find_tensors(value: object, name: str, /) -> list[tuple[str, torch.Tensor]]: ...
+def all_tensors(value: object, /) -> list[torch.Tensor]: ...
+def map_tensors(function: Callable[[torch.Tensor], object], value: Any, /) -> Any: ...
+def children(
+    value: object,
+    /,
+    *,
+    sets: bool = False,
+    objects: bool = False,
+    modules: bool = False,
+    limit: int = ...,
+) -> list[tuple[Any, Any]] | None: ...
+def copy_tensor(
+    tensor: torch.Tensor,
+    /,
+    *,
+    make: Callable[[torch.Tensor], torch.Tensor],
+    cache: dict[Any, Any] | None = None,
+    fresh: bool = False,
+) -> torch.Tensor: ...

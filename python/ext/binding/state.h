@@ -94,6 +94,14 @@ PyObject *binding_shape_tuple(const int64_t *shape, Py_ssize_t ndim);
 PyObject *binding_shape_text(tt_dtype dtype, const int64_t *shape, Py_ssize_t ndim);
 PyObject *binding_raise_status(tt_status st, const tt_error *err); /* gives NULL */
 
+/* ---- values -------------------------------------------------------------- */
+
+BINDING_FUNCTION(binding_find_tensors);
+BINDING_FUNCTION(binding_map_tensors);
+BINDING_FUNCTION(binding_children);
+BINDING_FUNCTION(binding_copy_tensor);
+PyObject *binding_all_tensors(PyObject *module, PyObject *value);
+
 /* Opens obj or raises; -1 then. */
 int binding_open_view(binding_state *state, PyObject *obj, tensor_view *out);
 

@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 
-void *calls_places_find(const calls_places *known, const tensor_nest_place *path)
+void *calls_places_find(const calls_places *known, const tensor_place *path)
 {
     size_t next = (size_t)path->found - 1; /* tensors mostly come in the same order */
     if (next < known->count && known->all[next]->hash == path->hash)
@@ -15,7 +15,7 @@ void *calls_places_find(const calls_places *known, const tensor_nest_place *path
     return NULL;
 }
 
-bool calls_places_add(calls_places *known, const tensor_nest_place *path, calls_place *place)
+bool calls_places_add(calls_places *known, const tensor_place *path, calls_place *place)
 {
     if (!base_array_grow(&known->all, &known->cap, known->count + 1, sizeof(calls_place *)))
         return false;

@@ -6,8 +6,8 @@
 #ifndef TT_EXT_CALLS_PLACES_H
 #define TT_EXT_CALLS_PLACES_H
 
-#include "tensor/nest.h"
 #include "tensor/quick.h"
+#include "tensor/walk.h"
 
 /* First member of what a consumer knows of one place; memory of PyMem_. */
 typedef struct calls_place {
@@ -23,9 +23,9 @@ typedef struct calls_places {
 } calls_places;
 
 /* The place with this path, or NULL. */
-void *calls_places_find(const calls_places *known, const tensor_nest_place *path);
+void *calls_places_find(const calls_places *known, const tensor_place *path);
 /* Adds a place with this path.  False: out of memory, without an exception, and it is not added. */
-bool calls_places_add(calls_places *known, const tensor_nest_place *path, calls_place *place);
+bool calls_places_add(calls_places *known, const tensor_place *path, calls_place *place);
 /* Frees all places, after free_one (or NULL) has freed what is in each. */
 void calls_places_clear(calls_places *known, void (*free_one)(calls_place *place));
 

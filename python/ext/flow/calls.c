@@ -7,6 +7,7 @@
  * flows into.  It is forgotten when another statement of the frame calls something.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "flow/chart.h"
+#include "tensor/walk.h"
 
 #include <string.h>
 
@@ -22,20 +23,13 @@ void flow_calls_clear(flow_calls *calls)
 
 static void list_values(flow_return *back, PyObject *value)
 {
-    PyObject *key, *item; /* borrowed */
-    Py_ssize_t at = 0;
-    if (PyTuple_Check(value)) {
-        for (; at < PyTuple_GET_SIZE(value) && back->value_count < FLOW_PASSED; at++)
-            back->value[back->value_count++] = PyTuple_GET_ITEM(value, at);
-    } else if (PyList_CheckExact(value)) {
-        for (; at < PyList_GET_SIZE(value) && back->value_count < FLOW_PASSED; at++)
-            back->value[back->value_count++] = PyList_GET_ITEM(value, at);
-    } else if (PyDict_CheckExact(value)) {
-        while (back->value_count < FLOW_PASSED && PyDict_Next(value, &at, &key, &item))
-            back->value[back->value_count++] = item;
-    } else {
+    tensor_children it;
+    tensor_children_open(&it, NULL, value, 0);
+    if (!tensor_children_has_any(&it))
         back->value[back->value_count++] = value;
-    }
+    while (back->value_count < FLOW_PASSED && tensor_children_next(&it))
+        back->value[back->value_count++] = it.value;
+    tensor_children_close(&it);
 }
 
 /* Keeps what belongs to other frames, and to this run of a statement of the frame (0: none). */

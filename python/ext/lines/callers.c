@@ -159,7 +159,8 @@ size_t lines_frame_argument(lines_source *source, int id, base_frame *at, const 
             for (int k = 0; k < below->read_count && count < most; k++) {
                 const lines_saved_read *one = &below->reads[k];
                 bool is_it = one->item == NULL ? k == number : one->parent == number;
-                if (is_it && one->path >= 0 && lines_is_tensor((lines_object_kind)one->state.kind))
+                if (is_it && one->path >= 0 &&
+                    tensor_kind_has_elements((tensor_kind)one->state.seen.kind))
                     keys[count++] = one->state.key;
             }
         }
@@ -174,7 +175,8 @@ uint64_t lines_frame_passed(lines_source *source, int id, base_frame *at, const 
         return 0;
     for (int i = 0; i < below->read_count; i++) {
         const lines_saved_read *one = &below->reads[i];
-        if (one->path >= 0 && one->state.object == read->object && one->state.version == read->version)
+        if (one->path >= 0 && one->state.seen.object == read->object &&
+            one->state.seen.version == read->version)
             return one->state.key;
     }
     return 0;
@@ -184,8 +186,8 @@ uint64_t lines_frame_passed(lines_source *source, int id, base_frame *at, const 
 
 static bool is_state_of(const lines_state *state, const lines_name *read)
 {
-    return lines_is_tensor((lines_object_kind)state->kind) && state->object == read->object &&
-           state->version == read->version;
+    return tensor_kind_has_elements((tensor_kind)state->seen.kind) &&
+           state->seen.object == read->object && state->seen.version == read->version;
 }
 
 /* The oldest name of the frame for the tensor, a local or a name of a module; 0: none. */

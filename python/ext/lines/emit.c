@@ -59,7 +59,7 @@ static lines_name name_of(const lines_record *record, int path, PyObject *name, 
                          .name = name,
                          .object = object,
                          .key = state->key,
-                         .version = state->version,
+                         .version = state->seen.version,
                          .is_seen = state->is_seen };
 }
 
@@ -128,7 +128,7 @@ static void list_reads(const lines_record *record, const lines_consumer_slot *sl
         const lines_saved_read *read = &record->reads[i];
         int *position = &at->positions.all[i];
         *position = -1;
-        if (read->path < 0 || at->names.all[i] == NULL || !is_wanted(slot, read->state.kind))
+        if (read->path < 0 || at->names.all[i] == NULL || !is_wanted(slot, read->state.seen.kind))
             continue;
         for (size_t k = 0; k < at->reads.count && *position < 0; k++)
             if (at->reads.all[k].key == read->state.key)
@@ -256,7 +256,7 @@ static bool list_item_arrows(const lines_record *record, const lines_found_chang
             bool is_inside = read->item != NULL && read->owner == found->place.owner;
             int own = read->item != NULL ? read->parent : k;
             if (!is_inside && is_own(table, found->write, own) &&
-                (pass == 1 || read->state.object == found->place.object))
+                (pass == 1 || read->state.seen.object == found->place.object))
                 add_arrow(at, first, at->positions.all[k]);
         }
         if (at->arrows.count > first)
@@ -329,8 +329,8 @@ static void list_arrows(const lines_record *record, const lines_found_change *fo
 static lines_change change_of(const lines_record *record, const lines_found_change *found, PyObject *name)
 {
     lines_change change = { .how = found->how,
-                            .old_key = found->old.kind != KIND_NONE ? found->old.key : 0,
-                            .is_sampled = found->now.is_sampled };
+                            .old_key = found->old.seen.kind != KIND_NONE ? found->old.key : 0,
+                            .is_sampled = found->now.seen.is_sampled };
     change.now = name_of(record, found->place.path, name, found->place.object, &found->now);
     if (found->item != NULL)
         change.now.kind = LINES_ITEM;
@@ -386,7 +386,7 @@ void lines_emit_changes(lines_source *source, lines_record *record, const lines_
             place.object = lines_reads_item(source, record, read);
         else
             lines_path_find(source, record, read->path, false, &place);
-        read->object = place.object == read->state.object ? place.object : NULL;
+        read->object = place.object == read->state.seen.object ? place.object : NULL;
         for (int k = 0; k < count && read->object != NULL; k++)
             if (found[k].old.key == read->state.key && found[k].now.key != found[k].old.key)
                 read->object = NULL; /* its state is over */
@@ -427,15 +427,17 @@ void lines_emit_enter(lines_source *source, lines_record *record, bool is_resume
 void lines_emit_sent(lines_source *source, lines_record *record)
 {
     PyObject *value = base_frame_sent(record->at), *guard = NULL;
-    lines_object_kind kind = value != NULL ? lines_state_kind(source, value) : KIND_NONE;
+    tensor_kind kind = value != NULL ? lines_state_kind(source, value) : KIND_NONE;
     int unit = base_frame_instruction(record->at) - 1; /* of the yield; it resumes at the next one */
     lines_state state = { 0 };
-    if (!lines_is_tensor(kind) || unit < 0 || unit >= record->code->table->instruction_count)
+    if (!tensor_kind_has_elements(kind) || unit < 0 || unit >= record->code->table->instruction_count)
         return;
     lines_state_begin(source, &guard);
     lines_state_adopt(source, &state, value, kind);
     tensor_quiet_leave(guard);
-    lines_name sent = { .kind = LINES_ITEM, .object = value, .key = state.key, .version = state.version };
+    lines_name sent = {
+        .kind = LINES_ITEM, .object = value, .key = state.key, .version = state.seen.version
+    };
     uint32_t mask = 0;
     for (int id = 0; id < LINES_MAX_CONSUMERS; id++)
         mask |= is_wanted(&source->consumers[id], kind) ? (uint32_t)1 << id : 0;

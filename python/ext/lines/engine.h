@@ -14,25 +14,21 @@
 #include "binding/state.h"
 #include "lines/source.h"
 #include "lines/table.h"
+#include "tensor/change.h"
 
 /* ---- states -------------------------------------------------------------- */
 
-typedef enum lines_object_kind { KIND_NONE, KIND_TORCH, KIND_ARRAY, KIND_OBJECT } lines_object_kind;
-
-/* A name as we saw it last.  The address is for comparison only. */
+/* A name as we saw it last.  Its kind is KIND_NONE if no consumer wants such values. */
 typedef struct lines_state {
-    const PyObject *object;
+    tensor_fingerprint seen;
     uint64_t key;
-    tt_digest digest;
-    uint32_t version;
-    uint8_t kind; /* lines_object_kind */
-    bool has_version, has_digest, is_sampled, is_seen;
+    bool is_seen;
 } lines_state;
 
 /* Where a path leads now. */
 typedef struct lines_place {
     PyObject *object; /* borrowed; NULL: nothing there */
-    lines_object_kind kind;
+    tensor_kind kind;
     int path;          /* the shortest that leads to the tensor: x for x[0], x.T */
     int slot;          /* of a local, else -1 */
     const void *owner; /* the dict, container or object that holds it */
@@ -154,14 +150,6 @@ typedef struct lines_consumer_slot {
     bool is_muted;
 } lines_consumer_slot;
 
-enum { TYPE_CACHE = 64 };
-
-/* Types of which no tensor is made. */
-#define NEVER_TENSOR                                                                      \
-    (Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS |    \
-     Py_TPFLAGS_BYTES_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS | \
-     Py_TPFLAGS_BASE_EXC_SUBCLASS | Py_TPFLAGS_TYPE_SUBCLASS)
-
 struct lines_source {
     binding_state *core;
     lines_consumer_slot consumers[LINES_MAX_CONSUMERS];
@@ -178,16 +166,12 @@ struct lines_source {
     lines_record *last; /* the one that had an event last */
     uint64_t uses;      /* counts events that made frames, for dropping */
     lines_shared_states shared;
-    PyTypeObject *type_of[TYPE_CACHE]; /* owned */
-    uint8_t kind_of[TYPE_CACHE];
-    PyObject *version;      /* owned or NULL; getset descriptor TensorBase._version */
-    PyObject *is_inference; /* owned or NULL; method descriptor */
-    PyObject *analyse;      /* owned; tensortap.analysis.table.table */
-    PyObject *threading;    /* owned; the module */
-    PyObject *own_folder;   /* owned or NULL; tensortap's, with a slash */
-    uint64_t own_errors;    /* ours, not a consumer's */
-    PyObject *own_error;    /* owned or NULL; text of the first */
-    void *driver;           /* of settrace.c or monitoring.c */
+    PyObject *analyse;    /* owned; tensortap.analysis.table.table */
+    PyObject *threading;  /* owned; the module */
+    PyObject *own_folder; /* owned or NULL; tensortap's, with a slash */
+    uint64_t own_errors;  /* ours, not a consumer's */
+    PyObject *own_error;  /* owned or NULL; text of the first */
+    void *driver;         /* of settrace.c or monitoring.c */
     bool is_running;
     unsigned inside; /* threads that are in a callback: their records stay */
 };
@@ -249,10 +233,6 @@ static inline bool lines_path_is_wanted(const lines_code *code, int path)
 
 /* ---- statement.c ----------------------------------------------------------- */
 
-static inline bool lines_is_tensor(lines_object_kind kind)
-{
-    return kind == KIND_TORCH || kind == KIND_ARRAY;
-}
 /* The statement at an instruction; NULL: none. */
 static inline const lines_statement *lines_statement_of(const lines_record *record, int instruction)
 {
@@ -349,8 +329,8 @@ static inline bool lines_statement_is_plain(const lines_record *record, const li
 
 /* ---- state.c ---------------------------------------------------------------- */
 
-lines_object_kind lines_state_kind_slow(lines_source *source, PyObject *obj);
-static inline lines_object_kind lines_state_kind(lines_source *source, PyObject *obj)
+tensor_kind lines_state_kind_slow(lines_source *source, PyObject *obj);
+static inline tensor_kind lines_state_kind(lines_source *source, PyObject *obj)
 {
     PyTypeObject *type = Py_TYPE(obj);
     if (!(source->wants & LINES_OBJECTS) &&
@@ -358,13 +338,12 @@ static inline lines_object_kind lines_state_kind(lines_source *source, PyObject 
         return KIND_NONE;
     return lines_state_kind_slow(source, obj);
 }
-void lines_state_adopt(lines_source *source, lines_state *state, PyObject *obj, lines_object_kind kind);
+void lines_state_adopt(lines_source *source, lines_state *state, PyObject *obj, tensor_kind kind);
 /* Is the tensor other than it was?  Writes nothing. */
 bool lines_state_differs(lines_source *source, const lines_state *state, PyObject *obj, bool is_hidden);
-void lines_state_update(lines_source *source, lines_state *state, PyObject *obj, lines_object_kind kind,
+void lines_state_update(lines_source *source, lines_state *state, PyObject *obj, tensor_kind kind,
                         bool is_hidden);
 void lines_state_digest(lines_source *source, lines_state *state, PyObject *obj);
-bool lines_state_needs_digest(const lines_source *source, const lines_state *state, bool is_hidden);
 lines_state *lines_shared_state(lines_source *source, const void *owner, uint64_t member);
 /* Good until the next call; NULL: out of memory. */
 static inline lines_state *lines_place_state(lines_source *source, lines_record *record,

@@ -265,8 +265,6 @@ void lines_source_forget_all(lines_source *source)
     base_map_free(&source->codes);
     PyMem_Free(source->shared.entries);
     source->shared = (lines_shared_states){ 0 };
-    for (int i = 0; i < TYPE_CACHE; i++)
-        Py_CLEAR(source->type_of[i]);
 }
 
 PyObject *lines_frame_get(base_frame *at, PyObject *name)

@@ -143,8 +143,8 @@ static void adopt_new(lines_source *source, const lines_code *code, const uint32
             if (path < 0 || before[path] != 0 || !lines_path_is_wanted(code, path))
                 continue;
             PyObject *obj = lines_record_slot(record, slot, code->table->paths[path].detail);
-            lines_object_kind kind = obj != NULL ? lines_state_kind(source, obj) : KIND_NONE;
-            if (record->slots[slot].object != obj || record->slots[slot].kind != (uint8_t)kind)
+            tensor_kind kind = obj != NULL ? lines_state_kind(source, obj) : KIND_NONE;
+            if (record->slots[slot].seen.object != obj || record->slots[slot].seen.kind != (uint8_t)kind)
                 lines_state_adopt(source, &record->slots[slot], obj, kind);
         }
     }
@@ -220,7 +220,7 @@ bool lines_names_are_live(const lines_record *record)
     if (record->far_count > 0)
         return true;
     for (int i = 0; i < code->names.slot_count; i++) {
-        unsigned kind = record->slots[code->names.slots[i]].kind;
+        unsigned kind = record->slots[code->names.slots[i]].seen.kind;
         if (kind == KIND_TORCH || kind == KIND_ARRAY || (kind == KIND_OBJECT && code->names.has_touches))
             return true;
     }

@@ -5,6 +5,7 @@
  * it may also be taken late, when there is something to tell.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/engine.h"
+#include "tensor/walk.h"
 
 /* ---- tensors that come into a list or dict without being named -------------------- */
 
@@ -19,33 +20,15 @@ static Py_ssize_t size_of(PyObject *box)
     return PyList_CheckExact(box) ? PyList_GET_SIZE(box) : PyDict_GET_SIZE(box);
 }
 
-/* The next entry of a list, tuple or dict from *at on.  Its value is borrowed, its key a new reference;
- * key NULL: not wanted. */
-static bool next_item(PyObject *box, Py_ssize_t *at, PyObject **key, PyObject **value)
-{
-    PyObject *borrowed = NULL;
-    if (PyDict_CheckExact(box)) {
-        if (!PyDict_Next(box, at, &borrowed, value))
-            return false;
-        if (key != NULL)
-            *key = Py_NewRef(borrowed);
-        return true;
-    }
-    if (*at >= Py_SIZE(box) || (key != NULL && (*key = PyLong_FromSsize_t(*at)) == NULL))
-        return false;
-    *value = PyList_CheckExact(box) ? PyList_GET_ITEM(box, *at) : PyTuple_GET_ITEM(box, *at);
-    ++*at;
-    return true;
-}
-
 bool lines_items_are_tensors(lines_source *source, PyObject *box)
 {
-    Py_ssize_t at = 0;
-    PyObject *value = NULL;
-    for (int i = 0; i < MOST_ITEMS_EACH && next_item(box, &at, NULL, &value); i++)
-        if (lines_is_tensor(lines_state_kind(source, value)))
-            return true;
-    return false;
+    tensor_children it;
+    bool is_found = false;
+    tensor_children_open(&it, NULL, box, 0);
+    for (int i = 0; i < MOST_ITEMS_EACH && !is_found && tensor_children_next(&it); i++)
+        is_found = tensor_kind_has_elements(lines_state_kind(source, it.value));
+    tensor_children_close(&it);
+    return is_found;
 }
 
 /* What the statement built at this key, else the whole that it wrote. */
@@ -63,13 +46,14 @@ static const lines_write *part_at(const lines_table *table, const lines_write *w
 static void add_items(lines_source *source, const lines_table *table, int path, PyObject *box,
                       Py_ssize_t skipped, const lines_write *write, lines_found_list *found)
 {
-    PyObject *key = NULL, *value = NULL;
-    Py_ssize_t at = 0;
+    tensor_children it;
     size_t most = found->count + MOST_ITEMS_EACH;
-    for (Py_ssize_t i = 0; found->count < most && next_item(box, &at, &key, &value); i++) {
-        lines_object_kind kind = i >= skipped ? lines_state_kind(source, value) : KIND_NONE;
-        Py_hash_t hash = lines_is_tensor(kind) && lines_path_is_key(key) ? PyObject_Hash(key) : -1;
-        lines_place place = { .object = value, .kind = kind, .path = path, .slot = -1, .owner = box };
+    tensor_children_open(&it, NULL, box, 0);
+    for (Py_ssize_t i = 0; found->count < most && tensor_children_next(&it); i++) {
+        tensor_kind kind = i >= skipped ? lines_state_kind(source, it.value) : KIND_NONE;
+        PyObject *key = tensor_kind_has_elements(kind) ? tensor_children_key(&it) : NULL; /* owned */
+        Py_hash_t hash = key != NULL && lines_path_is_key(key) ? PyObject_Hash(key) : -1;
+        lines_place place = { .object = it.value, .kind = kind, .path = path, .slot = -1, .owner = box };
         place.member = lines_path_member(hash, PATH_ITEM);
         bool is_new = hash != -1 && !lines_found_has(found, &place);
         lines_state *state = is_new ? lines_shared_state(source, box, place.member) : NULL;
@@ -77,12 +61,13 @@ static void add_items(lines_source *source, const lines_table *table, int path, 
             state != NULL ? lines_found_add(found, &place, LINES_BOUND, part_at(table, write, key))
                           : NULL;
         if (added == NULL) {
-            Py_DECREF(key);
+            Py_XDECREF(key);
             continue;
         }
         *state = (lines_state){ 0 }; /* of another container that was at this address */
         added->item = key;
     }
+    tensor_children_close(&it);
     PyErr_Clear();
 }
 
@@ -128,8 +113,8 @@ void lines_items_grown(lines_source *source, lines_record *record, lines_found_l
 /* Remembers that the frame has named this place, which is no local. */
 void lines_reads_show(lines_record *record, const lines_place *place)
 {
-    bool is_shown =
-        lines_is_tensor(place->kind) || (place->kind == KIND_OBJECT && record->code->names.has_touches);
+    bool is_shown = tensor_kind_has_elements(place->kind) ||
+                    (place->kind == KIND_OBJECT && record->code->names.has_touches);
     if (place->slot >= 0 || !is_shown || !lines_path_is_wanted(record->code, place->path))
         return;
     if (record->far_owner[place->path] == NULL)
@@ -145,31 +130,31 @@ static void save_read(lines_source *source, lines_record *record, lines_saved_re
     *to = (lines_saved_read){ .path = -1 };
     bool is_kept = lines_path_is_wanted(record->code, place.path); /* its state is what it was */
     if (place.slot >= 0 && is_late && is_kept)
-        place.kind = (lines_object_kind)record->slots[place.slot].kind;
+        place.kind = (tensor_kind)record->slots[place.slot].seen.kind;
     if (place.kind == KIND_NONE)
         return;
     lines_state *state = lines_place_state(source, record, &place);
     if (state == NULL)
         return;
-    bool is_stale = state->kind == KIND_NONE || (!is_late && state->object != place.object);
+    bool is_stale = state->seen.kind == KIND_NONE || (!is_late && state->seen.object != place.object);
     if (!is_kept)
-        is_stale =
-            is_stale || state->object != place.object ||
-            (lines_is_tensor(place.kind) && lines_state_differs(source, state, place.object, false));
+        is_stale = is_stale || state->seen.object != place.object ||
+                   (tensor_kind_has_elements(place.kind) &&
+                    lines_state_differs(source, state, place.object, false));
     if (is_stale)
         lines_state_adopt(source, state, place.object, place.kind);
     lines_reads_show(record, &place);
     *to = (lines_saved_read){ .state = *state,
                               .path = place.path,
-                              .object = state->object == place.object ? place.object : NULL };
+                              .object = state->seen.object == place.object ? place.object : NULL };
 }
 
 /* One tensor of a container; the container has no name but the path's. */
 static void save_item(lines_source *source, lines_record *record, int parent, int path,
                       PyObject *container, PyObject *key, PyObject *obj)
 {
-    lines_object_kind kind = lines_state_kind(source, obj);
-    Py_hash_t hash = lines_is_tensor(kind) ? PyObject_Hash(key) : -1;
+    tensor_kind kind = lines_state_kind(source, obj);
+    Py_hash_t hash = tensor_kind_has_elements(kind) ? PyObject_Hash(key) : -1;
     if (hash == -1)
         return;
     lines_saved_read read = { .path = path,
@@ -180,7 +165,7 @@ static void save_item(lines_source *source, lines_record *record, int parent, in
     lines_state *state = lines_shared_state(source, read.owner, read.member);
     if (state == NULL)
         return;
-    if (state->kind == KIND_NONE || state->object != obj)
+    if (state->seen.kind == KIND_NONE || state->seen.object != obj)
         lines_state_adopt(source, state, obj, kind);
     read.state = *state;
     read.item = Py_NewRef(key);
@@ -217,16 +202,18 @@ static void save_items(lines_source *source, lines_record *record, int parent, i
         return;
     if (!is_late)
         note_box(record, path, obj);
-    PyObject *key = NULL, *one = NULL;
-    Py_ssize_t at = 0;
     bool is_box = lines_is_container(obj) || PyTuple_CheckExact(obj);
     if (!is_box || (PyDict_CheckExact(obj) && PyDict_GET_SIZE(obj) > MOST_SEARCHED))
         return;
-    while (at < MOST_SEARCHED && has_room(record, before) && next_item(obj, &at, &key, &one)) {
-        if (lines_path_is_key(key))
-            save_item(source, record, parent, path, obj, key, one);
-        Py_DECREF(key);
+    tensor_children it;
+    tensor_children_open(&it, NULL, obj, 0);
+    for (int i = 0; i < MOST_SEARCHED && has_room(record, before) && tensor_children_next(&it); i++) {
+        PyObject *key = tensor_children_key(&it); /* owned */
+        if (key != NULL && lines_path_is_key(key))
+            save_item(source, record, parent, path, obj, key, it.value);
+        Py_XDECREF(key);
     }
+    tensor_children_close(&it);
     PyErr_Clear();
 }
 
@@ -254,7 +241,7 @@ void lines_reads_save(lines_source *source, lines_record *record, const lines_st
         save_read(source, record, &record->reads[i], paths[i], is_late);
     record->read_count = statement->read_count;
     for (int i = 0; i < statement->read_count; i++)
-        if (record->reads[i].path < 0 || record->reads[i].state.kind == KIND_OBJECT)
+        if (record->reads[i].path < 0 || record->reads[i].state.seen.kind == KIND_OBJECT)
             save_items(source, record, i, paths[i], is_late);
     record->has_reads = true;
 }

@@ -205,8 +205,6 @@ void lines_source_free(lines_source *source)
         Py_CLEAR(source->consumers[id].first_error);
     }
     Py_CLEAR(source->threading);
-    Py_CLEAR(source->version);
-    Py_CLEAR(source->is_inference);
     Py_CLEAR(source->analyse);
     Py_CLEAR(source->own_folder);
     Py_CLEAR(source->own_error);

@@ -28,7 +28,7 @@ static bool has_risky_operand(lines_source *source, lines_record *record,
             continue;
         if (statement->flags & STATEMENT_AUGMENTS)
             return true;
-        if (!lines_is_tensor(place.kind) && !PyList_CheckExact(place.object) &&
+        if (!tensor_kind_has_elements(place.kind) && !PyList_CheckExact(place.object) &&
             !PyTuple_CheckExact(place.object) && !PyDict_CheckExact(place.object))
             return true;
     }
@@ -40,12 +40,12 @@ static void digest_slots(lines_source *source, lines_record *record, bool is_hid
     const lines_table *table = record->code->table;
     for (int i = 0; i < record->slot_count; i++) {
         lines_state *state = &record->slots[i];
-        if (state->has_digest || table->slot_path[i] < 0 ||
+        if (state->seen.has_digest || table->slot_path[i] < 0 ||
             !lines_path_is_wanted(record->code, table->slot_path[i]) ||
-            !lines_state_needs_digest(source, state, is_hidden))
+            !tensor_fingerprint_needs_digest(&state->seen, is_hidden))
             continue;
         PyObject *obj = lines_record_slot(record, i, table->paths[table->slot_path[i]].detail);
-        if (obj != NULL && obj == state->object)
+        if (obj != NULL && obj == state->seen.object)
             lines_state_digest(source, state, obj);
     }
 }
@@ -56,10 +56,11 @@ static void digest_far(lines_source *source, lines_record *record, bool is_hidde
         lines_place place;
         lines_path_find(source, record, record->far[i], false, &place);
         lines_state *state =
-            lines_is_tensor(place.kind) ? lines_place_state(source, record, &place) : NULL;
-        if (state == NULL || state->has_digest || !lines_state_needs_digest(source, state, is_hidden))
+            tensor_kind_has_elements(place.kind) ? lines_place_state(source, record, &place) : NULL;
+        if (state == NULL || state->seen.has_digest ||
+            !tensor_fingerprint_needs_digest(&state->seen, is_hidden))
             continue;
-        if (state->object == place.object)
+        if (state->seen.object == place.object)
             lines_state_digest(source, state, place.object);
     }
 }
@@ -140,8 +141,8 @@ static void look_at_write(lines_source *source, lines_record *record, settling *
         PyObject *obj = lines_record_slot(record, path->base, path->detail);
         lines_state *state = &record->slots[path->base];
         if (obj == NULL || lines_state_kind(source, obj) == KIND_NONE) {
-            state->kind = KIND_NONE;
-            state->object = NULL;
+            state->seen.kind = KIND_NONE;
+            state->seen.object = NULL;
             if (obj != NULL)
                 look_into(source, record, work, write, obj);
             return;
@@ -157,22 +158,22 @@ static void look_at_write(lines_source *source, lines_record *record, settling *
     if (state == NULL)
         return;
     bool is_part = place.path != write->path || write->flags & WRITE_IN_PLACE;
-    bool is_other = state->object != place.object;
+    bool is_other = state->seen.object != place.object;
     if (is_part || work->is_doubtful) {
         if (is_other && is_part)
             return; /* seen for the first time: not known */
-        if (is_other || (lines_is_tensor(place.kind) &&
+        if (is_other || (tensor_kind_has_elements(place.kind) &&
                          lines_state_differs(source, state, place.object, work->is_hidden)))
             (void)lines_found_add(&work->found, &place,
-                                  is_other ? (state->kind == KIND_NONE ? LINES_BOUND : LINES_REBOUND)
+                                  is_other ? (state->seen.kind == KIND_NONE ? LINES_BOUND : LINES_REBOUND)
                                            : LINES_INPLACE,
                                   write);
         return;
     }
     if (write->flags & WRITE_SAME)
         return;
-    lines_how how = state->kind == KIND_NONE ? LINES_BOUND : LINES_REBOUND;
-    if (!is_other && how == LINES_REBOUND && lines_is_tensor(place.kind) &&
+    lines_how how = state->seen.kind == KIND_NONE ? LINES_BOUND : LINES_REBOUND;
+    if (!is_other && how == LINES_REBOUND && tensor_kind_has_elements(place.kind) &&
         lines_state_differs(source, state, place.object, work->is_hidden))
         how = LINES_INPLACE;
     (void)lines_found_add(&work->found, &place, how, write);
@@ -193,18 +194,18 @@ static void look_at_slot(lines_source *source, lines_record *record, settling *w
     const lines_table *table = record->code->table;
     lines_state *state = &record->slots[slot];
     lines_place place = { .slot = slot, .path = table->slot_path[slot] };
-    lines_object_kind kind = (lines_object_kind)state->kind;
+    tensor_kind kind = (tensor_kind)state->seen.kind;
     bool is_object = kind == KIND_OBJECT && record->code->names.has_touches;
-    if ((!lines_is_tensor(kind) && !is_object) || lines_found_has(&work->found, &place) ||
+    if ((!tensor_kind_has_elements(kind) && !is_object) || lines_found_has(&work->found, &place) ||
         is_written_later(table, work, place.path))
         return;
     place.object = lines_record_slot(record, slot, table->paths[place.path].detail);
     if (place.object == NULL) {
-        state->kind = KIND_NONE;
-    } else if (place.object != state->object) { /* a cell that another function stored to */
+        state->seen.kind = KIND_NONE;
+    } else if (place.object != state->seen.object) { /* a cell that another function stored to */
         place.kind = lines_state_kind(source, place.object);
         if (place.kind == KIND_NONE)
-            state->kind = KIND_NONE;
+            state->seen.kind = KIND_NONE;
         else
             (void)lines_found_add(&work->found, &place, LINES_REBOUND, NULL);
     } else if (is_object) {
@@ -226,7 +227,7 @@ static void look_at_slots(lines_source *source, lines_record *record, settling *
         return;
     }
     for (int i = 0; i < record->slot_count; i++)
-        if (record->slots[i].kind != KIND_NONE)
+        if (record->slots[i].seen.kind != KIND_NONE)
             look_at_slot(source, record, work, i);
 }
 
@@ -237,19 +238,20 @@ static void look_at_far(lines_source *source, lines_record *record, settling *wo
         int path = record->far[i];
         lines_path_find(source, record, path, false, &place);
         bool is_object = place.kind == KIND_OBJECT && record->code->names.has_touches;
-        if ((!lines_is_tensor(place.kind) && !is_object) || lines_found_has(&work->found, &place) ||
-            is_written_later(record->code->table, work, path))
+        if ((!tensor_kind_has_elements(place.kind) && !is_object) ||
+            lines_found_has(&work->found, &place) || is_written_later(record->code->table, work, path))
             continue;
         lines_state *state = lines_place_state(source, record, &place);
         if (state == NULL)
             continue;
-        if (place.path != path || record->far_owner[path] != place.owner || state->kind == KIND_NONE) {
+        if (place.path != path || record->far_owner[path] != place.owner ||
+            state->seen.kind == KIND_NONE) {
             if (place.slot < 0) { /* another thing by the same name: not a change */
                 record->far_owner[path] = place.owner;
-                if (state->object != place.object)
+                if (state->seen.object != place.object)
                     lines_state_adopt(source, state, place.object, place.kind);
             }
-        } else if (state->object != place.object) {
+        } else if (state->seen.object != place.object) {
             (void)lines_found_add(&work->found, &place, LINES_REBOUND, NULL);
         } else if (is_object) {
             if (!lines_path_is_plain(place.object))
@@ -263,9 +265,9 @@ static void look_at_far(lines_source *source, lines_record *record, settling *wo
 /* Was the very tensor that is there assigned again (`x = identity(x)`)?  Its state stays. */
 static bool is_same(lines_source *source, const lines_found_change *change, bool is_hidden)
 {
-    return change->how == LINES_REBOUND && lines_is_tensor(change->place.kind) &&
-           lines_is_tensor((lines_object_kind)change->old.kind) &&
-           change->old.object == change->place.object &&
+    return change->how == LINES_REBOUND && tensor_kind_has_elements(change->place.kind) &&
+           tensor_kind_has_elements((tensor_kind)change->old.seen.kind) &&
+           change->old.seen.object == change->place.object &&
            !lines_state_differs(source, &change->old, change->place.object, is_hidden);
 }
 
@@ -301,7 +303,7 @@ static void settle(lines_source *source, lines_record *record, const lines_state
         if (change->how != LINES_TOUCHED && !is_same(source, change, work.is_hidden))
             lines_state_update(source, state, change->place.object, change->place.kind, work.is_hidden);
         change->now = *state;
-        change->now.is_sampled |= change->old.is_sampled;
+        change->now.seen.is_sampled |= change->old.seen.is_sampled;
         if (change->item == NULL)
             lines_reads_show(record, &change->place);
     }
@@ -326,7 +328,7 @@ static bool is_plain(lines_source *source, lines_record *record, const lines_sta
         return false;
     for (int i = 0; i < statement->write_count; i++) {
         const lines_path *path = &table->paths[writes[i].path];
-        if (path->kind != PATH_LOCAL || record->slots[path->base].kind != KIND_NONE)
+        if (path->kind != PATH_LOCAL || record->slots[path->base].seen.kind != KIND_NONE)
             return false;
         PyObject *obj = lines_record_slot(record, path->base, path->detail);
         if (obj == NULL)
@@ -385,7 +387,7 @@ static inline bool is_small_step(const lines_source *source, const lines_record 
     if (!(last->flags & next->flags & STATEMENT_IS_SMALL) || locals == NULL || record->compares ||
         source->wants & LINES_OBJECTS)
         return false;
-    return (stored < 0 || (record->slots[stored].kind == KIND_NONE && is_number(locals[stored]))) &&
+    return (stored < 0 || (record->slots[stored].seen.kind == KIND_NONE && is_number(locals[stored]))) &&
            (one < 0 || is_number(locals[one])) && (two < 0 || is_number(locals[two]));
 }
 
@@ -476,7 +478,7 @@ void lines_statement_adopt(lines_source *source, lines_record *record)
         if (table->slot_path[i] < 0 || !lines_path_is_wanted(record->code, table->slot_path[i]))
             continue;
         PyObject *obj = lines_record_slot(record, i, table->paths[table->slot_path[i]].detail);
-        lines_object_kind kind = obj != NULL ? lines_state_kind(source, obj) : KIND_NONE;
+        tensor_kind kind = obj != NULL ? lines_state_kind(source, obj) : KIND_NONE;
         if (kind == KIND_NONE)
             continue;
         if (!is_looking)

@@ -50,9 +50,9 @@ static calls_places *places_of(const walk_context *walk)
 
 /* Asks Python what is wanted of a new place.  NULL: with an exception, or without one if places are
  * gone. */
-static metric_place *make_place(const walk_context *walk, const tensor_nest_place *path)
+static metric_place *make_place(const walk_context *walk, const tensor_place *path)
 {
-    PyObject *name = tensor_nest_name(walk->link->name, path); /* owned */
+    PyObject *name = tensor_place_name(walk->link->name, path); /* owned */
     PyObject *answer =
         name != NULL ? PyObject_CallOneArg(walk->metrics->resolve, name) : NULL; /* owned */
     long code = answer != NULL ? PyLong_AsLong(answer) : -1;
@@ -75,7 +75,7 @@ static metric_place *make_place(const walk_context *walk, const tensor_nest_plac
     return NULL;
 }
 
-static int found_tensor(void *context, PyObject *tensor, const tensor_nest_place *path)
+static int found_tensor(void *context, PyObject *tensor, const tensor_place *path)
 {
     const walk_context *walk = context;
     monitor_metrics *metrics = walk->metrics;
@@ -113,10 +113,10 @@ static int metric_after(calls_consumer *consumer, calls_link *link, const calls_
     walk_context walk = {
         .metrics = self, .link = link, .looks = event->looks, .generation = self->generation
     };
-    tensor_nest_place path;
+    tensor_place path;
     path.depth = path.found = 0;
     path.hash = 0;
-    return tensor_nest_walk(&self->state->torch, event->output, &path, found_tensor, &walk);
+    return tensor_walk(&self->state->torch, event->output, &path, found_tensor, &walk);
 }
 
 const calls_table monitor_calls = { .after = metric_after, .free_data = free_rows };

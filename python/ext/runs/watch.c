@@ -47,13 +47,8 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->norm_site = -1;
     calls_consumer_init(&self->consumer, inputs ? &runs_watch_calls_with_inputs : &runs_watch_calls,
                         &self->recorder->step, CALLS_PHASE);
-    self->version = PyObject_GetAttrString((PyObject *)state->torch.base, "_version");
-    if (self->version != NULL && !Py_IS_TYPE(self->version, &PyGetSetDescr_Type)) {
-        PyErr_SetString(PyExc_RuntimeError, "this torch has no getset descriptor Tensor._version");
-        Py_CLEAR(self->version);
-    }
     self->parameters_key = PyUnicode_InternFromString("_parameters");
-    if (self->version == NULL || self->parameters_key == NULL || runs_watch_find_backward(self) < 0)
+    if (self->parameters_key == NULL || runs_watch_find_backward(self) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -95,7 +90,6 @@ static void watch_dealloc(PyObject *self)
     watch_clear(self);
     runs_watch_free_parameters(watch);
     Py_CLEAR(watch->recorder); /* not before: the hot path looks at it */
-    Py_CLEAR(watch->version);
     Py_CLEAR(watch->parameters_key);
     Py_CLEAR(watch->backward_code);
     Py_CLEAR(watch->tensors_key);

@@ -13,8 +13,8 @@
 
 #include "calls/source.h"
 #include "runs/recorder.h"
-#include "tensor/nest.h"
 #include "tensor/quick.h"
+#include "tensor/walk.h"
 
 /* A parameter, looked up in its module each time: it may be replaced. */
 typedef struct runs_watch_parameter {
@@ -40,7 +40,6 @@ typedef struct runs_watch {
     PyObject *on_device;      /* owned or NULL; f(tensor, tag) for what we cannot read here */
     PyObject *on_skip;        /* owned or NULL; f() when a step was skipped and `notes` was off */
     PyObject *on_again;       /* owned or NULL; f() when a model runs again and no step has ended */
-    PyObject *version;        /* owned; getset descriptor of torch's tensor */
     PyObject *parameters_key; /* owned; "_parameters" */
     PyObject *backward_code;  /* owned or NULL; of torch.autograd.backward */
     PyObject *tensors_key;    /* owned; "tensors", the name of its first argument */

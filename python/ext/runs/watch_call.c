@@ -38,10 +38,10 @@ typedef struct walk_context {
 } walk_context;
 
 /* Adds a new place: its name is built, this once. */
-static site_place *make_place(walk_context *walk, const tensor_nest_place *path)
+static site_place *make_place(walk_context *walk, const tensor_place *path)
 {
     site_place *place = PyMem_Calloc(1, sizeof *place);
-    PyObject *name = tensor_nest_name(walk->link->name, path); /* owned */
+    PyObject *name = tensor_place_name(walk->link->name, path); /* owned */
     if (place == NULL || name == NULL)
         goto out;
     place->site = runs_watch_site(walk->watch, walk->kind, name);
@@ -59,7 +59,7 @@ out:
     return NULL;
 }
 
-static int found_tensor(void *context, PyObject *tensor, const tensor_nest_place *path)
+static int found_tensor(void *context, PyObject *tensor, const tensor_place *path)
 {
     walk_context *walk = context;
     site_place *place = calls_places_find(walk->known, path);
@@ -96,10 +96,10 @@ static int look(walk_context *walk, const calls_event *event, PyObject *obj)
     walk->tag = (runs_watch_tag){ .call = event->call,
                                   .thread = event->thread,
                                   .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
-    tensor_nest_place path;
+    tensor_place path;
     path.depth = path.found = 0;
     path.hash = 0;
-    int result = tensor_nest_walk(&self->state->torch, obj, &path, found_tensor, walk);
+    int result = tensor_walk(&self->state->torch, obj, &path, found_tensor, walk);
     if (result < 0 && self->on_nonfinite == NULL) {
         runs_watch_take_error(self); /* a key without a hash, no memory */
         result = 0;

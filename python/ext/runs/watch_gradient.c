@@ -18,12 +18,9 @@ typedef struct gradient_hook {
 
 int64_t runs_watch_version(const runs_watch *self, PyObject *tensor)
 {
-    const PyGetSetDef *def = ((PyGetSetDescrObject *)self->version)->d_getset;
-    PyObject *number = def->get(tensor, def->closure); /* owned */
-    int64_t version = number != NULL ? PyLong_AsLongLong(number) : -1;
-    PyErr_Clear(); /* inference tensors have none */
-    Py_XDECREF(number);
-    return version;
+    uint32_t version;
+    return tensor_version_read(&self->state->torch, tensor, VERSION_GUARDED, &version) ? (int64_t)version
+                                                                                       : -1;
 }
 
 /* Statistics without recording; false: they cannot be had here. */

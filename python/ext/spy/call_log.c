@@ -6,7 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "calls/source.h"
-#include "tensor/nest.h"
+#include "tensor/walk.h"
 
 #include <string.h>
 
@@ -98,7 +98,7 @@ typedef struct finding {
     uint32_t count;
 } finding;
 
-static int found(void *context, PyObject *tensor, const tensor_nest_place *Py_UNUSED(path))
+static int found(void *context, PyObject *tensor, const tensor_place *Py_UNUSED(path))
 {
     finding *f = context;
     tensor_dlpack_fn *view = f->self->state->torch.view;
@@ -130,8 +130,8 @@ static uint32_t put_all(call_log_object *self, calls_link *link, PyObject *obj)
     if (tensor_torch_is_tensor(torch, obj)) {
         (void)found(&f, obj, NULL);
     } else {
-        tensor_nest_place path = { 0 };
-        if (tensor_nest_walk(torch, obj, &path, found, &f) < 0)
+        tensor_place path = { 0 };
+        if (tensor_walk(torch, obj, &path, found, &f) < 0)
             PyErr_Clear();
     }
     return f.count;

@@ -1,10 +1,13 @@
-/* torch.c -- finds torch in a program that has imported it.
+/* torch.c -- finds torch in a program that has imported it, and asks it.
  *
- * Exists because tensortap neither links against torch nor imports it: the
- * types and C functions it needs are looked up once and kept in the module's
- * state.  Nothing here is tied to a version; what a torch lacks stays NULL.
+ * Nothing here is tied to a version: what a torch lacks stays NULL.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/look.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+/* ---- finding ------------------------------------------------------------------ */
 
 /* DLPack's DLPackExchangeAPI (its ABI, version 1.x): a header, then function
  * pointers of which we use one. */
@@ -46,27 +49,31 @@ static PyObject *find(PyObject *obj, const char *name)
     return found;
 }
 
-static PyObject *find_descriptor(PyTypeObject *base, const char *name, PyTypeObject *kind)
+static PyObject *find_of_type(PyObject *obj, const char *name, PyTypeObject *type)
 {
-    PyObject *found = find((PyObject *)base, name);
-    if (found != NULL && Py_IS_TYPE(found, kind))
-        return found;
-    Py_XDECREF(found);
-    return NULL;
+    PyObject *found = find(obj, name);
+    if (found != NULL && !PyObject_TypeCheck(found, type))
+        Py_CLEAR(found);
+    return found;
 }
 
 static PyTypeObject *find_type(PyObject *module, const char *name)
 {
-    PyObject *found = find(module, name);
-    if (found != NULL && PyType_Check(found))
-        return (PyTypeObject *)found;
-    Py_XDECREF(found);
-    return NULL;
+    return (PyTypeObject *)find_of_type(module, name, &PyType_Type);
 }
 
-static bool is_noargs(PyObject *method)
+static PyObject *find_getset(PyTypeObject *base, const char *name)
 {
-    return method != NULL && ((PyMethodDescrObject *)method)->d_method->ml_flags == METH_NOARGS;
+    return find_of_type((PyObject *)base, name, &PyGetSetDescr_Type);
+}
+
+/* A method that takes no arguments: called without Python's checks. */
+static PyObject *find_method(PyTypeObject *base, const char *name)
+{
+    PyObject *found = find_of_type((PyObject *)base, name, &PyMethodDescr_Type);
+    if (found != NULL && ((PyMethodDescrObject *)found)->d_method->ml_flags != METH_NOARGS)
+        Py_CLEAR(found);
+    return found;
 }
 
 static void fill(tensor_torch *api, PyObject *module, PyObject *low, PyObject *nn)
@@ -76,38 +83,67 @@ static void fill(tensor_torch *api, PyObject *module, PyObject *low, PyObject *n
     if (api->base == NULL)
         api->base = find_type(low, "_TensorBase"); /* before 2.3 */
     api->parameter = find_type(nn, "Parameter");
+    api->module = find_type(nn, "Module");
     api->strided = find(module, "strided");
     api->int8 = find(module, "int8");
     api->uint8 = find(module, "uint8");
     api->disable_function = find(low, "DisableTorchFunction");
     if (api->tensor == NULL || api->base == NULL)
         return;
-    api->layout = find_descriptor(api->base, "layout", &PyGetSetDescr_Type);
-    api->is_cpu = find_descriptor(api->base, "is_cpu", &PyGetSetDescr_Type);
-    api->grad = find_descriptor(api->base, "grad", &PyGetSetDescr_Type);
-    api->is_neg = find_descriptor(api->base, "is_neg", &PyMethodDescr_Type);
-    api->is_conj = find_descriptor(api->base, "is_conj", &PyMethodDescr_Type);
+    api->layout = find_getset(api->base, "layout");
+    api->is_cpu = find_getset(api->base, "is_cpu");
+    api->grad = find_getset(api->base, "grad");
+    api->version = find_getset(api->base, "_version");
+    api->is_neg = find_method(api->base, "is_neg");
+    api->is_conj = find_method(api->base, "is_conj");
+    api->is_inference = find_method(api->base, "is_inference");
     api->view = find_view_function(api->tensor);
 }
 
-static void fill_optional(tensor_torch *api, PyObject *low)
+static void fill_optional(tensor_torch *api, PyObject *module, PyObject *low)
 {
-    PyObject *functorch = NULL; /* owned */
-    if (PyObject_GetOptionalAttrString(low, "_is_torch_function_mode_enabled", &api->has_mode) > 0 &&
+    PyObject *functorch = find(low, "_functorch"); /* owned */
+    api->has_mode = find(low, "_is_torch_function_mode_enabled");
+    if (api->has_mode != NULL &&
         !(PyCFunction_CheckExact(api->has_mode) && PyCFunction_GET_FLAGS(api->has_mode) == METH_NOARGS))
         Py_CLEAR(api->has_mode);
-    if (PyObject_GetOptionalAttrString(low, "_functorch", &functorch) > 0)
-        PyObject_GetOptionalAttrString(functorch, "is_functorch_wrapped_tensor", &api->is_batched);
-    PyErr_Clear();
+    if (functorch != NULL)
+        api->is_batched = find(functorch, "is_functorch_wrapped_tensor");
+    if (functorch != NULL)
+        api->functorch_level = find(functorch, "maybe_current_level");
+    api->function_modes = find(low, "_len_torch_function_stack");
+    api->dispatch_modes = find(low, "_len_torch_dispatch_stack");
+    api->inference_mode = find(module, "is_inference_mode_enabled");
+    api->clone = find((PyObject *)api->base, "clone");
+    api->is_grad_enabled = find(module, "is_grad_enabled");
+    api->set_grad_enabled = find(low, "_set_grad_enabled");
     Py_XDECREF(functorch);
+}
+
+/* Functions of libtorch_cpu.so, which the program has loaded, that answer at once: torch's
+ * Python functions take longer than we have at every watched call.  Each reads a field, and
+ * throws nothing for a tensor with memory. */
+static void find_symbols(tensor_torch *torch)
+{
+    void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+    if (library == NULL)
+        return;
+    /* bool at::native::is_neg(const at::Tensor &) */
+    torch->has_neg_bit = (tensor_bit_fn *)dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE");
+    /* Of torch's C interface: AOTITorchError f(AtenTensorHandle, int64_t *) */
+    torch->storage_size = (tensor_number_fn *)dlsym(library, "aoti_torch_get_storage_size");
+    torch->storage_offset = (tensor_number_fn *)dlsym(library, "aoti_torch_get_storage_offset");
+    /* const std::shared_ptr<TracingState> &torch::jit::tracer::getTracingState() */
+    torch->tracing_state = (tensor_tracing_fn *)dlsym(library, "_ZN5torch3jit6tracer15getTracingStateEv");
+    (void)dlclose(library); /* torch itself keeps it loaded */
 }
 
 static bool is_complete(const tensor_torch *api)
 {
-    return api->tensor != NULL && api->base != NULL && api->parameter != NULL && api->strided != NULL &&
-           api->int8 != NULL && api->uint8 != NULL && api->disable_function != NULL &&
-           api->layout != NULL && api->is_cpu != NULL && api->grad != NULL && is_noargs(api->is_neg) &&
-           is_noargs(api->is_conj);
+    return api->tensor != NULL && api->base != NULL && api->parameter != NULL && api->module != NULL &&
+           api->strided != NULL && api->int8 != NULL && api->uint8 != NULL &&
+           api->disable_function != NULL && api->layout != NULL && api->is_cpu != NULL &&
+           api->grad != NULL && api->is_neg != NULL && api->is_conj != NULL;
 }
 
 bool tensor_torch_find(tensor_torch *torch)
@@ -119,12 +155,12 @@ bool tensor_torch_find(tensor_torch *torch)
     tensor_torch api = { 0 };
     if (PyDict_GetItemStringRef(modules, "torch", &module) <= 0 ||
         PyDict_GetItemStringRef(modules, "torch._C", &low) <= 0 ||
-        PyDict_GetItemStringRef(modules, "torch.nn.parameter", &nn) <= 0)
+        PyDict_GetItemStringRef(modules, "torch.nn", &nn) <= 0)
         goto out;
     fill(&api, module, low, nn);
     if (is_complete(&api)) { /* not so while torch is still being imported */
-        fill_optional(&api, low);
-        tensor_symbols_find(&api);
+        fill_optional(&api, module, low);
+        find_symbols(&api);
         api.spare_looks = torch->spare_looks;
         *torch = api;
         api = (tensor_torch){ 0 };
@@ -140,30 +176,16 @@ out:
 
 void tensor_torch_clear(tensor_torch *torch)
 {
-    Py_CLEAR(torch->tensor);
-    Py_CLEAR(torch->parameter);
-    Py_CLEAR(torch->base);
-    Py_CLEAR(torch->strided);
-    Py_CLEAR(torch->int8);
-    Py_CLEAR(torch->uint8);
-    Py_CLEAR(torch->disable_function);
-    Py_CLEAR(torch->is_batched);
-    Py_CLEAR(torch->layout);
-    Py_CLEAR(torch->is_cpu);
-    Py_CLEAR(torch->is_neg);
-    Py_CLEAR(torch->is_conj);
-    Py_CLEAR(torch->has_mode);
-    Py_CLEAR(torch->grad);
-    while (torch->spare_looks != NULL) {
-        tensor_look *look = torch->spare_looks;
-        torch->spare_looks = look->next;
+    tensor_torch old = *torch; /* empty before anything goes: that may run code of the program's */
+    *torch = (tensor_torch){ 0 };
+#define X(name) Py_XDECREF(old.name);
+    TENSOR_TORCH_OBJECTS(X)
+#undef X
+    while (old.spare_looks != NULL) {
+        tensor_look *look = old.spare_looks;
+        old.spare_looks = look->next;
         PyMem_Free(look);
     }
-    torch->view = NULL;
-    torch->has_neg_bit = NULL;
-    torch->tensor_at = 0;
-    torch->tracing_state = NULL;
-    torch->is_wary = false;
 }
 
 PyObject *tensor_torch_grad(const tensor_torch *torch, PyObject *tensor)
@@ -179,19 +201,153 @@ PyObject *tensor_torch_grad(const tensor_torch *torch, PyObject *tensor)
 
 int tensor_torch_visit(const tensor_torch *torch, visitproc visit, void *arg)
 {
-    Py_VISIT(torch->tensor);
-    Py_VISIT(torch->parameter);
-    Py_VISIT(torch->base);
-    Py_VISIT(torch->strided);
-    Py_VISIT(torch->int8);
-    Py_VISIT(torch->uint8);
-    Py_VISIT(torch->disable_function);
-    Py_VISIT(torch->is_batched);
-    Py_VISIT(torch->layout);
-    Py_VISIT(torch->is_cpu);
-    Py_VISIT(torch->is_neg);
-    Py_VISIT(torch->is_conj);
-    Py_VISIT(torch->has_mode);
-    Py_VISIT(torch->grad);
+#define X(name) Py_VISIT(torch->name);
+    TENSOR_TORCH_OBJECTS(X)
+#undef X
     return 0;
+}
+
+/* ---- kinds of values ------------------------------------------------------------ */
+
+static bool has_base_named(PyTypeObject *type, const char *name)
+{
+    PyObject *mro = type->tp_mro; /* borrowed */
+    for (Py_ssize_t i = 0; mro != NULL && i < PyTuple_GET_SIZE(mro); i++)
+        if (strcmp(((PyTypeObject *)PyTuple_GET_ITEM(mro, i))->tp_name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_plain_type(PyTypeObject *type)
+{
+    return type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type ||
+           type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyComplex_Type ||
+           type == &PyRange_Type || type == &PySlice_Type || type == Py_TYPE(Py_None);
+}
+
+tensor_kind tensor_kind_of(tensor_torch *torch, PyObject *obj)
+{
+    if (obj == NULL)
+        return KIND_NONE;
+    if (tensor_torch_is_plain(torch, obj))
+        return KIND_TORCH;
+    PyTypeObject *type = Py_TYPE(obj);
+    if (is_plain_type(type))
+        return KIND_PLAIN;
+    if (PyType_FastSubclass(type, Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS |
+                                      Py_TPFLAGS_DICT_SUBCLASS) ||
+        PyAnySet_Check(obj) || strcmp(type->tp_name, "collections.deque") == 0)
+        return KIND_CONTAINER;
+    if (tensor_torch_find(torch) && tensor_torch_is_tensor(torch, obj))
+        return KIND_TORCH;
+    if (!PyObject_CheckBuffer(obj)) /* as all of NumPy's can */
+        return KIND_OBJECT;
+    return has_base_named(type, "numpy.ndarray")   ? KIND_ARRAY
+           : has_base_named(type, "numpy.generic") ? KIND_PLAIN
+                                                   : KIND_OBJECT;
+}
+
+/* ---- asking without being noticed ----------------------------------------------- */
+
+bool tensor_has_function_mode(const tensor_torch *torch)
+{
+    if (torch->has_mode == NULL)
+        return false;
+    PyObject *answer = PyCFunction_GET_FUNCTION(torch->has_mode)(NULL, NULL); /* owned */
+    bool is_on = answer == Py_True;
+    if (answer == NULL)
+        PyErr_Clear();
+    Py_XDECREF(answer);
+    return is_on;
+}
+
+PyObject *tensor_quiet_enter(const tensor_torch *torch)
+{
+    PyObject *guard = PyObject_CallNoArgs(torch->disable_function); /* owned */
+    PyObject *entered = guard != NULL ? PyObject_CallMethod(guard, "__enter__", NULL) : NULL;
+    if (entered == NULL) {
+        PyErr_Clear();
+        Py_CLEAR(guard);
+    }
+    Py_XDECREF(entered);
+    return guard;
+}
+
+void tensor_quiet_leave(PyObject *guard)
+{
+    if (guard == NULL)
+        return;
+    PyObject *left = PyObject_CallMethod(guard, "__exit__", "OOO", Py_None, Py_None, Py_None);
+    if (left == NULL)
+        PyErr_Clear();
+    Py_XDECREF(left);
+    Py_DECREF(guard);
+}
+
+/* Calls a method descriptor of torch's tensor type, without arguments and Python's checks. */
+static bool is_true(PyObject *method, PyObject *tensor)
+{
+    PyObject *answer = ((PyMethodDescrObject *)method)->d_method->ml_meth(tensor, NULL); /* owned */
+    bool is_so = answer == Py_True;
+    if (answer == NULL)
+        PyErr_Clear();
+    Py_XDECREF(answer);
+    return is_so;
+}
+
+bool tensor_version_read(const tensor_torch *torch, PyObject *tensor, unsigned known, uint32_t *out)
+{
+    if (torch->version == NULL)
+        return false;
+    bool is_quiet = tensor_torch_is_plain(torch, tensor) &&
+                    (known & VERSION_GUARDED || !tensor_has_function_mode(torch));
+    PyObject *guard = is_quiet ? NULL : tensor_quiet_enter(torch); /* owned or NULL */
+    const PyGetSetDef *def = ((PyGetSetDescrObject *)torch->version)->d_getset;
+    PyObject *number = NULL; /* owned */
+    /* Asking an inference tensor for its version costs torch a C++ exception. */
+    if (known & VERSION_COUNTED || torch->is_inference == NULL || !is_true(torch->is_inference, tensor))
+        number = def->get(tensor, def->closure);
+    long value = number != NULL ? PyLong_AsLong(number) : -1;
+    if (value < 0)
+        PyErr_Clear();
+    Py_XDECREF(number);
+    tensor_quiet_leave(guard);
+    *out = value >= 0 ? (uint32_t)value : 0;
+    return value >= 0;
+}
+
+/* ---- functions that torch exports ------------------------------------------------ */
+
+/* Where a Python tensor keeps its at::Tensor, which is one pointer.  Torch tells
+ * that pointer as _cdata; it is looked for in the object. */
+static Py_ssize_t find_tensor(PyObject *obj)
+{
+    PyObject *number = PyObject_GetAttrString(obj, "_cdata"); /* owned */
+    void *pointer = number != NULL ? PyLong_AsVoidPtr(number) : NULL;
+    Py_ssize_t found = 0;
+    for (Py_ssize_t at = (Py_ssize_t)sizeof(PyObject);
+         pointer != NULL && at + (Py_ssize_t)sizeof pointer <= Py_TYPE(obj)->tp_basicsize;
+         at += (Py_ssize_t)sizeof pointer) {
+        void *held;
+        memcpy(&held, (const char *)obj + at, sizeof held);
+        if (held == pointer) {
+            found = at;
+            break;
+        }
+    }
+    PyErr_Clear();
+    Py_XDECREF(number);
+    return found;
+}
+
+bool tensor_symbols_can_tell(tensor_torch *torch, PyObject *obj)
+{
+    bool is_there =
+        torch->has_neg_bit != NULL && torch->storage_size != NULL && torch->storage_offset != NULL;
+    if (!is_there || torch->tensor_at != 0)
+        return is_there;
+    torch->tensor_at = find_tensor(obj);
+    if (torch->tensor_at == 0)
+        torch->has_neg_bit = NULL; /* a torch that we do not know */
+    return torch->tensor_at != 0;
 }

@@ -1,11 +1,10 @@
 /* engine.h -- what the files of the path tracer share; nobody else includes it.
  *
  * tracer.c is the class; lines.c and modules.c take what the
- * line source and the module source tell; walk.c goes into values
- * (cache.*.key); state.c tells whether a value is what was kept last, and
- * signature.c does that for containers.  Which paths mean which code and
- * which names was decided before, in trace/path_matcher.py: here are only
- * places and slots.  Everything runs with the GIL held.
+ * line source and the module source report; targets.c goes into values
+ * (cache.*.key) and keeps what differs from what was kept last.  Which paths mean
+ * which code and which names was decided before, in trace/path_matcher.py: here are
+ * only places and slots.  Everything runs with the GIL held.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_TRACE_ENGINE_H
 #define TT_EXT_TRACE_ENGINE_H
@@ -13,6 +12,7 @@
 #include "binding/state.h"
 #include "calls/source.h"
 #include "lines/source.h"
+#include "tensor/change.h"
 
 /* The numbers are those of path_matcher.py. */
 typedef enum trace_keep { TRACE_CHANGED, TRACE_CONTENT, TRACE_ALWAYS } trace_keep;
@@ -33,22 +33,14 @@ typedef struct trace_group {
     bool is_direct; /* values need no callback before they are put behind the others */
 } trace_group;
 
-typedef enum trace_kind { KIND_UNSEEN, KIND_TENSOR, KIND_ARRAY, KIND_PLAIN, KIND_OTHER } trace_kind;
-
 /* A name as it was kept last.  Holds no tensor alive. */
 typedef struct trace_state {
-    PyObject *ref;   /* owned or NULL; weak, of a tensor or array */
-    PyObject *value; /* owned or NULL; a number, a text, None */
-    PyObject *refs;  /* owned or NULL; list of weak ones, of the tensors in a container */
-    const void *data;
-    tt_digest digest;
-    uint64_t signature;            /* of a container */
+    tensor_fingerprint seen;
+    PyObject *ref;  /* owned or NULL; weak, of a tensor or array: addresses are used again */
+    PyObject *refs; /* owned or NULL; list of weak ones, of the tensors in a container */
     PyObject *iterations, *values; /* owned or NULL; the lists that it is put into */
     uint64_t gathers;              /* after how many the lists were asked for */
     int64_t iteration;             /* in which it was looked at last */
-    uint32_t version;
-    uint8_t kind; /* trace_kind */
-    bool has_version, has_digest;
 } trace_state;
 
 /* One path at one place. */
@@ -93,23 +85,7 @@ typedef struct trace_replica {
     PyObject *replica, *original; /* owned */
 } trace_replica;
 
-/* A tensor that was cloned in this iteration. */
-typedef struct trace_copy {
-    PyObject *owner; /* owned; weak, of the tensor */
-    PyObject *copy;  /* owned */
-    const void *data;
-    uint64_t layout; /* hash of type, shape and strides */
-    uint32_t version;
-    size_t next; /* 1 + the next of its bucket; 0: none */
-} trace_copy;
-
-enum { TRACE_FRAMES = 64, TRACE_REPLICAS = 256, TRACE_BUCKETS = 256, TRACE_QUESTIONS = 4 };
-
-typedef struct trace_copies {
-    trace_copy *all; /* owned or NULL */
-    size_t count, cap;
-    size_t bucket[TRACE_BUCKETS]; /* 1 + the newest; 0: none */
-} trace_copies;
+enum { TRACE_FRAMES = 64, TRACE_REPLICAS = 256 };
 
 typedef struct trace_tracer {
     calls_consumer consumer;
@@ -117,12 +93,8 @@ typedef struct trace_tracer {
     PyObject *module;                /* owned; tensortap._core, keeps the sources */
     PyObject *keep, *gather, *lists; /* owned */
     PyObject *runs;                  /* owned; list of open runs: they get values too */
-    PyObject *clone, *is_grad_enabled, *set_grad_enabled; /* owned; of torch */
-    PyObject *questions[TRACE_QUESTIONS];                 /* owned; true: torch is not as usual */
-    PyObject *version, *is_inference;                     /* owned; descriptors of torch's tensor */
-    PyTypeObject *array, *scalar;                         /* owned or NULL; of NumPy */
-    PyTypeObject *torch_module;                           /* owned; torch.nn.Module */
-    trace_group *groups;                                  /* owned */
+    PyObject *copies;                /* owned; dict of tensor_copy(), of this iteration */
+    trace_group *groups;             /* owned */
     size_t group_count;
     PyObject *indices;    /* owned; list: for each group name -> index of its state */
     trace_state **states; /* owned, as what is in it */
@@ -133,7 +105,6 @@ typedef struct trace_tracer {
     size_t table_cap;
     bool *is_matched; /* owned; by path */
     size_t path_count;
-    trace_copies copies;              /* of this iteration */
     uint64_t gathers;                 /* so far: lists of before are gone */
     trace_frame frames[TRACE_FRAMES]; /* that run now, as far as there is room */
     int frame_count;
@@ -155,23 +126,16 @@ typedef struct trace_tracer {
 /* targets.c */
 int trace_read_targets(trace_tracer *self, PyObject *list, trace_targets *out);
 void trace_free_targets(trace_targets *targets);
-size_t trace_state_of(trace_tracer *self, uint32_t group, PyObject *name); /* SIZE_MAX: failed */
-/* Keeps the value under this name if it differs.  is_doubtful: its version does
- * not always tell. */
-void trace_consider(trace_tracer *self, const trace_target *target, size_t state, PyObject *name,
-                    PyObject *value, bool is_doubtful);
+/* Keeps the value, or what the target names inside it, if it differs from what was kept last.
+ * is_doubtful: its version does not always tell. */
+void trace_look(trace_tracer *self, const trace_target *target, PyObject *value, bool is_doubtful);
+void trace_state_clear(trace_state *state);
 void trace_take_error(trace_tracer *self);    /* counts and clears the one that is set; ours */
 bool trace_is_here(const trace_tracer *self); /* is it this thread's business? */
 void trace_set_error(trace_tracer *self, PyObject *error); /* steals it; the first one stays */
 /* Around calls into Python: what they do in this thread is not traced. */
 void trace_pause(void);
 void trace_go_on(void);
-
-/* copy.c: false: not a plain case, and nothing was kept; an exception is then one that
- * is no error, as Ctrl-C */
-bool trace_copy_keep(trace_tracer *self, trace_state *state, uint32_t number, PyObject *name,
-                     PyObject *value, bool is_forced);
-void trace_copies_clear(trace_copies *copies);
 
 /* lines.c */
 int trace_attach(trace_tracer *self); /* twice is once; -1 with an exception */
@@ -183,22 +147,5 @@ int64_t trace_count(const trace_tracer *self, trace_mode mode); /* iterations; 1
 extern const calls_table trace_calls;
 void trace_choose(trace_tracer *self, bool is_training); /* which groups are on now */
 void trace_forget_replicas(trace_tracer *self);          /* whose calls nobody will see end */
-
-/* walk.c */
-void trace_look(trace_tracer *self, const trace_target *target, PyObject *value, bool is_doubtful);
-
-/* state.c */
-trace_kind trace_kind_of(const trace_tracer *self, PyObject *value);
-/* True: other than kept last; then *state is that of the value.  *is_forced: the
- * contents changed behind the version's back. */
-bool trace_state_take(trace_tracer *self, trace_state *state, PyObject *value, trace_keep keep,
-                      bool is_doubtful, bool *is_forced);
-void trace_state_clear(trace_state *state);
-bool trace_version(const trace_tracer *self, PyObject *tensor, uint32_t *out); /* false: it has none */
-bool trace_digest(const trace_tracer *self, PyObject *value, tt_digest *out);
-const void *trace_memory(const trace_tracer *self, PyObject *tensor); /* NULL: not ours to know */
-
-/* signature.c */
-uint64_t trace_signature(trace_tracer *self, PyObject *value, bool by_content, PyObject *refs);
 
 #endif

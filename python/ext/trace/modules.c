@@ -44,7 +44,7 @@ static bool read_training(PyObject *module)
 
 static int begin(trace_tracer *self, bool is_training)
 {
-    trace_copies_clear(&self->copies);
+    PyDict_Clear(self->copies);
     self->iteration++;
     if (is_training)
         self->training++;
@@ -85,7 +85,7 @@ static int end(trace_tracer *self, bool is_training, bool has_raised)
 {
     if (!self->is_wide)
         trace_detach(self);
-    trace_copies_clear(&self->copies);
+    PyDict_Clear(self->copies);
     if (self->error != NULL && self->error_thread == PyThreadState_GetID(PyThreadState_Get())) {
         PyObject *error = self->error; /* owned now */
         self->error = NULL;

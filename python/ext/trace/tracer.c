@@ -14,68 +14,6 @@ static trace_tracer *tracer_of(PyObject *self)
 
 /* ---- life ---------------------------------------------------------------------- */
 
-static PyTypeObject *type_from(const char *module_name, const char *name)
-{
-    PyObject *module = PyImport_ImportModule(module_name); /* owned */
-    PyObject *found = module != NULL ? PyObject_GetAttrString(module, name) : NULL;
-    Py_XDECREF(module);
-    if (found != NULL && !PyType_Check(found))
-        Py_CLEAR(found);
-    return (PyTypeObject *)found;
-}
-
-static PyObject *function_from(const char *module_name, const char *name)
-{
-    PyObject *module = PyImport_ImportModule(module_name); /* owned */
-    PyObject *found = module != NULL ? PyObject_GetAttrString(module, name) : NULL;
-    Py_XDECREF(module);
-    return found;
-}
-
-static int find_functions(trace_tracer *self)
-{
-    static const char *const questions[TRACE_QUESTIONS][2] = {
-        { "torch._C", "_len_torch_function_stack" },
-        { "torch._C", "_len_torch_dispatch_stack" },
-        { "torch", "is_inference_mode_enabled" },
-        { "torch._C._functorch", "maybe_current_level" },
-    };
-    self->clone = PyObject_GetAttrString((PyObject *)self->state->torch.base, "clone");
-    self->is_grad_enabled = function_from("torch", "is_grad_enabled");
-    self->set_grad_enabled = function_from("torch._C", "_set_grad_enabled");
-    for (int i = 0; i < TRACE_QUESTIONS; i++) {
-        self->questions[i] = function_from(questions[i][0], questions[i][1]);
-        if (self->questions[i] == NULL)
-            return -1;
-    }
-    return self->clone != NULL && self->is_grad_enabled != NULL && self->set_grad_enabled != NULL ? 0
-                                                                                                  : -1;
-}
-
-static int find_torch(trace_tracer *self)
-{
-    tensor_torch *torch = &self->state->torch;
-    if (!tensor_torch_find(torch)) {
-        PyErr_SetString(PyExc_RuntimeError, "torch has not been imported");
-        return -1;
-    }
-    self->version = PyObject_GetAttrString((PyObject *)torch->base, "_version");
-    self->is_inference = PyObject_GetAttrString((PyObject *)torch->base, "is_inference");
-    self->torch_module = type_from("torch.nn", "Module");
-    if (self->version == NULL || self->is_inference == NULL || self->torch_module == NULL)
-        return -1;
-    if (!Py_IS_TYPE(self->version, &PyGetSetDescr_Type)) {
-        PyErr_SetString(PyExc_RuntimeError, "this torch has no getset descriptor Tensor._version");
-        return -1;
-    }
-    if (find_functions(self) < 0)
-        return -1;
-    self->array = type_from("numpy", "ndarray");
-    self->scalar = type_from("numpy", "generic");
-    PyErr_Clear(); /* a torch without NumPy is fine */
-    return 0;
-}
-
 /* groups: a list of (mode, keep, every, gather_every, is_direct) */
 static int read_groups(trace_tracer *self, PyObject *groups)
 {
@@ -106,14 +44,14 @@ static int read_groups(trace_tracer *self, PyObject *groups)
 
 static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {
-        "keep", "gather", "lists", "runs", "groups", "paths", "wide", "scoped", NULL
-    };
-    PyObject *keep, *gather, *lists, *runs, *groups; /* borrowed */
+    static char *names[] = { "keep",   "gather", "lists", "copies", "runs",
+                             "groups", "paths",  "wide",  "scoped", NULL };
+    PyObject *keep, *gather, *lists, *copies, *runs, *groups; /* borrowed */
     Py_ssize_t paths;
     int wide, scoped;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!npp:PathTracer", names, &keep, &gather, &lists,
-                                     &PyList_Type, &runs, &PyList_Type, &groups, &paths, &wide, &scoped))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!O!npp:PathTracer", names, &keep, &gather,
+                                     &lists, &PyDict_Type, &copies, &PyList_Type, &runs, &PyList_Type,
+                                     &groups, &paths, &wide, &scoped))
         return NULL;
     trace_tracer *self = (trace_tracer *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -123,6 +61,7 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->keep = Py_NewRef(keep);
     self->gather = Py_NewRef(gather);
     self->lists = Py_NewRef(lists);
+    self->copies = Py_NewRef(copies);
     self->runs = Py_NewRef(runs);
     self->line_id = -1;
     self->last_thread = UINT64_MAX;
@@ -131,7 +70,10 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     calls_consumer_init(&self->consumer, &trace_calls, &self->iteration, CALLS_DEPTH | CALLS_ERRORS);
     self->path_count = (size_t)paths;
     self->is_matched = PyMem_Calloc((size_t)paths + 1, sizeof *self->is_matched);
-    if (self->is_matched == NULL || find_torch(self) < 0 || read_groups(self, groups) < 0) {
+    bool has_torch = tensor_torch_find(&self->state->torch);
+    if (!has_torch)
+        PyErr_SetString(PyExc_RuntimeError, "torch has not been imported");
+    if (!has_torch || self->is_matched == NULL || read_groups(self, groups) < 0) {
         if (!PyErr_Occurred())
             PyErr_NoMemory();
         Py_DECREF(self);
@@ -149,6 +91,7 @@ static int tracer_traverse(PyObject *op, visitproc visit, void *arg)
     Py_VISIT(self->gather);
     Py_VISIT(self->lists);
     Py_VISIT(self->runs);
+    Py_VISIT(self->copies);
     Py_VISIT(self->error);
     Py_VISIT(self->own_error);
     for (size_t i = 0; i < self->place_count; i++)
@@ -193,7 +136,7 @@ static int tracer_clear(PyObject *op)
     Py_CLEAR(self->gather);
     Py_CLEAR(self->lists);
     Py_CLEAR(self->runs);
-    trace_copies_clear(&self->copies);
+    Py_CLEAR(self->copies);
     Py_CLEAR(self->error);
     Py_CLEAR(self->own_error);
     return 0;
@@ -212,20 +155,9 @@ static void tracer_dealloc(PyObject *op)
         PyMem_Free(self->states[i]);
     }
     PyMem_Free(self->states);
-    PyMem_Free(self->copies.all);
     PyMem_Free(self->groups);
     PyMem_Free(self->is_matched);
     Py_CLEAR(self->indices);
-    Py_CLEAR(self->clone);
-    Py_CLEAR(self->is_grad_enabled);
-    Py_CLEAR(self->set_grad_enabled);
-    for (int i = 0; i < TRACE_QUESTIONS; i++)
-        Py_CLEAR(self->questions[i]);
-    Py_CLEAR(self->version);
-    Py_CLEAR(self->is_inference);
-    Py_CLEAR(self->array);
-    Py_CLEAR(self->scalar);
-    Py_CLEAR(self->torch_module);
     Py_CLEAR(self->module);
     type->tp_free(op);
     Py_DECREF(type);
@@ -373,8 +305,9 @@ static PyMemberDef members[] = {
 };
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, "PathTracer(keep, gather, lists, runs, groups, paths, wide, scoped)\n--\n\nTell which "
-                 "values changed." },
+    { Py_tp_doc,
+      "PathTracer(keep, gather, lists, copies, runs, groups, paths, wide, scoped)\n--\n\nTell which "
+      "values changed." },
     { Py_tp_new, tracer_new },
     { Py_tp_dealloc, tracer_dealloc },
     { Py_tp_traverse, tracer_traverse },

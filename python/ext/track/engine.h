@@ -1,8 +1,7 @@
 /* engine.h -- what the files of tensortap.track's C part share.
  *
- * text.c is a line that grows; sight.c says what is known of a value
- * and how it differs from the last sight of it; key.c digests containers;
- * value.c makes the text of a value, call.c the lines of a call;
+ * text.c is a line that grows; describe.c says what is known of a value
+ * and how it differs from before; value.c makes the text of a value, call.c the lines of a call;
  * log.c writes them, record.c records them, log_class.c is their
  * class; frames.c is the consumer of the line source, tracker.c its class.
  * Everything runs with the GIL held, in the middle of the user's program.
@@ -12,6 +11,7 @@
 
 #include "binding/state.h"
 #include "lines/source.h"
+#include "tensor/change.h"
 #include "tensortap_tools.h"
 
 #include <string.h>
@@ -64,61 +64,47 @@ void track_text_free(track_text *text);
 tt_status track_text_branch(tt_buf *out, long depth, tt_branch branch, const track_text *text,
                             bool is_colored);
 
-/* ---- sights --------------------------------------------------------------- */
+/* ---- descriptions --------------------------------------------------------- */
 
-typedef enum track_sight_kind {
-    SIGHT_NONE,   /* the name is not bound */
-    SIGHT_TENSOR, /* a torch tensor or NumPy array */
-    SIGHT_PLAIN,  /* a number, text, None: held, compared by value */
-    SIGHT_BOX,    /* list, tuple, dict, set: compared by fingerprint */
-    SIGHT_OTHER,  /* compared by address */
-} track_sight_kind;
-
-typedef struct track_key {
-    uint64_t low, high;
-} track_key;
-
-/* Fields of a tensor's line that differ from the last sight of it. */
+/* Fields of a tensor's line that differ from its last description. */
 enum { CHANGED_SHAPE = 1 << 0, CHANGED_DTYPE = 1 << 1, CHANGED_DEVICE = 1 << 2 };
 
 /* What is known of a value; of a tensor no reference and no element is kept
  * (but see `held`). */
-typedef struct track_sight {
-    track_sight_kind kind;
-    bool is_torch, has_stats, has_digest;
+typedef struct track_description {
+    tensor_fingerprint seen;
+    tt_digest quick; /* of a container, see track_description_is_stale() */
+    bool has_stats;
     unsigned changed;                     /* CHANGED_...; a device is shown then even if it is the CPU */
-    const void *object;                   /* address, for comparison only */
     char type[40], dtype[32], device[24]; /* device: empty for the CPU */
     int32_t ndim;                         /* -1: not known */
     int64_t shape[TT_MAX_DIM];
     tt_stats stats;
-    tt_digest digest;
-    track_key quick, full; /* SIGHT_BOX */
-    PyObject *held;        /* owned or NULL: a plain value, or with rtol/atol the copy of a tensor */
-} track_sight;
+    PyObject *held; /* owned or NULL: a plain value, or with rtol/atol the copy of a tensor */
+} track_description;
 
 typedef struct track_tolerance {
     bool is_given;
     double rtol, atol;
 } track_tolerance;
 
-track_sight_kind track_sight_kind_of(binding_state *state, PyObject *obj);
+static inline bool track_is_tensor(const track_description *one)
+{
+    return tensor_kind_has_elements((tensor_kind)one->seen.kind);
+}
+
 /* Looks at obj.  No digest: for text alone. */
-void track_sight_take(binding_state *state, PyObject *obj, bool wants_digest, track_sight *out);
-void track_sight_forget(track_sight *sight);
-/* Is obj, no tensor, other than it was?  Cheap where nothing happened. */
-bool track_sight_is_stale(binding_state *state, const track_sight *last, track_sight_kind kind,
-                          PyObject *obj);
+void track_describe(binding_state *state, PyObject *obj, bool wants_digest, track_description *out);
+void track_description_clear(track_description *one);
+/* Is obj, not a tensor, other than it was?  Cheap where nothing happened. */
+bool track_description_is_stale(binding_state *state, const track_description *last, PyObject *obj);
 /* Does `now` (of obj; its `changed` is set) differ from `last`?  If so, what differs goes to `what`:
  * "shape, dtype".  With a tolerance the copy that `last` holds is compared. */
-bool track_sight_differs(binding_state *state, const track_sight *last, track_sight *now, PyObject *obj,
-                         const track_tolerance *tolerance, track_text *what);
-/* Keeps a copy of the tensor in sight->held. */
-void track_sight_keep(track_sight *sight, PyObject *obj);
-
-/* 128 bits that stand for a value: equal values, equal keys.  A quick key takes
- * large torch tensors by address and version and must not outlive them. */
-track_key track_key_of(binding_state *state, PyObject *obj, bool is_quick);
+bool track_description_differs(binding_state *state, const track_description *last,
+                               track_description *now, PyObject *obj, const track_tolerance *tolerance,
+                               track_text *what);
+/* Keeps a copy of the tensor in one->held. */
+void track_description_keep(track_description *one, PyObject *obj);
 
 /* ---- the log -------------------------------------------------------------- */
 
@@ -181,7 +167,7 @@ int track_log_write(int fd, const char *bytes, size_t len);
 
 /* "[Tensor] x@12 → shape=..."; name NULL: "shape=..." alone. */
 void track_put_value(track_log *log, track_text *text, PyObject *name, long line,
-                     const track_sight *sight, PyObject *obj, bool is_colored);
+                     const track_description *one, PyObject *obj, bool is_colored);
 /* The same of a value that was not looked at yet. */
 void track_put_new(track_log *log, track_text *text, PyObject *name, long line, PyObject *obj,
                    bool is_colored);
@@ -228,9 +214,9 @@ typedef struct track_frame {
     base_frame *at;  /* for comparison; a generator keeps its own while it sleeps */
     uint64_t number; /* of the line source */
     long depth;
-    bool is_root;        /* of a decorated function: its arguments are told as inputs */
-    int *slots;          /* owned; of each name: a local's, NOT_LOCAL or NOT_HERE */
-    track_sight *sights; /* owned; of each name */
+    bool is_root;            /* of a decorated function: its arguments are told as inputs */
+    int *slots;              /* owned; of each name: a local's, NOT_LOCAL or NOT_HERE */
+    track_description *last; /* owned; of each name */
 } track_frame;
 
 enum { NOT_HERE = -1, NOT_LOCAL = -2 };
@@ -267,7 +253,7 @@ void track_tracker_silence(track_tracker *self);
 void track_tracker_adopt(track_tracker *self, long line);
 void track_tracker_drop_frame(track_tracker *self, track_frame *frame);
 
-BINDING_FUNCTION(track_key_function);
+BINDING_FUNCTION(track_key);
 PyObject *track_tracker_function(PyObject *module, PyObject *args, PyObject *kwargs);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * A consumer of the line source, which says when a name was bound and when what
  * it holds may have changed.  A line goes out only if the value differs from the
- * last sight of the name in that frame.
+ * last look at the name in that frame.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 #include "base/frame.h"
@@ -20,10 +20,10 @@ static Py_ssize_t name_count(const track_tracker *self)
 
 static void free_frame(track_tracker *self, track_frame *frame)
 {
-    for (Py_ssize_t i = 0; frame->sights != NULL && i < name_count(self); i++)
-        track_sight_forget(&frame->sights[i]);
+    for (Py_ssize_t i = 0; frame->last != NULL && i < name_count(self); i++)
+        track_description_clear(&frame->last[i]);
     PyMem_Free(frame->slots);
-    PyMem_Free(frame->sights);
+    PyMem_Free(frame->last);
     PyMem_Free(frame);
 }
 
@@ -125,8 +125,8 @@ static track_frame *make_frame(track_tracker *self, const lines_event *event)
     if (frame == NULL)
         return NULL;
     frame->slots = PyMem_Calloc(names, sizeof *frame->slots);
-    frame->sights = PyMem_Calloc(names, sizeof *frame->sights);
-    if (frame->slots == NULL || frame->sights == NULL) {
+    frame->last = PyMem_Calloc(names, sizeof *frame->last);
+    if (frame->slots == NULL || frame->last == NULL) {
         free_frame(self, frame);
         return NULL;
     }
@@ -144,7 +144,7 @@ static track_frame *make_frame(track_tracker *self, const lines_event *event)
     return self->last = frame;
 }
 
-/* ---- sights --------------------------------------------------------------------- */
+/* ---- looking -------------------------------------------------------------------- */
 
 /* How we came to look. */
 typedef struct look_reason {
@@ -154,7 +154,7 @@ typedef struct look_reason {
 } look_reason;
 
 static void tell(track_tracker *self, const track_frame *frame, PyObject *name, const look_reason *why,
-                 const track_sight *now, PyObject *obj, const track_text *what)
+                 const track_description *now, PyObject *obj, const track_text *what)
 {
     track_log *log = (track_log *)self->log;
     PyCodeObject *code = base_frame_code(frame->at);
@@ -190,23 +190,23 @@ static void look(track_tracker *self, track_frame *frame, Py_ssize_t i, PyObject
                  const look_reason *why)
 {
     binding_state *state = binding_state_of(self->module);
-    track_sight *last = &frame->sights[i], now;
+    track_description *last = &frame->last[i], now;
     track_text what = { 0 };
     if (obj == NULL) {
-        track_sight_forget(last);
+        track_description_clear(last);
         return;
     }
     Py_INCREF(obj);
-    track_sight_take(state, obj, true, &now);
-    bool is_other = track_sight_differs(state, last, &now, obj, &self->tolerance, &what);
-    if (is_other || !self->tolerance.is_given || last->kind != SIGHT_TENSOR) {
-        if (now.kind == SIGHT_TENSOR && self->tolerance.is_given)
-            track_sight_keep(&now, obj);
-        track_sight_forget(last);
+    track_describe(state, obj, true, &now);
+    bool is_other = track_description_differs(state, last, &now, obj, &self->tolerance, &what);
+    if (is_other || !self->tolerance.is_given || !track_is_tensor(last)) {
+        if (track_is_tensor(&now) && self->tolerance.is_given)
+            track_description_keep(&now, obj);
+        track_description_clear(last);
         *last = now;
     } else { /* what was told last stays what is compared with */
-        last->object = obj;
-        track_sight_forget(&now);
+        last->seen.object = obj;
+        track_description_clear(&now);
     }
     if (is_other && why->is_told)
         tell(self, frame, PyTuple_GET_ITEM(self->names, i), why, last, obj, &what);
@@ -226,13 +226,13 @@ static void look_at_all(track_tracker *self, track_frame *frame, long line, bool
 static void look_again(track_tracker *self, track_frame *frame, Py_ssize_t i, const lines_change *change,
                        long line)
 {
-    track_sight *last = &frame->sights[i];
+    track_description *last = &frame->last[i];
     PyObject *obj = change->now.object; /* borrowed */
     const look_reason why = { .line = line, .key = change->now.key, .is_told = true };
     if (change->how == LINES_BOUND)
-        track_sight_forget(last); /* it was not bound */
-    if (change->how == LINES_TOUCHED && obj == last->object &&
-        !track_sight_is_stale(binding_state_of(self->module), last, last->kind, obj))
+        track_description_clear(last); /* it was not bound */
+    if (change->how == LINES_TOUCHED && obj == last->seen.object &&
+        !track_description_is_stale(binding_state_of(self->module), last, obj))
         return;
     look(self, frame, i, obj, &why);
 }
@@ -257,7 +257,7 @@ static void on_change(void *context, const lines_event *event)
 {
     track_tracker *self = context;
     track_frame *frame = find_frame(self, event);
-    if (frame == NULL) /* it was running when we came: what changed is its first sight */
+    if (frame == NULL) /* it was running when we came: what changed is seen for the first time */
         frame = make_frame(self, event);
     for (size_t k = 0; frame != NULL && k < event->change_count; k++)
         for (Py_ssize_t i = 0; i < name_count(self); i++)

@@ -21,8 +21,9 @@ static void record(track_log *log, PyObject *name, PyObject *value)
 
 static bool is_wanted(const track_log *log, PyObject *value)
 {
-    return runs_has_open_run(log->runs) && (PyFloat_Check(value) || PyLong_Check(value) ||
-                                            track_sight_kind_of(log->state, value) == SIGHT_TENSOR);
+    return runs_has_open_run(log->runs) &&
+           (PyFloat_Check(value) || PyLong_Check(value) ||
+            tensor_kind_has_elements(tensor_kind_of(&log->state->torch, value)));
 }
 
 void track_record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item,

@@ -6,19 +6,19 @@
 
 /* ---- values ------------------------------------------------------------------ */
 
-static void put_shape(track_text *text, const track_sight *sight)
+static void put_shape(track_text *text, const track_description *one)
 {
-    if (sight->ndim < 0) {
+    if (one->ndim < 0) {
         track_text_put(text, "shape=?");
         return;
     }
-    track_text_put(text, sight->is_torch ? "shape=torch.Size([" : "shape=(");
-    for (int32_t d = 0; d < sight->ndim; d++) {
+    track_text_put(text, one->seen.kind == KIND_TORCH ? "shape=torch.Size([" : "shape=(");
+    for (int32_t d = 0; d < one->ndim; d++) {
         if (d > 0)
             track_text_put(text, ", ");
-        track_text_put_int(text, sight->shape[d]);
+        track_text_put_int(text, one->shape[d]);
     }
-    track_text_put(text, sight->is_torch ? "])" : sight->ndim == 1 ? ",)" : ")");
+    track_text_put(text, one->seen.kind == KIND_TORCH ? "])" : one->ndim == 1 ? ",)" : ")");
 }
 
 static void put_count(track_text *text, int64_t count, const char *word, bool is_colored)
@@ -64,32 +64,32 @@ static void put_stats(track_text *text, const tt_stats *stats, bool is_colored)
 }
 
 /* A field that changed has the colour of changes. */
-static bool begin_field(track_text *text, const track_sight *sight, unsigned field, bool is_colored)
+static bool begin_field(track_text *text, const track_description *one, unsigned field, bool is_colored)
 {
-    bool is_marked = is_colored && (sight->changed & field) != 0;
+    bool is_marked = is_colored && (one->changed & field) != 0;
     track_text_put_ink(text, INK_CHANGE, is_marked);
     return is_marked;
 }
 
-static void put_tensor(track_text *text, const track_sight *sight, bool is_colored)
+static void put_tensor(track_text *text, const track_description *one, bool is_colored)
 {
-    bool is_marked = begin_field(text, sight, CHANGED_SHAPE, is_colored);
-    put_shape(text, sight);
+    bool is_marked = begin_field(text, one, CHANGED_SHAPE, is_colored);
+    put_shape(text, one);
     track_text_put_ink(text, INK_PLAIN, is_marked);
     track_text_put(text, " | ");
-    is_marked = begin_field(text, sight, CHANGED_DTYPE, is_colored);
-    track_text_put(text, sight->is_torch ? "dtype=torch." : "dtype=");
-    track_text_put(text, sight->dtype[0] != '\0' ? sight->dtype : "?");
+    is_marked = begin_field(text, one, CHANGED_DTYPE, is_colored);
+    track_text_put(text, one->seen.kind == KIND_TORCH ? "dtype=torch." : "dtype=");
+    track_text_put(text, one->dtype[0] != '\0' ? one->dtype : "?");
     track_text_put_ink(text, INK_PLAIN, is_marked);
-    if (sight->device[0] != '\0' || (sight->changed & CHANGED_DEVICE) != 0) {
+    if (one->device[0] != '\0' || (one->changed & CHANGED_DEVICE) != 0) {
         track_text_put(text, " | ");
-        is_marked = begin_field(text, sight, CHANGED_DEVICE, is_colored);
+        is_marked = begin_field(text, one, CHANGED_DEVICE, is_colored);
         track_text_put(text, "device=");
-        track_text_put(text, sight->device[0] != '\0' ? sight->device : "cpu");
+        track_text_put(text, one->device[0] != '\0' ? one->device : "cpu");
         track_text_put_ink(text, INK_PLAIN, is_marked);
     }
-    if (sight->has_stats)
-        put_stats(text, &sight->stats, is_colored);
+    if (one->has_stats)
+        put_stats(text, &one->stats, is_colored);
 }
 
 /* Containers, texts and objects of the user's: rendering.py knows how long they may get. */
@@ -116,20 +116,20 @@ static void put_object(track_log *log, track_text *text, PyObject *obj)
 }
 
 void track_put_value(track_log *log, track_text *text, PyObject *name, long line,
-                     const track_sight *sight, PyObject *obj, bool is_colored)
+                     const track_description *one, PyObject *obj, bool is_colored)
 {
-    bool lines_is_tensor = sight->kind == SIGHT_TENSOR;
+    bool is_tensor = track_is_tensor(one);
     if (name != NULL) {
-        track_text_put(text, lines_is_tensor ? "[Tensor] " : "[Var] ");
+        track_text_put(text, is_tensor ? "[Tensor] " : "[Var] ");
         track_text_put_ink(text, INK_NAME, is_colored);
         track_text_put_str(text, name);
         track_text_put_ink(text, INK_PLAIN, is_colored);
         track_text_put(text, "@");
         track_text_put_int(text, line);
-        track_text_put(text, lines_is_tensor ? " → " : " ");
+        track_text_put(text, is_tensor ? " → " : " ");
     }
-    if (lines_is_tensor)
-        put_tensor(text, sight, is_colored);
+    if (is_tensor)
+        put_tensor(text, one, is_colored);
     else
         put_object(log, text, obj);
 }
@@ -137,8 +137,8 @@ void track_put_value(track_log *log, track_text *text, PyObject *name, long line
 void track_put_new(track_log *log, track_text *text, PyObject *name, long line, PyObject *obj,
                    bool is_colored)
 {
-    track_sight sight;
-    track_sight_take(log->state, obj, false, &sight);
-    track_put_value(log, text, name, line, &sight, obj, is_colored);
-    track_sight_forget(&sight);
+    track_description now;
+    track_describe(log->state, obj, false, &now);
+    track_put_value(log, text, name, line, &now, obj, is_colored);
+    track_description_clear(&now);
 }

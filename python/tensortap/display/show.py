@@ -146,31 +146,15 @@ def _line(x: object, *, color: bool, ascii: bool, columns: int = 0) -> str | Non
 
 def _children(x: object) -> Iterable[tuple[str, object]] | None:
     """Return the named items of a container; None if *x* is not a container."""
-    if _is_module(x):
-        return _module_items(x)
-    if isinstance(x, Mapping):
-        return ((_key(k), v) for k, v in x.items())
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return zip(map(str, x._fields), x, strict=False)
-    if isinstance(x, list | tuple | set | frozenset):
-        return ((f"[{i}]", v) for i, v in enumerate(x))
-    fields = getattr(type(x), "__dataclass_fields__", None)
-    if fields is not None:
-        return ((name, getattr(x, name)) for name in fields if hasattr(x, name))
-    return None
-
-
-def _is_module(x: object) -> bool:
-    nn = sys.modules.get("torch.nn")
-    return nn is not None and isinstance(x, nn.Module)
-
-
-def _module_items(module: Any) -> Iterator[tuple[str, object]]:
-    """Yield parameters and buffers, then submodules."""
-    for group in (module._parameters, module._buffers, module._modules):
-        for name, value in group.items():
-            if value is not None:
-                yield name, value
+    names = getattr(x, "_fields", None) if isinstance(x, tuple) else None
+    if isinstance(x, Mapping) and not isinstance(x, dict):
+        x = dict(x)
+    held = _core.children(x, sets=True, modules=True, limit=MOST_ITEMS + 1)
+    if held is None or isinstance(x, dict):
+        return None if held is None else [(_key(key), value) for key, value in held]
+    if names is not None:
+        return [(str(name), value) for name, (_, value) in zip(names, held, strict=False)]
+    return [(f"[{key}]" if isinstance(key, int) else key, value) for key, value in held]
 
 
 def _title(x: object) -> str:

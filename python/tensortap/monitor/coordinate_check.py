@@ -18,7 +18,7 @@ from torch.nn.functional import layer_norm
 from tensortap import _core
 from tensortap.models import forward
 from tensortap.monitor import names
-from tensortap.monitor.copies import Copies, map_tensors
+from tensortap.monitor.copies import Copies
 from tensortap.monitor.hooks import weakly
 
 if TYPE_CHECKING:
@@ -224,8 +224,8 @@ class RefinedCoordinateCheck:
         def given(tensor: torch.Tensor) -> torch.Tensor:
             return here(tensor).clone() if call.is_writing else here(tensor)
 
-        args = tuple(map_tensors(given, part) for part in call.args)
-        kwargs = {key: map_tensors(given, part) for key, part in call.kwargs.items()}
+        args = tuple(_core.map_tensors(given, part) for part in call.args)
+        kwargs = {key: _core.map_tensors(given, part) for key, part in call.kwargs.items()}
         w0_xt = forward.run(other, args, kwargs, call.autocast)
         del args, kwargs
         if not isinstance(w0_xt, torch.Tensor):
@@ -317,5 +317,5 @@ def _versions(event: Any) -> list[int | None]:
     def note(tensor: torch.Tensor) -> None:
         found.append(None if tensor.is_inference() else tensor._version)
 
-    map_tensors(note, (event.args, event.kwargs or {}))
+    _core.map_tensors(note, (event.args, event.kwargs or {}))
     return found

@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from tensortap import _core
 from tensortap.monitor import metric, names, results
 from tensortap.monitor.measure import Measure
 from tensortap.monitor.metric import Aggregation, Function, Metric
@@ -419,7 +420,7 @@ class ModuleMonitor:
         if is_reference and self.reference_module is None:
             self._warn(f"there is no reference module to store {name} for")
             return
-        for path, tensor in names.tensors(name, activations):
+        for path, tensor in _core.find_tensors(activations, name):
             if not self._is_name_excluded(path):
                 (self._reference.store if is_reference else self._measure.measure)(path, tensor)
 

@@ -13,7 +13,7 @@ import torch
 from tensortap.models.modules import can_run
 
 __all__ = ["can_run", "default_format_module_name_fn", "formatter", "is_compiled", "is_ddp"]
-__all__ += ["modules", "tensors"]
+__all__ += ["modules"]
 
 ROOT = "[root module]"
 WRAPPERS = ("_forward_module", "_orig_mod", "_fsdp_wrapped_module")
@@ -77,18 +77,3 @@ def is_compiled(root: torch.nn.Module) -> bool:
         if slot is not None:
             return True
     return False
-
-
-def tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Give every tensor in what a module returned: its name, or {name}.{index or key}."""
-    if isinstance(value, torch.Tensor):
-        yield name, value
-    elif isinstance(value, (tuple, list)):
-        for i, part in enumerate(value):
-            yield from tensors(f"{name}.{i}", part)
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from tensors(f"{name}.{key}", part)
-    elif hasattr(type(value), "__dataclass_fields__"):
-        for key in type(value).__dataclass_fields__:
-            yield from tensors(f"{name}.{key}", getattr(value, key, None))

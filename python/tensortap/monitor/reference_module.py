@@ -97,7 +97,7 @@ class Reference:
     def _on_output(self, event: Any) -> None:
         monitor = self._monitor()
         assert monitor is not None
-        for name, tensor in names.tensors(event.name, event.output):
+        for name, tensor in _core.find_tensors(event.output, event.name):
             if name == event.name or not monitor._is_name_excluded(name):
                 self.store(name, tensor)
 

@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
@@ -23,13 +22,8 @@ DEEPEST = 100  # a container may contain itself
 
 def leaves(name: str, tensor: Any, depth: int = 0) -> Iterable[tuple[str, Any]]:
     """Return (name, tensor) of each tensor in a container: position, key or field is appended."""
-    if isinstance(tensor, (tuple, list)):
-        parts: Iterable[tuple[Any, Any]] = enumerate(tensor)
-    elif isinstance(tensor, Mapping):
-        parts = tensor.items()
-    elif is_dataclass(tensor) and not isinstance(tensor, type):
-        parts = [(field.name, getattr(tensor, field.name)) for field in fields(tensor)]
-    else:
+    parts = _core.children(dict(tensor) if isinstance(tensor, Mapping) else tensor)
+    if parts is None:
         return () if tensor is None else ((name, tensor),)
     if depth == DEEPEST:
         raise ValueError(f"nested more than {DEEPEST} deep; does it contain itself? ({name:.60})")

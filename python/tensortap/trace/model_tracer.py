@@ -22,7 +22,7 @@ from tensortap import _core
 from tensortap.runs import process
 from tensortap.trace import callbacks
 from tensortap.trace.gather import Batch, Exchange, place, take_batches
-from tensortap.trace.kept_copy import CannotKeepError, Copier
+from tensortap.trace.kept_copy import CannotKeepError, copy_value
 from tensortap.trace.path_matcher import PathMatcher, is_hidden, self_of
 from tensortap.trace.results import TraceResults
 from tensortap.trace.variable import KEEPS, Keep, Variable
@@ -196,7 +196,7 @@ class ModelTracer:
         self.rank, self._world = place()
         for group in self._groups:
             group._reset()
-        self._copier = Copier()
+        self._copies: dict[Any, Any] = {}  # of the iteration
         self._run_values = RunValues()
         self._unkept: dict[str, tuple[str, int]] = {}  # name -> why not, how often
         matcher = PathMatcher(self._given)
@@ -208,6 +208,7 @@ class ModelTracer:
             self._keep,
             self._gather,
             self._lists,
+            self._copies,
             process.open_runs,
             [
                 (
@@ -250,7 +251,7 @@ class ModelTracer:
         engine.stop()
         self._iterations()
         self._engine, self._is_open = None, False
-        self._copier.copies.clear()
+        self._copies.clear()
         if error is None:
             self._finish()
             self._warn(engine)
@@ -289,12 +290,8 @@ class ModelTracer:
         count = {None: engine.iteration, "train": engine.training, "eval": engine.evaluation}
         iteration = max(count[group.mode], 1)
         try:
-            copied = self._copier.copy(
-                value,
-                engine.iteration,
-                is_forced=is_forced,
-                is_shared=not group.pre_save_callbacks,
-            )
+            shared = None if group.pre_save_callbacks else self._copies
+            copied = copy_value(value, shared, is_forced=is_forced)
         except CannotKeepError as error:
             why, times = self._unkept.get(name, (str(error), 0))
             self._unkept[name] = (why, times + 1)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from tensortap import _core
 from tensortap.models import forward
 from tensortap.trace.model_tracer import ModelTracer
 from tensortap.trace.path_matcher import PathMatcher, known_names
@@ -131,12 +132,9 @@ def _held(root: torch.nn.Module) -> list[str]:
 
 
 def _parts(value: Any) -> list[tuple[Any, Any]]:
-    if isinstance(value, dict):
-        return [(key, part) for key, part in list(value.items())[:MOST_ITEMS]]
-    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
-        return list(enumerate(value[:MOST_ITEMS]))
-    if isinstance(value, torch.nn.Module) or type(value).__module__ == "builtins":
+    if isinstance(value, (torch.nn.Module, torch.Size)) or hasattr(value, "dtype"):
         return []
-    held = getattr(value, "__dict__", None)
-    is_ours = isinstance(held, dict) and not hasattr(value, "dtype")
-    return [(k, v) for k, v in held.items() if not k.startswith("_")] if is_ours and held else []
+    if isinstance(value, (dict, list, tuple)):
+        return _core.children(value, limit=MOST_ITEMS) or []
+    held = _core.children(value, objects=True) or []
+    return [(key, part) for key, part in held if not key.startswith("_")]

@@ -1,9 +1,10 @@
-/* sight.c -- what a value was like when we saw it, and how it differs now.
+/* describe.c -- what a value was like when we saw it, and how it differs now.
  *
- * Exists because "changed" must be told without keeping what was there: of a
+ * Exists because a line names what changed without a copy of what was there: of a
  * tensor stay its shape, type, device, statistics and digest.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/stats.h"
+#include "tensor/facts.h"
 #include "tensortap_tools.h"
 #include "track/engine.h"
 
@@ -18,88 +19,30 @@ static void copy_text(char *to, size_t size, const char *from)
     to[len] = '\0';
 }
 
-static bool is_array(PyTypeObject *type)
-{
-    PyObject *mro = type->tp_mro; /* borrowed */
-    if (strcmp(type->tp_name, "numpy.ndarray") == 0)
-        return true;
-    for (Py_ssize_t i = 1; mro != NULL && i < PyTuple_GET_SIZE(mro) - 1; i++)
-        if (strcmp(((PyTypeObject *)PyTuple_GET_ITEM(mro, i))->tp_name, "numpy.ndarray") == 0)
-            return true;
-    return false;
-}
-
-static bool is_plain(PyObject *obj)
-{
-    PyTypeObject *type = Py_TYPE(obj);
-    return obj == Py_None || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
-           type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyComplex_Type ||
-           type == &PyRange_Type || type == &PySlice_Type;
-}
-
 static bool is_number(PyObject *obj) /* NULL is none */
 {
     return obj != NULL && (PyLong_CheckExact(obj) || PyFloat_CheckExact(obj) || PyBool_Check(obj) ||
                            PyComplex_CheckExact(obj));
 }
 
-track_sight_kind track_sight_kind_of(binding_state *state, PyObject *obj)
+/* ---- describing -------------------------------------------------------------- */
+
+/* Large tensors in it by address and version: must not outlive them. */
+static tt_digest quick_digest(binding_state *state, PyObject *obj)
 {
-    if (obj == NULL)
-        return SIGHT_NONE;
-    if (is_plain(obj))
-        return SIGHT_PLAIN;
-    if (PyList_Check(obj) || PyTuple_Check(obj) || PyDict_Check(obj) || PyAnySet_Check(obj))
-        return SIGHT_BOX;
-    if (tensor_torch_is_tensor(&state->torch, obj) || is_array(Py_TYPE(obj)))
-        return SIGHT_TENSOR;
-    return SIGHT_OTHER;
+    return tensor_digest(&state->torch, obj, LOOK_VERSION | LOOK_LARGE, NULL);
 }
 
-/* ---- taking one ------------------------------------------------------------- */
-
-static void read_text(PyObject *obj, const char *attribute, char *to, size_t size)
-{
-    PyObject *value = NULL, *text = NULL; /* owned */
-    if (PyObject_GetOptionalAttrString(obj, attribute, &value) > 0)
-        text = PyObject_Str(value);
-    const char *bytes = text != NULL ? PyUnicode_AsUTF8(text) : NULL;
-    if (bytes != NULL)
-        copy_text(to, size, bytes);
-    PyErr_Clear();
-    Py_XDECREF(value);
-    Py_XDECREF(text);
-}
-
-static int32_t read_shape(PyObject *obj, int64_t *shape)
-{
-    PyObject *value = NULL, *sizes = NULL; /* owned */
-    int32_t ndim = -1;
-    if (PyObject_GetOptionalAttrString(obj, "shape", &value) > 0)
-        sizes = PySequence_Tuple(value);
-    if (sizes != NULL && PyTuple_GET_SIZE(sizes) <= TT_MAX_DIM) {
-        ndim = (int32_t)PyTuple_GET_SIZE(sizes);
-        for (int32_t d = 0; d < ndim && !PyErr_Occurred(); d++)
-            shape[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(sizes, d));
-        ndim = PyErr_Occurred() ? -1 : ndim; /* symbolic or ragged */
-    }
-    PyErr_Clear();
-    Py_XDECREF(value);
-    Py_XDECREF(sizes);
-    return ndim;
-}
-
-/* A tensor whose values we do not read: what it says of itself, and what torch
+/* A tensor whose elements we cannot read: what it says of itself, and what torch
  * computes on its device. */
-static void take_from_outside(PyObject *obj, tensor_view_result why, track_sight *out)
+static void take_from_outside(PyObject *obj, tensor_view_result why, track_description *out)
 {
-    char dtype[32] = "";
-    out->ndim = read_shape(obj, out->shape);
-    read_text(obj, "dtype", dtype, sizeof dtype);
-    copy_text(out->dtype, sizeof out->dtype, strncmp(dtype, "torch.", 6) == 0 ? dtype + 6 : dtype);
-    read_text(obj, "device", out->device, sizeof out->device);
-    if (strcmp(out->device, "cpu") == 0)
-        out->device[0] = '\0';
+    PyObject *owners[2] = { NULL, NULL }; /* owned */
+    out->ndim = tensor_fact_shape(obj, out->shape);
+    copy_text(out->dtype, sizeof out->dtype, tensor_fact_dtype(obj, &owners[0]));
+    copy_text(out->device, sizeof out->device, tensor_fact_device(obj, &owners[1]));
+    Py_XDECREF(owners[0]);
+    Py_XDECREF(owners[1]);
     PyObject *stats = why == VIEW_DEVICE ? summary_stats_on_device(obj, false) : NULL; /* owned */
     if (stats != NULL) {
         out->stats = ((summary_stats_object *)stats)->stats;
@@ -109,10 +52,9 @@ static void take_from_outside(PyObject *obj, tensor_view_result why, track_sight
     Py_XDECREF(stats);
 }
 
-static void take_tensor(binding_state *state, PyObject *obj, bool wants_digest, track_sight *out)
+static void take_tensor(binding_state *state, PyObject *obj, bool wants_digest, track_description *out)
 {
     tensor_view view;
-    out->is_torch = tensor_torch_is_tensor(&state->torch, obj);
     tensor_view_result why = tensor_view_open(&state->torch, obj, &view);
     if (why != VIEW_OK) {
         take_from_outside(obj, why, out);
@@ -124,78 +66,77 @@ static void take_tensor(binding_state *state, PyObject *obj, bool wants_digest, 
     tt_stats_compute(&view.tensor, &out->stats);
     out->has_stats = true;
     if (wants_digest) {
-        tt_digest_compute(&view.tensor, &out->digest);
-        out->has_digest = true;
+        tt_digest_compute(&view.tensor, &out->seen.digest);
+        out->seen.has_digest = true;
     }
     tensor_view_close(&view);
 }
 
-void track_sight_take(binding_state *state, PyObject *obj, bool wants_digest, track_sight *out)
+void track_describe(binding_state *state, PyObject *obj, bool wants_digest, track_description *out)
 {
-    tensor_torch_find(&state->torch);
-    out->kind = track_sight_kind_of(state, obj);
-    out->is_torch = out->has_stats = out->has_digest = false;
+    tensor_kind kind = tensor_kind_of(&state->torch, obj);
+    out->seen = (tensor_fingerprint){ .object = obj, .kind = (uint8_t)kind };
+    out->has_stats = false;
     out->changed = 0;
-    out->object = obj;
     out->type[0] = out->dtype[0] = out->device[0] = '\0';
     out->ndim = -1;
     out->held = NULL;
-    out->quick = out->full = (track_key){ 0, 0 };
     if (obj == NULL)
         return;
     const char *dot = strrchr(Py_TYPE(obj)->tp_name, '.');
     copy_text(out->type, sizeof out->type, dot != NULL ? dot + 1 : Py_TYPE(obj)->tp_name);
-    if (out->kind == SIGHT_TENSOR) {
+    if (tensor_kind_has_elements(kind)) {
         take_tensor(state, obj, wants_digest, out);
-    } else if (out->kind == SIGHT_PLAIN && wants_digest) {
-        out->held = Py_NewRef(obj);
-    } else if (out->kind == SIGHT_BOX && wants_digest) {
-        out->quick = track_key_of(state, obj, true);
-        out->full = track_key_of(state, obj, false);
+    } else if (wants_digest && kind != KIND_OBJECT) {
+        out->seen.digest = tensor_digest(&state->torch, obj, 0, NULL);
+        out->seen.has_digest = true;
+        if (kind == KIND_CONTAINER)
+            out->quick = quick_digest(state, obj);
+        else
+            out->held = Py_NewRef(obj);
     }
 }
 
-void track_sight_forget(track_sight *sight)
+void track_description_clear(track_description *one)
 {
-    Py_CLEAR(sight->held);
-    sight->kind = SIGHT_NONE;
-    sight->object = NULL;
+    Py_CLEAR(one->held);
+    one->seen = (tensor_fingerprint){ 0 };
 }
 
-void track_sight_keep(track_sight *sight, PyObject *obj)
+void track_description_keep(track_description *one, PyObject *obj)
 {
-    PyObject *bare =
-        sight->is_torch ? PyObject_CallMethod(obj, "detach", NULL) : Py_NewRef(obj); /* owned */
-    PyObject *copy =
-        bare != NULL ? PyObject_CallMethod(bare, sight->is_torch ? "clone" : "copy", NULL) : NULL;
+    bool is_torch = one->seen.kind == KIND_TORCH;
+    PyObject *bare = is_torch ? PyObject_CallMethod(obj, "detach", NULL) : Py_NewRef(obj); /* owned */
+    PyObject *copy = bare != NULL ? PyObject_CallMethod(bare, is_torch ? "clone" : "copy", NULL) : NULL;
     PyErr_Clear(); /* without a copy every change counts */
     Py_XDECREF(bare);
-    Py_XSETREF(sight->held, copy);
+    Py_XSETREF(one->held, copy);
 }
 
 /* ---- comparing -------------------------------------------------------------- */
 
-static bool is_same_key(track_key a, track_key b)
+static bool is_same_digest(tt_digest a, tt_digest b)
 {
     return a.low == b.low && a.high == b.high;
 }
 
-bool track_sight_is_stale(binding_state *state, const track_sight *last, track_sight_kind kind,
-                          PyObject *obj)
+bool track_description_is_stale(binding_state *state, const track_description *last, PyObject *obj)
 {
-    if (kind != last->kind)
+    tensor_kind kind = tensor_kind_of(&state->torch, obj);
+    if (kind != last->seen.kind)
         return true;
     switch (kind) {
-    case SIGHT_NONE:
-    case SIGHT_TENSOR: /* the line source tells */
+    case KIND_NONE:
+    case KIND_TORCH: /* the line source tells */
+    case KIND_ARRAY:
         return false;
-    case SIGHT_PLAIN: /* held, so the same address is the same object */
+    case KIND_PLAIN: /* held, so the same address is the same object */
         return last->held != obj &&
-               !is_same_key(track_key_of(state, last->held, false), track_key_of(state, obj, false));
-    case SIGHT_BOX:
-        return !is_same_key(last->quick, track_key_of(state, obj, true));
-    case SIGHT_OTHER:
-        return last->object != obj;
+               !is_same_digest(last->seen.digest, tensor_digest(&state->torch, obj, 0, NULL));
+    case KIND_CONTAINER:
+        return !is_same_digest(last->quick, quick_digest(state, obj));
+    case KIND_OBJECT:
+        return last->seen.object != obj;
     }
     return true;
 }
@@ -279,33 +220,33 @@ static bool is_far(binding_state *state, PyObject *copy, PyObject *obj, const tr
 }
 
 /* Notes that a field differs. */
-static void put_field(track_text *what, track_sight *now, unsigned field, const char *word)
+static void put_field(track_text *what, track_description *now, unsigned field, const char *word)
 {
     put_word(what, word);
     now->changed |= field;
 }
 
-static bool has_same_shape(const track_sight *a, const track_sight *b)
+static bool has_same_shape(const track_description *a, const track_description *b)
 {
     return a->ndim == b->ndim &&
            (a->ndim <= 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0);
 }
 
-static bool tensor_differs(binding_state *state, const track_sight *last, track_sight *now, PyObject *obj,
-                           const track_tolerance *tolerance, track_text *what)
+static bool tensor_differs(binding_state *state, const track_description *last, track_description *now,
+                           PyObject *obj, const track_tolerance *tolerance, track_text *what)
 {
     if (!has_same_shape(last, now))
         put_field(what, now, CHANGED_SHAPE, "shape");
-    if (last->is_torch != now->is_torch)
-        put_word(what, now->is_torch ? "type (array → tensor)" : "type (tensor → array)");
+    if (last->seen.kind != now->seen.kind)
+        put_word(what, now->seen.kind == KIND_TORCH ? "type (array → tensor)" : "type (tensor → array)");
     if (strcmp(last->dtype, now->dtype) != 0)
         put_field(what, now, CHANGED_DTYPE, "dtype");
     if (strcmp(last->device, now->device) != 0)
         put_field(what, now, CHANGED_DEVICE, "device");
     if (what->len > 0)
         return true;
-    if (last->has_digest && now->has_digest) {
-        if (last->digest.low == now->digest.low && last->digest.high == now->digest.high)
+    if (last->seen.has_digest && now->seen.has_digest) {
+        if (tensor_fingerprint_is_equal(&last->seen, &now->seen))
             return false;
         if (tolerance->is_given && last->held != NULL)
             return is_far(state, last->held, obj, tolerance, what);
@@ -339,14 +280,16 @@ static void put_values(track_text *what, PyObject *last, PyObject *now)
     Py_XDECREF(after);
 }
 
-bool track_sight_differs(binding_state *state, const track_sight *last, track_sight *now, PyObject *obj,
-                         const track_tolerance *tolerance, track_text *what)
+bool track_description_differs(binding_state *state, const track_description *last,
+                               track_description *now, PyObject *obj, const track_tolerance *tolerance,
+                               track_text *what)
 {
-    if (last->kind == SIGHT_NONE)
-        return now->kind != SIGHT_NONE;
-    if (last->kind == SIGHT_TENSOR && now->kind == SIGHT_TENSOR)
+    tensor_kind before = (tensor_kind)last->seen.kind, kind = (tensor_kind)now->seen.kind;
+    if (before == KIND_NONE)
+        return kind != KIND_NONE;
+    if (tensor_kind_has_elements(before) && tensor_kind_has_elements(kind))
         return tensor_differs(state, last, now, obj, tolerance, what);
-    if (last->kind != now->kind || strcmp(last->type, now->type) != 0) {
+    if (before != kind || strcmp(last->type, now->type) != 0) {
         put_word(what, "type (");
         track_text_put(what, last->type);
         track_text_put(what, " → ");
@@ -356,12 +299,22 @@ bool track_sight_differs(binding_state *state, const track_sight *last, track_si
             put_values(what, last->held, obj);
         return true;
     }
-    if (now->kind == SIGHT_BOX ? is_same_key(last->full, now->full)
-                               : !track_sight_is_stale(state, last, now->kind, obj))
+    if (kind == KIND_OBJECT ? last->seen.object == obj
+                            : tensor_fingerprint_is_equal(&last->seen, &now->seen))
         return false;
-    if (now->kind == SIGHT_BOX)
+    if (kind == KIND_CONTAINER)
         put_word(what, "contents");
     else
         put_values(what, last->held, obj);
     return true;
+}
+
+/* track_key(value) -> bytes */
+BINDING_FUNCTION(track_key)
+{
+    const binding_option none[] = { { 0 } };
+    if (binding_read_arguments("track_key", 1, none, args, nargs, kwnames) < 0)
+        return NULL;
+    tt_digest digest = tensor_digest(&binding_state_of(module)->torch, args[0], 0, NULL);
+    return PyBytes_FromStringAndSize((const char *)&digest, sizeof digest);
 }

@@ -1,0 +1,105 @@
+/* values.c -- what Python asks about the tensors in a value.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/state.h"
+#include "tensor/copy.h"
+#include "tensor/walk.h"
+
+static tensor_torch *torch_of(PyObject *module)
+{
+    tensor_torch *torch = &binding_state_of(module)->torch;
+    (void)tensor_torch_find(torch);
+    return torch;
+}
+
+static int add_pair(PyObject *list, PyObject *first, PyObject *second)
+{
+    PyObject *pair = first != NULL ? PyTuple_Pack(2, first, second) : NULL; /* owned */
+    int result = pair != NULL ? PyList_Append(list, pair) : -1;
+    Py_XDECREF(pair);
+    return result;
+}
+
+typedef struct naming {
+    PyObject *name, *found;
+} naming;
+
+static int add_named(void *context, PyObject *tensor, const tensor_place *place)
+{
+    const naming *work = context;
+    PyObject *name = tensor_place_name(work->name, place); /* owned */
+    int result = add_pair(work->found, name, tensor);
+    Py_XDECREF(name);
+    return result;
+}
+
+BINDING_FUNCTION(binding_find_tensors)
+{
+    const binding_option none[] = { { 0 } };
+    if (binding_read_arguments("find_tensors", 2, none, args, nargs, kwnames) < 0)
+        return NULL;
+    if (!PyUnicode_Check(args[1]))
+        return PyErr_Format(PyExc_TypeError, "find_tensors(): the name must be a str, not %R", args[1]);
+    naming work = { .name = args[1], .found = PyList_New(0) };
+    tensor_place place = { 0 };
+    if (work.found != NULL && tensor_walk(torch_of(module), args[0], &place, add_named, &work) < 0)
+        Py_CLEAR(work.found);
+    return work.found;
+}
+
+PyObject *binding_all_tensors(PyObject *module, PyObject *value)
+{
+    return tensor_walk_all(torch_of(module), value);
+}
+
+BINDING_FUNCTION(binding_map_tensors)
+{
+    const binding_option none[] = { { 0 } };
+    if (binding_read_arguments("map_tensors", 2, none, args, nargs, kwnames) < 0)
+        return NULL;
+    return tensor_map(torch_of(module), args[0], args[1]);
+}
+
+BINDING_FUNCTION(binding_children)
+{
+    bool has_sets = false, has_objects = false, has_modules = false;
+    int64_t limit = INT64_MAX;
+    const binding_option options[] = { { "sets", OPTION_BOOL, &has_sets },
+                                       { "objects", OPTION_BOOL, &has_objects },
+                                       { "modules", OPTION_BOOL, &has_modules },
+                                       { "limit", OPTION_INT, &limit },
+                                       { 0 } };
+    if (binding_read_arguments("children", 1, options, args, nargs, kwnames) < 0)
+        return NULL;
+    tensor_children it;
+    tensor_children_open(&it, torch_of(module), args[0],
+                         CHILDREN_FIELDS | (has_sets ? CHILDREN_SETS : 0) |
+                             (has_objects ? CHILDREN_OBJECTS : 0) | (has_modules ? CHILDREN_MODULES : 0));
+    PyObject *found = tensor_children_has_any(&it) ? PyList_New(0) : Py_NewRef(Py_None); /* owned */
+    while (found != NULL && found != Py_None && limit-- > 0 && tensor_children_next(&it)) {
+        PyObject *key = tensor_children_key(&it); /* owned */
+        if (add_pair(found, key, it.value) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(key);
+    }
+    tensor_children_close(&it);
+    return found;
+}
+
+BINDING_FUNCTION(binding_copy_tensor)
+{
+    PyObject *cache = NULL, *make = NULL; /* borrowed */
+    bool is_fresh = false;
+    const binding_option options[] = { { "cache", OPTION_OBJECT, &cache },
+                                       { "make", OPTION_OBJECT, &make },
+                                       { "fresh", OPTION_BOOL, &is_fresh },
+                                       { 0 } };
+    if (binding_read_arguments("copy_tensor", 1, options, args, nargs, kwnames) < 0)
+        return NULL;
+    tensor_torch *torch = torch_of(module);
+    if (!tensor_torch_is_tensor(torch, args[0]) || make == NULL)
+        return PyErr_Format(PyExc_TypeError,
+                            "copy_tensor() takes a torch.Tensor and make=function, not %R",
+                            (PyObject *)Py_TYPE(args[0]));
+    return tensor_copy(torch, cache != NULL && PyDict_Check(cache) ? cache : NULL, args[0], make,
+                       is_fresh);
+}
