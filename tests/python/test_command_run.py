@@ -144,7 +144,7 @@ def test_a_folder_that_cannot_take_the_run_stops_the_program_before_it_starts(
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "rank0.tap").write_text("no run at all" * 100)
     answers = {
-        ("there",): "it holds a run already; give another folder, or --resume to go on with it",
+        ("there",): "it holds a run already; give another folder, or --resume to continue it",
         ("file",): "is a file; a run is a folder",
         ("file/below",): "Not a directory",
         ("/proc/self/run",): "No such file or directory",

@@ -51,7 +51,8 @@ def test_a_public_name_has_a_docstring_in_the_form_of_google(package: str, name:
     assert not re.match(r"Gives? ", first), "write 'Return …'"
     assert re.search(r"^Example:\n    >>> ", text, re.MULTILINE), "no Example:"
     is_error = isinstance(thing, type) and issubclass(thing, BaseException)
-    described = set(re.findall(r"^    \*{0,2}(\w+): ", text, re.MULTILINE))
+    lists = re.findall(r"^    ([\w*]+(?:, [\w*]+)*): ", text, re.MULTILINE)
+    described = {name.strip(" *") for names in lists for name in names.split(",")}
     missing = set() if is_error else set(parameters(thing)) - described
     assert not missing, f"Args: lacks {sorted(missing)}"
     if not isinstance(thing, type) and callable(thing):

@@ -1,4 +1,4 @@
-"""The halves of commands that need Python; `cli/python_exec.c` calls them.
+"""The Python halves of commands; `cli/python_exec.c` starts them.
 
 SPDX-License-Identifier: Apache-2.0
 """

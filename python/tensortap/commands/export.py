@@ -1,4 +1,4 @@
-"""Write a run in a format that needs a library of Python's: the inner half of `tensortap export`.
+"""Write a run in a format that needs a Python library: the Python half of `tensortap export`.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -48,19 +48,19 @@ class Damaged(Exception):
 
 
 class Progress:
-    """A bar on the terminal for what takes longer than a second."""
+    """A progress bar on the terminal, shown after one second."""
 
     WIDTH = 24
 
     def __init__(self, total: int) -> None:
-        """Begin; nothing is shown yet."""
+        """Start; show nothing yet."""
         self.done, self.total = 0, max(total, 1)
         self.next = time.monotonic() + 1
         self.is_shown = False
         self.is_wanted = sys.stderr.isatty()
 
     def add(self, count: int) -> None:
-        """Say that so many points more are done."""
+        """Count further points as done."""
         self.done += count
         if self.is_wanted and time.monotonic() >= self.next:
             self.next = time.monotonic() + 0.1
@@ -70,16 +70,16 @@ class Progress:
             self.is_shown = True
 
     def end(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self.is_shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 class Source:
-    """The points that were asked for, site by site and rank by rank."""
+    """The selected points, site by site and rank by rank."""
 
     def __init__(self, path: str, glob: str, steps: str, *, is_partial: bool) -> None:
-        """Open the run; *steps* is A:B, A:, :B, : or A, as the program checked it."""
+        """Open the run; *steps* is A:B, A:, :B, : or A, already checked by the program."""
         self.is_partial = is_partial
         self.lost: set[tuple[int, int, int]] = set()  # file, site and number of a point
         self.evicted = 0
@@ -90,7 +90,7 @@ class Source:
         self.last = (int(last) if last else None) if colon else self.first
         ranks = [file.rank for file in self.run.files]
         self.has_ranks = len(set(ranks)) > 1
-        # A forked child has the rank of its parent, and a file of its own: rank0.4711.tap.
+        # A forked child has the rank of its parent, but another file: rank0.4711.tap.
         self.labels = [os.path.basename(file.path).removesuffix(".tap") for file in self.run.files]
         self.parts = [
             (name, self.reader.find(name), file, rank)
@@ -101,13 +101,13 @@ class Source:
         self.bar = Progress(sum(self.reader.points(file, site) for _, site, file, _ in self.parts))
 
     def wants(self, step: int) -> bool:
-        """Tell whether a step was asked for."""
+        """Return whether a step was selected."""
         return (self.first is None or step >= self.first) and (
             self.last is None or step <= self.last
         )
 
     def points(self, site: int, file: int) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Yield number and point of one site in one file."""
+        """Yield (index, point) of one site in one file."""
         for index in range(self.reader.points(file, site)):
             self.bar.add(1)
             try:
@@ -162,13 +162,13 @@ class Source:
                     yield name, file, point, self.reader.hist(file, site, index)
 
     def which(self, file: int, point: tuple[Any, ...]) -> str:
-        """Name a point among those of its site: step, call and, if there are several, file."""
+        """Return a name for a point that is unique in its site: step, call, and file if several."""
         step, call = point[0], point[2]
         which = f"{step}.{call}" if call else f"{step}"
         return which + (f"@{self.labels[file]}" if len(self.labels) > 1 else "")
 
     def values(self, *, as_numpy: bool) -> Iterator[tuple[str, str, Any]]:
-        """Yield (site, which, tensor) of every value that was kept and is still there."""
+        """Yield (site, which, tensor) of every value that was kept and not evicted."""
         for name, site, file, _ in self.parts:
             for index, point in self.points(site, file):
                 if not point[6] & VALUE:
@@ -185,7 +185,7 @@ class Source:
 
 
 def _number(x: Any) -> Any:
-    """Give a complex number as its magnitude: tables have one column for it."""
+    """Return the magnitude of a complex number: tables have one column for it."""
     return abs(x) if isinstance(x, complex) else x
 
 
@@ -195,7 +195,7 @@ def to_sqlite(source: Source, out: str) -> None:
     try:
         kinds = {**dict.fromkeys(WHOLE, "INTEGER"), **dict.fromkeys(TEXTS, "TEXT")}
         columns = ", ".join(f'"{c}" {kinds.get(c, "REAL")}' for c in COLUMNS)
-        base.execute("PRAGMA journal_mode = OFF")  # half a file is removed anyway
+        base.execute("PRAGMA journal_mode = OFF")  # an incomplete file is removed anyway
         base.execute(f"CREATE TABLE points ({columns})")
         marks = ", ".join("?" * len(COLUMNS))
         base.executemany(f"INSERT INTO points VALUES ({marks})", map(_fit, source.rows()))
@@ -218,7 +218,7 @@ def _bins(source: Source) -> Iterator[tuple[Any, ...]]:
 
 
 def _fit(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Give integers beyond 64 bits (sums of uint64) as floats, which SQLite can hold."""
+    """Turn integers beyond 64 bits (sums of uint64), which SQLite cannot hold, into floats."""
     return tuple(
         float(x) if isinstance(x, int) and not -(1 << 63) <= x < 1 << 63 else x for x in row
     )
@@ -269,9 +269,9 @@ def to_hdf5(source: Source, out: str) -> None:
 def to_tensorboard(source: Source, out: str) -> None:
     """Write numbers as scalars SITE, statistics as scalars KIND:NAME/FIELD, histograms as SITE.
 
-    TensorBoard puts what stands before the first slash together: `parameter:w/max` and
-    `parameter:w/mean` are two cards of one group that folds.  Where ranks or children would share
-    a curve, the file's name comes first: rank1/SITE, and rank0.4711/SITE of a forked child.
+    TensorBoard groups tags by the text before the first slash: `parameter:w/max` and
+    `parameter:w/mean` are two cards of one group.  If ranks or forked children would share a
+    curve, the file's name comes first: rank1/SITE, or rank0.4711/SITE of a forked child.
     """
     from torch.utils.tensorboard import SummaryWriter
 
@@ -301,14 +301,16 @@ def to_tensorboard(source: Source, out: str) -> None:
 
 
 def _buckets(bins: list[Bin]) -> dict[str, Any]:
-    """Give a histogram as TensorBoard has it: where each bucket ends, without gaps.
+    """Return a histogram as TensorBoard stores it: the end of each bucket, without gaps.
 
-    Sum and squares are those of the middles of the bins; TensorBoard draws neither.
+    Sum and squares are those of the middles of the bins; TensorBoard shows neither.
     """
     limits: list[float] = []
     counts: list[int] = []
     for low, high, count in bins:
-        start = low if low < high else math.nextafter(low, -math.inf)  # the zeros have no width
+        start = (
+            low if low < high else math.nextafter(low, -math.inf)
+        )  # the bin of zeros has no width
         if not limits or limits[-1] < start:
             limits.append(start)
             counts.append(0)
@@ -339,7 +341,7 @@ def to_pt(source: Source, out: str) -> None:
     try:
         with open(out, "wb") as file:
             torch.save(kept, file)
-    except RuntimeError as error:  # torch's words hide the system's
+    except RuntimeError as error:  # torch hides the system's error
         raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
 
 
@@ -370,8 +372,8 @@ def report(source: Source) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Export; *arguments* are run, glob, format, out, steps and how, checked by the program.
 
-    *how* is "whole", "partial" (of a damaged run what can be read) or "lossy" (the same, and
-    the program has said that something is missing).
+    *how* is "whole", "partial" (what can be read of a damaged run) or "lossy" (the same, and
+    the program has already said that something is missing).
     """
     path, glob, kind, out, steps, how = arguments
     bar = None

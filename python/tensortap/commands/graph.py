@@ -1,4 +1,4 @@
-"""Draw a call graph: the inner half of `tensortap graph`.
+"""Draw a call graph: the Python half of `tensortap graph`.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -32,16 +32,16 @@ def main(arguments: Sequence[str]) -> None:
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         text = error.args[0] if isinstance(error, KeyError) else error
         print(f"tensortap: {text}", file=sys.stderr)
-        is_asked_wrongly = isinstance(error, (KeyError, FileNotFoundError, Unusable))
-        raise SystemExit(2 if is_asked_wrongly else 3) from None
+        is_usage = isinstance(error, (KeyError, FileNotFoundError, Unusable))
+        raise SystemExit(2 if is_usage else 3) from None
 
 
 class Unusable(ValueError):
-    """What was asked for cannot be."""
+    """The request cannot be fulfilled."""
 
 
 def draw(options: argparse.Namespace) -> None:
-    """Read the trace or the run, draw it, and say so if asked."""
+    """Read the trace or the run, and draw it; report progress if --verbose."""
     from tensortap.spy import trace_graph
     from tensortap.spy.digraph import picture_format
     from tensortap.spy.run_graph import run_graph

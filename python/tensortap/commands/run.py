@@ -1,8 +1,8 @@
-"""Run a program as Python would, and record every model whose optimizer steps.
+"""Run a program as Python would, and record every model that an optimizer trains.
 
-This is the inner half of `tensortap run`; the outer half is cli/cmd_run.c.  Nothing of
-torch is imported before the program imports it.  The program sees its own argv, its own
-`__main__`, its own sys.path; tracebacks begin with its first line.
+This is the Python half of `tensortap run`; cli/cmd_run.c starts it.  torch is not imported
+before the program imports it.  The program sees its own argv, its own `__main__` and its own
+sys.path; tracebacks begin with its first line.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -31,11 +31,11 @@ Entry = tuple[str, types.TracebackType]  # the file of its frame, and itself
 class Watcher:
     """The run of one process: opened when its first model is about to run, or to step.
 
-    Every module that gets a parameter or a module of its own announces its next call in
-    training (`_core._announce`); the outermost is a model, and all in it announce nothing
-    more.  What is trained and was never announced (it runs compiled, or came out of a
-    pickle) is found when its optimizer steps.  None of this is a forward hook: torch.compile
-    would trace that, and everything else would run on torch's slow path.
+    Every module that registers a parameter or a submodule announces its next call in training
+    (`_core._announce`).  The outermost one is a model; its submodules stop announcing.  A model
+    that never announces itself (it runs compiled, or was unpickled) is found when its optimizer
+    steps.  No forward hook is used: torch.compile would trace it, and all other calls would
+    take torch's slow path.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Watcher:
         watching: dict[str, Any],
         program: tuple[str, Sequence[str]],
     ) -> None:
-        """Remember where to record; nothing is made yet."""
+        """Keep the options; create nothing yet."""
         self.folder = folder
         self.options = options
         self.watching = watching  # options of tensortap.watch
@@ -58,7 +58,7 @@ class Watcher:
         self.models: list[ref[Any]] = []  # watched
 
     def start(self) -> None:
-        """Listen to modules that are made, and to optimizers."""
+        """Listen for new modules, and to optimizers."""
         from torch.nn.modules import module
 
         from tensortap.models.unseen import unseen
@@ -70,8 +70,8 @@ class Watcher:
         module.register_module_module_registration_hook(made)
         optimizers.listen(self)
 
-    def _made(self, module: Any, _name: str, _part: Any) -> None:
-        """Have a module announce its calls: it has just got a parameter, or another module."""
+    def _made(self, module: Any, _name: str, _value: Any) -> None:
+        """Make a module announce its calls: it has just registered a parameter or a submodule."""
         if os.getpid() == self.pid:
             from tensortap import _core
 
@@ -86,12 +86,12 @@ class Watcher:
                 self._watch(self._compiled_around(module) or module)
         except Exception as error:
             self._give_up(error)
-        _core._announce(module, None)  # not sooner: what is watched by now sees this call too
+        _core._announce(module, None)  # last: the watch must see this call too
 
     def _compiled_around(self, module: Any) -> Any:
         """Return the largest module around this one that `Module.compile` compiled, or None.
 
-        Its own call was not announced: it is called in our place.
+        Its own call was not announced: torch calls the compiled function instead.
         """
         if "torch._dynamo" not in sys.modules:
             return None
@@ -101,11 +101,11 @@ class Watcher:
         return next(iter(living.roots(around)), None)
 
     def _covers(self, parameters: Iterable[Any]) -> bool:
-        """Say if all belong to watched models: the id alone may be that of one that is gone."""
+        """Return whether all belong to watched models; an id alone may be that of a freed one."""
         return all((known := self.covered.get(id(p))) and known() is p for p in parameters)
 
     def _watch(self, module: Any) -> None:
-        """Watch a model, and open the run with the first."""
+        """Watch a model; open the run with the first."""
         import tensortap
         from tensortap import _core
         from tensortap.models import living
@@ -113,7 +113,7 @@ class Watcher:
 
         name = None
         if self.context is None:
-            if living.trained_outside(module):  # other models will come: all get a name
+            if living.trained_outside(module):  # more models will follow: name all of them
                 name = type(unwrapped(module)).__name__
             self.context = tensortap.record(self.folder, **self.options)
             self.run = self.context.__enter__()
@@ -124,20 +124,20 @@ class Watcher:
             _core._announce(part, None)
 
     def _give_up(self, error: Exception) -> None:
-        """Say why nothing is recorded; the program goes on without us."""
+        """Say why nothing is recorded; the program continues without recording."""
         print(f"tensortap: cannot record: {error}", file=sys.stderr)
         self.pid = -1
 
     # ---- what the optimizers call
 
     def before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Watch the models of an optimizer that have not announced themselves."""
+        """Watch the models of an optimizer that did not announce themselves."""
         if os.getpid() != self.pid:
             return None
         try:
             if self._covers(p for group in optimizer.param_groups for p in group["params"]):
                 return None
-            if callable(kwargs.get("closure")):  # its forward may be the first
+            if callable(kwargs.get("closure")):  # it may run the first forward
                 return args, {**kwargs, "closure": self._late(kwargs["closure"], optimizer)}
             if len(args) > 1 and callable(args[1]):
                 return (args[0], self._late(args[1], optimizer), *args[2:]), kwargs
@@ -147,7 +147,7 @@ class Watcher:
         return None
 
     def after_step(self, optimizer: Any) -> None:
-        """Do nothing: everything is known before."""
+        """Do nothing: models are found before the step."""
 
     def _search(self, optimizer: Any) -> None:
         """Watch the largest modules that hold its parameters and contain no watched model."""
@@ -190,7 +190,7 @@ class Watcher:
         return late
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Close the run with the exception that ended the program; say where it is, or why not."""
+        """Close the run with the exception that ended the program; print where it is."""
         if os.getpid() != self.pid:
             return
         context, self.context, self.pid = self.context, None, -1
@@ -210,7 +210,7 @@ class Watcher:
 
 
 def say_why(own: Sequence[str], kind: str, rest: Sequence[str]) -> None:
-    """Say that nothing was recorded, and why; *own* are options of `tensortap run`."""
+    """Print why nothing was recorded; *own* are options of `tensortap run`."""
     if os.environ.get("RANK", "0") != "0":
         return
     lines = ["nothing recorded: this process did not import torch"]
@@ -240,23 +240,23 @@ def rank_command(own: Sequence[str], arguments: Sequence[str]) -> str:
 
 
 def _is_compiled(module: Any) -> bool:
-    """Say if `Module.compile` has been called: the slot holds something, perhaps below ours."""
+    """Return whether `Module.compile` was called: the slot has a function, perhaps inside ours."""
     held = module.__dict__.get("_compiled_call_impl")
     return getattr(held, "inner", held) is not None
 
 
 class TorchWaiter:
-    """A finder that calls back once torch has been imported; finds nothing itself.
+    """A finder that calls a function when torch has been imported; finds nothing itself.
 
-    No importlib.abc.MetaPathFinder: importing that took a fifth of our start.
+    Not an importlib.abc.MetaPathFinder: importing that took a fifth of our start-up time.
     """
 
     def __init__(self, then: Callable[[], None]) -> None:
-        """Remember what to do."""
+        """Keep the function."""
         self.then = then
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """Wrap the loader of `torch`, so that we are told when it is whole."""
+        """Wrap the loader of `torch`, so that the function is called when torch is complete."""
         if name != "torch":
             return None
         sys.meta_path.remove(self)
@@ -275,9 +275,9 @@ class TorchWaiter:
 
 
 def clean(error: BaseException) -> types.TracebackType | None:
-    """Drop the frames that are there because of us: above the program's first line, and hooks.
+    """Remove our own frames: those above the program's first line, and hooks.
 
-    What the program itself called stays, and so does an error of our own.
+    Frames of functions that the program called stay, and so does an error of our own.
     """
     entries = []
     entry = error.__traceback__
@@ -298,7 +298,7 @@ def clean(error: BaseException) -> types.TracebackType | None:
 
 
 def without_hooks(entries: list[Entry]) -> list[Entry]:
-    """Drop what torch or an import called of ours: around a closure, or where Ctrl-C arrived."""
+    """Remove our functions that torch or an import called: around a closure, or at Ctrl-C."""
     file = getattr(sys.modules.get("torch"), "__file__", None)
     torch = os.path.dirname(file) + os.sep if file else None
     kept: list[Entry] = []
@@ -307,7 +307,9 @@ def without_hooks(entries: list[Entry]) -> list[Entry]:
         if not (name == __file__ or (hooked and name.startswith(PACKAGE))):
             kept.append((name, entry))
             continue
-        while kept and kept[-1][0].startswith(IMPORT):  # hidden by Python, but for us in between
+        while kept and kept[-1][0].startswith(
+            IMPORT
+        ):  # Python would hide these without our frame in between
             kept.pop()
     return kept
 
@@ -325,10 +327,10 @@ def execute(kind: str, rest: Sequence[str]) -> None:
         runpy.run_path(path, run_name="__main__")
         return
     sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
-    path = os.path.abspath(path)  # as Python: argv keeps what was typed, __file__ is whole
+    path = os.path.abspath(path)  # as Python: argv keeps what was typed, __file__ is absolute
     with open(path, "rb") as file:
         source = file.read()
-    # As Python does: the program is the module __main__, for pickle and multiprocessing too.
+    # As Python does: the program is the module __main__, also for pickle and multiprocessing.
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=__builtins__, __cached__=None)
     sys.modules["__main__"] = main
@@ -336,11 +338,11 @@ def execute(kind: str, rest: Sequence[str]) -> None:
 
 
 def end(code: int) -> NoReturn:
-    """Leave with this exit code after everything that Python does at exit."""
+    """Exit with this code, after Python's exit handlers."""
     raise SystemExit(code)
 
 
-#: What cli/cmd_run.c gives before the program and its arguments; "" where nothing was said.
+#: Arguments from cli/cmd_run.c before the program and its own; "" for a default.
 SLOTS = (
     "folder",
     "every",
@@ -356,11 +358,11 @@ SLOTS = (
 )
 
 
-def refuse_place(folder: str | None, resume: bool) -> None:
-    """End with exit code 3 if the run could not be written: before the program trains in vain."""
+def check_folder(folder: str | None, resume: bool) -> None:
+    """Exit with code 3 if the run cannot be written, before the program starts."""
     from tensortap.runs.record import check_place
 
-    why = "it holds a run already; give another folder, or --resume to go on with it"
+    why = "it holds a run already; give another folder, or --resume to continue it"
     try:
         check_place(folder, resume=resume)
     except FileExistsError:
@@ -374,7 +376,7 @@ def refuse_place(folder: str | None, resume: bool) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run; *arguments* are those of SLOTS, then the program and its own."""
+    """Run; *arguments* are those of SLOTS, then the program and its arguments."""
     given = {name: text for name, text in zip(SLOTS, arguments, strict=False) if text}
     kind, rest = given["kind"], arguments[len(SLOTS) :]
     if kind == "script" and not os.path.exists(rest[0]):
@@ -388,13 +390,13 @@ def main(arguments: Sequence[str]) -> None:
         watching["grads"] = None if given["grads"] == "none" else given["grads"]
     if "on_nonfinite" in given:
         watching["on_nonfinite"] = given["on_nonfinite"]
-    refuse_place(given.get("folder"), "resume" in given)
+    check_folder(given.get("folder"), "resume" in given)
     watcher = Watcher(given.get("folder"), options, watching, (kind, rest))
-    if "torch" in sys.modules:  # a sitecustomize has imported it
+    if "torch" in sys.modules:  # imported by a sitecustomize
         watcher.start()
     else:
         sys.meta_path.insert(0, TorchWaiter(watcher.start))
-    atexit.register(watcher.finish)  # the safety net; finish() itself runs once
+    atexit.register(watcher.finish)  # a safety net; finish() runs only once
     try:
         execute(kind, rest)
     except SystemExit as error:
@@ -404,7 +406,7 @@ def main(arguments: Sequence[str]) -> None:
         watcher.finish(error)
         show_traceback()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)  # as Python: the shell sees the signal
+        os.kill(os.getpid(), signal.SIGINT)  # as Python does: the shell sees the signal
     except BaseException as error:
         show_traceback()
         watcher.finish(error)

@@ -1,4 +1,4 @@
-"""Text and pictures for people.
+"""Text and pictures for users.
 
 SPDX-License-Identifier: Apache-2.0
 """

@@ -10,15 +10,15 @@ import functools
 import threading
 from pathlib import Path
 
-_graphviz_lock = threading.Lock()  # Graphviz has globals of its own
+_graphviz_lock = threading.Lock()  # Graphviz has global state
 
 
 class GraphvizError(Exception):
-    """Graphviz is not there, or did not draw."""
+    """Graphviz is not installed, or failed."""
 
 
 def draw(dot: str, format: str, *, prog: str = "dot", dpi: int | None = None) -> bytes:
-    """Let Graphviz draw a DOT text."""
+    """Draw DOT text with Graphviz; return the picture."""
     try:
         import pygraphviz
     except ImportError as why:
@@ -31,10 +31,10 @@ def draw(dot: str, format: str, *, prog: str = "dot", dpi: int | None = None) ->
                 graph.graph_attr["dpi"] = str(dpi)
             picture: bytes | None = graph.draw(format=format, prog=prog)
             graph.close()
-    except Exception as why:  # its own errors, and what it does not expect
+    except Exception as why:  # also errors that pygraphviz does not expect
         raise GraphvizError(f"Graphviz failed: {why}") from why
     if not picture:
-        raise GraphvizError("Graphviz gave no picture")
+        raise GraphvizError("Graphviz returned no picture")
     return picture
 
 
@@ -42,15 +42,15 @@ def draw(dot: str, format: str, *, prog: str = "dot", dpi: int | None = None) ->
 def _load_fonts(package: Path) -> None:
     """Load the system's fonts for the Fontconfig that pygraphviz's wheels bring along.
 
-    When left to itself, it also parses every sample in /usr/share/fontconfig/conf.avail, used or
-    not, and prints a warning about each element that is newer than itself.  What the system's
-    fonts.conf includes is still parsed, and what is wrong there is still printed.
+    By default it also parses every sample in /usr/share/fontconfig/conf.avail, used or not, and
+    prints a warning about each element that it does not know.  What the system's fonts.conf
+    includes is still parsed, with warnings.
     """
     for path in (package.parent / "pygraphviz.libs").glob("libfontconfig*"):
-        library = ctypes.CDLL(str(path))  # has been loaded by pygraphviz
+        library = ctypes.CDLL(str(path))  # pygraphviz has loaded it already
         library.FcConfigCreate.restype = ctypes.c_void_p
         config = ctypes.c_void_p(library.FcConfigCreate())
-        if not library.FcConfigParseAndLoad(config, None, 1):  # no fonts.conf: it has a way out
+        if not library.FcConfigParseAndLoad(config, None, 1):  # no fonts.conf: use the default
             library.FcConfigDestroy(config)
         else:
             library.FcConfigSetCurrent(config)

@@ -156,8 +156,7 @@ class MonitorRuntime:
         Args:
             render: Draw; False only stops.
             filename: File in the folder of `on`; its suffix is the format.
-            show: Instead of the option of `on`.
-            save: Instead of the option of `on`.
+            show, save: Instead of the options of `on`.
             clear: Forget what was captured.
 
         Returns:
@@ -185,13 +184,10 @@ class MonitorRuntime:
         """Draw what was captured, and go on capturing.
 
         Args:
-            filename: File in the folder of `on`; its suffix is the format.
-            show: Instead of the option of `on`.
-            save: Instead of the option of `on`.
-            clear: Forget what was captured.
+            filename, show, save, clear: As for `off`.
 
         Returns:
-            Where the chart went, or None if there is nothing to draw.
+            As `off`.
 
         Example:
             >>> from tensortap import flow

@@ -1,4 +1,4 @@
-"""What several packages ask of a model.
+"""Questions about models that several packages ask.
 
 SPDX-License-Identifier: Apache-2.0
 """

@@ -1,7 +1,7 @@
-"""A forward pass that the program does not notice.
+"""A forward pass without side effects.
 
-No gradient, no draw from a random number generator, no change of a buffer (the
-statistics of batch norm are some), and under the autocast that was on at the time.
+No gradients, no change of random generators or buffers (such as the statistics of batch norm),
+and with the autocast state of the original call.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -19,20 +19,20 @@ Autocast = tuple[str, bool, torch.dtype] | None
 
 
 def autocast_now(tensors: tuple[Any, ...]) -> Autocast:
-    """Give the state of autocast for the device of the first tensor."""
+    """Return the state of autocast for the device of the first tensor."""
     for tensor in tensors:
         if isinstance(tensor, torch.Tensor):
             kind = tensor.device.type
             try:
                 return kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-            except (RuntimeError, TypeError, AttributeError):  # devices and torches without it
+            except (RuntimeError, TypeError, AttributeError):  # a device or a torch without it
                 return None
     return None
 
 
 @contextmanager
 def unnoticed() -> Iterator[None]:
-    """Leave all random number generators as they are."""
+    """Restore all random generators at the end."""
     state = random.getstate()
     numpy = sys.modules.get("numpy")
     numpy_state = numpy.random.get_state() if numpy is not None else None
@@ -48,7 +48,7 @@ def unnoticed() -> Iterator[None]:
 
 
 def run(module: torch.nn.Module, args: Any, kwargs: Any, autocast: Autocast) -> Any:
-    """Call a module, and put its buffers back."""
+    """Call a module, and restore its buffers."""
     buffers = [
         (part, key, held, held.detach().clone())
         for part in module.modules()
@@ -62,7 +62,7 @@ def run(module: torch.nn.Module, args: Any, kwargs: Any, autocast: Autocast) -> 
         with torch.autocast(kind, dtype=dtype, enabled=is_enabled):
             return module(*args, **kwargs)
     finally:
-        for part, key, held, copy in buffers:  # not by version: batch norm does not count it
+        for part, key, held, copy in buffers:  # by contents: batch norm does not change the version
             part._buffers[key] = held
             if not torch.equal(held, copy):
-                held.data.copy_(copy)  # a backward pass of the reference may still come
+                held.data.copy_(copy)  # a backward pass may still need the version

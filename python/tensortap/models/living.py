@@ -1,7 +1,7 @@
 """Find the modules and optimizers that are alive, and which modules contain which.
 
-torch keeps no list of either; Python's garbage collector does.  A look takes tens of
-milliseconds, so it is for questions that come up once.
+torch keeps no list of either; Python's garbage collector does.  A search takes tens of
+milliseconds, so use it for questions that come up once.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -40,14 +40,14 @@ def modules() -> list[Any]:
 
 
 def trained_outside(module: Any) -> bool:
-    """Say if an optimizer holds parameters of modules that are not in this one."""
+    """Return whether an optimizer holds parameters of modules outside this one."""
     own = {id(p) for p in module.parameters()}
     others = {id(p) for m in modules() for p in m._parameters.values() if id(p) not in own}
     return bool(holders(others))
 
 
 def roots(candidates: list[Any]) -> list[Any]:
-    """Return those modules that no other of them contains; the largest first."""
+    """Return the modules that are not inside another of them, the largest first."""
     inside = {id(c): {id(m) for m in c.modules()} - {id(c)} for c in candidates}
     within = set().union(*inside.values())
     tops = [one for one in candidates if id(one) not in within]

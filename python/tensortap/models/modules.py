@@ -1,4 +1,4 @@
-"""Name the modules and parameters of a model, through what wraps it.
+"""Name the modules and parameters of a model, without its wrappers.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -19,15 +19,14 @@ WRAPPERS = {
     "OptimizedModule": "_orig_mod",
     "FullyShardedDataParallel": "_fsdp_wrapped_module",
 }
-CALLED = {"OptimizedModule"}  # what they wrap runs compiled: only they are seen
+CALLED = {"OptimizedModule"}  # the wrapped module runs compiled: only the wrapper is called
 
 
 def inside(module: torch.nn.Module) -> torch.nn.Module | None:
-    """Give the module that a wrapper wraps; None if this is no wrapper."""
+    """Return the module that a wrapper wraps; None if this is not a wrapper."""
     for kind in type(module).__mro__:
         if kind.__name__ in WRAPPERS and kind.__module__.startswith("torch."):
-            inner = getattr(module, WRAPPERS[kind.__name__], None)
-            return inner if inner is not None else None
+            return getattr(module, WRAPPERS[kind.__name__], None)
     return None
 
 
@@ -41,7 +40,7 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 def walk(
     module: torch.nn.Module, path: str, seen: set[int], by_hook: bool
 ) -> Iterator[tuple[str, torch.nn.Module, bool, bool]]:
-    """Give (name without wrappers, module, is below a DataParallel, is seen), each once."""
+    """Yield (name without wrappers, module, is below a DataParallel, is called), each once."""
     is_seen = True
     while (inner := inside(module)) is not None:
         if type(module).__name__ in CALLED:
@@ -59,21 +58,21 @@ def walk(
 
 
 def can_run(module: torch.nn.Module) -> bool:
-    """Say if a module has a forward: lists and dicts of modules have none."""
+    """Return whether a module has a forward: lists and dicts of modules have none."""
     import torch
 
     return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
 
 
 def modules_of(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, bool]]:
-    """Give every module that can be called."""
+    """Yield (name, module, is below a DataParallel) of every module that can be called."""
     for path, module, by_hook, is_seen in walk(model, "", set(), False):
         if is_seen and can_run(module):
             yield path, module, by_hook
 
 
 def parameters_of(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, str]]:
-    """Give (name, module, key) of every parameter once, in the order of named_parameters()."""
+    """Yield (name, module, key) of every parameter once, in the order of named_parameters()."""
     seen: set[int] = set()
     for path, module, _, _ in walk(model, "", set(), False):
         for key, parameter in module._parameters.items():

@@ -1,4 +1,4 @@
-"""Keep torch.compile away from hooks of ours that torch itself calls.
+"""Keep torch.compile away from our hooks that torch calls.
 
 Dynamo traces every hook it meets, and compiles every Python frame that runs below a
 compiled one.  Ours would break its graphs or make it compile again.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def unseen(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Return *hook* so that it does nothing while Dynamo traces, and is never compiled."""
+    """Return a *hook* that does nothing while Dynamo traces, and is never compiled."""
     try:
         from torch._C._dynamo import eval_frame
         from torch.compiler import is_compiling
@@ -45,7 +45,7 @@ def unseen(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def call_module(tap: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a watched module as if it were not watched: what torch.compile makes of our call."""
+    """Call a watched module as if it were not watched; torch.compile traces this function."""
     if tap.inner is not None:
         return tap.inner(*args, **kwargs)
     return tap.module()._call_impl(*args, **kwargs)

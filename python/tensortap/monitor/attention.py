@@ -43,14 +43,7 @@ def monitor_scaled_dot_product_attention(
     Args:
         monitor: The monitor.
         module: The module, or its name.
-        query: As for torch.
-        key: As for torch.
-        value: As for torch.
-        attn_mask: As for torch.
-        dropout_p: As for torch; ignored.
-        is_causal: As for torch.
-        scale: As for torch.
-        enable_gqa: As for torch.
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa: As for torch.
         activation: The result of `scaled_dot_product_attention`.
         is_reference: The module belongs to the reference module.
 

@@ -159,10 +159,7 @@ def record(
     Args:
         path: Folder of the run. Defaults to `runs/<date>-<time>`.
         model: Model to watch, as with `tt.watch(model)`.
-        optimizer: As for `tt.watch`.
-        inputs: As for `tt.watch`.
-        grads: As for `tt.watch`.
-        on_nonfinite: As for `tt.watch`.
+        optimizer, inputs, grads, on_nonfinite: As for `tt.watch`.
         every: Record every n-th step.
         keep: What to keep of tensors: "stats", "hist", "digest", "sample", "value", or several
             ("stats,value").
@@ -185,9 +182,9 @@ def record(
     Example:
         >>> import tensortap as tt
         >>> with tt.record("runs/today") as run:
-        ...     run.log("loss", 0.5)
+        ...     run.log({"loss": 0.5, "lr": 0.1})
         >>> tt.open("runs/today").names()
-        ['loss']
+        ['loss', 'lr']
     """
     _check_count("every", every, "a number of steps, 1 or more")
     if max_bytes is not None:

@@ -121,18 +121,14 @@ class Run:
     """A recorded run that is read, with all its ranks; `tt.open` returns it.
 
     Args:
-        path: The folder of the run, or one of its files.
-
-    Raises:
-        FileNotFoundError: There is no such file or folder, or the folder holds no run.
-        ValueError: The file is not a run.
+        path: As for `tt.open`.
 
     Example:
-        >>> import tensortap as tt
-        >>> with tt.record("runs/read") as run:
-        ...     run.log("loss", 0.5)
-        >>> tt.Run("runs/read").series("loss")[1].tolist()
-        [0.5]
+        >>> import numpy as np, tensortap as tt
+        >>> with tt.record("runs/read", keep="stats") as run:
+        ...     run.tensor("x", np.arange(3.0))
+        >>> tt.Run("runs/read").stats("x", 0).max
+        2.0
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -108,11 +108,7 @@ class Watched:
     Args:
         recorder: The run to record into.
         model: The model.
-        name: As for `tt.watch`.
-        inputs: As for `tt.watch`.
-        grads: As for `tt.watch`.
-        on_nonfinite: As for `tt.watch`.
-        optimizer: As for `tt.watch`.
+        name, inputs, grads, on_nonfinite, optimizer: As for `tt.watch`.
 
     Example:
         >>> import torch, tensortap as tt

@@ -341,13 +341,8 @@ def render_graph(
     """Make the graph of a tree with all its options; `.render()` writes it to a file.
 
     Args:
-        tree: A tree from `build_tree`.
-        show_repetition: As for `construct_graph`.
-        prune_leaves_flag: As for `construct_graph`.
-        squash_name: As for `construct_graph`.
-        dpi: As for `apply_graph_render_options`.
-        figwidth: As for `apply_graph_render_options`.
-        figheight: As for `apply_graph_render_options`.
+        tree, show_repetition, prune_leaves_flag, squash_name: As for `construct_graph`.
+        dpi, figwidth, figheight: As for `apply_graph_render_options`.
 
     Returns:
         The graph. No file is written yet.

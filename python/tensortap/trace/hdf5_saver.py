@@ -41,9 +41,7 @@ class H5PYSaverCallback:
         iteration_dtype: Type of iterations and ranks.
         float_dtype: Type of floating point values.
         int_dtype: Type of integers; 64 bits if they do not fit.
-        compression: As for `h5py.Group.create_dataset`.
-        compression_opts: As for `h5py.Group.create_dataset`.
-        shuffle: As for `h5py.Group.create_dataset`.
+        compression, compression_opts, shuffle: As for `h5py.Group.create_dataset`.
         existing_ok: Replace a file that exists.
         swmr: Let readers follow while the file grows. A killed program then leaves a file that
             needs `h5clear -s`.

@@ -24,10 +24,7 @@ def stack_tensors(
     """Stack values of one shape along a new first dimension.
 
     Args:
-        name: The name; for error messages.
-        values: A result, or its list of values, which is replaced or changed in place.
-        iterations: Not used.
-        ranks: Not used.
+        name, values, iterations, ranks: As for `stack_padded_tensors`.
 
     Raises:
         RuntimeError: The shapes differ.
@@ -52,8 +49,7 @@ def stack_padded_tensors(
     Args:
         name: The name; for error messages.
         values: A result, or its list of values, which is replaced or changed in place.
-        iterations: Not used.
-        ranks: Not used.
+        iterations, ranks: Not used.
 
     Example:
         >>> import torch

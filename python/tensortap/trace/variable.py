@@ -24,10 +24,8 @@ class Variable:
         paths: One path or several.
         trace_interval: Trace every n-th forward of this mode.
         gather_interval: Gather every n-th traced forward.
-        pre_save_callbacks: Called with each value before it is kept.
-        pre_gather_callbacks: Called with the results of this rank before they are gathered.
-        post_gather_callbacks: Called on rank 0 with the gathered results.
-        post_trace_callbacks: Called on rank 0 when tracing ends.
+        pre_save_callbacks, pre_gather_callbacks: As for `ModelTracer`.
+        post_gather_callbacks, post_trace_callbacks: As for `ModelTracer`.
         mode: "train" or "eval".
         keep: Which values to keep: "changed", "content" (compares contents) or "always".
 

@@ -364,16 +364,14 @@ def fstack(func: F) -> F:
     """Log the whole call stack, outermost first, each time a function is called.
 
     Args:
-        func: The function.
+        func: What to decorate.
 
     Returns:
         The decorated function.
 
     Example:
         >>> from tensortap.track import fstack
-        >>> @fstack
-        ... def double(x):
-        ...     return 2 * x
+        >>> double = fstack(lambda x: 2 * x)
     """
     if isinstance(func, (staticmethod, classmethod)):
         return type(func)(fstack(func.__func__))

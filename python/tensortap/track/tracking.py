@@ -277,15 +277,13 @@ def debug_trace(func: F) -> F:
     """Log entry, every line and exit of a function and of the user's functions that it calls.
 
     Args:
-        func: The function.
+        func: The function to decorate.
 
     Returns:
-        The decorated function.
+        The function, decorated.
 
     Example:
         >>> from tensortap.track import debug_trace
-        >>> @debug_trace
-        ... def double(x):
-        ...     return 2 * x
+        >>> double = debug_trace(lambda x: 2 * x)
     """
     return wrap(func, lambda described: lambda: _Lines(described.code))
