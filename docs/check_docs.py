@@ -2,6 +2,8 @@
 
     ./dev docs [--write]
 
+Also reports files that the documents name and that do not exist.
+
 A ```pycon block is a Python session; the blocks of a page share one.  A ```console
 block holds `$ command` lines.  Both run in a folder that holds nothing but `examples`
 when the page begins, 120 columns wide.  `...` in an expected line stands for anything.
@@ -26,6 +28,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+NAMED = re.compile(
+    r"`((?:core|cli|python|tests|bench|docs|include|calls|lines|runs|base|tensor|models)/[\w/]+\.\w+)`"
+)
 BLOCK = re.compile(r"^```(pycon|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -118,11 +123,23 @@ def check(page: Path, is_writing: bool) -> int:
     return wrong
 
 
+def missing_files() -> Iterator[str]:
+    """Yield the files that the documents name and that do not exist."""
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout
+    known = "\n/".join(["", *listing.splitlines()]) + "\n"
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guide/*.md")]:
+        for name in NAMED.findall(page.read_text(encoding="utf-8")):
+            if listing and "NAME" not in name and f"/{name}\n" not in known:
+                yield f"{page.relative_to(ROOT)}: there is no file {name}"
+
+
 def main() -> int:
     """Check every page; return the exit code."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
-    wrong = sum(check(page, "--write" in sys.argv) for page in pages)
-    print(f"{len(pages)} pages, {wrong} examples print something else")
+    missing = list(missing_files())
+    print("\n".join(missing), end="\n" if missing else "")
+    wrong = sum(check(page, "--write" in sys.argv) for page in pages) + len(missing)
+    print(f"{len(pages)} pages, {wrong} examples are wrong")
     return 1 if wrong else 0
 
 

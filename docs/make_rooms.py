@@ -38,8 +38,9 @@ def uses() -> Edges:
         if path.suffix in {".c", ".h"} and re.match(r"(core|python/ext)/\w", place):
             home = "core" if path.parts[0] == "core" else "python/ext"
             for _, what in layers.includes(ROOT / path):
-                if what.startswith('"') and "/" in what:
-                    found.add((place, f"{home}/{what[1:].split('/')[0]}"))
+                own = layers.NAMED.match(what)
+                if own and "/" in (own[2] or ""):
+                    found.add((place, f"{home}/{own[2].split('/')[0]}"))
         elif path.suffix == ".py" and place.startswith("python/tensortap/"):
             tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
             for _, module, names in layers.own_imports(tree):
