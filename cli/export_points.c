@@ -10,10 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* bins: of the point's histogram; none where it has none */
-typedef void put_fn(tt_json *json, const char *site, int32_t rank, const tt_point *p,
-                    const tt_hist_bin *bins, size_t count);
-
 static void put_number(double x)
 {
     char text[TT_NUMBER_TEXT];
@@ -21,12 +17,8 @@ static void put_number(double x)
     printf(",%s", text);
 }
 
-static void put_csv(tt_json *json, const char *site, int32_t rank, const tt_point *p,
-                    const tt_hist_bin *bins, size_t count)
+static void put_csv(const char *site, int32_t rank, const tt_point *p)
 {
-    (void)json;
-    (void)bins; /* a row has no room for them */
-    (void)count;
     putchar('"');
     for (const char *at = site; *at != '\0'; at++) {
         if (*at == '"')
@@ -58,28 +50,89 @@ static void put_csv(tt_json *json, const char *site, int32_t rank, const tt_poin
     putchar('\n');
 }
 
-static void put_json(tt_json *json, const char *site, int32_t rank, const tt_point *p,
-                     const tt_hist_bin *bins, size_t count)
+/* Where the points go. */
+typedef struct sink {
+    tt_json *json;     /* NULL: csv */
+    tt_hist_bin *bins; /* owned; of the point's histogram */
+    size_t cap;
+    int64_t done, total;
+} sink;
+
+/* Reads the bins of a point's histogram into memory that grows. */
+static tt_status read_bins(tt_run *run, int32_t file, int32_t site, int64_t index, sink *to,
+                           size_t *count, tt_error *err)
 {
+    tt_status st = tt_run_hist(run, file, site, index, to->bins, to->cap, count, err);
+    if (st < 0 || *count <= to->cap)
+        return st;
+    tt_hist_bin *grown = realloc(to->bins, *count * sizeof *grown);
+    if (grown == NULL)
+        return TT_ENOMEM;
+    to->bins = grown;
+    to->cap = *count;
+    return tt_run_hist(run, file, site, index, to->bins, to->cap, count, err);
+}
+
+static tt_status put_point(const tt_export *what, int32_t file, int32_t site, int64_t index,
+                           const tt_point *p, void *context, tt_error *err)
+{
+    sink *to = context;
+    tt_json *json = to->json;
+    const char *name = tt_run_site_name(what->run, site);
+    tt_run_file about = { 0 };
+    size_t count = 0;
+    bool has_hist = json != NULL && (p->products & TT_PRODUCT_HIST) != 0;
+    tt_status st = has_hist ? read_bins(what->run, file, site, index, to, &count, err) : TT_OK;
+    tt_progress_tell(what->bar, ++to->done, to->total);
+    if (st < 0)
+        return st;
+    (void)tt_run_file_get(what->run, file, &about);
+    if (json == NULL) {
+        put_csv(name, about.rank, p); /* a row has no room for a histogram */
+        return TT_OK;
+    }
     tt_json_open(json, NULL, '{');
-    tt_json_text(json, "site", site);
-    tt_json_i64(json, "rank", rank);
+    tt_json_text(json, "site", name);
+    tt_json_i64(json, "rank", about.rank);
     tt_json_point(json, NULL, p);
-    if ((p->products & TT_PRODUCT_HIST) != 0)
+    if (has_hist)
         tt_json_open(json, "histogram", '[');
     for (size_t i = 0; i < count; i++) {
         tt_json_open(json, NULL, '[');
-        tt_json_f64(json, NULL, bins[i].low);
-        tt_json_f64(json, NULL, bins[i].high);
-        tt_json_i64(json, NULL, bins[i].count);
+        tt_json_f64(json, NULL, to->bins[i].low);
+        tt_json_f64(json, NULL, to->bins[i].high);
+        tt_json_i64(json, NULL, to->bins[i].count);
         tt_json_close(json);
     }
-    if ((p->products & TT_PRODUCT_HIST) != 0)
+    if (has_hist)
         tt_json_close(json);
     tt_json_close(json);
+    return TT_OK;
 }
 
-int64_t tt_export_points(const tt_export *what)
+tt_status tt_export_each(const tt_export *what, tt_export_visit *visit, void *context, tt_error *err)
+{
+    tt_status st = TT_OK;
+    for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(what->run); site++) {
+        if (!tt_site_is_shown(tt_run_site_name(what->run, site), what->glob))
+            continue;
+        for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(what->run); f++)
+            for (int64_t i = 0; st == TT_OK && i < (int64_t)tt_run_points(what->run, f, site); i++) {
+                tt_point p;
+                st = tt_run_point(what->run, f, site, i, &p, err);
+                if (st == TT_OK && tt_range_has(&what->steps, p.step))
+                    st = visit(what, f, site, i, &p, context, err);
+                if (st == TT_EFORMAT && what->is_partial) {
+                    ++*what->lost;
+                    err->text[0] = '\0';
+                    st = TT_OK;
+                }
+            }
+    }
+    return st;
+}
+
+static int64_t count_points(const tt_export *what)
 {
     int64_t points = 0;
     for (int32_t site = 0; site < tt_run_site_count(what->run); site++)
@@ -87,61 +140,6 @@ int64_t tt_export_points(const tt_export *what)
             if (tt_site_is_shown(tt_run_site_name(what->run, site), what->glob))
                 points += (int64_t)tt_run_points(what->run, f, site);
     return points;
-}
-
-tt_status tt_export_goes_on(const tt_export *what, tt_status st, tt_error *err)
-{
-    if (st != TT_EFORMAT || !what->is_partial)
-        return st;
-    ++*what->lost;
-    err->text[0] = '\0';
-    return TT_OK;
-}
-
-/* The bins of a point's histogram, into memory that grows; the caller frees it. */
-static tt_status read_bins(const tt_export *what, int32_t file, int32_t site, int64_t index,
-                           tt_hist_bin **bins, size_t *cap, size_t *count, tt_error *err)
-{
-    tt_status st = tt_run_hist(what->run, file, site, index, *bins, *cap, count, err);
-    if (st < 0 || *count <= *cap)
-        return st;
-    tt_hist_bin *grown = realloc(*bins, *count * sizeof *grown);
-    if (grown == NULL) {
-        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
-    }
-    *bins = grown;
-    *cap = *count;
-    return tt_run_hist(what->run, file, site, index, *bins, *cap, count, err);
-}
-
-static tt_status put_all(const tt_export *what, tt_json *json, put_fn *put, tt_error *err)
-{
-    tt_status st = TT_OK;
-    int64_t done = 0, total = tt_export_points(what);
-    tt_hist_bin *bins = NULL; /* owned */
-    size_t cap = 0;
-    for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(what->run); site++)
-        for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(what->run); f++) {
-            const char *name = tt_run_site_name(what->run, site);
-            tt_run_file about;
-            if (!tt_site_is_shown(name, what->glob) || tt_run_file_get(what->run, f, &about) < 0)
-                continue;
-            int64_t n = (int64_t)tt_run_points(what->run, f, site);
-            for (int64_t i = 0; st == TT_OK && i < n; i++) {
-                tt_point p;
-                size_t count = 0;
-                tt_status read = tt_run_point(what->run, f, site, i, &p, err);
-                bool is_wanted = read == TT_OK && tt_range_has(&what->steps, p.step);
-                if (is_wanted && put == put_json && (p.products & TT_PRODUCT_HIST) != 0)
-                    read = read_bins(what, f, site, i, &bins, &cap, &count, err);
-                if (read == TT_OK && is_wanted)
-                    put(json, name, about.rank, &p, bins, count);
-                st = tt_export_goes_on(what, read, err);
-            }
-            tt_progress_tell(what->bar, done += n, total);
-        }
-    free(bins);
-    return st;
 }
 
 /* Standard output is what the writers of JSON and main's check for a full disk use,
@@ -167,7 +165,9 @@ static tt_status export_points(const tt_export *what, bool is_json, tt_error *er
     if (!is_json)
         puts("site,rank,step,call,time,phase,value,dtype,shape,count,nan,posinf,neginf,zeros,min,max,"
              "absmax,sum,mean,std,l1,l2");
-    st = put_all(what, json, is_json ? put_json : put_csv, err);
+    sink to = { .json = json, .total = count_points(what) };
+    st = tt_export_each(what, put_point, &to, err);
+    free(to.bins);
     if (is_json)
         st = tt_json_print(&answer, st);
     if (is_file && (fflush(stdout) != 0 || ferror(stdout) != 0) && st == TT_OK) {

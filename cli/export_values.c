@@ -50,9 +50,13 @@ static tt_status read_value(const tt_export *what, const tt_value *value, void *
     return st;
 }
 
-static tt_status add_value(list *all, const tt_export *what, int32_t file, const char *site,
-                           const tt_point *p, tt_error *err)
+static tt_status add_value(const tt_export *what, int32_t file, int32_t site, int64_t index,
+                           const tt_point *p, void *context, tt_error *err)
 {
+    list *all = context;
+    (void)index;
+    if (p->value_at <= 0)
+        return TT_OK;
     if (all->count == all->cap) {
         size_t cap = all->cap < 64 ? 64 : all->cap * 2;
         kept *items = realloc(all->items, cap * sizeof *items);
@@ -75,7 +79,7 @@ static tt_status add_value(list *all, const tt_export *what, int32_t file, const
         free(bytes);
     }
     if (st < 0)
-        return tt_export_goes_on(what, tt_fail(err, st, "%s", why.text), err);
+        return tt_fail(err, st, "%s", why.text);
     tt_run_file about = { 0 };
     (void)tt_run_file_get(what->run, file, &about);
     char call[32] = "", rank[32] = "";
@@ -83,7 +87,8 @@ static tt_status add_value(list *all, const tt_export *what, int32_t file, const
         (void)snprintf(call, sizeof call, ".%u", p->call);
     if (tt_run_file_count(what->run) > 1)
         (void)snprintf(rank, sizeof rank, "@rank%d", (int)about.rank);
-    if (asprintf(&item->name, "%s@%" PRId64 "%s%s", site, p->step, call, rank) < 0)
+    if (asprintf(&item->name, "%s@%" PRId64 "%s%s", tt_run_site_name(what->run, site), p->step, call,
+                 rank) < 0)
         return TT_ENOMEM;
     all->count++;
     if (__builtin_add_overflow(all->bytes, item->value.bytes, &all->bytes))
@@ -112,23 +117,7 @@ static tt_status weigh(const tt_export *what, const list *all, tt_error *err)
 
 static tt_status list_values(const tt_export *what, list *all, tt_error *err)
 {
-    tt_status st = TT_OK;
-    for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(what->run); site++) {
-        const char *name = tt_run_site_name(what->run, site);
-        if (!tt_site_is_shown(name, what->glob))
-            continue;
-        for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(what->run); f++) {
-            int64_t n = (int64_t)tt_run_points(what->run, f, site);
-            for (int64_t i = 0; st == TT_OK && i < n; i++) {
-                tt_point p;
-                tt_status read = tt_run_point(what->run, f, site, i, &p, err);
-                if (read == TT_OK && p.value_at > 0 && tt_range_has(&what->steps, p.step))
-                    st = add_value(all, what, f, name, &p, err);
-                else
-                    st = tt_export_goes_on(what, read, err);
-            }
-        }
-    }
+    tt_status st = tt_export_each(what, add_value, all, err);
     if (st == TT_OK && all->count == 0)
         st = tt_fail(err, TT_EMISMATCH,
                      "no values were kept for these sites; record them with keep=\"value\", or export "

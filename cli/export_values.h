@@ -16,11 +16,11 @@ typedef struct tt_export {
     int64_t *lost;    /* points and values that could not be read */
 } tt_export;
 
-/* Whether to go on: TT_OK if nothing failed, or if damage was left out and counted. */
-tt_status tt_export_goes_on(const tt_export *what, tt_status st, tt_error *err);
-
-/* Points of all sites that match, as far as the bar is concerned. */
-int64_t tt_export_points(const tt_export *what);
+/* Calls visit for each wanted point.  With is_partial, points that it returns TT_EFORMAT for, or
+ * that cannot be read, are left out and counted. */
+typedef tt_status tt_export_visit(const tt_export *what, int32_t file, int32_t site, int64_t index,
+                                  const tt_point *p, void *context, tt_error *err);
+tt_status tt_export_each(const tt_export *what, tt_export_visit *visit, void *context, tt_error *err);
 
 /* Points, one a row.  "-": standard output. */
 tt_status tt_export_csv(const tt_export *what, tt_error *err);

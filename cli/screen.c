@@ -40,11 +40,7 @@ void tt_screen_look(void)
 
 const char *tt_screen_ink(tt_mood mood)
 {
-    static const char *const codes[] = {
-        [TT_MOOD_PLAIN] = "\x1b[0m",  [TT_MOOD_FAINT] = "\x1b[2m",   [TT_MOOD_TYPE] = "\x1b[36m",
-        [TT_MOOD_SPARK] = "\x1b[32m", [TT_MOOD_REMARK] = "\x1b[33m", [TT_MOOD_ALARM] = "\x1b[1;31m",
-    };
-    return tt_terminal.style.is_colored ? codes[mood] : "";
+    return tt_terminal.style.is_colored ? tt_mood_code(mood) : "";
 }
 
 void tt_screen_say(tt_mood mood, const char *format, ...)

@@ -93,10 +93,13 @@ typedef enum tt_mood {
     TT_MOOD_FAINT,  /* guides, remarks */
     TT_MOOD_TYPE,   /* element types */
     TT_MOOD_SPARK,  /* sparklines */
+    TT_MOOD_PLACE,  /* devices */
     TT_MOOD_REMARK, /* worth a look */
     TT_MOOD_ALARM,  /* NaN, Inf, damage */
     TT_MOOD_COUNT_
 } tt_mood;
+
+const char *tt_mood_code(tt_mood mood); /* the escape sequence that starts its colour */
 
 /* Columns, then cells row by row.  A table that is too wide first drops optional columns, then
  * shrinks those that may shrink, the widest first; at last its lines are cut. */

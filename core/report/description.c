@@ -6,10 +6,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/number.h"
 #include "report/glyph.h"
-#include "report/spark.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,214 +29,171 @@ typedef struct pen {
     const tt_style *style;
 } pen;
 
-static void put(pen *p, const char *text)
+/* Appends text of ours in the colour of a mood. */
+static void put(const pen *p, tt_mood mood, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void put(const pen *p, tt_mood mood, const char *format, ...)
 {
+    char text[128]; /* words and numbers */
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (mood != TT_MOOD_PLAIN)
+        (void)tt_glyph_ink(p->out, mood, p->style);
     (void)tt_buf_text(p->out, text);
+    if (mood != TT_MOOD_PLAIN)
+        (void)tt_glyph_ink(p->out, TT_MOOD_PLAIN, p->style);
 }
 
-static void put_ink(pen *p, tt_ink ink)
+static void put_untrusted(const pen *p, tt_mood mood, const char *text)
 {
-    (void)tt_glyph_ink(p->out, ink, p->style);
-}
-
-static void put_inked(pen *p, tt_ink ink, const char *text)
-{
-    put_ink(p, ink);
-    put(p, text);
-    put_ink(p, TT_INK_PLAIN);
-}
-
-/* Text of somebody else. */
-static void put_foreign(pen *p, tt_ink ink, const char *text)
-{
-    put_ink(p, ink);
+    (void)tt_glyph_ink(p->out, mood, p->style);
     (void)tt_glyph_append(p->out, text, TT_TRUST_NONE, p->style);
-    put_ink(p, TT_INK_PLAIN);
+    (void)tt_glyph_ink(p->out, TT_MOOD_PLAIN, p->style);
 }
 
-static void put_i64(pen *p, int64_t x)
+/* A number for people: -0 is 0. */
+static const char *short_text(double x, char out[TT_NUMBER_TEXT])
 {
-    (void)tt_buf_printf(p->out, "%" PRId64, x);
+    (void)tt_number_short(x + 0.0, out);
+    return out;
 }
 
-static void put_short(pen *p, double x)
+static void put_complex(const pen *p, double real, double imag)
 {
-    char text[TT_NUMBER_TEXT];
-    (void)tt_number_short(x + 0.0, text); /* -0 is no news here */
-    put(p, text);
+    char a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
+    put(p, TT_MOOD_PLAIN, "%s%s%sj", short_text(real, a), signbit(imag) != 0 && imag != 0 ? "" : "+",
+        short_text(imag, b));
 }
 
-static void put_complex(pen *p, double real, double imag)
-{
-    put_short(p, real);
-    put(p, signbit(imag) != 0 && imag != 0 ? "" : "+");
-    put_short(p, imag);
-    put(p, "j");
-}
-
-/* "37%", never 0% or 100% of what is not none or all. */
-static void put_percent(pen *p, int64_t part, int64_t whole)
+static const char *percent_text(int64_t part, int64_t whole, char out[TT_NUMBER_TEXT])
 {
     double percent = 100 * ((double)part / (double)whole);
     if (percent < 1)
-        put(p, "<1%");
+        (void)snprintf(out, TT_NUMBER_TEXT, "<1%%");
     else if (percent > 99 && part < whole)
-        put(p, ">99%");
+        (void)snprintf(out, TT_NUMBER_TEXT, ">99%%");
     else
-        (void)tt_buf_printf(p->out, "%d%%", (int)(percent + 0.5));
+        (void)snprintf(out, TT_NUMBER_TEXT, "%d%%", (int)(percent + 0.5));
+    return out;
 }
 
 /* The smallest or largest value, as its type writes it. */
-static void put_bound(pen *p, const tt_stats *s, bool is_max)
+static const char *bound_text(const tt_stats *s, bool is_max, char out[TT_NUMBER_TEXT])
 {
-    switch (tt_dtype_kind((tt_dtype)s->dtype)) {
-    case TT_KIND_INT:
-    case TT_KIND_UINT:
-    case TT_KIND_BOOL:
-        if (s->dtype == TT_U64)
-            (void)tt_buf_printf(p->out, "%" PRIu64, (uint64_t)(is_max ? s->imax : s->imin));
-        else
-            put_i64(p, is_max ? s->imax : s->imin);
-        return;
-    case TT_KIND_FLOAT:
-    case TT_KIND_COMPLEX:
-        put_short(p, is_max ? s->max : s->min);
-        return;
-    }
+    tt_kind kind = tt_dtype_kind((tt_dtype)s->dtype);
+    if (kind == TT_KIND_FLOAT || kind == TT_KIND_COMPLEX)
+        return short_text(is_max ? s->max : s->min, out);
+    int64_t exact = is_max ? s->imax : s->imin;
+    if (s->dtype == TT_U64)
+        (void)snprintf(out, TT_NUMBER_TEXT, "%" PRIu64, (uint64_t)exact);
+    else
+        (void)snprintf(out, TT_NUMBER_TEXT, "%" PRId64, exact);
+    return out;
 }
 
-static void put_head(pen *p, const tt_facts *facts)
+static void put_head(const pen *p, const tt_facts *facts)
 {
-    put_foreign(p, TT_INK_TYPE, facts->dtype != NULL ? facts->dtype : "tensor");
-    if (facts->shape != NULL && facts->ndim > 0) {
-        for (int32_t d = 0; d < facts->ndim; d++) {
-            put(p, d == 0 ? "[" : ", ");
-            put_i64(p, facts->shape[d]);
-        }
-        put(p, "]");
-    }
+    put_untrusted(p, TT_MOOD_TYPE, facts->dtype != NULL ? facts->dtype : "tensor");
+    for (int32_t d = 0; facts->shape != NULL && d < facts->ndim; d++)
+        put(p, TT_MOOD_PLAIN, "%s%" PRId64 "%s", d == 0 ? "[" : ", ", facts->shape[d],
+            d + 1 == facts->ndim ? "]" : "");
     if (facts->device != NULL) {
-        put(p, " ");
-        put_foreign(p, TT_INK_PLACE, facts->device);
+        put(p, TT_MOOD_PLAIN, " ");
+        put_untrusted(p, TT_MOOD_PLACE, facts->device);
     }
 }
 
 /* The value of a tensor that has only one: all its digits. */
-static void put_value(pen *p, const tt_stats *s)
+static void put_value(const pen *p, const tt_stats *s)
 {
     char text[TT_NUMBER_TEXT];
     if (tt_stats_finite(s) == 0)
         return; /* the alarm says it */
-    put(p, "  ");
-    if (s->dtype == TT_BOOL) {
-        put(p, s->zeros == 1 ? "false" : "true");
-    } else if (tt_dtype_kind((tt_dtype)s->dtype) == TT_KIND_COMPLEX) {
+    put(p, TT_MOOD_PLAIN, "  ");
+    if (tt_dtype_kind((tt_dtype)s->dtype) == TT_KIND_COMPLEX) {
         put_complex(p, s->mean, tt_stats_mean_imag(s));
-    } else if (s->dtype == TT_F64 || s->dtype == TT_F32) {
-        (void)(s->dtype == TT_F64 ? tt_number_f64(s->min, text) : tt_number_f32((float)s->min, text));
-        put(p, text);
-    } else {
-        put_bound(p, s, false);
+        return;
     }
-}
-
-static void put_truth(pen *p, const tt_stats *s)
-{
-    put(p, "  ");
-    if (s->zeros == s->count || s->zeros == 0) {
-        put_inked(p, TT_INK_REMARK, s->zeros == 0 ? "all true" : "all false");
-    } else {
-        put_percent(p, s->count - s->zeros, s->count);
-        put(p, " true");
-    }
-}
-
-static void put_range(pen *p, const tt_stats *s)
-{
-    if (tt_dtype_kind((tt_dtype)s->dtype) == TT_KIND_COMPLEX)
-        put_inked(p, TT_INK_FAINT, "  |z| ");
+    if (s->dtype == TT_F64)
+        (void)tt_number_f64(s->min, text);
+    else if (s->dtype == TT_F32)
+        (void)tt_number_f32((float)s->min, text);
     else
-        put(p, "  ");
-    put_bound(p, s, false);
-    put_inked(p, TT_INK_FAINT, p->style->is_ascii ? " .. " : " … ");
-    put_bound(p, s, true);
+        (void)bound_text(s, false, text);
+    put(p, TT_MOOD_PLAIN, "%s", s->dtype != TT_BOOL ? text : s->zeros == 1 ? "false" : "true");
 }
 
-static void put_mean(pen *p, const tt_stats *s)
+static void put_mean(const pen *p, const tt_stats *s)
 {
-    put_inked(p, TT_INK_FAINT, "  mean ");
+    char text[TT_NUMBER_TEXT];
+    put(p, TT_MOOD_FAINT, "  mean ");
     if (tt_dtype_kind((tt_dtype)s->dtype) == TT_KIND_COMPLEX) {
         put_complex(p, s->mean, tt_stats_mean_imag(s));
         return; /* the spread of |z| would not be one around this mean */
     }
-    put_short(p, s->mean);
+    put(p, TT_MOOD_PLAIN, "%s", short_text(s->mean, text));
     double std = tt_stats_std(s);
     if (!isnan(std)) {
-        put_inked(p, TT_INK_FAINT, p->style->is_ascii ? " +- " : " ± ");
-        put_short(p, std);
+        put(p, TT_MOOD_FAINT, p->style->is_ascii ? " +- " : " ± ");
+        put(p, TT_MOOD_PLAIN, "%s", short_text(std, text));
     }
 }
 
-static void put_spark(pen *p, const description *line)
+static void put_values(const pen *p, const description *line, unsigned parts)
 {
-    put(p, "  ");
-    put_ink(p, TT_INK_SPARK);
-    (void)tt_spark_append(line->cells, line->cell_count, p->style, p->out);
-    put_ink(p, TT_INK_PLAIN);
-}
-
-static void put_values(pen *p, const description *line, unsigned parts)
-{
+    char text[TT_NUMBER_TEXT];
     const tt_stats *s = line->facts.stats;
-    int64_t finite = tt_stats_finite(s);
     tt_kind kind = tt_dtype_kind((tt_dtype)s->dtype);
-    if (finite == 0)
+    if (tt_stats_finite(s) == 0)
         return;
-    if (kind == TT_KIND_BOOL) {
-        put_truth(p, s);
-    } else if (s->zeros == s->count) {
-        put(p, "  ");
-        put_inked(p, TT_INK_REMARK, "all zero");
+    if (kind == TT_KIND_BOOL && s->zeros != s->count && s->zeros != 0) {
+        put(p, TT_MOOD_PLAIN, "  %s true", percent_text(s->count - s->zeros, s->count, text));
+    } else if (kind == TT_KIND_BOOL || s->zeros == s->count) {
+        put(p, TT_MOOD_PLAIN, "  ");
+        put(p, TT_MOOD_REMARK,
+            kind != TT_KIND_BOOL ? "all zero"
+            : s->zeros == 0      ? "all true"
+                                 : "all false");
     } else if (s->min == s->max && (kind != TT_KIND_COMPLEX || s->max == 0)) {
-        put(p, "  ");
-        put_inked(p, TT_INK_REMARK, "constant ");
-        put_bound(p, s, false);
+        put(p, TT_MOOD_PLAIN, "  ");
+        put(p, TT_MOOD_REMARK, "constant ");
+        put(p, TT_MOOD_PLAIN, "%s", bound_text(s, false, text));
     } else {
-        if (parts & RANGE)
-            put_range(p, s);
+        if (parts & RANGE) {
+            put(p, kind == TT_KIND_COMPLEX ? TT_MOOD_FAINT : TT_MOOD_PLAIN,
+                kind == TT_KIND_COMPLEX ? "  |z| " : "  ");
+            put(p, TT_MOOD_PLAIN, "%s", bound_text(s, false, text));
+            put(p, TT_MOOD_FAINT, p->style->is_ascii ? " .. " : " … ");
+            put(p, TT_MOOD_PLAIN, "%s", bound_text(s, true, text));
+        }
         if (parts & MEAN)
             put_mean(p, s);
-        if ((parts & ZEROS) && kind == TT_KIND_FLOAT && s->zeros >= s->count - s->zeros) {
-            put_ink(p, TT_INK_FAINT);
-            put(p, "  ");
-            put_percent(p, s->zeros, s->count);
-            put(p, " zero");
-            put_ink(p, TT_INK_PLAIN);
+        if ((parts & ZEROS) && kind == TT_KIND_FLOAT && s->zeros >= s->count - s->zeros)
+            put(p, TT_MOOD_FAINT, "  %s zero", percent_text(s->zeros, s->count, text));
+        if ((parts & SPARK) && line->cell_count > 0) {
+            put(p, TT_MOOD_PLAIN, "  ");
+            (void)tt_glyph_ink(p->out, TT_MOOD_SPARK, p->style);
+            (void)tt_spark_append(line->cells, line->cell_count, p->style, p->out);
+            (void)tt_glyph_ink(p->out, TT_MOOD_PLAIN, p->style);
         }
-        if ((parts & SPARK) && line->cell_count > 0)
-            put_spark(p, line);
     }
 }
 
-static void put_alarm(pen *p, int64_t part, int64_t whole, const char *name)
+static void put_alarm(const pen *p, int64_t part, int64_t whole, const char *name)
 {
+    char count[TT_NUMBER_TEXT] = "", percent[TT_NUMBER_TEXT], share[TT_NUMBER_TEXT + 4] = "";
     if (part == 0)
         return;
-    put(p, "  ");
-    put_ink(p, TT_INK_ALARM);
-    if (part == whole && whole > 1) {
-        put(p, "all ");
-    } else if (whole > 1) {
-        put_i64(p, part);
-        put(p, " ");
-    }
-    put(p, name);
-    if (part < whole && part >= whole / 100 && whole >= 100) {
-        put(p, " (");
-        put_percent(p, part, whole);
-        put(p, ")");
-    }
-    put_ink(p, TT_INK_PLAIN);
+    if (part == whole && whole > 1)
+        (void)snprintf(count, sizeof count, "all ");
+    else if (whole > 1)
+        (void)snprintf(count, sizeof count, "%" PRId64 " ", part);
+    if (part < whole && part >= whole / 100 && whole >= 100)
+        (void)snprintf(share, sizeof share, " (%s)", percent_text(part, whole, percent));
+    put(p, TT_MOOD_PLAIN, "  ");
+    put(p, TT_MOOD_ALARM, "%s%s%s", count, name, share);
 }
 
 static bool is_empty(const tt_facts *facts)
@@ -246,14 +204,14 @@ static bool is_empty(const tt_facts *facts)
     return facts->stats != NULL && facts->stats->count == 0;
 }
 
-static void put_line(pen *p, const description *line, unsigned parts)
+static void put_line(const pen *p, const description *line, unsigned parts)
 {
     const tt_facts *facts = &line->facts;
     const tt_stats *s = facts->stats;
     put_head(p, facts);
     if (is_empty(facts)) {
-        put(p, "  ");
-        put_inked(p, TT_INK_REMARK, "empty");
+        put(p, TT_MOOD_PLAIN, "  ");
+        put(p, TT_MOOD_REMARK, "empty");
     } else if (s != NULL) {
         if (s->count == 1)
             put_value(p, s);
@@ -264,8 +222,8 @@ static void put_line(pen *p, const description *line, unsigned parts)
         put_alarm(p, s->neginf, s->count, "-Inf");
     }
     if (facts->note != NULL) {
-        put(p, "  ");
-        put_foreign(p, TT_INK_FAINT, facts->note);
+        put(p, TT_MOOD_PLAIN, "  ");
+        put_untrusted(p, TT_MOOD_FAINT, facts->note);
     }
 }
 

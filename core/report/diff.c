@@ -7,11 +7,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/diff.h"
 
+#include "base/buf.h"
 #include "report/order.h"
 #include "store/run.h"
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,9 +26,9 @@ typedef struct side {
     tt_run *run;
     int32_t file, site;
     size_t points, cap;
-    int64_t *steps;         /* owned */
-    double *calls;          /* owned */
-    double *values[FIELDS]; /* owned */
+    int64_t *steps; /* owned */
+    double *calls;  /* owned, with the values behind it */
+    double *values[FIELDS];
     size_t counts[FIELDS];
 } side;
 
@@ -34,16 +36,6 @@ static void free_side(side *s)
 {
     free(s->steps);
     free(s->calls);
-    for (size_t k = 0; k < FIELDS; k++)
-        free(s->values[k]);
-}
-
-static bool grow(void *pointer, size_t n)
-{
-    void **at = pointer;
-    void *grown = n < SIZE_MAX / 8 ? realloc(*at, n * 8) : NULL;
-    *at = grown != NULL ? grown : *at;
-    return grown != NULL;
 }
 
 /* The columns of the file that the fields are made of; rms is made of SUMSQ. */
@@ -111,12 +103,14 @@ static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
     if (n == 0)
         return TT_OK;
     if (n > s->cap) {
-        bool is_fine = grow(&s->steps, n) && grow(&s->calls, n);
-        for (size_t k = 0; is_fine && k < FIELDS; k++)
-            is_fine = grow(&s->values[k], n);
-        if (!is_fine)
-            return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        free_side(s);
         s->cap = n;
+        s->steps = calloc(n, sizeof *s->steps);
+        s->calls = calloc(n * (FIELDS + 1), sizeof *s->calls);
+        if (s->steps == NULL || s->calls == NULL)
+            return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+        for (size_t k = 0; k < FIELDS; k++)
+            s->values[k] = s->calls + n * (k + 1);
     }
     const tt_index_site *row = tt_run_row(s->run, file, site);
     for (uint32_t k = 0; k < row->count; k++) {
@@ -178,20 +172,6 @@ static void deviate(const side *a, size_t i, const side *b, size_t j, const tt_d
     }
 }
 
-static tt_status keep_gap(tt_diff_pair *pair, const tt_gap *gap)
-{
-    if (pair->count == pair->cap) {
-        size_t cap = pair->cap < 16 ? 16 : pair->cap * 2;
-        tt_gap *gaps = cap < SIZE_MAX / sizeof *gaps ? realloc(pair->gaps, cap * sizeof *gaps) : NULL;
-        if (gaps == NULL)
-            return TT_ENOMEM;
-        pair->gaps = gaps;
-        pair->cap = cap;
-    }
-    pair->gaps[pair->count++] = *gap;
-    return TT_OK;
-}
-
 /* Compares the points of a site: two cursors, ordered by step and call. */
 static tt_status compare_site(side *a, side *b, const tt_diff_options *options, tt_diff_pair *pair)
 {
@@ -215,7 +195,9 @@ static tt_status compare_site(side *a, side *b, const tt_diff_options *options, 
             gap.step = step;
             gap.call = (uint32_t)a->calls[i];
             if (gap.is_any)
-                st = keep_gap(pair, &gap);
+                st = tt_grow(&pair->gaps, &pair->cap, pair->count + 1, sizeof gap);
+            if (gap.is_any && st == TT_OK)
+                pair->gaps[pair->count++] = gap;
         }
         i += is_before || !is_behind;
         j += is_behind || !is_before;
@@ -239,14 +221,92 @@ static int32_t rank_of(const tt_run *run, int32_t file)
     return tt_run_file_get(run, file, &about) == TT_OK ? about.rank : -1;
 }
 
+/* ---- the same site under another name ---------------------------------------
+ * `layers` becomes `blocks`, or a model is wrapped and every name gets `module.`: the runs
+ * before and after are then the ones to compare. */
+
+enum { NAME_ROOM = 4096 + 128 }; /* a name and what it may grow by */
+
+/* Replaces the first occurrence (is_back: of the new by the old); false: there is none. */
+static bool apply_rename(const tt_rename *rename, bool is_back, const char *name, char *out, size_t room)
+{
+    const char *from = is_back ? rename->to : rename->from, *to = is_back ? rename->from : rename->to;
+    const char *at = *from != '\0' ? strstr(name, from) : NULL;
+    if (at == NULL)
+        return false;
+    int len = snprintf(out, room, "%.*s%s%s", (int)(at - name), name, to, at + strlen(from));
+    return len >= 0 && (size_t)len < room;
+}
+
+/* Whether a has a partner in b, by its own name or the other. */
+static bool has_partner(const tt_run *b, const char *name, const tt_rename *rename)
+{
+    char other[NAME_ROOM];
+    return tt_run_find(b, name) >= 0 ||
+           (rename != NULL && apply_rename(rename, false, name, other, sizeof other) &&
+            tt_run_find(b, other) >= 0);
+}
+
+static const char *first_alone(const tt_run *a, const tt_run *b, const tt_rename *rename, int32_t *count)
+{
+    const char *first = NULL;
+    for (int32_t i = 0; i < tt_run_site_count(a); i++) {
+        const char *name = tt_run_site_name(a, i);
+        if (!tt_site_is_shown(name, NULL) || has_partner(b, name, rename))
+            continue;
+        first = first != NULL ? first : name;
+        ++*count;
+    }
+    return first;
+}
+
+static bool is_boundary(char c)
+{
+    return c == '.' || c == '/' || c == '\0';
+}
+
+bool tt_diff_guess_rename(const tt_run *a, const tt_run *b, tt_rename *out)
+{
+    int32_t alone_a = 0, alone_b = 0;
+    const char *x = first_alone(a, b, NULL, &alone_a), *y = first_alone(b, a, NULL, &alone_b);
+    if (x == NULL || y == NULL || alone_a != alone_b)
+        return false;
+    /* What lies between the common beginning and the common end, as whole words. */
+    size_t m = strlen(x), n = strlen(y), start = 0, tail = 0;
+    while (x[start] != '\0' && x[start] == y[start])
+        start++;
+    while (start > 0 && !is_boundary(x[start - 1]))
+        start--;
+    while (tail < m - start && tail < n - start && x[m - 1 - tail] == y[n - 1 - tail])
+        tail++;
+    while (tail > 0 && !is_boundary(x[m - tail]) &&
+           !(tail < m && tail < n && is_boundary(x[m - tail - 1]) && is_boundary(y[n - tail - 1])))
+        tail--;
+    if (start > 0 && (m - tail == start || n - tail == start))
+        start--; /* one of them is empty: a word was put in behind this '/' or '.' */
+    size_t from = m - tail - start, to = n - tail - start;
+    if (from == 0 || to == 0 || from >= sizeof out->from || to >= sizeof out->to)
+        return false;
+    tt_rename guess;
+    (void)snprintf(guess.from, sizeof guess.from, "%.*s", (int)from, x + start);
+    (void)snprintf(guess.to, sizeof guess.to, "%.*s", (int)to, y + start);
+    int32_t left = 0;
+    if (first_alone(a, b, &guess, &left) != NULL)
+        return false; /* it does not explain them all */
+    *out = guess;
+    return true;
+}
+
+/* ---- pairs ------------------------------------------------------------------ */
+
 /* The number in b of what a calls `name` (is_back: the other way); -1: none. */
 static int32_t partner(const tt_run *a, const tt_run *b, const char *name, const tt_rename *rename,
                        bool is_back)
 {
-    char other[TT_RENAME_ROOM];
+    char other[NAME_ROOM];
     const tt_run *in = is_back ? a : b;
     int32_t site = tt_run_find(in, name);
-    if (site < 0 && rename != NULL && tt_rename_apply(rename, is_back, name, other, sizeof other))
+    if (site < 0 && rename != NULL && apply_rename(rename, is_back, name, other, sizeof other))
         site = tt_run_find(in, other);
     return site;
 }
@@ -264,14 +324,9 @@ static tt_status add_pair(tt_diff *diff, side *a, side *b, int32_t file_a, int32
         return st;
     if (a->points == 0 && b->points == 0)
         return TT_OK;
-    if (diff->count == diff->cap) {
-        size_t cap = diff->cap < 64 ? 64 : diff->cap * 2;
-        tt_diff_pair *pairs = realloc(diff->pairs, cap * sizeof *pairs);
-        if (pairs == NULL)
-            return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
-        diff->pairs = pairs;
-        diff->cap = cap;
-    }
+    st = tt_grow(&diff->pairs, &diff->cap, diff->count + 1, sizeof *diff->pairs);
+    if (st < 0)
+        return tt_fail(err, st, "%s", tt_status_text(st));
     tt_diff_pair *pair = &diff->pairs[diff->count++];
     *pair = (tt_diff_pair){
         .site = { .name = name, .rank = rank, .first_step = -1, .worst_step = -1, .a = NAN, .b = NAN },

@@ -39,11 +39,6 @@ struct tt_diff {
     int64_t first; /* pair that parts first; -1: none does */
 };
 
-enum { TT_RENAME_ROOM = 4096 + 128 }; /* a name and what it may grow by */
-
-/* Replaces the first occurrence (is_back: of the new by the old); false: there is none. */
-bool tt_rename_apply(const tt_rename *rename, bool is_back, const char *name, char *out, size_t room);
-
 /* The rounding to expect of what two sites hold, from type and reduction length, and
  * how many elements they have. */
 tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,

@@ -12,16 +12,21 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const inks[] = {
-#define X(name, code) [TT_INK_##name] = code,
-    TT_INK_MAP(X)
-#undef X
+static const char *const codes[] = {
+    [TT_MOOD_PLAIN] = "\x1b[0m",    [TT_MOOD_FAINT] = "\x1b[2m",  [TT_MOOD_TYPE] = "\x1b[36m",
+    [TT_MOOD_SPARK] = "\x1b[32m",   [TT_MOOD_PLACE] = "\x1b[35m", [TT_MOOD_REMARK] = "\x1b[33m",
+    [TT_MOOD_ALARM] = "\x1b[1;31m",
 };
-_Static_assert(sizeof inks / sizeof *inks == TT_INK_COUNT_, "give every ink a code");
+_Static_assert(sizeof codes / sizeof *codes == TT_MOOD_COUNT_, "give every mood a colour");
 
-tt_status tt_glyph_ink(tt_buf *out, tt_ink ink, const tt_style *style)
+const char *tt_mood_code(tt_mood mood)
 {
-    return style->is_colored ? tt_buf_text(out, inks[ink]) : out->st;
+    return codes[mood];
+}
+
+tt_status tt_glyph_ink(tt_buf *out, tt_mood mood, const tt_style *style)
+{
+    return style->is_colored ? tt_buf_text(out, codes[mood]) : out->st;
 }
 
 /* ---- widths ------------------------------------------------------------------
@@ -101,9 +106,9 @@ typedef struct glyph {
 
 static size_t ink_length(const char *text)
 {
-    for (size_t i = 0; *text == '\x1b' && i < TT_INK_COUNT_; i++)
-        if (strncmp(text, inks[i], strlen(inks[i])) == 0)
-            return strlen(inks[i]);
+    for (size_t i = 0; *text == '\x1b' && i < TT_MOOD_COUNT_; i++)
+        if (strncmp(text, codes[i], strlen(codes[i])) == 0)
+            return strlen(codes[i]);
     return 0;
 }
 
@@ -145,17 +150,10 @@ static size_t read_glyph(const char *text, size_t len, tt_trust trust, const tt_
     return n;
 }
 
-/* Bytes at the beginning that are written as they are, from ' ' to '~': most of
- * any text.  Eight at a time: the sums have a high bit where one is outside. */
+/* Bytes at the beginning that are written as they are: most of any text. */
 static size_t plain_run(const char *text, size_t len)
 {
-    const uint64_t ones = UINT64_MAX / 0xFF;
     size_t run = 0;
-    for (uint64_t word; run + sizeof word <= len; run += sizeof word) {
-        memcpy(&word, text + run, sizeof word);
-        if (((word | (word - 0x20 * ones) | (word + ones)) & 0x80 * ones) != 0)
-            break;
-    }
     while (run < len && text[run] >= 0x20 && text[run] < 0x7F)
         run++;
     return run;
@@ -226,5 +224,5 @@ tt_status tt_glyph_cut(tt_buf *out, size_t from, const tt_style *style)
         return out->st;
     tt_buf_cut(out, keep);
     (void)tt_buf_text(out, mark_columns <= room ? mark : ".");
-    return tt_glyph_ink(out, TT_INK_PLAIN, style);
+    return tt_glyph_ink(out, TT_MOOD_PLAIN, style);
 }

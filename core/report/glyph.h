@@ -8,22 +8,9 @@
 
 #include "base/buf.h"
 
-/* The only escape sequences that we write; any other is shown, not obeyed. */
-#define TT_INK_MAP(X)                                          \
-    X(PLAIN, "\x1b[0m")                                        \
-    X(FAINT, "\x1b[2m")    /* guides, words between numbers */ \
-    X(TYPE, "\x1b[36m")    /* element types */                 \
-    X(SPARK, "\x1b[32m")   /* sparklines */                    \
-    X(PLACE, "\x1b[35m")   /* devices */                       \
-    X(REMARK, "\x1b[33m")  /* constant, all zero, empty */     \
-    X(ALARM, "\x1b[1;31m") /* NaN, Inf */
-
-#define X(name, code) TT_INK_##name,
-typedef enum tt_ink { TT_INK_MAP(X) TT_INK_COUNT_ } tt_ink;
-#undef X
-
-/* Starts an ink where the style is coloured; nothing else otherwise. */
-tt_status tt_glyph_ink(tt_buf *out, tt_ink ink, const tt_style *style);
+/* Starts the colour of a mood where the style is coloured.  These escape sequences are the only
+ * ones that we write; any other is shown, not obeyed. */
+tt_status tt_glyph_ink(tt_buf *out, tt_mood mood, const tt_style *style);
 
 typedef enum tt_trust {
     TT_TRUST_NONE, /* a name or a text of the user: no ink in it is obeyed */
@@ -45,5 +32,20 @@ size_t tt_glyph_columns(const char *text, tt_trust trust, const tt_style *style)
 /* Cuts the line that begins at byte `from` of out to the style's columns; the
  * last one is then an ellipsis.  The line is one that tt_glyph_append made. */
 tt_status tt_glyph_cut(tt_buf *out, size_t from, const tt_style *style);
+
+/* ---- spark.c ---------------------------------------------------------------- */
+
+enum { TT_SPARK_CELLS = 9 }; /* odd, so that a bell has its peak in the middle */
+
+/* Shares the counts of logarithmic bins out among cells of one width that
+ * cover min to max, which the bins must hold.  Counts within a bin are taken as
+ * spread evenly.  is_whole: only whole numbers occur; there are then no more
+ * cells than numbers.  Returns the number of cells; 0 where there is nothing to
+ * draw: no two different values. */
+size_t tt_spark_cells(const tt_hist_bin *bins, size_t count, double min, double max, bool is_whole,
+                      double cells[TT_SPARK_CELLS]);
+
+/* Draws them: the fullest cell is full, and one that is not empty looks so. */
+tt_status tt_spark_append(const double *cells, size_t count, const tt_style *style, tt_buf *out);
 
 #endif

@@ -73,8 +73,7 @@ size_t *tt_graph_stack(const tt_graph *graph)
     }
     return above;
 }
-/* ---- nodes -----------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------- */
 
 /* The tooltip: what the node had to cut. */
 static void put_tooltip(tt_dot *dot, const tt_graph_node *node)
@@ -336,8 +335,7 @@ out:
     return st;
 }
 
-/* ---- which engine -----------------------------------------------------------
- */
+/* ---- which engine ----------------------------------------------------------- */
 
 enum {
     MOST_NODES = 15,

@@ -19,8 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- numbers --------------------------------------------------------------
- */
+/* ---- numbers -------------------------------------------------------------- */
 
 enum {
     DIGITS = 4,        /* of the largest number */
@@ -195,8 +194,7 @@ static void put_cell(tt_dot *dot, const cell_format *format, const void *element
     tt_dot_put(dot, is_nan || is_inf ? "</b></font></td>" : "</td>");
 }
 
-/* ---- the table ------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------ */
 
 enum {
     NAME_COLUMNS = 40,

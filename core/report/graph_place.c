@@ -150,8 +150,7 @@ void tt_graph_place_free(tt_graph_place *place)
     *place = (tt_graph_place){ 0 };
 }
 
-/* ---- frames ---------------------------------------------------------------
- */
+/* ---- frames --------------------------------------------------------------- */
 
 size_t tt_graph_place_run(const tt_graph_place *place, const tt_graph *graph, size_t first,
                           tt_graph_point *low, tt_graph_point *high)
@@ -171,8 +170,7 @@ size_t tt_graph_place_run(const tt_graph_place *place, const tt_graph *graph, si
     return end;
 }
 
-/* ---- arrows ---------------------------------------------------------------
- */
+/* ---- arrows --------------------------------------------------------------- */
 
 enum {
     MARGIN = 34,    /* from the page to the nearest lane above or below it */
@@ -239,86 +237,51 @@ static tt_graph_curve through(const tt_graph_point *corners, size_t count)
     return curve;
 }
 
-/* ---- ways ---------------------------------------------------------------- */
-
-/* Down to the next table of the column. */
-static tt_graph_curve way_down(const tt_graph_place *place, size_t from, size_t to)
-{
-    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
-    double start = a->y + place->sizes[from].height / 2, end = b->y - place->sizes[to].height / 2;
-    tt_graph_curve curve = { .point = { point(a->x, start) }, .count = 1, .tip = point(b->x, end) };
-    curve_to(&curve, point(a->x, start + (end - start) / 3), point(b->x, end - TIP - 1),
-             point(b->x, end - TIP));
-    return curve;
-}
-
-/* Around those between, in the gutter on the right. */
-static tt_graph_curve way_around(const tt_graph_place *place, size_t from, size_t to)
-{
-    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
-    double x1 = a->x + place->sizes[from].width / 2, x2 = b->x + place->sizes[to].width / 2;
-    double outer = a->right + fmin(INNER + INNER_STEP * (double)(to - from - 2), INNER_MOST);
-    double y2 = b->y - place->sizes[to].height / 2 + HEADER;
-    tt_graph_curve curve = through((tt_graph_point[]){ point(x1, a->y), point(outer, a->y),
-                                                       point(outer, y2), point(x2 + SIDE_TIP, y2) },
-                                   4);
-    curve.tip = point(x2, y2);
-    return curve;
-}
-
-/* To the next column: to the edge of this one, over the gutter, on to the
- * table. */
-static tt_graph_curve way_over(const tt_graph_place *place, size_t from, size_t to)
-{
-    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
-    double x1 = a->x + place->sizes[from].width / 2, x2 = b->x - place->sizes[to].width / 2;
-    double y2 = b->y - place->sizes[to].height / 2 + HEADER;
-    double left = fmin(b->left, x2 - SIDE_TIP), middle = (a->right + left) / 2;
-    tt_graph_curve curve = { .point = { point(x1, a->y) }, .count = 1, .tip = point(x2, y2) };
-    line_to(&curve, point(a->right, a->y));
-    curve_to(&curve, point(middle, a->y), point(middle, y2), point(left, y2));
-    line_to(&curve, point(x2 - SIDE_TIP, y2));
-    return curve;
-}
-
-/* To a column farther away: over or under the page. */
-static tt_graph_curve way_far(const tt_graph_place *place, size_t from, size_t to)
-{
-    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
-    double x1 = a->x + place->sizes[from].width / 2, x2 = b->x - place->sizes[to].width / 2;
-    double y2 = b->y - place->sizes[to].height / 2 + HEADER;
-    double aside = OUTER + OUTER_STEP * (double)(a->lane % OUTER_COUNT);
-    bool is_above = a->y + y2 < 2 * place->page.height - a->y - y2;
-    double lane = MARGIN + LANE * (double)a->lane;
-    double y = is_above ? -lane : place->page.height + lane;
-    double up = a->right + aside, down = b->left - GUTTER + aside;
-    tt_graph_curve curve =
-        through((tt_graph_point[]){ point(x1, a->y), point(up, a->y), point(up, y), point(down, y),
-                                    point(down, y2), point(x2 - SIDE_TIP, y2) },
-                6);
-    curve.tip = point(x2, y2);
-    curve.lane = a->lane + 1;
-    return curve;
-}
-
-/* From the gutter into the table. */
-static tt_graph_curve way_in(const tt_graph_place *place, size_t to)
-{
-    const tt_graph_spot *b = &place->spots[to];
-    double x2 = b->x - place->sizes[to].width / 2;
-    double y2 = b->y - place->sizes[to].height / 2 + HEADER;
-    tt_graph_curve curve = { .point = { point(b->left - STUB, y2) }, .count = 1, .is_stub = true };
-    line_to(&curve, point(x2 - SIDE_TIP, y2));
-    curve.tip = point(x2, y2);
-    return curve;
-}
-
+/* Bends of an arrow from the right side of one table to the header of another, by the columns
+ * that they are in. */
 tt_graph_curve tt_graph_place_curve(const tt_graph_place *place, size_t from, size_t to)
 {
-    size_t left = place->spots[from].column, right = place->spots[to].column;
-    if (left == right)
-        return to == from + 1 ? way_down(place, from, to) : way_around(place, from, to);
-    if (right > left + TT_GRAPH_FAR)
-        return way_in(place, to);
-    return right == left + 1 ? way_over(place, from, to) : way_far(place, from, to);
+    const tt_graph_spot *a = &place->spots[from], *b = &place->spots[to];
+    const tt_graph_size *size_a = &place->sizes[from], *size_b = &place->sizes[to];
+    double x1 = a->x + size_a->width / 2, x2 = b->x - size_b->width / 2;
+    double y2 = b->y - size_b->height / 2 + HEADER;
+    tt_graph_curve curve = { .count = 1 };
+    if (a->column == b->column && to == from + 1) { /* straight down */
+        double start = a->y + size_a->height / 2, end = b->y - size_b->height / 2;
+        curve.point[0] = point(a->x, start);
+        curve_to(&curve, point(a->x, start + (end - start) / 3), point(b->x, end - TIP - 1),
+                 point(b->x, end - TIP));
+        curve.tip = point(b->x, end);
+        return curve;
+    }
+    if (a->column == b->column) { /* around those between, in the gutter on the right */
+        double outer = a->right + fmin(INNER + INNER_STEP * (double)(to - from - 2), INNER_MOST);
+        x2 = b->x + size_b->width / 2;
+        const tt_graph_point corners[] = {
+            { x1, a->y }, { outer, a->y }, { outer, y2 }, { x2 + SIDE_TIP, y2 }
+        };
+        curve = through(corners, 4);
+    } else if (b->column == a->column + 1) { /* over the gutter to the next column */
+        double left = fmin(b->left, x2 - SIDE_TIP), middle = (a->right + left) / 2;
+        curve.point[0] = point(x1, a->y);
+        line_to(&curve, point(a->right, a->y));
+        curve_to(&curve, point(middle, a->y), point(middle, y2), point(left, y2));
+        line_to(&curve, point(x2 - SIDE_TIP, y2));
+    } else if (b->column <= a->column + TT_GRAPH_FAR) { /* above or below the page */
+        double aside = OUTER + OUTER_STEP * (double)(a->lane % OUTER_COUNT);
+        bool is_above = a->y + y2 < 2 * place->page.height - a->y - y2;
+        double lane = MARGIN + LANE * (double)a->lane;
+        double y = is_above ? -lane : place->page.height + lane;
+        double up = a->right + aside, down = b->left - GUTTER + aside;
+        const tt_graph_point corners[] = { { x1, a->y }, { up, a->y }, { up, y },
+                                           { down, y },  { down, y2 }, { x2 - SIDE_TIP, y2 } };
+        curve = through(corners, 6);
+        curve.lane = a->lane + 1;
+    } else { /* too far: from the gutter into the table */
+        curve.point[0] = point(b->left - STUB, y2);
+        line_to(&curve, point(x2 - SIDE_TIP, y2));
+        curve.is_stub = true;
+    }
+    curve.tip = point(x2, y2);
+    return curve;
 }

@@ -33,38 +33,15 @@
 static const double MARGIN = 4, HANDED_ON = 4, FLIPPED = 16, MOST = 64, SINGLE = 0x1p-24;
 
 /* Half a unit in the last place; 0: exact. */
-static double roundoff(int32_t dtype)
+static const double roundoff[TT_DTYPE_COUNT_] = {
+    [TT_F64] = 0x1p-53,    [TT_C128] = 0x1p-53,       [TT_F32] = 0x1p-24,      [TT_C64] = 0x1p-24,
+    [TT_F16] = 0x1p-11,    [TT_BF16] = 0x1p-8,        [TT_F8_E4M3FN] = 0x1p-4, [TT_F8_E4M3FNUZ] = 0x1p-4,
+    [TT_F8_E5M2] = 0x1p-3, [TT_F8_E5M2FNUZ] = 0x1p-3,
+};
+
+static double roundoff_of(int32_t dtype)
 {
-    switch ((tt_dtype)dtype) {
-    case TT_F64:
-    case TT_C128:
-        return 0x1p-53;
-    case TT_F32:
-    case TT_C64:
-        return 0x1p-24;
-    case TT_F16:
-        return 0x1p-11;
-    case TT_BF16:
-        return 0x1p-8;
-    case TT_F8_E4M3FN:
-    case TT_F8_E4M3FNUZ:
-        return 0x1p-4;
-    case TT_F8_E5M2:
-    case TT_F8_E5M2FNUZ:
-        return 0x1p-3;
-    case TT_I8:
-    case TT_I16:
-    case TT_I32:
-    case TT_I64:
-    case TT_U8:
-    case TT_U16:
-    case TT_U32:
-    case TT_U64:
-    case TT_BOOL:
-    case TT_DTYPE_COUNT_:
-        break;
-    }
-    return 0;
+    return dtype >= 0 && dtype < TT_DTYPE_COUNT_ ? roundoff[dtype] : 0;
 }
 
 /* Products summed for one element of what this module puts out; 1: not known. */
@@ -104,7 +81,7 @@ tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, in
     if (st < 0)
         return st;
     bool is_scalar = (x.products & y.products & TT_PRODUCT_STATS) == 0;
-    double u = is_scalar ? SINGLE : fmax(roundoff(x.stats.dtype), roundoff(y.stats.dtype));
+    double u = is_scalar ? SINGLE : fmax(roundoff_of(x.stats.dtype), roundoff_of(y.stats.dtype));
     bool is_parameter = tt_order_kind(tt_run_site_name(a, site_a)) == TT_ORDER_PARAMETER;
     double sums = MARGIN * fmin(u, SINGLE) * (1 + (is_parameter ? 0 : sqrt(length)));
     *base = (u > SINGLE ? u : 0) + sums;
@@ -144,18 +121,7 @@ typedef struct handed {
 
 static stream stream_of(tt_rank_in_step kind)
 {
-    switch (kind) {
-    case TT_ORDER_PARAMETER:
-        return PARAMETERS;
-    case TT_ORDER_FORWARD:
-    case TT_ORDER_LOSS:
-        return FORWARD;
-    case TT_ORDER_BACKWARD:
-    case TT_ORDER_GRADIENT:
-    case TT_ORDER_NORM:
-        break;
-    }
-    return BACKWARD;
+    return kind == TT_ORDER_PARAMETER ? PARAMETERS : kind <= TT_ORDER_LOSS ? FORWARD : BACKWARD;
 }
 
 static int size_class(int64_t elements)
@@ -189,11 +155,8 @@ static double floor_of(const handed *h, const tt_diff_pair *pair, tt_gap_kind ki
     case FORWARD:
         fed = h->most[PARAMETERS][kind][i];
         break;
-    case BACKWARD:
+    default:
         fed = HANDED_ON * h->most[FORWARD][kind][i];
-        break;
-    case STREAMS:
-        break;
     }
     return fmin(fmax(pair->base, fmax(HANDED_ON * own, fed)), h->coarsest * MOST * steps);
 }

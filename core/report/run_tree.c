@@ -1,44 +1,69 @@
 /* run_tree.c -- the sites of a run as a tree with repeated layers folded.
  *
- * Exists because a model of 48 equal layers is understood from one of them.
- * Neighbours whose labels are numbers and that are alike (the same class, and below
- * them the same labels, classes, types and shapes) become one line that stands for
- * them all.  `show` and `graph` are made of these lines.
+ * Exists because a model of 48 equal layers is understood from one of them.  The names of the
+ * sites make a tree.  Neighbours whose labels are numbers and that are alike (the same class,
+ * and below them the same labels, classes, types and shapes) become one row.  `show` and
+ * `graph` are made of these rows.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "report/run_tree.h"
-
+#include "store/run.h"
 #include "summary/stats.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    DEEPEST = 40,   /* the rest of a name is one label */
+    AFTER_ROOT = 6, /* length of "(root)" */
+};
+
+/* A part of a name.  Children are in the order of their first appearance. */
+typedef struct node {
+    const char *label;                              /* in the arena */
+    int32_t site;                                   /* -1: a group only */
+    uint32_t parent, first_child, last_child, next; /* 0: none; [0] is the root */
+    uint64_t likeness;      /* equal for nodes that are alike, they and all below */
+    uint64_t look;          /* of the site's latest point: type and shape */
+    uint64_t path;          /* hash of the module's path; 0: below no kind that names modules */
+    const char *class_name; /* borrowed; NULL: no module, or its class is unknown */
+    bool is_output;         /* an item of what a module returned */
+} node;
+
+/* What is known of a module.  Type and shape of its output do not tell a Linear from a ReLU of
+ * the same width: its class does, or in old runs the names of its parameters. */
+typedef struct module {
+    uint64_t path, names;   /* hashes */
+    const char *class_name; /* borrowed; NULL: unknown */
+} module;
+
 struct tt_run_tree {
-    tt_name_tree names;
-    tt_arena arena;      /* labels that were made here */
+    tt_arena arena;      /* labels */
     uint32_t *anomalies; /* owned; of each site of the run */
     int32_t sites;
     int32_t *members; /* owned; the sites of all rows, row by row */
     size_t member_count;
-    tt_tree_row *rows;
+    tt_tree_row *rows; /* owned */
     size_t count, cap;
 };
 
 typedef struct maker {
-    tt_run *run;
-    uint32_t how; /* bits of tt_tree_how */
     tt_run_tree *tree;
-    tt_latest *sights; /* owned; of each site */
-    tt_owners owners;  /* owned */
-    const char *joint; /* between labels that share a line */
-    tt_error *err;
+    uint32_t how;      /* bits of tt_tree_how */
+    tt_latest *latest; /* owned; of each site */
+    node *nodes;       /* owned; parents before their children */
+    size_t count, cap;
+    uint32_t *table;  /* owned; hash of parent and label -> node */
+    size_t table_cap; /* a power of two */
+    module *modules;  /* owned; by path */
+    size_t module_count;
+    bool has_classes;
+    tt_arena scratch;
+    const char *joint; /* between labels that share a row */
 } maker;
 
 void tt_run_tree_free(tt_run_tree *tree)
 {
     if (tree == NULL)
         return;
-    tt_name_tree_free(&tree->names);
     tt_arena_free(&tree->arena);
     free(tree->rows);
     free(tree->anomalies);
@@ -66,6 +91,22 @@ const int32_t *tt_run_tree_members(const tt_run_tree *tree, size_t i)
     return i < tree->count ? tree->members + tree->rows[i].first_member : NULL;
 }
 
+/* ---- hashes ---------------------------------------------------------------- */
+
+static const uint64_t EMPTY = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+
+static uint64_t hash_more(uint64_t hash, const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t hash_text(const char *text)
+{
+    return text != NULL ? hash_more(EMPTY, text, strlen(text)) : 0;
+}
+
 static uint64_t mix(uint64_t hash, uint64_t x)
 {
     hash = (hash ^ x) * UINT64_C(0x9e3779b97f4a7c15);
@@ -80,73 +121,217 @@ static uint64_t look_of(const tt_point *p)
     return mix(hash, (uint64_t)p->ndim);
 }
 
-static uint64_t mix_text(uint64_t hash, const char *text)
+/* ---- names ----------------------------------------------------------------- */
+
+/* What separates the names of modules, or lines, below this kind ("activation/x.y"). */
+static const char *joint_of(const char *name)
 {
-    for (; text != NULL && *text != '\0'; text++)
-        hash = mix(hash, (unsigned char)*text);
-    return hash;
+    static const char *const kinds[] = { "activation", "activation_gradient", "gradient", "input",
+                                         "parameter" };
+    size_t len = strcspn(name, "/");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strlen(kinds[i]) == len && memcmp(name, kinds[i], len) == 0)
+            return ".";
+    return len == 4 && memcmp(name, "line", len) == 0 ? ":" : "/";
 }
 
-/* From the leaves up: children come after their parents in the array. */
-static void find_likeness(tt_name_tree *names)
+/* The place in the table of a label below a parent: its own, or the free one for it. */
+static uint32_t *slot_of(const maker *m, uint32_t parent, const char *label, size_t len)
 {
-    for (uint32_t i = names->count; i-- > 1;) {
-        tt_name_node *node = &names->nodes[i];
-        node->likeness = mix_text(mix(node->site >= 0, node->look), node->class_name);
-        for (uint32_t c = node->first_child; c != 0; c = names->nodes[c].next) {
-            uint64_t label = mix_text(0, names->nodes[c].label);
-            node->likeness = mix(mix(node->likeness, label), names->nodes[c].likeness);
-        }
+    uint64_t at = mix(hash_more(EMPTY, label, len), parent);
+    for (;; at++) {
+        uint32_t *slot = &m->table[at & (m->table_cap - 1)];
+        const node *found = &m->nodes[*slot];
+        if (*slot == 0 || (found->parent == parent && strncmp(found->label, label, len) == 0 &&
+                           found->label[len] == '\0'))
+            return slot;
     }
 }
 
-/* Is it one of several?  The items of a tuple that a module gave are not. */
-static bool is_numbered(const tt_name_node *node)
+/* Found by hash, because a hostile run may have 200 000 names in one group. */
+static tt_status grow_table(maker *m)
 {
-    const char *label = node->label;
-    return *label != '\0' && label[strspn(label, "0123456789")] == '\0' && !node->is_output;
+    if (m->count * 2 < m->table_cap)
+        return TT_OK;
+    free(m->table);
+    m->table_cap = m->table_cap == 0 ? 256 : m->table_cap * 2;
+    m->table = calloc(m->table_cap, sizeof *m->table);
+    for (uint32_t i = 1; m->table != NULL && i < m->count; i++)
+        *slot_of(m, m->nodes[i].parent, m->nodes[i].label, strlen(m->nodes[i].label)) = i;
+    return m->table != NULL ? TT_OK : TT_ENOMEM;
 }
 
-static tt_status add_row(maker *m, const tt_tree_row *row)
+/* Replaces *at by its child of this label, which is added if it is new. */
+static tt_status go_down(maker *m, uint32_t *at, const char *label, size_t len)
 {
-    tt_run_tree *tree = m->tree;
-    if (tree->count == tree->cap) {
-        size_t cap = tree->cap < 64 ? 64 : tree->cap * 2;
-        tt_tree_row *rows =
-            cap < SIZE_MAX / sizeof *rows ? realloc(tree->rows, cap * sizeof *rows) : NULL;
-        if (rows == NULL)
+    tt_status st = tt_grow(&m->nodes, &m->cap, m->count + 1, sizeof *m->nodes);
+    if (st == TT_OK)
+        st = grow_table(m);
+    if (st < 0)
+        return st;
+    uint32_t *slot = slot_of(m, *at, label, len);
+    if (*slot == 0) {
+        const char *copy = tt_arena_text(&m->tree->arena, label, len);
+        if (copy == NULL)
             return TT_ENOMEM;
-        tree->rows = rows;
-        tree->cap = cap;
+        *slot = (uint32_t)m->count++;
+        m->nodes[*slot] = (node){ .label = copy, .site = -1, .parent = *at };
+        node *above = &m->nodes[*at];
+        *(above->last_child != 0 ? &m->nodes[above->last_child].next : &above->first_child) = *slot;
+        above->last_child = *slot;
     }
-    tree->rows[tree->count++] = *row;
+    *at = *slot;
     return TT_OK;
 }
 
-/* The row of nodes that are alike; all of them have a site, or none. */
-static void fill_row(const maker *m, const uint32_t *nodes, size_t n, tt_tree_row *row)
+/* Of "line/src/train.py:34:y": where "34:y" begins; NULL: it is no such name. */
+static const char *line_part(const char *name)
 {
-    row->site = row->worst = -1;
-    row->first_member = m->tree->member_count;
-    row->class_name = m->tree->names.nodes[nodes[0]].class_name;
-    row->is_output = m->tree->names.nodes[nodes[0]].is_output;
-    for (size_t i = 0; i < n; i++) {
-        int32_t site = m->tree->names.nodes[nodes[i]].site;
-        if (site < 0)
-            continue;
-        m->tree->members[m->tree->member_count++] = site;
-        row->anomalies |= m->tree->anomalies[site];
-        if (m->tree->anomalies[site] != 0 && row->worst < 0)
-            row->worst = site;
-        if (row->sites++ == 0) {
-            row->file = m->sights[site].file;
-            row->phases = m->sights[site].phases;
-            row->site = site;
-            row->latest = m->sights[site].latest;
-        } else {
-            tt_stats_merge(&row->latest.stats, &m->sights[site].latest.stats);
-        }
+    static const char kind[] = "line/";
+    if (strncmp(name, kind, strlen(kind)) != 0)
+        return NULL;
+    for (const char *at = name + strlen(name); at > name + strlen(kind); at--)
+        if (at[-1] == ':' && strspn(at, "0123456789") > 0 && at[strspn(at, "0123456789")] == ':')
+            return at;
+    return NULL;
+}
+
+/* Splits the name at '/', and at '.' below the kinds that name modules; of a line of code,
+ * file and line apart. */
+static tt_status add_name(maker *m, const char *name, int32_t site, uint64_t look)
+{
+    const char *ends = *joint_of(name) == '.' ? "/." : "/", *line = line_part(name), *at = name;
+    tt_status st = TT_OK;
+    uint32_t found = 0;
+    for (int depth = 0; st == TT_OK && at != NULL; depth++) {
+        size_t len = depth < DEEPEST ? strcspn(at, ends) : strlen(at);
+        if (line != NULL && depth > 0) /* a path is one label: its folders are no branches */
+            len = at < line ? (size_t)(line - 1 - at) : strlen(at);
+        else if (len == 0 && *at != '\0') /* "//": the separator is part of the label */
+            len = 1 + strcspn(at + 1, ends);
+        st = go_down(m, &found, at, len);
+        at = at[len] != '\0' ? at + len + 1 : NULL;
     }
+    if (st == TT_OK) {
+        m->nodes[found].site = site;
+        m->nodes[found].look = look;
+    }
+    return st;
+}
+
+/* ---- modules --------------------------------------------------------------- */
+
+static int by_path(const void *a, const void *b)
+{
+    const module *x = a, *y = b;
+    return (x->path > y->path) - (x->path < y->path);
+}
+
+static const module *find_module(const maker *m, uint64_t path)
+{
+    const module key = { .path = path };
+    return m->module_count > 0 ? bsearch(&key, m->modules, m->module_count, sizeof key, by_path) : NULL;
+}
+
+/* Lists what is known of each module: classes that were recorded, names of parameters. */
+static tt_status list_modules(maker *m, const tt_run *run)
+{
+    static const char kind[] = "parameter/";
+    size_t all = (size_t)tt_run_site_count(run), count = 0, kept = 0;
+    for (int32_t f = 0; f < tt_run_file_count(run); f++)
+        all += (size_t)tt_run_module_count(run, f);
+    module *rows = m->modules = calloc(all + 1, sizeof *rows);
+    if (rows == NULL)
+        return TT_ENOMEM;
+    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
+        tt_module about;
+        for (int32_t i = 0; tt_run_module(run, f, i, &about) == TT_OK; i++)
+            rows[count++] = (module){ .path = hash_text(about.path), .class_name = about.class_name };
+    }
+    m->has_classes = count > 0;
+    for (int32_t site = 0; site < tt_run_site_count(run); site++) {
+        const char *name = tt_run_site_name(run, site);
+        if (strncmp(name, kind, strlen(kind)) != 0)
+            continue;
+        name += strlen(kind);
+        const char *dot = strrchr(name, '.');
+        rows[count++] = (module){ .path = hash_more(EMPTY, name, dot != NULL ? (size_t)(dot - name) : 0),
+                                  .names = hash_text(dot != NULL ? dot + 1 : name) };
+    }
+    qsort(rows, count, sizeof *rows, by_path);
+    for (size_t i = 0; i < count; i++) {
+        if (kept == 0 || rows[kept - 1].path != rows[i].path) {
+            rows[kept++] = rows[i];
+            continue;
+        }
+        rows[kept - 1].names += rows[i].names; /* a sum: whatever the order */
+        if (rows[i].class_name != NULL)
+            rows[kept - 1].class_name = rows[i].class_name;
+    }
+    m->module_count = kept;
+    return TT_OK;
+}
+
+/* The names of the parameters of the module that returned this site's tensor; 0: none. */
+static uint64_t parameter_names(const maker *m, const char *site_name)
+{
+    static const char *const kinds[] = { "activation/", "activation_gradient/", "input/" };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strncmp(site_name, kinds[i], strlen(kinds[i])) == 0) {
+            const module *found = find_module(m, hash_text(site_name + strlen(kinds[i])));
+            return found != NULL ? found->names : 0;
+        }
+    return 0;
+}
+
+static bool is_root(const char *label) /* "(root)", or "name:(root)" of a model with a name */
+{
+    size_t len = strlen(label);
+    return len >= AFTER_ROOT && strcmp(label + len - AFTER_ROOT, "(root)") == 0;
+}
+
+/* Sets path, class and is_output of every node, then their likeness. */
+static void compare_nodes(maker *m)
+{
+    for (size_t i = 1; i < m->count; i++) { /* parents first */
+        node *n = &m->nodes[i];
+        const node *above = &m->nodes[n->parent], *kind = above;
+        bool is_top = above->parent == 0;
+        if (n->parent == 0)
+            n->path = *joint_of(n->label) == '.' ? EMPTY : 0;
+        if (n->parent == 0 || above->path == 0)
+            continue;
+        n->path = hash_more(is_top ? EMPTY : hash_more(above->path, ".", 1), n->label, strlen(n->label));
+        const module *found = find_module(m, n->path);
+        n->class_name = found != NULL ? found->class_name : NULL;
+        while (kind->parent != 0)
+            kind = &m->nodes[kind->parent];
+        bool has_outputs = strcmp(kind->label, "parameter") != 0 && strcmp(kind->label, "gradient") != 0;
+        n->is_output = has_outputs && !is_top && n->class_name == NULL &&
+                       (m->has_classes || above->is_output || is_root(above->label));
+    }
+    for (size_t i = m->count; i-- > 1;) { /* children first */
+        node *n = &m->nodes[i];
+        n->likeness = mix(mix(n->site >= 0, n->look), hash_text(n->class_name));
+        for (uint32_t c = n->first_child; c != 0; c = m->nodes[c].next)
+            n->likeness = mix(mix(n->likeness, hash_text(m->nodes[c].label)), m->nodes[c].likeness);
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------ */
+
+/* Nodes that are alike, shown as one row. */
+typedef struct group {
+    uint32_t *nodes; /* in the scratch arena */
+    size_t count;
+    size_t width; /* neighbours that are folded */
+    const char *label;
+} group;
+
+/* Is it one of several?  The items of a tuple that a module returned are not. */
+static bool is_numbered(const node *n)
+{
+    return *n->label != '\0' && n->label[strspn(n->label, "0123456789")] == '\0' && !n->is_output;
 }
 
 static const char *join_label(maker *m, const char *a, const char *between, const char *b)
@@ -159,185 +344,171 @@ static const char *join_label(maker *m, const char *a, const char *between, cons
     return copy;
 }
 
-static tt_status put_children(maker *m, const uint32_t *nodes, size_t n, int32_t depth, uint64_t ended);
-
-static tt_status put_node(maker *m, const uint32_t *nodes, size_t n, const char *label, size_t width,
-                          int32_t depth, uint64_t ended)
+/* The groups of children of nodes that are alike: those of the first say which neighbours are
+ * folded, those of the others are in the same order.  NULL: out of memory. */
+static group *list_groups(maker *m, const group *parents, size_t *count)
 {
-    tt_tree_row row = {
-        .label = label, .width = (int32_t)width, .depth = depth, .ended = ended, .file = -1
-    };
-    fill_row(m, nodes, n, &row);
-    tt_status st = label != NULL ? add_row(m, &row) : TT_ENOMEM;
-    return st == TT_OK ? put_children(m, nodes, n, depth + 1, ended) : st;
-}
-
-/* The groups of children of the first node that are shown as one line each. */
-typedef struct group {
-    uint32_t first; /* node */
-    size_t width;   /* neighbours, it too */
-    const char *label;
-} group;
-
-static tt_status list_groups(maker *m, uint32_t parent, group **out, size_t *count)
-{
-    const tt_name_node *nodes = m->tree->names.nodes;
-    size_t n = 0, have = 0;
-    for (uint32_t c = nodes[parent].first_child; c != 0; c = nodes[c].next)
-        n++;
-    group *groups = calloc(n + 1, sizeof *groups);
-    if (groups == NULL)
-        return TT_ENOMEM;
-    uint32_t last = 0;
-    for (uint32_t c = nodes[parent].first_child; c != 0; last = c, c = nodes[c].next) {
+    const node *nodes = m->nodes;
+    size_t children = 0, have = 0;
+    for (uint32_t c = nodes[parents->nodes[0]].first_child; c != 0; c = nodes[c].next)
+        children++;
+    group *groups = tt_arena_alloc(&m->scratch, (children + 1) * sizeof *groups);
+    uint32_t *cursors = tt_arena_alloc(&m->scratch, parents->count * sizeof *cursors), last = 0;
+    if (groups == NULL || cursors == NULL)
+        return NULL;
+    for (uint32_t c = nodes[parents->nodes[0]].first_child; c != 0; last = c, c = nodes[c].next) {
         group *g = have > 0 ? &groups[have - 1] : NULL;
         if (g != NULL && (m->how & TT_TREE_UNFOLDED) == 0 && is_numbered(&nodes[c]) &&
-            is_numbered(&nodes[last]) && nodes[c].likeness == nodes[g->first].likeness) {
+            is_numbered(&nodes[last]) && nodes[c].likeness == nodes[last].likeness)
             g->width++;
-            const char *one = nodes[g->first].label, *other = nodes[c].label;
-            bool is_turned = strtol(one, NULL, 10) > strtol(other, NULL, 10); /* backward */
-            g->label = join_label(m, is_turned ? other : one, "-", is_turned ? one : other);
+        else
+            groups[have++] = (group){ .width = 1, .label = nodes[c].label };
+    }
+    for (size_t i = 0; i < parents->count; i++)
+        cursors[i] = nodes[parents->nodes[i]].first_child;
+    for (size_t k = 0; k < have; k++) {
+        group *g = &groups[k];
+        g->nodes = tt_arena_alloc(&m->scratch, (parents->count * g->width + 1) * sizeof *g->nodes);
+        for (size_t i = 0; g->nodes != NULL && i < parents->count; i++)
+            for (size_t w = 0; w < g->width && cursors[i] != 0; w++, cursors[i] = nodes[cursors[i]].next)
+                g->nodes[g->count++] = cursors[i];
+        if (g->nodes != NULL && g->width > 1) { /* the first parent's are the first */
+            const char *one = g->label, *other = nodes[g->nodes[g->width - 1]].label;
+            bool is_backward = strtol(one, NULL, 10) > strtol(other, NULL, 10);
+            g->label = join_label(m, is_backward ? other : one, "-", is_backward ? one : other);
+        }
+        if (g->nodes == NULL || g->label == NULL)
+            return NULL;
+    }
+    *count = have;
+    return groups;
+}
+
+/* Adds the row of a group; all of its nodes have a site, or none. */
+static tt_status add_row(maker *m, const group *g, int32_t depth, uint64_t ended)
+{
+    tt_run_tree *tree = m->tree;
+    tt_status st = tt_grow(&tree->rows, &tree->cap, tree->count + 1, sizeof *tree->rows);
+    if (st < 0)
+        return st;
+    const node *first = &m->nodes[g->nodes[0]];
+    tt_tree_row *row = &tree->rows[tree->count++];
+    *row = (tt_tree_row){ .label = g->label,
+                          .depth = depth,
+                          .ended = ended,
+                          .file = -1,
+                          .site = -1,
+                          .first_member = tree->member_count,
+                          .width = (int32_t)g->width,
+                          .class_name = first->class_name,
+                          .is_output = first->is_output,
+                          .worst = -1 };
+    for (size_t i = 0; i < g->count; i++) {
+        int32_t site = m->nodes[g->nodes[i]].site;
+        if (site < 0)
+            continue;
+        tree->members[tree->member_count++] = site;
+        row->anomalies |= tree->anomalies[site];
+        if (tree->anomalies[site] != 0 && row->worst < 0)
+            row->worst = site;
+        if (row->sites++ == 0) {
+            row->file = m->latest[site].file;
+            row->phases = m->latest[site].phases;
+            row->site = site;
+            row->latest = m->latest[site].latest;
         } else {
-            groups[have++] = (group){ .first = c, .width = 1, .label = nodes[c].label };
+            tt_stats_merge(&row->latest.stats, &m->latest[site].latest.stats);
         }
     }
-    *out = groups;
-    *count = have;
     return TT_OK;
 }
 
-/* All nodes that a group stands for, below each of the parents; each cursor is at
- * the first child that no earlier group has taken. */
-static size_t collect(const tt_name_node *nodes, uint32_t *cursors, size_t n, const group *g,
-                      uint32_t *out)
+static tt_status add_children(maker *m, const group *parents, int32_t depth, uint64_t ended)
 {
-    size_t have = 0;
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < g->width && cursors[i] != 0; k++, cursors[i] = nodes[cursors[i]].next)
-            out[have++] = cursors[i];
-    return have;
-}
-
-static uint32_t *first_children(const tt_name_node *nodes, const uint32_t *parents, size_t n)
-{
-    uint32_t *cursors = malloc((n + 1) * sizeof *cursors);
-    for (size_t i = 0; cursors != NULL && i < n; i++)
-        cursors[i] = nodes[parents[i]].first_child;
-    return cursors;
-}
-
-/* A group with no site of its own and one child shares a line with it: layers / 0-11
- * becomes layers.0-11.  Takes *members in exchange for those below. */
-static tt_status join_only_children(maker *m, uint32_t **members, size_t *have, const char **label,
-                                    size_t *width)
-{
-    const tt_name_node *nodes = m->tree->names.nodes;
-    tt_status st = TT_OK;
-    while (st == TT_OK && *have > 0 && nodes[(*members)[0]].site < 0) {
-        group *inner = NULL;
-        size_t count = 0;
-        st = list_groups(m, (*members)[0], &inner, &count);
-        if (st < 0 || count != 1) {
-            free(inner);
-            break;
+    size_t count = 0;
+    group *groups = list_groups(m, parents, &count);
+    tt_status st = groups != NULL ? TT_OK : TT_ENOMEM;
+    for (size_t k = 0; st == TT_OK && k < count; k++) {
+        group g = groups[k];
+        uint64_t bit = UINT64_C(1) << (depth < 63 ? depth : 63);
+        uint64_t below = k + 1 == count ? ended | bit : ended & ~bit;
+        if (depth == 0)
+            m->joint = joint_of(g.label);
+        /* A group with no site of its own and one child shares a row with it: layers / 0-11
+         * becomes layers.0-11.  The kind stays alone. */
+        while (st == TT_OK && depth > 0 && (m->how & TT_TREE_UNJOINED) == 0 && g.count > 0 &&
+               m->nodes[g.nodes[0]].site < 0) {
+            size_t only = 0;
+            group *inner = list_groups(m, &g, &only);
+            if (inner != NULL && only != 1)
+                break;
+            const char *label = inner != NULL ? join_label(m, g.label, m->joint, inner->label) : NULL;
+            st = label != NULL ? TT_OK : TT_ENOMEM;
+            if (st == TT_OK)
+                g = (group){ inner->nodes, inner->count, g.width * inner->width, label };
         }
-        uint32_t *cursors = first_children(nodes, *members, *have);
-        uint32_t *deeper = malloc((*have * inner[0].width + 1) * sizeof *deeper);
-        const char *longer =
-            inner[0].label != NULL ? join_label(m, *label, m->joint, inner[0].label) : NULL;
-        if (cursors != NULL && deeper != NULL && longer != NULL) {
-            *have = collect(nodes, cursors, *have, &inner[0], deeper);
-            *label = longer;
-            *width *= inner[0].width;
-            free(*members);
-            *members = deeper;
-        } else {
-            free(deeper);
-            st = TT_ENOMEM;
-        }
-        free(cursors);
-        free(inner);
+        if (st < 0 || g.count == 0)
+            continue;
+        st = add_row(m, &g, depth, below);
+        if (st == TT_OK)
+            st = add_children(m, &g, depth + 1, below);
     }
     return st;
 }
 
-static tt_status put_children(maker *m, const uint32_t *parents, size_t n, int32_t depth, uint64_t ended)
+/* Makes the nodes of all sites that match and have points. */
+static tt_status add_sites(maker *m, tt_run *run, const tt_look *look, const char *only, tt_error *err)
 {
-    const tt_name_node *nodes = m->tree->names.nodes;
-    group *groups = NULL;
-    size_t count = 0;
-    uint32_t *cursors = first_children(nodes, parents, n);
-    tt_status st = cursors != NULL ? list_groups(m, parents[0], &groups, &count) : TT_ENOMEM;
-    for (size_t k = 0; st == TT_OK && k < count; k++) {
-        const char *label = groups[k].label;
-        uint32_t *members = malloc((n * groups[k].width + 1) * sizeof *members);
-        st = members != NULL && label != NULL ? TT_OK : TT_ENOMEM;
-        size_t have = st == TT_OK ? collect(nodes, cursors, n, &groups[k], members) : 0;
-        uint64_t bit = UINT64_C(1) << (depth < 63 ? depth : 63);
-        uint64_t below = k + 1 == count ? ended | bit : ended & ~bit;
-        if (st == TT_OK && depth == 0)
-            m->joint = tt_name_tree_joint(label);
-        size_t width = groups[k].width;
-        if (st == TT_OK && depth > 0 && (m->how & TT_TREE_UNJOINED) == 0) /* the kind stays alone */
-            st = join_only_children(m, &members, &have, &label, &width);
-        if (st == TT_OK && have > 0)
-            st = put_node(m, members, have, label, width, depth, below);
-        free(members);
+    tt_status st = list_modules(m, run);
+    if (st == TT_OK)
+        st = tt_grow(&m->nodes, &m->cap, 1, sizeof *m->nodes);
+    if (st < 0)
+        return st;
+    m->nodes[m->count++] = (node){ .label = "", .site = -1 };
+    for (int32_t site = 0; st == TT_OK && site < m->tree->sites; site++) {
+        const char *name = tt_run_site_name(run, site);
+        tt_latest *latest = &m->latest[site];
+        if (!tt_site_is_shown(name, only))
+            continue;
+        st = tt_run_look(run, site, look, latest, err);
+        if (st < 0 || latest->file < 0)
+            continue;
+        m->tree->anomalies[site] = latest->anomalies;
+        st = add_name(m, name, site, mix(look_of(&latest->latest), parameter_names(m, name)));
     }
-    free(cursors);
-    free(groups);
+    if (st == TT_OK && m->count == 1)
+        st = tt_fail(err, TT_EMISMATCH, "no site matches '%.150s'", only != NULL ? only : "*");
     return st;
 }
 
 tt_status tt_run_tree_create(tt_run *run, const tt_look *look, const char *only, uint32_t how,
                              tt_run_tree **out, tt_error *err)
 {
-    size_t sites = (size_t)tt_run_site_count(run), matched = 0;
-    maker m = { .run = run, .how = how, .err = err };
-    m.tree = calloc(1, sizeof *m.tree);
-    m.sights = calloc(sites + 1, sizeof *m.sights);
-    if (m.tree != NULL) {
+    size_t sites = (size_t)tt_run_site_count(run);
+    maker m = { .how = how,
+                .tree = calloc(1, sizeof *m.tree),
+                .latest = calloc(sites + 1, sizeof *m.latest) };
+    tt_status st = m.tree != NULL && m.latest != NULL ? TT_OK : TT_ENOMEM;
+    if (st == TT_OK) {
+        m.tree->sites = (int32_t)sites;
         m.tree->anomalies = calloc(sites + 1, sizeof *m.tree->anomalies);
         m.tree->members = calloc(sites + 1, sizeof *m.tree->members);
+        st = m.tree->anomalies != NULL && m.tree->members != NULL ? TT_OK : TT_ENOMEM;
     }
-    tt_status st =
-        m.tree != NULL && m.sights != NULL && m.tree->anomalies != NULL && m.tree->members != NULL
-            ? TT_OK
-            : TT_ENOMEM;
     if (st == TT_OK)
-        m.tree->sites = (int32_t)sites;
-    bool is_told = false;
-    if (st == TT_OK)
-        st = tt_owners_find(run, &m.owners);
-    for (int32_t site = 0; st == TT_OK && site < (int32_t)sites; site++) {
-        const char *name = tt_run_site_name(run, site);
-        tt_latest *sight = &m.sights[site];
-        if (!tt_site_is_shown(name, only))
-            continue;
-        st = tt_run_look(run, site, look, sight, err);
-        is_told = st < 0;
-        if (st == TT_OK && sight->file < 0)
-            continue;
-        m.tree->anomalies[site] = sight->anomalies;
-        if (st == TT_OK)
-            st = tt_name_tree_add(&m.tree->names, name, site,
-                                  mix(look_of(&sight->latest), tt_owners_names(&m.owners, name)));
-        matched++;
-    }
-    if (st == TT_OK && matched == 0) {
-        st = tt_fail(err, TT_EMISMATCH, "no site matches '%.150s'", only != NULL ? only : "*");
-        is_told = true;
-    }
+        st = add_sites(&m, run, look, only, err);
     if (st == TT_OK) {
-        tt_owners_apply(&m.owners, &m.tree->names);
-        find_likeness(&m.tree->names);
-        st = put_children(&m, (const uint32_t[]){ 0 }, 1, 0, 0);
+        compare_nodes(&m);
+        st = add_children(&m, &(group){ .nodes = (uint32_t[]){ 0 }, .count = 1 }, 0, 0);
     }
     if (st == TT_OK)
         *out = m.tree;
     else
         tt_run_tree_free(m.tree);
-    free(m.sights);
-    tt_owners_free(&m.owners);
-    return st < 0 && !is_told ? tt_fail(err, st, "%s", tt_status_text(st)) : st;
+    free(m.latest);
+    free(m.nodes);
+    free(m.table);
+    free(m.modules);
+    tt_arena_free(&m.scratch);
+    return st == TT_ENOMEM ? tt_fail(err, st, "%s", tt_status_text(st)) : st;
 }

@@ -4,7 +4,7 @@
  * distribution that people can read is linear.  Counts are drawn from zero up; over the steps
  * the lowest value of the run is the lowest block.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "report/spark.h"
+#include "report/glyph.h"
 
 #include "store/run.h"
 

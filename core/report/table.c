@@ -28,12 +28,6 @@ struct tt_table {
     tt_status st; /* the first failure */
 };
 
-static const tt_ink inks[] = {
-    [TT_MOOD_PLAIN] = TT_INK_PLAIN, [TT_MOOD_FAINT] = TT_INK_FAINT,   [TT_MOOD_TYPE] = TT_INK_TYPE,
-    [TT_MOOD_SPARK] = TT_INK_SPARK, [TT_MOOD_REMARK] = TT_INK_REMARK, [TT_MOOD_ALARM] = TT_INK_ALARM,
-};
-_Static_assert(sizeof inks / sizeof *inks == TT_MOOD_COUNT_, "give every mood an ink");
-
 tt_table *tt_table_create(const tt_style *style, const tt_table_column *columns, size_t count)
 {
     assert(count > 0 && count <= COLUMNS_MAX);
@@ -58,14 +52,9 @@ void tt_table_free(tt_table *table)
 
 static tt_status add_cell(tt_table *table, const char *lead, tt_mood mood, const char *text)
 {
-    if (table->count == table->cap) {
-        size_t cap = table->cap < 64 ? 64 : table->cap * 2;
-        cell *cells = cap < SIZE_MAX / sizeof *cells ? realloc(table->cells, cap * sizeof *cells) : NULL;
-        if (cells == NULL)
-            return TT_ENOMEM;
-        table->cells = cells;
-        table->cap = cap;
-    }
+    tt_status st = tt_grow(&table->cells, &table->cap, table->count + 1, sizeof *table->cells);
+    if (st < 0)
+        return st;
     tt_buf_clear(&table->scratch);
     if (tt_glyph_append(&table->scratch, text, TT_TRUST_NONE, &table->style) < 0)
         return TT_ENOMEM;
@@ -178,20 +167,20 @@ static void put_cell(const tt_table *table, const tt_table_column *column, size_
         (void)tt_glyph_spaces(out, width - c->columns);
     size_t from = out->len;
     if (*c->lead != '\0') {
-        (void)tt_glyph_ink(out, TT_INK_FAINT, &table->style);
+        (void)tt_glyph_ink(out, TT_MOOD_FAINT, &table->style);
         (void)tt_buf_text(out, c->lead);
-        (void)tt_glyph_ink(out, TT_INK_PLAIN, &table->style);
+        (void)tt_glyph_ink(out, TT_MOOD_PLAIN, &table->style);
     }
     bool is_inked = c->mood != TT_MOOD_PLAIN && *c->text != '\0';
     if (is_inked)
-        (void)tt_glyph_ink(out, inks[c->mood], &table->style);
+        (void)tt_glyph_ink(out, c->mood, &table->style);
     bool loses_middle = c->columns > width && column->least < 0 && c->lead_columns < width;
     if (loses_middle)
         put_ends(c->text, width - c->lead_columns, &table->style, out);
     else
         (void)tt_buf_text(out, c->text);
     if (is_inked)
-        (void)tt_glyph_ink(out, TT_INK_PLAIN, &table->style);
+        (void)tt_glyph_ink(out, TT_MOOD_PLAIN, &table->style);
     if (c->columns > width && !loses_middle) {
         tt_style cut = table->style;
         cut.columns = (int32_t)width;

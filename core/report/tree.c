@@ -32,15 +32,11 @@ struct tt_tree {
 tt_status tt_tree_create(tt_tree **out)
 {
     tt_tree *tree = calloc(1, sizeof *tree);
-    node *nodes = calloc(8, sizeof *nodes);
-    if (tree == NULL || nodes == NULL) {
+    if (tree == NULL || tt_grow(&tree->nodes, &tree->cap, 1, sizeof *tree->nodes) < 0) {
         free(tree);
-        free(nodes);
         return TT_ENOMEM;
     }
-    tree->nodes = nodes;
-    tree->cap = 8;
-    tree->count = 1;
+    tree->nodes[tree->count++] = (node){ 0 };
     *out = tree;
     return TT_OK;
 }
@@ -58,14 +54,9 @@ tt_status tt_tree_leaf(tt_tree *tree, const char *label, const char *text)
 {
     label = label != NULL ? label : "";
     text = text != NULL ? text : "";
-    if (tree->count == tree->cap) {
-        size_t cap = tree->cap * 2;
-        node *nodes = cap < SIZE_MAX / sizeof *nodes ? realloc(tree->nodes, cap * sizeof *nodes) : NULL;
-        if (nodes == NULL)
-            return TT_ENOMEM;
-        tree->nodes = nodes;
-        tree->cap = cap;
-    }
+    tt_status st = tt_grow(&tree->nodes, &tree->cap, tree->count + 1, sizeof *tree->nodes);
+    if (st < 0)
+        return st;
     const char *label_copy = tt_arena_text(&tree->arena, label, strlen(label));
     const char *text_copy = tt_arena_text(&tree->arena, text, strlen(text));
     if (label_copy == NULL || text_copy == NULL)
@@ -118,11 +109,11 @@ static void put_guides(const node *n, const char *is_last, const tt_style *style
 {
     if (n->depth == 0)
         return;
-    (void)tt_glyph_ink(out, TT_INK_FAINT, style);
+    (void)tt_glyph_ink(out, TT_MOOD_FAINT, style);
     for (uint32_t d = 1; d < n->depth; d++)
         (void)tt_buf_text(out, guide(style->is_ascii, is_last[d] != 0));
     (void)tt_buf_text(out, elbow(style->is_ascii, is_last[n->depth] != 0));
-    (void)tt_glyph_ink(out, TT_INK_PLAIN, style);
+    (void)tt_glyph_ink(out, TT_MOOD_PLAIN, style);
 }
 
 static void put_texts(const node *n, const node *parent, const tt_style *style, tt_buf *out)
@@ -172,11 +163,11 @@ tt_status tt_tree_line(int32_t depth, tt_branch branch, const char *text, const 
         [TT_BRANCH_LAST] = { "└─ ", "`- " },
     };
     size_t from = out->len;
-    (void)tt_glyph_ink(out, TT_INK_FAINT, style);
+    (void)tt_glyph_ink(out, TT_MOOD_FAINT, style);
     for (int32_t d = 0; d < depth; d++)
         (void)tt_buf_text(out, style->is_ascii ? "|   " : "│   ");
     (void)tt_buf_text(out, marks[branch][style->is_ascii ? 1 : 0]);
-    (void)tt_glyph_ink(out, TT_INK_PLAIN, style);
+    (void)tt_glyph_ink(out, TT_MOOD_PLAIN, style);
     (void)tt_glyph_append(out, text != NULL ? text : "", TT_TRUST_INK, style);
     if (tt_glyph_cut(out, from, style) < 0)
         tt_buf_cut(out, from);

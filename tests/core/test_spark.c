@@ -1,6 +1,6 @@
 /* test_spark.c -- logarithmic bins become cells of one width.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "report/spark.h"
+#include "report/glyph.h"
 
 #include "alloc_fail.h"
 
