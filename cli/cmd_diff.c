@@ -166,7 +166,7 @@ static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_r
         puts("nothing to compare: no site has points of the same steps in both runs");
     } else if (verdict == TT_DIFF_DIFFERS) {
         const tt_diff_site *s = tt_diff_at(diff, (size_t)tt_diff_first(diff));
-        printf("they part at step %s in %s", tt_screen_count(s->first_step, a),
+        printf("they diverge at step %s in %s", tt_screen_count(s->first_step, a),
                tt_screen_ink(TT_MOOD_ALARM));
         tt_screen_name(s->name);
         fputs(plain, stdout);
@@ -196,7 +196,7 @@ static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_r
     if (args.options.rename != NULL) {
         fputs("'", stdout);
         tt_screen_name(args.rename.from);
-        fputs("' in names of the first is taken for '", stdout);
+        fputs("' in names of the first matches '", stdout);
         tt_screen_name(args.rename.to);
         fputs("' in the second\n", stdout);
     }
@@ -290,20 +290,21 @@ static tt_exit diff_command(tt_call *call)
 const tt_cmd tt_cmd_diff = {
     .name = "diff",
     .args = "RUN RUN",
-    .summary = "where two runs part",
-    .doc = "Find where two runs part: the first site that differs by more than rounding, and the worst.  "
-           "Exit code 0: identical, or within noise; 1: they differ.\v"
-           "For example: tensortap diff runs/before runs/after --step 0:100",
+    .summary = "where two runs diverge",
+    .doc =
+        "Find where two runs diverge: the first site that differs by more than rounding, and the worst.  "
+        "Exit code 0: identical, or within noise; 1: they differ.\v"
+        "For example: tensortap diff runs/before runs/after --step 0:100",
     .options =
         (const tt_option[]){
-            { "rtol", "X", "Fine is |a - b| <= atol + rtol * |b|, in place of the noise floor",
+            { "rtol", "X", "Accept |a - b| <= atol + rtol * |b|, in place of the noise floor",
               .to = &args.rtol, read_tolerance, "a number from 0 on" },
             { "atol", "X", "See --rtol", .to = &args.atol, read_tolerance, "a number from 0 on" },
-            { "step", "A:B", "Steps from A up to and with B", .to = &args.steps, tt_range_parse,
+            { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, tt_range_parse,
               TT_RANGE_TAKES },
-            { "only", "GLOB", "Sites that match", .to = &args.options.only },
+            { "only", "GLOB", "Only sites that match", .to = &args.options.only },
             { "rename", "OLD=NEW",
-              "What names of the first run hold is this in the second; found out where every name fits",
+              "OLD in names of the first run is NEW in the second; detected if all names then match",
               .to = &args.rename, read_rename, "OLD=NEW" },
             { "json", NULL, "Print JSON", .to = &args.is_json },
             { 0 } },

@@ -84,7 +84,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
-/* Blocks that the reader stepped over, which nobody would miss. */
+/* Reports blocks that the reader skipped: their points would be missing silently. */
 static tt_exit look_for_damage(const tt_run *run, tt_error *err)
 {
     tt_totals totals;
@@ -172,7 +172,7 @@ const tt_cmd tt_cmd_export = {
             { "output", "OUT",
               "A file; for npy and tensorboard a folder; - is standard output (csv and json)",
               .to = &args.out, .letter = 'o' },
-            { "step", "A:B", "Steps from A up to and with B", .to = &args.steps, read_steps,
+            { "step", "A:B", "Steps from A to B, both included", .to = &args.steps, read_steps,
               TT_RANGE_TAKES },
             { "partial", NULL,
               "Of a damaged run, write what can be read; exit with 1 if something is missing",

@@ -74,7 +74,7 @@ static const char *next_look(const tt_nonfinite *n)
     if (n->birth == TT_BIRTH_BACKWARD && !n->has_backward)
         return "look next at the gradients of outputs: tensortap run --grads all --on-nonfinite raise";
     if (n->birth == TT_BIRTH_FORWARD && n->order == 1 && (n->point.products & TT_PRODUCT_STATS) != 0)
-        return "look next at what modules are given: tensortap run --inputs --on-nonfinite raise";
+        return "look next at the inputs of modules: tensortap run --inputs --on-nonfinite raise";
     return NULL;
 }
 

@@ -169,9 +169,10 @@ tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal 
     char size[TT_NUMBER_TEXT];
     (void)tt_screen_bytes(all, size);
     if (code == TT_EXIT_FINE && count > 0 && !how->is_sure && isatty(STDIN_FILENO) != 1) {
-        code = tt_cmd_fail(err, TT_EXIT_FAILED,
-                           "would remove %zu run%s, %s; add --yes where nobody can be asked", count,
-                           count == 1 ? "" : "s", size);
+        code = tt_cmd_fail(
+            err, TT_EXIT_FAILED,
+            "would remove %zu run%s, %s; without a terminal to ask on, add --yes", count,
+            count == 1 ? "" : "s", size);
     }
     if (code != TT_EXIT_FINE) {
         free(bytes);

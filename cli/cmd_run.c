@@ -75,7 +75,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static tt_exit run(tt_call *call)
 {
-    /* What tensortap.commands.run is given, in this order; "" where the user said nothing. */
+    /* The arguments of tensortap.commands.run, in this order; "": not given. */
     const char *head[] = { args.out,
                            args.every,
                            args.only,
@@ -128,7 +128,7 @@ const tt_cmd tt_cmd_run = {
               "Largest share of the time that watching may take, such as 0.02; expensive sites are then "
               "recorded less often",
               .to = &args.budget, read_share, "a share of the time between 0 and 1 (0.02 is 2 %)" },
-            { "inputs", NULL, "Record what modules are given, too", .to = &args.has_inputs },
+            { "inputs", NULL, "Record the inputs of modules, too", .to = &args.has_inputs },
             { "grads", "WHICH", "Gradients of parameters, activations, all or none (parameters)",
               .to = &args.grads, read_grads, "parameters, activations, all or none" },
             { "on-nonfinite", "ACTION",

@@ -45,7 +45,7 @@ typedef struct site_anomaly {
     tt_point first; /* that value */
 } site_anomaly;
 
-/* What is odd, in words: "2 NaN from step 31, rank 1", "all zero". */
+/* Describes the anomaly: "2 NaN from step 31, rank 1", "all zero". */
 static void describe_anomaly(tt_run *run, const site_anomaly *at, uint32_t bits, char *out, size_t room)
 {
     int len = 0;
@@ -102,7 +102,7 @@ static tt_status find_first(tt_run *run, const tt_look *look, site_anomaly *at, 
     return st;
 }
 
-/* All sites of the tree that are odd, the worst kind first, and of NaN and Inf those
+/* Lists the sites of the tree with an anomaly, the worst kind first, and of NaN and Inf those
  * that had it first; *out is owned by the caller. */
 static tt_status list_anomalies(tt_run *run, const tt_run_tree *tree, const tt_look *look,
                                 site_anomaly **out, size_t *count, tt_error *err)
@@ -161,7 +161,7 @@ static tt_status print_anomalies(const char *path, tt_run *run, const tt_run_tre
     st = tt_screen_table(table, false, TT_OK);
     bool has_nonfinite = all[0].kind == TT_ANOMALY_NONFINITE;
     if (st == TT_OK && found > shown)
-        printf("  and %zu more that are odd; --all lists them\n", found - shown);
+        printf("  and %zu more; --all lists them\n", found - shown);
     if (st == TT_OK && has_nonfinite) { /* a line to copy */
         printf("  %swhere the first was born: tensortap nan ", tt_screen_ink(TT_MOOD_FAINT));
         tt_screen_name(path);
@@ -357,7 +357,7 @@ static bool has_rank(const tt_run *run, const tt_look *look)
     return false;
 }
 
-/* Prints what is odd, then the tree; `lines` are on the screen already. */
+/* Prints the anomalies, then the tree; `lines` are on the screen already. */
 static tt_status print_look(const tt_call *call, const tt_look *look, const char *title, int lines)
 {
     tt_run *run = call->runs[0];
@@ -367,7 +367,7 @@ static tt_status print_look(const tt_call *call, const tt_look *look, const char
     tt_status st = tt_run_tree_create(run, look, call->glob, args.shows_all ? TT_TREE_UNFOLDED : 0, &tree,
                                       call->err);
     bool is_again = look->phases == TT_PHASES_EVAL && args.look.phases == TT_PHASES_ALL;
-    if (st == TT_OK && !is_again) /* what is odd is so in any phase */
+    if (st == TT_OK && !is_again) /* anomalies are of any phase */
         st = print_anomalies(call->path, run, tree, look, &odd, call->err);
     if (tt_terminal.rows > 0 && !args.shows_all)
         most = tt_terminal.rows > lines + odd + 8 ? (size_t)(tt_terminal.rows - lines - odd - 4) : 4;
@@ -433,18 +433,20 @@ static tt_exit show(tt_call *call)
 const tt_cmd tt_cmd_show = {
     .name = "show",
     .args = "RUN [GLOB]",
-    .summary = "a tree of all sites, what is odd first",
-    .doc = "Show what a run holds: what is odd first, then every site with its latest statistics "
-           "and the course of its root mean square over the steps, of training.\v"
+    .summary = "a tree of all sites, anomalies first",
+    .doc = "Show what a run holds: anomalies first, then every site with its latest statistics "
+           "and its root mean square over the training steps.\v"
            "For example: tensortap show runs/today 'activation/*'",
     .options =
         (const tt_option[]){
-            { "all", NULL, "Unfold repeated layers, and show every line", .to = &args.shows_all },
+            { "all", NULL, "Show repeated layers one by one, and every line", .to = &args.shows_all },
             { "classes", NULL, "Name the class of every module", .to = &args.shows_classes },
-            { "rank", "N", "Of this rank alone (what is odd: of all; numbers: of the first)",
+            { "rank", "N", "Only this rank (default: anomalies of all ranks, numbers of the first)",
               .to = &args.rank, read_rank, "a number" },
             { "phase", "PHASE",
-              "train, eval, or all: one after the other (train; of what was never trained, eval)",
+              "train, eval, or all: one after the other (default: train, or eval for a site that was "
+              "never "
+              "trained)",
               .to = &args.look.phases, read_phases, "train, eval or all" },
             { "json", NULL, "Print JSON", .to = &args.is_json },
             { 0 } },

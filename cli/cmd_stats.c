@@ -207,8 +207,8 @@ const tt_cmd tt_cmd_stats = {
     .summary = "the statistics of sites, step by step",
     .doc = "Print the statistics of sites, a line for each point.\v"
            "For example: tensortap stats runs/today 'activation/*.attn' --step 100:120",
-    .options = (const tt_option[]){ { "step", "A:B", "Steps from A up to and with B", .to = &args.steps,
-                                      tt_range_parse, TT_RANGE_TAKES },
+    .options = (const tt_option[]){ { "step", "A:B", "Steps from A to B, both included",
+                                      .to = &args.steps, tt_range_parse, TT_RANGE_TAKES },
                                     { "json", NULL, "Print JSON", .to = &args.is_json },
                                     { 0 } },
     .least = 2,

@@ -96,8 +96,8 @@ static tt_status add_value(const tt_export *what, int32_t file, int32_t site, in
     return TT_OK;
 }
 
-/* A few bytes of zstd, or one value that many points share, may stand for any number of
- * bytes.  What is so much larger than its run is asked for in parts. */
+/* A few bytes of zstd, or one value that many points share, may unpack to any number of bytes.
+ * Values that are so much larger than their run have to be exported in parts. */
 static tt_status weigh(const tt_export *what, const list *all, tt_error *err)
 {
     enum { FREE = 256 << 20, TIMES = 64 };

@@ -151,7 +151,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
-/* The part of --help below the options: the commands and an example. */
+/* Writes the end of --help, below the options: the commands and an example. */
 static char *describe(int key, const char *text, void *input)
 {
     (void)input;
@@ -191,7 +191,7 @@ static void close_output(void)
     errno = 0;
     if (fclose(stdout) != 0 || had_failed) {
         if (errno == EPIPE)
-            _exit(TT_EXIT_FAILED); /* nobody reads any more: no need to say so */
+            _exit(TT_EXIT_FAILED); /* the reader is gone: no need to say so */
         fprintf(stderr, "tensortap: cannot write the output: %s\n",
                 errno != 0 ? strerror(errno) : "an earlier write failed");
         _exit(TT_EXIT_FAILED);

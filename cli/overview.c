@@ -36,7 +36,7 @@ bool tt_overview_has_site(const tt_run *run, const char *glob)
 
 enum { GLOB_LONGEST = 200 };
 
-/* The site whose name is nearest to what was given; NULL: none is near. */
+/* Returns the site whose name is nearest to the pattern; NULL: none is near. */
 static const char *near_site(const tt_run *run, const char *glob)
 {
     const char *near = NULL;
@@ -44,7 +44,7 @@ static const char *near_site(const tt_run *run, const char *glob)
     for (int32_t i = 0; i < tt_run_site_count(run); i++) {
         const char *name = tt_run_site_name(run, i), *found = strstr(name, glob);
         size_t distance = tt_suggest_distance(glob, name);
-        if (found != NULL && len > 1) /* a part of it was given: its end is the better guess */
+        if (found != NULL && len > 1) /* it is in the name: best at its end */
             distance = strlen(found) == len ? 1 : 2;
         else if (distance > 3 && distance > len / 4)
             continue;
@@ -99,7 +99,7 @@ static void near_glob(const tt_run *run, const char *glob, char out[GLOB_LONGEST
             try_words(run, glob, at, tt_run_site_name(run, i), &best, out);
 }
 
-/* Appends text of somebody else, short enough for a message. */
+/* Copies untrusted text, escaped and short enough for a message. */
 static void quote(const char *text, char *out, size_t room)
 {
     tt_buf safe = { 0 };

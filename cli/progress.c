@@ -1,8 +1,7 @@
-/* progress.c -- shows that something goes on.
+/* progress.c -- shows that the program is working.
  *
- * Exists apart from what it is about: a thread of its own, so that the library need
- * not wait for a terminal.  It says how much is done, or how long it has taken where
- * nobody knows how much there is.
+ * A thread of its own draws, so that the library never waits for a terminal.  It shows how much
+ * is done, or how long it has taken if the total is unknown.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "progress.h"
 
@@ -25,7 +24,7 @@ struct tt_progress {
 
 enum { WIDTH = 24, MARK = 4 };
 
-/* A part of it filled, or a mark that goes to and fro. */
+/* Draws a bar that fills, or a mark that moves to and fro. */
 static void draw(tt_progress *p, unsigned turn, long seconds)
 {
     char bar[WIDTH + 1];
@@ -52,22 +51,15 @@ static void *show(void *arg)
     tt_progress *p = arg;
     struct timespec until, start;
     clock_gettime(CLOCK_REALTIME, &start);
-    until = start;
-    until.tv_sec += 1;
-    pthread_mutex_lock(&p->lock);
     bool is_shown = false;
+    pthread_mutex_lock(&p->lock);
     for (unsigned turn = 0; !p->is_done; turn++) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        if ((is_shown = until.tv_sec > start.tv_sec))
+            draw(p, turn, (long)(until.tv_sec - start.tv_sec));
+        until.tv_sec += until.tv_nsec >= 900000000; /* 0.1 s later */
+        until.tv_nsec = (until.tv_nsec + 100000000) % 1000000000;
         (void)pthread_cond_timedwait(&p->ended, &p->lock, &until);
-        struct timespec now;
-        clock_gettime(CLOCK_REALTIME, &now);
-        if (p->is_done || now.tv_sec < start.tv_sec + 1)
-            continue;
-        draw(p, turn, (long)(now.tv_sec - start.tv_sec));
-        is_shown = true;
-        until = now;
-        until.tv_nsec += 100000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
     }
     pthread_mutex_unlock(&p->lock);
     if (is_shown)

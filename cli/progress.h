@@ -1,4 +1,4 @@
-/* progress.h -- shows that something goes on, where it takes longer than a second.
+/* progress.h -- shows that the program is working, if it takes longer than a second.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_CLI_PROGRESS_H
 #define TT_CLI_PROGRESS_H

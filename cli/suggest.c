@@ -1,6 +1,6 @@
-/* suggest.c -- what somebody probably meant.
+/* suggest.c -- finds the word that was probably meant.
  *
- * Exists because "unknown command" is no help to a person who typed `sohw`.
+ * Exists because "unknown command" does not help a person who typed `sohw`.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "suggest.h"
 

@@ -1,4 +1,4 @@
-/* suggest.h -- what somebody probably meant.
+/* suggest.h -- finds the word that was probably meant.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_CLI_SUGGEST_H
 #define TT_CLI_SUGGEST_H

@@ -1,4 +1,4 @@
-/* anomaly.c -- what is odd about a site of a run.
+/* anomaly.c -- what is unusual about a site of a run.
  *
  * Exists so that a person sees trouble without reading a tree of a thousand lines.
  * Looks at the first and the latest point only: a run is not scanned for it.
@@ -77,25 +77,25 @@ static tt_status read_first(tt_run *run, int32_t file, int32_t site, uint32_t ph
     return st;
 }
 
-/* What is odd about the numbers of one file, but for NaN and Inf. */
-static tt_status find_odd(tt_run *run, int32_t site, tt_latest *sight, tt_error *err)
+/* Finds what is unusual about the numbers of one file, except for NaN and Inf. */
+static tt_status find_unusual(tt_run *run, int32_t site, tt_latest *found, tt_error *err)
 {
-    const tt_stats *s = &sight->latest.stats;
+    const tt_stats *s = &found->latest.stats;
     const char *name = tt_run_site_name(run, site);
     bool is_parameter = strncmp(name, "parameter/", strlen("parameter/")) == 0, has_first;
     double sum = 0, sumsq = 0;
-    if ((sight->latest.products & TT_PRODUCT_STATS) == 0 || tt_run_points(run, sight->file, site) < 2)
+    if ((found->latest.products & TT_PRODUCT_STATS) == 0 || tt_run_points(run, found->file, site) < 2)
         return TT_OK;
-    tt_status st = read_first(run, sight->file, site, sight->phases, &has_first, &sum, &sumsq);
+    tt_status st = read_first(run, found->file, site, found->phases, &has_first, &sum, &sumsq);
     if (st < 0)
         return tt_fail(err, st, "%.200s: %s", name, tt_status_text(st));
     int64_t n = tt_stats_finite(s);
     if (n > 0 && s->zeros == s->count)
-        sight->anomalies |= 1u << TT_ANOMALY_ALL_ZERO;
+        found->anomalies |= 1u << TT_ANOMALY_ALL_ZERO;
     else if (has_first && is_parameter && s->sum == sum && s->sumsq == sumsq)
-        sight->anomalies |= 1u << TT_ANOMALY_UNCHANGED;
+        found->anomalies |= 1u << TT_ANOMALY_UNCHANGED;
     if (has_first && n > 0 && sumsq > 0 && s->sumsq > (double)n && s->sumsq > EXPLODES * EXPLODES * sumsq)
-        sight->anomalies |= 1u << TT_ANOMALY_EXPLODING;
+        found->anomalies |= 1u << TT_ANOMALY_EXPLODING;
     return TT_OK;
 }
 
@@ -103,38 +103,38 @@ tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_latest 
 {
     const tt_phases either[] = { TT_PHASES_TRAIN, TT_PHASES_EVAL }, asked[] = { look->phases, 0 };
     const tt_phases *wanted = look->phases == 0 ? either : asked;
-    tt_latest sight = { .file = -1, .phases = wanted[0], .latest = { .ndim = -1, .scalar = NAN } };
+    tt_latest found = { .file = -1, .phases = wanted[0], .latest = { .ndim = -1, .scalar = NAN } };
     tt_status st = TT_OK;
     int64_t index = -1;
-    for (int i = 0; i < 2 && wanted[i] != 0 && sight.file < 0; i++)
-        for (int32_t file = 0; st == TT_OK && file < run->count && sight.file < 0; file++) {
+    for (int i = 0; i < 2 && wanted[i] != 0 && found.file < 0; i++)
+        for (int32_t file = 0; st == TT_OK && file < run->count && found.file < 0; file++) {
             if (!tt_look_has_file(look, run, file) || tt_run_points(run, file, site) == 0)
                 continue;
             st = tt_run_latest(run, file, site, wanted[i], INT64_MAX, &index, err);
             if (st == TT_OK && index >= 0) {
-                sight.index = index;
-                sight.file = file;
-                sight.phases = wanted[i];
+                found.index = index;
+                found.file = file;
+                found.phases = wanted[i];
             }
         }
-    if (st == TT_OK && sight.file >= 0)
-        st = tt_run_point(run, sight.file, site, sight.index, &sight.latest, err);
-    if (st == TT_OK && sight.file >= 0)
-        st = find_odd(run, site, &sight, err);
-    for (int32_t file = 0; st == TT_OK && sight.file >= 0 && file < run->count; file++) {
+    if (st == TT_OK && found.file >= 0)
+        st = tt_run_point(run, found.file, site, found.index, &found.latest, err);
+    if (st == TT_OK && found.file >= 0)
+        st = find_unusual(run, site, &found, err);
+    for (int32_t file = 0; st == TT_OK && found.file >= 0 && file < run->count; file++) {
         if (!tt_look_has_file(look, run, file))
             continue;
         st = tt_run_first_nonfinite(run, file, site, &index, err);
         if (st == TT_OK && index >= 0)
-            sight.anomalies |= 1u << TT_ANOMALY_NONFINITE;
+            found.anomalies |= 1u << TT_ANOMALY_NONFINITE;
     }
     if (st == TT_OK)
-        *out = sight;
+        *out = found;
     return st;
 }
 
-tt_status tt_run_previous(tt_run *run, int32_t site, const tt_latest *sight, int64_t *index,
+tt_status tt_run_previous(tt_run *run, int32_t site, const tt_latest *found, int64_t *index,
                           tt_error *err)
 {
-    return tt_run_latest(run, sight->file, site, sight->phases, sight->index, index, err);
+    return tt_run_latest(run, found->file, site, found->phases, found->index, index, err);
 }

@@ -2,7 +2,7 @@
  *
  * Exists so that `tt.show`, the command line and the logs describe a tensor in
  * the same words.  What matters most when something is wrong, NaN and Inf, is
- * given up last when the line has to be short.
+ * dropped last when the line has to be short.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/number.h"
 #include "report/glyph.h"

@@ -1,4 +1,4 @@
-/* diff.c -- where two runs part.
+/* diff.c -- where two runs diverge.
  *
  * Exists because "the loss is different" is where a search begins, not where it
  * ends.  Sites are paired by rank and name, points by step and call; a pair of

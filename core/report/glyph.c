@@ -124,7 +124,7 @@ static void escape(glyph *out, uint32_t c)
 }
 
 /* The glyph at the beginning of a NUL-ended text of len > 0 bytes; returns how
- * many bytes of the text it stands for. */
+ * many bytes of the text it is made of. */
 static size_t read_glyph(const char *text, size_t len, tt_trust trust, const tt_style *style, glyph *out)
 {
     size_t ink = trust == TT_TRUST_INK ? ink_length(text) : 0;

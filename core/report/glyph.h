@@ -38,7 +38,7 @@ tt_status tt_glyph_cut(tt_buf *out, size_t from, const tt_style *style);
 enum { TT_SPARK_CELLS = 9 }; /* odd, so that a bell has its peak in the middle */
 
 /* Shares the counts of logarithmic bins out among cells of one width that
- * cover min to max, which the bins must hold.  Counts within a bin are taken as
+ * cover min to max, which the bins must hold.  Counts within a bin are treated as
  * spread evenly.  is_whole: only whole numbers occur; there are then no more
  * cells than numbers.  Returns the number of cells; 0 where there is nothing to
  * draw: no two different values. */

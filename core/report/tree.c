@@ -104,7 +104,7 @@ static const char *elbow(bool is_ascii, bool is_last)
 }
 
 /* Guides for a node: one for each ancestor below the edge, then its own elbow.
- * is_last[d] tells whether the branch at depth d has ended. */
+ * is_last[d] says whether the branch at depth d has ended. */
 static void put_guides(const node *n, const char *is_last, const tt_style *style, tt_buf *out)
 {
     if (n->depth == 0)

@@ -1,4 +1,4 @@
-# Where two runs part.
+# Where two runs diverge.
 # env: COLUMNS=80
 $ make_run good a; make_run good b; tensortap diff a b
 identical
@@ -8,7 +8,7 @@ identical
 1080 points compared; sites: 36 identical, 0 within noise, 0 differ
 720 points only in a: its steps or calls are not in the other
 $ make_run changed-weight weight; tensortap diff a weight
-they part at step 0 in parameter/layers.1.attn.weight
+they diverge at step 0 in parameter/layers.1.attn.weight
 there rms is 0.1697 against 0.1714, off by 0.99% where rounding explains 2.4e-07
 1800 points compared; sites: 35 identical, 0 within noise, 1 differ
 
@@ -16,7 +16,7 @@ WORST                           FROM STEP  AT  FIELD       A       B  OFF BY
 parameter/layers.1.attn.weight          0   0  rms    0.1697  0.1714  0.0099
 [1]
 $ make_run changed-layer layer; tensortap diff a layer
-they part at step 0 in activation/layers.2.attn
+they diverge at step 0 in activation/layers.2.attn
 there rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06
 1800 points compared; sites: 35 identical, 0 within noise, 1 differ
 
@@ -34,7 +34,7 @@ $ make_run half half; tensortap diff a half | head -n 2
 within noise: no more than rounding
 1800 points compared; sites: 11 identical, 25 within noise, 0 differ
 $ make_run half-changed fault; tensortap diff a fault | head -n 6
-they part at step 0 in activation/layers.2.attn
+they diverge at step 0 in activation/layers.2.attn
 there rms is 1.208 against 1.22, off by 0.97% where rounding explains 0.39%
 1800 points compared; sites: 11 identical, 24 within noise, 1 differ
 
@@ -43,11 +43,11 @@ activation/layers.2.attn               0  rms       0.6103     0.6167     0.01
 $ make_run renamed renamed; tensortap diff a renamed
 identical
 1800 points compared; sites: 36 identical, 0 within noise, 0 differ
-'layers' in names of the first is taken for 'blocks' in the second
+'layers' in names of the first matches 'blocks' in the second
 $ tensortap diff a renamed --rename layers=bolcks | head -n 4
 identical in the sites that both have
 400 points compared; sites: 8 identical, 0 within noise, 0 differ
-'layers' in names of the first is taken for 'bolcks' in the second
+'layers' in names of the first matches 'bolcks' in the second
 only in a: 28 sites, activation/layers.0.attn, activation/layers.0.mlp, activation/layers.0 ...
 $ tensortap diff a renamed --rename layers
 tensortap diff: --rename takes OLD=NEW, not 'layers'
@@ -58,7 +58,7 @@ identical in the sites that both have
 1080 points only in a: its steps or calls are not in the other
 only in ranks: 36 sites, activation/embed, activation/layers.0.attn, activation/layers.0.mlp ...
 $ make_run nan-forward nan; tensortap diff a nan | head -n 6
-they part at step 31 in activation/layers.2.attn
+they diverge at step 31 in activation/layers.2.attn
 there nan is 0 against 2
 1800 points compared; sites: 27 identical, 0 within noise, 9 differ
 
@@ -75,7 +75,7 @@ within the tolerance
 WORST                     FROM STEP  AT  FIELD        A        B  OFF BY
 activation/layers.2.attn          0   0  mean   -0.1374  -0.1388  0.0014
 $ tensortap diff a layer --rtol 1e-3 --only 'activation/*'
-they part at step 0 in activation/layers.2.attn
+they diverge at step 0 in activation/layers.2.attn
 there mean is -0.1374 against -0.1388
 750 points compared; sites: 14 identical, 0 within tolerance, 1 differ
 

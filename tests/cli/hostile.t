@@ -80,7 +80,7 @@ number       number -inf                                             !!         
 $ tensortap nan absurd
 a value that is not finite in activation/negative at step -9 223 372 036 854 775 807
 born in the forward pass; nothing was recorded before it
-look next at what modules are given: tensortap run --inputs --on-nonfinite raise
+look next at the inputs of modules: tensortap run --inputs --on-nonfinite raise
 point 1 of 6 in the step; 3 of 6 sites have been non-finite since
 
         SITE                 TYPE                                                           MIN  MAX

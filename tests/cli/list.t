@@ -49,7 +49,7 @@ tensortap: runs holds no run (no rank*.tap in it); 'tensortap ls' looks further 
 [3]
 # rm asks, and where nobody can be asked it does nothing.
 $ tensortap rm runs/good
-tensortap: would remove 1 run, 95.2 kB; add --yes where nobody can be asked
+tensortap: would remove 1 run, 95.2 kB; without a terminal to ask on, add --yes
 [3]
 $ tensortap rm runs/nowhere
 tensortap: no run at 'runs/nowhere'; 'tensortap ls FOLDER' lists runs
@@ -71,7 +71,7 @@ removed runs/deep/er/two
 $ ls runs/good; ls runs/deep/er
 notes.txt
 $ tensortap ls runs --keep-last 0
-tensortap: would remove 1 run, 89.8 kB; add --yes where nobody can be asked
+tensortap: would remove 1 run, 89.8 kB; without a terminal to ask on, add --yes
 [3]
 $ tensortap ls runs --keep-last many
 tensortap ls: --keep-last takes a number, not 'many'

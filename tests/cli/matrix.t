@@ -26,7 +26,7 @@ parameter  parameter/layers.2.attn.weight  f32[8,16]  -0.3113  0.3054
 last time  activation/layers.2.attn        f32[8,16]  -0.7956  0.7961
 [1]
 $ tensortap diff runs/good runs/other
-they part at step 0 in activation/layers.2.attn
+they diverge at step 0 in activation/layers.2.attn
 there rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06
 1800 points compared; sites: 35 identical, 0 within noise, 1 differ
 
@@ -84,7 +84,7 @@ parameter  parameter/layers.2.attn.weight    31  f32[8,16]  -0.3113  0.3054  0.1
 last time  activation/layers.2.attn          30  f32[8,16]  -0.7956  0.7961  0.4545
 [1]
 $ tensortap diff runs/good runs/other
-they part at step 0 in activation/layers.2.attn
+they diverge at step 0 in activation/layers.2.attn
 there rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06
 1800 points compared; sites: 35 identical, 0 within noise, 1 differ
 
@@ -164,13 +164,13 @@ $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap nan runs/bad"
 ^[2mparameter^[0m  parameter/layers.2.attn.weight    31  ^[36mf32[8,16]^[0m  -0.3113  0.3054  0.1791
 ^[2mlast time^[0m  activation/layers.2.attn          30  ^[36mf32[8,16]^[0m  -0.7956  0.7961  0.4545
 $ for w in 80 200; do script -qec "stty rows 30 cols $w; tensortap diff runs/good runs/other" /dev/null < /dev/null; done | tr -d '\r' | sed 's/\x1b/^/g'
-they part at step 0 in ^[1;31mactivation/layers.2.attn^[0m
+they diverge at step 0 in ^[1;31mactivation/layers.2.attn^[0m
 ^[2mthere rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06^[0m
 ^[2m1800 points compared; sites: 35 identical, 0 within noise, 1 differ^[0m
 
 ^[2mWORST^[0m                     ^[2mFROM STEP^[0m  ^[2mAT^[0m  ^[2mFIELD^[0m       ^[2mA^[0m       ^[2mB^[0m  ^[2mOFF BY^[0m    ^[2mFLOOR^[0m
 activation/layers.2.attn          0  45  rms    0.3651  0.3687  ^[1;31m0.0099^[0m  ^[2m1.2e-06^[0m
-they part at step 0 in ^[1;31mactivation/layers.2.attn^[0m
+they diverge at step 0 in ^[1;31mactivation/layers.2.attn^[0m
 ^[2mthere rms is 1.208 against 1.22, off by 0.99% where rounding explains 1.2e-06^[0m
 ^[2m1800 points compared; sites: 35 identical, 0 within noise, 1 differ^[0m
 

@@ -1,4 +1,4 @@
-# A tree of sites: what is odd first, repeated layers folded.
+# A tree of sites: anomalies first, repeated layers folded.
 $ make_run good good
 $ make_run nan-forward bad
 # env: COLUMNS=80
@@ -128,7 +128,7 @@ bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
 ^[2m▲ ^[0mactivation/layers.2       ^[1;31m64 NaN from step 31^[0m
 ^[2m▲ ^[0mactivation/layers.3.attn  ^[1;31m64 NaN from step 31^[0m
 ^[2m▲ ^[0mactivation/layers.3.mlp   ^[1;31m64 NaN from step 31^[0m
-  and 6 more that are odd; --all lists them
+  and 6 more; --all lists them
   ^[2mwhere the first was born: tensortap nan bad^[0m
 
 ^[2mSITE^[0m           ^[2mLATEST^[0m            ^[2mMIN^[0m     ^[2mMAX^[0m       ^[2mMEAN^[0m  ^[2mRMS^[0m
@@ -198,7 +198,7 @@ $ tensortap show evaluated 'activation/embed' --phase all --json | sed 's/"time"
 "sites":[{"site":"activation/embed","rank":0,"points":320,"anomalies":[],"latest":{"step":19,"call":0,,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-0.506067156791687,"max":0.5010831952095032,"absmax":0.506067156791687,"sum":3.0296427607536316,"mean":0.023669084068387747,"std":0.3109061725124245,"l1":35.64199423789978,"l2":3.513952927787279,"rms":0.31059249300108843,"shape":[8,16]},"evaluation":{"step":19,"call":0,,"phase":"eval","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-50.606719970703125,"max":50.10831832885742,"absmax":50.606719970703125,"sum":302.9644088745117,"mean":2.366909444332123,"std":31.090617284889188,"l1":3564.1993713378906,"l2":351.395294051306,"rms":31.059249412589917,"shape":[8,16]}}]}
 $ tensortap show evaluated 'activation/probe' --json | grep -o '"phase":"[a-z]*"'
 "phase":"eval"
-# Every rank counts for what is odd; the numbers say whose they are.
+# Every rank counts for anomalies; the numbers say whose they are.
 $ make_run rank1-nan ranks; tensortap show ranks 'activation/layers.0*'
 ranks  finished  steps 0 to 19  36 sites  1440 points  87.2 kB  ranks 0, 1
 train.py --lr 0.1

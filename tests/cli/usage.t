@@ -12,10 +12,10 @@ Show what the tensors of a PyTorch program do.
 Commands:
   run      SCRIPT ...       run a Python program and record its models
   ls       [FOLDER]         list runs: when, what command, steps, size, state
-  show     RUN [GLOB]       a tree of all sites, what is odd first
+  show     RUN [GLOB]       a tree of all sites, anomalies first
   stats    RUN GLOB         the statistics of sites, step by step
   nan      RUN              where the first NaN or Inf was born
-  diff     RUN RUN          where two runs part
+  diff     RUN RUN          where two runs diverge
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
@@ -34,10 +34,10 @@ Show what the tensors of a PyTorch program do.
 Commands:
   run      SCRIPT ...       run a Python program and record its models
   ls       [FOLDER]         list runs: when, what command, steps, size, state
-  show     RUN [GLOB]       a tree of all sites, what is odd first
+  show     RUN [GLOB]       a tree of all sites, anomalies first
   stats    RUN GLOB         the statistics of sites, step by step
   nan      RUN              where the first NaN or Inf was born
-  diff     RUN RUN          where two runs part
+  diff     RUN RUN          where two runs diverge
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
@@ -58,10 +58,10 @@ Show what the tensors of a PyTorch program do.
 Commands:
   run      SCRIPT ...       run a Python program and record its models
   ls       [FOLDER]         list runs: when, what command, steps, size, state
-  show     RUN [GLOB]       a tree of all sites, what is odd first
+  show     RUN [GLOB]       a tree of all sites, anomalies first
   stats    RUN GLOB         the statistics of sites, step by step
   nan      RUN              where the first NaN or Inf was born
-  diff     RUN RUN          where two runs part
+  diff     RUN RUN          where two runs diverge
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair

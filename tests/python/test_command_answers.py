@@ -284,7 +284,7 @@ def test_layers_under_another_name_are_paired(tmp_path: Path) -> None:
     done = tensortap("diff", "a", "b", folder=tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith("identical\n")
-    assert "'layers' in names of the first is taken for 'blocks' in the second" in done.stdout
+    assert "'layers' in names of the first matches 'blocks' in the second" in done.stdout
 
 
 def test_autocast_is_noise(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Find where a run went wrong, and where two runs part.
+"""Find where a run went wrong, and where two runs diverge.
 
     >>> tt.first_nonfinite("runs/today").name
     'activation/layers.2.attn'
@@ -48,7 +48,7 @@ class DiffSite:
 
 @dataclass(frozen=True)
 class Diff:
-    """Where two runs part; true if they do."""
+    """Where two runs diverge; true if they do."""
 
     verdict: Literal["identical", "noise", "differs"]
     first: DiffSite | None  # the first to part, in the order of execution
@@ -67,7 +67,7 @@ class Diff:
     def __repr__(self) -> str:
         if self.first is None:
             return f"<Diff: {self.verdict}>"
-        return f"<Diff: they part at step {self.first.first_step} in {self.first.name}>"
+        return f"<Diff: they diverge at step {self.first.first_step} in {self.first.name}>"
 
 
 def diff(
