@@ -27,17 +27,14 @@ ALARM = "#d00000"
 LONGEST = 60  # characters of a name
 
 
-@dataclass
-class Module:
-    """What a node of the graph stands for: one module, or several identical ones."""
+@dataclass(eq=False)
+class ModuleNode(Node):
+    """A node of the graph: one module, or several identical ones."""
 
-    class_name: str | None
+    class_name: str | None = None
     outputs: dict[str, str] = field(default_factory=dict)  # "logits" -> "[8, 10]"; "": the only one
     sites: dict[str, str] = field(default_factory=dict)  # site -> path of the module
     values: dict[str, float] = field(default_factory=dict)  # path -> number
-
-
-Modules = dict[int, Module]  # by id of the node
 
 
 def run_graph(
@@ -67,14 +64,14 @@ def run_graph(
     Raises:
         ValueError: The run has no outputs of modules.
     """
-    tree, modules = _tree(run)
+    tree = _tree(run)
     if color is not None:
-        _measure(run, tree, modules, color)
+        _measure(run, tree, color)
     first = run.first_nonfinite.name if color == "nan" and run.first_nonfinite else None
-    scale = [_most(module.values)[1] for module in modules.values() if module.values]
+    scale = [_most(module.values)[1] for module in _below(tree) if module.values]
 
     def attributes(stood_for: list[Node], label: str) -> dict[str, str]:
-        same = [modules[id(node.origin or node)] for node in stood_for]
+        same: list[Any] = [node.origin or node for node in stood_for]
         classes = dict.fromkeys(module.class_name for module in same if module.class_name)
         lines = [label, *classes, *_outputs(same[0], is_top=not stood_for[0].parents)]
         values = {path: value for module in same for path, value in module.values.items()}
@@ -99,18 +96,17 @@ def run_graph(
 # ---- the tree
 
 
-def _tree(run: Any) -> tuple[Node, Modules]:
+def _tree(run: Any) -> Node:
     """Build a tree with one child per model from the rows that `tensortap show` prints."""
     if not any(name.startswith(PREFIX) for name in run.names()):
         raise ValueError("the run has no module outputs (no site activation/...) to draw")
     rows = reader_of(run).tree(PREFIX + "*")
     classes = run.modules
-    tree = Node("")
-    modules: Modules = {}
-    roots: dict[str, Node] = {}
+    tree = ModuleNode("")
+    roots: dict[str, ModuleNode] = {}
     for path in (*classes, *(label for depth, label, *_ in rows if depth == 1)):
         if path.endswith(WHOLE) and path not in roots:
-            roots[path] = _add(tree, path, -1, modules, classes.get(path))
+            roots[path] = _add(tree, path, -1, classes.get(path))
     above = [(tree, "")]  # at each depth: the node, and of an output its name
     for order, (depth, label, kind, is_output, width, sites) in enumerate(rows):
         if depth == 0:  # "activation"
@@ -123,28 +119,35 @@ def _tree(run: Any) -> tuple[Node, Modules]:
             node, output = roots[label], ""
         else:
             parent = roots.get(label[: label.find(":") + 1] + WHOLE, tree) if depth == 1 else node
-            node, output = _add(parent, label, order, modules, kind), ""
+            node, output = _add(parent, label, order, kind), ""
             node.indices = set(map(str, range(width))) if width > 1 else set()
             node.count = len(node.indices)
         above.append((node, output))
-        _note(run, node, modules[id(node)], output, sites)
+        _note(run, node, output, sites)
     for name, root in roots.items():
-        if not root.children and not modules[id(root)].sites:  # never called
+        if not root.children and not root.sites:  # never called
             del tree.children[name]
-    _join_lists(tree, modules)
-    return tree, modules
+    _join_lists(tree)
+    return tree
 
 
-def _add(parent: Node, label: str, order: int, modules: Modules, kind: str | None) -> Node:
+def _add(parent: Node, label: str, order: int, kind: str | None) -> ModuleNode:
     name = label if len(label) <= LONGEST else f"{label[:LONGEST]}…"
-    node = parent.children[label] = Node(name, first_seen=order)
+    node = parent.children[label] = ModuleNode(name, first_seen=order, class_name=kind)
     if parent.name:
         node.parents.add(parent.name)
-    modules[id(node)] = Module(kind)
     return node
 
 
-def _note(run: Any, node: Node, module: Module, output: str, sites: list[str]) -> None:
+def _below(tree: Node) -> list[Any]:
+    """Return all nodes below one, each before those below it."""
+    nodes = list(tree.children.values())
+    for node in nodes:
+        nodes += node.children.values()
+    return nodes
+
+
+def _note(run: Any, module: ModuleNode, output: str, sites: list[str]) -> None:
     """Add the contents of a row to its module."""
     tail = f".{output}" if output else ""
     module.sites |= {site: site.removeprefix(PREFIX).removesuffix(tail) for site in sites}
@@ -156,24 +159,22 @@ def _note(run: Any, node: Node, module: Module, output: str, sites: list[str]) -
         shape = str(list(point[8].shape)) if point[8] is not None else ""
         module.outputs[output] = shape
         if not output and shape:
-            node.shapes.add(f"→ {shape}")
+            module.shapes.add(f"→ {shape}")
 
 
-def _join_lists(tree: Node, modules: Modules) -> None:
+def _join_lists(tree: Node) -> None:
     """Join a list of identical layers into one node: `layers x 12`."""
-    waiting = [tree]
+    waiting: list[Any] = list(tree.children.values())
     while waiting:
         node = waiting.pop()
-        own, below = modules.get(id(node)), list(node.children.values())
-        if own is not None and not own.sites and len(below) == 1 and len(below[0].indices) > 1:
-            layers = below[0]
-            node.children, node.indices, node.count = layers.children, layers.indices, layers.count
-            node.shapes = layers.shapes
-            modules[id(node)] = modules.pop(id(layers))
+        below = list(node.children.values())
+        if not node.sites and len(below) == 1 and len(below[0].indices) > 1:
+            kept = {name: getattr(node, name) for name in ("name", "first_seen", "parents")}
+            vars(node).update({**vars(below[0]), **kept})
         waiting.extend(node.children.values())
 
 
-def _outputs(module: Module, *, is_top: bool) -> list[str]:
+def _outputs(module: ModuleNode, *, is_top: bool) -> list[str]:
     """Return a line for each named output; for the model itself also the unnamed one."""
     named = [f"→ {name} {shape}".rstrip() for name, shape in module.outputs.items() if name]
     if is_top and module.outputs.get(""):
@@ -204,9 +205,9 @@ def _legend(run: Any, color: str) -> str:
 # ---- values
 
 
-def _measure(run: Any, tree: Node, modules: Modules, color: str) -> None:
+def _measure(run: Any, tree: Node, color: str) -> None:
     """Set the number of each module."""
-    for module in modules.values():
+    for module in _below(tree):
         for site, path in module.sites.items():
             for value in _value(run, site, color):
                 before = module.values.get(path)
@@ -215,7 +216,7 @@ def _measure(run: Any, tree: Node, modules: Modules, color: str) -> None:
                 else:
                     module.values[path] = _most({"": before, " ": value})[1]
     if color == "time":
-        _measure_time(run, tree, modules)
+        _measure_time(run, tree)
 
 
 def _value(run: Any, site: str, color: str) -> Iterator[float]:
@@ -229,18 +230,13 @@ def _value(run: Any, site: str, color: str) -> Iterator[float]:
             yield float(values[-1])
 
 
-def _measure_time(run: Any, tree: Node, modules: Modules) -> None:
+def _measure_time(run: Any, tree: Node) -> None:
     """Set the time of each node, including the nodes below it."""
     times = dict(_times(run, run.names(PREFIX + "*")))
-    nodes = [tree]
-    for node in nodes:  # each before those below it
-        nodes += node.children.values()
-    total: dict[int, float] = {}
-    for node in reversed(nodes):
-        module = modules.get(id(node), Module(None))
-        own = sum(times.get(site, 0.0) for site in module.sites)
-        total[id(node)] = own + sum(total[id(child)] for child in node.children.values())
-        module.values = {node.name: total[id(node)]}
+    for node in reversed(_below(tree)):
+        own = sum(times.get(site, 0.0) for site in node.sites)
+        below = (child.values[child.name] for child in node.children.values())
+        node.values = {node.name: own + sum(below)}
 
 
 def _is_bad(run: Any, name: str) -> bool:
