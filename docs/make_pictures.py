@@ -2,8 +2,8 @@
 
     python docs/make_pictures.py
 
-Runs the programs below and writes docs/pictures/*.png.  Needs torch, pygraphviz, and
-matplotlib, which nothing else here does: pip install matplotlib.
+Runs the programs below and writes docs/pictures/*.png.  Needs torch, pygraphviz and
+matplotlib (pip install matplotlib).
 SPDX-License-Identifier: Apache-2.0
 """
 

@@ -1,6 +1,6 @@
 """Train a small transformer; with --broken one of its weights goes wrong at step 20.
 
-Nothing here knows of tensortap: `tensortap run examples/diverging.py` records it.
+It does not use tensortap: `tensortap run examples/diverging.py` records it.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -14,7 +14,7 @@ class Block(nn.Module):
     """One layer: attention, then a small network."""
 
     def __init__(self, width: int) -> None:
-        """Make the parts of the layer."""
+        """Create the parts of the layer."""
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attn = nn.MultiheadAttention(width, 4, batch_first=True)
@@ -22,7 +22,7 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Add what the layer computes to what came in."""
+        """Add the output of the layer to its input."""
         y = self.norm1(x)
         x = x + self.attn(y, y, y, need_weights=False)[0]
         return x + self.mlp(self.norm2(x))
@@ -32,7 +32,7 @@ class Model(nn.Module):
     """Tokens in, logits of the next token out."""
 
     def __init__(self, vocabulary: int = 32, width: int = 64, layers: int = 4) -> None:
-        """Make the layers."""
+        """Create the layers."""
         super().__init__()
         self.embed = nn.Embedding(vocabulary, width)
         self.layers = nn.ModuleList(Block(width) for _ in range(layers))

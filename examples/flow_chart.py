@@ -2,8 +2,8 @@
 
     python examples/flow_chart.py [FILE]
 
-FILE is flow.html if not given; .png, .svg, .pdf, .dot and .json work too.  One weight
-is infinite, as bad weights are; follow the dark cells to see what it spoils.
+FILE defaults to flow.html; .png, .svg, .pdf, .dot and .json work too.  One weight is
+infinite; follow the dark cells to see which values it affects.
 SPDX-License-Identifier: Apache-2.0
 """
 

@@ -2,7 +2,7 @@
 
     python examples/summaries.py
 
-The last batch has one bad value in it, as bad batches do; see where it shows.
+The last batch has one NaN in it; see where it shows.
 SPDX-License-Identifier: Apache-2.0
 """
 

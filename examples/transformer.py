@@ -2,7 +2,7 @@
 
     python examples/transformer.py
 
-It learns to give a sequence back in reverse.  See docs/guide/record.md.
+It learns to reverse a sequence.  See docs/guide/record.md.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -27,7 +27,7 @@ class Reverser(torch.nn.Module):
     """A transformer of two layers with positions."""
 
     def __init__(self, width: int = 64) -> None:
-        """Make the layers."""
+        """Create the layers."""
         super().__init__()
         self.words = torch.nn.Embedding(WORDS, width)
         self.places = torch.nn.Parameter(torch.randn(LENGTH, width) * 0.1)
@@ -36,7 +36,7 @@ class Reverser(torch.nn.Module):
         self.head = torch.nn.Linear(width, WORDS)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Give the logits of each place."""
+        """Return the logits of each position."""
         out: torch.Tensor = self.head(self.layers(self.words(tokens) + self.places))
         return out
 

@@ -3,8 +3,8 @@
     python3 tests/layers.py                            the sources
     python3 tests/layers.py --library libtensortap.a   the built core too
 
-Needs the standard library alone, so that it runs before anything is installed.
-Prints one line a violation; exits 1 if there is any.
+Needs only the standard library, so that it runs before anything is installed.
+Prints one line for each violation; exits with 1 if there is any.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -33,7 +33,7 @@ BELOW = {
     "report": {"base", "tensor", "summary", "site", "store", "format"},
 }
 
-# The same for the extension; extension.c, which puts the folders together, may include all.
+# The same for the extension; extension.c, which combines the folders, may include all.
 SHARED = {"base", "tensor", "binding", "summary", "calls", "lines", "runs"}
 EXT_BELOW = {
     "base": set(),
@@ -62,7 +62,7 @@ TOP = {"__init__.py", "_core.pyi", "py.typed"}  # files of python/tensortap in n
 
 MOST_FILES = 30  # in a folder under python/
 
-# A header of somebody else (a pattern) -> the only places (patterns) that may include it.
+# Third-party header (a pattern) -> the only paths (a pattern) that may include it.
 GUARDED = {
     r"zstd.*\.h|zdict\.h": r"core/store/",
     r"xxhash\.h|xxh3\.h": r"core/(summary|store)/",
@@ -80,13 +80,13 @@ MUTABLE = {
 
 VAGUE = {"util", "utils", "common", "misc", "internal", "internals", "helper", "helpers"}
 SKIPPED = re.compile(r"^(\..*|build.*|__pycache__|corpus|golden)$")
-MADE = {"runs"}  # folders at the root that programs make
+MADE = {"runs"}  # folders at the root that programs create
 INCLUDE = re.compile(r"^\s*#\s*include\b\s*(.*)$", re.MULTILINE)
 NAMED = re.compile(r'^(?:<([^>]+)>|"([^"]+)")')
 
 
 def files(root: Path) -> Iterator[Path]:
-    """Yield every file of the repository, relative to *root*, without what is built."""
+    """Yield every source file of the repository, relative to *root*."""
     for folder, names, leaves in os.walk(root):
         names[:] = sorted(
             name
@@ -98,14 +98,14 @@ def files(root: Path) -> Iterator[Path]:
 
 
 def includes(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, what follows #include) of a C file."""
+    """Yield (line number, text after #include) of a C file."""
     text = path.read_text(encoding="utf-8")
     for found in INCLUDE.finditer(text):
         yield text.count("\n", 0, found.start(1)) + 1, found[1].strip()
 
 
 def check_own_header(root: Path, path: Path, name: str) -> str | None:
-    """Say what is wrong with `#include "name"` in *path*; None: nothing."""
+    """Return what is wrong with `#include "name"` in *path*, or None."""
     if name in PUBLIC:
         return None
     if path.parts[0] == "cli":
@@ -153,7 +153,7 @@ def check_includes(root: Path) -> Iterator[str]:
 
 
 def declared(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (line number, name) of the functions and types that a header gives to others."""
+    """Yield (line number, name) of the functions and types that a header declares."""
     for number, line in enumerate(text.splitlines(), 1):
         found = (
             re.match(r"(?!typedef|return|#)[A-Za-z_][\w \t]*[ *]+(\w+)\(", line)  # a function
@@ -173,12 +173,12 @@ def check_prefixes(root: Path) -> Iterator[str]:
             continue
         folder = path.parts[2]
         for line, name in declared((root / path).read_text(encoding="utf-8")):
-            if not name.startswith((f"{folder}_", "Py")):  # Py: what a newer Python has itself
+            if not name.startswith((f"{folder}_", "Py")):  # Py: names of newer Pythons
                 yield f"{place}:{line}: {name} does not begin with {folder}_"
 
 
 def own_imports(tree: ast.AST) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield (line number, module, names) of each import of a module of ours."""
+    """Yield (line number, module, names) of each import of a tensortap module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -189,7 +189,7 @@ def own_imports(tree: ast.AST) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def reached_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield (line number, name) of each private name of a module of ours that is used."""
+    """Yield (line number, name) of each use of a private name of another tensortap module."""
     modules = set()
     for line, module, names in own_imports(tree):
         if module != "tensortap._core":
@@ -237,7 +237,7 @@ def check_packages(root: Path) -> Iterator[str]:
             continue
         if len(path.parts) < 4:
             if path.name not in TOP:
-                yield f"{place}: in no package; which one does it belong to?"
+                yield f"{place}: in no package; move it into one"
         elif path.parts[2] not in PACKAGES:
             yield f"{place}: no package of this name; add it to PACKAGES in tests/layers.py"
         if path.suffix in {".py", ".pyi"}:
@@ -278,7 +278,7 @@ def check_callers(root: Path) -> Iterator[str]:
 
 
 def check_counts(root: Path) -> Iterator[str]:
-    """Yield folders under python/ with more files than a reader can take in."""
+    """Yield folders under python/ with too many files."""
     counts: dict[str, int] = {}
     for path in files(root):
         if path.parts[0] == "python":
@@ -290,7 +290,7 @@ def check_counts(root: Path) -> Iterator[str]:
 
 
 def check_files(root: Path) -> Iterator[str]:
-    """Yield files and folders whose name does not say what they hold."""
+    """Yield files and folders with a vague name."""
     for path in files(root):
         words = {word for part in path.parts for word in re.split(r"[_.\-]", part.lower())}
         if words & VAGUE:
@@ -313,7 +313,7 @@ def check_symbols(listing: str) -> Iterator[str]:
         is_mutable = re.match(r"\.(data|bss|tdata|tbss)|\*COM\*", section)
         if not is_mutable or section.startswith(".data.rel.ro") or cells[3] == "SECTION":
             continue
-        plain = re.sub(r"\.\d+$", "", name)  # a static of a function gets a number
+        plain = re.sub(r"\.\d+$", "", name)  # the compiler numbers statics of functions
         if (member, plain) not in MUTABLE:
             yield f"{member}: {plain} is a mutable global ({section}); the core has none"
 

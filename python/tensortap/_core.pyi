@@ -1,4 +1,4 @@
-"""The C core of tensortap: summaries of tensors."""
+"""The C extension of tensortap."""
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
@@ -15,7 +15,7 @@ isa: str  # the kernels in use: "base", "avx2", "neon"
 
 @final
 class Stats:
-    """What the elements of a tensor are like: counts, range, moments, norms."""
+    """Counts, range, moments and norms of the elements of a tensor."""
 
     shape: Final[tuple[int, ...]]
     dtype: Final[str]
@@ -24,7 +24,7 @@ class Stats:
     posinf: Final[int]
     neginf: Final[int]
     zeros: Final[int]
-    # Floats; exact ints for integer and bool types, None where these are empty;
+    # Floats; exact ints for integer and bool types (None for an empty tensor);
     # sum and mean are complex for complex types.
     min: Final[Any]
     max: Final[Any]
@@ -57,7 +57,7 @@ class Histogram:
 
 @final
 class Digest:
-    """128 bits that stand for a tensor's shape, type and elements."""
+    """A 128-bit hash of a tensor's shape, type and elements."""
 
     def __new__(cls, hex: str, /) -> Digest: ...
     def hex(self) -> str: ...
@@ -67,7 +67,7 @@ class Digest:
 
 @final
 class Compare:
-    """How two tensors of one shape differ."""
+    """How two tensors of the same shape differ."""
 
     equal: Final[bool]
     allclose: Final[bool]
@@ -91,7 +91,7 @@ class SampleSlice(NamedTuple):
 
 @final
 class Sample:
-    """A few elements that stand for a whole tensor, as tables."""
+    """A few elements that represent a tensor, as tables."""
 
     shape: Final[tuple[int, ...]]
     dtype: Final[str]
@@ -101,9 +101,9 @@ class Sample:
 
 @final
 class Attention:
-    """What attention weights are like, for each head and query.
+    """Entropy, largest logit and sink of attention weights, for each head and query.
 
-    The three are NumPy arrays of float32, or memoryviews where there is no NumPy.
+    These are NumPy arrays of float32, or memoryviews without NumPy.
     """
 
     shape: Final[tuple[int, ...]]
@@ -113,10 +113,10 @@ class Attention:
     def as_dict(self) -> dict[str, Any]: ...
 
 class Flow:
-    """The last tensor changes of a program; select(code) gives the lines wanted, or None."""
+    """The last tensor changes of a program; select(code) returns the wanted lines, or None."""
 
-    runs: list[Any]  # of recorders; the changes go to the last one
-    root: str  # is left out of the names of files there
+    runs: list[Any]  # open recorders; changes go to the last one
+    root: str  # removed from the names of files there
     def __new__(cls, select: Callable[[CodeType], tuple[int, int] | None]) -> Flow: ...
     def set(
         self,
@@ -217,7 +217,7 @@ class ModuleEvent:
     end: Final[int]
 
 class ModuleConsumer:
-    """Tell functions when modules are called."""
+    """Call functions when modules are called."""
 
     step: int  # calls of a module are counted from 0 again when this changes
     off: bool
@@ -387,7 +387,7 @@ _spy_context: ContextVar[Any]  # a tensortap.spy.DebugContext
 
 @final
 class FileSaver:
-    """Write tensors to files, by a thread of its own."""
+    """Write tensors to files from a separate thread."""
 
     def __new__(cls, bytes: int = 0) -> FileSaver: ...
     def add(self, path: str, tensor: Any, format: str, dtype: str | None = None, /) -> bool: ...
@@ -398,7 +398,7 @@ class FileSaver:
 
 @final
 class CallLog:
-    """Remember which modules were called, and how."""
+    """Record which modules were called, with shapes and times."""
 
     off: bool
     trace: Final[list[str]]
@@ -414,9 +414,9 @@ class LineRead(NamedTuple):
     kind: Literal["local", "global", "attribute", "item"]
     name: str
     key: int  # of this state of the name; an arrow starts at the node with this key
-    object: Any  # None: it is gone, or in another state now
+    object: Any  # None: freed, or in another state now
     version: int
-    is_seen: bool  # the key was told before
+    is_seen: bool  # the key was reported before
 
 class LineChange(NamedTuple):
     """A name that a statement changed."""
@@ -484,7 +484,7 @@ def watch_lines(
     """Call functions with what each line of the selected code does, until closed."""
 
 class Metrics:
-    """Measure what modules and parameters are like."""
+    """Measure the outputs of modules, and parameters."""
 
     off: bool
     def __new__(
@@ -511,7 +511,7 @@ class Metrics:
     def unseen(self) -> list[str]: ...
 
 class PathTracer:
-    """Tells which values of a model's variables changed; the engine of tensortap.trace."""
+    """Finds which values of a model's variables changed; the engine of tensortap.trace."""
 
     def __new__(
         cls,
@@ -591,9 +591,9 @@ class TrackLog:
 
 @final
 class Tracker:
-    """Tells each change of some names; made by `tracker()`."""
+    """Logs each change of some names; made by `tracker()`."""
 
-    depth: int  # of what a decorated function's frame tells
+    depth: int  # of the lines of a decorated function
 
     errors: Final[tuple[int, str | None]]
     def start(self) -> None: ...

@@ -377,21 +377,21 @@ def check_folder(folder: str | None, resume: bool) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Run; *arguments* are those of SLOTS, then the program and its arguments."""
-    given = {name: text for name, text in zip(SLOTS, arguments, strict=False) if text}
-    kind, rest = given["kind"], arguments[len(SLOTS) :]
+    texts = {name: text for name, text in zip(SLOTS, arguments, strict=False) if text}
+    kind, rest = texts["kind"], arguments[len(SLOTS) :]
     if kind == "script" and not os.path.exists(rest[0]):
         print(f"tensortap: no script '{rest[0]}'; give a file, or -m and a module", file=sys.stderr)
         end(2)
     read: dict[str, Callable[[str], Any]] = {"every": int, "budget": float, "resume": bool}
     names = ("every", "only", "exclude", "keep", "budget", "resume")
-    options = {name: read.get(name, str)(given[name]) for name in names if name in given}
-    watching: dict[str, Any] = {"inputs": "inputs" in given}
-    if "grads" in given:
-        watching["grads"] = None if given["grads"] == "none" else given["grads"]
-    if "on_nonfinite" in given:
-        watching["on_nonfinite"] = given["on_nonfinite"]
-    check_folder(given.get("folder"), "resume" in given)
-    watcher = Watcher(given.get("folder"), options, watching, (kind, rest))
+    options = {name: read.get(name, str)(texts[name]) for name in names if name in texts}
+    watching: dict[str, Any] = {"inputs": "inputs" in texts}
+    if "grads" in texts:
+        watching["grads"] = None if texts["grads"] == "none" else texts["grads"]
+    if "on_nonfinite" in texts:
+        watching["on_nonfinite"] = texts["on_nonfinite"]
+    check_folder(texts.get("folder"), "resume" in texts)
+    watcher = Watcher(texts.get("folder"), options, watching, (kind, rest))
     if "torch" in sys.modules:  # imported by a sitecustomize
         watcher.start()
     else:

@@ -55,10 +55,9 @@ class Digraph:
 
     def node(self, name: str, label: str | None = None, **attributes: str) -> None:
         """Add a node."""
-        given = attributes if label is None else {"label": label, **attributes}
-        shown = " ".join(f"{key}={quoted(value)}" for key, value in given.items())
-        shown = f" [{shown}]" if shown else ""
-        self._body.append(f"\t{quoted(name)}{shown}\n")
+        shown = attributes if label is None else {"label": label, **attributes}
+        text = " ".join(f"{key}={quoted(value)}" for key, value in shown.items())
+        self._body.append(f"\t{quoted(name)} [{text}]\n" if text else f"\t{quoted(name)}\n")
 
     def edge(self, tail: str, head: str, label: str = "") -> None:
         """Add an edge."""
