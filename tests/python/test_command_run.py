@@ -456,6 +456,17 @@ def test_a_run_that_recorded_nothing_says_why_and_what_to_do(tmp_path: Path) -> 
     )
 
 
+def test_commands_that_a_shell_ran_before_are_not_taken_for_the_programs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"ls; exec {PROGRAM} run {write(tmp_path, 'import os')}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stderr == "tensortap: nothing recorded: this process did not import torch\n"
+
+
 def test_a_torch_that_a_sitecustomize_imported_is_seen(tmp_path: Path) -> None:
     write(tmp_path, "import torch", "sitecustomize.py")
     script = write(tmp_path, TRAIN)

@@ -27,6 +27,9 @@ IMPORT = "<frozen importlib._bootstrap"
 LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
 Entry = tuple[str, types.TracebackType]  # the file of its frame, and itself
 
+#: Not nothing where a shell ran other commands and then became this process.
+CHILDREN_BEFORE = resource.getrusage(resource.RUSAGE_CHILDREN)
+
 
 class Watcher:
     """The run of one process: opened when its first model is about to run, or to step.
@@ -220,7 +223,7 @@ def say_why(own: Sequence[str], kind: str, rest: Sequence[str]) -> None:
         lines.append("(a model and an optimizer inside one compiled function are not seen)")
     if kind == "module" and rest[0] in LAUNCHERS:
         lines += ["to record the processes that it starts:", f"  {rank_command(own, rest[1:])}"]
-    elif resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
+    elif resource.getrusage(resource.RUSAGE_CHILDREN) != CHILDREN_BEFORE:
         lines.append("to record the processes that it starts, call tt.record where they train")
     print(*(f"tensortap: {line}" for line in lines), sep="\n", file=sys.stderr)
 
