@@ -9,6 +9,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from commands import tensortap
 
 pytest.importorskip("numpy")
 
@@ -125,6 +126,20 @@ def test_the_program_itself_is_tracked(program: Path, name: str) -> None:
     assert calls(lines) == ["Step.run", "double"]
     assert any(line.startswith("[Tensor] y@5") for line in lines)
     assert errors == ""
+
+
+@needs_pth
+@pytest.mark.parametrize("name", ["main", "__main__"])
+def test_the_program_of_tensortap_run_is_tracked(program: Path, name: str) -> None:
+    done = tensortap(
+        "run",
+        "main.py",
+        folder=program,
+        TENSORTAP_TRACK=f"{name}:double:y",
+        TENSORTAP_LOG_DIR=str(program / "logs"),
+    )
+    assert "function [double] called" in done.stdout
+    assert "TENSORTAP_TRACK" not in done.stderr
 
 
 @needs_pth
