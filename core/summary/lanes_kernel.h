@@ -1,258 +1,161 @@
-/* lanes_kernel.h -- eight virtual f32 lanes and four virtual f64 lanes.
+/* lanes_kernel.h -- eight virtual f32 lanes, four virtual f64 lanes, sixteen 16-bit floats.
  *
- * For *_kernel.c only.  AVX2 holds them in one register, SSE2 and NEON in two;
- * an operation does the same to each lane everywhere, so that sums come out
- * the same bit for bit.  Masks are lanes of all ones or all zeros.
+ * For *_kernel.c only.  AVX2 holds them in one register, SSE2 and NEON in two; an operation
+ * does the same to each lane everywhere, so that sums come out the same bit for bit.  Masks
+ * are lanes of all ones or all zeros.  The vectors are the compilers' own; intrinsics are used
+ * only where those have no word, or no good one.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_SUMMARY_LANES_KERNEL_H
 #define TT_SUMMARY_LANES_KERNEL_H
 
-#include <stdint.h>
+#include "summary/kernels.h"
+
 #include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 /* A table of operations, a line each. */
 /* clang-format off */
 
+/* TT_VECTOR makes f32r, the vector of one register, and f32v, the virtual one.
+ * TT_LANES makes an operation on virtual vectors from one on their registers x and y. */
 #if defined(__AVX2__)
-#include <immintrin.h>
-
-typedef __m256 f32v;
-typedef __m256d f64v;
-typedef __m256i i32v; /* eight counters */
-typedef __m256i i64v; /* four counters */
-
-#define TT_LANES_OP2(name, ps, pd)                                          \
-    static inline f32v f32v_##name(f32v a, f32v b) { return ps(a, b); }     \
-    static inline f64v f64v_##name(f64v a, f64v b) { return pd(a, b); }
-TT_LANES_OP2(add, _mm256_add_ps, _mm256_add_pd)
-TT_LANES_OP2(sub, _mm256_sub_ps, _mm256_sub_pd)
-TT_LANES_OP2(mul, _mm256_mul_ps, _mm256_mul_pd)
-TT_LANES_OP2(and, _mm256_and_ps, _mm256_and_pd)
-TT_LANES_OP2(or, _mm256_or_ps, _mm256_or_pd)
-TT_LANES_OP2(andnot, _mm256_andnot_ps, _mm256_andnot_pd) /* ~a & b */
-TT_LANES_OP2(min, _mm256_min_ps, _mm256_min_pd)          /* a < b ? a : b */
-TT_LANES_OP2(max, _mm256_max_ps, _mm256_max_pd)          /* a > b ? a : b */
-
-static inline f32v f32v_load(const float *x) { return _mm256_loadu_ps(x); }
-static inline f64v f64v_load(const double *x) { return _mm256_loadu_pd(x); }
-static inline void f32v_store(float *x, f32v a) { _mm256_storeu_ps(x, a); }
-static inline void f64v_store(double *x, f64v a) { _mm256_storeu_pd(x, a); }
-static inline f32v f32v_set(float x) { return _mm256_set1_ps(x); }
-static inline f64v f64v_set(double x) { return _mm256_set1_pd(x); }
-static inline f32v f32v_eq(f32v a, f32v b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
-static inline f64v f64v_eq(f64v a, f64v b) { return _mm256_cmp_pd(a, b, _CMP_EQ_OQ); }
-static inline f32v f32v_lt(f32v a, f32v b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
-static inline f64v f64v_lt(f64v a, f64v b) { return _mm256_cmp_pd(a, b, _CMP_LT_OQ); }
-static inline i32v i32v_zero(void) { return _mm256_setzero_si256(); }
-static inline i64v i64v_zero(void) { return _mm256_setzero_si256(); }
-static inline i32v i32v_count(i32v n, f32v mask)
-{
-    return _mm256_sub_epi32(n, _mm256_castps_si256(mask));
-}
-static inline i64v i64v_count(i64v n, f64v mask)
-{
-    return _mm256_sub_epi64(n, _mm256_castpd_si256(mask));
-}
-static inline void i32v_store(int32_t *x, i32v a) { _mm256_storeu_si256((__m256i *)(void *)x, a); }
-static inline void i64v_store(int64_t *x, i64v a) { _mm256_storeu_si256((__m256i *)(void *)x, a); }
-static inline i64v i64v_load(const int64_t *x) { return _mm256_loadu_si256((const __m256i *)(const void *)x); }
-static inline i64v i64v_set(int64_t x) { return _mm256_set1_epi64x(x); }
-#define i64v_upper(a, dropped) _mm256_srli_epi64(a, dropped) /* as if unsigned */
-static inline i64v i64v_add(i64v a, i64v b) { return _mm256_add_epi64(a, b); }
-static inline i64v i64v_xor(i64v a, i64v b) { return _mm256_xor_si256(a, b); }
-static inline i64v i64v_count_equal(i64v n, i64v a, i64v b)
-{
-    return _mm256_sub_epi64(n, _mm256_cmpeq_epi64(a, b));
-}
-static inline f64v f64v_of_bits(i64v a) { return _mm256_castsi256_pd(a); }
-static inline i64v i64v_of_bits(f64v a) { return _mm256_castpd_si256(a); }
-
-#else /* two halves of 128 bits */
-
-#if defined(__aarch64__)
-#include <arm_neon.h>
-typedef float32x4_t f32h;
-typedef float64x2_t f64h;
-typedef int32x4_t i32h;
-typedef int64x2_t i64h;
-#define TT_BITS32(a) vreinterpretq_u32_f32(a)
-#define TT_BITS64(a) vreinterpretq_u64_f64(a)
-#define TT_FLOAT32(a) vreinterpretq_f32_u32(a)
-#define TT_FLOAT64(a) vreinterpretq_f64_u64(a)
-static inline f32h f32h_and(f32h a, f32h b) { return TT_FLOAT32(vandq_u32(TT_BITS32(a), TT_BITS32(b))); }
-static inline f64h f64h_and(f64h a, f64h b) { return TT_FLOAT64(vandq_u64(TT_BITS64(a), TT_BITS64(b))); }
-static inline f32h f32h_or(f32h a, f32h b) { return TT_FLOAT32(vorrq_u32(TT_BITS32(a), TT_BITS32(b))); }
-static inline f64h f64h_or(f64h a, f64h b) { return TT_FLOAT64(vorrq_u64(TT_BITS64(a), TT_BITS64(b))); }
-static inline f32h f32h_andnot(f32h a, f32h b) { return TT_FLOAT32(vbicq_u32(TT_BITS32(b), TT_BITS32(a))); }
-static inline f64h f64h_andnot(f64h a, f64h b) { return TT_FLOAT64(vbicq_u64(TT_BITS64(b), TT_BITS64(a))); }
-static inline f32h f32h_eq(f32h a, f32h b) { return TT_FLOAT32(vceqq_f32(a, b)); }
-static inline f64h f64h_eq(f64h a, f64h b) { return TT_FLOAT64(vceqq_f64(a, b)); }
-static inline f32h f32h_lt(f32h a, f32h b) { return TT_FLOAT32(vcltq_f32(a, b)); }
-static inline f64h f64h_lt(f64h a, f64h b) { return TT_FLOAT64(vcltq_f64(a, b)); }
-/* Not vminq: that orders zeros and keeps NaN, which SSE and AVX do not. */
-static inline f32h f32h_min(f32h a, f32h b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
-static inline f64h f64h_min(f64h a, f64h b) { return vbslq_f64(vcltq_f64(a, b), a, b); }
-static inline f32h f32h_max(f32h a, f32h b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
-static inline f64h f64h_max(f64h a, f64h b) { return vbslq_f64(vcgtq_f64(a, b), a, b); }
-static inline i32h i32h_count(i32h n, f32h mask) { return vsubq_s32(n, vreinterpretq_s32_f32(mask)); }
-static inline i64h i64h_count(i64h n, f64h mask) { return vsubq_s64(n, vreinterpretq_s64_f64(mask)); }
-#define i64h_upper(a, dropped) vreinterpretq_s64_u64(vshrq_n_u64(vreinterpretq_u64_s64(a), dropped))
-static inline i64h i64h_count_equal(i64h n, i64h a, i64h b)
-{
-    return vsubq_s64(n, vreinterpretq_s64_u64(vceqq_s64(a, b)));
-}
-#define i64h_load vld1q_s64
-#define i64h_set vdupq_n_s64
-#define i64h_add vaddq_s64
-#define i64h_xor veorq_s64
-#define f64h_of_bits vreinterpretq_f64_s64
-#define i64h_of_bits vreinterpretq_s64_f64
-#define f32h_add vaddq_f32
-#define f64h_add vaddq_f64
-#define f32h_sub vsubq_f32
-#define f64h_sub vsubq_f64
-#define f32h_mul vmulq_f32
-#define f64h_mul vmulq_f64
-#define f32h_load vld1q_f32
-#define f64h_load vld1q_f64
-#define f32h_store vst1q_f32
-#define f64h_store vst1q_f64
-#define f32h_set vdupq_n_f32
-#define f64h_set vdupq_n_f64
-#define i32h_store vst1q_s32
-#define i64h_store vst1q_s64
-#define i32h_zero() vdupq_n_s32(0)
-#define i64h_zero() vdupq_n_s64(0)
+#define TT_REGISTER 32
+#define TT_VECTOR(name, element)                                       \
+    typedef element name##r __attribute__((vector_size(TT_REGISTER))); \
+    typedef name##r name##v;
+#define TT_LANES(result, name, first, second, expression)                                        \
+    static inline result##v name(first##v x, second##v y) { (void)y; return (result##r)(expression); }
 #else
-#include <emmintrin.h>
-typedef __m128 f32h;
-typedef __m128d f64h;
-typedef __m128i i32h;
-typedef __m128i i64h;
-#define f32h_add _mm_add_ps
-#define f64h_add _mm_add_pd
-#define f32h_sub _mm_sub_ps
-#define f64h_sub _mm_sub_pd
-#define f32h_mul _mm_mul_ps
-#define f64h_mul _mm_mul_pd
-#define f32h_and _mm_and_ps
-#define f64h_and _mm_and_pd
-#define f32h_or _mm_or_ps
-#define f64h_or _mm_or_pd
-#define f32h_andnot _mm_andnot_ps
-#define f64h_andnot _mm_andnot_pd
-#define f32h_min _mm_min_ps
-#define f64h_min _mm_min_pd
-#define f32h_max _mm_max_ps
-#define f64h_max _mm_max_pd
-#define f32h_eq _mm_cmpeq_ps
-#define f64h_eq _mm_cmpeq_pd
-#define f32h_lt _mm_cmplt_ps
-#define f64h_lt _mm_cmplt_pd
-#define f32h_load _mm_loadu_ps
-#define f64h_load _mm_loadu_pd
-#define f32h_store _mm_storeu_ps
-#define f64h_store _mm_storeu_pd
-#define f32h_set _mm_set1_ps
-#define f64h_set _mm_set1_pd
-#define i32h_zero() _mm_setzero_si128()
-#define i64h_zero() _mm_setzero_si128()
-#define i64h_set _mm_set1_epi64x
-#define i64h_add _mm_add_epi64
-#define i64h_xor _mm_xor_si128
-#define i64h_upper(a, dropped) _mm_srli_epi64(a, dropped)
-#define f64h_of_bits _mm_castsi128_pd
-#define i64h_of_bits _mm_castpd_si128
-static inline i64h i64h_load(const int64_t *x) { return _mm_loadu_si128((const __m128i *)(const void *)x); }
-static inline i64h i64h_count_equal(i64h n, i64h a, i64h b)
-{
-    i64h half = _mm_cmpeq_epi32(a, b);
-    return _mm_sub_epi64(n, _mm_and_si128(half, _mm_shuffle_epi32(half, 0xb1)));
-}
-static inline i32h i32h_count(i32h n, f32h mask) { return _mm_sub_epi32(n, _mm_castps_si128(mask)); }
-static inline i64h i64h_count(i64h n, f64h mask) { return _mm_sub_epi64(n, _mm_castpd_si128(mask)); }
-static inline void i32h_store(int32_t *x, i32h a) { _mm_storeu_si128((__m128i *)(void *)x, a); }
-static inline void i64h_store(int64_t *x, i64h a) { _mm_storeu_si128((__m128i *)(void *)x, a); }
+#define TT_REGISTER 16
+#define TT_VECTOR(name, element)                                       \
+    typedef element name##r __attribute__((vector_size(TT_REGISTER))); \
+    typedef struct name##v { name##r low, high; } name##v;
+#define TT_LANES(result, name, first, second, expression)                                            \
+    static inline result##r name##_half(first##r x, second##r y) { (void)y; return (result##r)(expression); } \
+    static inline result##v name(first##v a, second##v b)                                            \
+    {                                                                                                \
+        return (result##v){ name##_half(a.low, b.low), name##_half(a.high, b.high) };                \
+    }
+#endif
+TT_VECTOR(f32, float)
+TT_VECTOR(f64, double)
+TT_VECTOR(i32, int32_t)
+TT_VECTOR(i64, int64_t)
+TT_VECTOR(u16, uint16_t)
+typedef int16_t i16r __attribute__((vector_size(TT_REGISTER)));
+typedef uint32_t u32r __attribute__((vector_size(TT_REGISTER)));
+typedef uint64_t u64r __attribute__((vector_size(TT_REGISTER)));
+
+#if defined(__AVX2__)
+#define TT_BOTH(v, x) (x)
+#else
+#define TT_BOTH(v, x) ((v){ (x), (x) })
+#endif
+#define TT_MEMORY(name, element)                                                                           \
+    static inline name##v name##v_load(const element *x) { name##v a; memcpy(&a, x, sizeof a); return a; } \
+    static inline void name##v_store(element *x, name##v a) { memcpy(x, &a, sizeof a); }                   \
+    static inline name##v name##v_set(element x) { return TT_BOTH(name##v, x - (name##r){ 0 }); }
+TT_MEMORY(f32, float)
+TT_MEMORY(f64, double)
+TT_MEMORY(i32, int32_t)
+TT_MEMORY(i64, int64_t)
+TT_MEMORY(u16, uint16_t)
+#undef TT_MEMORY
+
+#define TT_REALS(real, bits)                                                            \
+    TT_LANES(real, real##v_add, real, real, x + y)                                      \
+    TT_LANES(real, real##v_sub, real, real, x - y)                                      \
+    TT_LANES(real, real##v_mul, real, real, x * y)                                      \
+    TT_LANES(real, real##v_and, real, real, (bits##r)x & (bits##r)y)                    \
+    TT_LANES(real, real##v_or, real, real, (bits##r)x | (bits##r)y)                     \
+    TT_LANES(real, real##v_andnot, real, real, ~(bits##r)x & (bits##r)y)                \
+    TT_LANES(real, real##v_eq, real, real, x == y)                                      \
+    TT_LANES(real, real##v_lt, real, real, x < y)                                       \
+    TT_LANES(bits, bits##v_count, bits, real, x - (bits##r)y) /* of the lanes set */    \
+    static inline real##v real##v_abs(real##v a) { return real##v_andnot(real##v_set(-0.0f), a); }
+TT_REALS(f32, i32)
+TT_REALS(f64, i64)
+#undef TT_REALS
+
+/* a < b ? a : b and a > b ? a : b, as x86 has them: b where either is NaN, or both are zeros. */
+#define TT_PICK(of, condition) ((of)(condition) & (of)x) | (~(of)(condition) & (of)y)
+#if defined(__AVX2__)
+TT_LANES(f32, f32v_min, f32, f32, _mm256_min_ps(x, y))
+TT_LANES(f64, f64v_min, f64, f64, _mm256_min_pd(x, y))
+TT_LANES(f32, f32v_max, f32, f32, _mm256_max_ps(x, y))
+TT_LANES(f64, f64v_max, f64, f64, _mm256_max_pd(x, y))
+#elif defined(__x86_64__)
+TT_LANES(f32, f32v_min, f32, f32, _mm_min_ps(x, y))
+TT_LANES(f64, f64v_min, f64, f64, _mm_min_pd(x, y))
+TT_LANES(f32, f32v_max, f32, f32, _mm_max_ps(x, y))
+TT_LANES(f64, f64v_max, f64, f64, _mm_max_pd(x, y))
+#else
+TT_LANES(f32, f32v_min, f32, f32, TT_PICK(i32r, x < y))
+TT_LANES(f64, f64v_min, f64, f64, TT_PICK(i64r, x < y))
+TT_LANES(f32, f32v_max, f32, f32, TT_PICK(i32r, x > y))
+TT_LANES(f64, f64v_max, f64, f64, TT_PICK(i64r, x > y))
 #endif
 
-typedef struct f32v { f32h low, high; } f32v;
-typedef struct f64v { f64h low, high; } f64v;
-typedef struct i32v { i32h low, high; } i32v;
-typedef struct i64v { i64h low, high; } i64v;
+TT_LANES(i64, i64v_add, i64, i64, x + y)
+TT_LANES(i64, i64v_xor, i64, i64, x ^ y)
+TT_LANES(f64, i64v_equal, i64, i64, x == y)
+#define i64v_count_equal(n, a, b) i64v_count(n, i64v_equal(a, b))
+#define i64v_upper(a, dropped) i64v_shift(a, i64v_set(dropped))
+TT_LANES(i64, i64v_shift, i64, i64, (u64r)x >> (u64r)y) /* as if unsigned */
+TT_LANES(f64, f64v_bits, i64, i64, x)
+TT_LANES(i64, i64v_bits, f64, f64, x)
+#define f64v_of_bits(a) f64v_bits(a, a)
+#define i64v_of_bits(a) i64v_bits(a, a)
 
-#define TT_LANES_OP2(name)                                                                      \
-    static inline f32v f32v_##name(f32v a, f32v b)                                              \
-    {                                                                                           \
-        return (f32v){ f32h_##name(a.low, b.low), f32h_##name(a.high, b.high) };                \
-    }                                                                                           \
-    static inline f64v f64v_##name(f64v a, f64v b)                                              \
-    {                                                                                           \
-        return (f64v){ f64h_##name(a.low, b.low), f64h_##name(a.high, b.high) };                \
-    }
-TT_LANES_OP2(add)
-TT_LANES_OP2(sub)
-TT_LANES_OP2(mul)
-TT_LANES_OP2(and)
-TT_LANES_OP2(or)
-TT_LANES_OP2(andnot) /* ~a & b */
-TT_LANES_OP2(min)    /* a < b ? a : b */
-TT_LANES_OP2(max)    /* a > b ? a : b */
-TT_LANES_OP2(eq)
-TT_LANES_OP2(lt)
-
-static inline f32v f32v_load(const float *x) { return (f32v){ f32h_load(x), f32h_load(x + 4) }; }
-static inline f64v f64v_load(const double *x) { return (f64v){ f64h_load(x), f64h_load(x + 2) }; }
-static inline i64v i64v_load(const int64_t *x) { return (i64v){ i64h_load(x), i64h_load(x + 2) }; }
-static inline void f32v_store(float *x, f32v a) { f32h_store(x, a.low), f32h_store(x + 4, a.high); }
-static inline void f64v_store(double *x, f64v a) { f64h_store(x, a.low), f64h_store(x + 2, a.high); }
-static inline f32v f32v_set(float x) { return (f32v){ f32h_set(x), f32h_set(x) }; }
-static inline f64v f64v_set(double x) { return (f64v){ f64h_set(x), f64h_set(x) }; }
-static inline i32v i32v_zero(void) { return (i32v){ i32h_zero(), i32h_zero() }; }
-static inline i64v i64v_zero(void) { return (i64v){ i64h_zero(), i64h_zero() }; }
-static inline i32v i32v_count(i32v n, f32v mask)
-{
-    return (i32v){ i32h_count(n.low, mask.low), i32h_count(n.high, mask.high) };
-}
-static inline i64v i64v_count(i64v n, f64v mask)
-{
-    return (i64v){ i64h_count(n.low, mask.low), i64h_count(n.high, mask.high) };
-}
-static inline void i32v_store(int32_t *x, i32v a) { i32h_store(x, a.low), i32h_store(x + 4, a.high); }
-static inline void i64v_store(int64_t *x, i64v a) { i64h_store(x, a.low), i64h_store(x + 2, a.high); }
-static inline i64v i64v_set(int64_t x) { return (i64v){ i64h_set(x), i64h_set(x) }; }
-#define i64v_upper(a, dropped) ((i64v){ i64h_upper((a).low, dropped), i64h_upper((a).high, dropped) })
-static inline f64v f64v_of_bits(i64v a) { return (f64v){ f64h_of_bits(a.low), f64h_of_bits(a.high) }; }
-static inline i64v i64v_of_bits(f64v a) { return (i64v){ i64h_of_bits(a.low), i64h_of_bits(a.high) }; }
-#define TT_LANES_INTEGER_OP2(name)                                               \
-    static inline i64v i64v_##name(i64v a, i64v b)                               \
-    {                                                                            \
-        return (i64v){ i64h_##name(a.low, b.low), i64h_##name(a.high, b.high) }; \
-    }
-TT_LANES_INTEGER_OP2(add)
-TT_LANES_INTEGER_OP2(xor)
-static inline i64v i64v_count_equal(i64v n, i64v a, i64v b)
-{
-    return (i64v){ i64h_count_equal(n.low, a.low, b.low), i64h_count_equal(n.high, a.high, b.high) };
-}
-#undef TT_LANES_INTEGER_OP2
+#if defined(__AVX2__)
+TT_LANES(u16, u16v_max_signed, u16, u16, _mm256_max_epi16((__m256i)x, (__m256i)y))
+TT_LANES(u16, u16v_max, u16, u16, _mm256_max_epu16((__m256i)x, (__m256i)y))
+TT_LANES(u16, u16v_min, u16, u16, _mm256_min_epu16((__m256i)x, (__m256i)y))
+#else
+TT_LANES(u16, u16v_max_signed, u16, u16, TT_PICK(u16r, (i16r)x > (i16r)y))
+TT_LANES(u16, u16v_max, u16, u16, TT_PICK(u16r, x > y))
+TT_LANES(u16, u16v_min, u16, u16, TT_PICK(u16r, x < y))
 #endif
+/* Doubling drops the sign: +0 and -0 both become 0. */
+TT_LANES(u16, u16v_count_zeros, u16, u16, x - (u16r)(y + y == 0))
+/* bf16 is split into even and odd elements, which takes one operation each. */
+TT_LANES(f32, u16v_even, u16, u16, (u32r)x << 16)
+TT_LANES(f32, u16v_odd, u16, u16, (u32r)x & 0xffff0000u)
+#undef TT_PICK
+#undef TT_LANES
 
-#undef TT_LANES_OP2
+/* clang-format on */
 
-static inline f32v f32v_abs(f32v a)
+static inline void u16v_split_bf16(u16v raw, f32v *even, f32v *odd)
 {
-    uint32_t bits = 0x7fffffffu;
-    float mask;
-    memcpy(&mask, &bits, sizeof mask);
-    return f32v_and(a, f32v_set(mask));
+    *even = u16v_even(raw, raw);
+    *odd = u16v_odd(raw, raw);
 }
 
-static inline f64v f64v_abs(f64v a)
+/* f16 is split into the first and the last eight, as the hardware converts them; from memory,
+ * because taking a register apart costs an operation more. */
+static inline void f32v_load_f16(const uint16_t *x, f32v *first, f32v *last)
 {
-    uint64_t bits = 0x7fffffffffffffffu;
-    double mask;
-    memcpy(&mask, &bits, sizeof mask);
-    return f64v_and(a, f64v_set(mask));
+#if defined(__AVX2__)
+    *first = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)x));
+    *last = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(x + 8)));
+#elif defined(__aarch64__)
+    f32r quarter[4];
+    for (size_t i = 0; i < 4; i++)
+        quarter[i] = (f32r)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + 4 * i)));
+    *first = (f32v){ quarter[0], quarter[1] };
+    *last = (f32v){ quarter[2], quarter[3] };
+#else
+    float wide[16];
+    TT_KERNEL(convert_f32)(TT_F16, x, wide, 16);
+    *first = f32v_load(wide);
+    *last = f32v_load(wide + 8);
+#endif
 }
 
 #endif

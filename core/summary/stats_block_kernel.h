@@ -92,7 +92,7 @@ static void NAME(add_finite)(NAME(sums) * s, const T *x, size_t n)
     vec pivot = V(set)(s->pivot), nothing = V(set)(0);
     vec sum = nothing, square = nothing, magnitude = nothing;
     vec low = V(set)((T)INFINITY), high = V(set)((T)-INFINITY);
-    counters zeros = C(zero)();
+    counters zeros = C(set)(0);
     size_t whole = n - n % NAME(STEP);
     for (size_t at = 0; at < whole;) {
         size_t stop = whole - at < NAME(INNER) ? whole : at + NAME(INNER);
@@ -151,7 +151,7 @@ static void NAME(add_masked)(NAME(sums) * s, const T *x, size_t n)
 {
     vec pivot = V(set)(s->pivot), nothing = V(set)(0), infinity = V(set)((T)INFINITY);
     vec sum = nothing, square = nothing, magnitude = nothing;
-    NAME(marks) m = { infinity, V(set)((T)-INFINITY), C(zero)(), C(zero)(), C(zero)(), C(zero)() };
+    NAME(marks) m = { infinity, V(set)((T)-INFINITY), C(set)(0), C(set)(0), C(set)(0), C(set)(0) };
     size_t whole = n - n % NAME(STEP);
     for (size_t at = 0; at < whole;) {
         size_t stop = whole - at < NAME(INNER) ? whole : at + NAME(INNER);

@@ -59,7 +59,7 @@ static void HALF(add)(f32_sums *s, const uint16_t *x, size_t n)
 {
     f32v pivot = f32v_set(s->pivot), nothing = f32v_set(0);
     f32v sum = nothing, square = nothing, magnitude = nothing;
-    u16v most = u16v_load(x), furthest = most, nearest = most, zeros = u16v_zero();
+    u16v most = u16v_load(x), furthest = most, nearest = most, zeros = u16v_set(0);
     size_t whole = n - n % HALF(STEP);
     for (size_t at = 0; at < whole;) {
         size_t stop = whole - at < HALF(INNER) ? whole : at + HALF(INNER);

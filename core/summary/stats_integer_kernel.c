@@ -74,7 +74,7 @@ static inline __attribute__((always_inline)) void add_vector(sums *s, const plac
     s->low = f64v_min(v, s->low);
     s->high = f64v_max(v, s->high);
     s->above = i64v_add(s->above, i64v_of_bits(f64v_max(v, at->zero)));
-    s->zeros = i64v_count_equal(s->zeros, x, i64v_zero());
+    s->zeros = i64v_count_equal(s->zeros, x, i64v_set(0));
 }
 
 /* Returns how many pivots have been added to fill the last vector. */
@@ -84,10 +84,10 @@ static inline __attribute__((always_inline)) size_t add_all(sums *s, const place
     *s = (sums){ .square = { f64v_set(0), f64v_set(0) },
                  .low = f64v_set((double)INFINITY),
                  .high = f64v_set((double)-INFINITY),
-                 .digits = i64v_zero(),
-                 .above = i64v_zero(),
-                 .zeros = i64v_zero(),
-                 .raw = i64v_zero() };
+                 .digits = i64v_set(0),
+                 .above = i64v_set(0),
+                 .zeros = i64v_set(0),
+                 .raw = i64v_set(0) };
     size_t i = 0, whole = n - n % STEP, fill = 0;
     while (i < whole) {
         size_t stop = whole - i < PAGE_PART ? whole : i + PAGE_PART;

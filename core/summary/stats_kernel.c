@@ -6,7 +6,6 @@
  * spoil the sum of magnitudes, and the block is then done again with masks.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/ahead_kernel.h"
-#include "summary/halves_kernel.h"
 #include "summary/kernels.h"
 #include "summary/lanes_kernel.h"
 #include "tensor/walk.h"
