@@ -201,43 +201,37 @@ static void whole_digits(tt_decimal *out, uint64_t x)
         out->count--;
 }
 
+/* The digits of a number by the bits of its magnitude: `digits` of them are its fraction, and
+ * an exponent of 0 in them stands for 2^lowest.  Bits, because a thread that flushes denormals
+ * takes them for 0 in a comparison. */
+static tt_decimal decimal_of(double size, bool is_negative, uint64_t bits, int32_t digits, int32_t lowest)
+{
+    tt_decimal out = { .is_negative = is_negative };
+    uint64_t one = (uint64_t)1 << digits, fraction = bits & (one - 1);
+    int32_t exponent = (int32_t)(bits >> digits);
+    if (bits == 0 || (size >= 1 && size < 2 * (double)one && size == (double)(int64_t)size))
+        whole_digits(&out, (uint64_t)size);
+    else if (exponent == 0)
+        find_digits(&out, fraction, lowest, false);
+    else
+        find_digits(&out, fraction | one, lowest + exponent - 1, fraction == 0 && exponent > 1);
+    return out;
+}
+
 tt_decimal tt_decimal_f64(double x)
 {
     assert(isfinite(x));
-    tt_decimal out = { .is_negative = signbit(x) != 0 };
     double size = fabs(x);
     uint64_t bits;
     memcpy(&bits, &size, sizeof bits);
-    /* A thread that flushes denormals takes them for 0 in a comparison; bits tell. */
-    if (bits == 0 || (size >= 1 && size < 0x1p53 && size == (double)(int64_t)size)) {
-        whole_digits(&out, (uint64_t)size);
-        return out;
-    }
-    uint64_t fraction = bits & (((uint64_t)1 << 52) - 1);
-    int32_t exponent = (int32_t)(bits >> 52);
-    if (exponent == 0)
-        find_digits(&out, fraction, -1074, false);
-    else
-        find_digits(&out, fraction | (uint64_t)1 << 52, exponent - 1075, fraction == 0 && exponent > 1);
-    return out;
+    return decimal_of(size, signbit(x) != 0, bits, 52, -1074);
 }
 
 tt_decimal tt_decimal_f32(float x)
 {
     assert(isfinite(x));
-    tt_decimal out = { .is_negative = signbit(x) != 0 };
     float size = fabsf(x);
     uint32_t bits;
     memcpy(&bits, &size, sizeof bits);
-    if (bits == 0 || (size >= 1 && size < 0x1p24f && size == (float)(int32_t)size)) {
-        whole_digits(&out, (uint64_t)size);
-        return out;
-    }
-    uint32_t fraction = bits & ((1u << 23) - 1);
-    int32_t exponent = (int32_t)(bits >> 23);
-    if (exponent == 0)
-        find_digits(&out, fraction, -149, false);
-    else
-        find_digits(&out, fraction | 1u << 23, exponent - 150, fraction == 0 && exponent > 1);
-    return out;
+    return decimal_of((double)size, signbit(x) != 0, bits, 23, -149);
 }

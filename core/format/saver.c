@@ -23,7 +23,10 @@ enum {
     LONG = 4 << 20,    /* from here on writing begins before the copy is complete */
     PIECE = 256 << 10, /* copied before the thread is told */
 };
-static const double patience = 1; /* s; without work for so long the spare memory is freed */
+/* s.  Waking a thread costs as much as copying 300 KB, so the thread lets copies gather for a
+ * moment, as the recorder's writer does.  It is woken only after a moment in which nothing came;
+ * after `patience` without work it frees the spare memory. */
+static const double moment = 0.01, patience = 1;
 
 struct tt_saver {
     tt_worker worker;
@@ -34,6 +37,7 @@ struct tt_saver {
     int64_t failed;
     tt_status st; /* of the first failure */
     tt_error error;
+    bool is_idle; /* the thread sleeps until it is woken */
     bool is_closing;
 };
 
@@ -106,12 +110,19 @@ static void write_first(tt_saver *saver)
 static void *run(void *argument)
 {
     tt_saver *saver = argument;
+    uint64_t seen = 0; /* jobs, before the last sleep */
     lock(saver);
     while (saver->first != NULL || !saver->is_closing) {
-        if (saver->first != NULL)
+        if (saver->first != NULL) {
             write_first(saver);
-        else if (!tt_worker_sleep(&saver->worker, saver->pool.spare > 0 ? patience : TT_FOREVER))
+            continue;
+        }
+        saver->is_idle = saver->added == seen;
+        seen = saver->added;
+        double seconds = !saver->is_idle ? moment : saver->pool.spare > 0 ? patience : TT_FOREVER;
+        if (!tt_worker_sleep(&saver->worker, seconds) && saver->is_idle)
             tt_copy_pool_drop(&saver->pool, 0);
+        saver->is_idle = false;
     }
     unlock(saver);
     return NULL;
@@ -154,7 +165,8 @@ static void queue_job(tt_saver *saver, tt_job *now)
         saver->last->next = now;
     saver->last = now;
     now->number = ++saver->added;
-    tt_worker_wake(&saver->worker);
+    if (saver->is_idle || now->bytes >= LONG)
+        tt_worker_wake(&saver->worker);
 }
 
 /* Copies the elements of a job that is queued now, if it is long, or will be at the end. */
@@ -193,8 +205,10 @@ tt_status tt_saver_add(tt_saver *saver, const char *path, tt_format format, cons
     }
     size_t need = tt_job_size(path, t);
     lock(saver);
-    while (saver->pool.used > 0 && saver->pool.used + need > saver->pool.most)
+    while (saver->pool.used > 0 && saver->pool.used + need > saver->pool.most) {
+        tt_worker_wake(&saver->worker);
         tt_worker_wait(&saver->worker, TT_FOREVER); /* for another file to be written */
+    }
     tt_status st = tt_worker_start(&saver->worker, run, saver, err);
     tt_job *now = st == TT_OK ? tt_copy_pool_take(&saver->pool, path, format, t, dtype_name) : NULL;
     if (now != NULL && (bytes >= LONG || bytes == 0))
@@ -234,8 +248,11 @@ tt_status tt_saver_wait(tt_saver *saver, int64_t *failed, tt_error *err)
         return TT_OK;
     lock(saver);
     uint64_t goal = saver->added;
-    while (saver->first != NULL && saver->first->number <= goal)
-        write_first(saver); /* the thread does too */
+    while (saver->first != NULL && saver->first->number <= goal) {
+        if (saver->first->next != NULL) /* enough for two */
+            tt_worker_wake(&saver->worker);
+        write_first(saver);
+    }
     while (is_busy(saver, goal))
         tt_worker_wait(&saver->worker, TT_FOREVER);
     tt_status st = saver->failed > 0 ? saver->st : TT_OK;

@@ -56,14 +56,24 @@ tt_status tt_sites_create(tt_sites **out)
     return TT_OK;
 }
 
+void tt_sites_clear(tt_sites *sites)
+{
+    for (size_t i = 0; i < SEGMENTS; i++) {
+        free(sites->segments[i]);
+        sites->segments[i] = NULL;
+    }
+    free(sites->slots);
+    sites->slots = NULL;
+    sites->slot_count = sites->bytes = 0;
+    sites->count = 0;
+    tt_arena_free(&sites->names);
+}
+
 void tt_sites_free(tt_sites *sites)
 {
     if (sites == NULL)
         return;
-    for (size_t i = 0; i < SEGMENTS; i++)
-        free(sites->segments[i]);
-    free(sites->slots);
-    tt_arena_free(&sites->names);
+    tt_sites_clear(sites);
     pthread_mutex_destroy(&sites->lock);
     free(sites);
 }
@@ -71,30 +81,6 @@ void tt_sites_free(tt_sites *sites)
 void tt_sites_after_fork(tt_sites *sites)
 {
     (void)pthread_mutex_init(&sites->lock, NULL);
-}
-
-void tt_sites_swap(tt_sites *a, tt_sites *b)
-{
-    int32_t count = a->count;
-    int32_t *slots = a->slots;
-    size_t slot_count = a->slot_count;
-    tt_arena names = a->names;
-    size_t bytes = a->bytes;
-    a->count = (int32_t)b->count;
-    a->slots = b->slots;
-    a->slot_count = b->slot_count;
-    a->names = b->names;
-    a->bytes = b->bytes;
-    b->count = count;
-    b->slots = slots;
-    b->slot_count = slot_count;
-    b->names = names;
-    b->bytes = bytes;
-    for (size_t i = 0; i < SEGMENTS; i++) {
-        tt_site_row *segment = a->segments[i];
-        a->segments[i] = b->segments[i];
-        b->segments[i] = segment;
-    }
 }
 
 int32_t tt_sites_count(const tt_sites *sites)

@@ -37,8 +37,8 @@ tt_status tt_sites_intern(tt_sites *sites, const char *name, size_t len, const t
 int32_t tt_sites_find(const tt_sites *sites, const char *name, size_t len); /* -1: none such */
 int32_t tt_sites_count(const tt_sites *sites);
 tt_site_row *tt_sites_row(const tt_sites *sites, int32_t site); /* NULL: out of range */
-/* Exchanges what two tables hold; nobody else may be using them. */
-void tt_sites_swap(tt_sites *a, tt_sites *b);
+/* Forgets all names; nobody else may be using the table. */
+void tt_sites_clear(tt_sites *sites);
 /* In a forked child: nobody holds the lock. */
 void tt_sites_after_fork(tt_sites *sites);
 

@@ -6,8 +6,8 @@
 #ifndef TT_STORE_CHUNK_H
 #define TT_STORE_CHUNK_H
 
-#include "store/points.h"
 #include "base/wire.h"
+#include "store/points.h"
 
 /* How the entries of a column are packed.  A column of zeros is left out. */
 typedef enum tt_packing {

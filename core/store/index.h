@@ -9,8 +9,8 @@
 #ifndef TT_STORE_INDEX_H
 #define TT_STORE_INDEX_H
 
-#include "site/sites.h"
 #include "base/wire.h"
+#include "site/sites.h"
 
 enum {
     TT_INDEX_CHUNKS_MAX = 1 << 20, /* of a file; 40 MB of memory */

@@ -133,32 +133,6 @@ tt_status tt_run_latest(tt_run *run, int32_t file, int32_t site, uint32_t phases
     return st == TT_OK ? st : describe(run, file, st, err);
 }
 
-/* The first point of a chunk with a NaN or an infinity; n: none. */
-static tt_status find_nonfinite(tt_run *run, const tt_chunk *chunk, uint32_t *out)
-{
-    static const tt_column counts[] = { TT_COLUMN_NAN, TT_COLUMN_POSINF, TT_COLUMN_NEGINF };
-    uint32_t n = chunk->n, best = n;
-    tt_status st = tt_run_grow_cells(run, (size_t)n * 2);
-    if (st == TT_OK)
-        st = tt_chunk_column(chunk, TT_COLUMN_PRODUCTS, run->cells, n);
-    for (int pass = 0; st == TT_OK && pass < 4; pass++) {
-        tt_column column = pass < 3 ? counts[pass] : TT_COLUMN_SCALAR;
-        uint32_t product = tt_column_kinds[column].product;
-        if (chunk->columns[column].at == NULL)
-            continue; /* all zeros */
-        st = tt_chunk_column(chunk, column, run->cells + n, tt_chunk_entries(run->cells, n, product));
-        for (uint32_t i = 0, entry = 0; st == TT_OK && i < best; i++) {
-            if ((run->cells[i] & product) == 0)
-                continue;
-            uint64_t cell = run->cells[n + entry++];
-            if (pass < 3 ? cell != 0 : (cell >> 52 & 0x7ff) == 0x7ff)
-                best = i;
-        }
-    }
-    *out = best;
-    return st;
-}
-
 tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_t *index, tt_error *err)
 {
     if (file < 0 || file >= run->count)
@@ -172,15 +146,11 @@ tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_
         const tt_index_chunk *entry = &row->chunks[k];
         if (entry->first + entry->n <= row->scanned)
             continue;
-        tt_chunk chunk;
-        uint32_t at = 0;
-        tt_status st = tt_run_chunk(run, run->taps[file], row, entry, &chunk);
-        if (st == TT_OK)
-            st = find_nonfinite(run, &chunk, &at);
+        tt_status st = load(run, file, row, entry, false);
         if (st < 0)
             return describe(run, file, st, err);
-        if (at < entry->n)
-            row->nonfinite = entry->first + at;
+        int64_t at = tt_points_nonfinite(&run->points);
+        row->nonfinite = at < 0 ? -1 : entry->first + at;
         row->scanned = entry->first + entry->n;
     }
     /* From the number in the site's life to the place among the points there are. */

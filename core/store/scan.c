@@ -148,18 +148,13 @@ static tt_status look(tt_scan *scan)
 }
 
 /* After a snapshot that could not be read whole. */
-static tt_status forget(tt_scan *scan)
+static void forget(tt_scan *scan)
 {
-    tt_sites *sites = scan->index->sites, *fresh;
+    tt_sites *sites = scan->index->sites;
     tt_index_free(scan->index);
-    tt_status st = tt_sites_create(&fresh);
-    if (st < 0)
-        return st;
-    tt_sites_swap(sites, fresh);
-    tt_sites_free(fresh);
+    tt_sites_clear(sites);
     scan->index->sites = sites;
     scan->index->last_step = -1;
-    return TT_OK;
 }
 
 tt_status tt_scan_open(tt_scan *scan, int fd, tt_index *index)
@@ -170,9 +165,7 @@ tt_status tt_scan_open(tt_scan *scan, int fd, tt_index *index)
     if (st < 0 || open_by_footer(scan))
         return st;
     scan->id = 0;
-    st = forget(scan);
-    if (st < 0)
-        return st;
+    forget(scan);
     /* From header to header, to find the latest index block. */
     enum { KEPT = 8 };
     int64_t indexes[KEPT], found = 0;
@@ -190,9 +183,7 @@ tt_status tt_scan_open(tt_scan *scan, int fd, tt_index *index)
         }
         if (st != TT_EFORMAT && st != TT_ELIMIT)
             return st;
-        st = forget(scan);
-        if (st < 0)
-            return st;
+        forget(scan);
     }
     return take_rest(scan);
 }
