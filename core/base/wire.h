@@ -105,6 +105,20 @@ static inline uint64_t tt_get_u64(const unsigned char *at)
     return x;
 }
 
+static inline uint64_t tt_bits_of(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline double tt_f64_of(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 /* ---- reading ---- */
 
 typedef struct tt_cursor {

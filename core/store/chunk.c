@@ -119,8 +119,7 @@ static tt_status unpack_numbers(tt_cursor cursor, tt_packing packing, bool is_in
         uint32_t bits = tt_get_u32(cursor.at + (size_t)i * 4);
         float narrow;
         memcpy(&narrow, &bits, sizeof narrow);
-        double x = (double)narrow;
-        memcpy(&out[i], &x, sizeof x);
+        out[i] = tt_bits_of((double)narrow);
     }
     tt_float_mode_end(mode);
     return TT_OK;
@@ -257,13 +256,10 @@ static bool is_linear(const uint64_t *cells, uint32_t n)
 static bool fits_f32(const uint64_t *cells, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        double x, back;
-        memcpy(&x, &cells[i], sizeof x);
+        double x = tt_f64_of(cells[i]);
         if (x == x && (x > 3.4e38 || x < -3.4e38) && x - x == 0)
             return false; /* finite, but beyond f32: the conversion is not defined */
-        float narrow = (float)x;
-        back = (double)narrow;
-        if (memcmp(&back, &x, sizeof x) != 0)
+        if (tt_bits_of((double)(float)x) != cells[i])
             return false;
     }
     return true;
@@ -285,9 +281,7 @@ static void put_f32(tt_wire *out, const uint64_t *cells, uint32_t n)
 {
     unsigned char *at = tt_wire_room(out, (size_t)n * 4);
     for (uint32_t i = 0; at != NULL && i < n; i++) {
-        double x;
-        memcpy(&x, &cells[i], sizeof x);
-        float narrow = (float)x;
+        float narrow = (float)tt_f64_of(cells[i]);
         uint32_t bits;
         memcpy(&bits, &narrow, sizeof bits);
         tt_put_u32(at + (size_t)i * 4, bits);

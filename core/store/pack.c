@@ -23,9 +23,7 @@ static uint64_t code_of(const tt_hist_bin *bin)
     double edge = bin->high <= 0 && bin->low < 0 ? bin->high : bin->low; /* nearest to zero */
     if (bin->low == 0 && bin->high == 0)
         return 0;
-    uint64_t bits;
-    memcpy(&bits, &edge, sizeof bits);
-    uint64_t code = bits >> CODE_SHIFT;
+    uint64_t code = tt_bits_of(edge) >> CODE_SHIFT;
     if (bin->low < 0)
         code |= CODES / 2; /* also where that edge is zero */
     return code + 1;
@@ -54,14 +52,6 @@ size_t tt_hist_pack(const tt_hist *hist, void *out)
     return (size_t)(at - (unsigned char *)out);
 }
 
-static double edge_of(uint64_t code)
-{
-    uint64_t bits = code << CODE_SHIFT;
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 tt_status tt_hist_unpack(const void *bytes, size_t len, tt_hist_bin *bins, size_t cap, size_t *count)
 {
     tt_cursor cursor = tt_cursor_over(bytes, len);
@@ -74,7 +64,7 @@ tt_status tt_hist_unpack(const void *bytes, size_t len, tt_hist_bin *bins, size_
             return TT_EFORMAT;
         tt_hist_bin bin = { .count = (int64_t)of_bin };
         if (code > 0) {
-            double near = edge_of(code - 1), far = edge_of(code);
+            double near = tt_f64_of((code - 1) << CODE_SHIFT), far = tt_f64_of(code << CODE_SHIFT);
             bool is_negative = code - 1 >= CODES / 2;
             bin.low = is_negative ? far : near;
             bin.high = is_negative ? near + 0.0 : far; /* no minus zero */

@@ -70,9 +70,10 @@ tt_status tt_run_point(tt_run *run, int32_t file, int32_t site, int64_t index, t
         return tt_fail(err, TT_EINVAL, "no such file");
     uint32_t i;
     tt_status st = load_index(run, file, site, index, false, &i);
-    if (st == TT_OK)
-        st = tt_points_get(&run->points, i, out);
-    return st == TT_OK ? st : describe(run, file, st, err);
+    if (st < 0)
+        return describe(run, file, st, err);
+    tt_points_get(&run->points, i, out);
+    return TT_OK;
 }
 
 tt_status tt_run_seek(tt_run *run, int32_t file, int32_t site, int64_t step, int64_t call,

@@ -61,9 +61,7 @@ static void put_int(tt_points *points, tt_column column, int64_t x)
 
 static void put_float(tt_points *points, tt_column column, double x)
 {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    put_bits(points, column, bits);
+    put_bits(points, column, tt_bits_of(x));
 }
 
 static tt_status put_bytes(tt_points *points, tt_column column, const void *bytes, size_t n)
@@ -163,13 +161,6 @@ static uint32_t entry_of(tt_points *points, tt_column column, uint32_t i)
     return entry;
 }
 
-static double as_float(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 const char *tt_points_bytes(tt_points *points, tt_column column, uint32_t i, size_t *len)
 {
     uint32_t product = tt_column_kinds[column].product;
@@ -220,7 +211,7 @@ tt_status tt_points_copy(tt_points *points, tt_points *from, uint32_t i)
     return st;
 }
 
-tt_status tt_points_get(tt_points *points, uint32_t i, tt_point *out)
+void tt_points_get(tt_points *points, uint32_t i, tt_point *out)
 {
     assert(i < points->n);
     *out = (tt_point){ .scalar = NAN };
@@ -233,12 +224,12 @@ tt_status tt_points_get(tt_points *points, uint32_t i, tt_point *out)
     out->phase = (uint8_t)(points->cells[TT_COLUMN_PHASE][i] & 0xff);
     out->is_skipped = (points->cells[TT_COLUMN_PHASE][i] & TT_PHASE_SKIPPED) != 0;
     if (products & TT_PRODUCT_SCALAR)
-        out->scalar = as_float(points->cells[TT_COLUMN_SCALAR][entry_of(points, TT_COLUMN_SCALAR, i)]);
+        out->scalar = tt_f64_of(points->cells[TT_COLUMN_SCALAR][entry_of(points, TT_COLUMN_SCALAR, i)]);
     if (products & TT_PRODUCT_STATS) {
         uint32_t e = entry_of(points, TT_COLUMN_COUNT, i);
         tt_stats *s = &out->stats;
 #define GET_int(bits) (int64_t)(bits)
-#define GET_float(bits) as_float(bits)
+#define GET_float(bits) tt_f64_of(bits)
 #define X(field, column, type) \
     s->field = (__typeof__(s->field))GET_##type(points->cells[TT_COLUMN_##column][e]);
         STATS_COLUMNS(X)
@@ -257,7 +248,6 @@ tt_status tt_points_get(tt_points *points, uint32_t i, tt_point *out)
         out->value_at =
             (int64_t)points->cells[TT_COLUMN_VALUE_AT][entry_of(points, TT_COLUMN_VALUE_AT, i)];
     get_shape(points, i, out);
-    return TT_OK;
 }
 
 int64_t tt_points_nonfinite(const tt_points *points)

@@ -94,7 +94,7 @@ tt_status tt_points_add(tt_points *points, const tt_record *record);
 /* Adds point i of others. */
 tt_status tt_points_copy(tt_points *points, tt_points *from, uint32_t i);
 /* Reads point i back; quick where points are asked for in order. */
-tt_status tt_points_get(tt_points *points, uint32_t i, tt_point *out);
+void tt_points_get(tt_points *points, uint32_t i, tt_point *out);
 /* The bytes of a BYTES column for point i; NULL: it has none. */
 const char *tt_points_bytes(tt_points *points, tt_column column, uint32_t i, size_t *len);
 

@@ -75,13 +75,6 @@ tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
     return st;
 }
 
-static double as_float(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static double derive(tt_field field, const tt_stats *s)
 {
     switch ((int)field) {
@@ -115,7 +108,7 @@ static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, 
         st = tt_chunk_column(chunk, column, cells, n);
         bool is_int = tt_column_kinds[column].type == TT_COLUMN_INT;
         for (uint32_t i = 0; st == TT_OK && i < n; i++) {
-            out[i] = is_int ? (double)(int64_t)cells[i] : as_float(cells[i]);
+            out[i] = is_int ? (double)(int64_t)cells[i] : tt_f64_of(cells[i]);
             if (marks && field == TT_FIELD_SCALAR && !isfinite(out[i]))
                 out[i] = (double)INFINITY;
         }
@@ -129,11 +122,11 @@ static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, 
             .nan = tt_count_of(cells[n + i]),
             .posinf = tt_count_of(cells[2 * n + i]),
             .neginf = tt_count_of(cells[3 * n + i]),
-            .m2 = as_float(cells[4 * n + i]),
-            .sumsq = as_float(cells[5 * n + i]),
+            .m2 = tt_f64_of(cells[4 * n + i]),
+            .sumsq = tt_f64_of(cells[5 * n + i]),
             .is_propagated = (int32_t)cells[6 * n + i],
             .dtype = (int32_t)cells[7 * n + i],
-            .mean = as_float(cells[8 * n + i]),
+            .mean = tt_f64_of(cells[8 * n + i]),
         };
         bool is_marked = marks && (s.nan | s.posinf | s.neginf) != 0;
         out[i] = is_marked ? (double)INFINITY : derive(field, &s);

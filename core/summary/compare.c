@@ -94,27 +94,21 @@ static void compare_doubles(pair *p, tt_compare_state *state)
 /* The elements as the bits of int64_t, or of uint64_t for TT_U64. */
 static void read_integers(tt_dtype dtype, const void *from, uint64_t *to, size_t n)
 {
-#define EACH(type)                               \
-    do {                                         \
+#define EACH(dtype_, type)                       \
+    case dtype_: {                               \
         const type *items = from;                \
         for (size_t i = 0; i < n; i++)           \
             to[i] = (uint64_t)(int64_t)items[i]; \
         return;                                  \
-    } while (0)
+    }
 
     switch ((int)dtype) {
-    case TT_I8:
-        EACH(int8_t);
-    case TT_I16:
-        EACH(int16_t);
-    case TT_I32:
-        EACH(int32_t);
-    case TT_U8:
-        EACH(uint8_t);
-    case TT_U16:
-        EACH(uint16_t);
-    case TT_U32:
-        EACH(uint32_t);
+        EACH(TT_I8, int8_t)
+        EACH(TT_I16, int16_t)
+        EACH(TT_I32, int32_t)
+        EACH(TT_U8, uint8_t)
+        EACH(TT_U16, uint16_t)
+        EACH(TT_U32, uint32_t)
     case TT_BOOL:
         for (size_t i = 0; i < n; i++)
             to[i] = ((const uint8_t *)from)[i] != 0;

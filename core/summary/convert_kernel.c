@@ -107,27 +107,26 @@ static float float_of_e5m2fnuz(uint8_t byte)
 
 void TT_KERNEL(convert_f32)(tt_dtype dtype, const void *from, float *to, size_t n)
 {
-#define EACH(function)                  \
-    do {                                \
+#define EACH(dtype_, function)          \
+    case dtype_: {                      \
         const uint8_t *bytes = from;    \
         for (size_t i = 0; i < n; i++)  \
             to[i] = function(bytes[i]); \
         return;                         \
-    } while (0)
+    }
 
-    if (dtype == TT_BF16)
+    switch ((int)dtype) {
+        EACH(TT_F8_E4M3FN, float_of_e4m3fn)
+        EACH(TT_F8_E5M2, float_of_e5m2)
+        EACH(TT_F8_E4M3FNUZ, float_of_e4m3fnuz)
+        EACH(TT_F8_E5M2FNUZ, float_of_e5m2fnuz)
+    case TT_BF16:
         convert_bfloat(from, to, n);
-    else if (dtype == TT_F16)
+        return;
+    case TT_F16:
         convert_half(from, to, n);
-    else if (dtype == TT_F8_E4M3FN)
-        EACH(float_of_e4m3fn);
-    else if (dtype == TT_F8_E5M2)
-        EACH(float_of_e5m2);
-    else if (dtype == TT_F8_E4M3FNUZ)
-        EACH(float_of_e4m3fnuz);
-    else if (dtype == TT_F8_E5M2FNUZ)
-        EACH(float_of_e5m2fnuz);
-    else {
+        return;
+    default:
         assert(dtype == TT_F32);
         memcpy(to, from, n * sizeof *to);
     }
@@ -136,35 +135,25 @@ void TT_KERNEL(convert_f32)(tt_dtype dtype, const void *from, float *to, size_t 
 
 void TT_KERNEL(convert_f64)(tt_dtype dtype, const void *from, double *to, size_t n)
 {
-#define EACH(type)                     \
-    do {                               \
+#define EACH(dtype_, type)             \
+    case dtype_: {                     \
         const type *items = from;      \
         for (size_t i = 0; i < n; i++) \
             to[i] = (double)items[i];  \
         return;                        \
-    } while (0)
+    }
 
     switch (dtype) {
-    case TT_I8:
-        EACH(int8_t);
-    case TT_I16:
-        EACH(int16_t);
-    case TT_I32:
-        EACH(int32_t);
-    case TT_I64:
-        EACH(int64_t);
-    case TT_U8:
-        EACH(uint8_t);
-    case TT_U16:
-        EACH(uint16_t);
-    case TT_U32:
-        EACH(uint32_t);
-    case TT_U64:
-        EACH(uint64_t);
-    case TT_F64:
-        EACH(double);
-    case TT_F32:
-        EACH(float);
+        EACH(TT_I8, int8_t)
+        EACH(TT_I16, int16_t)
+        EACH(TT_I32, int32_t)
+        EACH(TT_I64, int64_t)
+        EACH(TT_U8, uint8_t)
+        EACH(TT_U16, uint16_t)
+        EACH(TT_U32, uint32_t)
+        EACH(TT_U64, uint64_t)
+        EACH(TT_F64, double)
+        EACH(TT_F32, float)
     case TT_BOOL: {
         const uint8_t *bytes = from; /* torch and NumPy: any byte but 0 is true */
         for (size_t i = 0; i < n; i++)

@@ -13,6 +13,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/float_mode.h"
 #include "base/status.h"
+#include "base/wire.h"
 #include "summary/convert.h"
 #include "summary/magnitude.h"
 
@@ -71,8 +72,7 @@ static int64_t count_at(const tt_hist *hist, uint32_t bin)
 
 static inline void add_value(tt_hist *hist, double x)
 {
-    uint64_t bits, infinity = (uint64_t)0x7ff << 52;
-    memcpy(&bits, &x, sizeof bits);
+    uint64_t bits = tt_bits_of(x), infinity = (uint64_t)0x7ff << 52;
     uint64_t magnitude = bits << 1 >> 1;
     if (__builtin_expect(magnitude == 0, 0))
         hist->zeros++;
@@ -198,25 +198,16 @@ int64_t tt_hist_count(const tt_hist *hist)
     return hist->binned + hist->zeros + hist->nan + hist->posinf + hist->neginf;
 }
 
-int64_t tt_hist_nan(const tt_hist *hist)
-{
-    return hist->nan;
-}
-
-int64_t tt_hist_posinf(const tt_hist *hist)
-{
-    return hist->posinf;
-}
-
-int64_t tt_hist_neginf(const tt_hist *hist)
-{
-    return hist->neginf;
-}
-
-int64_t tt_hist_zeros(const tt_hist *hist)
-{
-    return hist->zeros;
-}
+#define COUNT(name)                             \
+    int64_t tt_hist_##name(const tt_hist *hist) \
+    {                                           \
+        return hist->name;                      \
+    }
+COUNT(nan)
+COUNT(posinf)
+COUNT(neginf)
+COUNT(zeros)
+#undef COUNT
 
 /* ---- the bins in the order of their values ------------------------------ */
 
@@ -255,21 +246,14 @@ static bool find_bin(const tt_hist *hist, cursor *c)
     return false;
 }
 
-static double edge_of_bits(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* The edges of the highest bins come out as Inf, which is right. */
 static tt_hist_bin describe(const cursor *c)
 {
     if (c->position == HALF)
         return (tt_hist_bin){ .count = c->count };
     uint64_t bin = bin_of_position(c->position);
-    double near_zero = edge_of_bits((bin % HALF) << MANTISSA_SHIFT);
-    double far = edge_of_bits((bin % HALF + 1) << MANTISSA_SHIFT);
+    double near_zero = tt_f64_of((bin % HALF) << MANTISSA_SHIFT);
+    double far = tt_f64_of((bin % HALF + 1) << MANTISSA_SHIFT);
     if (bin >= HALF)
         return (tt_hist_bin){ .low = -far, .high = -near_zero, .count = c->count };
     return (tt_hist_bin){ .low = near_zero, .high = far, .count = c->count };

@@ -27,7 +27,7 @@ static void try_chunk(const uint8_t *data, size_t size)
         tt_chunk_unpack(&chunk, 0, &points) == TT_OK) {
         tt_point point;
         size_t len;
-        (void)tt_points_get(&points, points.n - 1, &point);
+        tt_points_get(&points, points.n - 1, &point);
         (void)tt_points_bytes(&points, TT_COLUMN_HIST, points.n / 2, &len);
     }
     tt_points_free(&points);
