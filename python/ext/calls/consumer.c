@@ -5,9 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 #include "binding/state.h"
+#include "binding/type.h"
 #include "calls/source.h"
-
-#include <structmember.h>
 
 /* ---- ModuleEvent --------------------------------------------------------- */
 
@@ -40,38 +39,7 @@ static PyObject *event_make(binding_state *state, const calls_link *link, const 
     return (PyObject *)self;
 }
 
-static int event_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    event_object *event = (event_object *)self;
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(event->module);
-    Py_VISIT(event->args);
-    Py_VISIT(event->kwargs);
-    Py_VISIT(event->output);
-    Py_VISIT(event->exception);
-    return 0;
-}
-
-static int event_clear(PyObject *self)
-{
-    event_object *event = (event_object *)self;
-    Py_CLEAR(event->name);
-    Py_CLEAR(event->module);
-    Py_CLEAR(event->args);
-    Py_CLEAR(event->kwargs);
-    Py_CLEAR(event->output);
-    Py_CLEAR(event->exception);
-    return 0;
-}
-
-static void event_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    event_clear(self);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
-}
+BINDING_OWNS(event, event_object, name, exception)
 
 static PyMemberDef event_members[] = {
     { "name", T_OBJECT, offsetof(event_object, name), READONLY, NULL },
@@ -90,26 +58,17 @@ static PyMemberDef event_members[] = {
     { 0 },
 };
 
-static PyType_Slot event_slots[] = {
-    { Py_tp_doc, "One call of one module." }, { Py_tp_dealloc, event_dealloc },
-    { Py_tp_traverse, event_traverse },       { Py_tp_clear, event_clear },
-    { Py_tp_members, event_members },         { 0, NULL },
-};
-
-PyType_Spec calls_event_spec = {
-    .name = "tensortap._core.ModuleEvent",
-    .basicsize = sizeof(event_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = event_slots,
-};
+BINDING_CLASS(calls_event, "tensortap._core.ModuleEvent", event_object, BINDING_GC | BINDING_NO_NEW,
+              { Py_tp_doc, "One call of one module." }, { Py_tp_dealloc, binding_dealloc },
+              BINDING_GC_SLOTS(event), { Py_tp_members, event_members });
 
 /* ---- ModuleConsumer ------------------------------------------------------ */
 
 typedef struct consumer_object {
     calls_consumer consumer;
-    binding_state *state;
     PyObject *before, *after; /* owned or NULL */
     PyObject *error;          /* owned or NULL; the first that was swallowed */
+    binding_state *state;
     int64_t step;
     long long errors;
     bool raises; /* errors of the functions are the user's to see */
@@ -182,66 +141,10 @@ static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return (PyObject *)self;
 }
 
-static int consumer_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    consumer_object *c = (consumer_object *)self;
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(c->before);
-    Py_VISIT(c->after);
-    Py_VISIT(c->error);
-    return calls_consumer_visit(&c->consumer, visit, arg);
-}
-
-static int consumer_clear(PyObject *self)
-{
-    consumer_object *c = (consumer_object *)self;
-    calls_consumer_clear(&c->consumer);
-    Py_CLEAR(c->before);
-    Py_CLEAR(c->after);
-    Py_CLEAR(c->error);
-    return 0;
-}
-
-static void consumer_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    consumer_clear(self);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
-static PyObject *consumer_add(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = { "module", "name", "hook", NULL };
-    PyObject *module, *name; /* borrowed */
-    int hook = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OU|$p:add", names, &module, &name, &hook))
-        return NULL;
-    consumer_object *c = (consumer_object *)self;
-    if (calls_source_add(c->state, &c->consumer, module, name, hook != 0) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *consumer_remove(PyObject *self, PyObject *args)
-{
-    PyObject *module = NULL; /* borrowed */
-    consumer_object *c = (consumer_object *)self;
-    if (!PyArg_ParseTuple(args, "|O:remove", &module))
-        return NULL;
-    if (module != NULL && module != Py_None)
-        calls_source_remove(c->state, &c->consumer, module);
-    else
-        calls_source_remove_all(c->state, &c->consumer);
-    Py_RETURN_NONE;
-}
+CALLS_CONSUMER_OWNS(consumer, consumer_object, error)
 
 static PyMethodDef consumer_methods[] = {
-    { "add", (PyCFunction)(void (*)(void))consumer_add, METH_VARARGS | METH_KEYWORDS,
-      "add($self, module, name, *, hook=False)\n--\n\nListen to a module, under this name." },
-    { "remove", consumer_remove, METH_VARARGS,
-      "remove($self, module=None, /)\n--\n\nStop listening to a module, or to all." },
+    CALLS_CONSUMER_METHODS,
     { 0 },
 };
 
@@ -255,24 +158,12 @@ static PyMemberDef consumer_members[] = {
     { 0 },
 };
 
-static PyType_Slot consumer_slots[] = {
-    { Py_tp_doc, "ModuleConsumer(before=None, after=None, *, times=False, depth=False, phase=True, "
-                 "errors=False, raises=True)\n--\n\n"
-                 "Tell functions when modules are called.\n\n"
-                 "Each gets a ModuleEvent.  errors=True: after is also called where forward raised.\n"
-                 "raises=False: what the functions raise is counted and kept from the program." },
-    { Py_tp_new, consumer_new },
-    { Py_tp_dealloc, consumer_dealloc },
-    { Py_tp_traverse, consumer_traverse },
-    { Py_tp_clear, consumer_clear },
-    { Py_tp_methods, consumer_methods },
-    { Py_tp_members, consumer_members },
-    { 0, NULL },
-};
-
-PyType_Spec calls_consumer_spec = {
-    .name = "tensortap._core.ModuleConsumer",
-    .basicsize = sizeof(consumer_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .slots = consumer_slots,
-};
+BINDING_CLASS(calls_consumer, "tensortap._core.ModuleConsumer", consumer_object, BINDING_GC,
+              { Py_tp_doc,
+                "ModuleConsumer(before=None, after=None, *, times=False, depth=False, phase=True, "
+                "errors=False, raises=True)\n--\n\n"
+                "Tell functions when modules are called.\n\n"
+                "Each gets a ModuleEvent.  errors=True: after is also called where forward raised.\n"
+                "raises=False: what the functions raise is counted and kept from the program." },
+              { Py_tp_new, consumer_new }, { Py_tp_dealloc, binding_dealloc }, BINDING_GC_SLOTS(consumer),
+              { Py_tp_methods, consumer_methods }, { Py_tp_members, consumer_members });

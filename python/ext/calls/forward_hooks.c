@@ -171,20 +171,6 @@ static PyMethodDef hook_methods[] = {
     { 0 },
 };
 
-static PyType_Slot hook_slots[] = {
-    { Py_tp_doc, "Tells tensortap's consumers of a call, as a forward hook." },
-    { Py_tp_call, PyVectorcall_Call },
-    { Py_tp_dealloc, calls_hook_dealloc },
-    { Py_tp_traverse, calls_hook_traverse },
-    { Py_tp_clear, calls_hook_clear },
-    { Py_tp_members, calls_hook_members },
-    { Py_tp_methods, hook_methods },
-    { 0, NULL },
-};
-
-PyType_Spec calls_forward_hook_spec = {
-    .name = "tensortap._core.ModuleHook",
-    .basicsize = sizeof(module_hook),
-    .flags = TORCH_HOOK_FLAGS,
-    .slots = hook_slots,
-};
+CALLS_HOOK_CLASS(calls_forward_hook, "tensortap._core.ModuleHook", module_hook,
+                 { Py_tp_doc, "Tells tensortap's consumers of a call, as a forward hook." },
+                 { Py_tp_methods, hook_methods });

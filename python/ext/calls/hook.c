@@ -17,24 +17,13 @@ calls_hook *calls_hook_make(PyTypeObject *type, vectorcallfunc call, PyObject *o
 
 int calls_hook_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((calls_hook *)self)->owner);
-    return 0;
+    return binding_visit(self, offsetof(calls_hook, owner), offsetof(calls_hook, owner), visit, arg);
 }
 
 int calls_hook_clear(PyObject *self)
 {
     Py_CLEAR(((calls_hook *)self)->owner);
     return 0;
-}
-
-void calls_hook_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    calls_hook_clear(self);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
 }
 
 PyMemberDef calls_hook_members[] = {

@@ -7,9 +7,7 @@
 #ifndef TT_EXT_CALLS_HOOK_H
 #define TT_EXT_CALLS_HOOK_H
 
-#include "base/compat.h"
-
-#include <structmember.h>
+#include "binding/type.h"
 
 typedef struct calls_hook {
     PyObject_HEAD vectorcallfunc call;
@@ -22,12 +20,12 @@ calls_hook *calls_hook_make(PyTypeObject *type, vectorcallfunc call, PyObject *o
 
 int calls_hook_traverse(PyObject *self, visitproc visit, void *arg);
 int calls_hook_clear(PyObject *self);
-void calls_hook_dealloc(PyObject *self);
 extern PyMemberDef calls_hook_members[];
 
-/* For its spec; tp_call is PyVectorcall_Call. */
-#define TORCH_HOOK_FLAGS                                                    \
-    (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | \
-     Py_TPFLAGS_DISALLOW_INSTANTIATION)
+/* Defines noun_spec of a class of hooks. */
+#define CALLS_HOOK_CLASS(noun, full_name, object, ...)                                               \
+    BINDING_CLASS(noun, full_name, object, BINDING_GC | BINDING_NO_NEW | Py_TPFLAGS_HAVE_VECTORCALL, \
+                  { Py_tp_call, PyVectorcall_Call }, { Py_tp_dealloc, binding_dealloc },             \
+                  BINDING_GC_SLOTS(calls_hook), { Py_tp_members, calls_hook_members }, __VA_ARGS__)
 
 #endif

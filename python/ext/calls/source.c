@@ -7,8 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "calls/source.h"
 #include "binding/state.h"
-
-#include <structmember.h>
+#include "binding/type.h"
 
 static int find_names(calls_state *names)
 {
@@ -64,32 +63,47 @@ void calls_consumer_init(calls_consumer *self, const calls_table *calls, const i
     self->is_off = false;
 }
 
-int calls_consumer_visit(const calls_consumer *self, visitproc visit, void *arg)
-{
-    Py_VISIT(self->links);
-    return 0;
-}
-
-/* A link that has lost its consumer is deaf wherever it still hangs. */
+/* A link that has lost its consumer delivers nothing, wherever it still hangs. */
 static void link_cut(calls_link *link)
 {
-    if (link->consumer == NULL)
-        return;
-    calls_consumer *consumer = link->consumer;
-    link->consumer = NULL;
-    Py_DECREF(consumer);
+    Py_CLEAR(link->consumer);
 }
 
-PyObject *calls_consumer_unseen(const calls_consumer *self)
+PyObject *calls_consumer_unseen(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *names = PyList_New(0); /* owned */
-    Py_ssize_t count = self->links != NULL ? PyList_GET_SIZE(self->links) : 0;
-    for (Py_ssize_t i = 0; names != NULL && i < count; i++) {
-        const calls_link *link = (calls_link *)PyList_GET_ITEM(self->links, i);
+    PyObject *links = ((calls_consumer *)self)->links; /* borrowed */
+    PyObject *names = PyList_New(0);                   /* owned */
+    for (Py_ssize_t i = 0; names != NULL && links != NULL && i < PyList_GET_SIZE(links); i++) {
+        const calls_link *link = (calls_link *)PyList_GET_ITEM(links, i);
         if (link->calls_ever == 0 && PyList_Append(names, link->name) < 0)
             Py_CLEAR(names);
     }
     return names;
+}
+
+PyObject *calls_consumer_add(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "module", "name", "hook", NULL };
+    PyObject *module, *name; /* borrowed */
+    int hook = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OU|p:add", names, &module, &name, &hook) ||
+        calls_source_add(PyType_GetModuleState(Py_TYPE(self)), (calls_consumer *)self, module, name,
+                         hook != 0) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyObject *calls_consumer_remove(PyObject *self, PyObject *args)
+{
+    binding_state *state = PyType_GetModuleState(Py_TYPE(self));
+    PyObject *module = Py_None; /* borrowed */
+    if (!PyArg_ParseTuple(args, "|O:remove", &module))
+        return NULL;
+    if (module != Py_None)
+        calls_source_remove(state, (calls_consumer *)self, module);
+    else
+        calls_source_remove_all(state, (calls_consumer *)self);
+    Py_RETURN_NONE;
 }
 
 void calls_consumer_clear(calls_consumer *self)
@@ -105,35 +119,17 @@ void calls_consumer_clear(calls_consumer *self)
 
 /* ---- links --------------------------------------------------------------- */
 
-static int link_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    calls_link *link = (calls_link *)self;
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(link->consumer);
-    Py_VISIT(link->handles);
-    return 0;
-}
-
-static int link_clear(PyObject *self)
-{
-    calls_link *link = (calls_link *)self;
-    link_cut(link);
-    Py_CLEAR(link->handles);
-    return 0;
-}
+BINDING_OWNS(link, calls_link, consumer, handles)
 
 static void link_dealloc(PyObject *self)
 {
     calls_link *link = (calls_link *)self;
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    link_clear(self);
     if (link->data != NULL && link->free_data != NULL)
-        link->free_data(link->data); /* not before: a call may be looking at it */
+        link->free_data(link->data);
     Py_CLEAR(link->module);
     Py_CLEAR(link->name);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
+    binding_dealloc(self);
 }
 
 static calls_link *link_make(binding_state *state, calls_consumer *consumer, PyObject *module,
@@ -160,20 +156,9 @@ static calls_link *link_make(binding_state *state, calls_consumer *consumer, PyO
     return link;
 }
 
-static PyType_Slot link_slots[] = {
-    { Py_tp_doc, "One consumer on one module." },
-    { Py_tp_dealloc, link_dealloc },
-    { Py_tp_traverse, link_traverse },
-    { Py_tp_clear, link_clear },
-    { 0, NULL },
-};
-
-PyType_Spec calls_link_spec = {
-    .name = "tensortap._core.ModuleLink",
-    .basicsize = sizeof(calls_link),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = link_slots,
-};
+BINDING_CLASS(calls_link, "tensortap._core.ModuleLink", calls_link, BINDING_GC | BINDING_NO_NEW,
+              { Py_tp_doc, "One consumer on one module." }, { Py_tp_dealloc, link_dealloc },
+              BINDING_GC_SLOTS(link));
 
 /* ---- add and remove ------------------------------------------------------ */
 
@@ -392,34 +377,23 @@ void calls_source_remove_all(binding_state *state, calls_consumer *consumer)
 
 static int tap_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    Py_VISIT(Py_TYPE(self));
     Py_VISIT(((calls_tap *)self)->core);
-    Py_VISIT(((calls_tap *)self)->links);
-    Py_VISIT(((calls_tap *)self)->inner);
-    Py_VISIT(((calls_tap *)self)->pickled);
-    Py_VISIT(((calls_tap *)self)->announce);
-    return 0;
+    return binding_visit(self, offsetof(calls_tap, links), offsetof(calls_tap, pickled), visit, arg);
 }
 
 static int tap_clear(PyObject *self)
 {
-    Py_CLEAR(((calls_tap *)self)->links);
-    Py_CLEAR(((calls_tap *)self)->inner);
-    Py_CLEAR(((calls_tap *)self)->announce);
-    return 0;
+    return binding_clear(self, offsetof(calls_tap, links), offsetof(calls_tap, announce));
 }
 
 static void tap_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    tap_clear(self);
     Py_CLEAR(((calls_tap *)self)->module);
     calls_pickle_remove(((calls_tap *)self)->state, ((calls_tap *)self)->pickled);
     Py_CLEAR(((calls_tap *)self)->pickled);
     Py_CLEAR(((calls_tap *)self)->core);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
+    binding_dealloc(self);
 }
 
 /* For those who copy or pickle a module's __dict__ itself: the slot is empty then. */
@@ -447,20 +421,7 @@ static PyMemberDef tap_members[] = {
     { 0 },
 };
 
-static PyType_Slot tap_slots[] = {
-    { Py_tp_doc, "Calls a module and tells tensortap's consumers." },
-    { Py_tp_call, calls_tap_call },
-    { Py_tp_dealloc, tap_dealloc },
-    { Py_tp_traverse, tap_traverse },
-    { Py_tp_clear, tap_clear },
-    { Py_tp_methods, tap_methods },
-    { Py_tp_members, tap_members },
-    { 0, NULL },
-};
-
-PyType_Spec calls_tap_spec = {
-    .name = "tensortap._core.ModuleTap",
-    .basicsize = sizeof(calls_tap),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = tap_slots,
-};
+BINDING_CLASS(calls_tap, "tensortap._core.ModuleTap", calls_tap, BINDING_GC | BINDING_NO_NEW,
+              { Py_tp_doc, "Calls a module and tells tensortap's consumers." },
+              { Py_tp_call, calls_tap_call }, { Py_tp_dealloc, tap_dealloc }, BINDING_GC_SLOTS(tap),
+              { Py_tp_methods, tap_methods }, { Py_tp_members, tap_members });

@@ -32,6 +32,7 @@
 #define TT_EXT_CALLS_SOURCE_H
 
 #include "binding/state.h"
+#include "binding/type.h"
 #include "tensor/look.h"
 
 typedef struct calls_consumer calls_consumer;
@@ -73,7 +74,7 @@ typedef struct calls_table {
     void (*free_data)(void *data); /* of a link; or NULL */
 } calls_table;
 
-/* First member of every consumer; those are Python objects with GC. */
+/* First member of every consumer; those are Python objects with GC, and what they own lies behind it. */
 struct calls_consumer {
     PyObject_HEAD const calls_table *calls;
     const int64_t *step; /* when it changes, calls are counted from 0 again */
@@ -82,12 +83,26 @@ struct calls_consumer {
     PyObject *links;     /* owned; list of calls_link, also of modules that are gone */
 };
 
+/* Defines noun_traverse() and noun_clear() of a consumer that owns the references from its links, in its
+ * member `consumer`, to `last`. */
+#define CALLS_CONSUMER_OWNS(noun, object, last)                                                     \
+    static int noun##_traverse(PyObject *self, visitproc visit, void *arg)                          \
+    {                                                                                               \
+        return binding_visit(self, offsetof(object, consumer.links), offsetof(object, last), visit, \
+                             arg);                                                                  \
+    }                                                                                               \
+    static int noun##_clear(PyObject *self)                                                         \
+    {                                                                                               \
+        calls_consumer_clear((calls_consumer *)self);                                               \
+        return binding_clear(self, offsetof(object, consumer.links), offsetof(object, last));       \
+    }
+
 /* One consumer on one module. */
 struct calls_link {
     PyObject_HEAD calls_consumer *consumer; /* owned; NULL once removed */
-    PyObject *module;                       /* owned; weak reference */
-    PyObject *name;                         /* owned; str: what the consumer calls it */
     PyObject *handles;             /* owned; tuple of hook handles, or NULL: it lives in the slot */
+    PyObject *module;              /* owned; weak reference */
+    PyObject *name;                /* owned; str: what the consumer calls it */
     void *data;                    /* the consumer's own */
     void (*free_data)(void *data); /* of its calls; when the link itself goes */
     int64_t step;                  /* in which `calls` were counted */
@@ -97,7 +112,19 @@ struct calls_link {
 
 void calls_consumer_init(calls_consumer *self, const calls_table *calls, const int64_t *step,
                          uint32_t wants);
-int calls_consumer_visit(const calls_consumer *self, visitproc visit, void *arg);
+/* Methods of a consumer's class. */
+PyObject *calls_consumer_add(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *calls_consumer_remove(PyObject *self, PyObject *args);
+PyObject *calls_consumer_unseen(PyObject *self, PyObject *none);
+#define CALLS_CONSUMER_METHODS                                                                        \
+    { "add", (PyCFunction)(void (*)(void))calls_consumer_add, METH_VARARGS | METH_KEYWORDS,           \
+      "add($self, module, name, hook=False)\n--\n\nObserve the calls of a module under this name." }, \
+        { "remove", calls_consumer_remove, METH_VARARGS,                                              \
+          "remove($self, module=None, /)\n--\n\nStop observing a module, or all of them." },          \
+    {                                                                                                 \
+        "unseen", calls_consumer_unseen, METH_NOARGS,                                                 \
+            "unseen($self, /)\n--\n\nReturn the names of modules whose calls were never seen."        \
+    }
 void calls_consumer_clear(calls_consumer *self); /* forgets its links; modules keep none of them */
 
 /* Adds a consumer to a module; twice is once (the first name stays).  by_hook:
@@ -125,9 +152,6 @@ typedef struct calls_forward_class {
     unsigned int version;     /* of the type then; 0: it has none, look again */
     PyObject *impl, *forward; /* borrowed from that version of the type; NULL: not as usual */
 } calls_forward_class;
-
-/* Names of the modules that never ran where we can see it: a new list. */
-PyObject *calls_consumer_unseen(const calls_consumer *self);
 
 /* Strings the source looks up by; in the extension's state. */
 typedef struct calls_state {
@@ -173,8 +197,8 @@ typedef struct calls_tap {
     PyObject *module;      /* owned; weak reference: a strong one would be a cycle */
     PyObject *links;       /* owned; tuple of calls_link; replaced, never changed */
     PyObject *inner;       /* owned or NULL; what was in the slot before (module.compile()) */
-    PyTypeObject *pickled; /* owned or NULL; the class that pickle.c counts */
     PyObject *announce;    /* owned or NULL; f(module) before each call in training */
+    PyTypeObject *pickled; /* owned or NULL; the class that pickle.c counts */
     calls_forward_class class;
 } calls_tap;
 

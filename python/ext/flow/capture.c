@@ -1,5 +1,6 @@
 /* capture.c -- the class Flow: captures tensor changes for tensortap.flow.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/type.h"
 #include "flow/chart.h"
 
 static flow_object *flow_of(PyObject *self)
@@ -222,22 +223,9 @@ static PyMethodDef methods[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc,
-      "The last tensor changes of a program; select(code) returns the lines wanted, or None." },
-    { Py_tp_new, flow_new },
-    { Py_tp_dealloc, flow_dealloc },
-    { Py_tp_traverse, flow_traverse },
-    { Py_tp_clear, flow_clear_references },
-    { Py_tp_getset, getters },
-    { Py_tp_methods, methods },
-    { Py_sq_length, flow_length },
-    { 0, NULL },
-};
-
-PyType_Spec flow_spec = {
-    .name = "tensortap._core.Flow",
-    .basicsize = sizeof(flow_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+BINDING_CLASS(flow, "tensortap._core.Flow", flow_object, BINDING_GC | BINDING_FIXED,
+              { Py_tp_doc,
+                "The last tensor changes of a program; select(code) returns the lines wanted, or None." },
+              { Py_tp_new, flow_new }, { Py_tp_dealloc, flow_dealloc }, { Py_tp_traverse, flow_traverse },
+              { Py_tp_clear, flow_clear_references }, { Py_tp_getset, getters },
+              { Py_tp_methods, methods }, { Py_sq_length, flow_length });

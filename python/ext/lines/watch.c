@@ -5,6 +5,7 @@
  * which keep their tensors alive: a callback should not keep them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "binding/type.h"
 #include "lines/source.h"
 
 /* ---- events as named tuples ------------------------------------------------------ */
@@ -415,19 +416,7 @@ static PyGetSetDef getters[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc, "A consumer of the line source; made by watch_lines()." },
-    { Py_tp_traverse, watch_traverse },
-    { Py_tp_clear, watch_clear },
-    { Py_tp_dealloc, watch_dealloc },
-    { Py_tp_methods, methods },
-    { Py_tp_getset, getters },
-    { 0, NULL },
-};
-
-PyType_Spec lines_watch_spec = {
-    .name = "tensortap.LineWatch",
-    .basicsize = sizeof(watch),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = slots,
-};
+BINDING_CLASS(lines_watch, "tensortap.LineWatch", watch, BINDING_GC | BINDING_NO_NEW,
+              { Py_tp_doc, "A consumer of the line source; made by watch_lines()." },
+              BINDING_GC_SLOTS(watch), { Py_tp_dealloc, watch_dealloc }, { Py_tp_methods, methods },
+              { Py_tp_getset, getters });

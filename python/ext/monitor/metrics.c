@@ -7,8 +7,6 @@
 
 #include "summary/stats.h"
 
-#include <structmember.h>
-
 /* ---- life ---------------------------------------------------------------- */
 
 static PyObject *metrics_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -41,13 +39,10 @@ static PyObject *metrics_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 static int metrics_traverse(PyObject *self, visitproc visit, void *arg)
 {
     monitor_metrics *metrics = (monitor_metrics *)self;
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(metrics->resolve);
-    Py_VISIT(metrics->tell);
-    Py_VISIT(metrics->unread);
     for (Py_ssize_t i = 0; i < metrics->parameter_count; i++)
         Py_VISIT(metrics->parameters[i].tensor);
-    return calls_consumer_visit(&metrics->consumer, visit, arg);
+    return binding_visit(self, offsetof(monitor_metrics, consumer.links),
+                         offsetof(monitor_metrics, unread), visit, arg);
 }
 
 static int metrics_clear(PyObject *self)
@@ -56,47 +51,20 @@ static int metrics_clear(PyObject *self)
     metrics->consumer.is_off = true;
     calls_consumer_clear(&metrics->consumer);
     monitor_parameters_free(metrics);
-    Py_CLEAR(metrics->resolve);
-    Py_CLEAR(metrics->tell);
-    Py_CLEAR(metrics->unread);
-    return 0;
+    return binding_clear(self, offsetof(monitor_metrics, resolve), offsetof(monitor_metrics, unread));
 }
 
 static void metrics_dealloc(PyObject *self)
 {
     monitor_metrics *metrics = (monitor_metrics *)self;
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    if (metrics->weakrefs != NULL)
-        PyObject_ClearWeakRefs(self);
-    metrics_clear(self);
     monitor_rows_free(metrics);
     Py_CLEAR(metrics->modules_key);
     Py_CLEAR(metrics->parameters_key);
-    type->tp_free(self);
-    Py_DECREF(type);
+    binding_dealloc(self);
 }
 
 /* ---- methods ------------------------------------------------------------- */
-
-static PyObject *metrics_add(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = { "module", "name", "hook", NULL };
-    PyObject *module, *name; /* borrowed */
-    int hook = 0;
-    monitor_metrics *metrics = (monitor_metrics *)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OU|$p:add", names, &module, &name, &hook) ||
-        calls_source_add(metrics->state, &metrics->consumer, module, name, hook != 0) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *metrics_remove(PyObject *self, PyObject *module)
-{
-    monitor_metrics *metrics = (monitor_metrics *)self;
-    calls_source_remove(metrics->state, &metrics->consumer, module);
-    Py_RETURN_NONE;
-}
 
 /* forget(): rows and parameters are void; Python will be asked again */
 static PyObject *metrics_forget(PyObject *self, PyObject *Py_UNUSED(none))
@@ -154,11 +122,6 @@ static PyObject *metrics_add_stats(PyObject *self, PyObject *args)
     return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-static PyObject *metrics_unseen(PyObject *self, PyObject *Py_UNUSED(none))
-{
-    return calls_consumer_unseen(&((monitor_metrics *)self)->consumer);
-}
-
 static PyObject *get_fields(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
 {
     return monitor_field_names();
@@ -167,9 +130,7 @@ static PyObject *get_fields(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
 /* ---- the type ------------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
-    { "add", (PyCFunction)(void (*)(void))metrics_add, METH_VARARGS | METH_KEYWORDS,
-      "add($self, module, name, *, hook=False)\n--\n\nMeasure what a module gives." },
-    { "remove", metrics_remove, METH_O, "remove($self, module, /)\n--\n\nLeave a module as it was." },
+    CALLS_CONSUMER_METHODS,
     { "forget", metrics_forget, METH_NOARGS, "Drop all rows and parameters." },
     { "row", monitor_metrics_row, METH_O,
       "row($self, fields, /)\n--\n\nMake a row of (kind, key, is_listed); give its number." },
@@ -188,7 +149,6 @@ static PyMethodDef methods[] = {
       "Measure parameters (0) or gradients (1, before clipping 2); give those without one." },
     { "signature", monitor_metrics_signature, METH_O,
       "signature($self, module, /)\n--\n\nGive a number that changes with the model's parts." },
-    { "unseen", metrics_unseen, METH_NOARGS, "Name the modules that never ran in sight." },
     { 0 },
 };
 
@@ -203,21 +163,8 @@ static PyMemberDef members[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc, "Metrics(resolve, tell, unread)\n--\n\nMeasure what modules and parameters are like." },
-    { Py_tp_new, metrics_new },
-    { Py_tp_dealloc, metrics_dealloc },
-    { Py_tp_traverse, metrics_traverse },
-    { Py_tp_clear, metrics_clear },
-    { Py_tp_methods, methods },
-    { Py_tp_getset, getters },
-    { Py_tp_members, members },
-    { 0, NULL },
-};
-
-PyType_Spec monitor_metrics_spec = {
-    .name = "tensortap._core.Metrics",
-    .basicsize = sizeof(monitor_metrics),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .slots = slots,
-};
+BINDING_CLASS(monitor_metrics, "tensortap._core.Metrics", monitor_metrics, BINDING_GC,
+              { Py_tp_doc,
+                "Metrics(resolve, tell, unread)\n--\n\nMeasure what modules and parameters are like." },
+              { Py_tp_new, metrics_new }, { Py_tp_dealloc, metrics_dealloc }, BINDING_GC_SLOTS(metrics),
+              { Py_tp_methods, methods }, { Py_tp_getset, getters }, { Py_tp_members, members });

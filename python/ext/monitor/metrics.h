@@ -73,10 +73,10 @@ enum { METRIC_OF_PARAMETER, METRIC_OF_GRADIENT, METRIC_OF_GRADIENT_BEFORE_CLIP }
 
 typedef struct monitor_metrics {
     calls_consumer consumer;
+    PyObject *resolve; /* owned; f(name) -> row * 2 + is_told; row is -1 for none */
+    PyObject *tell;    /* owned; f(name, tensor), for what is_told */
+    PyObject *unread;  /* owned; f(row, tensor, why) */
     binding_state *state;
-    PyObject *resolve;                      /* owned; f(name) -> row * 2 + is_told; row is -1 for none */
-    PyObject *tell;                         /* owned; f(name, tensor), for what is_told */
-    PyObject *unread;                       /* owned; f(row, tensor, why) */
     PyObject *modules_key, *parameters_key; /* owned; "_modules", "_parameters" */
     monitor_row *rows;                      /* owned */
     int32_t row_count, row_cap;

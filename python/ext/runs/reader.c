@@ -4,6 +4,7 @@
  * arrays filled in place.  The questions about points are in reader_points.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/reader.h"
+#include "binding/type.h"
 #include "tensortap_tools.h"
 
 #include <string.h>
@@ -76,12 +77,10 @@ static PyObject *run_close(PyObject *self, PyObject *Py_UNUSED(none))
 static void run_dealloc(PyObject *self)
 {
     runs_reader *object = (runs_reader *)self;
-    PyTypeObject *type = Py_TYPE(self);
     tt_run_close(object->run);
     if (object->lock != NULL)
         PyThread_free_lock(object->lock);
-    type->tp_free(self);
-    Py_DECREF(type);
+    binding_dealloc(self);
 }
 
 static PyObject *run_refresh(PyObject *self, PyObject *Py_UNUSED(none))
@@ -338,18 +337,7 @@ static PyMethodDef methods[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc, "RunReader(path)\n--\n\nA run folder, or one file of it." },
-    { Py_tp_new, run_new },
-    { Py_tp_dealloc, run_dealloc },
-    { Py_tp_methods, methods },
-    { Py_tp_getset, getters },
-    { 0, NULL },
-};
-
-PyType_Spec runs_reader_spec = {
-    .name = "tensortap._core.RunReader",
-    .basicsize = sizeof(runs_reader),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
+BINDING_CLASS(runs_reader, "tensortap._core.RunReader", runs_reader, 0,
+              { Py_tp_doc, "RunReader(path)\n--\n\nA run folder, or one file of it." },
+              { Py_tp_new, run_new }, { Py_tp_dealloc, run_dealloc }, { Py_tp_methods, methods },
+              { Py_tp_getset, getters });

@@ -4,9 +4,9 @@
  * tensortap.record makes the class that users see out of it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/recorder.h"
+#include "binding/type.h"
 #include "tensortap_tools.h"
 
-#include <structmember.h>
 #include <time.h>
 
 runs_recorder *runs_recorder_of(binding_state *state, PyObject *obj)
@@ -178,24 +178,7 @@ static PyObject *recorder_leave(PyObject *self, PyObject *Py_UNUSED(none))
     Py_RETURN_NONE;
 }
 
-static int recorder_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((runs_recorder *)self)->watchers);
-    Py_VISIT(((runs_recorder *)self)->sites);
-    Py_VISIT(((runs_recorder *)self)->follow);
-    Py_VISIT(((runs_recorder *)self)->loss);
-    return 0;
-}
-
-static int recorder_clear(PyObject *self)
-{
-    Py_CLEAR(((runs_recorder *)self)->watchers);
-    Py_CLEAR(((runs_recorder *)self)->sites);
-    Py_CLEAR(((runs_recorder *)self)->follow);
-    Py_CLEAR(((runs_recorder *)self)->loss);
-    return 0;
-}
+BINDING_OWNS(recorder, runs_recorder, watchers, loss)
 
 static void recorder_dealloc(PyObject *self)
 {
@@ -391,24 +374,11 @@ static PyMethodDef methods[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
+BINDING_CLASS(
+    runs_recorder, "tensortap._core.Recorder", runs_recorder, BINDING_GC | Py_TPFLAGS_BASETYPE,
     { Py_tp_doc,
       "Recorder(path, *, only=None, exclude=None, products=2, every=1, rank=0, resume=False, "
       "drop=False, compress=False, queue_bytes=0, max_bytes=0, budget=0.0, info={}, child=0)\n--\n\n"
       "A run that is being written." },
-    { Py_tp_new, recorder_new },
-    { Py_tp_dealloc, recorder_dealloc },
-    { Py_tp_traverse, recorder_traverse },
-    { Py_tp_clear, recorder_clear },
-    { Py_tp_methods, methods },
-    { Py_tp_members, members },
-    { Py_tp_getset, getters },
-    { 0, NULL },
-};
-
-PyType_Spec runs_recorder_spec = {
-    .name = "tensortap._core.Recorder",
-    .basicsize = sizeof(runs_recorder),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
-    .slots = slots,
-};
+    { Py_tp_new, recorder_new }, { Py_tp_dealloc, recorder_dealloc }, BINDING_GC_SLOTS(recorder),
+    { Py_tp_methods, methods }, { Py_tp_members, members }, { Py_tp_getset, getters });

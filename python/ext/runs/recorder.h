@@ -35,9 +35,10 @@ typedef struct runs_recorder {
     PyObject *watchers; /* owned; list of objects with a method _close(), which Recorder.close()
                            calls before the file ends, last one first */
     PyObject *follow;   /* owned or NULL; in a forked child that is to go on: makes its recorder */
+    PyObject *sites;    /* owned; dict of names and their numbers */
+    PyObject *loss;     /* owned or NULL; weak reference to what backward() was last called on */
     PyObject *weakrefs;
     binding_state *state; /* of the extension, which the type keeps alive */
-    PyObject *sites;      /* owned; dict of names and their numbers */
     bool drops;           /* queue full: drop and count, never wait */
     int32_t users;        /* threads that use rec without the GIL: close waits for them */
     bool has_told_error;  /* of the disk; once is enough */
@@ -52,7 +53,6 @@ typedef struct runs_recorder {
     int64_t cost_told_ns;                  /* when the cost was last recorded */
     int64_t events_before;                 /* events when this step began */
     tt_recorder_counts last;               /* counts when it was closed */
-    PyObject *loss; /* owned or NULL; weak reference to what backward() was last called on */
 } runs_recorder;
 
 #define RECORDER_SAMPLES 16

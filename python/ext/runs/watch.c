@@ -7,8 +7,6 @@
 
 #include "summary/stats.h"
 
-#include <structmember.h>
-
 /* ---- life ---------------------------------------------------------------- */
 
 static PyObject *or_null(PyObject *function)
@@ -55,69 +53,31 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static int watch_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    runs_watch *watch = (runs_watch *)self;
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(watch->recorder);
-    Py_VISIT(watch->on_nonfinite);
-    Py_VISIT(watch->on_device);
-    Py_VISIT(watch->on_skip);
-    Py_VISIT(watch->on_again);
-    Py_VISIT(watch->error);
-    Py_VISIT(watch->callback);
-    return calls_consumer_visit(&watch->consumer, visit, arg);
+    return binding_visit(self, offsetof(runs_watch, consumer.links), offsetof(runs_watch, recorder),
+                         visit, arg);
 }
 
+/* The recorder stays: the hot path looks at it. */
 static int watch_clear(PyObject *self)
 {
-    runs_watch *watch = (runs_watch *)self;
-    calls_consumer_clear(&watch->consumer);
-    Py_CLEAR(watch->on_nonfinite);
-    Py_CLEAR(watch->on_device);
-    Py_CLEAR(watch->on_skip);
-    Py_CLEAR(watch->on_again);
-    Py_CLEAR(watch->error);
-    Py_CLEAR(watch->callback);
-    return 0;
+    calls_consumer_clear((calls_consumer *)self);
+    return binding_clear(self, offsetof(runs_watch, on_nonfinite), offsetof(runs_watch, error));
 }
 
 static void watch_dealloc(PyObject *self)
 {
     runs_watch *watch = (runs_watch *)self;
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    if (watch->weakrefs != NULL)
-        PyObject_ClearWeakRefs(self);
-    watch_clear(self);
+    calls_consumer_clear(&watch->consumer);
     runs_watch_free_parameters(watch);
-    Py_CLEAR(watch->recorder); /* not before: the hot path looks at it */
+    Py_CLEAR(watch->recorder);
     Py_CLEAR(watch->parameters_key);
     Py_CLEAR(watch->backward_code);
     Py_CLEAR(watch->tensors_key);
-    type->tp_free(self);
-    Py_DECREF(type);
+    binding_dealloc(self);
 }
 
 /* ---- methods ------------------------------------------------------------- */
-
-static PyObject *watch_add(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = { "module", "name", "hook", NULL };
-    PyObject *module, *name; /* borrowed */
-    int hook = 0;
-    runs_watch *watch = (runs_watch *)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OU|$p:add", names, &module, &name, &hook) ||
-        calls_source_add(watch->state, &watch->consumer, module, name, hook != 0) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *watch_remove(PyObject *self, PyObject *Py_UNUSED(none))
-{
-    runs_watch *watch = (runs_watch *)self;
-    watch->consumer.is_off = true;
-    calls_source_remove_all(watch->state, &watch->consumer);
-    Py_RETURN_NONE; /* parameters stay: somebody may be reading them */
-}
 
 /* add_stats(tag, stats): what on_device was given, and what came of it */
 static PyObject *watch_add_stats(PyObject *self, PyObject *args)
@@ -139,11 +99,6 @@ static PyObject *watch_add_stats(PyObject *self, PyObject *args)
     if (runs_watch_tell_nonfinite(watch, &object->stats, &tag, step) < 0)
         return NULL;
     Py_RETURN_NONE;
-}
-
-static PyObject *watch_unseen(PyObject *self, PyObject *Py_UNUSED(none))
-{
-    return calls_consumer_unseen(&((runs_watch *)self)->consumer);
 }
 
 /* {reason: how many tensors} */
@@ -183,9 +138,7 @@ static PyObject *watch_wants(PyObject *self, PyObject *name)
 /* ---- the type ------------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
-    { "add", (PyCFunction)(void (*)(void))watch_add, METH_VARARGS | METH_KEYWORDS,
-      "add($self, module, name, *, hook=False)\n--\n\nRecord what a module gives." },
-    { "remove", watch_remove, METH_NOARGS, "Leave every module as it was." },
+    CALLS_CONSUMER_METHODS,
     { "set_parameters", runs_watch_set_parameters, METH_O,
       "set_parameters($self, list, /)\n--\n\nPrepare a list of (name, module, key)." },
     { "read_parameters", runs_watch_read_parameters, METH_VARARGS,
@@ -198,7 +151,6 @@ static PyMethodDef methods[] = {
       "Record noted gradients as those of a skipped step." },
     { "add_stats", watch_add_stats, METH_VARARGS,
       "add_stats($self, tag, stats, /)\n--\n\nRecord what on_device was asked for." },
-    { "unseen", watch_unseen, METH_NOARGS, "Name the modules that never ran in sight." },
     { "wants", watch_wants, METH_O, "wants($self, name, /)\n--\n\nSay if a site is recorded now." },
     { 0 },
 };
@@ -223,23 +175,10 @@ static PyMemberDef members[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
+BINDING_CLASS(
+    runs_watch, "tensortap._core.Watch", runs_watch, BINDING_GC,
     { Py_tp_doc,
       "Watch(recorder, *, inputs=False, activation_gradients=False, on_nonfinite=None, "
       "on_device=None, on_skip=None, on_again=None)\n--\n\nRecord what the modules of a model do." },
-    { Py_tp_new, watch_new },
-    { Py_tp_dealloc, watch_dealloc },
-    { Py_tp_traverse, watch_traverse },
-    { Py_tp_clear, watch_clear },
-    { Py_tp_methods, methods },
-    { Py_tp_getset, getters },
-    { Py_tp_members, members },
-    { 0, NULL },
-};
-
-PyType_Spec runs_watch_spec = {
-    .name = "tensortap._core.Watch",
-    .basicsize = sizeof(runs_watch),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .slots = slots,
-};
+    { Py_tp_new, watch_new }, { Py_tp_dealloc, watch_dealloc }, BINDING_GC_SLOTS(watch),
+    { Py_tp_methods, methods }, { Py_tp_getset, getters }, { Py_tp_members, members });

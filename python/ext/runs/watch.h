@@ -34,29 +34,29 @@ typedef struct runs_watch_parameter {
 
 typedef struct runs_watch {
     calls_consumer consumer;
+    PyObject *on_nonfinite;  /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
+    PyObject *on_device;     /* owned or NULL; f(tensor, tag) for what we cannot read here */
+    PyObject *on_skip;       /* owned or NULL; f() when a step was skipped and `notes` was off */
+    PyObject *on_again;      /* owned or NULL; f() when a model runs again and no step has ended */
+    PyObject *callback;      /* owned or NULL; what torch calls when backward has ended */
+    PyObject *error;         /* owned or NULL; the first */
+    runs_recorder *recorder; /* owned */
     binding_state *state;
-    runs_recorder *recorder;  /* owned */
-    PyObject *on_nonfinite;   /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
-    PyObject *on_device;      /* owned or NULL; f(tensor, tag) for what we cannot read here */
-    PyObject *on_skip;        /* owned or NULL; f() when a step was skipped and `notes` was off */
-    PyObject *on_again;       /* owned or NULL; f() when a model runs again and no step has ended */
-    PyObject *parameters_key; /* owned; "_parameters" */
-    PyObject *backward_code;  /* owned or NULL; of torch.autograd.backward */
-    PyObject *tensors_key;    /* owned; "tensors", the name of its first argument */
+    PyObject *parameters_key;         /* owned; "_parameters" */
+    PyObject *backward_code;          /* owned or NULL; of torch.autograd.backward */
+    PyObject *tensors_key;            /* owned; "tensors", the name of its first argument */
     runs_watch_parameter *parameters; /* owned */
     Py_ssize_t parameter_count;
     Py_ssize_t noted_count;
-    bool notes;         /* look at gradients when they are accumulated */
-    bool has_fresh;     /* some parameter is_fresh */
-    bool is_checked;    /* nothing has been accumulated since runs_watch_was_skipped() said no */
-    bool has_run;       /* in training; whoever counts steps sets it back */
-    bool is_reduced;    /* gradients are averaged over ranks, in place, after they were accumulated */
-    bool is_scaled;     /* the step is GradScaler's: gradients were larger when accumulated */
-    bool is_changed;    /* some gradient was changed in place between backward and the step ... */
-    bool is_clipped;    /* ... and was recorded as it was then, not as backward had left it */
-    int32_t norm_site;  /* of gradient_norm; -1: not asked for yet */
-    PyObject *callback; /* owned or NULL; what torch calls when backward has ended */
-    PyObject *error;    /* owned or NULL; the first */
+    bool notes;        /* look at gradients when they are accumulated */
+    bool has_fresh;    /* some parameter is_fresh */
+    bool is_checked;   /* nothing has been accumulated since runs_watch_was_skipped() said no */
+    bool has_run;      /* in training; whoever counts steps sets it back */
+    bool is_reduced;   /* gradients are averaged over ranks, in place, after they were accumulated */
+    bool is_scaled;    /* the step is GradScaler's: gradients were larger when accumulated */
+    bool is_changed;   /* some gradient was changed in place between backward and the step ... */
+    bool is_clipped;   /* ... and was recorded as it was then, not as backward had left it */
+    int32_t norm_site; /* of gradient_norm; -1: not asked for yet */
     long long errors;
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */
     bool has_gradients;                   /* of parameters */

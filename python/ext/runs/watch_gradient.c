@@ -252,19 +252,5 @@ void runs_watch_hook_output(runs_watch *self, PyObject *tensor, const runs_watch
     Py_XDECREF(needs);
 }
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc, "Looks at a gradient, as a hook of torch." },
-    { Py_tp_call, PyVectorcall_Call },
-    { Py_tp_dealloc, calls_hook_dealloc },
-    { Py_tp_traverse, calls_hook_traverse },
-    { Py_tp_clear, calls_hook_clear },
-    { Py_tp_members, calls_hook_members },
-    { 0, NULL },
-};
-
-PyType_Spec runs_gradient_hook_spec = {
-    .name = "tensortap._core.GradientHook",
-    .basicsize = sizeof(gradient_hook),
-    .flags = TORCH_HOOK_FLAGS,
-    .slots = slots,
-};
+CALLS_HOOK_CLASS(runs_gradient_hook, "tensortap._core.GradientHook", gradient_hook,
+                 { Py_tp_doc, "Looks at a gradient, as a hook of torch." });

@@ -4,7 +4,7 @@
  * traced module, so a call is one row of numbers; Python objects are made of the
  * rows when somebody asks for `events`.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "binding/state.h"
+#include "base/array.h"
 #include "calls/source.h"
 #include "tensor/walk.h"
 
@@ -26,10 +26,10 @@ enum { NDIM_SHIFT = 32, KNOWN_SHIFT = 40, CODE_SHIFT = 8 };
 
 typedef struct call_log_object {
     calls_consumer consumer;
-    binding_state *state;
     PyObject *trace; /* owned; list of names, in order of return */
     PyObject *types; /* owned; list of element types that DLPack has no word for */
-    call_row *rows;  /* owned */
+    binding_state *state;
+    call_row *rows; /* owned */
     size_t row_count, row_cap;
     int64_t *pool; /* owned */
     size_t pool_len, pool_cap;
@@ -39,25 +39,10 @@ typedef struct call_log_object {
 
 /* ---- while modules run ------------------------------------------------------ */
 
-static bool grow(void **array, size_t *cap, size_t need, size_t item)
-{
-    if (need <= *cap)
-        return true;
-    size_t wider = *cap < 256 ? 256 : *cap;
-    while (wider < need)
-        wider += wider / 2;
-    void *grown = PyMem_Realloc(*array, wider * item);
-    if (grown == NULL)
-        return false;
-    *array = grown;
-    *cap = wider;
-    return true;
-}
-
 static bool pool_put(call_log_object *self, int64_t word, const int64_t *sizes, int32_t ndim)
 {
-    if (!grow((void **)&self->pool, &self->pool_cap, self->pool_len + 1 + (size_t)ndim,
-              sizeof *self->pool))
+    if (!base_array_grow(&self->pool, &self->pool_cap, self->pool_len + 1 + (size_t)ndim,
+                         sizeof *self->pool))
         return false;
     self->pool[self->pool_len++] = word | (int64_t)ndim << NDIM_SHIFT;
     for (int32_t i = 0; i < ndim; i++)
@@ -140,7 +125,7 @@ static uint32_t put_all(call_log_object *self, calls_link *link, PyObject *obj)
 static int after(calls_consumer *consumer, calls_link *link, const calls_event *event)
 {
     call_log_object *self = (call_log_object *)consumer;
-    if (!grow((void **)&self->rows, &self->row_cap, self->row_count + 1, sizeof *self->rows) ||
+    if (!base_array_grow(&self->rows, &self->row_cap, self->row_count + 1, sizeof *self->rows) ||
         (event->output != NULL && PyList_Append(self->trace, link->name) < 0)) {
         PyErr_Clear();
         self->errors++;
@@ -265,32 +250,6 @@ static PyObject *log_reset(PyObject *obj, PyObject *Py_UNUSED(none))
     Py_RETURN_NONE;
 }
 
-static PyObject *log_add(PyObject *obj, PyObject *args)
-{
-    call_log_object *self = (call_log_object *)obj;
-    PyObject *module, *name; /* borrowed */
-    int by_hook;
-    if (!PyArg_ParseTuple(args, "OUp:add", &module, &name, &by_hook) ||
-        calls_source_add(self->state, &self->consumer, module, name, by_hook != 0) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *log_remove(PyObject *obj, PyObject *module)
-{
-    call_log_object *self = (call_log_object *)obj;
-    if (module == Py_None)
-        calls_source_remove_all(self->state, &self->consumer);
-    else
-        calls_source_remove(self->state, &self->consumer, module);
-    Py_RETURN_NONE;
-}
-
-static PyObject *log_unseen(PyObject *obj, PyObject *Py_UNUSED(none))
-{
-    return calls_consumer_unseen(&((call_log_object *)obj)->consumer);
-}
-
 /* ---- life ----------------------------------------------------------------------- */
 
 static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -311,89 +270,35 @@ static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static int log_traverse(PyObject *obj, visitproc visit, void *arg)
-{
-    call_log_object *self = (call_log_object *)obj;
-    Py_VISIT(Py_TYPE(obj));
-    Py_VISIT(self->trace);
-    Py_VISIT(self->types);
-    return calls_consumer_visit(&self->consumer, visit, arg);
-}
-
-static int log_clear(PyObject *obj)
-{
-    call_log_object *self = (call_log_object *)obj;
-    calls_consumer_clear(&self->consumer);
-    Py_CLEAR(self->trace);
-    Py_CLEAR(self->types);
-    drop_rows(self);
-    return 0;
-}
+CALLS_CONSUMER_OWNS(log, call_log_object, types)
 
 static void log_dealloc(PyObject *obj)
 {
     call_log_object *self = (call_log_object *)obj;
-    PyTypeObject *type = Py_TYPE(obj);
     PyObject_GC_UnTrack(obj);
-    log_clear(obj);
+    drop_rows(self);
     PyMem_Free(self->rows);
     PyMem_Free(self->pool);
-    type->tp_free(obj);
-    Py_DECREF(type);
-}
-
-static PyObject *log_get_trace(PyObject *obj, void *Py_UNUSED(closure))
-{
-    return Py_NewRef(((call_log_object *)obj)->trace);
-}
-
-static PyObject *log_get_off(PyObject *obj, void *Py_UNUSED(closure))
-{
-    return PyBool_FromLong(((call_log_object *)obj)->consumer.is_off);
-}
-
-static int log_set_off(PyObject *obj, PyObject *value, void *Py_UNUSED(closure))
-{
-    int is_off = value != NULL ? PyObject_IsTrue(value) : 0;
-    if (is_off < 0)
-        return -1;
-    ((call_log_object *)obj)->consumer.is_off = is_off != 0;
-    return 0;
+    binding_dealloc(obj);
 }
 
 static PyMethodDef log_methods[] = {
-    { "add", log_add, METH_VARARGS, "add($self, module, name, hook, /)\n--\n\nListen to a module." },
-    { "remove", log_remove, METH_O,
-      "remove($self, module, /)\n--\n\nStop listening to it; None: to all." },
+    CALLS_CONSUMER_METHODS,
     { "reset", log_reset, METH_NOARGS, "reset($self, /)\n--\n\nForget all calls." },
-    { "unseen", log_unseen, METH_NOARGS,
-      "unseen($self, /)\n--\n\nGive the names of modules that were never called." },
     { "events", log_events, METH_NOARGS,
       "events($self, /)\n--\n\n"
       "Give (name, call, depth, inputs, outputs, start, duration, thread, error) of every call." },
     { 0 },
 };
 
-static PyGetSetDef log_getters[] = {
-    { "trace", log_get_trace, NULL, "names of the modules that returned, in this order", NULL },
-    { "off", log_get_off, log_set_off, "nothing is remembered", NULL },
+static PyMemberDef log_members[] = {
+    { "trace", T_OBJECT, offsetof(call_log_object, trace), READONLY,
+      "names of the modules that returned, in this order" },
+    { "off", T_BOOL, offsetof(call_log_object, consumer.is_off), 0, "nothing is remembered" },
     { 0 },
 };
 
-static PyType_Slot log_slots[] = {
-    { Py_tp_doc, "CallLog()\n--\n\nRemember which modules were called, and how." },
-    { Py_tp_new, log_new },
-    { Py_tp_dealloc, log_dealloc },
-    { Py_tp_traverse, log_traverse },
-    { Py_tp_clear, log_clear },
-    { Py_tp_methods, log_methods },
-    { Py_tp_getset, log_getters },
-    { 0, NULL },
-};
-
-PyType_Spec spy_call_log_spec = {
-    .name = "tensortap._core.CallLog",
-    .basicsize = sizeof(call_log_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .slots = log_slots,
-};
+BINDING_CLASS(spy_call_log, "tensortap._core.CallLog", call_log_object, BINDING_GC,
+              { Py_tp_doc, "CallLog()\n--\n\nRemember which modules were called, and how." },
+              { Py_tp_new, log_new }, { Py_tp_dealloc, log_dealloc }, BINDING_GC_SLOTS(log),
+              { Py_tp_methods, log_methods }, { Py_tp_members, log_members });

@@ -4,6 +4,7 @@
  * this one hands memory to the core.  No Python object outlives a call here.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "binding/type.h"
 #include "tensortap_tools.h"
 
 typedef struct file_saver_object {
@@ -64,10 +65,8 @@ static void close_saver(file_saver_object *self)
 
 static void file_saver_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     close_saver((file_saver_object *)self);
-    type->tp_free(self);
-    Py_DECREF(type);
+    binding_dealloc(self);
 }
 
 static tt_saver *saver_of(PyObject *self)
@@ -175,18 +174,7 @@ static PyGetSetDef file_saver_getters[] = {
     { 0 },
 };
 
-static PyType_Slot file_saver_slots[] = {
-    { Py_tp_doc, "FileSaver(bytes=0)\n--\n\nWrite tensors to files, by a thread of its own." },
-    { Py_tp_new, file_saver_new },
-    { Py_tp_dealloc, file_saver_dealloc },
-    { Py_tp_methods, file_saver_methods },
-    { Py_tp_getset, file_saver_getters },
-    { 0, NULL },
-};
-
-PyType_Spec spy_file_saver_spec = {
-    .name = "tensortap._core.FileSaver",
-    .basicsize = sizeof(file_saver_object),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = file_saver_slots,
-};
+BINDING_CLASS(spy_file_saver, "tensortap._core.FileSaver", file_saver_object, 0,
+              { Py_tp_doc, "FileSaver(bytes=0)\n--\n\nWrite tensors to files, by a thread of its own." },
+              { Py_tp_new, file_saver_new }, { Py_tp_dealloc, file_saver_dealloc },
+              { Py_tp_methods, file_saver_methods }, { Py_tp_getset, file_saver_getters });

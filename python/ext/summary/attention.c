@@ -4,6 +4,7 @@
  * or as a memoryview where there is no NumPy.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "binding/type.h"
 #include "summary/docs.h"
 #include "summary/functions.h"
 #include "tensortap_tools.h"
@@ -25,11 +26,9 @@ static attention_object *attention_of(PyObject *self)
 
 static void attention_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     for (int i = 0; i < OUTPUTS; i++)
         Py_XDECREF(attention_of(self)->outputs[i]);
-    PyObject_Free(self);
-    Py_DECREF(type);
+    binding_dealloc(self);
 }
 
 /* ---- fields -------------------------------------------------------------- */
@@ -222,19 +221,7 @@ static PyMethodDef methods[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc, SUMMARY_DOC_ATTENTION_TYPE },
-    { Py_tp_dealloc, attention_dealloc },
-    { Py_tp_repr, attention_repr },
-    { Py_tp_getset, getters },
-    { Py_tp_methods, methods },
-    { 0, NULL },
-};
-
-PyType_Spec summary_attention_spec = {
-    .name = "tensortap.Attention",
-    .basicsize = offsetof(attention_object, shape),
-    .itemsize = sizeof(int64_t),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+BINDING_VAR_CLASS(summary_attention, "tensortap.Attention", attention_object, shape,
+                  BINDING_NO_NEW | BINDING_FIXED, { Py_tp_doc, SUMMARY_DOC_ATTENTION_TYPE },
+                  { Py_tp_dealloc, attention_dealloc }, { Py_tp_repr, attention_repr },
+                  { Py_tp_getset, getters }, { Py_tp_methods, methods });

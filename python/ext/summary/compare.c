@@ -1,6 +1,7 @@
 /* compare.c -- compare() and the class Compare.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "binding/type.h"
 #include "summary/docs.h"
 #include "summary/functions.h"
 #include "tensortap_tools.h"
@@ -16,13 +17,6 @@ typedef struct compare_object {
 static compare_object *compare_of(PyObject *self)
 {
     return (compare_object *)self;
-}
-
-static void compare_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_Free(self);
-    Py_DECREF(type);
 }
 
 /* ---- fields -------------------------------------------------------------- */
@@ -188,19 +182,7 @@ static PyMethodDef methods[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc, SUMMARY_DOC_COMPARE_TYPE },
-    { Py_tp_dealloc, compare_dealloc },
-    { Py_tp_repr, compare_repr },
-    { Py_tp_getset, getters },
-    { Py_tp_methods, methods },
-    { 0, NULL },
-};
-
-PyType_Spec summary_compare_spec = {
-    .name = "tensortap.Compare",
-    .basicsize = offsetof(compare_object, shape),
-    .itemsize = sizeof(int64_t),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+BINDING_VAR_CLASS(summary_compare, "tensortap.Compare", compare_object, shape,
+                  BINDING_NO_NEW | BINDING_FIXED, { Py_tp_doc, SUMMARY_DOC_COMPARE_TYPE },
+                  { Py_tp_dealloc, binding_dealloc }, { Py_tp_repr, compare_repr },
+                  { Py_tp_getset, getters }, { Py_tp_methods, methods });

@@ -1,6 +1,7 @@
 /* digest.c -- digest() and the class Digest.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "binding/type.h"
 #include "summary/docs.h"
 #include "summary/functions.h"
 
@@ -100,13 +101,6 @@ static PyObject *digest_compare(PyObject *self, PyObject *other, int op)
     return PyBool_FromLong((a.low == b.low && a.high == b.high) == (op == Py_EQ));
 }
 
-static void digest_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
-
 BINDING_FUNCTION(summary_digest)
 {
     binding_state *state = binding_state_of(module);
@@ -134,20 +128,8 @@ static PyMethodDef methods[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc, "Digest(hex)\n--\n\n" SUMMARY_DOC_DIGEST_TYPE },
-    { Py_tp_new, digest_new },
-    { Py_tp_dealloc, digest_dealloc },
-    { Py_tp_repr, digest_repr },
-    { Py_tp_hash, digest_hash },
-    { Py_tp_richcompare, digest_compare },
-    { Py_tp_methods, methods },
-    { 0, NULL },
-};
-
-PyType_Spec summary_digest_spec = {
-    .name = "tensortap.Digest",
-    .basicsize = sizeof(digest_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+BINDING_CLASS(summary_digest, "tensortap.Digest", digest_object, BINDING_FIXED,
+              { Py_tp_doc, "Digest(hex)\n--\n\n" SUMMARY_DOC_DIGEST_TYPE }, { Py_tp_new, digest_new },
+              { Py_tp_dealloc, binding_dealloc }, { Py_tp_repr, digest_repr },
+              { Py_tp_hash, digest_hash }, { Py_tp_richcompare, digest_compare },
+              { Py_tp_methods, methods });

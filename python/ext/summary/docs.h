@@ -18,7 +18,7 @@
 #define SUMMARY_DOC_STATS                                                                            \
     "Compute counts, range, moments and norms of the elements of a tensor, in one pass.\n\n"         \
     "Args:\n" SUMMARY_DOC_TENSOR "    nan_policy: \"omit\" counts NaN and Inf and leaves them out; " \
-                                 "\"propagate\" lets them into the\n"                                \
+    "\"propagate\" lets them into the\n"                                                             \
     "        results, as torch does.\n" SUMMARY_DOC_GIL "\n"                                         \
     "Returns:\n"                                                                                     \
     "    A Stats.\n\n"                                                                               \

@@ -1,6 +1,7 @@
 /* histogram.c -- histogram() and the class Histogram.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "binding/type.h"
 #include "summary/docs.h"
 #include "summary/functions.h"
 #include "tensortap_tools.h"
@@ -30,10 +31,8 @@ static PyObject *make(PyTypeObject *type)
 
 static void histogram_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     tt_hist_free(hist_of(self));
-    PyObject_Free(self);
-    Py_DECREF(type);
+    binding_dealloc(self);
 }
 
 /* ---- fields -------------------------------------------------------------- */
@@ -190,21 +189,8 @@ static PyMethodDef methods[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc, SUMMARY_DOC_HISTOGRAM_TYPE },
-    { Py_tp_dealloc, histogram_dealloc },
-    { Py_tp_repr, histogram_repr },
-    { Py_tp_hash, PyObject_HashNotImplemented },
-    { Py_tp_richcompare, histogram_compare },
-    { Py_nb_add, histogram_add },
-    { Py_tp_getset, getters },
-    { Py_tp_methods, methods },
-    { 0, NULL },
-};
-
-PyType_Spec summary_histogram_spec = {
-    .name = "tensortap.Histogram",
-    .basicsize = sizeof(histogram_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+BINDING_CLASS(summary_histogram, "tensortap.Histogram", histogram_object, BINDING_NO_NEW | BINDING_FIXED,
+              { Py_tp_doc, SUMMARY_DOC_HISTOGRAM_TYPE }, { Py_tp_dealloc, histogram_dealloc },
+              { Py_tp_repr, histogram_repr }, { Py_tp_hash, PyObject_HashNotImplemented },
+              { Py_tp_richcompare, histogram_compare }, { Py_nb_add, histogram_add },
+              { Py_tp_getset, getters }, { Py_tp_methods, methods });

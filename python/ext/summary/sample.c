@@ -1,6 +1,7 @@
 /* sample.c -- sample() and the classes Sample and SampleSlice.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "binding/type.h"
 #include "summary/docs.h"
 #include "summary/functions.h"
 
@@ -20,10 +21,8 @@ static sample_object *sample_of(PyObject *self)
 
 static void sample_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     tt_sample_free(sample_of(self)->sample);
-    PyObject_Free(self);
-    Py_DECREF(type);
+    binding_dealloc(self);
 }
 
 /* ---- a slice ------------------------------------------------------------- */
@@ -236,19 +235,7 @@ static PyMethodDef methods[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc, SUMMARY_DOC_SAMPLE_TYPE },
-    { Py_tp_dealloc, sample_dealloc },
-    { Py_tp_repr, sample_repr },
-    { Py_tp_getset, getters },
-    { Py_tp_methods, methods },
-    { 0, NULL },
-};
-
-PyType_Spec summary_sample_spec = {
-    .name = "tensortap.Sample",
-    .basicsize = offsetof(sample_object, shape),
-    .itemsize = sizeof(int64_t),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+BINDING_VAR_CLASS(summary_sample, "tensortap.Sample", sample_object, shape,
+                  BINDING_NO_NEW | BINDING_FIXED, { Py_tp_doc, SUMMARY_DOC_SAMPLE_TYPE },
+                  { Py_tp_dealloc, sample_dealloc }, { Py_tp_repr, sample_repr },
+                  { Py_tp_getset, getters }, { Py_tp_methods, methods });

@@ -4,6 +4,7 @@
  * sees is made when it is asked for, because most of it never is.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/stats.h"
+#include "binding/type.h"
 #include "summary/docs.h"
 #include "summary/functions.h"
 #include "tensortap_tools.h"
@@ -202,13 +203,6 @@ static PyObject *stats_compare(PyObject *self, PyObject *other, int op)
     return PyBool_FromLong(is_same == (op == Py_EQ));
 }
 
-static void stats_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
-
 /* ---- stats() ------------------------------------------------------------- */
 
 static int read_policy(PyObject *policy, bool *propagates)
@@ -279,24 +273,11 @@ static PyMethodDef methods[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc, SUMMARY_DOC_STATS_TYPE },
-    { Py_tp_dealloc, stats_dealloc },
-    { Py_tp_repr, stats_repr },
-    { Py_tp_richcompare, stats_compare },
-    { Py_tp_hash, PyObject_HashNotImplemented },
-    { Py_tp_getset, getters },
-    { Py_tp_methods, methods },
-    { 0, NULL },
-};
-
-PyType_Spec summary_stats_spec = {
-    .name = "tensortap.Stats",
-    .basicsize = offsetof(summary_stats_object, shape),
-    .itemsize = sizeof(int64_t),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+BINDING_VAR_CLASS(summary_stats, "tensortap.Stats", summary_stats_object, shape,
+                  BINDING_NO_NEW | BINDING_FIXED, { Py_tp_doc, SUMMARY_DOC_STATS_TYPE },
+                  { Py_tp_dealloc, binding_dealloc }, { Py_tp_repr, stats_repr },
+                  { Py_tp_richcompare, stats_compare }, { Py_tp_hash, PyObject_HashNotImplemented },
+                  { Py_tp_getset, getters }, { Py_tp_methods, methods });
 
 /* ---- takes a Stats apart and puts it together again --------------------------- */
 

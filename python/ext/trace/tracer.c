@@ -3,9 +3,8 @@
  * Python says once which names of which code and modules are wanted, and is
  * called only for a value that must be kept and when a gather is due.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/type.h"
 #include "trace/engine.h"
-
-#include <structmember.h>
 
 static trace_tracer *tracer_of(PyObject *self)
 {
@@ -100,7 +99,8 @@ static int tracer_traverse(PyObject *op, visitproc visit, void *arg)
         Py_VISIT(self->replicas[i].replica);
         Py_VISIT(self->replicas[i].original);
     }
-    return calls_consumer_visit(&self->consumer, visit, arg);
+    Py_VISIT(self->consumer.links);
+    return 0;
 }
 
 static void free_place(trace_place *place)
@@ -304,23 +304,10 @@ static PyMemberDef members[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
+BINDING_CLASS(
+    trace_tracer, "tensortap._core.PathTracer", trace_tracer, BINDING_GC,
     { Py_tp_doc,
       "PathTracer(keep, gather, lists, copies, runs, groups, paths, wide, scoped)\n--\n\nTell which "
       "values changed." },
-    { Py_tp_new, tracer_new },
-    { Py_tp_dealloc, tracer_dealloc },
-    { Py_tp_traverse, tracer_traverse },
-    { Py_tp_clear, tracer_clear },
-    { Py_tp_methods, methods },
-    { Py_tp_getset, getters },
-    { Py_tp_members, members },
-    { 0, NULL },
-};
-
-PyType_Spec trace_tracer_spec = {
-    .name = "tensortap._core.PathTracer",
-    .basicsize = sizeof(trace_tracer),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .slots = slots,
-};
+    { Py_tp_new, tracer_new }, { Py_tp_dealloc, tracer_dealloc }, BINDING_GC_SLOTS(tracer),
+    { Py_tp_methods, methods }, { Py_tp_getset, getters }, { Py_tp_members, members });

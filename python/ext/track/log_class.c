@@ -1,9 +1,8 @@
 /* log_class.c -- the class TrackLog, by which Python writes lines of the tree.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/type.h"
 #include "tensortap_tools.h"
 #include "track/engine.h"
-
-#include <structmember.h>
 
 static track_log *log_of(PyObject *self)
 {
@@ -281,20 +280,8 @@ static PyGetSetDef getters[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc, "Writes the tree to standard output, to the thread's log file and to the open run." },
-    { Py_tp_new, log_new },
-    { Py_tp_traverse, log_traverse },
-    { Py_tp_clear, log_clear },
-    { Py_tp_dealloc, log_dealloc },
-    { Py_tp_methods, methods },
-    { Py_tp_getset, getters },
-    { 0, NULL },
-};
-
-PyType_Spec track_log_spec = {
-    .name = "tensortap._core.TrackLog",
-    .basicsize = sizeof(track_log),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .slots = slots,
-};
+BINDING_CLASS(track_log, "tensortap._core.TrackLog", track_log, BINDING_GC,
+              { Py_tp_doc,
+                "Writes the tree to standard output, to the thread's log file and to the open run." },
+              { Py_tp_new, log_new }, BINDING_GC_SLOTS(log), { Py_tp_dealloc, log_dealloc },
+              { Py_tp_methods, methods }, { Py_tp_getset, getters });

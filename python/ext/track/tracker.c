@@ -1,9 +1,9 @@
 /* tracker.c -- the class Tracker, by which Python starts and stops a tracking.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/type.h"
 #include "track/engine.h"
 
 #include <string.h>
-#include <structmember.h>
 
 static PyObject *tracker_start(PyObject *obj, PyObject *Py_UNUSED(none))
 {
@@ -119,19 +119,7 @@ static PyGetSetDef getters[] = {
     { 0 },
 };
 
-static PyType_Slot slots[] = {
-    { Py_tp_doc, "Tells each change of some names; made by tracker()." },
-    { Py_tp_traverse, tracker_traverse },
-    { Py_tp_dealloc, tracker_dealloc },
-    { Py_tp_methods, methods },
-    { Py_tp_members, members },
-    { Py_tp_getset, getters },
-    { 0, NULL },
-};
-
-PyType_Spec track_tracker_spec = {
-    .name = "tensortap.Tracker",
-    .basicsize = sizeof(track_tracker),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = slots,
-};
+BINDING_CLASS(track_tracker, "tensortap.Tracker", track_tracker, BINDING_GC | BINDING_NO_NEW,
+              { Py_tp_doc, "Tells each change of some names; made by tracker()." },
+              { Py_tp_traverse, tracker_traverse }, { Py_tp_dealloc, tracker_dealloc },
+              { Py_tp_methods, methods }, { Py_tp_members, members }, { Py_tp_getset, getters });

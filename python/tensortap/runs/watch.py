@@ -271,6 +271,7 @@ class Watched:
         for hook in self._hooks:
             hook.remove()
         self._report()
+        self.core.off = True
         self.core.remove()
         if self in self.recorder.watchers:
             self.recorder.watchers.remove(self)
