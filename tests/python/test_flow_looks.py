@@ -74,7 +74,7 @@ def nodes(dot: str) -> int:
 def test_a_frame_has_the_path_of_its_module() -> None:
     model = Model(2)
     found = frames(chart(".dot", model))
-    assert found[0].endswith("Model.forward") or found[0] == "forward"  # 3.10: no qualified names
+    assert found[0].endswith("Model.forward")
     assert found[1:] == ["h.0", "h.0.part", "h.0.part.more", "h.1", "h.1.part", "h.1.part.more"]
 
 

@@ -5,28 +5,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/map.h"
 
-static size_t start_of(const base_map *map, const void *key)
-{
-    uint64_t hash = (uint64_t)(uintptr_t)key * 0x9e3779b97f4a7c15u;
-    return (size_t)(hash >> 32) & (map->cap - 1);
-}
-
-static size_t slot_of(const base_map *map, const void *key)
-{
-    size_t i = start_of(map, key);
-    while (map->keys[i] != NULL && map->keys[i] != key)
-        i = (i + 1) & (map->cap - 1);
-    return i;
-}
-
-void **base_map_find(const base_map *map, const void *key)
-{
-    if (map->used == 0)
-        return NULL;
-    size_t i = slot_of(map, key);
-    return map->keys[i] != NULL ? &map->values[i] : NULL;
-}
-
 static int grow(base_map *map)
 {
     base_map larger = { .cap = map->cap != 0 ? map->cap * 2 : 256, .used = map->used };
@@ -40,7 +18,7 @@ static int grow(base_map *map)
     for (size_t i = 0; i < map->cap; i++) {
         if (map->keys[i] == NULL)
             continue;
-        size_t to = slot_of(&larger, map->keys[i]);
+        size_t to = base_map_slot(&larger, map->keys[i]);
         larger.keys[to] = map->keys[i];
         larger.values[to] = map->values[i];
     }
@@ -53,7 +31,7 @@ int base_map_put(base_map *map, const void *key, void *value)
 {
     if (map->used * 2 >= map->cap && grow(map) < 0)
         return -1;
-    size_t i = slot_of(map, key);
+    size_t i = base_map_slot(map, key);
     map->used += map->keys[i] == NULL;
     map->keys[i] = key;
     map->values[i] = value;
@@ -65,12 +43,12 @@ void base_map_remove(base_map *map, const void *key)
 {
     if (map->used == 0)
         return;
-    size_t hole = slot_of(map, key), mask = map->cap - 1;
+    size_t hole = base_map_slot(map, key), mask = map->cap - 1;
     if (map->keys[hole] == NULL)
         return;
     map->used--;
     for (size_t i = (hole + 1) & mask; map->keys[i] != NULL; i = (i + 1) & mask) {
-        size_t wanted = start_of(map, map->keys[i]);
+        size_t wanted = base_map_start(map, map->keys[i]);
         if (((i - wanted) & mask) < ((i - hole) & mask))
             continue;
         map->keys[hole] = map->keys[i];

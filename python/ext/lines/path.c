@@ -103,7 +103,7 @@ PyObject *lines_path_item(PyObject *obj, PyObject *key)
  * computed here a second time, before the statement runs (after it, for an item that is written):
  * only from numbers and strings of Python's own types, so that no code of the program runs twice. */
 
-enum { DEEPEST = 16 }; /* LONGEST in analysis/value.py */
+enum { DEEPEST = 16 }; /* LONGEST in analysis/statement.py */
 
 static bool is_plain(PyObject *key)
 {

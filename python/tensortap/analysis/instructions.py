@@ -56,12 +56,15 @@ class Instructions:
 
     def sites(self, node: ast.AST) -> Reads:
         """Return what stands for the instructions of this very node."""
-        first, last = place = _span(node)
+        first, last = _span(node)
         if isinstance(node, ast.Call):  # a method's call begins where its name does
             found = self._call_sites.get(last, ())
             return frozenset([number for start, number in found if start >= first])
-        numbers = self._sites.get(place)
-        return frozenset(numbers) if numbers is not None else NOTHING
+        return self.sites_at(node)
+
+    def sites_at(self, node: ast.AST) -> Reads:
+        """Return what stands for all instructions that have the place of a node."""
+        return frozenset(self._sites.get(_span(node), NOTHING))
 
     def has_tight_loop(self) -> bool:
         """Say whether a loop goes round on one line."""

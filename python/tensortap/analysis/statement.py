@@ -17,7 +17,7 @@ NOTHING: Reads = frozenset()
 #: Keys, and where what is there comes from.
 Entries = tuple[tuple[Any, "Value"], ...]
 
-LONGEST = 16  # lines/key.c has room for no more
+LONGEST = 16  # lines/path.c has room for no more
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ def union(values: Iterable[Value]) -> Reads:
 
 
 def formula(values: Iterable[Value], *last: Any) -> Formula | None:
-    """Return how lines/key.c can compute a key from the values; None: that cannot be told.
+    """Return how lines/path.c can compute a key from the values; None: not possible.
 
     `xs[i - 1]`, `cache[layer, "k"]` and `cache[f"k{i}"]` name an item as well as `xs[0]` does.
     """

@@ -166,8 +166,12 @@ class Statements(Expressions):
         for item in node.items:
             context = self.value(item.context_expr)
             self.now.flags |= Does.CALLS
+            # From 3.13 on, what enters and exits has the place of the expression.
             sites = self.instructions.sites(item.context_expr)
-            sites |= self.instructions.sites(node) & own
+            sites |= self.instructions.sites_at(item.context_expr) | self.instructions.sites_at(
+                node
+            )
+            sites &= own
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, Value(context.reads | sites, direct=sites))
 
