@@ -87,7 +87,8 @@ static void parse_arguments(tt_call *call, int argc, char **argv)
                                                                               : KEY + (int)i,
                                            .arg = cmd->options[i].value,
                                            .doc = cmd->options[i].help };
-    const struct argp spec = { .options = options,
+    const struct argp spec = { .options =
+                                   cmd->options != NULL ? options : NULL, /* argp leaks an empty list */
                                .parser = parse_argument,
                                .args_doc = cmd->usage != NULL ? cmd->usage : cmd->args,
                                .doc = cmd->doc };
