@@ -40,7 +40,7 @@ class _NoHandlers(list[logging.Handler]):
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Log below the test's own folder, through no handlers, as outside of pytest."""
     monkeypatch.chdir(tmp_path)
-    for name in ("TENSORTAP_LOG_DIR", "LTAG", "TENSORTAP_LANG"):
+    for name in ("TENSORTAP_LOG_DIR", "TENSORTAP_LOG_TAG", "LTAG", "TENSORTAP_LANG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(track_log, "_default", {})
     track_log.log.file(-1)
@@ -111,10 +111,13 @@ def test_the_environment_chooses_the_folder_while_the_program_runs(
     log2file("c")
     monkeypatch.delenv("TENSORTAP_LOG_DIR")
     log2file("d")
+    monkeypatch.setenv("TENSORTAP_LOG_TAG", "own")
+    log2file("e")
     assert logged("ttracker_logs") == ["a"]
     assert logged("elsewhere") == ["b"]
     assert logged("elsewhere/tag") == ["c"]
     assert logged("ttracker_logs/tag") == ["d"]
+    assert logged("ttracker_logs/own") == ["e"]
 
 
 @pytest.mark.usefixtures("_both_ways")

@@ -50,7 +50,8 @@ static uint64_t add_text(uint64_t hash, const char *text)
  * more than the line. */
 static uint64_t find_place(void)
 {
-    return add_text(add_text(0xcbf29ce484222325u, getenv("TENSORTAP_LOG_DIR")), getenv("LTAG"));
+    uint64_t hash = add_text(0xcbf29ce484222325u, getenv("TENSORTAP_LOG_DIR"));
+    return add_text(add_text(hash, getenv("TENSORTAP_LOG_TAG")), getenv("LTAG"));
 }
 
 void track_log_set_file(int fd)

@@ -65,9 +65,9 @@ class IndentManager:
 
 
 def log_folder() -> Path:
-    """Return $TENSORTAP_LOG_DIR, or ttracker_logs here; with $LTAG as a folder in it."""
+    """Return $TENSORTAP_LOG_DIR, or ttracker_logs; $TENSORTAP_LOG_TAG is a folder in it."""
     folder = Path(os.environ.get("TENSORTAP_LOG_DIR") or "ttracker_logs")
-    tag = os.environ.get("LTAG")
+    tag = os.environ.get("TENSORTAP_LOG_TAG") or os.environ.get("LTAG")  # as in ttracker
     return folder / tag if tag else folder
 
 
