@@ -4,6 +4,7 @@
  * its end, is made and written in one go.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/frame.h"
+#include "runs/open_run.h"
 #include "tensortap_tools.h"
 #include "track/engine.h"
 
@@ -104,8 +105,9 @@ static void put_callers(track_text *text, track_log *log)
     track_text_put(text, ")");
 }
 
-PyObject *track_call_stack(track_log *log)
+PyObject *track_call_stack(PyObject *self, PyObject *Py_UNUSED(none))
 {
+    track_log *log = (track_log *)self;
     PyObject *own = log->own;       /* borrowed */
     PyObject *rows = PyList_New(0); /* owned */
     base_frame *at = find_user(base_frame_running(), own);
@@ -118,6 +120,64 @@ PyObject *track_call_stack(track_log *log)
         Py_XDECREF(row);
     }
     return rows;
+}
+
+/* ---- the open run ------------------------------------------------------------- */
+
+/* Sites: call/NAME/x for inputs, call/NAME/output and call/NAME/time for results, line/FILE:LINE:x
+ * for changes, as flow has them.  Tensors by their statistics, numbers as scalars; texts and
+ * containers are not recorded. */
+
+/* Takes over the name; nothing that fails reaches the program: the run was closed, the
+ * tensor has no values, and the log has it all the same. */
+static void record(track_log *log, PyObject *name, PyObject *value)
+{
+    PyObject *type, *error, *trace; /* owned */
+    PyErr_Fetch(&type, &error, &trace);
+    if (name != NULL)
+        (void)runs_put(log->runs, name, value);
+    Py_XDECREF(name);
+    PyErr_Restore(type, error, trace);
+}
+
+static bool is_wanted(const track_log *log, PyObject *value)
+{
+    return runs_has_open_run(log->runs) &&
+           (PyFloat_Check(value) || PyLong_Check(value) ||
+            tensor_kind_has_elements(tensor_kind_of(&log->state->torch, value)));
+}
+
+static void record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item,
+                        PyObject *value)
+{
+    if (!is_wanted(log, value))
+        return;
+    record(log,
+           item < 0 ? PyUnicode_FromFormat("call/%U/%U", function, name)
+                    : PyUnicode_FromFormat("call/%U/%U[%zd]", function, name, item),
+           value);
+}
+
+static void record_seconds(track_log *log, PyObject *function, double seconds)
+{
+    if (!runs_has_open_run(log->runs))
+        return;
+    PyObject *value = PyFloat_FromDouble(seconds); /* owned */
+    if (value != NULL)
+        record(log, PyUnicode_FromFormat("call/%U/time", function), value);
+    Py_XDECREF(value);
+}
+
+void track_record_change(track_log *log, uint64_t key, PyObject *file, long line, PyObject *name,
+                         PyObject *value)
+{
+    PyObject *type, *error, *trace; /* owned */
+    if (!is_wanted(log, value) || !PyUnicode_Check(file))
+        return;
+    const runs_change change = { .key = key, .file = file, .name = name, .line = line };
+    PyErr_Fetch(&type, &error, &trace);
+    (void)runs_put_change(log->state, log->runs, &change, value);
+    PyErr_Restore(type, error, trace); /* what failed in between is forgotten */
 }
 
 /* ---- lines --------------------------------------------------------------------- */
@@ -152,7 +212,7 @@ static void add_input(call_lines *lines, PyObject *name, PyObject *value)
     track_text_put(&lines->text, " ");
     track_put_new(lines->log, &lines->text, name, 0, value, lines->is_colored);
     add_line(lines, TT_BRANCH_ENTRY);
-    track_record_call(lines->log, field(lines, SITE_NAME), name, -1, value);
+    record_call(lines->log, field(lines, SITE_NAME), name, -1, value);
 }
 
 /* "output[1] shape=...", item -1: "output shape=..." */
@@ -168,7 +228,7 @@ static void add_output(call_lines *lines, PyObject *label, Py_ssize_t item, PyOb
     track_text_put(&lines->text, " ");
     track_put_new(lines->log, &lines->text, NULL, 0, value, lines->is_colored);
     add_line(lines, branch);
-    track_record_call(lines->log, field(lines, SITE_NAME), lines->log->output, item, value);
+    record_call(lines->log, field(lines, SITE_NAME), lines->log->output, item, value);
 }
 
 /* Longer results are one line. */
@@ -200,12 +260,13 @@ static void add_time(call_lines *lines, double seconds)
         digits[i] = (char)('0' + left % 10);
     track_text_put(&lines->text, digits);
     add_line(lines, TT_BRANCH_LAST);
-    track_record_seconds(lines->log, field(lines, SITE_NAME), seconds);
+    record_seconds(lines->log, field(lines, SITE_NAME), seconds);
 }
 
 /* room: of TEXT_ROOM bytes, for the text */
-static call_lines lines_of(track_log *log, PyObject *site, long depth, char *room)
+static call_lines lines_of(PyObject *self, PyObject *site, long depth, char *room)
 {
+    track_log *log = (track_log *)self;
     return (call_lines){ .log = log,
                          .site = site,
                          .depth = depth,
@@ -215,16 +276,17 @@ static call_lines lines_of(track_log *log, PyObject *site, long depth, char *roo
                          .st = TT_OK };
 }
 
-static int finish(call_lines *lines)
+/* NULL: an exception that is no Exception (Ctrl-C) is set. */
+static PyObject *finish(call_lines *lines)
 {
     track_text_free(&lines->text);
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear(); /* of a run that was closed, a name that is no text */
     if (PyErr_Occurred()) {
         tt_buf_free(&lines->out);
-        return -1;
+        return NULL;
     }
-    return track_log_emit_buf(lines->log, lines->st, &lines->out);
+    return track_log_emit_buf(lines->log, lines->st, &lines->out) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- calls --------------------------------------------------------------------- */
@@ -237,6 +299,35 @@ static int64_t ticks(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 10000000 + now.tv_nsec / 100;
+}
+
+/* The tuple that calls.py makes for each function. */
+static bool is_site(PyObject *site)
+{
+    bool is_so = PyTuple_Check(site) && PyTuple_GET_SIZE(site) == SITE_FIELDS &&
+                 PyTuple_Check(PyTuple_GET_ITEM(site, SITE_NAMES)) &&
+                 PyLong_Check(PyTuple_GET_ITEM(site, SITE_FIRST)) &&
+                 PyTuple_Check(PyTuple_GET_ITEM(site, SITE_DEFAULTS));
+    for (int i = 0; is_so && i < SITE_NAMES; i++)
+        is_so = PyUnicode_Check(PyTuple_GET_ITEM(site, i));
+    return is_so;
+}
+
+/* Checks the number of arguments and the site; reads the token behind it, and the seconds, which are
+ * the last argument (None: since the token was made).  -1: TypeError. */
+static int check(const char *name, PyObject *const *args, Py_ssize_t nargs, Py_ssize_t wanted,
+                 int64_t *token, double *seconds)
+{
+    if (nargs != wanted || !is_site(args[0])) {
+        PyErr_Format(PyExc_TypeError, "%s() takes a site and %zd more arguments", name, wanted - 1);
+        return -1;
+    }
+    if (token != NULL)
+        *token = PyLong_AsLongLong(args[1]);
+    if (seconds != NULL && !PyErr_Occurred())
+        *seconds = args[nargs - 1] == Py_None ? (double)(ticks() - (*token >> DEPTH_BITS)) / 1e7
+                                              : PyFloat_AsDouble(args[nargs - 1]);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* The arguments that the call left at their default. */
@@ -253,80 +344,91 @@ static void add_defaults(call_lines *lines, Py_ssize_t given, PyObject *kwargs)
     }
 }
 
-int64_t track_call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwargs)
+PyObject *track_call_begin(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
+    if (check("begin", args, nargs, 3, NULL, NULL) < 0)
+        return NULL;
+    if (!PyTuple_Check(args[1]) || !PyDict_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "begin() takes *args and **kwargs of a call");
+        return NULL;
+    }
     long depth = track_log_depth();
     char room[TEXT_ROOM];
-    call_lines lines = lines_of(log, site, depth, room);
-    PyObject *names = field(&lines, SITE_NAMES);
-    Py_ssize_t named = PyTuple_GET_SIZE(names);
+    call_lines lines = lines_of(self, args[0], depth, room);
+    PyObject *names = field(&lines, SITE_NAMES); /* borrowed */
+    Py_ssize_t named = PyTuple_GET_SIZE(names), count = PyTuple_GET_SIZE(args[1]);
     track_text_put_str(&lines.text, field(&lines, SITE_HEAD));
-    put_callers(&lines.text, log);
+    put_callers(&lines.text, lines.log);
     add_line(&lines, TT_BRANCH_CALL);
-    for (Py_ssize_t i = PyLong_AsSsize_t(field(&lines, SITE_FIRST)); i < PyTuple_GET_SIZE(args); i++) {
-        PyObject *value = PyTuple_GET_ITEM(args, i); /* borrowed */
+    for (Py_ssize_t i = PyLong_AsSsize_t(field(&lines, SITE_FIRST)); i < count; i++) {
         PyObject *name =
             i < named ? Py_NewRef(PyTuple_GET_ITEM(names, i))
                       : PyUnicode_FromFormat("%U[%zd]", field(&lines, SITE_REST), i - named); /* owned */
         if (name != NULL)
-            add_input(&lines, name, value);
+            add_input(&lines, name, PyTuple_GET_ITEM(args[1], i));
         Py_XDECREF(name);
     }
     PyObject *name, *value; /* borrowed: **kwargs of the wrapper, nobody else's */
     Py_ssize_t position = 0;
-    while (kwargs != NULL && PyDict_Next(kwargs, &position, &name, &value))
+    while (PyDict_Next(args[2], &position, &name, &value))
         add_input(&lines, name, value);
-    add_defaults(&lines, PyTuple_GET_SIZE(args), kwargs);
-    if (finish(&lines) < 0)
-        return -1;
+    add_defaults(&lines, count, args[2]);
+    PyObject *done = finish(&lines); /* owned */
+    if (done == NULL)
+        return NULL;
+    Py_DECREF(done);
     track_log_set_depth(depth + 1);
-    return ticks() << DEPTH_BITS | (depth < DEPTH_MASK ? depth : DEPTH_MASK);
+    return PyLong_FromLongLong(ticks() << DEPTH_BITS | (depth < DEPTH_MASK ? depth : DEPTH_MASK));
 }
 
-int track_call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *value)
+PyObject *track_call_end(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    int64_t now = ticks();
-    long depth = (long)(token & DEPTH_MASK);
+    int64_t token = 0;
+    double seconds = 0;
     char room[TEXT_ROOM];
-    call_lines lines = lines_of(log, site, depth, room);
-    track_log_set_depth(depth);
-    add_outputs(&lines, field(&lines, SITE_OUTPUT), value, TT_BRANCH_LAST);
-    add_time(&lines, seconds >= 0 ? seconds : (double)(now - (token >> DEPTH_BITS)) / 1e7);
+    if (check("end", args, nargs, 4, &token, &seconds) < 0)
+        return NULL;
+    call_lines lines = lines_of(self, args[0], (long)(token & DEPTH_MASK), room);
+    track_log_set_depth(lines.depth);
+    add_outputs(&lines, field(&lines, SITE_OUTPUT), args[2], TT_BRANCH_LAST);
+    add_time(&lines, seconds);
     return finish(&lines);
 }
 
-int track_call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind,
-                    PyObject *why)
+PyObject *track_call_stop(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    int64_t now = ticks();
-    long depth = (long)(token & DEPTH_MASK);
+    int64_t token = 0;
+    double seconds = 0;
     char room[TEXT_ROOM];
-    call_lines lines = lines_of(log, site, depth, room);
-    track_log_set_depth(depth);
+    if (check("stop", args, nargs, 5, &token, &seconds) < 0)
+        return NULL;
+    call_lines lines = lines_of(self, args[0], (long)(token & DEPTH_MASK), room);
+    track_log_set_depth(lines.depth);
     track_text_put_str(&lines.text, field(&lines, SITE_OUTPUT));
     track_text_put(&lines.text, " ");
-    if (kind == Py_None) {
-        track_text_put_str(&lines.text, why);
-    } else {
+    if (args[2] != Py_None) {
         track_text_put(&lines.text, "raised ");
         track_text_put_ink(&lines.text, INK_ALARM, lines.is_colored);
-        track_text_put_str(&lines.text, kind);
+        track_text_put_str(&lines.text, args[2]);
         track_text_put_ink(&lines.text, INK_PLAIN, lines.is_colored);
         track_text_put(&lines.text, ": ");
-        track_text_put_str(&lines.text, why);
     }
+    track_text_put_str(&lines.text, args[3]);
     add_line(&lines, TT_BRANCH_LAST);
-    add_time(&lines, seconds >= 0 ? seconds : (double)(now - (token >> DEPTH_BITS)) / 1e7);
+    add_time(&lines, seconds);
     return finish(&lines);
 }
 
-int track_call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value)
+PyObject *track_call_yields(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
+    int64_t token = 0;
     char room[TEXT_ROOM];
-    call_lines lines = lines_of(log, site, (long)(token & DEPTH_MASK), room);
+    if (check("yields", args, nargs, 3, &token, NULL) < 0)
+        return NULL;
+    call_lines lines = lines_of(self, args[0], (long)(token & DEPTH_MASK), room);
     PyObject *label = PyUnicode_FromString("yield"); /* owned */
     if (label != NULL)
-        add_outputs(&lines, label, value, TT_BRANCH_ENTRY);
+        add_outputs(&lines, label, args[2], TT_BRANCH_ENTRY);
     Py_XDECREF(label);
     return finish(&lines);
 }

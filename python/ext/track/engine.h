@@ -1,9 +1,9 @@
 /* engine.h -- what the files of tensortap.track's C part share.
  *
- * text.c is a line that grows; describe.c says what is known of a value
- * and how it differs from before; value.c makes the text of a value, call.c the lines of a call;
- * log.c writes them, record.c records them, log_class.c is their
- * class; frames.c is the consumer of the line source, tracker.c its class.
+ * text.c is a line that grows, and values as text; describe.c says what is known of a value
+ * and how it differs from before; call.c makes the lines of a call and records its values;
+ * log.c writes lines, and is their class; frames.c is the consumer of the line source,
+ * tracker.c its class.
  * Everything runs with the GIL held, in the middle of the user's program.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_TRACK_ENGINE_H
@@ -151,17 +151,12 @@ typedef struct track_log {
 /* Of this thread. */
 long track_log_depth(void);
 void track_log_set_depth(long depth);
-void track_log_set_file(int fd);
 
 bool track_log_is_colored(track_log *self);
-/* Lines, the last with its newline too, to everywhere; -1: an exception that is no
- * Exception (Ctrl-C) is set. */
-int track_log_emit(track_log *self, const char *bytes, size_t len);
 /* An empty buffer for lines; track_log_emit_buf takes it back. */
 tt_buf track_log_take_buf(track_log *self);
+/* Writes the lines to everywhere; -1: an exception that is no Exception (Ctrl-C) is set. */
 int track_log_emit_buf(track_log *self, tt_status st, tt_buf *out);
-/* Lines without the last newline to a file, the time before each; 0 or errno. */
-int track_log_write(int fd, const char *bytes, size_t len);
 
 /* ---- lines ---------------------------------------------------------------- */
 
@@ -188,22 +183,17 @@ typedef enum track_call_site {
     SITE_FIELDS,
 } track_call_site;
 
-/* A token for the others, or -1: as track_log_emit.  seconds < 0: since the beginning. */
-int64_t track_call_begin(track_log *log, PyObject *site, PyObject *args, PyObject *kwargs);
-int track_call_end(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *value);
-/* kind: name of an exception, or None. */
-int track_call_stop(track_log *log, PyObject *site, int64_t token, double seconds, PyObject *kind,
-                    PyObject *why);
-int track_call_yield(track_log *log, PyObject *site, int64_t token, PyObject *value);
+/* Methods of TrackLog. */
+PyObject *track_call_begin(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *track_call_end(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *track_call_stop(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *track_call_yields(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *track_call_stack(PyObject *self, PyObject *none);
 base_frame *track_call_user_frame(PyObject *own); /* the innermost frame that is not ours, or NULL */
-PyObject *track_call_stack(track_log *log);       /* [(function, file, line)], innermost first */
 void track_call_put_file(track_text *text, PyCodeObject *code); /* its name without folders */
 
 /* ---- runs ----------------------------------------------------------------- */
 
-void track_record_call(track_log *log, PyObject *function, PyObject *name, Py_ssize_t item,
-                       PyObject *value);
-void track_record_seconds(track_log *log, PyObject *function, double seconds);
 /* key: of the line source, for the change that flow tells of too; 0: none */
 void track_record_change(track_log *log, uint64_t key, PyObject *file, long line, PyObject *name,
                          PyObject *value);

@@ -5,6 +5,7 @@
  * each.  Everything else (opening files, other handlers, terminals, errors) is
  * log.py's, which is called for it.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/type.h"
 #include "tensortap_tools.h"
 #include "track/engine.h"
 
@@ -54,7 +55,7 @@ static uint64_t find_place(void)
     return add_text(add_text(hash, getenv("TENSORTAP_LOG_TAG")), getenv("LTAG"));
 }
 
-void track_log_set_file(int fd)
+static void set_file(int fd)
 {
     here.fd = fd;
     here.place = find_place();
@@ -112,7 +113,7 @@ static void put_plain(track_text *to, const char *bytes, size_t len)
 /* Into the page cache that takes a microsecond; giving the GIL away costs as much. */
 enum { SHORT_WRITE = 4096 };
 
-int track_log_write(int fd, const char *bytes, size_t len)
+static int write_lines(int fd, const char *bytes, size_t len)
 {
     char stamp[64], room[2 * TEXT_ROOM];
     track_text log = TEXT_IN(room);
@@ -210,13 +211,13 @@ static bool is_simple(const track_log *self)
     return is_so;
 }
 
-int track_log_emit(track_log *self, const char *bytes, size_t len)
+static int emit(track_log *self, const char *bytes, size_t len)
 {
     PyObject *text = PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)len, "replace"); /* owned */
     if (text == NULL)
         return forgive();
     int st = print(self, text);
-    if (st == 0 && (!is_simple(self) || track_log_write(here.fd, bytes, len - 1) != 0)) {
+    if (st == 0 && (!is_simple(self) || write_lines(here.fd, bytes, len - 1) != 0)) {
         PyObject *done = PyObject_CallOneArg(self->keep, text); /* owned */
         Py_XDECREF(done);
         st = forgive();
@@ -238,7 +239,7 @@ enum { LARGEST_SPARE = 64 << 10 };
 
 int track_log_emit_buf(track_log *self, tt_status st, tt_buf *out)
 {
-    int result = st == TT_OK && out->len > 0 ? track_log_emit(self, out->data, out->len) : 0;
+    int result = st == TT_OK && out->len > 0 ? emit(self, out->data, out->len) : 0;
     if (self->spare.data == NULL && out->cap <= LARGEST_SPARE) {
         self->spare = *out;
         *out = (tt_buf){ 0 };
@@ -246,3 +247,207 @@ int track_log_emit_buf(track_log *self, tt_status st, tt_buf *out)
     tt_buf_free(out);
     return result;
 }
+
+/* ---- the class TrackLog, by which Python writes lines of the tree ------------------ */
+
+static track_log *log_of(PyObject *self)
+{
+    return (track_log *)self;
+}
+
+static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *keywords[] = { "logger", "own", "runs", "look", "show", "keep", "render", NULL };
+    PyObject *logger, *own, *runs, *look, *show, *keep, *render; /* borrowed */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OUO!OOOO:TrackLog", keywords, &logger, &own,
+                                     &PyList_Type, &runs, &look, &show, &keep, &render))
+        return NULL;
+    track_log *self = (track_log *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->state = PyType_GetModuleState(type);
+    self->logger = Py_NewRef(logger);
+    self->own = Py_NewRef(own);
+    self->runs = Py_NewRef(runs);
+    self->look = Py_NewRef(look);
+    self->show = Py_NewRef(show);
+    self->keep = Py_NewRef(keep);
+    self->render = Py_NewRef(render);
+    self->write = PyUnicode_InternFromString("write");
+    self->handlers = PyUnicode_InternFromString("handlers");
+    self->output = PyUnicode_InternFromString("output");
+    self->stdout_name = PyUnicode_InternFromString("stdout");
+    PyObject *sys = PyImport_ImportModule("sys"); /* owned */
+    self->sys = sys != NULL ? Py_NewRef(PyModule_GetDict(sys)) : NULL;
+    Py_XDECREF(sys);
+    if (PyErr_Occurred())
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static int log_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+#define X(name) Py_VISIT(log_of(self)->name);
+    TRACK_LOG_OBJECTS(X)
+#undef X
+    return 0;
+}
+
+static int log_clear(PyObject *self)
+{
+#define X(name) Py_CLEAR(log_of(self)->name);
+    TRACK_LOG_OBJECTS(X)
+#undef X
+    for (int i = 0; i < KNOWN_LINES; i++)
+        Py_CLEAR(log_of(self)->known[i].code);
+    return 0;
+}
+
+static void log_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    (void)log_clear(self);
+    tt_buf_free(&log_of(self)->spare);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *none_or_null(int st)
+{
+    return st < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* ---- lines ----------------------------------------------------------------------- */
+
+static PyObject *log_text(PyObject *self, PyObject *text)
+{
+    track_text copy = { 0 };
+    if (!PyUnicode_Check(text)) {
+        PyErr_SetString(PyExc_TypeError, "text() takes a str");
+        return NULL;
+    }
+    track_text_put_str(&copy, text);
+    track_text_put(&copy, "\n");
+    int st = copy.has_failed ? 0 : emit(log_of(self), copy.data, copy.len);
+    track_text_free(&copy);
+    return none_or_null(st);
+}
+
+static const tt_branch branches[] = { TT_BRANCH_CALL, TT_BRANCH_ENTRY, TT_BRANCH_LAST };
+
+/* lines((depth, branch, text), ...): all at once */
+static PyObject *log_lines(PyObject *self, PyObject *const *rows, Py_ssize_t count)
+{
+    tt_buf out = track_log_take_buf(log_of(self));
+    tt_status st = TT_OK;
+    bool is_colored = track_log_is_colored(log_of(self));
+    for (Py_ssize_t i = 0; i < count && st == TT_OK; i++) {
+        track_text text = { 0 };
+        long depth, branch;
+        PyObject *words; /* borrowed */
+        if (!PyTuple_Check(rows[i]) || !PyArg_ParseTuple(rows[i], "llU:lines", &depth, &branch, &words)) {
+            tt_buf_free(&out);
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_TypeError, "lines() takes tuples");
+            return NULL;
+        }
+        track_text_put_str(&text, words);
+        st = track_text_branch(&out, depth, branches[branch < 0 || branch > 2 ? 1 : branch], &text,
+                               is_colored);
+        track_text_free(&text);
+    }
+    return none_or_null(track_log_emit_buf(log_of(self), st, &out));
+}
+
+/* value(before, name, value, line): a line about it, behind any indentation of the caller's */
+static PyObject *log_value(PyObject *self, PyObject *args)
+{
+    PyObject *indent, *before, *name, *value; /* borrowed */
+    long line;
+    track_text text = { 0 };
+    tt_buf out = { 0 };
+    track_log *log = log_of(self);
+    if (!PyArg_ParseTuple(args, "UUUOl:value", &indent, &before, &name, &value, &line))
+        return NULL;
+    bool is_colored = track_log_is_colored(log);
+    track_text_put_str(&text, before);
+    track_put_new(log, &text, name, line, value, is_colored);
+    tt_status st = track_text_branch(&out, 0, TT_BRANCH_ENTRY, &text, is_colored);
+    text.len = 0;
+    track_text_put_str(&text, indent);
+    if (st == TT_OK)
+        track_text_put_bytes(&text, out.data, out.len);
+    tt_buf_free(&out);
+    int result = text.has_failed || st < 0 ? 0 : emit(log, text.data, text.len);
+    track_text_free(&text);
+    return none_or_null(result);
+}
+
+/* write(fd, text) -> 0 or errno */
+static PyObject *log_write_to(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    int fd;
+    const char *bytes;
+    Py_ssize_t len;
+    if (!PyArg_ParseTuple(args, "iy#:write", &fd, &bytes, &len))
+        return NULL;
+    return PyLong_FromLong(write_lines(fd, bytes, (size_t)len));
+}
+
+static PyObject *log_file(PyObject *Py_UNUSED(self), PyObject *fd)
+{
+    long number = PyLong_AsLong(fd);
+    if (number == -1 && PyErr_Occurred())
+        return NULL;
+    set_file((int)number);
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_depth(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(track_log_depth());
+}
+
+static int set_depth(PyObject *Py_UNUSED(self), PyObject *value, void *Py_UNUSED(closure))
+{
+    long depth = value != NULL ? PyLong_AsLong(value) : 0;
+    if (depth == -1 && PyErr_Occurred())
+        return -1;
+    track_log_set_depth(depth);
+    return 0;
+}
+
+#define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
+
+static PyMethodDef methods[] = {
+    { "begin", FAST(track_call_begin),
+      "begin(site, args, kwargs): write who called and the inputs, go one deeper." },
+    { "end", FAST(track_call_end), "end(site, token, value, seconds): write the outputs and the time." },
+    { "stop", FAST(track_call_stop),
+      "stop(site, token, kind, text, seconds): write why there is no output, and the time." },
+    { "yields", FAST(track_call_yields), "yields(site, token, value): write what a generator gives." },
+    { "lines", FAST(log_lines),
+      "lines(*(depth, branch, text)): write lines; branch 0 opens, 1 goes on, 2 ends." },
+    { "text", log_text, METH_O, "text(text): write it as it is." },
+    { "value", log_value, METH_VARARGS,
+      "value(indent, before, name, value, line): write what is known of a value." },
+    { "stack", track_call_stack, METH_NOARGS,
+      "stack(): list (function, file, line) of the callers, innermost first." },
+    { "write", log_write_to, METH_VARARGS,
+      "write(fd, bytes): write lines, the time before each; 0 or an errno." },
+    { "file", log_file, METH_O, "file(fd): this thread's log file is open; -1: it is not." },
+    { 0 },
+};
+
+static PyGetSetDef getters[] = {
+    { "depth", get_depth, set_depth, "How deep this thread's tree is.", NULL },
+    { 0 },
+};
+
+BINDING_CLASS(track_log, "tensortap._core.TrackLog", track_log, BINDING_GC,
+              { Py_tp_doc,
+                "Writes the tree to standard output, to the thread's log file and to the open run." },
+              { Py_tp_new, log_new }, BINDING_GC_SLOTS(log), { Py_tp_dealloc, log_dealloc },
+              { Py_tp_methods, methods }, { Py_tp_getset, getters });

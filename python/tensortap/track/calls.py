@@ -12,7 +12,8 @@ import inspect
 import os
 import sys
 import types
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -193,6 +194,14 @@ def _plain(
     return wrapper if made is None else watched
 
 
+@contextmanager
+def _same_depth() -> Iterator[None]:
+    """Leave the tree around a generator as it was."""
+    before = log.depth
+    yield
+    log.depth = before
+
+
 class _Body:
     """A generator or coroutine as it runs in pieces, with its place in the tree."""
 
@@ -225,24 +234,21 @@ class _Body:
         log.depth = self.before
 
     def end(self, value: object) -> None:
-        """Log what came out in the end; the tree around it is as it was."""
-        before = log.depth
-        log.end(self.described.site, self.token, value, self.seconds)
-        log.depth = before
+        """Log what came out in the end."""
+        with _same_depth():
+            log.end(self.described.site, self.token, value, self.seconds)
 
     def fail(self, error: BaseException) -> None:
         """Log that it ended by an exception."""
-        before = log.depth
-        self.described.fail(self.token, error, self.seconds)
-        log.depth = before
+        with _same_depth():
+            self.described.fail(self.token, error, self.seconds)
 
     def close(self) -> None:
         """Log that nobody wanted the rest."""
-        before = log.depth
-        log.stop(self.described.site, self.token, None, "closed", self.seconds)
-        log.depth = before
+        with _same_depth():
+            log.stop(self.described.site, self.token, None, "closed", self.seconds)
 
-    def drive(self, inner: Any) -> Generator[Any, Any, Any]:
+    def drive(self, inner: Any, *, logs_items: bool = False) -> Generator[Any, Any, Any]:
         """Run *inner* to its end in this place of the tree; hand on what goes in and out."""
         step, given = inner.send, None
         while True:
@@ -251,6 +257,8 @@ class _Body:
                     item = step(given)
                 except StopIteration as stop:
                     return stop.value
+            if logs_items:
+                log.yields(self.described.site, self.token, item)
             try:
                 given = yield item
                 step = inner.send
@@ -268,28 +276,16 @@ def _generator(
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         inner = func(*args, **kwargs)
         body = _Body(described, made, args, kwargs)
-        driven = body.drive(inner)
-        step: Any = driven.send
-        given: Any = None
-        while True:
-            try:
-                item = step(given)
-            except StopIteration as stop:
-                body.end(stop.value)
-                return stop.value
-            except BaseException as error:
-                body.fail(error)
-                raise
-            log.yields(described.site, body.token, item)
-            try:
-                given = yield item
-                step = driven.send
-            except GeneratorExit:
-                driven.close()
-                body.close()
-                raise
-            except BaseException as error:
-                step, given = driven.throw, error
+        try:
+            result = yield from body.drive(inner, logs_items=True)
+        except GeneratorExit:
+            body.close()
+            raise
+        except BaseException as error:
+            body.fail(error)
+            raise
+        body.end(result)
+        return result
 
     return wrapper
 
