@@ -31,7 +31,7 @@ class TraceCallbackError(RuntimeError):
 
 
 def checked(argument: str, callbacks: Any) -> list[Callback]:
-    """Give the callbacks as a list; one alone is fine."""
+    """Return the callbacks as a list; one alone is fine."""
     if callable(callbacks):
         callbacks = [callbacks]
     if isinstance(callbacks, (str, bytes)) or not isinstance(callbacks, Iterable):
@@ -44,7 +44,7 @@ def checked(argument: str, callbacks: Any) -> list[Callback]:
 
 
 def pre_save(callbacks: list[Callback], name: str, value: Any, iteration: int) -> Any:
-    """Give what is to be kept in place of the value."""
+    """Return what is to be kept in place of the value."""
     for callback in callbacks:
         try:
             value = callback(name, value, iteration)
@@ -80,7 +80,7 @@ def failure(kind: str, callback: Callback, name: str, error: Exception) -> Excep
     """Make the exception that names the callback and the variable."""
     known = getattr(callback, "__name__", None) or type(callback).__name__
     text = f"{kind} callback {known!r} failed for {name!r}: {type(error).__name__}: {error}"
-    try:  # who catches the callback's own exception still does
+    try:  # so that `except` with the callback's own class still catches it
         both = type("TraceCallbackError", (TraceCallbackError, type(error)), {})
         made: Exception = both(text)
         return made

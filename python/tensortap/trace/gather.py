@@ -2,8 +2,8 @@
 
 Each rank announces a batch in the store of torch.distributed: one small header that says
 what comes.  The tensors follow as raw bytes, packed into few large messages, from rank to
-rank 0, as soon as that is ready to take them.  Nobody waits longer than the group's
-timeout; whoever raised says so in its header and leaves, and nobody waits for it.
+rank 0, as soon as rank 0 is ready to receive them.  No rank waits longer than the group's
+timeout.  A rank that raised says so in its header and leaves; the others do not wait for it.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -28,11 +28,11 @@ MORE, FINAL, RAISED = "more", "final", "raised"
 INLINE = 1 << 16  # bytes of a header that the store takes; a longer one is a message
 TAGS = 1 << 12  # messages of one batch
 _entered = [0]  # exchanges of this process: the ranks agree on it
-_abandoned: list[Any] = []  # sends that nobody will wait for: their memory must stay
+_abandoned: list[Any] = []  # sends that were given up: torch may still read their memory
 
 
 def place() -> tuple[int, int]:
-    """Give rank and world size; without a process group 0 and 1."""
+    """Return rank and world size; 0 and 1 without a process group."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
@@ -69,7 +69,7 @@ class Exchange:
         _entered[0] += 1
         self.prefix = f"tensortap/trace/{_entered[0]}"
         self.sent = 0  # batches announced
-        self.taken = [0] * world  # rank 0: of each rank
+        self.received = [0] * world  # rank 0: of each rank
         self.is_done = [r == rank for r in range(world)]
         self.pending: list[tuple[Any, torch.Tensor]] = []
 
@@ -91,13 +91,13 @@ class Exchange:
                 return
 
     def leave(self, error: BaseException) -> None:
-        """Say that this rank has raised, and wait for nobody."""
+        """Announce that this rank has raised, without waiting for the others."""
         text = f"{type(error).__name__}: {error}"[:500]
         with contextlib.suppress(Exception):  # the store was rank 0's, which may be gone
             if self.rank == 0:
                 self.store.set(f"{self.prefix}/left", text)
                 for rank in range(1, self.world):  # one may be waiting for us
-                    self.store.set(f"{self.prefix}/{rank}/{self.taken[rank] + 1}/go", text)
+                    self.store.set(f"{self.prefix}/{rank}/{self.received[rank] + 1}/go", text)
             else:
                 self._announce(RAISED, text, [], b"")
         _abandoned.extend(self.pending)
@@ -186,10 +186,10 @@ class Exchange:
                 continue
             self.is_done[rank] = status == FINAL
             if sizes:
-                self.store.set(f"{self.prefix}/{rank}/{self.taken[rank]}/go", GO)
+                self.store.set(f"{self.prefix}/{rank}/{self.received[rank]}/go", GO)
             buffers = [torch.empty(size, dtype=torch.uint8) for size in sizes]
             works = [
-                dist.irecv(b, rank, group=self.group, tag=self._tag(self.taken[rank] - 1, i))
+                dist.irecv(b, rank, group=self.group, tag=self._tag(self.received[rank] - 1, i))
                 for i, b in enumerate(buffers)
             ]
             coming.append((rank, head, buffers, works))
@@ -212,7 +212,7 @@ class Exchange:
     def _header(
         self, rank: int, deadline: float, problems: list[str]
     ) -> tuple[str, str, list[int], bytes] | None:
-        key = f"{self.prefix}/{rank}/{self.taken[rank] + 1}"
+        key = f"{self.prefix}/{rank}/{self.received[rank] + 1}"
         left = timedelta(seconds=max(deadline - time.monotonic(), 0.001))
         try:
             self.store.wait([key], left)
@@ -226,12 +226,12 @@ class Exchange:
                 f"rank {rank} sent nothing within the group's timeout ({limit}){detail}"
             )
             return None
-        self.taken[rank] += 1
+        self.received[rank] += 1
         return header
 
 
 def _gloo_group() -> Any:
-    """Give the default group if gloo serves the CPU there, else a gloo group beside it."""
+    """Return the default group if gloo serves the CPU there, else a gloo group beside it."""
     from torch.distributed import distributed_c10d as c10d
 
     default = c10d._get_default_group()
@@ -250,7 +250,7 @@ _beside: list[Any] = []  # a default group, and the gloo group made for it
 
 
 def _timeout() -> timedelta:
-    """Give the timeout that the program's own group has."""
+    """Return the timeout that the program's own group has."""
     from torch.distributed import distributed_c10d as c10d
 
     default = c10d._get_default_group()

@@ -38,8 +38,8 @@ class RunValues:
     """Writes values as `trace/{name}`: tensors whole, numbers as points."""
 
     def __init__(self) -> None:
-        """Have complained of nothing yet."""
-        self.is_told = False
+        """Start without a warning."""
+        self.has_warned = False
 
     def add(self, name: str, value: Any) -> None:
         """Record one value at the run's current step; what a run cannot hold is left out."""
@@ -53,8 +53,8 @@ class RunValues:
             elif isinstance(value, (bool, int, float, np.generic)):
                 run.log(site, float(value))
         except Exception as error:
-            if not self.is_told:
-                self.is_told = True
+            if not self.has_warned:
+                self.has_warned = True
                 text = f"tensortap: {name} is not in the run: {error}"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
 
@@ -132,7 +132,7 @@ class ModelTracer:
         self._has_paths = bool(paths) or not self._groups
         if self._has_paths:
             mode: Any = "eval" if eval_only else "train" if train_only else None
-            common = (trace_interval, gathering_interval, lists, mode, keep)
+            common = (trace_interval, {"gathering_interval": gathering_interval}, lists, mode, keep)
             self._groups.append(Variable._of_paths(paths, *common))
         elif (trace_interval, gathering_interval, keep) != (1, 1, "changed") or any(
             callbacks.checked(name, one) for name, one in lists.items()
@@ -154,7 +154,7 @@ class ModelTracer:
 
     @property
     def results(self) -> TraceResults:
-        """Give what was gathered, by name; on other ranks than 0 it is empty."""
+        """Return what was gathered, by name; empty on ranks other than 0."""
         if len(self._groups) == 1:
             return self._groups[0].results
         merged = TraceResults()
@@ -164,7 +164,7 @@ class ModelTracer:
         return merged
 
     def _is_shared(self, name: str) -> bool:
-        """Say if several Variables have a result of this name."""
+        """Return whether several Variables have a result of this name."""
         return sum(name in group.results for group in self._groups) > 1
 
     @property
@@ -301,7 +301,7 @@ class ModelTracer:
         self._run_values.add(name, copied)
 
     def _lists(self, number: int, name: str) -> tuple[list[int], list[Any]]:
-        """Give the lists that values of this name are put into, until the next gather."""
+        """Return the lists that values of this name are put into, until the next gather."""
         local = self._groups[number]._local_of(name)
         return local.iterations, local.values
 

@@ -127,7 +127,7 @@ def _place(path: str, order: dict[str, int]) -> tuple[int, str]:
 
 
 def _held(root: torch.nn.Module) -> list[str]:
-    """Give parameters and buffers, as attributes of modules that run."""
+    """Return parameters and buffers, as attributes of modules that run."""
     return [name for name, _ in [*root.named_parameters(), *root.named_buffers()]]
 
 

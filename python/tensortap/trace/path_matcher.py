@@ -22,7 +22,7 @@ from tensortap.models.modules import can_run, inside
 
 LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace/engine.h
 STAR = "*"
-#: What changes memory behind the back of torch's version counter.
+#: What changes memory and not torch's version counter.
 HIDDEN = {"data", "numpy", "set_", "storage", "untyped_storage", "from_numpy", "from_dlpack"}
 SWITCHING = 10  # modules
 NOTHING = torch.nn.Module.forward  # raises: the class has none
@@ -61,6 +61,7 @@ class PathMatcher:
         self.listened: dict[int, Listened] = {}
         self.places: dict[tuple[types.CodeType, int], Place] = {}
         self.paths: list[str] = []
+        self._path = (0, 0)  # group and number of the path that is matched now
         self.compiled: list[str] = []  # names of modules that torch.compile runs
         self._known: dict[str, tuple[frozenset[str], frozenset[str]]] = {}  # names: parts, letters
         self.is_wide = False  # a function other than forward may run outside of it
@@ -69,16 +70,16 @@ class PathMatcher:
 
     def add(self, path: str, group: int) -> None:
         """Find where this path leads."""
-        number = len(self.paths)
+        self._path = (group, len(self.paths))
         self.paths.append(path)
-        self._match(self.root, "", path.split("."), group, number, self._by_hook)
+        self._match(self.root, "", path.split("."), self._by_hook)
 
     # ---- modules
 
     def _unwrap(
         self, module: torch.nn.Module, name: str, is_root: bool = False, by_hook: bool = False
     ) -> tuple[torch.nn.Module, bool]:
-        """Give what DDP, DataParallel or torch.compile wrap; the calls of the root count."""
+        """Return what DDP, DataParallel or torch.compile wrap, and whether to listen by hook."""
         outside = module
         while (inner := inside(module)) is not None:
             kind = type(module).__name__
@@ -97,17 +98,9 @@ class PathMatcher:
     def _listen(self, module: torch.nn.Module, name: str, by_hook: bool) -> Listened:
         return self.listened.setdefault(id(module), Listened(module, name, by_hook))
 
-    def _match(
-        self,
-        module: torch.nn.Module,
-        name: str,
-        parts: list[str],
-        group: int,
-        number: int,
-        by_hook: bool,
-    ) -> None:
+    def _match(self, module: torch.nn.Module, name: str, parts: list[str], by_hook: bool) -> None:
         if not parts:
-            self._output(module, name, name, (), group, number, by_hook)
+            self._output(module, name, by_hook)
             return
         head, rest = parts[0], parts[1:]
         is_known = False
@@ -118,93 +111,65 @@ class PathMatcher:
             child_name = _joined(name, key)
             child, child_hook = self._unwrap(outer, child_name, by_hook=by_hook)
             if not rest and child is not outer:  # compiled: only the wrapper is called
-                self._output(outer, child_name, child_name, (), group, number, by_hook)
+                self._output(outer, child_name, by_hook)
             else:
-                self._match(child, child_name, rest, group, number, child_hook)
+                self._match(child, child_name, rest, child_hook)
         for function in _functions(module, head):
             is_known = True
-            self._function(module, name, function, rest, group, number, by_hook)
-        if not is_known and head != STAR:
-            self._inside(module, name, parts, group, number, by_hook)
+            self._function(module, name, function, rest, by_hook)
+        if is_known or head == STAR:
+            return
+        # What is left is an attribute (fc.weight), or lies inside the output.
+        held = (module._parameters, module._buffers, module.__dict__)
+        if any(head in table for table in held):
+            self._output(module, name, by_hook, inner=tuple(parts), origin=ATTRIBUTE)
+        elif name:
+            self._output(module, name, by_hook, inner=tuple(parts))
 
     def _output(
         self,
         module: torch.nn.Module,
         name: str,
-        shown: str,
-        inner: tuple[str, ...],
-        group: int,
-        number: int,
         by_hook: bool,
+        *,
+        shown: str | None = None,
+        inner: tuple[str, ...] = (),
         origin: int = OUTPUT,
     ) -> None:
-        if not can_run(module):
-            return
-        target = (origin, group, number, shown, None, -1, inner)
-        listened = self._listen(module, name, by_hook)
-        if target not in listened.targets:
-            listened.targets.append(target)
-
-    def _inside(
-        self,
-        module: torch.nn.Module,
-        name: str,
-        parts: list[str],
-        group: int,
-        number: int,
-        by_hook: bool,
-    ) -> None:
-        """Take what is left as an attribute (fc.weight), or as a part of the output."""
-        held = (module._parameters, module._buffers, module.__dict__)
-        is_attribute = any(parts[0] in table for table in held)
-        if is_attribute:
-            self._output(module, name, name, tuple(parts), group, number, by_hook, origin=ATTRIBUTE)
-        elif name:
-            self._output(module, name, name, tuple(parts), group, number, by_hook)
+        """Trace what the module returns or holds, as *shown* (its name)."""
+        if can_run(module):
+            shown = name if shown is None else shown
+            _add_once(
+                self._listen(module, name, by_hook).targets,
+                (origin, *self._path, shown, None, -1, inner),
+            )
 
     # ---- functions
 
     def _function(
-        self,
-        module: torch.nn.Module,
-        name: str,
-        function: str,
-        rest: list[str],
-        group: int,
-        number: int,
-        by_hook: bool,
+        self, module: torch.nn.Module, name: str, function: str, rest: list[str], by_hook: bool
     ) -> None:
         shown = _joined(name, function)
         if function == "forward" and not rest:
             for listened in [x for x in self.listened.values() if x.is_root and not name]:
                 if listened.module is not self.root and self.compiled:  # only the wrapper is called
-                    self._output(listened.module, "", shown, (), group, number, False)
+                    self._output(listened.module, "", False, shown=shown)
                     return
-            self._output(module, name, shown, (), group, number, by_hook)
+            self._output(module, name, by_hook, shown=shown)
             return
         codes = list(_codes(module, function))
         if function != "forward" and codes:
             self.is_wide = True
         if not rest and codes:
-            self._place(codes[0], module).targets.append(
-                (RETURN, group, number, shown, None, -1, ())
-            )
+            returned = (RETURN, *self._path, shown, None, -1, ())
+            self._place(codes[0], module).targets.append(returned)
         for code in codes if rest else []:
             inner = tuple(rest[1:])
             slots = _slots(code)
             for variable in _variables(code, rest[0], is_last=not inner):
-                target = (
-                    LOCAL,
-                    group,
-                    number,
-                    _joined(shown, variable),
-                    variable,
-                    slots[variable],
-                    inner,
-                )
-                place = self._place(code, module)
-                if target not in place.targets:
-                    place.targets.append(target)
+                full = _joined(shown, variable)
+                local = (LOCAL, *self._path, full, variable, slots[variable], inner)
+                _add_once(self._place(code, module).targets, local)
         if codes and rest:
             self._listen(module, name, by_hook).has_places = True
 
@@ -212,7 +177,7 @@ class PathMatcher:
         return self.places.setdefault((code, id(module)), Place(code, module))
 
     def is_scoped(self) -> bool:
-        """Say if lines need be followed only inside of the few modules that have places.
+        """Return whether to follow lines only inside of the few modules that have places.
 
         Following costs time in all code that runs meanwhile; switching it on and off costs as
         much as ten modules.  Not so where forward is called by name, past the module's call.
@@ -234,7 +199,7 @@ class PathMatcher:
     # ---- names that exist
 
     def near(self, path: str, seen: list[str]) -> list[str]:
-        """Give the names most like *path*, of those that exist."""
+        """Return the existing names that are most like *path*."""
         if not self._known:  # a model of 200 modules has 10000 names
             self._known = {
                 name: (frozenset(name.split(".")), frozenset(name))
@@ -251,7 +216,7 @@ class PathMatcher:
 
 
 def self_of(code: types.CodeType) -> tuple[str, int, bool]:
-    """Give name and slot of the first argument, and whether it is the first of *args."""
+    """Return name and slot of the first argument, and whether it is the first of *args."""
     if code.co_argcount > 0:
         name = code.co_varnames[0]
         return name, _slots(code)[name], False
@@ -260,12 +225,12 @@ def self_of(code: types.CodeType) -> tuple[str, int, bool]:
 
 
 def is_hidden(code: types.CodeType) -> bool:
-    """Say if the code touches memory in a way that torch does not count."""
+    """Return whether the code changes memory in a way that torch does not count."""
     return not HIDDEN.isdisjoint(code.co_names)
 
 
 def known_names(root: torch.nn.Module) -> Iterator[str]:
-    """Give modules, their functions, and the locals of those."""
+    """Yield modules, their functions, and the locals of those."""
     for name, module in root.named_modules():
         if name and can_run(module):
             yield name
@@ -277,6 +242,11 @@ def known_names(root: torch.nn.Module) -> Iterator[str]:
                     yield _joined(shown, variable)
 
 
+def _add_once(targets: list[Target], target: Target) -> None:
+    if target not in targets:
+        targets.append(target)
+
+
 def _joined(name: str, part: str) -> str:
     return f"{name}.{part}" if name else part
 
@@ -286,7 +256,7 @@ def _fits(pattern: str, name: str) -> bool:
 
 
 def _functions(module: torch.nn.Module, pattern: str) -> Iterator[str]:
-    """Give the functions with the module as self; `*`: the public ones of its own classes."""
+    """Yield the functions with the module as self; `*`: the public ones of its own classes."""
     if pattern != STAR:
         if (pattern == "forward" and can_run(module)) or any(True for _ in _codes(module, pattern)):
             yield pattern
@@ -304,7 +274,7 @@ def _functions(module: torch.nn.Module, pattern: str) -> Iterator[str]:
 
 
 def _codes(module: torch.nn.Module, function: str) -> Iterator[types.CodeType]:
-    """Give the code of a method, the one that is called first, then what super() leads to."""
+    """Yield the code of a method: the one that is called first, then what super() leads to."""
     seen: set[types.CodeType] = set()
     bound = module.__dict__.get(function)
     held = [bound] if isinstance(bound, types.MethodType) and bound.__self__ is module else []
@@ -335,20 +305,14 @@ def _all_codes(kind: type) -> Iterator[types.CodeType]:
 
 
 def _slots(code: types.CodeType) -> dict[str, int]:
-    """Give the place of every local in a frame of this code."""
-    import sys
-
-    names = list(code.co_varnames)
-    if sys.version_info >= (3, 11):
-        names += [name for name in code.co_cellvars if name not in code.co_varnames]
-        names += code.co_freevars
-        return {name: slot for slot, name in enumerate(names)}
-    names += [*code.co_cellvars, *code.co_freevars]
-    return {name: slot for slot, name in enumerate(names)}  # of a cell: the later one
+    """Return the place of every local in a frame of this code."""
+    cells = [name for name in code.co_cellvars if name not in code.co_varnames]
+    names = [*code.co_varnames, *cells, *code.co_freevars]
+    return {name: slot for slot, name in enumerate(names)}
 
 
 def _variables(code: types.CodeType, pattern: str, is_last: bool) -> Iterator[str]:
-    """Give the locals of the code; `*` passes over self where that would be all."""
+    """Yield the locals of the code; `*` passes over self where that would be all."""
     own = self_of(code)[0]
     for name in _slots(code):
         if pattern == STAR and (name.startswith(("_", ".")) or name in code.co_freevars):

@@ -32,7 +32,7 @@ class LocalVariableResult:
 
 
 class _Values:
-    """The field `values`: batches are joined when somebody looks, for there may be thousands."""
+    """The field `values`: batches, of which there may be thousands, are joined when it is read."""
 
     def __get__(self, result: GlobalVariableResult | None, owner: type) -> Any:
         if result is None:
@@ -67,7 +67,7 @@ class GlobalVariableResult:
 
     @property
     def _parts(self) -> list[Any]:
-        """Give what `values` are made of, one behind the other; there is always one."""
+        """Return what `values` are made of, one behind the other; there is always one."""
         parts: list[Any] = self.__dict__["parts"]
         return parts
 
@@ -82,7 +82,7 @@ class GlobalVariableResult:
             self._parts.append(more)
 
     def copy(self) -> GlobalVariableResult:
-        """Give one that grows by itself; the values are the same."""
+        """Return one that grows by itself; the values are the same."""
         values = self.values[:] if isinstance(self.values, list) else self.values
         return GlobalVariableResult(list(self.iterations), list(self.ranks), values)
 

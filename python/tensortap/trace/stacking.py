@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -79,10 +80,6 @@ def _apply(stack: Callable[[Sequence[Any]], torch.Tensor], name: str, values: An
         )
 
 
-def _as_tensors(values: Sequence[Any]) -> list[torch.Tensor]:
-    return [_as_tensor(value) for value in values]
-
-
 def _as_tensor(value: Any) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value.detach()
@@ -95,14 +92,14 @@ def _as_tensor(value: Any) -> torch.Tensor:
 
 
 def _stack(values: Sequence[Any]) -> torch.Tensor:
-    tensors = _as_tensors(values)
+    tensors = [_as_tensor(value) for value in values]
     if not tensors:
         return torch.empty(0)
     return torch.stack(tensors)
 
 
 def _stack_padded(values: Sequence[Any]) -> torch.Tensor:
-    tensors = _as_tensors(values)
+    tensors = [_as_tensor(value) for value in values]
     if not tensors:
         return torch.empty(0)
     if all(t.shape == tensors[0].shape and t.dtype == tensors[0].dtype for t in tensors):
@@ -110,17 +107,12 @@ def _stack_padded(values: Sequence[Any]) -> torch.Tensor:
     dims = max(t.dim() for t in tensors)
     tensors = [t.reshape(*[1] * (dims - t.dim()), *t.shape) for t in tensors]
     sizes = [max(t.shape[d] for t in tensors) for d in range(dims)]
-    dtype = tensors[0].dtype
-    for t in tensors[1:]:
-        dtype = torch.promote_types(dtype, t.dtype)
-    out = torch.zeros(len(tensors), *sizes, dtype=dtype)
-    for row, t in zip(out, tensors, strict=True):
-        row[tuple(slice(size) for size in t.shape)] = t
-    return out
+    dtype = functools.reduce(torch.promote_types, [t.dtype for t in tensors])
+    return torch.stack([padded(t, sizes).to(dtype) for t in tensors])
 
 
 def padded(t: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
-    """Give the tensor with zeros at the end of each dimension, up to these sizes."""
+    """Return the tensor with zeros at the end of each dimension, up to these sizes."""
     if list(t.shape) == list(sizes):
         return t
     out = torch.zeros(*sizes, dtype=t.dtype)

@@ -38,6 +38,10 @@ class Variable:
     """
 
     results: TraceResults  # by name; on rank 0
+    pre_save_callbacks: list[callbacks.Callback]
+    pre_gather_callbacks: list[callbacks.Callback]
+    post_gather_callbacks: list[callbacks.Callback]
+    post_trace_callbacks: list[callbacks.Callback]
 
     def __init__(
         self,
@@ -59,30 +63,20 @@ class Variable:
         """
         if mode not in MODES:
             raise ValueError(f"mode must be 'train' or 'eval', not {mode!r}")
-        self._fill(paths, trace_interval, gather_interval, mode, keep, "gather_interval")
-        self.pre_save_callbacks = callbacks.checked("pre_save_callbacks", pre_save_callbacks)
-        self.pre_gather_callbacks = callbacks.checked("pre_gather_callbacks", pre_gather_callbacks)
-        self.post_gather_callbacks = callbacks.checked(
-            "post_gather_callbacks", post_gather_callbacks
-        )
-        self.post_trace_callbacks = callbacks.checked("post_trace_callbacks", post_trace_callbacks)
+        lists = {
+            "pre_save_callbacks": pre_save_callbacks,
+            "pre_gather_callbacks": pre_gather_callbacks,
+            "post_gather_callbacks": post_gather_callbacks,
+            "post_trace_callbacks": post_trace_callbacks,
+        }
+        self._fill(paths, trace_interval, {"gather_interval": gather_interval}, lists, mode, keep)
         self._with_lists = False
 
     @classmethod
-    def _of_paths(
-        cls,
-        paths: Any,
-        trace_interval: int,
-        gathering_interval: int,
-        callback_lists: dict[str, Any],
-        mode: Mode | None,
-        keep: Keep,
-    ) -> Variable:
+    def _of_paths(cls, *options: Any) -> Variable:
         """Make the one that stands for all paths of a ModelTracer."""
         self = cls.__new__(cls)
-        self._fill(paths, trace_interval, gathering_interval, mode, keep, "gathering_interval")
-        for name, given in callback_lists.items():
-            setattr(self, name, callbacks.checked(name, given))
+        self._fill(*options)
         self._with_lists = True
         return self
 
@@ -90,18 +84,20 @@ class Variable:
         self,
         paths: Any,
         trace_interval: int,
-        gather_interval: int,
+        gather_interval: dict[str, int],  # by the name that the caller's argument has
+        callback_lists: dict[str, Any],
         mode: Mode | None,
         keep: Keep,
-        gather_word: str,
     ) -> None:
         self.paths = _checked_paths(paths)
         self.trace_interval = _checked_count("trace_interval", trace_interval)
-        self.gather_interval = _checked_count(gather_word, gather_interval)
+        (self.gather_interval,) = (_checked_count(*one) for one in gather_interval.items())
         if keep not in KEEPS:
             raise ValueError(f"keep must be 'changed', 'content' or 'always', not {keep!r}")
         self.mode = mode
         self.keep = keep
+        for name, given in callback_lists.items():
+            setattr(self, name, callbacks.checked(name, given))
         self._reset()
 
     def _reset(self) -> None:

@@ -24,13 +24,13 @@ def pack_header(status: str, text: str, sizes: list[int], head: bytes) -> bytes:
 
 
 def unpack_header(data: bytes) -> tuple[str, str, list[int], bytes]:
-    """Read them."""
+    """Read what pack_header made."""
     header: tuple[str, str, list[int], bytes] = pickle.loads(data)
     return header
 
 
 def as_bytes(data: bytes) -> torch.Tensor:
-    """Give bytes as a tensor that can be sent."""
+    """Return bytes as a tensor that can be sent."""
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
@@ -73,7 +73,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def encode(value: Any) -> tuple[bytes, list[torch.Tensor]]:
-    """Give a value as a head and messages of raw bytes."""
+    """Return a value as a head and messages of raw bytes."""
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(value)

@@ -49,10 +49,10 @@ class Watching:
     """What a decorator does while the body runs; nothing, for auto_diff."""
 
     def resume(self, depth: int) -> None:
-        """Look on: the body starts or goes on."""
+        """Start watching: the body starts or continues."""
 
     def pause(self) -> None:
-        """Look away: the body has ended or is suspended."""
+        """Stop watching: the body has ended or is suspended."""
 
 
 class Described:
@@ -244,7 +244,7 @@ class _Body:
             self.described.fail(self.token, error, self.seconds)
 
     def close(self) -> None:
-        """Log that nobody wanted the rest."""
+        """Log that it was closed before its end."""
         with _same_depth():
             log.stop(self.described.site, self.token, None, "closed", self.seconds)
 

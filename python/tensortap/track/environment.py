@@ -125,8 +125,8 @@ class _Finder(importlib.abc.MetaPathFinder):
                 return spec
         return None
 
-    def tell_missed(self) -> None:
-        """Say at the end which modules never came."""
+    def report_missed(self) -> None:
+        """Print at the end which modules were never imported."""
         for name in self.wanted:
             if name not in self.seen:
                 print(f"tensortap: TENSORTAP_TRACK: no module {name} was imported", file=sys.stderr)
@@ -230,5 +230,5 @@ def install() -> None:
             finder.seen.add(name)
             decorate(module, targets)
     if os.environ.setdefault(PARENT, str(os.getpid())) == str(os.getpid()):
-        atexit.register(finder.tell_missed)
+        atexit.register(finder.report_missed)
     _Program(finder).start()

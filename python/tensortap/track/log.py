@@ -127,7 +127,7 @@ class ThreadFileHandler(logging.Handler):
             self._give_up(error)
 
     def is_plain(self) -> bool:
-        """Tell whether lines may take the short way: nobody changed format, level or filters."""
+        """Return whether format, level and filters are unchanged, so that C may write the lines."""
         return (
             self.formatter is self._plain_formatter
             and self.level <= logging.INFO
@@ -223,7 +223,7 @@ def setup_logger() -> logging.Logger:
 
 
 def _look(out: object) -> tuple[bool, bool]:
-    """Tell whether a stream is a terminal, and whether it wants colours."""
+    """Return whether a stream is a terminal, and whether to print colours there."""
     try:
         is_terminal = bool(out.isatty())  # type: ignore[attr-defined]
     except (AttributeError, ValueError):
@@ -243,7 +243,7 @@ def _show(text: str) -> None:
         encoding = getattr(out, "encoding", None) or "ascii"
         out.write(text.encode(encoding, "backslashreplace").decode(encoding))
     except (OSError, ValueError, AttributeError):
-        pass  # closed, or nobody reads it
+        pass  # closed, or the reader is gone
 
 
 def _columns() -> int:

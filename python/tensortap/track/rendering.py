@@ -80,13 +80,13 @@ def _is_module(value: object) -> bool:
 
 
 def is_tensor(value: object) -> bool:
-    """Tell whether *value* is a torch tensor; torch is not imported for it."""
+    """Return whether *value* is a torch tensor; torch is not imported for it."""
     torch = sys.modules.get("torch")
     return torch is not None and hasattr(torch, "Tensor") and isinstance(value, torch.Tensor)
 
 
 def is_array(value: object) -> bool:
-    """Tell whether *value* is a NumPy array."""
+    """Return whether *value* is a NumPy array."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and hasattr(numpy, "ndarray") and isinstance(value, numpy.ndarray)
 

@@ -1,7 +1,7 @@
 """Changes of variables, line by line: var_tracker, block and debug_trace.
 
-The work is done in C (track/tracker.c), which is told by the line source; here is
-who watches what, and until when.
+The work is done in C (track/frames.c), a consumer of the line source.  This file decides
+which names are watched, and until when.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -36,15 +36,15 @@ class _Active(threading.local):
 _active = _Active()
 
 
-TAKEN_OVER = (
+REPLACED = (
     "tensortap.track: a debugger (or sys.settrace) took the lines over while variables were "
     "tracked; later changes in this call were not seen.  Start the debugger first, as with "
     "python -m pdb, or use Python 3.12"
 )
 
 
-def _is_taken_over() -> bool:
-    """Tell whether somebody's trace function is in the place of ours; 3.12 needs none."""
+def _is_replaced() -> bool:
+    """Return whether another trace function has replaced ours; 3.12 needs none."""
     return sys.version_info < (3, 12) and type(sys.gettrace()).__name__ != "LineTracer"
 
 
@@ -64,8 +64,8 @@ class _Names(Watching):
         self.roots: set[CodeType] = set()
         self.tracker: _core.Tracker | None = None
         self.shared: list[tuple[_Names, int]] = []
-        self.holders = 0  # open calls that the tracker is for: in greenlets the first may end first
-        self.is_holding = False
+        self.calls = 0  # open calls that use the tracker: in greenlets the first may end first
+        self.is_open = False
 
     def resume(self, depth: int) -> None:
         left = self.names
@@ -81,7 +81,7 @@ class _Names(Watching):
                 if self.root is not None:
                     other.roots.add(self.root)
                 other.tracker.depth = depth
-                other.holders += 1
+                other.calls += 1
         if not left:
             return
         try:
@@ -102,11 +102,11 @@ class _Names(Watching):
         self.tracker.depth = depth
         self.tracker.start()
         _active.trackers.append(self)
-        self.holders, self.is_holding = 1, True
+        self.calls, self.is_open = 1, True
 
     def pause(self) -> None:
-        if self.is_holding:
-            self.is_holding = False
+        if self.is_open:
+            self.is_open = False
             self._release()
         for other, depth in self.shared:
             if other.tracker is not None:
@@ -115,13 +115,13 @@ class _Names(Watching):
         self.shared = []
 
     def _release(self) -> None:
-        self.holders -= 1
-        if self.holders > 0:
+        self.calls -= 1
+        if self.calls > 0:
             return
         if self in _active.trackers:
             _active.trackers.remove(self)
-            if _is_taken_over():
-                warnings.warn(TAKEN_OVER, RuntimeWarning, stacklevel=3)
+            if _is_replaced():
+                warnings.warn(REPLACED, RuntimeWarning, stacklevel=3)
         if self.tracker is not None:
             count, text = self.tracker.errors
             self.tracker.stop()
