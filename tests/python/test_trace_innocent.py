@@ -332,6 +332,13 @@ class Odd:
         raise LookupError("no dict")
 
 
+class Uncopyable:
+    """Cannot be copied."""
+
+    def __reduce_ex__(self, protocol):
+        raise LookupError("no copy")
+
+
 class Holding(nn.Module):
     def __init__(self, held):
         super().__init__()
@@ -343,10 +350,19 @@ class Holding(nn.Module):
         return y
 
 
+def test_a_value_whose_dict_cannot_be_asked_for_is_kept():
+    model = Holding(Odd())
+    with ModelTracer(model, ["forward.held"]) as tracer:
+        assert model(torch.ones(1)) == 2
+    (kept,) = tracer.results["forward.held"].values
+    assert type(kept) is Odd
+    assert kept is not model.held
+
+
 @pytest.mark.parametrize(
     ("held", "why"),
-    [(Broken(ValueError("mine")), "Broken: mine"), (Odd(), "Odd: no dict")],
-    ids=["iter", "dict"],
+    [(Broken(ValueError("mine")), "Broken: mine"), (Uncopyable(), "Uncopyable: no copy")],
+    ids=["iter", "reduce"],
 )
 def test_a_value_that_raises_when_it_is_copied_is_named_and_training_goes_on(held, why):
     model = Holding(held)
