@@ -1,7 +1,7 @@
 """Draw the folders of the code and which uses which: docs/pictures/rooms.svg.
 
     python docs/make_rooms.py            draw it again
-    python docs/make_rooms.py --check    exit 1 if includes and imports have changed since
+    python docs/make_rooms.py --check    exit 1 if it would show other arrows now
 
 Reads the includes of C files and the imports of Python files.  Needs pygraphviz to draw; the
 check needs the standard library alone.
@@ -71,9 +71,8 @@ def reduced(edges: Edges) -> Edges:
     return {(user, used) for user, used in edges if not reaches(user, used)}
 
 
-def dot(edges: Edges) -> str:
+def dot(shown: Edges) -> str:
     """Return the picture's source; folders with the same arrows share a box."""
-    shown = reduced(edges)
     alike: dict[tuple[str, frozenset[str], frozenset[str]], list[str]] = {}
     for folder in sorted(FOLDERS):
         used = frozenset(used for user, used in shown if user == folder)
@@ -118,7 +117,7 @@ def listed(edges: Edges) -> str:
 
 def main() -> int:
     """Draw, or check; return the exit code."""
-    edges = uses()
+    edges = reduced(uses())
     if "--check" in sys.argv:
         if listed(edges) in PICTURE.read_text(encoding="utf-8"):
             return 0
