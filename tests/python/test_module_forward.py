@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import textwrap
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -181,3 +183,27 @@ def test_a_module_that_calls_itself_is_called(tmp_path: Path) -> None:
     with tt.record(tmp_path / "run", model=layer):
         assert torch.equal(layer(50), X + 50)
     assert len(tt.open(tmp_path / "run").stats("activation/(root)")) == 51
+
+
+@pytest.mark.parametrize("change", ["beginning", "arguments"])
+def test_a_call_impl_that_begins_otherwise_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str
+) -> None:
+    from tensortap.models import call_impl
+
+    assert call_impl.known_code() is nn.Module._call_impl.__code__
+    source = inspect.getsource(nn.Module._call_impl)
+    old, new = {
+        "beginning": (
+            "if not (self._backward_hooks or",
+            "if not (self.extra or self._backward_hooks or",
+        ),
+        "arguments": ("(self, *args, **kwargs)", "(self, first, *args, **kwargs)"),
+    }[change]
+    assert old in source
+    file = tmp_path / "changed.py"
+    file.write_text(textwrap.dedent(source.replace(old, new, 1)))
+    scope: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), scope)
+    monkeypatch.setattr(nn.Module, "_call_impl", scope["_call_impl"])
+    assert call_impl.known_code() is None

@@ -1,49 +1,32 @@
 /* forward.c -- runs a module as nn.Module._call_impl does.
  *
- * Exists because _call_impl, in Python, needs longer to find out that a
- * module has no hooks than all of our watching takes (bench_watch_call.py).  Where it is the function
- * that we know, its questions are asked here, in its order, and if the answer to all of them is no
- * forward() is called at once.  Everything out of the ordinary goes to _call_impl itself: a
- * hook, torch.jit.trace, a `forward` set on the instance, a class with its own
- * _call_impl or __getattribute__, a torch that has changed the function.
+ * Exists because _call_impl, in Python, takes longer to find out that a module has no hooks than
+ * watching takes in all (bench_watch_call.py).  If the source of the function that is running begins
+ * with the statements that we know (models/call_impl.py), forward.c evaluates their condition and calls
+ * forward() directly.  Everything else goes to _call_impl itself: a hook, torch.jit.trace, a `forward`
+ * set on the instance, a class with its own _call_impl or __getattribute__, another function.
  *
- * What belongs to a class is looked up again only when Python says that the class has
- * changed (its version); what belongs to the module is looked at at every call.
+ * What belongs to a class is looked up again only when the class has changed (its version); what belongs
+ * to the module is looked up at every call.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "calls/source.h"
 
-#include <string.h>
-
-/* The names that _call_impl uses, in order of appearance, up to where it has called
- * forward.  Any other function, or another torch's, uses others. */
-static const char *const impl_names[] = {
-    "torch",
-    "_C",
-    "_get_tracing_state",
-    "_slow_forward",
-    "forward",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_global_backward_pre_hooks",
-    "_global_backward_hooks",
-    "_global_forward_hooks",
-    "_global_forward_pre_hooks",
-    "set", /* where the way with hooks begins */
-};
-enum { IMPL_NAMES = sizeof impl_names / sizeof *impl_names, FIRST_HOOKS = 5, FIRST_GLOBAL = 9 };
-_Static_assert(IMPL_NAMES - 1 - FIRST_HOOKS == FORWARD_HOOKS + FORWARD_GLOBALS,
-               "name every kind of hook");
+/* The tables of hooks that _call_impl asks: the module's, and those of all modules. */
+static const char *const module_hooks[FORWARD_HOOKS] = { "_backward_hooks", "_backward_pre_hooks",
+                                                         "_forward_hooks", "_forward_pre_hooks" };
+static const char *const global_hooks[FORWARD_GLOBALS] = { "_global_backward_pre_hooks",
+                                                           "_global_backward_hooks",
+                                                           "_global_forward_hooks",
+                                                           "_global_forward_pre_hooks" };
 
 int calls_forward_names_init(calls_forward_names *names)
 {
     for (int i = 0; i < FORWARD_HOOKS; i++)
-        if ((names->hooks[i] = PyUnicode_InternFromString(impl_names[FIRST_HOOKS + i])) == NULL)
+        if ((names->hooks[i] = PyUnicode_InternFromString(module_hooks[i])) == NULL)
             return -1;
     for (int i = 0; i < FORWARD_GLOBALS; i++)
-        if ((names->globals[i] = PyUnicode_InternFromString(impl_names[FIRST_GLOBAL + i])) == NULL)
+        if ((names->globals[i] = PyUnicode_InternFromString(global_hooks[i])) == NULL)
             return -1;
     names->call_impl = PyUnicode_InternFromString("_call_impl");
     names->forward = PyUnicode_InternFromString("forward");
@@ -63,20 +46,17 @@ void calls_forward_names_clear(calls_forward_names *names)
     Py_CLEAR(names->known);
 }
 
-/* Is this the code of the _call_impl that we know? */
-static bool is_known(calls_forward_names *names, PyObject *code)
+void calls_forward_find(calls_forward_names *names)
 {
-    if (names->known == code)
-        return true;
-    PyObject *used = PyObject_GetAttrString(code, "co_names"); /* owned */
-    bool is_same = used != NULL && PyTuple_Check(used) && PyTuple_GET_SIZE(used) >= IMPL_NAMES;
-    for (int i = 0; is_same && i < IMPL_NAMES; i++)
-        is_same = PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(used, i), impl_names[i]) == 0;
-    if (is_same)
-        Py_XSETREF(names->known, Py_NewRef(code));
-    PyErr_Clear();
-    Py_XDECREF(used);
-    return is_same;
+    if (names->known != NULL)
+        return;
+    PyObject *module = PyImport_ImportModule("tensortap.models.call_impl"); /* owned */
+    names->known = module != NULL ? PyObject_CallMethod(module, "known_code", NULL) : NULL;
+    if (names->known == NULL) {
+        PyErr_Clear(); /* then every module is called through _call_impl */
+        names->known = Py_NewRef(Py_None);
+    }
+    Py_XDECREF(module);
 }
 
 /* What a class has, if Python can tell us when that changes. */
@@ -87,8 +67,7 @@ static void read_class(calls_forward_names *names, PyTypeObject *type, calls_for
     PyObject *usual = _PyType_Lookup(&PyBaseObject_Type, names->getattribute);
     *out = (calls_forward_class){ .type = type };
     if (impl != NULL && PyFunction_Check(impl) && forward != NULL && PyFunction_Check(forward) &&
-        _PyType_Lookup(type, names->getattribute) == usual &&
-        is_known(names, PyFunction_GET_CODE(impl))) {
+        _PyType_Lookup(type, names->getattribute) == usual && PyFunction_GET_CODE(impl) == names->known) {
         out->impl = impl;
         out->forward = forward;
     }

@@ -199,6 +199,8 @@ static calls_link *link_find(const calls_consumer *consumer, PyObject *module)
  * without an exception: this torch has no slot, or (not makes) we are not in it. */
 static calls_tap *tap_of(binding_state *state, PyObject *module, bool makes)
 {
+    if (makes)
+        calls_forward_find(&state->calls->forward); /* first: it runs Python code */
     PyObject *none = _PyType_Lookup(Py_TYPE(module), state->calls->slot); /* borrowed */
     PyObject *dict = PyObject_GenericGetDict(module, NULL);               /* owned */
     PyObject *weak = NULL;                                                /* owned */

@@ -143,7 +143,7 @@ typedef struct calls_forward_names {
     PyObject *call_impl, *forward, *getattribute; /* owned; interned */
     PyObject *hooks[FORWARD_HOOKS];               /* owned; interned; of a module */
     PyObject *globals[FORWARD_GLOBALS];           /* owned; interned; of all modules */
-    PyObject *known;                              /* owned or NULL; the code of _call_impl */
+    PyObject *known; /* owned; the code of _call_impl, None: not one that we know; NULL: not asked yet */
 } calls_forward_names;
 
 /* What is known of the class of one module; { 0 } at first. */
@@ -204,6 +204,8 @@ typedef struct calls_tap {
 
 int calls_forward_names_init(calls_forward_names *names);
 void calls_forward_names_clear(calls_forward_names *names);
+/* Finds out if torch's _call_impl is the one that we know; twice is once. */
+void calls_forward_find(calls_forward_names *names);
 /* module._call_impl(*args, **kwargs), or forward() at once where that is the same. */
 PyObject *calls_forward(binding_state *state, calls_forward_class *class, PyObject *module,
                         PyObject *args, PyObject *kwargs);
