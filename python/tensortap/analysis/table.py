@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tensortap.analysis import source
 from tensortap.analysis.instructions import Instructions, pieces_by_line
@@ -49,9 +49,7 @@ class Table(NamedTuple):
     arrows: list[int]  # positions in the reads of the statement
     sites: list[int]  # instructions whose call's result is in what is written
     parts: list[tuple[object, Write]]  # items of lists and dicts that are built, by their keys
-    calls: list[
-        tuple[int, Write]
-    ]  # by instruction: what each is given; its parts are the arguments
+    calls: list[tuple[int, Write]]  # by instruction: what each is given; its parts are arguments
     is_hidden: bool  # .data or the like is used somewhere
     has_tight_loop: bool  # a loop goes round on one line
 
@@ -133,15 +131,19 @@ def table(code: CodeType) -> Table:
         one.flags & Does.DIGESTS and any(_hides(paths.rows[p]) for p in (*one.reads, *one.writes))
         for one in (piece.statement for piece in parts)
     )
-    lists: list[list[Any]] = [[] for _ in range(6)]
     made = Table(
-        paths.rows,
-        [],
-        instructions.lines,
-        instructions.begins,
-        *lists,
-        is_hidden,
-        instructions.has_tight_loop(),
+        paths=paths.rows,
+        rows=[],
+        lines=instructions.lines,
+        begins=instructions.begins,
+        reads=[],
+        writes=[],
+        arrows=[],
+        sites=[],
+        parts=[],
+        calls=[],
+        is_hidden=is_hidden,
+        has_tight_loop=instructions.has_tight_loop(),
     )
     for piece in parts:
         made.add(piece)
