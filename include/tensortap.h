@@ -142,6 +142,8 @@ typedef struct tt_dltensor {
 tt_status tt_tensor_describe(tt_tensor *out, const void *data, tt_dtype dtype, int32_t ndim,
                              const int64_t *shape, const int64_t *stride, tt_error *err);
 tt_status tt_tensor_from_dlpack(tt_tensor *out, const tt_dltensor *dl, tt_error *err);
+/* Copies all elements to `out`, contiguous, last index fastest, in the machine's byte order. */
+void tt_tensor_copy(const tt_tensor *t, void *out);
 
 /* ---- statistics --------------------------------------------------------- */
 

@@ -34,15 +34,16 @@ BELOW = {
 }
 
 # The same for the extension; extension.c, which combines the folders, may include all.
-SHARED = {"base", "tensor", "binding", "summary", "calls", "lines", "runs"}
+SHARED = {"base", "tensor", "binding", "summary", "probe", "calls", "lines", "runs"}
 EXT_BELOW = {
     "base": set(),
     "tensor": {"base"},
     "binding": {"base", "tensor"},
     "summary": {"base", "tensor", "binding"},
-    "calls": {"base", "tensor", "binding"},
+    "probe": {"base", "tensor", "binding"},
+    "calls": {"base", "tensor", "binding", "probe"},
     "lines": {"base", "tensor", "binding"},
-    "runs": {"base", "tensor", "binding", "summary", "calls"},
+    "runs": {"base", "tensor", "binding", "summary", "probe", "calls"},
     **dict.fromkeys(("flow", "track", "trace", "monitor", "spy"), SHARED),
 }
 

@@ -8,6 +8,7 @@
 #include "binding/state.h"
 #include "calls/source.h"
 #include "lines/source.h"
+#include "probe/operator.h"
 #include "runs/recorder.h"
 #include "spy/functions.h"
 #include "summary/docs.h"
@@ -75,8 +76,20 @@ static PyMethodDef functions[] = {
       "_announce($module, module, function, /)\n--\n\n"
       "Call function(module) before each call of a module in training, until given None." },
     { "_set_traced_call", FAST(calls_set_traced_call),
-      "_set_traced_call($module, function, /)\n--\n\n"
+      "_set_traced_call($module, function, listen, make_slots, /)\n--\n\n"
       "Set the function that torch.compile traces where a watched module is called." },
+    { "_begin_compiling", FAST(calls_begin_compiling),
+      "_begin_compiling($module, /)\n--\n\n"
+      "Prepare watched modules, from now on, to be traced by torch.compile." },
+    { "_place", FAST(calls_place_number),
+      "_place($module, kind, path, is_first, /)\n--\n\n"
+      "Return the slot of a tensor that a module returns or gets; -1: there are too many." },
+    { "_probe_register", FAST(probe_register),
+      "_probe_register($module, /)\n--\n\n"
+      "Register tensortap::probe_v1 through torch's C interface; False if it has none." },
+    { "_probe", FAST(probe_run),
+      "_probe($module, x, slots, slot, /)\n--\n\n"
+      "Run tensortap::probe_v1 on CPU tensors." },
     { "_escape", FAST(summary_escape),
       "_escape($module, text, /)\n--\n\n"
       "Escape what a terminal would obey: control characters and those that reorder text." },

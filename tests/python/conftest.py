@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,15 @@ def _same_numbers() -> None:
     np.random.seed(0)
     if "torch" in globals():
         torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _forget_compiled_code() -> Iterator[None]:
+    """Have each test begin as a process does that has compiled nothing."""
+    yield
+    convert_frame = sys.modules.get("torch._dynamo.convert_frame")
+    if convert_frame is not None and getattr(convert_frame, "FRAME_COUNTER", 0) > 0:
+        sys.modules["torch._dynamo"].reset()  # type: ignore[attr-defined]
 
 
 @pytest.fixture

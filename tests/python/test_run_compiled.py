@@ -85,7 +85,7 @@ def train(kind, model, call):
         losses.append(loss.item())
     weights = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
     print(kind, losses, hashlib.sha1(weights).hexdigest(), torch.rand(1).item())
-    print(kind, sum(counters["graph_break"].values()), dict(counters["stats"]),
+    print(kind, sum(counters["graph_break"].values()), counters["stats"]["unique_graphs"],
           dict(counters["frames"]), len(get_compilation_metrics()) - before)
 """
 

@@ -8,6 +8,7 @@
 #include "base/frame.h"
 #include "binding/state.h"
 #include "calls/source.h"
+#include "probe/operator.h"
 
 #include <time.h>
 
@@ -23,13 +24,15 @@ static calls_link *link_at(const calls_frame *frame, Py_ssize_t i)
     return (calls_link *)PyTuple_GET_ITEM(frame->links, i);
 }
 
-static bool is_deaf(const calls_link *link)
+/* Is nothing to be delivered to this link? */
+static bool is_deaf(const calls_frame *frame, const calls_link *link)
 {
-    return link->consumer == NULL || link->consumer->is_off;
+    return link->consumer == NULL || link->consumer->is_off ||
+           (frame->is_in_backward && link->consumer->wants & CALLS_FORWARD_ONLY);
 }
 
 /* The module's own flag: an ordinary attribute of the instance, or a property (OptimizedModule). */
-static bool read_training(binding_state *state, PyObject *module)
+bool calls_is_training(binding_state *state, PyObject *module)
 {
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
     PyObject *flag = dict != NULL ? Py_XNewRef(PyDict_GetItemWithError(dict, state->calls->training))
@@ -84,15 +87,15 @@ static int tell(calls_thread *thread, int (*call)(calls_consumer *, calls_link *
     return result;
 }
 
-/* The number of this call of the module in the consumer's step. */
-static uint32_t count_call(const calls_frame *frame, calls_link *link)
+uint32_t calls_link_count(calls_link *link, bool is_training, bool is_outermost)
 {
     /* Owned: the consumer may remove itself. */
     calls_consumer *consumer = (calls_consumer *)Py_NewRef((PyObject *)link->consumer);
+    calls_thread *thread = calls_thread_here();
     if (consumer->calls->enter != NULL) {
-        frame->thread->inside++;
-        consumer->calls->enter(consumer, link, frame->is_training, frame->outer == NULL);
-        frame->thread->inside--;
+        thread->inside++;
+        consumer->calls->enter(consumer, link, is_training, is_outermost);
+        thread->inside--;
     }
     if (link->calls_ever++ == 0 || link->step != *consumer->step) {
         link->step = *consumer->step;
@@ -102,12 +105,25 @@ static uint32_t count_call(const calls_frame *frame, calls_link *link)
     return link->calls++;
 }
 
+/* An outermost call begins: compiled code that runs within it is to know what is wanted. */
+static void prepare_compiled(binding_state *state, const calls_frame *frame)
+{
+    if (!state->calls->is_compiling)
+        calls_traced_listen(state);
+    for (Py_ssize_t i = 0; state->calls->has_slots && i < PyTuple_GET_SIZE(frame->links); i++)
+        if (!is_deaf(frame, link_at(frame, i)) && link_at(frame, i)->consumer->calls->products != NULL)
+            calls_traced_set_products(state, link_at(frame, i)->consumer);
+}
+
 int calls_frame_enter(binding_state *state, calls_frame *frame)
 {
     calls_thread *thread = frame->thread;
     Py_ssize_t count = PyTuple_GET_SIZE(frame->links);
     uint32_t wants = 0;
+    if (calls_traced_drain(state, false) < 0)
+        return -1;
     frame->calls = frame->few_calls;
+    frame->is_in_backward = probe_is_in_backward();
     if (count > (Py_ssize_t)(sizeof frame->few_calls / sizeof *frame->few_calls)) {
         frame->calls = PyMem_Calloc((size_t)count, sizeof *frame->calls);
         if (frame->calls == NULL) {
@@ -116,22 +132,25 @@ int calls_frame_enter(binding_state *state, calls_frame *frame)
         }
     }
     for (Py_ssize_t i = 0; i < count; i++)
-        if (!is_deaf(link_at(frame, i)))
+        if (!is_deaf(frame, link_at(frame, i)))
             wants |= link_at(frame, i)->consumer->wants;
     calls_frame_place(frame);
     frame->is_training = true;
     if (wants & CALLS_PHASE)
         frame->is_training =
-            frame->outer != NULL ? frame->outer->is_training : read_training(state, frame->module);
+            frame->outer != NULL ? frame->outer->is_training : calls_is_training(state, frame->module);
     for (Py_ssize_t i = 0; i < count; i++)
-        if (!is_deaf(link_at(frame, i)))
-            frame->calls[i] = count_call(frame, link_at(frame, i));
+        if (!is_deaf(frame, link_at(frame, i)))
+            frame->calls[i] =
+                calls_link_count(link_at(frame, i), frame->is_training, frame->outer == NULL);
+    if (frame->outer == NULL)
+        prepare_compiled(state, frame);
     frame->start = wants & CALLS_TIME ? now() : 0;
     tensor_looks looks = { .torch = &state->torch };
     int result = 0;
     for (Py_ssize_t i = 0; i < count && result == 0; i++) {
         calls_link *link = link_at(frame, i);
-        if (is_deaf(link) || link->consumer->calls->before == NULL)
+        if (is_deaf(frame, link) || link->consumer->calls->before == NULL)
             continue;
         calls_event event;
         fill_event(state, frame, i, &looks, &event);
@@ -153,7 +172,7 @@ static int tell_after(binding_state *state, calls_frame *frame, PyObject *output
     int64_t end = frame->start != 0 ? now() : 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++) {
         calls_link *link = link_at(frame, i);
-        if (is_deaf(link) || link->consumer->calls->after == NULL ||
+        if (is_deaf(frame, link) || link->consumer->calls->after == NULL ||
             (output == NULL && !(link->consumer->wants & CALLS_ERRORS)))
             continue;
         calls_event event;
@@ -178,13 +197,18 @@ static int tell_after(binding_state *state, calls_frame *frame, PyObject *output
 static bool wants_errors(const calls_frame *frame)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++)
-        if (!is_deaf(link_at(frame, i)) && link_at(frame, i)->consumer->wants & CALLS_ERRORS)
+        if (!is_deaf(frame, link_at(frame, i)) && link_at(frame, i)->consumer->wants & CALLS_ERRORS)
             return true;
     return false;
 }
 
 PyObject *calls_frame_leave(binding_state *state, calls_frame *frame, PyObject *output)
 {
+    PyObject *pending = PyErr_GetRaisedException(); /* owned; of forward */
+    if (calls_traced_drain(state, false) < 0 && pending == NULL)
+        Py_CLEAR(output);
+    if (pending != NULL)
+        PyErr_SetRaisedException(pending);
     calls_frame_pop(state, frame);
     if (output != NULL) {
         if (tell_after(state, frame, output, NULL) < 0)
@@ -204,7 +228,7 @@ static PyObject *call_module(calls_tap *tap, PyObject *module, PyObject *args, P
 {
     if (tap->inner != NULL)
         return PyObject_Call(tap->inner, args, kwargs);
-    return calls_forward(tap->state, &tap->class, module, args, kwargs);
+    return calls_forward(tap->state, &tap->class, module, args, kwargs, tap->forward);
 }
 
 /* A replica of DataParallel has a copy of its module's __dict__, and so our object in
@@ -225,9 +249,9 @@ static PyObject *module_of_caller(const calls_tap *tap)
 }
 
 /* 0, or -1 with an exception.  The function may watch the module, also for this call. */
-static int announce(const calls_tap *tap, PyObject *module, calls_thread *thread)
+int calls_tap_announce(const calls_tap *tap, PyObject *module, calls_thread *thread)
 {
-    if (tap->announce == NULL || thread->inside != 0 || !read_training(tap->state, module))
+    if (tap->announce == NULL || thread->inside != 0 || !calls_is_training(tap->state, module))
         return 0;
     PyObject *function = Py_NewRef(tap->announce); /* owned: it takes itself off */
     thread->inside++;
@@ -248,6 +272,8 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
     bool is_idle = tap->links == NULL || (PyTuple_GET_SIZE(tap->links) == 0 && tap->announce == NULL);
     bool is_copied = Py_REFCNT(self) > 2 || is_idle;
     PyObject *caller = is_copied ? module_of_caller(tap) : NULL; /* borrowed */
+    if (caller != NULL && caller != module)
+        calls_traced_take_forward(tap->state, tap, caller);
     if (caller != NULL)
         Py_XSETREF(module, Py_NewRef(caller));
     if (module == NULL) {
@@ -255,9 +281,10 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
         goto out;
     }
     calls_thread *thread = calls_thread_here();
-    if (announce(tap, module, thread) < 0)
+    if (calls_tap_announce(tap, module, thread) < 0)
         goto out;
     if (thread->inside != 0 || tap->links == NULL || PyTuple_GET_SIZE(tap->links) == 0) {
+        calls_traced_prepare(tap);
         output = call_module(tap, module, args, kwargs);
         goto out;
     }
@@ -273,7 +300,9 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
     frame->thread = thread;
     frame->is_hook = false;
     if (calls_frame_enter(tap->state, frame) == 0) {
+        probe_enter();
         output = call_module(tap, module, args, kwargs);
+        probe_leave();
         output = calls_frame_leave(tap->state, frame, output);
     }
     Py_DECREF(frame->links);

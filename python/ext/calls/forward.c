@@ -95,17 +95,19 @@ static bool are_empty(PyObject *dict, PyObject *const *names, int count)
 
 /* What is to be called with the module and its arguments: forward, where there are no hooks,
  * or _call_impl; borrowed.  NULL: the module has a way of its own. */
-static PyObject *way_of(const binding_state *state, const calls_forward_class *class, PyObject *module)
+static PyObject *way_of(const binding_state *state, const calls_forward_class *class, PyObject *module,
+                        const PyObject *ours)
 {
     const calls_forward_names *names = &state->calls->forward;
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
     PyObject *way = NULL;
     if (dict != NULL && PyDict_GetItemWithError(dict, names->call_impl) == NULL && !PyErr_Occurred())
         way = class->impl;
+    PyObject *own = dict != NULL ? PyDict_GetItemWithError(dict, names->forward) : NULL; /* borrowed */
     if (way != NULL && *state->torch.tracing_state() == NULL &&
         are_empty(dict, names->hooks, FORWARD_HOOKS) &&
         are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals, FORWARD_GLOBALS) &&
-        PyDict_GetItemWithError(dict, names->forward) == NULL && !PyErr_Occurred())
+        (own == NULL || own == ours) && !PyErr_Occurred())
         way = class->forward;
     Py_XDECREF(dict);
     PyErr_Clear();
@@ -137,7 +139,7 @@ static PyObject *call_function(PyObject *function, PyObject *module, PyObject *a
 }
 
 PyObject *calls_forward(binding_state *state, calls_forward_class *class, PyObject *module,
-                        PyObject *args, PyObject *kwargs)
+                        PyObject *args, PyObject *kwargs, const PyObject *ours)
 {
     calls_forward_names *names = &state->calls->forward;
     if (!is_current(class, Py_TYPE(module)))
@@ -145,7 +147,7 @@ PyObject *calls_forward(binding_state *state, calls_forward_class *class, PyObje
     PyObject *way = NULL; /* borrowed */
     if (class->forward != NULL && state->torch.tracing_state != NULL &&
         PyFunction_GET_CODE(class->impl) == names->known)
-        way = way_of(state, class, module);
+        way = way_of(state, class, module, ours);
     if (way != NULL)
         return call_function(way, module, args, kwargs);
     PyObject *bound = PyObject_GetAttr(module, names->call_impl); /* owned */

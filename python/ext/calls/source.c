@@ -14,7 +14,8 @@ static int find_names(calls_state *names)
     names->slot = PyUnicode_InternFromString("_compiled_call_impl");
     names->training = PyUnicode_InternFromString("training");
     names->self = PyUnicode_InternFromString("self");
-    return names->slot != NULL && names->training != NULL && names->self != NULL
+    names->dynamo = PyUnicode_InternFromString("torch._dynamo");
+    return names->slot != NULL && names->training != NULL && names->self != NULL && names->dynamo != NULL
                ? calls_forward_names_init(&names->forward)
                : -1;
 }
@@ -27,14 +28,24 @@ void calls_state_clear(calls_state *names)
     Py_CLEAR(names->self);
     Py_CLEAR(names->pickled);
     Py_CLEAR(names->dispatch_table);
+    Py_CLEAR(names->dynamo);
+    Py_CLEAR(names->listen);
+    Py_CLEAR(names->callbacks);
+    Py_CLEAR(names->make_slots);
+    Py_CLEAR(names->places);
+    Py_CLEAR(names->place_numbers);
+    Py_CLEAR(names->objection);
+    names->tap_count = 0;
     calls_frames_free(names->spare);
     names->spare = NULL;
 }
 
 void calls_state_free(calls_state *names)
 {
-    if (names != NULL)
+    if (names != NULL) {
         calls_state_clear(names);
+        PyMem_Free(names->taps);
+    }
     PyMem_Free(names);
 }
 
@@ -61,6 +72,8 @@ void calls_consumer_init(calls_consumer *self, const calls_table *calls, const i
     self->step = step;
     self->wants = wants;
     self->is_off = false;
+    self->is_compiled_again = false;
+    self->probes = 0;
 }
 
 /* A link that has lost its consumer delivers nothing, wherever it still hangs. */
@@ -152,6 +165,9 @@ static calls_link *link_make(binding_state *state, calls_consumer *consumer, PyO
     link->step = 0;
     link->calls = 0;
     link->calls_ever = 0;
+    link->tap = NULL;
+    link->probed = 0;
+    link->is_entered = false;
     PyObject_GC_Track((PyObject *)link);
     return link;
 }
@@ -195,12 +211,10 @@ static calls_link *link_find(const calls_consumer *consumer, PyObject *module)
     return NULL;
 }
 
-/* Our object in the module's slot, made if it is not there.  New reference; NULL
- * without an exception: this torch has no slot, or (not makes) we are not in it. */
-static calls_tap *tap_of(binding_state *state, PyObject *module, bool makes)
+calls_tap *calls_tap_of(binding_state *state, PyObject *module, bool makes)
 {
     if (makes)
-        calls_forward_find(&state->calls->forward); /* first: it runs Python code */
+        calls_forward_find(&state->calls->forward);                       /* first: it runs Python code */
     PyObject *none = _PyType_Lookup(Py_TYPE(module), state->calls->slot); /* borrowed */
     PyObject *dict = PyObject_GenericGetDict(module, NULL);               /* owned */
     PyObject *weak = NULL;                                                /* owned */
@@ -232,10 +246,15 @@ static calls_tap *tap_of(binding_state *state, PyObject *module, bool makes)
     tap->pickled = NULL;
     tap->announce = NULL;
     tap->class = (calls_forward_class){ 0 };
+    tap->number = 0;
+    tap->forward = tap->slots = NULL;
+    tap->control = NULL;
+    tap->probes = 0;
+    tap->is_traced = tap->is_prepared = false;
     PyObject_GC_Track((PyObject *)tap);
     if (tap->core == NULL || tap->links == NULL ||
-        calls_pickle_add(state, Py_TYPE(module), &tap->pickled) < 0 ||
-        PyDict_SetItem(dict, state->calls->slot, (PyObject *)tap) < 0)
+        calls_pickle_add(state, Py_TYPE(module), false, &tap->pickled) < 0 ||
+        PyDict_SetItem(dict, state->calls->slot, (PyObject *)tap) < 0 || !calls_traced_add(state, tap))
         Py_CLEAR(tap);
 out:
     Py_XDECREF(weak);
@@ -244,10 +263,12 @@ out:
 }
 
 /* Takes a tap that nobody needs any more out of its module's slot. */
-static void tap_take_out_if_idle(binding_state *state, const calls_tap *tap, PyObject *module)
+static void tap_take_out_if_idle(binding_state *state, calls_tap *tap, PyObject *module)
 {
-    if (tap->announce != NULL || PyTuple_GET_SIZE(tap->links) != 0)
-        return;
+    if (tap->announce != NULL || PyTuple_GET_SIZE(tap->links) != 0 || tap->is_traced)
+        return; /* without it, what is compiled would be compiled again */
+    calls_traced_take_forward(state, tap, module);
+    Py_CLEAR(tap->forward);
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
     if (dict != NULL && tap->inner != NULL)
         PyDict_SetItem(dict, state->calls->slot, tap->inner);
@@ -263,8 +284,8 @@ BINDING_FUNCTION(calls_announce)
     if (binding_read_arguments("_announce", 2, (const binding_option[]){ { 0 } }, args, nargs, kwnames) <
         0)
         return NULL;
-    PyObject *function = args[1] != Py_None ? args[1] : NULL;  /* borrowed */
-    calls_tap *tap = tap_of(state, args[0], function != NULL); /* owned */
+    PyObject *function = args[1] != Py_None ? args[1] : NULL;        /* borrowed */
+    calls_tap *tap = calls_tap_of(state, args[0], function != NULL); /* owned */
     if (tap != NULL) {
         Py_XSETREF(tap->announce, Py_XNewRef(function));
         tap_take_out_if_idle(state, tap, args[0]);
@@ -273,16 +294,21 @@ BINDING_FUNCTION(calls_announce)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-/* _set_traced_call(function): what Dynamo finds when it looks a tap's __call__ up, to trace it.
- * Calls themselves do not: they go through tp_call, which stays ours. */
+/* _set_traced_call(function, listen, make_slots): function is what Dynamo finds when it looks a
+ * tap's __call__ up, to trace it.  Calls themselves do not: they go through tp_call, which stays
+ * ours.  The others are traced.c's. */
 BINDING_FUNCTION(calls_set_traced_call)
 {
-    PyTypeObject *type = binding_state_of(module)->calls_tap_type;
-    if (binding_read_arguments("_set_traced_call", 1, (const binding_option[]){ { 0 } }, args, nargs,
+    binding_state *state = binding_state_of(module);
+    PyTypeObject *type = state->calls_tap_type;
+    if (binding_read_arguments("_set_traced_call", 3, (const binding_option[]){ { 0 } }, args, nargs,
                                kwnames) < 0 ||
         PyDict_SetItemString(type->tp_dict, "__call__", args[0]) < 0)
         return NULL;
     PyType_Modified(type);
+    Py_XSETREF(state->calls->listen, Py_NewRef(args[1]));
+    Py_XSETREF(state->calls->make_slots, Py_NewRef(args[2]));
+    calls_traced_init(state);
     Py_RETURN_NONE;
 }
 
@@ -301,14 +327,17 @@ int calls_source_add(binding_state *state, calls_consumer *consumer, PyObject *m
     if (link == NULL)
         goto out;
     if (!by_hook)
-        tap = tap_of(state, module, true);
+        tap = calls_tap_of(state, module, true);
     if (tap == NULL && (PyErr_Occurred() || calls_forward_hook_add(state, link, module) < 0))
         goto out;
     links = tap != NULL ? tuple_with(tap->links, link) : NULL;
     if ((tap != NULL && links == NULL) || PyList_Append(consumer->links, (PyObject *)link) < 0)
         goto out;
-    if (tap != NULL)
+    if (tap != NULL) {
         Py_SETREF(tap->links, Py_NewRef(links));
+        link->tap = tap;
+        calls_traced_update(state, tap);
+    }
     result = 0;
 out:
     Py_XDECREF(links);
@@ -328,14 +357,15 @@ static void link_take_off(binding_state *state, calls_link *link)
     PyObject *module = NULL;                        /* owned; NULL: gone */
     (void)PyWeakref_GetRef(link->module, &module);
     calls_forward_hook_remove(link);
-    calls_tap *tap = module != NULL ? tap_of(state, module, false) : NULL; /* owned */
+    calls_tap *tap = module != NULL ? calls_tap_of(state, module, false) : NULL; /* owned */
     int is_there = tap != NULL ? PySequence_Contains(tap->links, (PyObject *)link) : 0;
     if (is_there > 0) {
         PyObject *links = tuple_without(tap->links, link);
-        if (links != NULL)
+        if (links != NULL) {
             Py_SETREF(tap->links, links);
-        if (links != NULL)
+            calls_traced_update(state, tap);
             tap_take_out_if_idle(state, tap, module);
+        }
     }
     Py_XDECREF(tap);
     link_cut(link);
@@ -385,12 +415,18 @@ static int tap_traverse(PyObject *self, visitproc visit, void *arg)
 
 static int tap_clear(PyObject *self)
 {
+    PyObject *links = ((calls_tap *)self)->links; /* borrowed */
+    for (Py_ssize_t i = 0; links != NULL && i < PyTuple_GET_SIZE(links); i++)
+        ((calls_link *)PyTuple_GET_ITEM(links, i))->tap = NULL;
     return binding_clear(self, offsetof(calls_tap, links), offsetof(calls_tap, announce));
 }
 
 static void tap_dealloc(PyObject *self)
 {
     PyObject_GC_UnTrack(self);
+    calls_traced_remove((calls_tap *)self);
+    tap_clear(self);
+    Py_CLEAR(((calls_tap *)self)->slots);
     Py_CLEAR(((calls_tap *)self)->module);
     calls_pickle_remove(((calls_tap *)self)->state, ((calls_tap *)self)->pickled);
     Py_CLEAR(((calls_tap *)self)->pickled);
@@ -423,7 +459,14 @@ static PyMemberDef tap_members[] = {
     { 0 },
 };
 
+static PyGetSetDef tap_getset[] = {
+    { "probes", calls_traced_probes, NULL, "which probes torch.compile is to put into a graph", NULL },
+    { "slots", calls_traced_slots, NULL, "the tensor that they share", NULL },
+    { 0 },
+};
+
 BINDING_CLASS(calls_tap, "tensortap._core.ModuleTap", calls_tap, BINDING_GC | BINDING_NO_NEW,
               { Py_tp_doc, "Calls a module and tells tensortap's consumers." },
               { Py_tp_call, calls_tap_call }, { Py_tp_dealloc, tap_dealloc }, BINDING_GC_SLOTS(tap),
-              { Py_tp_methods, tap_methods }, { Py_tp_members, tap_members });
+              { Py_tp_methods, tap_methods }, { Py_tp_members, tap_members },
+              { Py_tp_getset, tap_getset });

@@ -37,6 +37,15 @@
 
 typedef struct calls_consumer calls_consumer;
 typedef struct calls_link calls_link;
+struct probe_row;
+
+/* Which tensor of a module that runs inside a compiled graph. */
+typedef struct calls_probe_place {
+    int32_t slot;
+    PyObject *text; /* borrowed; the path behind the module's name: "", ".0", ".hidden.2" */
+    bool is_input;
+    bool is_first; /* of the tensors of one call */
+} calls_probe_place;
 
 /* One call of one module, as one consumer sees it.  All references are borrowed
  * for the time of the call. */
@@ -61,6 +70,7 @@ enum {
     CALLS_DEPTH = 1 << 1,
     CALLS_PHASE = 1 << 2,
     CALLS_TIME = 1 << 3,
+    CALLS_FORWARD_ONLY = 1 << 4, /* no calls within backward(): activation checkpointing repeats them */
 };
 
 /* Each gives 0, or -1 with an exception that the user's program is to see: only
@@ -71,16 +81,27 @@ typedef struct calls_table {
     void (*enter)(calls_consumer *self, calls_link *link, bool is_training, bool is_outermost);
     int (*before)(calls_consumer *self, calls_link *link, const calls_event *event); /* or NULL */
     int (*after)(calls_consumer *self, calls_link *link, const calls_event *event);  /* or NULL */
+    /* For modules inside compiled graphs; both or NULL.  products: the TT_PRODUCT_ that are wanted of a
+     * place, at the step that runs.  probed: a tensor was there; of the event only module, call,
+     * thread and is_training are set. */
+    uint32_t (*products)(calls_consumer *self, calls_link *link, const calls_probe_place *place);
+    int (*probed)(calls_consumer *self, calls_link *link, const calls_event *event,
+                  const calls_probe_place *place, const struct probe_row *row);
     void (*free_data)(void *data); /* of a link; or NULL */
 } calls_table;
+
+/* What a consumer wants of modules inside compiled graphs. */
+enum { CALLS_PROBE_OUTPUTS = 1 << 0, CALLS_PROBE_INPUTS = 1 << 1 };
 
 /* First member of every consumer; those are Python objects with GC, and what they own lies behind it. */
 struct calls_consumer {
     PyObject_HEAD const calls_table *calls;
-    const int64_t *step; /* when it changes, calls are counted from 0 again */
-    uint32_t wants;      /* of CALLS_ */
-    bool is_off;         /* nothing is delivered; may be set at any time */
-    PyObject *links;     /* owned; list of calls_link, also of modules that are gone */
+    const int64_t *step;    /* when it changes, calls are counted from 0 again */
+    uint32_t wants;         /* of CALLS_ */
+    uint32_t probes;        /* of CALLS_PROBE_ */
+    bool is_off;            /* nothing is delivered; may be set at any time */
+    bool is_compiled_again; /* a module of it had been compiled before it was watched */
+    PyObject *links;        /* owned; list of calls_link, also of modules that are gone */
 };
 
 /* Defines noun_traverse() and noun_clear() of a consumer that owns the references from its links, in its
@@ -107,7 +128,10 @@ struct calls_link {
     void (*free_data)(void *data); /* of its calls; when the link itself goes */
     int64_t step;                  /* in which `calls` were counted */
     uint32_t calls;
-    uint64_t calls_ever; /* 0: the module never ran where we can see it */
+    uint64_t calls_ever;   /* 0: the module never ran where we can see it */
+    struct calls_tap *tap; /* borrowed; NULL: it lives in hooks, or the module is gone */
+    uint32_t probed;       /* number of the call inside a compiled graph that rows come from */
+    bool is_entered;       /* ... which was counted before its first row */
 };
 
 void calls_consumer_init(calls_consumer *self, const calls_table *calls, const int64_t *step,
@@ -153,6 +177,12 @@ typedef struct calls_forward_class {
     PyObject *impl, *forward; /* borrowed from that version of the type; NULL: not as usual */
 } calls_forward_class;
 
+/* Delivers what probes in compiled graphs have seen: in this thread, or in all.  0, or -1 with the
+ * exception of a consumer. */
+int calls_traced_drain(binding_state *state, bool all);
+/* Sets what is wanted of the modules of a consumer; after its step or its plan has changed. */
+void calls_traced_set_products(binding_state *state, const calls_consumer *consumer);
+
 /* Strings the source looks up by; in the extension's state. */
 typedef struct calls_state {
     PyObject *slot, *training, *self; /* owned; interned */
@@ -161,6 +191,16 @@ typedef struct calls_state {
     calls_forward_names forward;
     PyObject *pickled;        /* owned or NULL; class: its modules with a tap; of pickle.c */
     PyObject *dispatch_table; /* owned or NULL; copyreg's */
+    /* Of traced.c: */
+    PyObject *dynamo;                 /* owned; "torch._dynamo" */
+    PyObject *listen, *make_slots;    /* owned or NULL; functions of models/probes.py */
+    PyObject *places, *place_numbers; /* owned or NULL; list of (kind, text, is first), and back */
+    PyObject *objection;     /* owned or NULL; of a consumer, from where it could not be raised */
+    struct calls_tap **taps; /* owned; by number - 1; NULL: gone */
+    size_t tap_count, tap_cap;
+    PyObject *callbacks; /* owned or NULL; Dynamo's list; empty: it does not tell us any more */
+    bool is_compiling;   /* it has begun to compile something */
+    bool has_slots;      /* some module was traced with probes */
 } calls_state;
 calls_state *calls_state_create(void); /* or NULL with an exception */
 void calls_state_clear(calls_state *names);
@@ -188,6 +228,7 @@ typedef struct calls_frame {
     int64_t start;
     bool is_hook; /* entered by one hook, to be left by another */
     bool is_training;
+    bool is_in_backward;
 } calls_frame;
 
 /* The object in the slot. */
@@ -197,18 +238,46 @@ typedef struct calls_tap {
     PyObject *module;      /* owned; weak reference: a strong one would be a cycle */
     PyObject *links;       /* owned; tuple of calls_link; replaced, never changed */
     PyObject *inner;       /* owned or NULL; what was in the slot before (module.compile()) */
+    PyObject *forward;     /* owned or NULL; what we put into the module's __dict__ */
     PyObject *announce;    /* owned or NULL; f(module) before each call in training */
     PyTypeObject *pickled; /* owned or NULL; the class that pickle.c counts */
     calls_forward_class class;
+    uint64_t number;  /* in calls_state.taps, from 1 */
+    PyObject *slots;  /* owned or NULL; the tensor that its probes share */
+    void *control;    /* probe_slots in it; NULL: none */
+    uint32_t probes;  /* of CALLS_PROBE_; only grows */
+    bool is_traced;   /* compiled code has guards on it: it stays where it is */
+    bool is_prepared; /* its module's parts have such objects too */
 } calls_tap;
+
+/* Our object in the module's slot, made if it is not there.  New reference; NULL
+ * without an exception: this torch has no slot, or (not makes) we are not in it. */
+calls_tap *calls_tap_of(binding_state *state, PyObject *module, bool makes);
+
+/* ---- traced.c ---- */
+void calls_traced_init(binding_state *state);
+bool calls_traced_add(binding_state *state, calls_tap *tap); /* false: no memory */
+void calls_traced_remove(calls_tap *tap);
+void calls_traced_take_forward(binding_state *state, const calls_tap *tap, PyObject *module);
+void calls_traced_listen(binding_state *state);
+void calls_traced_prepare(calls_tap *tap); /* its module is called, and nobody has it watched */
+void calls_traced_update(binding_state *state, calls_tap *tap); /* its links have changed */
+PyObject *calls_traced_probes(PyObject *self, void *closure);
+PyObject *calls_traced_slots(PyObject *self, void *closure);
+
+/* call.c: counts a call, and tells the consumer that it begins; its number in the step. */
+uint32_t calls_link_count(calls_link *link, bool is_training, bool is_outermost);
+bool calls_is_training(binding_state *state, PyObject *module);
+int calls_tap_announce(const calls_tap *tap, PyObject *module, calls_thread *thread);
 
 int calls_forward_names_init(calls_forward_names *names);
 void calls_forward_names_clear(calls_forward_names *names);
 /* Finds out if torch's _call_impl is the one that we know; twice is once. */
 void calls_forward_find(calls_forward_names *names);
-/* module._call_impl(*args, **kwargs), or forward() at once where that is the same. */
+/* module._call_impl(*args, **kwargs), or forward() at once where that is the same.  ours: the
+ * `forward` that we put into the module's __dict__, or NULL. */
 PyObject *calls_forward(binding_state *state, calls_forward_class *class, PyObject *module,
-                        PyObject *args, PyObject *kwargs);
+                        PyObject *args, PyObject *kwargs, const PyObject *ours);
 
 /* stack.c: memory for frames (NULL: there is none), and their order. */
 calls_thread *calls_thread_here(void);
@@ -230,9 +299,9 @@ calls_frame *calls_frame_of_hook(const PyObject *link);
 bool calls_source_is_inside(void); /* a consumer is being told of an event, in this thread */
 PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs); /* tp_call */
 
-/* Have copies and pickles of this class leave our object out, until removed; *out is
- * what to remove, owned, or NULL: nothing has to be done for it.  0, or -1 with an exception. */
-int calls_pickle_add(binding_state *state, PyTypeObject *type, PyTypeObject **out);
+/* Have copies and pickles of this class leave our object out, until removed, and the forward that
+ * we put beside it if has_forward; *out is what to remove, owned, or NULL: nothing has to be done.  0, or -1 with an exception. */
+int calls_pickle_add(binding_state *state, PyTypeObject *type, bool has_forward, PyTypeObject **out);
 void calls_pickle_remove(binding_state *state, PyTypeObject *type); /* NULL: nothing to do */
 
 int calls_forward_hook_add(binding_state *state, calls_link *link, PyObject *module);
@@ -241,6 +310,8 @@ void calls_forward_hook_remove(calls_link *link);
 BINDING_FUNCTION(calls_announce);
 BINDING_FUNCTION(calls_deaf_hook);
 BINDING_FUNCTION(calls_set_traced_call);
+BINDING_FUNCTION(calls_begin_compiling);
+BINDING_FUNCTION(calls_place_number);
 
 PyObject *calls_reduce_module(PyObject *core, PyObject *module);
 

@@ -44,7 +44,8 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->notes = true;
     self->norm_site = -1;
     calls_consumer_init(&self->consumer, inputs ? &runs_watch_calls_with_inputs : &runs_watch_calls,
-                        &self->recorder->step, CALLS_PHASE);
+                        &self->recorder->step, CALLS_PHASE | CALLS_FORWARD_ONLY);
+    self->consumer.probes = CALLS_PROBE_OUTPUTS | (inputs ? CALLS_PROBE_INPUTS : 0);
     self->parameters_key = PyUnicode_InternFromString("_parameters");
     if (self->parameters_key == NULL || runs_watch_find_backward(self) < 0)
         Py_CLEAR(self);
@@ -169,6 +170,8 @@ static PyMemberDef members[] = {
     { "changed", T_BOOL, offsetof(runs_watch, is_changed), 0, "gradients were changed before the step" },
     { "clipped", T_BOOL, offsetof(runs_watch, is_clipped), 0, "... and were recorded so" },
     { "gradients", T_BOOL, offsetof(runs_watch, has_gradients), 0, "record those of parameters" },
+    { "compiled_again", T_BOOL, offsetof(runs_watch, consumer.is_compiled_again), READONLY,
+      "some module had been compiled before it was watched" },
     { "errors", T_LONGLONG, offsetof(runs_watch, errors), READONLY, "errors of our own" },
     { "error", T_OBJECT, offsetof(runs_watch, error), READONLY, "the first of them" },
     { "__weaklistoffset__", T_PYSSIZET, offsetof(runs_watch, weakrefs), READONLY, NULL },

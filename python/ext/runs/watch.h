@@ -59,6 +59,7 @@ typedef struct runs_watch {
     int32_t norm_site; /* of gradient_norm; -1: not asked for yet */
     long long errors;
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */
+    bool is_ahead;                        /* products are asked for the step that comes next */
     bool has_gradients;                   /* of parameters */
     bool has_activation_gradients;
     PyObject *weakrefs;
@@ -96,6 +97,10 @@ int runs_watch_record_alone(runs_watch *self, PyObject *tensor, const runs_watch
 /* Records stats that somebody else computed; step < 0: the current one. */
 void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
                              const runs_watch_tag *tag, int64_t step, int64_t time);
+
+/* Records what a probe inside a compiled graph has computed; 0, or -1 with the exception of
+ * on_nonfinite. */
+int runs_watch_record_row(runs_watch *self, const struct probe_row *row, const runs_watch_tag *tag);
 
 /* Tells on_nonfinite, if there is one and something to tell; -1: it raised. */
 int runs_watch_tell_nonfinite(runs_watch *self, const tt_stats *stats, const runs_watch_tag *tag,

@@ -6,6 +6,9 @@
 #include "calls/places.h"
 #include "runs/watch.h"
 
+#include "probe/log.h"
+#include "probe/operator.h"
+
 /* A place in the output (or input) of one module. */
 typedef struct site_place {
     calls_place place;
@@ -16,6 +19,7 @@ typedef struct site_place {
 /* What a link of ours carries. */
 typedef struct link_sites {
     calls_places outputs, inputs;
+    int32_t *probed; /* owned; sites + 1 by slot, inside compiled graphs; 0: not known yet */
     int64_t trained; /* the step in which it last was the outermost in training, plus 1 */
 } link_sites;
 
@@ -24,6 +28,7 @@ static void free_sites(void *data)
     link_sites *sites = data;
     calls_places_clear(&sites->outputs, NULL);
     calls_places_clear(&sites->inputs, NULL);
+    PyMem_Free(sites->probed);
     PyMem_Free(sites);
 }
 
@@ -170,13 +175,61 @@ static int watch_before(calls_consumer *consumer, calls_link *link, const calls_
     return result == 0 && has_names ? look(&walk, event, event->kwargs) : result;
 }
 
+/* ---- inside compiled graphs ---------------------------------------------- */
+
+/* The site of a tensor; -1: there is none. */
+static int32_t probed_site(runs_watch *self, calls_link *link, const calls_probe_place *place)
+{
+    link_sites *sites = sites_of(link);
+    if (sites != NULL && sites->probed == NULL)
+        sites->probed = PyMem_Calloc(PROBE_SLOTS, sizeof *sites->probed);
+    if (sites == NULL || sites->probed == NULL)
+        return -1;
+    int32_t *known = &sites->probed[place->slot];
+    PyObject *name = *known == 0 ? PyUnicode_Concat(link->name, place->text) : NULL; /* owned */
+    if (name != NULL)
+        *known = runs_watch_site(self, place->is_input ? "input" : "activation", name) + 1;
+    runs_watch_take_error(self);
+    Py_XDECREF(name);
+    return *known - 1;
+}
+
+static uint32_t watch_products(calls_consumer *consumer, calls_link *link, const calls_probe_place *place)
+{
+    runs_watch *self = (runs_watch *)consumer;
+    int32_t site = probed_site(self, link, place);
+    if (site < 0 || self->recorder->rec == NULL)
+        return 0;
+    int64_t step = self->recorder->step + (self->is_ahead ? 1 : 0);
+    uint32_t products = tt_recorder_wants(self->recorder->rec, site, step);
+    return products != 0 || self->on_nonfinite != NULL ? products | TT_PRODUCT_STATS : 0;
+}
+
+static int watch_probed(calls_consumer *consumer, calls_link *link, const calls_event *event,
+                        const calls_probe_place *place, const probe_row *row)
+{
+    runs_watch *self = (runs_watch *)consumer;
+    int32_t site = probed_site(self, link, place);
+    if (site < 0)
+        return 0;
+    runs_watch_tag tag = { .site = site,
+                           .call = event->call,
+                           .thread = event->thread,
+                           .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
+    return runs_watch_record_row(self, row, &tag);
+}
+
 const calls_table runs_watch_calls = {
     .enter = watch_enter,
+    .products = watch_products,
+    .probed = watch_probed,
     .after = watch_after,
     .free_data = free_sites,
 };
 const calls_table runs_watch_calls_with_inputs = {
     .enter = watch_enter,
+    .products = watch_products,
+    .probed = watch_probed,
     .before = watch_before,
     .after = watch_after,
     .free_data = free_sites,

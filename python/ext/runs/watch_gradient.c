@@ -121,6 +121,8 @@ void runs_watch_write_noted(runs_watch *self)
 /* The caller ends the step by hand: what no optimizer took was skipped. */
 PyObject *runs_watch_end_step(PyObject *self, PyObject *Py_UNUSED(none))
 {
+    if (calls_traced_drain(((runs_watch *)self)->state, true) < 0)
+        return NULL;
     runs_watch_write_noted((runs_watch *)self);
     Py_RETURN_NONE;
 }

@@ -101,6 +101,8 @@ static bool is_known(runs_recorder *recorder, PyObject *loss)
 int runs_watch_note_loss(runs_watch *self)
 {
     runs_recorder *recorder = self->recorder;
+    if (calls_traced_drain(self->state, false) < 0)
+        return -1;
     if (self->backward_code == NULL || recorder->rec == NULL)
         return 0;
     base_frame *at = outermost_backward(self, base_frame_running());

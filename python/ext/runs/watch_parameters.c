@@ -194,6 +194,8 @@ PyObject *runs_watch_read_parameters(PyObject *self, PyObject *arguments)
     norm total = { 0 };
     if (!PyArg_ParseTuple(arguments, "Op:read_parameters", &which, &wants_norm))
         return NULL;
+    if (calls_traced_drain(watch->state, true) < 0)
+        return NULL;
     total.is_wanted = wants_norm != 0;
     const int32_t *indices = NULL;
     Py_ssize_t count = watch->parameter_count;
@@ -214,6 +216,10 @@ PyObject *runs_watch_read_parameters(PyObject *self, PyObject *arguments)
     }
     if (indices == NULL)
         watch->has_fresh = false;
+    watch->is_ahead = true; /* compiled code may run next with nothing eager around it */
+    if (watch->state->calls->has_slots)
+        calls_traced_set_products(watch->state, &watch->consumer);
+    watch->is_ahead = false;
     if (!total.has_any || !total.is_wanted)
         Py_RETURN_NONE;
     return PyFloat_FromDouble(total.nan > 0 ? NAN : total.infinite > 0 ? INFINITY : sqrt(total.sumsq));

@@ -5,6 +5,7 @@
  * a sample is wanted.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
+#include "probe/log.h"
 #include "runs/watch.h"
 
 void runs_watch_take_error(runs_watch *self)
@@ -196,4 +197,37 @@ int runs_watch_record_alone(runs_watch *self, PyObject *tensor, const runs_watch
     int result = runs_watch_record(self, &looks, tensor, tag, stats);
     tensor_looks_clear(&looks);
     return result;
+}
+
+int runs_watch_record_row(runs_watch *self, const probe_row *row, const runs_watch_tag *tag)
+{
+    runs_recorder *recorder = self->recorder;
+    if (recorder->rec == NULL)
+        return 0;
+    runs_recorder_wake(recorder);
+    uint32_t products = tt_recorder_wants(recorder->rec, tag->site, recorder->step);
+    tt_tensor tensor;
+    const void *data = row->value != NULL ? row->value : row; /* only read with has_value */
+    if (tt_tensor_describe(&tensor, data, row->dtype, row->ndim, row->shape, NULL, NULL) < 0)
+        return 0;
+    bool has_value = products & TT_PRODUCT_VALUE && row->value != NULL;
+    size_t bytes = has_value ? runs_recorder_value_bytes(&tensor, products) : 0;
+    if (products != 0 && runs_recorder_make_room(recorder, bytes) && recorder->rec == NULL)
+        return 0;
+    tt_event event = {
+        .step = recorder->step,
+        .time = row->time,
+        .tensor = &tensor,
+        .has_value = has_value,
+        .stats = products & TT_PRODUCT_STATS ? &row->stats : NULL,
+        .digest = products & row->products & TT_PRODUCT_DIGEST ? &row->digest : NULL,
+        .hist = products & TT_PRODUCT_HIST ? row->hist : NULL,
+        .sample = products & TT_PRODUCT_SAMPLE ? row->sample : NULL,
+    };
+    set_tag(&event, tag);
+    if (products != 0)
+        tt_recorder_add(recorder->rec, &event); /* counts what it drops */
+    if (row->cost != 0)
+        runs_recorder_charge(recorder, tag->site, row->cost);
+    return runs_watch_tell_nonfinite(self, &row->stats, tag, event.step);
 }

@@ -67,7 +67,7 @@ class Watcher:
         from tensortap.models.unseen import unseen
         from tensortap.runs import optimizers
 
-        self.called = unseen(self._called)
+        self.called = unseen(self._called, is_traced=False)
         made = unseen(self._made)
         module.register_module_parameter_registration_hook(made)
         module.register_module_module_registration_hook(made)

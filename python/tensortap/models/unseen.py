@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensortap import _core
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def unseen(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a *hook* that does nothing while Dynamo traces, and is never compiled."""
+def unseen(hook: Callable[..., Any], *, is_traced: bool = True) -> Callable[..., Any]:
+    """Return *hook* so that it is never compiled, and does nothing while Dynamo traces it.
+
+    Args:
+        hook: The function to wrap.
+        is_traced: Whether Dynamo can trace it. It cannot trace what only C calls.
+    """
     try:
         from torch._C._dynamo import eval_frame
         from torch.compiler import is_compiling
@@ -25,7 +28,9 @@ def unseen(hook: Callable[..., Any]) -> Callable[..., Any]:
     set_eval_frame = eval_frame.set_eval_frame
 
     def wrapper(*args: Any) -> Any:
-        if is_compiling():  # Dynamo reads this as a constant: nothing is left in the graph
+        if (
+            is_traced and is_compiling()
+        ):  # Dynamo reads this as a constant: nothing is left in the graph
             return None
         callback = set_eval_frame(None)
         try:
@@ -42,13 +47,3 @@ def unseen(hook: Callable[..., Any]) -> Callable[..., Any]:
             wrapper.__code__, eval_frame._FrameExecStrategy(skip, skip)
         )
     return wrapper
-
-
-def call_module(tap: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a watched module as if it were not watched; torch.compile traces this function."""
-    if tap.inner is not None:
-        return tap.inner(*args, **kwargs)
-    return tap.module()._call_impl(*args, **kwargs)
-
-
-_core._set_traced_call(call_module)

@@ -21,6 +21,7 @@ from weakref import ref
 
 from tensortap import _core
 from tensortap.models.modules import modules_of, parameters_of, unwrapped, walk
+from tensortap.models.unseen import unseen
 from tensortap.runs.steps import Steps
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ Grads = Literal["parameters", "activations", "all"] | None
 OnNonFinite = Literal["warn", "raise"] | Callable[["NonFiniteError"], object] | None
 
 MAX_NAMES = 20  # in a note
+COMPILED_AGAIN = (
+    "torch.compile had compiled this code before the model was watched: it was compiled again, "
+    "once, so that its modules are seen"
+)
 MAX_WAITING = 1 << 16  # statistics on devices, where no step ever ends: an evaluation
 
 
@@ -151,10 +156,10 @@ class Watched:
             recorder,
             inputs=inputs,
             activation_gradients=grads in ("activations", "all"),
-            on_nonfinite=None if on_nonfinite is None else self._tell,
-            on_device=self._compute,
-            on_skip=self.note,
-            on_again=self.steps.decide,
+            on_nonfinite=None if on_nonfinite is None else unseen(self._tell, is_traced=False),
+            on_device=unseen(self._compute, is_traced=False),
+            on_skip=unseen(self.note, is_traced=False),
+            on_again=unseen(self.steps.decide, is_traced=False),
         )
         self.kind = type(unwrapped(model)).__name__
         prefix = f"{name}:" if name else self._prefix()
@@ -293,6 +298,8 @@ class Watched:
                 self.recorder.note(
                     f"{len(unseen)} modules were not seen (never called, or compiled): {names}"
                 )
+            if self.core.compiled_again:
+                self.recorder.note(COMPILED_AGAIN)
             for why, count in self.core.unread.items():
                 self.recorder.note(f"{count} tensors could not be read: {why}")
         if self.core.errors:

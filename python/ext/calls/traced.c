@@ -1,0 +1,488 @@
+/* traced.c -- modules that run inside compiled graphs.
+ *
+ * Dynamo traces past our object in the slot: where a module has no hooks, it goes to forward() at
+ * once.  Unless the module has a `forward` of its own in its __dict__; then it traces nn.Module.__call__,
+ * which finds our object and the Python function that stands for it (models/probes.py).  So
+ * each watched module gets one: the bound method that attribute access would have returned.  Dynamo
+ * guards on that key, so that watched and unwatched modules of one class never share a graph.  It is
+ * put there when the first compilation of the process begins, never before.
+ *
+ * The function calls the operator tensortap::probe_v1 on what the module returns.  Its
+ * rows lie in a log, which is read here: before and after each call that is seen eagerly, when an outermost
+ * module has run that was compiled whole, and before the optimizer steps.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "binding/state.h"
+#include "calls/source.h"
+#include "probe/log.h"
+#include "probe/operator.h"
+
+#include <string.h>
+
+/* ---- taps ---------------------------------------------------------------- */
+
+/* The operator knows neither the extension nor its state, only numbers of modules. */
+static binding_state *the_state;
+
+static calls_tap *tap_numbered(const calls_state *calls, uint64_t number)
+{
+    return number > 0 && number <= calls->tap_count ? calls->taps[number - 1] : NULL;
+}
+
+static bool add_to_table(calls_state *calls, calls_tap *tap)
+{
+    if (calls->tap_count == calls->tap_cap) {
+        size_t cap = calls->tap_cap > 0 ? calls->tap_cap * 2 : 64;
+        calls_tap **grown = PyMem_Realloc(calls->taps, cap * sizeof *grown);
+        if (grown == NULL)
+            return false;
+        calls->taps = grown;
+        calls->tap_cap = cap;
+    }
+    calls->taps[calls->tap_count++] = tap;
+    tap->number = calls->tap_count;
+    return true;
+}
+
+/* Does the class change its own forward at any time?  Dynamo calls such a module by another way. */
+static bool is_graph(PyTypeObject *type)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); i++)
+        if (strcmp(((PyTypeObject *)PyTuple_GET_ITEM(type->tp_mro, i))->tp_name, "GraphModule") == 0)
+            return true;
+    return false;
+}
+
+/* The method that `module.forward` is; NULL: not a plain function, or the program has set one. */
+static PyObject *forward_of(const binding_state *state, PyObject *module, PyObject *dict)
+{
+    PyObject *function = _PyType_Lookup(Py_TYPE(module), state->calls->forward.forward); /* borrowed */
+    if (function == NULL || !PyFunction_Check(function) || is_graph(Py_TYPE(module)) ||
+        PyDict_GetItemWithError(dict, state->calls->forward.forward) != NULL || PyErr_Occurred())
+        return NULL;
+    return PyMethod_New(function, module);
+}
+
+/* Puts the module's forward into its __dict__.  Errors are nobody's business: the module then is not
+ * seen where it is compiled. */
+static void put_forward(binding_state *state, calls_tap *tap)
+{
+    PyObject *module = NULL, *dict = NULL, *method = NULL; /* owned */
+    if (tap->forward != NULL || PyWeakref_GetRef(tap->module, &module) <= 0)
+        goto out;
+    dict = PyObject_GenericGetDict(module, NULL);
+    method = dict != NULL ? forward_of(state, module, dict) : NULL;
+    if (method == NULL ||
+        (tap->pickled == NULL && calls_pickle_add(state, Py_TYPE(module), true, &tap->pickled) < 0) ||
+        PyDict_SetItem(dict, state->calls->forward.forward, method) < 0)
+        goto out;
+    tap->forward = Py_NewRef(method);
+out:
+    PyErr_Clear();
+    Py_XDECREF(method);
+    Py_XDECREF(dict);
+    Py_XDECREF(module);
+}
+
+/* module: the tap's, or a replica that has a copy of its __dict__ */
+void calls_traced_take_forward(binding_state *state, const calls_tap *tap, PyObject *module)
+{
+    PyObject *dict = tap->forward != NULL ? PyObject_GenericGetDict(module, NULL) : NULL; /* owned */
+    if (dict != NULL && PyDict_GetItemWithError(dict, state->calls->forward.forward) == tap->forward)
+        PyDict_DelItem(dict, state->calls->forward.forward);
+    PyErr_Clear();
+    Py_XDECREF(dict);
+}
+
+/* Has torch._dynamo been imported?  Then Python asks it to tell us of compilations. */
+void calls_traced_listen(binding_state *state)
+{
+    calls_state *calls = state->calls;
+    PyObject *modules = PyImport_GetModuleDict(); /* borrowed */
+    bool is_reset = calls->callbacks != NULL && PyList_GET_SIZE(calls->callbacks) == 0;
+    if (is_reset) /* by torch._dynamo.reset(): nothing is compiled any more */
+        calls->is_compiling = false;
+    if (calls->is_compiling || calls->listen == NULL || modules == NULL ||
+        (calls->callbacks != NULL && !is_reset) ||
+        PyDict_GetItemWithError(modules, calls->dynamo) == NULL)
+        return;
+    calls_thread *thread = calls_thread_here();
+    thread->inside++;
+    PyObject *callbacks = PyObject_CallNoArgs(calls->listen); /* owned */
+    thread->inside--;
+    if (callbacks != NULL && PyList_Check(callbacks))
+        Py_XSETREF(calls->callbacks, Py_NewRef(callbacks));
+    PyErr_Clear();
+    Py_XDECREF(callbacks);
+}
+
+bool calls_traced_add(binding_state *state, calls_tap *tap)
+{
+    if (!add_to_table(state->calls, tap))
+        return false;
+    calls_traced_listen(state);
+    if (state->calls->is_compiling)
+        put_forward(state, tap);
+    return true;
+}
+
+void calls_traced_remove(calls_tap *tap)
+{
+    calls_state *calls = tap->state->calls;
+    if (calls != NULL && tap_numbered(calls, tap->number) == tap)
+        calls->taps[tap->number - 1] = NULL;
+}
+
+/* A module that announces itself may be watched later, with its parts.  They get probes now, which
+ * are off: then nothing is compiled again. */
+static void prepare_parts(calls_tap *tap)
+{
+    PyObject *module = NULL, *parts = NULL; /* owned */
+    PyObject *key, *part;                   /* borrowed */
+    Py_ssize_t at = 0;
+    if (tap->is_prepared)
+        return;
+    tap->is_prepared = true;
+    if (PyWeakref_GetRef(tap->module, &module) > 0)
+        parts = PyObject_GetAttrString(module, "_modules");
+    tap->probes |= CALLS_PROBE_OUTPUTS;
+    while (parts != NULL && PyDict_Check(parts) && PyDict_Next(parts, &at, &key, &part)) {
+        calls_tap *found = part != Py_None ? calls_tap_of(tap->state, part, true) : NULL; /* owned */
+        if (found != NULL)
+            prepare_parts(found);
+        Py_XDECREF(found);
+    }
+    PyErr_Clear();
+    Py_XDECREF(parts);
+    Py_XDECREF(module);
+}
+
+void calls_traced_prepare(calls_tap *tap)
+{
+    calls_state *calls = tap->state->calls;
+    if (!calls->is_compiling)
+        calls_traced_listen(tap->state);
+    if (calls->is_compiling && tap->announce != NULL)
+        prepare_parts(tap);
+}
+
+/* _begin_compiling(): Dynamo is about to trace, maybe modules of ours. */
+BINDING_FUNCTION(calls_begin_compiling)
+{
+    binding_state *state = binding_state_of(module);
+    if (binding_read_arguments("_begin_compiling", 0, (const binding_option[]){ { 0 } }, args, nargs,
+                               kwnames) < 0)
+        return NULL;
+    if (state->calls->is_compiling)
+        Py_RETURN_NONE;
+    state->calls->is_compiling = true;
+    for (size_t i = 0; i < state->calls->tap_count; i++) { /* more are added meanwhile */
+        calls_tap *tap = state->calls->taps[i];
+        if (tap == NULL)
+            continue;
+        Py_INCREF(tap);
+        put_forward(state, tap);
+        if (tap->announce != NULL)
+            prepare_parts(tap);
+        Py_DECREF(tap);
+    }
+    Py_RETURN_NONE;
+}
+
+/* ---- places -------------------------------------------------------------- */
+
+/* _place(kind, text, is_first) -> int: the slot of a tensor: "output" or "input", its path in what
+ * the module returns or gets, whether it is the first that is probed in a call; -1: too many. */
+BINDING_FUNCTION(calls_place_number)
+{
+    calls_state *calls = binding_state_of(module)->calls;
+    PyObject *key = NULL, *number = NULL; /* owned */
+    PyObject *known = NULL;               /* borrowed */
+    if (binding_read_arguments("_place", 3, (const binding_option[]){ { 0 } }, args, nargs, kwnames) < 0)
+        return NULL;
+    if (calls->places == NULL)
+        calls->places = PyList_New(0);
+    if (calls->place_numbers == NULL)
+        calls->place_numbers = PyDict_New();
+    key = PyTuple_Pack(3, args[0], args[1], args[2]);
+    if (calls->places == NULL || calls->place_numbers == NULL || key == NULL)
+        goto out;
+    known = PyDict_GetItemWithError(calls->place_numbers, key);
+    if (known != NULL || PyErr_Occurred()) {
+        number = Py_XNewRef(known);
+        goto out;
+    }
+    bool is_full = PyList_GET_SIZE(calls->places) >= PROBE_SLOTS;
+    number = PyLong_FromSsize_t(is_full ? -1 : PyList_GET_SIZE(calls->places));
+    if (number == NULL || is_full)
+        goto out;
+    if (PyDict_SetItem(calls->place_numbers, key, number) < 0 || PyList_Append(calls->places, key) < 0)
+        Py_CLEAR(number);
+out:
+    Py_XDECREF(key);
+    return number;
+}
+
+static bool place_of(const calls_state *calls, int32_t slot, calls_probe_place *out)
+{
+    if (calls->places == NULL || slot < 0 || slot >= PyList_GET_SIZE(calls->places))
+        return false;
+    PyObject *key = PyList_GET_ITEM(calls->places, slot); /* borrowed */
+    *out = (calls_probe_place){ .slot = slot,
+                                .is_input = PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(key, 0),
+                                                                             "input") == 0,
+                                .text = PyTuple_GET_ITEM(key, 1),
+                                .is_first = PyObject_IsTrue(PyTuple_GET_ITEM(key, 2)) > 0 };
+    return true;
+}
+
+/* ---- what is wanted ------------------------------------------------------ */
+
+static bool hears(const calls_link *link)
+{
+    return link->consumer != NULL && !link->consumer->is_off && link->consumer->calls->probed != NULL;
+}
+
+static calls_link *link_at(PyObject *links, Py_ssize_t i)
+{
+    return (calls_link *)PyTuple_GET_ITEM(links, i);
+}
+
+static bool is_root(const calls_link *link)
+{
+    PyObject *links = link->consumer->links; /* borrowed */
+    return links != NULL && PyList_GET_SIZE(links) > 0 &&
+           PyList_GET_ITEM(links, 0) == (const PyObject *)link;
+}
+
+static uint8_t products_at(const calls_state *calls, const calls_tap *tap, int32_t slot)
+{
+    calls_probe_place place;
+    uint32_t products = 0;
+    if (!place_of(calls, slot, &place))
+        return 0;
+    for (Py_ssize_t i = 0; tap->links != NULL && i < PyTuple_GET_SIZE(tap->links); i++) {
+        calls_link *link = link_at(tap->links, i);
+        if (hears(link))
+            products |= link->consumer->calls->products(link->consumer, link, &place);
+    }
+    return (uint8_t)products;
+}
+
+/* Sets the bytes that the operator reads, for every slot that it has met. */
+static void set_products(const calls_state *calls, calls_tap *tap)
+{
+    probe_slots *slots = tap->control;
+    if (slots == NULL)
+        return;
+    Py_ssize_t count = calls->places != NULL ? PyList_GET_SIZE(calls->places) : 0;
+    slots->is_root = false;
+    for (Py_ssize_t i = 0; tap->links != NULL && i < PyTuple_GET_SIZE(tap->links); i++)
+        if (hears(link_at(tap->links, i)) && is_root(link_at(tap->links, i)))
+            slots->is_root = true;
+    for (Py_ssize_t slot = 0; slot < count; slot++)
+        if (slots->products[slot] != PROBE_UNKNOWN)
+            slots->products[slot] = products_at(calls, tap, (int32_t)slot);
+}
+
+void calls_traced_set_products(binding_state *state, const calls_consumer *consumer)
+{
+    for (Py_ssize_t i = 0; consumer->links != NULL && i < PyList_GET_SIZE(consumer->links); i++) {
+        calls_tap *tap = ((calls_link *)PyList_GET_ITEM(consumer->links, i))->tap; /* borrowed */
+        if (tap != NULL && tap->control != NULL)
+            set_products(state->calls, tap);
+    }
+}
+
+void calls_traced_update(binding_state *state, calls_tap *tap)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tap->links); i++)
+        if (hears(link_at(tap->links, i)))
+            tap->probes |=
+                link_at(tap->links, i)->consumer->probes; /* never less: compiled code has them */
+    set_products(state->calls, tap);
+}
+
+/* listener: what is wanted of a slot that the operator meets for the first time */
+static uint8_t on_unknown(uint64_t number, int32_t slot)
+{
+    PyObject *pending = PyErr_GetRaisedException(); /* owned */
+    calls_tap *tap = tap_numbered(the_state->calls, number);
+    uint8_t products = 0;
+    if (tap != NULL && tap->control != NULL) {
+        products = products_at(the_state->calls, tap, slot);
+        ((probe_slots *)tap->control)->products[slot] = products;
+    }
+    PyErr_SetRaisedException(pending);
+    return products;
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+typedef struct batch {
+    binding_state *state;
+    calls_thread *thread;
+    bool is_eager; /* a call that is seen eagerly is around it: that one has been entered */
+    bool is_training;
+} batch;
+
+/* Calls f for each link on the module of a row that hears of it; -1: f returned -1. */
+static int for_links(const batch *in, const probe_row *row,
+                     int (*f)(const batch *, calls_link *, PyObject *module, const calls_probe_place *,
+                              const probe_row *))
+{
+    calls_tap *tap = tap_numbered(in->state->calls, row->module); /* borrowed */
+    calls_probe_place place;
+    PyObject *module = NULL, *links; /* owned */
+    int result = 0;
+    if (tap == NULL || tap->links == NULL || !place_of(in->state->calls, row->slot, &place) ||
+        PyWeakref_GetRef(tap->module, &module) <= 0)
+        return 0;
+    links = Py_NewRef(tap->links);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(links) && result == 0; i++) {
+        calls_link *link = link_at(links, i);
+        if (!hears(link))
+            continue;
+        calls_consumer *consumer = (calls_consumer *)Py_NewRef((PyObject *)link->consumer); /* owned */
+        in->thread->inside++;
+        result = f(in, link, module, &place, row);
+        in->thread->inside--;
+        Py_DECREF(consumer);
+    }
+    Py_DECREF(links);
+    Py_DECREF(module);
+    return result;
+}
+
+/* An outermost module is entered before its parts, but its row comes after theirs. */
+static int enter_root(const batch *in, calls_link *link, PyObject *module, const calls_probe_place *place,
+                      const probe_row *Py_UNUSED(row))
+{
+    if (place->is_first && is_root(link) && !link->is_entered) {
+        link->probed = calls_link_count(link, calls_is_training(in->state, module), true);
+        link->is_entered = true;
+    }
+    return 0;
+}
+
+static int tell_row(const batch *in, calls_link *link, PyObject *module, const calls_probe_place *place,
+                    const probe_row *row)
+{
+    if (place->is_first && !link->is_entered)
+        link->probed = calls_link_count(link, in->is_training, false);
+    if (place->is_first)
+        link->is_entered = false;
+    if (!hears(link))
+        return 0;
+    calls_event event = { .module = module,
+                          .call = link->probed,
+                          .thread = in->thread->number,
+                          .is_training = in->is_training };
+    return link->consumer->calls->probed(link->consumer, link, &event, place, row);
+}
+
+/* The phase of rows that no eager call is around: the flag of the outermost module that is watched. */
+static int read_phase(const batch *in, calls_link *link, PyObject *module,
+                      const calls_probe_place *Py_UNUSED(place), const probe_row *Py_UNUSED(row))
+{
+    PyObject *links = link->consumer->links, *root = NULL; /* borrowed; owned */
+    calls_link *first = links != NULL ? (calls_link *)PyList_GET_ITEM(links, 0) : link;
+    (void)PyWeakref_GetRef(first->module, &root);
+    ((batch *)in)->is_training = calls_is_training(in->state, root != NULL ? root : module);
+    Py_XDECREF(root);
+    return 0;
+}
+
+int calls_traced_drain(binding_state *state, bool all)
+{
+    calls_state *calls = state->calls;
+    calls_thread *thread = calls_thread_here();
+    probe_rows rows = { 0 };
+    int result = 0;
+    if (thread->inside != 0)
+        return 0;
+    if (calls->objection != NULL) {
+        PyErr_SetRaisedException(calls->objection);
+        calls->objection = NULL;
+        return -1;
+    }
+    if (probe_log_is_empty())
+        return 0;
+    probe_log_take(all ? 0 : probe_log_thread(), &rows);
+    if (rows.count > 0 && thread->number == 0)
+        thread->number = ++calls->thread_count;
+    batch in = { .state = state, .thread = thread, .is_eager = thread->top != NULL };
+    if (in.is_eager)
+        in.is_training = thread->top->is_training;
+    for (size_t i = 0; i < rows.count && !in.is_eager; i++) {
+        (void)for_links(&in, &rows.all[i], read_phase);
+        (void)for_links(&in, &rows.all[i], enter_root);
+    }
+    for (size_t i = 0; i < rows.count && result == 0; i++)
+        result = for_links(&in, &rows.all[i], tell_row);
+    probe_rows_free(&rows);
+    return result;
+}
+
+/* listener: an outermost module has run inside compiled code, with nothing eager around it */
+static void on_root(uint64_t Py_UNUSED(number))
+{
+    PyObject *pending = PyErr_GetRaisedException(); /* owned */
+    if (calls_traced_drain(the_state, false) < 0)
+        the_state->calls->objection = PyErr_GetRaisedException(); /* raised where Python can be told */
+    PyErr_SetRaisedException(pending);
+}
+
+void calls_traced_init(binding_state *state)
+{
+    static const probe_listener listener = { .products = on_unknown, .root_ran = on_root };
+    the_state = state;
+    probe_listen(&listener);
+}
+
+/* ---- what Dynamo reads of our object ------------------------------------- */
+
+/* ModuleTap.probes: which probes the graph is to have.  Only Dynamo asks, while it traces and whenever
+ * it checks its guards: so the module is compiled from now on. */
+PyObject *calls_traced_probes(PyObject *self, void *Py_UNUSED(closure))
+{
+    calls_tap *tap = (calls_tap *)self;
+    PyObject *module = NULL; /* owned */
+    tap->is_traced = true;
+    if (tap->announce != NULL && PyWeakref_GetRef(tap->module, &module) > 0) {
+        prepare_parts(tap);
+        if (calls_tap_announce(tap, module, calls_thread_here()) < 0)
+            PyErr_Clear(); /* as if it had not been there */
+    }
+    Py_XDECREF(module);
+    return PyLong_FromUnsignedLong(tap->probes);
+}
+
+/* ModuleTap.slots: the tensor that the probes of this module share; made when first asked for. */
+PyObject *calls_traced_slots(PyObject *self, void *Py_UNUSED(closure))
+{
+    calls_tap *tap = (calls_tap *)self;
+    calls_state *calls = tap->state->calls;
+    tensor_view view;
+    if (tap->slots != NULL || calls->make_slots == NULL)
+        return Py_NewRef(tap->slots != NULL ? tap->slots : Py_None);
+    PyObject *made = PyObject_CallFunction(calls->make_slots, "i", PROBE_BYTES); /* owned */
+    PyObject *tensor = NULL;                                                     /* borrowed */
+    int is_again = 0;
+    if (made == NULL || !PyArg_ParseTuple(made, "Op", &tensor, &is_again) ||
+        binding_open_view(tap->state, tensor, &view) < 0)
+        goto out;
+    if (view.tensor.count >= PROBE_BYTES && view.temporary == NULL) {
+        tap->control = (void *)view.tensor.data;
+        probe_slots_init(tap->control, tap->number);
+        tap->slots = Py_NewRef(tensor);
+        calls->has_slots = true;
+    }
+    tensor_view_close(&view);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tap->links); i++)
+        if (is_again && hears(link_at(tap->links, i)))
+            link_at(tap->links, i)->consumer->is_compiled_again = true;
+    set_products(calls, tap);
+out:
+    Py_XDECREF(made);
+    return tap->slots != NULL ? Py_NewRef(tap->slots) : NULL;
+}

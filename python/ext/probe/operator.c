@@ -1,0 +1,336 @@
+/* operator.c -- the kernel of tensortap::probe_v1 for CPU tensors, and its registration.
+ *
+ * Runs inside compiled code, mostly without the GIL, in any thread: no Python object is touched
+ * unless the slot is new or a root has run.  A recomputed forward (activation checkpointing runs
+ * it again in backward) is not seen twice.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "probe/operator.h"
+
+#include "probe/log.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MAGIC UINT64_C(0x7470726f62653031)
+
+enum { TIMED = 16 /* one probe in so many, as RECORDER_SAMPLES of runs */ };
+
+static const probe_listener *_Atomic listener; /* set once */
+static _Thread_local int eager_depth;          /* eager calls around what runs now */
+static _Thread_local uint32_t timer;
+
+void probe_listen(const probe_listener *to)
+{
+    listener = to;
+}
+
+void probe_enter(void)
+{
+    eager_depth++;
+}
+
+void probe_leave(void)
+{
+    eager_depth--;
+}
+
+void probe_slots_init(probe_slots *slots, uint64_t module)
+{
+    *slots = (probe_slots){ .magic = MAGIC, .module = module };
+    memset(slots->products, PROBE_UNKNOWN, sizeof slots->products);
+}
+
+static int64_t clock_read(clockid_t which)
+{
+    struct timespec t;
+    clock_gettime(which, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* ---- torch's C interface: stable since 2.8 ------------------------------- */
+
+typedef void *tensor_handle;
+typedef void *library_handle;
+typedef void kernel_fn(uint64_t *stack, uint64_t arguments, uint64_t results);
+
+static struct {
+    int32_t (*init_def)(const char *ns, const char *file, uint32_t line, library_handle *out);
+    int32_t (*init_impl)(const char *ns, const char *key, const char *file, uint32_t line,
+                         library_handle *out);
+    int32_t (*def)(library_handle library, const char *schema);
+    int32_t (*impl)(library_handle library, const char *name, kernel_fn *kernel);
+    int32_t (*delete_tensor)(tensor_handle t);
+    int32_t (*data)(tensor_handle t, void **out);
+    int32_t (*dim)(tensor_handle t, int64_t *out);
+    int32_t (*sizes)(tensor_handle t, int64_t **out);
+    int32_t (*strides)(tensor_handle t, int64_t **out);
+    int32_t (*dtype)(tensor_handle t, int32_t *out);
+    int32_t (*device_type)(tensor_handle t, int32_t *out);
+    int32_t (*layout)(tensor_handle t, int32_t *out);
+    void (*check)(bool is_fine, const char *function, const char *file, uint32_t line,
+                  const char *message); /* throws */
+} torch;
+
+bool probe_is_in_backward(void)
+{
+    static int (*current)(void); /* -1: none */
+    static bool is_sought;
+    if (!is_sought) {
+        void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+        /* int torch::autograd::get_current_graph_task_id() */
+        void *found =
+            library != NULL ? dlsym(library, "_ZN5torch8autograd25get_current_graph_task_idEv") : NULL;
+        memcpy(&current, &found, sizeof found);
+        is_sought = library != NULL;
+        if (library != NULL)
+            (void)dlclose(library); /* torch itself keeps it loaded */
+    }
+    return current != NULL && current() >= 0;
+}
+
+static bool find_torch(void)
+{
+    const struct {
+        const char *name;
+        void *to;
+    } wanted[] = {
+        { "aoti_torch_library_init_def", &torch.init_def },
+        { "aoti_torch_library_init_impl", &torch.init_impl },
+        { "aoti_torch_library_def", &torch.def },
+        { "aoti_torch_library_impl", &torch.impl },
+        { "aoti_torch_delete_tensor_object", &torch.delete_tensor },
+        { "aoti_torch_get_data_ptr", &torch.data },
+        { "aoti_torch_get_dim", &torch.dim },
+        { "aoti_torch_get_sizes", &torch.sizes },
+        { "aoti_torch_get_strides", &torch.strides },
+        { "aoti_torch_get_dtype", &torch.dtype },
+        { "aoti_torch_get_device_type", &torch.device_type },
+        { "aoti_torch_get_layout", &torch.layout },
+        { "aoti_torch_check", &torch.check },
+    };
+    void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+    bool is_found = library != NULL;
+    for (size_t i = 0; is_found && i < sizeof wanted / sizeof *wanted; i++) {
+        void *found = dlsym(library, wanted[i].name);
+        memcpy(wanted[i].to, &found, sizeof found);
+        is_found = found != NULL;
+    }
+    if (library != NULL)
+        (void)dlclose(library); /* torch itself keeps it loaded */
+    return is_found;
+}
+
+/* c10::ScalarType, whose numbers are part of torch's stable interface. */
+static bool dtype_from_torch(int32_t scalar, tt_dtype *out)
+{
+    static const struct {
+        int8_t scalar;
+        int8_t dtype;
+    } known[] = {
+        { 0, TT_U8 },       { 1, TT_I8 },         { 2, TT_I16 },          { 3, TT_I32 },
+        { 4, TT_I64 },      { 5, TT_F16 },        { 6, TT_F32 },          { 7, TT_F64 },
+        { 9, TT_C64 },      { 10, TT_C128 },      { 11, TT_BOOL },        { 15, TT_BF16 },
+        { 23, TT_F8_E5M2 }, { 24, TT_F8_E4M3FN }, { 25, TT_F8_E5M2FNUZ }, { 26, TT_F8_E4M3FNUZ },
+        { 27, TT_U16 },     { 28, TT_U32 },       { 29, TT_U64 },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (known[i].scalar == scalar) {
+            *out = (tt_dtype)known[i].dtype;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Describes a CPU tensor; false: its values cannot be read (a type without a name here, no
+ * dense layout). */
+static bool describe(tensor_handle t, tt_tensor *out)
+{
+    void *data = NULL;
+    int64_t dim = 0, *sizes = NULL, *strides = NULL, bytes[TT_MAX_DIM];
+    int32_t scalar = 0, device = 0, layout = 0;
+    tt_dtype dtype;
+    if (torch.device_type(t, &device) != 0 || device != 0 || torch.layout(t, &layout) != 0 ||
+        layout != 0 || torch.dtype(t, &scalar) != 0 || !dtype_from_torch(scalar, &dtype) ||
+        torch.dim(t, &dim) != 0 || dim > TT_MAX_DIM || torch.sizes(t, &sizes) != 0 ||
+        torch.strides(t, &strides) != 0 || torch.data(t, &data) != 0)
+        return false;
+    for (int64_t d = 0; d < dim; d++)
+        bytes[d] = strides[d] * (int64_t)tt_dtype_size(dtype);
+    return tt_tensor_describe(out, data, dtype, (int32_t)dim, sizes, bytes, NULL) == TT_OK;
+}
+
+/* ---- the kernel ---------------------------------------------------------- */
+
+/* The probe_slots in this tensor, or NULL with a reason. */
+static probe_slots *slots_in(const tt_tensor *t, char *why, size_t size)
+{
+    probe_slots *slots = (probe_slots *)t->data;
+    if (t->dtype != TT_U8 || t->ndim != 1 || t->count < PROBE_BYTES || t->stride[0] != 1 ||
+        (uintptr_t)t->data % _Alignof(probe_slots) != 0)
+        snprintf(why, size,
+                 "tensortap::probe_v1: slots must be the contiguous uint8 tensor of %d elements that "
+                 "tensortap made, not %s with %d dimensions and %lld elements",
+                 PROBE_BYTES, tt_dtype_name(t->dtype), (int)t->ndim, (long long)t->count);
+    else if (slots->magic != MAGIC)
+        snprintf(why, size, "tensortap::probe_v1: slots was not made by tensortap; watch the model");
+    else
+        return slots;
+    return NULL;
+}
+
+/* What to compute of a slot.  The first time that is asked with the GIL. */
+static uint32_t products_of(probe_slots *slots, int32_t slot)
+{
+    uint8_t products = slots->products[slot];
+    if (products != PROBE_UNKNOWN)
+        return products;
+    if (listener == NULL || !Py_IsInitialized())
+        return 0;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    products = listener->products(slots->module, slot);
+    PyGILState_Release(gil);
+    slots->products[slot] = products; /* of a copy, where torch made one */
+    return products;
+}
+
+static void *copy_value(const tt_tensor *t)
+{
+    size_t bytes = (size_t)t->count * tt_dtype_size(t->dtype);
+    void *copy = malloc(bytes > 0 ? bytes : 1);
+    if (copy != NULL)
+        tt_tensor_copy(t, copy);
+    return copy;
+}
+
+static void summarize(const tt_tensor *t, probe_row *row)
+{
+    static const tt_sample_options few = { .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
+    tt_stats_compute(t, &row->stats);
+    if (row->products & TT_PRODUCT_DIGEST)
+        tt_digest_compute(t, &row->digest);
+    if (row->products & TT_PRODUCT_HIST && tt_hist_create(&row->hist) == TT_OK)
+        tt_hist_add(row->hist, t);
+    if (row->products & TT_PRODUCT_SAMPLE)
+        (void)tt_sample_create(t, &few, &row->sample, NULL);
+    if (row->products & TT_PRODUCT_VALUE)
+        row->value = copy_value(t);
+}
+
+/* Computes what is asked for and logs it.  The tensors are valid. */
+static void run(const tt_tensor *x, probe_slots *slots, int32_t slot)
+{
+    slots->calls++;
+    uint32_t products = products_of(slots, slot);
+    if (products != 0 && !probe_is_in_backward()) {
+        probe_row row;
+        memset(&row, 0, offsetof(probe_row, shape));
+        row.module = slots->module;
+        row.slot = slot;
+        row.thread = probe_log_thread();
+        row.products = products;
+        row.dtype = x->dtype;
+        row.ndim = x->ndim;
+        memcpy(row.shape, x->shape, (size_t)x->ndim * sizeof *x->shape);
+        row.time = clock_read(CLOCK_REALTIME_COARSE);
+        bool is_timed = timer++ % TIMED == 0;
+        int64_t start = is_timed ? clock_read(CLOCK_MONOTONIC) : 0;
+        summarize(x, &row);
+        row.cost = is_timed ? clock_read(CLOCK_MONOTONIC) - start : 0;
+        probe_log_append(&row);
+    }
+    if (slots->is_root && eager_depth == 0 && listener != NULL && Py_IsInitialized() &&
+        !probe_log_is_empty()) {
+        PyGILState_STATE gil = PyGILState_Ensure();
+        listener->root_ran(slots->module);
+        PyGILState_Release(gil);
+    }
+}
+
+/* Checks what the types do not; false with a reason. */
+static bool is_in_range(int64_t slot, char *why, size_t size)
+{
+    if (slot >= 0 && slot < PROBE_SLOTS)
+        return true;
+    snprintf(why, size, "tensortap::probe_v1: slot must be from 0 to %d, not %lld", PROBE_SLOTS - 1,
+             (long long)slot);
+    return false;
+}
+
+/* What the dispatcher calls.  It owns the tensors on the stack. */
+static void kernel(uint64_t *stack, uint64_t arguments, uint64_t results)
+{
+    tensor_handle x = NULL, held = NULL;
+    int64_t slot = -1;
+    char why[256] = "";
+    tt_tensor tensor, slots;
+    (void)results;
+    if (arguments == 3) {
+        memcpy(&x, &stack[0], sizeof x);
+        memcpy(&held, &stack[1], sizeof held);
+        memcpy(&slot, &stack[2], sizeof slot);
+    }
+    probe_slots *to = NULL;
+    if (held == NULL || !describe(held, &slots))
+        snprintf(why, sizeof why,
+                 "tensortap::probe_v1: slots must be a dense tensor on the CPU; x and slots must lie on "
+                 "the same device");
+    else if (is_in_range(slot, why, sizeof why))
+        to = slots_in(&slots, why, sizeof why);
+    if (to != NULL && describe(x, &tensor))
+        run(&tensor, to, (int32_t)slot);
+    if (x != NULL)
+        (void)torch.delete_tensor(x);
+    if (held != NULL)
+        (void)torch.delete_tensor(held);
+    if (why[0] != '\0')
+        torch.check(false, __func__, __FILE__, __LINE__, why); /* throws */
+}
+
+/* ---- for Python ---------------------------------------------------------- */
+
+BINDING_FUNCTION(probe_register)
+{
+    static library_handle definition, kernels; /* torch's for the rest of the process */
+    (void)module;
+    if (binding_read_arguments("_probe_register", 0, (const binding_option[]){ { 0 } }, args, nargs,
+                               kwnames) < 0)
+        return NULL;
+    if (definition == NULL && find_torch() &&
+        torch.init_def("tensortap", __FILE__, __LINE__, &definition) == 0 &&
+        torch.def(definition, "probe_v1(Tensor x, Tensor(a!) slots, int slot) -> ()") == 0 &&
+        torch.init_impl("tensortap", "CPU", __FILE__, __LINE__, &kernels) == 0)
+        (void)torch.impl(kernels, "probe_v1", kernel);
+    return PyBool_FromLong(kernels != NULL);
+}
+
+BINDING_FUNCTION(probe_run)
+{
+    binding_state *state = binding_state_of(module);
+    tensor_view x, slots;
+    char why[256] = "";
+    if (binding_read_arguments("_probe", 3, (const binding_option[]){ { 0 } }, args, nargs, kwnames) < 0)
+        return NULL;
+    long long slot = PyLong_AsLongLong(args[2]);
+    if (PyErr_Occurred() || binding_open_view(state, args[0], &x) < 0)
+        return NULL;
+    if (binding_open_view(state, args[1], &slots) < 0) {
+        tensor_view_close(&x);
+        return NULL;
+    }
+    probe_slots *to =
+        is_in_range(slot, why, sizeof why) ? slots_in(&slots.tensor, why, sizeof why) : NULL;
+    if (to != NULL)
+        run(&x.tensor, to, (int32_t)slot);
+    tensor_view_close(&slots);
+    tensor_view_close(&x);
+    if (to == NULL) {
+        PyErr_SetString(PyExc_ValueError, why);
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}

@@ -1,0 +1,56 @@
+/* operator.h -- tensortap::probe_v1, the operator that sees a tensor inside a compiled graph.
+ *
+ *     tensortap::probe_v1(Tensor x, Tensor(a!) slots, int slot) -> ()
+ *
+ * `slots` belongs to one watched module: a uint8 tensor of PROBE_BYTES that begins with a
+ * probe_slots.  `slot` says which tensor of that module x is.  One byte for each slot says what
+ * to compute, so switching a site off needs no other graph: the operator reads the byte and returns.
+ * Statistics go to the log (probe/log.h).  Torch is not linked: its functions are looked up.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_EXT_PROBE_OPERATOR_H
+#define TT_EXT_PROBE_OPERATOR_H
+
+#include "binding/state.h"
+
+#include <stdint.h>
+
+enum {
+    PROBE_SLOTS = 208,    /* of one module */
+    PROBE_UNKNOWN = 0xFF, /* a slot that nobody has decided about yet */
+};
+
+/* What slots begins with, in memory of torch's.  Written with the GIL, read without. */
+typedef struct probe_slots {
+    uint64_t magic;
+    uint64_t module;  /* its number */
+    uint64_t calls;   /* of the operator: it must change something, or Inductor removes it */
+    uint32_t is_root; /* rows are taken as soon as this module has run, if none around it is eager */
+    uint32_t unused;
+    uint8_t products[PROBE_SLOTS]; /* of TT_PRODUCT_; 0: off */
+} probe_slots;
+enum { PROBE_BYTES = 256 };
+_Static_assert(sizeof(probe_slots) <= PROBE_BYTES, "slots take at most 1 kB a site");
+
+/* What the operator asks; both are called with the GIL and leave no exception. */
+typedef struct probe_listener {
+    uint8_t (*products)(uint64_t module, int32_t slot); /* of a slot that is unknown */
+    void (*root_ran)(uint64_t module);
+} probe_listener;
+void probe_listen(const probe_listener *listener); /* it must outlive the process's Python */
+
+/* Calls that are going on around this thread's compiled code and are seen eagerly. */
+void probe_enter(void);
+void probe_leave(void);
+
+/* Is this thread in backward()?  A forward that runs there is a repetition. */
+bool probe_is_in_backward(void);
+
+void probe_slots_init(probe_slots *slots, uint64_t module);
+
+/* _probe_register() -> bool: registers the operator with torch's C interface; False: this
+ * torch has none. */
+BINDING_FUNCTION(probe_register);
+/* _probe(x, slots, slot): the operator for CPU tensors, for torch.library. */
+BINDING_FUNCTION(probe_run);
+
+#endif

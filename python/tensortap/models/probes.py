@@ -1,0 +1,167 @@
+"""See modules inside compiled graphs: the operator tensortap::probe_v1 and who calls it.
+
+Where torch.compile traces the call of a watched module, it traces `call_module` of this file
+in place of our object in the module's slot.  That calls the operator on the tensors that
+the module returns.  The operator itself is in C (`python/ext/probe`).
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tensortap import _core
+
+OUTPUTS, INPUTS = 1, 2  # of ModuleTap.probes
+MOST_DEEP, MOST_TENSORS = 8, 256  # as tensor/nest.h
+
+_libraries: list[Any] = []  # torch forgets what it was told when they go
+
+
+def _define() -> None:
+    """Tell torch of the operator, once."""
+    if _libraries:
+        return
+    import torch
+
+    make: Any = torch.library.Library
+    if not _core._probe_register():  # a torch without the C interface
+        library = make("tensortap", "DEF")
+        library.define("probe_v1(Tensor x, Tensor(a!) slots, int slot) -> ()")
+        library.impl("probe_v1", _core._probe, "CPU")
+        _libraries.append(library)
+    library = make("tensortap", "IMPL")
+    library.impl("probe_v1", torch.library.fallthrough_kernel, "Autograd")  # it has no gradient
+    _libraries.append(library)
+    torch.library.register_fake("tensortap::probe_v1", _check, lib=library)
+    torch.library.register_vmap(
+        "tensortap::probe_v1", lambda info, dims, x, slots, slot: (None, None), lib=library
+    )
+
+
+def _check(x: Any, slots: Any, slot: int) -> None:
+    """Stand for the operator where tensors have no values."""
+    if x.device != slots.device:
+        raise RuntimeError(
+            f"tensortap::probe_v1: x is on {x.device} and slots on {slots.device}; "
+            "both must be on one device"
+        )
+
+
+def _make_slots(size: int) -> tuple[Any, bool]:
+    """Return the tensor that the probes of a module share, and if its code was compiled before."""
+    import torch
+    from torch._guards import CompileContext
+
+    _define()
+    with torch.inference_mode(False), torch.utils._python_dispatch._disable_current_modes():
+        slots = torch.zeros(size, dtype=torch.uint8, device="cpu")
+    torch._dynamo.mark_static_address(slots, guard=False)
+    number = getattr(CompileContext.current_compile_id(), "frame_compile_id", 0)
+    return slots, bool(number)
+
+
+def _listen() -> list[Any] | None:
+    """Ask Dynamo to tell when it begins to compile.
+
+    Returns:
+        Its list of callbacks, which `torch._dynamo.reset()` empties; None: it is not there yet.
+    """
+    dynamo = sys.modules["torch._dynamo"]
+    try:
+        from torch._dynamo import convert_frame
+        from torch._dynamo.callback import callback_handler
+
+        callback_handler.register_start_callback(_begin_compiling)
+        if convert_frame.FRAME_COUNTER > 0:
+            _core._begin_compiling()
+        return callback_handler.start_callbacks
+    except (ImportError, AttributeError):
+        if not getattr(dynamo.__spec__, "_initializing", False):
+            _core._begin_compiling()  # a torch that tells nobody
+        return None
+
+
+def _begin_compiling(_: object = None) -> None:
+    _core._begin_compiling()
+
+
+def _place(kind: str, path: str, is_first: bool) -> int:
+    """Return the slot of a tensor; Dynamo calls this while it traces and keeps the number."""
+    return _core._place(kind, path, is_first)
+
+
+_place._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compiler.assume_constant_result
+
+
+def _find(value: Any, path: str, depth: int, found: list[tuple[str, Any]]) -> None:
+    """List the tensors in what a module returns, as tensor/nest.c finds them."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if len(found) < MOST_TENSORS:
+            found.append((path, value))
+    elif depth == MOST_DEEP:
+        return
+    elif isinstance(value, (tuple, list)):
+        for i, item in enumerate(value):
+            _find(item, f"{path}.{i}", depth + 1, found)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _find(item, f"{path}.{key}", depth + 1, found)
+    elif hasattr(type(value), "__dataclass_fields__"):
+        for key in type(value).__dataclass_fields__:
+            _find(getattr(value, key, None), f"{path}.{key}", depth + 1, found)
+
+
+def _probe(tap: Any, kind: str, value: Any, is_first: bool) -> bool:
+    """Put probes on the tensors of a value; say if the next one is the first of the call."""
+    import torch
+
+    slots = tap.slots  # first: this also defines the operator
+    found: list[tuple[str, Any]] = []
+    _find(value, "", 0, found)
+    for path, tensor in found:
+        if tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_nested:
+            slot = _place(kind, path, is_first)
+            if slot >= 0:
+                torch.ops.tensortap.probe_v1(tensor, slots, slot)
+                is_first = False
+    return is_first
+
+
+def _run(tap: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a module as nn.Module.__call__ would without our object."""
+    if tap.inner is not None:
+        return tap.inner(*args, **kwargs)
+    module = tap.module()
+    if (
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    ):
+        return module._call_impl(*args, **kwargs)
+    return module.forward(*args, **kwargs)
+
+
+def call_module(tap: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a watched module inside a compiled graph: what torch.compile makes of our call."""
+    import torch
+
+    probes = tap.probes
+    if not probes or torch.compiler.is_exporting():
+        return _run(tap, args, kwargs)
+    is_first = True
+    if probes & INPUTS:
+        is_first = _probe(
+            tap, "input", args[0] if len(args) == 1 and not kwargs else args, is_first
+        )
+        is_first = _probe(tap, "input", kwargs, is_first)
+    output = _run(tap, args, kwargs)
+    _probe(tap, "output", output, is_first)
+    return output
+
+
+_core._set_traced_call(call_module, _listen, _make_slots)

@@ -1,0 +1,384 @@
+"""Modules inside compiled graphs are recorded as if they ran eagerly."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensortap as tt
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch._dynamo")
+
+from torch import nn  # noqa: E402
+from torch._dynamo.utils import counters  # noqa: E402
+
+EAGER = "eager"  # Dynamo's backend that runs the graph as it was traced
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.fc, self.act = nn.LayerNorm(8), nn.Linear(8, 8), nn.ReLU()
+
+    def forward(self, x: Any) -> Any:
+        return x + self.act(self.fc(self.norm(x)))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x: Any) -> Any:
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.cell = Several(), nn.Linear(8, 8)
+
+    def forward(self, x: Any, scale: float = 1.0) -> Any:
+        for _ in range(3):
+            x = torch.relu(self.cell(x))
+        found = self.inner(x)
+        return found["p"]["q"] * scale + found["t"][0]
+
+
+class Several(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        y = self.fc(x)
+        return {"p": {"q": y}, "t": (x, None, [y * 2])}
+
+
+class Convolutions(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.out = nn.Conv1d(4, 4, 3), nn.BatchNorm1d(4), nn.Linear(6, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(torch.relu(self.norm(self.conv(x.view(-1, 4, 8)))))
+
+
+def wrapped(model: nn.Module, **options: Any) -> Callable[..., Any]:
+    return torch.compile(model, **options)
+
+
+def by_method(model: nn.Module, **options: Any) -> Callable[..., Any]:
+    model.compile(**options)
+    return model
+
+
+def in_function(model: nn.Module, **options: Any) -> Callable[..., Any]:
+    return torch.compile(lambda x: model(x), **options)
+
+
+def parts(model: nn.Module, **options: Any) -> Callable[..., Any]:
+    for part in model.children():
+        for block in part if isinstance(part, nn.ModuleList) else [part]:
+            block.compile(**options)
+    return model
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+
+
+def train(
+    folder: Path,
+    make: Callable[[], nn.Module],
+    compiled: Callable[..., Any] | None = None,
+    steps: int = 3,
+    backend: str = EAGER,
+    record: dict[str, Any] | None = None,
+    **watch: Any,
+) -> tt.Run:
+    """Train for a few steps and evaluate once; give the run."""
+    torch.manual_seed(0)
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with tt.record(folder, **(record or {})):
+        call = model if compiled is None else compiled(model, backend=backend)
+        tt.watch(model, **watch)
+        for step in range(steps):
+            torch.manual_seed(step)
+            call(torch.randn(4, 8)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        model.eval()
+        with torch.no_grad():
+            call(torch.ones(4, 8))
+    return tt.open(folder)
+
+
+def assert_same(a: tt.Run, b: tt.Run) -> None:
+    for kind in ("activation/*", "input/*"):
+        assert a.names(kind) == b.names(kind)  # in the order in which they appeared
+    names = [name for name in a.names("*") if "/" in name and not name.startswith("loss/")]
+    assert {name for name in b.names("*") if "/" in name and not name.startswith("loss/")} == {
+        *names
+    }
+    for name in names:
+        (steps, values), (other_steps, others) = a.series(name, "rms"), b.series(name, "rms")
+        assert steps.tolist() == other_steps.tolist(), name
+        np.testing.assert_allclose(values, others, rtol=1e-4, atol=1e-6, err_msg=name)
+        assert [s.shape for s in a.stats(name)] == [s.shape for s in b.stats(name)]
+
+
+WAYS = {"wrapped": wrapped, "method": by_method, "function": in_function, "parts": parts}
+MODELS = {
+    "net": Net,
+    "nested": Nested,
+    "convolutions": Convolutions,
+    "sequential": lambda: nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 2)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_compiled_model_has_the_points_of_the_eager_one(
+    tmp_path: Path, model: str, way: str
+) -> None:
+    eager = train(tmp_path / "eager", MODELS[model], inputs=True)
+    compiled = train(tmp_path / "compiled", MODELS[model], WAYS[way], inputs=True)
+    assert_same(eager, compiled)
+    assert not [n for n in compiled.notes if "not seen" in str(n)]
+
+
+def test_aot_autograd_and_dynamic_shapes_keep_the_points(tmp_path: Path) -> None:
+    def dynamic(model: nn.Module, **options: Any) -> Callable[..., Any]:
+        return torch.compile(model, dynamic=True, fullgraph=True, **options)
+
+    eager = train(tmp_path / "eager", Net)
+    assert_same(eager, train(tmp_path / "compiled", Net, dynamic, backend="aot_eager"))
+
+
+def test_inductor_keeps_the_points(tmp_path: Path) -> None:
+    eager = train(tmp_path / "eager", Net)
+    compiled = train(tmp_path / "compiled", Net, wrapped, backend="inductor")
+    assert_same(eager, compiled)
+
+
+def graphs() -> tuple[int, int]:
+    return counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
+
+
+def test_watching_adds_no_graph_and_changes_compile_nothing_again(tmp_path: Path) -> None:
+    def run(model: nn.Module) -> tuple[int, int]:
+        torch._dynamo.reset()
+        counters.clear()
+        call = torch.compile(model, backend=EAGER, fullgraph=True)
+        call(torch.ones(4, 8)).sum().backward()
+        return graphs()
+
+    plain = run(Net())
+    model = Net()
+    call = torch.compile(model, backend=EAGER, fullgraph=True)
+    with tt.record(tmp_path / "run", every=2, only="*blocks.0*"):
+        watched = tt.watch(model)
+        assert run(model) == plain
+        for _ in range(3):
+            call(torch.ones(4, 8)).sum().backward()
+        watched.remove()
+        call(torch.ones(4, 8)).sum().backward()
+        tt.watch(model)
+        call(torch.ones(4, 8)).sum().backward()
+    call(torch.ones(4, 8)).sum().backward()
+    assert graphs() == plain
+    assert tt.open(tmp_path / "run").names("activation/*")
+
+
+def test_every_second_step_is_recorded_from_one_graph(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", Net, in_function, steps=5, record={"every": 2})
+    steps, _ = run.series("activation/blocks.1.fc", "mean")
+    assert sorted(set(steps.tolist())) == [0, 2, 4]
+
+
+def test_of_two_models_of_one_class_only_the_watched_one_is_recorded(tmp_path: Path) -> None:
+    plain, model = Net(), Net()
+    first = torch.compile(plain, backend=EAGER)
+    second = torch.compile(model, backend=EAGER)
+    first(torch.zeros(4, 8))
+    with tt.record(tmp_path / "run"):
+        tt.watch(model)
+        second(torch.ones(4, 8))
+        first(torch.zeros(4, 8))
+        second(torch.ones(4, 8))
+        first(torch.zeros(4, 8))
+    run = tt.open(tmp_path / "run")
+    assert len(run.series("activation/blocks.0.fc", "mean")[0]) == 2
+    assert counters["stats"]["unique_graphs"] == 2
+    assert any("compiled again" in str(note) for note in run.notes)
+
+
+def test_a_nan_inside_a_compiled_block_names_its_module(tmp_path: Path) -> None:
+    class Bad(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x / (x - x)
+
+    model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), Bad()), nn.Linear(4, 1))
+    call = torch.compile(model, backend=EAGER, fullgraph=True)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    before = copy.deepcopy(model.state_dict())
+    with tt.record(tmp_path / "run"):
+        tt.watch(model, on_nonfinite="raise")
+        with pytest.raises(tt.NonFiniteError, match=r"activation/1\.1"):  # noqa: PT012
+            call(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name])
+    first = tt.open(tmp_path / "run").first_nonfinite
+    assert first is not None
+    assert "activation/1.1" in str(first)
+
+
+def test_a_compiled_watched_model_is_copied_and_pickled_without_us(tmp_path: Path) -> None:
+    model = Net()
+    call = torch.compile(model, backend=EAGER)
+    with tt.record(tmp_path / "run"):
+        tt.watch(model)
+        call(torch.ones(4, 8))
+        for other in (copy.deepcopy(model), copy.copy(model), pickle.loads(pickle.dumps(model))):
+            assert {"forward", "_compiled_call_impl"}.isdisjoint(other.__dict__)
+            assert {"forward", "_compiled_call_impl"}.isdisjoint(other.head.__dict__) or (
+                other.head is model.head
+            )
+            assert torch.equal(other(torch.ones(4, 8)), model(torch.ones(4, 8)))
+        assert model.forward == nn.Module.__getattribute__(model, "forward")
+        assert model.forward.__func__ is Net.forward
+
+
+def test_a_model_that_is_never_compiled_has_no_forward_of_its_own(tmp_path: Path) -> None:
+    code = f"""
+import torch, tensortap as tt
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+with tt.record({str(tmp_path / "run")!r}):
+    tt.watch(model)
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    assert "forward" not in model.__dict__
+assert "_compiled_call_impl" not in model.__dict__
+"""
+    import subprocess
+    import sys
+
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_export_contains_no_probe(tmp_path: Path) -> None:
+    model = Net()
+    torch.compile(model, backend=EAGER)(torch.ones(4, 8))
+    with tt.record(tmp_path / "run"):
+        tt.watch(model)
+        torch.compile(model, backend=EAGER)(torch.ones(4, 8))
+        for strict in (False, True):
+            program = torch.export.export(model, (torch.ones(4, 8),), strict=strict)
+            assert "probe" not in str(program.graph)
+
+
+def test_a_reset_force_eager_and_a_thread_keep_the_points(tmp_path: Path) -> None:
+    model = Net()
+    call = torch.compile(model, backend=EAGER)
+    with tt.record(tmp_path / "run") as run:
+        tt.watch(model)
+        call(torch.ones(4, 8))
+        run.step()
+        torch._dynamo.reset()
+        call(torch.ones(4, 8))
+        run.step()
+        with torch.compiler.set_stance("force_eager"):
+            call(torch.ones(4, 8))
+        run.step()
+        torch._dynamo.reset()
+        thread = threading.Thread(target=call, args=(torch.ones(4, 8),))
+        thread.start()
+        thread.join()
+    run = tt.open(tmp_path / "run")
+    for name in run.names("activation/*"):
+        assert run.series(name, "mean")[0].tolist() == [0, 1, 2, 3], name
+
+
+def test_values_and_histograms_come_from_compiled_code_too(tmp_path: Path) -> None:
+    keep = {"keep": "stats,value,hist,digest"}
+    eager = train(tmp_path / "eager", Net, record=keep)
+    compiled = train(tmp_path / "compiled", Net, wrapped, record=keep)
+    for name in eager.names("activation/*"):
+        for step in range(2):
+            value, other = eager.tensor(name, step), compiled.tensor(name, step)
+            assert np.array_equal(np.asarray(value), np.asarray(other))
+            assert eager.digest(name, step) == compiled.digest(name, step)
+            assert eager.histogram(name, step) == compiled.histogram(name, step)
+
+
+def test_checkpointed_blocks_are_counted_once(tmp_path: Path) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    class Checkpointed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+        def forward(self, x: Any) -> Any:
+            return checkpoint(self.second, self.first(x), use_reentrant=False)
+
+    eager = train(tmp_path / "eager", Checkpointed)
+    assert_same(eager, train(tmp_path / "compiled", Checkpointed, wrapped, backend="aot_eager"))
+    assert_same(eager, train(tmp_path / "parts", Checkpointed, parts, backend="aot_eager"))
+
+
+def slots_of(model: nn.Module) -> Any:
+    return model._compiled_call_impl.slots
+
+
+def test_misuse_of_the_operator_is_an_error(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    with tt.record(tmp_path / "run"):
+        tt.watch(model)
+        torch.compile(model, backend=EAGER)(torch.ones(1, 2))
+        probe, slots = torch.ops.tensortap.probe_v1, slots_of(model)
+        x = torch.ones(3)
+        for slot in (-1, 10**6):
+            with pytest.raises(RuntimeError, match="slot must be from 0 to"):
+                probe(x, slots, slot)
+        with pytest.raises(RuntimeError, match="slots must be the contiguous uint8 tensor"):
+            probe(x, torch.zeros(4), 0)
+        with pytest.raises(RuntimeError, match="was not made by tensortap"):
+            probe(x, torch.zeros(256, dtype=torch.uint8), 0)
+        with pytest.raises(RuntimeError, match="must be on one device"):
+            probe(x, slots.to("meta"), 0)
+        from torch._subclasses import FakeTensorMode
+
+        with FakeTensorMode() as mode:
+            probe(mode.from_tensor(x), mode.from_tensor(slots), 0)  # has no values: nothing is seen
+        assert slots.numel() * slots.element_size() <= 1024
+
+
+def test_probes_pass_through_grad_and_vmap(tmp_path: Path) -> None:
+    model = Net()
+    with tt.record(tmp_path / "run"):
+        tt.watch(model)
+
+        @torch.compile(backend="aot_eager", fullgraph=True)
+        def run(x: Any) -> Any:
+            return torch.func.vmap(lambda row: model(row))(x)
+
+        x = torch.randn(3, 4, 8)
+        assert torch.allclose(run(x), torch.func.vmap(lambda row: model(row))(x), atol=1e-6)
