@@ -328,3 +328,25 @@ def test_mistakes_are_told_with_the_exit_codes_of_all_commands(tmp_path: Path) -
     done = program("graph", "--trace-file", str(tmp_path / "empty.txt"), "--out", out)
     assert done.returncode == 3
     assert "trace file is empty" in done.stderr
+
+
+def test_metrics_of_a_monitor_are_neither_outputs_nor_modules(tmp_path: Path) -> None:
+    from tensortap.monitor import ModuleMonitor
+
+    model = Net()
+    graphs = []
+    for name in ("plain", "monitored"):
+        with tt.record(tmp_path / name, model=model) as run:
+            monitor = ModuleMonitor(monitor_step_fn=lambda step: True)
+            monitor.set_module(model)
+            if name == "monitored":
+                monitor.add_activation_metric("mean")
+                monitor.add_activation_metric("norm")
+            with monitor:
+                monitor.begin_step(0)
+                model(torch.ones(2, 4))
+                monitor.end_step()
+            run.step()
+        with tt.open(tmp_path / name) as read:
+            graphs.append(run_graph(read).source)
+    assert graphs[0] == graphs[1]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from tensortap.runs.arrays import SCALAR
 from tensortap.runs.run import reader_of
 from tensortap.spy.digraph import Digraph
 from tensortap.spy.trace_graph import Node, construct_graph
@@ -111,9 +112,10 @@ def _tree(run: Any) -> Node:
     for order, (depth, label, kind, is_output, width, sites) in enumerate(rows):
         if depth == 0:  # "activation"
             continue
+        sites = [site for site in sites if _is_tensor(run, site)]  # not the metrics of a monitor
         del above[depth:]
         node, output = above[-1]
-        if is_output:
+        if is_output:  # of the module above, or a metric
             output = f"{output}.{label}" if output else label
         elif depth == 1 and label in roots:
             node, output = roots[label], ""
@@ -124,9 +126,10 @@ def _tree(run: Any) -> Node:
             node.count = len(node.indices)
         above.append((node, output))
         _note(run, node, output, sites)
-    for name, root in roots.items():
-        if not root.children and not root.sites:  # never called
-            del tree.children[name]
+    for node in [tree, *_below(tree)][::-1]:
+        for name, child in list(node.children.items()):
+            if not child.children and not child.sites:  # never called, or only metrics
+                del node.children[name]
     _join_lists(tree)
     return tree
 
@@ -147,15 +150,24 @@ def _below(tree: Node) -> list[Any]:
     return nodes
 
 
+def _is_tensor(run: Any, site: str) -> bool:
+    """Return whether a site holds tensors, and not numbers that were logged."""
+    return not _latest(run, site)[6] & SCALAR
+
+
+def _latest(run: Any, site: str) -> tuple[Any, ...]:
+    reader = reader_of(run)
+    number = reader.find(site)
+    file = next(i for i in range(len(run.files)) if reader.points(i, number))
+    return reader.point(file, number, -1)
+
+
 def _note(run: Any, module: ModuleNode, output: str, sites: list[str]) -> None:
     """Add the contents of a row to its module."""
     tail = f".{output}" if output else ""
     module.sites |= {site: site.removeprefix(PREFIX).removesuffix(tail) for site in sites}
     if sites:
-        reader = reader_of(run)
-        site = reader.find(sites[0])
-        file = next(i for i in range(len(run.files)) if reader.points(i, site))
-        point = reader.point(file, site, -1)
+        point = _latest(run, sites[0])
         shape = str(list(point[8].shape)) if point[8] is not None else ""
         module.outputs[output] = shape
         if not output and shape:
