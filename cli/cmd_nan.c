@@ -4,6 +4,7 @@
 #include "overview.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static void print_birth(tt_run *run, const tt_nonfinite *n)
         if ((n->point.products & TT_PRODUCT_STATS) == 0)
             fputs("a number that was logged; every tensor recorded before it was finite", stdout);
         else if (n->order == 1)
-            fputs("born in the forward pass; nothing was recorded before it", stdout);
+            fputs("born in the forward pass; nothing was recorded before it in this step", stdout);
         else
             fputs("born in the forward pass; everything recorded before it was finite", stdout);
         break;
@@ -84,9 +85,14 @@ static void add_row(tt_table *table, const char *role, const char *name, const t
     char step[TT_NUMBER_TEXT], type[200], low[TT_NUMBER_TEXT] = "", high[TT_NUMBER_TEXT] = "",
                                           rms[TT_NUMBER_TEXT] = "", counts[128] = "";
     if ((p->products & TT_PRODUCT_STATS) != 0) {
-        (void)tt_number_short(p->stats.min, low);
-        (void)tt_number_short(p->stats.max, high);
-        (void)tt_number_short(tt_stats_rms(&p->stats), rms);
+        if (isnan(p->stats.min) && p->stats.count > 0) {
+            strcpy(low, "none");
+            strcpy(high, "finite");
+        } else {
+            (void)tt_number_short(p->stats.min, low);
+            (void)tt_number_short(p->stats.max, high);
+            (void)tt_number_short(tt_stats_rms(&p->stats), rms);
+        }
         (void)tt_screen_nonfinite(&p->stats, counts, sizeof counts);
     } else {
         (void)tt_number_short(p->scalar, low);

@@ -79,7 +79,7 @@ parameter
 number       number -inf                                             !!              not finite
 $ tensortap nan absurd
 a value that is not finite in activation/negative at step -9 223 372 036 854 775 807
-born in the forward pass; nothing was recorded before it
+born in the forward pass; nothing was recorded before it in this step
 look next at the inputs of modules: tensortap run --inputs --on-nonfinite raise
 point 1 of 6 in the step; 3 of 6 sites have been non-finite since
 

@@ -16,7 +16,7 @@ last time  activation/layers.2.attn        f32[8,16]  -0.7956  0.7961
 [1]
 $ make_run nan-first first; tensortap nan first
 2 NaN in activation/embed at step 0
-born in the forward pass; nothing was recorded before it
+born in the forward pass; nothing was recorded before it in this step
 look next at the inputs of modules: tensortap run --inputs --on-nonfinite raise
 point 1 of 36 in the step; 16 of 36 sites have been non-finite since
 

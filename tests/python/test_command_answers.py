@@ -322,3 +322,14 @@ def test_one_rank_against_two_compares_what_both_have(
     assert done.returncode == 0
     assert done.stdout.startswith("identical in the sites that both have\n")
     assert "only in two" in done.stdout
+
+
+def test_a_tensor_without_finite_values_has_no_range(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run:
+        for step in range(2):
+            run.tensor("activation/mask", torch.full((3,), -torch.inf if step else 1.0))
+            run.step()
+    lines = tensortap("nan", "run", folder=tmp_path, COLUMNS="80").stdout.splitlines()
+    assert lines[1] == "born in the forward pass; nothing was recorded before it in this step"
+    (row,) = (line for line in lines if line.startswith("here"))
+    assert row.split() == ["here", "activation/mask", "1", "f32[3]", "none", "finite", "3", "-Inf"]
