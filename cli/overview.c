@@ -291,15 +291,16 @@ int64_t tt_overview_steps(const tt_totals *totals)
 
 /* ---- the first lines about a run ------------------------------------------- */
 
+static const char untrained[] = " require gradients but no optimizer updates them"; /* runs/steps.py */
+
 const char *tt_overview_untrained(const tt_run *run)
 {
-    static const char tail[] = " require gradients but no optimizer updates them"; /* of runs/steps.py */
     static const char taken_back[] = "all parameters that require gradients are updated by an optimizer";
     const char *found = NULL;
     tt_note note;
     for (int32_t i = 0; tt_run_note(run, 0, i, &note) == TT_OK; i++) {
         size_t len = strlen(note.text);
-        if (len > strlen(tail) && strcmp(note.text + len - strlen(tail), tail) == 0)
+        if (len > strlen(untrained) && strcmp(note.text + len - strlen(untrained), untrained) == 0)
             found = note.text;
         else if (strcmp(note.text, taken_back) == 0)
             found = NULL;
@@ -316,6 +317,18 @@ static int print_line(tt_mood mood, const char *untrusted)
     putchar('\n');
     tt_buf_free(&text);
     return 1;
+}
+
+/* Prints the names and what is wrong with them, on two lines if one would be cut. */
+static int print_untrained(const char *text)
+{
+    int32_t columns = tt_terminal.style.columns;
+    if (columns == 0 || strlen(text) <= (size_t)columns)
+        return print_line(TT_MOOD_REMARK, text);
+    char *names = strndup(text, strlen(text) - strlen(untrained)); /* owned */
+    int lines = names != NULL ? print_line(TT_MOOD_REMARK, names) : 0;
+    free(names);
+    return lines + print_line(TT_MOOD_REMARK, untrained);
 }
 
 int tt_overview_print(const char *path, const tt_run *run)
@@ -357,12 +370,8 @@ int tt_overview_print(const char *path, const tt_run *run)
     if (tt_overview_command(run, &command) == TT_OK && command.len > 0)
         lines += print_line(TT_MOOD_FAINT, command.data);
     tt_buf_free(&command);
-    if (tt_overview_untrained(run) != NULL) {
-        fputs(tt_screen_ink(TT_MOOD_REMARK), stdout);
-        tt_screen_name(tt_overview_untrained(run));
-        printf("%s\n", tt_screen_ink(TT_MOOD_PLAIN));
-        lines++;
-    }
+    if (tt_overview_untrained(run) != NULL)
+        lines += print_untrained(tt_overview_untrained(run));
     fflush(stdout); /* the rest may take a moment */
     return lines;
 }

@@ -96,3 +96,14 @@ def test_a_model_with_parameters_of_no_optimizer_counts_its_steps_from_the_first
     run = points(tmp_path / "run")
     for site in "activation/u", "gradient/u.weight":
         assert run.steps(site) == [0, 1, 2], site
+
+
+def test_what_is_wrong_with_many_parameters_fits_into_80_columns(tmp_path: Path) -> None:
+    model = two("a_long_name_of_a_part_that_nothing_trains")
+    optimizer = torch.optim.SGD(model.u.parameters(), 0.1)
+    with tt.record(tmp_path / "run", model=model):
+        for _ in range(2):
+            train(model, optimizer)
+    lines = tensortap("show", "run", folder=tmp_path, COLUMNS="80").stdout.splitlines()
+    assert f" {SAYS}" in lines[:4]
+    assert max(map(len, lines)) <= 80
