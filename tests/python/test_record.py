@@ -135,9 +135,22 @@ def test_a_wrong_glob_is_warned_about_after_the_first_step(folder: Path) -> None
 
     with tt.record(folder, model=model, only="gradent/*"):
         train()
-        with pytest.warns(RuntimeWarning, match="only='gradent/.*did you mean 'gradient/bias'"):
+        with pytest.warns(
+            RuntimeWarning, match="only='gradent/.*did you mean 'gradient/[*]'"
+        ) as caught:
             train()
         train()
+    assert caught[0].filename == __file__
+
+
+def test_only_leaves_out_the_numbers_of_optimizers_too(folder: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with tt.record(folder, model=model, only="activation/*"):
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    assert tt.open(folder).names() == ["activation/(root)"]
 
 
 @pytest.mark.filterwarnings("error")

@@ -267,7 +267,8 @@ def innermost() -> Recording:
 def _level_of_program() -> int:
     """Give the stacklevel of a warning that shows the program's line, not ours or torch's."""
     torch = getattr(sys.modules.get("torch"), "__file__", None) or __file__
-    libraries = tuple(os.path.dirname(file) + os.sep for file in (__file__, torch))
+    ours = os.path.dirname(os.path.dirname(__file__))
+    libraries = tuple(folder + os.sep for folder in (ours, os.path.dirname(torch)))
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(libraries):
         frame, level = frame.f_back, level + 1
@@ -282,7 +283,12 @@ def _nearest(glob: str, run: Recording) -> str:
     holding = run.names(f"*{part}*")
     if part and holding:
         return f"; did you mean '*{part}*', which matches {holding[0]!r}?"
-    near = get_close_matches(glob, run.names("*"), MOST_SHOWN)
+    names = run.names("*")
+    if "/" in glob and "*" in glob:  # 'gradent/*': a wrong kind
+        kind, _, rest = glob.partition("/")
+        kinds = get_close_matches(kind, {name.partition("/")[0] for name in names}, 1)
+        names = [f"{kinds[0]}/{rest}"] if kinds and run.names(f"{kinds[0]}/{rest}") else names
+    near = get_close_matches(glob, names, MOST_SHOWN)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 

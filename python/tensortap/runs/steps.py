@@ -336,7 +336,7 @@ class Steps:
         if self._reads & (self._reads - 1) == 0:  # 1, 2, 4, 8, ...: looking takes milliseconds
             self._note(_has_scaler() or self._is_clipping)
         for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
-            if "lr" in group:
+            if "lr" in group and all(one.core.wants(name) for one in self.watched[:1]):
                 recorder.scalar(name, float(group["lr"]))
 
     def _note(self, all_of_them: bool) -> None:
