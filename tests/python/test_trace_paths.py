@@ -310,6 +310,17 @@ def test_a_path_that_matches_nothing_is_named_with_the_nearest():
         traced("layers.0.forward.atn")
 
 
+def test_a_path_that_matches_nothing_is_not_near_itself():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    with (
+        pytest.warns(RuntimeWarning, match="'0' matched nothing") as caught,
+        ModelTracer(model, ["0"]),
+    ):
+        pass
+    near = str(caught[0].message).partition("near it: ")[2]
+    assert "0" not in near.split(", ")
+
+
 def test_a_container_that_never_runs_has_no_value():
     with pytest.warns(RuntimeWarning, match="'layers' matched nothing"):
         results, *_ = traced("layers")

@@ -211,7 +211,8 @@ class PathMatcher:
             own_parts, own_letters = self._known[name]
             return -len(parts & own_parts), len(letters ^ own_letters), abs(len(path) - len(name))
 
-        likely = heapq.nsmallest(MOST_LIKELY, self._known, key=unlike)  # difflib takes its time
+        others = (name for name in self._known if name != path)
+        likely = heapq.nsmallest(MOST_LIKELY, others, key=unlike)  # difflib takes its time
         return difflib.get_close_matches(path, likely, n=MOST_NEAR, cutoff=0.0)
 
 
