@@ -507,6 +507,16 @@ def test_training_forwards_are_the_steps_of_a_program_without_an_optimizer(tmp_p
     assert said in [note.text for note in run.notes]
 
 
+def test_a_single_forward_without_an_optimizer_is_said_to_be_a_step(tmp_path: Path) -> None:
+    once = """
+    import torch
+    model = torch.nn.Linear(2, 1)
+    model(torch.ones(1, 2)).sum().backward()
+    """
+    done = tensortap("run", "-o", "run", write(tmp_path, once), folder=tmp_path)
+    assert "each training forward of a model is a step" in done.stderr
+
+
 def test_every_rank_records_under_torchrun(tmp_path: Path) -> None:
     script = write(tmp_path, TRAIN)
     done = python(

@@ -200,8 +200,10 @@ class Watcher:
         if context is None:
             say_why(["-o", self.folder] if self.folder else [], *self.program)
             return
-        from tensortap.runs.steps import FORWARDS_ARE_STEPS, NO_OPTIMIZER
+        from tensortap.runs.steps import FORWARDS_ARE_STEPS, NO_OPTIMIZER, Steps
 
+        if self.run.forwards == 0:  # there was one step only
+            Steps.of(self.run).decide()
         share, is_by_forwards = float(self.run.cost), self.run.forwards == FORWARDS_ARE_STEPS
         context.__exit__(type(error) if error is not None else None, error, None)
         rank = os.environ.get("RANK", "0")
