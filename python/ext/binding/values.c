@@ -100,6 +100,6 @@ BINDING_FUNCTION(binding_copy_tensor)
         return PyErr_Format(PyExc_TypeError,
                             "copy_tensor() takes a torch.Tensor and make=function, not %R",
                             (PyObject *)Py_TYPE(args[0]));
-    return tensor_copy(torch, cache != NULL && PyDict_Check(cache) ? cache : NULL, args[0], make,
+    return tensor_copy(torch, cache != NULL && PyDict_Check(cache) ? cache : NULL, args[0], make, NULL,
                        is_fresh);
 }

@@ -24,11 +24,16 @@ static PyObject *find_copy(PyObject *cache, PyObject *key, uint64_t state)
 /* Does nothing if it fails: then the next one is copied again. */
 static void remember(PyObject *cache, PyObject *key, PyObject *tensor, PyObject *copy, uint64_t state)
 {
-    PyObject *entry = Py_BuildValue("(NNK)", PyWeakref_NewRef(tensor, NULL), PyWeakref_NewRef(copy, NULL),
-                                    (unsigned long long)state); /* owned */
+    PyObject *parts[] = { PyWeakref_NewRef(tensor, NULL), PyWeakref_NewRef(copy, NULL),
+                          PyLong_FromUnsignedLongLong(state) }; /* owned */
+    PyObject *entry = parts[0] != NULL && parts[1] != NULL && parts[2] != NULL
+                          ? PyTuple_Pack(3, parts[0], parts[1], parts[2])
+                          : NULL; /* owned */
     if (entry != NULL)
         (void)PyDict_SetItem(cache, key, entry);
     PyErr_Clear();
+    for (int i = 0; i < 3; i++)
+        Py_XDECREF(parts[i]);
     Py_XDECREF(entry);
 }
 
@@ -74,7 +79,7 @@ static PyObject *make_clone(const tensor_torch *torch, PyObject *tensor)
 }
 
 PyObject *tensor_copy(tensor_torch *torch, PyObject *cache, PyObject *tensor, PyObject *make,
-                      bool is_fresh)
+                      const tensor_fingerprint *seen, bool is_fresh)
 {
     tensor_view view;
     uint32_t version = 0;
@@ -90,8 +95,11 @@ PyObject *tensor_copy(tensor_torch *torch, PyObject *cache, PyObject *tensor, Py
         state = layout_of(&view.tensor);
         tensor_view_close(&view);
     }
-    if (cache != NULL && !tensor_version_read(torch, tensor, 0, &version))
-        cache = NULL; /* nobody counts: it may have changed since */
+    if (seen != NULL)
+        version = seen->version;
+    if (cache != NULL &&
+        !(seen != NULL ? seen->has_version : tensor_version_read(torch, tensor, 0, &version)))
+        cache = NULL; /* changes are not counted: it may have changed since */
     state = base_hash_mix(state, version);
     PyObject *key = PyLong_FromVoidPtr((void *)(uintptr_t)address); /* owned */
     PyObject *copy = NULL;                                          /* owned */

@@ -218,7 +218,7 @@ static bool keep_copy(trace_tracer *self, trace_state *state, uint32_t number, P
     tensor_torch *torch = &self->state->torch;
     if (!group->is_direct || !tensor_torch_is_tensor(torch, value) || PyList_GET_SIZE(self->runs) > 0)
         return false;
-    PyObject *copy = tensor_copy(torch, self->copies, value, NULL, is_forced); /* owned */
+    PyObject *copy = tensor_copy(torch, self->copies, value, NULL, &state->seen, is_forced); /* owned */
     bool is_kept =
         copy != NULL && find_lists(self, state, number, name) && append(self, state, group, copy);
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
