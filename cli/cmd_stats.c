@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NARROW = 100 };
+/* MOST_ROWS: a table is built in memory, 1 kB a row; the rest is for `export --to csv`. */
+enum { NARROW = 100, MOST_ROWS = 100000 };
 
 static struct {
     tt_range steps;
@@ -134,7 +135,7 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, int64_t mos
             shown[count++] = (tt_table_column){ columns[c].title, .is_right = true };
     shown[count++] = (tt_table_column){ .title = "" };
     tt_table *table = tt_table_create(&tt_terminal.style, shown, count);
-    bool is_cut = most > 0 && wanted > most;
+    bool is_cut = wanted > most;
     for (int64_t i = 0; st == TT_OK && i < points; i++) {
         st = tt_run_point(run, file, site, i, &p, err);
         if (st < 0 || !tt_range_has(&args.steps, p.step))
@@ -147,8 +148,8 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, int64_t mos
     }
     st = tt_screen_table(table, true, st);
     if (st == TT_OK && is_cut)
-        printf("... %lld points in the middle left out; --step A:B shows a part\n",
-               (long long)(wanted - most));
+        printf("... %lld points in the middle left out; --step A:B shows a part%s\n",
+               (long long)(wanted - most), most == MOST_ROWS ? ", export --to csv writes all" : "");
     *printed += wanted;
     return st;
 }
@@ -177,7 +178,7 @@ static tt_status put_json(tt_json *json, tt_run *run, int32_t file, int32_t site
 static tt_exit stats(tt_call *call)
 {
     tt_run *run = call->runs[0];
-    int64_t matched = 0, printed = 0, most = 0;
+    int64_t matched = 0, printed = 0, most = MOST_ROWS;
     for (int32_t site = 0; site < tt_run_site_count(run); site++)
         matched += tt_glob_match(call->glob, tt_run_site_name(run, site));
     if (tt_terminal.rows > 0) {

@@ -21,6 +21,8 @@ $ tensortap show paid | head -n 1
 paid  crashed  steps 0 to 0  8 sites  13 631 488 points  13.1 MB
 $ tensortap nan paid | head -n 1
 1 NaN in activation/layer0 at step 0
+$ tensortap stats paid activation/layer0 | tail -n 1
+... 1603936 points in the middle left out; --step A:B shows a part, export --to csv writes all
 $ tensortap show repeat
 repeat  finished  steps 0 to 0  1 site  3 200 000 points  1.2 MB
 tensortap: a point cannot be read, the file is damaged; save the rest with: tensortap check --repair repeat/rank0.tap
