@@ -398,3 +398,28 @@ def test_each_argument_comes_from_its_own_expression(tmp_path: Path) -> None:
         for name, start in zip(("x", "mask", "bias"), "abc", strict=True):
             into = [edge for edge in found if edge.endswith(f"->{name}@{line}")]
             assert into == [f"{start}@9->{name}@{line}"]
+
+
+def test_a_method_may_call_its_object_by_another_name(tmp_path: Path) -> None:
+    chart = capture(
+        tmp_path,
+        """\
+        import torch
+        class Attention(torch.nn.Module):
+            def forward(this, x):
+                y = x * 2
+                return y
+        class Net(torch.nn.Module):
+            def __init__(this):
+                super().__init__()
+                this.attn = Attention()
+            def forward(this, h):
+                z = this.attn(h + 1)
+                return z
+        net = Net()
+        a = torch.ones(2)
+        b = net(a)
+        """,
+        max_nodes=100,
+    )
+    assert "h@11->x@4" in edges(chart)

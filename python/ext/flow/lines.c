@@ -12,12 +12,15 @@ static void read_value(flow_object *self, PyObject *obj, flow_value *out)
     flow_value_read(self->state, &self->options, obj, out);
 }
 
-/* The frame of a node, and a weak reference to its `self`, which may be a module with a path. */
+/* The frame of a node, and a weak reference to its `self`, which may be a module with a path.  A
+ * lambda or comprehension in a method has the method's. */
 static void set_frame(const flow_object *self, flow_node *node, const lines_event *event)
 {
     node->frame = event->frame;
     PyObject *name = PyUnicode_InternFromString("self");                      /* owned */
     PyObject *owner = name != NULL ? lines_frame_get(event->at, name) : NULL; /* owned */
+    if (owner == NULL)
+        owner = Py_XNewRef(lines_frame_receiver(event->at));
     if (owner != NULL && PyType_SUPPORTS_WEAKREFS(Py_TYPE(owner)) &&
         !tensor_torch_is_tensor(&self->state->torch, owner))
         node->owner = PyWeakref_NewRef(owner, NULL);

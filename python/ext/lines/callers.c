@@ -67,6 +67,21 @@ static bool is_self(PyObject *name)
            PyUnicode_CompareWithASCIIString(name, "cls") == 0;
 }
 
+PyObject *lines_frame_receiver(base_frame *at)
+{
+    PyCodeObject *code = base_frame_code(at);
+    if (code->co_argcount == 0)
+        return NULL;
+    PyObject *name = PyTuple_GET_ITEM(code->co_localsplusnames, 0); /* borrowed */
+    PyObject *object = base_frame_slot(at, 0, name);                /* borrowed */
+    if (object == NULL || is_self(name))
+        return object;
+    PyObject *method = _PyType_Lookup(Py_TYPE(object), code->co_name); /* borrowed */
+    bool is_it =
+        method != NULL && PyFunction_Check(method) && PyFunction_GET_CODE(method) == (PyObject *)code;
+    return is_it ? object : NULL;
+}
+
 /* Does the frame hand on what it is given as it is: (self, *args, **kwargs)? */
 static bool is_transparent(base_frame *at)
 {
@@ -103,14 +118,15 @@ static int argument_of(lines_source *source, int id, base_frame *at, const lines
 
 /* What of a call goes into an argument: the next after `part`, which is -1 at first; NULL: no more.
  * What goes into the call at all, if its arguments are not known one by one. */
-static const lines_write *next_source(const lines_table *table, const lines_site *site,
-                                      PyCodeObject *code, int argument, int *part)
+static const lines_write *next_source(const lines_table *table, const lines_site *site, base_frame *at,
+                                      int argument, int *part)
 {
     const lines_write *given = &site->given;
     if (argument == ANY_ARGUMENT || given->part_count == 0)
         return (*part)++ < 0 ? given : NULL;
+    PyCodeObject *code = base_frame_code(at);
     PyObject *names = code->co_localsplusnames; /* borrowed */
-    bool is_method = code->co_argcount > 0 && is_self(PyTuple_GET_ITEM(names, 0));
+    bool is_method = lines_frame_receiver(at) != NULL;
     while (++*part < given->part_count) {
         const lines_item *one = &table->parts[given->parts + *part];
         if (one->key == Py_None ||
@@ -134,8 +150,7 @@ bool lines_frame_receives(lines_source *source, int id, base_frame *at, const li
     const lines_table *table = caller_of(source, id, at)->code->table;
     int argument = is_made ? argument_of(source, id, at, read) : ANY_ARGUMENT, part = -1;
     const lines_write *given = NULL;
-    while (argument != NO_ARGUMENT &&
-           (given = next_source(table, below, base_frame_code(at), argument, &part)) != NULL)
+    while (argument != NO_ARGUMENT && (given = next_source(table, below, at, argument, &part)) != NULL)
         for (int i = 0; i < (is_made ? given->call_count : given->direct_count); i++)
             if (table->write_calls[given->calls + i] == site)
                 return true;
@@ -153,7 +168,7 @@ size_t lines_frame_argument(lines_source *source, int id, base_frame *at, const 
     if (argument == NO_ARGUMENT || !below->has_reads)
         return 0;
     const lines_table *table = below->code->table;
-    while ((given = next_source(table, site, base_frame_code(at), argument, &part)) != NULL) {
+    while ((given = next_source(table, site, at, argument, &part)) != NULL) {
         for (int i = 0; i < given->read_count; i++) {
             int number = table->write_reads[given->reads + i];
             for (int k = 0; k < below->read_count && count < most; k++) {

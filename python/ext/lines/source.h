@@ -192,6 +192,8 @@ typedef struct lines_call {
 /* The call that the frame `at` is there for, of the nearest frame below that the consumer
  * hears of; false: there is none. */
 bool lines_frame_below(lines_source *source, int id, base_frame *at, lines_call *call);
+/* The object whose method the frame runs (borrowed), by whatever name it has there; NULL: none. */
+PyObject *lines_frame_receiver(base_frame *at);
 /* The key by which the statement that calls knows the tensor of a read; 0: it does not read it. */
 uint64_t lines_frame_passed(lines_source *source, int id, base_frame *at, const lines_name *read);
 /* The key of the oldest name that a frame below has for the tensor of a read: of the nearest
