@@ -14,7 +14,7 @@ from typing import Any
 from tensortap import _core
 
 OUTPUTS, INPUTS = 1, 2  # of ModuleTap.probes
-MOST_DEEP, MOST_TENSORS = 8, 256  # as tensor/nest.h
+MOST_DEEP, MOST_TENSORS = 8, 256  # as tensor/walk.h
 
 _libraries: list[Any] = []  # torch forgets what it was told when they go
 
@@ -96,7 +96,7 @@ _place._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.com
 
 
 def _find(value: Any, path: str, depth: int, found: list[tuple[str, Any]]) -> None:
-    """List the tensors in what a module returns, as tensor/nest.c finds them."""
+    """List the tensors in what a module returns, as tensor/walk.c finds them."""
     import torch
 
     if isinstance(value, torch.Tensor):
