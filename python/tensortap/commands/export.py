@@ -86,8 +86,9 @@ class Source:
         self.run = Run(path)
         self.reader = reader_of(self.run)
         first, colon, last = steps.partition(":")
-        self.first = int(first) if first else None
-        self.last = (int(last) if last else None) if colon else self.first
+        last = last if colon else first
+        self.first = int(first) if first else -sys.maxsize
+        self.last = int(last) if last else sys.maxsize
         ranks = [file.rank for file in self.run.files]
         self.has_ranks = len(set(ranks)) > 1
         # A forked child has the rank of its parent, but another file: rank0.4711.tap.
@@ -100,11 +101,9 @@ class Source:
         ]
         self.bar = Progress(sum(self.reader.points(file, site) for _, site, file, _ in self.parts))
 
-    def wants(self, step: int) -> bool:
-        """Return whether a step was selected."""
-        return (self.first is None or step >= self.first) and (
-            self.last is None or step <= self.last
-        )
+    def wants(self, step: Any) -> Any:
+        """Return whether a step, or each of an array of steps, was selected."""
+        return (step >= self.first) & (step <= self.last)
 
     def points(self, site: int, file: int) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """Yield (index, point) of one site in one file."""
@@ -141,8 +140,21 @@ class Source:
                     tail = (str(stats.dtype), "x".join(map(str, stats.shape)), *numbers)
                 yield file, (*head, value if products & SCALAR else None, *tail)
 
-    def columns(self, site: int, file: int) -> dict[str, list[Any]]:
-        """Return the fields of one site in one file, and the steps, as lists."""
+    def columns(self, site: int, file: int) -> dict[str, Any]:
+        """Return the steps and fields of one site in one file; needs NumPy."""
+        columns: dict[str, Any] = {}
+        try:  # whole columns at once, read in C
+            for field in ("value", *NUMBERS):
+                steps, numbers = arrays.column(self.reader, file, site, field)
+                chosen = self.wants(steps)
+                if chosen.any():
+                    columns.setdefault("step", steps[chosen])
+                    columns[field] = numbers[chosen]
+        except ValueError:  # some points cannot be read
+            return self._columns_by_point(site, file)
+        return columns
+
+    def _columns_by_point(self, site: int, file: int) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {}
         for _, (step, _, _, _, _, _, products, value, stats, _) in self.points(site, file):
             found = {"value": value} if products & SCALAR else {}
