@@ -11,6 +11,7 @@
  * rows lie in a log, which is read here: before and after each call that is seen eagerly, when an outermost
  * module has run that was compiled whole, and before the optimizer steps.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "binding/state.h"
 #include "calls/source.h"
 #include "probe/log.h"
@@ -30,14 +31,8 @@ static calls_tap *tap_numbered(const calls_state *calls, uint64_t number)
 
 static bool add_to_table(calls_state *calls, calls_tap *tap)
 {
-    if (calls->tap_count == calls->tap_cap) {
-        size_t cap = calls->tap_cap > 0 ? calls->tap_cap * 2 : 64;
-        calls_tap **grown = PyMem_Realloc(calls->taps, cap * sizeof *grown);
-        if (grown == NULL)
-            return false;
-        calls->taps = grown;
-        calls->tap_cap = cap;
-    }
+    if (!base_array_grow(&calls->taps, &calls->tap_cap, calls->tap_count + 1, sizeof *calls->taps))
+        return false;
     calls->taps[calls->tap_count++] = tap;
     tap->number = calls->tap_count;
     return true;

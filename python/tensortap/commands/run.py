@@ -127,7 +127,7 @@ class Watcher:
             _core._announce(part, None)
 
     def _give_up(self, error: Exception) -> None:
-        """Say why nothing is recorded; the program continues without recording."""
+        """Print why nothing is recorded; the program continues without recording."""
         print(f"tensortap: cannot record: {error}", file=sys.stderr)
         self.pid = -1
 

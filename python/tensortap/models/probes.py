@@ -20,7 +20,7 @@ _libraries: list[Any] = []  # torch forgets what it was told when they go
 
 
 def _define() -> None:
-    """Tell torch of the operator, once."""
+    """Register the operator with torch, once."""
     if _libraries:
         return
     import torch

@@ -353,7 +353,7 @@ class Steps:
 
 
 def _is_scaled_step() -> bool:
-    """Say if GradScaler.step() is what steps the optimizer now."""
+    """Return whether GradScaler.step() is what steps the optimizer now."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

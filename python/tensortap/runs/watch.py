@@ -227,7 +227,7 @@ class Watched:
                 hook.remove()
 
     def _is_reduced(self) -> bool:
-        """Say if gradients are averaged over ranks, in place, after they were accumulated."""
+        """Return whether gradients are averaged over ranks in place once they are accumulated."""
         from tensortap.runs.record import rank_and_size
 
         if self._is_ddp or rank_and_size()[1] == 1:
