@@ -475,26 +475,27 @@ bool tt_run_has_points(const tt_run *run, int32_t site); /* in any file */
 tt_status tt_run_steps(tt_run *run, int64_t *steps, size_t cap, size_t *count, tt_error *err);
 
 /* name, text as users know it, product it belongs to (ANY: every point) */
-#define TT_FIELD_MAP(X)        \
-    X(SCALAR, "value", SCALAR) \
-    X(CALL, "call", ANY)       \
-    X(TIME, "time", ANY)       \
-    X(PHASE, "phase", ANY)     \
-    X(THREAD, "thread", ANY)   \
-    X(COUNT, "count", STATS)   \
-    X(NAN, "nan", STATS)       \
-    X(POSINF, "posinf", STATS) \
-    X(NEGINF, "neginf", STATS) \
-    X(ZEROS, "zeros", STATS)   \
-    X(MIN, "min", STATS)       \
-    X(MAX, "max", STATS)       \
-    X(ABSMAX, "absmax", STATS) \
-    X(SUM, "sum", STATS)       \
-    X(MEAN, "mean", STATS)     \
-    X(VAR, "var", STATS)       \
-    X(STD, "std", STATS)       \
-    X(L1, "l1", STATS)         \
-    X(L2, "l2", STATS)         \
+#define TT_FIELD_MAP(X)          \
+    X(SCALAR, "value", SCALAR)   \
+    X(CALL, "call", ANY)         \
+    X(TIME, "time", ANY)         \
+    X(PHASE, "phase", ANY)       \
+    X(THREAD, "thread", ANY)     \
+    X(PRODUCTS, "products", ANY) \
+    X(COUNT, "count", STATS)     \
+    X(NAN, "nan", STATS)         \
+    X(POSINF, "posinf", STATS)   \
+    X(NEGINF, "neginf", STATS)   \
+    X(ZEROS, "zeros", STATS)     \
+    X(MIN, "min", STATS)         \
+    X(MAX, "max", STATS)         \
+    X(ABSMAX, "absmax", STATS)   \
+    X(SUM, "sum", STATS)         \
+    X(MEAN, "mean", STATS)       \
+    X(VAR, "var", STATS)         \
+    X(STD, "std", STATS)         \
+    X(L1, "l1", STATS)           \
+    X(L2, "l2", STATS)           \
     X(RMS, "rms", STATS)
 
 #define X(name, text, product) TT_FIELD_##name,

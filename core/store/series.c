@@ -40,14 +40,23 @@ static tt_column column_of(tt_field field)
 {
     /* +1, so that 0 is none */
     static const uint8_t columns[TT_FIELD_COUNT_] = {
-        [TT_FIELD_SCALAR] = TT_COLUMN_SCALAR + 1, [TT_FIELD_CALL] = TT_COLUMN_CALL + 1,
-        [TT_FIELD_TIME] = TT_COLUMN_TIME + 1,     [TT_FIELD_PHASE] = TT_COLUMN_PHASE + 1,
-        [TT_FIELD_THREAD] = TT_COLUMN_THREAD + 1, [TT_FIELD_COUNT] = TT_COLUMN_COUNT + 1,
-        [TT_FIELD_NAN] = TT_COLUMN_NAN + 1,       [TT_FIELD_POSINF] = TT_COLUMN_POSINF + 1,
-        [TT_FIELD_NEGINF] = TT_COLUMN_NEGINF + 1, [TT_FIELD_ZEROS] = TT_COLUMN_ZEROS + 1,
-        [TT_FIELD_MIN] = TT_COLUMN_MIN + 1,       [TT_FIELD_MAX] = TT_COLUMN_MAX + 1,
-        [TT_FIELD_ABSMAX] = TT_COLUMN_ABSMAX + 1, [TT_FIELD_SUM] = TT_COLUMN_SUM + 1,
-        [TT_FIELD_MEAN] = TT_COLUMN_MEAN + 1,     [TT_FIELD_L1] = TT_COLUMN_L1 + 1,
+        [TT_FIELD_SCALAR] = TT_COLUMN_SCALAR + 1,
+        [TT_FIELD_CALL] = TT_COLUMN_CALL + 1,
+        [TT_FIELD_TIME] = TT_COLUMN_TIME + 1,
+        [TT_FIELD_PHASE] = TT_COLUMN_PHASE + 1,
+        [TT_FIELD_THREAD] = TT_COLUMN_THREAD + 1,
+        [TT_FIELD_COUNT] = TT_COLUMN_COUNT + 1,
+        [TT_FIELD_NAN] = TT_COLUMN_NAN + 1,
+        [TT_FIELD_POSINF] = TT_COLUMN_POSINF + 1,
+        [TT_FIELD_NEGINF] = TT_COLUMN_NEGINF + 1,
+        [TT_FIELD_ZEROS] = TT_COLUMN_ZEROS + 1,
+        [TT_FIELD_MIN] = TT_COLUMN_MIN + 1,
+        [TT_FIELD_MAX] = TT_COLUMN_MAX + 1,
+        [TT_FIELD_PRODUCTS] = TT_COLUMN_PRODUCTS + 1,
+        [TT_FIELD_ABSMAX] = TT_COLUMN_ABSMAX + 1,
+        [TT_FIELD_SUM] = TT_COLUMN_SUM + 1,
+        [TT_FIELD_MEAN] = TT_COLUMN_MEAN + 1,
+        [TT_FIELD_L1] = TT_COLUMN_L1 + 1,
     };
     if ((unsigned)field < TT_FIELD_COUNT_ && columns[field] != 0)
         return (tt_column)(columns[field] - 1);

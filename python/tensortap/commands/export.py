@@ -93,7 +93,7 @@ class Source:
         self.has_ranks = len(set(ranks)) > 1
         # A forked child has the rank of its parent, but another file: rank0.4711.tap.
         self.labels = [os.path.basename(file.path).removesuffix(".tap") for file in self.run.files]
-        self.parts = [
+        self.parts = [  # site and file with points
             (name, self.reader.find(name), file, rank)
             for name in self.run.names(glob)
             for file, rank in enumerate(ranks)
@@ -105,17 +105,31 @@ class Source:
         """Return whether a step, or each of an array of steps, was selected."""
         return (step >= self.first) & (step <= self.last)
 
-    def points(self, site: int, file: int) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Yield (index, point) of one site in one file."""
-        for index in range(self.reader.points(file, site)):
+    def points(
+        self, site: int, file: int, product: int = 0
+    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Yield (index, point) of one site in one file, if any of them has this product."""
+        count = self.reader.points(file, site)
+        if product and not self.has(site, file, product):
+            self.bar.add(count)
+            return
+        for index in range(count):
             self.bar.add(1)
             try:
                 point = self.reader.point(file, site, index)
             except ValueError as damage:
                 self.miss(damage, file, site, index)
                 continue
-            if self.wants(point[0]):
+            if self.wants(point[0]) and point[6] & product == product:
                 yield index, point
+
+    def has(self, site: int, file: int, product: int) -> bool:
+        """Return whether a point of one site in one file has this product, or may have it."""
+        try:
+            products = arrays.column(self.reader, file, site, "products")[1]
+        except ValueError:  # some points cannot be read
+            return True
+        return any(int(found) & product for found in set(products))
 
     def miss(self, damage: ValueError, *point: int) -> None:
         """Note a point that cannot be read; raise Damaged unless the export is partial."""
@@ -140,19 +154,21 @@ class Source:
                     tail = (str(stats.dtype), "x".join(map(str, stats.shape)), *numbers)
                 yield file, (*head, value if products & SCALAR else None, *tail)
 
-    def columns(self, site: int, file: int) -> dict[str, Any]:
-        """Return the steps and fields of one site in one file; needs NumPy."""
-        columns: dict[str, Any] = {}
-        try:  # whole columns at once, read in C
-            for field in ("value", *NUMBERS):
+    def columns(self, site: int, file: int) -> Iterator[tuple[str, Any]]:
+        """Yield the steps, and then field by field, of one site in one file; needs NumPy."""
+        has_steps = False
+        for field in ("value", *NUMBERS):
+            try:  # a whole column at once, read in C
                 steps, numbers = arrays.column(self.reader, file, site, field)
-                chosen = self.wants(steps)
-                if chosen.any():
-                    columns.setdefault("step", steps[chosen])
-                    columns[field] = numbers[chosen]
-        except ValueError:  # some points cannot be read
-            return self._columns_by_point(site, file)
-        return columns
+            except ValueError:  # some points cannot be read; every column says so
+                yield from self._columns_by_point(site, file).items()
+                return
+            chosen = self.wants(steps)
+            if chosen.any():
+                if not has_steps:
+                    yield "step", steps[chosen]
+                has_steps = True
+                yield field, numbers[chosen]
 
     def _columns_by_point(self, site: int, file: int) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {}
@@ -169,9 +185,8 @@ class Source:
     def histograms(self) -> Iterator[tuple[str, int, tuple[Any, ...], list[Bin]]]:
         """Yield (site, number of the file, point, bins) of every histogram that was kept."""
         for name, site, file, _ in self.parts:
-            for index, point in self.points(site, file):
-                if point[6] & HIST:
-                    yield name, file, point, self.reader.hist(file, site, index)
+            for index, point in self.points(site, file, HIST):
+                yield name, file, point, self.reader.hist(file, site, index)
 
     def which(self, file: int, point: tuple[Any, ...]) -> str:
         """Return a name for a point that is unique in its site: step, call, and file if several."""
@@ -182,9 +197,7 @@ class Source:
     def values(self, *, as_numpy: bool) -> Iterator[tuple[str, str, Any]]:
         """Yield (site, which, tensor) of every value that was kept and not evicted."""
         for name, site, file, _ in self.parts:
-            for index, point in self.points(site, file):
-                if not point[6] & VALUE:
-                    continue
+            for index, point in self.points(site, file, VALUE):
                 try:
                     tensor = arrays.value(self.reader, file, site, index, as_numpy)
                 except LookupError:  # evicted to stay within max_bytes
@@ -268,7 +281,7 @@ def to_hdf5(source: Source, out: str) -> None:
     with hdf5.create(out) as file:
         for name, site, number, _ in source.parts:
             label = [source.labels[number]] if len(source.labels) > 1 else []
-            for field, numbers in source.columns(site, number).items():
+            for field, numbers in source.columns(site, number):
                 kind = np.int64 if field == "step" else np.float64
                 file[hdf5.path_of("stats", name, *label, field)] = np.array(numbers, kind)
         for name, number, point, bins in source.histograms():

@@ -124,8 +124,7 @@ def columns(np: Any, reader: _core.RunReader, file: int, site: int, count: int) 
         values = column(reader, file, site, field)[1]
         if len(values) not in (0, count):  # numbers and tensors under one name
             if products is None:
-                points = (reader.point(file, site, i) for i in range(count))
-                products = np.array([point[6] for point in points])
+                products = column(reader, file, site, "products")[1].astype(np.int64)
             has_it = products & (SCALAR if field == "value" else STATS) != 0
             whole = np.full(count, np.nan)
             whole[has_it] = values
