@@ -119,7 +119,9 @@ static void *run(void *argument)
         }
         saver->is_idle = saver->added == seen;
         seen = saver->added;
-        double seconds = !saver->is_idle ? moment : saver->pool.spare > 0 ? patience : TT_FOREVER;
+        /* A copy in use may be written, and become spare, by a thread that waits. */
+        bool has_memory = saver->pool.used + saver->pool.spare > 0;
+        double seconds = !saver->is_idle ? moment : has_memory ? patience : TT_FOREVER;
         if (!tt_worker_sleep(&saver->worker, seconds) && saver->is_idle)
             tt_copy_pool_drop(&saver->pool, 0);
         saver->is_idle = false;
