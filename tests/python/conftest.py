@@ -26,6 +26,8 @@ hypothesis.settings.load_profile("tensortap")
 
 # Ranks on this machine talk to each other, whatever its name is and whoever knows it.
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+# A test that wants a width asks for it; processes of pytest-xdist inherit the terminal's.
+os.environ.pop("COLUMNS", None)
 
 try:
     import torch
