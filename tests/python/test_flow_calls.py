@@ -168,6 +168,8 @@ def test_a_flush_draws_and_clears_one_moment_while_threads_go_on() -> None:
             if left[0] > 0:  # else each flush would have more to draw than the one before
                 left[0] -= 1
                 inside = np.ones(2)  # noqa: F841
+            else:
+                time.sleep(1e-4)
 
     done, left = threading.Event(), [0]
     flow.lines(1, 10**6, file=__file__)
@@ -180,7 +182,7 @@ def test_a_flush_draws_and_clears_one_moment_while_threads_go_on() -> None:
         for _ in range(10):
             left[0] = 3000
             while left[0] > 2500:  # the thread is in the middle of it
-                time.sleep(0)
+                time.sleep(1e-4)
             output = flow.flush(filename="x.json")
             assert output is not None
             drawn = json.loads(Path("d/x.json").read_text())["nodes"]

@@ -102,7 +102,10 @@ def _folded(looks: list[Look], nodes: list[dict[str, Any]]) -> list[Look]:
 def _repeated(kinds: list[int], numbers: list[list[str]], at: int) -> tuple[int, int]:
     """Return length and number of the equal blocks at *at* that save most; (0, 1): none."""
     best = (0, 1)
-    for length in range(1, min((len(kinds) - at) // 2, LONGEST_BLOCK) + 1):
+    longest = min((len(kinds) - at) // 2, LONGEST_BLOCK)
+    # Blocks of one list differ by a number in their labels, which lines in a loop do not have.
+    shortest = next((n for n in range(1, longest + 1) if numbers[at + n - 1]), longest + 1)
+    for length in range(shortest, longest + 1):
         first = kinds[at : at + length]
         times = 1
         while kinds[at + times * length : at + (times + 1) * length] == first and (

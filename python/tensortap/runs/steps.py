@@ -377,7 +377,7 @@ def _has_scaler() -> bool:
 
 
 def _all_held() -> set[int]:
-    """Return the ids of all parameters that optimizers hold; looking takes milliseconds."""
+    """Return the ids of all parameters that optimizers hold; takes 0.1 s in a large program."""
     from torch.optim import Optimizer
 
     groups = (group for one in _instances(Optimizer) for group in one.param_groups)
