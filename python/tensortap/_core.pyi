@@ -525,7 +525,7 @@ class PathTracer:
 
     def __new__(
         cls,
-        keep: Callable[[int, str, Any, bool], object],
+        keep: Callable[[int, str, Any, int, bool], object],
         gather: Callable[[list[int]], object],
         lists: Callable[[int, str], tuple[list[int], list[Any]]],
         copies: dict[Any, Any],
@@ -540,7 +540,7 @@ class PathTracer:
     evaluation: Final[int]
     errors: Final[int]
     error: Final[object]
-    matched: Final[list[bool]]
+    matched: Final[bytearray]
     def add_module(
         self,
         module: Any,

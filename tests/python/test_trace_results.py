@@ -54,7 +54,9 @@ def test_a_variable_is_gathered_in_its_own_mode_only():
     model = Small()
     with ModelTracer(model, [variable]) as tracer:
         run(model.train(), 1)
-        tracer._groups[0]._add("forward.x", ones(9), 9)  # what a gather would take with it
+        local = tracer._groups[0]._local_of("forward.x")  # what a gather would take with it
+        local.iterations.append(9)
+        local.values.append(ones(9))
         run(model.eval(), 2)
         assert gathered == [[1]]
         run(model.train(), 1)

@@ -101,5 +101,5 @@ BINDING_FUNCTION(binding_copy_tensor)
                             "copy_tensor() takes a torch.Tensor and make=function, not %R",
                             (PyObject *)Py_TYPE(args[0]));
     return tensor_copy(torch, cache != NULL && PyDict_Check(cache) ? cache : NULL, args[0], make, NULL,
-                       is_fresh);
+                       NULL, is_fresh);
 }

@@ -191,11 +191,21 @@ static PyObject *tuple_without(PyObject *links, const calls_link *link)
     return out;
 }
 
+static bool is_last(PyObject *link)
+{
+    const calls_consumer *consumer = ((calls_link *)link)->consumer;
+    return consumer != NULL && consumer->wants & CALLS_LAST;
+}
+
 static PyObject *tuple_with(PyObject *links, calls_link *link)
 {
-    PyObject *one = PyTuple_Pack(1, (PyObject *)link); /* owned */
-    PyObject *out = one != NULL ? PySequence_Concat(links, one) : NULL;
-    Py_XDECREF(one);
+    Py_ssize_t count = PyTuple_GET_SIZE(links), place = count;
+    while (!is_last((PyObject *)link) && place > 0 && is_last(PyTuple_GET_ITEM(links, place - 1)))
+        place--;
+    PyObject *out = PyTuple_New(count + 1);
+    for (Py_ssize_t i = 0; out != NULL && i <= count; i++)
+        PyTuple_SET_ITEM(
+            out, i, Py_NewRef(i == place ? (PyObject *)link : PyTuple_GET_ITEM(links, i - (i > place))));
     return out;
 }
 

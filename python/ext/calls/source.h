@@ -71,6 +71,7 @@ enum {
     CALLS_PHASE = 1 << 2,
     CALLS_TIME = 1 << 3,
     CALLS_FORWARD_ONLY = 1 << 4, /* no calls within backward(): activation checkpointing repeats them */
+    CALLS_LAST = 1 << 5, /* told after the others: it changes nothing, but makes their looks invalid */
 };
 
 /* Each gives 0, or -1 with an exception that the user's program is to see: only

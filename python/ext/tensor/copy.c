@@ -79,21 +79,24 @@ static PyObject *make_clone(const tensor_torch *torch, PyObject *tensor)
 }
 
 PyObject *tensor_copy(tensor_torch *torch, PyObject *cache, PyObject *tensor, PyObject *make,
-                      const tensor_fingerprint *seen, bool is_fresh)
+                      const tensor_fingerprint *seen, const tensor_view *view, bool is_fresh)
 {
-    tensor_view view;
+    tensor_view own;
+    bool has_view = view != NULL;
     uint32_t version = 0;
     bool is_usual = tensor_torch_is_plain(torch, tensor) && torch->clone != NULL &&
                     torch->set_grad_enabled != NULL && !has_modes(torch) &&
-                    tensor_view_open(torch, tensor, &view) == VIEW_OK;
+                    (has_view || tensor_view_open(torch, tensor, &own) == VIEW_OK);
     if (!is_usual && make == NULL)
         return NULL;
     const void *address = tensor; /* of what has no memory that we know */
     uint64_t state = 0;
     if (is_usual) {
-        address = view.temporary == NULL ? view.tensor.data : address;
-        state = layout_of(&view.tensor);
-        tensor_view_close(&view);
+        const tensor_view *open = has_view ? view : &own;
+        address = open->temporary == NULL ? open->tensor.data : address;
+        state = layout_of(&open->tensor);
+        if (!has_view)
+            tensor_view_close(&own);
     }
     if (seen != NULL)
         version = seen->version;

@@ -12,9 +12,10 @@
  * cache: a dict that knows the copies that somebody still holds, or NULL: make a new one.
  * make: makes the copy where a plain clone would not do (a subclass, a device, a mode of torch);
  * NULL: then NULL is returned without an exception.
- * seen: a look at the tensor that has just been taken with LOOK_VERSION, or NULL.
+ * seen: a fingerprint of the tensor that has just been taken with LOOK_VERSION, or NULL.
+ * view: an open view of the tensor, or NULL.
  * is_fresh: the contents changed and the version did not: copies that are known are old. */
 PyObject *tensor_copy(tensor_torch *torch, PyObject *cache, PyObject *tensor, PyObject *make,
-                      const tensor_fingerprint *seen, bool is_fresh);
+                      const tensor_fingerprint *seen, const tensor_view *view, bool is_fresh);
 
 #endif

@@ -1,80 +1,63 @@
 /* lines.c -- looks at the wanted locals of the wanted frames, line by line.
  *
- * A consumer of the line source that wants no analysis: it knows the slots that
- * it must read.  Code of a class is shared by all modules of that class, so each
- * frame is asked once whose it is.  What the last line did is seen when the
- * frame is left.
+ * A consumer of the line source that needs no analysis: it knows which slots to read.  All modules of a
+ * class share its code, so for each frame the module is looked up once.  What the last line did is
+ * seen when the frame is left.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "trace/engine.h"
 
+#include "base/hash.h"
+
 /* ---- places by code and module -------------------------------------------------- */
 
-static size_t hash_of(const void *code, const void *module)
+static const void *owner_key(const void *code, const void *module)
 {
-    uint64_t hash = (uint64_t)(uintptr_t)code * 0x9E3779B97F4A7C15u ^ (uint64_t)(uintptr_t)module;
-    return (size_t)((hash * 0xD6E8FEB86659FD93u) >> 20);
+    return (const void *)(uintptr_t)base_hash_mix((uintptr_t)code, (uintptr_t)module);
 }
 
-/* The entry at which it is or may be put; module NULL: any place of the code. */
-static trace_place **entry_of(const trace_tracer *self, const void *code, const void *module,
-                              bool *is_there)
-{
-    size_t i = hash_of(code, module) & (self->table_cap - 1);
-    for (;; i = (i + 1) & (self->table_cap - 1)) {
-        /* The lower half of the table is for pairs, the upper for code alone. */
-        trace_place **entry = &self->table[module != NULL ? i : i + self->table_cap];
-        bool is_it =
-            *entry != NULL && (*entry)->code == code && (module == NULL || (*entry)->module == module);
-        if (is_it || *entry == NULL) {
-            *is_there = is_it;
-            return entry;
-        }
-    }
-}
-
+/* module NULL: any place of the code. */
 static const trace_place *find_place(const trace_tracer *self, const void *code, const void *module)
 {
-    bool is_there = false;
-    if (self->table == NULL)
-        return NULL;
-    trace_place **entry = entry_of(self, code, module, &is_there);
-    return is_there ? *entry : NULL;
+    void **found = module != NULL ? base_map_find(&self->by_owner, owner_key(code, module))
+                                  : base_map_find(&self->by_code, code);
+    const trace_place *place = found != NULL ? *found : NULL;
+    return place != NULL && place->code == code && (module == NULL || place->module == module) ? place
+                                                                                               : NULL;
 }
 
-int trace_index_places(trace_tracer *self)
+void trace_free_place(trace_place *place)
 {
-    size_t cap = 16;
-    bool is_there;
-    while (cap < self->place_count * 2)
-        cap *= 2;
-    trace_place **table = PyMem_Calloc(cap * 2, sizeof *table);
-    if (table == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    PyMem_Free(self->table);
-    self->table = table;
-    self->table_cap = cap;
-    for (size_t i = 0; i < self->place_count; i++) {
-        trace_place *place = self->places[i];
-        *entry_of(self, place->code, place->module, &is_there) = place;
-        *entry_of(self, place->code, NULL, &is_there) = place;
-    }
-    return 0;
+    Py_XDECREF(place->code);
+    Py_XDECREF(place->module);
+    Py_XDECREF(place->self_name);
+    trace_free_targets(&place->targets);
+    PyMem_Free(place);
+}
+
+int trace_add_place(trace_tracer *self, trace_place *place)
+{
+    place->next = self->places;
+    self->places = place;
+    return base_map_put(&self->by_code, place->code, place) < 0 ||
+                   base_map_put(&self->by_owner, owner_key(place->code, place->module), place) < 0
+               ? -1
+               : 0;
 }
 
 /* ---- frames ---------------------------------------------------------------------- */
 
-/* The module whose method runs in this frame, and its place; NULL: none of ours. */
+/* The place of the module whose method runs in this frame; NULL: none of ours. */
 static const trace_place *place_of_frame(const trace_tracer *self, const void *code, base_frame *at)
 {
     const trace_place *any = find_place(self, code, NULL);
     PyObject *owner = any != NULL ? base_frame_slot(at, any->self_slot, any->self_name) : NULL;
     if (owner != NULL && any->is_packed)
         owner = PyTuple_Check(owner) && PyTuple_GET_SIZE(owner) > 0 ? PyTuple_GET_ITEM(owner, 0) : NULL;
-    for (int i = 0; owner != NULL && i < self->replica_count; i++)
-        if (self->replicas[i].replica == owner)
-            owner = self->replicas[i].original;
+    if (owner != NULL && PyDict_GET_SIZE(self->replicas) > 0) {
+        PyObject *original = PyDict_GetItemWithError(self->replicas, owner); /* borrowed */
+        PyErr_Clear(); /* not hashable: not a module */
+        owner = original != NULL ? original : owner;
+    }
     return owner != NULL ? find_place(self, code, owner) : NULL;
 }
 
@@ -102,56 +85,47 @@ static void forget_frame(trace_tracer *self, uint64_t number)
 
 /* ---- events ------------------------------------------------------------------------ */
 
-static void look_at_locals(trace_tracer *self, const trace_place *place, base_frame *at)
+/* Looks at the locals and, if returned is not NULL, at what the function returns or yields. */
+static void look(trace_tracer *self, const trace_place *place, base_frame *at, PyObject *returned)
 {
+    tensor_looks looks = { .torch = &self->state->torch };
+    Py_INCREF(self); /* and with it its places: another thread may end the trace meanwhile */
     for (size_t i = 0; i < place->targets.count; i++) {
         const trace_target *target = &place->targets.all[i];
-        if (target->origin != ORIGIN_LOCAL || !self->groups[target->group].is_on)
+        if (!self->groups[target->group].is_on)
             continue;
-        PyObject *value = base_frame_slot(at, target->slot, target->variable); /* borrowed */
+        PyObject *value = target->origin == ORIGIN_LOCAL
+                              ? base_frame_slot(at, target->slot, target->variable)
+                              : returned; /* borrowed */
         if (value != NULL)
-            trace_look(self, target, value, place->is_hidden);
+            trace_look(self, &looks, target, value, place->is_hidden);
     }
+    tensor_looks_clear(&looks);
+    Py_DECREF(self);
 }
 
 static void on_line(void *context, const lines_event *event)
 {
     trace_tracer *self = context;
-    if (!self->is_tracing || !trace_is_here(self))
-        return;
-    const trace_place *place = place_of(self, event);
-    if (place == NULL)
-        return;
-    Py_INCREF(self); /* and with it its places: another thread may end the trace meanwhile */
-    look_at_locals(self, place, event->at);
-    Py_DECREF(self);
+    const trace_place *place = self->is_tracing && trace_is_here(self) ? place_of(self, event) : NULL;
+    if (place != NULL)
+        look(self, place, event->at, NULL);
 }
 
 static void on_leave(void *context, const lines_event *event)
 {
     trace_tracer *self = context;
-    if (!self->is_tracing || !trace_is_here(self))
-        return;
-    const trace_place *place = place_of(self, event);
+    const trace_place *place = self->is_tracing && trace_is_here(self) ? place_of(self, event) : NULL;
     if (place == NULL)
         return;
-    Py_INCREF(self);
-    look_at_locals(self, place, event->at);
-    for (size_t i = 0; event->value != NULL && i < place->targets.count; i++) {
-        const trace_target *target = &place->targets.all[i];
-        bool is_end = (((PyCodeObject *)place->code)->co_flags & CO_GENERATOR) != 0 && !event->is_yield;
-        if (target->origin == ORIGIN_RETURN && !is_end && self->groups[target->group].is_on)
-            trace_look(self, target, event->value, place->is_hidden);
-    }
+    bool is_end = (((PyCodeObject *)place->code)->co_flags & CO_GENERATOR) != 0 && !event->is_yield;
     if (!event->is_yield)
         forget_frame(self, event->frame);
-    Py_DECREF(self);
+    look(self, place, event->at, is_end ? NULL : event->value);
 }
 
-static bool selects(void *context, PyCodeObject *code, int *first, int *last)
+static bool selects(void *context, PyCodeObject *code, int *Py_UNUSED(first), int *Py_UNUSED(last))
 {
-    (void)first;
-    (void)last;
     return find_place(context, code, NULL) != NULL;
 }
 
@@ -171,12 +145,11 @@ int trace_attach(trace_tracer *self)
                                 .accepts = accepts,
                                 .line = on_line,
                                 .leave = on_leave };
-    if (self->line_id >= 0 || self->place_count == 0)
+    if (self->line_id >= 0 || self->places == NULL)
         return 0;
-    binding_state *state = self->state;
-    if (lines_source_of(state) == NULL)
+    if (lines_source_of(self->state) == NULL)
         return -1;
-    self->line_id = lines_source_add(state->lines, &consumer);
+    self->line_id = lines_source_add(self->state->lines, &consumer);
     return self->line_id < 0 ? -1 : 0;
 }
 

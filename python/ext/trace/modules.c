@@ -1,23 +1,26 @@
-/* modules.c -- iterations, and what the wanted modules give.
+/* modules.c -- iterations, and what the wanted modules return.
  *
- * The outermost call of the model is an iteration.  At its beginning it is
- * decided which groups are traced in it, and the line source is attached only if
- * one is and needs it; an iteration that is not traced costs a few comparisons.
- * At its end the groups whose turn it is are gathered.
+ * The outermost call of the model is an iteration.  When it begins, it is decided which groups are
+ * traced in it, and the line source is attached only if one of them needs it; an iteration that is not
+ * traced costs a few comparisons.  When it ends, the groups that are due are gathered.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "trace/engine.h"
 
-static bool is_of_mode(trace_mode mode, bool is_training)
+static trace_mode mode_of(bool is_training)
 {
-    return mode == TRACE_BOTH || (mode == TRACE_TRAINING) == is_training;
+    return is_training ? TRACE_TRAINING : TRACE_EVALUATION;
 }
 
-int64_t trace_count(const trace_tracer *self, trace_mode mode)
+int64_t trace_count(const trace_tracer *self, int mode)
 {
-    int64_t count = mode == TRACE_BOTH       ? self->iteration
-                    : mode == TRACE_TRAINING ? self->training
-                                             : self->evaluation;
-    return count > 0 ? count : 1; /* before the first forward: it is the first's */
+    return self->counts[mode] > 0 ? self->counts[mode] : 1; /* before the first forward: as in it */
+}
+
+/* Is it the turn of a group that does something every so many iterations of its mode? */
+static bool is_due(const trace_tracer *self, const trace_group *group, bool is_training, long long every)
+{
+    return (group->mode == TRACE_BOTH || group->mode == (int)mode_of(is_training)) &&
+           trace_count(self, group->mode) % every == 0;
 }
 
 void trace_choose(trace_tracer *self, bool is_training)
@@ -25,31 +28,16 @@ void trace_choose(trace_tracer *self, bool is_training)
     self->is_tracing = false;
     for (size_t i = 0; i < self->group_count; i++) {
         trace_group *group = &self->groups[i];
-        group->is_on =
-            is_of_mode(group->mode, is_training) && trace_count(self, group->mode) % group->every == 0;
+        group->is_on = is_due(self, group, is_training, group->every);
         self->is_tracing |= group->is_on;
     }
-}
-
-/* The flag of the very module that is called: its wrapper may say otherwise. */
-static bool read_training(PyObject *module)
-{
-    PyObject *flag = NULL; /* owned */
-    bool is_training =
-        PyObject_GetOptionalAttrString(module, "training", &flag) <= 0 || PyObject_IsTrue(flag) != 0;
-    PyErr_Clear();
-    Py_XDECREF(flag);
-    return is_training;
 }
 
 static int begin(trace_tracer *self, bool is_training)
 {
     PyDict_Clear(self->copies);
-    self->iteration++;
-    if (is_training)
-        self->training++;
-    else
-        self->evaluation++;
+    self->counts[TRACE_BOTH]++;
+    self->counts[mode_of(is_training)]++;
     trace_choose(self, is_training);
     self->scope_depth = 0;
     if (self->is_tracing && !self->is_scoped)
@@ -58,26 +46,26 @@ static int begin(trace_tracer *self, bool is_training)
     return 0;
 }
 
-/* The groups that are to be gathered now, as a list of numbers; NULL: none, or
- * with an exception. */
-static PyObject *list_due(const trace_tracer *self, bool is_training)
+/* Has Python gather the groups that are due.  0, or -1 with an exception. */
+static int gather(trace_tracer *self, bool is_training)
 {
-    PyObject *due = NULL; /* owned */
-    for (size_t i = 0; i < self->group_count; i++) {
-        const trace_group *group = &self->groups[i];
-        if (!is_of_mode(group->mode, is_training) ||
-            trace_count(self, group->mode) % group->gather_every != 0)
+    PyObject *due = PyList_New(0), *done = NULL; /* owned */
+    for (size_t i = 0; due != NULL && i < self->group_count; i++) {
+        if (!is_due(self, &self->groups[i], is_training, self->groups[i].gather_every))
             continue;
         PyObject *number = PyLong_FromSize_t(i); /* owned */
-        if (due == NULL)
-            due = PyList_New(0);
-        if (number == NULL || due == NULL || PyList_Append(due, number) < 0)
+        if (number == NULL || PyList_Append(due, number) < 0)
             Py_CLEAR(due);
         Py_XDECREF(number);
-        if (due == NULL)
-            return NULL;
     }
-    return due;
+    if (due != NULL && PyList_GET_SIZE(due) > 0) {
+        trace_paused++;
+        done = PyObject_CallOneArg(self->gather, due);
+        trace_paused--;
+    }
+    Py_XDECREF(due);
+    Py_XDECREF(done);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* 0, or -1 with an exception for the user. */
@@ -92,15 +80,7 @@ static int end(trace_tracer *self, bool is_training, bool has_raised)
         PyErr_SetRaisedException(error);
         return -1;
     }
-    PyObject *due = has_raised ? NULL : list_due(self, is_training); /* owned */
-    if (due == NULL)
-        return PyErr_Occurred() ? -1 : 0;
-    trace_pause();
-    PyObject *done = PyObject_CallOneArg(self->gather, due); /* owned */
-    trace_go_on();
-    Py_DECREF(due);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
+    return has_raised ? 0 : gather(self, is_training);
 }
 
 /* ---- events -------------------------------------------------------------------- */
@@ -112,35 +92,11 @@ static bool is_replica(const calls_link *link, const calls_event *event)
 
 static void add_replica(trace_tracer *self, const calls_link *link, const calls_event *event)
 {
-    if (self->replica_count == TRACE_REPLICAS)
-        return;
-    trace_replica *one = &self->replicas[self->replica_count];
-    if (PyWeakref_GetRef(link->module, &one->original) <= 0)
-        return; /* nobody is left to speak for it */
-    one->replica = Py_NewRef(event->module);
-    self->replica_count++;
-}
-
-static void remove_replica(trace_tracer *self, const PyObject *replica)
-{
-    for (int i = self->replica_count - 1; i >= 0; i--) {
-        if (self->replicas[i].replica != replica)
-            continue;
-        trace_replica gone = self->replicas[i];
-        self->replicas[i] = self->replicas[--self->replica_count];
-        Py_DECREF(gone.replica);
-        Py_DECREF(gone.original);
-        return;
-    }
-}
-
-void trace_forget_replicas(trace_tracer *self)
-{
-    while (self->replica_count > 0) {
-        trace_replica gone = self->replicas[--self->replica_count];
-        Py_DECREF(gone.replica);
-        Py_DECREF(gone.original);
-    }
+    PyObject *original = NULL; /* owned */
+    if (PyWeakref_GetRef(link->module, &original) > 0)
+        (void)PyDict_SetItem(self->replicas, event->module, original);
+    PyErr_Clear();
+    Py_XDECREF(original);
 }
 
 static int on_before(calls_consumer *consumer, calls_link *link, const calls_event *event)
@@ -151,7 +107,8 @@ static int on_before(calls_consumer *consumer, calls_link *link, const calls_eve
         return 0;
     if (is_replica(link, event))
         add_replica(self, link, event);
-    else if (mine->is_root && event->depth == 0 && begin(self, read_training(event->module)) < 0)
+    else if (mine->is_root && event->depth == 0 &&
+             begin(self, calls_is_training(self->state, event->module)) < 0)
         return -1;
     if (mine->has_places && self->is_scoped && self->is_tracing && self->scope_depth++ == 0)
         return trace_attach(self);
@@ -169,13 +126,16 @@ static int on_after(calls_consumer *consumer, calls_link *link, const calls_even
     for (size_t i = 0; self->is_tracing && event->output != NULL && i < mine->targets.count; i++) {
         const trace_target *target = &mine->targets.all[i];
         if (self->groups[target->group].is_on)
-            trace_look(self, target, target->origin == ORIGIN_OUTPUT ? event->output : event->module,
-                       false);
+            trace_look(self, event->looks, target,
+                       target->origin == ORIGIN_OUTPUT ? event->output : event->module, false);
     }
-    if (is_replica(link, event))
-        remove_replica(self, event->module);
-    else if (mine->is_root && event->depth == 0)
-        return end(self, read_training(event->module), event->output == NULL);
+    if (is_replica(link, event)) {
+        (void)PyDict_DelItem(self->replicas, event->module);
+        PyErr_Clear(); /* it was not there */
+    } else if (mine->is_root && event->depth == 0) {
+        tensor_looks_clear(event->looks);
+        return end(self, calls_is_training(self->state, event->module), event->output == NULL);
+    }
     return 0;
 }
 

@@ -1,31 +1,22 @@
 /* targets.c -- the paths at a place, the values they lead to, and keeping those.
  *
- * A tensor is the same as before if it is the same object with the same memory and
- * version.  A weak reference stands for the object, because addresses are used
- * again at once.  Where nobody counts versions (NumPy, inference tensors, the
- * running statistics of a batch norm) contents are digested.
+ * A tensor is the same as before if it is the same object with the same memory and version.  A weak
+ * reference stands for the object, because addresses are used again at once.  Where changes are not
+ * counted (NumPy, inference tensors, the running statistics of a batch norm), contents are digested.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "trace/engine.h"
 
 #include "tensor/copy.h"
 #include "tensor/walk.h"
 
-#include <string.h>
-
 /* ---- errors and threads ------------------------------------------------------ */
 
-void trace_take_error(trace_tracer *self)
+_Thread_local int trace_paused;
+
+bool trace_is_here(const trace_tracer *self)
 {
-    bool is_ours = PyErr_ExceptionMatches(PyExc_Exception); /* Ctrl-C and the like are the program's */
-    PyObject *error = PyErr_GetRaisedException();           /* owned */
-    if (!is_ours) {
-        trace_set_error(self, error);
-        return;
-    }
-    self->errors++;
-    if (self->own_error == NULL)
-        self->own_error = Py_NewRef(error);
-    Py_DECREF(error);
+    uint64_t here = PyThreadState_GetID(PyThreadState_Get());
+    return (here == self->thread || here > self->last_thread) && trace_paused == 0;
 }
 
 void trace_set_error(trace_tracer *self, PyObject *error)
@@ -38,60 +29,40 @@ void trace_set_error(trace_tracer *self, PyObject *error)
     }
 }
 
-static _Thread_local int paused;
-
-void trace_pause(void)
+/* Counts and clears the error that is set. */
+static void take_error(trace_tracer *self)
 {
-    paused++;
-}
-
-void trace_go_on(void)
-{
-    paused--;
-}
-
-bool trace_is_here(const trace_tracer *self)
-{
-    uint64_t here = PyThreadState_GetID(PyThreadState_Get());
-    return (here == self->thread || here > self->last_thread) && paused == 0;
+    PyObject *error = PyErr_GetRaisedException(); /* owned */
+    if (!PyErr_GivenExceptionMatches(error, PyExc_Exception)) {
+        trace_set_error(self, error); /* Ctrl-C and the like are the program's */
+        return;
+    }
+    self->errors++;
+    if (self->own_error == NULL)
+        self->own_error = Py_NewRef(error);
+    Py_DECREF(error);
 }
 
 /* ---- states ------------------------------------------------------------------- */
 
-static bool grow_states(trace_tracer *self)
-{
-    size_t cap = self->state_cap > 0 ? self->state_cap * 2 : 16;
-    trace_state **grown = PyMem_Realloc(self->states, cap * sizeof *grown);
-    if (grown == NULL) {
-        PyErr_NoMemory();
-        return false;
-    }
-    self->states = grown;
-    self->state_cap = cap;
-    return true;
-}
-
-/* Index of the state of a name; SIZE_MAX: failed. */
-static size_t state_of(trace_tracer *self, uint32_t group, PyObject *name)
+/* The state of a name, made if it is not there; NULL with an exception. */
+static trace_state *state_of(trace_tracer *self, uint32_t group, PyObject *name)
 {
     PyObject *index = PyList_GET_ITEM(self->indices, (Py_ssize_t)group); /* borrowed */
     PyObject *found = PyDict_GetItemWithError(index, name);              /* borrowed */
-    if (found != NULL)
-        return PyLong_AsSize_t(found);
-    if (PyErr_Occurred() || (self->state_count == self->state_cap && !grow_states(self)))
-        return SIZE_MAX;
+    if (found != NULL || PyErr_Occurred())
+        return found != NULL ? PyLong_AsVoidPtr(found) : NULL;
     trace_state *state = PyMem_Calloc(1, sizeof *state);
-    PyObject *number =
-        state != NULL ? PyLong_FromSize_t(self->state_count) : PyErr_NoMemory(); /* owned */
-    if (number == NULL || PyDict_SetItem(index, name, number) < 0) {
-        Py_XDECREF(number);
+    PyObject *address = state != NULL ? PyLong_FromVoidPtr(state) : PyErr_NoMemory(); /* owned */
+    if (address == NULL || PyDict_SetItem(index, name, address) < 0) {
         PyMem_Free(state);
-        return SIZE_MAX;
+        state = NULL;
+    } else {
+        *state = (trace_state){ .next = self->states, .iteration = -1 };
+        self->states = state;
     }
-    Py_DECREF(number);
-    state->iteration = -1;
-    self->states[self->state_count] = state;
-    return self->state_count++;
+    Py_XDECREF(address);
+    return state;
 }
 
 /* Is whole again before anything goes: that may run code of the program's. */
@@ -106,16 +77,24 @@ void trace_state_clear(trace_state *state)
 
 /* ---- has it changed? ------------------------------------------------------------ */
 
+/* The view that the consumers of this event share; NULL: the tensor cannot be read. */
+static const tensor_view *view_of(tensor_looks *looks, trace_state *state, PyObject *tensor)
+{
+    const tensor_look *look = tensor_look_at(looks, tensor, &state->trust);
+    return look != NULL && look->why == VIEW_OK ? &look->view : NULL;
+}
+
 /* Tensors and arrays.  *is_forced: the contents changed and the version did not. */
-static bool tensor_changed(trace_tracer *self, trace_state *state, PyObject *value, tensor_kind kind,
-                           bool by_content, bool is_doubtful, bool *is_forced)
+static bool tensor_changed(trace_tracer *self, tensor_looks *looks, trace_state *state, PyObject *value,
+                           tensor_kind kind, bool by_content, bool is_doubtful, bool *is_forced)
 {
     tensor_fingerprint now;
     bool is_object = state->ref != NULL && base_weakref_is(state->ref, value);
-    tensor_fingerprint_take(&self->state->torch, value, kind,
-                            LOOK_VERSION | LOOK_MEMORY |
-                                (by_content || is_doubtful ? LOOK_DIGEST : LOOK_UNCOUNTED),
+    unsigned digest = by_content || is_doubtful ? LOOK_DIGEST : LOOK_UNCOUNTED;
+    const tensor_view *view = kind == KIND_TORCH ? view_of(looks, state, value) : NULL;
+    tensor_fingerprint_take(&self->state->torch, value, kind, LOOK_VERSION | digest,
                             is_object ? &state->seen : NULL, &now);
+    now.data = view != NULL && view->temporary == NULL ? view->tensor.data : NULL;
     bool is_other = !is_object || tensor_fingerprint_is_other(&state->seen, &now);
     bool is_same = tensor_fingerprint_is_equal(&state->seen, &now);
     if (!by_content || !now.has_digest)
@@ -160,106 +139,91 @@ static bool value_changed(trace_tracer *self, trace_state *state, PyObject *valu
     return true;
 }
 
-static bool changed(trace_tracer *self, trace_state *state, PyObject *value, trace_keep keep,
-                    bool is_doubtful, bool *is_forced)
-{
-    tensor_kind kind = tensor_kind_of(&self->state->torch, value);
-    bool is_new = state->iteration != self->iteration, by_content = keep == TRACE_CONTENT;
-    state->iteration = self->iteration;
-    if (is_new && keep == TRACE_ALWAYS)
-        trace_state_clear(state);
-    return tensor_kind_has_elements(kind)
-               ? tensor_changed(self, state, value, kind, by_content, is_doubtful, is_forced)
-               : value_changed(self, state, value, kind, by_content);
-}
-
 /* ---- keeping --------------------------------------------------------------------- */
 
-/* Has the lists of the name be there; asked for once after each gather. */
-static bool find_lists(trace_tracer *self, trace_state *state, uint32_t group, PyObject *name)
+/* Appends a copy to the lists of its name, which Python is asked for once after each gather. */
+static bool append(trace_tracer *self, trace_state *state, const trace_target *target, PyObject *name,
+                   PyObject *copy)
 {
-    if (state->iterations != NULL && state->gathers == self->gathers)
-        return true;
-    PyObject *pair = PyObject_CallFunction(self->lists, "IO", (unsigned int)group, name); /* owned */
-    if (pair == NULL || !PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2 ||
-        !PyList_Check(PyTuple_GET_ITEM(pair, 0)) || !PyList_Check(PyTuple_GET_ITEM(pair, 1))) {
-        Py_XDECREF(pair);
-        return false;
+    PyObject *lists = Py_XNewRef(state->lists); /* owned: another thread may gather */
+    if (lists == NULL) {
+        lists = PyObject_CallFunction(self->lists, "IO", (unsigned int)target->group, name);
+        Py_XSETREF(state->lists, Py_XNewRef(lists));
     }
-    Py_XSETREF(state->iterations, Py_NewRef(PyTuple_GET_ITEM(pair, 0)));
-    Py_XSETREF(state->values, Py_NewRef(PyTuple_GET_ITEM(pair, 1)));
-    state->gathers = self->gathers;
-    Py_DECREF(pair);
-    return true;
-}
-
-static bool append(trace_tracer *self, const trace_state *state, const trace_group *group, PyObject *copy)
-{
-    PyObject *iterations = Py_XNewRef(state->iterations), *values = Py_XNewRef(state->values); /* owned */
-    PyObject *number = PyLong_FromLongLong(trace_count(self, group->mode));                    /* owned */
-    bool is_done = number != NULL && iterations != NULL && values != NULL && /* NULL: just gathered */
-                   PyList_Append(iterations, number) == 0;
-    if (is_done && PyList_Append(values, copy) < 0) {
-        Py_ssize_t end = PyList_GET_SIZE(iterations);
-        (void)PyList_SetSlice(iterations, end - 1, end, NULL);
+    PyObject *iteration =
+        PyLong_FromLongLong(trace_count(self, self->groups[target->group].mode)); /* owned */
+    bool is_done =
+        lists != NULL && iteration != NULL && PyList_Append(PyTuple_GET_ITEM(lists, 0), iteration) == 0;
+    if (is_done && PyList_Append(PyTuple_GET_ITEM(lists, 1), copy) < 0) {
+        Py_ssize_t end = PyList_GET_SIZE(PyTuple_GET_ITEM(lists, 0));
+        (void)PyList_SetSlice(PyTuple_GET_ITEM(lists, 0), end - 1, end, NULL);
         is_done = false;
     }
-    Py_XDECREF(number);
-    Py_XDECREF(iterations);
-    Py_XDECREF(values);
+    Py_XDECREF(iteration);
+    Py_XDECREF(lists);
     return is_done;
 }
 
-/* Keeps a plain tensor without a detour through Python; false: it is none, or that failed. */
-static bool keep_copy(trace_tracer *self, trace_state *state, uint32_t number, PyObject *name,
-                      PyObject *value, bool is_forced)
+/* Keeps a plain tensor without calling Python; false: it is not one, or that failed. */
+static bool keep_copy(trace_tracer *self, tensor_looks *looks, trace_state *state,
+                      const trace_target *target, PyObject *name, PyObject *value, bool is_forced)
 {
-    const trace_group *group = &self->groups[number];
     tensor_torch *torch = &self->state->torch;
-    if (!group->is_direct || !tensor_torch_is_tensor(torch, value) || PyList_GET_SIZE(self->runs) > 0)
+    if (!self->groups[target->group].is_direct || !tensor_torch_is_tensor(torch, value) ||
+        PyList_GET_SIZE(self->runs) > 0)
         return false;
-    PyObject *copy = tensor_copy(torch, self->copies, value, NULL, &state->seen, is_forced); /* owned */
-    bool is_kept =
-        copy != NULL && find_lists(self, state, number, name) && append(self, state, group, copy);
+    PyObject *copy = tensor_copy(torch, self->copies, value, NULL, &state->seen,
+                                 view_of(looks, state, value), is_forced); /* owned */
+    bool is_kept = copy != NULL && append(self, state, target, name, copy);
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear(); /* then Python tries, and says what is wrong */
     Py_XDECREF(copy);
     return is_kept;
 }
 
-static void consider(trace_tracer *self, const trace_target *target, size_t state, PyObject *name,
-                     PyObject *value, bool is_doubtful)
+static bool changed(trace_tracer *self, tensor_looks *looks, trace_state *state, PyObject *value,
+                    int keep, bool is_doubtful, bool *is_forced)
+{
+    tensor_kind kind = tensor_kind_of(&self->state->torch, value);
+    bool is_new = state->iteration != self->counts[TRACE_BOTH], by_content = keep == TRACE_CONTENT;
+    state->iteration = self->counts[TRACE_BOTH];
+    if (is_new && keep == TRACE_ALWAYS)
+        trace_state_clear(state);
+    return tensor_kind_has_elements(kind)
+               ? tensor_changed(self, looks, state, value, kind, by_content, is_doubtful, is_forced)
+               : value_changed(self, state, value, kind, by_content);
+}
+
+static void consider(trace_tracer *self, tensor_looks *looks, const trace_target *target,
+                     trace_state *state, PyObject *name, PyObject *value, bool is_doubtful)
 {
     bool is_forced = false;
     const trace_group *group = &self->groups[target->group];
-    self->is_matched[target->path] = true;
+    PyByteArray_AS_STRING(self->matched)[target->path] = 1;
     if (!group->is_on || self->error != NULL ||
-        !changed(self, self->states[state], value, group->keep, is_doubtful, &is_forced))
+        !changed(self, looks, state, value, group->keep, is_doubtful, &is_forced))
         return;
-    trace_pause();
-    bool is_done = keep_copy(self, self->states[state], target->group, name, value, is_forced);
-    if (is_done || PyErr_Occurred()) {
-        trace_go_on();
-        return;
+    trace_paused++;
+    if (!keep_copy(self, looks, state, target, name, value, is_forced) && !PyErr_Occurred()) {
+        PyObject *done = PyObject_CallFunction(self->keep, "IOOLO", (unsigned int)target->group, name,
+                                               value, (long long)trace_count(self, group->mode),
+                                               is_forced ? Py_True : Py_False); /* owned */
+        if (done == NULL)
+            trace_set_error(self, PyErr_GetRaisedException()); /* raised when the iteration ends */
+        Py_XDECREF(done);
     }
-    PyObject *number = PyLong_FromUnsignedLong(target->group); /* owned */
-    PyObject *done = number != NULL ? PyObject_CallFunctionObjArgs(self->keep, number, name, value,
-                                                                   is_forced ? Py_True : Py_False, NULL)
-                                    : NULL; /* owned */
-    trace_go_on();
-    if (done == NULL)
-        trace_set_error(self, PyErr_GetRaisedException()); /* raised when the iteration ends */
-    Py_XDECREF(done);
-    Py_XDECREF(number);
+    trace_paused--;
+    tensor_looks_clear(looks); /* other threads ran, or Python code */
 }
 
 /* ---- inside a value --------------------------------------------------------------- */
 
 typedef struct walking {
     trace_tracer *tracer;
+    tensor_looks *looks;
     const trace_target *target;
     Py_ssize_t part;  /* of the target's inner that comes next */
-    bool is_doubtful; /* it is a parameter or buffer: its version does not always tell */
+    bool is_doubtful; /* it is a parameter or buffer: its version does not show all changes */
 } walking;
 
 static bool is_star(PyObject *part)
@@ -311,9 +275,9 @@ static void walk(walking at, PyObject *value, PyObject *name)
         if (is_star(PyTuple_GET_ITEM(inner, count - 1)) &&
             PyType_IsSubtype(Py_TYPE(value), torch->module))
             return;
-        size_t state = state_of(at.tracer, at.target->group, name);
-        if (state != SIZE_MAX)
-            consider(at.tracer, at.target, state, name, value, at.is_doubtful);
+        trace_state *state = state_of(at.tracer, at.target->group, name);
+        if (state != NULL)
+            consider(at.tracer, at.looks, at.target, state, name, value, at.is_doubtful);
         return;
     }
     PyObject *part = PyTuple_GET_ITEM(inner, at.part); /* borrowed */
@@ -329,19 +293,20 @@ static void walk(walking at, PyObject *value, PyObject *name)
     Py_XDECREF(found);
 }
 
-void trace_look(trace_tracer *self, const trace_target *target, PyObject *value, bool is_doubtful)
+void trace_look(trace_tracer *self, tensor_looks *looks, const trace_target *target, PyObject *value,
+                bool is_doubtful)
 {
     if (self->error != NULL)
         return;
     Py_INCREF(value);
-    if (PyTuple_GET_SIZE(target->inner) == 0) {
-        consider(self, target, target->state, target->name, value, is_doubtful);
+    if (target->state != NULL) {
+        consider(self, looks, target, target->state, target->name, value, is_doubtful);
     } else {
-        walking at = { .tracer = self, .target = target, .is_doubtful = is_doubtful };
+        walking at = { self, looks, target, .is_doubtful = is_doubtful };
         walk(at, value, target->name);
     }
     if (PyErr_Occurred())
-        trace_take_error(self);
+        take_error(self);
     Py_DECREF(value);
 }
 
@@ -361,49 +326,36 @@ void trace_free_targets(trace_targets *targets)
 /* (origin, group, path, name, variable, slot, inner) */
 static int read_target(trace_tracer *self, PyObject *tuple, trace_target *out)
 {
-    int origin, slot;
-    unsigned int group, path;
+    int origin;
     PyObject *name, *variable, *inner; /* borrowed */
-    if (!PyArg_ParseTuple(tuple, "iIIUOiO!", &origin, &group, &path, &name, &variable, &slot,
-                          &PyTuple_Type, &inner))
+    if (!PyArg_ParseTuple(tuple, "iIIUOiO!", &origin, &out->group, &out->path, &name, &variable,
+                          &out->slot, &PyTuple_Type, &inner))
         return -1;
-    if (group >= self->group_count || path >= self->path_count) {
+    if (out->group >= self->group_count || out->path >= (size_t)PyByteArray_GET_SIZE(self->matched)) {
         PyErr_SetString(PyExc_ValueError, "a target of an unknown group or path");
         return -1;
     }
-    *out = (trace_target){ .origin = (trace_origin)origin, .group = group, .path = path, .slot = slot };
+    out->origin = (trace_origin)origin;
     out->name = Py_NewRef(name);
     out->variable = Py_NewRef(variable);
     out->inner = Py_NewRef(inner);
-    if (PyTuple_GET_SIZE(inner) > 0)
-        return 0;
-    out->state = state_of(self, group, name);
-    return out->state == SIZE_MAX ? -1 : 0;
+    if (PyTuple_GET_SIZE(inner) == 0)
+        out->state = state_of(self, out->group, name);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 int trace_read_targets(trace_tracer *self, PyObject *list, trace_targets *out)
 {
-    trace_targets read = { 0 };
-    Py_ssize_t count = PyList_Check(list) ? PyList_GET_SIZE(list) : -1;
-    int result = -1;
-    if (count < 0) {
-        PyErr_SetString(PyExc_TypeError, "targets must be a list");
-        goto out;
-    }
-    read.all = PyMem_Calloc((size_t)count + 1, sizeof *read.all);
-    if (read.all == NULL) {
+    size_t count = (size_t)PyList_GET_SIZE(list);
+    out->all = PyMem_Calloc(count + 1, sizeof *out->all);
+    if (out->all == NULL) {
         PyErr_NoMemory();
-        goto out;
+        return -1;
     }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        read.count++;
-        if (read_target(self, PyList_GET_ITEM(list, i), &read.all[i]) < 0)
-            goto out;
+    while (out->count < count) {
+        PyObject *tuple = PyList_GET_ITEM(list, (Py_ssize_t)out->count);
+        if (read_target(self, tuple, &out->all[out->count++]) < 0)
+            return -1;
     }
-    *out = read;
-    read = (trace_targets){ 0 };
-    result = 0;
-out:
-    trace_free_targets(&read);
-    return result;
+    return 0;
 }

@@ -281,14 +281,11 @@ class ModelTracer:
 
     # ---- while the model runs
 
-    def _keep(self, number: int, name: str, value: Any, is_forced: bool) -> None:
+    def _keep(self, number: int, name: str, value: Any, iteration: int, is_forced: bool) -> None:
         """Keep a value that is not the last one of its name."""
         group = self._groups[number]
-        engine = self._engine
-        if engine is None:  # another thread has ended the trace meanwhile
+        if self._engine is None:  # another thread has ended the trace meanwhile
             return
-        count = {None: engine.iteration, "train": engine.training, "eval": engine.evaluation}
-        iteration = max(count[group.mode], 1)
         try:
             shared = None if group.pre_save_callbacks else self._copies
             copied = copy_value(value, shared, is_forced=is_forced)
@@ -297,7 +294,9 @@ class ModelTracer:
             self._unkept[name] = (why, times + 1)
             return
         copied = callbacks.pre_save(group.pre_save_callbacks, name, copied, iteration)
-        group._add(name, copied, iteration)
+        local = group._local_of(name)
+        local.iterations.append(iteration)
+        local.values.append(copied)
         self._run_values.add(name, copied)
 
     def _lists(self, number: int, name: str) -> tuple[list[int], list[Any]]:

@@ -110,11 +110,6 @@ class Variable:
             local = self._local[name] = LocalVariableResult()
         return local
 
-    def _add(self, name: str, value: Any, iteration: int) -> None:
-        local = self._local_of(name)
-        local.iterations.append(iteration)
-        local.values.append(value)
-
     def _take(self) -> dict[str, LocalVariableResult]:
         taken, self._local = self._local, {}
         return taken
