@@ -90,12 +90,9 @@ static PyMethodDef functions[] = {
     { "_probe", FAST(probe_run),
       "_probe($module, x, slots, slot, /)\n--\n\n"
       "Run tensortap::probe_v1 on CPU tensors." },
-    { "_escape", FAST(summary_escape),
+    { "_escape", summary_escape, METH_O,
       "_escape($module, text, /)\n--\n\n"
       "Escape what a terminal would obey: control characters and those that reorder text." },
-    { "_deaf_hook", FAST(calls_deaf_hook),
-      "_deaf_hook($module, /)\n--\n\n"
-      "Make a forward hook that does nothing." },
     { "_reduce_module", calls_reduce_module, METH_O,
       "_reduce_module($module, model, /)\n--\n\n"
       "Reduce a watched module to what an unwatched one is pickled as." },

@@ -35,3 +35,13 @@ class Failing(nn.Module):
     def forward(self, x: Any) -> Any:
         """Raise."""
         raise KeyError("mine")
+
+
+def replicated(model: nn.Module, factor: float) -> nn.Module:
+    """Make a replica as torch.nn.parallel.replicate does, with parameters of its own."""
+    replica: nn.Module = model._replicate_for_data_parallel()
+    for key, value in model._parameters.items():
+        setattr(replica, key, value.detach() * factor)
+    for key, child in model._modules.items():
+        replica._modules[key] = replicated(child, factor)
+    return replica

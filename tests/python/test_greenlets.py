@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from listened import X, mlp
+from listened import X, mlp, replicated
 
 import tensortap as tt
 
@@ -68,8 +68,8 @@ def in_turns(work: Callable[[int], object]) -> None:
                 all_of_them[i].switch()
 
 
-@pytest.mark.parametrize("by_hook", [False, True])
-def test_a_call_is_inside_those_of_its_own_greenlet_only(by_hook: bool) -> None:
+@pytest.mark.parametrize("is_replica", [False, True])
+def test_a_call_is_inside_those_of_its_own_greenlet_only(is_replica: bool) -> None:
     models = [Outer() for _ in range(MANY)]
     models[2].eval()
     seen: list[tuple[str, int, bool]] = []
@@ -78,8 +78,9 @@ def test_a_call_is_inside_those_of_its_own_greenlet_only(by_hook: bool) -> None:
     )
     for i, model in enumerate(models):
         for name, module in model.named_modules():
-            consumer.add(module, f"{i}.{name}", hook=by_hook)
-    in_turns(lambda i: models[i](X))
+            consumer.add(module, f"{i}.{name}")
+    called = [replicated(model, 1) for model in models] if is_replica else models
+    in_turns(lambda i: called[i](X))
     for i in range(MANY):
         own = [event[1:] for event in seen if event[0].startswith(f"{i}.")]
         assert own == [(depth, i != 2) for depth in (2, 2, 1, 0)]

@@ -7,11 +7,12 @@ import gc
 import inspect
 import io
 import pickle
+import threading
 import weakref
 from typing import Any
 
 import pytest
-from listened import SLOT, Failing, X, listen, mlp
+from listened import SLOT, Failing, X, listen, mlp, replicated
 
 torch = pytest.importorskip("torch")
 
@@ -147,16 +148,6 @@ def test_a_shallow_copy_of_the_dict_does_not_lose_the_original() -> None:
     assert SLOT not in model.__dict__
 
 
-def replicated(model: nn.Module, factor: float) -> nn.Module:
-    """Make a replica as torch.nn.parallel.replicate does, with parameters of its own."""
-    replica: nn.Module = model._replicate_for_data_parallel()
-    for key, value in model._parameters.items():
-        setattr(replica, key, value.detach() * factor)
-    for key, child in model._modules.items():
-        replica._modules[key] = replicated(child, factor)
-    return replica
-
-
 def test_a_replica_of_a_watched_module_runs_with_its_own_parameters() -> None:
     events: list[Any] = []
     model = mlp()
@@ -178,74 +169,102 @@ def test_a_replica_of_a_watched_module_runs_with_its_own_parameters() -> None:
     assert not any(SLOT in m.__dict__ for m in model.modules())
 
 
-# ---- the hook, where there is no slot ---------------------------------------
+# ---- replicas, which DataParallel makes of modules and runs in threads -------
 
 
-def test_hooks_tell_the_same_as_the_slot() -> None:
-    slot: list[Any] = []
-    hook: list[Any] = []
+def test_replicas_tell_the_same_as_the_module() -> None:
+    own: list[Any] = []
     model = mlp()
-    by_slot = listen(model, slot, depth=True)
+    consumer = listen(model, own, depth=True)
     model(X)
-    by_slot.remove()
-    by_hook = ModuleConsumer(after=hook.append, depth=True)
-    for name, module in model.named_modules():
-        by_hook.add(module, name or "(root)", hook=True)
-    model(X)
-    told = [[(e.name, e.call, e.depth, e.training, e.outermost) for e in es] for es in (slot, hook)]
-    assert told[0] == told[1]
-    by_hook.remove()
+    count = len(own)
+    consumer.step += 1  # calls are counted from 0 again
+    replicated(model, 1)(X)
+    told = [(e.name, e.call, e.depth, e.training, e.outermost) for e in own]
+    assert told[:count] == told[count:]
+    consumer.remove()
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
-def test_hooks_see_exceptions_too() -> None:
+def test_replicas_in_threads_are_told_of_with_their_own_tensors() -> None:
+    events: list[Any] = []
+    model = mlp()
+    consumer = listen(model, events)
+    replicas = [replicated(model, factor) for factor in (2, 3, 4)]
+    expected = [replica(X) for replica in replicas]
+    events.clear()
+    threads = [threading.Thread(target=replica, args=(X,)) for replica in replicas]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for replica, output in zip(replicas, expected, strict=True):
+        (whole,) = [e for e in events if e.module is replica]
+        assert whole.name == "(root)"
+        assert torch.equal(whole.output, output)
+    consumer.remove()
+
+
+def test_exceptions_of_replicas_are_seen_too() -> None:
     events: list[Any] = []
     model = Failing()
     consumer = ModuleConsumer(after=events.append, errors=True, depth=True)
-    consumer.add(model, "m", hook=True)
+    consumer.add(model, "m")
+    replica = model._replicate_for_data_parallel()
     for _ in range(2):
         with pytest.raises(KeyError, match="mine") as caught:
-            model(X)
+            replica(X)
         assert events[-1].exception is caught.value
+        assert events[-1].module is replica
     assert [(e.output, e.call, e.depth) for e in events] == [(None, 0, 0), (None, 1, 0)]
 
 
-def test_a_hook_whose_second_half_never_came_is_not_around_the_next_call() -> None:
+def test_a_call_that_was_interrupted_is_not_around_the_next_call() -> None:
     class Interrupted(nn.Module):
         def forward(self, x: Any) -> Any:
-            raise KeyboardInterrupt  # torch calls no hook then
+            raise KeyboardInterrupt
 
     depths: list[int] = []
     consumer = ModuleConsumer(before=lambda e: depths.append(e.depth), depth=True)
     model = nn.Sequential(nn.Sequential(Interrupted()), nn.ReLU())
     consumer.add(model, "(root)")
-    consumer.add(model[0], "0", hook=True)
-    consumer.add(model[0][0], "0.0", hook=True)
+    consumer.add(model[0], "0")
+    consumer.add(model[0][0], "0.0")
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            model(X)
+            replicated(model, 1)(X)
     assert depths == [0, 1, 2] * 2
 
 
-def test_a_hook_sees_the_arguments_that_forward_got() -> None:
+def test_a_replica_runs_the_hooks_of_its_module() -> None:
     seen: list[Any] = []
     model = nn.ReLU()
-    consumer = ModuleConsumer(after=lambda e: seen.append(e.args[0]))
-    consumer.add(model, "relu", hook=True)
-    other = torch.full((2,), -1.0)
+    consumer = ModuleConsumer(after=lambda e: seen.append(e.output))
+    consumer.add(model, "relu")
+    other = torch.full((2,), 5.0)
     model.register_forward_pre_hook(lambda _module, _args: (other,))
-    model(X)
-    assert seen[0] is other
+    model._replicate_for_data_parallel()(X)
+    assert torch.equal(seen[0], other)
 
 
-def test_copies_and_pickles_of_a_hooked_module_are_not_listened_to() -> None:
+def test_copies_and_pickles_of_a_replica_are_not_listened_to() -> None:
     events: list[Any] = []
     model = nn.Linear(4, 4)
     consumer = ModuleConsumer(after=events.append)
-    consumer.add(model, "m", hook=True)
-    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+    consumer.add(model, "m")
+    replica = replicated(model, 1)
+    for twin in (copy.deepcopy(replica), pickle.loads(pickle.dumps(replica))):
         assert torch.equal(twin(X), model(X))
     assert len(events) == 2
+
+
+def test_what_is_no_module_is_refused() -> None:
+    class Callable:
+        def __call__(self, x: Any) -> Any:
+            return x
+
+    with pytest.raises(TypeError, match="calls of Callable cannot be seen"):
+        ModuleConsumer().add(Callable(), "c")
 
 
 def test_arguments_are_checked() -> None:

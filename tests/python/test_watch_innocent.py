@@ -243,7 +243,7 @@ def test_wrapping_a_watched_model_in_ddp_works(tmp_path: Path) -> None:
     assert run.steps("activation/(root)") == run.steps("gradient/a.weight") == [0]
 
 
-def test_data_parallel_is_watched_through_hooks(tmp_path: Path) -> None:
+def test_data_parallel_is_watched_without_hooks(tmp_path: Path) -> None:
     model = nn.DataParallel(Mine())
     run = record(tmp_path, model, lambda _: model(torch.randn(2, 6)))
     assert {"activation/(root)", "activation/a", "activation/b"} == run.sites()

@@ -58,9 +58,9 @@ int binding_read_arguments(const char *function, Py_ssize_t wanted, const bindin
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++) {
         PyObject *name = PyTuple_GET_ITEM(kwnames, i); /* borrowed */
         const binding_option *opt = options;
-        while (opt->name != NULL && PyUnicode_CompareWithASCIIString(name, opt->name) != 0)
+        while (opt != NULL && opt->name != NULL && PyUnicode_CompareWithASCIIString(name, opt->name) != 0)
             opt++;
-        if (opt->name == NULL) {
+        if (opt == NULL || opt->name == NULL) {
             PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, name);
             return -1;
         }

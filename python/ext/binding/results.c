@@ -1,17 +1,75 @@
 /* results.c -- what all result objects do alike.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
+#include "tensortap_tools.h"
+
+#include <string.h>
+
+static const void *field(PyObject *self, void *at)
+{
+    return (const char *)self + (size_t)at;
+}
+
+PyObject *binding_get_bool(PyObject *self, void *at)
+{
+    return PyBool_FromLong(*(const bool *)field(self, at));
+}
+
+PyObject *binding_get_int(PyObject *self, void *at)
+{
+    return PyLong_FromLongLong(*(const int64_t *)field(self, at));
+}
+
+PyObject *binding_get_double(PyObject *self, void *at)
+{
+    return PyFloat_FromDouble(*(const double *)field(self, at));
+}
+
+PyObject *binding_get_dtype(PyObject *self, void *at)
+{
+    int32_t dtype;
+    memcpy(&dtype, field(self, at), sizeof dtype);
+    return PyUnicode_InternFromString(tt_dtype_name((tt_dtype)dtype));
+}
+
+PyObject *binding_get_shape(PyObject *self, void *at)
+{
+    return binding_shape_tuple(field(self, at), Py_SIZE(self));
+}
 
 PyObject *binding_fields_as_dict(PyObject *self, const PyGetSetDef *getters)
 {
     PyObject *dict = PyDict_New(); /* owned */
-    for (const PyGetSetDef *def = getters; dict != NULL && def->name != NULL; def++) {
-        PyObject *value = def->get(self, def->closure); /* owned */
-        if (value == NULL || PyDict_SetItemString(dict, def->name, value) < 0)
-            Py_CLEAR(dict);
-        Py_XDECREF(value);
-    }
+    for (const PyGetSetDef *def = getters; dict != NULL && def->name != NULL; def++)
+        binding_dict_add(&dict, PyUnicode_InternFromString(def->name), def->get(self, def->closure));
     return dict;
+}
+
+PyObject *binding_text(const char *text, size_t len)
+{
+    return PyUnicode_DecodeUTF8(len > 0 ? text : "", (Py_ssize_t)len, "replace");
+}
+
+PyObject *binding_take_text(tt_status st, tt_buf *text)
+{
+    PyObject *result = st < 0 ? binding_raise_status(st, NULL) : binding_text(text->data, text->len);
+    tt_buf_free(text);
+    return result;
+}
+
+void binding_list_add(PyObject **list, PyObject *item)
+{
+    if (*list != NULL && (item == NULL || PyList_Append(*list, item) < 0))
+        Py_CLEAR(*list);
+    Py_XDECREF(item);
+}
+
+void binding_dict_add(PyObject **dict, PyObject *key, PyObject *value)
+{
+    if (*dict != NULL && (key == NULL || value == NULL || PyDict_SetItem(*dict, key, value) < 0))
+        Py_CLEAR(*dict);
+    Py_XDECREF(key);
+    Py_XDECREF(value);
 }
 
 PyObject *binding_shape_tuple(const int64_t *shape, Py_ssize_t ndim)

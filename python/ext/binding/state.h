@@ -9,6 +9,8 @@
 
 #include "tensor/view.h"
 
+struct tt_buf; /* of tensortap_tools.h */
+
 /* Each class: the name in the state, its spec. */
 #define BINDING_TYPE_MAP(X) \
     X(summary_stats)        \
@@ -19,7 +21,6 @@
     X(summary_attention)    \
     X(calls_link)           \
     X(calls_tap)            \
-    X(calls_forward_hook)   \
     X(calls_event)          \
     X(calls_consumer)       \
     X(runs_recorder)        \
@@ -81,18 +82,32 @@ typedef struct binding_option {
 } binding_option;
 
 /* Checks that exactly `wanted` positional arguments were given and reads the
- * others by name; options end with a NULL name.  0, or -1 with TypeError. */
+ * others by name; options end with a NULL name; NULL: there are none.  0, or -1 with TypeError. */
 int binding_read_arguments(const char *function, Py_ssize_t wanted, const binding_option *options,
                            PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
 /* ---- results ------------------------------------------------------------- */
 
+/* Getters of a field of the object: a PyGetSetDef names it by BINDING_AT(object, field). */
+#define BINDING_AT(object, field) ((void *)offsetof(object, field))
+PyObject *binding_get_bool(PyObject *self, void *at);   /* bool */
+PyObject *binding_get_int(PyObject *self, void *at);    /* int64_t */
+PyObject *binding_get_double(PyObject *self, void *at); /* double */
+PyObject *binding_get_dtype(PyObject *self, void *at);  /* tt_dtype or int32_t */
+PyObject *binding_get_shape(PyObject *self, void *at);  /* int64_t[Py_SIZE(self)] */
 /* All getters of a class as a dict. */
 PyObject *binding_fields_as_dict(PyObject *self, const PyGetSetDef *getters);
 PyObject *binding_shape_tuple(const int64_t *shape, Py_ssize_t ndim);
 /* "float32[8, 64]" */
 PyObject *binding_shape_text(tt_dtype dtype, const int64_t *shape, Py_ssize_t ndim);
-PyObject *binding_raise_status(tt_status st, const tt_error *err); /* gives NULL */
+PyObject *binding_raise_status(tt_status st, const tt_error *err); /* returns NULL */
+PyObject *binding_text(const char *text, size_t len); /* str; bytes that are no UTF-8 are replaced */
+/* The text in a buffer, which is freed; an exception if st is an error. */
+PyObject *binding_take_text(tt_status st, struct tt_buf *text);
+/* Adds an item to a list, or a value to a dict.  Steals them (NULL: an exception is set); if it fails
+ * then *list or *dict is cleared, and is NULL.  Those may be NULL: a loop needs no other check. */
+void binding_list_add(PyObject **list, PyObject *item);
+void binding_dict_add(PyObject **dict, PyObject *key, PyObject *value);
 
 /* ---- values -------------------------------------------------------------- */
 
@@ -112,6 +127,18 @@ static inline bool binding_may_release_gil(const tensor_view *view, bool is_prom
 {
     return (view->is_private || is_promised) &&
            view->tensor.count > (256 << 10) / (int64_t)tt_dtype_size(view->tensor.dtype);
+}
+
+/* Releases the GIL if that is allowed; what it returns goes to binding_take_gil(). */
+static inline PyThreadState *binding_release_gil(bool may)
+{
+    return may ? PyEval_SaveThread() : NULL;
+}
+
+static inline void binding_take_gil(PyThreadState *released)
+{
+    if (released != NULL)
+        PyEval_RestoreThread(released);
 }
 
 #endif

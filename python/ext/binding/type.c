@@ -15,7 +15,7 @@ int binding_visit(PyObject *self, size_t first, size_t last, visitproc visit, vo
     return 0;
 }
 
-int binding_clear(PyObject *self, size_t first, size_t last)
+int binding_clear(void *self, size_t first, size_t last)
 {
     for (size_t at = first; at <= last; at += sizeof(PyObject *)) {
         PyObject *owned;

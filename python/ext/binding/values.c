@@ -34,8 +34,7 @@ static int add_named(void *context, PyObject *tensor, const tensor_place *place)
 
 BINDING_FUNCTION(binding_find_tensors)
 {
-    const binding_option none[] = { { 0 } };
-    if (binding_read_arguments("find_tensors", 2, none, args, nargs, kwnames) < 0)
+    if (binding_read_arguments("find_tensors", 2, NULL, args, nargs, kwnames) < 0)
         return NULL;
     if (!PyUnicode_Check(args[1]))
         return PyErr_Format(PyExc_TypeError, "find_tensors(): the name must be a str, not %R", args[1]);
@@ -53,8 +52,7 @@ PyObject *binding_all_tensors(PyObject *module, PyObject *value)
 
 BINDING_FUNCTION(binding_map_tensors)
 {
-    const binding_option none[] = { { 0 } };
-    if (binding_read_arguments("map_tensors", 2, none, args, nargs, kwnames) < 0)
+    if (binding_read_arguments("map_tensors", 2, NULL, args, nargs, kwnames) < 0)
         return NULL;
     return tensor_map(torch_of(module), args[0], args[1]);
 }

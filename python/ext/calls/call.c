@@ -115,7 +115,9 @@ static void prepare_compiled(binding_state *state, const calls_frame *frame)
             calls_traced_set_products(state, link_at(frame, i)->consumer);
 }
 
-int calls_frame_enter(binding_state *state, calls_frame *frame)
+/* Tells the consumers that the call begins; links, module, args, kwargs and thread are set.
+ * -1: one of them objects, nothing is entered. */
+static int enter(binding_state *state, calls_frame *frame)
 {
     calls_thread *thread = frame->thread;
     Py_ssize_t count = PyTuple_GET_SIZE(frame->links);
@@ -202,14 +204,16 @@ static bool wants_errors(const calls_frame *frame)
     return false;
 }
 
-PyObject *calls_frame_leave(binding_state *state, calls_frame *frame, PyObject *output)
+/* Tells them that it has ended.  Steals output (NULL: an exception is set), returns what the caller is
+ * to return. */
+static PyObject *leave(binding_state *state, calls_frame *frame, PyObject *output)
 {
     PyObject *pending = PyErr_GetRaisedException(); /* owned; of forward */
     if (calls_traced_drain(state, false) < 0 && pending == NULL)
         Py_CLEAR(output);
     if (pending != NULL)
         PyErr_SetRaisedException(pending);
-    calls_frame_pop(state, frame);
+    calls_frame_pop(frame);
     if (output != NULL) {
         if (tell_after(state, frame, output, NULL) < 0)
             Py_CLEAR(output);
@@ -298,12 +302,11 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
     frame->args = args;
     frame->kwargs = kwargs;
     frame->thread = thread;
-    frame->is_hook = false;
-    if (calls_frame_enter(tap->state, frame) == 0) {
+    if (enter(tap->state, frame) == 0) {
         probe_enter();
         output = call_module(tap, module, args, kwargs);
         probe_leave();
-        output = calls_frame_leave(tap->state, frame, output);
+        output = leave(tap->state, frame, output);
     }
     Py_DECREF(frame->links);
     calls_frame_give(tap->state, frame);

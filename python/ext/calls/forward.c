@@ -12,40 +12,6 @@
 #include "binding/state.h"
 #include "calls/source.h"
 
-/* The tables of hooks that _call_impl asks: the module's, and those of all modules. */
-static const char *const module_hooks[FORWARD_HOOKS] = { "_backward_hooks", "_backward_pre_hooks",
-                                                         "_forward_hooks", "_forward_pre_hooks" };
-static const char *const global_hooks[FORWARD_GLOBALS] = { "_global_backward_pre_hooks",
-                                                           "_global_backward_hooks",
-                                                           "_global_forward_hooks",
-                                                           "_global_forward_pre_hooks" };
-
-int calls_forward_names_init(calls_forward_names *names)
-{
-    for (int i = 0; i < FORWARD_HOOKS; i++)
-        if ((names->hooks[i] = PyUnicode_InternFromString(module_hooks[i])) == NULL)
-            return -1;
-    for (int i = 0; i < FORWARD_GLOBALS; i++)
-        if ((names->globals[i] = PyUnicode_InternFromString(global_hooks[i])) == NULL)
-            return -1;
-    names->call_impl = PyUnicode_InternFromString("_call_impl");
-    names->forward = PyUnicode_InternFromString("forward");
-    names->getattribute = PyUnicode_InternFromString("__getattribute__");
-    return names->call_impl != NULL && names->forward != NULL && names->getattribute != NULL ? 0 : -1;
-}
-
-void calls_forward_names_clear(calls_forward_names *names)
-{
-    for (int i = 0; i < FORWARD_HOOKS; i++)
-        Py_CLEAR(names->hooks[i]);
-    for (int i = 0; i < FORWARD_GLOBALS; i++)
-        Py_CLEAR(names->globals[i]);
-    Py_CLEAR(names->call_impl);
-    Py_CLEAR(names->forward);
-    Py_CLEAR(names->getattribute);
-    Py_CLEAR(names->known);
-}
-
 void calls_forward_find(calls_forward_names *names)
 {
     if (names->known != NULL)
@@ -82,9 +48,9 @@ static bool is_current(const calls_forward_class *class, const PyTypeObject *typ
 }
 
 /* Are these dicts, under these names, all there and empty? */
-static bool are_empty(PyObject *dict, PyObject *const *names, int count)
+static bool are_empty(PyObject *dict, PyObject *const *names)
 {
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < FORWARD_HOOKS; i++) {
         PyObject *hooks = PyDict_GetItemWithError(dict, names[i]); /* borrowed */
         if (hooks == NULL || !(PyODict_CheckExact(hooks) || PyDict_CheckExact(hooks)) ||
             PyDict_GET_SIZE(hooks) != 0)
@@ -104,10 +70,9 @@ static PyObject *way_of(const binding_state *state, const calls_forward_class *c
     if (dict != NULL && PyDict_GetItemWithError(dict, names->call_impl) == NULL && !PyErr_Occurred())
         way = class->impl;
     PyObject *own = dict != NULL ? PyDict_GetItemWithError(dict, names->forward) : NULL; /* borrowed */
-    if (way != NULL && *state->torch.tracing_state() == NULL &&
-        are_empty(dict, names->hooks, FORWARD_HOOKS) &&
-        are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals, FORWARD_GLOBALS) &&
-        (own == NULL || own == ours) && !PyErr_Occurred())
+    if (way != NULL && *state->torch.tracing_state() == NULL && are_empty(dict, names->hooks) &&
+        are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals) && (own == NULL || own == ours) &&
+        !PyErr_Occurred())
         way = class->forward;
     Py_XDECREF(dict);
     PyErr_Clear();

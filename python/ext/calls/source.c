@@ -9,58 +9,61 @@
 #include "binding/state.h"
 #include "binding/type.h"
 
-static int find_names(calls_state *names)
+#include <string.h>
+
+static const struct {
+    size_t at;
+    const char *text;
+} names[] = {
+    { offsetof(calls_state, slot), "_compiled_call_impl" },
+    { offsetof(calls_state, training), "training" },
+    { offsetof(calls_state, self), "self" },
+    { offsetof(calls_state, dynamo), "torch._dynamo" },
+    { offsetof(calls_state, forward.call_impl), "_call_impl" },
+    { offsetof(calls_state, forward.forward), "forward" },
+    { offsetof(calls_state, forward.getattribute), "__getattribute__" },
+    { offsetof(calls_state, forward.hooks[0]), "_backward_hooks" },
+    { offsetof(calls_state, forward.hooks[1]), "_backward_pre_hooks" },
+    { offsetof(calls_state, forward.hooks[2]), "_forward_hooks" },
+    { offsetof(calls_state, forward.hooks[3]), "_forward_pre_hooks" },
+    { offsetof(calls_state, forward.globals[0]), "_global_backward_pre_hooks" },
+    { offsetof(calls_state, forward.globals[1]), "_global_backward_hooks" },
+    { offsetof(calls_state, forward.globals[2]), "_global_forward_hooks" },
+    { offsetof(calls_state, forward.globals[3]), "_global_forward_pre_hooks" },
+};
+
+void calls_state_clear(calls_state *calls)
 {
-    names->slot = PyUnicode_InternFromString("_compiled_call_impl");
-    names->training = PyUnicode_InternFromString("training");
-    names->self = PyUnicode_InternFromString("self");
-    names->dynamo = PyUnicode_InternFromString("torch._dynamo");
-    return names->slot != NULL && names->training != NULL && names->self != NULL && names->dynamo != NULL
-               ? calls_forward_names_init(&names->forward)
-               : -1;
+    binding_clear(calls, offsetof(calls_state, slot), offsetof(calls_state, callbacks));
+    calls->tap_count = 0;
+    calls_frames_free(calls->spare);
+    calls->spare = NULL;
 }
 
-void calls_state_clear(calls_state *names)
+void calls_state_free(calls_state *calls)
 {
-    Py_CLEAR(names->slot);
-    calls_forward_names_clear(&names->forward);
-    Py_CLEAR(names->training);
-    Py_CLEAR(names->self);
-    Py_CLEAR(names->pickled);
-    Py_CLEAR(names->dispatch_table);
-    Py_CLEAR(names->dynamo);
-    Py_CLEAR(names->listen);
-    Py_CLEAR(names->callbacks);
-    Py_CLEAR(names->make_slots);
-    Py_CLEAR(names->places);
-    Py_CLEAR(names->place_numbers);
-    Py_CLEAR(names->objection);
-    names->tap_count = 0;
-    calls_frames_free(names->spare);
-    names->spare = NULL;
-}
-
-void calls_state_free(calls_state *names)
-{
-    if (names != NULL) {
-        calls_state_clear(names);
-        PyMem_Free(names->taps);
+    if (calls != NULL) {
+        calls_state_clear(calls);
+        PyMem_Free(calls->taps);
     }
-    PyMem_Free(names);
+    PyMem_Free(calls);
 }
 
 calls_state *calls_state_create(void)
 {
-    calls_state *names = PyMem_Calloc(1, sizeof *names);
-    if (names == NULL) {
+    calls_state *calls = PyMem_Calloc(1, sizeof *calls);
+    if (calls == NULL)
         PyErr_NoMemory();
-        return NULL;
+    for (size_t i = 0; calls != NULL && i < sizeof names / sizeof *names; i++) {
+        PyObject *name = PyUnicode_InternFromString(names[i].text); /* owned, then the state's */
+        if (name != NULL) {
+            memcpy((char *)calls + names[i].at, &name, sizeof name);
+        } else {
+            calls_state_free(calls);
+            calls = NULL;
+        }
     }
-    if (find_names(names) < 0) {
-        calls_state_free(names);
-        return NULL;
-    }
-    return names;
+    return calls;
 }
 
 /* ---- consumers ----------------------------------------------------------- */
@@ -94,28 +97,12 @@ PyObject *calls_consumer_unseen(PyObject *self, PyObject *Py_UNUSED(none))
     return names;
 }
 
-PyObject *calls_consumer_add(PyObject *self, PyObject *args, PyObject *kwargs)
+PyObject *calls_consumer_add(PyObject *self, PyObject *args)
 {
-    static char *names[] = { "module", "name", "hook", NULL };
     PyObject *module, *name; /* borrowed */
-    int hook = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OU|p:add", names, &module, &name, &hook) ||
-        calls_source_add(PyType_GetModuleState(Py_TYPE(self)), (calls_consumer *)self, module, name,
-                         hook != 0) < 0)
+    if (!PyArg_ParseTuple(args, "OU:add", &module, &name) ||
+        calls_source_add(PyType_GetModuleState(Py_TYPE(self)), (calls_consumer *)self, module, name) < 0)
         return NULL;
-    Py_RETURN_NONE;
-}
-
-PyObject *calls_consumer_remove(PyObject *self, PyObject *args)
-{
-    binding_state *state = PyType_GetModuleState(Py_TYPE(self));
-    PyObject *module = Py_None; /* borrowed */
-    if (!PyArg_ParseTuple(args, "|O:remove", &module))
-        return NULL;
-    if (module != Py_None)
-        calls_source_remove(state, (calls_consumer *)self, module);
-    else
-        calls_source_remove_all(state, (calls_consumer *)self);
     Py_RETURN_NONE;
 }
 
@@ -132,7 +119,7 @@ void calls_consumer_clear(calls_consumer *self)
 
 /* ---- links --------------------------------------------------------------- */
 
-BINDING_OWNS(link, calls_link, consumer, handles)
+BINDING_OWNS(link, calls_link, consumer, consumer)
 
 static void link_dealloc(PyObject *self)
 {
@@ -148,27 +135,15 @@ static void link_dealloc(PyObject *self)
 static calls_link *link_make(binding_state *state, calls_consumer *consumer, PyObject *module,
                              PyObject *name)
 {
-    PyObject *weak = PyWeakref_NewRef(module, NULL); /* owned */
-    if (weak == NULL)
+    calls_link *link = (calls_link *)state->calls_link_type->tp_alloc(state->calls_link_type, 0);
+    if (link == NULL)
         return NULL;
-    calls_link *link = PyObject_GC_New(calls_link, state->calls_link_type);
-    if (link == NULL) {
-        Py_DECREF(weak);
-        return NULL;
-    }
     link->consumer = (calls_consumer *)Py_NewRef((PyObject *)consumer);
-    link->module = weak;
+    link->module = PyWeakref_NewRef(module, NULL);
     link->name = Py_NewRef(name);
-    link->handles = NULL;
-    link->data = NULL;
     link->free_data = consumer->calls->free_data;
-    link->step = 0;
-    link->calls = 0;
-    link->calls_ever = 0;
-    link->tap = NULL;
-    link->probed = 0;
-    link->is_entered = false;
-    PyObject_GC_Track((PyObject *)link);
+    if (link->module == NULL)
+        Py_CLEAR(link);
     return link;
 }
 
@@ -209,16 +184,14 @@ static PyObject *tuple_with(PyObject *links, calls_link *link)
     return out;
 }
 
-/* The link of this consumer on this module; borrowed, NULL: none. */
-static calls_link *link_find(const calls_consumer *consumer, PyObject *module)
+/* The index in consumer->links of its link on this module; -1: none. */
+static Py_ssize_t link_find(const calls_consumer *consumer, PyObject *module)
 {
-    PyObject *links = consumer->links; /* borrowed */
-    for (Py_ssize_t i = 0; links != NULL && i < PyList_GET_SIZE(links); i++) {
-        calls_link *link = (calls_link *)PyList_GET_ITEM(links, i);
-        if (base_weakref_is(link->module, module))
-            return link;
-    }
-    return NULL;
+    Py_ssize_t i = consumer->links != NULL ? PyList_GET_SIZE(consumer->links) : 0;
+    while (--i >= 0)
+        if (base_weakref_is(((calls_link *)PyList_GET_ITEM(consumer->links, i))->module, module))
+            break;
+    return i;
 }
 
 calls_tap *calls_tap_of(binding_state *state, PyObject *module, bool makes)
@@ -227,7 +200,6 @@ calls_tap *calls_tap_of(binding_state *state, PyObject *module, bool makes)
         calls_forward_find(&state->calls->forward);                       /* first: it runs Python code */
     PyObject *none = _PyType_Lookup(Py_TYPE(module), state->calls->slot); /* borrowed */
     PyObject *dict = PyObject_GenericGetDict(module, NULL);               /* owned */
-    PyObject *weak = NULL;                                                /* owned */
     calls_tap *tap = NULL;
     if (dict == NULL)
         goto out;
@@ -235,39 +207,27 @@ calls_tap *calls_tap_of(binding_state *state, PyObject *module, bool makes)
     if (held == NULL && PyErr_Occurred())
         goto out;
     if (held != NULL && Py_IS_TYPE(held, state->calls_tap_type)) {
-        /* A shallow copy of __dict__ may have brought the tap of another module. */
-        if (base_weakref_is(((calls_tap *)held)->module, module))
+        if (base_weakref_is(((calls_tap *)held)->module, module)) {
             tap = (calls_tap *)Py_NewRef(held);
-        goto out;
+            goto out;
+        }
+        held = ((calls_tap *)held)->inner; /* another module's, in a copy of its __dict__ */
     }
     if (!makes || none != Py_None)
         goto out;
-    weak = PyWeakref_NewRef(module, NULL);
-    if (weak == NULL)
-        goto out;
-    tap = PyObject_GC_New(calls_tap, state->calls_tap_type);
+    tap = (calls_tap *)state->calls_tap_type->tp_alloc(state->calls_tap_type, 0);
     if (tap == NULL)
         goto out;
     tap->core = Py_XNewRef(PyType_GetModule(state->calls_tap_type));
     tap->state = state;
-    tap->module = Py_NewRef(weak);
+    tap->module = PyWeakref_NewRef(module, NULL);
     tap->links = PyTuple_New(0);
     tap->inner = held != Py_None ? Py_XNewRef(held) : NULL;
-    tap->pickled = NULL;
-    tap->announce = NULL;
-    tap->class = (calls_forward_class){ 0 };
-    tap->number = 0;
-    tap->forward = tap->slots = NULL;
-    tap->control = NULL;
-    tap->probes = 0;
-    tap->is_traced = tap->is_prepared = false;
-    PyObject_GC_Track((PyObject *)tap);
-    if (tap->core == NULL || tap->links == NULL ||
+    if (tap->core == NULL || tap->module == NULL || tap->links == NULL ||
         calls_pickle_add(state, Py_TYPE(module), false, &tap->pickled) < 0 ||
         PyDict_SetItem(dict, state->calls->slot, (PyObject *)tap) < 0 || !calls_traced_add(state, tap))
         Py_CLEAR(tap);
 out:
-    Py_XDECREF(weak);
     Py_XDECREF(dict);
     return tap;
 }
@@ -291,8 +251,7 @@ static void tap_take_out_if_idle(binding_state *state, calls_tap *tap, PyObject 
 BINDING_FUNCTION(calls_announce)
 {
     binding_state *state = binding_state_of(module);
-    if (binding_read_arguments("_announce", 2, (const binding_option[]){ { 0 } }, args, nargs, kwnames) <
-        0)
+    if (binding_read_arguments("_announce", 2, NULL, args, nargs, kwnames) < 0)
         return NULL;
     PyObject *function = args[1] != Py_None ? args[1] : NULL;        /* borrowed */
     calls_tap *tap = calls_tap_of(state, args[0], function != NULL); /* owned */
@@ -311,8 +270,7 @@ BINDING_FUNCTION(calls_set_traced_call)
 {
     binding_state *state = binding_state_of(module);
     PyTypeObject *type = state->calls_tap_type;
-    if (binding_read_arguments("_set_traced_call", 3, (const binding_option[]){ { 0 } }, args, nargs,
-                               kwnames) < 0 ||
+    if (binding_read_arguments("_set_traced_call", 3, NULL, args, nargs, kwnames) < 0 ||
         PyDict_SetItemString(type->tp_dict, "__call__", args[0]) < 0)
         return NULL;
     PyType_Modified(type);
@@ -322,42 +280,31 @@ BINDING_FUNCTION(calls_set_traced_call)
     Py_RETURN_NONE;
 }
 
-int calls_source_add(binding_state *state, calls_consumer *consumer, PyObject *module, PyObject *name,
-                     bool by_hook)
+int calls_source_add(binding_state *state, calls_consumer *consumer, PyObject *module, PyObject *name)
 {
-    calls_link *link = NULL; /* owned */
-    calls_tap *tap = NULL;   /* owned */
-    PyObject *links = NULL;  /* owned */
-    int result = -1;
-    if (link_find(consumer, module) != NULL)
+    if (link_find(consumer, module) >= 0)
         return 0;
     if (consumer->links == NULL && (consumer->links = PyList_New(0)) == NULL)
         return -1;
-    link = link_make(state, consumer, module, name);
-    if (link == NULL)
-        goto out;
-    if (!by_hook)
-        tap = calls_tap_of(state, module, true);
-    if (tap == NULL && (PyErr_Occurred() || calls_forward_hook_add(state, link, module) < 0))
-        goto out;
-    links = tap != NULL ? tuple_with(tap->links, link) : NULL;
-    if ((tap != NULL && links == NULL) || PyList_Append(consumer->links, (PyObject *)link) < 0)
-        goto out;
-    if (tap != NULL) {
+    calls_link *link = link_make(state, consumer, module, name);              /* owned */
+    calls_tap *tap = link != NULL ? calls_tap_of(state, module, true) : NULL; /* owned */
+    PyObject *links = tap != NULL ? tuple_with(tap->links, link) : NULL;      /* owned */
+    bool is_added = links != NULL && PyList_Append(consumer->links, (PyObject *)link) == 0;
+    if (is_added) {
         Py_SETREF(tap->links, Py_NewRef(links));
         link->tap = tap;
         calls_traced_update(state, tap);
+    } else if (!PyErr_Occurred()) {
+        PyErr_Format(PyExc_TypeError,
+                     "calls of %s cannot be seen: it is no nn.Module of torch 2.1 or later",
+                     Py_TYPE(module)->tp_name);
     }
-    result = 0;
-out:
-    Py_XDECREF(links);
-    if (result < 0 && link != NULL) {
-        calls_forward_hook_remove(link);
+    if (!is_added && link != NULL)
         link_cut(link);
-    }
+    Py_XDECREF(links);
     Py_XDECREF(tap);
     Py_XDECREF(link);
-    return result;
+    return is_added ? 0 : -1;
 }
 
 /* Takes a link off its module; errors are nobody's business here. */
@@ -366,7 +313,6 @@ static void link_take_off(binding_state *state, calls_link *link)
     PyObject *pending = PyErr_GetRaisedException(); /* owned */
     PyObject *module = NULL;                        /* owned; NULL: gone */
     (void)PyWeakref_GetRef(link->module, &module);
-    calls_forward_hook_remove(link);
     calls_tap *tap = module != NULL ? calls_tap_of(state, module, false) : NULL; /* owned */
     int is_there = tap != NULL ? PySequence_Contains(tap->links, (PyObject *)link) : 0;
     if (is_there > 0) {
@@ -384,24 +330,6 @@ static void link_take_off(binding_state *state, calls_link *link)
     Py_XDECREF(module);
 }
 
-void calls_source_remove(binding_state *state, calls_consumer *consumer, PyObject *module)
-{
-    calls_link *link = link_find(consumer, module);
-    if (link == NULL)
-        return;
-    Py_INCREF(link);
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(consumer->links); i++) {
-        if (PyList_GET_ITEM(consumer->links, i) == (PyObject *)link) {
-            PySequence_DelItem(consumer->links, i);
-            break;
-        }
-    }
-    Py_INCREF(consumer); /* its last reference may be the link's */
-    link_take_off(state, link);
-    Py_DECREF(link);
-    Py_DECREF(consumer);
-}
-
 void calls_source_remove_all(binding_state *state, calls_consumer *consumer)
 {
     PyObject *links = consumer->links; /* owned now */
@@ -413,6 +341,28 @@ void calls_source_remove_all(binding_state *state, calls_consumer *consumer)
         link_take_off(state, (calls_link *)PyList_GET_ITEM(links, i));
     Py_DECREF(links);
     Py_DECREF(consumer);
+}
+
+/* remove(module=None); one that never had this consumer, or is gone, is fine. */
+PyObject *calls_consumer_remove(PyObject *self, PyObject *args)
+{
+    binding_state *state = PyType_GetModuleState(Py_TYPE(self));
+    calls_consumer *consumer = (calls_consumer *)self;
+    PyObject *module = Py_None; /* borrowed */
+    if (!PyArg_ParseTuple(args, "|O:remove", &module))
+        return NULL;
+    if (module == Py_None) {
+        calls_source_remove_all(state, consumer);
+        Py_RETURN_NONE;
+    }
+    Py_ssize_t at = link_find(consumer, module);
+    if (at < 0)
+        Py_RETURN_NONE;
+    PyObject *link = Py_NewRef(PyList_GET_ITEM(consumer->links, at)); /* owned */
+    int result = PySequence_DelItem(consumer->links, at);
+    link_take_off(state, (calls_link *)link);
+    Py_DECREF(link);
+    return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- the object in the slot ---------------------------------------------- */

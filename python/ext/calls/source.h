@@ -22,8 +22,7 @@
  * How it is done: an object of ours in module.__dict__["_compiled_call_impl"],
  * which nn.Module.__call__ calls in place of _call_impl.  Any forward hook sends torch
  * down its slow path, which takes longer than our statistics (bench_watch_call.py).
- * What module.compile() left in the slot is called in turn, and put back at the end.  Where there is no
- * slot, or a replica would copy it: hooks.
+ * What module.compile() left in the slot is called in turn, and put back at the end.
  * Needs the GIL throughout.  Events of all threads are delivered, in the thread
  * that makes the call; what a consumer itself calls while it is told of an event
  * is not delivered to anyone.
@@ -122,15 +121,14 @@ struct calls_consumer {
 /* One consumer on one module. */
 struct calls_link {
     PyObject_HEAD calls_consumer *consumer; /* owned; NULL once removed */
-    PyObject *handles;             /* owned; tuple of hook handles, or NULL: it lives in the slot */
-    PyObject *module;              /* owned; weak reference */
-    PyObject *name;                /* owned; str: what the consumer calls it */
-    void *data;                    /* the consumer's own */
-    void (*free_data)(void *data); /* of its calls; when the link itself goes */
-    int64_t step;                  /* in which `calls` were counted */
+    PyObject *module;                       /* owned; weak reference */
+    PyObject *name;                         /* owned; str: what the consumer calls it */
+    void *data;                             /* the consumer's own */
+    void (*free_data)(void *data);          /* of its calls; when the link itself goes */
+    int64_t step;                           /* in which `calls` were counted */
     uint32_t calls;
     uint64_t calls_ever;   /* 0: the module never ran where we can see it */
-    struct calls_tap *tap; /* borrowed; NULL: it lives in hooks, or the module is gone */
+    struct calls_tap *tap; /* borrowed; NULL: the module is gone */
     uint32_t probed;       /* number of the call inside a compiled graph that rows come from */
     bool is_entered;       /* ... which was counted before its first row */
 };
@@ -138,36 +136,31 @@ struct calls_link {
 void calls_consumer_init(calls_consumer *self, const calls_table *calls, const int64_t *step,
                          uint32_t wants);
 /* Methods of a consumer's class. */
-PyObject *calls_consumer_add(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *calls_consumer_add(PyObject *self, PyObject *args);
 PyObject *calls_consumer_remove(PyObject *self, PyObject *args);
 PyObject *calls_consumer_unseen(PyObject *self, PyObject *none);
-#define CALLS_CONSUMER_METHODS                                                                        \
-    { "add", (PyCFunction)(void (*)(void))calls_consumer_add, METH_VARARGS | METH_KEYWORDS,           \
-      "add($self, module, name, hook=False)\n--\n\nObserve the calls of a module under this name." }, \
-        { "remove", calls_consumer_remove, METH_VARARGS,                                              \
-          "remove($self, module=None, /)\n--\n\nStop observing a module, or all of them." },          \
-    {                                                                                                 \
-        "unseen", calls_consumer_unseen, METH_NOARGS,                                                 \
-            "unseen($self, /)\n--\n\nReturn the names of modules whose calls were never seen."        \
+#define CALLS_CONSUMER_METHODS                                                                 \
+    { "add", calls_consumer_add, METH_VARARGS,                                                 \
+      "add($self, module, name, /)\n--\n\nObserve the calls of a module under this name." },   \
+        { "remove", calls_consumer_remove, METH_VARARGS,                                       \
+          "remove($self, module=None, /)\n--\n\nStop observing a module, or all of them." },   \
+    {                                                                                          \
+        "unseen", calls_consumer_unseen, METH_NOARGS,                                          \
+            "unseen($self, /)\n--\n\nReturn the names of modules whose calls were never seen." \
     }
 void calls_consumer_clear(calls_consumer *self); /* forgets its links; modules keep none of them */
 
-/* Adds a consumer to a module; twice is once (the first name stays).  by_hook:
- * do not use the slot (the module's parent makes replicas).  0, or -1 with an
- * exception. */
-int calls_source_add(binding_state *state, calls_consumer *consumer, PyObject *module, PyObject *name,
-                     bool by_hook);
-/* Takes it away again; a module that never had it, or is gone, is fine. */
-void calls_source_remove(binding_state *state, calls_consumer *consumer, PyObject *module);
+/* Adds a consumer to a module; twice is once (the first name stays).  0, or -1 with an exception. */
+int calls_source_add(binding_state *state, calls_consumer *consumer, PyObject *module, PyObject *name);
 void calls_source_remove_all(binding_state *state, calls_consumer *consumer);
 
-enum { FORWARD_HOOKS = 4, FORWARD_GLOBALS = 4 };
+enum { FORWARD_HOOKS = 4 };
 
 /* For forward.c: what nn.Module._call_impl looks up by. */
 typedef struct calls_forward_names {
     PyObject *call_impl, *forward, *getattribute; /* owned; interned */
     PyObject *hooks[FORWARD_HOOKS];               /* owned; interned; of a module */
-    PyObject *globals[FORWARD_GLOBALS];           /* owned; interned; of all modules */
+    PyObject *globals[FORWARD_HOOKS];             /* owned; interned; of all modules */
     PyObject *known; /* owned; the code of _call_impl, None: not one that we know; NULL: not asked yet */
 } calls_forward_names;
 
@@ -184,11 +177,9 @@ int calls_traced_drain(binding_state *state, bool all);
 /* Sets what is wanted of the modules of a consumer; after its step or its plan has changed. */
 void calls_traced_set_products(binding_state *state, const calls_consumer *consumer);
 
-/* Strings the source looks up by; in the extension's state. */
+/* What the source knows, in the extension's state.  References first, from slot to callbacks. */
 typedef struct calls_state {
     PyObject *slot, *training, *self; /* owned; interned */
-    uint32_t thread_count;            /* threads that have been given a number */
-    struct calls_frame *spare;        /* owned; frames to use again, one below the other */
     calls_forward_names forward;
     PyObject *pickled;        /* owned or NULL; class: its modules with a tap; of pickle.c */
     PyObject *dispatch_table; /* owned or NULL; copyreg's */
@@ -197,11 +188,13 @@ typedef struct calls_state {
     PyObject *listen, *make_slots;    /* owned or NULL; functions of models/probes.py */
     PyObject *places, *place_numbers; /* owned or NULL; list of (kind, text, is first), and back */
     PyObject *objection;     /* owned or NULL; of a consumer, from where it could not be raised */
+    PyObject *callbacks;     /* owned or NULL; Dynamo's list; empty: it does not tell us any more */
     struct calls_tap **taps; /* owned; by number - 1; NULL: gone */
     size_t tap_count, tap_cap;
-    PyObject *callbacks; /* owned or NULL; Dynamo's list; empty: it does not tell us any more */
-    bool is_compiling;   /* it has begun to compile something */
-    bool has_slots;      /* some module was traced with probes */
+    bool is_compiling;         /* it has begun to compile something */
+    bool has_slots;            /* some module was traced with probes */
+    uint32_t thread_count;     /* threads that have been given a number */
+    struct calls_frame *spare; /* owned; frames to use again, one below the other */
 } calls_state;
 calls_state *calls_state_create(void); /* or NULL with an exception */
 void calls_state_clear(calls_state *names);
@@ -227,7 +220,6 @@ typedef struct calls_frame {
     uint32_t few_calls[4];
     calls_thread *thread;
     int64_t start;
-    bool is_hook; /* entered by one hook, to be left by another */
     bool is_training;
     bool is_in_backward;
 } calls_frame;
@@ -271,8 +263,6 @@ uint32_t calls_link_count(calls_link *link, bool is_training, bool is_outermost)
 bool calls_is_training(binding_state *state, PyObject *module);
 int calls_tap_announce(const calls_tap *tap, PyObject *module, calls_thread *thread);
 
-int calls_forward_names_init(calls_forward_names *names);
-void calls_forward_names_clear(calls_forward_names *names);
 /* Finds out if torch's _call_impl is the one that we know; twice is once. */
 void calls_forward_find(calls_forward_names *names);
 /* module._call_impl(*args, **kwargs), or forward() at once where that is the same.  ours: the
@@ -287,17 +277,8 @@ void calls_frame_give(binding_state *state, calls_frame *frame);
 void calls_frames_free(calls_frame *spare);
 void calls_frame_place(calls_frame *frame); /* finds `outer`, in what Python runs now */
 void calls_frame_push(calls_frame *frame);
-void calls_frame_pop(binding_state *state, calls_frame *frame); /* with what hooks left within it */
+void calls_frame_pop(calls_frame *frame);
 
-/* Tells the consumers that the call begins; links, module, args, kwargs, thread and is_hook
- * are set.  -1: one of them objects, nothing is entered. */
-int calls_frame_enter(binding_state *state, calls_frame *frame);
-/* Tells them that it has ended; steals output (NULL: an exception is set) and
- * gives what the caller is to return. */
-PyObject *calls_frame_leave(binding_state *state, calls_frame *frame, PyObject *output);
-/* The frame that a hook of this link entered last in this thread, or NULL. */
-calls_frame *calls_frame_of_hook(const PyObject *link);
-bool calls_source_is_inside(void); /* a consumer is being told of an event, in this thread */
 PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs); /* tp_call */
 
 /* Have copies and pickles of this class leave our object out, until removed, and the forward that
@@ -305,11 +286,7 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs); /* t
 int calls_pickle_add(binding_state *state, PyTypeObject *type, bool has_forward, PyTypeObject **out);
 void calls_pickle_remove(binding_state *state, PyTypeObject *type); /* NULL: nothing to do */
 
-int calls_forward_hook_add(binding_state *state, calls_link *link, PyObject *module);
-void calls_forward_hook_remove(calls_link *link);
-
 BINDING_FUNCTION(calls_announce);
-BINDING_FUNCTION(calls_deaf_hook);
 BINDING_FUNCTION(calls_set_traced_call);
 BINDING_FUNCTION(calls_begin_compiling);
 BINDING_FUNCTION(calls_place_number);

@@ -18,11 +18,6 @@ calls_thread *calls_thread_here(void)
     return &this_thread;
 }
 
-bool calls_source_is_inside(void)
-{
-    return this_thread.inside != 0;
-}
-
 /* ---- memory ---------------------------------------------------------------- */
 
 /* A frame that was given back is used again: malloc takes longer than all the rest. */
@@ -64,8 +59,7 @@ void calls_frame_place(calls_frame *frame)
 {
     base_frame *here = base_frame_running();
     calls_frame *outer = frame->thread->top;
-    /* Hooks before and after may be called from two frames, of which this one called the other. */
-    frame->caller = frame->is_hook && here != NULL ? base_frame_back(here) : here;
+    frame->caller = here;
     while (outer != NULL && !is_running(outer->caller, here))
         outer = outer->below;
     frame->outer = outer;
@@ -77,47 +71,12 @@ void calls_frame_push(calls_frame *frame)
     frame->thread->top = frame;
 }
 
-static bool is_inside(const calls_frame *frame, const calls_frame *outer)
-{
-    while (frame != NULL && frame != outer)
-        frame = frame->outer;
-    return frame != NULL;
-}
-
-static void drop(binding_state *state, calls_frame *lost)
-{
-    Py_DECREF(lost->links);
-    if (lost->calls != lost->few_calls)
-        PyMem_Free(lost->calls);
-    calls_frame_give(state, lost);
-}
-
-void calls_frame_pop(binding_state *state, calls_frame *frame)
+/* Those above it are of other greenlets. */
+void calls_frame_pop(calls_frame *frame)
 {
     calls_frame **at = &frame->thread->top;
-    while (*at != NULL && *at != frame) {
-        calls_frame *above = *at;
-        if (above->is_hook && is_inside(above, frame)) { /* its second half never came */
-            *at = above->below;
-            drop(state, above);
-        } else { /* of another greenlet */
-            at = &above->below;
-        }
-    }
+    while (*at != NULL && *at != frame)
+        at = &(*at)->below;
     if (*at == frame)
         *at = frame->below;
-}
-
-calls_frame *calls_frame_of_hook(const PyObject *link)
-{
-    base_frame *here = base_frame_running();
-    for (calls_frame *f = this_thread.top; f != NULL; f = f->below) {
-        if (!is_running(f->caller, here))
-            continue;
-        if (!f->is_hook)
-            return NULL;
-        if (PyTuple_GET_ITEM(f->links, 0) == link)
-            return f;
-    }
-    return NULL;
 }

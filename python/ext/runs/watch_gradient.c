@@ -5,14 +5,16 @@
  * skip the step, and then nobody else will ever see them.  One on a module's
  * output, called with the gradient of that output.  Neither changes anything.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "calls/hook.h"
 #include "runs/watch.h"
 
 #include <string.h>
 
+/* An object, because a bare C function could not be collected: a hook owns its watch, and may so be
+ * part of a cycle. */
 typedef struct gradient_hook {
-    calls_hook base;  /* owns the watch */
-    Py_ssize_t index; /* of the parameter; -1: a module's output */
+    PyObject_HEAD vectorcallfunc call;
+    runs_watch *watch; /* owned; NULL once collected */
+    Py_ssize_t index;  /* of the parameter; -1: a module's output */
     runs_watch_tag tag;
 } gradient_hook;
 
@@ -152,7 +154,7 @@ static PyObject *backward_ended(PyObject *self, PyObject *const *Py_UNUSED(args)
                                 size_t Py_UNUSED(nargsf), PyObject *Py_UNUSED(kwnames))
 {
     gradient_hook *hook = (gradient_hook *)self;
-    runs_watch *watch = (runs_watch *)hook->base.owner;
+    runs_watch *watch = hook->watch;
     if (watch == NULL || watch->consumer.is_off)
         Py_RETURN_NONE;
     if (hook->index < 0) {
@@ -189,7 +191,7 @@ static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t 
                                   PyObject *Py_UNUSED(kwnames))
 {
     const gradient_hook *hook = (gradient_hook *)self;
-    runs_watch *watch = (runs_watch *)hook->base.owner;
+    runs_watch *watch = hook->watch;
     if (PyVectorcall_NARGS(nargsf) != 1 || watch == NULL || hook->index >= watch->parameter_count ||
         watch->consumer.is_off)
         Py_RETURN_NONE;
@@ -205,7 +207,7 @@ static PyObject *output_called(PyObject *self, PyObject *const *args, size_t nar
                                PyObject *Py_UNUSED(kwnames))
 {
     const gradient_hook *hook = (gradient_hook *)self;
-    runs_watch *watch = (runs_watch *)hook->base.owner;
+    runs_watch *watch = hook->watch;
     if (PyVectorcall_NARGS(nargsf) == 1 && watch != NULL && !watch->consumer.is_off &&
         runs_watch_record_alone(watch, args[0], &hook->tag, NULL) < 0)
         return NULL;
@@ -215,11 +217,12 @@ static PyObject *output_called(PyObject *self, PyObject *const *args, size_t nar
 static gradient_hook *hook_make(runs_watch *watch, vectorcallfunc call)
 {
     PyTypeObject *type = watch->state->runs_gradient_hook_type;
-    gradient_hook *hook = (gradient_hook *)calls_hook_make(type, call, (PyObject *)watch);
+    gradient_hook *hook = (gradient_hook *)type->tp_alloc(type, 0);
     if (hook == NULL)
         return NULL;
+    hook->call = call;
+    hook->watch = (runs_watch *)Py_NewRef((PyObject *)watch);
     hook->index = -1;
-    hook->tag = (runs_watch_tag){ 0 };
     return hook;
 }
 
@@ -254,5 +257,15 @@ void runs_watch_hook_output(runs_watch *self, PyObject *tensor, const runs_watch
     Py_XDECREF(needs);
 }
 
-CALLS_HOOK_CLASS(runs_gradient_hook, "tensortap._core.GradientHook", gradient_hook,
-                 { Py_tp_doc, "Looks at a gradient, as a hook of torch." });
+BINDING_OWNS(hook, gradient_hook, watch, watch)
+
+static PyMemberDef hook_members[] = {
+    { "__vectorcalloffset__", T_PYSSIZET, offsetof(gradient_hook, call), READONLY, NULL },
+    { 0 },
+};
+
+BINDING_CLASS(runs_gradient_hook, "tensortap._core.GradientHook", gradient_hook,
+              BINDING_GC | BINDING_NO_NEW | Py_TPFLAGS_HAVE_VECTORCALL,
+              { Py_tp_doc, "Looks at a gradient, as a hook of torch." },
+              { Py_tp_call, PyVectorcall_Call }, { Py_tp_dealloc, binding_dealloc },
+              BINDING_GC_SLOTS(hook), { Py_tp_members, hook_members });

@@ -72,13 +72,8 @@ out:
     return result;
 }
 
-static PyObject *get_shape(PyObject *self, void *Py_UNUSED(closure))
-{
-    return binding_shape_tuple(attention_of(self)->shape, Py_SIZE(self));
-}
-
 static PyGetSetDef getters[] = {
-    { "shape", get_shape, NULL, "(..., heads, queries)", NULL },
+    { "shape", binding_get_shape, NULL, "(..., heads, queries)", BINDING_AT(attention_object, shape) },
     { "entropy", get_output, NULL, "entropy in nats of each query's weights", (void *)ENTROPY },
     { "max_logit", get_output, NULL, "largest logit of each query", (void *)MAX_LOGIT },
     { "sink", get_output, NULL, "weight of each query on the first key", (void *)SINK },
@@ -194,13 +189,10 @@ BINDING_FUNCTION(summary_attention)
     float *entropy = floats_of(self, ENTROPY), *logit = floats_of(self, MAX_LOGIT);
     float *sink = floats_of(self, SINK);
     bool is_safe = is_promised || (q.is_private && k.is_private && (!has_mask || m.is_private));
-    if (is_safe && q.tensor.count + k.tensor.count > 4096) { /* work grows with their product */
-        Py_BEGIN_ALLOW_THREADS st =
-            tt_attention_compute(&q.tensor, &k.tensor, &how, entropy, logit, sink, &err);
-        Py_END_ALLOW_THREADS
-    } else {
-        st = tt_attention_compute(&q.tensor, &k.tensor, &how, entropy, logit, sink, &err);
-    }
+    /* Work grows with their product. */
+    PyThreadState *released = binding_release_gil(is_safe && q.tensor.count + k.tensor.count > 4096);
+    st = tt_attention_compute(&q.tensor, &k.tensor, &how, entropy, logit, sink, &err);
+    binding_take_gil(released);
     if (st < 0)
         binding_raise_status(st, &err);
     else

@@ -21,36 +21,6 @@ static compare_object *compare_of(PyObject *self)
 
 /* ---- fields -------------------------------------------------------------- */
 
-static PyObject *get_equal(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyBool_FromLong(compare_of(self)->result.equal);
-}
-
-static PyObject *get_allclose(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyBool_FromLong(compare_of(self)->result.allclose);
-}
-
-static PyObject *get_count(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLongLong(compare_of(self)->result.count);
-}
-
-static PyObject *get_differing(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLongLong(compare_of(self)->result.differing);
-}
-
-static PyObject *get_max_abs(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyFloat_FromDouble(compare_of(self)->result.max_abs);
-}
-
-static PyObject *get_max_rel(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyFloat_FromDouble(compare_of(self)->result.max_rel);
-}
-
 static PyObject *get_argmax(PyObject *self, void *Py_UNUSED(closure))
 {
     const compare_object *c = compare_of(self);
@@ -77,24 +47,21 @@ static PyObject *get_ulp_hist(PyObject *self, void *Py_UNUSED(closure))
     enum { BINS = sizeof c->result.ulp_hist / sizeof *c->result.ulp_hist };
     if (!c->has_ulps || !c->same_type)
         Py_RETURN_NONE;
-    PyObject *list = PyList_New(BINS); /* owned */
-    for (Py_ssize_t i = 0; list != NULL && i < BINS; i++) {
-        PyObject *count = PyLong_FromLongLong(c->result.ulp_hist[i]);
-        if (count == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, i, count);
-    }
+    PyObject *list = PyList_New(0); /* owned */
+    for (Py_ssize_t i = 0; list != NULL && i < BINS; i++)
+        binding_list_add(&list, PyLong_FromLongLong(c->result.ulp_hist[i]));
     return list;
 }
 
+#define AT(field) BINDING_AT(compare_object, result.field)
+
 static PyGetSetDef getters[] = {
-    { "equal", get_equal, NULL, "no element differs", NULL },
-    { "allclose", get_allclose, NULL, "all |a - b| <= atol + rtol * |b|", NULL },
-    { "count", get_count, NULL, "number of pairs", NULL },
-    { "differing", get_differing, NULL, "number of pairs that differ", NULL },
-    { "max_abs", get_max_abs, NULL, "largest |a - b|", NULL },
-    { "max_rel", get_max_rel, NULL, "largest |a - b| / |b|", NULL },
+    { "equal", binding_get_bool, NULL, "no element differs", AT(equal) },
+    { "allclose", binding_get_bool, NULL, "all |a - b| <= atol + rtol * |b|", AT(allclose) },
+    { "count", binding_get_int, NULL, "number of pairs", AT(count) },
+    { "differing", binding_get_int, NULL, "number of pairs that differ", AT(differing) },
+    { "max_abs", binding_get_double, NULL, "largest |a - b|", AT(max_abs) },
+    { "max_rel", binding_get_double, NULL, "largest |a - b| / |b|", AT(max_rel) },
     { "argmax", get_argmax, NULL, "index of max_abs, a tuple; None: no pair differs", NULL },
     { "ulp_max", get_ulp_max, NULL, "largest distance in representable numbers; None: two types", NULL },
     { "ulp_hist", get_ulp_hist, NULL,
@@ -156,7 +123,6 @@ BINDING_FUNCTION(summary_compare)
     tensor_view a, b;
     tt_compare result;
     tt_error err = { "" };
-    tt_status st = TT_OK;
     if (binding_read_arguments("compare", 2, options, args, nargs, kwnames) < 0 ||
         binding_open_view(state, args[0], &a) < 0)
         return NULL;
@@ -164,12 +130,10 @@ BINDING_FUNCTION(summary_compare)
         tensor_view_close(&a);
         return NULL;
     }
-    if (binding_may_release_gil(&a, is_promised) && binding_may_release_gil(&b, is_promised)) {
-        Py_BEGIN_ALLOW_THREADS st = tt_compare_compute(&a.tensor, &b.tensor, &how, &result, &err);
-        Py_END_ALLOW_THREADS
-    } else {
-        st = tt_compare_compute(&a.tensor, &b.tensor, &how, &result, &err);
-    }
+    PyThreadState *released = binding_release_gil(binding_may_release_gil(&a, is_promised) &&
+                                                  binding_may_release_gil(&b, is_promised));
+    tt_status st = tt_compare_compute(&a.tensor, &b.tensor, &how, &result, &err);
+    binding_take_gil(released);
     PyObject *self =
         st < 0 ? binding_raise_status(st, &err) : make(state, &a.tensor, &b.tensor, &how, &result);
     tensor_view_close(&a);

@@ -111,12 +111,9 @@ BINDING_FUNCTION(summary_digest)
     if (binding_read_arguments("digest", 1, options, args, nargs, kwnames) < 0 ||
         binding_open_view(state, args[0], &view) < 0)
         return NULL;
-    if (binding_may_release_gil(&view, is_promised)) {
-        Py_BEGIN_ALLOW_THREADS tt_digest_compute(&view.tensor, &digest);
-        Py_END_ALLOW_THREADS
-    } else {
-        tt_digest_compute(&view.tensor, &digest);
-    }
+    PyThreadState *released = binding_release_gil(binding_may_release_gil(&view, is_promised));
+    tt_digest_compute(&view.tensor, &digest);
+    binding_take_gil(released);
     tensor_view_close(&view);
     return make(state->summary_digest_type, digest);
 }

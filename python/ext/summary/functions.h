@@ -7,7 +7,6 @@
 
 BINDING_FUNCTION(summary_stats);
 BINDING_FUNCTION(summary_stats_from);
-BINDING_FUNCTION(summary_escape);
 BINDING_FUNCTION(summary_histogram);
 BINDING_FUNCTION(summary_digest);
 BINDING_FUNCTION(summary_compare);
@@ -16,6 +15,7 @@ BINDING_FUNCTION(summary_attention);
 BINDING_FUNCTION(summary_tensor_line);
 BINDING_FUNCTION(summary_tree_text);
 
+PyObject *summary_escape(PyObject *module, PyObject *text);
 PyTypeObject *summary_slice_type(void);
 /* Takes over the sample, also when it fails. */
 PyObject *summary_sample_make(binding_state *state, tt_sample *sample, tt_dtype dtype,

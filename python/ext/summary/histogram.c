@@ -37,66 +37,42 @@ static void histogram_dealloc(PyObject *self)
 
 /* ---- fields -------------------------------------------------------------- */
 
-/* A list with one item made of each bin. */
-static PyObject *list_of_bins(PyObject *self, PyObject *(*item)(const tt_hist_bin *))
+/* A list with the counts of all bins, or their edges. */
+static PyObject *get_bins(PyObject *self, void *wants_edges)
 {
     size_t count = tt_hist_bins(hist_of(self), NULL, 0);
-    PyObject *list = NULL; /* owned */
-    tt_hist_bin *bins = PyMem_New(tt_hist_bin, count + 1);
+    tt_hist_bin *bins = PyMem_New(tt_hist_bin, count + 1); /* owned */
     if (bins == NULL)
         return PyErr_NoMemory();
     tt_hist_bins(hist_of(self), bins, count);
-    list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list != NULL && i < count; i++) {
-        PyObject *value = item(&bins[i]);
-        if (value == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, (Py_ssize_t)i, value);
-    }
+    PyObject *list = PyList_New(0); /* owned */
+    for (size_t i = 0; list != NULL && i < count; i++)
+        binding_list_add(&list, wants_edges != NULL ? Py_BuildValue("(dd)", bins[i].low, bins[i].high)
+                                                    : PyLong_FromLongLong(bins[i].count));
     PyMem_Free(bins);
     return list;
 }
 
-static PyObject *item_count(const tt_hist_bin *bin)
-{
-    return PyLong_FromLongLong(bin->count);
-}
+enum { COUNT, NANS, POSINF, NEGINF, ZEROS };
+static int64_t (*const counters[])(const tt_hist *hist) = { [COUNT] = tt_hist_count,
+                                                            [NANS] = tt_hist_nan,
+                                                            [POSINF] = tt_hist_posinf,
+                                                            [NEGINF] = tt_hist_neginf,
+                                                            [ZEROS] = tt_hist_zeros };
 
-static PyObject *item_edges(const tt_hist_bin *bin)
+static PyObject *get_counter(PyObject *self, void *which)
 {
-    return Py_BuildValue("(dd)", bin->low, bin->high);
+    return PyLong_FromLongLong(counters[(size_t)which](hist_of(self)));
 }
-
-static PyObject *get_counts(PyObject *self, void *Py_UNUSED(closure))
-{
-    return list_of_bins(self, item_count);
-}
-
-static PyObject *get_edges(PyObject *self, void *Py_UNUSED(closure))
-{
-    return list_of_bins(self, item_edges);
-}
-
-#define COUNTER(name)                                                     \
-    static PyObject *get_##name(PyObject *self, void *Py_UNUSED(closure)) \
-    {                                                                     \
-        return PyLong_FromLongLong(tt_hist_##name(hist_of(self)));        \
-    }
-COUNTER(count)
-COUNTER(nan)
-COUNTER(posinf)
-COUNTER(neginf)
-COUNTER(zeros)
 
 static PyGetSetDef getters[] = {
-    { "count", get_count, NULL, "number of elements, NaN and Inf among them", NULL },
-    { "nan", get_nan, NULL, "number of NaN", NULL },
-    { "posinf", get_posinf, NULL, "number of +Inf", NULL },
-    { "neginf", get_neginf, NULL, "number of -Inf", NULL },
-    { "zeros", get_zeros, NULL, "number of zeros", NULL },
-    { "counts", get_counts, NULL, "how many elements each bin holds; empty bins are left out", NULL },
-    { "edges", get_edges, NULL, "(low, high) of each bin in counts, from the lowest up", NULL },
+    { "count", get_counter, NULL, "number of elements, NaN and Inf among them", (void *)COUNT },
+    { "nan", get_counter, NULL, "number of NaN", (void *)NANS },
+    { "posinf", get_counter, NULL, "number of +Inf", (void *)POSINF },
+    { "neginf", get_counter, NULL, "number of -Inf", (void *)NEGINF },
+    { "zeros", get_counter, NULL, "number of zeros", (void *)ZEROS },
+    { "counts", get_bins, NULL, "how many elements each bin holds; empty bins are left out", NULL },
+    { "edges", get_bins, NULL, "(low, high) of each bin in counts, from the lowest up", (void *)1 },
     { 0 },
 };
 
@@ -171,11 +147,10 @@ BINDING_FUNCTION(summary_histogram)
         binding_open_view(state, args[0], &view) < 0)
         return NULL;
     PyObject *self = make(state->summary_histogram_type);
-    if (self != NULL && binding_may_release_gil(&view, is_promised)) {
-        Py_BEGIN_ALLOW_THREADS tt_hist_add(hist_of(self), &view.tensor);
-        Py_END_ALLOW_THREADS
-    } else if (self != NULL) {
+    if (self != NULL) {
+        PyThreadState *released = binding_release_gil(binding_may_release_gil(&view, is_promised));
         tt_hist_add(hist_of(self), &view.tensor);
+        binding_take_gil(released);
     }
     tensor_view_close(&view);
     return self;

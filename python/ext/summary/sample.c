@@ -66,31 +66,22 @@ static PyObject *element(tt_dtype dtype, const void *at)
     return dtype == TT_U64 ? PyLong_FromUnsignedLongLong((uint64_t)wide) : PyLong_FromLongLong(wide);
 }
 
-static PyObject *list_of_elements(tt_dtype dtype, const char *at, int64_t count)
+static PyObject *list_of_elements(tt_dtype dtype, const void *at, int64_t count)
 {
-    PyObject *list = PyList_New((Py_ssize_t)count); /* owned */
-    for (Py_ssize_t i = 0; list != NULL && i < count; i++) {
-        PyObject *value = element(dtype, at + (size_t)i * tt_dtype_size(dtype));
-        if (value == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, i, value);
-    }
+    PyObject *list = PyList_New(0); /* owned */
+    for (int64_t i = 0; list != NULL && i < count; i++)
+        binding_list_add(&list, element(dtype, (const char *)at + (size_t)i * tt_dtype_size(dtype)));
     return list;
 }
 
 static PyObject *list_of_rows(tt_dtype dtype, const tt_sample_slice *slice)
 {
-    PyObject *list = PyList_New((Py_ssize_t)slice->rows); /* owned */
+    PyObject *list = PyList_New(0); /* owned */
     size_t row_bytes = (size_t)slice->cols * tt_dtype_size(dtype);
-    for (Py_ssize_t r = 0; list != NULL && r < slice->rows; r++) {
-        const char *at = (const char *)slice->values + (size_t)r * row_bytes;
-        PyObject *row = list_of_elements(dtype, at, slice->cols);
-        if (row == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, r, row);
-    }
+    for (int64_t r = 0; list != NULL && r < slice->rows; r++)
+        binding_list_add(
+            &list,
+            list_of_elements(dtype, (const char *)slice->values + (size_t)r * row_bytes, slice->cols));
     return list;
 }
 
@@ -101,8 +92,8 @@ static PyObject *make_slice(PyTypeObject *type, tt_dtype dtype, const tt_sample_
         return NULL;
     PyObject *parts[] = {
         PyUnicode_FromString(slice->label),
-        list_of_elements(TT_I64, (const char *)slice->row, slice->rows),
-        list_of_elements(TT_I64, (const char *)slice->col, slice->cols),
+        list_of_elements(TT_I64, slice->row, slice->rows),
+        list_of_elements(TT_I64, slice->col, slice->cols),
         list_of_rows(dtype, slice),
     };
     for (Py_ssize_t i = 0; i < 4; i++) {
@@ -122,15 +113,9 @@ static PyObject *get_slices(PyObject *self, void *Py_UNUSED(closure))
 {
     const binding_state *state = PyType_GetModuleState(Py_TYPE(self));
     const sample_object *s = sample_of(self);
-    Py_ssize_t count = (Py_ssize_t)tt_sample_count(s->sample);
-    PyObject *list = PyList_New(count); /* owned */
-    for (Py_ssize_t i = 0; list != NULL && i < count; i++) {
-        PyObject *slice = make_slice(state->slice_type, s->dtype, tt_sample_at(s->sample, (size_t)i));
-        if (slice == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, i, slice);
-    }
+    PyObject *list = PyList_New(0); /* owned */
+    for (size_t i = 0; list != NULL && i < tt_sample_count(s->sample); i++)
+        binding_list_add(&list, make_slice(state->slice_type, s->dtype, tt_sample_at(s->sample, i)));
     return list;
 }
 
@@ -139,19 +124,10 @@ static PyObject *get_partial(PyObject *self, void *Py_UNUSED(closure))
     return PyBool_FromLong(tt_sample_is_partial(sample_of(self)->sample));
 }
 
-static PyObject *get_shape(PyObject *self, void *Py_UNUSED(closure))
-{
-    return binding_shape_tuple(sample_of(self)->shape, Py_SIZE(self));
-}
-
-static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyUnicode_InternFromString(tt_dtype_name(sample_of(self)->dtype));
-}
-
 static PyGetSetDef getters[] = {
-    { "shape", get_shape, NULL, "sizes of the whole tensor, a tuple", NULL },
-    { "dtype", get_dtype, NULL, "element type: 'float32'", NULL },
+    { "shape", binding_get_shape, NULL, "sizes of the whole tensor, a tuple",
+      BINDING_AT(sample_object, shape) },
+    { "dtype", binding_get_dtype, NULL, "element type: 'float32'", BINDING_AT(sample_object, dtype) },
     { "partial", get_partial, NULL, "not every element is shown", NULL },
     { "slices", get_slices, NULL, "a list of SampleSlice", NULL },
     { 0 },

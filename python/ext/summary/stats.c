@@ -41,28 +41,20 @@ PyObject *summary_stats_make(binding_state *state, const tt_stats *s, const int6
 
 /* ---- fields -------------------------------------------------------------- */
 
-static PyObject *get_count(PyObject *self, void *offset)
-{
-    return PyLong_FromLongLong(*(const int64_t *)((const char *)stats_of(self) + (size_t)offset));
-}
-
-PyObject *summary_exact_value(const tt_stats *s, int64_t value)
+/* A number of an integer type; None where there is no element. */
+static PyObject *exact_value(const tt_stats *s, int64_t value)
 {
     if (s->count == 0)
         Py_RETURN_NONE;
     return s->dtype == TT_U64 ? PyLong_FromUnsignedLongLong((uint64_t)value) : PyLong_FromLongLong(value);
 }
 
-static PyObject *get_min(PyObject *self, void *Py_UNUSED(closure))
+static PyObject *get_bound(PyObject *self, void *is_max)
 {
     const tt_stats *s = stats_of(self);
-    return is_exact(s) ? summary_exact_value(s, s->imin) : PyFloat_FromDouble(s->min);
-}
-
-static PyObject *get_max(PyObject *self, void *Py_UNUSED(closure))
-{
-    const tt_stats *s = stats_of(self);
-    return is_exact(s) ? summary_exact_value(s, s->imax) : PyFloat_FromDouble(s->max);
+    if (is_exact(s))
+        return exact_value(s, is_max != NULL ? s->imax : s->imin);
+    return PyFloat_FromDouble(is_max != NULL ? s->max : s->min);
 }
 
 static PyObject *get_absmax(PyObject *self, void *Py_UNUSED(closure))
@@ -71,7 +63,7 @@ static PyObject *get_absmax(PyObject *self, void *Py_UNUSED(closure))
     if (!is_exact(s))
         return PyFloat_FromDouble(s->absmax);
     if (s->count == 0 || kind_of(s) != TT_KIND_INT)
-        return summary_exact_value(s, s->imax);
+        return exact_value(s, s->imax);
     uint64_t low = s->imin < 0 ? 0 - (uint64_t)s->imin : (uint64_t)s->imin;
     uint64_t high = s->imax < 0 ? 0 - (uint64_t)s->imax : (uint64_t)s->imax;
     return PyLong_FromUnsignedLongLong(low > high ? low : high);
@@ -97,64 +89,36 @@ static PyObject *get_mean(PyObject *self, void *Py_UNUSED(closure))
     return PyFloat_FromDouble(s->mean);
 }
 
-static PyObject *get_var(PyObject *self, void *Py_UNUSED(closure))
+enum { VAR, STD, L2, RMS };
+static double (*const derived[])(const tt_stats *s) = {
+    [VAR] = tt_stats_var, [STD] = tt_stats_std, [L2] = tt_stats_l2, [RMS] = tt_stats_rms
+};
+
+static PyObject *get_derived(PyObject *self, void *which)
 {
-    return PyFloat_FromDouble(tt_stats_var(stats_of(self)));
+    return PyFloat_FromDouble(derived[(size_t)which](stats_of(self)));
 }
 
-static PyObject *get_std(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyFloat_FromDouble(tt_stats_std(stats_of(self)));
-}
-
-static PyObject *get_l1(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyFloat_FromDouble(stats_of(self)->l1);
-}
-
-static PyObject *get_l2(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyFloat_FromDouble(tt_stats_l2(stats_of(self)));
-}
-
-static PyObject *get_rms(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyFloat_FromDouble(tt_stats_rms(stats_of(self)));
-}
-
-static PyObject *get_shape(PyObject *self, void *Py_UNUSED(closure))
-{
-    return binding_shape_tuple(((summary_stats_object *)self)->shape, Py_SIZE(self));
-}
-
-static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(closure))
-{
-    return PyUnicode_InternFromString(tt_dtype_name((tt_dtype)stats_of(self)->dtype));
-}
-
-#define COUNTER(name, doc)                                            \
-    {                                                                 \
-#name, get_count, NULL, doc, (void *)offsetof(tt_stats, name) \
-    }
+#define AT(field) BINDING_AT(summary_stats_object, field)
 
 static PyGetSetDef getters[] = {
-    { "shape", get_shape, NULL, "sizes, a tuple", NULL },
-    { "dtype", get_dtype, NULL, "element type: 'float32'", NULL },
-    COUNTER(count, "number of elements, NaN and Inf among them"),
-    COUNTER(nan, "number of NaN"),
-    COUNTER(posinf, "number of +Inf (complex: of infinite |z|)"),
-    COUNTER(neginf, "number of -Inf"),
-    COUNTER(zeros, "number of zeros"),
-    { "min", get_min, NULL, "smallest finite value; of |z| for complex types", NULL },
-    { "max", get_max, NULL, "largest finite value; of |z| for complex types", NULL },
+    { "shape", binding_get_shape, NULL, "sizes, a tuple", AT(shape) },
+    { "dtype", binding_get_dtype, NULL, "element type: 'float32'", AT(stats.dtype) },
+    { "count", binding_get_int, NULL, "number of elements, NaN and Inf among them", AT(stats.count) },
+    { "nan", binding_get_int, NULL, "number of NaN", AT(stats.nan) },
+    { "posinf", binding_get_int, NULL, "number of +Inf (complex: of infinite |z|)", AT(stats.posinf) },
+    { "neginf", binding_get_int, NULL, "number of -Inf", AT(stats.neginf) },
+    { "zeros", binding_get_int, NULL, "number of zeros", AT(stats.zeros) },
+    { "min", get_bound, NULL, "smallest finite value; of |z| for complex types", NULL },
+    { "max", get_bound, NULL, "largest finite value; of |z| for complex types", (void *)1 },
     { "absmax", get_absmax, NULL, "largest |x| of the finite values", NULL },
     { "sum", get_sum, NULL, "sum of the finite values; exact for integer types", NULL },
     { "mean", get_mean, NULL, "mean of the finite values", NULL },
-    { "var", get_var, NULL, "unbiased variance; NaN below two values", NULL },
-    { "std", get_std, NULL, "root of var", NULL },
-    { "l1", get_l1, NULL, "sum of |x|", NULL },
-    { "l2", get_l2, NULL, "root of the sum of squares", NULL },
-    { "rms", get_rms, NULL, "root of the mean of squares", NULL },
+    { "var", get_derived, NULL, "unbiased variance; NaN below two values", (void *)VAR },
+    { "std", get_derived, NULL, "root of var", (void *)STD },
+    { "l1", binding_get_double, NULL, "sum of |x|", AT(stats.l1) },
+    { "l2", get_derived, NULL, "root of the sum of squares", (void *)L2 },
+    { "rms", get_derived, NULL, "root of the mean of squares", (void *)RMS },
     { 0 },
 };
 
@@ -252,12 +216,9 @@ BINDING_FUNCTION(summary_stats)
     if (why != VIEW_OK)
         return tensor_view_refuse(&view, args[0], why);
     tt_stats s;
-    if (binding_may_release_gil(&view, is_promised)) {
-        Py_BEGIN_ALLOW_THREADS tt_stats_compute(&view.tensor, &s);
-        Py_END_ALLOW_THREADS
-    } else {
-        tt_stats_compute(&view.tensor, &s);
-    }
+    PyThreadState *released = binding_release_gil(binding_may_release_gil(&view, is_promised));
+    tt_stats_compute(&view.tensor, &s);
+    binding_take_gil(released);
     if (propagates)
         tt_stats_propagate(&s);
     PyObject *self = summary_stats_make(state, &s, view.tensor.shape, view.tensor.ndim);
@@ -265,59 +226,22 @@ BINDING_FUNCTION(summary_stats)
     return self;
 }
 
-/* ---- the type ------------------------------------------------------------ */
-
-static PyMethodDef methods[] = {
-    { "as_dict", stats_as_dict, METH_NOARGS, "Give all fields as a dict." },
-    { "__reduce__", summary_stats_reduce, METH_NOARGS, NULL },
-    { 0 },
-};
-
-BINDING_VAR_CLASS(summary_stats, "tensortap.Stats", summary_stats_object, shape,
-                  BINDING_NO_NEW | BINDING_FIXED, { Py_tp_doc, SUMMARY_DOC_STATS_TYPE },
-                  { Py_tp_dealloc, binding_dealloc }, { Py_tp_repr, stats_repr },
-                  { Py_tp_richcompare, stats_compare }, { Py_tp_hash, PyObject_HashNotImplemented },
-                  { Py_tp_getset, getters }, { Py_tp_methods, methods });
-
 /* ---- takes a Stats apart and puts it together again --------------------------- */
 
 /* For pickling, and for tensors in a device's memory, whose numbers torch
  * computes (runs/device.py). */
 
-/* The order of the numbers that _stats_from takes and __reduce__ gives. */
-#define STATS_INT_MAP(X) X(count) X(nan) X(posinf) X(neginf) X(zeros)
-#define STATS_DOUBLE_MAP(X) X(min) X(max) X(absmax) X(sum) X(mean) X(m2) X(l1) X(sumsq) X(sum_imag)
-
-PyObject *summary_stats_reduce(PyObject *self, PyObject *Py_UNUSED(none))
+static PyObject *stats_reduce(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *module = PyType_GetModule(Py_TYPE(self)); /* borrowed */
-    const tt_stats *s = &((summary_stats_object *)self)->stats;
-    PyObject *from = NULL, *sum = NULL, *low = NULL, *high = NULL, *result = NULL; /* owned */
-    tt_stats exact = *s;
-    if (module != NULL)
-        from = PyObject_GetAttrString(module, "_stats_from");
-    uint64_t words[2] = { s->isum_lo, (uint64_t)s->isum_hi };
-    sum = TT_LONG_FROM_BYTES(words, sizeof words);
-    exact.count = 1; /* numbers as they are, not None */
-    low = summary_exact_value(&exact, s->imin);
-    high = summary_exact_value(&exact, s->imax);
-    if (from != NULL && sum != NULL && low != NULL && high != NULL)
-        result =
-            Py_BuildValue("N(sN(LLLLLdddddddddOOOi))", Py_NewRef(from), tt_dtype_name((tt_dtype)s->dtype),
-                          binding_shape_tuple(((summary_stats_object *)self)->shape, Py_SIZE(self)),
-#define X(name) (long long)s->name,
-                          STATS_INT_MAP(X)
-#undef X
-#define X(name) s->name,
-                              STATS_DOUBLE_MAP(X)
-#undef X
-                                  low,
-                          high, sum, (int)s->is_propagated);
-    Py_XDECREF(from);
-    Py_XDECREF(sum);
-    Py_XDECREF(low);
-    Py_XDECREF(high);
-    return result;
+    const tt_stats *s = stats_of(self);
+    return Py_BuildValue("N(NN(LLLLLdddddddddKKKLi))",
+                         PyObject_GetAttrString(PyType_GetModule(Py_TYPE(self)), "_stats_from"),
+                         binding_get_dtype(self, AT(stats.dtype)), binding_get_shape(self, AT(shape)),
+                         (long long)s->count, (long long)s->nan, (long long)s->posinf,
+                         (long long)s->neginf, (long long)s->zeros, s->min, s->max, s->absmax, s->sum,
+                         s->mean, s->m2, s->l1, s->sumsq, s->sum_imag, (unsigned long long)s->imin,
+                         (unsigned long long)s->imax, (unsigned long long)s->isum_lo,
+                         (long long)s->isum_hi, (int)s->is_propagated);
 }
 
 static bool find_dtype(const char *name, int32_t *out)
@@ -331,32 +255,16 @@ static bool find_dtype(const char *name, int32_t *out)
     return false;
 }
 
-/* value is any int of at most 128 bits. */
-static int read_wide(PyObject *value, uint64_t *low, int64_t *high)
-{
-    PyObject *bits = PyLong_FromLong(64), *top = NULL; /* owned */
-    if (bits != NULL)
-        top = PyNumber_Rshift(value, bits);
-    if (top != NULL) {
-        *low = PyLong_AsUnsignedLongLongMask(value);
-        *high = PyLong_AsLongLong(top);
-    }
-    Py_XDECREF(bits);
-    Py_XDECREF(top);
-    return PyErr_Occurred() != NULL ? -1 : 0;
-}
-
-/* _stats_from(dtype, shape, numbers) -> Stats.  The last number: 0 as it is, 1 has
- * been propagated, 2 propagate now. */
+/* _stats_from(dtype, shape, numbers) -> Stats; numbers as above.  Of whole numbers the lowest 64 bits
+ * count.  The last number: 0 as it is, 1 has been propagated, 2 propagate now. */
 BINDING_FUNCTION(summary_stats_from)
 {
-    static const binding_option none[] = { { 0 } };
-    if (binding_read_arguments("_stats_from", 3, none, args, nargs, kwnames) < 0)
+    if (binding_read_arguments("_stats_from", 3, NULL, args, nargs, kwnames) < 0)
         return NULL;
     tt_stats s;
     memset(&s, 0, sizeof s);
-    PyObject *low, *high, *sum; /* borrowed */
-    long long n[5];
+    long long n[5], sum_high;
+    unsigned long long low, high, sum_low;
     int is_propagated = 0;
     const char *dtype = PyUnicode_AsUTF8(args[0]);
     if (dtype == NULL)
@@ -366,22 +274,16 @@ BINDING_FUNCTION(summary_stats_from)
         PyErr_SetString(PyExc_ValueError, "not the parts of a Stats");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args[2], "LLLLLdddddddddOOOi", &n[0], &n[1], &n[2], &n[3], &n[4], &s.min,
+    if (!PyArg_ParseTuple(args[2], "LLLLLdddddddddKKKLi", &n[0], &n[1], &n[2], &n[3], &n[4], &s.min,
                           &s.max, &s.absmax, &s.sum, &s.mean, &s.m2, &s.l1, &s.sumsq, &s.sum_imag, &low,
-                          &high, &sum, &is_propagated))
+                          &high, &sum_low, &sum_high, &is_propagated))
         return NULL;
     s.count = n[0], s.nan = n[1], s.posinf = n[2], s.neginf = n[3], s.zeros = n[4];
+    s.imin = (int64_t)low;
+    s.imax = (int64_t)high;
+    s.isum_lo = sum_low;
+    s.isum_hi = sum_high;
     s.is_propagated = is_propagated == 1;
-    int64_t over = 0;
-    uint64_t bits = 0;
-    if (read_wide(low, &bits, &over) < 0)
-        return NULL;
-    s.imin = (int64_t)bits;
-    if (read_wide(high, &bits, &over) < 0)
-        return NULL;
-    s.imax = (int64_t)bits;
-    if (read_wide(sum, &s.isum_lo, &s.isum_hi) < 0)
-        return NULL;
     int64_t shape[TT_MAX_DIM];
     Py_ssize_t ndim = PyTuple_GET_SIZE(args[1]);
     for (Py_ssize_t d = 0; d < ndim; d++) {
@@ -393,3 +295,17 @@ BINDING_FUNCTION(summary_stats_from)
         tt_stats_propagate(&s);
     return summary_stats_make(binding_state_of(module), &s, shape, ndim);
 }
+
+/* ---- the type ------------------------------------------------------------ */
+
+static PyMethodDef methods[] = {
+    { "as_dict", stats_as_dict, METH_NOARGS, "Give all fields as a dict." },
+    { "__reduce__", stats_reduce, METH_NOARGS, NULL },
+    { 0 },
+};
+
+BINDING_VAR_CLASS(summary_stats, "tensortap.Stats", summary_stats_object, shape,
+                  BINDING_NO_NEW | BINDING_FIXED, { Py_tp_doc, SUMMARY_DOC_STATS_TYPE },
+                  { Py_tp_dealloc, binding_dealloc }, { Py_tp_repr, stats_repr },
+                  { Py_tp_richcompare, stats_compare }, { Py_tp_hash, PyObject_HashNotImplemented },
+                  { Py_tp_getset, getters }, { Py_tp_methods, methods });

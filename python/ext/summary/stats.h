@@ -1,4 +1,4 @@
-/* stats.h -- the object behind Stats, for its two files.
+/* stats.h -- the object behind Stats.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_SUMMARY_STATS_H
 #define TT_EXT_SUMMARY_STATS_H
@@ -13,10 +13,7 @@ typedef struct summary_stats_object {
 
 PyObject *summary_stats_make(binding_state *state, const tt_stats *s, const int64_t *shape,
                              Py_ssize_t ndim);
-/* A number of an integer type; None where there is no element. */
-PyObject *summary_exact_value(const tt_stats *s, int64_t value);
 /* A Stats by torch, which computes what is in another device's memory. */
 PyObject *summary_stats_on_device(PyObject *obj, bool propagates);
-PyObject *summary_stats_reduce(PyObject *self, PyObject *none);
 
 #endif

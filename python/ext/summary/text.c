@@ -29,9 +29,7 @@ static PyObject *line_from_outside(PyObject *obj, tensor_view_result why, const 
     if (facts.ndim < 0)
         facts.ndim = 0, facts.shape = NULL;
     tt_status st = tt_facts_line(&facts, style, &line);
-    text = st < 0 ? binding_raise_status(st, NULL)
-                  : PyUnicode_DecodeUTF8(line.data, (Py_ssize_t)line.len, "replace");
-    tt_buf_free(&line);
+    text = binding_take_text(st, &line);
     Py_XDECREF(dtype);
     Py_XDECREF(device);
     Py_XDECREF(stats);
@@ -43,7 +41,6 @@ static PyObject *line_from_inside(const tt_tensor *t, const tt_style *style)
     tt_stats stats;
     tt_hist *hist = NULL; /* owned */
     tt_buf line = { 0 };
-    PyObject *text = NULL;
     tt_stats_compute(t, &stats);
     tt_status st = tt_hist_create(&hist);
     if (st < 0)
@@ -56,16 +53,23 @@ static PyObject *line_from_inside(const tt_tensor *t, const tt_style *style)
                        .hist = hist };
     st = tt_facts_line(&facts, style, &line);
 out:
-    text = st < 0 ? binding_raise_status(st, NULL)
-                  : PyUnicode_DecodeUTF8(line.data, (Py_ssize_t)line.len, "replace");
     tt_hist_free(hist);
-    tt_buf_free(&line);
-    return text;
+    return binding_take_text(st, &line);
 }
 
-static void read_style(int64_t columns, tt_style *style)
+/* Reads one positional argument, and color=, ascii= and columns=.  0, or -1 with an exception. */
+static int read_style(const char *function, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+                      tt_style *style)
 {
+    int64_t columns = 0;
+    const binding_option options[] = { { "color", OPTION_BOOL, &style->is_colored },
+                                       { "ascii", OPTION_BOOL, &style->is_ascii },
+                                       { "columns", OPTION_INT, &columns },
+                                       { 0 } };
+    if (binding_read_arguments(function, 1, options, args, nargs, kwnames) < 0)
+        return -1;
     style->columns = columns > 0 && columns < INT32_MAX ? (int32_t)columns : 0;
+    return 0;
 }
 
 /* tensor_line(x, *, color, ascii, columns) -> str; None: x is no tensor. */
@@ -73,15 +77,9 @@ BINDING_FUNCTION(summary_tensor_line)
 {
     binding_state *state = binding_state_of(module);
     tt_style style = { 0 };
-    int64_t columns = 0;
-    const binding_option options[] = { { "color", OPTION_BOOL, &style.is_colored },
-                                       { "ascii", OPTION_BOOL, &style.is_ascii },
-                                       { "columns", OPTION_INT, &columns },
-                                       { 0 } };
     tensor_view view;
-    if (binding_read_arguments("tensor_line", 1, options, args, nargs, kwnames) < 0)
+    if (read_style("tensor_line", args, nargs, kwnames, &style) < 0)
         return NULL;
-    read_style(columns, &style);
     tensor_view_result why = tensor_view_open(&state->torch, args[0], &view);
     if (why == VIEW_NOT_TENSOR)
         Py_RETURN_NONE;
@@ -132,55 +130,32 @@ static int add_rows(tt_tree *tree, PyObject *rows)
 BINDING_FUNCTION(summary_tree_text)
 {
     tt_style style = { 0 };
-    int64_t columns = 0;
-    const binding_option options[] = { { "color", OPTION_BOOL, &style.is_colored },
-                                       { "ascii", OPTION_BOOL, &style.is_ascii },
-                                       { "columns", OPTION_INT, &columns },
-                                       { 0 } };
     (void)module;
-    if (binding_read_arguments("tree_text", 1, options, args, nargs, kwnames) < 0)
+    if (read_style("tree_text", args, nargs, kwnames, &style) < 0)
         return NULL;
-    read_style(columns, &style);
     if (!PyList_Check(args[0])) {
         PyErr_SetString(PyExc_TypeError, "rows must be a list of (depth, label, text)");
         return NULL;
     }
     tt_tree *tree = NULL; /* owned */
     tt_buf page = { 0 };
-    PyObject *text = NULL;
     tt_status st = tt_tree_create(&tree);
-    if (st == TT_OK) {
-        if (add_rows(tree, args[0]) < 0)
-            goto out;
+    bool is_fine = st < 0 || add_rows(tree, args[0]) == 0;
+    if (st == TT_OK && is_fine)
         st = tt_tree_render(tree, &style, &page);
-    }
-    text = st < 0 ? binding_raise_status(st, NULL)
-                  : PyUnicode_DecodeUTF8(page.data, (Py_ssize_t)page.len, "replace");
-out:
-    tt_buf_free(&page);
     tt_tree_free(tree);
-    return text;
+    return is_fine ? binding_take_text(st, &page) : NULL;
 }
 
-PyObject *summary_escape(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs,
-                         PyObject *kwnames)
+PyObject *summary_escape(PyObject *Py_UNUSED(module), PyObject *text)
 {
-    PyObject *bytes = NULL, *text = NULL; /* owned */
+    if (!PyUnicode_Check(text))
+        return PyErr_Format(PyExc_TypeError, "text must be a str, not %.100s", Py_TYPE(text)->tp_name);
     tt_buf safe = { 0 };
-    tt_status st = TT_OK;
-    if (binding_read_arguments("_escape", 1, (const binding_option[]){ { 0 } }, args, nargs, kwnames) < 0)
-        return NULL;
-    if (!PyUnicode_Check(args[0])) {
-        PyErr_Format(PyExc_TypeError, "text must be a str, not %.100s", Py_TYPE(args[0])->tp_name);
-        return NULL;
-    }
-    bytes = PyUnicode_AsEncodedString(args[0], "utf-8", "surrogatepass");
+    PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass"); /* owned */
     if (bytes == NULL)
         return NULL;
-    st = tt_text_append(PyBytes_AS_STRING(bytes), &(tt_style){ 0 }, &safe);
-    text = st < 0 ? binding_raise_status(st, NULL)
-                  : PyUnicode_DecodeUTF8(safe.len > 0 ? safe.data : "", (Py_ssize_t)safe.len, "replace");
-    tt_buf_free(&safe);
+    tt_status st = tt_text_append(PyBytes_AS_STRING(bytes), &(tt_style){ 0 }, &safe);
     Py_DECREF(bytes);
-    return text;
+    return binding_take_text(st, &safe);
 }

@@ -135,15 +135,14 @@ static void tracer_dealloc(PyObject *op)
 static PyObject *tracer_add_module(PyObject *op, PyObject *args)
 {
     trace_tracer *self = tracer_of(op);
-    PyObject *module, *name, *targets; /* borrowed */
-    int by_hook;
+    PyObject *module, *name, *targets;                /* borrowed */
     trace_link *mine = PyMem_Calloc(1, sizeof *mine); /* handed over */
     if (mine == NULL)
         return PyErr_NoMemory();
-    if (!PyArg_ParseTuple(args, "OUpppO!:add_module", &module, &name, &mine->is_root, &by_hook,
-                          &mine->has_places, &PyList_Type, &targets) ||
+    if (!PyArg_ParseTuple(args, "OUppO!:add_module", &module, &name, &mine->is_root, &mine->has_places,
+                          &PyList_Type, &targets) ||
         trace_read_targets(self, targets, &mine->targets) < 0 ||
-        calls_source_add(self->state, &self->consumer, module, name, by_hook != 0) < 0) {
+        calls_source_add(self->state, &self->consumer, module, name) < 0) {
         trace_calls.free_data(mine);
         return NULL;
     }
@@ -210,7 +209,7 @@ static PyObject *tracer_stop(PyObject *op, PyObject *Py_UNUSED(none))
 
 static PyMethodDef methods[] = {
     { "add_module", tracer_add_module, METH_VARARGS,
-      "add_module($self, module, name, is_root, by_hook, has_places, targets, /)\n--\n\nListen to a "
+      "add_module($self, module, name, is_root, has_places, targets, /)\n--\n\nListen to a "
       "module." },
     { "add_place", tracer_add_place, METH_VARARGS,
       "add_place($self, code, module, self_name, self_slot, is_packed, is_hidden, targets, /)\n--\n\n"

@@ -38,23 +38,23 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def walk(
-    module: torch.nn.Module, path: str, seen: set[int], by_hook: bool
-) -> Iterator[tuple[str, torch.nn.Module, bool, bool]]:
-    """Yield (name without wrappers, module, is below a DataParallel, is called), each once."""
+    module: torch.nn.Module, path: str = "", seen: set[int] | None = None
+) -> Iterator[tuple[str, torch.nn.Module, bool]]:
+    """Yield (name without wrappers, module, is called), each once."""
+    seen = set() if seen is None else seen
     is_seen = True
     while (inner := inside(module)) is not None:
         if type(module).__name__ in CALLED:
-            yield path, module, by_hook, True
+            yield path, module, True
             is_seen = False
-        by_hook = by_hook or type(module).__name__ == "DataParallel"
         module = inner
     if id(module) in seen:
         return
     seen.add(id(module))
-    yield path, module, by_hook, is_seen
+    yield path, module, is_seen
     for key, child in module._modules.items():
         if child is not None:
-            yield from walk(child, f"{path}.{key}" if path else key, seen, by_hook)
+            yield from walk(child, f"{path}.{key}" if path else key, seen)
 
 
 def can_run(module: torch.nn.Module) -> bool:
@@ -64,17 +64,10 @@ def can_run(module: torch.nn.Module) -> bool:
     return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
 
 
-def modules_of(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, bool]]:
-    """Yield (name, module, is below a DataParallel) of every module that can be called."""
-    for path, module, by_hook, is_seen in walk(model, "", set(), False):
-        if is_seen and can_run(module):
-            yield path, module, by_hook
-
-
 def parameters_of(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, str]]:
     """Yield (name, module, key) of every parameter once, in the order of named_parameters()."""
     seen: set[int] = set()
-    for path, module, _, _ in walk(model, "", set(), False):
+    for path, module, _ in walk(model):
         for key, parameter in module._parameters.items():
             if parameter is not None and id(parameter) not in seen:
                 seen.add(id(parameter))

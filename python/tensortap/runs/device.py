@@ -55,7 +55,7 @@ class Pending:
 
     def finish(self, whole: list[int], nan_policy: str = "omit") -> _core.Stats:
         """Make the Stats of the numbers that were packed, as Python ints."""
-        values: list[Any] = [0] * 5 + [NAN, NAN, NAN, 0.0, NAN, 0.0, 0.0, 0.0, 0.0] + [0, 0, 0]
+        values: list[Any] = [0] * 5 + [NAN, NAN, NAN, 0.0, NAN, 0.0, 0.0, 0.0, 0.0] + [0] * 4
         if self.packed is not None:
             raw = whole[self._ints :]
             form, bits = ("d", "q") if self._is_wide else ("f", "i")
@@ -169,7 +169,7 @@ def _finish(
         absmax = max(abs(low), abs(high))
         mean = total / finite
     head = [count, nan, posinf, neginf, zeros]
-    return [*head, low, high, absmax, total, mean, m2, l1, sumsq, total_imag, 0, 0, 0]
+    return [*head, low, high, absmax, total, mean, m2, l1, sumsq, total_imag, 0, 0, 0, 0]
 
 
 def _integer(torch: Any, t: Any) -> Work:
@@ -201,4 +201,5 @@ def _integer(torch: Any, t: Any) -> Work:
     head = [count, 0, 0, 0, zeros]
     _, _, _, m2, l1, sumsq = floats
     absmax = max(abs(low), abs(high))
-    return [*head, low, high, absmax, float(total), mean, m2, l1, sumsq, 0.0, least, most, total]
+    exact = [least, most, total, total >> 64]
+    return [*head, low, high, absmax, float(total), mean, m2, l1, sumsq, 0.0, *exact]

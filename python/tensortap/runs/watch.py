@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
 from tensortap import _core
-from tensortap.models.modules import modules_of, parameters_of, unwrapped, walk
+from tensortap.models.modules import can_run, parameters_of, unwrapped, walk
 from tensortap.models.unseen import unseen
 from tensortap.runs.steps import Steps
 
@@ -163,9 +163,8 @@ class Watched:
         )
         self.kind = type(unwrapped(model)).__name__
         prefix = f"{name}:" if name else self._prefix()
-        for path, module, by_hook in modules_of(model):
-            self.core.add(module, prefix + (path or "(root)"), hook=by_hook)
-        self._name_classes(model, prefix)
+        for path, module, is_called in walk(model):
+            self._add(module, prefix + (path or "(root)"), is_called and can_run(module))
         parameters = [(prefix + path, module, key) for path, module, key in parameters_of(model)]
         self.core.set_parameters(parameters)
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
@@ -189,15 +188,15 @@ class Watched:
         same = others.count(self.kind)
         return f"{self.kind}{same + 1 if same else ''}:" if others else ""
 
-    def _name_classes(self, model: torch.nn.Module, prefix: str) -> None:
-        """Record the class of every module, once in a run."""
-        known = Steps.of(self.recorder).classes
-        for path, module, _, _ in walk(model, "", set(), False):
-            name, kind = prefix + (path or "(root)"), type(module).__name__
-            if known.get(name) != kind:
-                known[name] = kind
-                with suppress(ValueError):  # no text that UTF-8 can hold, or very long
-                    self.recorder.module(name, kind)
+    def _add(self, module: torch.nn.Module, name: str, is_called: bool) -> None:
+        """Watch the calls of a module, and record its class, once in a run."""
+        if is_called:
+            self.core.add(module, name)
+        kind = type(module).__name__
+        if self.steps.classes.get(name) != kind:
+            self.steps.classes[name] = kind
+            with suppress(ValueError):  # no text that UTF-8 can hold, or very long
+                self.recorder.module(name, kind)
 
     def _tell(self, name: str, step: int, call: int, nan: int, posinf: int, neginf: int) -> None:
         """Do what the user asked for; called where the tensor was seen."""

@@ -135,12 +135,12 @@ class CallTracer(BaseDebugger):
 
     register_hooks = BaseDebugger.register_modules
 
-    def _register(self, path: str, module: torch.nn.Module, is_replicated: bool) -> None:
+    def _register(self, path: str, module: torch.nn.Module) -> None:
         if self.get_module_path(module) != UNKNOWN:  # registered again, perhaps by another path
             self._log.remove(module)
             self.hooks = [handle for handle in self.hooks if not handle.is_of(module)]
-        super()._register(path, module, is_replicated)
-        self._log.add(module, path, is_replicated)
+        super()._register(path, module)
+        self._log.add(module, path)
         self.hooks.append(HookHandle(self._log, module))
 
     def remove_hooks(self) -> None:

@@ -82,7 +82,7 @@ class BaseDebugger:
                 list selects nothing.
             exclude_names: Do not register modules whose path contains one of these texts.
         """
-        from torch.nn import DataParallel, Module
+        from torch.nn import Module
 
         if target_classes is None:
             classes: Any = (Module,)
@@ -92,19 +92,16 @@ class BaseDebugger:
             classes = tuple(target_classes)
         wanted = [""] if target_names is None else _listed(target_names)
         unwanted = _listed(exclude_names or ())
-        replicated: set[int] = set()  # ids of the modules below a DataParallel
         for name, module in model.named_modules():
-            if isinstance(module, DataParallel):
-                replicated.update(map(id, module.module.modules()))
             path = str(name) or ROOT
             if (
                 isinstance(module, classes)
                 and any(text in path for text in wanted)
                 and not any(text in path for text in unwanted)
             ):
-                self._register(path, module, id(module) in replicated)
+                self._register(path, module)
 
-    def _register(self, path: str, module: torch.nn.Module, is_replicated: bool) -> None:
+    def _register(self, path: str, module: torch.nn.Module) -> None:
         self.module_paths[id(module)] = path
         self._modules[id(module)] = ref(module)
 

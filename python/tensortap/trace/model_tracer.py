@@ -226,9 +226,7 @@ class ModelTracer:
         )
         try:
             for one in matcher.listened.values():
-                engine.add_module(
-                    one.module, one.name, one.is_root, one.by_hook, one.has_places, one.targets
-                )
+                engine.add_module(one.module, one.name, one.is_root, one.has_places, one.targets)
             for spot in matcher.places.values():
                 own = self_of(spot.code)
                 engine.add_place(spot.code, spot.module, *own, is_hidden(spot.code), spot.targets)

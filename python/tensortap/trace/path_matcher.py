@@ -38,7 +38,6 @@ class Listened:
 
     module: torch.nn.Module
     name: str
-    by_hook: bool
     is_root: bool = False
     has_places: bool = False
     targets: list[Target] = field(default_factory=list)
@@ -65,42 +64,41 @@ class PathMatcher:
         self.compiled: list[str] = []  # names of modules that torch.compile runs
         self._known: dict[str, tuple[frozenset[str], frozenset[str]]] = {}  # names: parts, letters
         self.is_wide = False  # a function other than forward may run outside of it
-        self.root, self._by_hook = self._unwrap(model, "", is_root=True)
-        self._listen(self.root, "", self._by_hook).is_root = True
+        self.is_replicated = False  # DataParallel runs replicas in threads of its own
+        self.root = self._unwrap(model, "", is_root=True)
+        self._listen(self.root, "").is_root = True
 
     def add(self, path: str, group: int) -> None:
         """Find where this path leads."""
         self._path = (group, len(self.paths))
         self.paths.append(path)
-        self._match(self.root, "", path.split("."), self._by_hook)
+        self._match(self.root, "", path.split("."))
 
     # ---- modules
 
-    def _unwrap(
-        self, module: torch.nn.Module, name: str, is_root: bool = False, by_hook: bool = False
-    ) -> tuple[torch.nn.Module, bool]:
-        """Return what DDP, DataParallel or torch.compile wrap, and whether to listen by hook."""
+    def _unwrap(self, module: torch.nn.Module, name: str, is_root: bool = False) -> torch.nn.Module:
+        """Return what DDP, DataParallel or torch.compile wrap."""
         outside = module
         while (inner := inside(module)) is not None:
             kind = type(module).__name__
-            by_hook = by_hook or (kind == "DataParallel" and bool(module.device_ids))
+            self.is_replicated |= kind == "DataParallel" and bool(module.device_ids)
             if kind == "OptimizedModule":
                 self.compiled.append(name)
             if is_root:
-                self._listen(module, "", False).is_root = True
+                self._listen(module, "").is_root = True
             module = inner
         if outside is module and module.__dict__.get("_compiled_call_impl") is not None:
             slot = module.__dict__["_compiled_call_impl"]
             if type(slot).__name__ != "ModuleTap" and name not in self.compiled:
                 self.compiled.append(name)  # module.compile()
-        return module, by_hook
+        return module
 
-    def _listen(self, module: torch.nn.Module, name: str, by_hook: bool) -> Listened:
-        return self.listened.setdefault(id(module), Listened(module, name, by_hook))
+    def _listen(self, module: torch.nn.Module, name: str) -> Listened:
+        return self.listened.setdefault(id(module), Listened(module, name))
 
-    def _match(self, module: torch.nn.Module, name: str, parts: list[str], by_hook: bool) -> None:
+    def _match(self, module: torch.nn.Module, name: str, parts: list[str]) -> None:
         if not parts:
-            self._output(module, name, by_hook)
+            self._output(module, name)
             return
         head, rest = parts[0], parts[1:]
         is_known = False
@@ -109,28 +107,27 @@ class PathMatcher:
                 continue
             is_known = True
             child_name = _joined(name, key)
-            child, child_hook = self._unwrap(outer, child_name, by_hook=by_hook)
+            child = self._unwrap(outer, child_name)
             if not rest and child is not outer:  # compiled: only the wrapper is called
-                self._output(outer, child_name, by_hook)
+                self._output(outer, child_name)
             else:
-                self._match(child, child_name, rest, child_hook)
+                self._match(child, child_name, rest)
         for function in _functions(module, head):
             is_known = True
-            self._function(module, name, function, rest, by_hook)
+            self._function(module, name, function, rest)
         if is_known or head == STAR:
             return
         # What is left is an attribute (fc.weight), or lies inside the output.
         held = (module._parameters, module._buffers, module.__dict__)
         if any(head in table for table in held):
-            self._output(module, name, by_hook, inner=tuple(parts), origin=ATTRIBUTE)
+            self._output(module, name, inner=tuple(parts), origin=ATTRIBUTE)
         elif name:
-            self._output(module, name, by_hook, inner=tuple(parts))
+            self._output(module, name, inner=tuple(parts))
 
     def _output(
         self,
         module: torch.nn.Module,
         name: str,
-        by_hook: bool,
         *,
         shown: str | None = None,
         inner: tuple[str, ...] = (),
@@ -140,22 +137,20 @@ class PathMatcher:
         if can_run(module):
             shown = name if shown is None else shown
             _add_once(
-                self._listen(module, name, by_hook).targets,
+                self._listen(module, name).targets,
                 (origin, *self._path, shown, None, -1, inner),
             )
 
     # ---- functions
 
-    def _function(
-        self, module: torch.nn.Module, name: str, function: str, rest: list[str], by_hook: bool
-    ) -> None:
+    def _function(self, module: torch.nn.Module, name: str, function: str, rest: list[str]) -> None:
         shown = _joined(name, function)
         if function == "forward" and not rest:
             for listened in [x for x in self.listened.values() if x.is_root and not name]:
                 if listened.module is not self.root and self.compiled:  # only the wrapper is called
-                    self._output(listened.module, "", False, shown=shown)
+                    self._output(listened.module, "", shown=shown)
                     return
-            self._output(module, name, by_hook, shown=shown)
+            self._output(module, name, shown=shown)
             return
         codes = list(_codes(module, function))
         if function != "forward" and codes:
@@ -171,7 +166,7 @@ class PathMatcher:
                 local = (LOCAL, *self._path, full, variable, slots[variable], inner)
                 _add_once(self._place(code, module).targets, local)
         if codes and rest:
-            self._listen(module, name, by_hook).has_places = True
+            self._listen(module, name).has_places = True
 
     def _place(self, code: types.CodeType, module: torch.nn.Module) -> Place:
         return self.places.setdefault((code, id(module)), Place(code, module))
@@ -182,7 +177,7 @@ class PathMatcher:
         Following costs time in all code that runs meanwhile; switching it on and off costs as
         much as ten modules.  Not so where forward is called by name, past the module's call.
         """
-        if self.is_wide or self._by_hook:
+        if self.is_wide or self.is_replicated:
             return False
         modules = list(self.root.modules())
         few = sum(one.has_places for one in self.listened.values())
