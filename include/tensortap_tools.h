@@ -28,6 +28,13 @@ typedef struct tt_buf {
 
 /* { 0 } is a valid empty buffer. */
 void tt_buf_free(tt_buf *buf);
+/* The first failure is kept in buf->st and returned by every later call, which then appends
+ * nothing: look at the last of several results. */
+tt_status tt_buf_append(tt_buf *buf, const void *bytes, size_t n);
+tt_status tt_buf_text(tt_buf *buf, const char *text); /* appends a NUL-ended string */
+tt_status tt_buf_int(tt_buf *buf, int64_t number);    /* many times faster than tt_buf_printf */
+tt_status tt_buf_printf(tt_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tt_buf_clear(tt_buf *buf); /* keeps the memory, forgets a failure */
 
 /* ---- numbers as text ---------------------------------------------------- */
 

@@ -56,10 +56,11 @@ tt_status tt_buf_reserve(tt_buf *buf, size_t more)
         return buf->st;
     if (more > SIZE_MAX / 4 || buf->len > SIZE_MAX / 4)
         return buf->st = TT_ENOMEM;
+    enum { LEAST = 1000 }; /* bytes: most buffers are a few lines, and malloc keeps such sizes at hand */
     size_t need = buf->len + more + 1;
     if (need <= buf->cap)
         return TT_OK;
-    buf->st = tt_grow(&buf->data, &buf->cap, need > 64 ? need : 64, 1);
+    buf->st = tt_grow(&buf->data, &buf->cap, need > LEAST ? need : LEAST, 1);
     if (buf->st == TT_OK)
         buf->data[buf->len] = '\0';
     return buf->st;
@@ -80,6 +81,18 @@ tt_status tt_buf_append(tt_buf *buf, const void *bytes, size_t n)
 tt_status tt_buf_text(tt_buf *buf, const char *text)
 {
     return tt_buf_append(buf, text, strlen(text));
+}
+
+tt_status tt_buf_int(tt_buf *buf, int64_t number)
+{
+    char digits[24], *at = digits + sizeof digits;
+    uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    do
+        *--at = (char)('0' + left % 10);
+    while ((left /= 10) != 0);
+    if (number < 0)
+        *--at = '-';
+    return tt_buf_append(buf, at, (size_t)(digits + sizeof digits - at));
 }
 
 tt_status tt_buf_printf(tt_buf *buf, const char *format, ...)

@@ -10,14 +10,9 @@
  * array: the address of the pointer to it.  On failure both stay as they were. */
 tt_status tt_grow(void *array, size_t *cap, size_t need, size_t size);
 
-/* The first failure is kept in buf->st and returned by every later call, which then appends
- * nothing: look at the last of several results. */
+/* More of tt_buf. */
 tt_status tt_buf_reserve(tt_buf *buf, size_t more); /* room for more bytes and a NUL */
-tt_status tt_buf_append(tt_buf *buf, const void *bytes, size_t n);
-tt_status tt_buf_text(tt_buf *buf, const char *text); /* appends a NUL-ended string */
-tt_status tt_buf_printf(tt_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void tt_buf_clear(tt_buf *buf);           /* keeps the memory, forgets a failure */
-void tt_buf_cut(tt_buf *buf, size_t len); /* drops what lies beyond len */
+void tt_buf_cut(tt_buf *buf, size_t len);           /* drops what lies beyond len */
 
 /* Chained chunks; nothing in it is freed singly, nothing is kept past reset. */
 typedef struct tt_arena_chunk tt_arena_chunk;

@@ -66,9 +66,6 @@ static PyMethodDef functions[] = {
     { "track_key", FAST(track_key),
       "track_key($module, value, /)\n--\n\n"
       "Compute 128 bits that stand for a value, containers and tensors in them included." },
-    { "tracker", (PyCFunction)(void (*)(void))track_tracker_function, METH_VARARGS | METH_KEYWORDS,
-      "tracker($module, log, names, bases, excluded, roots, *, rtol=None, atol=None)\n--\n\n"
-      "Make a Tracker that logs a line for each change of a name." },
     { "_stats_from", FAST(summary_stats_from),
       "_stats_from($module, dtype, shape, numbers, /)\n--\n\n"
       "Put a Stats together from its parts." },

@@ -591,7 +591,7 @@ class TrackLog:
     def stop(
         self, site: _Site, token: int, kind: str | None, text: str, seconds: float | None, /
     ) -> None: ...
-    def yields(self, site: _Site, token: int, value: object, /) -> None: ...
+    def yields(self, site: _Site, token: int, label: str, value: object, /) -> None: ...
     def lines(self, *rows: tuple[int, int, str]) -> None: ...
     def text(self, text: str, /) -> None: ...
     def value(self, indent: str, before: str, name: str, value: object, line: int, /) -> None: ...
@@ -601,25 +601,24 @@ class TrackLog:
 
 @final
 class Tracker:
-    """Logs each change of some names; made by `tracker()`."""
+    """Logs each change of some names."""
 
     depth: int  # of the lines of a decorated function
-
     errors: Final[tuple[int, str | None]]
+
+    def __new__(
+        cls,
+        log: TrackLog,
+        names: tuple[str, ...],
+        excluded: tuple[str, ...],
+        roots: set[CodeType],
+        tolerance: tuple[float, float] | None,  # rtol, atol
+        /,
+    ) -> Self: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def adopt(self, line: int, /) -> None: ...
 
-def tracker(
-    log: TrackLog,
-    names: tuple[str, ...],
-    bases: tuple[str, ...],
-    excluded: tuple[str, ...],
-    roots: set[CodeType],
-    *,
-    rtol: float | None = None,
-    atol: float | None = None,
-) -> Tracker: ...
 def track_key(value: object, /) -> bytes: ...  # equal values, equal keys
 def find_tensors(value: object, name: str, /) -> list[tuple[str, torch.Tensor]]: ...
 def all_tensors(value: object, /) -> list[torch.Tensor]: ...

@@ -196,6 +196,8 @@ bool lines_found_has(const lines_found_list *list, const lines_place *place);
 
 /* ---- source.c, frames.c, callers.c ----------------------------------------- */
 
+/* Its frame, up to 3.11, is a part of its statement. */
+bool lines_code_is_comprehension(PyCodeObject *code);
 lines_code *lines_source_code(lines_source *source, PyCodeObject *code); /* NULL: not selected */
 lines_record *lines_source_find(lines_source *source, base_frame *at);
 /* The record of a frame, perhaps a new one; NULL: no consumer wants this frame. */

@@ -13,13 +13,17 @@ enum { MOST_FRAMES = 4096 };
 
 /* ---- code objects ---------------------------------------------------------- */
 
-/* A comprehension's frame (up to 3.11) is a part of its statement. */
-static bool is_never_selected(lines_source *source, PyCodeObject *code)
+bool lines_code_is_comprehension(PyCodeObject *code)
 {
     static const char *const names[] = { "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (PyUnicode_CompareWithASCIIString(code->co_name, names[i]) == 0)
             return true;
+    return false;
+}
+
+static bool is_own(const lines_source *source, PyCodeObject *code)
+{
     return source->own_folder != NULL &&
            PyUnicode_Tailmatch(code->co_filename, source->own_folder, 0, PY_SSIZE_T_MAX, -1) == 1;
 }
@@ -35,7 +39,8 @@ static void ask_consumers(lines_source *source, lines_code *known)
 {
     uint64_t generation = source->generation; /* another thread may change it meanwhile */
     uint32_t mask = 0;
-    bool is_open = !known->is_refused && !is_never_selected(source, known->code);
+    bool is_open =
+        !known->is_refused && !lines_code_is_comprehension(known->code) && !is_own(source, known->code);
     for (int id = 0; id < LINES_MAX_CONSUMERS && is_open; id++) {
         const lines_consumer_slot *slot = &source->consumers[id];
         const lines_consumer *consumer = &slot->consumer;
@@ -50,7 +55,8 @@ static void ask_consumers(lines_source *source, lines_code *known)
             lines_source_note_error(source, id);
             is_wanted = false;
         }
-        if (is_wanted && slot->roots != NULL && !wants_frames(consumer))
+        if (is_wanted && slot->roots != NULL &&
+            (consumer->wants & LINES_NAMED || !wants_frames(consumer)))
             is_wanted = lines_names_are_in(known->code, slot->roots);
         mask |= is_wanted ? (uint32_t)1 << id : 0;
     }
@@ -274,7 +280,8 @@ PyObject *lines_frame_get(base_frame *at, PyObject *name)
     for (int i = 0; i < PyTuple_GET_SIZE(slots) && found == NULL; i++)
         if (PyUnicode_Compare(PyTuple_GET_ITEM(slots, i), name) == 0)
             found = base_frame_slot(at, i, name);
-    for (int i = 0; i < 2 && found == NULL; i++)
+    bool is_named = found == NULL && PySequence_Contains(base_frame_code(at)->co_names, name) == 1;
+    for (int i = 0; i < 2 && is_named && found == NULL; i++)
         if (spaces[i] != NULL && PyDict_Check(spaces[i]))
             found = PyDict_GetItemWithError(spaces[i], name);
     PyErr_Clear();

@@ -56,7 +56,7 @@ bool lines_names_are_in(PyCodeObject *code, PyObject *roots)
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts) && !is_found; i++) {
         PyObject *inner = PyTuple_GET_ITEM(code->co_consts, i); /* borrowed; a comprehension's */
-        if (PyCode_Check(inner))
+        if (PyCode_Check(inner) && lines_code_is_comprehension((PyCodeObject *)inner))
             is_found = lines_names_are_in((PyCodeObject *)inner, roots);
     }
     PyErr_Clear();

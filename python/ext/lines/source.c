@@ -35,6 +35,13 @@ uint64_t lines_source_errors(lines_source *source, int id, PyObject **text)
     return slot->errors + source->own_errors - slot->own_before;
 }
 
+PyObject *lines_source_error_tuple(lines_source *source, int id)
+{
+    PyObject *text = NULL; /* borrowed */
+    uint64_t count = id >= 0 ? lines_source_errors(source, id, &text) : 0;
+    return Py_BuildValue("(KO)", (unsigned long long)count, text != NULL ? text : Py_None);
+}
+
 /* ---- consumers -------------------------------------------------------------- */
 
 static void sum_up(lines_source *source)

@@ -129,6 +129,7 @@ enum {
     LINES_TOUCHES = 1 << 2, /* with LINES_OBJECTS and names: LINES_TOUCHED too */
     LINES_BARE = 1 << 4,    /* enter, line and leave only, without reads: the code is not even
                               analysed; to read a few names with base_frame_slot */
+    LINES_NAMED = 1 << 5,   /* no enter, line and leave of code without the names either */
 };
 
 typedef enum lines_threads {
@@ -178,9 +179,11 @@ void lines_source_remove(lines_source *source, int id);
 /* What a consumer or the source itself failed at, since the consumer was added;
  * the text of the first one goes to *text (borrowed, NULL: none) if not NULL. */
 uint64_t lines_source_errors(lines_source *source, int id, PyObject **text);
+/* The same as a tuple; id -1: (0, None). */
+PyObject *lines_source_error_tuple(lines_source *source, int id);
 
-/* The value of a local (else global) name of the running frame: a new reference,
- * or NULL without an exception.  Runs no code of the user's. */
+/* The value of a local (else global) name that the code of the running frame names: a new
+ * reference, or NULL without an exception.  Runs no code of the user's. */
 PyObject *lines_frame_get(base_frame *at, PyObject *name);
 
 /* A call that is going on. */

@@ -362,10 +362,7 @@ static PyObject *watch_local(PyObject *self, PyObject *name)
 
 static PyObject *get_errors(PyObject *self, void *Py_UNUSED(closure))
 {
-    watch *one = (watch *)self;
-    PyObject *text = NULL; /* borrowed */
-    uint64_t count = one->id >= 0 ? lines_source_errors(one->source, one->id, &text) : 0;
-    return Py_BuildValue("(KO)", (unsigned long long)count, text != NULL ? text : Py_None);
+    return lines_source_error_tuple(((watch *)self)->source, ((watch *)self)->id);
 }
 
 static PyObject *get_is_open(PyObject *self, void *Py_UNUSED(closure))

@@ -5,7 +5,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/stats.h"
 #include "tensor/facts.h"
-#include "tensortap_tools.h"
 #include "track/engine.h"
 
 #include <math.h>
@@ -141,26 +140,13 @@ bool track_description_is_stale(binding_state *state, const track_description *l
     return true;
 }
 
-static void put_word(track_text *what, const char *word)
+static void put_word(tt_buf *what, const char *word)
 {
-    if (what->len > 0)
-        track_text_put(what, ", ");
-    track_text_put(what, word);
-}
-
-static void put_move(track_text *what, const char **before, const char *name, const char *old,
-                     const char *now)
-{
-    track_text_put(what, *before);
-    track_text_put(what, name);
-    track_text_put(what, old);
-    track_text_put(what, " → ");
-    track_text_put(what, now);
-    *before = ", ";
+    (void)tt_buf_printf(what, "%s%s", what->len > 0 ? ", " : "", word);
 }
 
 /* " (mean 0.1 → 0.2, max 3 → 4)": those that differ as shown; if none does, with all digits. */
-static void put_moves(track_text *what, const tt_stats *old, const tt_stats *now)
+static void put_moves(tt_buf *what, const tt_stats *old, const tt_stats *now)
 {
     const struct {
         const char *name;
@@ -179,17 +165,19 @@ static void put_moves(track_text *what, const tt_stats *old, const tt_stats *now
                 continue; /* nothing was finite: the counts say so */
             (is_long ? tt_number_f64 : tt_number_short)(fields[i].old, a);
             (is_long ? tt_number_f64 : tt_number_short)(fields[i].now, b);
-            if (strcmp(a, b) != 0)
-                put_move(what, &before, is_one ? "" : fields[i].name, a, b);
+            if (strcmp(a, b) == 0)
+                continue;
+            (void)tt_buf_printf(what, "%s%s%s → %s", before, is_one ? "" : fields[i].name, a, b);
+            before = ", ";
         }
     }
     if (before[0] == ',')
-        track_text_put(what, ")");
+        (void)tt_buf_text(what, ")");
 }
 
 /* Against the kept copy: true if it is not close, and by how much. */
 static bool is_far(binding_state *state, PyObject *copy, PyObject *obj, const track_tolerance *tolerance,
-                   track_text *what)
+                   tt_buf *what)
 {
     tensor_view old, now;
     tt_compare result;
@@ -201,17 +189,13 @@ static bool is_far(binding_state *state, PyObject *copy, PyObject *obj, const tr
         return true;
     if (tensor_view_open(&state->torch, obj, &now) == VIEW_OK) {
         if (tt_compare_compute(&now.tensor, &old.tensor, &options, &result, NULL) == TT_OK) {
+            char largest[TT_NUMBER_TEXT];
+            (void)tt_number_short(result.max_abs, largest);
             is_so = !result.allclose;
-            if (is_so) {
-                put_word(what, "values (");
-                track_text_put_int(what, result.differing);
-                track_text_put(what, " of ");
-                track_text_put_int(what, result.count);
-                track_text_put(what, result.count == 1 ? " element, largest difference "
-                                                       : " elements, largest difference ");
-                track_text_put_number(what, result.max_abs);
-                track_text_put(what, ")");
-            }
+            if (is_so)
+                (void)tt_buf_printf(what, "values (%lld of %lld element%s, largest difference %s)",
+                                    (long long)result.differing, (long long)result.count,
+                                    result.count == 1 ? "" : "s", largest);
         }
         tensor_view_close(&now);
     }
@@ -220,7 +204,7 @@ static bool is_far(binding_state *state, PyObject *copy, PyObject *obj, const tr
 }
 
 /* Notes that a field differs. */
-static void put_field(track_text *what, track_description *now, unsigned field, const char *word)
+static void put_field(tt_buf *what, track_description *now, unsigned field, const char *word)
 {
     put_word(what, word);
     now->changed |= field;
@@ -233,7 +217,7 @@ static bool has_same_shape(const track_description *a, const track_description *
 }
 
 static bool tensor_differs(binding_state *state, const track_description *last, track_description *now,
-                           PyObject *obj, const track_tolerance *tolerance, track_text *what)
+                           PyObject *obj, const track_tolerance *tolerance, tt_buf *what)
 {
     if (!has_same_shape(last, now))
         put_field(what, now, CHANGED_SHAPE, "shape");
@@ -260,7 +244,7 @@ static bool tensor_differs(binding_state *state, const track_description *last, 
 }
 
 /* "value (0.1 → 0.05)" of two numbers, "value" of anything else. */
-static void put_values(track_text *what, PyObject *last, PyObject *now)
+static void put_values(tt_buf *what, PyObject *last, PyObject *now)
 {
     enum { LONGEST = 40 };
     bool are_numbers = is_number(last) && is_number(now);
@@ -270,11 +254,11 @@ static void put_values(track_text *what, PyObject *last, PyObject *now)
     put_word(what, "value");
     if (after != NULL && PyUnicode_GET_LENGTH(before) < LONGEST &&
         PyUnicode_GET_LENGTH(after) < LONGEST) {
-        track_text_put(what, " (");
-        track_text_put_str(what, before);
-        track_text_put(what, " → ");
-        track_text_put_str(what, after);
-        track_text_put(what, ")");
+        (void)tt_buf_text(what, " (");
+        track_put_str(what, before);
+        (void)tt_buf_text(what, " → ");
+        track_put_str(what, after);
+        (void)tt_buf_text(what, ")");
     }
     Py_XDECREF(before);
     Py_XDECREF(after);
@@ -282,7 +266,7 @@ static void put_values(track_text *what, PyObject *last, PyObject *now)
 
 bool track_description_differs(binding_state *state, const track_description *last,
                                track_description *now, PyObject *obj, const track_tolerance *tolerance,
-                               track_text *what)
+                               tt_buf *what)
 {
     tensor_kind before = (tensor_kind)last->seen.kind, kind = (tensor_kind)now->seen.kind;
     if (before == KIND_NONE)
@@ -290,11 +274,7 @@ bool track_description_differs(binding_state *state, const track_description *la
     if (tensor_kind_has_elements(before) && tensor_kind_has_elements(kind))
         return tensor_differs(state, last, now, obj, tolerance, what);
     if (before != kind || strcmp(last->type, now->type) != 0) {
-        put_word(what, "type (");
-        track_text_put(what, last->type);
-        track_text_put(what, " → ");
-        track_text_put(what, now->type);
-        track_text_put(what, ")");
+        (void)tt_buf_printf(what, "type (%s → %s)", last->type, now->type);
         if (is_number(last->held) && is_number(obj))
             put_values(what, last->held, obj);
         return true;

@@ -6,7 +6,6 @@
  * log.py's, which is called for it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/type.h"
-#include "tensortap_tools.h"
 #include "track/engine.h"
 
 #include <errno.h>
@@ -97,12 +96,12 @@ static int write_all(int fd, const char *bytes, size_t len)
 }
 
 /* Without colours: ours are the only escapes that come through the tree. */
-static void put_plain(track_text *to, const char *bytes, size_t len)
+static void put_plain(tt_buf *to, const char *bytes, size_t len)
 {
     while (len > 0) {
         const char *escape = memchr(bytes, '\x1b', len);
         size_t run = escape != NULL ? (size_t)(escape - bytes) : len;
-        track_text_put_bytes(to, bytes, run);
+        (void)tt_buf_append(to, bytes, run);
         const char *end = escape != NULL ? memchr(escape, 'm', len - run) : NULL;
         size_t skipped = end != NULL ? (size_t)(end - escape) + 1 : len - run;
         bytes += run + skipped;
@@ -115,25 +114,25 @@ enum { SHORT_WRITE = 4096 };
 
 static int write_lines(int fd, const char *bytes, size_t len)
 {
-    char stamp[64], room[2 * TEXT_ROOM];
-    track_text log = TEXT_IN(room);
+    char stamp[64];
+    tt_buf log = { 0 };
     size_t head = put_stamp(stamp);
     for (const char *end = bytes + len; bytes <= end;) {
         const char *stop = memchr(bytes, '\n', (size_t)(end - bytes));
         stop = stop != NULL ? stop : end;
-        track_text_put_bytes(&log, stamp, head);
+        (void)tt_buf_append(&log, stamp, head);
         put_plain(&log, bytes, (size_t)(stop - bytes));
-        track_text_put_bytes(&log, "\n", 1);
+        (void)tt_buf_text(&log, "\n");
         bytes = stop + 1;
     }
-    int failed = log.has_failed ? ENOMEM : 0;
+    int failed = log.st < 0 ? ENOMEM : 0;
     if (failed == 0 && log.len <= SHORT_WRITE) {
         failed = write_all(fd, log.data, log.len);
     } else if (failed == 0) {
         Py_BEGIN_ALLOW_THREADS failed = write_all(fd, log.data, log.len);
         Py_END_ALLOW_THREADS
     }
-    track_text_free(&log);
+    tt_buf_free(&log);
     return failed;
 }
 
@@ -153,24 +152,18 @@ static void look_at(track_log *self, PyObject *out)
     Py_XSETREF(self->out, Py_NewRef(out));
 }
 
-/* sys.stdout, looked at; NULL: there is none. */
-static PyObject *find_stream(track_log *self)
-{
-    PyObject *out = PyDict_GetItemWithError(self->sys, self->stdout_name); /* borrowed */
-    PyErr_Clear();
-    if (out == Py_None)
-        return NULL;
-    if (out != NULL && out != self->out)
-        look_at(self, out);
-    return out;
-}
-
+/* Looks at sys.stdout. */
 bool track_log_is_colored(track_log *self)
 {
-    return find_stream(self) != NULL && self->is_colored;
+    PyObject *out = PySys_GetObject("stdout"); /* borrowed */
+    if (out == NULL || out == Py_None)
+        Py_CLEAR(self->out);
+    else if (out != self->out)
+        look_at(self, out);
+    return self->out != NULL && self->is_colored;
 }
 
-/* What is no mistake but a wish to stop goes on to the program. */
+/* KeyboardInterrupt and SystemExit are re-raised in the program. */
 static int forgive(void)
 {
     if (!PyErr_Occurred())
@@ -183,8 +176,8 @@ static int forgive(void)
 
 static int print(track_log *self, PyObject *text)
 {
-    PyObject *out = Py_XNewRef(find_stream(self)); /* owned */
-    PyObject *done = NULL;                         /* owned */
+    PyObject *out = Py_XNewRef(self->out); /* owned */
+    PyObject *done = NULL;                 /* owned */
     if (out == NULL)
         return 0;
     if (!self->is_terminal) {
@@ -211,41 +204,23 @@ static bool is_simple(const track_log *self)
     return is_so;
 }
 
-static int emit(track_log *self, const char *bytes, size_t len)
+int track_log_emit(track_log *self, tt_buf *lines)
 {
-    PyObject *text = PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)len, "replace"); /* owned */
-    if (text == NULL)
-        return forgive();
-    int st = print(self, text);
-    if (st == 0 && (!is_simple(self) || write_lines(here.fd, bytes, len - 1) != 0)) {
+    if (lines->st < 0 || lines->len == 0) {
+        tt_buf_free(lines);
+        return 0;
+    }
+    PyObject *text = PyUnicode_DecodeUTF8(lines->data, (Py_ssize_t)lines->len, "replace"); /* owned */
+    int st = text != NULL ? print(self, text) : forgive();
+    if (text != NULL && st == 0 &&
+        (!is_simple(self) || write_lines(here.fd, lines->data, lines->len - 1) != 0)) {
         PyObject *done = PyObject_CallOneArg(self->keep, text); /* owned */
         Py_XDECREF(done);
         st = forgive();
     }
-    Py_DECREF(text);
+    Py_XDECREF(text);
+    tt_buf_free(lines);
     return st;
-}
-
-/* Malloc and free would take a tenth of a call's time. */
-tt_buf track_log_take_buf(track_log *self)
-{
-    tt_buf out = self->spare;
-    self->spare = (tt_buf){ 0 }; /* whoever logs while we do gets a new one */
-    out.len = 0;
-    return out;
-}
-
-enum { LARGEST_SPARE = 64 << 10 };
-
-int track_log_emit_buf(track_log *self, tt_status st, tt_buf *out)
-{
-    int result = st == TT_OK && out->len > 0 ? emit(self, out->data, out->len) : 0;
-    if (self->spare.data == NULL && out->cap <= LARGEST_SPARE) {
-        self->spare = *out;
-        *out = (tt_buf){ 0 };
-    }
-    tt_buf_free(out);
-    return result;
 }
 
 /* ---- the class TrackLog, by which Python writes lines of the tree ------------------ */
@@ -258,60 +233,33 @@ static track_log *log_of(PyObject *self)
 static PyObject *log_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *keywords[] = { "logger", "own", "runs", "look", "show", "keep", "render", NULL };
-    PyObject *logger, *own, *runs, *look, *show, *keep, *render; /* borrowed */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OUO!OOOO:TrackLog", keywords, &logger, &own,
-                                     &PyList_Type, &runs, &look, &show, &keep, &render))
+    track_log given = { 0 }; /* borrowed */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OUO!OOOO:TrackLog", keywords, &given.logger,
+                                     &given.own, &PyList_Type, &given.runs, &given.look, &given.show,
+                                     &given.keep, &given.render))
         return NULL;
     track_log *self = (track_log *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->state = PyType_GetModuleState(type);
-    self->logger = Py_NewRef(logger);
-    self->own = Py_NewRef(own);
-    self->runs = Py_NewRef(runs);
-    self->look = Py_NewRef(look);
-    self->show = Py_NewRef(show);
-    self->keep = Py_NewRef(keep);
-    self->render = Py_NewRef(render);
+    memcpy(&self->logger, &given.logger, offsetof(track_log, out) - offsetof(track_log, logger));
+    for (PyObject **one = &self->logger; one <= &self->render; one++)
+        Py_INCREF(*one);
     self->write = PyUnicode_InternFromString("write");
     self->handlers = PyUnicode_InternFromString("handlers");
-    self->output = PyUnicode_InternFromString("output");
-    self->stdout_name = PyUnicode_InternFromString("stdout");
-    PyObject *sys = PyImport_ImportModule("sys"); /* owned */
-    self->sys = sys != NULL ? Py_NewRef(PyModule_GetDict(sys)) : NULL;
-    Py_XDECREF(sys);
-    if (PyErr_Occurred())
+    if (self->write == NULL || self->handlers == NULL)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
 
-static int log_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-#define X(name) Py_VISIT(log_of(self)->name);
-    TRACK_LOG_OBJECTS(X)
-#undef X
-    return 0;
-}
-
-static int log_clear(PyObject *self)
-{
-#define X(name) Py_CLEAR(log_of(self)->name);
-    TRACK_LOG_OBJECTS(X)
-#undef X
-    for (int i = 0; i < KNOWN_LINES; i++)
-        Py_CLEAR(log_of(self)->known[i].code);
-    return 0;
-}
+BINDING_OWNS(log, track_log, logger, handlers)
 
 static void log_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    (void)log_clear(self);
-    tt_buf_free(&log_of(self)->spare);
-    type->tp_free(self);
-    Py_DECREF(type);
+    for (int i = 0; i < KNOWN_LINES; i++)
+        Py_CLEAR(log_of(self)->known[i].code);
+    binding_dealloc(self);
 }
 
 static PyObject *none_or_null(int st)
@@ -323,42 +271,38 @@ static PyObject *none_or_null(int st)
 
 static PyObject *log_text(PyObject *self, PyObject *text)
 {
-    track_text copy = { 0 };
+    tt_buf copy = { 0 };
+    (void)track_log_is_colored(log_of(self));
     if (!PyUnicode_Check(text)) {
         PyErr_SetString(PyExc_TypeError, "text() takes a str");
         return NULL;
     }
-    track_text_put_str(&copy, text);
-    track_text_put(&copy, "\n");
-    int st = copy.has_failed ? 0 : emit(log_of(self), copy.data, copy.len);
-    track_text_free(&copy);
-    return none_or_null(st);
+    track_put_str(&copy, text);
+    (void)tt_buf_text(&copy, "\n");
+    return none_or_null(track_log_emit(log_of(self), &copy));
 }
 
-static const tt_branch branches[] = { TT_BRANCH_CALL, TT_BRANCH_ENTRY, TT_BRANCH_LAST };
-
 /* lines((depth, branch, text), ...): all at once */
-static PyObject *log_lines(PyObject *self, PyObject *const *rows, Py_ssize_t count)
+static PyObject *log_lines(PyObject *self, PyObject *rows)
 {
-    tt_buf out = track_log_take_buf(log_of(self));
-    tt_status st = TT_OK;
+    static const tt_branch branches[] = { TT_BRANCH_CALL, TT_BRANCH_ENTRY, TT_BRANCH_LAST };
     bool is_colored = track_log_is_colored(log_of(self));
-    for (Py_ssize_t i = 0; i < count && st == TT_OK; i++) {
-        track_text text = { 0 };
+    tt_buf out = { 0 }, text = { 0 };
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(rows); i++) {
         long depth, branch;
         PyObject *words; /* borrowed */
-        if (!PyTuple_Check(rows[i]) || !PyArg_ParseTuple(rows[i], "llU:lines", &depth, &branch, &words)) {
-            tt_buf_free(&out);
-            if (!PyErr_Occurred())
-                PyErr_SetString(PyExc_TypeError, "lines() takes tuples");
-            return NULL;
-        }
-        track_text_put_str(&text, words);
-        st = track_text_branch(&out, depth, branches[branch < 0 || branch > 2 ? 1 : branch], &text,
-                               is_colored);
-        track_text_free(&text);
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(rows, i), "llU:lines", &depth, &branch, &words))
+            break;
+        tt_buf_clear(&text);
+        track_put_str(&text, words);
+        track_put_branch(&out, depth, branches[branch < 0 || branch > 2 ? 1 : branch], &text, is_colored);
     }
-    return none_or_null(track_log_emit_buf(log_of(self), st, &out));
+    tt_buf_free(&text);
+    if (PyErr_Occurred()) {
+        tt_buf_free(&out);
+        return NULL;
+    }
+    return none_or_null(track_log_emit(log_of(self), &out));
 }
 
 /* value(before, name, value, line): a line about it, behind any indentation of the caller's */
@@ -366,23 +310,17 @@ static PyObject *log_value(PyObject *self, PyObject *args)
 {
     PyObject *indent, *before, *name, *value; /* borrowed */
     long line;
-    track_text text = { 0 };
-    tt_buf out = { 0 };
+    tt_buf text = { 0 }, out = { 0 };
     track_log *log = log_of(self);
     if (!PyArg_ParseTuple(args, "UUUOl:value", &indent, &before, &name, &value, &line))
         return NULL;
     bool is_colored = track_log_is_colored(log);
-    track_text_put_str(&text, before);
+    track_put_str(&text, before);
     track_put_new(log, &text, name, line, value, is_colored);
-    tt_status st = track_text_branch(&out, 0, TT_BRANCH_ENTRY, &text, is_colored);
-    text.len = 0;
-    track_text_put_str(&text, indent);
-    if (st == TT_OK)
-        track_text_put_bytes(&text, out.data, out.len);
-    tt_buf_free(&out);
-    int result = text.has_failed || st < 0 ? 0 : emit(log, text.data, text.len);
-    track_text_free(&text);
-    return none_or_null(result);
+    track_put_str(&out, indent);
+    track_put_branch(&out, 0, TT_BRANCH_ENTRY, &text, is_colored);
+    tt_buf_free(&text);
+    return none_or_null(track_log_emit(log, &out));
 }
 
 /* write(fd, text) -> 0 or errno */
@@ -419,16 +357,16 @@ static int set_depth(PyObject *Py_UNUSED(self), PyObject *value, void *Py_UNUSED
     return 0;
 }
 
-#define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
-
 static PyMethodDef methods[] = {
-    { "begin", FAST(track_call_begin),
+    { "begin", track_call_begin, METH_VARARGS,
       "begin(site, args, kwargs): write who called and the inputs, go one deeper." },
-    { "end", FAST(track_call_end), "end(site, token, value, seconds): write the outputs and the time." },
-    { "stop", FAST(track_call_stop),
+    { "end", track_call_end, METH_VARARGS,
+      "end(site, token, value, seconds): write the outputs and the time." },
+    { "stop", track_call_stop, METH_VARARGS,
       "stop(site, token, kind, text, seconds): write why there is no output, and the time." },
-    { "yields", FAST(track_call_yields), "yields(site, token, value): write what a generator gives." },
-    { "lines", FAST(log_lines),
+    { "yields", track_call_yields, METH_VARARGS,
+      "yields(site, token, label, value): write what a generator gives." },
+    { "lines", log_lines, METH_VARARGS,
       "lines(*(depth, branch, text)): write lines; branch 0 opens, 1 goes on, 2 ends." },
     { "text", log_text, METH_O, "text(text): write it as it is." },
     { "value", log_value, METH_VARARGS,

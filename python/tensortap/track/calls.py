@@ -258,7 +258,7 @@ class _Body:
                 except StopIteration as stop:
                     return stop.value
             if logs_items:
-                log.yields(self.described.site, self.token, item)
+                log.yields(self.described.site, self.token, "yield", item)
             try:
                 given = yield item
                 step = inner.send
@@ -329,7 +329,7 @@ def _async_generator(
             except BaseException as error:
                 body.fail(error)
                 raise
-            log.yields(described.site, body.token, item)
+            log.yields(described.site, body.token, "yield", item)
             try:
                 given = yield item
                 step = inner.asend

@@ -1,6 +1,6 @@
 """Changes of variables, line by line: var_tracker, block and debug_trace.
 
-The work is done in C (track/frames.c), a consumer of the line source.  This file decides
+The work is done in C (track/tracker.c), a consumer of the line source.  This file decides
 which names are watched, and until when.
 SPDX-License-Identifier: Apache-2.0
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import linecache
 import os
-import re
 import sys
 import threading
 import warnings
@@ -23,7 +22,7 @@ from tensortap.track.calls import Described, Watching, user_prefixes, words, wra
 from tensortap.track.log import log
 
 F = TypeVar("F", bound=Callable[..., Any])
-Tolerance = tuple[float | None, float | None]
+Tolerance = tuple[float, float] | None  # rtol, atol
 
 
 class _Active(threading.local):
@@ -94,11 +93,7 @@ class _Names(Watching):
         if self.tracker is None:
             if self.root is not None:
                 self.roots.add(self.root)
-            bases = tuple(re.split(r"[.\[]", name, maxsplit=1)[0] for name in left)
-            rtol, atol = self.tolerance
-            self.tracker = _core.tracker(
-                log, left, bases, user_prefixes(), self.roots, rtol=rtol, atol=atol
-            )
+            self.tracker = _core.Tracker(log, left, user_prefixes(), self.roots, self.tolerance)
         self.tracker.depth = depth
         self.tracker.start()
         _active.trackers.append(self)
@@ -129,6 +124,16 @@ class _Names(Watching):
                 _warn(RuntimeError(f"{count} looks failed, the first with {text}"))
 
 
+def _unique(names: tuple[str, ...], example: str) -> tuple[str, ...]:
+    if not names or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"give the names of variables: {example}")
+    return tuple(dict.fromkeys(names))
+
+
+def _tolerance(rtol: float | None, atol: float | None) -> Tolerance:
+    return None if rtol is None and atol is None else (rtol or 0.0, atol or 0.0)
+
+
 def var_tracker(
     *names: str, rtol: float | None = None, atol: float | None = None
 ) -> Callable[[F], F]:
@@ -155,12 +160,11 @@ def var_tracker(
         └─ output value: 4
         └─ time double: ... s
     """
-    if not names or not all(isinstance(name, str) for name in names):
-        raise TypeError('give the names of variables: @var_tracker("x", "y")')
-    unique = tuple(dict.fromkeys(names))
+    unique = _unique(names, '@var_tracker("x", "y")')
+    tolerance = _tolerance(rtol, atol)
 
     def watch(described: Described) -> Callable[[], Watching]:
-        return lambda: _Names(unique, (rtol, atol), described.code)
+        return lambda: _Names(unique, tolerance, described.code)
 
     return lambda func: wrap(func, watch)
 
@@ -184,10 +188,8 @@ class block:
 
     def __init__(self, *names: str, rtol: float | None = None, atol: float | None = None) -> None:
         """Name what to look at."""
-        if not names or not all(isinstance(name, str) for name in names):
-            raise TypeError('give the names of variables: with block("x", "y"):')
-        self._names = tuple(dict.fromkeys(names))
-        self._tolerance = (rtol, atol)
+        self._names = _unique(names, 'with block("x", "y"):')
+        self._tolerance = _tolerance(rtol, atol)
 
     def __enter__(self) -> block:
         frame = sys._getframe(1)
