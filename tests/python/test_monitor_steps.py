@@ -37,7 +37,7 @@ def test_a_module_is_set_once_and_is_one() -> None:
         ({"monitor_step_fn": 5}, TypeError, "monitor_step_fn must be a function, not 5"),
         ({"format_module_name_fn": "x"}, TypeError, "format_module_name_fn .* function, not 'x'"),
         ({"excluded_modules_regex": None}, TypeError, "excluded_modules_regex .* not None"),
-        ({"excluded_modules_regex": "("}, re.error, r"excluded_modules_regex '\(' is no regular"),
+        ({"excluded_modules_regex": "("}, re.error, r"excluded_modules_regex '\(' is not a regular"),
     ],
 )
 def test_a_wrong_option_is_named_at_once(
@@ -52,7 +52,7 @@ def test_a_wrong_option_is_named_at_once(
     [
         ((3,), TypeError, "metric_name must be a str, not 3"),
         (("mean", "mean", None), TypeError, "metric_regex must be a regular expression, not None"),
-        (("mean", "mean", "("), re.error, r"metric_regex '\(' is no regular expression"),
+        (("mean", "mean", "("), re.error, r"metric_regex '\(' is not a regular expression"),
         (("mean", "mean", ".*", 5), TypeError, "metric_aggregation_fn must be a function"),
     ],
 )

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/metrics.h"
 
+#include "summary/functions.h"
 #include "summary/stats.h"
 
 /* ---- life ---------------------------------------------------------------- */
@@ -96,8 +97,8 @@ static PyObject *metrics_read(PyObject *self, PyObject *args)
     return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* add_stats(row, stats, other): what came of a tensor that was unread; `other`, if not None,
- * is that tensor where we can read it, for the histogram */
+/* add_stats(row, stats, other): statistics of a tensor that was not read here; `other`, if not None, is a
+ * copy that can be read, for the histogram */
 static PyObject *metrics_add_stats(PyObject *self, PyObject *args)
 {
     monitor_metrics *metrics = (monitor_metrics *)self;
@@ -115,7 +116,7 @@ static PyObject *metrics_add_stats(PyObject *self, PyObject *args)
         return NULL;
     row = row_at(metrics, number); /* again: other threads may have run meanwhile */
     if (row != NULL && row->hist != NULL && has_view)
-        tt_hist_add(row->hist, &view.tensor);
+        tt_hist_add(summary_hist_of(row->hist), &view.tensor);
     int result = row != NULL ? monitor_row_add(row, ((summary_stats_object *)stats)->stats) : -1;
     if (has_view)
         tensor_view_close(&view);
@@ -133,22 +134,22 @@ static PyMethodDef methods[] = {
     CALLS_CONSUMER_METHODS,
     { "forget", metrics_forget, METH_NOARGS, "Drop all rows and parameters." },
     { "row", monitor_metrics_row, METH_O,
-      "row($self, fields, /)\n--\n\nMake a row of (kind, key, is_listed); give its number." },
+      "row($self, fields, /)\n--\n\nMake a row of (kind, key, is_listed); return its number." },
     { "read", metrics_read, METH_VARARGS, "read($self, row, tensor, /)\n--\n\nAdd a tensor to a row." },
     { "add_stats", metrics_add_stats, METH_VARARGS,
-      "add_stats($self, row, stats, other, /)\n--\n\nAdd what somebody else computed." },
+      "add_stats($self, row, stats, other, /)\n--\n\nAdd statistics that torch computed." },
     { "collect", monitor_metrics_collect, METH_VARARGS,
-      "collect($self, into, keeps, undefined=None, /)\n--\n\nGive the numbers of the step." },
+      "collect($self, into, keeps, undefined=None, /)\n--\n\nReturn the numbers of the step." },
     { "numbers", monitor_metrics_numbers, METH_O,
-      "numbers($self, list, /)\n--\n\nRead tensors of one element; None: not to be read here." },
-    { "bins", monitor_metrics_bins, METH_NOARGS, "Give the bins of the step's histograms." },
+      "numbers($self, list, /)\n--\n\nRead tensors of one element; None: cannot be read here." },
+    { "histograms", monitor_metrics_histograms, METH_NOARGS, "Return the histograms of the step." },
     { "set_parameters", monitor_metrics_set_parameters, METH_O,
       "set_parameters($self, list, /)\n--\n\nPrepare a list of (tensor, row, row, row)." },
     { "read_parameters", monitor_metrics_read_parameters, METH_O,
       "read_parameters($self, which, /)\n--\n\n"
-      "Measure parameters (0) or gradients (1, before clipping 2); give those without one." },
+      "Measure parameters (0) or gradients (1, before clipping 2); return those without one." },
     { "signature", monitor_metrics_signature, METH_O,
-      "signature($self, module, /)\n--\n\nGive a number that changes with the model's parts." },
+      "signature($self, module, /)\n--\n\nReturn a number that changes with the model's parts." },
     { 0 },
 };
 
@@ -163,8 +164,9 @@ static PyMemberDef members[] = {
     { 0 },
 };
 
-BINDING_CLASS(monitor_metrics, "tensortap._core.Metrics", monitor_metrics, BINDING_GC,
-              { Py_tp_doc,
-                "Metrics(resolve, tell, unread)\n--\n\nMeasure what modules and parameters are like." },
-              { Py_tp_new, metrics_new }, { Py_tp_dealloc, metrics_dealloc }, BINDING_GC_SLOTS(metrics),
-              { Py_tp_methods, methods }, { Py_tp_getset, getters }, { Py_tp_members, members });
+BINDING_CLASS(
+    monitor_metrics, "tensortap._core.Metrics", monitor_metrics, BINDING_GC,
+    { Py_tp_doc,
+      "Metrics(resolve, tell, unread)\n--\n\nMeasure outputs of modules, parameters and gradients." },
+    { Py_tp_new, metrics_new }, { Py_tp_dealloc, metrics_dealloc }, BINDING_GC_SLOTS(metrics),
+    { Py_tp_methods, methods }, { Py_tp_getset, getters }, { Py_tp_members, members });

@@ -1,11 +1,10 @@
 /* metrics.h -- Metrics: the consumer that turns tensors into named numbers.
  *
- * For the files of this folder only.  One Metrics belongs to one monitor.  Python says once
- * for each name which metrics it wants, and gets a row for it; from then on the way
- * of a tensor is: calls.c (a module gave it), parameters.c (the program asked
- * for parameters or gradients) -> row.c (one pass, the wanted fields into the
- * row's array) -> collect(), once at the end of the step.  No Python code runs on that way,
- * except for tensors that cannot be read here.
+ * For the files of this folder only.  One Metrics belongs to one monitor.  Python says once for each
+ * name which metrics it wants, and gets a row for it.  From then on a tensor goes from calls.c (a module
+ * returned it) or parameters.c (the program asked for parameters or gradients) to row.c (one pass, the
+ * wanted fields into the row's array), and to collect() at the end of the step.  No Python code runs
+ * meanwhile, except for tensors that cannot be read here.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_MONITOR_METRICS_H
 #define TT_EXT_MONITOR_METRICS_H
@@ -43,24 +42,20 @@ typedef enum monitor_kind { METRIC_MAP(X) METRIC_QUANTILE_MAP(X) METRIC_COUNT_ }
 #undef X
 
 typedef struct monitor_field {
-    monitor_kind kind;
-    PyObject *key;  /* owned; under which the number is logged */
-    bool is_listed; /* somebody's own aggregation wants every value */
+    int kind;      /* monitor_kind */
+    PyObject *key; /* owned; under which the number is logged */
+    int is_listed; /* an aggregation function wants every value */
 } monitor_field;
 
-#define METRIC_FEW 2
-
-/* The metrics of one name.  A few fields and one tensor, which is most rows, lie in the
- * row itself: it is cold when the step ends, and every pointer would be a miss more. */
+/* The metrics of one name. */
 typedef struct monitor_row {
     int32_t field_count;
-    int32_t count, cap; /* tensors */
-    bool is_spoilt;     /* one of them held NaN or Inf */
-    tt_hist *hist;      /* owned; NULL: not wanted */
-    double few_values[METRIC_FEW];
-    monitor_field few_fields[METRIC_FEW];
-    monitor_field *many_fields; /* owned or NULL; if more than a few */
-    double *many_values;        /* owned or NULL; field_count for each tensor of this step */
+    bool has_nonfinite;    /* a tensor held NaN or Inf */
+    size_t count;          /* tensors in this step */
+    monitor_field *fields; /* owned */
+    double *values;        /* owned; field_count for each tensor */
+    size_t value_cap;
+    PyObject *hist; /* owned; a Histogram, or NULL: not wanted */
 } monitor_row;
 
 typedef struct monitor_parameter {
@@ -79,12 +74,12 @@ typedef struct monitor_metrics {
     binding_state *state;
     PyObject *modules_key, *parameters_key; /* owned; "_modules", "_parameters" */
     monitor_row *rows;                      /* owned */
-    int32_t row_count, row_cap;
-    int32_t hist_count;            /* rows that want a histogram */
+    int32_t row_count;
+    size_t row_cap;
     monitor_parameter *parameters; /* owned */
     Py_ssize_t parameter_count;
     int64_t step;
-    uint64_t generation; /* when it changes, what links know of rows is void */
+    uint64_t generation; /* when it changes, the rows that links know are gone */
     PyObject *weakrefs;
 } monitor_metrics;
 
@@ -93,15 +88,15 @@ extern const calls_table monitor_calls;
 /* Adds a tensor to a row; trust may be NULL.  0, or -1 with the exception of unread. */
 int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t row, PyObject *tensor,
                      tensor_trust *trust);
-/* Adds what somebody else computed.  0, or -1 with MemoryError. */
+/* Adds statistics of a tensor.  0, or -1 with MemoryError. */
 int monitor_row_add(monitor_row *row, tt_stats stats);
 void monitor_rows_free(monitor_metrics *self);
-PyObject *monitor_field_names(void); /* tuple, in the order of monitor_kind */
+PyObject *monitor_field_names(void); /* list, in the order of monitor_kind */
 
 /* Methods of Metrics. */
 PyObject *monitor_metrics_row(PyObject *self, PyObject *fields);
 PyObject *monitor_metrics_collect(PyObject *self, PyObject *args);
-PyObject *monitor_metrics_bins(PyObject *self, PyObject *none);
+PyObject *monitor_metrics_histograms(PyObject *self, PyObject *none);
 PyObject *monitor_metrics_numbers(PyObject *self, PyObject *list);
 PyObject *monitor_metrics_set_parameters(PyObject *self, PyObject *list);
 PyObject *monitor_metrics_read_parameters(PyObject *self, PyObject *which);

@@ -1,4 +1,4 @@
-/* functions.h -- the summaries as Python calls them, and a Sample for who has one.
+/* functions.h -- the summaries as Python calls them, and objects made by other folders.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_SUMMARY_FUNCTIONS_H
 #define TT_EXT_SUMMARY_FUNCTIONS_H
@@ -17,6 +17,8 @@ BINDING_FUNCTION(summary_tree_text);
 
 PyObject *summary_escape(PyObject *module, PyObject *text);
 PyTypeObject *summary_slice_type(void);
+PyObject *summary_histogram_make(PyTypeObject *type); /* empty; or NULL with MemoryError */
+tt_hist *summary_hist_of(PyObject *histogram);
 /* Takes over the sample, also when it fails. */
 PyObject *summary_sample_make(binding_state *state, tt_sample *sample, tt_dtype dtype,
                               const int64_t *shape, int32_t ndim);

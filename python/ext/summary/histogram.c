@@ -10,13 +10,12 @@ typedef struct histogram_object {
     PyObject_HEAD tt_hist *hist; /* owned */
 } histogram_object;
 
-static tt_hist *hist_of(PyObject *self)
+tt_hist *summary_hist_of(PyObject *histogram)
 {
-    return ((histogram_object *)self)->hist;
+    return ((histogram_object *)histogram)->hist;
 }
 
-/* An empty one, or NULL with MemoryError. */
-static PyObject *make(PyTypeObject *type)
+PyObject *summary_histogram_make(PyTypeObject *type)
 {
     tt_hist *hist = NULL;
     if (tt_hist_create(&hist) < 0)
@@ -31,7 +30,7 @@ static PyObject *make(PyTypeObject *type)
 
 static void histogram_dealloc(PyObject *self)
 {
-    tt_hist_free(hist_of(self));
+    tt_hist_free(summary_hist_of(self));
     binding_dealloc(self);
 }
 
@@ -40,11 +39,11 @@ static void histogram_dealloc(PyObject *self)
 /* A list with the counts of all bins, or their edges. */
 static PyObject *get_bins(PyObject *self, void *wants_edges)
 {
-    size_t count = tt_hist_bins(hist_of(self), NULL, 0);
+    size_t count = tt_hist_bins(summary_hist_of(self), NULL, 0);
     tt_hist_bin *bins = PyMem_New(tt_hist_bin, count + 1); /* owned */
     if (bins == NULL)
         return PyErr_NoMemory();
-    tt_hist_bins(hist_of(self), bins, count);
+    tt_hist_bins(summary_hist_of(self), bins, count);
     PyObject *list = PyList_New(0); /* owned */
     for (size_t i = 0; list != NULL && i < count; i++)
         binding_list_add(&list, wants_edges != NULL ? Py_BuildValue("(dd)", bins[i].low, bins[i].high)
@@ -62,7 +61,7 @@ static int64_t (*const counters[])(const tt_hist *hist) = { [COUNT] = tt_hist_co
 
 static PyObject *get_counter(PyObject *self, void *which)
 {
-    return PyLong_FromLongLong(counters[(size_t)which](hist_of(self)));
+    return PyLong_FromLongLong(counters[(size_t)which](summary_hist_of(self)));
 }
 
 static PyGetSetDef getters[] = {
@@ -92,7 +91,7 @@ static PyObject *histogram_quantile(PyObject *self, PyObject *arg)
         PyErr_Format(PyExc_ValueError, "a quantile lies between 0 and 1, not at %S", arg);
         return NULL;
     }
-    return PyFloat_FromDouble(tt_hist_quantile(hist_of(self), q));
+    return PyFloat_FromDouble(tt_hist_quantile(summary_hist_of(self), q));
 }
 
 static PyObject *histogram_add(PyObject *a, PyObject *b)
@@ -100,10 +99,10 @@ static PyObject *histogram_add(PyObject *a, PyObject *b)
     /* Ours may be either; no other type's + comes here with both foreign. */
     if (!Py_IS_TYPE(a, Py_TYPE(b)))
         Py_RETURN_NOTIMPLEMENTED;
-    PyObject *sum = make(Py_TYPE(a));
+    PyObject *sum = summary_histogram_make(Py_TYPE(a));
     if (sum != NULL) {
-        tt_hist_merge(hist_of(sum), hist_of(a));
-        tt_hist_merge(hist_of(sum), hist_of(b));
+        tt_hist_merge(summary_hist_of(sum), summary_hist_of(a));
+        tt_hist_merge(summary_hist_of(sum), summary_hist_of(b));
     }
     return sum;
 }
@@ -125,7 +124,7 @@ static PyObject *histogram_compare(PyObject *self, PyObject *other, int op)
 
 static PyObject *histogram_repr(PyObject *self)
 {
-    const tt_hist *hist = hist_of(self);
+    const tt_hist *hist = summary_hist_of(self);
     char low[TT_NUMBER_TEXT], middle[TT_NUMBER_TEXT], high[TT_NUMBER_TEXT];
     tt_number_short(tt_hist_quantile(hist, 0.05), low);
     tt_number_short(tt_hist_quantile(hist, 0.5), middle);
@@ -146,10 +145,10 @@ BINDING_FUNCTION(summary_histogram)
     if (binding_read_arguments("histogram", 1, options, args, nargs, kwnames) < 0 ||
         binding_open_view(state, args[0], &view) < 0)
         return NULL;
-    PyObject *self = make(state->summary_histogram_type);
+    PyObject *self = summary_histogram_make(state->summary_histogram_type);
     if (self != NULL) {
         PyThreadState *released = binding_release_gil(binding_may_release_gil(&view, is_promised));
-        tt_hist_add(hist_of(self), &view.tensor);
+        tt_hist_add(summary_hist_of(self), &view.tensor);
         binding_take_gil(released);
     }
     tensor_view_close(&view);

@@ -17,6 +17,7 @@ from torch.nn.functional import layer_norm
 
 from tensortap import _core
 from tensortap.models import forward
+from tensortap.models.modules import can_run
 from tensortap.monitor import names
 from tensortap.monitor.copies import Copies
 from tensortap.monitor.hooks import weakly
@@ -48,24 +49,21 @@ def l2_norm(tensor: torch.Tensor) -> torch.Tensor:
 
 @dataclass
 class _Call:
-    """One call of a module: what it took, and what it gave."""
+    """One call of a module: copies of its arguments and of its output."""
 
     number: int
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     autocast: forward.Autocast
-    versions: list[int | None]  # of its tensors, before
-    is_writing: bool = False  # into what it took
+    is_writing: bool = False  # into its arguments
     output: torch.Tensor | None = None
 
-    @property
-    def input(self) -> torch.Tensor | None:
-        """The first argument, if it has a norm."""
-        first = self.args[0] if self.args else next(iter(self.kwargs.values()), None)
-        is_tensor = isinstance(first, torch.Tensor) and (
-            first.is_floating_point() or first.is_complex()
-        )
-        return first if is_tensor else None
+
+def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
+    """Return the first argument, if it has a norm."""
+    first = args[0] if args else next(iter(kwargs.values()), None)
+    has_norm = isinstance(first, torch.Tensor) and (first.is_floating_point() or first.is_complex())
+    return first if has_norm else None
 
 
 class RefinedCoordinateCheck:
@@ -88,7 +86,7 @@ class RefinedCoordinateCheck:
     """
 
     def __init__(self, monitor: ModuleMonitor) -> None:
-        """Begin to store what the modules of both models take."""
+        """Start to store the arguments of the modules of both models."""
         if monitor.module is None:
             raise ValueError(
                 "Set the module to monitor before the refined coordinate check is made"
@@ -100,7 +98,7 @@ class RefinedCoordinateCheck:
         self.reference_module = monitor.reference_module
         self._copies = Copies(to_cpu=monitor.cpu_offload)
         self._calls: dict[str, list[_Call]] = {}
-        self._inputs: dict[str, list[_Call]] = {}  # of the reference
+        self._inputs: dict[str, list[torch.Tensor | None]] = {}  # of the reference
         self._consumer = _core.ModuleConsumer(
             weakly(self, self._before), weakly(self, self._after), phase=False
         )
@@ -129,12 +127,12 @@ class RefinedCoordinateCheck:
             self._remove()
 
     def _put(self, consumer: Any, root: torch.nn.Module) -> dict[str, torch.nn.Module]:
-        """Watch every module but the root; give those modules by name."""
+        """Watch every module but the root; return those modules by name."""
         found = {}
         for name, module, is_inside in names.modules(root, self.monitor.format_module_name_fn):
             if module is root or is_inside or self.monitor._is_name_excluded(name):
                 continue
-            if names.can_run(module):
+            if can_run(module):
                 consumer.add(module, name)
                 found[name] = module
         return found
@@ -142,9 +140,8 @@ class RefinedCoordinateCheck:
     # ---- while the models run
 
     def _before(self, event: Any) -> None:
-        args, kwargs = self._copies.of_all(event.args), self._copies.of_all(event.kwargs or {})
-        autocast = forward.autocast_now(event.args)
-        call = _Call(event.call, args, kwargs, autocast, _versions(event))
+        args, kwargs = self._copies.of_all((event.args, event.kwargs or {}))
+        call = _Call(event.call, args, kwargs, forward.autocast_now(event.args))
         self._calls.setdefault(event.name, []).append(call)
 
     def _after(self, event: Any) -> None:
@@ -154,16 +151,17 @@ class RefinedCoordinateCheck:
             return
         if isinstance(event.output, torch.Tensor):
             call.output = self._copies.of(event.output)
-            after = _versions(event)
-            call.is_writing = None in after or after != call.versions
+            before = _core.all_tensors((call.args, call.kwargs))
+            after = _core.all_tensors(self._copies.of_all((event.args, event.kwargs or {})))
+            # A tensor that has not changed since has the same copy.
+            call.is_writing = list(map(id, before)) != list(map(id, after))
         else:
             calls.remove(call)
 
     def _before_reference(self, event: Any) -> None:
-        copies = self.monitor._reference.copies
-        first = event.args[0] if event.args else next(iter((event.kwargs or {}).values()), None)
-        call = _Call(event.call, (copies.of_all(first),), {}, None, [])  # only x_0 is asked for
-        self._inputs.setdefault(event.name, []).append(call)
+        first = _input(event.args, event.kwargs or {})  # only x_0 is needed
+        copied = None if first is None else self.monitor._reference.copies.of(first)
+        self._inputs.setdefault(event.name, []).append(copied)
 
     def _forget(self) -> None:
         """Drop what was stored."""
@@ -196,23 +194,26 @@ class RefinedCoordinateCheck:
         try:
             with forward.unnoticed():
                 for name in list(calls):
-                    count = len(inputs.get(name, []))
-                    outputs = reference.calls.get(name, [])[-count:] if count else []
+                    x0s = inputs.pop(name, [])
+                    outputs = reference.calls.get(name, [])[-len(x0s) :] if x0s else []
                     mine = [call for call in calls.pop(name) if call.output is not None]
-                    for k, call in enumerate(mine):
-                        if k >= len(outputs):
-                            self.monitor._warn(
-                                f"the reference has nothing stored for this call of {name}"
-                            )
-                            continue
-                        self._check(name, call, inputs[name][k], outputs[k], device)
-                    inputs.pop(name, None)
+                    for call in mine[len(outputs) :]:
+                        self.monitor._warn(
+                            f"the reference has nothing stored for call {call.number} of {name}"
+                        )
+                    for call, x0, w0_x0 in zip(mine, x0s, outputs, strict=False):
+                        self._check(name, call, x0, w0_x0, device)
         finally:
             reference.is_checking = False
             self.monitor._follow()
 
     def _check(
-        self, name: str, call: _Call, base: _Call, w0_x0: torch.Tensor, device: torch.device | None
+        self,
+        name: str,
+        call: _Call,
+        x0: torch.Tensor | None,
+        w0_x0: torch.Tensor,
+        device: torch.device | None,
     ) -> None:
         def here(tensor: torch.Tensor) -> torch.Tensor:
             return tensor if device is None else tensor.to(device)
@@ -224,8 +225,7 @@ class RefinedCoordinateCheck:
         def given(tensor: torch.Tensor) -> torch.Tensor:
             return here(tensor).clone() if call.is_writing else here(tensor)
 
-        args = tuple(_core.map_tensors(given, part) for part in call.args)
-        kwargs = {key: _core.map_tensors(given, part) for key, part in call.kwargs.items()}
+        args, kwargs = _core.map_tensors(given, (call.args, call.kwargs))
         w0_xt = forward.run(other, args, kwargs, call.autocast)
         del args, kwargs
         if not isinstance(w0_xt, torch.Tensor):
@@ -235,10 +235,10 @@ class RefinedCoordinateCheck:
         if isinstance(module, torch.nn.Embedding):
             return
         self._log(f"RCC W_0(x_t-x_0)/{name}/l2norm", torch.sub, w0_xt, w0_x0)
-        xt, x0 = call.input, base.input
+        xt = _input(call.args, call.kwargs)
         if xt is not None:
             xt = here(xt)
-            self._log(f"RCC x_t/{name}/l2norm", _same, xt)
+            self._log(f"RCC x_t/{name}/l2norm", torch.Tensor.detach, xt)
             if x0 is not None:
                 x0 = here(x0)
                 self._log(f"RCC (x_t-x_0)/{name}/l2norm", torch.sub, xt, x0)
@@ -269,7 +269,7 @@ class RefinedCoordinateCheck:
         w0_xt: torch.Tensor,
         w0_x0: torch.Tensor,
     ) -> None:
-        """Log what the weight does: with the bias taken off."""
+        """Log what the weight does, without the bias."""
         bt, b0 = (getattr(m, "bias", None) for m in (module, other))
         keeps = 0 if bt is None else bt.dim()
 
@@ -292,9 +292,9 @@ class RefinedCoordinateCheck:
         *tensors: torch.Tensor,
         keeps: int = 1,
     ) -> None:
-        """Log the norms of a function of tensors, without ever holding all of what it gives.
+        """Log the norms of a function of tensors, computed in pieces.
 
-        *keeps*: so many dimensions, the last ones, belong together.
+        *keeps*: number of last dimensions that belong together.
         """
         first = tensors[0]
         is_whole = first.numel() <= PIECE or first.dim() <= max(keeps, 1) or len(first) == 1
@@ -304,18 +304,3 @@ class RefinedCoordinateCheck:
         rows = max(1, PIECE * len(first) // first.numel())
         pieces = zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
         self.monitor._log_own(key, torch.cat([l2_norm(function(*piece)) for piece in pieces]))
-
-
-def _same(x: torch.Tensor) -> torch.Tensor:
-    return x
-
-
-def _versions(event: Any) -> list[int | None]:
-    """Tell how often each tensor that a module took was written to; None: nobody counts."""
-    found: list[int | None] = []
-
-    def note(tensor: torch.Tensor) -> None:
-        found.append(None if tensor.is_inference() else tensor._version)
-
-    _core.map_tensors(note, (event.args, event.kwargs or {}))
-    return found

@@ -1,4 +1,4 @@
-"""Forward hooks that can be taken off again together.
+"""Forward hooks that are removed together.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -6,7 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def weakly(owner: object, method: Any, otherwise: Any = None) -> Callable[..., Any]:
-    """Wrap a bound method so that who holds it keeps neither its object nor *owner* alive.
+    """Wrap a bound method such that the wrapper keeps neither its object nor *owner* alive.
 
     Returns *otherwise* once they are gone; a call holds *owner* until it returns.
     """
@@ -28,13 +28,6 @@ def weakly(owner: object, method: Any, otherwise: Any = None) -> Callable[..., A
     return call
 
 
-class Handle(Protocol):
-    """What takes one hook off."""
-
-    def remove(self) -> None:
-        """Take it off."""
-
-
 class HooksManager:
     """Manage the forward hooks of some modules, one for each.
 
@@ -44,22 +37,22 @@ class HooksManager:
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
-        self.hooks: dict[torch.nn.Module, Handle] = {}
+        """Start without hooks."""
+        self.hooks: dict[torch.nn.Module, Any] = {}  # handles, which have remove()
 
     def register_forward_hook(self, module: torch.nn.Module, hook_fn: Callable[..., Any]) -> None:
-        """Put a hook on a module, in place of the one it had from here."""
+        """Register a hook on a module, and remove the one registered here before."""
         self.remove_hook(module)
         self.hooks[module] = module.register_forward_hook(hook_fn)
 
     def remove_hook(self, module: torch.nn.Module) -> None:
-        """Take the hook off a module, if there is one."""
+        """Remove the hook of a module, if there is one."""
         handle = self.hooks.pop(module, None)
         if handle is not None:
             handle.remove()
 
     def remove_all_hooks(self) -> None:
-        """Take off every hook."""
+        """Remove every hook."""
         for module in list(self.hooks):
             self.remove_hook(module)
 

@@ -1,6 +1,6 @@
-"""Which metrics each name has, and calling them.
+"""Which metrics each name has, and calling the functions among them.
 
-Named metrics never come here while a model runs, except for tensors that C cannot read.
+Metrics known by name are computed in C; of those, only tensors that C cannot read come here.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import torch
 
 from tensortap import _core
+from tensortap.models.modules import can_run
 from tensortap.monitor import metric, names
 from tensortap.monitor.hooks import HooksManager, weakly
-from tensortap.monitor.metric import Function, Plan
+from tensortap.monitor.metric import Call, Plan
 from tensortap.monitor.results import Results
 from tensortap.runs import device
 
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
 
-GRADIENTS = ("gradient", "gradient_before_clip")
+#: Prefix of the keys -> kind of metric; the first three are rows in C.
+KINDS_OF_PARAMETERS = {
+    "parameter": "parameter",
+    "gradient": "gradient",
+    "gradient_before_clip": "gradient",
+    "parameter_difference": "parameter_difference",
+}
 NO_ROW = -2  # what _resolve returns where there is nothing to measure
+OUR_REFERENCES = 3  # of _call, of _of_its_own, and of getrefcount
 DENSE = ("sparse", "mkldnn", "quantized")  # what torch can lay out for us
 
 
@@ -61,10 +70,10 @@ class Measure:
         self._hist_rows: set[int] = set()
         self._names: dict[int, str] = {}  # of each row: where its tensors come from
         self._parameters: list[tuple[str, str, torch.nn.Parameter]] | None = None  # raw, formatted
-        self._of_parameters: dict[str, list[tuple[int, str, Function, str]]] = {}
+        self._of_parameters: dict[str, list[tuple[int, Call]]] = {}
         self._unread: set[tuple[str, str]] = set()  # of which a warning was given
-        self._is_sight_told = False
-        # A subclass that measures in its own way is told of every output, by the name it overrides.
+        self._is_unseen_warned = False
+        # A subclass that measures in its own way gets every output, by the method it overrides.
         from tensortap.monitor.module_monitor import ModuleMonitor
 
         self._own = type(monitor).monitor_activations is not ModuleMonitor.monitor_activations
@@ -81,7 +90,7 @@ class Measure:
 
     def watch(self, module: torch.nn.Module, name: str) -> None:
         """Measure what this module returns."""
-        if not names.can_run(module):
+        if not can_run(module):
             return
         if self._own:
             own = weakly(self.monitor, self.monitor.monitor_activations)
@@ -91,18 +100,18 @@ class Measure:
         self.hooks.hooks[module] = _Tap(self.core, module)
 
     def turn(self, on: bool) -> None:
-        """Measure what modules do, or do not."""
+        """Start or stop measuring what modules return."""
         for consumer in self.followers:
             consumer.off = not on
 
-    def tell_sight(self) -> None:
-        """Say once which modules ran where they cannot be seen."""
+    def warn_of_unseen(self) -> None:
+        """Warn once of modules whose calls cannot be seen."""
         wanted = any(
             self.monitor._metrics[kind] for kind in ("activation", "activation_difference")
         )
-        if self._is_sight_told or self.monitor.module is None or not wanted:
+        if self._is_unseen_warned or self.monitor.module is None or not wanted:
             return
-        self._is_sight_told = True
+        self._is_unseen_warned = True
         unseen = self.core.unseen()
         if unseen and (len(unseen) == len(self.hooks) or names.is_compiled(self.monitor.module)):
             shown = ", ".join(unseen[:20]) + (", ..." if len(unseen) > 20 else "")
@@ -136,28 +145,31 @@ class Measure:
             if self.monitor._is_name_excluded(name):
                 return plan
             fields: list[tuple[int, str, bool]] = []
-            for made in self.monitor._metrics["activation"].values():
-                if not made.regex.match(name):
-                    continue
-                key = f"activation/{name}/{made.name}"
-                if made.function is not None:
-                    self._take_aggregation(key, made)
-                    plan.functions.append((key, made.function, made.name))
-                else:
-                    mine = metric.fields(made, key, self._kinds)
-                    for _, part, _ in mine:
-                        self._take_aggregation(part, made)
-                    fields += mine
-            for made in self.monitor._metrics["activation_difference"].values():
-                if made.regex.match(name) and made.function is not None:
-                    key = f"activation_difference/{name}/{made.name}"
-                    self._take_aggregation(key, made)
-                    plan.differences.append((key, made.function, made.name))
+            for kind, functions in (
+                ("activation", plan.functions),
+                ("activation_difference", plan.differences),
+            ):
+                for made in self.monitor._metrics[kind].values():
+                    if made.regex.match(name):
+                        key = f"{kind}/{name}/{made.name}"
+                        fields += self._add_metric(made, key, functions)
             plan.row = self._row(name, fields)
         return plan
 
+    def _add_metric(
+        self, made: metric.Metric, key: str, functions: list[Call]
+    ) -> list[tuple[int, str, bool]]:
+        """Add a function to those of a name; return the fields of a metric known by name."""
+        mine = metric.fields(made, key, self._kinds) if made.function is None else []
+        if made.function is not None:
+            functions.append(Call(key, made.function, made.name))
+        if made.aggregation is not None:
+            for one in [part for _, part, _ in mine] or [key]:
+                self.monitor.storage.aggregation_fns[one] = made.aggregation
+        return mine
+
     def _row(self, name: str, fields: list[tuple[int, str, bool]]) -> int:
-        """Make a row of these in C; -1 of none."""
+        """Create a row with these fields in C; return its number, or -1 if there are none."""
         if not fields:
             return -1
         row = self.core.row(tuple(fields))
@@ -165,10 +177,6 @@ class Measure:
         if any(kind >= self._kinds["hist/q05"] for kind, _, _ in fields):
             self._hist_rows.add(row)
         return row
-
-    def _take_aggregation(self, key: str, made: metric.Metric) -> None:
-        if made.aggregation is not None:
-            self.monitor.storage.aggregation_fns[key] = made.aggregation
 
     def _resolve(self, name: str) -> int:
         plan = self._plan(name)
@@ -185,7 +193,7 @@ class Measure:
             self._on_output(name, tensor)
 
     def wants(self, name: str) -> bool:
-        """Say if any metric is for this name."""
+        """Return whether any metric is for this name."""
         plan = self._plan(name)
         return plan.row >= 0 or plan.is_told
 
@@ -196,17 +204,8 @@ class Measure:
         torch._C._set_grad_enabled(False)  # as no_grad does it, at a tenth of the price
         try:
             copy = tensor.clone()
-            for key, function, metric_name in plan.functions:
-                try:
-                    result = function(copy)
-                    if type(result) is not torch.Tensor:
-                        result = _checked(result)
-                except Exception as error:
-                    raise _failed(
-                        metric_name, "activations of module", name, copy, error
-                    ) from error
-                self.results.keys.append(key)
-                self.results.values.append(result)
+            for call in plan.functions:
+                self._call(call, "activations of module", name, copy)
             if plan.differences and self.monitor.has_reference_module():
                 self._differences(name, plan, copy)
         finally:
@@ -219,114 +218,96 @@ class Measure:
             return
         if self.monitor.cpu_offload:
             copy = copy.cpu()
-        for key, function, metric_name in plan.differences:
-            try:
-                result = _checked(function(copy, other))
-            except Exception as error:
-                raise _failed(
-                    metric_name, "activation differences of module", name, copy, error
-                ) from error
-            self.results.keys.append(key)
-            self.results.values.append(result)
+        for call in plan.differences:
+            self._call(call, "activation differences of module", name, copy, other)
+
+    def _call(
+        self, call: Call, what: str, name: str, *tensors: torch.Tensor, is_ours: bool = True
+    ) -> None:
+        """Call a function of the user; the result becomes a number when the step ends.
+
+        *is_ours*: nobody writes into the tensors, so that a result may share their memory.
+        """
+        try:
+            result = call.function(*tensors)
+            if type(result) is not torch.Tensor:
+                result = _checked(result)
+            if not is_ours:
+                result = _of_its_own(result, tensors[0])
+        except Exception as error:
+            raise RuntimeError(
+                f"metric {call.name!r} failed for the {what} {name}, "
+                f"of shape {tuple(tensors[0].shape)}: {error}"
+            ) from error
+        self.results.keys.append(call.key)
+        self.results.values.append(result)
 
     # ---- parameters and gradients
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> list[tuple[str, str, torch.nn.Parameter]]:
         """Find the parameters, and what is wanted of each."""
         if self._parameters is not None:
-            return
+            return self._parameters
         monitor = self.monitor
         assert monitor.module is not None
         formatted = names.formatter(monitor.module, monitor.format_module_name_fn)
         self._parameters = [
             (raw, formatted(raw), p) for raw, p in monitor.module.named_parameters()
         ]
-        self._of_parameters = {
-            kind: [] for kind in ("parameter", "parameter_difference", *GRADIENTS)
-        }
+        self._of_parameters = {prefix: [] for prefix in KINDS_OF_PARAMETERS}
         rows = []
         for i, (raw, name, parameter) in enumerate(self._parameters):
-            mine = [
-                self._prepare_one(kind, i, raw, f"{prefix}/{name}")
-                for kind, prefix in [
-                    ("parameter", "parameter"),
-                    *(("gradient", g) for g in GRADIENTS),
-                ]
-            ]
-            self._prepare_one("parameter_difference", i, raw, f"parameter_difference/{name}")
+            mine = []
+            for prefix, kind in KINDS_OF_PARAMETERS.items():
+                fields: list[tuple[int, str, bool]] = []
+                functions: list[Call] = []
+                for made in monitor._metrics[kind].values():
+                    if made.regex.match(raw):
+                        fields += self._add_metric(made, f"{prefix}/{name}/{made.name}", functions)
+                self._of_parameters[prefix] += [(i, call) for call in functions]
+                mine.append(self._row(f"{prefix}/{name}", fields))
             rows.append((parameter, mine[0], mine[1], mine[2]))
         self.core.set_parameters(rows)
+        return self._parameters
 
-    def _prepare_one(self, kind: str, index: int, raw: str, prefix: str) -> int:
-        fields: list[tuple[int, str, bool]] = []
-        for made in self.monitor._metrics[kind].values():
-            if not made.regex.match(raw):
-                continue
-            key = f"{prefix}/{made.name}"
-            if made.function is not None:
-                functions = self._of_parameters[prefix.partition("/")[0]]
-                functions.append((index, key, made.function, made.name))
-            else:
-                fields += metric.fields(made, key, self._kinds)
-        return self._row(prefix, fields)
+    def _call_all(self, prefix: str, what: str, tensors_of: Callable[..., Any]) -> None:
+        """Call users' functions with the tensors of each parameter; None: it has none."""
+        parameters = self._prepare()
+        with torch.no_grad():
+            for index, call in self._of_parameters[prefix]:
+                raw, name, parameter = parameters[index]
+                tensors = tensors_of(name, parameter)
+                if tensors is not None:
+                    self._call(call, what, raw, *tensors, is_ours=False)
 
     def parameters(self) -> None:
         """Measure all parameters, and how they differ from the reference's."""
-        self._prepare()
+        parameters = self._prepare()
         self.core.read_parameters(0)
-        assert self._parameters is not None
-        with torch.no_grad():
-            for index, key, function, metric_name in self._of_parameters["parameter"]:
-                raw, _, parameter = self._parameters[index]
-                try:
-                    result = _of_its_own(function(parameter), parameter)
-                except Exception as error:
-                    raise _failed(metric_name, "parameter", raw, parameter, error) from error
-                self.results.keys.append(key)
-                self.results.values.append(result)
-            self._parameter_differences()
-
-    def _parameter_differences(self) -> None:
+        self._call_all("parameter", "parameter", lambda _, parameter: (parameter,))
         reference = self.monitor.reference_module
         if reference is None or not self.monitor._metrics["parameter_difference"]:
             return
         formatted = names.formatter(reference, self.monitor.format_module_name_fn)
         others = {formatted(raw): other for raw, other in reference.named_parameters()}
-        assert self._parameters is not None
-        for name in {name for _, name, _ in self._parameters} - set(others):
+        for name in {name for _, name, _ in parameters} - set(others):
             self.monitor._warn(f"parameter {name} is not in the reference module")
-        for index, key, function, metric_name in self._of_parameters["parameter_difference"]:
-            raw, name, parameter = self._parameters[index]
-            if name not in others:
-                continue
-            try:
-                result = _of_its_own(function(parameter, others[name]), parameter)
-            except Exception as error:
-                raise _failed(metric_name, "parameter difference", raw, parameter, error) from error
-            self.results.keys.append(key)
-            self.results.values.append(result)
+        self._call_all(
+            "parameter_difference",
+            "parameter difference",
+            lambda name, parameter: (parameter, others[name]) if name in others else None,
+        )
 
     def gradients(self, before_clip: bool) -> None:
         """Measure all gradients."""
-        self._prepare()
-        assert self._parameters is not None
+        parameters = self._prepare()
         for index in self.core.read_parameters(2 if before_clip else 1):
-            self.monitor._warn(f"parameter {self._parameters[index][0]} has no gradient")
-        with torch.no_grad():
-            for index, key, function, metric_name in self._of_parameters[GRADIENTS[before_clip]]:
-                raw, _, parameter = self._parameters[index]
-                gradient = parameter.grad
-                if gradient is None:
-                    continue
-                gradient = gradient.detach()
-                try:
-                    result = _of_its_own(function(gradient), gradient)
-                except Exception as error:
-                    raise _failed(
-                        metric_name, "gradient of parameter", raw, gradient, error
-                    ) from error
-                self.results.keys.append(key)
-                self.results.values.append(result)
+            self.monitor._warn(f"parameter {parameters[index][0]} has no gradient")
+        self._call_all(
+            "gradient_before_clip" if before_clip else "gradient",
+            "gradient of parameter",
+            lambda _, parameter: None if parameter.grad is None else (parameter.grad.detach(),),
+        )
 
     # ---- what C cannot read
 
@@ -350,7 +331,7 @@ class Measure:
 
 
 def _checked(result: Any) -> Any:
-    """Give a tensor as it is, anything else as a number."""
+    """Return a tensor as it is, anything else as a number."""
     if isinstance(result, torch.Tensor):
         return result.detach() if result.requires_grad else result
     try:
@@ -360,22 +341,11 @@ def _checked(result: Any) -> Any:
 
 
 def _of_its_own(result: Any, tensor: torch.Tensor) -> Any:
-    """Copy a result that may lie in the program's own memory, which will change."""
-    if type(result) is not torch.Tensor:
-        result = _checked(result)
+    """Copy a result that may share the program's memory, which will change."""
     if isinstance(result, torch.Tensor) and (
         result._is_view()
-        or sys.getrefcount(result) > 2  # somebody else has it
+        or sys.getrefcount(result) > OUR_REFERENCES  # somebody else has it
         or result.data_ptr() == tensor.data_ptr()
     ):
         return result.clone()
     return result
-
-
-def _failed(
-    metric_name: str, what: str, name: str, tensor: torch.Tensor, error: Exception
-) -> RuntimeError:
-    return RuntimeError(
-        f"metric {metric_name!r} failed for the {what} {name}, "
-        f"of shape {tuple(tensor.shape)}: {error}"
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -38,17 +38,25 @@ class Metric:
     aggregation: Aggregation | None
 
 
+class Call(NamedTuple):
+    """A function to call, and the key of its results."""
+
+    key: str
+    function: Function
+    name: str  # of the metric
+
+
 @dataclass
 class Plan:
     """What is wanted of the tensors of one name."""
 
-    row: int = -1  # of the named metrics, in C
-    functions: list[tuple[str, Function, str]] = field(default_factory=list)  # key, f, name
-    differences: list[tuple[str, Function, str]] = field(default_factory=list)
+    row: int = -1  # of the metrics known by name, in C
+    functions: list[Call] = field(default_factory=list)
+    differences: list[Call] = field(default_factory=list)
 
     @property
     def is_told(self) -> bool:
-        """Whether Python has something to do."""
+        """Whether Python has to be called."""
         return bool(self.functions or self.differences)
 
 
@@ -72,23 +80,23 @@ def make(
 
 
 def check_function(argument: str, given: object) -> None:
-    """Refuse what cannot be called."""
+    """Raise TypeError for what cannot be called."""
     if not callable(given):
         raise TypeError(f"{argument} must be a function, not {given!r}")
 
 
 def pattern(argument: str, regex: object) -> re.Pattern[str]:
-    """Compile a regular expression; one that is none is named with its argument."""
+    """Compile a regular expression; an error names the argument."""
     if not isinstance(regex, (str, re.Pattern)):
         raise TypeError(f"{argument} must be a regular expression, not {regex!r}")
     try:
         return re.compile(regex)
     except re.error as error:
-        raise re.error(f"{argument} {regex!r} is no regular expression: {error}") from error
+        raise re.error(f"{argument} {regex!r} is not a regular expression: {error}") from error
 
 
 def fields(metric: Metric, key: str, kinds: dict[str, int]) -> list[tuple[int, str, bool]]:
-    """Give (kind, key, is_listed) of a named metric, as the C side takes them."""
+    """Return (kind, key, is_listed) of a metric known by name, as C takes them."""
     is_listed = metric.aggregation is not None
     if metric.named == "hist":
         return [(kinds["hist" + end], key + end, is_listed) for end in QUANTILES]
@@ -96,10 +104,10 @@ def fields(metric: Metric, key: str, kinds: dict[str, int]) -> list[tuple[int, s
 
 
 def of_difference(made: Metric) -> Metric:
-    """Make a function of two tensors: the named metric of what lies between them."""
+    """Return a metric of two tensors: the named one of their difference."""
     named = str(made.named)
     if named == "hist":
-        raise ValueError("'hist' is not there for differences; give a function")
+        raise ValueError("'hist' is not supported for differences; give a function")
 
     def function(a: torch.Tensor, b: torch.Tensor) -> float:
         between = a.detach() - b.detach()
@@ -112,7 +120,7 @@ def of_difference(made: Metric) -> Metric:
 
 
 def value_of(stats: _core.Stats, named: str) -> float:
-    """Give the metric of this name."""
+    """Return the metric of this name."""
     if named == "zeros":
         return stats.zeros / stats.count if stats.count else float("nan")
     if named == "inf":

@@ -338,7 +338,7 @@ class ModuleMonitor:
         self._reference.forget()
         self._measure.results.settle(self.storage, step)
         if was_active:
-            self._measure.tell_sight()
+            self._measure.warn_of_unseen()
         metrics = self.storage.get_step_metrics(step)
         results.record(step, metrics, self._measure.results.undefined)
 
@@ -452,8 +452,13 @@ class ModuleMonitor:
     # ---- elsewhere
 
     def histograms(self) -> dict[str, list[tuple[float, float, int]]]:
-        """Give (low, high, count) of the bins of each "hist" metric, of the latest step."""
-        return self._measure.results.bins
+        """Return (low, high, count) of the bins of each "hist" metric, of the latest step."""
+        return {
+            key.removesuffix("/q05"): [
+                (*edges, count) for edges, count in zip(one.edges, one.counts, strict=True)
+            ]
+            for key, one in self._measure.results.histograms.items()
+        }
 
     def to_tensorboard(self, writer: Any) -> None:
         """Write every step that this writer was not given yet to TensorBoard."""

@@ -10,11 +10,6 @@ from typing import Any
 
 import torch
 
-from tensortap.models.modules import can_run
-
-__all__ = ["can_run", "default_format_module_name_fn", "formatter", "is_compiled", "is_ddp"]
-__all__ += ["modules"]
-
 ROOT = "[root module]"
 WRAPPERS = ("_forward_module", "_orig_mod", "_fsdp_wrapped_module")
 
@@ -41,12 +36,12 @@ def default_format_module_name_fn(name: str) -> str:
 
 
 def is_ddp(module: torch.nn.Module) -> bool:
-    """Say if this is a DistributedDataParallel object."""
+    """Return whether this is a DistributedDataParallel object."""
     return any(kind.__name__ == "DistributedDataParallel" for kind in type(module).__mro__)
 
 
 def formatter(root: torch.nn.Module, format_fn: Callable[[str], str]) -> Callable[[str], str]:
-    """Give the function from raw names below this root to those in keys."""
+    """Return the function from raw names below this root to those in keys."""
     if not is_ddp(root):
         return format_fn
 
@@ -59,7 +54,7 @@ def formatter(root: torch.nn.Module, format_fn: Callable[[str], str]) -> Callabl
 def modules(
     root: torch.nn.Module, format_fn: Callable[[str], str]
 ) -> Iterator[tuple[str, torch.nn.Module, bool]]:
-    """Give (formatted name, module, is the root's inside): that runs whenever the root does."""
+    """Yield (formatted name, module, whether the root is only a wrapper around it)."""
     formatted = formatter(root, format_fn)
     inside = {"module"} if is_ddp(root) else set(WRAPPERS)
     for name, module in root.named_modules():
@@ -67,7 +62,7 @@ def modules(
 
 
 def is_compiled(root: torch.nn.Module) -> bool:
-    """Say if a part of the model runs compiled."""
+    """Return whether a part of the model runs compiled."""
     for module in root.modules():
         if type(module).__name__ == "OptimizedModule":
             return True

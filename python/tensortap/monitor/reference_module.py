@@ -11,6 +11,7 @@ from weakref import WeakSet, ref
 import torch
 
 from tensortap import _core
+from tensortap.models.modules import can_run
 from tensortap.monitor import names
 from tensortap.monitor.copies import Copies
 from tensortap.monitor.hooks import weakly
@@ -61,7 +62,7 @@ class Reference:
         for name, part, is_inside in names.modules(module, monitor.format_module_name_fn):
             if monitor._is_name_excluded(name):
                 continue
-            if names.can_run(part) and not is_inside:
+            if can_run(part) and not is_inside:
                 self._consumer.add(part, name)
             if isinstance(part, MonitorMixin):
                 part.set_module_monitor(monitor, True)

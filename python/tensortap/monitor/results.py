@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import torch
@@ -20,9 +21,9 @@ class Results:
     """Everything measured in this step that is not yet in the storage."""
 
     def __init__(self, core: _core.Metrics) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self.core = core
-        self.bins: dict[str, list[tuple[float, float, int]]] = {}  # of the latest step
+        self.histograms: dict[str, _core.Histogram] = {}  # of the latest step
         self.keys: list[str] = []  # of what users' functions returned ...
         self.values: list[Any] = []  # ... numbers, and tensors still to be read
         self.batch = device.Batch()  # of named metrics of other devices' tensors
@@ -57,9 +58,8 @@ class Results:
                 self.core.collect({}, False)
             return
         if not keeps:
-            bins = self.core.bins()
+            self.histograms = self.core.histograms()
             self.undefined.clear()
-            self.bins = {key.removesuffix("/q05"): held for key, held in bins.items()}
         later = storage.unaggregated(step)
         for key, several in self.core.collect(entry, keeps, self.undefined):
             storage.log_tensor(step, key, torch.tensor(several, dtype=torch.float64))
@@ -70,36 +70,27 @@ class Results:
     def _settle_own(
         self, storage: StorageManager, step: int, keys: list[str], values: list[Any]
     ) -> list[str]:
-        """Put what users' functions returned there; give the keys still to aggregate."""
+        """Store what users' functions returned; return the keys that are to be aggregated."""
         entry = storage.log_dict[step]
-        pairs = zip(keys, values, strict=True)
-        self.undefined.update(key for key, value in pairs if value is UNDEFINED)
-        numbers = self.core.numbers(values)  # None: of several elements, or of another device
-        once = set(keys)
-        later = [key for key, number in zip(keys, numbers, strict=True) if number is None]
-        if len(once) != len(keys):
-            seen: set[str] = set()
-            for key in keys:
-                if key in seen:
-                    later.append(key)
-                seen.add(key)
-        later += once & entry.keys()
-        later += once & storage.aggregation_fns.keys()
-        if not later:
-            entry.update(zip(keys, numbers, strict=True))
-            return []
-        held = set(later)
+        held = {*entry, *storage.aggregation_fns}
+        several = {key for key, count in Counter(keys).items() if count > 1}
+        later = []
+        numbers = self.core.numbers(values)  # None: of several elements, or on another device
         for key, number, value in zip(keys, numbers, values, strict=True):
-            if key not in held:
+            if value is UNDEFINED:
+                self.undefined.add(key)
+            if number is not None and key not in held and key not in several:
                 entry[key] = number
-            elif isinstance(value, torch.Tensor):
+                continue
+            later.append(key)
+            if isinstance(value, torch.Tensor):
                 storage.log_tensor(step, key, value)
             else:
                 storage.log_scalar(step, key, value)
         return later
 
     def preview(self, storage: StorageManager, step: int) -> dict[str, float]:
-        """Give what the step would come to if it ended now."""
+        """Return the metrics as if the step ended now."""
         entry = storage.log_dict.get(step)
         if entry is None:
             return {}

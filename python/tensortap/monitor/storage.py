@@ -138,8 +138,8 @@ class StorageManager:
                 del entry[key]
                 failed = failed or RuntimeError(f"{key} is complex: a metric is a real number")
             else:
-                means.append((key, _mean(values)))
-        entry.update(_fetch(means))
+                means.append((key, values))
+        entry.update(_fetch_means(means))
         if failed is not None:
             raise failed
         if self.logger is not None:
@@ -291,24 +291,16 @@ def _joined(values: list[Any]) -> Any:
     return torch.cat([tensor.to(first.device) for tensor in flat])
 
 
-def _mean(values: torch.Tensor) -> torch.Tensor:
-    if values.dim() == 0:
-        return values
-    if not (values.is_floating_point() or values.is_complex()):
-        values = values.to(torch.float64)
-    return values[0] if values.numel() == 1 else values.mean()
-
-
-def _fetch(values: list[tuple[str, torch.Tensor]]) -> dict[str, float]:
-    """Turn tensors of one element into numbers, in one transfer from each device."""
-    groups: dict[tuple[torch.device, torch.dtype], tuple[list[str], list[torch.Tensor]]] = {}
-    for key, value in values:
-        keys, tensors = groups.setdefault((value.device, value.dtype), ([], []))
-        keys.append(key)
-        tensors.append(value)
+def _fetch_means(values: list[tuple[str, torch.Tensor]]) -> dict[str, float]:
+    """Return the mean of each tensor as a number, in one transfer from each device."""
+    groups: dict[tuple[torch.device, torch.dtype], dict[str, torch.Tensor]] = {}
     out: dict[str, float] = {}
     with torch.no_grad():
-        for keys, tensors in groups.values():
-            numbers = torch.stack(tensors).tolist()
-            out.update(zip(keys, map(float, numbers), strict=True))
+        for key, value in values:
+            value = value if value.is_floating_point() else value.to(torch.float64)
+            mean = value.reshape(()) if value.numel() == 1 else value.mean()
+            groups.setdefault((value.device, value.dtype), {})[key] = mean
+        for means in groups.values():
+            numbers = torch.stack(list(means.values())).tolist()
+            out.update(zip(means, map(float, numbers), strict=True))
     return out

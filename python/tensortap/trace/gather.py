@@ -1,15 +1,16 @@
-"""Bring what the ranks kept to rank 0.
+"""Send what the ranks kept to rank 0.
 
-Each rank announces a batch in the store of torch.distributed: one small header that says
-what comes.  The tensors follow as raw bytes, packed into few large messages, from rank to
-rank 0, as soon as rank 0 is ready to receive them.  No rank waits longer than the group's
-timeout.  A rank that raised says so in its header and leaves; the others do not wait for it.
+Each rank announces a batch by a small header in the store of torch.distributed.  When rank 0 is
+ready, the tensors follow as raw bytes in few large messages.  No rank waits longer than the
+timeout of the group.  A rank that raised says so in its header and leaves; the others do not wait
+for it.
 SPDX-License-Identifier: Apache-2.0
 """
 
 from __future__ import annotations
 
 import contextlib
+import pickle
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -22,13 +23,15 @@ from tensortap.trace import wire
 from tensortap.trace.results import GlobalVariableResult, LocalVariableResult, joined
 
 Batch = tuple[int, str, LocalVariableResult]  # group, name, values
+Header = tuple[str, str, list[int], bytes]  # status, error, sizes of the messages, head
 
-GO = b"\0go"  # rank 0 takes the batch; anything else: why it does not
+GO = b"\0go"  # rank 0 receives the batch; anything else: why it does not
 MORE, FINAL, RAISED = "more", "final", "raised"
-INLINE = 1 << 16  # bytes of a header that the store takes; a longer one is a message
+INLINE = 1 << 16  # bytes of a head that the store takes; a longer one is a message
 TAGS = 1 << 12  # messages of one batch
-_entered = [0]  # exchanges of this process: the ranks agree on it
-_abandoned: list[Any] = []  # sends that were given up: torch may still read their memory
+_entered = [0]  # exchanges of this process: the same on all ranks
+_abandoned: list[Any] = []  # transfers that were given up: torch may still use their memory
+_beside: list[Any] = []  # a default group, and the gloo group made for it
 
 
 def place() -> tuple[int, int]:
@@ -38,25 +41,26 @@ def place() -> tuple[int, int]:
     return 0, 1
 
 
-def take_batches(
+def join_batches(
     batches: list[tuple[int, list[Batch]]],
 ) -> dict[tuple[int, str], GlobalVariableResult]:
-    """Put the ranks' batches behind each other, rank by rank."""
+    """Return the results of each group and name, joined rank by rank."""
     parts: dict[tuple[int, str], list[tuple[int, LocalVariableResult]]] = {}
     for rank, batch in batches:
         for number, name, result in batch:
             parts.setdefault((number, name), []).append((rank, result))
-    out = {}
-    for key, found in parts.items():
-        iterations = [i for _, result in found for i in result.iterations]
-        ranks = [rank for rank, result in found for _ in result.iterations]
-        values = joined([result.values for _, result in found])
-        out[key] = GlobalVariableResult(iterations, ranks, values)
-    return out
+    return {
+        key: GlobalVariableResult(
+            [i for _, result in found for i in result.iterations],
+            [rank for rank, result in found for _ in result.iterations],
+            joined([result.values for _, result in found]),
+        )
+        for key, found in parts.items()
+    }
 
 
 class Exchange:
-    """One trace over several ranks."""
+    """The batches of one trace over several ranks."""
 
     def __init__(self, rank: int, world: int) -> None:
         """Find the group and its store."""
@@ -71,10 +75,9 @@ class Exchange:
         self.sent = 0  # batches announced
         self.received = [0] * world  # rank 0: of each rank
         self.is_done = [r == rank for r in range(world)]
-        self.pending: list[tuple[Any, torch.Tensor]] = []
 
     def run(self, local: list[Batch], is_final: bool) -> Iterator[list[tuple[int, list[Batch]]]]:
-        """Send what is here; on rank 0 give what came, in turns until the last rank is done."""
+        """Send a batch; on rank 0 yield what was received, until the last rank is done."""
         if self.rank != 0:
             self._send(local, is_final)
             return
@@ -93,112 +96,102 @@ class Exchange:
     def leave(self, error: BaseException) -> None:
         """Announce that this rank has raised, without waiting for the others."""
         text = f"{type(error).__name__}: {error}"[:500]
-        with contextlib.suppress(Exception):  # the store was rank 0's, which may be gone
+        with contextlib.suppress(Exception):  # the store was rank 0's, which may have ended
             if self.rank == 0:
                 self.store.set(f"{self.prefix}/left", text)
-                for rank in range(1, self.world):  # one may be waiting for us
-                    self.store.set(f"{self.prefix}/{rank}/{self.received[rank] + 1}/go", text)
+                for rank in range(1, self.world):  # one may be waiting
+                    self.store.set(f"{self._key(rank, self.received[rank] + 1)}/go", text)
             else:
                 self._announce(RAISED, text, [], b"")
-        _abandoned.extend(self.pending)
+
+    def _key(self, rank: int, batch: int) -> str:
+        return f"{self.prefix}/{rank}/{batch}"
+
+    def _take(self, key: str, deadline: float) -> bytes:
+        """Wait for an entry of the store, and remove it."""
+        self.store.wait([key], _until(deadline))
+        value: bytes = self.store.get(key)
+        with contextlib.suppress(RuntimeError):  # not every store can
+            self.store.delete_key(key)
+        return value
+
+    @staticmethod
+    def _tag(batch: int, message: int) -> int:
+        return ((batch - 1) % TAGS) * TAGS + message % TAGS
 
     # ---- ranks other than 0
 
     def _send(self, local: list[Batch], is_final: bool) -> None:
         try:
             if self.store.check([f"{self.prefix}/left"]):
-                raise self._left(self.store.get(f"{self.prefix}/left"))
+                raise _left(self.store.get(f"{self.prefix}/left"))
             head, messages = wire.encode(local)
             if len(head) > INLINE:
-                messages.insert(0, wire.as_bytes(head))
+                messages.insert(0, torch.frombuffer(bytearray(head), dtype=torch.uint8))
                 head = b""
             self._announce(FINAL if is_final else MORE, "", [len(m) for m in messages], head)
             if messages:
-                self._wait_for_rank_0()
-            for i, message in enumerate(messages):
-                tag = self._tag(self.sent - 1, i)
-                self.pending.append((dist.isend(message, 0, group=self.group, tag=tag), message))
-            self._wait_for_sends()  # what was gathered does not die with this rank
+                self._send_messages(messages)
         except (dist.DistError, OSError) as error:
             raise RuntimeError(f"tensortap.trace: rank 0 cannot be reached: {error}") from error
 
-    @staticmethod
-    def _left(text: bytes) -> RuntimeError:
-        words = text.decode(errors="replace")
-        return RuntimeError(f"tensortap.trace: rank 0 has left the trace: {words}")
-
-    def _wait_for_rank_0(self) -> None:
-        """Wait until it takes this batch, or says that it never will."""
-        key = f"{self.prefix}/{self.rank}/{self.sent}/go"
-        try:
-            self.store.wait([key], self.timeout)
-        except (dist.DistError, RuntimeError) as error:
-            raise RuntimeError(
-                f"tensortap.trace: rank 0 did not take the values of rank {self.rank} within "
-                f"the group's timeout ({self.timeout.total_seconds():g} s)"
-            ) from error
-        answer = self.store.get(key)
-        with contextlib.suppress(RuntimeError):
-            self.store.delete_key(key)
-        if answer != GO:
-            raise self._left(answer)
-
     def _announce(self, status: str, text: str, sizes: list[int], head: bytes) -> None:
         self.sent += 1
-        header = wire.pack_header(status, text, sizes, head)
-        self.store.set(f"{self.prefix}/{self.rank}/{self.sent}", header)
+        header: Header = (status, text, sizes, head)
+        self.store.set(self._key(self.rank, self.sent), pickle.dumps(header, protocol=5))
 
-    def _wait_for_sends(self) -> None:
-        deadline = time.monotonic() + self.timeout.total_seconds()
+    def _send_messages(self, messages: list[torch.Tensor]) -> None:
+        """Wait until rank 0 is ready, and until it has everything."""
+        works: list[Any] = []
         try:
-            for work, _ in self.pending:
-                work.wait(timedelta(seconds=max(deadline - time.monotonic(), 0.001)))
-        except RuntimeError as error:
-            _abandoned.extend(self.pending)
-            self.pending = []
+            answer = self._take(f"{self._key(self.rank, self.sent)}/go", self._deadline())
+            if answer == GO:
+                for i, message in enumerate(messages):
+                    tag = self._tag(self.sent, i)
+                    works.append(dist.isend(message, 0, group=self.group, tag=tag))
+                deadline = self._deadline()
+                for work in works:
+                    work.wait(_until(deadline))
+        except (dist.DistError, RuntimeError) as error:
+            _abandoned.append((works, messages))
             raise RuntimeError(
                 f"tensortap.trace: rank 0 did not take the values of rank {self.rank} within "
-                f"{self.timeout.total_seconds():g} s: {error}"
+                f"the group's timeout ({self.timeout.total_seconds():g} s): {error}"
             ) from error
-        self.pending = []
+        if answer != GO:
+            raise _left(answer)
 
-    @staticmethod
-    def _tag(batch: int, message: int) -> int:
-        return (batch % TAGS) * TAGS + message % TAGS
+    def _deadline(self) -> float:
+        return time.monotonic() + self.timeout.total_seconds()
 
     # ---- rank 0
 
     def _receive(self, problems: list[str]) -> list[tuple[int, list[Batch]]]:
-        """Take the next batch of every rank that is not done."""
-        deadline = time.monotonic() + self.timeout.total_seconds()
+        """Receive the next batch of every rank that is not done."""
+        deadline = self._deadline()
         coming = []
         for rank in range(1, self.world):
             if self.is_done[rank]:
                 continue
             header = self._header(rank, deadline, problems)
+            self.is_done[rank] = header is None or header[0] == FINAL
             if header is None:
-                self.is_done[rank] = True
                 continue
-            status, text, sizes, head = header
-            if status == RAISED:
-                problems.append(f"rank {rank} raised {text}")
-                self.is_done[rank] = True
-                continue
-            self.is_done[rank] = status == FINAL
+            _, _, sizes, head = header
+            number = self.received[rank]
             if sizes:
-                self.store.set(f"{self.prefix}/{rank}/{self.received[rank]}/go", GO)
+                self.store.set(f"{self._key(rank, number)}/go", GO)
             buffers = [torch.empty(size, dtype=torch.uint8) for size in sizes]
-            works = [
-                dist.irecv(b, rank, group=self.group, tag=self._tag(self.received[rank] - 1, i))
-                for i, b in enumerate(buffers)
+            works: list[Any] = [
+                dist.irecv(buffer, rank, group=self.group, tag=self._tag(number, i))
+                for i, buffer in enumerate(buffers)
             ]
             coming.append((rank, head, buffers, works))
         received = []
         for rank, head, buffers, works in coming:
             try:
                 for work in works:
-                    assert work is not None
-                    work.wait(timedelta(seconds=max(deadline - time.monotonic(), 0.001)))
+                    work.wait(_until(deadline))
             except RuntimeError as error:
                 self.is_done[rank] = True
                 _abandoned.append((works, buffers))
@@ -209,16 +202,12 @@ class Exchange:
             received.append((rank, wire.decode(head, buffers)))
         return received
 
-    def _header(
-        self, rank: int, deadline: float, problems: list[str]
-    ) -> tuple[str, str, list[int], bytes] | None:
-        key = f"{self.prefix}/{rank}/{self.received[rank] + 1}"
-        left = timedelta(seconds=max(deadline - time.monotonic(), 0.001))
+    def _header(self, rank: int, deadline: float, problems: list[str]) -> Header | None:
+        """Return the header of a rank's next batch; None, and a problem, if there is none."""
         try:
-            self.store.wait([key], left)
-            header = wire.unpack_header(self.store.get(key))
-            with contextlib.suppress(RuntimeError):  # not every store can
-                self.store.delete_key(key)
+            header: Header = pickle.loads(
+                self._take(self._key(rank, self.received[rank] + 1), deadline)
+            )
         except (dist.DistError, RuntimeError) as error:
             limit = f"{self.timeout.total_seconds():g} s"
             detail = "" if "imeout" in str(error) or "imed out" in str(error) else f": {error}"
@@ -227,38 +216,42 @@ class Exchange:
             )
             return None
         self.received[rank] += 1
+        if header[0] == RAISED:
+            problems.append(f"rank {rank} raised {header[1]}")
+            return None
         return header
 
 
+def _until(deadline: float) -> timedelta:
+    return timedelta(seconds=max(deadline - time.monotonic(), 0.001))
+
+
+def _left(text: bytes) -> RuntimeError:
+    words = text.decode(errors="replace")
+    return RuntimeError(f"tensortap.trace: rank 0 has left the trace: {words}")
+
+
 def _gloo_group() -> Any:
-    """Return the default group if gloo serves the CPU there, else a gloo group beside it."""
+    """Return None, the default group, if it uses gloo for the CPU, else another group that does."""
     from torch.distributed import distributed_c10d as c10d
 
     default = c10d._get_default_group()
-    try:
-        backend = default._get_backend(torch.device("cpu"))
-        if "gloo" in type(backend).__name__.lower():
+    with contextlib.suppress(RuntimeError):
+        if "gloo" in type(default._get_backend(torch.device("cpu"))).__name__.lower():
             return None
-    except RuntimeError:
-        pass
     if not _beside or _beside[0] is not default:  # another one was initialised since
         _beside[:] = [default, dist.new_group(backend="gloo", timeout=_timeout())]
     return _beside[1]
 
 
-_beside: list[Any] = []  # a default group, and the gloo group made for it
-
-
 def _timeout() -> timedelta:
-    """Return the timeout that the program's own group has."""
+    """Return the timeout of the program's own group."""
     from torch.distributed import distributed_c10d as c10d
 
     default = c10d._get_default_group()
     for device in ("cpu", "cuda"):
-        try:
+        with contextlib.suppress(RuntimeError, AttributeError):
             found = default._get_backend(torch.device(device)).options._timeout
-        except (RuntimeError, AttributeError):
-            continue
-        if isinstance(found, timedelta):
-            return found
+            if isinstance(found, timedelta):
+                return found
     return c10d.default_pg_timeout

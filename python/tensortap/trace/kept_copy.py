@@ -39,33 +39,23 @@ def copy_value(value: Any, copies: dict[Any, Any] | None, *, is_forced: bool) ->
         raise CannotKeepError(f"{type(value).__name__}: {error}") from error
 
 
-PLAIN = (torch.Tensor, torch.nn.Parameter)
-
-
-def _has_modes() -> bool:
-    return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
-
-
 def copy_tensor(t: torch.Tensor) -> torch.Tensor:
-    """Return the values of a tensor in memory of their own, on the CPU."""
-    if type(t) in PLAIN and not torch.is_inference_mode_enabled() and not _has_modes():
-        if torch._C._functorch.maybe_current_level() is not None:
-            raise CannotKeepError("inside vmap or grad")
-        alone = t.detach()
-        return alone.clone() if alone.is_cpu else alone.cpu()
+    """Return the values of a tensor that C cannot clone, in memory of their own, on the CPU."""
+    if torch._C._functorch.maybe_current_level() is not None:
+        raise CannotKeepError("inside vmap or grad")
     kind = type(t).__name__
     if kind in ("FakeTensor", "FunctionalTensor"):
         raise CannotKeepError("fake")
     if kind == "DTensor":
         local: Any = t
         t = local.to_local()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_no_dispatch_modes())
-        stack.enter_context(torch._C.DisableTorchFunction())
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.no_grad())
-        alone = t.clone().detach() if t.is_cpu else t.detach().cpu()
-        return alone
+    with (
+        _no_dispatch_modes(),
+        torch._C.DisableTorchFunction(),
+        torch.inference_mode(False),
+        torch.no_grad(),
+    ):
+        return t.clone().detach() if t.is_cpu else t.detach().cpu()
 
 
 def _no_dispatch_modes() -> Any:
@@ -80,7 +70,7 @@ def deep_copy(value: Any) -> Any:
     """Copy a container or object with all that is in it; tensors are detached."""
     memo: dict[int, Any] = {}
     for one in _core.all_tensors(value):
-        made = copy_tensor(one)
+        made = _core.copy_tensor(one, make=copy_tensor)
         is_parameter = isinstance(one, torch.nn.Parameter)
         memo[id(one)] = torch.nn.Parameter(made, requires_grad=False) if is_parameter else made
     return copy.deepcopy(value, memo)

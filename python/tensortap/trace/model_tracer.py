@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,42 +22,17 @@ import torch
 from tensortap import _core
 from tensortap.runs import process
 from tensortap.trace import callbacks
-from tensortap.trace.gather import Batch, Exchange, place, take_batches
+from tensortap.trace.gather import Batch, Exchange, join_batches, place
 from tensortap.trace.kept_copy import CannotKeepError, copy_value
 from tensortap.trace.path_matcher import PathMatcher, is_hidden, self_of
-from tensortap.trace.results import TraceResults
-from tensortap.trace.variable import KEEPS, Keep, Variable
+from tensortap.trace.results import GlobalVariableResult, LocalVariableResult, TraceResults
+from tensortap.trace.variable import KEEPS, Keep, Variable, checked_count
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 MODE_NUMBERS = {None: 0, "train": 1, "eval": 2}  # as trace_mode in trace/engine.h
 MOST_NAMES = 10  # in a warning
-
-
-class RunValues:
-    """Writes values as `trace/{name}`: tensors whole, numbers as points."""
-
-    def __init__(self) -> None:
-        """Start without a warning."""
-        self.has_warned = False
-
-    def add(self, name: str, value: Any) -> None:
-        """Record one value at the run's current step; what a run cannot hold is left out."""
-        if not process.open_runs:
-            return
-        run = process.open_runs[-1]
-        site = f"trace/{name}"
-        try:
-            if isinstance(value, (torch.Tensor, np.ndarray)):
-                run.tensor(site, value, keep="stats|value")
-            elif isinstance(value, (bool, int, float, np.generic)):
-                run.log(site, float(value))
-        except Exception as error:
-            if not self.has_warned:
-                self.has_warned = True
-                text = f"tensortap: {name} is not in the run: {error}"
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 class ModelTracer:
@@ -106,37 +82,33 @@ class ModelTracer:
         keep: Keep = "changed",
         gather: bool = True,
     ) -> None:
-        """Take dotted paths, or a `Variable`, or a list of either kind.
-
-        The other arguments are for paths; a Variable has its own.  *gather* False: each
-        rank keeps its own results, and none waits for another.
-        """
+        """Check the options; tracing begins when it is entered."""
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
         if eval_only and train_only:
             raise ValueError("eval_only and train_only exclude each other: set one, or none")
-        lists = {
-            "pre_save_callbacks": pre_save_callbacks,
-            "pre_gather_callbacks": pre_gather_callbacks,
-            "post_gather_callbacks": post_gather_callbacks,
-            "post_trace_callbacks": post_trace_callbacks,
-        }
-        given = [variables] if isinstance(variables, (str, Variable)) else variables
-        if not isinstance(given, Iterable):
+        if not isinstance(variables, Iterable | Variable):
             raise TypeError(
                 f"variables must be paths like 'layers.*' or Variables, not {variables!r}"
             )
-        self.variables: list[Any] = list(given)
+        self.variables: list[Any] = (
+            [variables] if isinstance(variables, str | Variable) else list(variables)
+        )
         self._groups = [one for one in self.variables if isinstance(one, Variable)]
         paths = [one for one in self.variables if not isinstance(one, Variable)]
-        self._has_paths = bool(paths) or not self._groups
-        if self._has_paths:
-            mode: Any = "eval" if eval_only else "train" if train_only else None
-            common = (trace_interval, {"gathering_interval": gathering_interval}, lists, mode, keep)
-            self._groups.append(Variable._of_paths(paths, *common))
-        elif (trace_interval, gathering_interval, keep) != (1, 1, "changed") or any(
-            callbacks.checked(name, one) for name, one in lists.items()
-        ):
+        lists = (
+            pre_save_callbacks,
+            pre_gather_callbacks,
+            post_gather_callbacks,
+            post_trace_callbacks,
+        )
+        if paths or not self._groups:
+            every = checked_count("gathering_interval", gathering_interval)
+            group = Variable(paths, trace_interval, every, *lists, keep=keep)
+            group.mode = "eval" if eval_only else "train" if train_only else None
+            group._with_lists = True
+            self._groups.append(group)
+        elif (trace_interval, gathering_interval, keep) != (1, 1, "changed") or any(lists):
             raise ValueError(
                 "intervals, keep and callbacks of the tracer are for paths; "
                 "give each Variable its own"
@@ -160,12 +132,9 @@ class ModelTracer:
         merged = TraceResults()
         for group in self._groups:
             for name, result in group.results.items():
-                merged.add(name, result.copy() if self._is_shared(name) else result)
+                is_shared = sum(name in other.results for other in self._groups) > 1
+                merged.add(name, result.copy() if is_shared else result)
         return merged
-
-    def _is_shared(self, name: str) -> bool:
-        """Return whether several Variables have a result of this name."""
-        return sum(name in group.results for group in self._groups) > 1
 
     @property
     def current_iteration(self) -> int:
@@ -197,7 +166,7 @@ class ModelTracer:
         for group in self._groups:
             group._reset()
         self._copies: dict[Any, Any] = {}  # of the iteration
-        self._run_values = RunValues()
+        self._is_run_warned = False
         self._unkept: dict[str, tuple[str, int]] = {}  # name -> why not, how often
         matcher = PathMatcher(self._given)
         for number, group in enumerate(self._groups):
@@ -260,22 +229,14 @@ class ModelTracer:
             else:
                 self._finish()
         except Exception as second:
-            warnings.warn(f"tensortap: while ending the trace: {second}", RuntimeWarning, 2)
+            _warn(f"tensortap: while ending the trace: {second}")
 
     def _finish(self) -> None:
-        problem: BaseException | None = None
-        try:
-            self._gather(list(range(len(self._groups))), is_final=True)
-        except BaseException as error:
-            problem = error
-        try:
-            if self.rank == 0 or self._exchange is None:
-                self._post_trace()
-        except BaseException:
-            if problem is None:
-                raise
-        if problem is not None:
-            raise problem
+        every = list(range(len(self._groups)))
+        jobs: list[Callable[[], None]] = [partial(self._gather, every, is_final=True)]
+        if self.rank == 0 or self._exchange is None:
+            jobs.append(self._post_trace)
+        _run_all(jobs)
 
     # ---- while the model runs
 
@@ -295,10 +256,25 @@ class ModelTracer:
         local = group._local_of(name)
         local.iterations.append(iteration)
         local.values.append(copied)
-        self._run_values.add(name, copied)
+        self._record(name, copied)
+
+    def _record(self, name: str, value: Any) -> None:
+        """Write a value to the open run, if there is one: tensors whole, numbers as points."""
+        if not process.open_runs:
+            return
+        run, site = process.open_runs[-1], f"trace/{name}"
+        try:
+            if isinstance(value, (torch.Tensor, np.ndarray)):
+                run.tensor(site, value, keep="stats|value")
+            elif isinstance(value, (bool, int, float, np.generic)):
+                run.log(site, float(value))
+        except Exception as error:
+            if not self._is_run_warned:
+                self._is_run_warned = True
+                _warn(f"tensortap: {name} is not in the run: {error}")
 
     def _lists(self, number: int, name: str) -> tuple[list[int], list[Any]]:
-        """Return the lists that values of this name are put into, until the next gather."""
+        """Return the lists that values of this name are appended to until the next gather."""
         local = self._groups[number]._local_of(name)
         return local.iterations, local.values
 
@@ -314,45 +290,37 @@ class ModelTracer:
     def _exchange_all(self, numbers: list[int], is_final: bool) -> None:
         local: list[Batch] = []
         for number in numbers:
-            group = self._groups[number]
-            for name, result in group._take().items():
-                callbacks.run(
-                    "pre_gather", group.pre_gather_callbacks, name, result, group._with_lists
-                )
+            for name, result in self._groups[number]._take().items():
+                self._call("pre_gather", number, name, result)
                 local.append((number, name, result))
         if self._exchange is None:
-            self._take_in([(self.rank, local)])
+            self._add([(self.rank, local)])
             return
         for batches in self._exchange.run(local, is_final):
-            self._take_in(batches)
+            self._add(batches)
 
-    def _take_in(self, batches: list[tuple[int, list[Batch]]]) -> None:
-        problem: Exception | None = None
-        for (number, name), result in take_batches(batches).items():
-            group = self._groups[number]
-            try:
-                callbacks.run(
-                    "post_gather", group.post_gather_callbacks, name, result, group._with_lists
-                )
-            except Exception as error:
-                problem = problem or error
-                continue
-            group.results.add(name, result.copy())  # a callback may hold its lists
-        if problem is not None:
-            raise problem
+    def _add(self, batches: list[tuple[int, list[Batch]]]) -> None:
+        """Add what ranks have sent to the results."""
+
+        def add(number: int, name: str, result: GlobalVariableResult) -> None:
+            self._call("post_gather", number, name, result)
+            self._groups[number].results.add(name, result.copy())  # a callback may hold its lists
+
+        _run_all(partial(add, *key, result) for key, result in join_batches(batches).items())
 
     def _post_trace(self) -> None:
-        problem: Exception | None = None
-        for group in self._groups:
-            for name, result in group.results.items():
-                try:
-                    callbacks.run(
-                        "post_trace", group.post_trace_callbacks, name, result, group._with_lists
-                    )
-                except Exception as error:
-                    problem = problem or error
-        if problem is not None:
-            raise problem
+        _run_all(
+            partial(self._call, "post_trace", number, name, result)
+            for number, group in enumerate(self._groups)
+            for name, result in group.results.items()
+        )
+
+    def _call(
+        self, kind: str, number: int, name: str, result: GlobalVariableResult | LocalVariableResult
+    ) -> None:
+        """Call the callbacks of one kind with a result."""
+        group = self._groups[number]
+        callbacks.run(kind, getattr(group, f"{kind}_callbacks"), name, result, group._with_lists)
 
     # ---- what was not seen
 
@@ -369,23 +337,31 @@ class ModelTracer:
                 name = self._matcher.compiled[0]
                 what = f"module {name!r}" if name else "the model"
                 hint += f" ({what} is compiled: what torch.compile runs as one graph is not seen)"
-            warnings.warn(f"path {path!r} matched nothing{hint}", RuntimeWarning, stacklevel=3)
+            _warn(f"path {path!r} matched nothing{hint}")
         if self._unkept:
             listed = [
                 f"{name} ({why}{f'; {times} times' if times > 1 else ''})"
                 for name, (why, times) in list(self._unkept.items())[:MOST_NAMES]
             ]
-            warnings.warn(
-                f"not kept, as they cannot be copied: {', '.join(listed)}",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+            _warn(f"not kept, as they cannot be copied: {', '.join(listed)}")
         if engine.errors:
-            warnings.warn(
-                f"tensortap: {engine.errors} errors while tracing, first: {engine.error!r}",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+            _warn(f"tensortap: {engine.errors} errors while tracing, first: {engine.error!r}")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+def _run_all(jobs: Iterable[Callable[[], None]]) -> None:
+    """Call all of these, and raise the first error afterwards."""
+    first: Exception | None = None
+    for job in jobs:
+        try:
+            job()
+        except Exception as error:
+            first = first or error
+    if first is not None:
+        raise first
 
 
 def trace_model(

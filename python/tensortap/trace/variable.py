@@ -14,7 +14,6 @@ from tensortap.trace.results import LocalVariableResult, TraceResults
 Keep = Literal["changed", "content", "always"]
 Mode = Literal["train", "eval"]
 KEEPS = ("changed", "content", "always")
-MODES = ("train", "eval")
 
 
 class Variable:
@@ -38,10 +37,8 @@ class Variable:
     """
 
     results: TraceResults  # by name; on rank 0
-    pre_save_callbacks: list[callbacks.Callback]
-    pre_gather_callbacks: list[callbacks.Callback]
-    post_gather_callbacks: list[callbacks.Callback]
-    post_trace_callbacks: list[callbacks.Callback]
+    mode: Mode | None  # None: both, counted together
+    _with_lists = False  # callbacks that take both forms are given lists
 
     def __init__(
         self,
@@ -56,48 +53,20 @@ class Variable:
         *,
         keep: Keep = "changed",
     ) -> None:
-        """Trace *paths* in every *trace_interval*-th forward of the mode "train" or "eval".
-
-        *keep*: "changed" (a value that is not the last one again), "content" (compares
-        contents) or "always" (one value each iteration, whether it changed or not).
-        """
-        if mode not in MODES:
+        """Check and keep the options."""
+        if mode not in ("train", "eval"):
             raise ValueError(f"mode must be 'train' or 'eval', not {mode!r}")
-        lists = {
-            "pre_save_callbacks": pre_save_callbacks,
-            "pre_gather_callbacks": pre_gather_callbacks,
-            "post_gather_callbacks": post_gather_callbacks,
-            "post_trace_callbacks": post_trace_callbacks,
-        }
-        self._fill(paths, trace_interval, {"gather_interval": gather_interval}, lists, mode, keep)
-        self._with_lists = False
-
-    @classmethod
-    def _of_paths(cls, *options: Any) -> Variable:
-        """Make the one that stands for all paths of a ModelTracer."""
-        self = cls.__new__(cls)
-        self._fill(*options)
-        self._with_lists = True
-        return self
-
-    def _fill(
-        self,
-        paths: Any,
-        trace_interval: int,
-        gather_interval: dict[str, int],  # by the name that the caller's argument has
-        callback_lists: dict[str, Any],
-        mode: Mode | None,
-        keep: Keep,
-    ) -> None:
-        self.paths = _checked_paths(paths)
-        self.trace_interval = _checked_count("trace_interval", trace_interval)
-        (self.gather_interval,) = (_checked_count(*one) for one in gather_interval.items())
         if keep not in KEEPS:
             raise ValueError(f"keep must be 'changed', 'content' or 'always', not {keep!r}")
-        self.mode = mode
-        self.keep = keep
-        for name, given in callback_lists.items():
-            setattr(self, name, callbacks.checked(name, given))
+        self.paths = _checked_paths(paths)
+        self.trace_interval = checked_count("trace_interval", trace_interval)
+        self.gather_interval = checked_count("gather_interval", gather_interval)
+        self.mode, self.keep = mode, keep
+        checked = callbacks.checked
+        self.pre_save_callbacks = checked("pre_save_callbacks", pre_save_callbacks)
+        self.pre_gather_callbacks = checked("pre_gather_callbacks", pre_gather_callbacks)
+        self.post_gather_callbacks = checked("post_gather_callbacks", post_gather_callbacks)
+        self.post_trace_callbacks = checked("post_trace_callbacks", post_trace_callbacks)
         self._reset()
 
     def _reset(self) -> None:
@@ -105,10 +74,7 @@ class Variable:
         self._local: dict[str, LocalVariableResult] = {}
 
     def _local_of(self, name: str) -> LocalVariableResult:
-        local = self._local.get(name)
-        if local is None:
-            local = self._local[name] = LocalVariableResult()
-        return local
+        return self._local.setdefault(name, LocalVariableResult())
 
     def _take(self) -> dict[str, LocalVariableResult]:
         taken, self._local = self._local, {}
@@ -131,9 +97,10 @@ def _checked_paths(paths: Any) -> list[str]:
     return found
 
 
-def _checked_count(argument: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{argument} must be a number of iterations, 1 or more, not {value!r}")
-    if value < 1:
-        raise ValueError(f"{argument} must be a number of iterations, 1 or more, not {value!r}")
-    return value
+def checked_count(argument: str, value: Any) -> int:
+    """Return the number of iterations if it is one."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not is_number or value < 1:
+        error = ValueError if is_number else TypeError
+        raise error(f"{argument} must be a number of iterations, 1 or more, not {value!r}")
+    return int(value)
