@@ -73,7 +73,7 @@ static PyMethodDef functions[] = {
       "_announce($module, module, function, /)\n--\n\n"
       "Call function(module) before each call of a module in training, until given None." },
     { "_set_traced_call", FAST(calls_set_traced_call),
-      "_set_traced_call($module, function, listen, make_slots, /)\n--\n\n"
+      "_set_traced_call($module, function, listen, make_slots, make_forward, /)\n--\n\n"
       "Set the function that torch.compile traces where a watched module is called." },
     { "_begin_compiling", FAST(calls_begin_compiling),
       "_begin_compiling($module, /)\n--\n\n"
@@ -90,6 +90,9 @@ static PyMethodDef functions[] = {
     { "_escape", summary_escape, METH_O,
       "_escape($module, text, /)\n--\n\n"
       "Escape what a terminal would obey: control characters and those that reorder text." },
+    { "_hidden_hook", FAST(calls_hidden_hook),
+      "_hidden_hook($module, function, traced, /)\n--\n\n"
+      "Make an object that calls function, and which torch.compile traces as traced." },
     { "_reduce_module", calls_reduce_module, METH_O,
       "_reduce_module($module, model, /)\n--\n\n"
       "Reduce a watched module to what an unwatched one is pickled as." },

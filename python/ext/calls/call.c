@@ -232,7 +232,7 @@ static PyObject *call_module(calls_tap *tap, PyObject *module, PyObject *args, P
 {
     if (tap->inner != NULL)
         return PyObject_Call(tap->inner, args, kwargs);
-    return calls_forward(tap->state, &tap->class, module, args, kwargs, tap->forward);
+    return calls_forward(tap, module, args, kwargs);
 }
 
 /* A replica of DataParallel has a copy of its module's __dict__, and so our object in

@@ -61,9 +61,9 @@ static bool are_empty(PyObject *dict, PyObject *const *names)
 
 /* What is to be called with the module and its arguments: forward, where there are no hooks,
  * or _call_impl; borrowed.  NULL: the module has a way of its own. */
-static PyObject *way_of(const binding_state *state, const calls_forward_class *class, PyObject *module,
-                        const PyObject *ours)
+static PyObject *way_of(const calls_tap *tap, const calls_forward_class *class, PyObject *module)
 {
+    const binding_state *state = tap->state;
     const calls_forward_names *names = &state->calls->forward;
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
     PyObject *way = NULL;
@@ -71,8 +71,8 @@ static PyObject *way_of(const binding_state *state, const calls_forward_class *c
         way = class->impl;
     PyObject *own = dict != NULL ? PyDict_GetItemWithError(dict, names->forward) : NULL; /* borrowed */
     if (way != NULL && *state->torch.tracing_state() == NULL && are_empty(dict, names->hooks) &&
-        are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals) && (own == NULL || own == ours) &&
-        !PyErr_Occurred())
+        are_empty(PyFunction_GET_GLOBALS(class->impl), names->globals) &&
+        (own == NULL || own == tap->forward) && !PyErr_Occurred())
         way = class->forward;
     Py_XDECREF(dict);
     PyErr_Clear();
@@ -103,16 +103,17 @@ static PyObject *call_function(PyObject *function, PyObject *module, PyObject *a
     return result;
 }
 
-PyObject *calls_forward(binding_state *state, calls_forward_class *class, PyObject *module,
-                        PyObject *args, PyObject *kwargs, const PyObject *ours)
+PyObject *calls_forward(calls_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs)
 {
+    const binding_state *state = tap->state;
+    calls_forward_class *class = &tap->class;
     calls_forward_names *names = &state->calls->forward;
     if (!is_current(class, Py_TYPE(module)))
         read_class(names, Py_TYPE(module), class);
     PyObject *way = NULL; /* borrowed */
     if (class->forward != NULL && state->torch.tracing_state != NULL &&
         PyFunction_GET_CODE(class->impl) == names->known)
-        way = way_of(state, class, module, ours);
+        way = way_of(tap, class, module);
     if (way != NULL)
         return call_function(way, module, args, kwargs);
     PyObject *bound = PyObject_GetAttr(module, names->call_impl); /* owned */

@@ -32,21 +32,13 @@ static bool is_usual(const binding_state *state, PyTypeObject *type)
     return true;
 }
 
-/* Is this the method that the module would have without it in its __dict__, as traced.c puts it? */
-static bool is_our_forward(const binding_state *state, PyObject *method, PyObject *module)
-{
-    return method != NULL && PyMethod_Check(method) && PyMethod_GET_SELF(method) == module &&
-           PyMethod_GET_FUNCTION(method) ==
-               _PyType_Lookup(Py_TYPE(module), state->calls->forward.forward);
-}
-
 /* The __dict__ of a module without us.  New reference. */
-static PyObject *dict_without_us(const binding_state *state, PyObject *dict, PyObject *module)
+static PyObject *dict_without_us(const binding_state *state, PyObject *dict)
 {
     PyObject *slot = state->calls->slot, *forward = state->calls->forward.forward; /* borrowed */
     PyObject *held = PyDict_GetItemWithError(dict, slot);                          /* borrowed */
     bool has_tap = held != NULL && Py_IS_TYPE(held, state->calls_tap_type);
-    bool has_forward = is_our_forward(state, PyDict_GetItemWithError(dict, forward), module);
+    bool has_forward = calls_traced_is_forward(state, PyDict_GetItemWithError(dict, forward));
     if (PyErr_Occurred() || (!has_tap && !has_forward))
         return PyErr_Occurred() ? NULL : Py_NewRef(dict);
     PyObject *inner = has_tap ? ((calls_tap *)held)->inner : NULL; /* borrowed */
@@ -59,16 +51,16 @@ static PyObject *dict_without_us(const binding_state *state, PyObject *dict, PyO
 }
 
 /* obj without us, in dicts that lie at most `depth` tuples deep.  New reference. */
-static PyObject *without_us(const binding_state *state, PyObject *obj, PyObject *module, int depth)
+static PyObject *without_us(const binding_state *state, PyObject *obj, int depth)
 {
     if (PyDict_CheckExact(obj))
-        return dict_without_us(state, obj, module);
+        return dict_without_us(state, obj);
     if (!PyTuple_CheckExact(obj) || depth == 0)
         return Py_NewRef(obj);
     Py_ssize_t count = PyTuple_GET_SIZE(obj);
     PyObject *out = PyTuple_New(count);
     for (Py_ssize_t i = 0; out != NULL && i < count; i++) {
-        PyObject *item = without_us(state, PyTuple_GET_ITEM(obj, i), module, depth - 1);
+        PyObject *item = without_us(state, PyTuple_GET_ITEM(obj, i), depth - 1);
         if (item == NULL)
             Py_CLEAR(out);
         else
@@ -81,7 +73,7 @@ static PyObject *without_us(const binding_state *state, PyObject *obj, PyObject 
 PyObject *calls_reduce_module(PyObject *core, PyObject *module)
 {
     PyObject *found = PyObject_CallMethod(module, "__reduce_ex__", "i", 2); /* owned; 2 to 5 are alike */
-    PyObject *out = found != NULL ? without_us(binding_state_of(core), found, module, 2) : NULL;
+    PyObject *out = found != NULL ? without_us(binding_state_of(core), found, 2) : NULL;
     Py_XDECREF(found);
     return out;
 }

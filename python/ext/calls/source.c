@@ -240,9 +240,11 @@ static void tap_take_out_if_idle(binding_state *state, calls_tap *tap, PyObject 
     calls_traced_take_forward(state, tap, module);
     Py_CLEAR(tap->forward);
     PyObject *dict = PyObject_GenericGetDict(module, NULL); /* owned */
-    if (dict != NULL && tap->inner != NULL)
+    bool is_ours =
+        dict != NULL && PyDict_GetItemWithError(dict, state->calls->slot) == (const PyObject *)tap;
+    if (is_ours && tap->inner != NULL)
         PyDict_SetItem(dict, state->calls->slot, tap->inner);
-    else if (dict != NULL)
+    else if (is_ours)
         PyDict_DelItem(dict, state->calls->slot);
     Py_XDECREF(dict);
 }
@@ -263,19 +265,18 @@ BINDING_FUNCTION(calls_announce)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-/* _set_traced_call(function, listen, make_slots): function is what Dynamo finds when it looks a
+/* _set_traced_call(function, listen, make_slots, make_forward): function is what Dynamo finds when it looks a
  * tap's __call__ up, to trace it.  Calls themselves do not: they go through tp_call, which stays
  * ours.  The others are traced.c's. */
 BINDING_FUNCTION(calls_set_traced_call)
 {
     binding_state *state = binding_state_of(module);
-    PyTypeObject *type = state->calls_tap_type;
-    if (binding_read_arguments("_set_traced_call", 3, NULL, args, nargs, kwnames) < 0 ||
-        PyDict_SetItemString(type->tp_dict, "__call__", args[0]) < 0)
+    if (binding_read_arguments("_set_traced_call", 4, NULL, args, nargs, kwnames) < 0 ||
+        calls_traced_set_call(state->calls_tap_type, args[0]) < 0)
         return NULL;
-    PyType_Modified(type);
     Py_XSETREF(state->calls->listen, Py_NewRef(args[1]));
     Py_XSETREF(state->calls->make_slots, Py_NewRef(args[2]));
+    Py_XSETREF(state->calls->make_forward, Py_NewRef(args[3]));
     calls_traced_init(state);
     Py_RETURN_NONE;
 }
@@ -313,7 +314,7 @@ static void link_take_off(binding_state *state, calls_link *link)
     PyObject *pending = PyErr_GetRaisedException(); /* owned */
     PyObject *module = NULL;                        /* owned; NULL: gone */
     (void)PyWeakref_GetRef(link->module, &module);
-    calls_tap *tap = module != NULL ? calls_tap_of(state, module, false) : NULL; /* owned */
+    calls_tap *tap = module != NULL ? (calls_tap *)Py_XNewRef((PyObject *)link->tap) : NULL; /* owned */
     int is_there = tap != NULL ? PySequence_Contains(tap->links, (PyObject *)link) : 0;
     if (is_there > 0) {
         PyObject *links = tuple_without(tap->links, link);
@@ -376,14 +377,40 @@ static int tap_traverse(PyObject *self, visitproc visit, void *arg)
 static int tap_clear(PyObject *self)
 {
     PyObject *links = ((calls_tap *)self)->links; /* borrowed */
-    for (Py_ssize_t i = 0; links != NULL && i < PyTuple_GET_SIZE(links); i++)
-        ((calls_link *)PyTuple_GET_ITEM(links, i))->tap = NULL;
+    for (Py_ssize_t i = 0; links != NULL && i < PyTuple_GET_SIZE(links); i++) {
+        calls_link *link = (calls_link *)PyTuple_GET_ITEM(links, i);
+        if (link->tap == (calls_tap *)self)
+            link->tap = NULL;
+    }
     return binding_clear(self, offsetof(calls_tap, links), offsetof(calls_tap, announce));
+}
+
+/* module.compile() has just put a function in our place: puts an object of ours around it. */
+static void tap_return(const calls_tap *old)
+{
+    PyObject *pending = PyErr_GetRaisedException(); /* owned */
+    PyObject *module = NULL;                        /* owned */
+    calls_tap *tap = NULL;                          /* owned */
+    bool is_needed = old->links != NULL && (PyTuple_GET_SIZE(old->links) > 0 || old->announce != NULL);
+    if (is_needed && PyWeakref_GetRef(old->module, &module) > 0)
+        tap = calls_tap_of(old->state, module, true);
+    if (tap != NULL) {
+        Py_SETREF(tap->links, Py_NewRef(old->links));
+        Py_XSETREF(tap->announce, Py_XNewRef(old->announce));
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tap->links); i++)
+            ((calls_link *)PyTuple_GET_ITEM(tap->links, i))->tap = tap;
+        calls_traced_update(old->state, tap);
+    }
+    PyErr_Clear();
+    Py_XDECREF(tap);
+    Py_XDECREF(module);
+    PyErr_SetRaisedException(pending);
 }
 
 static void tap_dealloc(PyObject *self)
 {
     PyObject_GC_UnTrack(self);
+    tap_return((calls_tap *)self);
     calls_traced_remove((calls_tap *)self);
     tap_clear(self);
     Py_CLEAR(((calls_tap *)self)->slots);

@@ -184,8 +184,9 @@ typedef struct calls_state {
     PyObject *pickled;        /* owned or NULL; class: its modules with a tap; of pickle.c */
     PyObject *dispatch_table; /* owned or NULL; copyreg's */
     /* Of traced.c: */
-    PyObject *dynamo;                 /* owned; "torch._dynamo" */
-    PyObject *listen, *make_slots;    /* owned or NULL; functions of models/probes.py */
+    PyObject *dynamo;                             /* owned; "torch._dynamo" */
+    PyObject *listen, *make_slots, *make_forward; /* owned or NULL; functions of models/probes.py */
+    PyObject *forward_code;                       /* owned or NULL; of what make_forward makes */
     PyObject *places, *place_numbers; /* owned or NULL; list of (kind, text, is first), and back */
     PyObject *objection;     /* owned or NULL; of a consumer, from where it could not be raised */
     PyObject *callbacks;     /* owned or NULL; Dynamo's list; empty: it does not tell us any more */
@@ -248,6 +249,8 @@ typedef struct calls_tap {
 calls_tap *calls_tap_of(binding_state *state, PyObject *module, bool makes);
 
 /* ---- traced.c ---- */
+/* Sets the Python function that Dynamo traces where an object of this type is called. */
+int calls_traced_set_call(PyTypeObject *type, PyObject *function);
 void calls_traced_init(binding_state *state);
 bool calls_traced_add(binding_state *state, calls_tap *tap); /* false: no memory */
 void calls_traced_remove(calls_tap *tap);
@@ -257,6 +260,7 @@ void calls_traced_prepare(calls_tap *tap); /* its module is called, and nobody h
 void calls_traced_update(binding_state *state, calls_tap *tap); /* its links have changed */
 PyObject *calls_traced_probes(PyObject *self, void *closure);
 PyObject *calls_traced_slots(PyObject *self, void *closure);
+bool calls_traced_is_forward(const binding_state *state, PyObject *method); /* one that we made */
 
 /* call.c: counts a call, and tells the consumer that it begins; its number in the step. */
 uint32_t calls_link_count(calls_link *link, bool is_training, bool is_outermost);
@@ -265,10 +269,8 @@ int calls_tap_announce(const calls_tap *tap, PyObject *module, calls_thread *thr
 
 /* Finds out if torch's _call_impl is the one that we know; twice is once. */
 void calls_forward_find(calls_forward_names *names);
-/* module._call_impl(*args, **kwargs), or forward() at once where that is the same.  ours: the
- * `forward` that we put into the module's __dict__, or NULL. */
-PyObject *calls_forward(binding_state *state, calls_forward_class *class, PyObject *module,
-                        PyObject *args, PyObject *kwargs, const PyObject *ours);
+/* module._call_impl(*args, **kwargs), or forward() at once where that is the same. */
+PyObject *calls_forward(struct calls_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs);
 
 /* stack.c: memory for frames (NULL: there is none), and their order. */
 calls_thread *calls_thread_here(void);
@@ -287,6 +289,7 @@ int calls_pickle_add(binding_state *state, PyTypeObject *type, bool has_forward,
 void calls_pickle_remove(binding_state *state, PyTypeObject *type); /* NULL: nothing to do */
 
 BINDING_FUNCTION(calls_announce);
+BINDING_FUNCTION(calls_hidden_hook);
 BINDING_FUNCTION(calls_set_traced_call);
 BINDING_FUNCTION(calls_begin_compiling);
 BINDING_FUNCTION(calls_place_number);

@@ -3,7 +3,7 @@
  * Dynamo traces past our object in the slot: where a module has no hooks, it goes to forward() at
  * once.  Unless the module has a `forward` of its own in its __dict__; then it traces nn.Module.__call__,
  * which finds our object and the Python function that stands for it (models/probes.py).  So
- * each watched module gets one: the bound method that attribute access would have returned.  Dynamo
+ * each watched module gets one, which calls that of its class.  Dynamo
  * guards on that key, so that watched and unwatched modules of one class never share a graph.  It is
  * put there when the first compilation of the process begins, never before.
  *
@@ -47,14 +47,26 @@ static bool is_graph(PyTypeObject *type)
     return false;
 }
 
-/* The method that `module.forward` is; NULL: not a plain function, or the program has set one. */
-static PyObject *forward_of(const binding_state *state, PyObject *module, PyObject *dict)
+bool calls_traced_is_forward(const binding_state *state, PyObject *method)
 {
-    PyObject *function = _PyType_Lookup(Py_TYPE(module), state->calls->forward.forward); /* borrowed */
-    if (function == NULL || !PyFunction_Check(function) || is_graph(Py_TYPE(module)) ||
-        PyDict_GetItemWithError(dict, state->calls->forward.forward) != NULL || PyErr_Occurred())
+    PyObject *function = method != NULL && PyMethod_Check(method) ? PyMethod_GET_FUNCTION(method) : NULL;
+    return function != NULL && PyFunction_Check(function) &&
+           PyFunction_GET_CODE(function) == state->calls->forward_code;
+}
+
+/* A forward that calls that of the class; NULL: that is not a plain function, or the program has set one
+ * on the module. */
+static PyObject *make_forward(calls_state *calls, PyObject *module, PyObject *dict)
+{
+    PyObject *function = _PyType_Lookup(Py_TYPE(module), calls->forward.forward); /* borrowed */
+    if (calls->make_forward == NULL || function == NULL || !PyFunction_Check(function) ||
+        is_graph(Py_TYPE(module)) || PyDict_GetItemWithError(dict, calls->forward.forward) != NULL ||
+        PyErr_Occurred())
         return NULL;
-    return PyMethod_New(function, module);
+    PyObject *method = PyObject_CallOneArg(calls->make_forward, module); /* owned */
+    if (method != NULL && calls->forward_code == NULL && PyMethod_Check(method))
+        calls->forward_code = Py_NewRef(PyFunction_GET_CODE(PyMethod_GET_FUNCTION(method)));
+    return method;
 }
 
 /* Puts the module's forward into its __dict__.  Errors are nobody's business: the module then is not
@@ -62,15 +74,15 @@ static PyObject *forward_of(const binding_state *state, PyObject *module, PyObje
 static void put_forward(binding_state *state, calls_tap *tap)
 {
     PyObject *module = NULL, *dict = NULL, *method = NULL; /* owned */
-    if (tap->forward != NULL || PyWeakref_GetRef(tap->module, &module) <= 0)
+    if (PyWeakref_GetRef(tap->module, &module) <= 0)
         goto out;
     dict = PyObject_GenericGetDict(module, NULL);
-    method = dict != NULL ? forward_of(state, module, dict) : NULL;
+    method = dict != NULL ? make_forward(state->calls, module, dict) : NULL;
     if (method == NULL ||
         (tap->pickled == NULL && calls_pickle_add(state, Py_TYPE(module), true, &tap->pickled) < 0) ||
         PyDict_SetItem(dict, state->calls->forward.forward, method) < 0)
         goto out;
-    tap->forward = Py_NewRef(method);
+    Py_XSETREF(tap->forward, Py_NewRef(method));
 out:
     PyErr_Clear();
     Py_XDECREF(method);
@@ -167,8 +179,6 @@ BINDING_FUNCTION(calls_begin_compiling)
     if (binding_read_arguments("_begin_compiling", 0, (const binding_option[]){ { 0 } }, args, nargs,
                                kwnames) < 0)
         return NULL;
-    if (state->calls->is_compiling)
-        Py_RETURN_NONE;
     state->calls->is_compiling = true;
     for (size_t i = 0; i < state->calls->tap_count; i++) { /* more are added meanwhile */
         calls_tap *tap = state->calls->taps[i];
@@ -434,7 +444,42 @@ void calls_traced_init(binding_state *state)
     probe_listen(&listener);
 }
 
-/* ---- what Dynamo reads of our object ------------------------------------- */
+/* ---- what Dynamo sees of our objects -------------------------------------- */
+
+int calls_traced_set_call(PyTypeObject *type, PyObject *function)
+{
+    int result = PyDict_SetItemString(type->tp_dict, "__call__", function);
+    PyType_Modified(type);
+    return result;
+}
+
+typedef struct hidden_hook {
+    PyObject_HEAD PyObject *function; /* owned */
+} hidden_hook;
+
+static PyObject *hidden_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    return PyObject_Call(((hidden_hook *)self)->function, args, kwargs);
+}
+
+BINDING_OWNS(hidden_hook, hidden_hook, function, function)
+BINDING_CLASS(calls_hidden_hook, "tensortap._core.HiddenHook", hidden_hook, BINDING_GC | BINDING_NO_NEW,
+              { Py_tp_doc, "Calls a function that torch.compile does not trace." },
+              { Py_tp_call, hidden_hook_call }, { Py_tp_dealloc, binding_dealloc },
+              BINDING_GC_SLOTS(hidden_hook));
+
+/* _hidden_hook(function, traced) */
+BINDING_FUNCTION(calls_hidden_hook)
+{
+    PyTypeObject *type = binding_state_of(module)->calls_hidden_hook_type;
+    if (binding_read_arguments("_hidden_hook", 2, NULL, args, nargs, kwnames) < 0 ||
+        calls_traced_set_call(type, args[1]) < 0)
+        return NULL;
+    hidden_hook *hook = (hidden_hook *)type->tp_alloc(type, 0);
+    if (hook != NULL)
+        hook->function = Py_NewRef(args[0]);
+    return (PyObject *)hook;
+}
 
 /* ModuleTap.probes: which probes the graph is to have.  Only Dynamo asks, while it traces and whenever
  * it checks its guards: so the module is compiled from now on. */

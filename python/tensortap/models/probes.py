@@ -8,10 +8,14 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
+from types import FunctionType, MethodType
 from typing import Any
 
 from tensortap import _core
+from tensortap.models.unseen import skip
 
 OUTPUTS, INPUTS = 1, 2  # of ModuleTap.probes
 MOST_DEEP, MOST_TENSORS = 8, 256  # as tensor/walk.h
@@ -92,7 +96,15 @@ def _place(kind: str, path: str, is_first: bool) -> int:
     return _core._place(kind, path, is_first)
 
 
-_place._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compiler.assume_constant_result
+def _is_exporting() -> bool:
+    """Say if torch.export traces; read once: torch's own function would mark the frame."""
+    import torch
+
+    return torch.compiler.is_exporting()
+
+
+# As torch.compiler.assume_constant_result does.
+_place._dynamo_marked_constant = _is_exporting._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _find(value: Any, path: str, depth: int, found: list[tuple[str, Any]]) -> None:
@@ -148,10 +160,8 @@ def _run(tap: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def call_module(tap: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a watched module inside a compiled graph: what torch.compile makes of our call."""
-    import torch
-
     probes = tap.probes
-    if not probes or torch.compiler.is_exporting():
+    if not probes or _is_exporting():
         return _run(tap, args, kwargs)
     is_first = True
     if probes & INPUTS:
@@ -164,4 +174,24 @@ def call_module(tap: Any, *args: Any, **kwargs: Any) -> Any:
     return output
 
 
-_core._set_traced_call(call_module, _listen, _make_slots)
+def _make_forward(module: Any) -> Any:
+    """Return the `forward` that a watched module gets as its own: it calls that of the class.
+
+    It looks the class's up at each call, because programs replace it.
+    """
+
+    @functools.wraps(type(module).forward)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        function = type(self).forward
+        if isinstance(function, FunctionType):
+            return function(self, *args, **kwargs)
+        return getattr(function, "__get__", lambda *_: function)(self, type(self))(*args, **kwargs)
+
+    # Where a graph breaks in a forward, this one would be one more frame to compile.
+    skip(forward.__code__, "DEFAULT")  # type: ignore[attr-defined]
+    # For those who do not follow __wrapped__ when they ask what a forward takes:
+    forward.__signature__ = inspect.signature(type(module).forward)  # type: ignore[attr-defined]
+    return MethodType(forward, module)
+
+
+_core._set_traced_call(call_module, _listen, _make_slots, _make_forward)

@@ -9,8 +9,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensortap import _core
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import CodeType
+
+
+def skip(code: CodeType, inside: str) -> None:
+    """Never compile the frames of *code*; *inside*: what to do with the frames that they call."""
+    from torch._C._dynamo import eval_frame
+
+    if hasattr(eval_frame, "skip_code"):  # up to torch 2.5
+        eval_frame.skip_code(code)
+    else:
+        action = eval_frame._FrameAction
+        eval_frame.set_code_exec_strategy(
+            code, eval_frame._FrameExecStrategy(action.SKIP, getattr(action, inside))
+        )
 
 
 def unseen(hook: Callable[..., Any], *, is_traced: bool = True) -> Callable[..., Any]:
@@ -18,7 +34,7 @@ def unseen(hook: Callable[..., Any], *, is_traced: bool = True) -> Callable[...,
 
     Args:
         hook: The function to wrap.
-        is_traced: Whether Dynamo can trace it. It cannot trace what only C calls.
+        is_traced: Whether it is to do nothing while anything is compiled.
     """
     try:
         from torch._C._dynamo import eval_frame
@@ -28,9 +44,7 @@ def unseen(hook: Callable[..., Any], *, is_traced: bool = True) -> Callable[...,
     set_eval_frame = eval_frame.set_eval_frame
 
     def wrapper(*args: Any) -> Any:
-        if (
-            is_traced and is_compiling()
-        ):  # Dynamo reads this as a constant: nothing is left in the graph
+        if is_traced and is_compiling():
             return None
         callback = set_eval_frame(None)
         try:
@@ -38,12 +52,9 @@ def unseen(hook: Callable[..., Any], *, is_traced: bool = True) -> Callable[...,
         finally:
             set_eval_frame(callback)
 
-    # Dynamo would compile the wrapper as if is_compiling() were always true.
-    if hasattr(eval_frame, "skip_code"):  # up to torch 2.5
-        eval_frame.skip_code(wrapper.__code__)
-    else:
-        skip = eval_frame._FrameAction.SKIP
-        eval_frame.set_code_exec_strategy(
-            wrapper.__code__, eval_frame._FrameExecStrategy(skip, skip)
-        )
-    return wrapper
+    skip(wrapper.__code__, "SKIP")
+    return _core._hidden_hook(wrapper, _nothing)  # type: ignore[no-any-return]
+
+
+def _nothing(*_: object) -> None:
+    """Stand for a hook where Dynamo traces it: a call of is_compiling() would mark the frame."""
