@@ -53,18 +53,36 @@ static void put_untrusted(const pen *p, tt_mood mood, const char *text)
     (void)tt_glyph_ink(p->out, TT_MOOD_PLAIN, p->style);
 }
 
-/* A number for people: -0 is 0. */
-static const char *short_text(double x, char out[TT_NUMBER_TEXT])
+const char *tt_facts_short(double x, char out[TT_NUMBER_TEXT])
 {
     (void)tt_number_short(x + 0.0, out);
     return out;
 }
 
+const char *tt_facts_integer(tt_dtype dtype, int64_t x, char out[TT_NUMBER_TEXT])
+{
+    if (dtype == TT_BOOL)
+        return x != 0 ? "True" : "False";
+    if (dtype == TT_U64)
+        (void)snprintf(out, TT_NUMBER_TEXT, "%" PRIu64, (uint64_t)x);
+    else
+        (void)snprintf(out, TT_NUMBER_TEXT, "%" PRId64, x);
+    return out;
+}
+
+const char *tt_facts_bound(const tt_stats *s, bool is_max, char out[TT_NUMBER_TEXT])
+{
+    tt_kind kind = tt_dtype_kind((tt_dtype)s->dtype);
+    if (kind == TT_KIND_FLOAT || kind == TT_KIND_COMPLEX)
+        return tt_facts_short(is_max ? s->max : s->min, out);
+    return tt_facts_integer((tt_dtype)s->dtype, is_max ? s->imax : s->imin, out);
+}
+
 static void put_complex(const pen *p, double real, double imag)
 {
     char a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
-    put(p, TT_MOOD_PLAIN, "%s%s%sj", short_text(real, a), signbit(imag) != 0 && imag != 0 ? "" : "+",
-        short_text(imag, b));
+    put(p, TT_MOOD_PLAIN, "%s%s%sj", tt_facts_short(real, a), signbit(imag) != 0 && imag != 0 ? "" : "+",
+        tt_facts_short(imag, b));
 }
 
 static const char *percent_text(int64_t part, int64_t whole, char out[TT_NUMBER_TEXT])
@@ -76,20 +94,6 @@ static const char *percent_text(int64_t part, int64_t whole, char out[TT_NUMBER_
         (void)snprintf(out, TT_NUMBER_TEXT, ">99%%");
     else
         (void)snprintf(out, TT_NUMBER_TEXT, "%d%%", (int)(percent + 0.5));
-    return out;
-}
-
-/* The smallest or largest value, as its type writes it. */
-static const char *bound_text(const tt_stats *s, bool is_max, char out[TT_NUMBER_TEXT])
-{
-    tt_kind kind = tt_dtype_kind((tt_dtype)s->dtype);
-    if (kind == TT_KIND_FLOAT || kind == TT_KIND_COMPLEX)
-        return short_text(is_max ? s->max : s->min, out);
-    int64_t exact = is_max ? s->imax : s->imin;
-    if (s->dtype == TT_U64)
-        (void)snprintf(out, TT_NUMBER_TEXT, "%" PRIu64, (uint64_t)exact);
-    else
-        (void)snprintf(out, TT_NUMBER_TEXT, "%" PRId64, exact);
     return out;
 }
 
@@ -120,9 +124,10 @@ static void put_value(const pen *p, const tt_stats *s)
         (void)tt_number_f64(s->min, text);
     else if (s->dtype == TT_F32)
         (void)tt_number_f32((float)s->min, text);
-    else
-        (void)bound_text(s, false, text);
-    put(p, TT_MOOD_PLAIN, "%s", s->dtype != TT_BOOL ? text : s->zeros == 1 ? "false" : "true");
+    put(p, TT_MOOD_PLAIN, "%s",
+        s->dtype == TT_BOOL                        ? (s->zeros == 1 ? "false" : "true")
+        : s->dtype == TT_F64 || s->dtype == TT_F32 ? text
+                                                   : tt_facts_bound(s, false, text));
 }
 
 static void put_mean(const pen *p, const tt_stats *s)
@@ -133,11 +138,11 @@ static void put_mean(const pen *p, const tt_stats *s)
         put_complex(p, s->mean, tt_stats_mean_imag(s));
         return; /* the spread of |z| would not be one around this mean */
     }
-    put(p, TT_MOOD_PLAIN, "%s", short_text(s->mean, text));
+    put(p, TT_MOOD_PLAIN, "%s", tt_facts_short(s->mean, text));
     double std = tt_stats_std(s);
     if (!isnan(std)) {
         put(p, TT_MOOD_FAINT, p->style->is_ascii ? " +- " : " ± ");
-        put(p, TT_MOOD_PLAIN, "%s", short_text(std, text));
+        put(p, TT_MOOD_PLAIN, "%s", tt_facts_short(std, text));
     }
 }
 
@@ -159,14 +164,14 @@ static void put_values(const pen *p, const description *line, unsigned parts)
     } else if (s->min == s->max && (kind != TT_KIND_COMPLEX || s->max == 0)) {
         put(p, TT_MOOD_PLAIN, "  ");
         put(p, TT_MOOD_REMARK, "constant ");
-        put(p, TT_MOOD_PLAIN, "%s", bound_text(s, false, text));
+        put(p, TT_MOOD_PLAIN, "%s", tt_facts_bound(s, false, text));
     } else {
         if (parts & RANGE) {
             put(p, kind == TT_KIND_COMPLEX ? TT_MOOD_FAINT : TT_MOOD_PLAIN,
                 kind == TT_KIND_COMPLEX ? "  |z| " : "  ");
-            put(p, TT_MOOD_PLAIN, "%s", bound_text(s, false, text));
+            put(p, TT_MOOD_PLAIN, "%s", tt_facts_bound(s, false, text));
             put(p, TT_MOOD_FAINT, p->style->is_ascii ? " .. " : " … ");
-            put(p, TT_MOOD_PLAIN, "%s", bound_text(s, true, text));
+            put(p, TT_MOOD_PLAIN, "%s", tt_facts_bound(s, true, text));
         }
         if (parts & MEAN)
             put_mean(p, s);

@@ -1,26 +1,23 @@
-/* dot.h -- writes DOT, Graphviz's language, into a buffer.
+/* dot.h -- writes DOT, Graphviz's language, into a buffer, which keeps the first failure.
  *
- * Our own text is written as it is.  Names and code of users go through the functions that
- * escape: HTML-like labels, quoted attributes and tooltips each need another escape.
- * The buffer keeps the first failure.
+ * Names and code of users go through tt_dot_text: HTML-like labels, quoted attributes and
+ * tooltips each need another escape.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_REPORT_DOT_H
 #define TT_REPORT_DOT_H
 
 #include "base/buf.h"
 
-typedef struct tt_dot {
-    tt_buf *out;    /* borrowed */
-    tt_buf visible; /* owned; the text being escaped */
-} tt_dot;
+/* Appends our own text, shorter than 512 bytes. */
+void tt_dot_put(tt_buf *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-void tt_dot_put(tt_dot *dot, const char *text); /* our own text */
-void tt_dot_printf(tt_dot *dot, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Untrusted text on one line of an HTML-like label: control characters are shown, spaces stay,
- * and beyond `columns` characters it is cut with an ellipsis (0: never). */
-void tt_dot_html(tt_dot *dot, const char *text, size_t len, size_t columns);
-/* The same inside of a quoted attribute, and of a tooltip, whose backslashes Graphviz reads twice. */
-void tt_dot_quoted(tt_dot *dot, const char *text, size_t len);
-void tt_dot_tip(tt_dot *dot, const char *text, size_t len);
+typedef enum tt_dot_where {
+    TT_DOT_LABEL,     /* an HTML-like label: spaces stay */
+    TT_DOT_ATTRIBUTE, /* between quotes */
+    TT_DOT_TOOLTIP,   /* likewise; Graphviz reads its backslashes twice */
+} tt_dot_where;
+/* Appends untrusted text on one line: control characters are shown, and beyond `columns`
+ * characters it is cut with an ellipsis (0: never). */
+void tt_dot_text(tt_buf *out, tt_dot_where where, const char *text, size_t len, size_t columns);
 
 #endif

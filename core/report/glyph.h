@@ -33,6 +33,14 @@ size_t tt_glyph_columns(const char *text, tt_trust trust, const tt_style *style)
  * last one is then an ellipsis.  The line is one that tt_glyph_append made. */
 tt_status tt_glyph_cut(tt_buf *out, size_t from, const tt_style *style);
 
+/* ---- description.c: numbers of a tensor ------------------------------------- */
+
+/* Each returns out, or a text of its own. */
+const char *tt_facts_short(double x, char out[TT_NUMBER_TEXT]); /* tt_number_short; -0 is 0 */
+const char *tt_facts_integer(tt_dtype dtype, int64_t x, char out[TT_NUMBER_TEXT]); /* also True, False */
+/* The smallest or largest value, as its type writes it. */
+const char *tt_facts_bound(const tt_stats *s, bool is_max, char out[TT_NUMBER_TEXT]);
+
 /* ---- spark.c ---------------------------------------------------------------- */
 
 enum { TT_SPARK_CELLS = 9 }; /* odd, so that a bell has its peak in the middle */

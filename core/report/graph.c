@@ -3,8 +3,8 @@
  * Exists so that every front end draws tensors in the same way.  `dot` is the
  * better typesetter while a chart is small.  It draws as many rows as the
  * longest chain has nodes and knows no order of time, so for a large chart
- * graph_place.c says where everything stands. SPDX-License-Identifier:
- * Apache-2.0 */
+ * graph_place.c determines all positions.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "report/graph.h"
 
 #include <inttypes.h>
@@ -76,60 +76,60 @@ size_t *tt_graph_stack(const tt_graph *graph)
 /* ---- nodes ----------------------------------------------------------------- */
 
 /* The tooltip: what the node had to cut. */
-static void put_tooltip(tt_dot *dot, const tt_graph_node *node)
+static void put_tooltip(tt_buf *out, const tt_graph_node *node)
 {
-    tt_dot_put(dot, ", tooltip=\"");
+    tt_dot_put(out, ", tooltip=\"");
     const char *name = node->name != NULL ? node->name : "?";
-    tt_dot_tip(dot, name, strlen(name));
-    tt_dot_put(dot, "\\n");
+    tt_dot_text(out, TT_DOT_TOOLTIP, name, strlen(name), 0);
+    tt_dot_put(out, "\\n");
     if (node->file != NULL) {
-        tt_dot_tip(dot, node->file, strlen(node->file));
-        tt_dot_printf(dot, ":%" PRId32 "\\n", node->line);
+        tt_dot_text(out, TT_DOT_TOOLTIP, node->file, strlen(node->file), 0);
+        tt_dot_put(out, ":%" PRId32 "\\n", node->line);
     }
     for (const char *at = node->code != NULL ? node->code : ""; *at != '\0';) {
         size_t len = strcspn(at, "\n");
-        tt_dot_tip(dot, at, len);
-        tt_dot_put(dot, "\\n");
+        tt_dot_text(out, TT_DOT_TOOLTIP, at, len, 0);
+        tt_dot_put(out, "\\n");
         at += len;
         if (*at == '\n')
             at++;
     }
-    tt_dot_put(dot, "\"");
+    tt_dot_put(out, "\"");
 }
 
 /* Graphviz's y goes up; whole tenths of points are enough. */
-static void put_point(tt_dot *dot, const char *before, double x, double y)
+static void put_point(tt_buf *out, const char *before, double x, double y)
 {
     const double parts[2] = { x, -y };
-    tt_dot_put(dot, before);
+    tt_dot_put(out, "%s", before);
     for (int i = 0; i < 2; i++) { /* by integers, so that the point is one whatever the locale */
         long long tenths = llrint(parts[i] * 10);
-        tt_dot_printf(dot, "%s%s%lld.%lld", i > 0 ? "," : "", tenths < 0 ? "-" : "", llabs(tenths) / 10,
-                      llabs(tenths) % 10);
+        tt_dot_put(out, "%s%s%lld.%lld", i > 0 ? "," : "", tenths < 0 ? "-" : "", llabs(tenths) / 10,
+                   llabs(tenths) % 10);
     }
 }
 
-static void put_head(tt_dot *dot, const char *graph_attributes)
+static void put_head(tt_buf *out, const char *graph_attributes)
 {
-    tt_dot_printf(dot,
-                  "digraph tensors {\n  graph [%s bgcolor=\"white\", pad=0.2,\n  "
-                  "       " FONT ", fontsize=11]\n",
-                  graph_attributes);
-    tt_dot_put(dot, "  node [shape=plain, " FONT ", fontsize=11]\n"
+    tt_dot_put(out,
+               "digraph tensors {\n  graph [%s bgcolor=\"white\", pad=0.2,\n  "
+               "       " FONT ", fontsize=11]\n",
+               graph_attributes);
+    tt_dot_put(out, "  node [shape=plain, " FONT ", fontsize=11]\n"
                     "  edge [color=\"#486581\", arrowsize=0.8, penwidth=1.2]\n");
 }
 
-static void put_node(tt_dot *dot, const tt_graph_node *node, const tt_graph_spot *spot)
+static void put_node(tt_buf *out, const tt_graph_node *node, const tt_graph_spot *spot)
 {
-    tt_dot_printf(dot, "  n%" PRIu64 " [id=\"n%" PRIu64 "\"", node->id, node->id);
+    tt_dot_put(out, "  n%" PRIu64 " [id=\"n%" PRIu64 "\"", node->id, node->id);
     if (spot != NULL) {
-        put_point(dot, ", pos=\"", spot->x, spot->y);
-        tt_dot_put(dot, "\"");
+        put_point(out, ", pos=\"", spot->x, spot->y);
+        tt_dot_put(out, "\"");
     }
-    put_tooltip(dot, node);
-    tt_dot_put(dot, ", label=<");
-    tt_graph_label(dot, node);
-    tt_dot_put(dot, ">]\n");
+    put_tooltip(out, node);
+    tt_dot_put(out, ", label=<");
+    tt_graph_label(out, node);
+    tt_dot_put(out, ">]\n");
 }
 
 static const char *frame_label(const tt_graph_node *node)
@@ -138,16 +138,16 @@ static const char *frame_label(const tt_graph_node *node)
 }
 
 /* Opens a box with the function's name; the caller ends its attributes. */
-static void put_cluster(tt_dot *dot, const tt_graph_node *node, uint64_t id)
+static void put_cluster(tt_buf *out, const tt_graph_node *node, uint64_t id)
 {
-    tt_dot_printf(dot, "  subgraph cluster_%" PRIu64 " {\n", id);
-    tt_dot_put(dot, "  graph [labeljust=l, color=\"#bcccdc\", "
+    tt_dot_put(out, "  subgraph cluster_%" PRIu64 " {\n", id);
+    tt_dot_put(out, "  graph [labeljust=l, color=\"#bcccdc\", "
                     "fontcolor=\"#52606d\", style=rounded, "
                     "label=\"");
-    tt_dot_quoted(dot, frame_label(node), strlen(frame_label(node)));
+    tt_dot_text(out, TT_DOT_ATTRIBUTE, frame_label(node), strlen(frame_label(node)), 0);
 }
 
-/* A node that stands in a frame. */
+/* A node of a frame that is drawn. */
 typedef struct framed {
     uint64_t frame;
     size_t at;
@@ -160,78 +160,59 @@ static int by_frame(const void *a, const void *b)
                                 : (x->at > y->at) - (x->at < y->at);
 }
 
-/* The nodes that stand in frames, frame by frame, in the order of the chart. */
-static framed *list_framed(const tt_graph *graph, size_t *count)
+/* Puts the nodes in the order of the chart, those of a frame where its first one is. */
+static void put_nodes(tt_buf *out, const tt_graph *graph)
 {
-    framed *all = calloc(graph->node_count + 1, sizeof *all); /* handed over */
-    size_t n = 0;
-    for (size_t i = 0; all != NULL && i < graph->node_count; i++)
-        if (tt_graph_is_framed(&graph->nodes[i]))
-            all[n++] = (framed){ graph->nodes[i].frame, i };
-    if (n > 0)
-        qsort(all, n, sizeof *all, by_frame);
-    *count = n;
-    return all;
-}
-
-/* `members`: the nodes of one frame, from the first on. */
-static void put_frame(tt_dot *dot, const tt_graph *graph, const framed *members, const framed *end)
-{
-    const tt_graph_node *node = &graph->nodes[members->at];
-    put_cluster(dot, node, node->frame);
-    tt_dot_put(dot, "\"]\n");
-    for (const framed *at = members; at < end && at->frame == members->frame; at++)
-        put_node(dot, &graph->nodes[at->at], NULL);
-    tt_dot_put(dot, "  }\n");
-}
-
-static void put_nodes(tt_dot *dot, const tt_graph *graph)
-{
-    bool is_plain = !tt_graph_has_frames(graph);
+    bool has_frames = tt_graph_has_frames(graph);
     size_t count = 0;
-    framed *all = list_framed(graph, &count); /* owned */
+    framed *all = calloc(graph->node_count + 1, sizeof *all); /* owned; sorted by frame */
     if (all == NULL)
-        dot->out->st = TT_ENOMEM;
-    for (size_t i = 0; all != NULL && i < graph->node_count; i++) {
-        const tt_graph_node *node = &graph->nodes[i];
-        if (is_plain || !tt_graph_is_framed(node)) {
-            put_node(dot, node, NULL);
+        out->st = TT_ENOMEM;
+    for (size_t i = 0; all != NULL && has_frames && i < graph->node_count; i++)
+        if (tt_graph_is_framed(&graph->nodes[i]))
+            all[count++] = (framed){ graph->nodes[i].frame, i };
+    if (count > 0)
+        qsort(all, count, sizeof *all, by_frame);
+    for (size_t i = 0; i < graph->node_count; i++) {
+        const framed key = { graph->nodes[i].frame, i }, *end = all + count;
+        const framed *found = count > 0 ? bsearch(&key, all, count, sizeof key, by_frame) : NULL;
+        if (found == NULL)
+            put_node(out, &graph->nodes[i], NULL);
+        if (found == NULL || (found > all && found[-1].frame == key.frame))
             continue;
-        }
-        const framed key = { node->frame, i };
-        const framed *found = bsearch(&key, all, count, sizeof key, by_frame);
-        if (found == all || found[-1].frame != node->frame)
-            put_frame(dot, graph, found, all + count);
+        put_cluster(out, &graph->nodes[i], key.frame);
+        tt_dot_put(out, "\"]\n");
+        for (; found < end && found->frame == key.frame; found++)
+            put_node(out, &graph->nodes[found->at], NULL);
+        tt_dot_put(out, "  }\n");
     }
     free(all);
 }
 
-static void put_edges(tt_dot *dot, const tt_graph *graph, const size_t *above)
+static void put_edges(tt_buf *out, const tt_graph *graph, const size_t *above)
 {
     for (size_t i = 0; i < graph->edge_count; i++) {
         const tt_graph_edge *edge = &graph->edges[i];
         if (tt_graph_find(graph, edge->from) == SIZE_MAX || tt_graph_find(graph, edge->to) == SIZE_MAX)
             continue;
-        tt_dot_printf(dot, "  n%" PRIu64 " -> n%" PRIu64 "\n", edge->from, edge->to);
+        tt_dot_put(out, "  n%" PRIu64 " -> n%" PRIu64 "\n", edge->from, edge->to);
     }
     for (size_t i = 0; i < graph->node_count; i++)
         if (above[i] != SIZE_MAX)
-            tt_dot_printf(dot, "  n%" PRIu64 " -> n%" PRIu64 " [style=invis]\n",
-                          graph->nodes[above[i]].id, graph->nodes[i].id);
+            tt_dot_put(out, "  n%" PRIu64 " -> n%" PRIu64 " [style=invis]\n", graph->nodes[above[i]].id,
+                       graph->nodes[i].id);
 }
 
 tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out)
 {
-    tt_dot dot = { .out = out };
     size_t *above = tt_graph_stack(graph); /* owned */
     if (above == NULL)
         return out->st = TT_ENOMEM;
-    put_head(&dot, "rankdir=TB, nodesep=0.3, ranksep=0.45,");
-    put_nodes(&dot, graph);
-    put_edges(&dot, graph, above);
-    tt_dot_put(&dot, "}\n");
+    put_head(out, "rankdir=TB, nodesep=0.3, ranksep=0.45,");
+    put_nodes(out, graph);
+    put_edges(out, graph, above);
+    tt_dot_put(out, "}\n");
     free(above);
-    tt_buf_free(&dot.visible);
     return out->st;
 }
 
@@ -240,20 +221,20 @@ tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out)
 
 /* The nodes of a frame that stand together, in a box with the function's name.
  */
-static size_t put_run(tt_dot *dot, const tt_graph *graph, const tt_graph_place *place, size_t first)
+static size_t put_run(tt_buf *out, const tt_graph *graph, const tt_graph_place *place, size_t first)
 {
     const tt_graph_node *node = &graph->nodes[first];
     tt_graph_point low, high;
     size_t end = tt_graph_place_run(place, graph, first, &low, &high);
-    put_cluster(dot, node, node->id);
+    put_cluster(out, node, node->id);
     double half = 3.2 * (double)strlen(frame_label(node)) + 6; /* about half of the name's width */
-    put_point(dot, "\", lp=\"", low.x + half, low.y + 9);
-    put_point(dot, "\", bb=\"", low.x, high.y);
-    put_point(dot, ",", high.x, low.y);
-    tt_dot_put(dot, "\"]\n");
+    put_point(out, "\", lp=\"", low.x + half, low.y + 9);
+    put_point(out, "\", bb=\"", low.x, high.y);
+    put_point(out, ",", high.x, low.y);
+    tt_dot_put(out, "\"]\n");
     for (size_t i = first; i < end; i++)
-        put_node(dot, &graph->nodes[i], &place->spots[i]);
-    tt_dot_put(dot, "  }\n");
+        put_node(out, &graph->nodes[i], &place->spots[i]);
+    tt_dot_put(out, "  }\n");
     return end;
 }
 
@@ -265,31 +246,31 @@ static const char *const lane_colors[LANE_COLORS] = { "#829ab1", "#b98b4e", "#6a
 enum { STUB_APART = 15, STUB_NAME = 12 }; /* from stub to stub, in points; columns of a name */
 
 /* The name and line of what a stub starts at, above it. */
-static void put_start(tt_dot *dot, const tt_graph_node *start, const tt_graph_curve *curve)
+static void put_start(tt_buf *out, const tt_graph_node *start, const tt_graph_curve *curve)
 {
     size_t len = strlen(start->name);
     double half = 2.4 * (double)((len < STUB_NAME ? len : STUB_NAME) + 5); /* about half of its width */
-    tt_dot_put(dot, ", color=\"#829ab1\", fontcolor=\"#52606d\", fontsize=9, " FONT ", label=<");
-    tt_dot_html(dot, start->name, len, STUB_NAME);
+    tt_dot_put(out, ", color=\"#829ab1\", fontcolor=\"#52606d\", fontsize=9, " FONT ", label=<");
+    tt_dot_text(out, TT_DOT_LABEL, start->name, len, STUB_NAME);
     if (start->line > 0)
-        tt_dot_printf(dot, " :%d", (int)start->line);
-    put_point(dot, ">, lp=\"", curve->point[0].x + half, curve->point[0].y - 6);
-    tt_dot_put(dot, "\"");
+        tt_dot_put(out, " :%d", (int)start->line);
+    put_point(out, ">, lp=\"", curve->point[0].x + half, curve->point[0].y - 6);
+    tt_dot_put(out, "\"");
 }
 
-static void put_curve(tt_dot *dot, const tt_graph_edge *edge, const tt_graph_curve *curve,
+static void put_curve(tt_buf *out, const tt_graph_edge *edge, const tt_graph_curve *curve,
                       const tt_graph_node *start)
 {
-    tt_dot_printf(dot, "  n%" PRIu64 " -> n%" PRIu64, edge->from, edge->to);
-    put_point(dot, " [pos=\"e,", curve->tip.x, curve->tip.y);
+    tt_dot_put(out, "  n%" PRIu64 " -> n%" PRIu64, edge->from, edge->to);
+    put_point(out, " [pos=\"e,", curve->tip.x, curve->tip.y);
     for (size_t i = 0; i < curve->count; i++)
-        put_point(dot, " ", curve->point[i].x, curve->point[i].y);
-    tt_dot_put(dot, "\"");
+        put_point(out, " ", curve->point[i].x, curve->point[i].y);
+    tt_dot_put(out, "\"");
     if (curve->is_stub)
-        put_start(dot, start, curve);
+        put_start(out, start, curve);
     if (curve->lane > 0)
-        tt_dot_printf(dot, ", color=\"%s\"", lane_colors[curve->lane % LANE_COLORS]);
-    tt_dot_put(dot, "]\n");
+        tt_dot_put(out, ", color=\"%s\"", lane_colors[curve->lane % LANE_COLORS]);
+    tt_dot_put(out, "]\n");
 }
 
 static void move_down(tt_graph_curve *curve, double by)
@@ -301,18 +282,17 @@ static void move_down(tt_graph_curve *curve, double by)
 
 tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes, tt_buf *out)
 {
-    tt_dot dot = { .out = out };
     tt_graph_place place = { 0 };
     size_t *stubs = calloc(graph->node_count + 1, sizeof *stubs); /* owned; that end at each node */
     tt_status st = stubs != NULL ? tt_graph_place_make(&place, graph, sizes) : TT_ENOMEM;
     if (st < 0)
         goto out;
-    put_head(&dot, "outputorder=edgesfirst,");
+    put_head(out, "outputorder=edgesfirst,");
     for (size_t i = 0; i < graph->node_count;) {
         if (place.spots[i].is_start) {
-            i = put_run(&dot, graph, &place, i);
+            i = put_run(out, graph, &place, i);
         } else {
-            put_node(&dot, &graph->nodes[i], &place.spots[i]);
+            put_node(out, &graph->nodes[i], &place.spots[i]);
             i++;
         }
     }
@@ -324,14 +304,13 @@ tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes,
         tt_graph_curve curve = tt_graph_place_curve(&place, from, to);
         if (curve.is_stub)
             move_down(&curve, (double)(stubs[to]++ * STUB_APART));
-        put_curve(&dot, edge, &curve, &graph->nodes[from]);
+        put_curve(out, edge, &curve, &graph->nodes[from]);
     }
-    tt_dot_put(&dot, "}\n");
+    tt_dot_put(out, "}\n");
     st = out->st;
 out:
     free(stubs);
     tt_graph_place_free(&place);
-    tt_buf_free(&dot.visible);
     return st;
 }
 

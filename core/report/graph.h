@@ -22,9 +22,9 @@ bool tt_graph_has_frames(const tt_graph *graph);
 
 /* ---- graph_label.c: the table of one node -------------------------------- */
 
-void tt_graph_label(tt_dot *dot, const tt_graph_node *node);
-double tt_graph_real(tt_dtype dtype, const void *element);
-double tt_graph_imag(tt_dtype dtype, const void *element);     /* complex types */
+void tt_graph_label(tt_buf *out, const tt_graph_node *node);
+/* Returns an element as f64; of a complex type its real part (0) or its imaginary part (1). */
+double tt_graph_part(tt_dtype dtype, const void *element, size_t part);
 int64_t tt_graph_integer(tt_dtype dtype, const void *element); /* read as uint64_t for TT_U64 */
 
 /* ---- graph_place.c: a large chart ---------------------------------------- */

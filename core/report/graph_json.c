@@ -111,7 +111,7 @@ static void put_element(tt_json *json, tt_dtype dtype, const char *at)
         tt_json_bool(json, NULL, *(const unsigned char *)at != 0);
         return;
     case TT_KIND_COMPLEX:
-        put_pair(json, NULL, tt_graph_real(dtype, at), tt_graph_imag(dtype, at));
+        put_pair(json, NULL, tt_graph_part(dtype, at, 0), tt_graph_part(dtype, at, 1));
         return;
     case TT_KIND_FLOAT:
         if (dtype == TT_F64)

@@ -8,10 +8,11 @@
  *     │  0  ..  ..  ..                    │
  *     └───────────────────────────────────┘
  *
- * A table is read down its columns: all floats of a node have the same number
- * of digits behind the point, chosen from the largest of them.  The tint of a
- * number shows its sign and size and stays pale enough for black print.
+ * People read a table column by column, so all floats of a node have the same number of digits
+ * after the point, which the largest of them determines.  The background of a number shows its
+ * sign and size, and is pale enough for black print.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "report/glyph.h"
 #include "report/graph.h"
 
 #include <inttypes.h>
@@ -23,107 +24,21 @@
 
 enum {
     DIGITS = 4,        /* of the largest number */
-    MOST_DECIMALS = 6, /* more: short texts instead */
-    LEVELS = 8,        /* of tint */
+    MOST_DECIMALS = 6, /* if more were needed, each number is as short as it can be */
+    LEVELS = 8,        /* of colour */
 };
 
 static const double powers[] = { 1, 10, 100, 1e3, 1e4, 1e5, 1e6 };
 
-double tt_graph_real(tt_dtype dtype, const void *element)
+static tt_dtype part_type(tt_dtype dtype)
 {
-    tt_dtype half = dtype == TT_C64 ? TT_F32 : dtype == TT_C128 ? TT_F64 : dtype;
-    return tt_element_f64(half, element);
+    return dtype == TT_C64 ? TT_F32 : dtype == TT_C128 ? TT_F64 : dtype;
 }
 
-double tt_graph_imag(tt_dtype dtype, const void *element)
+double tt_graph_part(tt_dtype dtype, const void *element, size_t part)
 {
-    tt_dtype half = dtype == TT_C64 ? TT_F32 : TT_F64;
-    return tt_element_f64(half, (const char *)element + tt_dtype_size(half));
-}
-
-/* How the numbers of one table are written. */
-typedef struct cell_format {
-    tt_dtype dtype;
-    int32_t decimals; /* behind the point; -1: each number as short as it can be */
-    double absmax;    /* of the whole tensor, for the tints */
-} cell_format;
-
-/* What the digits are chosen from. */
-typedef struct span {
-    double largest;
-    bool is_whole;
-} span;
-
-static void span_add(span *s, double x)
-{
-    if (!isfinite(x))
-        return;
-    s->largest = fmax(s->largest, fabs(x));
-    s->is_whole = s->is_whole && x == trunc(x);
-}
-
-static span span_of(const tt_graph_node *node, tt_dtype dtype)
-{
-    span s = { 0, true };
-    bool is_complex = tt_dtype_kind(dtype) == TT_KIND_COMPLEX;
-    for (size_t i = 0; i < tt_sample_count(node->sample); i++) {
-        const tt_sample_slice *slice = tt_sample_at(node->sample, i);
-        const char *at = slice->values;
-        for (int64_t k = 0; k < slice->rows * slice->cols; k++, at += tt_dtype_size(dtype)) {
-            span_add(&s, tt_graph_real(dtype, at));
-            if (is_complex)
-                span_add(&s, tt_graph_imag(dtype, at));
-        }
-    }
-    return s;
-}
-
-static cell_format choose_format(const tt_graph_node *node)
-{
-    tt_dtype dtype = (tt_dtype)node->stats->dtype;
-    cell_format format = { .dtype = dtype, .absmax = node->stats->absmax };
-    tt_kind kind = tt_dtype_kind(dtype);
-    if (kind != TT_KIND_FLOAT && kind != TT_KIND_COMPLEX)
-        return format;
-    span s = span_of(node, dtype);
-    if (s.is_whole && s.largest < 1e9)
-        return format; /* no decimals */
-    int32_t whole_digits = s.largest > 0 ? (int32_t)floor(log10(s.largest)) + 1 : 1;
-    format.decimals = DIGITS - whole_digits;
-    if (whole_digits > DIGITS + 1 || format.decimals > MOST_DECIMALS)
-        format.decimals = -1;
-    else if (format.decimals < 1)
-        format.decimals = 1; /* 1.5 is not 2, whatever the others are */
-    return format;
-}
-
-/* By integers, so that the point is one whatever the locale. */
-static size_t write_fixed(char out[TT_NUMBER_TEXT], double x, int32_t decimals)
-{
-    double scaled = rint(fabs(x) * powers[decimals]);
-    if (scaled == 0 && x != 0) /* not zero, whatever the others are, and no wider */
-        return (size_t)snprintf(out, TT_NUMBER_TEXT, "%.0e", x);
-    uint64_t digits = (uint64_t)scaled, unit = (uint64_t)powers[decimals];
-    int n = snprintf(out, TT_NUMBER_TEXT, "%s%" PRIu64, x < 0 ? "-" : "", digits / unit);
-    if (decimals == 0)
-        return (size_t)n;
-    out[n++] = '.';
-    for (unit /= 10; unit > 0; unit /= 10)
-        out[n++] = (char)('0' + digits / unit % 10);
-    out[n] = '\0';
-    return (size_t)n;
-}
-
-static void write_real(char out[TT_NUMBER_TEXT], double x, int32_t decimals)
-{
-    if (isnan(x))
-        memcpy(out, "NaN", 4);
-    else if (isinf(x))
-        memcpy(out, x < 0 ? "-Inf" : "Inf", x < 0 ? 5 : 4);
-    else if (decimals < 0 || fabs(x) >= 1e9)
-        (void)tt_number_short(x, out);
-    else
-        (void)write_fixed(out, x, decimals);
+    tt_dtype type = part_type(dtype);
+    return tt_element_f64(type, (const char *)element + part * tt_dtype_size(type));
 }
 
 int64_t tt_graph_integer(tt_dtype dtype, const void *element)
@@ -135,142 +50,157 @@ int64_t tt_graph_integer(tt_dtype dtype, const void *element)
     return wide;
 }
 
-static void write_exact(char out[TT_NUMBER_TEXT], tt_dtype dtype, const void *element)
+/* How the numbers of one table are written. */
+typedef struct cell_format {
+    tt_dtype dtype;
+    tt_kind kind;
+    int32_t decimals; /* after the point; -1: each number as short as it can be */
+    double absmax;    /* of the whole tensor, for the colours */
+} cell_format;
+
+/* Returns the largest absolute value of a sample; is_whole: there are only whole numbers. */
+static double find_largest(const tt_sample *sample, tt_dtype dtype, bool *is_whole)
 {
-    int64_t x = tt_graph_integer(dtype, element);
-    if (dtype == TT_BOOL)
-        (void)snprintf(out, TT_NUMBER_TEXT, "%s", x != 0 ? "True" : "False");
-    else if (dtype == TT_U64)
-        (void)snprintf(out, TT_NUMBER_TEXT, "%" PRIu64, (uint64_t)x);
-    else
-        (void)snprintf(out, TT_NUMBER_TEXT, "%" PRId64, x);
+    tt_dtype type = part_type(dtype); /* a complex number is two floats */
+    size_t size = tt_dtype_size(type), parts = tt_dtype_size(dtype) / size;
+    double largest = 0;
+    *is_whole = true;
+    for (size_t i = 0; i < tt_sample_count(sample); i++) {
+        const tt_sample_slice *slice = tt_sample_at(sample, i);
+        const char *at = slice->values;
+        for (size_t k = (size_t)(slice->rows * slice->cols) * parts; k > 0; k--, at += size) {
+            double x = tt_element_f64(type, at);
+            if (!isfinite(x))
+                continue;
+            largest = fmax(largest, fabs(x));
+            *is_whole = *is_whole && x == trunc(x);
+        }
+    }
+    return largest;
 }
 
-/* Pale orange above zero, pale blue below; the paler the nearer to zero. */
-static void put_tint(tt_dot *dot, double part)
+static cell_format choose_format(const tt_graph_node *node)
 {
-    int level = (int)lrint(fmin(fabs(part), 1) * LEVELS);
-    if (level == 0)
+    tt_dtype dtype = (tt_dtype)node->stats->dtype;
+    cell_format format = { dtype, tt_dtype_kind(dtype), .absmax = node->stats->absmax };
+    bool is_whole = true;
+    if (format.kind != TT_KIND_FLOAT && format.kind != TT_KIND_COMPLEX)
+        return format;
+    double largest = find_largest(node->sample, dtype, &is_whole);
+    if (is_whole && largest < 1e9)
+        return format; /* no decimals */
+    int32_t whole_digits = largest > 0 ? (int32_t)floor(log10(largest)) + 1 : 1;
+    format.decimals = DIGITS - whole_digits;
+    if (whole_digits > DIGITS + 1 || format.decimals > MOST_DECIMALS)
+        format.decimals = -1;
+    else if (format.decimals < 1)
+        format.decimals = 1; /* 1.5 is not 2, even among large numbers */
+    return format;
+}
+
+/* Uses integers, so that the decimal point does not depend on the locale. */
+static void write_fixed(char out[TT_NUMBER_TEXT], double x, int32_t decimals)
+{
+    double scaled = rint(fabs(x) * powers[decimals]);
+    if (scaled == 0 && x != 0) { /* must not look like zero, nor be wider */
+        (void)snprintf(out, TT_NUMBER_TEXT, "%.0e", x);
         return;
+    }
+    uint64_t digits = (uint64_t)scaled, unit = (uint64_t)powers[decimals];
+    int n = snprintf(out, TT_NUMBER_TEXT, "%s%" PRIu64, x < 0 ? "-" : "", digits / unit);
+    if (decimals > 0)
+        out[n++] = '.';
+    for (unit /= 10; unit > 0; unit /= 10)
+        out[n++] = (char)('0' + digits / unit % 10);
+    out[n] = '\0';
+}
+
+static void write_real(char out[TT_NUMBER_TEXT], double x, int32_t decimals)
+{
+    if (!isfinite(x))
+        strcpy(out, isnan(x) ? "NaN" : x < 0 ? "-Inf" : "Inf");
+    else if (decimals < 0 || fabs(x) >= 1e9)
+        (void)tt_number_short(x, out);
+    else
+        write_fixed(out, x, decimals);
+}
+
+/* Pale orange above zero, pale blue below; the nearer to zero, the paler. */
+static void put_color(tt_buf *out, double share)
+{
+    int level = (int)lrint(fmin(fabs(share), 1) * LEVELS);
     int strong = 26 * level / LEVELS, weak = 96 * level / LEVELS;
-    if (part > 0)
-        tt_dot_printf(dot, " bgcolor=\"#%02x%02x%02x\"", 255 - strong / 8, 255 - weak * 9 / 16,
-                      255 - weak * 5 / 4);
+    if (level > 0 && share > 0)
+        tt_dot_put(out, " bgcolor=\"#%02x%02x%02x\"", 255 - strong / 8, 255 - weak * 9 / 16,
+                   255 - weak * 5 / 4);
+    else if (level > 0)
+        tt_dot_put(out, " bgcolor=\"#%02x%02x%02x\"", 255 - weak, 255 - weak / 2, 255 - strong / 3);
+}
+
+static void put_cell(tt_buf *out, const cell_format *format, const void *element)
+{
+    char real[TT_NUMBER_TEXT], imag[TT_NUMBER_TEXT] = "";
+    const char *text = real;
+    bool is_complex = format->kind == TT_KIND_COMPLEX;
+    double x = tt_graph_part(format->dtype, element, 0), y = 0;
+    if (is_complex) {
+        y = tt_graph_part(format->dtype, element, 1);
+        write_real(imag, y, format->decimals);
+    }
+    if (is_complex || format->kind == TT_KIND_FLOAT)
+        write_real(real, x, format->decimals);
     else
-        tt_dot_printf(dot, " bgcolor=\"#%02x%02x%02x\"", 255 - weak, 255 - weak / 2, 255 - strong / 3);
-}
-
-static void put_cell(tt_dot *dot, const cell_format *format, const void *element)
-{
-    char text[TT_NUMBER_TEXT], imag_text[TT_NUMBER_TEXT];
-    tt_dtype dtype = format->dtype;
-    tt_kind kind = tt_dtype_kind(dtype);
-    double x = tt_graph_real(dtype, element), y = 0;
-    if (kind == TT_KIND_COMPLEX) {
-        y = tt_graph_imag(dtype, element);
-        write_real(imag_text, y, format->decimals);
-    }
-    if (kind == TT_KIND_COMPLEX || kind == TT_KIND_FLOAT)
-        write_real(text, x, format->decimals);
-    else
-        write_exact(text, dtype, element);
-    tt_dot_put(dot, "<td align=\"right\"");
-    bool is_nan = isnan(x) || isnan(y), is_inf = isinf(x) || isinf(y);
-    if (is_nan || is_inf)
-        tt_dot_put(dot, is_nan ? " bgcolor=\"#c62828\"><font color=\"white\"><b>"
-                               : " bgcolor=\"#6a1b9a\"><font color=\"white\"><b>");
-    else if (format->absmax > 0) {
-        put_tint(dot, (kind == TT_KIND_COMPLEX ? hypot(x, y) : x) / format->absmax);
-        tt_dot_put(dot, ">");
-    } else {
-        tt_dot_put(dot, ">");
-    }
-    tt_dot_put(dot, text);
-    if (kind == TT_KIND_COMPLEX) {
-        tt_dot_put(dot, imag_text[0] == '-' ? "" : "+");
-        tt_dot_put(dot, imag_text);
-        tt_dot_put(dot, "j");
-    }
-    tt_dot_put(dot, is_nan || is_inf ? "</b></font></td>" : "</td>");
-}
-
-/* ---- the table ------------------------------------------------------------ */
-
-enum {
-    NAME_COLUMNS = 40,
-    CODE_COLUMNS = 52, /* of a line of code ... */
-    CODE_LINES = 3,    /* ... and lines, before the rest is left to the tooltip */
-    BAND = 16,         /* columns of a vector side by side */
-    SLICES_WIDE = 3,   /* slices side by side */
-    WIDE_SLICE = 5,    /* columns from which on only two are */
-};
-
-static void put_short(tt_dot *dot, double x)
-{
-    char text[TT_NUMBER_TEXT];
-    (void)tt_number_short(x + 0.0, text); /* -0 is no news here */
-    tt_dot_put(dot, text);
-}
-
-static void put_bound(tt_dot *dot, const tt_stats *s, int64_t exact, double x)
-{
-    switch (tt_dtype_kind((tt_dtype)s->dtype)) {
-    case TT_KIND_INT:
-    case TT_KIND_UINT:
-        if (s->dtype == TT_U64)
-            tt_dot_printf(dot, "%" PRIu64, (uint64_t)exact);
-        else
-            tt_dot_printf(dot, "%" PRId64, exact);
-        return;
-    case TT_KIND_BOOL:
-        tt_dot_put(dot, exact != 0 ? "True" : "False");
-        return;
-    case TT_KIND_FLOAT:
-    case TT_KIND_COMPLEX:
-        put_short(dot, x);
-        return;
-    }
-}
-
-static void put_sizes(tt_dot *dot, const int64_t *shape, int32_t ndim)
-{
-    if (ndim <= 0)
-        tt_dot_put(dot, ndim == 0 ? "scalar" : "shape&#160;not&#160;known");
-    for (int32_t d = 0; d < ndim; d++)
-        tt_dot_printf(dot, "%s%" PRId64, d > 0 ? " × " : "", shape[d]);
+        text = tt_facts_integer(format->dtype, tt_graph_integer(format->dtype, element), real);
+    bool is_nan = isnan(x) || isnan(y), is_finite = isfinite(x) && isfinite(y);
+    tt_dot_put(out, "<td align=\"right\"");
+    if (!is_finite)
+        tt_dot_put(out, " bgcolor=\"%s\"><font color=\"white\"><b>", is_nan ? "#c62828" : "#6a1b9a");
+    else if (format->absmax > 0)
+        put_color(out, (is_complex ? hypot(x, y) : x) / format->absmax);
+    tt_dot_put(out, "%s%s%s%s%s%s", is_finite ? ">" : "", text, is_complex && imag[0] != '-' ? "+" : "",
+               imag, is_complex ? "j" : "", is_finite ? "</td>" : "</b></font></td>");
 }
 
 /* ---- the header ---------------------------------------------------------- */
 
-static void put_head(tt_dot *dot, const tt_graph_node *node)
+enum {
+    NAME_COLUMNS = 40,
+    CODE_COLUMNS = 52, /* of a line of code ... */
+    CODE_LINES = 3,    /* ... and lines; the tooltip has the rest */
+    VECTOR_COLUMNS = 16,
+    SLICES_WIDE = 3, /* slices side by side */
+    WIDE_SLICE = 5,  /* slices of so many columns: one less */
+};
+
+static void put_head(tt_buf *out, const tt_graph_node *node)
 {
-    const char *tint = node->is_source ? "#eceff1" : "#dfe8f5";
-    tt_dot_printf(dot,
-                  "<tr><td bgcolor=\"%s\" align=\"left\"><table border=\"0\" "
-                  "cellborder=\"0\" "
-                  "cellspacing=\"0\" cellpadding=\"3\"><tr><td "
-                  "align=\"left\"><font point-size=\"14\" "
-                  "color=\"#102a43\"><b>",
-                  tint);
     const char *name = node->name != NULL && node->name[0] != '\0' ? node->name : "?";
-    tt_dot_html(dot, name, strlen(name), NAME_COLUMNS);
-    tt_dot_put(dot, "</b></font>&#160;&#160;<font color=\"#334e68\">");
-    tt_dot_html(dot, node->dtype, strlen(node->dtype), NAME_COLUMNS);
-    tt_dot_put(dot, "&#160;&#160;");
-    put_sizes(dot, node->shape, node->ndim);
+    tt_dot_put(out,
+               "<tr><td bgcolor=\"%s\" align=\"left\"><table border=\"0\" cellborder=\"0\" "
+               "cellspacing=\"0\" cellpadding=\"3\"><tr><td align=\"left\"><font point-size=\"14\" "
+               "color=\"#102a43\"><b>",
+               node->is_source ? "#eceff1" : "#dfe8f5");
+    tt_dot_text(out, TT_DOT_LABEL, name, strlen(name), NAME_COLUMNS);
+    tt_dot_put(out, "</b></font>&#160;&#160;<font color=\"#334e68\">");
+    tt_dot_text(out, TT_DOT_LABEL, node->dtype, strlen(node->dtype), NAME_COLUMNS);
+    tt_dot_put(out, "&#160;&#160;%s",
+               node->ndim < 0    ? "shape&#160;not&#160;known"
+               : node->ndim == 0 ? "scalar"
+                                 : "");
+    for (int32_t d = 0; d < node->ndim; d++)
+        tt_dot_put(out, "%s%" PRId64, d > 0 ? " × " : "", node->shape[d]);
     if (node->device != NULL) {
-        tt_dot_put(dot, "&#160;&#160;");
-        tt_dot_html(dot, node->device, strlen(node->device), NAME_COLUMNS);
+        tt_dot_put(out, "&#160;&#160;");
+        tt_dot_text(out, TT_DOT_LABEL, node->device, strlen(node->device), NAME_COLUMNS);
     }
-    tt_dot_printf(dot,
-                  "</font></td><td align=\"right\"><font "
-                  "color=\"#52606d\">&#160;&#160;line&#160;%" PRId32
-                  "</font></td></tr></table></td></tr>",
-                  node->line);
+    tt_dot_put(out,
+               "</font></td><td align=\"right\"><font color=\"#52606d\">&#160;&#160;line&#160;%" PRId32
+               "</font></td></tr></table></td></tr>",
+               node->line);
 }
 
-/* Where to break a line of code that is too long: after a space or a comma if
- * there is one in its second half. */
+/* Returns where to break a line of code that is too long: after a space or a comma if there is
+ * one in its second half. */
 static size_t break_at(const char *code, size_t len)
 {
     if (len <= CODE_COLUMNS)
@@ -280,148 +210,125 @@ static size_t break_at(const char *code, size_t len)
             return i;
     size_t at = CODE_COLUMNS;
     while (at > 1 && ((unsigned char)code[at] & 0xC0) == 0x80)
-        at--; /* not inside of a character */
+        at--; /* not inside a character */
     return at;
 }
 
-static void put_code(tt_dot *dot, const char *code)
+static void put_code(tt_buf *out, const char *code)
 {
     if (code == NULL || code[0] == '\0')
         return;
-    tt_dot_put(dot, "<tr><td align=\"left\" balign=\"left\"><font face=\"monospace\" "
+    tt_dot_put(out, "<tr><td align=\"left\" balign=\"left\"><font face=\"monospace\" "
                     "point-size=\"10\" color=\"#243b53\">");
-    size_t shown = 0;
-    for (const char *at = code; *at != '\0'; shown++) {
-        if (shown == CODE_LINES) {
-            tt_dot_put(dot, "<br/>…");
-            break;
-        }
-        if (shown > 0)
-            tt_dot_put(dot, "<br/>");
-        size_t len = strcspn(at, "\n"), part = break_at(at, len);
-        tt_dot_html(dot, at, part, 0);
-        if (part == 0)
-            tt_dot_put(dot, "&#160;");
-        at += part;
-        if (*at == '\n')
-            at++;
+    for (size_t lines = 0; *code != '\0' && lines <= CODE_LINES; lines++) {
+        size_t len = break_at(code, strcspn(code, "\n"));
+        tt_dot_put(out, "%s%s", lines > 0 ? "<br/>" : "",
+                   lines == CODE_LINES ? "…"
+                   : len == 0          ? "&#160;"
+                                       : "");
+        if (lines < CODE_LINES)
+            tt_dot_text(out, TT_DOT_LABEL, code, len, 0);
+        code += len + (code[len] == '\n');
     }
-    tt_dot_put(dot, "</font></td></tr>");
+    tt_dot_put(out, "</font></td></tr>");
 }
 
 /* ---- statistics ---------------------------------------------------------- */
 
-static void put_alarm(tt_dot *dot, int64_t count, const char *what, const char *color)
+static void put_alarm(tt_buf *out, int64_t count, const char *what, const char *color)
 {
     if (count > 0)
-        tt_dot_printf(dot, "&#160;&#160;&#160;&#160;<font color=\"%s\"><b>%" PRId64 "&#160;%s</b></font>",
-                      color, count, what);
+        tt_dot_put(out, "&#160;&#160;&#160;&#160;<font color=\"%s\"><b>%" PRId64 "&#160;%s</b></font>",
+                   color, count, what);
 }
 
-static void put_mean(tt_dot *dot, const tt_stats *s)
+static void put_values(tt_buf *out, const tt_stats *s)
 {
-    tt_dot_put(dot, "&#160;&#160;mean&#160;");
-    put_short(dot, s->mean);
-    if (tt_dtype_kind((tt_dtype)s->dtype) == TT_KIND_COMPLEX) {
-        double imag = tt_stats_mean_imag(s);
-        tt_dot_put(dot, imag < 0 ? "" : "+");
-        put_short(dot, imag);
-        tt_dot_put(dot, "j");
-    }
-    if (!isnan(tt_stats_std(s))) {
-        tt_dot_put(dot, "&#160;&#160;std&#160;");
-        put_short(dot, tt_stats_std(s));
-    }
+    char low[TT_NUMBER_TEXT], high[TT_NUMBER_TEXT], mean[TT_NUMBER_TEXT], other[TT_NUMBER_TEXT];
+    bool is_complex = tt_dtype_kind((tt_dtype)s->dtype) == TT_KIND_COMPLEX;
+    const char *of = is_complex ? "|z|&#160;" : "";
+    tt_dot_put(out, "min&#160;%s%s&#160;&#160;max&#160;%s%s&#160;&#160;mean&#160;%s", of,
+               tt_facts_bound(s, false, low), of, tt_facts_bound(s, true, high),
+               tt_facts_short(s->mean, mean));
+    double imag = tt_stats_mean_imag(s);
+    if (is_complex)
+        tt_dot_put(out, "%s%sj", imag < 0 ? "" : "+", tt_facts_short(imag, other));
+    if (!isnan(tt_stats_std(s)))
+        tt_dot_put(out, "&#160;&#160;std&#160;%s", tt_facts_short(tt_stats_std(s), other));
 }
 
-static void put_stats(tt_dot *dot, const tt_graph_node *node)
+static void put_stats(tt_buf *out, const tt_graph_node *node)
 {
     const tt_stats *s = node->stats;
-    tt_dot_put(dot, "<tr><td align=\"left\"><font point-size=\"10\" color=\"#334e68\">");
+    tt_dot_put(out, "<tr><td align=\"left\"><font point-size=\"10\" color=\"#334e68\">");
     if (s == NULL) {
-        tt_dot_put(dot, "<i>values not read");
-        if (node->note != NULL && node->note[0] != '\0') {
-            tt_dot_put(dot, ":&#160;");
-            tt_dot_html(dot, node->note, strlen(node->note), NAME_COLUMNS);
-        }
-        tt_dot_put(dot, "</i>");
-    } else if (s->count == 0) {
-        tt_dot_put(dot, "<i>empty</i>");
+        bool has_note = node->note != NULL && node->note[0] != '\0';
+        tt_dot_put(out, "<i>values not read%s", has_note ? ":&#160;" : "");
+        if (has_note)
+            tt_dot_text(out, TT_DOT_LABEL, node->note, strlen(node->note), NAME_COLUMNS);
+        tt_dot_put(out, "</i>");
     } else if (tt_stats_finite(s) > 0) {
-        bool is_complex = tt_dtype_kind((tt_dtype)s->dtype) == TT_KIND_COMPLEX;
-        tt_dot_put(dot, is_complex ? "min&#160;|z|&#160;" : "min&#160;");
-        put_bound(dot, s, s->imin, s->min);
-        tt_dot_put(dot, is_complex ? "&#160;&#160;max&#160;|z|&#160;" : "&#160;&#160;max&#160;");
-        put_bound(dot, s, s->imax, s->max);
-        put_mean(dot, s);
+        put_values(out, s);
     } else {
-        tt_dot_put(dot, "no finite value");
+        tt_dot_put(out, s->count == 0 ? "<i>empty</i>" : "no finite value");
     }
     if (s != NULL) {
-        put_alarm(dot, s->nan, "NaN", "#c62828");
-        put_alarm(dot, s->posinf + s->neginf, "Inf", "#6a1b9a");
+        put_alarm(out, s->nan, "NaN", "#c62828");
+        put_alarm(out, s->posinf + s->neginf, "Inf", "#6a1b9a");
     }
-    /* Room to the right: a browser's letters are a bit wider than Graphviz
-   * thinks. */
-    tt_dot_put(dot, "&#160;&#160;</font></td></tr>");
+    /* Space at the right: a browser's letters are a bit wider than Graphviz expects. */
+    tt_dot_put(out, "&#160;&#160;</font></td></tr>");
 }
 
 /* ---- the tables ---------------------------------------------------------- */
 
-static void put_index(tt_dot *dot, int64_t index)
+static void put_index(tt_buf *out, int64_t index)
 {
-    tt_dot_printf(dot, "<td align=\"right\"><font color=\"#829ab1\">%" PRId64 "</font></td>", index);
+    tt_dot_put(out, "<td align=\"right\"><font color=\"#829ab1\">%" PRId64 "</font></td>", index);
 }
 
-/* Columns [first, last) of one slice. */
-static void put_band(tt_dot *dot, const cell_format *format, const tt_sample_slice *slice, bool has_rows,
-                     int64_t first, int64_t last)
+/* Columns [first, last) of one slice, with their numbers. */
+static void put_columns(tt_buf *out, const cell_format *format, const tt_sample_slice *slice,
+                        bool has_row_numbers, int64_t first, int64_t last)
 {
-    tt_dot_put(dot, "<tr>");
-    if (has_rows)
-        tt_dot_put(dot, "<td></td>");
+    tt_dot_put(out, "<tr>%s", has_row_numbers ? "<td></td>" : "");
     for (int64_t c = first; c < last; c++)
-        put_index(dot, slice->col[c]);
-    tt_dot_put(dot, "</tr>");
+        put_index(out, slice->col[c]);
+    tt_dot_put(out, "</tr>");
     for (int64_t r = 0; r < slice->rows; r++) {
-        tt_dot_put(dot, "<tr>");
-        if (has_rows)
-            put_index(dot, slice->row[r]);
-        const char *line =
-            (const char *)slice->values + (size_t)(r * slice->cols) * tt_dtype_size(format->dtype);
+        tt_dot_put(out, "<tr>");
+        if (has_row_numbers)
+            put_index(out, slice->row[r]);
         for (int64_t c = first; c < last; c++)
-            put_cell(dot, format, line + (size_t)c * tt_dtype_size(format->dtype));
-        tt_dot_put(dot, "</tr>");
+            put_cell(out, format,
+                     (const char *)slice->values +
+                         (size_t)(r * slice->cols + c) * tt_dtype_size(format->dtype));
+        tt_dot_put(out, "</tr>");
     }
 }
 
-static void put_slice(tt_dot *dot, const cell_format *format, const tt_sample_slice *slice, int32_t ndim)
+static void put_slice(tt_buf *out, const cell_format *format, const tt_sample_slice *slice, int32_t ndim)
 {
-    tt_dot_put(dot, "<td align=\"left\" valign=\"top\"><table border=\"0\" cellborder=\"0\" "
-                    "cellspacing=\"1\" cellpadding=\"2\">");
-    if (slice->label[0] != '\0') {
-        int64_t columns = slice->cols + 1;
-        tt_dot_printf(dot, "<tr><td colspan=\"%" PRId64 "\" align=\"left\"><b>", columns);
-        tt_dot_put(dot, slice->label);
-        tt_dot_put(dot, "</b></td></tr>");
+    tt_dot_put(out,
+               "<td align=\"left\"%s><table border=\"0\" cellborder=\"0\" cellspacing=\"1\" "
+               "cellpadding=\"%d\">",
+               ndim != 0 ? " valign=\"top\"" : "", ndim != 0 ? 2 : 4);
+    if (slice->label[0] != '\0')
+        tt_dot_put(out, "<tr><td colspan=\"%" PRId64 "\" align=\"left\"><b>%s</b></td></tr>",
+                   slice->cols + 1, slice->label);
+    int64_t wide = slice->rows == 1 && ndim == 1 ? VECTOR_COLUMNS : slice->cols;
+    for (int64_t first = 0; ndim != 0 && first < slice->cols; first += wide)
+        put_columns(out, format, slice, ndim > 1, first,
+                    first + wide < slice->cols ? first + wide : slice->cols);
+    if (ndim == 0) { /* one number, without indices */
+        tt_dot_put(out, "<tr>");
+        put_cell(out, format, slice->values);
+        tt_dot_put(out, "</tr>");
     }
-    int64_t band = slice->rows == 1 && ndim == 1 ? BAND : slice->cols;
-    for (int64_t first = 0; first < slice->cols; first += band)
-        put_band(dot, format, slice, ndim > 1, first,
-                 first + band < slice->cols ? first + band : slice->cols);
-    tt_dot_put(dot, "</table></td>");
+    tt_dot_put(out, "</table></td>");
 }
 
-static void put_scalar(tt_dot *dot, const cell_format *format, const tt_sample_slice *slice)
-{
-    tt_dot_put(dot, "<td align=\"left\"><table border=\"0\" cellborder=\"0\" "
-                    "cellspacing=\"1\" "
-                    "cellpadding=\"4\"><tr>");
-    put_cell(dot, format, slice->values);
-    tt_dot_put(dot, "</tr></table></td>");
-}
-
-static void put_tables(tt_dot *dot, const tt_graph_node *node)
+static void put_tables(tt_buf *out, const tt_graph_node *node)
 {
     size_t count = node->sample != NULL && node->stats != NULL ? tt_sample_count(node->sample) : 0;
     const tt_sample_slice *first = count > 0 ? tt_sample_at(node->sample, 0) : NULL;
@@ -429,32 +336,28 @@ static void put_tables(tt_dot *dot, const tt_graph_node *node)
         return;
     cell_format format = choose_format(node);
     size_t wide = first->cols < WIDE_SLICE ? SLICES_WIDE : SLICES_WIDE - 1;
-    tt_dot_put(dot, "<tr><td align=\"left\"><font point-size=\"10\"><table border=\"0\" "
+    tt_dot_put(out, "<tr><td align=\"left\"><font point-size=\"10\"><table border=\"0\" "
                     "cellborder=\"0\" cellspacing=\"0\" cellpadding=\"3\">");
     for (size_t i = 0; i < count; i++) {
         if (i % wide == 0)
-            tt_dot_put(dot, i == 0 ? "<tr>" : "</tr><tr>");
-        if (node->ndim == 0)
-            put_scalar(dot, &format, first);
-        else
-            put_slice(dot, &format, tt_sample_at(node->sample, i), node->ndim);
+            tt_dot_put(out, i == 0 ? "<tr>" : "</tr><tr>");
+        put_slice(out, &format, tt_sample_at(node->sample, i), node->ndim);
     }
-    tt_dot_put(dot, "</tr></table></font></td></tr>");
+    tt_dot_put(out, "</tr></table></font></td></tr>");
     if (tt_sample_is_partial(node->sample))
-        tt_dot_put(dot, "<tr><td align=\"left\"><font point-size=\"9\" color=\"#8d5524\"><i>"
+        tt_dot_put(out, "<tr><td align=\"left\"><font point-size=\"9\" color=\"#8d5524\"><i>"
                         "sampled: not every element is shown</i></font></td></tr>");
 }
 
-void tt_graph_label(tt_dot *dot, const tt_graph_node *node)
+void tt_graph_label(tt_buf *out, const tt_graph_node *node)
 {
-    tt_dot_printf(dot,
-                  "<table border=\"1\" color=\"%s\" cellborder=\"0\" "
-                  "cellspacing=\"0\" cellpadding=\"3\" "
-                  "bgcolor=\"white\"%s>",
-                  node->is_source ? "#90a4ae" : "#486581", node->is_source ? " style=\"dashed\"" : "");
-    put_head(dot, node);
-    put_code(dot, node->code);
-    put_stats(dot, node);
-    put_tables(dot, node);
-    tt_dot_put(dot, "</table>");
+    tt_dot_put(out,
+               "<table border=\"1\" color=\"%s\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"3\" "
+               "bgcolor=\"white\"%s>",
+               node->is_source ? "#90a4ae" : "#486581", node->is_source ? " style=\"dashed\"" : "");
+    put_head(out, node);
+    put_code(out, node->code);
+    put_stats(out, node);
+    put_tables(out, node);
+    tt_dot_put(out, "</table>");
 }
