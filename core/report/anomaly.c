@@ -52,13 +52,8 @@ static tt_status read_first(tt_run *run, int32_t file, int32_t site, uint32_t ph
     if (row == NULL || row->count == 0)
         return TT_OK;
     tt_chunk chunk;
-    tt_status st = tt_run_chunk(run, run->taps[file], row, &row->chunks[0], &chunk);
-    if (st == TT_OK)
-        st = tt_run_grow_cells(run, (size_t)chunk.n * 2);
-    if (st == TT_OK)
-        st = tt_chunk_column(&chunk, TT_COLUMN_PRODUCTS, run->cells, chunk.n);
-    if (st == TT_OK)
-        st = tt_chunk_column(&chunk, TT_COLUMN_PHASE, run->cells + chunk.n, chunk.n);
+    const tt_column columns[] = { TT_COLUMN_PRODUCTS, TT_COLUMN_PHASE };
+    tt_status st = tt_run_columns(run, run->taps[file], row, row->chunks, columns, 2, &chunk);
     if (st < 0)
         return st;
     uint32_t n = tt_chunk_entries(run->cells, chunk.n, TT_PRODUCT_STATS), entry = 0;

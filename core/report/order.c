@@ -67,13 +67,8 @@ tt_status tt_order_look(tt_run *run, int32_t file, int32_t site, int64_t step, i
         if (step < entry->first_step || step > entry->last_step)
             continue;
         tt_chunk chunk;
-        tt_status st = tt_run_chunk(run, run->taps[file], row, entry, &chunk);
-        if (st == TT_OK)
-            st = tt_run_grow_cells(run, (size_t)chunk.n * 2);
-        if (st == TT_OK)
-            st = tt_chunk_column(&chunk, TT_COLUMN_STEP, run->cells, chunk.n);
-        if (st == TT_OK)
-            st = tt_chunk_column(&chunk, TT_COLUMN_TIME, run->cells + chunk.n, chunk.n);
+        const tt_column columns[] = { TT_COLUMN_STEP, TT_COLUMN_TIME };
+        tt_status st = tt_run_columns(run, run->taps[file], row, entry, columns, 2, &chunk);
         if (st < 0)
             return st;
         for (uint32_t i = 0; i < chunk.n; i++) {

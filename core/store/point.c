@@ -122,11 +122,7 @@ tt_status tt_run_latest(tt_run *run, int32_t file, int32_t site, uint32_t phases
         end -= entry->n;
         if (end >= before)
             continue;
-        st = tt_run_chunk(run, run->taps[file], row, entry, &chunk);
-        if (st == TT_OK)
-            st = tt_run_grow_cells(run, chunk.n);
-        if (st == TT_OK)
-            st = tt_chunk_column(&chunk, TT_COLUMN_PHASE, run->cells, chunk.n);
+        st = tt_run_columns(run, run->taps[file], row, entry, &(tt_column){ TT_COLUMN_PHASE }, 1, &chunk);
         for (uint32_t i = chunk.n; st == TT_OK && *index < 0 && i-- > 0;)
             if (end + i < before && tt_phases_hold(phases, run->cells[i]))
                 *index = end + i;

@@ -69,6 +69,10 @@ tt_status tt_run_grow_cells(tt_run *run, size_t count);
 /* Loads a chunk of a row into scratch and parses it. */
 tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
                        const tt_index_chunk *entry, tt_chunk *out);
+/* The same, and reads columns that every point has into cells, one behind the other. */
+tt_status tt_run_columns(tt_run *run, const tt_tap *tap, const tt_index_site *row,
+                         const tt_index_chunk *entry, const tt_column *columns, size_t count,
+                         tt_chunk *out);
 
 /* Says that something of this file could not be read: "points 3 and on of x". */
 tt_status tt_tap_fail(const tt_tap *tap, tt_status st, tt_error *err, const char *format, ...)

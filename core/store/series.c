@@ -84,6 +84,19 @@ tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
     return st;
 }
 
+tt_status tt_run_columns(tt_run *run, const tt_tap *tap, const tt_index_site *row,
+                         const tt_index_chunk *entry, const tt_column *columns, size_t count,
+                         tt_chunk *out)
+{
+    tt_status st = tt_run_chunk(run, tap, row, entry, out);
+    size_t n = entry->n;
+    if (st == TT_OK)
+        st = tt_run_grow_cells(run, n * count);
+    for (size_t k = 0; st == TT_OK && k < count; k++)
+        st = tt_chunk_column(out, columns[k], run->cells + k * n, out->n);
+    return st;
+}
+
 static double derive(tt_field field, const tt_stats *s)
 {
     switch ((int)field) {
@@ -262,11 +275,7 @@ static tt_status mark_chunk(tt_run *run, const tt_tap *tap, const tt_index_site 
                             const tt_index_chunk *entry, int64_t low, uint64_t span, uint64_t *bits)
 {
     tt_chunk chunk;
-    tt_status st = tt_run_chunk(run, tap, row, entry, &chunk);
-    if (st == TT_OK)
-        st = tt_run_grow_cells(run, chunk.n);
-    if (st == TT_OK)
-        st = tt_chunk_column(&chunk, TT_COLUMN_STEP, run->cells, chunk.n);
+    tt_status st = tt_run_columns(run, tap, row, entry, &(tt_column){ TT_COLUMN_STEP }, 1, &chunk);
     for (uint32_t i = 0; st == TT_OK && i < chunk.n; i++) {
         uint64_t at = run->cells[i] - (uint64_t)low;
         if (at <= span)
