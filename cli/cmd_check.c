@@ -14,13 +14,11 @@ static struct {
 
 static void print_text(const tt_check *c, const char *path, const char *repaired)
 {
-    char a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
-    tt_screen_name(path);
-    fputs("  ", stdout);
+    tt_screen_say(TT_MOOD_PLAIN, "%s  ", path);
     if (c->damaged_bytes > 0) {
         tt_screen_say(TT_MOOD_ALARM, "damaged");
-        printf(": %s in %s place%s cannot be read; the first is %s", tt_screen_bytes(c->damaged_bytes, a),
-               tt_screen_count(c->damaged_blocks, b), c->damaged_blocks == 1 ? "" : "s", c->first);
+        printf(": %s in %s place%s cannot be read; the first is %s", tt_screen_bytes(c->damaged_bytes),
+               tt_screen_count(c->damaged_blocks), c->damaged_blocks == 1 ? "" : "s", c->first);
     } else {
         tt_screen_say(TT_MOOD_SPARK, "whole");
     }
@@ -28,18 +26,15 @@ static void print_text(const tt_check *c, const char *path, const char *repaired
         fputs("  ", stdout);
         tt_screen_say(TT_MOOD_REMARK, "not closed");
     }
-    printf("\n  %s blocks, %s points", tt_screen_count(c->blocks, a), tt_screen_count(c->points, b));
-    printf(", %s values", tt_screen_count(c->values, a));
+    printf("\n  %s blocks, %s points, %s values", tt_screen_count(c->blocks), tt_screen_count(c->points),
+           tt_screen_count(c->values));
     if (c->gone_values > 0)
-        printf(", %s values were evicted (max_bytes)", tt_screen_count(c->gone_values, a));
+        printf(", %s values were evicted (max_bytes)", tt_screen_count(c->gone_values));
     if (c->torn_bytes > 0)
-        printf(", %s of an unfinished block at the end", tt_screen_bytes(c->torn_bytes, a));
+        printf(", %s of an unfinished block at the end", tt_screen_bytes(c->torn_bytes));
     putchar('\n');
-    if (repaired != NULL) {
-        fputs("  all that can be read is in ", stdout);
-        tt_screen_name(repaired);
-        putchar('\n');
-    }
+    if (repaired != NULL)
+        tt_screen_say(TT_MOOD_PLAIN, "  all that can be read is in %s\n", repaired);
 }
 
 static void put_json(tt_json *json, const tt_check *c, const char *path, const char *repaired)
@@ -77,12 +72,10 @@ static tt_exit check(tt_call *call)
     tt_status st = TT_OK;
     bool is_damaged = false;
     for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(run); f++) {
-        tt_run_file file;
+        tt_run_file file = tt_overview_file(run, f);
         tt_check about;
         char *repaired = NULL;
-        st = tt_run_file_get(run, f, &file);
-        if (st == TT_OK)
-            st = tt_run_check(run, f, &about, call->err);
+        st = tt_run_check(run, f, &about, call->err);
         if (st == TT_OK && args.repairs && (about.damaged_bytes > 0 || !about.is_closed)) {
             repaired = repaired_path(file.path);
             st = repaired != NULL ? tt_run_repair(run, f, repaired, &about, call->err) : TT_ENOMEM;

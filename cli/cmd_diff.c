@@ -48,8 +48,8 @@ typedef struct counts {
 static counts count_sites(const tt_diff *diff)
 {
     counts c = { 0 };
-    for (size_t i = 0; i < tt_diff_count(diff); i++) {
-        const tt_diff_site *s = tt_diff_at(diff, i);
+    for (size_t i = 0; i < diff->count; i++) {
+        const tt_diff_site *s = &diff->sites[i];
         if (s->points == 0) {
             c.only[s->only_a == 0] += s->only_a + s->only_b > 0;
             continue;
@@ -64,28 +64,25 @@ static counts count_sites(const tt_diff *diff)
     return c;
 }
 
-static void print_percent(double x)
+/* "12%", "0.5%"; below 0.01 % as a plain number. */
+static const char *percent_text(double x)
 {
-    char text[TT_NUMBER_TEXT];
-    (void)snprintf(text, sizeof text, x >= 0.1 && x < 1e6 ? "%.0f" : "%.2g", x >= 1e-4 ? x * 100 : x);
-    printf("%s%s", text, x >= 1e-4 ? "%" : "");
+    if (x < 1e-4)
+        return tt_screen_text("%.2g", x);
+    return x >= 0.1 && x < 1e6 ? tt_screen_text("%.0f%%", x * 100) : tt_screen_text("%.2g%%", x * 100);
 }
 
-/* Sites that have points in one run only. */
+/* Prints which sites have points in one run only. */
 static void print_alone(const tt_diff *diff, int side, size_t count, const char *path)
 {
     size_t shown = 0;
     if (count == 0)
         return;
-    printf("only in ");
-    tt_screen_name(path);
-    printf(": %zu site%s, ", count, count == 1 ? "" : "s");
-    for (size_t i = 0; i < tt_diff_count(diff) && shown < NAMES; i++) {
-        const tt_diff_site *s = tt_diff_at(diff, i);
-        if (s->points > 0 || s->only_a + s->only_b == 0 || (s->only_a == 0) != (side == 1))
-            continue;
-        fputs(shown++ > 0 ? ", " : "", stdout);
-        tt_screen_name(s->name);
+    tt_screen_say(TT_MOOD_PLAIN, "only in %s: %zu site%s, ", path, count, count == 1 ? "" : "s");
+    for (size_t i = 0; i < diff->count && shown < NAMES; i++) {
+        const tt_diff_site *s = &diff->sites[i];
+        if (s->points == 0 && s->only_a + s->only_b > 0 && (s->only_a == 0) == (side == 1))
+            tt_screen_say(TT_MOOD_PLAIN, "%s%s", shown++ > 0 ? ", " : "", s->name);
     }
     puts(count > shown ? " ..." : "");
 }
@@ -105,6 +102,7 @@ static int by_excess(const void *a, const void *b)
 
 static tt_status print_worst(const tt_diff *diff, bool has_ranks)
 {
+    tt_status st = TT_OK;
     static const tt_table_column columns[] = {
         { "WORST", .least = -16 },
         { "FROM STEP", .is_right = true, .optional = 3 },
@@ -118,94 +116,82 @@ static tt_status print_worst(const tt_diff *diff, bool has_ranks)
     const bool has_tolerance = args.options.has_tolerance; /* then there is no floor */
     const size_t width = sizeof columns / sizeof *columns - has_tolerance;
     size_t count = 0;
-    const tt_diff_site **sites = calloc(tt_diff_count(diff) + 1, sizeof *sites);
+    const tt_diff_site **sites = calloc(diff->count + 1, sizeof *sites);
     if (sites == NULL)
         return TT_ENOMEM;
-    for (size_t i = 0; i < tt_diff_count(diff); i++)
-        if (tt_diff_at(diff, i)->verdict != TT_DIFF_SAME)
-            sites[count++] = tt_diff_at(diff, i);
-    if (count > 0)
-        qsort(sites, count, sizeof *sites, by_excess);
-    tt_table *table = count > 0 ? tt_table_create(&tt_terminal.style, columns, width) : NULL;
+    for (size_t i = 0; i < diff->count; i++)
+        if (diff->sites[i].verdict != TT_DIFF_SAME)
+            sites[count++] = &diff->sites[i];
+    if (count == 0)
+        goto out;
+    qsort(sites, count, sizeof *sites, by_excess);
+    tt_table *table = tt_table_create(&tt_terminal.style, columns, width);
     for (size_t i = 0; i < count && i < WORST; i++) {
         const tt_diff_site *s = sites[i];
-        char cells[8][TT_NUMBER_TEXT], name[4200];
+        double off_by = has_tolerance ? fabs(s->a - s->b) : s->deviation;
+        char name[4200];
         (void)snprintf(name, sizeof name, has_ranks ? "%s (rank %d)" : "%s", s->name, (int)s->rank);
-        (void)tt_screen_count(s->first_step, cells[1]);
-        (void)tt_screen_count(s->worst_step, cells[2]);
-        (void)snprintf(cells[3], sizeof cells[3], "%s", tt_field_name(s->worst_field));
-        (void)tt_number_short(s->a, cells[4]);
-        (void)tt_number_short(s->b, cells[5]);
-        (void)snprintf(cells[6], sizeof cells[6], "%.2g",
-                       has_tolerance ? fabs(s->a - s->b) : s->deviation);
-        (void)snprintf(cells[7], sizeof cells[7], "%.2g", s->floor);
-        for (size_t c = 0; c < width; c++)
-            tt_table_cell(table,
-                          c == 6 && s->verdict == TT_DIFF_DIFFERS ? TT_MOOD_ALARM
-                          : c > 6                                 ? TT_MOOD_FAINT
-                                                                  : TT_MOOD_PLAIN,
-                          c == 0 ? name : cells[c]);
+        tt_table_cell(table, TT_MOOD_PLAIN, name);
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(s->first_step));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(s->worst_step));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_field_name(s->worst_field));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_number(s->a));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_number(s->b));
+        tt_table_cell(table, s->verdict == TT_DIFF_DIFFERS ? TT_MOOD_ALARM : TT_MOOD_PLAIN,
+                      tt_screen_text("%.2g", off_by));
+        if (!has_tolerance)
+            tt_table_cell(table, TT_MOOD_FAINT, tt_screen_text("%.2g", s->floor));
     }
-    free(sites);
-    if (count == 0)
-        return TT_OK;
     putchar('\n');
-    tt_status st = tt_screen_table(table, true, TT_OK);
+    st = tt_screen_table(table, true, TT_OK);
     if (st == TT_OK && count > WORST)
         printf("... %zu more; --json lists all\n", count - WORST);
+out:
+    free(sites);
     return st;
+}
+
+static void print_first(const tt_diff_site *s, bool has_ranks)
+{
+    printf("they diverge at step %s in ", tt_screen_count(s->first_step));
+    tt_screen_say(TT_MOOD_ALARM, "%s", s->name);
+    if (has_ranks)
+        printf(", rank %d", (int)s->rank);
+    bool has_floor = !args.options.has_tolerance && !isinf(s->first_deviation);
+    putchar('\n');
+    tt_screen_say(TT_MOOD_FAINT, "there %s is %s against %s%s%s%s%s\n", tt_field_name(s->first_field),
+                  tt_screen_number(s->first_a), tt_screen_number(s->first_b),
+                  has_floor ? ", off by " : "", has_floor ? percent_text(s->first_deviation) : "",
+                  has_floor ? " where rounding explains " : "",
+                  has_floor ? percent_text(s->first_floor) : "");
 }
 
 static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_ranks)
 {
     counts c = count_sites(diff);
-    char a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
-    const char *plain = tt_screen_ink(TT_MOOD_PLAIN), *faint = tt_screen_ink(TT_MOOD_FAINT);
-    tt_verdict verdict = tt_diff_verdict(diff);
-    if (c.points == 0) {
+    const bool has_tolerance = args.options.has_tolerance, is_partial = c.only[0] + c.only[1] > 0;
+    if (c.points == 0)
         puts("nothing to compare: no site has points of the same steps in both runs");
-    } else if (verdict == TT_DIFF_DIFFERS) {
-        const tt_diff_site *s = tt_diff_at(diff, (size_t)tt_diff_first(diff));
-        printf("they diverge at step %s in %s", tt_screen_count(s->first_step, a),
-               tt_screen_ink(TT_MOOD_ALARM));
-        tt_screen_name(s->name);
-        fputs(plain, stdout);
-        if (has_ranks)
-            printf(", rank %d", (int)s->rank);
-        (void)tt_number_short(s->first_a, a);
-        (void)tt_number_short(s->first_b, b);
-        printf("\n%sthere %s is %s against %s", faint, tt_field_name(s->first_field), a, b);
-        if (!args.options.has_tolerance && !isinf(s->first_deviation)) {
-            fputs(", off by ", stdout);
-            print_percent(s->first_deviation);
-            fputs(" where rounding explains ", stdout);
-            print_percent(s->first_floor);
-        }
-        printf("%s\n", plain);
-    } else {
+    else if (diff->verdict == TT_DIFF_DIFFERS)
+        print_first(&diff->sites[diff->first], has_ranks);
+    else
         tt_screen_say(
             TT_MOOD_SPARK, "%s\n",
-            verdict == TT_DIFF_SAME
-                ? (c.only[0] + c.only[1] > 0 ? "identical in the sites that both have" : "identical")
-            : args.options.has_tolerance ? "within the tolerance"
-                                         : "within noise: no more than rounding");
-    }
-    printf("%s%s points compared; sites: %zu identical, %zu within %s, %zu differ%s\n", faint,
-           tt_screen_count(c.points, a), c.same, c.noise,
-           args.options.has_tolerance ? "tolerance" : "noise", c.differing, plain);
-    if (args.options.rename != NULL) {
-        fputs("'", stdout);
-        tt_screen_name(args.rename.from);
-        fputs("' in names of the first matches '", stdout);
-        tt_screen_name(args.rename.to);
-        fputs("' in the second\n", stdout);
-    }
+            diff->verdict == TT_DIFF_NOISE
+                ? (has_tolerance ? "within the tolerance" : "within noise: no more than rounding")
+            : is_partial ? "identical in the sites that both have"
+                         : "identical");
+    tt_screen_say(TT_MOOD_FAINT, "%s points compared; sites: %zu identical, %zu within %s, %zu differ\n",
+                  tt_screen_count(c.points), c.same, c.noise, has_tolerance ? "tolerance" : "noise",
+                  c.differing);
+    if (args.options.rename != NULL)
+        tt_screen_say(TT_MOOD_PLAIN, "'%s' in names of the first matches '%s' in the second\n",
+                      args.rename.from, args.rename.to);
     for (int side = 0; side < 2; side++) {
-        if (c.alone[side] > 0) {
-            printf("%s points only in ", tt_screen_count(c.alone[side], a));
-            tt_screen_name(call->words[side]);
-            puts(": its steps or calls are not in the other");
-        }
+        if (c.alone[side] > 0)
+            tt_screen_say(TT_MOOD_PLAIN,
+                          "%s points only in %s: its steps or calls are not in the other\n",
+                          tt_screen_count(c.alone[side]), call->words[side]);
         print_alone(diff, side, c.only[side], call->words[side]);
     }
     return print_worst(diff, has_ranks);
@@ -216,13 +202,12 @@ static tt_status print_json(const tt_diff *diff)
     static const char *const verdicts[] = { "identical", "noise", "differs" };
     tt_json_out out;
     tt_json *json = tt_json_begin(&out, '{');
-    int64_t first = tt_diff_first(diff);
     tt_json_text(json, "verdict",
-                 count_sites(diff).points > 0 ? verdicts[tt_diff_verdict(diff)] : "nothing to compare");
-    tt_json_text(json, "first", first >= 0 ? tt_diff_at(diff, (size_t)first)->name : NULL);
+                 count_sites(diff).points > 0 ? verdicts[diff->verdict] : "nothing to compare");
+    tt_json_text(json, "first", diff->first >= 0 ? diff->sites[diff->first].name : NULL);
     tt_json_open(json, "sites", '[');
-    for (size_t i = 0; i < tt_diff_count(diff); i++) {
-        const tt_diff_site *s = tt_diff_at(diff, i);
+    for (size_t i = 0; i < diff->count; i++) {
+        const tt_diff_site *s = &diff->sites[i];
         tt_json_open(json, NULL, '{');
         tt_json_text(json, "site", s->name);
         tt_json_i64(json, "rank", s->rank);
@@ -279,10 +264,10 @@ static tt_exit diff_command(tt_call *call)
     bool has_ranks = tt_overview_rank_count(a) > 1 || tt_overview_rank_count(b) > 1;
     if (st == TT_OK)
         st = args.is_json ? print_json(diff) : print_text(diff, call, has_ranks);
-    tt_exit code = st < 0                                     ? tt_cmd_exit(st, call->err)
-                   : tt_diff_verdict(diff) == TT_DIFF_DIFFERS ? TT_EXIT_FOUND
-                   : count_sites(diff).points == 0            ? TT_EXIT_USAGE
-                                                              : TT_EXIT_FINE;
+    tt_exit code = st < 0                             ? tt_cmd_exit(st, call->err)
+                   : diff->verdict == TT_DIFF_DIFFERS ? TT_EXIT_FOUND
+                   : count_sites(diff).points == 0    ? TT_EXIT_USAGE
+                                                      : TT_EXIT_FINE;
     tt_diff_free(diff);
     return code;
 }

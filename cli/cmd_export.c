@@ -19,10 +19,10 @@ static const struct {
     bool has_values;
     tt_status (*write)(const tt_export *what, tt_error *err); /* NULL: Python does */
 } formats[] = {
-    { "csv", false, tt_export_csv },
-    { "json", false, tt_export_json },
-    { "npy", true, tt_export_npy },
-    { "safetensors", true, tt_export_safetensors },
+    { "csv", false, tt_export_points },
+    { "json", false, tt_export_points },
+    { "npy", true, tt_export_values },
+    { "safetensors", true, tt_export_values },
     { "pt", true, NULL },
     { "hdf5", true, NULL },
     { "sqlite", false, NULL },
@@ -45,19 +45,17 @@ static bool read_steps(const char *text, void *out)
     return tt_range_parse(text, out);
 }
 
+static const char *format_name(size_t i)
+{
+    return i < FORMATS ? formats[i].name : NULL;
+}
+
 static size_t find_format(struct argp_state *state)
 {
-    const char *near = NULL;
-    size_t best = 3;
-    for (size_t i = 0; i < FORMATS; i++) {
+    for (size_t i = 0; i < FORMATS; i++)
         if (strcmp(formats[i].name, args.to) == 0)
             return i;
-        size_t distance = tt_suggest_distance(args.to, formats[i].name);
-        if (distance < best) {
-            best = distance;
-            near = formats[i].name;
-        }
-    }
+    const char *near = tt_suggest_word(args.to, format_name);
     if (near != NULL)
         argp_failure(state, TT_EXIT_USAGE, 0, "no format '%s'; did you mean '%s'?", args.to, near);
     argp_failure(state, TT_EXIT_USAGE, 0, "no format '%s'; there are " ALL_FORMATS ", tensorboard",
@@ -88,11 +86,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static tt_exit look_for_damage(const tt_run *run, tt_error *err)
 {
     tt_totals totals;
-    char size[TT_NUMBER_TEXT];
     tt_overview_totals(run, &totals);
+    const char *size = tt_screen_bytes(totals.damaged);
     if (totals.damaged == 0)
         return TT_EXIT_FINE;
-    (void)tt_screen_bytes(totals.damaged, size);
     if (!args.is_partial)
         return tt_cmd_fail(err, TT_EXIT_FAILED,
                            "%s of the run are damaged: nothing was written; 'tensortap check' says "
@@ -145,6 +142,7 @@ static tt_exit export_command(tt_call *call)
         return damage;
     tt_export what = { .run = call->runs[0],
                        .glob = glob,
+                       .format = formats[format].name,
                        .out = args.out,
                        .steps = args.steps,
                        .is_partial = args.is_partial,

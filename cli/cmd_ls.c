@@ -26,7 +26,7 @@ typedef struct entry {
     char *path;     /* owned */
     tt_buf command; /* owned; may be empty */
     bool is_readable;
-    char error[sizeof((tt_error *)NULL)->text]; /* why not */
+    tt_error error; /* why not */
     tt_totals totals;
     tt_state state;
     int32_t files;
@@ -39,23 +39,15 @@ typedef struct list {
 
 static tt_status add_entry(list *all, const char *path)
 {
-    if (all->count == all->cap) {
-        size_t cap = all->cap < 16 ? 16 : all->cap * 2;
-        entry *grown = realloc(all->entries, cap * sizeof *grown);
-        if (grown == NULL)
-            return TT_ENOMEM;
-        all->entries = grown;
-        all->cap = cap;
-    }
+    if (tt_grow(&all->entries, &all->cap, all->count + 1, sizeof *all->entries) < 0)
+        return TT_ENOMEM;
     entry *e = &all->entries[all->count];
     *e = (entry){ .path = strdup(path) };
     if (e->path == NULL)
         return TT_ENOMEM;
     all->count++;
-    tt_error why = { "" };
     tt_run *run;
-    if (tt_run_open(path, &run, &why) < 0) {
-        memcpy(e->error, why.text, sizeof e->error);
+    if (tt_run_open(path, &run, &e->error) < 0) {
         e->state = TT_STATE_CRASHED;
         return TT_OK;
     }
@@ -119,7 +111,7 @@ static tt_status print_json(const list *all)
         tt_json_open(json, NULL, '{');
         tt_json_text(json, "run", e->path);
         if (!e->is_readable) {
-            tt_json_text(json, "error", e->error);
+            tt_json_text(json, "error", e->error.text);
         } else {
             tt_json_i64(json, "started", e->totals.started);
             tt_json_text(json, "command", e->command.data);
@@ -146,22 +138,16 @@ static tt_status print_table(const list *all)
     tt_table *table = tt_table_create(&tt_terminal.style, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < all->count && i < most; i++) {
         const entry *e = &all->entries[i];
-        char time[64] = "", bytes[TT_NUMBER_TEXT] = "", steps[TT_NUMBER_TEXT] = "";
-        if (e->is_readable) {
-            (void)tt_screen_time(e->totals.started, time, sizeof time);
-            (void)tt_screen_count(tt_overview_steps(&e->totals), steps);
-            (void)tt_screen_bytes(e->totals.bytes, bytes);
-        }
+        bool is_read = e->is_readable;
+        const char *command = e->command.data != NULL ? e->command.data : "";
         tt_table_cell(table, TT_MOOD_PLAIN, e->path);
-        tt_table_cell(table, TT_MOOD_FAINT, time);
-        tt_table_cell(table, e->is_readable ? moods[e->state] : TT_MOOD_ALARM,
-                      e->is_readable ? tt_overview_state_text(e->state) : "unreadable");
-        tt_table_cell(table, TT_MOOD_PLAIN, steps);
-        tt_table_cell(table, TT_MOOD_PLAIN, bytes);
+        tt_table_cell(table, TT_MOOD_FAINT, is_read ? tt_screen_time(e->totals.started) : "");
+        tt_table_cell(table, is_read ? moods[e->state] : TT_MOOD_ALARM,
+                      is_read ? tt_overview_state_text(e->state) : "unreadable");
         tt_table_cell(table, TT_MOOD_PLAIN,
-                      !e->is_readable           ? e->error
-                      : e->command.data != NULL ? e->command.data
-                                                : "");
+                      is_read ? tt_screen_count(tt_overview_steps(&e->totals)) : "");
+        tt_table_cell(table, TT_MOOD_PLAIN, is_read ? tt_screen_bytes(e->totals.bytes) : "");
+        tt_table_cell(table, TT_MOOD_PLAIN, is_read ? command : e->error.text);
     }
     tt_status st = tt_screen_table(table, true, TT_OK);
     if (st == TT_OK && all->count > most)
@@ -205,9 +191,7 @@ static tt_exit ls(tt_call *call)
     } else if (st == TT_OK && all.count > 0) {
         st = print_table(&all);
     } else if (st == TT_OK) {
-        fputs("no runs in ", stdout);
-        tt_screen_name(folder);
-        fputs("; tensortap run script.py makes one\n", stdout);
+        tt_screen_say(TT_MOOD_PLAIN, "no runs in %s; tensortap run script.py makes one\n", folder);
     }
     for (size_t i = 0; i < all.count; i++) {
         tt_buf_free(&all.entries[i].command);

@@ -29,40 +29,41 @@ static bool read_allow(const char *text, void *to)
 static const char *const birth_words[] = { "forward", "update", "backward", "loss" };
 static const char *const feed_words[] = { "before", "parameter", "previous" };
 
-/* Where it came from, as far as it was recorded. */
+static bool is_number(const tt_point *p)
+{
+    return (p->products & TT_PRODUCT_STATS) == 0;
+}
+
+/* Says where it came from, as far as it was recorded. */
 static void print_birth(tt_run *run, const tt_nonfinite *n)
 {
     const char *outputs = n->has_forward ? "recorded module outputs were finite"
                                          : "no module output was recorded in this step";
-    char text[TT_NUMBER_TEXT];
     tt_point last;
     switch (n->birth) {
     case TT_BIRTH_FORWARD:
-        if ((n->point.products & TT_PRODUCT_STATS) == 0)
-            fputs("a number that was logged; every tensor recorded before it was finite", stdout);
-        else if (n->order == 1)
-            fputs("born in the forward pass; nothing was recorded before it in this step", stdout);
-        else
-            fputs("born in the forward pass; everything recorded before it was finite", stdout);
+        tt_screen_say(
+            TT_MOOD_FAINT, "%s\n",
+            is_number(&n->point) ? "a number that was logged; every tensor recorded before it was finite"
+            : n->order == 1      ? "born in the forward pass; nothing was recorded before it in this step"
+                                 : "born in the forward pass; everything recorded before it was finite");
         break;
     case TT_BIRTH_UPDATE:
         if (n->index == 0 || tt_run_point(run, n->file, n->site, n->index - 1, &last, NULL) < 0)
-            fputs("born before the first step that was recorded", stdout);
+            tt_screen_say(TT_MOOD_FAINT, "born before the first step that was recorded\n");
         else if (last.step == n->point.step - 1)
-            fputs("born by the optimizer's update of the step before", stdout);
+            tt_screen_say(TT_MOOD_FAINT, "born by the optimizer's update of the step before\n");
         else
-            printf("born by an update after step %s", tt_screen_count(last.step, text));
+            tt_screen_say(TT_MOOD_FAINT, "born by an update after step %s\n", tt_screen_count(last.step));
         break;
     case TT_BIRTH_LOSS:
-        fputs("born in the loss (backward() at ", stdout);
-        tt_screen_name(tt_run_site_name(run, n->site) + strlen("loss/"));
-        printf("); %s", outputs);
+        tt_screen_say(TT_MOOD_FAINT, "born in the loss (backward() at %s); %s\n",
+                      tt_run_site_name(run, n->site) + strlen("loss/"), outputs);
         break;
     case TT_BIRTH_BACKWARD:
-        fputs(n->has_loss ? "born in the backward pass; the loss was finite; "
-                          : "born in the backward pass, or in a loss that was not seen; ",
-              stdout);
-        fputs(outputs, stdout);
+        tt_screen_say(TT_MOOD_FAINT, "born in the backward pass%s; %s\n",
+                      n->has_loss ? "; the loss was finite" : ", or in a loss that was not seen",
+                      outputs);
         break;
     }
 }
@@ -74,37 +75,25 @@ static const char *next_look(const tt_nonfinite *n)
         return "look next at the lines that compute the loss: tensortap.flow draws them";
     if (n->birth == TT_BIRTH_BACKWARD && !n->has_backward)
         return "look next at the gradients of outputs: tensortap run --grads all --on-nonfinite raise";
-    if (n->birth == TT_BIRTH_FORWARD && n->order == 1 && (n->point.products & TT_PRODUCT_STATS) != 0)
+    if (n->birth == TT_BIRTH_FORWARD && n->order == 1 && !is_number(&n->point))
         return "look next at the inputs of modules: tensortap run --inputs --on-nonfinite raise";
     return NULL;
 }
 
 static void add_row(tt_table *table, const char *role, const char *name, const tt_point *p)
 {
-    bool is_origin = strcmp(role, "here") == 0;
-    char step[TT_NUMBER_TEXT], type[200], low[TT_NUMBER_TEXT] = "", high[TT_NUMBER_TEXT] = "",
-                                          rms[TT_NUMBER_TEXT] = "", counts[128] = "";
-    if ((p->products & TT_PRODUCT_STATS) != 0) {
-        if (isnan(p->stats.min) && p->stats.count > 0) {
-            strcpy(low, "none");
-            strcpy(high, "finite");
-        } else {
-            (void)tt_number_short(p->stats.min, low);
-            (void)tt_number_short(p->stats.max, high);
-            (void)tt_number_short(tt_stats_rms(&p->stats), rms);
-        }
-        (void)tt_screen_nonfinite(&p->stats, counts, sizeof counts);
-    } else {
-        (void)tt_number_short(p->scalar, low);
-    }
+    const tt_stats *s = &p->stats;
+    bool is_origin = strcmp(role, "here") == 0, has_stats = !is_number(p);
+    bool is_bare = has_stats && isnan(s->min) && s->count > 0;
     tt_table_cell(table, TT_MOOD_FAINT, role);
     tt_table_cell(table, is_origin ? TT_MOOD_ALARM : TT_MOOD_PLAIN, name);
-    tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(p->step, step));
-    tt_table_cell(table, TT_MOOD_TYPE, tt_screen_type(p, true, type, sizeof type));
-    tt_table_cell(table, TT_MOOD_PLAIN, low);
-    tt_table_cell(table, TT_MOOD_PLAIN, high);
-    tt_table_cell(table, TT_MOOD_PLAIN, rms);
-    tt_table_cell(table, TT_MOOD_ALARM, counts);
+    tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(p->step));
+    tt_table_cell(table, TT_MOOD_TYPE, tt_screen_type(p, true));
+    tt_table_cell(table, TT_MOOD_PLAIN,
+                  is_bare ? "none" : tt_screen_number(has_stats ? s->min : p->scalar));
+    tt_table_cell(table, TT_MOOD_PLAIN, is_bare ? "finite" : has_stats ? tt_screen_number(s->max) : "");
+    tt_table_cell(table, TT_MOOD_PLAIN, has_stats && !is_bare ? tt_screen_number(tt_stats_rms(s)) : "");
+    tt_table_cell(table, TT_MOOD_ALARM, has_stats ? tt_screen_nonfinite(s) : "");
 }
 
 static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, tt_error *err)
@@ -137,55 +126,47 @@ static tt_status print_feeds(tt_run *run, const tt_nonfinite *n, tt_error *err)
 
 static tt_status print_text(tt_run *run, const tt_nonfinite *n, tt_error *err)
 {
-    char counts[128], a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
-    if (tt_run_shown_count(run, NULL) == 0) {
+    const tt_point *p = &n->point;
+    int32_t sites = tt_run_shown_count(run, NULL);
+    if (sites == 0) {
         puts("nothing has been recorded in this run");
         return TT_OK;
     }
     if (n->site < 0) {
         tt_totals totals;
         tt_overview_totals(run, &totals);
-        printf("all values of %s sites in %s steps are finite",
-               tt_screen_count(tt_run_shown_count(run, NULL) - n->allowed, a),
-               tt_screen_count(tt_overview_steps(&totals), b));
+        printf("all values of %s sites in %s steps are finite", tt_screen_count(sites - n->allowed),
+               tt_screen_count(tt_overview_steps(&totals)));
         if (n->allowed > 0)
             printf("; %d sites were left out by --allow", (int)n->allowed);
         putchar('\n');
         return TT_OK;
     }
-    const tt_point *p = &n->point;
-    if ((p->products & TT_PRODUCT_STATS) != 0)
-        (void)tt_screen_nonfinite(&p->stats, counts, sizeof counts);
-    else
-        (void)tt_number_short(p->scalar, counts);
+    const char *counts = is_number(p) ? tt_screen_number(p->scalar) : tt_screen_nonfinite(&p->stats);
     tt_screen_say(TT_MOOD_ALARM, "%s", *counts != '\0' ? counts : "a value that is not finite");
-    printf(" in %s", tt_screen_ink(TT_MOOD_ALARM));
-    tt_screen_name(tt_run_site_name(run, n->site));
-    printf("%s at step %s", tt_screen_ink(TT_MOOD_PLAIN), tt_screen_count(p->step, a));
+    fputs(" in ", stdout);
+    tt_screen_say(TT_MOOD_ALARM, "%s", tt_run_site_name(run, n->site));
+    printf(" at step %s", tt_screen_count(p->step));
     if (tt_overview_rank(run, n->file) >= 0)
         printf(", rank %d", (int)tt_overview_rank(run, n->file));
-    if (p->phase == TT_PHASE_EVAL)
-        fputs(", in eval mode", stdout);
-    if (p->is_skipped)
-        fputs(", in a step that was skipped", stdout);
-    const char *faint = tt_screen_ink(TT_MOOD_FAINT), *plain = tt_screen_ink(TT_MOOD_PLAIN);
-    printf("\n%s", faint);
+    puts(p->phase == TT_PHASE_EVAL && p->is_skipped ? ", in eval mode, in a step that was skipped"
+         : p->phase == TT_PHASE_EVAL                ? ", in eval mode"
+         : p->is_skipped                            ? ", in a step that was skipped"
+                                                    : "");
     print_birth(run, n);
-    printf("%s\n", plain);
     if (next_look(n) != NULL)
-        printf("%s%s%s\n", faint, next_look(n), plain);
-    if ((p->products & TT_PRODUCT_STATS) != 0 && tt_screen_has_overflowed(&p->stats))
-        printf("%sfloat16 overflow: values beyond 65504 are Inf; bfloat16 and float32 hold larger "
-               "ones%s\n",
-               faint, plain);
-    printf("%spoint %s of %s in the step", faint, tt_screen_count(n->order, a),
-           tt_screen_count(n->of, b));
-    if (p->call > 0)
-        printf(", call %u of this site", p->call);
-    printf("; %d of %d sites have been non-finite since%s\n", (int)n->reached,
-           (int)tt_run_shown_count(run, NULL), plain);
+        tt_screen_say(TT_MOOD_FAINT, "%s\n", next_look(n));
+    if (tt_screen_has_overflowed(p))
+        tt_screen_say(TT_MOOD_FAINT,
+                      "float16 overflow: values beyond 65504 are Inf; bfloat16 and float32 "
+                      "hold larger ones\n");
+    tt_screen_say(TT_MOOD_FAINT,
+                  "point %s of %s in the step%s; %d of %d sites have been non-finite since\n",
+                  tt_screen_count(n->order), tt_screen_count(n->of),
+                  p->call > 0 ? tt_screen_text(", call %u of this site", p->call) : "", (int)n->reached,
+                  (int)sites);
     if (n->allowed > 0)
-        printf("%s%d sites left out by --allow %s%s\n", faint, (int)n->allowed, args.allow, plain);
+        tt_screen_say(TT_MOOD_FAINT, "%d sites left out by --allow %s\n", (int)n->allowed, args.allow);
     fflush(stdout);
     return print_feeds(run, n, err);
 }
@@ -200,17 +181,13 @@ static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
     tt_json_bool(json, "found", n->site >= 0);
     tt_json_i64(json, "allowed", n->allowed);
     if (n->site >= 0) {
-        tt_run_file about = { 0 };
-        (void)tt_run_file_get(run, n->file, &about);
         tt_json_text(json, "site", tt_run_site_name(run, n->site));
-        tt_json_i64(json, "rank", about.rank);
+        tt_json_i64(json, "rank", tt_overview_file(run, n->file).rank);
         tt_json_text(json, "birth", birth_words[n->birth]);
         tt_json_i64(json, "order", n->order);
         tt_json_i64(json, "of", n->of);
         tt_json_i64(json, "reached", n->reached);
-        tt_json_bool(json, "float16_overflow",
-                     (n->point.products & TT_PRODUCT_STATS) != 0 &&
-                         tt_screen_has_overflowed(&n->point.stats));
+        tt_json_bool(json, "float16_overflow", tt_screen_has_overflowed(&n->point));
         tt_json_point(json, "point", &n->point);
         tt_json_open(json, "fed_by", '[');
         for (size_t i = 0; st == TT_OK && i < count; i++) {

@@ -42,10 +42,9 @@ static bool is_repaired(const char *name)
 static int64_t size_of_tap(const char *path)
 {
     tt_run *run;
-    tt_run_file about;
     if (tt_run_open(path, &run, NULL) < 0)
         return -1;
-    int64_t bytes = tt_run_file_get(run, 0, &about) == TT_OK ? about.bytes : 0;
+    int64_t bytes = tt_overview_file(run, 0).bytes;
     tt_run_close(run);
     return bytes;
 }
@@ -89,11 +88,9 @@ static tt_exit remove_one(const char *path, tt_error *err)
     if (has_folder && look_at_repaired(path, true, &bytes, err) < 0)
         code = TT_EXIT_FAILED;
     for (int32_t f = 0; code == TT_EXIT_FINE && f < tt_run_file_count(run); f++) {
-        tt_run_file file;
-        if (tt_run_file_get(run, f, &file) == TT_OK && unlink(file.path) < 0) {
-            code =
-                tt_cmd_fail(err, TT_EXIT_FAILED, "cannot remove %.150s: %s", file.path, strerror(errno));
-        }
+        const char *file = tt_overview_file(run, f).path;
+        if (unlink(file) < 0)
+            code = tt_cmd_fail(err, TT_EXIT_FAILED, "cannot remove %.150s: %s", file, strerror(errno));
     }
     tt_run_close(run);
     if (code == TT_EXIT_FINE && has_folder && rmdir(path) < 0 && errno != ENOTEMPTY && errno != EEXIST) {
@@ -166,18 +163,14 @@ tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal 
         code = weigh(paths[i], &bytes[i], err);
         all += bytes[i];
     }
-    char size[TT_NUMBER_TEXT];
-    (void)tt_screen_bytes(all, size);
+    const char *size = tt_screen_bytes(all);
     if (code == TT_EXIT_FINE && count > 0 && !how->is_sure && isatty(STDIN_FILENO) != 1) {
-        code = tt_cmd_fail(
-            err, TT_EXIT_FAILED,
-            "would remove %zu run%s, %s; without a terminal to ask on, add --yes", count,
-            count == 1 ? "" : "s", size);
+        code = tt_cmd_fail(err, TT_EXIT_FAILED,
+                           "would remove %zu run%s, %s; without a terminal to ask on, add --yes", count,
+                           count == 1 ? "" : "s", size);
     }
-    if (code != TT_EXIT_FINE) {
-        free(bytes);
-        return code;
-    }
+    if (code != TT_EXIT_FINE)
+        goto out;
     bool goes_on = count > 0 && (how->is_sure || answer_is_yes(paths, count, size));
     tt_json_out out;
     tt_json *json = how->is_json ? tt_json_begin(&out, '[') : NULL;
@@ -191,13 +184,12 @@ tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal 
             tt_json_i64(json, "bytes", bytes[i]);
             tt_json_close(json);
         } else if (code == TT_EXIT_FINE) {
-            fputs("removed ", stdout);
-            tt_screen_name(paths[i]);
-            putchar('\n');
+            tt_screen_say(TT_MOOD_PLAIN, "removed %s\n", paths[i]);
         }
     }
     if (json != NULL)
         (void)tt_json_print(&out, TT_OK);
+out:
     free(bytes);
     return code;
 }

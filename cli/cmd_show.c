@@ -46,26 +46,22 @@ typedef struct site_anomaly {
 } site_anomaly;
 
 /* Describes the anomaly: "2 NaN from step 31, rank 1", "all zero". */
-static void describe_anomaly(tt_run *run, const site_anomaly *at, uint32_t bits, char *out, size_t room)
+static const char *anomaly_text(const tt_run *run, const site_anomaly *at, uint32_t bits)
 {
-    int len = 0;
-    out[0] = '\0';
+    const char *text = "";
     if (at->file >= 0) {
-        char counts[128], rank[32] = "";
-        bool is_number = (at->first.products & TT_PRODUCT_STATS) == 0;
-        (void)tt_screen_nonfinite(&at->first.stats, counts, sizeof counts);
-        if (tt_overview_rank(run, at->file) >= 0)
-            (void)snprintf(rank, sizeof rank, ", rank %d", (int)tt_overview_rank(run, at->file));
-        len = snprintf(out, room, "%s from step %" PRId64 "%s%s%s",
-                       is_number || *counts == '\0' ? "not finite" : counts, at->first.step, rank,
-                       at->first.phase == TT_PHASE_EVAL ? ", in eval mode" : "",
-                       !is_number && tt_screen_has_overflowed(&at->first.stats) ? ", float16 overflow"
-                                                                                : "");
+        const tt_point *first = &at->first;
+        int rank = tt_overview_rank(run, at->file);
+        const char *counts = tt_screen_nonfinite(&first->stats);
+        text = tt_screen_text("%s from step %" PRId64 "%s%s%s", *counts != '\0' ? counts : "not finite",
+                              first->step, rank >= 0 ? tt_screen_text(", rank %d", rank) : "",
+                              first->phase == TT_PHASE_EVAL ? ", in eval mode" : "",
+                              tt_screen_has_overflowed(first) ? ", float16 overflow" : "");
     }
     for (tt_anomaly a = TT_ANOMALY_EXPLODING; a < TT_ANOMALY_COUNT_; a++)
-        if ((bits & 1u << a) != 0 && len >= 0 && (size_t)len + 20 < room)
-            len +=
-                snprintf(out + len, room - (size_t)len, "%s%s", len > 0 ? ", " : "", tt_anomaly_text(a));
+        if ((bits & 1u << a) != 0)
+            text = tt_screen_text("%s%s%s", text, *text != '\0' ? ", " : "", tt_anomaly_text(a));
+    return text;
 }
 
 static int by_kind_and_time(const void *a, const void *b)
@@ -107,30 +103,28 @@ static tt_status find_first(tt_run *run, const tt_look *look, site_anomaly *at, 
 static tt_status list_anomalies(tt_run *run, const tt_run_tree *tree, const tt_look *look,
                                 site_anomaly **out, size_t *count, tt_error *err)
 {
-    int32_t sites = tt_run_site_count(run);
-    size_t found = 0, most = 0;
-    for (int32_t site = 0; site < sites; site++)
-        most += tt_run_tree_anomalies(tree, site) != 0;
-    site_anomaly *all = calloc(most + 1, sizeof *all);
-    tt_status st = all != NULL ? TT_OK : TT_ENOMEM;
-    for (int32_t site = 0; st == TT_OK && site < sites; site++) {
-        uint32_t bits = tt_run_tree_anomalies(tree, site);
-        if (bits == 0)
+    size_t cap = 0;
+    tt_status st = TT_OK;
+    for (int32_t site = 0; st == TT_OK && site < tree->sites; site++) {
+        if (tree->anomalies[site] == 0)
             continue;
-        site_anomaly *at = &all[found++];
-        *at = (site_anomaly){ .site = site, .kind = (tt_anomaly)__builtin_ctz(bits), .file = -1 };
+        st = tt_grow(out, &cap, *count + 1, sizeof **out);
+        if (st < 0)
+            break;
+        site_anomaly *at = &(*out)[(*count)++];
+        *at = (site_anomaly){ site, (tt_anomaly)__builtin_ctz(tree->anomalies[site]), .file = -1 };
         if (at->kind == TT_ANOMALY_NONFINITE)
             st = find_first(run, look, at, err);
     }
-    if (st < 0) {
-        free(all);
-        return st;
-    }
-    if (found > 0)
-        qsort(all, found, sizeof *all, by_kind_and_time);
-    *out = all;
-    *count = found;
-    return TT_OK;
+    if (st == TT_OK && *count > 0)
+        qsort(*out, *count, sizeof **out, by_kind_and_time);
+    return st;
+}
+
+static tt_mood mood_of(uint32_t anomalies, tt_mood otherwise)
+{
+    const uint32_t alarming = 1u << TT_ANOMALY_NONFINITE | 1u << TT_ANOMALY_EXPLODING;
+    return (anomalies & alarming) != 0 ? TT_MOOD_ALARM : otherwise;
 }
 
 /* Prints the sites of the tree that have an anomaly, unless all are wanted on no more than a
@@ -150,12 +144,10 @@ static tt_status print_anomalies(const char *path, tt_run *run, const tt_run_tre
     tt_table *table = tt_table_create(&tt_terminal.style, columns, 2);
     for (; shown < found && shown < most; shown++) {
         const site_anomaly *at = &all[shown];
-        bool is_alarm = at->kind == TT_ANOMALY_NONFINITE || at->kind == TT_ANOMALY_EXPLODING;
-        char words[200];
-        describe_anomaly(run, at, tt_run_tree_anomalies(tree, at->site), words, sizeof words);
         tt_table_branch(table, tt_terminal.style.is_ascii ? "! " : "▲ ", TT_MOOD_PLAIN,
                         tt_run_site_name(run, at->site));
-        tt_table_cell(table, is_alarm ? TT_MOOD_ALARM : TT_MOOD_REMARK, words);
+        tt_table_cell(table, mood_of(1u << at->kind, TT_MOOD_REMARK),
+                      anomaly_text(run, at, tree->anomalies[at->site]));
     }
     putchar('\n');
     st = tt_screen_table(table, false, TT_OK);
@@ -163,9 +155,8 @@ static tt_status print_anomalies(const char *path, tt_run *run, const tt_run_tre
     if (st == TT_OK && found > shown)
         printf("  and %zu more; --all lists them\n", found - shown);
     if (st == TT_OK && has_nonfinite) { /* a line to copy */
-        printf("  %swhere the first was born: tensortap nan ", tt_screen_ink(TT_MOOD_FAINT));
-        tt_screen_name(path);
-        printf("%s\n", tt_screen_ink(TT_MOOD_PLAIN));
+        fputs("  ", stdout);
+        tt_screen_say(TT_MOOD_FAINT, "where the first was born: tensortap nan %s\n", path);
     }
     *lines = (int)shown + 1 + (found > shown) + has_nonfinite;
 out:
@@ -176,38 +167,23 @@ out:
 /* ---- the tree ------------------------------------------------------------------ */
 
 /* A number, or nothing where no element defines it: "nan" would look like trouble. */
-static const char *number_text(double x, const tt_stats *s, char out[TT_NUMBER_TEXT])
+static const char *number_text(double x, const tt_stats *s)
 {
     bool is_trouble = (s->nan | s->posinf | s->neginf) != 0 && tt_stats_finite(s) <= 0;
-    out[0] = '\0';
-    if (!isnan(x) || is_trouble)
-        (void)tt_number_short(x, out);
-    return out;
-}
-
-static void add_numbers(tt_table *table, const tt_tree_row *row)
-{
-    const tt_stats *s = &row->latest.stats;
-    bool has_stats = row->site >= 0 && (row->latest.products & TT_PRODUCT_STATS) != 0;
-    const double x[] = { s->min, s->max, s->mean, tt_stats_std(s) };
-    for (size_t i = 0; i < 4; i++) {
-        char text[TT_NUMBER_TEXT];
-        tt_table_cell(table, TT_MOOD_PLAIN, has_stats ? number_text(x[i], s, text) : "");
-    }
+    return !isnan(x) || is_trouble ? tt_screen_number(x) : "";
 }
 
 /* "4x f32[8,16]"; of a number its value. */
-static void describe_latest(const tt_tree_row *row, bool is_ascii, bool is_wide, char *out, size_t room)
+static const char *latest_text(const tt_tree_row *row, bool is_wide)
 {
-    char type[200] = "", count[32] = "", number[TT_NUMBER_TEXT] = "";
+    if (row->site < 0)
+        return "";
+    const char *type = tt_screen_type(&row->latest, !is_wide);
     if (row->sites > 1)
-        (void)snprintf(count, sizeof count, "%d%s", (int)row->sites, is_ascii ? "x " : "× ");
-    if (row->site >= 0)
-        (void)tt_screen_type(&row->latest, !is_wide, type, sizeof type);
-    if (row->sites == 1 &&
-        (row->latest.products & (TT_PRODUCT_STATS | TT_PRODUCT_SCALAR)) == TT_PRODUCT_SCALAR)
-        (void)tt_number_short(row->latest.scalar, number);
-    (void)snprintf(out, room, "%s%s%s%s", count, type, *number != '\0' ? " " : "", number);
+        return tt_screen_text("%d%s%s", (int)row->sites, tt_terminal.style.is_ascii ? "x " : "× ", type);
+    if ((row->latest.products & (TT_PRODUCT_STATS | TT_PRODUCT_SCALAR)) == TT_PRODUCT_SCALAR)
+        return tt_screen_text("%s %s", type, tt_screen_number(row->latest.scalar));
+    return type;
 }
 
 /* The lines from a row to its ancestors. */
@@ -228,30 +204,29 @@ static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, 
                           size_t *left_out, tt_error *err)
 {
     tt_buf trend = { 0 };
-    char latest[280], guides[64 * 8], remark[64] = "";
+    char guides[64 * 8];
     tt_status st = TT_OK;
-    bool is_scalar = (row->latest.products & TT_PRODUCT_STATS) == 0;
-    int32_t site = row->worst >= 0 ? row->worst : row->site;
+    const tt_stats *s = &row->latest.stats;
+    const double numbers[] = { s->min, s->max, s->mean, tt_stats_std(s) };
+    bool has_stats = (row->latest.products & TT_PRODUCT_STATS) != 0;
+    bool is_evaluation = row->site >= 0 && row->phases == TT_PHASES_EVAL;
     if (row->site >= 0)
-        st =
-            tt_trend_append(run, row->file, site, is_scalar ? TT_FIELD_SCALAR : TT_FIELD_RMS, row->phases,
-                            is_wide ? TREND : TREND / 2, &tt_terminal.style, &trend, left_out, err);
-    for (tt_anomaly a = 0; a < TT_ANOMALY_COUNT_; a++)
-        if ((row->anomalies & 1u << a) != 0 && remark[0] == '\0')
-            (void)snprintf(remark, sizeof remark, "%s", tt_anomaly_text(a));
-    if (row->site >= 0 && row->phases == TT_PHASES_EVAL)
-        (void)snprintf(remark + strlen(remark), sizeof remark - strlen(remark), "%seval",
-                       *remark != '\0' ? ", " : "");
+        st = tt_trend_append(run, row->file, row->worst >= 0 ? row->worst : row->site,
+                             has_stats ? TT_FIELD_RMS : TT_FIELD_SCALAR, row->phases,
+                             is_wide ? TREND : TREND / 2, &tt_terminal.style, &trend, left_out, err);
     draw_guides(row, guides, sizeof guides);
-    describe_latest(row, tt_terminal.style.is_ascii, is_wide, latest, sizeof latest);
-    bool is_alarm = (row->anomalies & (1u << TT_ANOMALY_NONFINITE | 1u << TT_ANOMALY_EXPLODING)) != 0;
     tt_table_branch(table, guides, TT_MOOD_PLAIN, *row->label != '\0' ? row->label : "(no name)");
     if (args.shows_classes)
         tt_table_cell(table, TT_MOOD_PLAIN, row->class_name != NULL ? row->class_name : "");
-    tt_table_cell(table, TT_MOOD_TYPE, latest);
-    add_numbers(table, row);
-    tt_table_cell(table, is_alarm ? TT_MOOD_ALARM : TT_MOOD_SPARK, trend.len > 0 ? trend.data : "");
-    tt_table_cell(table, is_alarm ? TT_MOOD_ALARM : TT_MOOD_REMARK, remark);
+    tt_table_cell(table, TT_MOOD_TYPE, latest_text(row, is_wide));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        tt_table_cell(table, TT_MOOD_PLAIN, has_stats ? number_text(numbers[i], s) : "");
+    tt_table_cell(table, mood_of(row->anomalies, TT_MOOD_SPARK), trend.len > 0 ? trend.data : "");
+    const char *anomaly =
+        row->anomalies != 0 ? tt_anomaly_text((tt_anomaly)__builtin_ctz(row->anomalies)) : "";
+    tt_table_cell(table, mood_of(row->anomalies, TT_MOOD_REMARK),
+                  tt_screen_text("%s%s%s", anomaly, is_evaluation && *anomaly != '\0' ? ", " : "",
+                                 is_evaluation ? "eval" : ""));
     tt_buf_free(&trend);
     return st;
 }
@@ -273,7 +248,7 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, size_t most, s
         { .title = "" },
     };
     tt_table_column shown[sizeof columns / sizeof *columns];
-    size_t width = 0, count = tt_run_tree_count(tree);
+    size_t width = 0, count = tree->count;
     for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
         if (c != 1 || args.shows_classes)
             shown[width++] = columns[c];
@@ -282,7 +257,7 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, size_t most, s
     tt_status st = TT_OK;
     for (size_t i = 0; st == TT_OK && i < count && i < most; i++) {
         size_t left_out = 0;
-        const tt_tree_row *row = tt_run_tree_at(tree, i);
+        const tt_tree_row *row = &tree->rows[i];
         st = add_line(table, run, row, is_wide, &left_out, err);
         *evaluated += left_out > 0 && row->phases == TT_PHASES_TRAIN;
         tt_progress_tell(bar, (int64_t)i + 1, (int64_t)(count < most ? count : most));
@@ -321,7 +296,6 @@ static tt_status print_json(const tt_call *call)
     tt_status st = TT_OK;
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
         tt_latest found, other = { .file = -1 };
-        tt_run_file about = { 0 };
         if (!tt_site_is_shown(tt_run_site_name(run, site), call->glob))
             continue;
         st = tt_run_look(run, site, &look, &found, call->err);
@@ -331,10 +305,9 @@ static tt_status print_json(const tt_call *call)
             break;
         if (found.file < 0)
             continue;
-        (void)tt_run_file_get(run, found.file, &about);
         tt_json_open(json, NULL, '{');
         tt_json_text(json, "site", tt_run_site_name(run, site));
-        tt_json_i64(json, "rank", about.rank);
+        tt_json_i64(json, "rank", tt_overview_file(run, found.file).rank);
         tt_json_i64(json, "points", (int64_t)tt_run_points(run, found.file, site));
         tt_json_open(json, "anomalies", '[');
         for (tt_anomaly a = 0; a < TT_ANOMALY_COUNT_; a++)
@@ -362,15 +335,16 @@ static tt_status print_look(const tt_call *call, const tt_look *look, const char
 {
     tt_run *run = call->runs[0];
     tt_run_tree *tree = NULL;
-    int odd = 0;
+    int listed = 0;
     size_t most = SIZE_MAX, evaluated = 0;
     tt_status st = tt_run_tree_create(run, look, call->glob, args.shows_all ? TT_TREE_UNFOLDED : 0, &tree,
                                       call->err);
     bool is_again = look->phases == TT_PHASES_EVAL && args.look.phases == TT_PHASES_ALL;
     if (st == TT_OK && !is_again) /* anomalies are of any phase */
-        st = print_anomalies(call->path, run, tree, look, &odd, call->err);
+        st = print_anomalies(call->path, run, tree, look, &listed, call->err);
     if (tt_terminal.rows > 0 && !args.shows_all)
-        most = tt_terminal.rows > lines + odd + 8 ? (size_t)(tt_terminal.rows - lines - odd - 4) : 4;
+        most =
+            tt_terminal.rows > lines + listed + 8 ? (size_t)(tt_terminal.rows - lines - listed - 4) : 4;
     if (st == TT_OK) {
         printf("\n%s", title);
         st = print_tree(run, tree, most, &evaluated, call->err);
@@ -400,11 +374,9 @@ static tt_exit show(tt_call *call)
 {
     tt_run *run = call->runs[0];
     args.look.rank = (int32_t)args.rank;
-    if (!has_rank(run, &args.look)) {
-        char ranks[160];
+    if (!has_rank(run, &args.look))
         return tt_cmd_fail(call->err, TT_EXIT_USAGE, "this run has no rank %d; it has %s", (int)args.rank,
-                           tt_overview_ranks(run, ranks, sizeof ranks));
-    }
+                           tt_overview_ranks(run));
     if (args.is_json)
         return tt_cmd_exit(print_json(call), call->err);
     int lines = tt_overview_print(call->path, run);

@@ -17,43 +17,15 @@ static struct {
 
 static const struct {
     const char *title;
-    tt_field field;
-    bool is_extra, is_whole;
+    bool is_extra, is_count;
 } columns[] = {
-    { "VALUE", TT_FIELD_SCALAR, false, false }, { "MIN", TT_FIELD_MIN, false, false },
-    { "MAX", TT_FIELD_MAX, false, false },      { "MEAN", TT_FIELD_MEAN, false, false },
-    { "STD", TT_FIELD_STD, false, false },      { "RMS", TT_FIELD_RMS, true, false },
-    { "L1", TT_FIELD_L1, true, false },         { "ZEROS", TT_FIELD_ZEROS, true, true },
-    { "NAN", TT_FIELD_NAN, false, true },       { "INF", TT_FIELD_POSINF, false, true },
+    { .title = "VALUE" },        { .title = "MIN" },
+    { .title = "MAX" },          { .title = "MEAN" },
+    { .title = "STD" },          { "RMS", .is_extra = true },
+    { "L1", .is_extra = true },  { "ZEROS", .is_extra = true, .is_count = true },
+    { "NAN", .is_count = true }, { "INF", .is_count = true },
 };
-enum { COLUMNS = sizeof columns / sizeof *columns };
-
-static double field_of(const tt_point *p, tt_field field)
-{
-    const tt_stats *s = &p->stats;
-    switch ((int)field) {
-    case TT_FIELD_SCALAR:
-        return p->scalar;
-    case TT_FIELD_MIN:
-        return s->min;
-    case TT_FIELD_MAX:
-        return s->max;
-    case TT_FIELD_MEAN:
-        return s->mean;
-    case TT_FIELD_STD:
-        return tt_stats_std(s);
-    case TT_FIELD_RMS:
-        return tt_stats_rms(s);
-    case TT_FIELD_L1:
-        return s->l1;
-    case TT_FIELD_ZEROS:
-        return (double)s->zeros;
-    case TT_FIELD_NAN:
-        return (double)s->nan;
-    default:
-        return (double)(s->posinf + s->neginf);
-    }
-}
+enum { COLUMNS = sizeof columns / sizeof *columns, FIRST_BAD = 8 };
 
 /* How the points of one site are shown. */
 typedef struct layout {
@@ -67,25 +39,20 @@ static bool is_shown(size_t column, layout how)
 
 static void add_point(tt_table *table, const tt_point *p, layout how)
 {
-    char text[TT_NUMBER_TEXT];
-    tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(p->step, text));
-    (void)snprintf(text, sizeof text, "%u", p->call);
-    tt_table_cell(table, TT_MOOD_FAINT, text);
-    for (size_t c = 0; c < COLUMNS; c++) {
-        if (!is_shown(c, how))
-            continue;
-        double x = field_of(p, columns[c].field);
-        bool is_bad = columns[c].field == TT_FIELD_NAN || columns[c].field == TT_FIELD_POSINF;
-        if (columns[c].is_whole)
-            (void)tt_screen_count((int64_t)x, text);
-        else
-            (void)tt_number_short(x, text);
-        tt_table_cell(table,
-                      is_bad && x > 0 ? TT_MOOD_ALARM
-                      : is_bad        ? TT_MOOD_FAINT
-                                      : TT_MOOD_PLAIN,
-                      text);
-    }
+    const tt_stats *s = &p->stats;
+    const double x[COLUMNS] = {
+        p->scalar,       s->min, s->max,           s->mean,        tt_stats_std(s),
+        tt_stats_rms(s), s->l1,  (double)s->zeros, (double)s->nan, (double)(s->posinf + s->neginf)
+    };
+    tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(p->step));
+    tt_table_cell(table, TT_MOOD_FAINT, tt_screen_text("%u", p->call));
+    for (size_t c = 0; c < COLUMNS; c++)
+        if (is_shown(c, how))
+            tt_table_cell(table,
+                          c < FIRST_BAD ? TT_MOOD_PLAIN
+                          : x[c] > 0    ? TT_MOOD_ALARM
+                                        : TT_MOOD_FAINT,
+                          columns[c].is_count ? tt_screen_count((int64_t)x[c]) : tt_screen_number(x[c]));
     tt_table_cell(table, TT_MOOD_REMARK,
                   p->is_skipped               ? "skipped"
                   : p->phase == TT_PHASE_EVAL ? "eval"
@@ -119,12 +86,10 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, int64_t mos
     const int32_t wide = tt_terminal.style.columns, rank = tt_overview_rank(run, file);
     const layout how = { .is_scalar = (latest.products & TT_PRODUCT_STATS) == 0,
                          .is_wide = wide == 0 || wide >= NARROW };
-    char type[200];
     if (*printed > 0)
         putchar('\n');
-    tt_screen_name(tt_run_site_name(run, site));
-    fputs("  ", stdout);
-    tt_screen_say(TT_MOOD_TYPE, "%s", tt_screen_type(&latest, false, type, sizeof type));
+    tt_screen_say(TT_MOOD_PLAIN, "%s  ", tt_run_site_name(run, site));
+    tt_screen_say(TT_MOOD_TYPE, "%s", tt_screen_type(&latest, false));
     if (rank >= 0)
         printf("  rank %d", (int)rank);
     putchar('\n');
@@ -158,8 +123,6 @@ static tt_status put_json(tt_json *json, tt_run *run, int32_t file, int32_t site
                           tt_error *err)
 {
     tt_status st = TT_OK;
-    tt_run_file about = { 0 };
-    (void)tt_run_file_get(run, file, &about);
     for (int64_t i = 0; st == TT_OK && i < (int64_t)tt_run_points(run, file, site); i++) {
         tt_point p;
         st = tt_run_point(run, file, site, i, &p, err);
@@ -167,7 +130,7 @@ static tt_status put_json(tt_json *json, tt_run *run, int32_t file, int32_t site
             continue;
         tt_json_open(json, NULL, '{');
         tt_json_text(json, "site", tt_run_site_name(run, site));
-        tt_json_i64(json, "rank", about.rank);
+        tt_json_i64(json, "rank", tt_overview_file(run, file).rank);
         tt_json_point(json, NULL, &p);
         tt_json_close(json);
         ++*printed;

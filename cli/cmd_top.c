@@ -112,11 +112,26 @@ static double cost_of(tt_run *run)
     return is_known ? share.scalar : NAN;
 }
 
+/* What both pictures show. */
+typedef struct view {
+    change *changes; /* owned */
+    size_t count;
+    double rate, cost; /* steps a second, share of the time; NaN: not known */
+} view;
+
+static tt_status look(tt_run *run, view *out, tt_error *err)
+{
+    out->changes = calloc((size_t)tt_run_site_count(run) + 1, sizeof *out->changes);
+    tt_status st = out->changes != NULL ? list_changes(run, out->changes, &out->count, err) : TT_ENOMEM;
+    out->rate = out->count > 0 ? step_rate(run, out->changes[0].file, out->changes[0].site) : NAN;
+    out->cost = cost_of(run);
+    return st;
+}
+
 static tt_status print_json(const char *path, tt_run *run, tt_error *err)
 {
-    size_t count = 0;
-    change *changes = calloc((size_t)tt_run_site_count(run) + 1, sizeof *changes);
-    tt_status st = changes != NULL ? list_changes(run, changes, &count, err) : TT_ENOMEM;
+    view v = { 0 };
+    tt_status st = look(run, &v, err);
     if (st < 0)
         goto out;
     tt_json_out out;
@@ -127,20 +142,19 @@ static tt_status print_json(const char *path, tt_run *run, tt_error *err)
     tt_json_text(json, "state", tt_overview_state_text(tt_overview_state(run)));
     tt_json_i64(json, "first_step", totals.first_step);
     tt_json_i64(json, "last_step", totals.last_step);
-    tt_json_f64(json, "steps_per_second",
-                count > 0 ? step_rate(run, changes[0].file, changes[0].site) : NAN);
-    tt_json_f64(json, "cost", cost_of(run));
+    tt_json_f64(json, "steps_per_second", v.rate);
+    tt_json_f64(json, "cost", v.cost);
     tt_json_open(json, "sites", '[');
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < v.count; i++) {
         tt_json_open(json, NULL, '{');
-        tt_json_text(json, "site", tt_run_site_name(run, changes[i].site));
-        tt_json_f64(json, "change", changes[i].by);
-        tt_json_point(json, "latest", &changes[i].now);
+        tt_json_text(json, "site", tt_run_site_name(run, v.changes[i].site));
+        tt_json_f64(json, "change", v.changes[i].by);
+        tt_json_point(json, "latest", &v.changes[i].now);
         tt_json_close(json);
     }
     st = tt_json_print(&out, st);
 out:
-    free(changes);
+    free(v.changes);
     return st;
 }
 
@@ -150,45 +164,37 @@ static tt_status draw(const char *path, tt_run *run, bool is_watched, tt_error *
         { "CHANGES MOST", .least = -16 }, { "STEP", .is_right = true }, { "RMS", .is_right = true },
         { "CHANGE", .is_right = true },   { .title = "OVER STEPS" },
     };
-    size_t count = 0;
-    change *changes = calloc((size_t)tt_run_site_count(run) + 1, sizeof *changes);
-    tt_status st = changes != NULL ? list_changes(run, changes, &count, err) : TT_ENOMEM;
+    view v = { 0 };
+    tt_status st = look(run, &v, err);
     int lines = tt_overview_print(path, run);
-    double rate = count > 0 ? step_rate(run, changes[0].file, changes[0].site) : NAN, cost = cost_of(run);
-    char number[TT_NUMBER_TEXT];
-    if (rate >= 100 && rate < 1e15)
-        (void)tt_screen_count((int64_t)(rate + 0.5), number);
-    else
-        (void)snprintf(number, sizeof number, "%.3g", rate);
-    if (isnan(rate))
+    if (isnan(v.rate))
         fputs("speed not known", stdout);
     else
-        printf("%s steps a second", number);
-    if (!isnan(cost))
-        printf("; watching takes %.1f%% of the time", cost * 100);
+        printf("%s steps a second", v.rate >= 100 && v.rate < 1e15
+                                        ? tt_screen_count((int64_t)(v.rate + 0.5))
+                                        : tt_screen_text("%.3g", v.rate));
+    if (!isnan(v.cost))
+        printf("; watching takes %.1f%% of the time", v.cost * 100);
     if (is_watched)
         tt_screen_say(TT_MOOD_FAINT, "; q leaves");
     fputs("\n\n", stdout);
     tt_table *table = tt_table_create(&tt_terminal.style, columns, sizeof columns / sizeof *columns);
     size_t most = tt_terminal.rows > lines + 6 ? (size_t)(tt_terminal.rows - lines - 5) : 10;
-    for (size_t i = 0; st == TT_OK && i < count && i < most; i++) {
-        const change *c = &changes[i];
+    for (size_t i = 0; st == TT_OK && i < v.count && i < most; i++) {
+        const change *c = &v.changes[i];
         tt_buf trend = { 0 };
-        char step[TT_NUMBER_TEXT], size[TT_NUMBER_TEXT], by[TT_NUMBER_TEXT];
         bool is_number = (c->now.products & TT_PRODUCT_STATS) == 0;
         tt_mood mood = isnan(c->by) ? TT_MOOD_ALARM : TT_MOOD_PLAIN;
-        (void)tt_number_short(size_of(&c->now), size);
-        (void)snprintf(by, sizeof by, isnan(c->by) ? "not finite" : "%.1f%%", c->by * 100);
         st = tt_trend_append(run, c->file, c->site, is_number ? TT_FIELD_SCALAR : TT_FIELD_RMS, c->phases,
                              16, &tt_terminal.style, &trend, NULL, err);
         tt_table_cell(table, TT_MOOD_PLAIN, tt_run_site_name(run, c->site));
-        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(c->now.step, step));
-        tt_table_cell(table, mood, size);
-        tt_table_cell(table, mood, by);
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(c->now.step));
+        tt_table_cell(table, mood, tt_screen_number(size_of(&c->now)));
+        tt_table_cell(table, mood, isnan(c->by) ? "not finite" : tt_screen_text("%.1f%%", c->by * 100));
         tt_table_cell(table, isnan(c->by) ? mood : TT_MOOD_SPARK, trend.len > 0 ? trend.data : "");
         tt_buf_free(&trend);
     }
-    free(changes);
+    free(v.changes);
     return tt_screen_table(table, true, st);
 }
 

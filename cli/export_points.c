@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "export_values.h"
 #include "json_out.h"
+#include "overview.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -32,21 +33,19 @@ static void put_csv(const char *site, int32_t rank, const tt_point *p)
         put_number(p->scalar);
     else
         putchar(',');
-    const tt_stats *s = &p->stats;
     if ((p->products & TT_PRODUCT_STATS) == 0) {
         puts(",,,,,,,,,,,,,,,");
         return;
     }
-    bool is_known = s->dtype >= 0 && s->dtype < TT_DTYPE_COUNT_;
-    printf(",%s,", is_known ? tt_dtype_name((tt_dtype)s->dtype) : "");
+    tt_numbers n = tt_json_numbers(p);
+    const char *dtype = tt_json_dtype(p);
+    printf(",%s,", dtype != NULL ? dtype : "");
     for (int32_t d = 0; d < p->ndim; d++)
         printf("%s%" PRId64, d > 0 ? "x" : "", p->shape[d]);
-    printf(",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, s->count, s->nan, s->posinf,
-           s->neginf, s->zeros);
-    const double x[] = { s->min,  s->max,          s->absmax, s->sum,
-                         s->mean, tt_stats_std(s), s->l1,     tt_stats_l2(s) };
-    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
-        put_number(x[i]);
+    for (size_t i = 0; i < TT_COUNTS; i++)
+        printf(",%" PRId64, n.counts[i]);
+    for (size_t i = 0; i < TT_NUMBERS - 1; i++) /* the last one, rms, follows from l2 */
+        put_number(n.numbers[i]);
     putchar('\n');
 }
 
@@ -65,11 +64,8 @@ static tt_status read_bins(tt_run *run, int32_t file, int32_t site, int64_t inde
     tt_status st = tt_run_hist(run, file, site, index, to->bins, to->cap, count, err);
     if (st < 0 || *count <= to->cap)
         return st;
-    tt_hist_bin *grown = realloc(to->bins, *count * sizeof *grown);
-    if (grown == NULL)
+    if (tt_grow(&to->bins, &to->cap, *count, sizeof *to->bins) < 0)
         return TT_ENOMEM;
-    to->bins = grown;
-    to->cap = *count;
     return tt_run_hist(run, file, site, index, to->bins, to->cap, count, err);
 }
 
@@ -79,21 +75,20 @@ static tt_status put_point(const tt_export *what, int32_t file, int32_t site, in
     sink *to = context;
     tt_json *json = to->json;
     const char *name = tt_run_site_name(what->run, site);
-    tt_run_file about = { 0 };
+    int32_t rank = tt_overview_file(what->run, file).rank;
     size_t count = 0;
     bool has_hist = json != NULL && (p->products & TT_PRODUCT_HIST) != 0;
     tt_status st = has_hist ? read_bins(what->run, file, site, index, to, &count, err) : TT_OK;
     tt_progress_tell(what->bar, ++to->done, to->total);
     if (st < 0)
         return st;
-    (void)tt_run_file_get(what->run, file, &about);
     if (json == NULL) {
-        put_csv(name, about.rank, p); /* a row has no room for a histogram */
+        put_csv(name, rank, p); /* a row has no room for a histogram */
         return TT_OK;
     }
     tt_json_open(json, NULL, '{');
     tt_json_text(json, "site", name);
-    tt_json_i64(json, "rank", about.rank);
+    tt_json_i64(json, "rank", rank);
     tt_json_point(json, NULL, p);
     if (has_hist)
         tt_json_open(json, "histogram", '[');
@@ -142,22 +137,14 @@ static int64_t count_points(const tt_export *what)
     return points;
 }
 
-/* Standard output is what the writers of JSON and main's check for a full disk use,
- * so it is turned to the file. */
-static tt_status turn_output(tt_output *output, const char *path, tt_error *err)
-{
-    if (dup2(tt_output_fd(output), STDOUT_FILENO) >= 0)
-        return TT_OK;
-    return tt_fail(err, TT_EIO, "%.150s: %s", path, strerror(errno));
-}
-
-static tt_status export_points(const tt_export *what, bool is_json, tt_error *err)
+tt_status tt_export_points(const tt_export *what, tt_error *err)
 {
     tt_output *output = NULL;
-    bool is_file = strcmp(what->out, "-") != 0;
+    bool is_file = strcmp(what->out, "-") != 0, is_json = strcmp(what->format, "json") == 0;
     tt_status st = is_file ? tt_output_open(what->out, &output, err) : TT_OK;
-    if (st == TT_OK && is_file)
-        st = turn_output(output, what->out, err);
+    /* The writer of JSON and main's check for a full disk use standard output: it becomes the file. */
+    if (st == TT_OK && is_file && dup2(tt_output_fd(output), STDOUT_FILENO) < 0)
+        st = tt_fail(err, TT_EIO, "%.150s: %s", what->out, strerror(errno));
     if (st < 0)
         goto out;
     tt_json_out answer;
@@ -170,22 +157,11 @@ static tt_status export_points(const tt_export *what, bool is_json, tt_error *er
     free(to.bins);
     if (is_json)
         st = tt_json_print(&answer, st);
-    if (is_file && (fflush(stdout) != 0 || ferror(stdout) != 0) && st == TT_OK) {
+    if (is_file && (fflush(stdout) != 0 || ferror(stdout) != 0) && st == TT_OK)
         st = tt_fail(err, TT_EIO, "%.150s: %s", what->out, strerror(errno));
-    }
 out:
     st = tt_output_close(output, st, err);
     if (is_file && st < 0)
         (void)freopen("/dev/null", "we", stdout); /* said once */
     return st;
-}
-
-tt_status tt_export_csv(const tt_export *what, tt_error *err)
-{
-    return export_points(what, false, err);
-}
-
-tt_status tt_export_json(const tt_export *what, tt_error *err)
-{
-    return export_points(what, true, err);
 }

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "export_values.h"
 
-#include "screen.h"
+#include "overview.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -57,14 +57,8 @@ static tt_status add_value(const tt_export *what, int32_t file, int32_t site, in
     (void)index;
     if (p->value_at <= 0)
         return TT_OK;
-    if (all->count == all->cap) {
-        size_t cap = all->cap < 64 ? 64 : all->cap * 2;
-        kept *items = realloc(all->items, cap * sizeof *items);
-        if (items == NULL)
-            return TT_ENOMEM;
-        all->items = items;
-        all->cap = cap;
-    }
+    if (tt_grow(&all->items, &all->cap, all->count + 1, sizeof *all->items) < 0)
+        return TT_ENOMEM;
     kept *item = &all->items[all->count];
     tt_error why = { "" };
     tt_status st = tt_run_value_find(what->run, file, p->value_at, &item->value, &why);
@@ -80,15 +74,11 @@ static tt_status add_value(const tt_export *what, int32_t file, int32_t site, in
     }
     if (st < 0)
         return tt_fail(err, st, "%s", why.text);
-    tt_run_file about = { 0 };
-    (void)tt_run_file_get(what->run, file, &about);
-    char call[32] = "", rank[32] = "";
-    if (p->call > 0)
-        (void)snprintf(call, sizeof call, ".%u", p->call);
-    if (tt_run_file_count(what->run) > 1)
-        (void)snprintf(rank, sizeof rank, "@rank%d", (int)about.rank);
-    if (asprintf(&item->name, "%s@%" PRId64 "%s%s", tt_run_site_name(what->run, site), p->step, call,
-                 rank) < 0)
+    bool has_files = tt_run_file_count(what->run) > 1;
+    int rank = tt_overview_file(what->run, file).rank;
+    if (asprintf(&item->name, "%s@%" PRId64 "%s%s", tt_run_site_name(what->run, site), p->step,
+                 p->call > 0 ? tt_screen_text(".%u", p->call) : "",
+                 has_files ? tt_screen_text("@rank%d", rank) : "") < 0)
         return TT_ENOMEM;
     all->count++;
     if (__builtin_add_overflow(all->bytes, item->value.bytes, &all->bytes))
@@ -101,18 +91,14 @@ static tt_status add_value(const tt_export *what, int32_t file, int32_t site, in
 static tt_status weigh(const tt_export *what, const list *all, tt_error *err)
 {
     enum { FREE = 256 << 20, TIMES = 64 };
-    int64_t bytes = 0;
-    char unpacked[TT_NUMBER_TEXT], stored[TT_NUMBER_TEXT];
-    for (int32_t f = 0; f < tt_run_file_count(what->run); f++) {
-        tt_run_file about;
-        bytes += tt_run_file_get(what->run, f, &about) == TT_OK ? about.bytes : 0;
-    }
-    if (all->bytes <= FREE || all->bytes / TIMES <= bytes)
+    tt_totals totals;
+    tt_overview_totals(what->run, &totals);
+    if (all->bytes <= FREE || all->bytes / TIMES <= totals.bytes)
         return TT_OK;
     return tt_fail(err, TT_ELIMIT,
                    "these values take %s, and the run only %s: refused; choose fewer of them with GLOB "
                    "and --step, or read one with tt.open(RUN).tensor()",
-                   tt_screen_bytes(all->bytes, unpacked), tt_screen_bytes(bytes, stored));
+                   tt_screen_bytes(all->bytes), tt_screen_bytes(totals.bytes));
 }
 
 static tt_status list_values(const tt_export *what, list *all, tt_error *err)
@@ -180,77 +166,51 @@ static tt_status make_unique(list *all)
     return st;
 }
 
-static void tell_gone(const list *all)
-{
-    if (all->gone > 0)
-        fprintf(stderr, "tensortap: %" PRId64 " values were evicted to stay within max_bytes\n",
-                all->gone);
-}
-
-tt_status tt_export_npy(const tt_export *what, tt_error *err)
+tt_status tt_export_values(const tt_export *what, tt_error *err)
 {
     list all = { 0 };
+    tt_entry *entries = NULL;    /* owned */
+    tt_safetensors *file = NULL; /* owned; NULL: a file of its own for each value */
     tt_status st = list_values(what, &all, err);
     size_t len = strlen(what->out);
-    bool is_file = all.count == 1 && len > 4 && strcmp(what->out + len - 4, ".npy") == 0;
-    if (st == TT_OK && !is_file && mkdir(what->out, 0777) < 0 && errno != EEXIST) {
+    bool is_npy = strcmp(what->format, "npy") == 0;
+    bool is_file = !is_npy || (all.count == 1 && len > 4 && strcmp(what->out + len - 4, ".npy") == 0);
+    if (st == TT_OK && !is_file && mkdir(what->out, 0777) < 0 && errno != EEXIST)
         st = tt_fail(err, TT_EIO, "%.150s: %s", what->out, strerror(errno));
-    }
-    for (size_t i = 0; i < all.count; i++)
+    for (size_t i = 0; is_npy && i < all.count; i++)
         make_safe(all.items[i].name);
     if (st == TT_OK)
         st = make_unique(&all);
-    for (size_t i = 0; st == TT_OK && i < all.count; i++) {
-        void *bytes = NULL;
-        tt_tensor t;
-        char *path = NULL;
-        int n = is_file ? asprintf(&path, "%s", what->out)
-                        : asprintf(&path, "%s/%s.npy", what->out, all.items[i].name);
-        st = n < 0 ? TT_ENOMEM : read_value(what, &all.items[i].value, &bytes, &t, err);
-        if (st == TT_OK)
-            st = tt_file_save(path, TT_FORMAT_NPY, &t, NULL, err);
-        free(bytes);
-        tt_progress_tell(what->bar, (int64_t)i + 1, (int64_t)all.count);
-        if (n >= 0)
-            free(path);
-    }
-    if (st == TT_OK)
-        tell_gone(&all);
-    free_list(&all);
-    return st;
-}
-
-tt_status tt_export_safetensors(const tt_export *what, tt_error *err)
-{
-    list all = { 0 };
-    tt_safetensors *file = NULL;
-    tt_status st = list_values(what, &all, err);
-    if (st == TT_OK)
-        st = make_unique(&all);
-    tt_entry *entries = calloc(all.count + 1, sizeof *entries);
-    if (st == TT_OK && entries == NULL)
+    if (st == TT_OK && (entries = calloc(all.count + 1, sizeof *entries)) == NULL)
         st = TT_ENOMEM;
-    for (size_t i = 0; st == TT_OK && i < all.count; i++)
-        entries[i] = (tt_entry){ .name = all.items[i].name,
-                                 .dtype = all.items[i].value.dtype,
-                                 .ndim = all.items[i].value.ndim,
-                                 .shape = all.items[i].value.shape };
-    if (st == TT_OK)
+    for (size_t i = 0; st == TT_OK && i < all.count; i++) {
+        const tt_value *value = &all.items[i].value;
+        entries[i] = (tt_entry){ all.items[i].name, value->dtype, value->ndim, value->shape };
+    }
+    if (st == TT_OK && !is_npy)
         st = tt_safetensors_create(what->out, entries, all.count, &file, err);
     for (size_t i = 0; st == TT_OK && i < all.count; i++) {
         void *bytes = NULL;
         tt_tensor t;
+        char *path = NULL;
+        if (asprintf(&path, is_file ? "%s" : "%s/%s.npy", what->out, all.items[i].name) < 0) {
+            st = TT_ENOMEM;
+            break;
+        }
         st = read_value(what, &all.items[i].value, &bytes, &t, err);
         if (st == TT_OK)
-            st = tt_safetensors_put(file, &t, err);
+            st = is_npy ? tt_file_save(path, TT_FORMAT_NPY, &t, NULL, err)
+                        : tt_safetensors_put(file, &t, err);
         free(bytes);
+        free(path);
         tt_progress_tell(what->bar, (int64_t)i + 1, (int64_t)all.count);
     }
     tt_error ignored;
     tt_status closed = tt_safetensors_close(file, st == TT_OK ? err : &ignored);
     st = st == TT_OK ? closed : st;
-    if (st == TT_OK)
-        tell_gone(&all);
+    if (st == TT_OK && all.gone > 0)
+        fprintf(stderr, "tensortap: %" PRId64 " values were evicted to stay within max_bytes\n",
+                all.gone);
     free(entries);
     free_list(&all);
     return st;

@@ -9,7 +9,7 @@
 
 typedef struct tt_export {
     tt_run *run;
-    const char *glob, *out;
+    const char *glob, *format, *out;
     tt_range steps;
     bool is_partial;  /* what cannot be read is left out and counted */
     tt_progress *bar; /* borrowed; NULL: none */
@@ -22,13 +22,12 @@ typedef tt_status tt_export_visit(const tt_export *what, int32_t file, int32_t s
                                   const tt_point *p, void *context, tt_error *err);
 tt_status tt_export_each(const tt_export *what, tt_export_visit *visit, void *context, tt_error *err);
 
-/* Points, one a row.  "-": standard output. */
-tt_status tt_export_csv(const tt_export *what, tt_error *err);
-tt_status tt_export_json(const tt_export *what, tt_error *err);
+/* Points as csv or json, one a row.  "-": standard output. */
+tt_status tt_export_points(const tt_export *what, tt_error *err);
 /* Whether the values may be unpacked: TT_ELIMIT if they are far larger than the run. */
 tt_status tt_export_weigh(const tt_export *what, tt_error *err);
-/* Values: a folder with a file for each, or one file.  TT_EMISMATCH: none was kept. */
-tt_status tt_export_npy(const tt_export *what, tt_error *err);
-tt_status tt_export_safetensors(const tt_export *what, tt_error *err);
+/* Values as npy (a folder with a file for each, or one file) or safetensors.  TT_EMISMATCH: none
+ * was kept. */
+tt_status tt_export_values(const tt_export *what, tt_error *err);
 
 #endif

@@ -30,9 +30,27 @@ tt_status tt_json_print(tt_json_out *out, tt_status st)
     return st < 0 ? st : written;
 }
 
+tt_numbers tt_json_numbers(const tt_point *p)
+{
+    const tt_stats *s = &p->stats;
+    return (tt_numbers){ .counts = { s->count, s->nan, s->posinf, s->neginf, s->zeros },
+                         .numbers = { s->min, s->max, s->absmax, s->sum, s->mean, tt_stats_std(s), s->l1,
+                                      tt_stats_l2(s), tt_stats_rms(s) } };
+}
+
+const char *tt_json_dtype(const tt_point *p)
+{
+    bool is_known = p->stats.dtype >= 0 && p->stats.dtype < TT_DTYPE_COUNT_;
+    return is_known ? tt_dtype_name((tt_dtype)p->stats.dtype) : NULL;
+}
+
 void tt_json_point(tt_json *json, const char *name, const tt_point *p)
 {
     static const char *const phases[] = { "none", "train", "eval" };
+    static const char *const counts[] = { "count", "nan", "posinf", "neginf", "zeros" };
+    static const char *const numbers[] = {
+        "min", "max", "absmax", "sum", "mean", "std", "l1", "l2", "rms"
+    };
     if (name != NULL)
         tt_json_open(json, name, '{');
     tt_json_i64(json, "step", p->step);
@@ -44,23 +62,12 @@ void tt_json_point(tt_json *json, const char *name, const tt_point *p)
     if ((p->products & TT_PRODUCT_SCALAR) != 0)
         tt_json_f64(json, "value", p->scalar);
     if ((p->products & TT_PRODUCT_STATS) != 0) {
-        const tt_stats *s = &p->stats;
-        bool is_known = s->dtype >= 0 && s->dtype < TT_DTYPE_COUNT_;
-        tt_json_text(json, "dtype", is_known ? tt_dtype_name((tt_dtype)s->dtype) : NULL);
-        tt_json_i64(json, "count", s->count);
-        tt_json_i64(json, "nan", s->nan);
-        tt_json_i64(json, "posinf", s->posinf);
-        tt_json_i64(json, "neginf", s->neginf);
-        tt_json_i64(json, "zeros", s->zeros);
-        tt_json_f64(json, "min", s->min);
-        tt_json_f64(json, "max", s->max);
-        tt_json_f64(json, "absmax", s->absmax);
-        tt_json_f64(json, "sum", s->sum);
-        tt_json_f64(json, "mean", s->mean);
-        tt_json_f64(json, "std", tt_stats_std(s));
-        tt_json_f64(json, "l1", s->l1);
-        tt_json_f64(json, "l2", tt_stats_l2(s));
-        tt_json_f64(json, "rms", tt_stats_rms(s));
+        tt_numbers n = tt_json_numbers(p);
+        tt_json_text(json, "dtype", tt_json_dtype(p));
+        for (size_t i = 0; i < TT_COUNTS; i++)
+            tt_json_i64(json, counts[i], n.counts[i]);
+        for (size_t i = 0; i < TT_NUMBERS; i++)
+            tt_json_f64(json, numbers[i], n.numbers[i]);
     }
     if (p->ndim >= 0) {
         tt_json_open(json, "shape", '[');

@@ -18,4 +18,13 @@ tt_status tt_json_print(tt_json_out *out, tt_status st);
  * object, or as an object of this name. */
 void tt_json_point(tt_json *json, const char *name, const tt_point *point);
 
+enum { TT_COUNTS = 5, TT_NUMBERS = 9 };
+/* The statistics of a point in the order in which JSON and csv have them. */
+typedef struct tt_numbers {
+    int64_t counts[TT_COUNTS];
+    double numbers[TT_NUMBERS];
+} tt_numbers;
+tt_numbers tt_json_numbers(const tt_point *point);
+const char *tt_json_dtype(const tt_point *point); /* NULL: a type that we do not know */
+
 #endif

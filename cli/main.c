@@ -97,17 +97,14 @@ static void parse_arguments(tt_call *call, int argc, char **argv)
     call->glob = cmd->runs == 1 && call->count > 1 ? call->words[1] : NULL;
 }
 
+static const char *command_name(size_t i)
+{
+    return i < COMMANDS ? commands[i]->name : NULL;
+}
+
 static tt_exit unknown_command(const char *name, tt_error *err)
 {
-    const char *near = NULL;
-    size_t best = 3; /* two slips at most */
-    for (size_t i = 0; i < COMMANDS; i++) {
-        size_t distance = tt_suggest_distance(name, commands[i]->name);
-        if (distance < best && distance < strlen(commands[i]->name)) {
-            best = distance;
-            near = commands[i]->name;
-        }
-    }
+    const char *near = tt_suggest_word(name, command_name);
     if (near != NULL)
         return tt_cmd_fail(err, TT_EXIT_USAGE, "no command '%.80s'; did you mean '%s'?", name, near);
     return tt_cmd_fail(err, TT_EXIT_USAGE, "no command '%.80s'; 'tensortap help' lists them", name);

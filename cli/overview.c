@@ -35,6 +35,7 @@ bool tt_overview_has_site(const tt_run *run, const char *glob)
 /* ---- names that were probably meant --------------------------------------- */
 
 enum { GLOB_LONGEST = 200 };
+#define SEPARATORS "*?,/."
 
 /* Returns the site whose name is nearest to the pattern; NULL: none is near. */
 static const char *near_site(const tt_run *run, const char *glob)
@@ -43,7 +44,7 @@ static const char *near_site(const tt_run *run, const char *glob)
     size_t best = SIZE_MAX, len = strlen(glob);
     for (int32_t i = 0; i < tt_run_site_count(run); i++) {
         const char *name = tt_run_site_name(run, i), *found = strstr(name, glob);
-        size_t distance = tt_suggest_distance(glob, name);
+        size_t distance = tt_suggest_distance(glob, len, name, strlen(name));
         if (found != NULL && len > 1) /* it is in the name: best at its end */
             distance = strlen(found) == len ? 1 : 2;
         else if (distance > 3 && distance > len / 4)
@@ -56,78 +57,55 @@ static const char *near_site(const tt_run *run, const char *glob)
     return near;
 }
 
-/* Characters up to the next that separates words of names and patterns. */
-static size_t word_len(const char *text)
+/* Moves to the next word of a name or a pattern, which is *len long; false: there is none. */
+static bool next_word(const char **at, size_t *len)
 {
-    return strcspn(text, "*?,/.");
+    *at += *len;
+    *at += strspn(*at, SEPARATORS);
+    *len = strcspn(*at, SEPARATORS);
+    return *len > 0;
 }
 
-/* The pattern with the word at `at` in exchange for one of `name`, if that is nearer than *best
- * and the pattern then matches something. */
-static void try_words(const tt_run *run, const char *glob, size_t at, const char *name, size_t *best,
-                      char out[GLOB_LONGEST])
-{
-    char shared[GLOB_LONGEST], word[GLOB_LONGEST], changed[GLOB_LONGEST];
-    size_t len = word_len(glob + at);
-    (void)snprintf(shared, sizeof shared, "%.*s", (int)len, glob + at);
-    for (const char *part = name; *part != '\0';) {
-        size_t part_len = word_len(part);
-        (void)snprintf(word, sizeof word, "%.*s", (int)(part_len < GLOB_LONGEST ? part_len : 0), part);
-        size_t distance = part_len > 0 ? tt_suggest_distance(shared, word) : SIZE_MAX;
-        bool is_near = distance > 0 && distance < *best && distance <= 1 + len / 3 && distance < len;
-        if (is_near &&
-            snprintf(changed, sizeof changed, "%.*s%s%s", (int)at, glob, word, glob + at + len) <
-                GLOB_LONGEST &&
-            tt_overview_has_site(run, changed)) {
-            *best = distance;
-            memcpy(out, changed, sizeof changed);
-        }
-        part += part_len + (part[part_len] != '\0');
-    }
-}
-
-/* The pattern with its one misspelt word put right; "": it has none. */
+/* Finds the pattern with its one misspelt word put right: a word of a name in its place that is
+ * near, and then the pattern matches something.  "": there is none. */
 static void near_glob(const tt_run *run, const char *glob, char out[GLOB_LONGEST])
 {
-    size_t best = SIZE_MAX;
+    size_t best = SIZE_MAX, typed_len = 0, len;
     out[0] = '\0';
-    if (strlen(glob) >= GLOB_LONGEST / 2)
-        return;
-    for (size_t at = 0; glob[at] != '\0';
-         at += word_len(glob + at) + (glob[at + word_len(glob + at)] != '\0'))
-        for (int32_t i = 0; word_len(glob + at) > 1 && i < tt_run_site_count(run); i++)
-            try_words(run, glob, at, tt_run_site_name(run, i), &best, out);
-}
-
-/* Copies untrusted text, escaped and short enough for a message. */
-static void quote(const char *text, char *out, size_t room)
-{
-    tt_buf safe = { 0 };
-    const tt_style plain = { .columns = 100 };
-    out[0] = '\0';
-    if (tt_text_append(text, &plain, &safe) == TT_OK && safe.len > 0)
-        (void)snprintf(out, room, "%s", safe.data);
-    tt_buf_free(&safe);
+    for (const char *typed = glob; strlen(glob) < GLOB_LONGEST / 2 && next_word(&typed, &typed_len);)
+        for (int32_t i = 0; typed_len > 1 && i < tt_run_site_count(run); i++) {
+            len = 0;
+            for (const char *word = tt_run_site_name(run, i); next_word(&word, &len);) {
+                size_t distance = tt_suggest_distance(typed, typed_len, word, len);
+                if (distance == 0 || distance >= best || distance > 1 + typed_len / 3 ||
+                    distance >= typed_len)
+                    continue;
+                const char *changed = tt_screen_text("%.*s%.*s%s", (int)(typed - glob), glob, (int)len,
+                                                     word, typed + typed_len);
+                if (strlen(changed) < GLOB_LONGEST && tt_overview_has_site(run, changed)) {
+                    best = distance;
+                    strcpy(out, changed);
+                }
+            }
+        }
 }
 
 tt_exit tt_overview_no_site(const tt_run *run, const char *glob, tt_error *err)
 {
     if (tt_run_site_count(run) == 0)
         return tt_cmd_fail(err, TT_EXIT_USAGE, "nothing has been recorded in this run");
-    char pattern[GLOB_LONGEST] = "", glob_text[100], near_text[100];
+    char pattern[GLOB_LONGEST];
     near_glob(run, glob, pattern);
     const char *near = *pattern != '\0' ? pattern : near_site(run, glob);
-    quote(glob, glob_text, sizeof glob_text);
     if (near == NULL)
-        return tt_cmd_fail(err, TT_EXIT_USAGE,
-                           "no site matches '%s'; 'tensortap show RUN' lists them, * stands for anything",
-                           glob_text);
-    quote(near, near_text, sizeof near_text);
-    return tt_cmd_fail(err, TT_EXIT_USAGE, "no site matches '%s'; did you mean '%s'?", glob_text,
-                       near_text);
+        return tt_cmd_fail(
+            err, TT_EXIT_USAGE,
+            "no site matches '%.99s'; 'tensortap show RUN' lists them, * stands for anything", glob);
+    return tt_cmd_fail(err, TT_EXIT_USAGE, "no site matches '%.99s'; did you mean '%.99s'?", glob, near);
 }
 
-const char *tt_overview_info(const tt_run *run, const char *key)
+/* A value of the run's info; NULL: not there. */
+static const char *find_info(const tt_run *run, const char *key)
 {
     for (int32_t i = 0; tt_run_info_key(run, 0, i) != NULL; i++)
         if (strcmp(tt_run_info_key(run, 0, i), key) == 0)
@@ -139,7 +117,7 @@ const char *tt_overview_info(const tt_run *run, const char *key)
  * instead is shown as it is. */
 tt_status tt_overview_command(const tt_run *run, tt_buf *out)
 {
-    const char *argv = tt_overview_info(run, "argv");
+    const char *argv = find_info(run, "argv");
     const tt_style style = { 0 };
     if (argv == NULL || *argv != '[')
         return argv != NULL ? tt_text_append(argv, &style, out) : TT_OK;
@@ -174,73 +152,64 @@ static bool is_locked(const char *path)
     return is_held;
 }
 
+tt_run_file tt_overview_file(const tt_run *run, int32_t file)
+{
+    tt_run_file about = { .rank = -1 };
+    (void)tt_run_file_get(run, file, &about);
+    return about;
+}
+
 tt_state tt_overview_state(const tt_run *run)
 {
     tt_state state = TT_STATE_FINISHED;
     for (int32_t f = 0; f < tt_run_file_count(run); f++) {
-        tt_run_file file;
-        if (tt_run_file_get(run, f, &file) < 0 || file.is_closed)
-            continue;
-        if (is_locked(file.path))
+        tt_run_file file = tt_overview_file(run, f);
+        if (!file.is_closed && is_locked(file.path))
             return TT_STATE_LIVE;
-        state = TT_STATE_CRASHED;
+        if (!file.is_closed)
+            state = TT_STATE_CRASHED;
     }
     return state == TT_STATE_FINISHED && tt_overview_stop(run) != NULL ? TT_STATE_STOPPED : state;
 }
 
 const char *tt_overview_stop(const tt_run *run)
 {
-    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
-        tt_run_file file;
-        if (tt_run_file_get(run, f, &file) == TT_OK && file.stopped != NULL)
-            return file.stopped;
-    }
-    return NULL;
+    const char *stopped = NULL;
+    for (int32_t f = 0; stopped == NULL && f < tt_run_file_count(run); f++)
+        stopped = tt_overview_file(run, f).stopped;
+    return stopped;
 }
 
-/* The rank of a file, if it is the first of that rank; -1: an earlier one is.  Files come by
- * rank. */
-static int32_t new_rank(const tt_run *run, int32_t f)
+/* Is it the first file of its rank?  Files come by rank. */
+static bool starts_rank(const tt_run *run, int32_t f)
 {
-    tt_run_file file = { 0 }, before = { .rank = -1 };
-    (void)tt_run_file_get(run, f, &file);
-    if (f > 0)
-        (void)tt_run_file_get(run, f - 1, &before);
-    return file.rank != before.rank ? file.rank : -1;
+    return f == 0 || tt_overview_file(run, f).rank != tt_overview_file(run, f - 1).rank;
 }
 
 int32_t tt_overview_rank_count(const tt_run *run)
 {
     int32_t count = 0;
     for (int32_t f = 0; f < tt_run_file_count(run); f++)
-        count += new_rank(run, f) >= 0;
+        count += starts_rank(run, f);
     return count;
 }
 
 int32_t tt_overview_rank(const tt_run *run, int32_t file)
 {
-    tt_run_file about;
-    return tt_overview_rank_count(run) > 1 && tt_run_file_get(run, file, &about) == TT_OK ? about.rank
-                                                                                          : -1;
+    return tt_overview_rank_count(run) > 1 ? tt_overview_file(run, file).rank : -1;
 }
 
-const char *tt_overview_ranks(const tt_run *run, char *out, size_t room)
+const char *tt_overview_ranks(const tt_run *run)
 {
-    int32_t count = tt_overview_rank_count(run), first = -1, last = -1;
-    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
-        int32_t rank = new_rank(run, f);
-        first = first < 0 ? rank : first;
-        last = rank >= 0 ? rank : last;
-    }
-    int at = snprintf(out, room, count > 1 ? "ranks %d" : "rank %d", (int)first);
-    if (count > 2 && last - first == count - 1) {
-        (void)snprintf(out + at, room - (size_t)at, " to %d", (int)last);
-        return out;
-    }
-    for (int32_t f = 1; f < tt_run_file_count(run) && at > 0 && (size_t)at + 20 < room; f++)
-        if (new_rank(run, f) >= 0)
-            at += snprintf(out + at, room - (size_t)at, ", %d", (int)new_rank(run, f));
-    return out;
+    int32_t count = tt_overview_rank_count(run), files = tt_run_file_count(run);
+    int first = tt_overview_file(run, 0).rank, last = tt_overview_file(run, files - 1).rank;
+    if (count > 2 && last - first == count - 1)
+        return tt_screen_text("ranks %d to %d", first, last);
+    const char *text = tt_screen_text("rank%s %d", count > 1 ? "s" : "", first);
+    for (int32_t f = 1; f < files && strlen(text) < 140; f++)
+        if (starts_rank(run, f))
+            text = tt_screen_text("%s, %d", text, (int)tt_overview_file(run, f).rank);
+    return text;
 }
 
 const char *tt_overview_state_text(tt_state state)
@@ -253,25 +222,21 @@ void tt_overview_totals(const tt_run *run, tt_totals *out)
 {
     *out = (tt_totals){ .last_step = -1 };
     for (int32_t f = 0; f < tt_run_file_count(run); f++) {
-        tt_run_file file;
+        tt_run_file file = tt_overview_file(run, f);
         struct stat about;
-        if (tt_run_file_get(run, f, &file) < 0)
-            continue;
         out->bytes += file.bytes;
         out->points += file.points;
         out->dropped += file.dropped_events;
         out->damaged += file.damaged_bytes;
-        if (file.last_step >= file.first_step) {
-            bool is_first = out->last_step < out->first_step;
-            out->first_step =
-                is_first || file.first_step < out->first_step ? file.first_step : out->first_step;
-            out->last_step =
-                is_first || file.last_step > out->last_step ? file.last_step : out->last_step;
-        }
+        bool has_steps = file.last_step >= file.first_step, is_first = out->last_step < out->first_step;
+        if (has_steps && (is_first || file.first_step < out->first_step))
+            out->first_step = file.first_step;
+        if (has_steps && (is_first || file.last_step > out->last_step))
+            out->last_step = file.last_step;
         if (out->started == 0 && stat(file.path, &about) == 0)
             out->started = (int64_t)about.st_mtime * 1000000000;
     }
-    const char *start = tt_overview_info(run, "start");
+    const char *start = find_info(run, "start");
     struct tm parts = { 0 };
     if (start != NULL && strptime(start, "%Y-%m-%dT%H:%M:%S%z", &parts) != NULL) {
         long east = parts.tm_gmtoff; /* timegm takes no notice of it, and sets it */
@@ -335,37 +300,27 @@ int tt_overview_print(const char *path, const tt_run *run)
 {
     tt_totals totals;
     tt_overview_totals(run, &totals);
-    char points[TT_NUMBER_TEXT], bytes[TT_NUMBER_TEXT], sites[TT_NUMBER_TEXT], last[TT_NUMBER_TEXT];
     tt_state state = tt_overview_state(run);
     bool is_broken = state == TT_STATE_CRASHED || state == TT_STATE_STOPPED;
-    tt_screen_name(path);
-    fputs("  ", stdout);
+    int32_t shown = tt_run_shown_count(run, NULL);
+    tt_screen_say(TT_MOOD_PLAIN, "%s  ", path);
     tt_screen_say(is_broken ? TT_MOOD_REMARK : TT_MOOD_SPARK, "%s", tt_overview_state_text(state));
     if (totals.last_step >= totals.first_step)
-        printf("  steps %lld to %s", (long long)totals.first_step,
-               tt_screen_count(totals.last_step, last));
-    int32_t shown = tt_run_shown_count(run, NULL);
-    printf("  %s site%s  %s points  %s", tt_screen_count(shown, sites), shown == 1 ? "" : "s",
-           tt_screen_count(totals.points, points), tt_screen_bytes(totals.bytes, bytes));
-    char ranks[160];
+        printf("  steps %lld to %s", (long long)totals.first_step, tt_screen_count(totals.last_step));
+    printf("  %s site%s  %s points  %s", tt_screen_count(shown), shown == 1 ? "" : "s",
+           tt_screen_count(totals.points), tt_screen_bytes(totals.bytes));
     if (tt_overview_rank_count(run) > 1)
-        printf("  %s", tt_overview_ranks(run, ranks, sizeof ranks));
+        printf("  %s", tt_overview_ranks(run));
     putchar('\n');
-    int lines = 1;
+    int lines = 1 + (totals.damaged > 0) + (totals.dropped > 0);
     if (state == TT_STATE_STOPPED)
         lines += print_line(TT_MOOD_REMARK, tt_overview_stop(run));
-    if (totals.damaged > 0) {
-        tt_screen_say(TT_MOOD_ALARM, "%s of it cannot be read; 'tensortap check' says more",
-                      tt_screen_bytes(totals.damaged, bytes));
-        putchar('\n');
-        lines++;
-    }
-    if (totals.dropped > 0) {
-        tt_screen_say(TT_MOOD_REMARK, "%s events were dropped while recording",
-                      tt_screen_count(totals.dropped, points));
-        putchar('\n');
-        lines++;
-    }
+    if (totals.damaged > 0)
+        tt_screen_say(TT_MOOD_ALARM, "%s of it cannot be read; 'tensortap check' says more\n",
+                      tt_screen_bytes(totals.damaged));
+    if (totals.dropped > 0)
+        tt_screen_say(TT_MOOD_REMARK, "%s events were dropped while recording\n",
+                      tt_screen_count(totals.dropped));
     tt_buf command = { 0 };
     if (tt_overview_command(run, &command) == TT_OK && command.len > 0)
         lines += print_line(TT_MOOD_FAINT, command.data);

@@ -10,8 +10,6 @@ tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err);
 /* No site matches: says so, and which name was probably meant. */
 tt_exit tt_overview_no_site(const tt_run *run, const char *glob, tt_error *err);
 bool tt_overview_has_site(const tt_run *run, const char *glob);
-/* A value of the run's info; NULL: not there. */
-const char *tt_overview_info(const tt_run *run, const char *key);
 
 /* The command line that made the run, from its info; appended, "" if not known. */
 tt_status tt_overview_command(const tt_run *run, tt_buf *out);
@@ -23,10 +21,11 @@ const char *tt_overview_state_text(tt_state state);
 /* "stopped by ValueError: ..." of the first rank that was; NULL: none. */
 const char *tt_overview_stop(const tt_run *run);
 
+tt_run_file tt_overview_file(const tt_run *run, int32_t file);
 int32_t tt_overview_rank_count(const tt_run *run);         /* a rank that forked has several files */
 int32_t tt_overview_rank(const tt_run *run, int32_t file); /* -1: the run has one rank */
 /* "rank 0", "ranks 0, 1, 3", "ranks 0 to 7". */
-const char *tt_overview_ranks(const tt_run *run, char *out, size_t room);
+const char *tt_overview_ranks(const tt_run *run); /* a text of the screen */
 
 typedef struct tt_totals {
     int64_t bytes, points, dropped, damaged;

@@ -45,12 +45,25 @@ const char *tt_screen_ink(tt_mood mood)
 
 void tt_screen_say(tt_mood mood, const char *format, ...)
 {
+    char *text = NULL;
+    tt_buf safe = { 0 };
+    tt_style style = tt_terminal.style;
+    style.columns = 0;
     va_list args;
     va_start(args, format);
-    fputs(tt_screen_ink(mood), stdout);
-    (void)vprintf(format, args);
-    fputs(tt_screen_ink(TT_MOOD_PLAIN), stdout);
+    int len = vasprintf(&text, format, args);
     va_end(args);
+    if (len < 0)
+        return;
+    bool ends_line = *format != '\0' && format[strlen(format) - 1] == '\n';
+    text[ends_line ? len - 1 : len] = '\0';
+    if (tt_text_append(text, &style, &safe) == TT_OK && safe.len > 0)
+        printf("%s%s%s", mood != TT_MOOD_PLAIN ? tt_screen_ink(mood) : "", safe.data,
+               mood != TT_MOOD_PLAIN ? tt_screen_ink(TT_MOOD_PLAIN) : "");
+    if (ends_line)
+        putchar('\n');
+    tt_buf_free(&safe);
+    free(text);
 }
 
 tt_status tt_screen_table(tt_table *table, bool has_titles, tt_status st)
@@ -65,20 +78,40 @@ tt_status tt_screen_table(tt_table *table, bool has_titles, tt_status st)
     return st;
 }
 
-const char *tt_screen_bytes(int64_t bytes, char *out)
+/* ---- texts for people --------------------------------------------------------------- */
+
+enum { TEXTS = 16, TEXT_ROOM = 320, TYPE_ROOM = 200 };
+
+static char *next_text(void)
+{
+    static char texts[TEXTS][TEXT_ROOM];
+    static unsigned next;
+    return texts[next++ % TEXTS];
+}
+
+const char *tt_screen_text(const char *format, ...)
+{
+    char *out = next_text();
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(out, TEXT_ROOM, format, args);
+    va_end(args);
+    return out;
+}
+
+const char *tt_screen_bytes(int64_t bytes)
 {
     static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
     double x = (double)bytes;
     size_t unit = 0;
     for (; x >= 999.5 && unit + 1 < sizeof units / sizeof *units; unit++)
         x /= 1000;
-    (void)snprintf(out, TT_NUMBER_TEXT, unit == 0 || x >= 99.5 ? "%.0f %s" : "%.1f %s", x, units[unit]);
-    return out;
+    return tt_screen_text("%.*f %s", unit == 0 || x >= 99.5 ? 0 : 1, x, units[unit]);
 }
 
-const char *tt_screen_count(int64_t count, char *out)
+const char *tt_screen_count(int64_t count)
 {
-    char digits[32];
+    char digits[32], *out = next_text();
     int len = snprintf(digits, sizeof digits, "%lld", (long long)count), at = 0;
     for (int i = 0; i < len; i++) {
         if (i > 0 && (len - i) % 3 == 0 && digits[i - 1] != '-' && len > 4)
@@ -89,34 +122,30 @@ const char *tt_screen_count(int64_t count, char *out)
     return out;
 }
 
-/* float32 -> f32, bfloat16 -> bf16, uint8 -> u8, int64 -> i64 */
-static void shorten_type(char *name)
+const char *tt_screen_number(double x)
 {
-    static const char *const words[] = { "bfloat", "float", "uint", "int", "complex" };
-    static const char *const shorts[] = { "bf", "f", "u", "i", "c" };
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strncmp(name, words[i], strlen(words[i])) == 0) {
-            size_t cut = strlen(words[i]) - strlen(shorts[i]);
-            memmove(name, name + cut, strlen(name) - cut + 1);
-            memcpy(name, shorts[i], strlen(shorts[i]));
-            return;
-        }
+    char *out = next_text();
+    (void)tt_number_short(x, out);
+    return out;
 }
 
-const char *tt_screen_type(const tt_point *point, bool is_short, char *out, size_t room)
+const char *tt_screen_type(const tt_point *point, bool is_short)
 {
-    if ((point->products & TT_PRODUCT_STATS) == 0) {
-        (void)snprintf(out, room, "%s", (point->products & TT_PRODUCT_SCALAR) != 0 ? "number" : "");
-        return out;
-    }
-    bool is_known = point->stats.dtype >= 0 && point->stats.dtype < TT_DTYPE_COUNT_;
-    int at = snprintf(out, room, "%s", is_known ? tt_dtype_name((tt_dtype)point->stats.dtype) : "?");
-    if (is_short) {
-        shorten_type(out);
-        at = (int)strlen(out);
-    }
-    for (int32_t d = 0; d < point->ndim && at > 0 && (size_t)at + 28 < room; d++)
-        at += snprintf(out + at, room - (size_t)at, "%s%lld%s",
+    static const char *const words[][2] = {
+        { "bfloat", "bf" }, { "float", "f" }, { "uint", "u" }, { "int", "i" }, { "complex", "c" },
+    };
+    if ((point->products & TT_PRODUCT_STATS) == 0)
+        return (point->products & TT_PRODUCT_SCALAR) != 0 ? "number" : "";
+    const char *name = tt_dtype_name((tt_dtype)point->stats.dtype), *head = "";
+    for (size_t i = 0; is_short && *head == '\0' && i < sizeof words / sizeof *words; i++)
+        if (strncmp(name, words[i][0], strlen(words[i][0])) == 0) {
+            head = words[i][1];
+            name += strlen(words[i][0]);
+        }
+    char *out = next_text();
+    int at = snprintf(out, TEXT_ROOM, "%s%s", head, name);
+    for (int32_t d = 0; d < point->ndim && at + 28 < TYPE_ROOM; d++)
+        at += snprintf(out + at, TEXT_ROOM - (size_t)at, "%s%lld%s",
                        d == 0     ? "["
                        : is_short ? ","
                                   : ", ",
@@ -124,44 +153,34 @@ const char *tt_screen_type(const tt_point *point, bool is_short, char *out, size
     return out;
 }
 
-const char *tt_screen_nonfinite(const tt_stats *stats, char *out, size_t room)
+const char *tt_screen_nonfinite(const tt_stats *stats)
 {
     const int64_t counts[] = { stats->nan, stats->posinf, stats->neginf };
     static const char *const words[] = { "NaN", "Inf", "-Inf" };
-    int at = 0;
-    out[0] = '\0';
+    const char *out = "";
     for (size_t i = 0; i < 3; i++)
-        if (counts[i] > 0 && (size_t)at + 40 < room) {
-            char number[TT_NUMBER_TEXT];
-            at += snprintf(out + at, room - (size_t)at, "%s%s %s", at > 0 ? ", " : "",
-                           tt_screen_count(counts[i], number), words[i]);
-        }
+        if (counts[i] > 0)
+            out = tt_screen_text("%s%s%s %s", out, *out != '\0' ? ", " : "", tt_screen_count(counts[i]),
+                                 words[i]);
     return out;
 }
 
-bool tt_screen_has_overflowed(const tt_stats *stats)
+bool tt_screen_has_overflowed(const tt_point *point)
 {
     /* A mask is -Inf among small numbers; sums that overflow have large neighbours. */
     static const double LARGE = 1024;
-    return stats->dtype == TT_F16 && stats->posinf + stats->neginf > 0 &&
-           (tt_stats_finite(stats) <= 0 || stats->absmax >= LARGE);
+    const tt_stats *s = &point->stats;
+    return (point->products & TT_PRODUCT_STATS) != 0 && s->dtype == TT_F16 && s->posinf + s->neginf > 0 &&
+           (tt_stats_finite(s) <= 0 || s->absmax >= LARGE);
 }
 
-const char *tt_screen_time(int64_t ns, char *out, size_t room)
+const char *tt_screen_time(int64_t ns)
 {
     time_t seconds = (time_t)(ns / 1000000000);
     struct tm parts;
-    if (localtime_r(&seconds, &parts) == NULL || strftime(out, room, "%Y-%m-%d %H:%M:%S", &parts) == 0)
-        (void)snprintf(out, room, "?");
+    char *out = next_text();
+    if (localtime_r(&seconds, &parts) == NULL ||
+        strftime(out, TEXT_ROOM, "%Y-%m-%d %H:%M:%S", &parts) == 0)
+        return "?";
     return out;
-}
-
-void tt_screen_name(const char *name)
-{
-    tt_buf text = { 0 };
-    tt_style style = tt_terminal.style;
-    style.columns = 0;
-    if (tt_text_append(name, &style, &text) == TT_OK && text.len > 0)
-        fputs(text.data, stdout);
-    tt_buf_free(&text);
 }

@@ -16,23 +16,22 @@ extern tt_screen tt_terminal; /* as tt_screen_look found it last */
 void tt_screen_look(void);
 /* Starts a colour, for text outside tables; "" without colour. */
 const char *tt_screen_ink(tt_mood mood);
-/* Prints text of ours in the colour of a mood. */
+/* Prints a line, or a part of one, in the colour of a mood.  Control characters are escaped, so
+ * that names may be in it; a newline is possible at the end of the format only. */
 void tt_screen_say(tt_mood mood, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints a table if st is TT_OK, and frees it.  Returns st, or what failed. */
 tt_status tt_screen_table(tt_table *table, bool has_titles, tt_status st);
 
-/* Texts for people.  Each needs room for TT_NUMBER_TEXT. */
-const char *tt_screen_bytes(int64_t bytes, char *out); /* "1.2 MB" */
-const char *tt_screen_count(int64_t count, char *out); /* "12 345" */
+/* Texts for people.  Each is valid until a dozen more have been made: they share a few buffers. */
+const char *tt_screen_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+const char *tt_screen_bytes(int64_t bytes); /* "1.2 MB" */
+const char *tt_screen_count(int64_t count); /* "12 345" */
+const char *tt_screen_number(double x);     /* "0.1235" */
+const char *tt_screen_time(int64_t ns);     /* local: "2026-01-05 10:00:00" */
 /* Type and shape of a point: "float32[8, 64]", "f32[8,64]", "number". */
-const char *tt_screen_type(const tt_point *point, bool is_short, char *out, size_t room);
-/* An Inf in a float16 tensor whose other values are large too, or that has no others. */
-bool tt_screen_has_overflowed(const tt_stats *stats);
-/* "3 NaN, 1 Inf"; empty: none. */
-const char *tt_screen_nonfinite(const tt_stats *stats, char *out, size_t room);
-/* Local time, "2026-01-05 10:00:00". */
-const char *tt_screen_time(int64_t ns, char *out, size_t room);
-/* Prints an untrusted name, escaped. */
-void tt_screen_name(const char *name);
+const char *tt_screen_type(const tt_point *point, bool is_short);
+const char *tt_screen_nonfinite(const tt_stats *stats); /* "3 NaN, 1 Inf"; empty: none */
+/* Has it an Inf in float16, and its other values are large too, or there are none? */
+bool tt_screen_has_overflowed(const tt_point *point);
 
 #endif

@@ -14,9 +14,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-size_t tt_suggest_distance(const char *a, const char *b)
+size_t tt_suggest_distance(const char *a, size_t m, const char *b, size_t n)
 {
-    size_t m = strlen(a), n = strlen(b);
     if (m > LONGEST || n > LONGEST)
         return SIZE_MAX;
     size_t cost[LONGEST + 1][LONGEST + 1]; /* [i][j]: of the first i letters of a and j of b */
@@ -33,4 +32,18 @@ size_t tt_suggest_distance(const char *a, const char *b)
         }
     }
     return cost[m][n];
+}
+
+const char *tt_suggest_word(const char *typed, const char *(*word_at)(size_t i))
+{
+    const char *near = NULL, *word;
+    size_t best = 3;
+    for (size_t i = 0; (word = word_at(i)) != NULL; i++) {
+        size_t len = strlen(word), distance = tt_suggest_distance(typed, strlen(typed), word, len);
+        if (distance < best && distance < len) {
+            best = distance;
+            near = word;
+        }
+    }
+    return near;
 }

@@ -18,7 +18,11 @@ extern "C" {
 tt_status tt_fail(tt_error *err, tt_status st, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- bytes that grow ---------------------------------------------------- */
+/* ---- memory that grows -------------------------------------------------- */
+
+/* Makes room for `need` elements of so many bytes in a malloced array of *cap of them.
+ * array: the address of the pointer to it.  On failure both stay as they were. */
+tt_status tt_grow(void *array, size_t *cap, size_t need, size_t size);
 
 typedef struct tt_buf {
     char *data; /* owned; NUL-terminated unless NULL; len does not count the NUL */
@@ -321,7 +325,7 @@ typedef struct tt_tree_row {
     uint64_t ended;         /* bit d: the branch at depth d has no more neighbours below */
     int32_t file, site;     /* folded: of the first; -1: a group */
     int32_t sites;          /* how many it represents */
-    size_t first_member;    /* of tt_run_tree_members */
+    const int32_t *members; /* those sites; borrowed */
     int32_t width;          /* how many neighbours are folded into it; 1: none */
     const char *class_name; /* of the module; NULL: unknown, or no module; borrowed from the run */
     bool is_output;         /* an item of what the module above returned: "logits", "0" */
@@ -331,7 +335,12 @@ typedef struct tt_tree_row {
     int32_t worst;          /* the first site with an anomaly; -1: none */
 } tt_tree_row;
 
-typedef struct tt_run_tree tt_run_tree;
+typedef struct tt_run_tree {
+    tt_tree_row *rows; /* owned, as all of it */
+    size_t count;
+    uint32_t *anomalies; /* of each site of the run, bits 1 << tt_anomaly */
+    int32_t sites;
+} tt_run_tree;
 
 typedef enum tt_tree_how {
     TT_TREE_UNFOLDED = 1, /* one row for each repeated layer */
@@ -343,11 +352,6 @@ typedef enum tt_tree_how {
 tt_status tt_run_tree_create(tt_run *run, const tt_look *look, const char *only, uint32_t how,
                              tt_run_tree **out, tt_error *err);
 void tt_run_tree_free(tt_run_tree *tree);
-size_t tt_run_tree_count(const tt_run_tree *tree);
-const tt_tree_row *tt_run_tree_at(const tt_run_tree *tree, size_t i); /* borrowed */
-/* Returns the row->sites sites that row i represents; borrowed. */
-const int32_t *tt_run_tree_members(const tt_run_tree *tree, size_t i);
-uint32_t tt_run_tree_anomalies(const tt_run_tree *tree, int32_t site); /* bits */
 
 /* ---- nan ---------------------------------------------------------------- */
 
@@ -426,15 +430,16 @@ typedef struct tt_diff_site {
 /* Finds a rename that gives every site of a that is missing in b a partner; false: none. */
 bool tt_diff_guess_rename(const tt_run *a, const tt_run *b, tt_rename *out);
 
-typedef struct tt_diff tt_diff;
+typedef struct tt_diff {
+    tt_diff_site *sites; /* owned; of a or b, by rank */
+    size_t count;
+    int64_t first;      /* number of the site that differs first; -1: none */
+    tt_verdict verdict; /* the worst of all */
+} tt_diff;
 /* Both runs must outlive the result.  docs/guide/command.md has the noise floor. */
 tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff **out,
                           tt_error *err);
 void tt_diff_free(tt_diff *diff);
-tt_verdict tt_diff_verdict(const tt_diff *diff);
-size_t tt_diff_count(const tt_diff *diff);                     /* sites of a or b, by rank */
-const tt_diff_site *tt_diff_at(const tt_diff *diff, size_t i); /* borrowed */
-int64_t tt_diff_first(const tt_diff *diff); /* number of the site that differs first; -1: none */
 
 /* ---- files --------------------------------------------------------------- */
 

@@ -6,10 +6,6 @@
 #include "base/status.h"
 #include "tensortap_tools.h"
 
-/* Makes room for `need` elements of so many bytes in a malloced array of *cap of them.
- * array: the address of the pointer to it.  On failure both stay as they were. */
-tt_status tt_grow(void *array, size_t *cap, size_t need, size_t size);
-
 /* More of tt_buf. */
 tt_status tt_buf_reserve(tt_buf *buf, size_t more); /* room for more bytes and a NUL */
 void tt_buf_cut(tt_buf *buf, size_t len);           /* drops what lies beyond len */

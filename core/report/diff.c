@@ -17,85 +17,60 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const tt_field shown_fields[] = { TT_FIELD_SCALAR, TT_FIELD_NAN, TT_FIELD_POSINF, TT_FIELD_NEGINF,
-                                         TT_FIELD_MEAN,   TT_FIELD_RMS, TT_FIELD_MIN,    TT_FIELD_MAX };
-enum { FIELDS = sizeof shown_fields / sizeof *shown_fields };
+/* The fields that are compared, and the columns of the file that they are read from. */
+static const struct {
+    tt_field field;
+    tt_column column;
+} fields[] = {
+    { TT_FIELD_SCALAR, TT_COLUMN_SCALAR }, { TT_FIELD_NAN, TT_COLUMN_NAN },
+    { TT_FIELD_POSINF, TT_COLUMN_POSINF }, { TT_FIELD_NEGINF, TT_COLUMN_NEGINF },
+    { TT_FIELD_MEAN, TT_COLUMN_MEAN },     { TT_FIELD_RMS, TT_COLUMN_SUMSQ },
+    { TT_FIELD_MIN, TT_COLUMN_MIN },       { TT_FIELD_MAX, TT_COLUMN_MAX },
+    { TT_FIELD_COUNT, TT_COLUMN_COUNT }, /* not compared: rms needs it */
+};
+enum { NAN_COUNT = 1, POSINF, NEGINF, RMS = 5, COUNT = 8, COLUMNS };
 
-/* One side of a pair: columns of one site, kept between sites to save malloc. */
+/* One side of a pair: columns of one site.  Its memory is kept from site to site. */
 typedef struct side {
     tt_run *run;
     int32_t file, site;
     size_t points, cap;
-    int64_t *steps; /* owned */
-    double *calls;  /* owned, with the values behind it */
-    double *values[FIELDS];
-    size_t counts[FIELDS];
+    int64_t *steps, *calls;  /* steps is owned, with the calls and the values behind it */
+    double *values[COLUMNS]; /* of those points that have the field */
+    size_t counts[COLUMNS];
 } side;
-
-static void free_side(side *s)
-{
-    free(s->steps);
-    free(s->calls);
-}
-
-/* The columns of the file that the fields are made of; rms is made of SUMSQ. */
-static const tt_column columns[FIELDS] = { TT_COLUMN_SCALAR, TT_COLUMN_NAN,  TT_COLUMN_POSINF,
-                                           TT_COLUMN_NEGINF, TT_COLUMN_MEAN, TT_COLUMN_SUMSQ,
-                                           TT_COLUMN_MIN,    TT_COLUMN_MAX };
-enum { RMS = 5 };
-
-/* Root mean square of the elements that are finite, from the columns read. */
-static void make_rms(side *s, size_t from, const uint64_t *counts, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        size_t at = from + i;
-        double finite =
-            (double)(int64_t)counts[i] - s->values[1][at] - s->values[2][at] - s->values[3][at];
-        s->values[RMS][at] = finite > 0 ? sqrt(s->values[RMS][at] / finite) : NAN;
-    }
-}
 
 /* Appends the points of a chunk, read once for all fields. */
 static tt_status load_chunk(side *s, const tt_index_site *row, const tt_index_chunk *entry)
 {
+    static const tt_column always[] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_CALL };
     tt_chunk chunk;
-    tt_status st = tt_run_chunk(s->run, s->run->taps[s->file], row, entry, &chunk);
-    size_t n = entry->n;
-    if (st == TT_OK)
-        st = tt_run_grow_cells(s->run, n * 2);
+    tt_status st = tt_run_columns(s->run, s->run->taps[s->file], row, entry, always, 3, &chunk);
     if (st < 0)
         return st;
+    uint32_t n = entry->n;
     uint64_t *products = s->run->cells, *cells = products + n;
-    st = tt_chunk_column(&chunk, TT_COLUMN_PRODUCTS, products, (uint32_t)n);
-    if (st == TT_OK)
-        st = tt_chunk_column(&chunk, TT_COLUMN_STEP, (uint64_t *)(void *)(s->steps + s->points),
-                             (uint32_t)n);
-    if (st == TT_OK)
-        st = tt_chunk_column(&chunk, TT_COLUMN_CALL, cells, (uint32_t)n);
-    for (size_t i = 0; st == TT_OK && i < n; i++)
-        s->calls[s->points + i] = (double)(int64_t)cells[i];
-    for (size_t k = 0; st == TT_OK && k < FIELDS; k++) {
-        uint32_t entries = tt_chunk_entries(products, (uint32_t)n, tt_column_kinds[columns[k]].product);
-        bool is_int = tt_column_kinds[columns[k]].type == TT_COLUMN_INT;
+    memcpy(s->steps + s->points, cells, n * sizeof *s->steps);
+    memcpy(s->calls + s->points, cells + n, n * sizeof *s->calls);
+    for (size_t k = 0; st == TT_OK && k < COLUMNS; k++) {
+        const tt_column_kind *kind = &tt_column_kinds[fields[k].column];
+        uint32_t entries = tt_chunk_entries(products, n, kind->product);
+        bool is_int = kind->type == TT_COLUMN_INT;
         double *to = s->values[k] + s->counts[k];
         if (entries > 0)
-            st = tt_chunk_column(&chunk, columns[k], is_int ? cells : (uint64_t *)(void *)to, entries);
+            st = tt_chunk_column(&chunk, fields[k].column, is_int ? cells : (uint64_t *)(void *)to,
+                                 entries);
         for (size_t i = 0; st == TT_OK && is_int && i < entries; i++)
             to[i] = (double)(int64_t)cells[i];
-        s->counts[k] += st == TT_OK ? entries : 0;
+        s->counts[k] += entries;
     }
-    size_t with_stats = tt_chunk_entries(products, (uint32_t)n, TT_PRODUCT_STATS);
-    if (st == TT_OK && with_stats > 0)
-        st = tt_chunk_column(&chunk, TT_COLUMN_COUNT, cells, (uint32_t)with_stats);
-    if (st == TT_OK)
-        make_rms(s, s->counts[RMS] - with_stats, cells, with_stats);
-    s->points += st == TT_OK ? n : 0;
+    s->points += n;
     return st;
 }
 
 static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
 {
-    size_t n = file >= 0 && site >= 0 ? tt_run_points(s->run, file, site) : 0;
+    size_t n = tt_run_points(s->run, file, site);
     s->file = file;
     s->site = site;
     s->points = 0;
@@ -103,14 +78,14 @@ static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
     if (n == 0)
         return TT_OK;
     if (n > s->cap) {
-        free_side(s);
+        free(s->steps);
         s->cap = n;
-        s->steps = calloc(n, sizeof *s->steps);
-        s->calls = calloc(n * (FIELDS + 1), sizeof *s->calls);
-        if (s->steps == NULL || s->calls == NULL)
+        s->steps = calloc(n * (COLUMNS + 2), sizeof *s->steps);
+        if (s->steps == NULL)
             return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
-        for (size_t k = 0; k < FIELDS; k++)
-            s->values[k] = s->calls + n * (k + 1);
+        s->calls = s->steps + n;
+        for (size_t k = 0; k < COLUMNS; k++)
+            s->values[k] = (double *)(void *)(s->steps + n * (k + 2));
     }
     const tt_index_site *row = tt_run_row(s->run, file, site);
     for (uint32_t k = 0; k < row->count; k++) {
@@ -122,20 +97,21 @@ static tt_status load_side(side *s, int32_t file, int32_t site, tt_error *err)
     return TT_OK;
 }
 
-/* A value of point i; NaN where the points of the site have not all this field. */
+/* Returns a value of point i; NaN unless all points of the site have this field. */
 static double value_at(const side *s, size_t k, size_t i)
 {
-    return s->counts[k] == s->points ? s->values[k][i] : NAN;
+    if (s->counts[k] != s->points)
+        return NAN;
+    if (k != RMS)
+        return s->values[k][i];
+    double finite =
+        s->values[COUNT][i] - s->values[NAN_COUNT][i] - s->values[POSINF][i] - s->values[NEGINF][i];
+    return finite > 0 ? sqrt(s->values[RMS][i] / finite) : NAN;
 }
 
 static bool is_same(double x, double y)
 {
     return x == y || (isnan(x) && isnan(y));
-}
-
-static bool is_extreme(tt_field field)
-{
-    return field == TT_FIELD_MIN || field == TT_FIELD_MAX;
 }
 
 /* Where and how much a pair of points deviates. */
@@ -145,13 +121,14 @@ static void deviate(const side *a, size_t i, const side *b, size_t j, const tt_d
     double rms_a = value_at(a, RMS, i), rms_b = value_at(b, RMS, j);
     double scale = fmax(isnan(rms_a) ? 0 : rms_a, isnan(rms_b) ? 0 : rms_b);
     *gap = (tt_gap){ .a = { NAN, NAN }, .b = { NAN, NAN } };
-    for (size_t k = 0; k < FIELDS; k++) {
+    for (size_t k = 0; k < COUNT; k++) {
         double x = value_at(a, k, i), y = value_at(b, k, j), deviation;
         if (is_same(x, y))
             continue;
-        tt_field field = shown_fields[k];
-        tt_gap_kind kind = is_extreme(field) ? TT_GAP_EXTREME : TT_GAP_AVERAGE;
-        bool is_count = field == TT_FIELD_NAN || field == TT_FIELD_POSINF || field == TT_FIELD_NEGINF;
+        tt_field field = fields[k].field;
+        tt_gap_kind kind =
+            field == TT_FIELD_MIN || field == TT_FIELD_MAX ? TT_GAP_EXTREME : TT_GAP_AVERAGE;
+        bool is_count = k >= NAN_COUNT && k <= NEGINF;
         if (options->has_tolerance)
             deviation = fabs(x - y) <= options->atol + options->rtol * fabs(y) ? 0 : INFINITY;
         else if (is_count || isnan(x) || isnan(y))
@@ -207,18 +184,10 @@ static tt_status compare_site(side *a, side *b, const tt_diff_options *options, 
 
 static int32_t file_of_rank(const tt_run *run, int32_t rank)
 {
-    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
-        tt_run_file about;
-        if (tt_run_file_get(run, f, &about) == TT_OK && about.rank == rank)
+    for (int32_t f = 0; f < run->count; f++)
+        if (run->taps[f]->rank == rank)
             return f;
-    }
     return -1;
-}
-
-static int32_t rank_of(const tt_run *run, int32_t file)
-{
-    tt_run_file about;
-    return tt_run_file_get(run, file, &about) == TT_OK ? about.rank : -1;
 }
 
 /* ---- the same site under another name ---------------------------------------
@@ -238,13 +207,14 @@ static bool apply_rename(const tt_rename *rename, bool is_back, const char *name
     return len >= 0 && (size_t)len < room;
 }
 
-/* Whether a has a partner in b, by its own name or the other. */
-static bool has_partner(const tt_run *b, const char *name, const tt_rename *rename)
+/* Finds a name of the other run, as it is or renamed (is_back: from new to old); -1: none. */
+static int32_t find_partner(const tt_run *in, const char *name, const tt_rename *rename, bool is_back)
 {
     char other[NAME_ROOM];
-    return tt_run_find(b, name) >= 0 ||
-           (rename != NULL && apply_rename(rename, false, name, other, sizeof other) &&
-            tt_run_find(b, other) >= 0);
+    int32_t site = tt_run_find(in, name);
+    if (site < 0 && rename != NULL && apply_rename(rename, is_back, name, other, sizeof other))
+        site = tt_run_find(in, other);
+    return site;
 }
 
 static const char *first_alone(const tt_run *a, const tt_run *b, const tt_rename *rename, int32_t *count)
@@ -252,7 +222,7 @@ static const char *first_alone(const tt_run *a, const tt_run *b, const tt_rename
     const char *first = NULL;
     for (int32_t i = 0; i < tt_run_site_count(a); i++) {
         const char *name = tt_run_site_name(a, i);
-        if (!tt_site_is_shown(name, NULL) || has_partner(b, name, rename))
+        if (!tt_site_is_shown(name, NULL) || find_partner(b, name, rename, false) >= 0)
             continue;
         first = first != NULL ? first : name;
         ++*count;
@@ -299,24 +269,17 @@ bool tt_diff_guess_rename(const tt_run *a, const tt_run *b, tt_rename *out)
 
 /* ---- pairs ------------------------------------------------------------------ */
 
-/* The number in b of what a calls `name` (is_back: the other way); -1: none. */
-static int32_t partner(const tt_run *a, const tt_run *b, const char *name, const tt_rename *rename,
-                       bool is_back)
-{
-    char other[NAME_ROOM];
-    const tt_run *in = is_back ? a : b;
-    int32_t site = tt_run_find(in, name);
-    if (site < 0 && rename != NULL && apply_rename(rename, is_back, name, other, sizeof other))
-        site = tt_run_find(in, other);
-    return site;
-}
+typedef struct pair_list {
+    tt_diff_pair *pairs; /* owned */
+    size_t count, cap;
+} pair_list;
 
 /* Compares what two files (one may be -1: not there) have of a name. */
-static tt_status add_pair(tt_diff *diff, side *a, side *b, int32_t file_a, int32_t file_b,
+static tt_status add_pair(pair_list *all, side *a, side *b, int32_t file_a, int32_t file_b,
                           const char *name, int32_t rank, const tt_diff_options *options, tt_error *err)
 {
     int32_t site_a = tt_run_find(a->run, name),
-            site_b = partner(a->run, b->run, name, options->rename, false);
+            site_b = find_partner(b->run, name, options->rename, false);
     tt_status st = load_side(a, file_a, site_a, err);
     if (st == TT_OK)
         st = load_side(b, file_b, site_b, err);
@@ -324,10 +287,10 @@ static tt_status add_pair(tt_diff *diff, side *a, side *b, int32_t file_a, int32
         return st;
     if (a->points == 0 && b->points == 0)
         return TT_OK;
-    st = tt_grow(&diff->pairs, &diff->cap, diff->count + 1, sizeof *diff->pairs);
+    st = tt_grow(&all->pairs, &all->cap, all->count + 1, sizeof *all->pairs);
     if (st < 0)
         return tt_fail(err, st, "%s", tt_status_text(st));
-    tt_diff_pair *pair = &diff->pairs[diff->count++];
+    tt_diff_pair *pair = &all->pairs[all->count++];
     *pair = (tt_diff_pair){
         .site = { .name = name, .rank = rank, .first_step = -1, .worst_step = -1, .a = NAN, .b = NAN },
         .kind = tt_order_kind(name),
@@ -342,35 +305,50 @@ static tt_status add_pair(tt_diff *diff, side *a, side *b, int32_t file_a, int32
 static int64_t points_of(const tt_run *run)
 {
     int64_t points = 0;
-    for (int32_t f = 0; f < tt_run_file_count(run); f++) {
-        tt_run_file about;
-        if (tt_run_file_get(run, f, &about) == TT_OK)
-            points += about.points;
-    }
+    for (int32_t f = 0; f < run->count; f++)
+        points += run->taps[f]->index.points;
     return points;
+}
+
+/* Makes the result of the pairs. */
+static tt_status sum_up(const pair_list *all, int64_t first, tt_diff **out)
+{
+    tt_diff *diff = calloc(1, sizeof *diff);
+    tt_diff_site *sites = calloc(all->count + 1, sizeof *sites);
+    if (diff == NULL || sites == NULL) {
+        free(diff);
+        free(sites);
+        return TT_ENOMEM;
+    }
+    *diff = (tt_diff){ .sites = sites, .count = all->count, .first = first };
+    for (size_t i = 0; i < all->count; i++) {
+        sites[i] = all->pairs[i].site;
+        if (sites[i].verdict > diff->verdict)
+            diff->verdict = sites[i].verdict;
+    }
+    *out = diff;
+    return TT_OK;
 }
 
 tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, tt_diff **out,
                           tt_error *err)
 {
-    tt_diff *diff = calloc(1, sizeof *diff);
-    if (diff == NULL)
-        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
     side left = { .run = a }, right = { .run = b };
+    pair_list all = { 0 };
     tt_status st = TT_OK;
-    int64_t done = 0, total = points_of(a) + points_of(b);
+    int64_t done = 0, total = points_of(a) + points_of(b), first = -1;
     for (int pass = 0; pass < 2; pass++) { /* what a has, then what b alone has */
         tt_run *run = pass == 0 ? a : b;
-        for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(run); f++) {
-            int32_t rank = rank_of(run, f), other = file_of_rank(pass == 0 ? b : a, rank);
+        for (int32_t f = 0; st == TT_OK && f < run->count; f++) {
+            int32_t rank = run->taps[f]->rank, other = file_of_rank(pass == 0 ? b : a, rank);
             for (int32_t s = 0; st == TT_OK && s < tt_run_site_count(run); s++) {
                 const char *name = tt_run_site_name(run, s);
                 if (!tt_site_is_shown(name, options->only))
                     continue;
-                int32_t in_a = pass == 1 ? partner(a, b, name, options->rename, true) : -1;
-                if (in_a >= 0 && other >= 0 && tt_run_points(a, other, in_a) > 0)
+                int32_t in_a = pass == 1 ? find_partner(a, name, options->rename, true) : -1;
+                if (tt_run_points(a, other, in_a) > 0)
                     continue;
-                st = add_pair(diff, &left, &right, pass == 0 ? f : other, pass == 0 ? other : f, name,
+                st = add_pair(&all, &left, &right, pass == 0 ? f : other, pass == 0 ? other : f, name,
                               rank, options, err);
                 done += (int64_t)(left.points + right.points);
                 if (options->progress != NULL)
@@ -378,49 +356,22 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
             }
         }
     }
-    if (st == TT_OK && diff->count == 0 && options->only != NULL)
+    if (st == TT_OK && all.count == 0 && options->only != NULL)
         st = tt_fail(err, TT_EMISMATCH, "no site matches '%.150s'", options->only);
-    if (st == TT_OK && tt_noise_judge(diff, options->has_tolerance) < 0)
+    if (st == TT_OK && (tt_noise_judge(all.pairs, all.count, options->has_tolerance, &first) < 0 ||
+                        sum_up(&all, first, out) < 0))
         st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
-    free_side(&left);
-    free_side(&right);
-    if (st == TT_OK)
-        *out = diff;
-    else
-        tt_diff_free(diff);
+    for (size_t i = 0; i < all.count; i++)
+        free(all.pairs[i].gaps);
+    free(all.pairs);
+    free(left.steps);
+    free(right.steps);
     return st;
 }
 
 void tt_diff_free(tt_diff *diff)
 {
-    if (diff == NULL)
-        return;
-    for (size_t i = 0; i < diff->count; i++)
-        free(diff->pairs[i].gaps);
-    free(diff->pairs);
+    if (diff != NULL)
+        free(diff->sites);
     free(diff);
-}
-
-tt_verdict tt_diff_verdict(const tt_diff *diff)
-{
-    tt_verdict worst = TT_DIFF_SAME;
-    for (size_t i = 0; i < diff->count; i++)
-        if (diff->pairs[i].site.verdict > worst)
-            worst = diff->pairs[i].site.verdict;
-    return worst;
-}
-
-size_t tt_diff_count(const tt_diff *diff)
-{
-    return diff->count;
-}
-
-const tt_diff_site *tt_diff_at(const tt_diff *diff, size_t i)
-{
-    return i < diff->count ? &diff->pairs[i].site : NULL;
-}
-
-int64_t tt_diff_first(const tt_diff *diff)
-{
-    return diff->first;
 }

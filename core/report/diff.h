@@ -33,17 +33,11 @@ typedef struct tt_diff_pair {
     int64_t elements;
 } tt_diff_pair;
 
-struct tt_diff {
-    tt_diff_pair *pairs; /* owned */
-    size_t count, cap;
-    int64_t first; /* pair that parts first; -1: none does */
-};
-
 /* The rounding to expect of what two sites hold, from type and reduction length, and
  * how many elements they have. */
 tt_status tt_noise_base(tt_run *a, int32_t file_a, int32_t site_a, tt_run *b, int32_t file_b,
                         int32_t site_b, double *base, int64_t *elements);
-/* Fills in verdicts, floors and the first to part. */
-tt_status tt_noise_judge(tt_diff *diff, bool has_tolerance);
+/* Fills in verdicts and floors; *first is the pair that differs first, unless none does. */
+tt_status tt_noise_judge(tt_diff_pair *pairs, size_t count, bool has_tolerance, int64_t *first);
 
 #endif

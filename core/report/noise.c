@@ -206,9 +206,9 @@ static bool judge_gap(tt_diff_pair *pair, const tt_gap *gap, const double floor[
     return is_beyond;
 }
 
-tt_status tt_noise_judge(tt_diff *diff, bool has_tolerance)
+tt_status tt_noise_judge(tt_diff_pair *pairs, size_t count, bool has_tolerance, int64_t *first)
 {
-    cursor *cursors = calloc(diff->count + 1, sizeof *cursors);
+    cursor *cursors = calloc(count + 1, sizeof *cursors);
     handed *h = calloc(1, sizeof *h);
     if (cursors == NULL || h == NULL) {
         free(cursors);
@@ -218,13 +218,12 @@ tt_status tt_noise_judge(tt_diff *diff, bool has_tolerance)
     for (int i = -SIZES; i <= ROUGHEST; i++)
         h->root[SIZES + i] = sqrt(ldexp(1, i));
     size_t live = 0;
-    for (size_t i = 0; i < diff->count; i++)
-        if (diff->pairs[i].count > 0)
-            cursors[live++].pair = &diff->pairs[i];
+    for (size_t i = 0; i < count; i++)
+        if (pairs[i].count > 0)
+            cursors[live++].pair = &pairs[i];
     qsort(cursors, live, sizeof *cursors, by_execution);
     int64_t first_step = 0;
     bool has_first = false;
-    diff->first = -1;
     while (live > 0) {
         int64_t step = INT64_MAX;
         for (size_t i = 0; i < live; i++)
@@ -245,8 +244,8 @@ tt_status tt_noise_judge(tt_diff *diff, bool has_tolerance)
                 bool is_beyond = judge_gap(c.pair, gap, floor);
                 for (int k = 0; !is_beyond && k < TT_GAP_COUNT_; k++)
                     hand_on(h, c.pair, (tt_gap_kind)k, (double)gap->deviation[k]);
-                if (is_beyond && diff->first < 0)
-                    diff->first = c.pair - diff->pairs;
+                if (is_beyond && *first < 0)
+                    *first = c.pair - pairs;
             }
             if (c.at < c.pair->count)
                 cursors[left++] = c;

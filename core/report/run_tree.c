@@ -35,18 +35,17 @@ typedef struct module {
     const char *class_name; /* borrowed; NULL: unknown */
 } module;
 
-struct tt_run_tree {
-    tt_arena arena;      /* labels */
-    uint32_t *anomalies; /* owned; of each site of the run */
-    int32_t sites;
+/* A tree with what its rows point to. */
+typedef struct whole_tree {
+    tt_run_tree tree; /* first: the caller has its address */
+    size_t cap;       /* of the rows */
+    tt_arena labels;
     int32_t *members; /* owned; the sites of all rows, row by row */
     size_t member_count;
-    tt_tree_row *rows; /* owned */
-    size_t count, cap;
-};
+} whole_tree;
 
 typedef struct maker {
-    tt_run_tree *tree;
+    whole_tree *whole;
     uint32_t how;      /* bits of tt_tree_how */
     tt_latest *latest; /* owned; of each site */
     node *nodes;       /* owned; parents before their children */
@@ -64,31 +63,12 @@ void tt_run_tree_free(tt_run_tree *tree)
 {
     if (tree == NULL)
         return;
-    tt_arena_free(&tree->arena);
+    whole_tree *whole = (whole_tree *)tree;
+    tt_arena_free(&whole->labels);
+    free(whole->members);
     free(tree->rows);
     free(tree->anomalies);
-    free(tree->members);
-    free(tree);
-}
-
-size_t tt_run_tree_count(const tt_run_tree *tree)
-{
-    return tree->count;
-}
-
-const tt_tree_row *tt_run_tree_at(const tt_run_tree *tree, size_t i)
-{
-    return i < tree->count ? &tree->rows[i] : NULL;
-}
-
-uint32_t tt_run_tree_anomalies(const tt_run_tree *tree, int32_t site)
-{
-    return site >= 0 && site < tree->sites ? tree->anomalies[site] : 0;
-}
-
-const int32_t *tt_run_tree_members(const tt_run_tree *tree, size_t i)
-{
-    return i < tree->count ? tree->members + tree->rows[i].first_member : NULL;
+    free(whole);
 }
 
 /* ---- hashes ---------------------------------------------------------------- */
@@ -171,7 +151,7 @@ static tt_status go_down(maker *m, uint32_t *at, const char *label, size_t len)
         return st;
     uint32_t *slot = slot_of(m, *at, label, len);
     if (*slot == 0) {
-        const char *copy = tt_arena_text(&m->tree->arena, label, len);
+        const char *copy = tt_arena_text(&m->whole->labels, label, len);
         if (copy == NULL)
             return TT_ENOMEM;
         *slot = (uint32_t)m->count++;
@@ -339,7 +319,7 @@ static const char *join_label(maker *m, const char *a, const char *between, cons
     tt_buf text = { 0 };
     const char *copy = NULL;
     if (tt_buf_printf(&text, "%s%s%s", a, between, b) == TT_OK)
-        copy = tt_arena_text(&m->tree->arena, text.data, text.len);
+        copy = tt_arena_text(&m->whole->labels, text.data, text.len);
     tt_buf_free(&text);
     return copy;
 }
@@ -387,8 +367,9 @@ static group *list_groups(maker *m, const group *parents, size_t *count)
 /* Adds the row of a group; all of its nodes have a site, or none. */
 static tt_status add_row(maker *m, const group *g, int32_t depth, uint64_t ended)
 {
-    tt_run_tree *tree = m->tree;
-    tt_status st = tt_grow(&tree->rows, &tree->cap, tree->count + 1, sizeof *tree->rows);
+    tt_run_tree *tree = &m->whole->tree;
+    int32_t *members = m->whole->members + m->whole->member_count;
+    tt_status st = tt_grow(&tree->rows, &m->whole->cap, tree->count + 1, sizeof *tree->rows);
     if (st < 0)
         return st;
     const node *first = &m->nodes[g->nodes[0]];
@@ -398,7 +379,7 @@ static tt_status add_row(maker *m, const group *g, int32_t depth, uint64_t ended
                           .ended = ended,
                           .file = -1,
                           .site = -1,
-                          .first_member = tree->member_count,
+                          .members = members,
                           .width = (int32_t)g->width,
                           .class_name = first->class_name,
                           .is_output = first->is_output,
@@ -407,19 +388,21 @@ static tt_status add_row(maker *m, const group *g, int32_t depth, uint64_t ended
         int32_t site = m->nodes[g->nodes[i]].site;
         if (site < 0)
             continue;
-        tree->members[tree->member_count++] = site;
-        row->anomalies |= tree->anomalies[site];
-        if (tree->anomalies[site] != 0 && row->worst < 0)
+        const tt_latest *latest = &m->latest[site];
+        row->anomalies |= latest->anomalies;
+        if (latest->anomalies != 0 && row->worst < 0)
             row->worst = site;
-        if (row->sites++ == 0) {
-            row->file = m->latest[site].file;
-            row->phases = m->latest[site].phases;
-            row->site = site;
-            row->latest = m->latest[site].latest;
+        if (row->sites > 0) {
+            tt_stats_merge(&row->latest.stats, &latest->latest.stats);
         } else {
-            tt_stats_merge(&row->latest.stats, &m->latest[site].latest.stats);
+            row->file = latest->file;
+            row->phases = latest->phases;
+            row->site = site;
+            row->latest = latest->latest;
         }
+        members[row->sites++] = site;
     }
+    m->whole->member_count += (size_t)row->sites;
     return TT_OK;
 }
 
@@ -465,7 +448,7 @@ static tt_status add_sites(maker *m, tt_run *run, const tt_look *look, const cha
     if (st < 0)
         return st;
     m->nodes[m->count++] = (node){ .label = "", .site = -1 };
-    for (int32_t site = 0; st == TT_OK && site < m->tree->sites; site++) {
+    for (int32_t site = 0; st == TT_OK && site < m->whole->tree.sites; site++) {
         const char *name = tt_run_site_name(run, site);
         tt_latest *latest = &m->latest[site];
         if (!tt_site_is_shown(name, only))
@@ -473,7 +456,7 @@ static tt_status add_sites(maker *m, tt_run *run, const tt_look *look, const cha
         st = tt_run_look(run, site, look, latest, err);
         if (st < 0 || latest->file < 0)
             continue;
-        m->tree->anomalies[site] = latest->anomalies;
+        m->whole->tree.anomalies[site] = latest->anomalies;
         st = add_name(m, name, site, mix(look_of(&latest->latest), parameter_names(m, name)));
     }
     if (st == TT_OK && m->count == 1)
@@ -486,14 +469,14 @@ tt_status tt_run_tree_create(tt_run *run, const tt_look *look, const char *only,
 {
     size_t sites = (size_t)tt_run_site_count(run);
     maker m = { .how = how,
-                .tree = calloc(1, sizeof *m.tree),
+                .whole = calloc(1, sizeof *m.whole),
                 .latest = calloc(sites + 1, sizeof *m.latest) };
-    tt_status st = m.tree != NULL && m.latest != NULL ? TT_OK : TT_ENOMEM;
+    tt_status st = m.whole != NULL && m.latest != NULL ? TT_OK : TT_ENOMEM;
     if (st == TT_OK) {
-        m.tree->sites = (int32_t)sites;
-        m.tree->anomalies = calloc(sites + 1, sizeof *m.tree->anomalies);
-        m.tree->members = calloc(sites + 1, sizeof *m.tree->members);
-        st = m.tree->anomalies != NULL && m.tree->members != NULL ? TT_OK : TT_ENOMEM;
+        m.whole->tree.sites = (int32_t)sites;
+        m.whole->tree.anomalies = calloc(sites + 1, sizeof *m.whole->tree.anomalies);
+        m.whole->members = calloc(sites + 1, sizeof *m.whole->members);
+        st = m.whole->tree.anomalies != NULL && m.whole->members != NULL ? TT_OK : TT_ENOMEM;
     }
     if (st == TT_OK)
         st = add_sites(&m, run, look, only, err);
@@ -502,9 +485,9 @@ tt_status tt_run_tree_create(tt_run *run, const tt_look *look, const char *only,
         st = add_children(&m, &(group){ .nodes = (uint32_t[]){ 0 }, .count = 1 }, 0, 0);
     }
     if (st == TT_OK)
-        *out = m.tree;
+        *out = &m.whole->tree;
     else
-        tt_run_tree_free(m.tree);
+        tt_run_tree_free(m.whole != NULL ? &m.whole->tree : NULL);
     free(m.latest);
     free(m.nodes);
     free(m.table);

@@ -83,9 +83,9 @@ static void the_same_numbers_are_identical(void **state)
         for (int which = 0; which < 2; which++)
             put(&m, which, "activation/a", step, TT_F32, 1 + (double)step);
     tt_diff *diff = compare(&m, &everything);
-    assert_int_equal(tt_diff_verdict(diff), TT_DIFF_SAME);
-    assert_int_equal(tt_diff_at(diff, 0)->points, 300);
-    assert_int_equal(tt_diff_first(diff), -1);
+    assert_int_equal(diff->verdict, TT_DIFF_SAME);
+    assert_int_equal(diff->sites[0].points, 300);
+    assert_int_equal(diff->first, -1);
     end(&m, diff);
 }
 
@@ -98,7 +98,7 @@ static void a_last_bit_of_float32_is_noise_and_of_float64_is_not(void **state)
         put(&m, 0, "activation/a", 0, types[t], 1);
         put(&m, 1, "activation/a", 0, types[t], 1 + 0x1p-23);
         tt_diff *diff = compare(&m, &everything);
-        assert_int_equal(tt_diff_verdict(diff), t == 0 ? TT_DIFF_NOISE : TT_DIFF_DIFFERS);
+        assert_int_equal(diff->verdict, t == 0 ? TT_DIFF_NOISE : TT_DIFF_DIFFERS);
         end(&m, diff);
     }
 }
@@ -116,9 +116,9 @@ static void a_fault_stands_out_of_growing_noise(void **state)
         put(&m, 1, name, 0, TT_BF16, 1 - off[i]);
     }
     tt_diff *diff = compare(&m, &everything);
-    assert_int_equal(tt_diff_verdict(diff), TT_DIFF_DIFFERS);
-    assert_string_equal(tt_diff_at(diff, (size_t)tt_diff_first(diff))->name, "activation/layers.3");
-    assert_int_equal(tt_diff_at(diff, 2)->verdict, TT_DIFF_NOISE);
+    assert_int_equal(diff->verdict, TT_DIFF_DIFFERS);
+    assert_string_equal(diff->sites[diff->first].name, "activation/layers.3");
+    assert_int_equal(diff->sites[2].verdict, TT_DIFF_NOISE);
     end(&m, diff);
 }
 
@@ -135,9 +135,9 @@ static void noise_may_grow_but_not_without_end(void **state)
             put(&m, 1, "activation/a", step, TT_F32, 1 - off);
         }
         tt_diff *diff = compare(&m, &everything);
-        assert_int_equal(tt_diff_verdict(diff), steps == 5 ? TT_DIFF_NOISE : TT_DIFF_DIFFERS);
+        assert_int_equal(diff->verdict, steps == 5 ? TT_DIFF_NOISE : TT_DIFF_DIFFERS);
         if (steps > 5) /* 3e-7 * 3^6 > 64 * 7 * 4.8e-7 */
-            assert_int_equal(tt_diff_at(diff, 0)->first_step, 6);
+            assert_int_equal(diff->sites[0].first_step, 6);
         end(&m, diff);
     }
 }
@@ -149,7 +149,7 @@ static void integers_have_no_noise(void **state)
     put(&m, 0, "line/train.py:3:x", 0, TT_I64, 1);
     put(&m, 1, "line/train.py:3:x", 0, TT_I64, 1 + 1e-9);
     tt_diff *diff = compare(&m, &everything);
-    assert_int_equal(tt_diff_verdict(diff), TT_DIFF_DIFFERS);
+    assert_int_equal(diff->verdict, TT_DIFF_DIFFERS);
     end(&m, diff);
 }
 
@@ -162,8 +162,8 @@ static void points_are_paired_by_step_not_by_number(void **state)
     for (int64_t step = 4; step < 12; step += 2)
         put(&m, 1, "a", step, TT_F32, (double)step);
     tt_diff *diff = compare(&m, &everything);
-    const tt_diff_site *site = tt_diff_at(diff, 0);
-    assert_int_equal(tt_diff_verdict(diff), TT_DIFF_SAME);
+    const tt_diff_site *site = &diff->sites[0];
+    assert_int_equal(diff->verdict, TT_DIFF_SAME);
     assert_int_equal(site->points, 3);
     assert_int_equal(site->only_a, 7);
     assert_int_equal(site->only_b, 1);
@@ -179,7 +179,7 @@ static void a_parameter_is_the_first_although_recorded_later(void **state)
         put(&m, which, "parameter/fc.weight", 0, TT_F32, 1 + which * 0.01);
     }
     tt_diff *diff = compare(&m, &everything);
-    assert_string_equal(tt_diff_at(diff, (size_t)tt_diff_first(diff))->name, "parameter/fc.weight");
+    assert_string_equal(diff->sites[diff->first].name, "parameter/fc.weight");
     end(&m, diff);
 }
 
@@ -209,9 +209,9 @@ static void names_that_were_changed_alike_are_paired(void **state)
         assert_false(tt_diff_guess_rename(m.runs[0], m.runs[0], &found));
         options.rename = &found;
         assert_int_equal(tt_diff_compute(m.runs[0], m.runs[1], &options, &diff, &err), 0);
-        assert_int_equal(tt_diff_count(diff), 3);
+        assert_int_equal(diff->count, 3);
         for (size_t i = 0; i < 3; i++)
-            assert_int_equal(tt_diff_at(diff, i)->points, 1);
+            assert_int_equal(diff->sites[i].points, 1);
         end(&m, diff);
     }
 }
@@ -236,7 +236,7 @@ static void tolerances_take_the_place_of_the_floor(void **state)
         put(&m, 0, "a", 0, TT_F32, 1);
         put(&m, 1, "a", 0, TT_F32, 1.1);
         tt_diff *diff = compare(&m, &options);
-        assert_int_equal(tt_diff_verdict(diff), cases[i].verdict);
+        assert_int_equal(diff->verdict, cases[i].verdict);
         end(&m, diff);
     }
 }

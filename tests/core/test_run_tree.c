@@ -61,8 +61,8 @@ static void assert_tree(tt_run *run, const char *only, bool unfolds, const char 
     char text[2000] = "";
     if (tt_run_tree_create(run, &(tt_look){ .rank = -1 }, only, unfolds, &tree, &err) < 0)
         fail_msg("%s", err.text);
-    for (size_t i = 0, at = 0; i < tt_run_tree_count(tree); i++) {
-        const tt_tree_row *row = tt_run_tree_at(tree, i);
+    for (size_t i = 0, at = 0; i < tree->count; i++) {
+        const tt_tree_row *row = &tree->rows[i];
         at += (size_t)snprintf(text + at, sizeof text - at, "%*s%s %d\n", (int)row->depth, "", row->label,
                                (int)row->sites);
     }
@@ -116,11 +116,11 @@ static void layers_of_different_classes_are_not_alike(void **state)
     assert_tree(run, NULL, false, "activation 0\n mlp 1\n  0 1\n  1-3 3\n");
     tt_run_tree *tree;
     assert_int_equal(tt_run_tree_create(run, &(tt_look){ .rank = -1 }, NULL, 0, &tree, &err), 0);
-    assert_string_equal(tt_run_tree_at(tree, 1)->class_name, "Sequential");
-    assert_string_equal(tt_run_tree_at(tree, 3)->class_name, "GELU");
-    assert_int_equal(tt_run_tree_at(tree, 3)->width, 3);
+    assert_string_equal(tree->rows[1].class_name, "Sequential");
+    assert_string_equal(tree->rows[3].class_name, "GELU");
+    assert_int_equal(tree->rows[3].width, 3);
     for (int32_t i = 0; i < 3; i++)
-        assert_int_equal(tt_run_tree_members(tree, 3)[i], i + 1);
+        assert_int_equal(tree->rows[3].members[i], i + 1);
     tt_run_tree_free(tree);
     tt_run_close(run);
     run_folder_remove(folder);
@@ -172,7 +172,7 @@ static void a_folded_line_has_the_statistics_of_all(void **state)
     tt_run *run = record(folder, names, 1, 1);
     tt_run_tree *tree;
     assert_int_equal(tt_run_tree_create(run, &(tt_look){ .rank = -1 }, NULL, false, &tree, &err), 0);
-    const tt_tree_row *row = tt_run_tree_at(tree, 1);
+    const tt_tree_row *row = &tree->rows[1];
     assert_int_equal(row->latest.stats.count, 30);
     assert_true(row->latest.stats.min == 0 && row->latest.stats.max == 2 && row->latest.stats.mean == 1);
     assert_true(row->latest.stats.m2 == 20); /* ten times (-1)^2 and ten times 1^2 */

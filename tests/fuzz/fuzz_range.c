@@ -32,8 +32,8 @@ static void check_range(const char *text)
 
 static void check_distance(const char *a, const char *b)
 {
-    size_t there = tt_suggest_distance(a, b), m = strlen(a), n = strlen(b);
-    MUST(there == tt_suggest_distance(b, a));
+    size_t m = strlen(a), n = strlen(b), there = tt_suggest_distance(a, m, b, n);
+    MUST(there == tt_suggest_distance(b, n, a, m));
     MUST(there == SIZE_MAX || (there == 0) == (strcmp(a, b) == 0));
     MUST(there == SIZE_MAX || (there <= (m > n ? m : n) && there >= (m > n ? m - n : n - m)));
 }

@@ -87,8 +87,8 @@ static void view_all(tt_run *run)
     const tt_style style = { .columns = 80 };
     for (int unfolds = 0; unfolds < 2; unfolds++)
         if (tt_run_tree_create(run, &(tt_look){ .rank = -1 }, NULL, unfolds == 1, &tree, NULL) == TT_OK) {
-            for (size_t i = 0; i < tt_run_tree_count(tree) && i < 64; i++) {
-                const tt_tree_row *row = tt_run_tree_at(tree, i);
+            for (size_t i = 0; i < tree->count && i < 64; i++) {
+                const tt_tree_row *row = &tree->rows[i];
                 tt_buf text = { 0 };
                 MUST(row->depth >= 0 && row->site < tt_run_site_count(run));
                 (void)tt_text_append(row->label, &style, &text);
@@ -104,7 +104,7 @@ static void view_all(tt_run *run)
         (void)tt_run_feeds(run, &found, feeds, 8, &n, NULL);
     tt_diff_options all = { .first_step = INT64_MIN, .last_step = INT64_MAX };
     if (tt_diff_compute(run, run, &all, &diff, NULL) == TT_OK) {
-        MUST(tt_diff_verdict(diff) == TT_DIFF_SAME);
+        MUST(diff->verdict == TT_DIFF_SAME);
         tt_diff_free(diff);
     }
 }

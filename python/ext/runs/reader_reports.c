@@ -62,11 +62,12 @@ PyObject *runs_reader_origin(PyObject *self, PyObject *args)
     return result;
 }
 
-static PyObject *describe_row(const tt_run *run, const tt_tree_row *row, const int32_t *members)
+static PyObject *describe_row(const tt_run *run, const tt_tree_row *row)
 {
     PyObject *sites = PyList_New(row->sites); /* owned */
     for (int32_t i = 0; sites != NULL && i < row->sites; i++) {
-        PyObject *site = runs_reader_text(tt_run_site_name(run, members[i])); /* owned, then the list's */
+        PyObject *site =
+            runs_reader_text(tt_run_site_name(run, row->members[i])); /* owned, then the list's */
         if (site == NULL)
             Py_CLEAR(sites);
         else
@@ -93,9 +94,8 @@ PyObject *runs_reader_tree(PyObject *self, PyObject *only)
     Py_BEGIN_ALLOW_THREADS st = tt_run_tree_create(run, &look, glob, TT_TREE_UNJOINED, &tree, &err);
     Py_END_ALLOW_THREADS if (st < 0) return runs_reader_fail(self, st, &err);
     PyObject *rows = PyList_New(0); /* owned */
-    for (size_t i = 0; rows != NULL && i < tt_run_tree_count(tree); i++) {
-        PyObject *row =
-            describe_row(run, tt_run_tree_at(tree, i), tt_run_tree_members(tree, i)); /* owned */
+    for (size_t i = 0; rows != NULL && i < tree->count; i++) {
+        PyObject *row = describe_row(run, &tree->rows[i]); /* owned */
         if (row == NULL || PyList_Append(rows, row) < 0)
             Py_CLEAR(rows);
         Py_XDECREF(row);
@@ -141,16 +141,16 @@ static void leave_both(PyObject *a, PyObject *b)
 static PyObject *describe_diff(const tt_diff *diff, const tt_rename *rename)
 {
     PyObject *sites = PyList_New(0); /* owned */
-    for (size_t i = 0; sites != NULL && i < tt_diff_count(diff); i++) {
-        PyObject *one = describe_site(tt_diff_at(diff, i)); /* owned */
+    for (size_t i = 0; sites != NULL && i < diff->count; i++) {
+        PyObject *one = describe_site(&diff->sites[i]); /* owned */
         if (one == NULL || PyList_Append(sites, one) < 0)
             Py_CLEAR(sites);
         Py_XDECREF(one);
     }
     if (sites == NULL)
         return NULL;
-    return Py_BuildValue("(sLNzz)", verdicts[tt_diff_verdict(diff)], (long long)tt_diff_first(diff),
-                         sites, rename != NULL ? rename->from : NULL, rename != NULL ? rename->to : NULL);
+    return Py_BuildValue("(sLNzz)", verdicts[diff->verdict], (long long)diff->first, sites,
+                         rename != NULL ? rename->from : NULL, rename != NULL ? rename->to : NULL);
 }
 
 /* diff(other, only, first step, last step, rtol, atol, from, to) -> (verdict, first,
