@@ -43,7 +43,7 @@ static PyMethodDef functions[] = {
       "Draw a tree of (depth, label, text)." },
     { "watch_lines", (PyCFunction)(void (*)(void))lines_watch, METH_VARARGS | METH_KEYWORDS,
       "watch_lines($module, change=None, *, before=None, enter=None, leave=None, line=None, select=None, "
-      "files=None, prefixes=None, codes=None, lines=None, names=None, threads='later', arrays=False, "
+      "files=None, codes=None, names=None, threads='later', arrays=False, "
       "objects=False)\n--\n\n"
       "Call functions with what each line of the selected code does, until closed." },
     { "find_tensors", FAST(binding_find_tensors),

@@ -40,8 +40,10 @@ def test_each_consumer_gets_its_selection() -> None:
     watches = [
         _core.watch_lines(names_of(a), codes=[code_of(one)], arrays=True),
         _core.watch_lines(names_of(b), codes=[code_of(two)], names=["v"], arrays=True),
-        _core.watch_lines(names_of(c), files=[__file__], lines=(first + 2, first + 2), arrays=True),
-        _core.watch_lines(names_of(c), prefixes=["/nowhere/"], arrays=True),
+        _core.watch_lines(
+            names_of(c), select=lambda code: (first + 2, first + 2), files=[__file__], arrays=True
+        ),
+        _core.watch_lines(names_of(c), select=lambda code: False, arrays=True),
     ]
     two(X)
     watches[0].close()

@@ -256,7 +256,7 @@ def test_a_frame_without_builtins_is_no_obstacle() -> None:
         "note": names.append,
     }
     code = compile(
-        "w = watch(lambda e: note(e.changes[0].name), prefixes=['<bare>'], arrays=True)\n"
+        "w = watch(lambda e: note(e.changes[0].name), files=['<bare>'], arrays=True)\n"
         "y = x + 1\nz = (lambda q: q)(y)\nw.close()",
         "<bare>",
         "exec",

@@ -56,62 +56,43 @@ PyTypeObject *lines_tuple_type(int which)
     return PyStructSequence_NewType(&descriptions[which]);
 }
 
-static PyObject *kind_text(lines_kind kind)
+/* A named tuple of the values, which are given up; NULL: they could not be made. */
+static PyObject *named_tuple(const binding_state *state, int which, PyObject *values)
 {
-    static const char *const texts[] = { "local", "global", "attribute", "item" };
-    return PyUnicode_InternFromString(texts[kind]);
+    PyObject *made =
+        values != NULL ? PyObject_CallOneArg((PyObject *)state->line_types[which], values) : NULL;
+    Py_XDECREF(values);
+    return made;
 }
 
-static PyObject *object_or_none(PyObject *obj)
-{
-    return Py_NewRef(obj != NULL ? obj : Py_None);
-}
+static const char *const kinds[] = { "local", "global", "attribute", "item" };
+static const char *const hows[] = { "bound", "rebound", "inplace", "touched" };
 
-/* Takes over the values; one that could not be made fails the tuple. */
-static PyObject *make_tuple(PyTypeObject *type, PyObject **values, Py_ssize_t count)
+static PyObject *or_none(PyObject *obj)
 {
-    PyObject *tuple = PyStructSequence_New(type);
-    bool is_complete = tuple != NULL;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        is_complete = is_complete && values[i] != NULL;
-        if (tuple != NULL)
-            PyStructSequence_SetItem(tuple, i, values[i] != NULL ? values[i] : Py_NewRef(Py_None));
-        else
-            Py_XDECREF(values[i]);
-    }
-    if (!is_complete)
-        Py_CLEAR(tuple);
-    return tuple;
+    return obj != NULL ? obj : Py_None;
 }
 
 static PyObject *read_tuple(const binding_state *state, const lines_name *read)
 {
-    PyObject *values[] = { kind_text(read->kind),
-                           Py_NewRef(read->name),
-                           PyLong_FromUnsignedLongLong(read->key),
-                           object_or_none(read->object),
-                           PyLong_FromUnsignedLong(read->version),
-                           PyBool_FromLong(read->is_seen) };
-    return make_tuple(state->line_types[LINES_TYPE_READ], values, 6);
+    return named_tuple(state, LINES_TYPE_READ,
+                       Py_BuildValue("sOKOIN", kinds[read->kind], read->name,
+                                     (unsigned long long)read->key, or_none(read->object), read->version,
+                                     PyBool_FromLong(read->is_seen)));
 }
 
 static PyObject *change_tuple(const binding_state *state, const lines_change *change)
 {
-    static const char *const hows[] = { "bound", "rebound", "inplace", "touched" };
-    PyObject *arrows = PyTuple_New((Py_ssize_t)change->read_count);
+    PyObject *arrows = PyTuple_New((Py_ssize_t)change->read_count); /* owned */
     for (size_t i = 0; arrows != NULL && i < change->read_count; i++)
         PyTuple_SET_ITEM(arrows, (Py_ssize_t)i, PyLong_FromLong(change->reads[i]));
-    PyObject *values[] = { kind_text(change->now.kind),
-                           Py_NewRef(change->now.name),
-                           PyUnicode_InternFromString(hows[change->how]),
-                           change->old_key != 0 ? PyLong_FromUnsignedLongLong(change->old_key)
-                                                : Py_NewRef(Py_None),
-                           PyLong_FromUnsignedLongLong(change->now.key),
-                           object_or_none(change->now.object),
-                           arrows,
-                           PyLong_FromUnsignedLong(change->now.version),
-                           PyBool_FromLong(change->is_sampled) };
-    return make_tuple(state->line_types[LINES_TYPE_CHANGE], values, 9);
+    PyObject *old = change->old_key != 0 ? PyLong_FromUnsignedLongLong(change->old_key) /* owned */
+                                         : Py_NewRef(Py_None);
+    return named_tuple(state, LINES_TYPE_CHANGE,
+                       Py_BuildValue("sOsNKONIN", kinds[change->now.kind], change->now.name,
+                                     hows[change->how], old, (unsigned long long)change->now.key,
+                                     or_none(change->now.object), arrows, change->now.version,
+                                     PyBool_FromLong(change->is_sampled)));
 }
 
 /* The list with another entry, which it takes over; NULL: an exception is set. */
@@ -130,38 +111,30 @@ static PyObject *event_tuple(const binding_state *state, const lines_event *even
         reads = list_with(reads, read_tuple(state, &event->reads[i]));
     for (size_t i = 0; i < event->change_count && changes != NULL; i++)
         changes = list_with(changes, change_tuple(state, &event->changes[i]));
-    PyObject *values[] = { PyLong_FromUnsignedLongLong(event->frame),
-                           Py_NewRef(event->code),
-                           PyLong_FromLong(event->line),
-                           changes,
-                           reads,
-                           PyLong_FromUnsignedLongLong(event->caller),
-                           PyLong_FromUnsignedLongLong(event->thread),
-                           object_or_none(event->value),
-                           PyBool_FromLong(event->is_return),
-                           PyBool_FromLong(event->is_resumed),
-                           PyBool_FromLong(event->is_yield) };
-    return make_tuple(state->line_types[LINES_TYPE_EVENT], values, 11);
+    return named_tuple(
+        state, LINES_TYPE_EVENT,
+        Py_BuildValue("KOiNNKKONNN", (unsigned long long)event->frame, event->code, event->line, changes,
+                      reads, (unsigned long long)event->caller, (unsigned long long)event->thread,
+                      or_none(event->value), PyBool_FromLong(event->is_return),
+                      PyBool_FromLong(event->is_resumed), PyBool_FromLong(event->is_yield)));
 }
 
 /* ---- callbacks --------------------------------------------------------------- */
 
-enum { CHANGE, BEFORE, ENTER, LEAVE, LINE, SELECT, FILES, PREFIXES, CODES, OBJECT_COUNT };
+enum { CHANGE, BEFORE, ENTER, LEAVE, LINE, SELECT, FILES, CODES, OBJECT_COUNT };
 
 typedef struct watch {
-    PyObject_HEAD lines_source *source; /* borrowed; the module's */
-    PyObject *module;                   /* owned; keeps the source */
+    PyObject_HEAD binding_state *state; /* of the extension, which the type keeps alive */
     PyObject *object[OBJECT_COUNT];     /* each owned or NULL; functions, then tuples */
     int id;                             /* -1: closed */
     base_frame *at;                     /* of the event that a callback is called with */
-    long first, last;
 } watch;
 
 static void call(watch *self, int which, const lines_event *event)
 {
-    Py_INCREF(self);                                                      /* it may close itself */
-    PyObject *function = Py_NewRef(self->object[which]);                  /* owned */
-    PyObject *tuple = event_tuple(binding_state_of(self->module), event); /* owned */
+    Py_INCREF(self);                                     /* it may close itself */
+    PyObject *function = Py_NewRef(self->object[which]); /* owned */
+    PyObject *tuple = event_tuple(self->state, event);   /* owned */
     base_frame *outer = self->at;
     self->at = event->at;
     PyObject *done = tuple != NULL ? PyObject_CallOneArg(function, tuple) : NULL; /* owned */
@@ -183,33 +156,22 @@ CALLBACK(on_enter, ENTER)
 CALLBACK(on_leave, LEAVE)
 CALLBACK(on_line, LINE)
 
-static Py_ssize_t count_of(const watch *self, int which)
-{
-    return self->object[which] != NULL ? PyTuple_GET_SIZE(self->object[which]) : 0;
-}
-
 static bool is_listed(const watch *self, PyCodeObject *code)
 {
-    PyObject *const *lists = self->object;
-    if (lists[FILES] == NULL && lists[PREFIXES] == NULL && lists[CODES] == NULL)
+    PyObject *files = self->object[FILES], *codes = self->object[CODES]; /* borrowed */
+    if (files == NULL && codes == NULL)
         return true;
-    if (lists[FILES] != NULL && PySequence_Contains(lists[FILES], code->co_filename) == 1)
+    if (files != NULL && PySequence_Contains(files, code->co_filename) == 1)
         return true;
-    for (Py_ssize_t i = 0; i < count_of(self, PREFIXES); i++)
-        if (PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(lists[PREFIXES], i), 0,
-                                PY_SSIZE_T_MAX, -1) == 1)
-            return true;
-    for (Py_ssize_t i = 0; i < count_of(self, CODES); i++)
-        if (PyTuple_GET_ITEM(lists[CODES], i) == (PyObject *)code)
+    for (Py_ssize_t i = 0; codes != NULL && i < PyTuple_GET_SIZE(codes); i++)
+        if (PyTuple_GET_ITEM(codes, i) == (PyObject *)code)
             return true;
     return false;
 }
 
 static bool selects(void *context, PyCodeObject *code, int *first, int *last)
 {
-    watch *self = context;
-    *first = (int)self->first;
-    *last = (int)self->last;
+    const watch *self = context;
     if (!is_listed(self, code))
         return false;
     if (self->object[SELECT] == NULL)
@@ -265,40 +227,45 @@ static int read_threads(PyObject *given, lines_threads *out)
 
 PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = { "change", "before",   "enter",   "leave", "line",  "select",
-                                "files",  "prefixes", "codes",   "lines", "names", "threads",
-                                "arrays", "objects",  "touches", "bare",  NULL };
+    static char *keywords[] = { "change", "before",  "enter",   "leave", "line",
+                                "select", "files",   "codes",   "names", "threads",
+                                "arrays", "objects", "touches", "bare",  NULL };
+    static lines_fn *const functions[] = { [CHANGE] = on_change,
+                                           [BEFORE] = on_before,
+                                           [ENTER] = on_enter,
+                                           [LEAVE] = on_leave,
+                                           [LINE] = on_line };
+    static const lines_function places[] = { [CHANGE] = LINES_CHANGE,
+                                             [BEFORE] = LINES_BEFORE,
+                                             [ENTER] = LINES_ENTER,
+                                             [LEAVE] = LINES_LEAVE,
+                                             [LINE] = LINES_LINE };
     binding_state *state = binding_state_of(module);
-    PyObject *given[OBJECT_COUNT] = { 0 }, *lines = Py_None, *names = Py_None,
-             *threads = NULL; /* borrowed */
-    PyObject *set = NULL;     /* owned */
+    PyObject *given[OBJECT_COUNT] = { 0 }, *names = Py_None, *threads = NULL; /* borrowed */
+    PyObject *set = NULL;                                                     /* owned */
     int arrays = 0, objects = 0, touches = 0, bare = 0;
     lines_consumer consumer = { .threads = LINES_THREADS_LATER, .selects = selects };
-    if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "|O$OOOOOOOOOOOpppp:watch_lines", keywords, &given[CHANGE], &given[BEFORE],
-            &given[ENTER], &given[LEAVE], &given[LINE], &given[SELECT], &given[FILES], &given[PREFIXES],
-            &given[CODES], &lines, &names, &threads, &arrays, &objects, &touches, &bare))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOOOOOOOpppp:watch_lines", keywords,
+                                     &given[CHANGE], &given[BEFORE], &given[ENTER], &given[LEAVE],
+                                     &given[LINE], &given[SELECT], &given[FILES], &given[CODES], &names,
+                                     &threads, &arrays, &objects, &touches, &bare))
         return NULL;
     lines_source *source = lines_source_of(state);
     watch *self =
         source != NULL ? (watch *)PyType_GenericAlloc(state->lines_watch_type, 0) : NULL; /* owned */
     if (self == NULL)
         return NULL;
-    self->source = source;
+    self->state = state;
     self->id = -1;
-    self->last = INT32_MAX;
-    self->module = Py_NewRef(module);
-    for (int i = 0; i < OBJECT_COUNT; i++)
+    for (int i = 0; i < OBJECT_COUNT; i++) {
         if (store(&self->object[i], given[i], i, keywords[i]) < 0)
             goto out;
+        if (i <= LINE && self->object[i] != NULL)
+            consumer.functions[places[i]] = functions[i];
+    }
     if (threads != NULL && read_threads(threads, &consumer.threads) < 0)
         goto out;
-    if (lines != Py_None &&
-        (!PyTuple_Check(lines) || !PyArg_ParseTuple(lines, "ll", &self->first, &self->last))) {
-        PyErr_SetString(PyExc_TypeError, "lines must be a tuple of the first and the last line");
-        goto out;
-    }
-    if (bare && (self->object[CHANGE] != NULL || self->object[BEFORE] != NULL)) {
+    if (bare && (consumer.change != NULL || consumer.before != NULL)) {
         PyErr_SetString(PyExc_ValueError, "bare lines have no changes and no reads: "
                                           "give enter, line or leave");
         goto out;
@@ -309,11 +276,6 @@ PyObject *lines_watch(PyObject *module, PyObject *args, PyObject *kwargs)
     consumer.names = set;
     consumer.wants = (arrays ? LINES_ARRAYS : 0u) | (objects || touches ? LINES_OBJECTS : 0u) |
                      (touches ? LINES_TOUCHES : 0u) | (bare ? LINES_BARE : 0u);
-    consumer.change = self->object[CHANGE] != NULL ? on_change : NULL;
-    consumer.before = self->object[BEFORE] != NULL ? on_before : NULL;
-    consumer.enter = self->object[ENTER] != NULL ? on_enter : NULL;
-    consumer.leave = self->object[LEAVE] != NULL ? on_leave : NULL;
-    consumer.line = self->object[LINE] != NULL ? on_line : NULL;
     self->id = lines_source_add(source, &consumer);
 out:
     Py_XDECREF(set);
@@ -327,7 +289,7 @@ static void stop(watch *self)
     int id = self->id;
     self->id = -1;
     if (id >= 0)
-        lines_source_remove(self->source, id);
+        lines_source_remove(self->state->lines, id);
 }
 
 static PyObject *watch_close(PyObject *self, PyObject *Py_UNUSED(none))
@@ -362,7 +324,7 @@ static PyObject *watch_local(PyObject *self, PyObject *name)
 
 static PyObject *get_errors(PyObject *self, void *Py_UNUSED(closure))
 {
-    return lines_source_error_tuple(((watch *)self)->source, ((watch *)self)->id);
+    return lines_source_error_tuple(((watch *)self)->state->lines, ((watch *)self)->id);
 }
 
 static PyObject *get_is_open(PyObject *self, void *Py_UNUSED(closure))
@@ -372,31 +334,14 @@ static PyObject *get_is_open(PyObject *self, void *Py_UNUSED(closure))
 
 static int watch_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    watch *one = (watch *)self;
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(one->module);
-    for (int i = 0; i < OBJECT_COUNT; i++)
-        Py_VISIT(one->object[i]);
-    return 0;
+    return binding_visit(self, offsetof(watch, object), offsetof(watch, object[OBJECT_COUNT - 1]), visit,
+                         arg);
 }
 
 static int watch_clear(PyObject *self)
 {
-    watch *one = (watch *)self;
-    stop(one);
-    Py_CLEAR(one->module);
-    for (int i = 0; i < OBJECT_COUNT; i++)
-        Py_CLEAR(one->object[i]);
-    return 0;
-}
-
-static void watch_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    watch_clear(self);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
+    stop((watch *)self);
+    return binding_clear(self, offsetof(watch, object), offsetof(watch, object[OBJECT_COUNT - 1]));
 }
 
 static PyMethodDef methods[] = {
@@ -415,5 +360,5 @@ static PyGetSetDef getters[] = {
 
 BINDING_CLASS(lines_watch, "tensortap.LineWatch", watch, BINDING_GC | BINDING_NO_NEW,
               { Py_tp_doc, "A consumer of the line source; made by watch_lines()." },
-              BINDING_GC_SLOTS(watch), { Py_tp_dealloc, watch_dealloc }, { Py_tp_methods, methods },
+              BINDING_GC_SLOTS(watch), { Py_tp_dealloc, binding_dealloc }, { Py_tp_methods, methods },
               { Py_tp_getset, getters });
