@@ -4,52 +4,52 @@
  * created only when there is an event.  A consumer may let another thread run:
  * the record stays, because its frame is in the middle of our event.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/list.h"
 #include "lines/engine.h"
 
-/* What one event points to.  Nearly every statement reads and changes a few names; those with
- * hundreds get allocated memory, so that no arrow is lost. */
+/* What one event points to, in one piece of memory.  Nearly every statement reads and changes a few
+ * names, for which there is room on the stack. */
 typedef struct room {
-    BASE_LIST(PyObject *, 96)
-    names;          /* each owned or NULL: of the reads, items included, then of the
-                                        changes; made once for all consumers */
+    PyObject **names; /* each owned or NULL: of the reads, items included, then of the changes; made
+                         once for all consumers */
+    size_t name_count;
     int read_names; /* so many of them are of reads */
     /* For one consumer after the other: */
-    BASE_LIST(lines_name, 96) reads; /* each state once, then old states of what was changed in place */
-    BASE_LIST(int, 64) positions;    /* of each named read in reads; -1: it is not wanted */
-    BASE_LIST(lines_change, 32) changes;
-    BASE_LIST(uint16_t, 256) arrows; /* positions in reads, of one change after the other */
+    lines_name *reads; /* each state once, then old states of what was changed in place */
+    size_t read_count;
+    int *positions; /* of each named read in reads; -1: it is not wanted */
+    lines_change *changes;
+    size_t change_count;
+    uint16_t *arrows; /* positions in reads, of one change after the other */
+    size_t arrow_count;
+    void *memory; /* owned; NULL: few is enough */
+    _Alignas(16) char few[16 << 10];
 } room;
 
 static void close_room(room *at)
 {
-    for (size_t i = 0; i < at->names.count; i++)
-        Py_XDECREF(at->names.all[i]);
-    BASE_LIST_CLOSE(&at->names);
-    BASE_LIST_CLOSE(&at->reads);
-    BASE_LIST_CLOSE(&at->positions);
-    BASE_LIST_CLOSE(&at->changes);
-    BASE_LIST_CLOSE(&at->arrows);
+    for (size_t i = 0; i < at->name_count; i++)
+        Py_XDECREF(at->names[i]);
+    PyMem_Free(at->memory);
 }
-
-#define RESERVE(list, needed) ((list)->all = BASE_LIST_GROW(list, needed))
 
 /* Room for so many reads and changes, without names.  False: no memory, and nothing to close. */
 static bool reserve_room(room *at, int reads, int changes)
 {
-    size_t names = (size_t)(reads + changes);
-    BASE_LIST_OPEN(&at->names);
-    BASE_LIST_OPEN(&at->reads);
-    BASE_LIST_OPEN(&at->positions);
-    BASE_LIST_OPEN(&at->changes);
-    BASE_LIST_OPEN(&at->arrows);
+    size_t names = (size_t)(reads + changes), changed = (size_t)changes;
+    size_t bytes = names * (sizeof *at->names + sizeof *at->reads) + changed * sizeof *at->changes +
+                   (size_t)reads * sizeof *at->positions +
+                   changed * ((size_t)reads + 1) * sizeof *at->arrows; /* each read, and the old state */
+    at->memory = bytes > sizeof at->few ? PyMem_Malloc(bytes) : NULL;
+    if (bytes > sizeof at->few && at->memory == NULL)
+        return false;
+    at->reads = at->memory != NULL ? at->memory : (void *)at->few; /* the widest types come first */
+    at->changes = (lines_change *)(at->reads + names);
+    at->names = (PyObject **)(at->changes + changed);
+    at->positions = (int *)(at->names + names);
+    at->arrows = (uint16_t *)(at->positions + reads);
+    at->name_count = 0;
     at->read_names = reads;
-    bool is_open = RESERVE(&at->names, names) != NULL && RESERVE(&at->reads, names) != NULL &&
-                   RESERVE(&at->positions, (size_t)reads) != NULL &&
-                   RESERVE(&at->changes, (size_t)changes) != NULL;
-    if (!is_open)
-        close_room(at);
-    return is_open;
+    return true;
 }
 
 static lines_name name_of(const lines_record *record, int path, PyObject *name, PyObject *object,
@@ -123,22 +123,22 @@ static void tell(lines_source *source, int id, lines_function which, const lines
 /* The reads that a consumer wants, each state once. */
 static void list_reads(const lines_record *record, const lines_consumer_slot *slot, room *at)
 {
-    at->reads.count = 0;
+    at->read_count = 0;
     for (int i = 0; i < at->read_names; i++) {
         const lines_saved_read *read = &record->reads[i];
-        int *position = &at->positions.all[i];
+        int *position = &at->positions[i];
         *position = -1;
-        if (read->path < 0 || at->names.all[i] == NULL || !is_wanted(slot, read->state.seen.kind))
+        if (read->path < 0 || at->names[i] == NULL || !is_wanted(slot, read->state.seen.kind))
             continue;
-        for (size_t k = 0; k < at->reads.count && *position < 0; k++)
-            if (at->reads.all[k].key == read->state.key)
+        for (size_t k = 0; k < at->read_count && *position < 0; k++)
+            if (at->reads[k].key == read->state.key)
                 *position = (int)k;
         if (*position < 0) {
-            lines_name *to = &at->reads.all[at->reads.count];
-            *to = name_of(record, read->path, at->names.all[i], read->object, &read->state);
+            lines_name *to = &at->reads[at->read_count];
+            *to = name_of(record, read->path, at->names[i], read->object, &read->state);
             if (read->item != NULL)
                 to->kind = LINES_ITEM;
-            *position = (int)at->reads.count++;
+            *position = (int)at->read_count++;
         }
     }
 }
@@ -153,8 +153,8 @@ static void tell_all(lines_source *source, lines_record *record, lines_function 
             continue;
         if (at != NULL) {
             list_reads(record, &source->consumers[id], at);
-            event->reads = at->reads.all;
-            event->read_count = at->reads.count;
+            event->reads = at->reads;
+            event->read_count = at->read_count;
         }
         if (which != LINES_BEFORE || event->read_count > 0)
             tell(source, id, which, event);
@@ -179,10 +179,10 @@ static bool open_room(lines_source *source, lines_record *record, const lines_fo
     if (!reserve_room(at, record->read_count, changes))
         return false;
     for (int i = 0; i < record->read_count; i++)
-        at->names.all[at->names.count++] =
+        at->names[at->name_count++] =
             text_of(source, record, record->reads[i].path, record->reads[i].item);
     for (int i = 0; i < changes; i++)
-        at->names.all[at->names.count++] = text_of(source, record, found[i].place.path, found[i].item);
+        at->names[at->name_count++] = text_of(source, record, found[i].place.path, found[i].item);
     return true;
 }
 
@@ -223,14 +223,11 @@ static bool is_base(const lines_table *table, int path, int stored)
 /* first: the first arrow of the change. */
 static void add_arrow(room *at, size_t first, int position)
 {
-    for (size_t k = first; k < at->arrows.count; k++)
-        if (at->arrows.all[k] == position)
+    for (size_t k = first; k < at->arrow_count; k++)
+        if (at->arrows[k] == position)
             return;
-    uint16_t *all = position >= 0 ? BASE_LIST_GROW(&at->arrows, at->arrows.count + 1) : NULL;
-    if (all == NULL) /* not wanted; or no memory: one is missing */
-        return;
-    at->arrows.all = all;
-    all[at->arrows.count++] = (uint16_t)position;
+    if (position >= 0) /* else it is not wanted */
+        at->arrows[at->arrow_count++] = (uint16_t)position;
 }
 
 /* Is what was read in what the write got?  NULL: all is. */
@@ -249,7 +246,7 @@ static bool is_own(const lines_table *table, const lines_write *write, int read)
 static bool list_item_arrows(const lines_record *record, const lines_found_change *found, room *at)
 {
     const lines_table *table = record->code->table;
-    size_t first = at->arrows.count;
+    size_t first = at->arrow_count;
     for (int pass = 0; pass < 2; pass++) {
         for (int k = 0; k < at->read_names; k++) {
             const lines_saved_read *read = &record->reads[k];
@@ -257,9 +254,9 @@ static bool list_item_arrows(const lines_record *record, const lines_found_chang
             int own = read->item != NULL ? read->parent : k;
             if (!is_inside && is_own(table, found->write, own) &&
                 (pass == 1 || read->state.seen.object == found->place.object))
-                add_arrow(at, first, at->positions.all[k]);
+                add_arrow(at, first, at->positions[k]);
         }
-        if (at->arrows.count > first)
+        if (at->arrow_count > first)
             return pass == 0;
     }
     return false;
@@ -273,17 +270,17 @@ static void list_own_arrows(const lines_record *record, const lines_found_change
     const lines_write *write = found->write;
     const int *own = write != NULL ? table->write_reads + write->reads : NULL;
     int count = write != NULL ? write->read_count : at->read_names;
-    size_t first = at->arrows.count;
+    size_t first = at->arrow_count;
     for (int i = 0; i < count; i++) {
         int number = own != NULL ? own[i] : i;
         if (number < at->read_names && (!is_same || record->reads[number].object == found->place.object))
-            add_arrow(at, first, at->positions.all[number]);
+            add_arrow(at, first, at->positions[number]);
         for (int k = 0; own != NULL && k < at->read_names; k++) { /* the container's tensors */
             const lines_saved_read *read = &record->reads[k];
             if (read->item != NULL && read->parent == number &&
                 !is_base(table, read->path, write->path) &&
                 (!is_same || read->object == found->place.object))
-                add_arrow(at, first, at->positions.all[k]);
+                add_arrow(at, first, at->positions[k]);
         }
     }
 }
@@ -293,19 +290,19 @@ static void add_old_state(const lines_record *record, const lines_found_change *
                           room *at, size_t first)
 {
     size_t i = 0;
-    while (i < at->reads.count && at->reads.all[i].key != found->old.key)
+    while (i < at->read_count && at->reads[i].key != found->old.key)
         i++;
-    if (i == at->reads.count) /* there is room for one of each change */
-        at->reads.all[at->reads.count++] = name_of(record, found->place.path, name, NULL, &found->old);
+    if (i == at->read_count) /* there is room for one of each change */
+        at->reads[at->read_count++] = name_of(record, found->place.path, name, NULL, &found->old);
     add_arrow(at, first, (int)i);
 }
 
-/* Adds the arrows of the room's last change; what they point to is set later.  name: of what changed. */
+/* Adds the arrows of the room's last change.  name: of what changed. */
 static void list_arrows(const lines_record *record, const lines_found_change *found, PyObject *name,
                         room *at)
 {
-    lines_change *to = &at->changes.all[at->changes.count - 1];
-    size_t first = at->arrows.count;
+    lines_change *to = &at->changes[at->change_count - 1];
+    size_t first = at->arrow_count;
     if (found->item != NULL) {
         if (list_item_arrows(record, found, at)) {
             to->calls = record->code->table->write_calls; /* and from no call */
@@ -315,12 +312,13 @@ static void list_arrows(const lines_record *record, const lines_found_change *fo
         /* What was taken out of something as it is comes from itself, if it has a name there. */
         if (found->write != NULL && found->write->flags & WRITE_PART)
             list_own_arrows(record, found, true, at);
-        if (at->arrows.count == first)
+        if (at->arrow_count == first)
             list_own_arrows(record, found, false, at);
         if (found->write == NULL && found->how == LINES_INPLACE && found->old.key != 0)
             add_old_state(record, found, name, at, first);
     }
-    to->read_count = at->arrows.count - first;
+    to->reads = at->arrows + first;
+    to->read_count = at->arrow_count - first;
 }
 
 /* ---- events --------------------------------------------------------------------- */
@@ -347,26 +345,23 @@ static void tell_changes(lines_source *source, lines_record *record, const lines
 {
     const lines_consumer_slot *slot = &source->consumers[id];
     list_reads(record, slot, at);
-    at->changes.count = at->arrows.count = 0;
-    for (size_t i = (size_t)at->read_names; i < at->names.count; i++) {
+    at->change_count = at->arrow_count = 0;
+    for (size_t i = (size_t)at->read_names; i < at->name_count; i++) {
         const lines_found_change *one = &found[i - (size_t)at->read_names];
-        PyObject *name = at->names.all[i]; /* borrowed */
+        PyObject *name = at->names[i]; /* borrowed */
         if (name == NULL || !is_wanted(slot, one->place.kind) ||
             (one->how == LINES_TOUCHED && !(slot->consumer.wants & LINES_TOUCHES)) ||
             !is_named(slot, record->code, id, one->place.path, name))
             continue;
-        at->changes.all[at->changes.count++] = change_of(record, one, name);
+        at->changes[at->change_count++] = change_of(record, one, name);
         list_arrows(record, one, name, at);
     }
-    if (at->changes.count == 0)
+    if (at->change_count == 0)
         return;
-    const uint16_t *arrows = at->arrows.all; /* they stay where they are from now on */
-    for (size_t i = 0; i < at->changes.count; arrows += at->changes.all[i++].read_count)
-        at->changes.all[i].reads = arrows;
-    event->reads = at->reads.all;
-    event->read_count = at->reads.count;
-    event->changes = at->changes.all;
-    event->change_count = at->changes.count;
+    event->reads = at->reads;
+    event->read_count = at->read_count;
+    event->changes = at->changes;
+    event->change_count = at->change_count;
     tell(source, id, LINES_CHANGE, event);
 }
 

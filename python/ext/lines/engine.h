@@ -35,19 +35,6 @@ typedef struct lines_place {
     uint64_t member;   /* which of the owner's */
 } lines_place;
 
-/* States of globals, attributes and items, by owner and member: all frames
- * that name the same thing share one.  Bounded: all are forgotten when it is full. */
-typedef struct lines_shared_entry {
-    const void *owner;
-    uint64_t member;
-    lines_state state;
-} lines_shared_entry;
-
-typedef struct lines_shared_states {
-    lines_shared_entry *entries; /* owned; open addressing */
-    size_t cap, used;
-} lines_shared_states;
-
 enum { MOST_ITEMS = 24, MOST_ITEMS_EACH = 8 }; /* of containers that a statement reads whole */
 
 /* ---- code objects and frames --------------------------------------------- */
@@ -159,14 +146,15 @@ struct lines_source {
     uint32_t bare_mask, lazy_mask;        /* with LINES_BARE, LINES_LAZY */
     uint32_t eager_mask;                  /* have an event at each line */
     uint64_t generation, next_key, next_frame;
-    base_map codes;     /* PyCodeObject -> lines_code */
-    Py_ssize_t extra;   /* index of our table in co_extra of code objects */
-    base_map frames;    /* base_frame -> lines_record */
-    size_t drop_at;     /* so many frames: look for abandoned generators */
-    lines_record *last; /* the one that had an event last */
-    uint64_t uses;      /* counts events that made frames, for dropping */
-    lines_shared_states shared;
-    PyObject *analyse;    /* owned; tensortap.analysis.table.table */
+    base_map codes;       /* PyCodeObject -> lines_code */
+    Py_ssize_t extra;     /* index of our table in co_extra of code objects */
+    base_map frames;      /* base_frame -> lines_record */
+    size_t drop_at;       /* so many frames: look for abandoned generators */
+    lines_record *last;   /* the one that had an event last */
+    uint64_t uses;        /* counts events that made frames, for dropping */
+    base_map shared;      /* owner and member -> lines_state of a global, attribute or item, which all
+                           frames that name it share */
+    PyObject *analyse;    /* owned; tensortap.analysis.table.packed_table */
     PyObject *threading;  /* owned; the module */
     PyObject *own_folder; /* owned or NULL; tensortap's, with a slash */
     uint64_t own_errors;  /* ours, not a consumer's */
@@ -346,8 +334,9 @@ bool lines_state_differs(lines_source *source, const lines_state *state, PyObjec
 void lines_state_update(lines_source *source, lines_state *state, PyObject *obj, tensor_kind kind,
                         bool is_hidden);
 void lines_state_digest(lines_source *source, lines_state *state, PyObject *obj);
+/* Both are good until the next call; NULL: out of memory. */
 lines_state *lines_shared_state(lines_source *source, const void *owner, uint64_t member);
-/* Good until the next call; NULL: out of memory. */
+void lines_shared_clear(lines_source *source);
 static inline lines_state *lines_place_state(lines_source *source, lines_record *record,
                                              const lines_place *place)
 {

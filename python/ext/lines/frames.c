@@ -269,8 +269,7 @@ void lines_source_forget_all(lines_source *source)
         PyMem_Free(code);
     }
     base_map_free(&source->codes);
-    PyMem_Free(source->shared.entries);
-    source->shared = (lines_shared_states){ 0 };
+    lines_shared_clear(source);
 }
 
 PyObject *lines_frame_get(base_frame *at, PyObject *name)

@@ -1,9 +1,7 @@
 /* state.c -- the last look at each name of the running frames.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/hash.h"
 #include "lines/engine.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- kinds ---------------------------------------------------------------- */
 
@@ -59,47 +57,31 @@ void lines_state_update(lines_source *source, lines_state *state, PyObject *obj,
 
 /* ---- shared states --------------------------------------------------------- */
 
-enum { SHARED_FIRST = 1024, SHARED_MOST = 1 << 17 };
+enum { SHARED_MOST = 1 << 16 }; /* then all are forgotten: names get new keys, nothing else is lost */
 
-static lines_shared_entry *shared_slot(lines_shared_entry *entries, size_t cap, const void *owner,
-                                       uint64_t member)
+void lines_shared_clear(lines_source *source)
 {
-    uint64_t hash = ((uint64_t)(uintptr_t)owner ^ member * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
-    for (size_t i = (size_t)(hash >> 32) & (cap - 1);; i = (i + 1) & (cap - 1))
-        if (entries[i].owner == NULL || (entries[i].owner == owner && entries[i].member == member))
-            return &entries[i];
-}
-
-static bool shared_grow(lines_shared_states *shared)
-{
-    size_t cap = shared->cap != 0 ? shared->cap * 2 : SHARED_FIRST;
-    if (cap > SHARED_MOST) { /* names get new keys; nothing else is lost */
-        memset(shared->entries, 0, shared->cap * sizeof *shared->entries);
-        shared->used = 0;
-        return true;
-    }
-    lines_shared_entry *entries = PyMem_Calloc(cap, sizeof *entries);
-    if (entries == NULL)
-        return false;
-    for (size_t i = 0; i < shared->cap; i++)
-        if (shared->entries[i].owner != NULL)
-            *shared_slot(entries, cap, shared->entries[i].owner, shared->entries[i].member) =
-                shared->entries[i];
-    PyMem_Free(shared->entries);
-    shared->entries = entries;
-    shared->cap = cap;
-    return true;
+    for (size_t i = 0; i < source->shared.cap; i++)
+        if (source->shared.keys[i] != NULL)
+            PyMem_Free(source->shared.values[i]);
+    base_map_free(&source->shared);
 }
 
 lines_state *lines_shared_state(lines_source *source, const void *owner, uint64_t member)
 {
-    lines_shared_states *shared = &source->shared;
-    if (shared->used * 2 >= shared->cap && !shared_grow(shared))
-        return NULL;
-    lines_shared_entry *entry = shared_slot(shared->entries, shared->cap, owner, member);
-    if (entry->owner == NULL) {
-        *entry = (lines_shared_entry){ .owner = owner, .member = member };
-        shared->used++;
+    /* 64 bits of a hash stand for both: with so few states, no two are ever the same. */
+    uint64_t hash = base_hash_mix(base_hash_mix(0, (uint64_t)(uintptr_t)owner), member);
+    const void *key = (const void *)(uintptr_t)(hash | 1);
+    void **found = base_map_find(&source->shared, key);
+    if (found != NULL)
+        return *found;
+    if (source->shared.used >= SHARED_MOST)
+        lines_shared_clear(source);
+    lines_state *state = PyMem_Calloc(1, sizeof *state);
+    if (state != NULL && base_map_put(&source->shared, key, state) < 0) {
+        PyErr_Clear();
+        PyMem_Free(state);
+        state = NULL;
     }
-    return &entry->state;
+    return state;
 }
