@@ -134,7 +134,7 @@ def test_a_comprehension_has_no_row_but_its_statements() -> None:
     keep_source("def lab(xs, t):\n    v = [t + 1 for t in xs]\n    return v\n")
     space: dict[str, Any] = {}
     exec(compile("".join(linecache.getlines(FILE)), FILE, "exec"), space)
-    assert [row[2] for row in table(code_of(space["lab"]))[1]] == [0, 2, 3]
+    assert [row[2] for row in table(code_of(space["lab"])).rows] == [0, 2, 3]
 
 
 def test_a_modules_variable_is_not_that_of_its_comprehension() -> None:

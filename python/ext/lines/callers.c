@@ -128,13 +128,12 @@ static const lines_write *next_source(const lines_table *table, const lines_site
     PyObject *names = code->co_localsplusnames; /* borrowed */
     bool is_method = lines_frame_receiver(at) != NULL;
     while (++*part < given->part_count) {
-        const lines_item *one = &table->parts[given->parts + *part];
-        if (one->key == Py_None ||
-            (PyLong_Check(one->key) && PyLong_AsLong(one->key) + is_method == argument &&
+        PyObject *key = PyList_GET_ITEM(table->part_keys, given->parts + *part); /* borrowed */
+        if (key == Py_None ||
+            (PyLong_Check(key) && PyLong_AsLong(key) + is_method == argument &&
              argument < code->co_argcount) ||
-            (PyUnicode_Check(one->key) &&
-             PyUnicode_Compare(one->key, PyTuple_GET_ITEM(names, argument)) == 0))
-            return &one->write;
+            (PyUnicode_Check(key) && PyUnicode_Compare(key, PyTuple_GET_ITEM(names, argument)) == 0))
+            return &table->parts[given->parts + *part];
     }
     return NULL;
 }

@@ -35,9 +35,9 @@ bool lines_items_are_tensors(lines_source *source, PyObject *box)
 static const lines_write *part_at(const lines_table *table, const lines_write *write, PyObject *key)
 {
     for (int i = 0; write != NULL && i < write->part_count; i++) {
-        const lines_item *part = &table->parts[write->parts + i];
-        if (Py_IS_TYPE(part->key, Py_TYPE(key)) && PyObject_RichCompareBool(part->key, key, Py_EQ) == 1)
-            return &part->write;
+        PyObject *one = PyList_GET_ITEM(table->part_keys, write->parts + i); /* borrowed */
+        if (Py_IS_TYPE(one, Py_TYPE(key)) && PyObject_RichCompareBool(one, key, Py_EQ) == 1)
+            return &table->parts[write->parts + i];
     }
     return write;
 }

@@ -113,7 +113,7 @@ static PyObject *import_plainly(const char *name)
 static int find_modules(lines_source *source)
 {
     PyObject *analysis = import_plainly("tensortap.analysis.table"); /* owned */
-    source->analyse = analysis != NULL ? PyObject_GetAttrString(analysis, "table") : NULL;
+    source->analyse = analysis != NULL ? PyObject_GetAttrString(analysis, "packed_table") : NULL;
     source->threading = import_plainly("threading");
     PyObject *package = import_plainly("tensortap"); /* owned */
     PyObject *file = package != NULL ? PyObject_GetAttrString(package, "__file__") : NULL;

@@ -1,45 +1,59 @@
-/* table.c -- from the lists of tensortap.analysis.table to arrays.
+/* table.c -- from what tensortap.analysis.table returns to a table.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lines/engine.h"
 
+#include <stddef.h>
 #include <string.h>
 
-static int as_int(PyObject *tuple, Py_ssize_t i)
+enum { /* as Table.packed() has them */
+       LIST_PATHS,
+       LIST_STATEMENTS,
+       LIST_LINES,
+       LIST_BEGINS,
+       LIST_READS,
+       LIST_WRITES,
+       LIST_ARROWS,
+       LIST_CALLS,
+       LIST_PARTS,
+       LIST_SITES,
+       LIST_PART_KEYS,
+       LIST_IS_HIDDEN,
+       LIST_HAS_TIGHT_LOOP,
+};
+
+/* One of the arrays of integers, and how many entries of so many bytes it has. */
+static const void *array_of(const lines_table *table, int which, size_t size, int *count)
 {
-    return (int)PyLong_AsLong(PyTuple_GET_ITEM(tuple, i));
+    PyObject *bytes = PyTuple_GET_ITEM(table->lists, which); /* borrowed */
+    *count = (int)((size_t)PyBytes_GET_SIZE(bytes) / size);
+    return PyBytes_AS_STRING(bytes);
 }
 
-static void *array_of(Py_ssize_t count, size_t size)
+static int fill_paths(lines_table *table)
 {
-    void *made = PyMem_Calloc((size_t)(count > 0 ? count : 1), size);
-    if (made == NULL)
-        PyErr_NoMemory();
-    return made;
-}
-
-static int fill_paths(lines_table *table, PyObject *rows)
-{
+    PyObject *rows = PyTuple_GET_ITEM(table->lists, LIST_PATHS); /* borrowed */
     table->path_count = (int)PyList_GET_SIZE(rows);
-    table->paths = array_of(table->path_count, sizeof *table->paths);
-    if (table->paths == NULL)
-        return -1;
-    for (int i = 0; i < table->path_count; i++) {
-        PyObject *row = PyList_GET_ITEM(rows, i); /* borrowed */
+    table->paths = PyMem_Calloc((size_t)table->path_count + 1, sizeof *table->paths);
+    for (int i = 0; i < table->path_count && table->paths != NULL; i++) {
         lines_path *path = &table->paths[i];
-        path->kind = (lines_path_kind)as_int(row, 0);
-        path->base = as_int(row, 1);
-        path->detail = Py_NewRef(PyTuple_GET_ITEM(row, 2));
-        path->text = Py_NewRef(PyTuple_GET_ITEM(row, 3));
-        path->key = path->kind == PATH_ITEM_BY && !PyTuple_Check(path->detail) ? as_int(row, 2) : -1;
+        int kind = 0, is_about = 0;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(rows, i), "iiOOp", &kind, &path->base, &path->detail,
+                              &path->text, &is_about))
+            return -1;
+        path->kind = (lines_path_kind)kind;
+        path->is_about = is_about;
+        path->key = path->kind == PATH_ITEM_BY && !PyTuple_Check(path->detail)
+                        ? (int)PyLong_AsLong(path->detail)
+                        : -1;
         path->hash = PyObject_Hash(path->detail);
-        path->is_about = PyTuple_GET_ITEM(row, 4) == Py_True;
         if (path->kind == PATH_LOCAL && path->base >= table->slot_count)
             table->slot_count = path->base + 1;
     }
-    table->slot_path = array_of(table->slot_count, sizeof *table->slot_path);
-    if (table->slot_path == NULL)
+    size_t slots = (size_t)table->slot_count + 1;
+    table->slot_path = PyMem_Calloc(slots, sizeof *table->slot_path);
+    if (table->paths == NULL || table->slot_path == NULL)
         return -1;
-    memset(table->slot_path, 0xff, (size_t)table->slot_count * sizeof *table->slot_path);
+    memset(table->slot_path, 0xff, slots * sizeof *table->slot_path);
     for (int i = 0; i < table->path_count; i++)
         if (table->paths[i].kind == PATH_LOCAL)
             table->slot_path[table->paths[i].base] = i;
@@ -63,46 +77,16 @@ static bool is_selfish(const lines_table *table, const lines_statement *statemen
     return false;
 }
 
-static int *ints_of(PyObject *list)
+static void add_flags(lines_table *table, lines_statement *one)
 {
-    int *made = array_of(PyList_GET_SIZE(list), sizeof *made);
-    for (Py_ssize_t i = 0; made != NULL && i < PyList_GET_SIZE(list); i++)
-        made[i] = (int)PyLong_AsLong(PyList_GET_ITEM(list, i));
-    return made;
-}
-
-static lines_write write_of(PyObject *row)
-{
-    return (lines_write){ .path = as_int(row, 0),
-                          .flags = as_int(row, 1),
-                          .reads = as_int(row, 2),
-                          .read_count = as_int(row, 3),
-                          .calls = as_int(row, 4),
-                          .call_count = as_int(row, 5),
-                          .direct_count = as_int(row, 6),
-                          .parts = as_int(row, 7),
-                          .part_count = as_int(row, 8) };
-}
-
-static lines_statement statement_of(lines_table *table, PyObject *row)
-{
-    lines_statement made = { .start = as_int(row, 0),
-                             .end = as_int(row, 1),
-                             .line = as_int(row, 2),
-                             .flags = (uint32_t)as_int(row, 3),
-                             .exit = as_int(row, 4),
-                             .reads = as_int(row, 5),
-                             .read_count = as_int(row, 6),
-                             .writes = as_int(row, 7),
-                             .write_count = as_int(row, 8) };
-    for (int i = 0; i < made.read_count; i++)
-        if (table->paths[table->reads[made.reads + i]].kind != PATH_LOCAL)
-            made.flags |= STATEMENT_IS_FAR;
-    if (made.read_count > table->most_reads)
-        table->most_reads = made.read_count;
-    if (is_selfish(table, &made))
-        made.flags |= STATEMENT_IS_SELFISH;
-    return made;
+    for (int i = 0; i < one->read_count; i++)
+        if (table->paths[table->reads[one->reads + i]].kind != PATH_LOCAL)
+            one->flags |= STATEMENT_IS_FAR;
+    if (one->read_count > table->most_reads)
+        table->most_reads = one->read_count;
+    if (is_selfish(table, one))
+        one->flags |= STATEMENT_IS_SELFISH;
+    table->has_steps = table->has_steps || one->flags & STATEMENT_STEPS;
 }
 
 /* A jump, a NOP: nothing to settle. */
@@ -162,106 +146,72 @@ static void find_small(const lines_table *table, lines_statement *one)
     one->flags |= STATEMENT_IS_SMALL;
 }
 
-static int fill_lists(lines_table *table, PyObject *found)
+static int fill_statements(lines_table *table)
 {
-    enum { ROWS = 1, LINES, BEGINS, READS, WRITES, ARROWS, SITES, PARTS, CALLS }; /* of table.Table */
-#define LIST(which) PyTuple_GET_ITEM(found, which)
-#define COUNT(which) ((int)PyList_GET_SIZE(LIST(which)))
-    table->statement_count = COUNT(ROWS);
-    table->instruction_count = COUNT(LINES);
+    enum { ROW = offsetof(lines_statement, followers) }; /* bytes of a row of table.Table */
+    int ignored;
+    const char *rows = array_of(table, LIST_STATEMENTS, ROW, &table->statement_count);
+    table->line_at = array_of(table, LIST_LINES, sizeof(int), &table->instruction_count);
+    table->begin_at = array_of(table, LIST_BEGINS, sizeof(int), &ignored);
+    table->reads = array_of(table, LIST_READS, sizeof(int), &ignored);
+    table->writes = array_of(table, LIST_WRITES, sizeof(lines_write), &ignored);
+    table->write_reads = array_of(table, LIST_ARROWS, sizeof(int), &ignored);
+    table->write_calls = array_of(table, LIST_CALLS, sizeof(int), &ignored);
+    table->parts = array_of(table, LIST_PARTS, sizeof(lines_write), &ignored);
+    table->sites = array_of(table, LIST_SITES, sizeof(lines_site), &table->site_count);
+    table->part_keys = PyTuple_GET_ITEM(table->lists, LIST_PART_KEYS);
+    table->is_hidden = PyTuple_GET_ITEM(table->lists, LIST_IS_HIDDEN) == Py_True;
+    table->has_tight_loop = PyTuple_GET_ITEM(table->lists, LIST_HAS_TIGHT_LOOP) == Py_True;
     if (table->statement_count >= TABLE_NONE) {
         PyErr_SetString(PyExc_OverflowError, "too many statements in one code object");
         return -1;
     }
-    table->statements = array_of(table->statement_count, sizeof *table->statements);
-    table->statement_at = array_of(table->instruction_count, sizeof *table->statement_at);
-    table->line_at = ints_of(LIST(LINES));
-    table->begin_at = ints_of(LIST(BEGINS));
-    table->reads = ints_of(LIST(READS));
-    table->writes = array_of(COUNT(WRITES), sizeof *table->writes);
-    table->write_reads = ints_of(LIST(ARROWS));
-    table->write_calls = ints_of(LIST(SITES));
-    table->parts = array_of(COUNT(PARTS), sizeof *table->parts);
-    table->sites = array_of(COUNT(CALLS), sizeof *table->sites);
-    if (PyErr_Occurred())
+    size_t count = (size_t)table->statement_count + 1, units = (size_t)table->instruction_count + 1;
+    table->statements = PyMem_Calloc(count, sizeof *table->statements);
+    table->statement_at = PyMem_Calloc(units, sizeof *table->statement_at);
+    if (table->statements == NULL || table->statement_at == NULL)
         return -1;
-    for (int i = 0; i < COUNT(WRITES); i++)
-        table->writes[i] = write_of(PyList_GET_ITEM(LIST(WRITES), i));
-    for (table->part_count = 0; table->part_count < COUNT(PARTS); table->part_count++) {
-        PyObject *one = PyList_GET_ITEM(LIST(PARTS), table->part_count); /* borrowed */
-        table->parts[table->part_count] = (lines_item){ .key = Py_NewRef(PyTuple_GET_ITEM(one, 0)),
-                                                        .write = write_of(PyTuple_GET_ITEM(one, 1)) };
-    }
-    for (table->site_count = 0; table->site_count < COUNT(CALLS); table->site_count++) {
-        PyObject *one = PyList_GET_ITEM(LIST(CALLS), table->site_count); /* borrowed */
-        table->sites[table->site_count] =
-            (lines_site){ .site = as_int(one, 0), .given = write_of(PyTuple_GET_ITEM(one, 1)) };
-    }
-    memset(table->statement_at, 0xff, (size_t)table->instruction_count * sizeof *table->statement_at);
+    memset(table->statement_at, 0xff, units * sizeof *table->statement_at);
     for (int i = 0; i < table->statement_count; i++) {
         lines_statement *one = &table->statements[i];
-        *one = statement_of(table, PyList_GET_ITEM(LIST(ROWS), i));
+        memcpy(one, rows + (size_t)i * ROW, ROW);
+        add_flags(table, one);
         for (int k = one->start; k < one->end && k < table->instruction_count; k++)
             table->statement_at[k] = (uint16_t)i;
-        table->has_steps = table->has_steps || one->flags & STATEMENT_STEPS;
     }
-#undef LIST
-#undef COUNT
     find_followers(table);
     for (int i = 0; i < table->statement_count; i++)
         find_small(table, &table->statements[i]);
-    return PyErr_Occurred() ? -1 : 0;
+    return 0;
 }
 
 static void free_table(lines_table *table)
 {
     if (table == NULL)
         return;
-    for (int i = 0; i < table->path_count && table->paths != NULL; i++) {
-        Py_XDECREF(table->paths[i].detail);
-        Py_XDECREF(table->paths[i].text);
-    }
-    for (int i = 0; i < table->part_count && table->parts != NULL; i++)
-        Py_XDECREF(table->parts[i].key);
+    Py_XDECREF(table->lists);
     PyMem_Free(table->paths);
     PyMem_Free(table->slot_path);
-    PyMem_Free(table->parts);
     PyMem_Free(table->statements);
     PyMem_Free(table->statement_at);
-    PyMem_Free(table->line_at);
-    PyMem_Free(table->begin_at);
-    PyMem_Free(table->reads);
-    PyMem_Free(table->writes);
-    PyMem_Free(table->write_reads);
-    PyMem_Free(table->write_calls);
-    PyMem_Free(table->sites);
     PyMem_Free(table);
 }
 
 /* NULL with a Python exception, e.g. for a code object of more than 65534 statements. */
 static lines_table *create(PyCodeObject *code, PyObject *analyse)
 {
-    PyObject *found = NULL; /* owned */
-    lines_table *table = PyMem_Calloc(1, sizeof *table), *result = NULL;
-    if (table == NULL) {
-        PyErr_NoMemory();
-        goto out;
+    lines_table *table = PyMem_Calloc(1, sizeof *table);
+    if (table != NULL)
+        table->lists = PyObject_CallOneArg(analyse, (PyObject *)code);
+    if (table == NULL || table->lists == NULL || fill_paths(table) < 0 || fill_statements(table) < 0) {
+        if (!PyErr_Occurred())
+            PyErr_NoMemory();
+        free_table(table);
+        return NULL;
     }
-    found = PyObject_CallOneArg(analyse, (PyObject *)code);
-    if (found == NULL)
-        goto out;
     table->argument_count = code->co_argcount + code->co_kwonlyargcount +
                             !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
-    if (fill_paths(table, PyTuple_GET_ITEM(found, 0)) < 0 || fill_lists(table, found) < 0)
-        goto out;
-    table->is_hidden = PyTuple_GET_ITEM(found, 10) == Py_True;
-    table->has_tight_loop = PyTuple_GET_ITEM(found, 11) == Py_True;
-    result = table;
-    table = NULL;
-out:
-    free_table(table);
-    Py_XDECREF(found);
-    return result;
+    return table;
 }
 
 /* ---- tables that are kept ------------------------------------------------------- */

@@ -24,8 +24,8 @@ typedef struct lines_path {
     lines_path_kind kind;
     int base;         /* slot of a local; path of an attribute's or item's owner */
     int key;          /* PATH_ITEM_BY: the path of the key; -1: detail is how to compute it (key.c) */
-    PyObject *detail; /* owned; the name, or the constant key */
-    PyObject *text;   /* owned; as written */
+    PyObject *detail; /* borrowed; the name, or the constant key */
+    PyObject *text;   /* borrowed; as written */
     Py_hash_t hash;   /* of detail */
     bool is_about;    /* an attribute that describes a tensor: shape, device, size */
 } lines_path;
@@ -64,16 +64,11 @@ typedef struct lines_write {
     int parts, part_count; /* in parts: items of a list or dict that is built and written */
 } lines_write;
 
-/* An item of what a statement builds: where it alone comes from. */
-typedef struct lines_item {
-    PyObject *key; /* owned */
-    lines_write write;
-} lines_item;
-
 typedef struct lines_statement {
-    int start, end, exit; /* instructions */
+    int start, end; /* instructions; up to write_count as in a row of table.Table */
     int line;
     uint32_t flags;
+    int exit; /* an instruction */
     int reads, read_count;
     int writes, write_count;
     int followers;      /* statements after it that have no event of their own */
@@ -87,22 +82,23 @@ typedef struct lines_site {
 } lines_site;
 
 typedef struct lines_table {
-    lines_path *paths;           /* owned, as are all arrays */
-    lines_statement *statements; /* by instruction */
-    uint16_t *statement_at;      /* of each instruction; TABLE_NONE: none */
-    int *line_at;                /* of each instruction */
-    int *begin_at;               /* of each code unit: that of its instruction */
-    int *reads;                  /* paths */
-    lines_write *writes;
-    int *write_reads; /* positions in the statement's reads */
-    int *write_calls; /* instructions whose call's result is in what is written */
-    lines_item *parts;
-    int part_count;
-    lines_site *sites; /* by instruction */
+    PyObject *lists;             /* owned; table.Table: all const arrays and Python objects are its */
+    lines_path *paths;           /* owned */
+    lines_statement *statements; /* owned; by instruction */
+    uint16_t *statement_at;      /* owned; of each instruction; TABLE_NONE: none */
+    int *slot_path;              /* owned; the path of each slot, or -1 */
+    const int *line_at;          /* of each instruction */
+    const int *begin_at;         /* of each code unit: that of its instruction */
+    const int *reads;            /* paths */
+    const lines_write *writes;
+    const int *write_reads;   /* positions in the statement's reads */
+    const int *write_calls;   /* instructions whose call's result is in what is written */
+    const lines_write *parts; /* items of what a statement builds: where each alone comes from */
+    PyObject *part_keys;      /* list */
+    const lines_site *sites;  /* by instruction */
     int site_count;
     int path_count, statement_count, instruction_count;
     int slot_count; /* local slots that paths name: 1 + the highest */
-    int *slot_path; /* the path of each slot, or -1 */
     int argument_count;
     int most_reads;
     bool is_hidden;      /* .data or the like is used somewhere */

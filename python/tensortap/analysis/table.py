@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from array import array
 from types import CodeType
-from typing import NamedTuple
 
 from tensortap.analysis import source
 from tensortap.analysis.instructions import Instructions, pieces_by_line
@@ -24,80 +24,85 @@ from tensortap.analysis.statement import (
     Piece,
     Reads,
     Statement,
+    Value,
     Writes,
     site_number,
 )
 from tensortap.analysis.statements import Statements
 
-#: Where a value comes from: first and number in `arrows`, first and number in `sites`, and how
-#: many of these sites, the first ones, it is the result of, or a part of that.
-Sources = tuple[int, int, int, int, int]
-#: path, flags, sources, first and number of its items in `parts`
+#: path, flags, first and number in `arrows`, first and number in `calls`, how many of these calls,
+#: the first ones, it is the result of (or a part of that), first and number of its items in `parts`
 Write = tuple[int, ...]
 
 
-class Table(NamedTuple):
-    """What lines/table.c reads, in this order."""
+class Table:
+    """The statements of a code object, as lines/table.c reads them (packed)."""
 
-    paths: list[Path]
-    #: first instruction, end, line, flags, exit of a loop, first and number in `reads`, in `writes`
-    rows: list[tuple[int, ...]]
-    lines: list[int]  # of each code unit
-    begins: list[int]  # of each code unit: the one at which its instruction begins
-    reads: list[int]  # paths
-    writes: list[Write]
-    arrows: list[int]  # positions in the reads of the statement
-    sites: list[int]  # instructions whose call's result is in what is written
-    parts: list[tuple[object, Write]]  # items of lists and dicts that are built, by their keys
-    calls: list[tuple[int, Write]]  # by instruction: what each is given; its parts are arguments
-    is_hidden: bool  # .data or the like is used somewhere
-    has_tight_loop: bool  # a loop goes round on one line
+    def __init__(self, instructions: Instructions, paths: list[Path]) -> None:
+        """Start with no statement."""
+        self.paths = paths
+        #: first instruction, end, line, flags, exit of a loop, first and number in `reads`, in
+        #: `writes`
+        self.rows: list[tuple[int, ...]] = []
+        self.lines = instructions.lines  # of each code unit
+        self.begins = instructions.begins  # of each code unit: where its instruction begins
+        self.reads: list[int] = []  # paths
+        self.writes: list[Write] = []
+        self.arrows: list[int] = []  # positions in the reads of the statement
+        self.calls: list[int] = []  # instructions whose call's result is in what is written
+        self.parts: list[Write] = []  # items of lists and dicts that are built, arguments of calls
+        self.part_keys: list[object] = []
+        self.sites: list[tuple[int, ...]] = []  # a call, and as a Write what it is given
+        self.is_hidden = False  # .data or the like is used somewhere
+        self.has_tight_loop = instructions.has_tight_loop()  # it goes round on one line
+        self._position: dict[int, int] = {}  # in the reads of the statement that is being added
+
+    def packed(self) -> tuple[object, ...]:
+        """Return what lines/table.c reads, in its order: rows as C integers."""
+        flat = itertools.chain.from_iterable
+        lists = (
+            *(flat(self.rows), self.lines, self.begins, self.reads, flat(self.writes)),
+            *(self.arrows, self.calls, flat(self.parts), flat(sorted(self.sites))),
+        )
+        arrays = [array("i", one).tobytes() for one in lists]
+        return (self.paths, *arrays, self.part_keys, self.is_hidden, self.has_tight_loop)
 
     def add(self, piece: Piece) -> None:
         """Add a statement."""
         statement = piece.statement
         reads = _reads(statement, self.paths)
-        position = {path: i for i, path in enumerate(reads)}
+        self._position = {path: i for i, path in enumerate(reads)}
         for site, given in statement.calls.items():
-            arguments = [
-                (key, (0, 0, *self._sources(one.reads, one.direct, position), 0, 0))
-                for key, one in given.entries or ()
-            ]
-            sources = self._sources(given.reads, given.direct, position)
-            self.calls.append((site, (0, 0, *sources, len(self.parts), len(arguments))))
-            self.parts.extend(arguments)
+            self.sites.append((site, *self._write(0, 0, given, given.entries or ())))
         first = len(self.writes)
         for path, (flags, made_of) in statement.writes.items():
             if flags & Writes.SAME and flags & Writes.MAYBE:
                 continue
-            items = [
-                (
-                    key,
-                    (
-                        path,
-                        flags,
-                        *self._sources(one.reads | statement.control, one.direct, position),
-                        0,
-                        0,
-                    ),
-                )
-                for key, one in _entries(statement, path)
-            ]
-            sources = self._sources(made_of, statement.direct.get(path, NOTHING), position)
-            self.writes.append((path, flags, *sources, len(self.parts), len(items)))
-            self.parts.extend(items)
+            value = Value(made_of, direct=statement.direct.get(path, NOTHING))
+            entries = _entries(statement, path)
+            self.writes.append(self._write(path, flags, value, entries, statement.control))
         flags = statement.flags | piece.flags
         ranges = len(self.reads), len(reads), first, len(self.writes) - first
         self.rows.append((piece.start, piece.end, piece.line, flags, piece.exit, *ranges))
         self.reads.extend(reads)
 
-    def _sources(self, reads: Reads, direct: Reads, position: dict[int, int]) -> Sources:
-        found = sorted([position[read] for read in reads if read in position])
+    def _write(
+        self, path: int, flags: int, value: Value, entries: Entries, control: Reads = NOTHING
+    ) -> Write:
+        items = [self._sources(one.reads | control, one.direct) for _, one in entries]
+        sources = self._sources(value.reads, value.direct)
+        first = len(self.parts)
+        self.parts.extend((path, flags, *item, 0, 0) for item in items)
+        self.part_keys.extend(key for key, _ in entries)
+        return (path, flags, *sources, first, len(items))
+
+    def _sources(self, reads: Reads, direct: Reads) -> Write:
+        found = sorted([self._position[read] for read in reads if read in self._position])
         made = sorted([site_number(number) for number in direct])
         others = sorted([site_number(one) for one in reads if one < NO_PATH and one not in direct])
-        first = len(self.arrows), len(self.sites)
+        first = len(self.arrows), len(self.calls)
         self.arrows.extend(found)
-        self.sites.extend((*made, *others))
+        self.calls.extend((*made, *others))
         return first[0], len(found), first[1], len(made) + len(others), len(made)
 
 
@@ -127,28 +132,19 @@ def table(code: CodeType) -> Table:
         found = None
     if found is None:
         parts = pieces_by_line(instructions, paths)
-    is_hidden = any(
+    made = Table(instructions, paths.rows)
+    for piece in parts:
+        made.add(piece)
+    made.is_hidden = any(
         one.flags & Does.DIGESTS and any(_hides(paths.rows[p]) for p in (*one.reads, *one.writes))
         for one in (piece.statement for piece in parts)
     )
-    made = Table(
-        paths=paths.rows,
-        rows=[],
-        lines=instructions.lines,
-        begins=instructions.begins,
-        reads=[],
-        writes=[],
-        arrows=[],
-        sites=[],
-        parts=[],
-        calls=[],
-        is_hidden=is_hidden,
-        has_tight_loop=instructions.has_tight_loop(),
-    )
-    for piece in parts:
-        made.add(piece)
-    made.calls.sort(key=lambda call: call[0])
     return made
+
+
+def packed_table(code: CodeType) -> tuple[object, ...]:
+    """Return the table of *code* for the extension."""
+    return table(code).packed()
 
 
 def _hides(path: Path) -> bool:
