@@ -1,11 +1,11 @@
-/* call_log.c -- CallLog: remembers which modules were called, and how.
+/* call_log.c -- CallLog: records which modules were called, and how.
  *
- * The consumer below tensortap.spy.CallTracer.  It runs after every call of a
- * traced module, so a call is one row of numbers; Python objects are made of the
- * rows when somebody asks for `events`.
+ * The consumer below tensortap.spy.CallTracer.  It runs after every call of a traced module, so a call is
+ * one row of numbers; events() makes Python objects of the rows.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/array.h"
 #include "calls/source.h"
+#include "tensor/facts.h"
 #include "tensor/walk.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ enum { NDIM_SHIFT = 32, KNOWN_SHIFT = 40, CODE_SHIFT = 8 };
 typedef struct call_log_object {
     calls_consumer consumer;
     PyObject *trace; /* owned; list of names, in order of return */
-    PyObject *types; /* owned; list of element types that DLPack has no word for */
+    PyObject *types; /* owned; list of the names of element types that DLPack has no word for */
     binding_state *state;
     call_row *rows; /* owned */
     size_t row_count, row_cap;
@@ -53,26 +53,25 @@ static bool pool_put(call_log_object *self, int64_t word, const int64_t *sizes, 
 /* Tensors that DLPack refuses: meta, sparse, inside vmap, ... */
 static bool put_slowly(call_log_object *self, PyObject *tensor)
 {
-    PyObject *shape = PyObject_GetAttrString(tensor, "shape"); /* owned */
-    PyObject *dtype = PyObject_GetAttrString(tensor, "dtype"); /* owned */
+    PyObject *shape = PyObject_GetAttrString(tensor, "shape"), *owner = NULL; /* owned */
+    const char *dtype = tensor_fact_dtype(tensor, &owner);
+    PyObject *name = dtype != NULL ? PyUnicode_FromString(dtype) : NULL; /* owned */
     int64_t sizes[TT_MAX_DIM];
     bool is_put = false;
-    if (shape == NULL || dtype == NULL || !PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) > TT_MAX_DIM)
-        goto out;
-    Py_ssize_t ndim = PyTuple_GET_SIZE(shape), at = 0;
-    for (Py_ssize_t i = 0; i < ndim; i++) {
-        sizes[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
-        if (sizes[i] == -1 && PyErr_Occurred()) /* a size that is a symbol */
+    if (shape != NULL && name != NULL && PyTuple_Check(shape) && PyTuple_GET_SIZE(shape) <= TT_MAX_DIM) {
+        int32_t ndim = (int32_t)PyTuple_GET_SIZE(shape);
+        for (int32_t i = 0; i < ndim; i++) {
+            sizes[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i)); /* -1: a size that is a symbol */
             PyErr_Clear();
+        }
+        Py_ssize_t at = PySequence_Index(self->types, name);
+        if (at < 0 && PyList_Append(self->types, name) == 0)
+            at = PyList_GET_SIZE(self->types) - 1;
+        is_put = at >= 0 && pool_put(self, at | (int64_t)1 << KNOWN_SHIFT, sizes, ndim);
     }
-    while (at < PyList_GET_SIZE(self->types) && PyList_GET_ITEM(self->types, at) != dtype)
-        at++;
-    if (at == PyList_GET_SIZE(self->types) && PyList_Append(self->types, dtype) < 0)
-        goto out;
-    is_put = pool_put(self, at | (int64_t)1 << KNOWN_SHIFT, sizes, (int32_t)ndim);
-out:
     PyErr_Clear();
-    Py_XDECREF(dtype);
+    Py_XDECREF(name);
+    Py_XDECREF(owner);
     Py_XDECREF(shape);
     return is_put;
 }
@@ -154,12 +153,8 @@ static const calls_table log_calls = { .after = after };
 
 static PyObject *type_name(const call_log_object *self, int64_t word)
 {
-    if (word >> KNOWN_SHIFT & 1) {
-        PyObject *text = PyObject_Str(PyList_GET_ITEM(self->types, (Py_ssize_t)(word & 0xffffffff)));
-        if (text != NULL) /* torch.float32 is float32 elsewhere */
-            Py_SETREF(text, PyUnicode_Substring(text, sizeof "torch." - 1, PY_SSIZE_T_MAX));
-        return text;
-    }
+    if (word >> KNOWN_SHIFT & 1)
+        return Py_NewRef(PyList_GET_ITEM(self->types, (Py_ssize_t)(word & 0xffffffff)));
     char element[16];
     tt_dltensor dl = { .data = element,
                        .device_type = 1,
@@ -175,22 +170,20 @@ static PyObject *type_name(const call_log_object *self, int64_t word)
 /* (shape, dtype) of the next `count` tensors of the pool, as a tuple. */
 static PyObject *read_pool(const call_log_object *self, uint64_t *at, uint32_t count)
 {
-    PyObject *all = PyTuple_New((Py_ssize_t)count); /* owned */
+    PyObject *all = PyList_New(0); /* owned */
     for (uint32_t i = 0; all != NULL && i < count; i++) {
         int64_t word = self->pool[(*at)++];
         int32_t ndim = (int32_t)(word >> NDIM_SHIFT & 0xff);
         PyObject *shape = binding_shape_tuple(self->pool + *at, ndim); /* owned */
         PyObject *dtype = type_name(self, word);                       /* owned */
-        PyObject *pair = shape != NULL && dtype != NULL ? PyTuple_Pack(2, shape, dtype) : NULL;
         *at += (uint64_t)ndim;
+        binding_list_add(&all, shape != NULL && dtype != NULL ? PyTuple_Pack(2, shape, dtype) : NULL);
         Py_XDECREF(shape);
         Py_XDECREF(dtype);
-        if (pair == NULL)
-            Py_CLEAR(all);
-        else
-            PyTuple_SET_ITEM(all, (Py_ssize_t)i, pair);
     }
-    return all;
+    PyObject *tuple = all != NULL ? PyList_AsTuple(all) : NULL;
+    Py_XDECREF(all);
+    return tuple;
 }
 
 static PyObject *log_events(PyObject *obj, PyObject *Py_UNUSED(none))
@@ -204,14 +197,12 @@ static PyObject *log_events(PyObject *obj, PyObject *Py_UNUSED(none))
         Py_XINCREF(row.error);
         PyObject *inputs = read_pool(self, &at, row.inputs);                           /* owned */
         PyObject *outputs = inputs != NULL ? read_pool(self, &at, row.outputs) : NULL; /* owned */
-        PyObject *event = NULL;                                                        /* owned */
-        if (outputs != NULL)
-            event = Py_BuildValue("(OIIOOLLIO)", row.name, row.call, row.depth, inputs, outputs,
-                                  (long long)row.start, (long long)(row.end - row.start), row.thread,
-                                  row.error != NULL ? row.error : Py_None);
-        if (event == NULL || PyList_Append(list, event) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(event);
+        binding_list_add(&list, outputs != NULL
+                                    ? Py_BuildValue("(OIIOOLLIO)", row.name, row.call, row.depth, inputs,
+                                                    outputs, (long long)row.start,
+                                                    (long long)(row.end - row.start), row.thread,
+                                                    row.error != NULL ? row.error : Py_None)
+                                    : NULL);
         Py_XDECREF(outputs);
         Py_XDECREF(inputs);
         Py_XDECREF(row.error);
@@ -287,7 +278,7 @@ static PyMethodDef log_methods[] = {
     { "reset", log_reset, METH_NOARGS, "reset($self, /)\n--\n\nForget all calls." },
     { "events", log_events, METH_NOARGS,
       "events($self, /)\n--\n\n"
-      "Give (name, call, depth, inputs, outputs, start, duration, thread, error) of every call." },
+      "Return (name, call, depth, inputs, outputs, start, duration, thread, error) of every call." },
     { 0 },
 };
 

@@ -1,7 +1,7 @@
-/* file_saver.c -- FileSaver: tensors into files, by a thread of its own.
+/* file_saver.c -- FileSaver: writes tensors to files, by a thread of its own.
  *
- * The class below tensortap.spy.TensorSaver: that one decides names and counts,
- * this one hands memory to the core.  No Python object outlives a call here.
+ * The class below tensortap.spy.TensorSaver, which decides names and counts; this one passes memory to
+ * the core.  No Python object outlives a call here.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "binding/type.h"
@@ -9,18 +9,8 @@
 
 typedef struct file_saver_object {
     PyObject_HEAD binding_state *state;
-    tt_saver *saver; /* owned; NULL: closed */
+    tt_saver *saver; /* owned */
 } file_saver_object;
-
-/* A format by its name; -1 with ValueError. */
-static int read_format(const char *name, tt_format *out)
-{
-    if (tt_format_find(name, out))
-        return 0;
-    PyErr_Format(PyExc_ValueError, "format must be 'pt', 'npy', 'safetensors' or 'bytes', not '%s'",
-                 name);
-    return -1;
-}
 
 /* Opens what is to be saved.  1: opened; 0: only torch can read it; -1: with an
  * exception, for things that are no tensor or have no values. */
@@ -55,42 +45,32 @@ static PyObject *file_saver_new(PyTypeObject *type, PyObject *args, PyObject *kw
     return (PyObject *)self;
 }
 
-static void close_saver(file_saver_object *self)
-{
-    tt_saver *saver = self->saver; /* ours alone now */
-    self->saver = NULL;
-    Py_BEGIN_ALLOW_THREADS tt_saver_close(saver);
-    Py_END_ALLOW_THREADS
-}
-
 static void file_saver_dealloc(PyObject *self)
 {
-    close_saver((file_saver_object *)self);
-    binding_dealloc(self);
-}
-
-static tt_saver *saver_of(PyObject *self)
-{
-    tt_saver *saver = ((file_saver_object *)self)->saver;
-    if (saver == NULL)
-        PyErr_SetString(PyExc_ValueError, "the saver is closed");
-    return saver;
+    tt_saver *saver = ((file_saver_object *)self)->saver; /* NULL is fine */
+    Py_BEGIN_ALLOW_THREADS tt_saver_close(saver);
+    Py_END_ALLOW_THREADS binding_dealloc(self);
 }
 
 /* add and save: (path, tensor, format, dtype=None) -> bool */
 static PyObject *hand_over(PyObject *self, PyObject *args, bool is_now)
 {
     binding_state *state = ((file_saver_object *)self)->state;
-    tt_saver *saver = saver_of(self);
+    tt_saver *saver = ((file_saver_object *)self)->saver;
     PyObject *path = NULL, *tensor; /* owned; borrowed */
     PyObject *result = NULL;
     const char *format_name, *dtype_name = NULL;
     tt_format format;
     tensor_view view;
-    if (saver == NULL || !PyArg_ParseTuple(args, "O&Os|z", PyUnicode_FSConverter, &path, &tensor,
-                                           &format_name, &dtype_name))
+    if (!PyArg_ParseTuple(args, "O&Os|z", PyUnicode_FSConverter, &path, &tensor, &format_name,
+                          &dtype_name))
         return NULL;
-    int is_open = read_format(format_name, &format) == 0 ? open_source(state, tensor, &view) : -1;
+    if (!tt_format_find(format_name, &format)) {
+        PyErr_Format(PyExc_ValueError, "format must be 'pt', 'npy', 'safetensors' or 'bytes', not '%s'",
+                     format_name);
+        goto out;
+    }
+    int is_open = open_source(state, tensor, &view);
     if (is_open == 0)
         result = Py_NewRef(Py_False);
     if (is_open <= 0)
@@ -126,13 +106,10 @@ static PyObject *file_saver_save(PyObject *self, PyObject *args)
 
 static PyObject *file_saver_wait(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    tt_saver *saver = saver_of(self);
     tt_error err;
     int64_t failed = 0;
     tt_status st;
-    if (saver == NULL)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS st = tt_saver_wait(saver, &failed, &err);
+    Py_BEGIN_ALLOW_THREADS st = tt_saver_wait(((file_saver_object *)self)->saver, &failed, &err);
     Py_END_ALLOW_THREADS if (st == TT_OK) Py_RETURN_NONE;
     if (failed > 1) {
         PyObject *type = st == TT_EIO      ? PyExc_OSError
@@ -144,16 +121,9 @@ static PyObject *file_saver_wait(PyObject *self, PyObject *Py_UNUSED(none))
     return binding_raise_status(st, &err);
 }
 
-static PyObject *file_saver_close(PyObject *self, PyObject *Py_UNUSED(none))
-{
-    close_saver((file_saver_object *)self);
-    Py_RETURN_NONE;
-}
-
 static PyObject *file_saver_held(PyObject *self, void *Py_UNUSED(closure))
 {
-    tt_saver *saver = ((file_saver_object *)self)->saver;
-    return PyLong_FromSize_t(saver != NULL ? tt_saver_held(saver) : 0);
+    return PyLong_FromSize_t(tt_saver_held(((file_saver_object *)self)->saver));
 }
 
 static PyMethodDef file_saver_methods[] = {
@@ -165,7 +135,6 @@ static PyMethodDef file_saver_methods[] = {
       "Write a tensor now; False: only torch can read it." },
     { "wait", file_saver_wait, METH_NOARGS,
       "wait($self, /)\n--\n\nWait until all is on disk; raise what went wrong." },
-    { "close", file_saver_close, METH_NOARGS, "close($self, /)\n--\n\nWrite what is left and end." },
     { 0 },
 };
 

@@ -17,7 +17,7 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import ref
 
 from tensortap import _core
@@ -25,7 +25,6 @@ from tensortap.spy.debugger import UNKNOWN, BaseDebugger
 
 if TYPE_CHECKING:
     import torch
-    from typing_extensions import Self
 
 log = logging.getLogger("tensortap.spy")
 

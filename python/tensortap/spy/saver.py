@@ -18,7 +18,7 @@ import weakref
 from collections import defaultdict
 from contextvars import ContextVar
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tensortap import _core
 from tensortap._core import spy_save
@@ -28,7 +28,6 @@ from tensortap.spy.leaf import leaves, plain, readable, row_norms, saved_by_torc
 
 if TYPE_CHECKING:
     import torch
-    from typing_extensions import Self
 
     from tensortap.runs.record import Recording
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +55,7 @@ class Node:
 class TracedPath(str):
     """A path of a trace, with the shapes of its call."""
 
-    shapes: str
-
-    def __new__(cls, path: str, shapes: str) -> TracedPath:
-        """Create a str with one more attribute."""
-        made = super().__new__(cls, path)
-        made.shapes = shapes
-        return made
+    shapes: str = ""
 
 
 def parse_trace(path: str | os.PathLike[str]) -> list[str]:
@@ -103,7 +97,10 @@ def _parse_chrome(text: str, file: Path) -> list[str]:
         rows = trace["traceEvents"] if isinstance(trace, dict) else trace
         calls = [row for row in rows if row.get("ph") == "X" and "error" not in row.get("args", {})]
         calls.sort(key=_end)  # in order of return, as the lines of a text are
-        return [TracedPath(row["name"], _shapes(row.get("args", {}))) for row in calls]
+        paths = [TracedPath(row["name"]) for row in calls]
+        for path, row in zip(paths, calls, strict=True):
+            path.shapes = _shapes(row.get("args", {}))
+        return list(paths)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{file} is not a trace that CallTracer saved: {error!r}") from None
 
@@ -122,13 +119,8 @@ def _shapes(args: dict[str, Any]) -> str:
 
 def _side(tensors: Sequence[str], most: int = 3) -> str:
     """Return the shapes of inputs or outputs; of many the first ones and their number."""
-    shown = ", ".join(_shape(tensor) for tensor in tensors[:most])
+    shown = ", ".join(tensor[max(tensor.find("["), 0) :] for tensor in tensors[:most])
     return shown if len(tensors) <= most else f"{shown}, … ({len(tensors)} in all)"
-
-
-def _shape(tensor: str) -> str:
-    """Return "[8, 64]" of "float32[8, 64]"."""
-    return tensor[tensor.index("[") :] if "[" in tensor else tensor
 
 
 def build_tree(paths: Iterable[str]) -> Node:
@@ -147,11 +139,6 @@ def build_tree(paths: Iterable[str]) -> Node:
         >>> list(build_tree(["layers.0.fc", "layers.1.fc", "head"]).children)
         ['layers', 'head']
     """
-    return fold(paths)[0]
-
-
-def fold(paths: Iterable[str]) -> tuple[Node, dict[str, Node]]:
-    """Return the tree of a trace, and the node of each path in it."""
     root = Node(ROOT)
     nodes: dict[str, Node] = {}  # a long trace has few
     for order, path in enumerate(paths):
@@ -161,7 +148,7 @@ def fold(paths: Iterable[str]) -> tuple[Node, dict[str, Node]]:
         shapes = getattr(path, "shapes", "")
         if shapes:
             node.shapes.add(shapes)
-    return root, nodes
+    return root
 
 
 def _insert(root: Node, path: str, order: int) -> Node:
@@ -171,10 +158,9 @@ def _insert(root: Node, path: str, order: int) -> Node:
             node.indices.add(part)
             node.count = len(node.indices)
             continue
-        child = node.children.get(part)
-        if child is None:
-            child = node.children[part] = Node(part, first_seen=order, parents={node.name})
-        node = child
+        if part not in node.children:
+            node.children[part] = Node(part, first_seen=order, parents={node.name})
+        node = node.children[part]
     return node
 
 
@@ -223,15 +209,8 @@ def prune_leaves(tree: Node) -> Node:
 
 def _copied(node: Node) -> Node:
     """Copy a node without its children."""
-    return Node(
-        node.name,
-        count=node.count,
-        indices=set(node.indices),
-        first_seen=node.first_seen,
-        parents=set(node.parents),
-        shapes=set(node.shapes),
-        origin=node.origin or node,
-    )
+    sets: Any = {name: set(getattr(node, name)) for name in ("indices", "parents", "shapes")}
+    return replace(node, children={}, origin=node.origin or node, **sets)
 
 
 def construct_graph(
