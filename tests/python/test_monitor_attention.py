@@ -264,7 +264,7 @@ def test_what_torch_computes_for_other_devices_is_the_same(case: str, causal: bo
     if causal and mask is not None:
         pytest.skip("one or the other")
     by_torch = attention.by_torch(q, k, mask, causal, None)
-    here = attention._here(q, k, mask, causal, None)
+    here = attention._attention(q, k, mask, is_causal=causal, scale=None)
     for a, b in zip(by_torch, here, strict=True):
         assert torch.allclose(a.double(), torch.as_tensor(b).double(), atol=1e-5)
 

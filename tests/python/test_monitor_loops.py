@@ -94,11 +94,11 @@ def add_metrics(monitor: Any) -> None:
 
 
 def test_after_a_trainers_end_the_metrics_are_those_of_the_last_monitored_step() -> None:
-    from tensortap.monitor.trainers import _Placed
+    from tensortap.monitor.trainers import _Steps
 
     model, monitor = halves()
     monitor.monitor_step_fn = lambda step: step == 0
-    placed = _Placed(monitor)
+    placed = _Steps(monitor)
     for step in range(2):
         placed._begin(step)
         model(ones(step))

@@ -37,7 +37,11 @@ def test_a_module_is_set_once_and_is_one() -> None:
         ({"monitor_step_fn": 5}, TypeError, "monitor_step_fn must be a function, not 5"),
         ({"format_module_name_fn": "x"}, TypeError, "format_module_name_fn .* function, not 'x'"),
         ({"excluded_modules_regex": None}, TypeError, "excluded_modules_regex .* not None"),
-        ({"excluded_modules_regex": "("}, re.error, r"excluded_modules_regex '\(' is not a regular"),
+        (
+            {"excluded_modules_regex": "("},
+            re.error,
+            r"excluded_modules_regex '\(' is not a regular",
+        ),
     ],
 )
 def test_a_wrong_option_is_named_at_once(

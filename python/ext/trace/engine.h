@@ -77,13 +77,6 @@ typedef struct trace_link {
     int has_places; /* its forward has locals to look at */
 } trace_link;
 
-typedef struct trace_frame {
-    uint64_t number;
-    const trace_place *place;
-} trace_frame;
-
-enum { TRACE_FRAMES = 64 };
-
 typedef struct trace_tracer {
     calls_consumer consumer;
     PyObject *keep, *gather, *lists; /* owned; functions */
@@ -99,11 +92,9 @@ typedef struct trace_tracer {
     uint64_t error_thread; /* ... in the thread that it was raised in */
     trace_group *groups;   /* owned */
     size_t group_count;
-    trace_state *states;              /* owned */
-    trace_place *places;              /* owned */
-    base_map by_code, by_owner;       /* a place of this code; the place of this code and module */
-    trace_frame frames[TRACE_FRAMES]; /* that run now, as far as there is room */
-    int frame_count;
+    trace_state *states;          /* owned */
+    trace_place *places;          /* owned */
+    base_map by_code, by_owner;   /* a place of this code; the place of this code and module */
     int64_t counts[TRACE_MODES];  /* iterations begun so far, by mode */
     uint64_t thread, last_thread; /* who started it, and the newest then; 0 and UINT64_MAX: nobody */
     int line_id;                  /* of the line source; -1: not attached */

@@ -1,7 +1,7 @@
 /* lines.c -- looks at the wanted locals of the wanted frames, line by line.
  *
  * A consumer of the line source that needs no analysis: it knows which slots to read.  All modules of a
- * class share its code, so for each frame the module is looked up once.  What the last line did is
+ * class share its code: the first argument of a frame tells which one it is.  What the last line did is
  * seen when the frame is left.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "trace/engine.h"
@@ -61,28 +61,6 @@ static const trace_place *place_of_frame(const trace_tracer *self, const void *c
     return owner != NULL ? find_place(self, code, owner) : NULL;
 }
 
-static const trace_place *place_of(trace_tracer *self, const lines_event *event)
-{
-    for (int i = self->frame_count - 1; i >= 0; i--)
-        if (self->frames[i].number == event->frame)
-            return self->frames[i].place;
-    const trace_place *place = place_of_frame(self, event->code, event->at);
-    if (place != NULL && self->frame_count < TRACE_FRAMES)
-        self->frames[self->frame_count++] = (trace_frame){ event->frame, place };
-    return place;
-}
-
-static void forget_frame(trace_tracer *self, uint64_t number)
-{
-    for (int i = self->frame_count - 1; i >= 0; i--) {
-        if (self->frames[i].number != number)
-            continue;
-        for (self->frame_count--; i < self->frame_count; i++)
-            self->frames[i] = self->frames[i + 1];
-        return;
-    }
-}
-
 /* ---- events ------------------------------------------------------------------------ */
 
 /* Looks at the locals and, if returned is not NULL, at what the function returns or yields. */
@@ -104,24 +82,25 @@ static void look(trace_tracer *self, const trace_place *place, base_frame *at, P
     Py_DECREF(self);
 }
 
+static const trace_place *place_of(const trace_tracer *self, const lines_event *event)
+{
+    return self->is_tracing && trace_is_here(self) ? place_of_frame(self, event->code, event->at) : NULL;
+}
+
 static void on_line(void *context, const lines_event *event)
 {
-    trace_tracer *self = context;
-    const trace_place *place = self->is_tracing && trace_is_here(self) ? place_of(self, event) : NULL;
+    const trace_place *place = place_of(context, event);
     if (place != NULL)
-        look(self, place, event->at, NULL);
+        look(context, place, event->at, NULL);
 }
 
 static void on_leave(void *context, const lines_event *event)
 {
-    trace_tracer *self = context;
-    const trace_place *place = self->is_tracing && trace_is_here(self) ? place_of(self, event) : NULL;
+    const trace_place *place = place_of(context, event);
     if (place == NULL)
         return;
     bool is_end = (((PyCodeObject *)place->code)->co_flags & CO_GENERATOR) != 0 && !event->is_yield;
-    if (!event->is_yield)
-        forget_frame(self, event->frame);
-    look(self, place, event->at, is_end ? NULL : event->value);
+    look(context, place, event->at, is_end ? NULL : event->value);
 }
 
 static bool selects(void *context, PyCodeObject *code, int *Py_UNUSED(first), int *Py_UNUSED(last))
@@ -158,7 +137,6 @@ void trace_detach(trace_tracer *self)
     PyObject *text = NULL; /* borrowed */
     int id = self->line_id;
     self->line_id = -1;
-    self->frame_count = 0;
     if (id < 0 || self->state->lines == NULL)
         return;
     uint64_t errors = lines_source_errors(self->state->lines, id, &text);

@@ -6,7 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -62,6 +62,14 @@ def can_run(module: torch.nn.Module) -> bool:
     import torch
 
     return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
+
+
+def is_compiled(module: torch.nn.Module) -> bool:
+    """Return whether torch.compile runs this module, wrapped or by `module.compile()`."""
+    slot: Any = module.__dict__.get("_compiled_call_impl")
+    if type(slot).__name__ == "ModuleTap":  # ours; what was there before is in it
+        slot = slot.inner
+    return slot is not None or type(module).__name__ == "OptimizedModule"
 
 
 def parameters_of(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, str]]:

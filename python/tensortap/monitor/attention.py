@@ -6,7 +6,6 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -75,7 +74,9 @@ def monitor_scaled_dot_product_attention(
     if is_reference:
         return
     mask = None if attn_mask is None else attn_mask.detach()
-    entropy, logit, sink = _attention(query.detach(), key.detach(), mask, is_causal, scale)
+    entropy, logit, sink = _attention(
+        query.detach(), key.detach(), mask, is_causal=is_causal, scale=scale
+    )
     for head in range(heads):
         monitor._log_own(f"attention_entropy/{name}.head_{head}", entropy[..., head, :])
         monitor._log_own(f"attention_max_logit/{name}.head_{head}", logit[..., head, :], _largest)
@@ -87,43 +88,33 @@ def _largest(values: torch.Tensor) -> torch.Tensor:
 
 
 def _attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    mask: torch.Tensor | None,
-    is_causal: bool,
-    scale: float | None,
+    q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor | None, **options: Any
 ) -> Outputs:
     """Compute entropy, largest logit and sink for each (..., head, query)."""
     if k.shape[:-3] != q.shape[:-3]:
         k = k.expand(*q.shape[:-3], *k.shape[-3:])
     if q.device.type != "cpu":
-        return by_torch(q, k, mask, is_causal, scale)
+        return by_torch(q, k, mask, **options)
     groups, threads = k.size(-3), torch.get_num_threads()
-    if threads == 1 or groups == 1 or q.numel() * k.size(-2) < PARALLEL:
-        return _here(q, k, mask, is_causal, scale)
+    if q.numel() * k.size(-2) < PARALLEL:
+        threads = 1
     size = q.size(-3) // groups
+    is_per_head = mask is not None and mask.dim() >= 3 and mask.size(-3) > 1
 
-    def some(first: int, last: int) -> Outputs:
-        part = mask
-        if part is not None and part.dim() >= 3 and part.size(-3) > 1:
-            part = part[..., first * size : last * size, :, :]
-        mine = q[..., first * size : last * size, :, :]
-        return _here(mine, k[..., first:last, :, :], part, is_causal, scale)
+    def some(first: int, last: int) -> tuple[torch.Tensor, ...]:
+        heads = slice(first * size, last * size)
+        part = mask[..., heads, :, :] if mask is not None and is_per_head else mask
+        # The program waits in this call: nobody writes to q and k meanwhile.
+        found = _core.attention(
+            q[..., heads, :, :], k[..., first:last, :, :], mask=part, release_gil=True, **options
+        )
+        return tuple(map(torch.as_tensor, (found.entropy, found.max_logit, found.sink)))
 
-    edges = [groups * i // threads for i in range(threads + 1)]
+    edges = sorted({groups * i // threads for i in range(threads + 1)})
     with ThreadPoolExecutor(threads) as pool:
-        pairs = [(a, b) for a, b in pairwise(edges) if a < b]
-        done = list(pool.map(lambda pair: some(*pair), pairs))
+        run = pool.map if len(edges) > 2 else map
+        done = list(run(some, edges[:-1], edges[1:]))
     entropy, logit, sink = (torch.cat(parts, dim=-2) for parts in zip(*done, strict=True))
-    return entropy, logit, sink
-
-
-def _here(
-    q: torch.Tensor, k: torch.Tensor, mask: Any, is_causal: bool, scale: float | None
-) -> Outputs:
-    # The program waits in this call: nobody writes to q and k meanwhile.
-    found = _core.attention(q, k, scale=scale, is_causal=is_causal, mask=mask, release_gil=True)
-    entropy, logit, sink = map(torch.as_tensor, (found.entropy, found.max_logit, found.sink))
     return entropy, logit, sink
 
 

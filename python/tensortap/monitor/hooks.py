@@ -6,12 +6,11 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
 if TYPE_CHECKING:
     import torch
-    from typing_extensions import Self
 
 
 def weakly(owner: object, method: Any, otherwise: Any = None) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from weakref import ref
 import torch
 
 from tensortap import _core
-from tensortap.models.modules import can_run
+from tensortap.models.modules import can_run, is_compiled
 from tensortap.monitor import metric, names
 from tensortap.monitor.hooks import HooksManager, weakly
 from tensortap.monitor.metric import Call, Plan
@@ -113,7 +113,9 @@ class Measure:
             return
         self._is_unseen_warned = True
         unseen = self.core.unseen()
-        if unseen and (len(unseen) == len(self.hooks) or names.is_compiled(self.monitor.module)):
+        if unseen and (
+            len(unseen) == len(self.hooks) or any(map(is_compiled, self.monitor.module.modules()))
+        ):
             shown = ", ".join(unseen[:20]) + (", ..." if len(unseen) > 20 else "")
             self.monitor._warn(
                 f"{len(unseen)} modules were not seen "

@@ -1,4 +1,4 @@
-"""What a module inherits from in order to log metrics of its own.
+"""A base class of modules that log their own metrics.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -53,7 +53,7 @@ class MonitorMixin:
         self.is_reference_module = is_reference_module
 
     def get_module_monitor(self) -> ModuleMonitor | None:
-        """Give the monitor, or None."""
+        """Return the monitor, or None."""
         return None if self._held_monitor is None else self._held_monitor.monitor()
 
     @property

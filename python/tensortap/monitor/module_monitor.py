@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 import torch
@@ -36,8 +36,6 @@ from tensortap.monitor.reference_module import Reference
 from tensortap.monitor.storage import StorageManager
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from tensortap.monitor.hooks import HooksManager
 
 Module = torch.nn.Module
@@ -76,11 +74,7 @@ class ModuleMonitor:
         logger: logging.Logger | None = None,
         cpu_offload: bool = False,
     ) -> None:
-        """Decide which steps are monitored, and what modules are called.
-
-        *excluded_modules_regex*: formatted names that are left alone.
-        *cpu_offload*: keep what the reference gave on the CPU.
-        """
+        """Check and keep the options."""
         metric.check_function("monitor_step_fn", monitor_step_fn)
         metric.check_function("format_module_name_fn", format_module_name_fn)
         if logger is None:
@@ -102,9 +96,7 @@ class ModuleMonitor:
         self._is_open = False  # within any step
         self._pauses = 0
         self._signature = 0
-        self._written: WeakKeyDictionary[Any, int] = (
-            WeakKeyDictionary()
-        )  # the last step of a writer
+        self._written: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # last step of a writer
         self._metrics: dict[str, dict[str, Metric]] = {kind: {} for kind in metric.KINDS}
         self._reference = Reference(self)
         self._measure = Measure(self)
@@ -249,7 +241,7 @@ class ModuleMonitor:
         self._reference.set(module)
 
     def has_reference_module(self) -> bool:
-        """Say if there is a reference."""
+        """Return whether there is a reference."""
         return self._reference.module is not None
 
     def remove_reference_module(self) -> None:
@@ -269,7 +261,7 @@ class ModuleMonitor:
     @property
     def reference_module_activations(self) -> dict[str, torch.Tensor]:
         """What its modules returned since the last micro-batch; the first call of each."""
-        return self._reference.activations
+        return {name: calls[0] for name, calls in self._reference.calls.items()}
 
     @property
     def activation_hooks(self) -> HooksManager:
@@ -279,15 +271,15 @@ class ModuleMonitor:
     # ---- steps
 
     def is_step_monitored(self, step: int) -> bool:
-        """Say if a step is one of those to monitor."""
+        """Return whether a step is one of those to monitor."""
         return bool(self.monitor_step_fn(step))
 
     def is_monitoring(self) -> bool:
-        """Say if what the module does now is measured."""
+        """Return whether the module is measured now."""
         return self._is_active and self._pauses == 0
 
     def begin_step(self, step: int) -> bool:
-        """Begin a step, before its forward pass; say if it is monitored."""
+        """Begin a step, before its forward pass; return whether it is monitored."""
         if not hasattr(step, "__index__") and not isinstance(step, float):
             raise TypeError(f"step must be a number, not {step!r}")
         if self.current_step is not None and step < self.current_step:
@@ -343,7 +335,7 @@ class ModuleMonitor:
         results.record(step, metrics, self._measure.results.undefined)
 
     def _follow(self) -> None:
-        """Let what is told of module calls be told, or not."""
+        """Switch the consumers of module calls on or off."""
         self._measure.turn(self.is_monitoring())
         self._reference.turn(self._is_storing_reference())
 
@@ -360,7 +352,7 @@ class ModuleMonitor:
         return {} if step is None else self._plain(step)
 
     def get_all_metrics(self) -> dict[int, dict[str, float]]:
-        """Give the metrics of every monitored step."""
+        """Return the metrics of every monitored step."""
         return {step: self._plain(step) for step in list(self.storage.log_dict)}
 
     def _plain(self, step: int) -> dict[str, float]:
@@ -389,10 +381,9 @@ class ModuleMonitor:
         self, key: str, tensor: torch.Tensor, aggregation_fn: Aggregation | None = None
     ) -> None:
         """Log all elements of a tensor, to be aggregated at the end of the step."""
-        if self.is_monitoring():
-            if isinstance(tensor, torch.Tensor):
-                tensor = tensor.detach().clone()  # as it is now: the program may write to it
-            self.storage.log_tensor(self._step_to_log(), key, tensor, aggregation_fn)
+        if isinstance(tensor, torch.Tensor) and self.is_monitoring():
+            tensor = tensor.detach().clone()  # as it is now: the program may write to it
+        self._log_own(key, tensor, aggregation_fn)
 
     def _log_own(
         self, key: str, tensor: torch.Tensor, aggregation_fn: Aggregation | None = None

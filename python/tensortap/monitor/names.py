@@ -6,7 +6,6 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 
@@ -59,16 +58,3 @@ def modules(
     inside = {"module"} if is_ddp(root) else set(WRAPPERS)
     for name, module in root.named_modules():
         yield formatted(name), module, name in inside
-
-
-def is_compiled(root: torch.nn.Module) -> bool:
-    """Return whether a part of the model runs compiled."""
-    for module in root.modules():
-        if type(module).__name__ == "OptimizedModule":
-            return True
-        slot: Any = module.__dict__.get("_compiled_call_impl")
-        if type(slot).__name__ == "ModuleTap":
-            slot = slot.inner
-        if slot is not None:
-            return True
-    return False

@@ -25,12 +25,11 @@ class Reference:
     """A reference module, and what its modules returned."""
 
     def __init__(self, monitor: ModuleMonitor) -> None:
-        """Begin without one."""
+        """Start without one."""
         self._monitor = ref(monitor)  # it owns this
         self.module: torch.nn.Module | None = None
         self.names: dict[torch.nn.Module, str] = {}
-        self.activations: dict[str, torch.Tensor] = {}  # of the first call
-        self.calls: dict[str, list[torch.Tensor]] = {}  # of all
+        self.calls: dict[str, list[torch.Tensor]] = {}  # by name: what each call returned
         self.seen: dict[str, int] = {}  # how often the monitored module has been compared
         self.is_checking = False  # extra passes of RCC: nothing is stored
         self.followers: list[Any] = []  # consumers that are on while the reference is stored
@@ -39,7 +38,7 @@ class Reference:
         self._consumer: Any = None
 
     def set(self, module: torch.nn.Module | None) -> None:
-        """Watch another module, or none; what does not fit leaves everything as it is."""
+        """Watch another module, or none; an error leaves everything as it was."""
         monitor = self._monitor()
         assert monitor is not None
         found = {}
@@ -49,10 +48,11 @@ class Reference:
             }
             wanted, there = set(monitor.module_names.values()), set(found.values())
             if wanted != there:
-                odd = sorted(wanted ^ there)
+                names_of_one = sorted(wanted ^ there)
+                more = " ..." if len(names_of_one) > 5 else ""
                 raise ValueError(
                     "the reference must have modules of the same names as the monitored module; "
-                    f"only one of them has {', '.join(odd[:5])}{' ...' if len(odd) > 5 else ''}"
+                    f"only one of them has {', '.join(names_of_one[:5])}{more}"
                 )
         self.remove()
         if module is None:
@@ -82,13 +82,12 @@ class Reference:
         self.forget()
 
     def turn(self, on: bool) -> None:
-        """Store what the reference does, or do not."""
+        """Start or stop storing what the reference returns."""
         for consumer in self.followers:
             consumer.off = not on
 
     def forget(self) -> None:
         """Drop everything stored."""
-        self.activations = {}
         self.calls = {}
         self.seen = {}
         self.copies.clear()
@@ -104,12 +103,10 @@ class Reference:
 
     def store(self, name: str, tensor: torch.Tensor) -> None:
         """Keep what a module of the reference returned, as it is now."""
-        copy = self.copies.of(tensor)
-        self.activations.setdefault(name, copy)
-        self.calls.setdefault(name, []).append(copy)
+        self.calls.setdefault(name, []).append(self.copies.of(tensor))
 
     def next(self, name: str) -> torch.Tensor | None:
-        """Give what the reference returned at the call that comes now."""
+        """Return what the reference returned at the corresponding call."""
         call = self.seen.get(name, 0)
         self.seen[name] = call + 1
         calls = self.calls.get(name, [])

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Log = Callable[[int, dict[str, float]], object]
 
 
-class _Placed:
-    """The calls of a step, for a loop that says where it is."""
+class _Steps:
+    """The steps of a training loop that calls back."""
 
     def __init__(self, monitor: ModuleMonitor, log: Log | None = None) -> None:
         """Take a monitor; *log* is called with each monitored step and its metrics."""
@@ -35,6 +35,10 @@ class _Placed:
     def _begin(self, step: int) -> None:
         if not self.monitor._is_open or self.monitor.current_step != step:
             self.monitor.begin_step(step)
+
+    def _measure(self) -> None:
+        self.monitor.monitor_parameters()
+        self.monitor.monitor_gradients()
 
     def _finish(self) -> None:
         """End a step that was left in the middle; the metrics are those of the last monitored."""
@@ -53,7 +57,7 @@ class _Placed:
 def _transformers() -> type:
     from transformers import TrainerCallback
 
-    class TransformersCallback(_Placed, TrainerCallback):  # type: ignore[misc]
+    class TransformersCallback(_Steps, TrainerCallback):  # type: ignore[misc]
         """Measures at every step of a `transformers.Trainer`; gradients are the clipped ones."""
 
         def on_train_begin(
@@ -72,8 +76,7 @@ def _transformers() -> type:
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             """Measure after clipping, before the optimizer's step."""
-            self.monitor.monitor_parameters()
-            self.monitor.monitor_gradients()
+            self._measure()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             """End the step."""
@@ -92,7 +95,7 @@ def _lightning() -> type:
     except ImportError:
         from pytorch_lightning import Callback, LightningModule
 
-    class LightningCallback(_Placed, Callback):  # type: ignore[misc]
+    class LightningCallback(_Steps, Callback):  # type: ignore[misc]
         """Measures at every step of a Lightning trainer, before and after gradients are clipped."""
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -122,10 +125,6 @@ def _lightning() -> type:
             if is_positional:
                 return (args[0], measured, *args[2:]), kwargs
             return args, {**kwargs, "closure": measured}
-
-        def _measure(self) -> None:
-            self.monitor.monitor_parameters()
-            self.monitor.monitor_gradients()
 
         def on_train_batch_start(
             self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int

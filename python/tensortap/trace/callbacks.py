@@ -14,7 +14,6 @@ from tensortap.trace.results import GlobalVariableResult, LocalVariableResult
 
 Callback = Callable[..., Any]
 LISTS = 4  # parameters: name, values, iterations, ranks
-WITHOUT_RANKS = 3
 
 
 class TraceCallbackError(RuntimeError):
@@ -69,7 +68,8 @@ def run(
             if count == 2:
                 callback(name, result)
                 continue
-            _as_lists(result)
+            if not isinstance(result.values, list):
+                result.values = list(result.values)  # which it may change: rows of a stacked tensor
             arguments = (name, result.values, result.iterations, getattr(result, "ranks", None))
             callback(*arguments[:count])
         except Exception as error:
@@ -88,28 +88,18 @@ def failure(kind: str, callback: Callback, name: str, error: Exception) -> Excep
         return TraceCallbackError(text)
 
 
-def _as_lists(result: LocalVariableResult | GlobalVariableResult) -> None:
-    """Make values a list that the callback may change in place: a stacked tensor's rows."""
-    if not isinstance(result.values, list):
-        result.values = list(result.values)
-
-
 def _parameters(callback: Callback) -> int:
     """Count the arguments that it takes: 2 is the dataclass form, 3 and 4 the lists."""
-    code = getattr(callback, "__code__", None)
-    if (
-        isinstance(callback, FunctionType)
-        and code is not None
-        and not hasattr(callback, "__wrapped__")
-    ):
+    if isinstance(callback, FunctionType) and not hasattr(callback, "__wrapped__"):
         # Asked for at every gather: a signature costs more than most callbacks.
-        is_open = code.co_flags & inspect.CO_VARARGS
-        return LISTS if is_open else min(max(code.co_argcount, 2), LISTS)
-    try:
-        parameters = inspect.signature(callback).parameters.values()
-    except (TypeError, ValueError):
-        return LISTS
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return LISTS
-    count = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+        code = callback.__code__
+        count = LISTS if code.co_flags & inspect.CO_VARARGS else code.co_argcount
+    else:
+        try:
+            kinds = [one.kind for one in inspect.signature(callback).parameters.values()]
+        except (TypeError, ValueError):
+            return LISTS
+        positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+        is_open = inspect.Parameter.VAR_POSITIONAL in kinds
+        count = LISTS if is_open else sum(kind in positional for kind in kinds)
     return min(max(count, 2), LISTS)

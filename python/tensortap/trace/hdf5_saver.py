@@ -16,18 +16,15 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 
 from tensortap.files import hdf5
 from tensortap.trace.gather import place
+from tensortap.trace.hdf5_rows import RowSet
 from tensortap.trace.results import GlobalVariableResult, LocalVariableResult
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 
 RESULTS = (GlobalVariableResult, LocalVariableResult)
 HAS_NUMPY_TYPE = (torch.float16, torch.float32, torch.float64)  # bf16 and fp8 have none
@@ -93,7 +90,7 @@ class H5PYSaverCallback:
             self._filters.update(compression=compression, compression_opts=compression_opts)
         self.is_swmr = bool(swmr)
         self.h5_file = self.datasets = None
-        self._rows: dict[str, hdf5.RowSet] = {}
+        self._rows: dict[str, RowSet] = {}
         self._dims: dict[str, int | str] = {}  # of the first value of a name
         self._warned: set[str] = set()
         self.is_closed = False
@@ -164,7 +161,7 @@ class H5PYSaverCallback:
             to.append_counts(its, rks)
             self.datasets[stored] = to.dataset  # a new one if its type was widened
 
-    def _rows_of(self, stored: str, dtype: Any, shape: tuple[int, ...]) -> hdf5.RowSet:
+    def _rows_of(self, stored: str, dtype: Any, shape: tuple[int, ...]) -> RowSet:
         rows = self._rows.get(stored)
         if rows is None:
             if self.is_swmr and self.h5_file.swmr_mode:
@@ -172,7 +169,7 @@ class H5PYSaverCallback:
                     f"swmr=True: {stored!r} is not in layout, which must have every name"
                 )
             iteration_dtype = self._dtypes["iteration"]
-            rows = hdf5.RowSet(self.h5_file, stored, dtype, shape, self._filters, iteration_dtype)
+            rows = RowSet(self.h5_file, stored, dtype, shape, self._filters, iteration_dtype)
             self._rows[stored] = rows
             self.datasets[stored] = rows.dataset
         return rows

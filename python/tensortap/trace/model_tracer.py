@@ -14,7 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -27,9 +27,6 @@ from tensortap.trace.kept_copy import CannotKeepError, copy_value
 from tensortap.trace.path_matcher import PathMatcher, is_hidden, self_of
 from tensortap.trace.results import GlobalVariableResult, LocalVariableResult, TraceResults
 from tensortap.trace.variable import KEEPS, Keep, Variable, checked_count
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MODE_NUMBERS = {None: 0, "train": 1, "eval": 2}  # as trace_mode in trace/engine.h
 MOST_NAMES = 10  # in a warning
@@ -120,7 +117,6 @@ class ModelTracer:
         self._engine: _core.PathTracer | None = None
         self._counts = (0, 0, 0)
         self._gathering = threading.RLock()  # one thread at a time
-        self._is_open = False
 
     # ---- what users ask for
 
@@ -160,7 +156,7 @@ class ModelTracer:
     # ---- begin and end
 
     def __enter__(self) -> Self:
-        if self._is_open:
+        if self._engine is not None:
             raise RuntimeError("this tracer is open already; make another one to nest them")
         self.rank, self._world = place()
         for group in self._groups:
@@ -195,10 +191,10 @@ class ModelTracer:
         )
         try:
             for one in matcher.listened.values():
-                engine.add_module(one.module, one.name, one.is_root, one.has_places, one.targets)
-            for spot in matcher.places.values():
-                own = self_of(spot.code)
-                engine.add_place(spot.code, spot.module, *own, is_hidden(spot.code), spot.targets)
+                targets = list(one.targets)
+                engine.add_module(one.module, one.name, one.is_root, one.has_places, targets)
+            for (code, module), spots in matcher.places.items():
+                engine.add_place(code, module, *self_of(code), is_hidden(code), list(spots))
             self._exchange = (
                 Exchange(self.rank, self._world) if self.is_gathering and self._world > 1 else None
             )
@@ -208,7 +204,6 @@ class ModelTracer:
             engine.stop()
             self._engine = None
             raise
-        self._is_open = True
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -217,7 +212,7 @@ class ModelTracer:
             return
         engine.stop()
         self._iterations()
-        self._engine, self._is_open = None, False
+        self._engine = None
         self._copies.clear()
         if error is None:
             self._finish()
@@ -415,7 +410,7 @@ class TracedModel(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the model."""
-        if not self.tracer._is_open:
+        if self.tracer._engine is None:
             self.tracer.__enter__()
         return self.model(*args, **kwargs)
 

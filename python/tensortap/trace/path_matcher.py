@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tensortap.models.modules import can_run, inside
+from tensortap.models.modules import can_run, inside, is_compiled
 
 LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace/engine.h
 STAR = "*"
@@ -40,16 +40,7 @@ class Listened:
     name: str
     is_root: bool = False
     has_places: bool = False
-    targets: list[Target] = field(default_factory=list)
-
-
-@dataclass
-class Place:
-    """A code object with one module as its self."""
-
-    code: types.CodeType
-    module: torch.nn.Module
-    targets: list[Target] = field(default_factory=list)
+    targets: dict[Target, None] = field(default_factory=dict)  # in order
 
 
 class PathMatcher:
@@ -58,7 +49,7 @@ class PathMatcher:
     def __init__(self, model: torch.nn.Module) -> None:
         """Look through the wrappers of the model."""
         self.listened: dict[int, Listened] = {}
-        self.places: dict[tuple[types.CodeType, int], Place] = {}
+        self.places: dict[tuple[types.CodeType, torch.nn.Module], dict[Target, None]] = {}
         self.paths: list[str] = []
         self._path = (0, 0)  # group and number of the path that is matched now
         self.compiled: list[str] = []  # names of modules that torch.compile runs
@@ -78,7 +69,8 @@ class PathMatcher:
 
     def _unwrap(self, module: torch.nn.Module, name: str, is_root: bool = False) -> torch.nn.Module:
         """Return what DDP, DataParallel or torch.compile wrap."""
-        outside = module
+        if inside(module) is None and is_compiled(module) and name not in self.compiled:
+            self.compiled.append(name)  # module.compile()
         while (inner := inside(module)) is not None:
             kind = type(module).__name__
             self.is_replicated |= kind == "DataParallel" and bool(module.device_ids)
@@ -87,10 +79,6 @@ class PathMatcher:
             if is_root:
                 self._listen(module, "").is_root = True
             module = inner
-        if outside is module and module.__dict__.get("_compiled_call_impl") is not None:
-            slot = module.__dict__["_compiled_call_impl"]
-            if type(slot).__name__ != "ModuleTap" and name not in self.compiled:
-                self.compiled.append(name)  # module.compile()
         return module
 
     def _listen(self, module: torch.nn.Module, name: str) -> Listened:
@@ -136,10 +124,8 @@ class PathMatcher:
         """Trace what the module returns or holds, as *shown* (its name)."""
         if can_run(module):
             shown = name if shown is None else shown
-            _add_once(
-                self._listen(module, name).targets,
-                (origin, *self._path, shown, None, -1, inner),
-            )
+            target = (origin, *self._path, shown, None, -1, inner)
+            self._listen(module, name).targets[target] = None
 
     # ---- functions
 
@@ -157,19 +143,16 @@ class PathMatcher:
             self.is_wide = True
         if not rest and codes:
             returned = (RETURN, *self._path, shown, None, -1, ())
-            self._place(codes[0], module).targets.append(returned)
+            self.places.setdefault((codes[0], module), {})[returned] = None
         for code in codes if rest else []:
             inner = tuple(rest[1:])
             slots = _slots(code)
             for variable in _variables(code, rest[0], is_last=not inner):
                 full = _joined(shown, variable)
                 local = (LOCAL, *self._path, full, variable, slots[variable], inner)
-                _add_once(self._place(code, module).targets, local)
+                self.places.setdefault((code, module), {})[local] = None
         if codes and rest:
             self._listen(module, name).has_places = True
-
-    def _place(self, code: types.CodeType, module: torch.nn.Module) -> Place:
-        return self.places.setdefault((code, id(module)), Place(code, module))
 
     def is_scoped(self) -> bool:
         """Return whether to follow lines only inside of the few modules that have places.
@@ -236,11 +219,6 @@ def known_names(root: torch.nn.Module) -> Iterator[str]:
             for code in _codes(module, function):
                 for variable in _variables(code, STAR, is_last=True):
                     yield _joined(shown, variable)
-
-
-def _add_once(targets: list[Target], target: Target) -> None:
-    if target not in targets:
-        targets.append(target)
 
 
 def _joined(name: str, part: str) -> str:

@@ -1,4 +1,4 @@
-"""What was traced: three lists a name, or two before they were gathered.
+"""What was traced: three lists for each name, or two before they were gathered.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -67,12 +67,12 @@ class GlobalVariableResult:
 
     @property
     def _parts(self) -> list[Any]:
-        """Return what `values` are made of, one behind the other; there is always one."""
+        """Return the batches that `values` consists of; there is at least one."""
         parts: list[Any] = self.__dict__["parts"]
         return parts
 
     def add(self, batch: GlobalVariableResult) -> None:
-        """Put a batch behind what is there."""
+        """Append a batch."""
         self.iterations = _extended(self.iterations, batch.iterations)
         self.ranks = _extended(self.ranks, batch.ranks)
         last, more = self._parts[-1], batch.values
@@ -82,7 +82,7 @@ class GlobalVariableResult:
             self._parts.append(more)
 
     def copy(self) -> GlobalVariableResult:
-        """Return one that grows by itself; the values are the same."""
+        """Return one with lists of its own; the values are the same."""
         values = self.values[:] if isinstance(self.values, list) else self.values
         return GlobalVariableResult(list(self.iterations), list(self.ranks), values)
 
@@ -100,16 +100,15 @@ class TraceResults(dict[str, GlobalVariableResult]):
         return GlobalVariableResult()
 
     def add(self, name: str, batch: GlobalVariableResult) -> None:
-        """Put a batch behind what is there."""
-        there = self.get(name)
-        if there is None:
-            self[name] = batch
+        """Append a batch."""
+        if name in self:
+            self[name].add(batch)
         else:
-            there.add(batch)
+            self[name] = batch
 
 
 def _extended(there: Any, more: Any) -> Any:
-    """Put more behind what is there, in place if it is a list: there may be a gather a step."""
+    """Append more, in place if it is a list: there may be a gather at every step."""
     if not isinstance(there, list):
         return [*there, *more]
     there.extend(more)
