@@ -54,8 +54,9 @@ PACKAGES = {
     "models": set(),
     "display": set(),
     "files": set(),
-    "runs": {"models"},
-    **{name: {"analysis", "models", "display", "files", "runs"} for name in FRONT_ENDS},
+    "devices": set(),
+    "runs": {"models", "devices"},
+    **{name: {"analysis", "models", "display", "files", "devices", "runs"} for name in FRONT_ENDS},
     "commands": {"models", "display", "files", "runs", *FRONT_ENDS},
 }
 OF_TORCH = {"_buffers", "_modules", "_parameters"}  # private names of torch that we use

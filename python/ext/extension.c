@@ -69,6 +69,9 @@ static PyMethodDef functions[] = {
     { "_stats_from", FAST(summary_stats_from),
       "_stats_from($module, dtype, shape, numbers, /)\n--\n\n"
       "Put a Stats together from its parts." },
+    { "_stats_here", FAST(summary_stats_here),
+      "_stats_here($module, tensor, /)\n--\n\n"
+      "Compute the statistics of a tensor in the CPU's memory." },
     { "_announce", FAST(calls_announce),
       "_announce($module, module, function, /)\n--\n\n"
       "Call function(module) before each call of a module in training, until given None." },

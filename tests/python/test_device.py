@@ -1,4 +1,7 @@
-"""The statistics that torch computes on a device, against the core's."""
+"""The way of tensors on devices, with the CPU in the place of one, against the core.
+
+Here without Triton: tensors are copied.  test_device_kernels.py has the kernels.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from reference import assert_stats_match, expected_stats
 
 import tensortap as tt
 from tensortap import _core
-from tensortap.runs import device
+from tensortap.devices import statistics as device
 
 torch = pytest.importorskip("torch")
 
@@ -24,7 +27,7 @@ from test_torch_tensors import to_torch  # noqa: E402  (needs torch)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_torch_on_the_device_gives_what_numpy_gives(dtype: str) -> None:
+def test_a_device_gives_what_numpy_gives(dtype: str) -> None:
     for seed, shape in enumerate(SHAPES):
         a = random_array(dtype, shape, seed, specials=seed % 2 == 1)
         s = device.stats(to_torch(a))
@@ -48,82 +51,116 @@ def test_integers_are_exact_on_the_device() -> None:
     assert (s.min, s.max, s.sum) == (1, 2**64 - 1, 2**64 + 2**63)
 
 
-def test_the_device_is_asked_once() -> None:
-    transfers = []
+class Operators(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+    """List what torch computes."""
 
-    class Count(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kw: Any = None) -> Any:
-            if func is torch.ops.aten._local_scalar_dense.default:
-                transfers.append(func)
-            return func(*args, **(kw or {}))
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
 
-    with Count():
-        device.stats(torch.randn(5, 7))
-        device.stats(torch.arange(5))
-        device.stats(torch.randn(3, dtype=torch.complex64))
-    assert transfers == []  # no .item(): all numbers come in one tensor
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kw: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kw or {}))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.int64, torch.complex64])
+def test_a_tensor_takes_one_operator(kind: Any) -> None:
+    with Operators() as seen:
+        device.stats(torch.ones(5, 7, dtype=kind))
+    assert seen.names == ["aten.ones.default", "aten._to_copy.default"]
 
 
 def test_what_waits_to_be_fetched_holds_no_tensor_of_the_program() -> None:
-    kinds = (torch.float32, torch.int64, torch.complex64)
-    waiting = [device.Pending(torch.ones(12_345, dtype=kind)) for kind in kinds]
+    batch = device.Batch()
+    kept = torch.ones(12_345)
+    batch.add(kept, "a")
+    kept.zero_()  # as an optimizer would
+    del kept
+    batch.add(torch.ones(12_345, dtype=torch.int64), "b")
+    assert [(tag, stats.sum) for tag, stats, _ in batch.fetch()] == [("a", 12_345), ("b", 12_345)]
+    assert len(batch) == 0
     alive = [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor)]
     assert [x for x in alive if x.numel() == 12_345] == []
-    assert [len(pending.packed) > 0 for pending in waiting] == [True] * 3
+
+
+def test_without_waiting_numbers_come_one_step_later() -> None:
+    batch = device.Batch()
+    seen = []
+    for step in range(3):
+        batch.add(torch.full((3,), float(step)), step)
+        seen.append([(tag, stats.max) for tag, stats, _ in batch.fetch(waits=False)])
+    assert seen == [[], [(0, 0.0)], [(1, 1.0)]]
+    assert [tag for tag, _, _ in batch.fetch()] == [2]
+
+
+def test_copies_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "MOST_COPIED", 100)
+    batch = device.Batch()
+    for i in range(10):
+        batch.add(torch.full((16,), float(i)), i)
+    alive = [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor)]
+    assert sum(x.shape == (16,) for x in alive) <= 2
+    assert [(tag, stats.max) for tag, stats, _ in batch.fetch()] == [(i, i) for i in range(10)]
 
 
 STEP = """
 import sys, torch
 from tensortap import _core
+from tensortap.devices import event
 from tensortap.runs.watch import watch
 torch.set_num_threads(1)
-fetches = []
+seen = []
 
-def count(name):
-    plain = getattr(torch.Tensor, name)
+def count(kind, name):
+    plain = getattr(kind, name)
     def counted(self, *args, **kwargs):
-        fetches.append(name)
+        seen.append(name)
         return plain(self, *args, **kwargs)
-    setattr(torch.Tensor, name, counted)
+    setattr(kind, name, counted)
 
 class Scalars(torch.utils._python_dispatch.TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten._local_scalar_dense.default:
-            fetches.append("scalar")
+            seen.append("scalar")
         return func(*args, **(kwargs or {}))
 
 model = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(9)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 recorder = _core.Recorder(sys.argv[1])
-watch(model, run=recorder)
-for name in ("cpu", "item", "numpy", "__float__", "__bool__", "__int__", "nonzero", "to"):
-    count(name)
-counted = []
+watch(model, run=recorder, on_nonfinite=eval(sys.argv[2]))
+for name in ("cpu", "item", "numpy", "__float__", "__bool__", "__int__", "nonzero"):
+    count(torch.Tensor, name)
+count(event.Event, "wait")
 for _ in range(4):
-    fetches.clear()
+    seen.clear()
     with Scalars():
         model(torch.randn(3, 4)).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
-    counted.append(sum(name != "to" for name in fetches))
-    assert all(name != "scalar" for name in fetches)
+    print(*seen, sep=",", end=" ")
 recorder.close()
-print(*counted)
 """
 
 
-def test_a_watched_step_is_fetched_from_the_device_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("on_nonfinite", "waits"), [("None", ["wait"] * 3), ("'raise'", ["wait"] * 4)]
+)
+def test_a_watched_step_waits_for_the_device_once(
+    tmp_path: Path, on_nonfinite: str, waits: list[str]
+) -> None:
+    """Without on_nonfinite it waits for what the step before has copied: that is there."""
     done = subprocess.run(
-        [sys.executable, "-c", STEP, str(tmp_path / "run")],
+        [sys.executable, "-c", STEP, str(tmp_path / "run"), on_nonfinite],
         capture_output=True,
         text=True,
         timeout=120,
         env={**os.environ, "TENSORTAP_DEVICE_PATH": "1"},
     )
-    assert done.stdout.split() == ["1"] * 4, done.stderr
+    assert done.stdout.split() == waits, done.stderr
     run = tt.open(tmp_path / "run")
     tensors = 10 + 2 * 18 + 1  # outputs, parameters, gradients, loss
     assert sum(len(run.stats(name)) for name in run.names("*/*")) == 4 * tensors
+    assert list(run.series("gradient_norm")[0]) == [0, 1, 2, 3]
 
 
 def test_computing_on_the_device_is_innocent() -> None:
@@ -141,7 +178,7 @@ def test_the_environment_sends_cpu_tensors_through_torch() -> None:
         import sys, torch
         from tensortap import _core
         s = _core.stats(torch.arange(4.0))
-        print(s.sum, "tensortap.runs.device" in sys.modules)
+        print(s.sum, "tensortap.devices.statistics" in sys.modules)
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],

@@ -225,7 +225,7 @@ static void add_stats(runs_recorder *self, const tt_stats *stats, const int64_t 
 /* torch computes the statistics where the tensor lies. */
 static int add_device_stats(runs_recorder *self, PyObject *t, tt_event *event)
 {
-    PyObject *device = PyImport_ImportModule("tensortap.runs.device");                      /* owned */
+    PyObject *device = PyImport_ImportModule("tensortap.devices.statistics");               /* owned */
     PyObject *stats = device != NULL ? PyObject_CallMethod(device, "stats", "O", t) : NULL; /* owned */
     const summary_stats_object *object = (summary_stats_object *)stats;
     if (stats != NULL)

@@ -80,23 +80,26 @@ static void watch_dealloc(PyObject *self)
 
 /* ---- methods ------------------------------------------------------------- */
 
-/* add_stats(tag, stats): what on_device was given, and what came of it */
+/* add_stats(tag, stats, cost): what on_device was given, what came of it, and how long the device took
+ * in ns; 0: not measured */
 static PyObject *watch_add_stats(PyObject *self, PyObject *args)
 {
     runs_watch *watch = (runs_watch *)self;
     runs_watch_tag tag = { 0 };
     PyObject *stats; /* borrowed */
-    long long step, time;
+    long long step, time, cost;
     int is_skipped, is_for_norm;
-    if (!PyArg_ParseTuple(args, "(iLIIBLpp)O!:add_stats", &tag.site, &step, &tag.call, &tag.thread,
+    if (!PyArg_ParseTuple(args, "(iLIIBLpp)O!L:add_stats", &tag.site, &step, &tag.call, &tag.thread,
                           &tag.phase, &time, &is_skipped, &is_for_norm, watch->state->summary_stats_type,
-                          &stats))
+                          &stats, &cost))
         return NULL;
     tag.is_skipped = is_skipped != 0;
     const summary_stats_object *object = (summary_stats_object *)stats;
     if (watch->recorder->rec != NULL && tt_recorder_wants(watch->recorder->rec, tag.site, step) != 0)
         runs_watch_record_stats(watch, &object->stats, object->shape, (int32_t)Py_SIZE(stats), &tag, step,
                                 time);
+    if (cost > 0)
+        runs_recorder_charge(watch->recorder, tag.site, cost);
     if (runs_watch_tell_nonfinite(watch, &object->stats, &tag, step) < 0)
         return NULL;
     Py_RETURN_NONE;
@@ -151,7 +154,7 @@ static PyMethodDef methods[] = {
     { "end_step", runs_watch_end_step, METH_NOARGS,
       "Record noted gradients as those of a skipped step." },
     { "add_stats", watch_add_stats, METH_VARARGS,
-      "add_stats($self, tag, stats, /)\n--\n\nRecord what on_device was asked for." },
+      "add_stats($self, tag, stats, cost, /)\n--\n\nRecord what on_device was asked for." },
     { "wants", watch_wants, METH_O, "wants($self, name, /)\n--\n\nSay if a site is recorded now." },
     { 0 },
 };

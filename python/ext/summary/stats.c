@@ -184,7 +184,7 @@ static int read_policy(PyObject *policy, bool *propagates)
 
 PyObject *summary_stats_on_device(PyObject *obj, bool propagates)
 {
-    PyObject *device = PyImport_ImportModule("tensortap.runs.device"); /* owned */
+    PyObject *device = PyImport_ImportModule("tensortap.devices.statistics"); /* owned */
     PyObject *result = NULL;
     if (device != NULL)
         result = PyObject_CallMethod(device, "stats", "Os", obj, propagates ? "propagate" : "omit");
@@ -229,7 +229,7 @@ BINDING_FUNCTION(summary_stats)
 /* ---- takes a Stats apart and puts it together again --------------------------- */
 
 /* For pickling, and for tensors in a device's memory, whose numbers torch
- * computes (runs/device.py). */
+ * computes (devices/statistics.py). */
 
 static PyObject *stats_reduce(PyObject *self, PyObject *Py_UNUSED(none))
 {
@@ -294,6 +294,22 @@ BINDING_FUNCTION(summary_stats_from)
     if (is_propagated == 2)
         tt_stats_propagate(&s);
     return summary_stats_make(binding_state_of(module), &s, shape, ndim);
+}
+
+/* _stats_here(t): of a tensor in the CPU's memory, also where TENSORTAP_DEVICE_PATH sends all
+ * tensors to the devices' way, whose copies this reads. */
+BINDING_FUNCTION(summary_stats_here)
+{
+    binding_state *state = binding_state_of(module);
+    tensor_view view;
+    tt_stats s;
+    if (binding_read_arguments("_stats_here", 1, NULL, args, nargs, kwnames) < 0 ||
+        binding_open_view(state, args[0], &view) < 0)
+        return NULL;
+    tt_stats_compute(&view.tensor, &s);
+    PyObject *self = summary_stats_make(state, &s, view.tensor.shape, view.tensor.ndim);
+    tensor_view_close(&view);
+    return self;
 }
 
 /* ---- the type ------------------------------------------------------------ */

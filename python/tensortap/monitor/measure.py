@@ -15,12 +15,12 @@ from weakref import ref
 import torch
 
 from tensortap import _core
+from tensortap.devices import statistics
 from tensortap.models.modules import can_run, is_compiled
 from tensortap.monitor import metric, names
 from tensortap.monitor.hooks import HooksManager, weakly
 from tensortap.monitor.metric import Call, Plan
 from tensortap.monitor.results import Results
-from tensortap.runs import device
 
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
@@ -316,7 +316,7 @@ class Measure:
     def _on_unread(self, row: int, tensor: torch.Tensor, why: str) -> None:
         if why == "device":
             if row in self._hist_rows:  # torch has no such histogram: it is made here
-                self.core.add_stats(row, device.stats(tensor), tensor.detach().cpu())
+                self.core.add_stats(row, statistics.stats(tensor), tensor.detach().cpu())
             else:
                 self.results.batch.add(tensor, row)
             return

@@ -96,6 +96,7 @@ class Steps:
         self._first: int | None = None  # step
         self._is_changed = True  # optimizers or models, since look()
         self._untrained: list[str] = []  # parameters, as the run was told
+        self._norms: list[tuple[int, str, list[float], list[Watched]]] = []  # not all known yet
         self._reads = 0
         self._notes = True  # gradients are looked at when accumulated: until more is known
         self._is_clipping = False  # ... because the program changes them before the step
@@ -313,21 +314,23 @@ class Steps:
             return
         if plan.parts:
             wants_norm = plan.parts[0][0].core.wants(plan.prefix + "gradient_norm")
-            parts: list[float | None] = []
+            norms: list[float] = []
             is_scaled = _is_scaled_step()
             for one, which in plan.parts:
                 one.is_trained = True
                 one.core.scaled = is_scaled
                 one.core.changed = one.core.clipped = False
-                parts.append(one.core.read_parameters(which, wants_norm and one.has_gradients))
-                if which is not None and not one.is_frozen_read:
-                    self._read_frozen(one)
-                parts.append(one.fetch())
-            norms = [norm for norm in parts if norm is not None]
+                with one.batch.together():
+                    norm = one.core.read_parameters(which, wants_norm and one.has_gradients)
+                    if which is not None and not one.is_frozen_read:
+                        self._read_frozen(one)
+                norms += [] if norm is None else [norm]
+                one.fetch(waits=one.on_nonfinite not in (None, "warn"))
             is_clipped = any(one.core.clipped for one, _ in plan.parts)
-            if norms:
-                name = "gradient_norm (clipped)" if is_clipped else "gradient_norm"
-                recorder.scalar(plan.prefix + name, math.hypot(*norms))
+            name = "gradient_norm (clipped)" if is_clipped else "gradient_norm"
+            watched = [one for one, _ in plan.parts]
+            self._norms.append((recorder.current_step, plan.prefix + name, norms, watched))
+            self.record_norms()
             if is_clipped and not is_scaled and all(map(math.isfinite, norms)):
                 self._can_note = not self._notes
                 self._note(self._can_note)
@@ -338,6 +341,19 @@ class Steps:
         for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
             if "lr" in group and all(one.core.wants(name) for one in self.watched[:1]):
                 recorder.scalar(name, float(group["lr"]))
+
+    def record_norms(self) -> None:
+        """Record the norms of the steps whose gradients have been read, also those on devices."""
+        waiting, self._norms = self._norms, []
+        for step, name, norms, watched in waiting:
+            if any(one.fetched < step for one in watched):
+                self._norms.append((step, name, norms, watched))
+                continue
+            norms = norms + [norm for one in watched for norm in one.norms.pop(step, [])]
+            if norms and not self.recorder.closed:
+                now, self.recorder.current_step = self.recorder.current_step, step
+                self.recorder.scalar(name, math.hypot(*norms))
+                self.recorder.current_step = now
 
     def _note(self, all_of_them: bool) -> None:
         self._notes = all_of_them

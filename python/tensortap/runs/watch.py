@@ -139,7 +139,7 @@ class Watched:
     ) -> None:
         """Put a consumer on every module of the model, and hooks on its parameters."""
         _check(model, grads, on_nonfinite, optimizer)
-        from tensortap.runs.device import Batch
+        from tensortap.devices.statistics import Batch
 
         self.recorder = recorder
         self.on_nonfinite = on_nonfinite
@@ -149,8 +149,8 @@ class Watched:
         self.is_frozen_read = False  # parameters that no optimizer trains
         self.is_trained = False  # an optimizer has stepped some of its parameters
         self._hooks: list[Hook] = []
-        self.batch = Batch()
-        self._norms: list[float] = []  # of gradients that lie on devices
+        self.norms: dict[int, list[float]] = {}  # step -> of gradients that lie on devices
+        self.fetched = -1  # the last step of which everything has been read from the devices
         self.steps = Steps.of(recorder)
         self.core = _core.Watch(
             recorder,
@@ -170,6 +170,7 @@ class Watched:
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
         self._is_ddp = any(type(m).__name__ == "DistributedDataParallel" for m in model.modules())
         self.names = [name for name, _, _ in parameters]
+        self.batch = Batch(sites=sum(1 for _ in model.modules()) + 2 * len(parameters))
         self._refs: list[ref[Any] | None] = []  # of the parameters
         self.trainable: set[int] = set()  # ids of parameters
         for i, (_, module, key) in enumerate(parameters):
@@ -236,7 +237,7 @@ class Watched:
 
     def end_step(self) -> None:
         """Take in what belongs to the step and has not been recorded yet."""
-        self.fetch()
+        self.fetch(waits=self.is_removed)
         self.core.end_step()
 
     def untrained(self, held: set[int]) -> list[str]:
@@ -249,23 +250,21 @@ class Watched:
                 found += [name] if parameter.requires_grad else []
         return found
 
-    def fetch(self) -> float | None:
-        """Record what was computed on devices; give the norm of the gradients among it."""
-        self._take_in()
-        norms, self._norms = self._norms, []
-        return math.hypot(*norms) if norms else None
-
-    def _take_in(self) -> None:
-        for tag, stats in self.batch.fetch():
-            if tag[-1]:
-                self._norms.append(_norm(stats))
-            self.core.add_stats(tag, stats)
+    def fetch(self, *, waits: bool) -> None:
+        """Record what was computed on devices; without *waits* only what has arrived."""
+        now = self.recorder.current_step
+        for tag, stats, cost in self.batch.fetch(waits=waits):
+            _, step, *_, is_for_norm = tag
+            if is_for_norm:
+                self.norms.setdefault(step, []).append(_norm(stats))
+            self.core.add_stats(tag, stats, cost)
+        self.fetched = now if waits or len(self.batch) == 0 else now - 1
 
     def _compute(self, tensor: torch.Tensor, tag: Any) -> None:
         """Start the statistics of a tensor on its device."""
         self.batch.add(tensor, tag)
         if len(self.batch) >= MAX_WAITING:
-            self._take_in()
+            self.fetch(waits=False)
 
     def remove(self) -> None:
         """Stop watching; the model is as it was before."""
@@ -287,6 +286,7 @@ class Watched:
         """Say what could not be seen, once."""
         try:
             self.end_step()
+            self.steps.record_norms()
         except Exception as error:
             if error is not self.raised:
                 self.steps.take_error(error)

@@ -1,0 +1,1 @@
+"""Statistics of tensors in a device's memory, computed there."""
