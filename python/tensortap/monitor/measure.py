@@ -285,7 +285,8 @@ class Measure:
     def parameters(self) -> None:
         """Measure all parameters, and how they differ from the reference's."""
         parameters = self._prepare()
-        self.core.read_parameters(0)
+        with self.results.batch.together():
+            self.core.read_parameters(0)
         self._call_all("parameter", "parameter", lambda _, parameter: (parameter,))
         reference = self.monitor.reference_module
         if reference is None or not self.monitor._metrics["parameter_difference"]:
@@ -303,7 +304,9 @@ class Measure:
     def gradients(self, before_clip: bool) -> None:
         """Measure all gradients."""
         parameters = self._prepare()
-        for index in self.core.read_parameters(2 if before_clip else 1):
+        with self.results.batch.together():
+            missing = self.core.read_parameters(2 if before_clip else 1)
+        for index in missing:
             self.monitor._warn(f"parameter {parameters[index][0]} has no gradient")
         self._call_all(
             "gradient_before_clip" if before_clip else "gradient",
