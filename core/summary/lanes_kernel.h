@@ -103,8 +103,7 @@ TT_LANES(f64, f64v_max, f64, f64, TT_PICK(i64r, x > y))
 
 TT_LANES(i64, i64v_add, i64, i64, (u64r)x + (u64r)y) /* wraps around */
 TT_LANES(i64, i64v_xor, i64, i64, x ^ y)
-TT_LANES(f64, i64v_equal, i64, i64, x == y)
-#define i64v_count_equal(n, a, b) i64v_count(n, i64v_equal(a, b))
+TT_LANES(f64, i64v_is_zero, i64, i64, x == 0)
 #define i64v_upper(a, dropped) i64v_shift(a, i64v_set(dropped))
 TT_LANES(i64, i64v_shift, i64, i64, (u64r)x >> (u64r)y) /* as if unsigned */
 TT_LANES(f64, f64v_bits, i64, i64, x)
@@ -116,6 +115,10 @@ TT_LANES(i64, i64v_bits, f64, f64, x)
 TT_LANES(u16, u16v_max_signed, u16, u16, _mm256_max_epi16((__m256i)x, (__m256i)y))
 TT_LANES(u16, u16v_max, u16, u16, _mm256_max_epu16((__m256i)x, (__m256i)y))
 TT_LANES(u16, u16v_min, u16, u16, _mm256_min_epu16((__m256i)x, (__m256i)y))
+#elif defined(__x86_64__) /* SSE2 orders signed numbers only */
+TT_LANES(u16, u16v_max_signed, u16, u16, _mm_max_epi16((__m128i)x, (__m128i)y))
+TT_LANES(u16, u16v_max, u16, u16, (u16r)_mm_subs_epu16((__m128i)x, (__m128i)y) + y)
+TT_LANES(u16, u16v_min, u16, u16, x - (u16r)_mm_subs_epu16((__m128i)x, (__m128i)y))
 #else
 TT_LANES(u16, u16v_max_signed, u16, u16, TT_PICK(u16r, (i16r)x > (i16r)y))
 TT_LANES(u16, u16v_max, u16, u16, TT_PICK(u16r, x > y))

@@ -31,18 +31,23 @@ typedef struct NAME(sums) {
     T pivot;
 } NAME(sums);
 
-/* The mean of the first elements, a power of two of them, added in pairs: exact
- * for a constant block. */
-static T NAME(choose_pivot)(const T *x)
+/* The mean of the first elements, whose lanes are added up in `lanes`; a power of two of them,
+ * added in pairs: exact for a constant block. */
+static T NAME(mean)(vec lanes)
 {
-    vec a = V(add)(V(load)(x), V(load)(x + LANES));
-    vec b = V(add)(V(load)(x + 2 * LANES), V(load)(x + 3 * LANES));
     T lane[LANES];
-    V(store)(lane, V(add)(a, b));
+    V(store)(lane, lanes);
     for (size_t width = LANES / 2; width > 0; width /= 2)
         for (size_t i = 0; i < width; i++)
             lane[i] += lane[i + width];
     return lane[0] * (T)(1.0 / NAME(FIRST));
+}
+
+static T NAME(choose_pivot)(const T *x)
+{
+    vec a = V(add)(V(load)(x), V(load)(x + LANES));
+    vec b = V(add)(V(load)(x + 2 * LANES), V(load)(x + 3 * LANES));
+    return NAME(mean)(V(add)(a, b));
 }
 
 /* The same where elements may be missing: another finite one stands in. */
@@ -85,49 +90,7 @@ static void NAME(add_tail)(NAME(sums) * s, const T *x, size_t n, bool is_masked)
     }
 }
 
-/* Takes every element as finite.  If one is not, the sum of magnitudes is not, and
- * the caller takes the masked loop instead. */
-static void NAME(add_finite)(NAME(sums) * s, const T *x, size_t n)
-{
-    vec pivot = V(set)(s->pivot), nothing = V(set)(0);
-    vec sum = nothing, square = nothing, magnitude = nothing;
-    vec low = V(set)((T)INFINITY), high = V(set)((T)-INFINITY);
-    counters zeros = C(set)(0);
-    size_t whole = n - n % NAME(STEP);
-    for (size_t at = 0; at < whole;) {
-        size_t stop = whole - at < NAME(INNER) ? whole : at + NAME(INNER);
-        vec sum_in = nothing, square_in = nothing, magnitude_in = nothing;
-        tt_ahead_page(x + at);
-        for (; at < stop; at += NAME(STEP)) {
-            tt_ahead_line(x + at);
-            vec v = V(load)(x + at), w = V(load)(x + at + LANES);
-            low = V(min)(V(min)(v, w), low);
-            high = V(max)(V(max)(v, w), high);
-            zeros = C(count)(C(count)(zeros, V(eq)(v, nothing)), V(eq)(w, nothing));
-            magnitude_in = V(add)(magnitude_in, V(add)(V(abs)(v), V(abs)(w)));
-            v = V(sub)(v, pivot);
-            w = V(sub)(w, pivot);
-            sum_in = V(add)(sum_in, V(add)(v, w));
-            square_in = V(add)(square_in, V(add)(V(mul)(v, v), V(mul)(w, w)));
-        }
-        sum = V(add)(sum, sum_in);
-        square = V(add)(square, square_in);
-        magnitude = V(add)(magnitude, magnitude_in);
-    }
-    V(store)(s->sum, sum);
-    V(store)(s->square, square);
-    V(store)(s->magnitude, magnitude);
-    V(store)(s->low, low);
-    V(store)(s->high, high);
-    C(store)(s->zeros, zeros);
-    for (size_t i = 0; i < LANES; i++) {
-        s->finite[i] = (counter)(whole / LANES);
-        s->posinf[i] = s->neginf[i] = 0;
-    }
-    NAME(add_tail)(s, x + whole, n - whole, false);
-}
-
-/* What the masked loop finds out by comparing. */
+/* What comparing finds out. */
 typedef struct NAME(marks) {
     vec low, high;
     counters zeros, finite, posinf, neginf;
@@ -145,46 +108,84 @@ static inline void NAME(mark)(NAME(marks) * m, vec v, vec is_finite)
     m->neginf = C(count)(m->neginf, V(eq)(v, minus_infinity));
 }
 
-/* Leaves out and counts what is not finite; for finite elements it gives the
- * bits of the finite loop. */
-static void NAME(add_masked)(NAME(sums) * s, const T *x, size_t n)
+typedef struct NAME(totals) {
+    vec sum, square, magnitude; /* as in sums */
+} NAME(totals);
+
+/* Adds two vectors of distances from the pivot, and their sum of magnitudes. */
+static inline void NAME(add_pair)(NAME(totals) * t, vec v, vec w, vec magnitude)
+{
+    t->magnitude = V(add)(t->magnitude, magnitude);
+    t->sum = V(add)(t->sum, V(add)(v, w));
+    t->square = V(add)(t->square, V(add)(V(mul)(v, v), V(mul)(w, w)));
+}
+
+static inline void NAME(add_totals)(NAME(totals) * t, const NAME(totals) * inner)
+{
+    t->sum = V(add)(t->sum, inner->sum);
+    t->square = V(add)(t->square, inner->square);
+    t->magnitude = V(add)(t->magnitude, inner->magnitude);
+}
+
+static inline void NAME(store_totals)(NAME(sums) * s, const NAME(totals) * t)
+{
+    V(store)(s->sum, t->sum);
+    V(store)(s->square, t->square);
+    V(store)(s->magnitude, t->magnitude);
+}
+
+static inline __attribute__((always_inline)) void NAME(add)(NAME(sums) * s, const T *x, size_t n,
+                                                            bool is_masked)
 {
     vec pivot = V(set)(s->pivot), nothing = V(set)(0), infinity = V(set)((T)INFINITY);
-    vec sum = nothing, square = nothing, magnitude = nothing;
+    NAME(totals) outer = { nothing, nothing, nothing };
     NAME(marks) m = { infinity, V(set)((T)-INFINITY), C(set)(0), C(set)(0), C(set)(0), C(set)(0) };
     size_t whole = n - n % NAME(STEP);
     for (size_t at = 0; at < whole;) {
         size_t stop = whole - at < NAME(INNER) ? whole : at + NAME(INNER);
-        vec sum_in = nothing, square_in = nothing, magnitude_in = nothing;
+        NAME(totals) inner = { nothing, nothing, nothing };
         tt_ahead_page(x + at);
         for (; at < stop; at += NAME(STEP)) {
             tt_ahead_line(x + at);
             vec v = V(load)(x + at), w = V(load)(x + at + LANES);
             vec v_size = V(abs)(v), w_size = V(abs)(w);
-            vec v_finite = V(lt)(v_size, infinity), w_finite = V(lt)(w_size, infinity);
-            NAME(mark)(&m, v, v_finite);
-            NAME(mark)(&m, w, w_finite);
-            magnitude_in =
-                V(add)(magnitude_in, V(add)(V(and)(v_finite, v_size), V(and)(w_finite, w_size)));
-            v = V(and)(v_finite, V(sub)(v, pivot));
-            w = V(and)(w_finite, V(sub)(w, pivot));
-            sum_in = V(add)(sum_in, V(add)(v, w));
-            square_in = V(add)(square_in, V(add)(V(mul)(v, v), V(mul)(w, w)));
+            if (is_masked) {
+                vec v_finite = V(lt)(v_size, infinity), w_finite = V(lt)(w_size, infinity);
+                NAME(mark)(&m, v, v_finite);
+                NAME(mark)(&m, w, w_finite);
+                NAME(add_pair)
+                (&inner, V(and)(v_finite, V(sub)(v, pivot)), V(and)(w_finite, V(sub)(w, pivot)),
+                 V(add)(V(and)(v_finite, v_size), V(and)(w_finite, w_size)));
+            } else {
+                m.low = V(min)(V(min)(v, w), m.low);
+                m.high = V(max)(V(max)(v, w), m.high);
+                m.zeros = C(count)(C(count)(m.zeros, V(eq)(v, nothing)), V(eq)(w, nothing));
+                NAME(add_pair)(&inner, V(sub)(v, pivot), V(sub)(w, pivot), V(add)(v_size, w_size));
+            }
         }
-        sum = V(add)(sum, sum_in);
-        square = V(add)(square, square_in);
-        magnitude = V(add)(magnitude, magnitude_in);
+        NAME(add_totals)(&outer, &inner);
     }
-    V(store)(s->sum, sum);
-    V(store)(s->square, square);
-    V(store)(s->magnitude, magnitude);
+    NAME(store_totals)(s, &outer);
     V(store)(s->low, m.low);
     V(store)(s->high, m.high);
     C(store)(s->zeros, m.zeros);
-    C(store)(s->finite, m.finite);
+    C(store)(s->finite, is_masked ? m.finite : C(set)((counter)(whole / LANES)));
     C(store)(s->posinf, m.posinf);
     C(store)(s->neginf, m.neginf);
-    NAME(add_tail)(s, x + whole, n - whole, true);
+    NAME(add_tail)(s, x + whole, n - whole, is_masked);
+}
+
+/* Takes every element as finite.  If one is not, the sum of magnitudes is not, and the caller
+ * takes the masked loop instead. */
+static void NAME(add_finite)(NAME(sums) * s, const T *x, size_t n)
+{
+    NAME(add)(s, x, n, false);
+}
+
+/* Leaves out and counts what is not finite; finite elements give the bits of the finite loop. */
+static void NAME(add_masked)(NAME(sums) * s, const T *x, size_t n)
+{
+    NAME(add)(s, x, n, true);
 }
 
 /* Lanes are added in pairs, in f64, always in the same order. */

@@ -74,7 +74,9 @@ static inline __attribute__((always_inline)) void add_vector(sums *s, const plac
     s->low = f64v_min(v, s->low);
     s->high = f64v_max(v, s->high);
     s->above = i64v_add(s->above, i64v_of_bits(f64v_max(v, at->zero)));
-    s->zeros = i64v_count_equal(s->zeros, x, i64v_set(0));
+    /* SSE2 has no comparison of 64-bit integers; AVX2's is quicker than that of f64. */
+    bool by_integer = is_far || TT_REGISTER == 32;
+    s->zeros = i64v_count(s->zeros, by_integer ? i64v_is_zero(x, x) : f64v_eq(v, at->zero));
 }
 
 /* Returns how many pivots have been added to fill the last vector. */
