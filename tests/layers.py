@@ -70,7 +70,7 @@ GUARDED = {
     r"xxhash\.h|xxh3\.h": r"core/(summary|store)/",
     r"libdeflate\.h": r"core/format/",
     r"Python\.h|structmember\.h|frameobject\.h|(internal/|cpython/)?pycore_.*": r"python/ext/",
-    r"cpuid\.h": r"core/base/cpu\.c$",
+    r"cpuid\.h": r"core/summary/kernels\.c$",
     r"([a-z0-9]+intrin|arm_(neon|sve|acle))\.h": r"core/(summary|tensor)/\w+_kernel\.[ch]$",
 }
 

@@ -21,7 +21,7 @@ import layers
 SOUND = {
     "include/tensortap.h": "#include <stdint.h>\n",
     "core/base/buf.h": '#include "tensortap.h"\n',
-    "core/base/cpu.c": "#include <cpuid.h>\n",
+    "core/summary/kernels.c": "#include <cpuid.h>\n",
     "core/tensor/walk.h": '#include "base/buf.h"\n',
     "core/summary/digest.c": '#include "tensor/walk.h"\n#include <xxhash.h>\n',
     "core/summary/stats_kernel.c": "#include <immintrin.h>\n",

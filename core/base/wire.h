@@ -1,8 +1,8 @@
 /* wire.h -- numbers as bytes of a file, and bytes as numbers.
  *
  * For store and format.  Everything in our files is little-endian.  Writing goes into a
- * tt_wire that remembers the first failure; reading from a tt_cursor that turns
- * bad, and stays bad, at the first byte that is not there.
+ * tt_buf, which keeps the first failure; reading from a tt_cursor that turns bad, and
+ * stays bad, at the first byte that is not there.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_BASE_WIRE_H
 #define TT_BASE_WIRE_H
@@ -13,27 +13,22 @@
 
 /* ---- writing ---- */
 
-typedef struct tt_wire {
-    tt_buf buf;   /* owned */
-    tt_status st; /* the first failure */
-} tt_wire;
-
-static inline void tt_wire_bytes(tt_wire *wire, const void *bytes, size_t n)
+/* Room for n bytes, to be filled by the caller; NULL after a failure. */
+static inline unsigned char *tt_wire_room(tt_buf *out, size_t n)
 {
-    if (wire->st == TT_OK)
-        wire->st = tt_buf_append(&wire->buf, bytes, n);
+    if (tt_buf_reserve(out, n) < 0)
+        return NULL;
+    unsigned char *room = (unsigned char *)out->data + out->len;
+    out->len += n;
+    return room;
 }
 
-/* Room for n bytes, to be filled by the caller; NULL after a failure. */
-static inline unsigned char *tt_wire_room(tt_wire *wire, size_t n)
+/* Appends what another buffer holds, or hands on its failure. */
+static inline void tt_wire_buf(tt_buf *out, const tt_buf *from)
 {
-    if (wire->st == TT_OK)
-        wire->st = tt_buf_reserve(&wire->buf, n);
-    if (wire->st < 0)
-        return NULL;
-    unsigned char *room = (unsigned char *)wire->buf.data + wire->buf.len;
-    wire->buf.len += n;
-    return room;
+    if (from->st < 0 && out->st == TT_OK)
+        out->st = from->st;
+    (void)tt_buf_append(out, from->data, from->len);
 }
 
 static inline unsigned char *tt_put_varint(unsigned char *at, uint64_t x) /* at most 10 bytes */
@@ -46,10 +41,10 @@ static inline unsigned char *tt_put_varint(unsigned char *at, uint64_t x) /* at 
     return at;
 }
 
-static inline void tt_wire_varint(tt_wire *wire, uint64_t x)
+static inline void tt_wire_varint(tt_buf *out, uint64_t x)
 {
     unsigned char bytes[10];
-    tt_wire_bytes(wire, bytes, (size_t)(tt_put_varint(bytes, x) - bytes));
+    tt_buf_append(out, bytes, (size_t)(tt_put_varint(bytes, x) - bytes));
 }
 
 /* Small numbers of either sign become small numbers. */
@@ -64,17 +59,12 @@ static inline uint64_t tt_unzigzag(uint64_t x)
 }
 
 /* The lowest bytes of x, at most 16. */
-static inline void tt_wire_number(tt_wire *wire, uint64_t x, size_t bytes)
+static inline void tt_wire_number(tt_buf *out, uint64_t x, size_t bytes)
 {
     unsigned char raw[16];
     for (size_t i = 0; i < bytes; i++, x >>= 8)
         raw[i] = (unsigned char)x;
-    tt_wire_bytes(wire, raw, bytes);
-}
-
-static inline void tt_wire_text(tt_wire *wire, const char *text)
-{
-    tt_wire_bytes(wire, text, strlen(text));
+    tt_buf_append(out, raw, bytes);
 }
 
 static inline void tt_put_u32(unsigned char *at, uint32_t x)
@@ -167,9 +157,9 @@ static inline int64_t tt_cursor_signed(tt_cursor *cursor)
     return (int64_t)tt_unzigzag(tt_cursor_varint(cursor));
 }
 
-static inline void tt_wire_signed(tt_wire *wire, int64_t x)
+static inline void tt_wire_signed(tt_buf *out, int64_t x)
 {
-    tt_wire_varint(wire, tt_zigzag((uint64_t)x));
+    tt_wire_varint(out, tt_zigzag((uint64_t)x));
 }
 
 #endif

@@ -43,29 +43,29 @@ _Static_assert(sizeof storages / sizeof *storages == TT_DTYPE_COUNT_, "name ever
 
 /* ---- the pickle: protocol 2, no memo ------------------------------------- */
 
-static void put_op(tt_wire *out, char op)
+static void put_op(tt_buf *out, char op)
 {
-    tt_wire_bytes(out, &op, 1);
+    tt_buf_append(out, &op, 1);
 }
 
-static void put_global(tt_wire *out, const char *module, const char *name)
+static void put_global(tt_buf *out, const char *module, const char *name)
 {
     put_op(out, 'c');
-    tt_wire_text(out, module);
+    tt_buf_text(out, module);
     put_op(out, '\n');
-    tt_wire_text(out, name);
+    tt_buf_text(out, name);
     put_op(out, '\n');
 }
 
-static void put_text(tt_wire *out, const char *text)
+static void put_text(tt_buf *out, const char *text)
 {
     put_op(out, 'X');
     tt_wire_number(out, strlen(text), 4);
-    tt_wire_text(out, text);
+    tt_buf_text(out, text);
 }
 
 /* The shortest of pickle's forms; never negative. */
-static void put_int(tt_wire *out, uint64_t n)
+static void put_int(tt_buf *out, uint64_t n)
 {
     size_t len = 0;
     while (len < 8 && n >> 8 * len > 0)
@@ -86,7 +86,7 @@ static void put_int(tt_wire *out, uint64_t n)
     tt_wire_number(out, n, len);
 }
 
-static void put_tuple(tt_wire *out, const int64_t *numbers, int32_t count)
+static void put_tuple(tt_buf *out, const int64_t *numbers, int32_t count)
 {
     static const char small[] = { ')', '\x85', '\x86', '\x87' };
     if (count > 3)
@@ -106,15 +106,15 @@ static void fill_strides(const tt_content *content, int64_t stride[TT_MAX_DIM])
     }
 }
 
-static void put_pickle(const tt_content *content, tt_wire *out)
+static void put_pickle(const tt_content *content, tt_buf *out)
 {
     const char *storage = content->dtype_name == NULL ? storages[content->dtype] : NULL;
     const char *name = content->dtype_name != NULL ? content->dtype_name : tt_dtype_name(content->dtype);
     int64_t stride[TT_MAX_DIM];
     fill_strides(content, stride);
-    tt_wire_text(out, "\x80\x02"); /* PROTO 2 */
+    tt_buf_text(out, "\x80\x02"); /* PROTO 2 */
     put_global(out, "torch._utils", storage != NULL ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
-    tt_wire_text(out, "((");
+    tt_buf_text(out, "((");
     put_text(out, "storage");
     if (storage != NULL)
         put_global(out, "torch", storage);
@@ -123,59 +123,56 @@ static void put_pickle(const tt_content *content, tt_wire *out)
     put_text(out, "0");
     put_text(out, "cpu");
     put_int(out, storage != NULL ? content->bytes / tt_dtype_size(content->dtype) : content->bytes);
-    tt_wire_text(out, "tQ"); /* TUPLE, BINPERSID */
+    tt_buf_text(out, "tQ"); /* TUPLE, BINPERSID */
     put_int(out, 0);
     put_tuple(out, content->shape, content->ndim);
     put_tuple(out, stride, content->ndim);
     put_op(out, '\x89'); /* NEWFALSE: requires no gradient */
     put_global(out, "collections", "OrderedDict");
-    tt_wire_text(out, ")R");
+    tt_buf_text(out, ")R");
     if (storage == NULL)
         put_global(out, "torch", name);
-    tt_wire_text(out, "tR.");
+    tt_buf_text(out, "tR.");
 }
 
 /* ---- the archive ---------------------------------------------------------- */
 
 /* Everything up to the tensor's bytes, which are not in out. */
-static void begin(const tt_content *content, tt_zip *zip, tt_wire *out)
+static void begin(const tt_content *content, tt_zip *zip, tt_buf *out)
 {
-    tt_wire pickle = { 0 };
+    tt_buf pickle = { 0 };
     *zip = (tt_zip){ .align = 64 };
     put_pickle(content, &pickle);
     if (pickle.st < 0)
         out->st = pickle.st;
-    tt_zip_add(zip, "archive/data.pkl", pickle.buf.data, pickle.buf.len, out);
+    tt_zip_add(zip, "archive/data.pkl", pickle.data, pickle.len, out);
     tt_zip_add(zip, "archive/.format_version", "1", 1, out);
     tt_zip_add(zip, "archive/.storage_alignment", "64", 2, out);
     tt_zip_add(zip, "archive/byteorder", "little", 6, out);
     tt_zip_begin(zip, "archive/data/0", content->bytes, out);
-    tt_buf_free(&pickle.buf);
+    tt_buf_free(&pickle);
 }
 
 tt_status tt_pt_head(const tt_content *content, tt_buf *out, tt_error *err)
 {
     tt_zip zip;
-    tt_wire wire = { .buf = *out };
-    begin(content, &zip, &wire);
-    *out = wire.buf;
-    return wire.st == TT_OK ? TT_OK : tt_fail(err, wire.st, "%s", tt_status_text(wire.st));
+    begin(content, &zip, out);
+    return out->st == TT_OK ? TT_OK : tt_fail(err, out->st, "%s", tt_status_text(out->st));
 }
 
 tt_status tt_pt_tail(const tt_content *content, uint32_t crc, tt_buf *out)
 {
     tt_zip zip;
-    tt_wire head = { 0 }, wire = { .buf = *out }; /* head: made again, it says where everything is */
-    char id[41]; /* torch's is a hash of names and CRCs too: the same for the same tensor */
+    tt_buf head = { 0 }; /* made again: it says where everything is */
+    char id[41];         /* torch's is a hash of names and CRCs too: the same for the same tensor */
     begin(content, &zip, &head);
-    wire.st = head.st;
-    zip.elsewhere = head.buf.len + content->bytes - wire.buf.len;
+    zip.elsewhere = head.len + content->bytes - out->len;
     (void)snprintf(id, sizeof id, "%020u%020u", 0u, (unsigned)crc);
-    tt_zip_end(&zip, crc, &wire);
-    tt_zip_add(&zip, "archive/version", "3\n", 2, &wire);
-    tt_zip_add(&zip, "archive/.data/serialization_id", id, 40, &wire);
-    tt_zip_finish(&zip, &wire);
-    tt_buf_free(&head.buf);
-    *out = wire.buf;
-    return wire.st;
+    tt_zip_end(&zip, crc, out);
+    tt_zip_add(&zip, "archive/version", "3\n", 2, out);
+    tt_zip_add(&zip, "archive/.data/serialization_id", id, 40, out);
+    tt_zip_finish(&zip, out);
+    tt_status st = head.st < 0 ? head.st : out->st;
+    tt_buf_free(&head);
+    return st;
 }

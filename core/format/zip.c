@@ -38,11 +38,11 @@ static uint32_t narrow(uint64_t number)
     return is_wide(number) ? UINT32_MAX : (uint32_t)number;
 }
 
-void tt_zip_begin(tt_zip *zip, const char *name, uint64_t bytes, tt_wire *out)
+void tt_zip_begin(tt_zip *zip, const char *name, uint64_t bytes, tt_buf *out)
 {
     assert(zip->count < TT_ZIP_ENTRIES);
     size_t name_len = strlen(name), wide = is_wide(bytes) ? EXTRA_HEAD + 16 : 0;
-    uint64_t at = out->buf.len + zip->elsewhere;
+    uint64_t at = out->len + zip->elsewhere;
     uint64_t start = at + LOCAL_BYTES + name_len + wide + EXTRA_HEAD;
     size_t pad = (size_t)((zip->align - start % zip->align) % zip->align);
     tt_wire_number(out, 0x04034b50, 4);
@@ -53,7 +53,7 @@ void tt_zip_begin(tt_zip *zip, const char *name, uint64_t bytes, tt_wire *out)
     tt_wire_number(out, wide > 0 ? UINT64_MAX : 0, 4 + 4);
     tt_wire_number(out, name_len, 2);
     tt_wire_number(out, wide + EXTRA_HEAD + pad, 2);
-    tt_wire_text(out, name);
+    tt_buf_text(out, name);
     if (wide > 0) {
         tt_wire_number(out, EXTRA_64, 2);
         tt_wire_number(out, 16, 2);
@@ -68,7 +68,7 @@ void tt_zip_begin(tt_zip *zip, const char *name, uint64_t bytes, tt_wire *out)
     zip->entry[zip->count++] = (tt_zip_entry){ .name = name, .bytes = bytes, .at = at };
 }
 
-void tt_zip_end(tt_zip *zip, uint32_t crc, tt_wire *out)
+void tt_zip_end(tt_zip *zip, uint32_t crc, tt_buf *out)
 {
     tt_zip_entry *entry = &zip->entry[zip->count - 1];
     size_t size = is_wide(entry->bytes) ? 8 : 4;
@@ -79,14 +79,14 @@ void tt_zip_end(tt_zip *zip, uint32_t crc, tt_wire *out)
     tt_wire_number(out, entry->bytes, size);
 }
 
-void tt_zip_add(tt_zip *zip, const char *name, const void *bytes, size_t n, tt_wire *out)
+void tt_zip_add(tt_zip *zip, const char *name, const void *bytes, size_t n, tt_buf *out)
 {
     tt_zip_begin(zip, name, n, out);
-    tt_wire_bytes(out, bytes, n);
+    (void)tt_buf_append(out, bytes, n);
     tt_zip_end(zip, tt_crc32(0, bytes, n), out);
 }
 
-static void put_row(const tt_zip_entry *entry, tt_wire *out)
+static void put_row(const tt_zip_entry *entry, tt_buf *out)
 {
     bool has_bytes = is_wide(entry->bytes), has_at = is_wide(entry->at);
     size_t wide = (has_bytes ? 16u : 0u) + (has_at ? 8u : 0u);
@@ -103,7 +103,7 @@ static void put_row(const tt_zip_entry *entry, tt_wire *out)
     tt_wire_number(out, 0, 2 + 2); /* no comment; the first disk */
     tt_wire_number(out, 0, 2 + 4); /* attributes */
     tt_wire_number(out, narrow(entry->at), 4);
-    tt_wire_text(out, entry->name);
+    tt_buf_text(out, entry->name);
     if (wide > 0) {
         tt_wire_number(out, EXTRA_64, 2);
         tt_wire_number(out, wide, 2);
@@ -116,12 +116,12 @@ static void put_row(const tt_zip_entry *entry, tt_wire *out)
         tt_wire_number(out, entry->at, 8);
 }
 
-void tt_zip_finish(tt_zip *zip, tt_wire *out)
+void tt_zip_finish(tt_zip *zip, tt_buf *out)
 {
-    uint64_t at = out->buf.len + zip->elsewhere;
+    uint64_t at = out->len + zip->elsewhere;
     for (uint32_t i = 0; i < zip->count; i++)
         put_row(&zip->entry[i], out);
-    uint64_t end = out->buf.len + zip->elsewhere;
+    uint64_t end = out->len + zip->elsewhere;
     if (is_wide(at)) {
         tt_wire_number(out, 0x06064b50, 4);
         tt_wire_number(out, 44, 8); /* of what follows */

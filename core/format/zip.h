@@ -30,10 +30,10 @@ typedef struct tt_zip {
     tt_zip_entry entry[TT_ZIP_ENTRIES];
 } tt_zip;
 
-void tt_zip_begin(tt_zip *zip, const char *name, uint64_t bytes, tt_wire *out);
-void tt_zip_end(tt_zip *zip, uint32_t crc, tt_wire *out);
-void tt_zip_add(tt_zip *zip, const char *name, const void *bytes, size_t n, tt_wire *out);
-void tt_zip_finish(tt_zip *zip, tt_wire *out);
+void tt_zip_begin(tt_zip *zip, const char *name, uint64_t bytes, tt_buf *out);
+void tt_zip_end(tt_zip *zip, uint32_t crc, tt_buf *out);
+void tt_zip_add(tt_zip *zip, const char *name, const void *bytes, size_t n, tt_buf *out);
+void tt_zip_finish(tt_zip *zip, tt_buf *out);
 uint32_t tt_crc32(uint32_t crc, const void *bytes, size_t n); /* starts with 0 */
 
 #endif

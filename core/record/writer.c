@@ -167,7 +167,7 @@ static tt_status add_points(tt_recorder *rec, uint64_t from, uint64_t to, uint32
     for (int32_t site = 0; st == TT_OK && site < sites; site++) {
         if (batch->ends[site] > (site > 0 ? batch->ends[site - 1] : 0))
             st = tt_store_tidy(&rec->store, site, err);
-        if (st == TT_OK && rec->store.body.buf.len > BATCH_SLOTS * TT_SLOT)
+        if (st == TT_OK && rec->store.body.len > BATCH_SLOTS * TT_SLOT)
             st = tt_store_flush(&rec->store, err);
     }
     return st;

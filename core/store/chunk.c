@@ -265,19 +265,19 @@ static bool fits_f32(const uint64_t *cells, uint32_t n)
     return true;
 }
 
-static void put_tag(tt_wire *out, size_t column, tt_packing packing)
+static void put_tag(tt_buf *out, size_t column, tt_packing packing)
 {
     tt_wire_varint(out, (uint64_t)column << 3 | (uint64_t)packing);
 }
 
-static void put_raw(tt_wire *out, const uint64_t *cells, uint32_t n)
+static void put_raw(tt_buf *out, const uint64_t *cells, uint32_t n)
 {
     unsigned char *at = tt_wire_room(out, (size_t)n * 8);
     for (uint32_t i = 0; at != NULL && i < n; i++)
         tt_put_u64(at + (size_t)i * 8, cells[i]);
 }
 
-static void put_f32(tt_wire *out, const uint64_t *cells, uint32_t n)
+static void put_f32(tt_buf *out, const uint64_t *cells, uint32_t n)
 {
     unsigned char *at = tt_wire_room(out, (size_t)n * 4);
     for (uint32_t i = 0; at != NULL && i < n; i++) {
@@ -290,11 +290,11 @@ static void put_f32(tt_wire *out, const uint64_t *cells, uint32_t n)
 
 /* Writes differences behind a length of fixed width (5 bytes of varint), falling
  * back to raw numbers where those are shorter. */
-static void put_delta(tt_wire *out, size_t column, const uint64_t *cells, uint32_t n)
+static void put_delta(tt_buf *out, size_t column, const uint64_t *cells, uint32_t n)
 {
-    size_t start = out->buf.len;
+    size_t start = out->len;
     put_tag(out, column, TT_PACK_DELTA);
-    size_t length_at = out->buf.len;
+    size_t length_at = out->len;
     unsigned char *room = tt_wire_room(out, 5 + (size_t)n * 10);
     if (room == NULL)
         return;
@@ -306,7 +306,7 @@ static void put_delta(tt_wire *out, size_t column, const uint64_t *cells, uint32
     }
     size_t len = (size_t)(at - room) - 5;
     if (len >= (size_t)n * 8) {
-        out->buf.len = start;
+        out->len = start;
         put_tag(out, column, TT_PACK_RAW);
         tt_wire_varint(out, (uint64_t)n * 8);
         put_raw(out, cells, n);
@@ -314,7 +314,7 @@ static void put_delta(tt_wire *out, size_t column, const uint64_t *cells, uint32
     }
     for (int i = 0; i < 5; i++) /* a varint may be longer than it needs to be */
         room[i] = (unsigned char)((len >> 7 * i & 0x7f) | (i < 4 ? 0x80 : 0));
-    out->buf.len = length_at + 5 + len;
+    out->len = length_at + 5 + len;
 }
 
 static bool is_all_same_bytes(const tt_points *points, size_t column)
@@ -327,7 +327,7 @@ static bool is_all_same_bytes(const tt_points *points, size_t column)
     return true;
 }
 
-static void put_bytes(tt_wire *out, size_t column, const tt_points *points)
+static void put_bytes(tt_buf *out, size_t column, const tt_points *points)
 {
     const uint64_t *cells = points->cells[column];
     const tt_buf *bytes = &points->bytes[column];
@@ -337,40 +337,31 @@ static void put_bytes(tt_wire *out, size_t column, const tt_points *points)
     if (is_all_same_bytes(points, column)) {
         put_tag(out, column, TT_PACK_SAME);
         tt_wire_varint(out, cells[0]);
-        tt_wire_bytes(out, bytes->data, cells[0]);
+        tt_buf_append(out, bytes->data, cells[0]);
         return;
     }
-    tt_wire plain = { 0 };
+    tt_buf plain = { 0 }, packed = { 0 };
     for (uint32_t i = 0; i < n; i++)
         tt_wire_varint(&plain, cells[i]);
-    tt_wire_bytes(&plain, bytes->data, bytes->len);
-    size_t bound = ZSTD_compressBound(plain.buf.len), start = out->buf.len;
-    if (plain.buf.len > 256) {
-        put_tag(out, column, TT_PACK_ZSTD);
-        tt_wire_varint(out, plain.buf.len);
-        tt_wire packed = { 0 };
-        unsigned char *room = tt_wire_room(&packed, bound);
-        size_t len = room != NULL ? ZSTD_compress(room, bound, plain.buf.data, plain.buf.len, 1) : 0;
-        bool is_smaller = room != NULL && !ZSTD_isError(len) && len < plain.buf.len;
-        if (is_smaller) {
-            tt_wire_varint(out, len);
-            tt_wire_bytes(out, packed.buf.data, len);
-        }
-        tt_buf_free(&packed.buf);
-        if (is_smaller)
-            goto out;
-        out->buf.len = start;
+    (void)tt_buf_append(&plain, bytes->data, bytes->len);
+    size_t bound = ZSTD_compressBound(plain.len), len = plain.len;
+    unsigned char *room = plain.len > 256 ? tt_wire_room(&packed, bound) : NULL;
+    if (room != NULL)
+        len = ZSTD_compress(room, bound, plain.data, plain.len, 1); /* or an error, a large number */
+    bool is_smaller = len < plain.len;
+    put_tag(out, column, is_smaller ? TT_PACK_ZSTD : TT_PACK_BYTES);
+    tt_wire_varint(out, plain.len);
+    if (is_smaller) {
+        tt_wire_varint(out, len);
+        (void)tt_buf_append(out, room, len);
+    } else {
+        tt_wire_buf(out, &plain);
     }
-    put_tag(out, column, TT_PACK_BYTES);
-    tt_wire_varint(out, plain.buf.len);
-    tt_wire_bytes(out, plain.buf.data, plain.buf.len);
-out:
-    if (plain.st < 0 && out->st == TT_OK)
-        out->st = plain.st;
-    tt_buf_free(&plain.buf);
+    tt_buf_free(&packed);
+    tt_buf_free(&plain);
 }
 
-static void put_column(tt_wire *out, size_t column, const tt_points *points)
+static void put_column(tt_buf *out, size_t column, const tt_points *points)
 {
     const uint64_t *cells = points->cells[column];
     uint32_t n = points->used[column];
@@ -406,7 +397,7 @@ static void put_column(tt_wire *out, size_t column, const tt_points *points)
     }
 }
 
-static void put_steps(tt_wire *out, const tt_points *points)
+static void put_steps(tt_buf *out, const tt_points *points)
 {
     const uint64_t *steps = points->cells[TT_COLUMN_STEP];
     int64_t low = (int64_t)steps[0], high = low;
@@ -419,9 +410,9 @@ static void put_steps(tt_wire *out, const tt_points *points)
     tt_wire_varint(out, (uint64_t)high - (uint64_t)low);
 }
 
-void tt_chunk_pack(tt_wire *out, uint32_t site, int64_t first, const tt_points *points)
+void tt_chunk_pack(tt_buf *out, uint32_t site, int64_t first, const tt_points *points)
 {
-    size_t start = out->buf.len;
+    size_t start = out->len;
     (void)tt_wire_room(out, 4);
     tt_wire_varint(out, site);
     tt_wire_varint(out, (uint64_t)first);
@@ -430,6 +421,6 @@ void tt_chunk_pack(tt_wire *out, uint32_t site, int64_t first, const tt_points *
     for (size_t column = 0; column < TT_COLUMN_COUNT_; column++)
         put_column(out, column, points);
     if (out->st == TT_OK)
-        tt_put_u32((unsigned char *)out->buf.data + start,
-                   (uint32_t)tt_block_hash(out->buf.data + start + 4, out->buf.len - start - 4));
+        tt_put_u32((unsigned char *)out->data + start,
+                   (uint32_t)tt_block_hash(out->data + start + 4, out->len - start - 4));
 }

@@ -34,7 +34,7 @@ typedef struct tt_chunk {
 } tt_chunk;
 
 /* Appends a chunk. */
-void tt_chunk_pack(tt_wire *out, uint32_t site, int64_t first, const tt_points *points);
+void tt_chunk_pack(tt_buf *out, uint32_t site, int64_t first, const tt_points *points);
 /* Checks the checksum and finds the columns; the bytes must outlive the chunk. */
 tt_status tt_chunk_parse(tt_chunk *out, const void *bytes, size_t len);
 /* Unpacks the entries of a column of numbers.  count: how many there are. */

@@ -345,33 +345,30 @@ tt_status tt_index_read(tt_index *index, const void *body, size_t len, int64_t b
 
 /* ---- writing it down, for index blocks and the footer ------------------------ */
 
-void tt_section_put(tt_wire *out, tt_section kind, const void *bytes, size_t len)
+void tt_section_put(tt_buf *out, tt_section kind, const tt_buf *section)
 {
     tt_wire_varint(out, (uint64_t)kind);
-    tt_wire_varint(out, len);
-    tt_wire_bytes(out, bytes, len);
+    tt_wire_varint(out, section->len);
+    tt_wire_buf(out, section);
 }
 
-void tt_sites_pack(const tt_sites *sites, int32_t from, tt_wire *out)
+void tt_sites_pack(const tt_sites *sites, int32_t from, tt_buf *out)
 {
     int32_t count = tt_sites_count(sites);
     if (from >= count)
         return;
-    tt_wire section = { 0 };
+    tt_buf section = { 0 };
     tt_wire_varint(&section, (uint64_t)from);
     for (int32_t i = from; i < count; i++) {
         const tt_site_row *row = tt_sites_row(sites, i);
         tt_wire_varint(&section, row->len);
-        tt_wire_bytes(&section, row->name, row->len);
+        tt_buf_append(&section, row->name, row->len);
     }
-    if (section.st == TT_OK)
-        tt_section_put(out, TT_SECTION_SITES, section.buf.data, section.buf.len);
-    else if (out->st == TT_OK)
-        out->st = section.st;
-    tt_buf_free(&section.buf);
+    tt_section_put(out, TT_SECTION_SITES, &section);
+    tt_buf_free(&section);
 }
 
-static void put_row(tt_wire *section, int32_t site, const tt_index_site *row)
+static void put_row(tt_buf *section, int32_t site, const tt_index_site *row)
 {
     int64_t at = 0, next = 0, step = 0;
     tt_wire_varint(section, (uint64_t)site);
@@ -392,7 +389,7 @@ static void put_row(tt_wire *section, int32_t site, const tt_index_site *row)
     }
 }
 
-static void put_places(tt_wire *section, const tt_places *places)
+static void put_places(tt_buf *section, const tt_places *places)
 {
     int64_t before = 0;
     for (uint32_t i = 0; i < places->count; i++) {
@@ -401,18 +398,15 @@ static void put_places(tt_wire *section, const tt_places *places)
     }
 }
 
-static void put_section(tt_wire *out, tt_section kind, tt_wire *section)
+static void put_section(tt_buf *out, tt_section kind, tt_buf *section)
 {
-    if (section->st == TT_OK)
-        tt_section_put(out, kind, section->buf.data, section->buf.len);
-    else if (out->st == TT_OK)
-        out->st = section->st;
-    section->buf.len = 0;
+    tt_section_put(out, kind, section);
+    tt_buf_clear(section);
 }
 
-void tt_index_pack(const tt_index *index, tt_wire *out)
+void tt_index_pack(const tt_index *index, tt_buf *out)
 {
-    tt_wire section = { 0 };
+    tt_buf section = { 0 };
     tt_sites_pack(index->sites, 0, out);
     for (int32_t i = 0; i < index->count; i++) {
         if (index->row[i].count == 0)
@@ -432,5 +426,5 @@ void tt_index_pack(const tt_index *index, tt_wire *out)
     tt_wire_varint(&section, (uint64_t)index->lost_events);
     tt_wire_varint(&section, (uint64_t)index->lost_bytes);
     put_section(out, TT_SECTION_LOST, &section);
-    tt_buf_free(&section.buf);
+    tt_buf_free(&section);
 }

@@ -87,10 +87,11 @@ void tt_index_sort_holes(tt_index *index);
 bool tt_index_is_hole(const tt_index *index, int64_t at);
 
 /* Everything as sections, LATEST apart. */
-void tt_index_pack(const tt_index *index, tt_wire *out);
-void tt_section_put(tt_wire *out, tt_section kind, const void *bytes, size_t len);
+void tt_index_pack(const tt_index *index, tt_buf *out);
+/* Appends a section, or hands on its failure. */
+void tt_section_put(tt_buf *out, tt_section kind, const tt_buf *section);
 /* Names from number `from` on, as one section; none if there are no new ones. */
-void tt_sites_pack(const tt_sites *sites, int32_t from, tt_wire *out);
+void tt_sites_pack(const tt_sites *sites, int32_t from, tt_buf *out);
 /* Takes in the sections of a block's body that starts at `at` in the file. */
 tt_status tt_index_read(tt_index *index, const void *body, size_t len, int64_t block_at, int64_t body_at);
 

@@ -88,10 +88,7 @@ static tt_status give_up_one(tt_store *store, tt_error *err)
     int64_t from = store->segments.at[victim];
     int64_t to = victim + 1 < count ? store->segments.at[victim + 1] : store->end;
     /* Said first: a crash in between must not look like damage. */
-    unsigned char section[20], *at = tt_put_varint(section, (uint64_t)from);
-    at = tt_put_varint(at, (uint64_t)to);
-    (void)tt_store_flush(store, err); /* starts an empty batch */
-    tt_section_put(&store->body, TT_SECTION_HOLES, section, (size_t)(at - section));
+    tt_store_put_pair(store, TT_SECTION_HOLES, from, to);
     tt_status st = tt_store_flush(store, err);
     if (st == TT_OK)
         st = tt_places_add(&store->index.holes, from);

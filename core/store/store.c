@@ -47,18 +47,18 @@ static tt_status reserve(tt_store *store, int64_t length, tt_error *err)
     return st;
 }
 
-tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_wire *body, const void *payload,
+tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_buf *body, const void *payload,
                        size_t payload_len, tt_error *err)
 {
     static const char zeros[TT_BLOCK_ALIGN] = { 0 };
     if (store->is_failed)
         return tt_fail(err, TT_EIO, "recording has stopped");
     tt_status st = body->st;
-    if (st == TT_OK && body->buf.len - TT_BLOCK_HEADER > TT_BLOCK_BODY_MAX)
-        st = tt_fail(err, TT_EINVAL, "a block of %zu bytes is too large", body->buf.len);
+    if (st == TT_OK && body->len - TT_BLOCK_HEADER > TT_BLOCK_BODY_MAX)
+        st = tt_fail(err, TT_EINVAL, "a block of %zu bytes is too large", body->len);
     if (st < 0)
         goto out;
-    uint32_t body_len = (uint32_t)(body->buf.len - TT_BLOCK_HEADER);
+    uint32_t body_len = (uint32_t)(body->len - TT_BLOCK_HEADER);
     int64_t payload_at = tt_block_payload_at(body_len);
     tt_block_head head = {
         .kind = kind,
@@ -69,10 +69,10 @@ tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_wire *body, const
         .first_step = store->first_step,
         .last_step = store->last_step,
     };
-    tt_block_seal(&head, store->end, body->buf.data + TT_BLOCK_HEADER, (unsigned char *)body->buf.data);
+    tt_block_seal(&head, store->end, body->data + TT_BLOCK_HEADER, (unsigned char *)body->data);
     struct iovec parts[] = {
-        { body->buf.data, body->buf.len },
-        { (void *)(uintptr_t)zeros, (size_t)payload_at - body->buf.len },
+        { body->data, body->len },
+        { (void *)(uintptr_t)zeros, (size_t)payload_at - body->len },
         { (void *)(uintptr_t)payload, payload_len },
         { (void *)(uintptr_t)zeros, (size_t)(head.length - payload_at) - payload_len },
     };
@@ -98,7 +98,7 @@ out:
 /* Starts the next batch with the names that came since the last one. */
 static void begin_batch(tt_store *store)
 {
-    tt_buf_clear(&store->body.buf);
+    tt_buf_clear(&store->body);
     (void)tt_wire_room(&store->body, TT_BLOCK_HEADER);
     store->first_step = 0;
     store->last_step = -1;
@@ -115,7 +115,7 @@ static void add_step(tt_store *store, int64_t low, int64_t high)
 
 static void put_names(tt_store *store)
 {
-    if (store->body.buf.len == 0)
+    if (store->body.len == 0)
         begin_batch(store);
     int32_t count = tt_sites_count(store->index.sites);
     if (store->sites_written < count) {
@@ -127,27 +127,23 @@ static void put_names(tt_store *store)
 tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const tt_points *points,
                              tt_error *err)
 {
-    put_names(store);
-    tt_wire chunk = { .buf = store->scratch };
-    tt_buf_clear(&chunk.buf);
-    tt_chunk_pack(&chunk, (uint32_t)site, first, points);
-    store->scratch = chunk.buf;
-    tt_status st = chunk.st;
-    if (st == TT_OK)
-        tt_section_put(&store->body, TT_SECTION_CHUNK, chunk.buf.data, chunk.buf.len);
-    if (st == TT_OK)
-        st = store->body.st;
     tt_chunk about;
+    tt_buf *chunk = &store->scratch;
+    put_names(store);
+    tt_buf_clear(chunk);
+    tt_chunk_pack(chunk, (uint32_t)site, first, points);
+    tt_section_put(&store->body, TT_SECTION_CHUNK, chunk);
+    tt_status st = store->body.st;
     if (st == TT_OK)
-        st = tt_chunk_parse(&about, chunk.buf.data, chunk.buf.len);
+        st = tt_chunk_parse(&about, chunk->data, chunk->len);
     if (st < 0)
         return tt_fail(err, st, "%s", tt_status_text(st));
     tt_index_chunk entry = {
-        .at = store->end + (int64_t)(store->body.buf.len - chunk.buf.len),
+        .at = store->end + (int64_t)(store->body.len - chunk->len),
         .first = first,
         .first_step = about.first_step,
         .last_step = about.last_step,
-        .len = (uint32_t)chunk.buf.len,
+        .len = (uint32_t)chunk->len,
         .n = points->n,
     };
     st = tt_index_add(&store->index, site, &entry);
@@ -171,13 +167,12 @@ tt_status tt_store_add(tt_store *store, int32_t site, const tt_points *points, t
 }
 
 /* Adds a section that texts.c will look for; frees it. */
-static tt_status put_text(tt_store *store, tt_section kind, tt_wire *section, tt_error *err)
+static tt_status put_text(tt_store *store, tt_section kind, tt_buf *section, tt_error *err)
 {
     put_names(store);
-    if (section->st == TT_OK)
-        tt_section_put(&store->body, kind, section->buf.data, section->buf.len);
-    tt_status st = section->st < 0 ? section->st : store->body.st;
-    tt_buf_free(&section->buf);
+    tt_section_put(&store->body, kind, section);
+    tt_status st = store->body.st;
+    tt_buf_free(section);
     const tt_places *notes = &store->index.notes;
     if (st == TT_OK && (notes->count == 0 || notes->at[notes->count - 1] != store->end))
         st = tt_places_add(&store->index.notes, store->end);
@@ -187,10 +182,10 @@ static tt_status put_text(tt_store *store, tt_section kind, tt_wire *section, tt
 tt_status tt_store_note(tt_store *store, int64_t step, int64_t time, const char *text, size_t len,
                         tt_error *err)
 {
-    tt_wire note = { 0 };
+    tt_buf note = { 0 };
     tt_wire_signed(&note, step);
     tt_wire_signed(&note, time);
-    tt_wire_bytes(&note, text, len);
+    tt_buf_append(&note, text, len);
     tt_status st = put_text(store, TT_SECTION_NOTE, &note, err);
     add_step(store, step, step);
     return st;
@@ -198,21 +193,28 @@ tt_status tt_store_note(tt_store *store, int64_t step, int64_t time, const char 
 
 tt_status tt_store_module(tt_store *store, const char *path, const char *class_name, tt_error *err)
 {
-    tt_wire module = { 0 };
+    tt_buf module = { 0 };
     tt_wire_varint(&module, strlen(path));
-    tt_wire_bytes(&module, path, strlen(path));
-    tt_wire_bytes(&module, class_name, strlen(class_name));
+    tt_buf_append(&module, path, strlen(path));
+    tt_buf_append(&module, class_name, strlen(class_name));
     return put_text(store, TT_SECTION_MODULE, &module, err);
+}
+
+void tt_store_put_pair(tt_store *store, tt_section kind, int64_t first, int64_t second)
+{
+    put_names(store);
+    tt_buf section = { 0 };
+    tt_wire_varint(&section, (uint64_t)first);
+    tt_wire_varint(&section, (uint64_t)second);
+    tt_section_put(&store->body, kind, &section);
+    tt_buf_free(&section);
 }
 
 void tt_store_lost(tt_store *store, int64_t events, int64_t bytes)
 {
     if (events == store->index.lost_events && bytes == store->index.lost_bytes)
         return;
-    put_names(store);
-    unsigned char section[20], *at = tt_put_varint(section, (uint64_t)events);
-    at = tt_put_varint(at, (uint64_t)bytes);
-    tt_section_put(&store->body, TT_SECTION_LOST, section, (size_t)(at - section));
+    tt_store_put_pair(store, TT_SECTION_LOST, events, bytes);
     store->index.lost_events = events;
     store->index.lost_bytes = bytes;
 }
@@ -220,7 +222,7 @@ void tt_store_lost(tt_store *store, int64_t events, int64_t bytes)
 tt_status tt_store_flush(tt_store *store, tt_error *err)
 {
     put_names(store);
-    if (store->body.buf.len <= TT_BLOCK_HEADER && store->body.st == TT_OK)
+    if (store->body.len <= TT_BLOCK_HEADER && store->body.st == TT_OK)
         return TT_OK;
     tt_status st = tt_store_put(store, TT_BLOCK_BATCH, &store->body, NULL, 0, err);
     if (st == TT_OK)
@@ -280,20 +282,20 @@ out:
 
 static tt_status put_session(tt_store *store, const char *const *info, tt_error *err)
 {
-    tt_wire body = { 0 };
+    tt_buf body = { 0 };
     (void)tt_wire_room(&body, TT_BLOCK_HEADER);
     for (; info != NULL && info[0] != NULL && info[1] != NULL; info += 2) {
         for (int i = 0; i < 2; i++) {
             size_t len = strlen(info[i]);
             tt_wire_varint(&body, len);
-            tt_wire_bytes(&body, info[i], len);
+            tt_buf_append(&body, info[i], len);
         }
     }
     int64_t at = store->end;
     tt_status st = tt_store_put(store, TT_BLOCK_SESSION, &body, NULL, 0, err);
     if (st == TT_OK)
         st = tt_places_add(&store->index.sessions, at);
-    tt_buf_free(&body.buf);
+    tt_buf_free(&body);
     return st;
 }
 
@@ -302,7 +304,7 @@ static void release(tt_store *store)
     if (store->fd >= 0)
         (void)close(store->fd);
     tt_index_free(&store->index);
-    tt_buf_free(&store->body.buf);
+    tt_buf_free(&store->body);
     tt_points_free(&store->merged);
     tt_buf_free(&store->scratch);
     free(store->segments.at);
@@ -338,12 +340,12 @@ tt_status tt_store_open(tt_store *store, const char *path, tt_sites *sites,
 }
 
 /* The latest point of each site, for readers that ask for nothing else. */
-static void put_latest(tt_store *store, tt_wire *out)
+static void put_latest(tt_store *store, tt_buf *out)
 {
     tt_points one = { 0 };
-    tt_wire packed = { 0 };
+    tt_buf packed = { 0 };
     for (int32_t i = 0;
-         i < store->index.count && out->st == TT_OK && out->buf.len < TT_BLOCK_BODY_MAX * 3 / 4; i++) {
+         i < store->index.count && out->st == TT_OK && out->len < TT_BLOCK_BODY_MAX * 3 / 4; i++) {
         const tt_index_site *row = &store->index.row[i];
         if (row->count == 0)
             continue;
@@ -352,20 +354,19 @@ static void put_latest(tt_store *store, tt_wire *out)
         if (tt_store_read_chunk(store->fd, &store->scratch, last, &store->merged) < 0)
             continue; /* it is only a short cut */
         tt_points_clear(&one);
-        tt_buf_clear(&packed.buf);
+        tt_buf_clear(&packed);
         if (tt_points_copy(&one, &store->merged, last->n - 1) < 0)
             continue;
         tt_chunk_pack(&packed, (uint32_t)i, last->first + last->n - 1, &one);
-        if (packed.st == TT_OK)
-            tt_section_put(out, TT_SECTION_LATEST, packed.buf.data, packed.buf.len);
+        tt_section_put(out, TT_SECTION_LATEST, &packed);
     }
     tt_points_free(&one);
-    tt_buf_free(&packed.buf);
+    tt_buf_free(&packed);
 }
 
 static tt_status put_snapshot(tt_store *store, tt_block_kind kind, tt_error *err)
 {
-    tt_wire body = { 0 };
+    tt_buf body = { 0 };
     (void)tt_wire_room(&body, TT_BLOCK_HEADER);
     tt_index_pack(&store->index, &body);
     if (kind == TT_BLOCK_FOOTER)
@@ -374,11 +375,11 @@ static tt_status put_snapshot(tt_store *store, tt_block_kind kind, tt_error *err
     store->last_step = store->index.last_step;
     tt_status st = tt_store_put(store, kind, &body, NULL, 0, err);
     store->indexed_end = store->end;
-    store->index_bytes = (int64_t)body.buf.len;
+    store->index_bytes = (int64_t)body.len;
     store->blocks_since_index = 0;
     store->first_step = 0;
     store->last_step = -1;
-    tt_buf_free(&body.buf);
+    tt_buf_free(&body);
     return st;
 }
 
@@ -396,14 +397,14 @@ tt_status tt_store_index_if_due(tt_store *store, tt_error *err)
 /* Footer and end; gives back what was reserved. */
 static tt_status put_end(tt_store *store, tt_error *err)
 {
-    tt_wire end = { 0 };
+    tt_buf end = { 0 };
     int64_t footer = store->end;
     (void)tt_wire_room(&end, TT_BLOCK_HEADER);
     tt_status st = put_snapshot(store, TT_BLOCK_FOOTER, err);
     store->first_step = footer;
     if (st == TT_OK)
         st = tt_store_put(store, TT_BLOCK_END, &end, NULL, 0, err);
-    tt_buf_free(&end.buf);
+    tt_buf_free(&end);
     return st == TT_OK ? tt_file_cut(store->fd, store->end, err) : st;
 }
 

@@ -22,7 +22,7 @@ typedef struct tt_store {
     int64_t reserved;  /* room asked for up to here */
     tt_index index;
     int32_t sites_written;
-    tt_wire body; /* sections collected for the next batch; 64 bytes kept for the header */
+    tt_buf body; /* sections collected for the next batch; 64 bytes kept for the header */
     int64_t first_step, last_step; /* of those; 0, -1: none */
     int64_t indexed_end;           /* end of the latest index block */
     int64_t index_bytes;           /* its length */
@@ -82,11 +82,13 @@ void tt_store_value_used(tt_store *store, int64_t at);
 /* ---- for the other files of the writer ---- */
 
 /* Writes a block: body with room for the header at its front, and a payload. */
-tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_wire *body, const void *payload,
+tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_buf *body, const void *payload,
                        size_t payload_len, tt_error *err);
 /* Adds a chunk to the batch; one that covers others takes their place. */
 tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const tt_points *points,
                              tt_error *err);
+/* Adds a section of two numbers to the batch. */
+void tt_store_put_pair(tt_store *store, tt_section kind, int64_t first, int64_t second);
 /* room.c */
 tt_status tt_store_make_room(tt_store *store, const tt_piece *piece, int64_t bytes, int64_t before,
                              bool *has_room, tt_error *err);

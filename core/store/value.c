@@ -68,14 +68,14 @@ tt_status tt_value_parse(tt_value_head *out, const void *body, size_t len)
     return TT_OK;
 }
 
-void tt_value_pack(tt_wire *out, const tt_value_head *head)
+void tt_value_pack(tt_buf *out, const tt_value_head *head)
 {
     unsigned char fixed[32];
     tt_put_u64(fixed, head->digest.low);
     tt_put_u64(fixed + 8, head->digest.high);
     tt_put_u64(fixed + 16, head->check);
     tt_put_u64(fixed + 24, (uint64_t)head->before);
-    tt_wire_bytes(out, fixed, sizeof fixed);
+    tt_buf_append(out, fixed, sizeof fixed);
     tt_wire_varint(out, (uint64_t)head->packing);
     tt_wire_varint(out, (uint64_t)head->total);
     tt_wire_varint(out, (uint64_t)head->at);
@@ -139,13 +139,13 @@ tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *byt
     }
     head.check =
         piece->has_check && head.packing == TT_VALUE_RAW ? piece->check : tt_block_hash(payload, stored);
-    tt_wire body = { 0 };
+    tt_buf body = { 0 };
     (void)tt_wire_room(&body, TT_BLOCK_HEADER);
     tt_value_pack(&body, &head);
     store->first_step = store->last_step = step;
     int64_t at = store->end;
     st = tt_store_put(store, TT_BLOCK_VALUE, &body, payload, stored, err);
-    tt_buf_free(&body.buf);
+    tt_buf_free(&body);
     store->first_step = 0;
     store->last_step = -1;
     if (st == TT_OK) {

@@ -24,7 +24,7 @@ typedef struct tt_value_head {
     int64_t shape[TT_MAX_DIM];
 } tt_value_head;
 
-void tt_value_pack(tt_wire *out, const tt_value_head *head);
+void tt_value_pack(tt_buf *out, const tt_value_head *head);
 tt_status tt_value_parse(tt_value_head *out, const void *body, size_t len);
 
 #endif

@@ -167,7 +167,6 @@ static tt_status begin(plan *p, const tt_tensor *q, const tt_tensor *k,
     p->is_wide = q->dtype == TT_F64;
     double scale = options != NULL ? options->scale : (double)NAN;
     p->scale = isnan(scale) ? 1.0 / sqrt((double)p->dim) : scale;
-    p->entropy = p->max_logit = p->sink = NULL;
     return TT_OK;
 }
 
@@ -344,38 +343,21 @@ static void run_table(table *w, int64_t number)
     }
 }
 
-static void run(const plan *p, const tt_kernels *kernels, void *memory)
+static tt_status run(const plan *p, tt_error *err)
 {
+    const tt_kernels *kernels = tt_kernels_get();
     table w = { .plan = p, .kernels = kernels };
-    (void)place(p, memory, &w.at);
+    size_t bytes = place(p, NULL, &w.at);
+    char *memory = bytes > 0 ? malloc(bytes + ALIGN) : NULL;
+    if (memory == NULL)
+        return tt_fail(err, TT_ENOMEM, "no memory for tiles of head_dim %" PRId64, p->dim);
+    (void)place(p, memory + (ALIGN - (uintptr_t)memory % ALIGN) % ALIGN, &w.at);
     w.item = p->is_wide ? sizeof(double) : sizeof(float);
     w.pack = p->is_wide ? kernels->attention_pack_f64 : kernels->attention_pack_f32;
     w.score = p->is_wide ? kernels->attention_score_f64 : kernels->attention_score_f32;
     w.fold = p->is_wide ? kernels->attention_fold_f64 : kernels->attention_fold_f32;
     for (int64_t number = 0; number < p->tables; number++)
         run_table(&w, number);
-}
-
-tt_status tt_attention_compute_with(const tt_kernels *kernels, const tt_tensor *q, const tt_tensor *k,
-                                    const tt_attention_options *options, float *entropy, float *max_logit,
-                                    float *sink, tt_error *err)
-{
-    plan p;
-    tt_status st = begin(&p, q, k, options, err);
-    if (st < 0)
-        return st;
-    if (p.tables == 0 || p.queries == 0)
-        return TT_OK;
-    p.entropy = entropy;
-    p.max_logit = max_logit;
-    p.sink = sink;
-    scratch none;
-    size_t bytes = place(&p, NULL, &none);
-    char *memory = bytes > 0 ? malloc(bytes + ALIGN) : NULL;
-    if (memory == NULL)
-        return tt_fail(err, TT_ENOMEM, "no memory for tiles of head_dim %" PRId64, p.dim);
-    char *aligned = memory + (ALIGN - (uintptr_t)memory % ALIGN) % ALIGN;
-    run(&p, kernels, aligned);
     free(memory);
     return TT_OK;
 }
@@ -384,9 +366,14 @@ tt_status tt_attention_compute(const tt_tensor *q, const tt_tensor *k,
                                const tt_attention_options *options, float *entropy, float *max_logit,
                                float *sink, tt_error *err)
 {
+    plan p;
     uint64_t mode = tt_float_mode_begin();
-    tt_status st =
-        tt_attention_compute_with(tt_kernels_get(), q, k, options, entropy, max_logit, sink, err);
+    tt_status st = begin(&p, q, k, options, err);
+    p.entropy = entropy;
+    p.max_logit = max_logit;
+    p.sink = sink;
+    if (st == TT_OK && p.tables > 0 && p.queries > 0)
+        st = run(&p, err);
     tt_float_mode_end(mode);
     return st;
 }

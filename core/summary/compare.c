@@ -19,13 +19,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Two tensors walked in step. */
-typedef struct pair {
-    const tt_kernels *k;
-    tt_dtype a_type, b_type;
-    tt_walk a, b;
-} pair;
-
 /* A pair that differs and holds no NaN: size is |b|. */
 static void add_gap(tt_compare_state *state, int64_t at, double gap, double size)
 {
@@ -48,44 +41,42 @@ static void add_ulps(tt_compare_state *state, uint64_t ulps)
         state->ulp_hist[tt_ulp_bin(ulps)]++;
 }
 
-/* ---- floats ------------------------------------------------------------- */
-
-static void compare_floats(pair *p, tt_compare_state *state)
-{
-    _Alignas(32) char a_buffer[TT_TILE_BYTES], b_buffer[TT_TILE_BYTES];
-    float a_tile[TT_TILE], b_tile[TT_TILE];
-    bool is_narrow = p->a_type == p->b_type && p->a_type != TT_F32;
-    bool has_own_ulps = is_narrow && !state->has_ulps;
+/* n pairs of two types; each function below adds them to what the calls before have found. */
+typedef struct tile {
+    tt_dtype a_type, b_type;
     const void *a, *b;
-    for (size_t n; (n = tt_walk_next(&p->a, a_buffer, TT_TILE, &a)) > 0;) {
-        (void)tt_walk_next(&p->b, b_buffer, TT_TILE, &b);
-        const float *x = tt_tile_f32(p->k, p->a_type, a, a_tile, n), *y = x;
-        bool is_same = is_narrow && memcmp(a, b, n * p->a.item) == 0;
-        if (!is_same) /* else only NaN can differ */
-            y = tt_tile_f32(p->k, p->b_type, b, b_tile, n);
-        p->k->compare_f32(x, y, n, state);
-        if (has_own_ulps && (!is_same || state->ulp_hist != NULL))
-            p->k->compare_narrow(p->a_type, a, b, n, state);
-    }
+    size_t n;
+} tile;
+
+typedef void compare_fn(const tile *t, tt_compare_state *state);
+
+static bool is_one_type(const tile *t)
+{
+    return t->a_type == t->b_type;
 }
 
-static void compare_doubles(pair *p, tt_compare_state *state)
+/* ---- floats ------------------------------------------------------------- */
+
+static void compare_floats(const tile *t, tt_compare_state *state)
 {
-    _Alignas(32) char a_buffer[TT_TILE_BYTES], b_buffer[TT_TILE_BYTES];
+    float a_tile[TT_TILE], b_tile[TT_TILE];
+    bool is_narrow = is_one_type(t) && t->a_type != TT_F32;
+    bool is_same = is_narrow && memcmp(t->a, t->b, t->n * tt_dtype_size(t->a_type)) == 0;
+    const float *x = tt_tile_f32(t->a_type, t->a, a_tile, t->n), *y = x;
+    if (!is_same) /* else only NaN can differ */
+        y = tt_tile_f32(t->b_type, t->b, b_tile, t->n);
+    tt_kernels_get()->compare_f32(x, y, t->n, state);
+    if (is_narrow && !state->has_ulps && (!is_same || state->ulp_hist != NULL))
+        tt_kernels_get()->compare_narrow(t->a_type, t->a, t->b, t->n, state);
+}
+
+static void compare_doubles(const tile *t, tt_compare_state *state)
+{
     double a_tile[TT_TILE], b_tile[TT_TILE];
-    bool is_integer = p->a_type == p->b_type && p->a_type != TT_F64;
-    const void *a, *b;
-    for (size_t n; (n = tt_walk_next(&p->a, a_buffer, TT_TILE, &a)) > 0;) {
-        (void)tt_walk_next(&p->b, b_buffer, TT_TILE, &b);
-        if (is_integer && memcmp(a, b, n * p->a.item) == 0) {
-            state->at += (int64_t)n;
-            continue;
-        }
-        const double *x = tt_tile_f64(p->k, p->a_type, a, a_tile, n);
-        const double *y = tt_tile_f64(p->k, p->b_type, b, b_tile, n);
-        p->k->compare_f64(x, y, n, state);
-    }
-    if (is_integer)
+    const double *x = tt_tile_f64(t->a_type, t->a, a_tile, t->n);
+    const double *y = tt_tile_f64(t->b_type, t->b, b_tile, t->n);
+    tt_kernels_get()->compare_f64(x, y, t->n, state);
+    if (is_one_type(t) && t->a_type != TT_F64) /* integers of one type */
         state->ulp_max = (uint64_t)state->max_abs;
 }
 
@@ -144,56 +135,25 @@ static void add_integers(integer a, integer b, int64_t at, bool has_ulps, tt_com
     add_gap(state, at, is_over ? 0x1p64 + (double)gap : (double)gap, (double)b.magnitude);
 }
 
-static void compare_integers(pair *p, tt_compare_state *state)
+static void compare_integers(const tile *t, tt_compare_state *state)
 {
-    _Alignas(32) char a_buffer[TT_TILE_BYTES], b_buffer[TT_TILE_BYTES];
     uint64_t x[TT_TILE], y[TT_TILE];
-    bool is_same_type = p->a_type == p->b_type;
-    const void *a, *b;
-    for (size_t n; (n = tt_walk_next(&p->a, a_buffer, TT_TILE, &a)) > 0; state->at += (int64_t)n) {
-        (void)tt_walk_next(&p->b, b_buffer, TT_TILE, &b);
-        if (is_same_type && memcmp(a, b, n * p->a.item) == 0) {
-            if (state->ulp_hist != NULL)
-                state->ulp_hist[0] += (int64_t)n;
-            continue;
-        }
-        read_integers(p->a_type, a, x, n);
-        read_integers(p->b_type, b, y, n);
-        for (size_t i = 0; i < n; i++)
-            add_integers(integer_of(p->a_type, x[i]), integer_of(p->b_type, y[i]), state->at + (int64_t)i,
-                         is_same_type, state);
-    }
+    read_integers(t->a_type, t->a, x, t->n);
+    read_integers(t->b_type, t->b, y, t->n);
+    for (size_t i = 0; i < t->n; i++)
+        add_integers(integer_of(t->a_type, x[i]), integer_of(t->b_type, y[i]), state->at + (int64_t)i,
+                     is_one_type(t), state);
+    state->at += (int64_t)t->n;
 }
 
 /* ---- complex ------------------------------------------------------------ */
 
-typedef struct number {
-    double re, im;
-} number;
-
-static void read_numbers(const tt_kernels *k, tt_dtype dtype, const void *from, number *to, size_t n)
-{
-    if (dtype == TT_C128) {
-        memcpy(to, from, n * sizeof *to);
-        return;
-    }
-    const float *parts = from;
-    for (size_t i = 0; dtype == TT_C64 && i < n; i++)
-        to[i] = (number){ (double)parts[2 * i], (double)parts[2 * i + 1] };
-    if (dtype != TT_C64) {
-        double tile[TT_TILE];
-        const double *x = tt_tile_f64(k, dtype, from, tile, n);
-        for (size_t i = 0; i < n; i++)
-            to[i] = (number){ x[i], 0 };
-    }
-}
-
-static bool has_nan(number z)
+static bool has_nan(tt_number z)
 {
     return isnan(z.re) || isnan(z.im);
 }
 
-static bool has_inf(number z)
+static bool has_inf(tt_number z)
 {
     return isinf(z.re) || isinf(z.im);
 }
@@ -219,7 +179,7 @@ static uint64_t part_ulps(tt_dtype dtype, double a, double b)
     return x_size > y_size ? x_size - y_size : y_size - x_size;
 }
 
-static void add_numbers(number a, number b, int64_t at, tt_dtype ulp_type, tt_compare_state *state)
+static void add_numbers(tt_number a, tt_number b, int64_t at, tt_dtype ulp_type, tt_compare_state *state)
 {
     bool is_complex = tt_dtype_kind(ulp_type) == TT_KIND_COMPLEX; /* both of one type */
     if (has_nan(a) || has_nan(b)) {
@@ -236,20 +196,14 @@ static void add_numbers(number a, number b, int64_t at, tt_dtype ulp_type, tt_co
     add_gap(state, at, gap, tt_magnitude(b.re, b.im));
 }
 
-static void compare_numbers(pair *p, tt_compare_state *state)
+static void compare_numbers(const tile *t, tt_compare_state *state)
 {
-    enum { TILE = TT_TILE / 4 };
-    _Alignas(32) char a_buffer[TT_TILE_BYTES], b_buffer[TT_TILE_BYTES];
-    number x[TILE], y[TILE];
-    tt_dtype ulp_type = p->a_type == p->b_type ? p->a_type : TT_F64;
-    const void *a, *b;
-    for (size_t n; (n = tt_walk_next(&p->a, a_buffer, TILE, &a)) > 0; state->at += (int64_t)n) {
-        (void)tt_walk_next(&p->b, b_buffer, TILE, &b);
-        read_numbers(p->k, p->a_type, a, x, n);
-        read_numbers(p->k, p->b_type, b, y, n);
-        for (size_t i = 0; i < n; i++)
-            add_numbers(x[i], y[i], state->at + (int64_t)i, ulp_type, state);
-    }
+    tt_number a_tile[TT_TILE], b_tile[TT_TILE];
+    const tt_number *x = tt_tile_complex(t->a_type, t->a, a_tile, t->n);
+    const tt_number *y = tt_tile_complex(t->b_type, t->b, b_tile, t->n);
+    for (size_t i = 0; i < t->n; i++)
+        add_numbers(x[i], y[i], state->at + (int64_t)i, is_one_type(t) ? t->a_type : TT_F64, state);
+    state->at += (int64_t)t->n;
 }
 
 /* ---- the whole ---------------------------------------------------------- */
@@ -265,25 +219,37 @@ static bool is_long(tt_dtype dtype)
     return dtype == TT_I64 || dtype == TT_U64;
 }
 
-static void compare_all(const tt_kernels *k, const tt_tensor *a, const tt_tensor *b,
-                        tt_compare_state *state)
+static compare_fn *choose(tt_dtype a, tt_dtype b, const tt_compare_state *state)
 {
-    pair p; /* not zeroed: the walks are large */
-    p.k = k;
-    p.a_type = a->dtype;
-    p.b_type = b->dtype;
-    tt_walk_begin(&p.a, a, TT_ORDER_LOGICAL);
-    tt_walk_begin(&p.b, b, TT_ORDER_LOGICAL);
-    tt_lane a_lane = tt_lane_of(a->dtype), b_lane = tt_lane_of(b->dtype);
+    tt_lane a_lane = tt_lane_of(a), b_lane = tt_lane_of(b);
     if (a_lane == TT_LANE_COMPLEX || b_lane == TT_LANE_COMPLEX)
-        compare_numbers(&p, state);
-    else if (a_lane == TT_LANE_F32 && b_lane == TT_LANE_F32)
-        compare_floats(&p, state);
-    else if (is_integer(a->dtype) && is_integer(b->dtype) &&
-             (is_long(a->dtype) || is_long(b->dtype) || state->ulp_hist != NULL))
-        compare_integers(&p, state);
-    else
-        compare_doubles(&p, state);
+        return compare_numbers;
+    if (a_lane == TT_LANE_F32 && b_lane == TT_LANE_F32)
+        return compare_floats;
+    if (is_integer(a) && is_integer(b) && (is_long(a) || is_long(b) || state->ulp_hist != NULL))
+        return compare_integers;
+    return compare_doubles;
+}
+
+static void compare_all(const tt_tensor *a, const tt_tensor *b, tt_compare_state *state)
+{
+    _Alignas(32) char a_buffer[TT_TILE_BYTES], b_buffer[TT_TILE_BYTES];
+    compare_fn *compare = choose(a->dtype, b->dtype, state);
+    bool may_skip = a->dtype == b->dtype && is_integer(a->dtype);
+    tt_walk a_walk, b_walk;
+    tt_walk_begin(&a_walk, a, TT_ORDER_LOGICAL);
+    tt_walk_begin(&b_walk, b, TT_ORDER_LOGICAL);
+    tile t = { .a_type = a->dtype, .b_type = b->dtype };
+    while ((t.n = tt_walk_next(&a_walk, a_buffer, TT_TILE, &t.a)) > 0) {
+        (void)tt_walk_next(&b_walk, b_buffer, TT_TILE, &t.b);
+        if (!may_skip || memcmp(t.a, t.b, t.n * a_walk.item) != 0) {
+            compare(&t, state);
+            continue;
+        }
+        state->at += (int64_t)t.n;
+        if (state->ulp_hist != NULL)
+            state->ulp_hist[0] += (int64_t)t.n;
+    }
 }
 
 static tt_status check(const tt_tensor *a, const tt_tensor *b, const tt_compare_options *options,
@@ -303,26 +269,28 @@ static tt_status check(const tt_tensor *a, const tt_tensor *b, const tt_compare_
     return TT_OK;
 }
 
-tt_status tt_compare_with(const tt_kernels *k, const tt_tensor *a, const tt_tensor *b,
-                          const tt_compare_options *options, tt_compare *out, tt_error *err)
+tt_status tt_compare_compute(const tt_tensor *a, const tt_tensor *b, const tt_compare_options *options,
+                             tt_compare *out, tt_error *err)
 {
     tt_status st = check(a, b, options, err);
     if (st < 0)
         return st;
     memset(out->ulp_hist, 0, sizeof out->ulp_hist);
-    bool is_one_type = a->dtype == b->dtype;
+    bool is_one = a->dtype == b->dtype;
     tt_compare_state state = {
         .rtol = options->rtol,
         .atol = options->atol,
         .equal_nan = options->equal_nan,
-        .has_ulps = is_one_type && (a->dtype == TT_F32 || a->dtype == TT_F64 || a->dtype == TT_BF16),
+        .has_ulps = is_one && (a->dtype == TT_F32 || a->dtype == TT_F64 || a->dtype == TT_BF16),
         .ulp_shift = a->dtype == TT_BF16 ? 16 : 0,
         .argmax = -1,
         .first_nan = -1,
-        .ulp_hist = is_one_type && options->wants_ulps ? out->ulp_hist : NULL,
+        .ulp_hist = is_one && options->wants_ulps ? out->ulp_hist : NULL,
         .is_close = true,
     };
-    compare_all(k, a, b, &state);
+    uint64_t mode = tt_float_mode_begin();
+    compare_all(a, b, &state);
+    tt_float_mode_end(mode);
     out->count = a->count;
     out->differing = state.differing;
     bool has_nan = state.first_nan >= 0; /* no largest difference: as torch, NaN */
@@ -336,13 +304,4 @@ tt_status tt_compare_with(const tt_kernels *k, const tt_tensor *a, const tt_tens
     out->equal = state.differing == 0;
     out->allclose = state.is_close;
     return TT_OK;
-}
-
-tt_status tt_compare_compute(const tt_tensor *a, const tt_tensor *b, const tt_compare_options *options,
-                             tt_compare *out, tt_error *err)
-{
-    uint64_t mode = tt_float_mode_begin();
-    tt_status st = tt_compare_with(tt_kernels_get(), a, b, options, out, err);
-    tt_float_mode_end(mode);
-    return st;
 }

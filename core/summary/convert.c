@@ -39,33 +39,45 @@ tt_lane tt_lane_of(tt_dtype dtype)
     return TT_LANE_COMPLEX;
 }
 
-const float *tt_tile_f32(const tt_kernels *k, tt_dtype dtype, const void *from, float *to, size_t n)
+const float *tt_tile_f32(tt_dtype dtype, const void *from, float *to, size_t n)
 {
     if (dtype == TT_F32)
         return from;
-    k->convert_f32(dtype, from, to, n);
+    tt_kernels_get()->convert_f32(dtype, from, to, n);
     return to;
 }
 
-const double *tt_tile_f64(const tt_kernels *k, tt_dtype dtype, const void *from, double *to, size_t n)
+const double *tt_tile_f64(tt_dtype dtype, const void *from, double *to, size_t n)
 {
     if (dtype == TT_F64)
         return from;
-    k->convert_f64(dtype, from, to, n);
+    tt_kernels_get()->convert_f64(dtype, from, to, n);
+    return to;
+}
+
+const tt_number *tt_tile_complex(tt_dtype dtype, const void *from, tt_number *to, size_t n)
+{
+    const float *parts = from;
+    double tile[TT_TILE];
+    if (dtype == TT_C128)
+        return from;
+    const double *x = dtype != TT_C64 ? tt_tile_f64(dtype, from, tile, n) : NULL;
+    for (size_t i = 0; i < n; i++)
+        to[i] = x != NULL ? (tt_number){ x[i], 0 }
+                          : (tt_number){ (double)parts[2 * i], (double)parts[2 * i + 1] };
     return to;
 }
 
 double tt_element_f64(tt_dtype dtype, const void *element)
 {
-    const tt_kernels *k = tt_kernels_get();
     double aligned, wide; /* large enough for every type but complex128 */
     float narrow;
     if ((unsigned)dtype >= TT_DTYPE_COUNT_ || tt_lane_of(dtype) == TT_LANE_COMPLEX)
         return (double)NAN;
     memcpy(&aligned, element, tt_dtype_size(dtype));
     uint64_t mode = tt_float_mode_begin();
-    double x = tt_lane_of(dtype) == TT_LANE_F32 ? (double)*tt_tile_f32(k, dtype, &aligned, &narrow, 1)
-                                                : *tt_tile_f64(k, dtype, &aligned, &wide, 1);
+    double x = tt_lane_of(dtype) == TT_LANE_F32 ? (double)*tt_tile_f32(dtype, &aligned, &narrow, 1)
+                                                : *tt_tile_f64(dtype, &aligned, &wide, 1);
     x = tt_float_mode_keep(x);
     tt_float_mode_end(mode);
     return x;

@@ -17,7 +17,14 @@ tt_lane tt_lane_of(tt_dtype dtype);
 /* n elements of a contiguous run as floats (TT_LANE_F32) or doubles (every
  * lane but complex; i64 and u64 are rounded).  Gives `from` itself where it is
  * already of that type, else `to`. */
-const float *tt_tile_f32(const tt_kernels *k, tt_dtype dtype, const void *from, float *to, size_t n);
-const double *tt_tile_f64(const tt_kernels *k, tt_dtype dtype, const void *from, double *to, size_t n);
+const float *tt_tile_f32(tt_dtype dtype, const void *from, float *to, size_t n);
+const double *tt_tile_f64(tt_dtype dtype, const void *from, double *to, size_t n);
+
+typedef struct tt_number {
+    double re, im;
+} tt_number;
+
+/* Elements of any type as complex numbers. */
+const tt_number *tt_tile_complex(tt_dtype dtype, const void *from, tt_number *to, size_t n);
 
 #endif

@@ -4,7 +4,6 @@
  * built in, the long loop runs close to the speed of memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/kernels.h"
-#include "tensor/walk.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -18,17 +17,4 @@ void TT_KERNEL(digest_bytes)(const void *bytes, size_t len, tt_digest *out)
 void TT_KERNEL(digest_add)(void *state, const void *bytes, size_t len)
 {
     (void)XXH3_128bits_update(state, bytes, len);
-}
-
-/* The same number for elements that do not lie behind each other. */
-void TT_KERNEL(digest_walk)(tt_walk *walk, tt_digest *out)
-{
-    _Alignas(32) char buffer[TT_TILE_BYTES];
-    XXH3_state_t state;
-    (void)XXH3_128bits_reset(&state);
-    const void *run;
-    for (size_t n; (n = tt_walk_next(walk, buffer, TT_TILE, &run)) > 0;)
-        (void)XXH3_128bits_update(&state, run, n * walk->item);
-    XXH128_hash_t hash = XXH3_128bits_digest(&state);
-    *out = (tt_digest){ .low = hash.low64, .high = hash.high64 };
 }

@@ -112,7 +112,7 @@ static void flush_tables(tt_hist *hist, uint32_t *tables)
     memset(tables, 0, sizeof *tables * TT_HIST_TABLES * TT_HIST_TABLE);
 }
 
-static void add_many_floats(const tt_kernels *k, tt_hist *hist, const tt_tensor *t)
+static void add_many_floats(tt_hist *hist, const tt_tensor *t)
 {
     _Alignas(32) char buffer[TT_TILE_BYTES];
     float converted[TT_TILE];
@@ -122,9 +122,9 @@ static void add_many_floats(const tt_kernels *k, tt_hist *hist, const tt_tensor 
     const void *run;
     int64_t tiles = 0;
     for (size_t n; (n = tt_walk_next(&walk, buffer, TT_TILE, &run)) > 0; tiles++) {
-        const float *x = tt_tile_f32(k, t->dtype, run, converted, n);
+        const float *x = tt_tile_f32(t->dtype, run, converted, n);
         tt_hist_edges edges;
-        k->hist_f32(x, n, tables, &edges);
+        tt_kernels_get()->hist_f32(x, n, tables, &edges);
         hist->zeros += edges.zeros;
         hist->nan += edges.nan;
         hist->posinf += edges.posinf;
@@ -140,43 +140,34 @@ static void add_many_floats(const tt_kernels *k, tt_hist *hist, const tt_tensor 
     flush_tables(hist, tables);
 }
 
-static void add_few(const tt_kernels *k, tt_hist *hist, const tt_tensor *t)
+static void add_few(tt_hist *hist, const tt_tensor *t)
 {
     _Alignas(32) char buffer[TT_TILE_BYTES];
     double values[TT_TILE];
+    tt_number numbers[TT_TILE];
+    bool is_complex = tt_lane_of(t->dtype) == TT_LANE_COMPLEX;
     tt_walk walk;
     tt_walk_begin(&walk, t, TT_ORDER_MEMORY);
     const void *run;
     for (size_t n; (n = tt_walk_next(&walk, buffer, TT_TILE, &run)) > 0;) {
-        const float *c64 = run;
-        const double *c128 = run, *x = values;
-        if (t->dtype == TT_C64)
-            for (size_t i = 0; i < n; i++)
-                values[i] = tt_magnitude((double)c64[2 * i], (double)c64[2 * i + 1]);
-        else if (t->dtype == TT_C128)
-            for (size_t i = 0; i < n; i++)
-                values[i] = tt_magnitude(c128[2 * i], c128[2 * i + 1]);
-        else
-            x = tt_tile_f64(k, t->dtype, run, values, n);
+        const double *x = is_complex ? values : tt_tile_f64(t->dtype, run, values, n);
+        const tt_number *z = is_complex ? tt_tile_complex(t->dtype, run, numbers, n) : NULL;
+        for (size_t i = 0; is_complex && i < n; i++)
+            values[i] = tt_magnitude(z[i].re, z[i].im);
         for (size_t i = 0; i < n; i++)
             add_value(hist, x[i]);
     }
 }
 
-void tt_hist_add_with(const tt_kernels *k, tt_hist *hist, const tt_tensor *t)
-{
-    int64_t before = hist->nan + hist->posinf + hist->neginf + hist->zeros;
-    if (tt_lane_of(t->dtype) == TT_LANE_F32 && t->count >= SMALL)
-        add_many_floats(k, hist, t);
-    else
-        add_few(k, hist, t);
-    hist->binned += t->count - (hist->nan + hist->posinf + hist->neginf + hist->zeros - before);
-}
-
 void tt_hist_add(tt_hist *hist, const tt_tensor *t)
 {
     uint64_t mode = tt_float_mode_begin();
-    tt_hist_add_with(tt_kernels_get(), hist, t);
+    int64_t before = hist->nan + hist->posinf + hist->neginf + hist->zeros;
+    if (tt_lane_of(t->dtype) == TT_LANE_F32 && t->count >= SMALL)
+        add_many_floats(hist, t);
+    else
+        add_few(hist, t);
+    hist->binned += t->count - (hist->nan + hist->posinf + hist->neginf + hist->zeros - before);
     tt_float_mode_end(mode);
 }
 

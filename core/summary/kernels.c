@@ -6,11 +6,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/kernels.h"
 
-#include "base/cpu.h"
-
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #define DECLARE(isa) TT_KERNEL_MAP(DECLARE_##isa)
 #define DECLARE_base(name, type) type tt_##name##_base;
@@ -37,21 +39,32 @@ static const tt_kernels *const tables[] = { &table_base };
 
 enum { TABLES = sizeof tables / sizeof *tables };
 
+/* AVX2 comes with F16C, and an operating system that saves the registers.
+ * __builtin_cpu_supports knows about the latter, but clang 14 has no word for F16C there. */
 static bool is_usable(const tt_kernels *table)
 {
-    return strcmp(table->isa, "avx2") != 0 || tt_cpu_has_avx2();
-}
-
-const tt_kernels *tt_kernels_named(const char *isa)
-{
-    for (size_t i = 0; i < TABLES; i++)
-        if (strcmp(tables[i]->isa, isa) == 0 && is_usable(tables[i]))
-            return tables[i];
-    return NULL;
+    if (strcmp(table->isa, "avx2") != 0)
+        return true;
+#if defined(__x86_64__)
+    unsigned a, b, c = 0, d;
+    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+#else
+    return false;
+#endif
 }
 
 /* Two threads that come here first both find the same answer. */
 static _Atomic(const tt_kernels *) chosen;
+
+const tt_kernels *tt_kernels_use(const char *isa)
+{
+    for (size_t i = 0; i < TABLES; i++)
+        if (strcmp(tables[i]->isa, isa) == 0 && is_usable(tables[i])) {
+            atomic_store_explicit(&chosen, tables[i], memory_order_release);
+            return tables[i];
+        }
+    return NULL;
+}
 
 const tt_kernels *tt_kernels_get(void)
 {
@@ -60,11 +73,9 @@ const tt_kernels *tt_kernels_get(void)
         return table;
     const char *wish = getenv("TENSORTAP_ISA");
     if (wish != NULL)
-        table = tt_kernels_named(wish);
+        table = tt_kernels_use(wish);
     for (size_t i = 0; table == NULL; i++)
-        if (i + 1 == TABLES || is_usable(tables[i]))
-            table = tables[i];
-    atomic_store_explicit(&chosen, table, memory_order_release);
+        table = tt_kernels_use(tables[i]->isa); /* the last one is always usable */
     return table;
 }
 

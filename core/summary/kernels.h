@@ -50,10 +50,8 @@ typedef struct tt_hist_edges { /* elements of a tile that are in no table */
 } tt_hist_edges;
 typedef void tt_hist_f32_fn(const float *x, size_t n, uint32_t *tables, tt_hist_edges *out);
 
-struct tt_walk;
 typedef void tt_digest_bytes_fn(const void *bytes, size_t len, tt_digest *out);
 typedef void tt_digest_add_fn(void *state, const void *bytes, size_t len); /* of an XXH3_state_t */
-typedef void tt_digest_walk_fn(struct tt_walk *walk, tt_digest *out);
 
 /* compare: each call adds n pairs to what the calls before have found. */
 struct tt_compare_state;
@@ -87,7 +85,6 @@ typedef void tt_attention_fold_fn(void *scores, size_t n, tt_attention_mask kind
     X(hist_f32, tt_hist_f32_fn)                   \
     X(digest_bytes, tt_digest_bytes_fn)           \
     X(digest_add, tt_digest_add_fn)               \
-    X(digest_walk, tt_digest_walk_fn)             \
     X(compare_f32, tt_compare_f32_fn)             \
     X(compare_f64, tt_compare_f64_fn)             \
     X(compare_narrow, tt_compare_narrow_fn)       \
@@ -113,17 +110,7 @@ TT_KERNEL_MAP(X)
 
 /* The best set for this machine, or the one TENSORTAP_ISA names; picked once. */
 const tt_kernels *tt_kernels_get(void);
-/* A set by name, for tests that compare them; NULL: this machine has none such. */
-const tt_kernels *tt_kernels_named(const char *isa);
-
-/* The summaries of tensortap.h with a set of the caller's choice. */
-void tt_stats_with(const tt_kernels *k, const tt_tensor *t, tt_stats *out);
-void tt_hist_add_with(const tt_kernels *k, tt_hist *hist, const tt_tensor *t);
-void tt_digest_with(const tt_kernels *k, const tt_tensor *t, tt_digest *out);
-tt_status tt_compare_with(const tt_kernels *k, const tt_tensor *a, const tt_tensor *b,
-                          const tt_compare_options *options, tt_compare *out, tt_error *err);
-tt_status tt_attention_compute_with(const tt_kernels *kernels, const tt_tensor *q, const tt_tensor *k,
-                                    const tt_attention_options *options, float *entropy, float *max_logit,
-                                    float *sink, tt_error *err);
+/* Picks a set by name, for tests that compare them; NULL: this machine has none such. */
+const tt_kernels *tt_kernels_use(const char *isa);
 
 #endif

@@ -68,33 +68,33 @@ static void add_block(totals *into, const tt_block *block)
     merge_block(&into->all, block);
 }
 
-static void add_f32(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+static void add_f32(tt_dtype dtype, const void *run, size_t n, totals *into)
 {
     float tile[TT_TILE];
     tt_block block;
-    k->stats_f32(tt_tile_f32(k, dtype, run, tile, n), n, is_doubtful(into), &block);
+    tt_kernels_get()->stats_f32(tt_tile_f32(dtype, run, tile, n), n, is_doubtful(into), &block);
     add_block(into, &block);
 }
 
-static void add_half(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+static void add_half(tt_dtype dtype, const void *run, size_t n, totals *into)
 {
     tt_block block;
     const uint16_t *x = run;
-    if (!is_doubtful(into) && k->stats_half(dtype, x, n, &block)) {
+    if (!is_doubtful(into) && tt_kernels_get()->stats_half(dtype, x, n, &block)) {
         add_block(into, &block);
         return;
     }
     size_t first = n < TT_TILE ? n : TT_TILE;
-    add_f32(k, dtype, x, first, into);
+    add_f32(dtype, x, first, into);
     if (first < n)
-        add_f32(k, dtype, x + first, n - first, into);
+        add_f32(dtype, x + first, n - first, into);
 }
 
-static void add_f64(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+static void add_f64(tt_dtype dtype, const void *run, size_t n, totals *into)
 {
     double tile[TT_TILE];
     tt_block block;
-    k->stats_f64(tt_tile_f64(k, dtype, run, tile, n), n, is_doubtful(into), &block);
+    tt_kernels_get()->stats_f64(tt_tile_f64(dtype, run, tile, n), n, is_doubtful(into), &block);
     add_block(into, &block);
     if (dtype != TT_F64) /* 32 bits at most: the block's sum is exact */
         into->isum += (int64_t)block.sum;
@@ -102,7 +102,7 @@ static void add_f64(const tt_kernels *k, tt_dtype dtype, const void *run, size_t
 
 /* 64-bit integers.  Means are merged as distances from the first block's, which
  * are right where f64 is too coarse for the integers themselves. */
-static void add_wide(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+static void add_wide(tt_dtype dtype, const void *run, size_t n, totals *into)
 {
     tt_block block;
     bool is_unsigned = dtype == TT_U64, is_first = into->all.count == 0;
@@ -110,7 +110,8 @@ static void add_wide(const tt_kernels *k, tt_dtype dtype, const void *run, size_
         into->ends.low = is_unsigned ? (int64_t)UINT64_MAX : INT64_MAX;
         into->ends.high = is_unsigned ? 0 : INT64_MIN;
     }
-    into->is_spread = !k->stats_i64(is_unsigned, run, n, into->is_spread, &block, &into->ends);
+    into->is_spread =
+        !tt_kernels_get()->stats_i64(is_unsigned, run, n, into->is_spread, &block, &into->ends);
     int128 sum = (int128)(((uint128)(uint64_t)into->ends.sum_hi << 64) | into->ends.sum_lo);
     if (is_first)
         into->origin = sum / (int128)n;
@@ -121,42 +122,40 @@ static void add_wide(const tt_kernels *k, tt_dtype dtype, const void *run, size_
 
 /* |z| goes through the f64 lanes; the parts of finite numbers are added up
  * beside it. */
-static void add_complex(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+static void add_complex(tt_dtype dtype, const void *run, size_t n, totals *into)
 {
     double size[TT_TILE], real = 0, imag = 0;
-    const float *narrow = run;
-    const double *wide = run;
+    tt_number tile[TT_TILE];
+    const tt_number *z = tt_tile_complex(dtype, run, tile, n);
     for (size_t i = 0; i < n; i++) {
-        double re = dtype == TT_C64 ? (double)narrow[2 * i] : wide[2 * i];
-        double im = dtype == TT_C64 ? (double)narrow[2 * i + 1] : wide[2 * i + 1];
-        size[i] = isnan(re) || isnan(im) ? (double)NAN : tt_magnitude(re, im);
+        size[i] = isnan(z[i].re) || isnan(z[i].im) ? (double)NAN : tt_magnitude(z[i].re, z[i].im);
         if (size[i] < (double)INFINITY) {
-            real += re;
-            imag += im;
+            real += z[i].re;
+            imag += z[i].im;
         }
     }
     tt_block block;
-    k->stats_f64(size, n, is_doubtful(into), &block);
+    tt_kernels_get()->stats_f64(size, n, is_doubtful(into), &block);
     add_block(into, &block);
     into->sum_real += real;
     into->sum_imag += imag;
 }
 
-static void add_run(const tt_kernels *k, tt_dtype dtype, const void *run, size_t n, totals *into)
+static void add_run(tt_dtype dtype, const void *run, size_t n, totals *into)
 {
     switch (tt_lane_of(dtype)) {
     case TT_LANE_F32:
-        (dtype == TT_F16 || dtype == TT_BF16 ? add_half : add_f32)(k, dtype, run, n, into);
+        (dtype == TT_F16 || dtype == TT_BF16 ? add_half : add_f32)(dtype, run, n, into);
         break;
     case TT_LANE_F64:
-        add_f64(k, dtype, run, n, into);
+        add_f64(dtype, run, n, into);
         break;
     case TT_LANE_I64:
     case TT_LANE_U64:
-        add_wide(k, dtype, run, n, into);
+        add_wide(dtype, run, n, into);
         break;
     case TT_LANE_COMPLEX:
-        add_complex(k, dtype, run, n, into);
+        add_complex(dtype, run, n, into);
         break;
     }
 }
@@ -236,8 +235,9 @@ static bool has_repeats(const tt_tensor *t)
     return false;
 }
 
-void tt_stats_with(const tt_kernels *k, const tt_tensor *t, tt_stats *out)
+void tt_stats_compute(const tt_tensor *t, tt_stats *out)
 {
+    uint64_t mode = tt_float_mode_begin();
     tt_tensor once;
     int64_t repeat = 1;
     if (t->count > 0 && has_repeats(t)) {
@@ -251,14 +251,8 @@ void tt_stats_with(const tt_kernels *k, const tt_tensor *t, tt_stats *out)
     tt_walk_begin(&walk, t, TT_ORDER_MEMORY);
     size_t max = t->dtype == TT_F16 || t->dtype == TT_BF16 ? 2 * TT_TILE : TT_TILE;
     for (size_t n; (n = tt_walk_next(&walk, buffer, max, &run)) > 0;)
-        add_run(k, t->dtype, run, n, &sums);
+        add_run(t->dtype, run, n, &sums);
     finish(out, &sums, t->dtype, repeat);
-}
-
-void tt_stats_compute(const tt_tensor *t, tt_stats *out)
-{
-    uint64_t mode = tt_float_mode_begin();
-    tt_stats_with(tt_kernels_get(), t, out);
     tt_float_mode_end(mode);
 }
 

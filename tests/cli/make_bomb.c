@@ -33,12 +33,12 @@ static void must(bool is_fine)
 }
 
 /* Appends a block; first_step of an END is where the footer is. */
-static int64_t put_block(bomb *b, tt_block_kind kind, const tt_wire *body, const void *payload,
+static int64_t put_block(bomb *b, tt_block_kind kind, const tt_buf *body, const void *payload,
                          size_t payload_len, int64_t first_step)
 {
     unsigned char header[TT_BLOCK_HEADER];
-    size_t len = body != NULL ? body->buf.len : 0;
-    const char *bytes = len > 0 ? body->buf.data : "";
+    size_t len = body != NULL ? body->len : 0;
+    const char *bytes = len > 0 ? body->data : "";
     int64_t at = b->end, payload_at = tt_block_payload_at((uint32_t)len);
     tt_block_head head = { .kind = kind,
                            .body = (uint32_t)len,
@@ -58,27 +58,30 @@ static int64_t put_block(bomb *b, tt_block_kind kind, const tt_wire *body, const
     return at;
 }
 
-static void put_site(tt_wire *body, uint64_t number, const char *name)
+static void put_site(tt_buf *body, uint64_t number, const char *name)
 {
-    tt_wire section = { 0 };
+    tt_buf section = { 0 };
     tt_wire_varint(&section, number);
     tt_wire_varint(&section, strlen(name));
-    tt_wire_bytes(&section, name, strlen(name));
-    tt_section_put(body, TT_SECTION_SITES, section.buf.data, section.buf.len);
-    tt_buf_free(&section.buf);
+    tt_buf_append(&section, name, strlen(name));
+    tt_section_put(body, TT_SECTION_SITES, &section);
+    tt_buf_free(&section);
 }
 
 typedef struct column {
     uint64_t tag;
     int64_t number; /* packed as SAME */
 } column;
-#define SAME(name, number) { TT_COLUMN_##name << 3 | TT_PACK_SAME, number }
+#define SAME(name, number)                           \
+    {                                                \
+        TT_COLUMN_##name << 3 | TT_PACK_SAME, number \
+    }
 
 /* n points that take a few bytes. */
-static void make_chunk(tt_wire *out, uint64_t site, uint64_t first, uint64_t n, const column *columns,
+static void make_chunk(tt_buf *out, uint64_t site, uint64_t first, uint64_t n, const column *columns,
                        size_t count)
 {
-    out->buf.len = 0;
+    out->len = 0;
     (void)tt_wire_room(out, 4);
     tt_wire_varint(out, site);
     tt_wire_varint(out, first);
@@ -96,8 +99,7 @@ static void make_chunk(tt_wire *out, uint64_t site, uint64_t first, uint64_t n, 
         }
     }
     must(out->st == TT_OK);
-    tt_put_u32((unsigned char *)out->buf.data,
-               (uint32_t)tt_block_hash(out->buf.data + 4, out->buf.len - 4));
+    tt_put_u32((unsigned char *)out->data, (uint32_t)tt_block_hash(out->data + 4, out->len - 4));
 }
 
 enum { MOST = TT_CHUNK_POINTS_MAX };
@@ -112,7 +114,7 @@ static const column stats_paid[] = { SAME(PRODUCTS, TT_PRODUCT_STATS),
 /* Chunks of as many points as one may have, one behind the other; paid: with a byte for each. */
 static void put_points(bomb *b, int sites, uint64_t chunks, bool is_paid)
 {
-    tt_wire body = { 0 }, chunk = { 0 };
+    tt_buf body = { 0 }, chunk = { 0 };
     char name[32];
     for (int i = 0; i < sites; i++) {
         (void)snprintf(name, sizeof name, "activation/layer%d", i);
@@ -126,11 +128,11 @@ static void put_points(bomb *b, int sites, uint64_t chunks, bool is_paid)
                        : is_paid ? stats_paid
                                  : stats_fine,
                        is_last || is_paid ? 4 : 3);
-            tt_section_put(&body, TT_SECTION_CHUNK, chunk.buf.data, chunk.buf.len);
+            tt_section_put(&body, TT_SECTION_CHUNK, &chunk);
         }
     put_block(b, TT_BLOCK_BATCH, &body, NULL, 0, 0);
-    tt_buf_free(&body.buf);
-    tt_buf_free(&chunk.buf);
+    tt_buf_free(&body);
+    tt_buf_free(&chunk);
 }
 
 /* 200 million points in 60 kB. */
@@ -155,14 +157,14 @@ static void paid(bomb *b)
 static void repeat(bomb *b)
 {
     enum { TIMES = 200000 };
-    tt_wire body = { 0 }, chunk = { 0 }, row = { 0 };
+    tt_buf body = { 0 }, chunk = { 0 }, row = { 0 };
     int64_t at = b->end + TT_BLOCK_HEADER;
     put_site(&body, 0, "x");
     make_chunk(&chunk, 0, 0, 16, stats_fine, 3);
-    tt_section_put(&body, TT_SECTION_CHUNK, chunk.buf.data, chunk.buf.len);
-    at += (int64_t)(body.buf.len - chunk.buf.len);
+    tt_section_put(&body, TT_SECTION_CHUNK, &chunk);
+    at += (int64_t)(body.len - chunk.len);
     put_block(b, TT_BLOCK_BATCH, &body, NULL, 0, 0);
-    body.buf.len = 0;
+    body.len = 0;
     put_site(&body, 0, "x");
     tt_wire_varint(&row, 0);
     tt_wire_varint(&row, (uint64_t)TIMES * 16);
@@ -172,36 +174,36 @@ static void repeat(bomb *b)
         tt_wire_signed(&row, i == 0 ? at : 0);
         tt_wire_varint(&row, 0);
         tt_wire_varint(&row, 16);
-        tt_wire_varint(&row, chunk.buf.len);
+        tt_wire_varint(&row, chunk.len);
         tt_wire_signed(&row, 0);
         tt_wire_varint(&row, 0);
     }
-    tt_section_put(&body, TT_SECTION_INDEX, row.buf.data, row.buf.len);
+    tt_section_put(&body, TT_SECTION_INDEX, &row);
     int64_t footer = put_block(b, TT_BLOCK_FOOTER, &body, NULL, 0, 0);
     put_block(b, TT_BLOCK_END, NULL, NULL, 0, footer);
-    tt_buf_free(&body.buf);
-    tt_buf_free(&chunk.buf);
-    tt_buf_free(&row.buf);
+    tt_buf_free(&body);
+    tt_buf_free(&chunk);
+    tt_buf_free(&row);
 }
 
 /* Single points of one site, the last one first. */
 static void backwards(bomb *b)
 {
-    tt_wire body = { 0 }, chunk = { 0 };
+    tt_buf body = { 0 }, chunk = { 0 };
     put_site(&body, 0, "x");
     for (uint64_t k = 200000; k > 0; k--) {
         make_chunk(&chunk, 0, k * 2, 1, stats_fine, 3);
-        tt_section_put(&body, TT_SECTION_CHUNK, chunk.buf.data, chunk.buf.len);
+        tt_section_put(&body, TT_SECTION_CHUNK, &chunk);
     }
     put_block(b, TT_BLOCK_BATCH, &body, NULL, 0, 0);
-    tt_buf_free(&body.buf);
-    tt_buf_free(&chunk.buf);
+    tt_buf_free(&body);
+    tt_buf_free(&chunk);
 }
 
 /* A value of so many bytes, in pieces that are a zstd frame of zeros each. */
 static void put_value(bomb *b, int64_t total, int64_t piece, int64_t first_at)
 {
-    tt_wire body = { 0 }, chunk = { 0 };
+    tt_buf body = { 0 }, chunk = { 0 };
     char *zeros = calloc(1, (size_t)piece);
     size_t bound = ZSTD_compressBound((size_t)piece);
     char *packed = malloc(bound);
@@ -217,18 +219,18 @@ static void put_value(bomb *b, int64_t total, int64_t piece, int64_t first_at)
                            .shape = { total } };
     put_block(b, TT_BLOCK_SESSION, NULL, NULL, 0, 0);
     for (head.at = first_at; head.at < total; head.at += piece) {
-        body.buf.len = 0;
+        body.len = 0;
         tt_value_pack(&body, &head);
         head.before = put_block(b, TT_BLOCK_VALUE, &body, packed, stored, 0);
     }
     column of_value[] = { SAME(PRODUCTS, TT_PRODUCT_VALUE), SAME(VALUE_AT, head.before) };
-    body.buf.len = 0;
+    body.len = 0;
     put_site(&body, 0, "x");
     make_chunk(&chunk, 0, 0, 1, of_value, 2);
-    tt_section_put(&body, TT_SECTION_CHUNK, chunk.buf.data, chunk.buf.len);
+    tt_section_put(&body, TT_SECTION_CHUNK, &chunk);
     put_block(b, TT_BLOCK_BATCH, &body, NULL, 0, 0);
-    tt_buf_free(&body.buf);
-    tt_buf_free(&chunk.buf);
+    tt_buf_free(&body);
+    tt_buf_free(&chunk);
     free(zeros);
     free(packed);
 }

@@ -129,7 +129,7 @@ static void floats_of_every_length_follow_the_definitions(void **state)
 static void instruction_sets_and_layouts_agree(void **state)
 {
     (void)state;
-    const tt_kernels *sets[] = { tt_kernels_get(), tt_kernels_named("base"), tt_kernels_named("avx2") };
+    static const char *const sets[] = { "base", "avx2", "neon" };
     enum { ROWS = 37, COLS = 131 };
     static _Alignas(16) unsigned char a[ROWS * COLS * 16], b[ROWS * COLS * 16], turned[ROWS * COLS * 16];
     srand(13);
@@ -150,17 +150,17 @@ static void instruction_sets_and_layouts_agree(void **state)
             TT_OK);
         tt_compare_options options = { 0.01, 0.01, round % 2 == 0, round % 3 == 0 };
         tt_compare first, next;
-        assert_int_equal(tt_compare_with(sets[0], &x, &y, &options, &first, NULL), TT_OK);
+        assert_int_equal(tt_compare_compute(&x, &y, &options, &first, NULL), TT_OK);
         for (size_t s = 0; s < 3; s++) {
-            if (sets[s] == NULL)
+            if (tt_kernels_use(sets[s]) == NULL)
                 continue;
-            assert_int_equal(tt_compare_with(sets[s], &x, &z, &options, &next, NULL), TT_OK);
+            assert_int_equal(tt_compare_compute(&x, &z, &options, &next, NULL), TT_OK);
             same_answer(&first, &next);
             assert_int_equal(first.ulp_max, next.ulp_max);
             assert_memory_equal(first.ulp_hist, next.ulp_hist, sizeof first.ulp_hist);
         }
         options.wants_ulps = !options.wants_ulps; /* integers then go another way */
-        assert_int_equal(tt_compare_with(sets[0], &x, &y, &options, &next, NULL), TT_OK);
+        assert_int_equal(tt_compare_compute(&x, &y, &options, &next, NULL), TT_OK);
         same_answer(&first, &next);
         assert_int_equal(first.ulp_max, next.ulp_max);
     }

@@ -17,13 +17,13 @@
 enum { MAX_BINS = 20000 };
 static tt_hist_bin bins[MAX_BINS];
 
-static tt_hist *hist_of(const tt_kernels *k, tt_dtype dtype, const void *data, int64_t n)
+static tt_hist *hist_of(tt_dtype dtype, const void *data, int64_t n)
 {
     tt_tensor t;
     tt_hist *hist = NULL;
     assert_int_equal(tt_tensor_describe(&t, data, dtype, 1, &n, NULL, NULL), TT_OK);
     assert_int_equal(tt_hist_create(&hist), TT_OK);
-    tt_hist_add_with(k, hist, &t);
+    tt_hist_add(hist, &t);
     return hist;
 }
 
@@ -63,7 +63,6 @@ static void check_bins(const tt_hist *hist, const double *x, size_t n)
 static void every_element_is_in_its_bin_for_every_type(void **state)
 {
     (void)state;
-    const tt_kernels *k = tt_kernels_get();
     static const size_t sizes[] = { 0, 1, 7, 1023, 1024, 2047, 2049, 5000 };
     static _Alignas(16) unsigned char data[5000 * 16];
     static double x[5000];
@@ -81,10 +80,10 @@ static void every_element_is_in_its_bin_for_every_type(void **state)
                 for (size_t i = 0; i < n; i++)
                     x[i] = hypot(((double *)(void *)data)[2 * i], ((double *)(void *)data)[2 * i + 1]);
             else
-                k->convert_f64((tt_dtype)dtype, data, x, n);
+                tt_kernels_get()->convert_f64((tt_dtype)dtype, data, x, n);
             if (dtype == TT_F64)
                 memcpy(x, data, n * sizeof *x);
-            tt_hist *hist = hist_of(k, (tt_dtype)dtype, data, (int64_t)n);
+            tt_hist *hist = hist_of((tt_dtype)dtype, data, (int64_t)n);
             check_bins(hist, x, n);
             tt_hist_free(hist);
         }
@@ -101,7 +100,7 @@ static void zeros_denormals_and_the_rest_are_told_apart(void **state)
     for (size_t i = 0; i < 3000; i++)
         wide[i] = (double)(x[i] = some[i % 15]);
     for (int64_t n = 15; n <= 3000; n *= 200) {
-        tt_hist *hist = hist_of(tt_kernels_get(), TT_F32, x, n);
+        tt_hist *hist = hist_of(TT_F32, x, n);
         check_bins(hist, wide, (size_t)n);
         assert_int_equal(tt_hist_zeros(hist), n / 15 * 2);
         tt_hist_free(hist);
@@ -135,8 +134,8 @@ static void merged_histograms_count_both(void **state)
         x[i] = i % 10 == 0   ? (double)NAN
                : i % 11 == 0 ? 0
                              : ldexp(rand() / (double)RAND_MAX - 0.5, rand() % 400 - 200);
-    tt_hist *first = hist_of(tt_kernels_get(), TT_F64, x, 1200);
-    tt_hist *second = hist_of(tt_kernels_get(), TT_F64, x + 1200, 1800);
+    tt_hist *first = hist_of(TT_F64, x, 1200);
+    tt_hist *second = hist_of(TT_F64, x + 1200, 1800);
     tt_hist_merge(first, second);
     check_bins(first, x, 3000);
     tt_hist_free(first);
@@ -160,7 +159,7 @@ static void a_quantile_is_within_a_quarter_of_itself(void **state)
             x[i] = ldexp(rand() / (double)RAND_MAX - 0.3, rand() % (1 + round));
         if (round == 7)
             x[3] = x[4] = 1.7e308; /* the highest bin has no finite end */
-        tt_hist *hist = hist_of(tt_kernels_get(), TT_F64, x, (int64_t)n);
+        tt_hist *hist = hist_of(TT_F64, x, (int64_t)n);
         qsort(x, n, sizeof *x, by_value);
         for (int q = 0; q <= 40; q++) {
             double at = q / 40.0 * (double)(n - 1);
@@ -181,10 +180,10 @@ static void only_finite_values_have_quantiles(void **state)
 {
     (void)state;
     static const float x[] = { NAN, -INFINITY, INFINITY, 0, NAN };
-    tt_hist *hist = hist_of(tt_kernels_get(), TT_F32, x, 5);
+    tt_hist *hist = hist_of(TT_F32, x, 5);
     assert_true(tt_hist_quantile(hist, 0) == 0 && tt_hist_quantile(hist, 1) == 0);
     tt_hist_free(hist);
-    hist = hist_of(tt_kernels_get(), TT_F32, x, 3);
+    hist = hist_of(TT_F32, x, 3);
     assert_true(isnan(tt_hist_quantile(hist, 0.5)));
     tt_hist_free(hist);
 }
@@ -192,15 +191,17 @@ static void only_finite_values_have_quantiles(void **state)
 static void instruction_sets_agree(void **state)
 {
     (void)state;
-    const tt_kernels *base = tt_kernels_named("base"), *avx2 = tt_kernels_named("avx2");
-    if (base == NULL || avx2 == NULL)
+    if (tt_kernels_use("base") == NULL || tt_kernels_use("avx2") == NULL)
         skip();
     static uint32_t bits[9001];
     static tt_hist_bin more[MAX_BINS];
     for (size_t i = 0; i < 9001; i++)
         bits[i] = (uint32_t)rand() << 16 ^ (uint32_t)rand();
     for (tt_dtype dtype = TT_F32; dtype <= TT_F16; dtype++) {
-        tt_hist *a = hist_of(base, dtype, bits, 9001), *b = hist_of(avx2, dtype, bits, 9001);
+        (void)tt_kernels_use("base");
+        tt_hist *a = hist_of(dtype, bits, 9001);
+        (void)tt_kernels_use("avx2");
+        tt_hist *b = hist_of(dtype, bits, 9001);
         size_t count = tt_hist_bins(a, bins, MAX_BINS);
         assert_int_equal(tt_hist_bins(b, more, MAX_BINS), count);
         assert_memory_equal(bins, more, count * sizeof *bins);

@@ -14,17 +14,17 @@
 static tt_status read_section(tt_section kind, const uint64_t *numbers, size_t n)
 {
     tt_index index = { .last_step = -1 };
-    tt_wire section = { 0 }, body = { 0 };
+    tt_buf section = { 0 }, body = { 0 };
     tt_sites *sites;
     assert_int_equal(tt_sites_create(&sites), TT_OK);
     index.sites = sites;
     for (size_t i = 0; i < n; i++)
         tt_wire_varint(&section, numbers[i]);
-    tt_section_put(&body, kind, section.buf.data, section.buf.len);
+    tt_section_put(&body, kind, &section);
     assert_int_equal(body.st, TT_OK);
-    tt_status st = tt_index_read(&index, body.buf.data, body.buf.len, 0, TT_BLOCK_HEADER);
-    tt_buf_free(&section.buf);
-    tt_buf_free(&body.buf);
+    tt_status st = tt_index_read(&index, body.data, body.len, 0, TT_BLOCK_HEADER);
+    tt_buf_free(&section);
+    tt_buf_free(&body);
     tt_index_free(&index);
     tt_sites_free(sites);
     return st;

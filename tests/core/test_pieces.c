@@ -104,15 +104,14 @@ static void a_piece_of_another_value_is_no_piece_of_this_one(void **state)
     place *last = &pieces[count - 1];
     assert_int_equal(last->head.before, pieces[count - 2].at);
     last->head.before = pieces[each - 2].at;
-    tt_wire body = { 0 };
+    tt_buf body = { 0 };
     unsigned char header[TT_BLOCK_HEADER];
     tt_value_pack(&body, &last->head);
-    assert_int_equal(body.buf.len, last->block.body);
-    tt_block_seal(&last->block, last->at, body.buf.data, header);
+    assert_int_equal(body.len, last->block.body);
+    tt_block_seal(&last->block, last->at, body.data, header);
     assert_int_equal(pwrite(fd, header, sizeof header, last->at), sizeof header);
-    assert_int_equal(pwrite(fd, body.buf.data, body.buf.len, last->at + TT_BLOCK_HEADER),
-                     (ssize_t)body.buf.len);
-    tt_buf_free(&body.buf);
+    assert_int_equal(pwrite(fd, body.data, body.len, last->at + TT_BLOCK_HEADER), (ssize_t)body.len);
+    tt_buf_free(&body);
     close(fd);
     tt_run *run = read_run(folder);
     assert_int_equal(read_value(run, 0), TT_OK);
@@ -135,13 +134,11 @@ static void a_value_with_an_evicted_piece_is_an_evicted_value(void **state)
     close(fd);
     tt_store store;
     tt_sites *sites;
-    unsigned char hole[20], *end = tt_put_varint(hole, (uint64_t)pieces[0].at);
-    end = tt_put_varint(end, (uint64_t)pieces[1].at);
     assert_int_equal(tt_sites_create(&sites), TT_OK);
     assert_int_equal(tt_store_open(&store, path, sites, &(tt_store_options){ .resumes = true }, &err),
                      TT_OK);
     assert_int_equal(tt_store_flush(&store, &err), TT_OK);
-    tt_section_put(&store.body, TT_SECTION_HOLES, hole, (size_t)(end - hole));
+    tt_store_put_pair(&store, TT_SECTION_HOLES, pieces[0].at, pieces[1].at);
     assert_int_equal(tt_places_add(&store.index.holes, pieces[0].at), TT_OK);
     assert_int_equal(tt_places_add(&store.index.holes, pieces[1].at), TT_OK);
     assert_int_equal(tt_store_close(&store, &err), TT_OK);

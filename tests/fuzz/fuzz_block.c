@@ -41,9 +41,9 @@ static void try_body(const uint8_t *data, size_t size)
         return;
     tt_index index = { .sites = sites, .last_step = -1 };
     (void)tt_index_read(&index, data, size, 0, 64);
-    tt_wire out = { 0 };
+    tt_buf out = { 0 };
     tt_index_pack(&index, &out);
-    tt_buf_free(&out.buf);
+    tt_buf_free(&out);
     tt_index_free(&index);
     tt_sites_free(sites);
 }
