@@ -38,6 +38,19 @@ typedef struct tt_block_head {
     uint64_t check; /* of the body */
 } tt_block_head;
 
+/* The steps from first to last. */
+typedef struct tt_span {
+    int64_t first, last; /* 0, -1: none */
+} tt_span;
+#define TT_SPAN_NONE ((tt_span){ 0, -1 })
+
+static inline void tt_span_add(tt_span *span, int64_t first, int64_t last)
+{
+    bool is_none = span->last < span->first;
+    span->first = is_none || first < span->first ? first : span->first;
+    span->last = is_none || last > span->last ? last : span->last;
+}
+
 /* Bytes from the start of a block to its payload. */
 static inline int64_t tt_block_payload_at(uint32_t body)
 {

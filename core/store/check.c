@@ -307,7 +307,7 @@ static tt_status walk(check *c)
     tt_block_head head;
     int64_t end = 0, skipped, last_closed = -1;
     tt_status st = TT_OK;
-    for (int64_t at = 0; st == TT_OK && tt_scan_next(&c->scan, &at, &head, &skipped) > 0; at = end) {
+    for (int64_t at = 0; st == TT_OK && tt_scan_next(&c->scan, &at, &head, &skipped); at = end) {
         if (skipped > 0) {
             note_damage(c, at - skipped, skipped, "no block");
             if (c->out >= 0)
@@ -363,7 +363,7 @@ static tt_status begin(check *c, const tt_tap *tap)
     if (st < 0)
         return st;
     c->index.sites = c->sites;
-    c->index.last_step = -1;
+    c->index.steps = TT_SPAN_NONE;
     struct stat about;
     if (fstat(tap->fd, &about) < 0)
         return TT_EIO;

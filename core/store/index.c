@@ -7,6 +7,7 @@
 #include "store/index.h"
 
 #include "store/chunk.h"
+#include "store/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,19 @@ tt_status tt_places_add(tt_places *places, int64_t at)
     return st;
 }
 
+uint32_t tt_places_upto(const tt_places *places, int64_t at)
+{
+    uint32_t low = 0, high = places->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (places->at[middle] <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static int by_start(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -72,15 +86,7 @@ void tt_index_sort_holes(tt_index *index)
 
 bool tt_index_is_hole(const tt_index *index, int64_t at)
 {
-    uint32_t low = 0, high = index->holes.count / 2;
-    while (low < high) { /* the first hole that ends behind it */
-        uint32_t middle = (low + high) / 2;
-        if (index->holes.at[2 * middle + 1] <= at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < index->holes.count / 2 && index->holes.at[2 * low] <= at;
+    return tt_places_upto(&index->holes, at) % 2 == 1; /* behind a start and not yet behind its end */
 }
 
 static int64_t end_of(const tt_index_chunk *chunk)
@@ -145,11 +151,7 @@ tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chun
         row->points = end_of(chunk);
         row->latest_at = 0;
     }
-    bool is_first = index->last_step < index->first_step;
-    if (is_first || chunk->first_step < index->first_step)
-        index->first_step = chunk->first_step;
-    if (is_first || chunk->last_step > index->last_step)
-        index->last_step = chunk->last_step;
+    tt_span_add(&index->steps, chunk->first_step, chunk->last_step);
     return TT_OK;
 }
 
@@ -163,6 +165,21 @@ void tt_index_drop(tt_index *index, int32_t site, uint32_t k)
     row->stored -= n;
     index->points -= n;
     index->chunks--;
+}
+
+tt_status tt_chunk_read(int fd, int64_t size, int32_t site, const tt_index_chunk *entry, tt_buf *scratch,
+                        tt_chunk *out)
+{
+    tt_buf_clear(scratch);
+    tt_status st = entry->len <= size ? tt_buf_reserve(scratch, entry->len) : TT_EFORMAT;
+    if (st == TT_OK)
+        st = tt_file_read(fd, scratch->data, entry->len, entry->at);
+    if (st == TT_OK)
+        st = tt_chunk_parse(out, scratch->data, entry->len);
+    /* A chunk is named once: what an index says again is of another site or other points. */
+    if (st == TT_OK && (out->first != entry->first || out->n != entry->n || out->site != (uint32_t)site))
+        st = TT_EFORMAT;
+    return st;
 }
 
 /* Names that were in a block that is damaged: what came later is still told apart. */
@@ -325,22 +342,25 @@ static tt_status read_section(tt_index *index, uint64_t kind, tt_cursor *cursor,
     }
 }
 
+bool tt_section_next(tt_cursor *body, uint64_t *kind, tt_cursor *section)
+{
+    if (tt_cursor_left(body) == 0)
+        return false;
+    *kind = tt_cursor_varint(body);
+    uint64_t len = tt_cursor_varint(body);
+    const unsigned char *at = tt_cursor_take(body, len);
+    *section = tt_cursor_over(at, at != NULL ? len : 0);
+    return at != NULL;
+}
+
 tt_status tt_index_read(tt_index *index, const void *body, size_t len, int64_t block_at, int64_t body_at)
 {
-    tt_cursor cursor = tt_cursor_over(body, len);
+    tt_cursor cursor = tt_cursor_over(body, len), section;
     const unsigned char *start = cursor.at;
-    while (tt_cursor_left(&cursor) > 0) {
-        uint64_t kind = tt_cursor_varint(&cursor);
-        uint64_t size = tt_cursor_varint(&cursor);
-        const unsigned char *at = tt_cursor_take(&cursor, size);
-        if (at == NULL)
-            return TT_EFORMAT;
-        tt_cursor section = tt_cursor_over(at, size);
-        tt_status st = read_section(index, kind, &section, block_at, body_at + (at - start));
-        if (st < 0)
-            return st;
-    }
-    return TT_OK;
+    tt_status st = TT_OK;
+    for (uint64_t kind; st == TT_OK && tt_section_next(&cursor, &kind, &section);)
+        st = read_section(index, kind, &section, block_at, body_at + (section.at - start));
+    return st == TT_OK && cursor.is_bad ? TT_EFORMAT : st;
 }
 
 /* ---- writing it down, for index blocks and the footer ------------------------ */

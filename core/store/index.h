@@ -11,6 +11,7 @@
 
 #include "base/wire.h"
 #include "site/sites.h"
+#include "store/block.h"
 
 enum {
     TT_INDEX_CHUNKS_MAX = 1 << 20, /* of a file; 40 MB of memory */
@@ -64,11 +65,11 @@ typedef struct tt_index {
     tt_index_site *row; /* owned; of each site */
     int32_t count;
     size_t cap;
-    uint32_t chunks;               /* of all sites */
-    int64_t points;                /* of all sites */
-    int64_t unpaid;                /* points beyond the bytes of their chunks */
-    int64_t refused_at;            /* after TT_ELIMIT: the chunk that was too many */
-    int64_t first_step, last_step; /* 0, -1: none */
+    uint32_t chunks;    /* of all sites */
+    int64_t points;     /* of all sites */
+    int64_t unpaid;     /* points beyond the bytes of their chunks */
+    int64_t refused_at; /* after TT_ELIMIT: the chunk that was too many */
+    tt_span steps;
     tt_places sessions, notes;
     tt_places holes; /* from, to, from, to ...; a writer's are in order of eviction */
     int64_t lost_events, lost_bytes;
@@ -82,9 +83,15 @@ tt_status tt_index_add(tt_index *index, int32_t site, const tt_index_chunk *chun
 /* Forgets chunk k of a site; its points are a gap from now on. */
 void tt_index_drop(tt_index *index, int32_t site, uint32_t k);
 tt_status tt_places_add(tt_places *places, int64_t at);
+uint32_t tt_places_upto(const tt_places *places, int64_t at); /* how many are at `at` or before */
 /* Puts the holes in order, so that tt_index_is_hole can find them. */
 void tt_index_sort_holes(tt_index *index);
 bool tt_index_is_hole(const tt_index *index, int64_t at);
+
+/* Reads and parses the chunk of an entry of a file of this size; scratch must outlive *out. */
+struct tt_chunk;
+tt_status tt_chunk_read(int fd, int64_t size, int32_t site, const tt_index_chunk *entry, tt_buf *scratch,
+                        struct tt_chunk *out);
 
 /* Everything as sections, LATEST apart. */
 void tt_index_pack(const tt_index *index, tt_buf *out);
@@ -92,6 +99,8 @@ void tt_index_pack(const tt_index *index, tt_buf *out);
 void tt_section_put(tt_buf *out, tt_section kind, const tt_buf *section);
 /* Names from number `from` on, as one section; none if there are no new ones. */
 void tt_sites_pack(const tt_sites *sites, int32_t from, tt_buf *out);
+/* Moves to the next section of a body.  False: there is none, or the body is bad. */
+bool tt_section_next(tt_cursor *body, uint64_t *kind, tt_cursor *section);
 /* Takes in the sections of a block's body that starts at `at` in the file. */
 tt_status tt_index_read(tt_index *index, const void *body, size_t len, int64_t block_at, int64_t body_at);
 

@@ -24,18 +24,11 @@ enum {
     FULL_BYTES = 256 << 10, /* histograms, samples: large before they are many */
 };
 
-tt_status tt_store_read_chunk(int fd, tt_buf *scratch, const tt_index_chunk *entry, tt_points *out)
+tt_status tt_store_read_chunk(tt_store *store, int32_t site, const tt_index_chunk *entry)
 {
     tt_chunk chunk;
-    tt_buf_clear(scratch);
-    tt_status st = tt_buf_reserve(scratch, entry->len);
-    if (st == TT_OK)
-        st = tt_file_read(fd, scratch->data, entry->len, entry->at);
-    if (st == TT_OK)
-        st = tt_chunk_parse(&chunk, scratch->data, entry->len);
-    if (st == TT_OK && (chunk.first != entry->first || chunk.n != entry->n))
-        st = TT_EFORMAT;
-    return st == TT_OK ? tt_chunk_unpack(&chunk, 0, out) : st;
+    tt_status st = tt_chunk_read(store->fd, store->end, site, entry, &store->scratch, &chunk);
+    return st == TT_OK ? tt_chunk_unpack(&chunk, 0, &store->merged) : st;
 }
 
 /* Finds the first NaN or infinity behind the points of which that is known. */
@@ -47,7 +40,7 @@ void tt_store_look_back(tt_store *store, int32_t site)
         if (entry->first + entry->n <= row->scanned)
             continue;
         tt_points_clear(&store->merged);
-        if (tt_store_read_chunk(store->fd, &store->scratch, entry, &store->merged) < 0)
+        if (tt_store_read_chunk(store, site, entry) < 0)
             continue; /* damaged: nobody can */
         int64_t i = tt_points_nonfinite(&store->merged);
         row->nonfinite = i < 0 ? -1 : entry->first + i;
@@ -63,7 +56,7 @@ static tt_status tell(tt_store *store, int32_t site, const tt_index_chunk *lost,
                        "on, `tensortap check` says more",
                        tt_sites_row(store->index.sites, site)->name, (long long)lost->first_step,
                        (long long)lost->last_step);
-    return tt_store_note(store, store->index.last_step, tt_clock_now(), text, (size_t)len, err);
+    return tt_store_note(store, store->index.steps.last, tt_clock_now(), text, (size_t)len, err);
 }
 
 /* Forgets a chunk that cannot be read; says so once in a session. */
@@ -107,7 +100,7 @@ static tt_status gather(tt_store *store, const tt_index_site *row, uint32_t coun
     tt_status st = TT_OK;
     tt_points_clear(&store->merged);
     for (uint32_t i = row->count - count; st == TT_OK && i < row->count; i++) {
-        st = tt_store_read_chunk(store->fd, &store->scratch, &row->chunks[i], &store->merged);
+        st = tt_store_read_chunk(store, (int32_t)(row - store->index.row), &row->chunks[i]);
         if (st < 0)
             *k = i;
     }

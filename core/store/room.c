@@ -21,20 +21,6 @@ static int64_t stretch_size(const tt_store *store)
     return size < STRETCH_MIN ? STRETCH_MIN : size;
 }
 
-/* The number of the stretch that a value is in; -1: none known. */
-static int64_t find_stretch(const tt_store *store, int64_t at)
-{
-    int64_t low = 0, high = store->segments.count;
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-        if (store->segments.at[middle] <= at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low - 1;
-}
-
 /* is_first: of the pieces of its value; the others stay in one stretch with it, so that a
  * value goes whole. */
 void tt_store_value_written(tt_store *store, int64_t at, bool is_first)
@@ -51,9 +37,9 @@ void tt_store_value_written(tt_store *store, int64_t at, bool is_first)
 
 void tt_store_value_used(tt_store *store, int64_t at)
 {
-    int64_t i = find_stretch(store, at);
-    if (i >= 0)
-        store->used_at.at[i] = store->end;
+    uint32_t upto = tt_places_upto(&store->segments, at);
+    if (upto > 0)
+        store->used_at.at[upto - 1] = store->end;
 }
 
 /* Makes holes of the payloads in [from, to); adds up the bytes. */

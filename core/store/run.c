@@ -280,8 +280,8 @@ tt_status tt_run_file_get(const tt_run *run, int32_t file, tt_run_file *out)
         .is_closed = tap->scan.is_closed,
         .bytes = tap->scan.size,
         .points = tap->index.points,
-        .first_step = tap->index.first_step,
-        .last_step = tap->index.last_step,
+        .first_step = tap->index.steps.first,
+        .last_step = tap->index.steps.last,
         .dropped_events = tap->index.lost_events,
         .damaged_bytes = tap->scan.damaged,
     };

@@ -11,12 +11,13 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-static bool read_head(const tt_scan *scan, int64_t at, tt_block_head *head)
+/* Is there the header of a block of this file that ends in it? */
+static bool is_block(const tt_scan *scan, int64_t at, tt_block_head *head)
 {
     unsigned char bytes[TT_BLOCK_HEADER];
     return at >= 0 && at <= scan->size - TT_BLOCK_HEADER &&
            tt_file_read(scan->fd, bytes, sizeof bytes, at) == TT_OK && tt_block_parse(bytes, at, head) &&
-           (scan->id == 0 || head->id == scan->id);
+           (scan->id == 0 || head->id == scan->id) && head->length <= scan->size - at;
 }
 
 /* Looks for a header behind damage, a megabyte at a time.  -1: none. */
@@ -43,26 +44,21 @@ static int64_t search(tt_scan *scan, int64_t from)
     return found;
 }
 
-int tt_scan_next(tt_scan *scan, int64_t *at, tt_block_head *head, int64_t *skipped)
+bool tt_scan_next(tt_scan *scan, int64_t *at, tt_block_head *head, int64_t *skipped)
 {
     int64_t place = *at;
-    if (skipped != NULL)
-        *skipped = 0;
     if (place > scan->size - TT_BLOCK_HEADER)
-        return 0;
-    if (!read_head(scan, place, head) || head->length > scan->size - place) {
+        return false;
+    while (place >= 0 && !is_block(scan, place, head))
         place = search(scan, place + TT_BLOCK_ALIGN);
-        while (place >= 0 && (!read_head(scan, place, head) || head->length > scan->size - place))
-            place = search(scan, place + TT_BLOCK_ALIGN);
-        if (place < 0)
-            return 0;
-        if (skipped != NULL)
-            *skipped = place - *at;
-    }
+    if (place < 0)
+        return false;
+    if (skipped != NULL)
+        *skipped = place - *at;
     if (scan->id == 0)
         scan->id = head->id;
     *at = place;
-    return 1;
+    return true;
 }
 
 tt_status tt_scan_body(tt_scan *scan, int64_t at, const tt_block_head *head)
@@ -78,15 +74,18 @@ tt_status tt_scan_body(tt_scan *scan, int64_t at, const tt_block_head *head)
     return tt_block_body_is_whole(head, scan->body.data) ? TT_OK : TT_EFORMAT;
 }
 
-static tt_status load_snapshot(tt_scan *scan, int64_t at, tt_block_head *head)
+tt_status tt_scan_load(tt_scan *scan, int64_t at, tt_block_kind kind, tt_block_head *head)
 {
-    if (!read_head(scan, at, head) || head->length > scan->size - at ||
-        (head->kind != TT_BLOCK_INDEX && head->kind != TT_BLOCK_FOOTER))
-        return TT_EFORMAT;
-    tt_status st = tt_scan_body(scan, at, head);
-    if (st < 0)
-        return st;
-    return tt_index_read(scan->index, scan->body.data, scan->body.len, at, at + TT_BLOCK_HEADER);
+    tt_block_head own;
+    head = head != NULL ? head : &own;
+    return is_block(scan, at, head) && head->kind == kind ? tt_scan_body(scan, at, head) : TT_EFORMAT;
+}
+
+static tt_status load_snapshot(tt_scan *scan, int64_t at, tt_block_kind kind, tt_block_head *head)
+{
+    tt_status st = tt_scan_load(scan, at, kind, head);
+    return st < 0 ? st
+                  : tt_index_read(scan->index, scan->body.data, scan->body.len, at, at + TT_BLOCK_HEADER);
 }
 
 /* Takes in one block. */
@@ -107,7 +106,7 @@ static tt_status take_rest(tt_scan *scan)
 {
     tt_block_head head;
     int64_t skipped;
-    for (int64_t at = scan->end; tt_scan_next(scan, &at, &head, &skipped) > 0; at = scan->end) {
+    for (int64_t at = scan->end; tt_scan_next(scan, &at, &head, &skipped); at = scan->end) {
         tt_status st = take(scan, at, &head);
         if (st == TT_ENOMEM || st == TT_EIO || st == TT_ELIMIT)
             return st;
@@ -125,11 +124,11 @@ static tt_status take_rest(tt_scan *scan)
 static bool open_by_footer(tt_scan *scan)
 {
     tt_block_head end, footer;
-    if (scan->size % TT_BLOCK_ALIGN != 0 || !read_head(scan, scan->size - TT_BLOCK_HEADER, &end) ||
+    if (scan->size % TT_BLOCK_ALIGN != 0 || !is_block(scan, scan->size - TT_BLOCK_HEADER, &end) ||
         end.kind != TT_BLOCK_END)
         return false;
     scan->id = end.id;
-    if (load_snapshot(scan, end.first_step, &footer) < 0)
+    if (load_snapshot(scan, end.first_step, TT_BLOCK_FOOTER, &footer) < 0)
         return false;
     tt_index_sort_holes(scan->index);
     scan->end = scan->size;
@@ -154,13 +153,13 @@ static void forget(tt_scan *scan)
     tt_index_free(scan->index);
     tt_sites_clear(sites);
     scan->index->sites = sites;
-    scan->index->last_step = -1;
+    scan->index->steps = TT_SPAN_NONE;
 }
 
 tt_status tt_scan_open(tt_scan *scan, int fd, tt_index *index)
 {
     *scan = (tt_scan){ .fd = fd, .index = index, .search_left = TT_SCAN_SEARCH };
-    index->last_step = -1;
+    index->steps = TT_SPAN_NONE;
     tt_status st = look(scan);
     if (st < 0 || open_by_footer(scan))
         return st;
@@ -170,13 +169,13 @@ tt_status tt_scan_open(tt_scan *scan, int fd, tt_index *index)
     enum { KEPT = 8 };
     int64_t indexes[KEPT], found = 0;
     tt_block_head head;
-    for (int64_t at = 0; tt_scan_next(scan, &at, &head, NULL) > 0; at += head.length) {
+    for (int64_t at = 0; tt_scan_next(scan, &at, &head, NULL); at += head.length) {
         if (head.kind == TT_BLOCK_INDEX)
             indexes[found++ % KEPT] = at;
     }
     scan->search_left = TT_SCAN_SEARCH;
     for (int64_t i = found - 1; i >= 0 && i >= found - KEPT; i--) {
-        st = load_snapshot(scan, indexes[i % KEPT], &head);
+        st = load_snapshot(scan, indexes[i % KEPT], TT_BLOCK_INDEX, &head);
         if (st == TT_OK) {
             scan->end = indexes[i % KEPT] + head.length;
             return take_rest(scan);

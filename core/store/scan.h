@@ -30,11 +30,12 @@ tt_status tt_scan_open(tt_scan *scan, int fd, tt_index *index);
 tt_status tt_scan_follow(tt_scan *scan);
 void tt_scan_free(tt_scan *scan);
 
-/* The next whole block at or behind *at, which moves there.  1: found, 0: none
- * (the rest is torn or being written). *skipped (may be NULL): bytes that were
- * stepped over. */
-int tt_scan_next(tt_scan *scan, int64_t *at, tt_block_head *head, int64_t *skipped);
+/* Finds the next whole block at or behind *at, which moves there.  False: there is none (the
+ * rest is torn or being written). *skipped (may be NULL): bytes that were stepped over. */
+bool tt_scan_next(tt_scan *scan, int64_t *at, tt_block_head *head, int64_t *skipped);
 /* Loads and checks the body into scan->body. */
 tt_status tt_scan_body(tt_scan *scan, int64_t at, const tt_block_head *head);
+/* Loads the body of the block of this kind at `at`; *head (may be NULL) is its header. */
+tt_status tt_scan_load(tt_scan *scan, int64_t at, tt_block_kind kind, tt_block_head *head);
 
 #endif

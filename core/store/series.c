@@ -71,17 +71,8 @@ tt_status tt_run_grow_cells(tt_run *run, size_t count)
 tt_status tt_run_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
                        const tt_index_chunk *entry, tt_chunk *out)
 {
-    tt_buf_clear(&run->scratch);
-    tt_status st = entry->len <= tap->scan.size ? tt_buf_reserve(&run->scratch, entry->len) : TT_EFORMAT;
-    if (st == TT_OK)
-        st = tt_file_read(tap->fd, run->scratch.data, entry->len, entry->at);
-    if (st == TT_OK)
-        st = tt_chunk_parse(out, run->scratch.data, entry->len);
-    /* A chunk is named once: what an index says again is of another site or other points. */
-    if (st == TT_OK &&
-        (out->first != entry->first || out->n != entry->n || out->site != row - tap->index.row))
-        st = TT_EFORMAT;
-    return st;
+    return tt_chunk_read(tap->fd, tap->scan.size, (int32_t)(row - tap->index.row), entry, &run->scratch,
+                         out);
 }
 
 tt_status tt_run_columns(tt_run *run, const tt_tap *tap, const tt_index_site *row,
@@ -257,20 +248,6 @@ tt_status tt_run_course(tt_run *run, int32_t file, int32_t site, tt_field field,
 
 enum { SPAN_MAX = 1 << 29 }; /* 64 MB of bits; steps are counted, not dates */
 
-static bool find_range(const tt_run *run, int64_t *low, int64_t *high)
-{
-    bool is_any = false;
-    for (int32_t i = 0; i < run->count; i++) {
-        const tt_index *index = &run->taps[i]->index;
-        if (index->last_step < index->first_step)
-            continue;
-        *low = !is_any || index->first_step < *low ? index->first_step : *low;
-        *high = !is_any || index->last_step > *high ? index->last_step : *high;
-        is_any = true;
-    }
-    return is_any;
-}
-
 static tt_status mark_chunk(tt_run *run, const tt_tap *tap, const tt_index_site *row,
                             const tt_index_chunk *entry, int64_t low, uint64_t span, uint64_t *bits)
 {
@@ -302,11 +279,17 @@ static bool is_marked(const tt_index_chunk *entry, int64_t low, uint64_t span, c
 
 tt_status tt_run_steps(tt_run *run, int64_t *steps, size_t cap, size_t *count, tt_error *err)
 {
-    int64_t low = 0, high = -1;
-    if (!find_range(run, &low, &high)) {
+    tt_span all = TT_SPAN_NONE;
+    for (int32_t i = 0; i < run->count; i++) {
+        tt_span one = run->taps[i]->index.steps;
+        if (one.last >= one.first)
+            tt_span_add(&all, one.first, one.last);
+    }
+    if (all.last < all.first) {
         *count = 0;
         return TT_OK;
     }
+    int64_t low = all.first, high = all.last;
     uint64_t span = (uint64_t)high - (uint64_t)low;
     if (span > SPAN_MAX)
         return tt_fail(err, TT_EINVAL, "steps from %lld to %lld are too far apart to list",

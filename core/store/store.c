@@ -47,8 +47,8 @@ static tt_status reserve(tt_store *store, int64_t length, tt_error *err)
     return st;
 }
 
-tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_buf *body, const void *payload,
-                       size_t payload_len, tt_error *err)
+tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_span steps, tt_buf *body,
+                       const void *payload, size_t payload_len, tt_error *err)
 {
     static const char zeros[TT_BLOCK_ALIGN] = { 0 };
     if (store->is_failed)
@@ -66,8 +66,8 @@ tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_buf *body, const 
         .id = store->id,
         .length = payload_at + tt_block_round((int64_t)payload_len),
         .sequence = store->sequence,
-        .first_step = store->first_step,
-        .last_step = store->last_step,
+        .first_step = steps.first,
+        .last_step = steps.last,
     };
     tt_block_seal(&head, store->end, body->data + TT_BLOCK_HEADER, (unsigned char *)body->data);
     struct iovec parts[] = {
@@ -100,17 +100,7 @@ static void begin_batch(tt_store *store)
 {
     tt_buf_clear(&store->body);
     (void)tt_wire_room(&store->body, TT_BLOCK_HEADER);
-    store->first_step = 0;
-    store->last_step = -1;
-}
-
-static void add_step(tt_store *store, int64_t low, int64_t high)
-{
-    bool is_first = store->last_step < store->first_step;
-    if (is_first || low < store->first_step)
-        store->first_step = low;
-    if (is_first || high > store->last_step)
-        store->last_step = high;
+    store->steps = TT_SPAN_NONE;
 }
 
 static void put_names(tt_store *store)
@@ -147,7 +137,7 @@ tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const
         .n = points->n,
     };
     st = tt_index_add(&store->index, site, &entry);
-    add_step(store, about.first_step, about.last_step);
+    tt_span_add(&store->steps, about.first_step, about.last_step);
     return st == TT_OK ? st : tt_fail(err, st, "too many points for one file");
 }
 
@@ -187,7 +177,7 @@ tt_status tt_store_note(tt_store *store, int64_t step, int64_t time, const char 
     tt_wire_signed(&note, time);
     tt_buf_append(&note, text, len);
     tt_status st = put_text(store, TT_SECTION_NOTE, &note, err);
-    add_step(store, step, step);
+    tt_span_add(&store->steps, step, step);
     return st;
 }
 
@@ -224,7 +214,7 @@ tt_status tt_store_flush(tt_store *store, tt_error *err)
     put_names(store);
     if (store->body.len <= TT_BLOCK_HEADER && store->body.st == TT_OK)
         return TT_OK;
-    tt_status st = tt_store_put(store, TT_BLOCK_BATCH, &store->body, NULL, 0, err);
+    tt_status st = tt_store_put(store, TT_BLOCK_BATCH, store->steps, &store->body, NULL, 0, err);
     if (st == TT_OK)
         begin_batch(store);
     return st;
@@ -292,7 +282,7 @@ static tt_status put_session(tt_store *store, const char *const *info, tt_error 
         }
     }
     int64_t at = store->end;
-    tt_status st = tt_store_put(store, TT_BLOCK_SESSION, &body, NULL, 0, err);
+    tt_status st = tt_store_put(store, TT_BLOCK_SESSION, store->steps, &body, NULL, 0, err);
     if (st == TT_OK)
         st = tt_places_add(&store->index.sessions, at);
     tt_buf_free(&body);
@@ -316,9 +306,9 @@ static void release(tt_store *store)
 tt_status tt_store_open(tt_store *store, const char *path, tt_sites *sites,
                         const tt_store_options *options, tt_error *err)
 {
-    *store = (tt_store){ .fd = -1, .max_bytes = options->max_bytes, .last_step = -1 };
+    *store = (tt_store){ .fd = -1, .max_bytes = options->max_bytes, .steps = TT_SPAN_NONE };
     store->index.sites = sites;
-    store->index.last_step = -1;
+    store->index.steps = TT_SPAN_NONE;
     store->id = make_id(store);
     tt_status st = open_file(store, path, options->resumes, err);
     bool is_ours = st == TT_OK;
@@ -351,7 +341,7 @@ static void put_latest(tt_store *store, tt_buf *out)
             continue;
         const tt_index_chunk *last = &row->chunks[row->count - 1];
         tt_points_clear(&store->merged);
-        if (tt_store_read_chunk(store->fd, &store->scratch, last, &store->merged) < 0)
+        if (tt_store_read_chunk(store, i, last) < 0)
             continue; /* it is only a short cut */
         tt_points_clear(&one);
         tt_buf_clear(&packed);
@@ -371,14 +361,10 @@ static tt_status put_snapshot(tt_store *store, tt_block_kind kind, tt_error *err
     tt_index_pack(&store->index, &body);
     if (kind == TT_BLOCK_FOOTER)
         put_latest(store, &body);
-    store->first_step = store->index.first_step;
-    store->last_step = store->index.last_step;
-    tt_status st = tt_store_put(store, kind, &body, NULL, 0, err);
+    tt_status st = tt_store_put(store, kind, store->index.steps, &body, NULL, 0, err);
     store->indexed_end = store->end;
     store->index_bytes = (int64_t)body.len;
     store->blocks_since_index = 0;
-    store->first_step = 0;
-    store->last_step = -1;
     tt_buf_free(&body);
     return st;
 }
@@ -401,9 +387,8 @@ static tt_status put_end(tt_store *store, tt_error *err)
     int64_t footer = store->end;
     (void)tt_wire_room(&end, TT_BLOCK_HEADER);
     tt_status st = put_snapshot(store, TT_BLOCK_FOOTER, err);
-    store->first_step = footer;
     if (st == TT_OK)
-        st = tt_store_put(store, TT_BLOCK_END, &end, NULL, 0, err);
+        st = tt_store_put(store, TT_BLOCK_END, (tt_span){ footer, -1 }, &end, NULL, 0, err);
     tt_buf_free(&end);
     return st == TT_OK ? tt_file_cut(store->fd, store->end, err) : st;
 }

@@ -22,10 +22,10 @@ typedef struct tt_store {
     int64_t reserved;  /* room asked for up to here */
     tt_index index;
     int32_t sites_written;
-    tt_buf body; /* sections collected for the next batch; 64 bytes kept for the header */
-    int64_t first_step, last_step; /* of those; 0, -1: none */
-    int64_t indexed_end;           /* end of the latest index block */
-    int64_t index_bytes;           /* its length */
+    tt_buf body;         /* sections collected for the next batch; 64 bytes kept for the header */
+    tt_span steps;       /* of those */
+    int64_t indexed_end; /* end of the latest index block */
+    int64_t index_bytes; /* its length */
     uint32_t blocks_since_index;
     int64_t damaged;  /* points of before that could not be read back */
     tt_points merged; /* scratch of merge.c */
@@ -82,8 +82,8 @@ void tt_store_value_used(tt_store *store, int64_t at);
 /* ---- for the other files of the writer ---- */
 
 /* Writes a block: body with room for the header at its front, and a payload. */
-tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_buf *body, const void *payload,
-                       size_t payload_len, tt_error *err);
+tt_status tt_store_put(tt_store *store, tt_block_kind kind, tt_span steps, tt_buf *body,
+                       const void *payload, size_t payload_len, tt_error *err);
 /* Adds a chunk to the batch; one that covers others takes their place. */
 tt_status tt_store_put_chunk(tt_store *store, int32_t site, int64_t first, const tt_points *points,
                              tt_error *err);
@@ -94,7 +94,8 @@ tt_status tt_store_make_room(tt_store *store, const tt_piece *piece, int64_t byt
                              bool *has_room, tt_error *err);
 void tt_store_value_written(tt_store *store, int64_t at, bool is_first);
 /* merge.c */
-tt_status tt_store_read_chunk(int fd, tt_buf *scratch, const tt_index_chunk *chunk, tt_points *out);
+/* Adds the points of a chunk to store->merged. */
+tt_status tt_store_read_chunk(tt_store *store, int32_t site, const tt_index_chunk *entry);
 void tt_store_look_back(tt_store *store, int32_t site);
 
 #endif

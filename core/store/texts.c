@@ -15,18 +15,9 @@ static const char *keep(tt_tap *tap, const void *bytes, size_t len)
     return tap->text_bytes > TEXT_BYTES_MAX ? NULL : tt_arena_text(&tap->texts, bytes, len);
 }
 
-static tt_status load_block(tt_tap *tap, int64_t at, tt_block_kind kind)
-{
-    tt_block_head head;
-    int64_t found = at;
-    if (at < 0 || tt_scan_next(&tap->scan, &found, &head, NULL) == 0 || found != at || head.kind != kind)
-        return TT_EFORMAT;
-    return tt_scan_body(&tap->scan, at, &head);
-}
-
 static tt_status read_session(tt_tap *tap, int64_t at)
 {
-    tt_status st = load_block(tap, at, TT_BLOCK_SESSION);
+    tt_status st = tt_scan_load(&tap->scan, at, TT_BLOCK_SESSION, NULL);
     if (st < 0)
         return st;
     tt_cursor cursor = tt_cursor_over(tap->scan.body.data, tap->scan.body.len);
@@ -86,16 +77,11 @@ static bool says_stop(const tt_note *note)
 
 static tt_status read_notes(tt_tap *tap, int64_t at)
 {
-    tt_status st = load_block(tap, at, TT_BLOCK_BATCH);
+    tt_status st = tt_scan_load(&tap->scan, at, TT_BLOCK_BATCH, NULL);
     if (st < 0)
         return st;
-    tt_cursor cursor = tt_cursor_over(tap->scan.body.data, tap->scan.body.len);
-    while (st == TT_OK && tt_cursor_left(&cursor) > 0) {
-        uint64_t kind = tt_cursor_varint(&cursor), len = tt_cursor_varint(&cursor);
-        const unsigned char *bytes = tt_cursor_take(&cursor, len);
-        if (bytes == NULL)
-            return TT_EFORMAT;
-        tt_cursor section = tt_cursor_over(bytes, len);
+    tt_cursor cursor = tt_cursor_over(tap->scan.body.data, tap->scan.body.len), section;
+    for (uint64_t kind; st == TT_OK && tt_section_next(&cursor, &kind, &section);) {
         if (kind == TT_SECTION_NOTE)
             st = add_note(tap, &section);
         else if (kind == TT_SECTION_MODULE)

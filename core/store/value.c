@@ -142,12 +142,9 @@ tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *byt
     tt_buf body = { 0 };
     (void)tt_wire_room(&body, TT_BLOCK_HEADER);
     tt_value_pack(&body, &head);
-    store->first_step = store->last_step = step;
     int64_t at = store->end;
-    st = tt_store_put(store, TT_BLOCK_VALUE, &body, payload, stored, err);
+    st = tt_store_put(store, TT_BLOCK_VALUE, (tt_span){ step, step }, &body, payload, stored, err);
     tt_buf_free(&body);
-    store->first_step = 0;
-    store->last_step = -1;
     if (st == TT_OK) {
         *before = at;
         tt_store_value_written(store, at, head.before == 0);
@@ -161,11 +158,7 @@ tt_status tt_store_value(tt_store *store, const tt_piece *piece, const void *byt
 static tt_status find_piece(tt_tap *tap, int64_t at, tt_value_head *head, int64_t *payload)
 {
     tt_block_head block;
-    int64_t found = at;
-    if (at < 0 || at % TT_BLOCK_ALIGN != 0 || tt_scan_next(&tap->scan, &found, &block, NULL) == 0 ||
-        found != at || block.kind != TT_BLOCK_VALUE)
-        return TT_EFORMAT;
-    tt_status st = tt_scan_body(&tap->scan, at, &block);
+    tt_status st = tt_scan_load(&tap->scan, at, TT_BLOCK_VALUE, &block);
     if (st == TT_OK)
         st = tt_value_parse(head, tap->scan.body.data, tap->scan.body.len);
     if (st < 0)
@@ -240,21 +233,14 @@ tt_status tt_run_value_find(tt_run *run, int32_t file, int64_t value_at, tt_valu
 
 static tt_status read_piece(tt_tap *tap, const tt_value_head *head, int64_t payload, char *to)
 {
-    tt_status st = TT_OK;
-    if (head->packing == TT_VALUE_RAW) {
-        st = tt_file_read(tap->fd, to, (size_t)head->len, payload);
-        if (st == TT_OK && tt_block_hash(to, (size_t)head->len) != head->check)
-            st = TT_EFORMAT;
-        return st;
-    }
-    char *packed = malloc((size_t)head->stored + 1);
-    if (packed == NULL)
+    bool is_raw = head->packing == TT_VALUE_RAW;
+    size_t stored = (size_t)head->stored, len = (size_t)head->len;
+    char *packed = is_raw ? NULL : malloc(stored + 1), *at = is_raw ? to : packed;
+    if (at == NULL)
         return TT_ENOMEM;
-    st = tt_file_read(tap->fd, packed, (size_t)head->stored, payload);
-    if (st == TT_OK && tt_block_hash(packed, (size_t)head->stored) != head->check)
-        st = TT_EFORMAT;
-    if (st == TT_OK &&
-        ZSTD_decompress(to, (size_t)head->len, packed, (size_t)head->stored) != (size_t)head->len)
+    tt_status st = tt_file_read(tap->fd, at, stored, payload);
+    if (st == TT_OK && (tt_block_hash(at, stored) != head->check ||
+                        (!is_raw && ZSTD_decompress(to, len, packed, stored) != len)))
         st = TT_EFORMAT;
     free(packed);
     return st;

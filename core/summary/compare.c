@@ -34,13 +34,6 @@ static void add_gap(tt_compare_state *state, int64_t at, double gap, double size
         state->max_rel = rel;
 }
 
-static void add_ulps(tt_compare_state *state, uint64_t ulps)
-{
-    state->ulp_max = ulps > state->ulp_max ? ulps : state->ulp_max;
-    if (state->ulp_hist != NULL)
-        state->ulp_hist[tt_ulp_bin(ulps)]++;
-}
-
 /* n pairs of two types; each function below adds them to what the calls before have found. */
 typedef struct tile {
     tt_dtype a_type, b_type;
@@ -129,7 +122,7 @@ static void add_integers(integer a, integer b, int64_t at, bool has_ulps, tt_com
     if (a.is_negative != b.is_negative)
         is_over = __builtin_add_overflow(a.magnitude, b.magnitude, &gap);
     if (has_ulps)
-        add_ulps(state, gap);
+        tt_compare_add_ulps(state, gap);
     if (gap == 0 && !is_over)
         return;
     add_gap(state, at, is_over ? 0x1p64 + (double)gap : (double)gap, (double)b.magnitude);
@@ -188,7 +181,7 @@ static void add_numbers(tt_number a, tt_number b, int64_t at, tt_dtype ulp_type,
     }
     if (is_complex) {
         uint64_t re = part_ulps(ulp_type, a.re, b.re), im = part_ulps(ulp_type, a.im, b.im);
-        add_ulps(state, re > im ? re : im);
+        tt_compare_add_ulps(state, re > im ? re : im);
     }
     if (a.re == b.re && a.im == b.im)
         return;
@@ -290,7 +283,6 @@ tt_status tt_compare_compute(const tt_tensor *a, const tt_tensor *b, const tt_co
     };
     uint64_t mode = tt_float_mode_begin();
     compare_all(a, b, &state);
-    tt_float_mode_end(mode);
     out->count = a->count;
     out->differing = state.differing;
     bool has_nan = state.first_nan >= 0; /* no largest difference: as torch, NaN */
@@ -303,5 +295,6 @@ tt_status tt_compare_compute(const tt_tensor *a, const tt_tensor *b, const tt_co
     out->ulp_max = state.ulp_max;
     out->equal = state.differing == 0;
     out->allclose = state.is_close;
+    tt_float_mode_end(mode);
     return TT_OK;
 }

@@ -21,7 +21,6 @@ typedef struct tt_compare_state {
     uint64_t ulp_max;
     int64_t *ulp_hist; /* borrowed; NULL: not wanted */
     bool is_close;
-    bool is_spoilt; /* pairs of the last block had to be taken alone; the answer does not depend on it */
 } tt_compare_state;
 
 enum { TT_ULP_NAN = 65 }; /* the place in ulp_hist for pairs with a NaN */
@@ -30,6 +29,13 @@ enum { TT_ULP_NAN = 65 }; /* the place in ulp_hist for pairs with a NaN */
 static inline int tt_ulp_bin(uint64_t distance)
 {
     return distance == 0 ? 0 : 64 - __builtin_clzll(distance);
+}
+
+static inline void tt_compare_add_ulps(tt_compare_state *state, uint64_t ulps)
+{
+    state->ulp_max = ulps > state->ulp_max ? ulps : state->ulp_max;
+    if (state->ulp_hist != NULL)
+        state->ulp_hist[tt_ulp_bin(ulps)]++;
 }
 
 /* A pair with a NaN, or two. */

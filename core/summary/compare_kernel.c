@@ -1,9 +1,7 @@
 /* compare_kernel.c -- compares blocks of f32, of f64, and of narrow floats' bits.
  *
- * Whole vectors are written with the compilers' vector extension; intrinsics
- * only where it has no word: the larger of two, and "is any bit set".  Maxima
- * and counts do not depend on the order, so each instruction set may use the
- * vectors it has and still give the same bits.
+ * Maxima and counts do not depend on the order, so each instruction set may use the vectors it
+ * has and still give the same bits.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/compare.h"
 
@@ -14,109 +12,24 @@
 #include <math.h>
 #include <string.h>
 
-#define PREFETCH(at) __builtin_prefetch((const char *)(at) + 2048)
-
-#if defined(__AVX2__)
-#include <immintrin.h>
-
-#define VECTOR 32
-typedef int32_t ints __attribute__((vector_size(VECTOR)));
-typedef uint32_t uints __attribute__((vector_size(VECTOR)));
-typedef int64_t longs __attribute__((vector_size(VECTOR)));
-typedef uint64_t ulongs __attribute__((vector_size(VECTOR)));
-
-static inline ints larger_f32(ints a, ints b)
-{
-    return (ints)_mm256_max_epi32((__m256i)a, (__m256i)b);
-}
-
-static inline ints smaller_f32(ints a, ints b)
-{
-    return (ints)_mm256_min_epi32((__m256i)a, (__m256i)b);
-}
-
-static inline uints ularger_f32(uints a, uints b)
-{
-    return (uints)_mm256_max_epu32((__m256i)a, (__m256i)b);
-}
-
-static inline bool is_any_f32(ints x)
-{
-    return !_mm256_testz_si256((__m256i)x, (__m256i)x);
-}
-
-static inline longs larger_f64(longs a, longs b)
-{
-    return (longs)_mm256_blendv_epi8((__m256i)b, (__m256i)a, (__m256i)(a > b));
-}
-
-static inline longs smaller_f64(longs a, longs b)
-{
-    return (longs)_mm256_blendv_epi8((__m256i)a, (__m256i)b, (__m256i)(a > b));
-}
-
-static inline ulongs ularger_f64(ulongs a, ulongs b)
-{
-    const uint64_t top = (uint64_t)1 << 63; /* AVX2 compares signed only */
-    __m256i is_more = (__m256i)((longs)(a ^ top) > (longs)(b ^ top));
-    return (ulongs)_mm256_blendv_epi8((__m256i)b, (__m256i)a, is_more);
-}
-
-static inline bool is_any_f64(longs x)
-{
-    return !_mm256_testz_si256((__m256i)x, (__m256i)x);
-}
-
-#else
-#define VECTOR 16
-typedef int32_t ints __attribute__((vector_size(VECTOR)));
-typedef uint32_t uints __attribute__((vector_size(VECTOR)));
-typedef int64_t longs __attribute__((vector_size(VECTOR)));
-typedef uint64_t ulongs __attribute__((vector_size(VECTOR)));
-
-#define PICK(type, name, op)                \
-    static inline type name(type a, type b) \
-    {                                       \
-        type first = (type)(a op b);        \
-        return (a & first) | (b & ~first);  \
-    }
-PICK(ints, larger_f32, >)
-PICK(ints, smaller_f32, <)
-PICK(uints, ularger_f32, >)
-PICK(longs, larger_f64, >)
-PICK(longs, smaller_f64, <)
-PICK(ulongs, ularger_f64, >)
-#undef PICK
-
-static inline bool is_any_f64(longs x)
-{
-    return (x[0] | x[1]) != 0;
-}
-
-static inline bool is_any_f32(ints x)
-{
-    return is_any_f64((longs)x);
-}
-#endif
-
 /* Where a distance is counted: 0, or FIRST_PLACE + its place in ulp_hist.  A
  * float's exponent is the place; the second highest bit is cleared so that
  * rounding cannot reach the next power of two. */
-typedef float floats __attribute__((vector_size(VECTOR)));
 enum { FIRST_PLACE_f32 = 126, PLACES_f32 = FIRST_PLACE_f32 + 33 };
 
-static inline uints ulp_places_f32(uints ulps)
+static inline uint32_t ulp_place_f32(uint32_t ulps)
 {
-    return (uints) __builtin_convertvector(ulps & ~(ulps >> 1), floats) >> 23;
+    float x = (float)(ulps & ~(ulps >> 1));
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits >> 23;
 }
 
 enum { FIRST_PLACE_f64 = 0, PLACES_f64 = TT_ULP_NAN };
 
-static inline ulongs ulp_places_f64(ulongs ulps)
+static inline uint64_t ulp_place_f64(uint64_t ulps)
 {
-    for (size_t i = 0; i < VECTOR / sizeof(uint64_t); i++)
-        ulps[i] = (uint64_t)tt_ulp_bin(ulps[i]);
-    return ulps;
+    return (uint64_t)tt_ulp_bin(ulps);
 }
 
 #define REAL float

@@ -13,7 +13,7 @@
 /* What reading a body of one section says, of these numbers as varints. */
 static tt_status read_section(tt_section kind, const uint64_t *numbers, size_t n)
 {
-    tt_index index = { .last_step = -1 };
+    tt_index index = { .steps = TT_SPAN_NONE };
     tt_buf section = { 0 }, body = { 0 };
     tt_sites *sites;
     assert_int_equal(tt_sites_create(&sites), TT_OK);

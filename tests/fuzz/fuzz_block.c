@@ -39,7 +39,7 @@ static void try_body(const uint8_t *data, size_t size)
     tt_sites *sites;
     if (tt_sites_create(&sites) < 0)
         return;
-    tt_index index = { .sites = sites, .last_step = -1 };
+    tt_index index = { .sites = sites, .steps = TT_SPAN_NONE };
     (void)tt_index_read(&index, data, size, 0, 64);
     tt_buf out = { 0 };
     tt_index_pack(&index, &out);
