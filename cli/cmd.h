@@ -20,6 +20,7 @@
     X(stats)           \
     X(nan)             \
     X(diff)            \
+    X(report)          \
     X(export)          \
     X(graph)           \
     X(check)           \

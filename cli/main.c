@@ -125,7 +125,7 @@ tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
     parse_arguments(&call, argc, argv);
     tt_screen_look();
     tt_exit code = TT_EXIT_FINE;
-    for (size_t i = 0; code == TT_EXIT_FINE && i < call.cmd->runs; i++)
+    for (size_t i = 0; code == TT_EXIT_FINE && i < call.cmd->runs && i < call.count; i++)
         code = tt_overview_open(call.words[i], &call.runs[i], err);
     if (code == TT_EXIT_FINE && call.glob != NULL && !tt_overview_has_site(call.runs[0], call.glob))
         code = tt_overview_no_site(call.runs[0], call.glob, err);

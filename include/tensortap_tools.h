@@ -441,6 +441,23 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
                           tt_error *err);
 void tt_diff_free(tt_diff *diff);
 
+/* ---- page ---------------------------------------------------------------- */
+
+typedef struct tt_page_run {
+    tt_run *run;
+    const char *path;  /* the page shows it */
+    const char *state; /* "finished", "live", "crashed", "stopped" */
+} tt_page_run;
+
+typedef struct tt_page_options {
+    bool is_private; /* leave out host, arguments, folder and commit */
+} tt_page_options;
+
+/* Appends an HTML page about a run, or about two and where they diverge.  It needs no other file
+ * and no network. */
+tt_status tt_page_write(const tt_page_run *runs, size_t count, const tt_page_options *options, tt_buf *out,
+                        tt_error *err);
+
 /* ---- files --------------------------------------------------------------- */
 
 /* A file that appears under its name only when it is closed with TT_OK.  A device or a pipe

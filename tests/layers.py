@@ -31,6 +31,7 @@ BELOW = {
     "record": {"base", "tensor", "summary", "site", "store"},
     "format": {"base", "tensor"},
     "report": {"base", "tensor", "summary", "site", "store", "format"},
+    "page": {"base", "tensor", "summary", "site", "store", "format", "report"},
 }
 
 # The same for the extension; extension.c, which combines the folders, may include all.
@@ -68,7 +69,7 @@ MOST_FILES = 30  # in a folder under python/
 GUARDED = {
     r"zstd.*\.h|zdict\.h": r"core/store/",
     r"xxhash\.h|xxh3\.h": r"core/(summary|store)/",
-    r"libdeflate\.h": r"core/format/",
+    r"libdeflate\.h": r"core/(format|page)/",
     r"Python\.h|structmember\.h|frameobject\.h|(internal/|cpython/)?pycore_.*": r"python/ext/",
     r"cpuid\.h": r"core/summary/kernels\.c$",
     r"([a-z0-9]+intrin|arm_(neon|sve|acle))\.h": r"core/(summary|tensor)/\w+_kernel\.[ch]$",

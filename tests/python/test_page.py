@@ -1,0 +1,239 @@
+"""The page that `tensortap report` writes, in a real browser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import tensortap
+from paged import Opened, browser, write_page
+
+import tensortap as tt
+
+SITES = [f"activation/layers.{i}.{part}" for i in range(4) for part in ("attn", "mlp")]
+HOSTILE = [
+    "activation/<script>window.hacked = 1</script>",
+    "activation/\"quoted\" 'name' & <b>bold</b>",
+    "activation/</script><img src=x onerror=alert(1)>",
+    "activation/\x1b[31mred\x1b[0m",
+    "activation/\u202eright to left",
+    "activation/" + "long" * 500,
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as started:
+        yield started
+
+
+def record(path: Path, steps: int = 40, bad: int | None = None, shift: float = 0) -> Path:
+    numbers = np.random.default_rng(0)
+    with tt.record(path) as run:
+        for step in range(steps):
+            run.log({"train/loss": 2 / (step + 1), "lr": 0.1})
+            for site in SITES:
+                value = numbers.normal(size=(4, 8)).astype(np.float32) * (1 + shift * (step >= 10))
+                if step == bad and site == SITES[3]:
+                    value[0, 0] = math.nan
+                run.tensor(site, value)
+            run.step()
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("page")
+    record(made / "good")
+    record(made / "bad", bad=23)
+    record(made / "shifted", shift=0.5)
+    return made
+
+
+@pytest.fixture
+def bad(chromium: Any, folder: Path) -> Iterator[Opened]:
+    page = Opened(chromium, write_page(folder / "bad", out=folder / "bad.html"))
+    yield page
+    page.close()
+
+
+def test_the_verdict_names_the_first_nan_and_leads_to_it(bad: Opened) -> None:
+    said = bad.text("#findings li:first-child")
+    assert f"1 NaN in {SITES[3]} at step 23" in said
+    bad.tab.click("#findings li:first-child button:text('Open this site')")
+    assert bad.text("#site-name") == SITES[3]
+    assert bad.text("#step-value") == "23"
+    assert "NaN" in bad.text("#site-at")
+
+
+def test_values_equal_those_that_open_reads(bad: Opened, folder: Path) -> None:
+    run = tt.open(folder / "bad")
+    for site, step in [(SITES[0], 0), (SITES[2], 17), (SITES[5], 39), ("train/loss", 7)]:
+        names = ["value"] if site == "train/loss" else ["min", "max", "mean", "std", "rms"]
+        bad.tab.evaluate(
+            "([name, step]) => change({ site: runs[0].byName.get(name), step })", [site, step]
+        )
+        bad.tab.wait_for_function("(name) => byId('site-name').textContent === name", arg=site)
+        bad.tab.wait_for_selector("#site-at")
+        cells = bad.tab.eval_on_selector_all("#site-at td", "all => all.map(td => td.textContent)")
+        for name, cell in zip(names, cells, strict=False):
+            steps, values = run.series(site, name)
+            assert float(cell) == pytest.approx(values[list(steps).index(step)], rel=1e-6)
+        latest = bad.tab.eval_on_selector_all(
+            "#site-latest td", "all => all.map(td => td.textContent)"
+        )
+        for name, cell in zip(names, latest, strict=False):
+            assert float(cell) == pytest.approx(run.series(site, name)[1][-1], rel=1e-6)
+
+
+def test_the_map_is_used_by_keyboard_alone(bad: Opened) -> None:
+    bad.tab.focus("#map .scroll")
+    assert bad.text("#map .readout").startswith("layers.0-3.attn \u00d74, step 23")
+    bad.tab.keyboard.press("ArrowDown")
+    assert "mlp \u00d74, step 23" in bad.text("#map .readout")
+    assert "holds NaN" in bad.text("#map .readout")
+    bad.tab.keyboard.press("ArrowRight")
+    assert "step 24" in bad.text("#map .readout")
+    bad.tab.keyboard.press(" ")
+    bad.tab.keyboard.press("ArrowDown")
+    bad.tab.wait_for_function(
+        "byId('map').querySelector('.readout').textContent.startsWith('layers.0.mlp')"
+    )
+    bad.tab.keyboard.press("Enter")
+    bad.tab.wait_for_function("byId('site-name').textContent === 'activation/layers.0.mlp'")
+
+
+def test_a_bad_cell_is_seen_in_the_map(bad: Opened) -> None:
+    seen = bad.tab.evaluate(
+        """() => {
+            const canvas = byId('map').querySelector('canvas'), ctx = canvas.getContext('2d');
+            const { data } = ctx.getImageData(0, 0, canvas.width, canvas.height);
+            let n = 0;
+            for (let i = 0; i < data.length; i += 4)
+                n += data[i] === 227 && data[i + 1] === 0 && data[i + 2] === 111;
+            return n;
+        }"""
+    )
+    assert seen > 20
+
+
+def test_scrubbing_and_zooming_move_all_views(bad: Opened) -> None:
+    bad.tab.evaluate(
+        "() => { const s = byId('step'); s.value = '5'; s.dispatchEvent(new Event('input')); }"
+    )
+    assert bad.text("#step-value") == "5"
+    assert "step 5" in bad.text("#tree > p")
+    bad.tab.evaluate("() => change({ range: [10, 20] })")
+    assert bad.tab.is_visible("#unzoom")
+    bad.tab.click("#unzoom")
+    assert not bad.tab.is_visible("#unzoom")
+
+
+def test_two_runs_show_where_they_diverge(chromium: Any, folder: Path) -> None:
+    out = write_page(folder / "good", folder / "shifted", out=folder / "two.html")
+    page = Opened(chromium, out)
+    assert "diverge at step 10" in page.text("#findings")
+    assert "8 differs" in page.text("#compare")
+    assert page.tab.locator("#compare .uplot").count() == 2
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone(chromium: Any, folder: Path, scheme: str) -> None:
+    out = write_page(folder / "bad", out=folder / f"{scheme}.html")
+    page = Opened(chromium, out, viewport={"width": 380, "height": 720}, color_scheme=scheme)
+    assert page.tab.evaluate("document.documentElement.dataset.theme") == scheme
+    assert page.tab.evaluate("document.documentElement.scrollWidth") <= 380
+    page.close()
+
+
+def test_hostile_names_are_text(chromium: Any, tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run:
+        for step in range(2):
+            for site in HOSTILE:
+                run.tensor(site, np.full(4, math.nan if step else 1.0, np.float32))
+            run.log("</script><script>window.hacked = 2</script>", 1.0)
+            run.note("<img src=x onerror=alert(2)>")
+            run.step()
+    page = Opened(chromium, write_page(tmp_path / "run", out=tmp_path / "run.html"))
+    assert page.tab.evaluate("window.hacked === undefined")
+    assert page.tab.locator("main img").count() == 0
+    shown = page.tab.evaluate("document.body.innerText")
+    assert "<script>window.hacked = 1</script>" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    page.close()
+
+
+def test_runs_with_little_in_them_have_a_page(chromium: Any, tmp_path: Path) -> None:
+    tt.record(tmp_path / "empty").close()
+    with tt.record(tmp_path / "one") as run:
+        run.tensor("x", np.ones(3, np.float32))
+    with tt.record(tmp_path / "numbers") as run:
+        for step in range(5):
+            run.log("loss", step)
+            run.step()
+    with tt.record(tmp_path / "nan") as run:
+        for _ in range(5):
+            run.tensor("activation/a", np.full(3, math.nan, np.float32))
+            run.log("loss", math.nan)
+            run.step()
+    said = {}
+    for name in ("empty", "one", "numbers", "nan"):
+        page = Opened(chromium, write_page(tmp_path / name, out=tmp_path / f"{name}.html"))
+        said[name] = page.text("#findings")
+        page.close()
+    assert "Nothing has been recorded" in said["empty"]
+    assert "finite" in said["one"]
+    assert "finite" in said["numbers"]
+    assert "NaN" in said["nan"]
+
+
+def test_a_damaged_run_has_a_page_of_what_can_be_read(chromium: Any, tmp_path: Path) -> None:
+    record(tmp_path / "run", steps=300)
+    file = tmp_path / "run" / "rank0.tap"
+    data = bytearray(file.read_bytes())
+    for at in range(len(data) // 4, len(data) // 2, 997):
+        data[at] ^= 0x55
+    file.write_bytes(data)
+    page = Opened(chromium, write_page(tmp_path / "run", out=tmp_path / "run.html"))
+    assert page.tab.locator("#findings li").count() > 0
+    page.close()
+
+
+def test_a_spike_of_one_step_is_in_the_page(chromium: Any, tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run:
+        for step in range(20000):
+            run.log("loss", 1000.0 if step == 12345 else 1.0)
+            run.step()
+    page = Opened(chromium, write_page(tmp_path / "run", out=tmp_path / "run.html"))
+    most = page.tab.evaluate("Math.max(...runs[0].numbers.columns.high)")
+    assert most == 1000
+    page.close()
+
+
+def test_secrets_and_private_facts_stay_out(folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import tensortap as tt\nwith tt.record('run') as run:\n    run.log('loss', 1.0)\n"
+    )
+    import subprocess
+    import sys
+
+    subprocess.run([sys.executable, script, "--api-key", "swordfish"], cwd=tmp_path, check=True)
+    page = write_page(tmp_path / "run", out=tmp_path / "run.html").read_text()
+    assert "train.py" in page
+    assert "swordfish" not in page
+    private = write_page(tmp_path / "run", out=tmp_path / "p.html", TENSORTAP_PRIVATE="1")
+    assert "train.py" not in private.read_text()
+
+
+def test_the_command_names_the_page_after_the_run(folder: Path) -> None:
+    done = tensortap("report", "good", folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("good.html  ")
+    assert (folder / "good.html").stat().st_size < 1_000_000
