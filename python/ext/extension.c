@@ -37,7 +37,7 @@ static PyMethodDef functions[] = {
       "release_gil=False)\n--\n\n" SUMMARY_DOC_ATTENTION },
     { "tensor_line", FAST(summary_tensor_line),
       "tensor_line($module, t, /, *, color=False, ascii=False, columns=0)\n--\n\n"
-      "Write one line about a tensor; give None for anything else." },
+      "Write one line about a tensor; return None for anything else." },
     { "tree_text", FAST(summary_tree_text),
       "tree_text($module, rows, /, *, color=False, ascii=False, columns=0)\n--\n\n"
       "Draw a tree of (depth, label, text)." },
@@ -117,10 +117,10 @@ static PyMethodDef functions[] = {
       "    tensor([1., 1.])" },
     { "_count_up", FAST(spy_count_up),
       "_count_up($module, counts, key, /)\n--\n\n"
-      "Give a count of a dict, and add one to it." },
-    { "_read_keep", FAST(runs_read_keep),
+      "Return a count of a dict, and add one to it." },
+    { "_read_keep", runs_read_keep, METH_O,
       "_read_keep($module, keep, /)\n--\n\n"
-      "Give the products that 'stats,value' or 'stats|value' stands for." },
+      "Return the products that 'stats,value' or 'stats|value' stands for." },
     { 0 },
 };
 
@@ -217,7 +217,7 @@ static PyModuleDef_Slot slots[] = {
     { 0, NULL },
 };
 
-static struct PyModuleDef core_module = {
+struct PyModuleDef binding_module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tensortap._core",
     .m_doc = "The C core of tensortap: summaries of tensors.",
@@ -232,5 +232,5 @@ static struct PyModuleDef core_module = {
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void)
 {
-    return PyModuleDef_Init(&core_module);
+    return PyModuleDef_Init(&binding_module);
 }

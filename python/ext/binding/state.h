@@ -60,6 +60,7 @@ struct binding_state {
     PyObject *spy_context, *spy_method; /* owned; the variable of spy_save; "_save" */
 };
 
+extern struct PyModuleDef binding_module; /* of extension.c */
 #define X(name) extern PyType_Spec name##_spec;
 BINDING_TYPE_MAP(X)
 #undef X

@@ -1,10 +1,12 @@
 /* reader.c -- RunReader: a run that is read.
  *
- * What the class Run of tensortap.runs.run asks the core: files and sites by number,
- * arrays filled in place.  The questions about points are in reader_points.c.
+ * What the class Run of tensortap.runs.run asks the core: files and sites by number.  Arrays are the
+ * caller's (NumPy's): the core fills them, and no Python object is made for a point.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/reader.h"
 #include "binding/type.h"
+#include "summary/functions.h"
+#include "summary/stats.h"
 #include "tensortap_tools.h"
 
 #include <string.h>
@@ -23,15 +25,18 @@ tt_run *runs_reader_enter(PyObject *self)
     return NULL;
 }
 
-void runs_reader_leave(PyObject *self)
+PyObject *runs_reader_leave(PyObject *self, tt_status st, const tt_error *err, PyObject *result)
 {
     PyThread_release_lock(((runs_reader *)self)->lock);
+    if (st >= 0)
+        return result;
+    Py_XDECREF(result);
+    return binding_raise_status(st, err);
 }
 
-PyObject *runs_reader_fail(PyObject *self, tt_status st, const tt_error *err)
+PyObject *runs_reader_text(const char *text)
 {
-    runs_reader_leave(self);
-    return binding_raise_status(st, err);
+    return text != NULL ? binding_text(text, strlen(text)) : Py_NewRef(Py_None);
 }
 
 /* ---- life ---------------------------------------------------------------- */
@@ -70,8 +75,7 @@ static PyObject *run_close(PyObject *self, PyObject *Py_UNUSED(none))
         return NULL;
     tt_run_close(object->run);
     object->run = NULL;
-    runs_reader_leave(self);
-    Py_RETURN_NONE;
+    return runs_reader_leave(self, TT_OK, NULL, Py_NewRef(Py_None));
 }
 
 static void run_dealloc(PyObject *self)
@@ -91,28 +95,22 @@ static PyObject *run_refresh(PyObject *self, PyObject *Py_UNUSED(none))
     if (run == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS st = tt_run_refresh(run, &err);
-    Py_END_ALLOW_THREADS if (st < 0) return runs_reader_fail(self, st, &err);
-    runs_reader_leave(self);
-    Py_RETURN_NONE;
+    Py_END_ALLOW_THREADS return runs_reader_leave(self, st, &err, Py_NewRef(Py_None));
 }
 
 /* ---- files and sites ----------------------------------------------------- */
 
-/* Python's number of a file; -1 with IndexError. */
-static int32_t read_file_number(const tt_run *run, PyObject *number)
+/* Enters the run for a file that Python names by number; NULL with IndexError if there is none. */
+static tt_run *enter_file(PyObject *self, PyObject *number, int32_t *out)
 {
     long file = PyLong_AsLong(number);
-    if (file == -1 && PyErr_Occurred())
-        return -1;
-    if (file >= 0 && file < tt_run_file_count(run))
-        return (int32_t)file;
+    tt_run *run = file == -1 && PyErr_Occurred() ? NULL : runs_reader_enter(self);
+    if (run == NULL || (file >= 0 && file < tt_run_file_count(run))) {
+        *out = (int32_t)file;
+        return run;
+    }
     PyErr_SetString(PyExc_IndexError, "no such file");
-    return -1;
-}
-
-PyObject *runs_reader_text(const char *text)
-{
-    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    return (tt_run *)runs_reader_leave(self, TT_OK, NULL, NULL);
 }
 
 /* [(path, rank, closed, bytes, points, first step, last step, dropped, damaged, stopped)] */
@@ -125,23 +123,14 @@ static PyObject *run_files(PyObject *self, PyObject *Py_UNUSED(none))
     for (int32_t i = 0; list != NULL && i < tt_run_file_count(run); i++) {
         tt_run_file file;
         tt_run_file_get(run, i, &file);
-        PyObject *path = PyUnicode_DecodeFSDefault(file.path); /* owned */
-        PyObject *row =
-            path == NULL
-                ? NULL
-                : Py_BuildValue("(OiOLLLLLLN)", path, file.rank, file.is_closed ? Py_True : Py_False,
-                                (long long)file.bytes, (long long)file.points, (long long)file.first_step,
-                                (long long)file.last_step, (long long)file.dropped_events,
-                                (long long)file.damaged_bytes,
-                                file.stopped != NULL ? runs_reader_text(file.stopped)
-                                                     : Py_NewRef(Py_None)); /* owned */
-        if (row == NULL || PyList_Append(list, row) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(row);
-        Py_XDECREF(path);
+        binding_list_add(&list,
+                         Py_BuildValue("(NiNLLLLLLN)", PyUnicode_DecodeFSDefault(file.path), file.rank,
+                                       PyBool_FromLong(file.is_closed), (long long)file.bytes,
+                                       (long long)file.points, (long long)file.first_step,
+                                       (long long)file.last_step, (long long)file.dropped_events,
+                                       (long long)file.damaged_bytes, runs_reader_text(file.stopped)));
     }
-    runs_reader_leave(self);
-    return list;
+    return runs_reader_leave(self, TT_OK, NULL, list);
 }
 
 static PyObject *run_names(PyObject *self, PyObject *glob)
@@ -151,17 +140,10 @@ static PyObject *run_names(PyObject *self, PyObject *glob)
     if (run == NULL)
         return NULL;
     PyObject *list = PyList_New(0); /* owned */
-    for (int32_t i = 0; list != NULL && i < tt_run_site_count(run); i++) {
-        const char *name = tt_run_site_name(run, i);
-        if (!tt_glob_match(pattern, name) || !tt_run_has_points(run, i))
-            continue;
-        PyObject *text = runs_reader_text(name); /* owned */
-        if (text == NULL || PyList_Append(list, text) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(text);
-    }
-    runs_reader_leave(self);
-    return list;
+    for (int32_t i = 0; list != NULL && i < tt_run_site_count(run); i++)
+        if (tt_glob_match(pattern, tt_run_site_name(run, i)) && tt_run_has_points(run, i))
+            binding_list_add(&list, runs_reader_text(tt_run_site_name(run, i)));
+    return runs_reader_leave(self, TT_OK, NULL, list);
 }
 
 static PyObject *run_find(PyObject *self, PyObject *name)
@@ -170,9 +152,7 @@ static PyObject *run_find(PyObject *self, PyObject *name)
     tt_run *run = text != NULL ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
-    int32_t site = tt_run_find(run, text);
-    runs_reader_leave(self);
-    return PyLong_FromLong(site);
+    return runs_reader_leave(self, TT_OK, NULL, PyLong_FromLong(tt_run_find(run, text)));
 }
 
 static PyObject *run_points(PyObject *self, PyObject *args)
@@ -181,98 +161,286 @@ static PyObject *run_points(PyObject *self, PyObject *args)
     tt_run *run = PyArg_ParseTuple(args, "ii:points", &file, &site) ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
-    size_t count = tt_run_points(run, file, site);
-    runs_reader_leave(self);
-    return PyLong_FromSize_t(count);
+    return runs_reader_leave(self, TT_OK, NULL, PyLong_FromSize_t(tt_run_points(run, file, site)));
 }
 
 /* ---- texts --------------------------------------------------------------- */
 
 static PyObject *run_info(PyObject *self, PyObject *number)
 {
-    tt_run *run = runs_reader_enter(self);
+    int32_t file;
+    tt_run *run = enter_file(self, number, &file);
     if (run == NULL)
         return NULL;
-    int32_t file = read_file_number(run, number);
-    PyObject *dict = file >= 0 ? PyDict_New() : NULL; /* owned */
+    PyObject *dict = PyDict_New(); /* owned */
     const char *key;
-    for (int32_t i = 0; dict != NULL && (key = tt_run_info_key(run, file, i)) != NULL; i++) {
-        PyObject *name = runs_reader_text(key),
-                 *value = runs_reader_text(tt_run_info_value(run, file, i)); /* owned */
-        if (name == NULL || value == NULL || PyDict_SetItem(dict, name, value) < 0)
-            Py_CLEAR(dict);
-        Py_XDECREF(name);
-        Py_XDECREF(value);
-    }
-    runs_reader_leave(self);
-    return dict;
+    for (int32_t i = 0; dict != NULL && (key = tt_run_info_key(run, file, i)) != NULL; i++)
+        binding_dict_add(&dict, runs_reader_text(key), runs_reader_text(tt_run_info_value(run, file, i)));
+    return runs_reader_leave(self, TT_OK, NULL, dict);
 }
 
 /* [(step, ns since 1970, text)] */
 static PyObject *run_notes(PyObject *self, PyObject *number)
 {
-    tt_run *run = runs_reader_enter(self);
+    int32_t file;
+    tt_note note;
+    tt_run *run = enter_file(self, number, &file);
     if (run == NULL)
         return NULL;
-    int32_t file = read_file_number(run, number);
-    PyObject *list = file >= 0 ? PyList_New(0) : NULL; /* owned */
-    for (int32_t i = 0; list != NULL && i < tt_run_note_count(run, file); i++) {
-        tt_note note;
-        if (tt_run_note(run, file, i, &note) < 0)
-            continue;
-        PyObject *row = Py_BuildValue("(LLN)", (long long)note.step, (long long)note.time,
-                                      runs_reader_text(note.text)); /* owned */
-        if (row == NULL || PyList_Append(list, row) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(row);
-    }
-    runs_reader_leave(self);
-    return list;
+    PyObject *list = PyList_New(0); /* owned */
+    for (int32_t i = 0; list != NULL && i < tt_run_note_count(run, file); i++)
+        if (tt_run_note(run, file, i, &note) == TT_OK)
+            binding_list_add(&list, Py_BuildValue("(LLN)", (long long)note.step, (long long)note.time,
+                                                  runs_reader_text(note.text)));
+    return runs_reader_leave(self, TT_OK, NULL, list);
 }
 
 /* {path: class} of the modules that were watched */
 static PyObject *run_modules(PyObject *self, PyObject *number)
 {
-    tt_run *run = runs_reader_enter(self);
+    int32_t file;
+    tt_module module;
+    tt_run *run = enter_file(self, number, &file);
     if (run == NULL)
         return NULL;
-    int32_t file = read_file_number(run, number);
-    PyObject *found = file >= 0 ? PyDict_New() : NULL; /* owned */
-    tt_module module;
-    for (int32_t i = 0; found != NULL && tt_run_module(run, file, i, &module) == TT_OK; i++) {
-        PyObject *path = runs_reader_text(module.path),
-                 *name = runs_reader_text(module.class_name); /* owned */
-        if (path == NULL || name == NULL || PyDict_SetItem(found, path, name) < 0)
-            Py_CLEAR(found);
-        Py_XDECREF(path);
-        Py_XDECREF(name);
-    }
-    runs_reader_leave(self);
-    return found;
+    PyObject *dict = PyDict_New(); /* owned */
+    for (int32_t i = 0; dict != NULL && tt_run_module(run, file, i, &module) == TT_OK; i++)
+        binding_dict_add(&dict, runs_reader_text(module.path), runs_reader_text(module.class_name));
+    return runs_reader_leave(self, TT_OK, NULL, dict);
 }
 
+/* (blocks, points, values, damaged blocks, damaged bytes, torn bytes, gone values, closed, first) */
 static PyObject *run_check(PyObject *self, PyObject *number)
 {
-    tt_run *run = runs_reader_enter(self);
-    tt_check check;
+    int32_t file;
+    tt_check check = { 0 };
     tt_error err = { "" };
-    tt_status st = TT_OK;
+    tt_status st;
+    tt_run *run = enter_file(self, number, &file);
     if (run == NULL)
         return NULL;
-    int32_t file = read_file_number(run, number);
-    if (file >= 0) {
-        Py_BEGIN_ALLOW_THREADS st = tt_run_check(run, file, &check, &err);
+    Py_BEGIN_ALLOW_THREADS st = tt_run_check(run, file, &check, &err);
+    Py_END_ALLOW_THREADS return runs_reader_leave(
+        self, st, &err,
+        Py_BuildValue("(LLLLLLLNN)", (long long)check.blocks, (long long)check.points,
+                      (long long)check.values, (long long)check.damaged_blocks,
+                      (long long)check.damaged_bytes, (long long)check.torn_bytes,
+                      (long long)check.gone_values, PyBool_FromLong(check.is_closed),
+                      runs_reader_text(check.first)));
+}
+
+/* ---- points -------------------------------------------------------------- */
+
+static PyObject *run_steps(PyObject *self, PyObject *args)
+{
+    Py_buffer view;
+    tt_error err = { "" };
+    tt_status st = TT_OK;
+    size_t count = 0;
+    if (!PyArg_ParseTuple(args, "w*:steps", &view))
+        return NULL;
+    tt_run *run = runs_reader_enter(self);
+    if (run != NULL) {
+        Py_BEGIN_ALLOW_THREADS st = tt_run_steps(run, view.buf, (size_t)view.len / 8, &count, &err);
         Py_END_ALLOW_THREADS
     }
-    runs_reader_leave(self);
-    if (file < 0 || st < 0)
-        return file < 0 ? NULL : binding_raise_status(st, &err);
-    return Py_BuildValue("{sLsLsLsLsLsLsLsOsN}", "blocks", (long long)check.blocks, "points",
-                         (long long)check.points, "values", (long long)check.values, "damaged_blocks",
-                         (long long)check.damaged_blocks, "damaged_bytes", (long long)check.damaged_bytes,
-                         "torn_bytes", (long long)check.torn_bytes, "gone_values",
-                         (long long)check.gone_values, "closed", check.is_closed ? Py_True : Py_False,
-                         "first", runs_reader_text(check.first));
+    PyBuffer_Release(&view);
+    return run != NULL ? runs_reader_leave(self, st, &err, PyLong_FromSize_t(count)) : NULL;
+}
+
+static PyObject *run_series(PyObject *self, PyObject *args)
+{
+    int file, site;
+    const char *name;
+    tt_field field;
+    Py_buffer steps, values;
+    tt_error err = { "" };
+    tt_status st = TT_OK;
+    size_t count = 0;
+    tt_run *run = NULL;
+    if (!PyArg_ParseTuple(args, "iisw*w*:series", &file, &site, &name, &steps, &values))
+        return NULL;
+    if (!tt_field_find(name, &field))
+        PyErr_Format(PyExc_ValueError, "no field %s", name);
+    else
+        run = runs_reader_enter(self);
+    if (run != NULL) {
+        size_t cap = (size_t)(steps.len < values.len ? steps.len : values.len) / 8;
+        Py_BEGIN_ALLOW_THREADS st =
+            tt_run_series(run, file, site, field, steps.buf, values.buf, cap, &count, &err);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&steps);
+    PyBuffer_Release(&values);
+    return run != NULL ? runs_reader_leave(self, st, &err, PyLong_FromSize_t(count)) : NULL;
+}
+
+static PyObject *stats_of_point(PyObject *self, const tt_point *point)
+{
+    return summary_stats_make(((runs_reader *)self)->state, &point->stats, point->shape,
+                              point->ndim > 0 ? point->ndim : 0);
+}
+
+static PyObject *run_stats(PyObject *self, PyObject *args)
+{
+    int file, site;
+    tt_error err = { "" };
+    tt_point point;
+    tt_run *run = PyArg_ParseTuple(args, "ii:stats", &file, &site) ? runs_reader_enter(self) : NULL;
+    if (run == NULL)
+        return NULL;
+    PyObject *list = PyList_New(0); /* owned */
+    int64_t count = (int64_t)tt_run_points(run, file, site);
+    tt_status st = TT_OK;
+    for (int64_t i = 0; list != NULL && st == TT_OK && i < count; i++) {
+        st = tt_run_point(run, file, site, i, &point, &err);
+        if (st == TT_OK && point.products & TT_PRODUCT_STATS)
+            binding_list_add(&list,
+                             Py_BuildValue("(LN)", (long long)point.step, stats_of_point(self, &point)));
+    }
+    return runs_reader_leave(self, st, &err, list);
+}
+
+/* A point by its numbers. */
+typedef struct place {
+    int file, site;
+    long long index;
+    tt_point point; /* what is there */
+} place;
+
+/* Enters the run and finds the point; NULL with an exception. */
+static tt_run *enter_place(PyObject *self, place *at)
+{
+    tt_error err = { "" };
+    tt_run *run = runs_reader_enter(self);
+    if (run == NULL)
+        return NULL;
+    tt_status st = tt_run_point(run, at->file, at->site, at->index, &at->point, &err);
+    return st == TT_OK ? run : (tt_run *)runs_reader_leave(self, st, &err, NULL);
+}
+
+/* The same for the point that the arguments name. */
+static tt_run *enter_point(PyObject *self, PyObject *args, place *at)
+{
+    return PyArg_ParseTuple(args, "iiL", &at->file, &at->site, &at->index) ? enter_place(self, at) : NULL;
+}
+
+static PyObject *run_point(PyObject *self, PyObject *args)
+{
+    place at;
+    if (enter_point(self, args, &at) == NULL)
+        return NULL;
+    const tt_point *p = &at.point;
+    bool has_stats = p->products & TT_PRODUCT_STATS;
+    bool has_digest = p->products & (TT_PRODUCT_DIGEST | TT_PRODUCT_VALUE);
+    PyObject *stats = has_stats ? stats_of_point(self, p) : Py_NewRef(Py_None);
+    PyObject *digest =
+        has_digest ? summary_digest_make(((runs_reader *)self)->state, p->digest) : Py_NewRef(Py_None);
+    PyObject *row =
+        Py_BuildValue("(LLIIBNIdNN)", (long long)p->step, (long long)p->time, p->call, p->thread,
+                      p->phase, PyBool_FromLong(p->is_skipped), p->products, p->scalar, stats, digest);
+    return runs_reader_leave(self, TT_OK, NULL, row);
+}
+
+static PyObject *run_seek(PyObject *self, PyObject *args)
+{
+    int file, site;
+    long long step, call;
+    unsigned int products;
+    int64_t index = -1;
+    tt_error err = { "" };
+    tt_run *run = PyArg_ParseTuple(args, "iiLLI:seek", &file, &site, &step, &call, &products)
+                      ? runs_reader_enter(self)
+                      : NULL;
+    if (run == NULL)
+        return NULL;
+    tt_status st = tt_run_seek(run, file, site, step, call, products, &index, &err);
+    return runs_reader_leave(self, st, &err, PyLong_FromLongLong(index));
+}
+
+static PyObject *run_hist(PyObject *self, PyObject *args)
+{
+    place at;
+    tt_error err = { "" };
+    size_t count = 0;
+    tt_hist_bin *bins = NULL; /* owned */
+    tt_run *run = enter_point(self, args, &at);
+    if (run == NULL)
+        return NULL;
+    tt_status st = tt_run_hist(run, at.file, at.site, at.index, NULL, 0, &count, &err);
+    if (st == TT_OK) {
+        bins = PyMem_New(tt_hist_bin, count + 1);
+        st = bins != NULL ? tt_run_hist(run, at.file, at.site, at.index, bins, count, &count, &err)
+                          : TT_ENOMEM;
+    }
+    PyObject *list = PyList_New(0); /* owned */
+    for (size_t i = 0; list != NULL && st == TT_OK && i < count; i++)
+        binding_list_add(&list,
+                         Py_BuildValue("(ddL)", bins[i].low, bins[i].high, (long long)bins[i].count));
+    PyMem_Free(bins);
+    return runs_reader_leave(self, st, &err, list);
+}
+
+static PyObject *run_sample(PyObject *self, PyObject *args)
+{
+    place at;
+    tt_sample *sample = NULL; /* owned until handed over */
+    tt_dtype dtype;
+    tt_error err = { "" };
+    tt_run *run = enter_point(self, args, &at);
+    if (run == NULL)
+        return NULL;
+    tt_status st = tt_run_sample(run, at.file, at.site, at.index, &sample, &dtype, &err);
+    PyObject *result = NULL; /* owned */
+    if (st == TT_OK)
+        result = summary_sample_make(((runs_reader *)self)->state, sample, dtype, at.point.shape,
+                                     at.point.ndim > 0 ? at.point.ndim : 0);
+    return runs_reader_leave(self, st, &err, result);
+}
+
+/* ---- values -------------------------------------------------------------- */
+
+/* The value of a point.  False with an exception, and the run is left. */
+static bool find_value(PyObject *self, tt_run *run, const place *at, tt_value *out)
+{
+    tt_error err = { "" };
+    tt_status st = tt_run_value_find(run, at->file, at->point.value_at, out, &err);
+    if (st < 0)
+        runs_reader_leave(self, st, &err, NULL);
+    if (st == TT_EMISMATCH)
+        PyErr_SetString(PyExc_LookupError, "this value was evicted to stay within max_bytes");
+    return st == TT_OK;
+}
+
+static PyObject *run_value(PyObject *self, PyObject *args)
+{
+    place at;
+    tt_value value;
+    tt_run *run = enter_point(self, args, &at);
+    if (run == NULL || !find_value(self, run, &at, &value))
+        return NULL;
+    PyObject *row = Py_BuildValue("(sNL)", tt_dtype_name(value.dtype),
+                                  binding_shape_tuple(value.shape, value.ndim), (long long)value.bytes);
+    return runs_reader_leave(self, TT_OK, NULL, row);
+}
+
+static PyObject *run_value_read(PyObject *self, PyObject *args)
+{
+    place at;
+    Py_buffer view;
+    tt_value value;
+    tt_error err = { "" };
+    tt_status st = TT_EINVAL;
+    if (!PyArg_ParseTuple(args, "iiLw*:value_read", &at.file, &at.site, &at.index, &view))
+        return NULL;
+    tt_run *run = enter_place(self, &at);
+    bool is_found = run != NULL && find_value(self, run, &at, &value);
+    if (is_found && view.len >= value.bytes) {
+        Py_BEGIN_ALLOW_THREADS st = tt_run_value_read(run, &value, view.buf, &err);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&view);
+    return is_found ? runs_reader_leave(self, st, &err, Py_NewRef(Py_None)) : NULL;
 }
 
 /* ---- the type ------------------------------------------------------------ */
@@ -287,53 +455,48 @@ static PyGetSetDef getters[] = {
     { 0 },
 };
 
-#define METHOD(name, function, flags, doc) \
-    {                                      \
-        name, (function), flags, name doc  \
-    }
-
 static PyMethodDef methods[] = {
-    METHOD("close", run_close, METH_NOARGS, "($self, /)\n--\n\nLet the files go."),
-    METHOD("refresh", run_refresh, METH_NOARGS, "($self, /)\n--\n\nTake in what was written since."),
-    METHOD("files", run_files, METH_NOARGS, "($self, /)\n--\n\nDescribe each file."),
-    METHOD("names", run_names, METH_O, "($self, glob, /)\n--\n\nGive the names that match."),
-    METHOD("find", run_find, METH_O, "($self, name, /)\n--\n\nGive the number of a site, or -1."),
-    METHOD("points", run_points, METH_VARARGS, "($self, file, site, /)\n--\n\nCount points."),
-    METHOD("steps", runs_reader_steps, METH_O,
-           "($self, buffer, /)\n--\n\nWrite all steps as int64; give how many there are."),
-    METHOD("series", runs_reader_series, METH_VARARGS,
-           "($self, file, site, field, steps, values, /)\n--\n\n"
-           "Write one field as int64 and float64; give how many points have it."),
-    METHOD("stats", runs_reader_stats, METH_VARARGS,
-           "($self, file, site, /)\n--\n\nGive (step, Stats) of every point that has it."),
-    METHOD("point", runs_reader_point, METH_VARARGS,
-           "($self, file, site, index, /)\n--\n\n"
-           "Give (step, time, call, thread, phase, skipped, products, scalar, Stats, Digest)."),
-    METHOD("seek", runs_reader_seek, METH_VARARGS,
-           "($self, file, site, step, call, products, /)\n--\n\nGive the index of a point, or -1."),
-    METHOD("nonfinite", runs_reader_nonfinite, METH_VARARGS,
-           "($self, file, site, /)\n--\n\nGive the index of the first NaN or Inf, or -1."),
-    METHOD("hist", runs_reader_hist, METH_VARARGS,
-           "($self, file, site, index, /)\n--\n\nGive (low, high, count) of each bin."),
-    METHOD("sample", runs_reader_sample, METH_VARARGS,
-           "($self, file, site, index, /)\n--\n\nGive the Sample."),
-    METHOD("value", runs_reader_value, METH_VARARGS,
-           "($self, file, site, index, /)\n--\n\nGive (dtype, shape, bytes) of a stored value."),
-    METHOD("value_read", runs_reader_value_read, METH_VARARGS,
-           "($self, file, site, index, buffer, /)\n--\n\nWrite the bytes of a stored value."),
-    METHOD("origin", runs_reader_origin, METH_VARARGS,
-           "($self, allow, /)\n--\n\n"
-           "Give (file, name, index, birth, order, of, reached, fed) of the first NaN or Inf, or None."),
-    METHOD("diff", runs_reader_diff, METH_VARARGS,
-           "($self, other, only, first, last, rtol, atol, old, new, /)\n--\n\n"
-           "Give (verdict, first, sites, old, new)."),
-    METHOD("info", run_info, METH_O, "($self, file, /)\n--\n\nGive what the writer said of itself."),
-    METHOD("notes", run_notes, METH_O, "($self, file, /)\n--\n\nGive (step, time, text) of all notes."),
-    METHOD("modules", run_modules, METH_O, "($self, file, /)\n--\n\nGive {path: class} of its modules."),
-    METHOD("tree", runs_reader_tree, METH_O,
-           "($self, only, /)\n--\n\n"
-           "Give (depth, label, class, is output, width, sites) of each row, repeated layers folded."),
-    METHOD("check", run_check, METH_O, "($self, file, /)\n--\n\nRead everything, check every checksum."),
+    { "close", run_close, METH_NOARGS, "close($self, /)\n--\n\nLet the files go." },
+    { "refresh", run_refresh, METH_NOARGS, "refresh($self, /)\n--\n\nTake in what was written since." },
+    { "files", run_files, METH_NOARGS, "files($self, /)\n--\n\nDescribe each file." },
+    { "names", run_names, METH_O, "names($self, glob, /)\n--\n\nReturn the names that match." },
+    { "find", run_find, METH_O, "find($self, name, /)\n--\n\nReturn the number of a site, or -1." },
+    { "points", run_points, METH_VARARGS, "points($self, file, site, /)\n--\n\nCount points." },
+    { "steps", run_steps, METH_VARARGS,
+      "steps($self, buffer, /)\n--\n\nWrite all steps as int64; return how many there are." },
+    { "series", run_series, METH_VARARGS,
+      "series($self, file, site, field, steps, values, /)\n--\n\n"
+      "Write one field as int64 and float64; return how many points have it." },
+    { "stats", run_stats, METH_VARARGS,
+      "stats($self, file, site, /)\n--\n\nReturn (step, Stats) of every point that has it." },
+    { "point", run_point, METH_VARARGS,
+      "point($self, file, site, index, /)\n--\n\n"
+      "Return (step, time, call, thread, phase, skipped, products, scalar, Stats, Digest)." },
+    { "seek", run_seek, METH_VARARGS,
+      "seek($self, file, site, step, call, products, /)\n--\n\nReturn the index of a point, or -1." },
+    { "hist", run_hist, METH_VARARGS,
+      "hist($self, file, site, index, /)\n--\n\nReturn (low, high, count) of each bin." },
+    { "sample", run_sample, METH_VARARGS,
+      "sample($self, file, site, index, /)\n--\n\nReturn the Sample." },
+    { "value", run_value, METH_VARARGS,
+      "value($self, file, site, index, /)\n--\n\nReturn (dtype, shape, bytes) of a stored value." },
+    { "value_read", run_value_read, METH_VARARGS,
+      "value_read($self, file, site, index, buffer, /)\n--\n\nWrite the bytes of a stored value." },
+    { "origin", runs_reader_origin, METH_VARARGS,
+      "origin($self, allow, /)\n--\n\n"
+      "Return (file, name, index, birth, order, of, reached, fed) of the first NaN or Inf, or None." },
+    { "diff", runs_reader_diff, METH_VARARGS,
+      "diff($self, other, only, first, last, rtol, atol, old, new, /)\n--\n\n"
+      "Return (verdict, first, sites, old, new)." },
+    { "info", run_info, METH_O, "info($self, file, /)\n--\n\nReturn what the writer said of itself." },
+    { "notes", run_notes, METH_O,
+      "notes($self, file, /)\n--\n\nReturn (step, time, text) of all notes." },
+    { "modules", run_modules, METH_O,
+      "modules($self, file, /)\n--\n\nReturn {path: class} of its modules." },
+    { "tree", runs_reader_tree, METH_O,
+      "tree($self, only, /)\n--\n\n"
+      "Return (depth, label, class, is output, width, sites) of each row, repeated layers folded." },
+    { "check", run_check, METH_O, "check($self, file, /)\n--\n\nRead everything, check every checksum." },
     { 0 },
 };
 

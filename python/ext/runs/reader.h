@@ -16,21 +16,10 @@ typedef struct runs_reader {
 
 /* The run, for this thread alone; NULL with ValueError if it is closed. */
 tt_run *runs_reader_enter(PyObject *self);
-void runs_reader_leave(PyObject *self);
-/* Leaves, and raises what went wrong. */
-PyObject *runs_reader_fail(PyObject *self, tt_status st, const tt_error *err);
-PyObject *runs_reader_text(const char *text); /* whatever its bytes are */
+/* Leaves it.  Returns the result, or drops it and raises the error. */
+PyObject *runs_reader_leave(PyObject *self, tt_status st, const tt_error *err, PyObject *result);
+PyObject *runs_reader_text(const char *text); /* whatever its bytes are; NULL: None */
 
-PyObject *runs_reader_series(PyObject *self, PyObject *args);
-PyObject *runs_reader_steps(PyObject *self, PyObject *buffer);
-PyObject *runs_reader_stats(PyObject *self, PyObject *args);
-PyObject *runs_reader_point(PyObject *self, PyObject *args);
-PyObject *runs_reader_seek(PyObject *self, PyObject *args);
-PyObject *runs_reader_nonfinite(PyObject *self, PyObject *args);
-PyObject *runs_reader_hist(PyObject *self, PyObject *args);
-PyObject *runs_reader_sample(PyObject *self, PyObject *args);
-PyObject *runs_reader_value(PyObject *self, PyObject *args);
-PyObject *runs_reader_value_read(PyObject *self, PyObject *args);
 PyObject *runs_reader_tree(PyObject *self, PyObject *only);
 PyObject *runs_reader_origin(PyObject *self, PyObject *args);
 PyObject *runs_reader_diff(PyObject *self, PyObject *args);

@@ -1,5 +1,5 @@
-/* reader_reports.c -- what RunReader tells about a whole run: the origin of the first NaN,
- * its tree, and where it parts from another.
+/* reader_reports.c -- reports about a whole run: the origin of the first NaN, its tree, and where it
+ * starts to differ from another run.
  *
  * The answers are the core's, the same that the program prints.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -34,50 +34,34 @@ PyObject *runs_reader_origin(PyObject *self, PyObject *args)
     tt_error err = { "" };
     tt_status st;
     size_t count = 0;
-    PyObject *fed = NULL, *result = NULL; /* owned */
+    PyObject *fed = NULL; /* owned */
     tt_run *run = PyArg_ParseTuple(args, "z:origin", &allow) ? runs_reader_enter(self) : NULL;
     if (run == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS st = tt_run_nonfinite(run, allow, &found, &err);
     if (st == TT_OK && found.site >= 0)
         st = tt_run_feeds(run, &found, feeds, FEEDS, &count, &err);
-    Py_END_ALLOW_THREADS if (st < 0) return runs_reader_fail(self, st, &err);
-    if (found.site < 0) {
-        runs_reader_leave(self);
-        Py_RETURN_NONE;
-    }
+    Py_END_ALLOW_THREADS if (st < 0 || found.site < 0) return runs_reader_leave(self, st, &err,
+                                                                                Py_NewRef(Py_None));
     fed = PyList_New(0);
-    for (size_t i = 0; fed != NULL && i < count; i++) {
-        PyObject *one = Py_BuildValue("(ssL)", roles[feeds[i].kind], tt_run_site_name(run, feeds[i].site),
-                                      (long long)feeds[i].index); /* owned */
-        if (one == NULL || PyList_Append(fed, one) < 0)
-            Py_CLEAR(fed);
-        Py_XDECREF(one);
-    }
-    if (fed != NULL)
-        result = Py_BuildValue("(isLsLLiN)", (int)found.file, tt_run_site_name(run, found.site),
-                               (long long)found.index, births[found.birth], (long long)found.order,
-                               (long long)found.of, (int)found.reached, fed);
-    runs_reader_leave(self);
-    return result;
+    for (size_t i = 0; fed != NULL && i < count; i++)
+        binding_list_add(&fed,
+                         Py_BuildValue("(ssL)", roles[feeds[i].kind],
+                                       tt_run_site_name(run, feeds[i].site), (long long)feeds[i].index));
+    PyObject *result = Py_BuildValue("(isLsLLiN)", (int)found.file, tt_run_site_name(run, found.site),
+                                     (long long)found.index, births[found.birth], (long long)found.order,
+                                     (long long)found.of, (int)found.reached, fed);
+    return runs_reader_leave(self, TT_OK, NULL, result);
 }
 
 static PyObject *describe_row(const tt_run *run, const tt_tree_row *row)
 {
-    PyObject *sites = PyList_New(row->sites); /* owned */
-    for (int32_t i = 0; sites != NULL && i < row->sites; i++) {
-        PyObject *site =
-            runs_reader_text(tt_run_site_name(run, row->members[i])); /* owned, then the list's */
-        if (site == NULL)
-            Py_CLEAR(sites);
-        else
-            PyList_SET_ITEM(sites, i, site);
-    }
-    if (sites == NULL)
-        return NULL;
-    PyObject *name = row->class_name != NULL ? runs_reader_text(row->class_name) : Py_NewRef(Py_None);
-    return Py_BuildValue("(iNNOiN)", (int)row->depth, runs_reader_text(row->label), name,
-                         row->is_output ? Py_True : Py_False, (int)row->width, sites);
+    PyObject *sites = PyList_New(0); /* owned */
+    for (int32_t i = 0; sites != NULL && i < row->sites; i++)
+        binding_list_add(&sites, runs_reader_text(tt_run_site_name(run, row->members[i])));
+    return Py_BuildValue("(iNNNiN)", (int)row->depth, runs_reader_text(row->label),
+                         runs_reader_text(row->class_name), PyBool_FromLong(row->is_output),
+                         (int)row->width, sites);
 }
 
 /* tree(only) -> [(depth, label, class or None, is output, width, [name of a site, ...])] */
@@ -92,17 +76,11 @@ PyObject *runs_reader_tree(PyObject *self, PyObject *only)
     if (run == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS st = tt_run_tree_create(run, &look, glob, TT_TREE_UNJOINED, &tree, &err);
-    Py_END_ALLOW_THREADS if (st < 0) return runs_reader_fail(self, st, &err);
-    PyObject *rows = PyList_New(0); /* owned */
-    for (size_t i = 0; rows != NULL && i < tree->count; i++) {
-        PyObject *row = describe_row(run, &tree->rows[i]); /* owned */
-        if (row == NULL || PyList_Append(rows, row) < 0)
-            Py_CLEAR(rows);
-        Py_XDECREF(row);
-    }
+    Py_END_ALLOW_THREADS PyObject *rows = PyList_New(0); /* owned */
+    for (size_t i = 0; rows != NULL && st == TT_OK && i < tree->count; i++)
+        binding_list_add(&rows, describe_row(run, &tree->rows[i]));
     tt_run_tree_free(tree);
-    runs_reader_leave(self);
-    return rows;
+    return runs_reader_leave(self, st, &err, rows);
 }
 
 static PyObject *describe_site(const tt_diff_site *site)
@@ -127,28 +105,15 @@ static bool enter_both(PyObject *a, PyObject *b)
         return false;
     if (a == b || runs_reader_enter(second) != NULL)
         return true;
-    runs_reader_leave(first);
+    runs_reader_leave(first, TT_OK, NULL, NULL);
     return false;
-}
-
-static void leave_both(PyObject *a, PyObject *b)
-{
-    runs_reader_leave(a);
-    if (a != b)
-        runs_reader_leave(b);
 }
 
 static PyObject *describe_diff(const tt_diff *diff, const tt_rename *rename)
 {
     PyObject *sites = PyList_New(0); /* owned */
-    for (size_t i = 0; sites != NULL && i < diff->count; i++) {
-        PyObject *one = describe_site(&diff->sites[i]); /* owned */
-        if (one == NULL || PyList_Append(sites, one) < 0)
-            Py_CLEAR(sites);
-        Py_XDECREF(one);
-    }
-    if (sites == NULL)
-        return NULL;
+    for (size_t i = 0; sites != NULL && i < diff->count; i++)
+        binding_list_add(&sites, describe_site(&diff->sites[i]));
     return Py_BuildValue("(sLNzz)", verdicts[diff->verdict], (long long)diff->first, sites,
                          rename != NULL ? rename->from : NULL, rename != NULL ? rename->to : NULL);
 }
@@ -191,6 +156,7 @@ PyObject *runs_reader_diff(PyObject *self, PyObject *args)
     st = tt_diff_compute(a, b, &options, &diff, &err);
     Py_END_ALLOW_THREADS if (st == TT_OK) result = describe_diff(diff, options.rename);
     tt_diff_free(diff);
-    leave_both(self, other);
-    return st < 0 ? binding_raise_status(st, &err) : result;
+    if (other != self)
+        runs_reader_leave(other, TT_OK, NULL, NULL);
+    return runs_reader_leave(self, st, &err, result);
 }

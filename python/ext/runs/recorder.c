@@ -82,12 +82,8 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->look_step = -1;
     self->watchers = PyList_New(0);
     self->sites = PyDict_New();
-    /* A subclass made in Python has no module of its own: ask along the bases. */
-    PyTypeObject *base = type;
-    while (base != NULL && !(base->tp_flags & Py_TPFLAGS_HEAPTYPE && base->tp_new == recorder_new &&
-                             ((PyHeapTypeObject *)base)->ht_module != NULL))
-        base = base->tp_base;
-    self->state = base != NULL ? PyType_GetModuleState(base) : NULL;
+    PyObject *core = PyType_GetModuleByDef(type, &binding_module); /* borrowed */
+    self->state = core != NULL ? binding_state_of(core) : NULL;
     if (self->watchers == NULL || self->sites == NULL || self->state == NULL)
         goto out;
     Py_BEGIN_ALLOW_THREADS st = tt_recorder_open(path, &options, &self->rec, &err);
@@ -130,14 +126,6 @@ static tt_recorder *take_recorder(runs_recorder *self)
     return rec;
 }
 
-static int tell_damage(const runs_recorder *self)
-{
-    return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
-                            "tensortap: %lld of the points recorded before cannot be read: the file is "
-                            "damaged; `tensortap check` says more",
-                            (long long)self->last.damaged);
-}
-
 /* close(timeout=60.0) */
 static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                 PyObject *kwnames)
@@ -160,7 +148,12 @@ static PyObject *recorder_close(PyObject *self, PyObject *const *args, Py_ssize_
     tt_status st;
     tt_recorder *rec = take_recorder(recorder);
     Py_BEGIN_ALLOW_THREADS st = tt_recorder_close(rec, timeout, &err);
-    Py_END_ALLOW_THREADS if (recorder->last.damaged > 0 && tell_damage(recorder) < 0) return NULL;
+    Py_END_ALLOW_THREADS if (recorder->last.damaged > 0 &&
+                             PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
+                                              "tensortap: %lld of the points recorded before cannot be "
+                                              "read: the file is "
+                                              "damaged; `tensortap check` says more",
+                                              (long long)recorder->last.damaged) < 0) return NULL;
     if (st == TT_OK || recorder->has_told_error)
         Py_RETURN_NONE;
     recorder->has_told_error = true;
@@ -193,6 +186,51 @@ static void recorder_dealloc(PyObject *self)
     Py_END_ALLOW_THREADS PyMem_Free(recorder->site);
     type->tp_free(self);
     Py_DECREF(type);
+}
+
+/* ---- forked children ----------------------------------------------------- */
+
+/* A program may ask for them to be recorded (follow_fork=True), each into a file of its own.  Nothing is
+ * opened until the child has something to record: most never do.  Sites keep their numbers, which places
+ * all over the program remember. */
+
+/* Gives the new file the names of the old one, under the same numbers. */
+static bool copy_sites(const tt_recorder *from, tt_recorder *to)
+{
+    int32_t got, site = 0;
+    for (const char *name; (name = tt_recorder_site_name(from, site)) != NULL; site++)
+        if (tt_recorder_site(to, name, &got, NULL) < 0 || got != site)
+            return false;
+    return true;
+}
+
+void runs_recorder_follow(runs_recorder *self)
+{
+    PyObject *make = self->follow; /* owned now; called once, whatever comes of it */
+    self->follow = NULL;
+    PyObject *pending = PyErr_GetRaisedException(); /* owned; not ours to lose */
+    PyObject *made = PyObject_CallNoArgs(make);     /* owned */
+    runs_recorder *other = made != NULL ? runs_recorder_of(self->state, made) : NULL;
+    if (other != NULL && other->rec != NULL && copy_sites(self->rec, other->rec)) {
+        tt_recorder *old = self->rec;
+        self->rec = other->rec;
+        other->rec = NULL;
+        tt_recorder_close(old, 0, NULL); /* inherited: only memory goes */
+    }
+    if (PyErr_Occurred())
+        PyErr_WriteUnraisable((PyObject *)self); /* the child goes on unrecorded */
+    Py_XDECREF(made);
+    Py_DECREF(make);
+    PyErr_SetRaisedException(pending);
+}
+
+/* _follow(make): in a forked child; make() gives the Recorder that the next event opens. */
+static PyObject *recorder_follow(PyObject *self, PyObject *make)
+{
+    runs_recorder *recorder = (runs_recorder *)self;
+    recorder->users = 0; /* those threads are the parent's */
+    Py_XSETREF(recorder->follow, Py_NewRef(make));
+    Py_RETURN_NONE;
 }
 
 /* ---- what is said to it -------------------------------------------------- */
@@ -258,14 +296,9 @@ static PyObject *recorder_names(PyObject *self, PyObject *glob)
     PyObject *list = pattern != NULL ? PyList_New(0) : NULL; /* owned */
     for (int32_t i = 0; list != NULL && recorder->rec != NULL &&
                         (name = tt_recorder_site_name(recorder->rec, i)) != NULL;
-         i++) {
-        if (!tt_glob_match(pattern, name))
-            continue;
-        PyObject *text = PyUnicode_FromString(name); /* owned */
-        if (text == NULL || PyList_Append(list, text) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(text);
-    }
+         i++)
+        if (tt_glob_match(pattern, name))
+            binding_list_add(&list, PyUnicode_FromString(name));
     return list;
 }
 
@@ -363,13 +396,13 @@ static PyMethodDef methods[] = {
       "flush($self, /)\n--\n\nWait until others can read what was recorded so far." },
     { "names", recorder_names, METH_O,
       "names($self, glob, /)\n--\n\nList the sites that were seen so far, recorded or not." },
-    { "costs", runs_recorder_costs, METH_NOARGS, "Give the time spent on each site, in ns." },
+    { "costs", runs_recorder_costs, METH_NOARGS, "Return the time spent on each site, in ns." },
     { "thinned", runs_recorder_thinned, METH_NOARGS,
-      "Give the sites that the budget made rarer, and every how many steps they are recorded." },
+      "Return the sites that the budget made rarer, and every how many steps they are recorded." },
     { "_leave", recorder_leave, METH_NOARGS, "Stop the sources in a forked child." },
-    { "_follow", runs_recorder_set_follow, METH_O,
+    { "_follow", recorder_follow, METH_O,
       "_follow($self, make, /)\n--\n\nGo on in a forked child, at its next event, with what make() "
-      "gives." },
+      "returns." },
     { "__reduce__", recorder_reduce, METH_NOARGS, NULL },
     { 0 },
 };

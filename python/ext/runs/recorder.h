@@ -8,6 +8,7 @@
 #define TT_EXT_RUNS_RECORDER_H
 
 #include "binding/state.h"
+#include "tensor/look.h"
 
 /* What is known of one site beside its plan. */
 typedef struct runs_recorder_site {
@@ -30,7 +31,7 @@ typedef struct runs_recorder {
     int64_t cost_ns;   /* time spent on watching, as measured (an estimate: one event in
                            RECORDER_SAMPLES is timed and stands for that many) */
     runs_recorder_site *site; /* owned; site_cap of them */
-    int32_t site_cap;
+    size_t site_cap;
     uint32_t random;    /* which events are timed */
     PyObject *watchers; /* owned; list of objects with a method _close(), which Recorder.close()
                            calls before the file ends, last one first */
@@ -91,21 +92,22 @@ uint32_t runs_recorder_next_call(runs_recorder *self, int32_t site);
  * value.  True: it had to, and meanwhile anything may have happened: the recorder may
  * be closed, a tensor's memory may be another.  So this comes before a view is used. */
 bool runs_recorder_make_room(runs_recorder *self, size_t bytes);
-/* Adds an event with what products ask for of a tensor; event->stats may be there already.
- * Values wait without the GIL, so that other threads may run and even close self. */
-tt_status runs_recorder_add(runs_recorder *self, PyObject *obj, const tensor_view *view,
-                            uint32_t products, tt_event *event);
+/* Looks at a tensor once there is room for what is recorded of it.  NULL without an exception: out of
+ * memory, or the run was closed meanwhile: while we waited, or while torch resolved a lazy bit, which
+ * lets other threads run. */
+tensor_look *runs_recorder_look(runs_recorder *self, tensor_looks *looks, PyObject *tensor,
+                                tensor_trust *trust, uint32_t products);
+/* Adds an event with what products ask for of a tensor that can be read; event->stats may be there
+ * already.  Values wait without the GIL, so that other threads may run and even close self. */
+tt_status runs_recorder_add(runs_recorder *self, tensor_look *look, uint32_t products, tt_event *event);
+/* Adds an event with these statistics alone; shape NULL: it is not known. */
+void runs_recorder_add_stats(runs_recorder *self, const tt_stats *stats, const int64_t *shape,
+                             int32_t ndim, tt_event *event);
 /* Recorder.tensor(): products 0: what the plan of the site says.  `known` has the statistics of
  * the tensor, or is NULL.  -1: an exception is set. */
 struct runs_change;
 int runs_recorder_put(runs_recorder *self, PyObject *name, PyObject *t, uint32_t products, uint8_t phase,
                       const struct runs_change *known);
-/* The bytes of a value that these products need. */
-static inline size_t runs_recorder_value_bytes(const tt_tensor *t, uint32_t products)
-{
-    return products & TT_PRODUCT_VALUE ? (size_t)t->count * tt_dtype_size(t->dtype) : 0;
-}
-
 /* Warns of a disk that failed, the first time it is called after that.  -1 with
  * an exception if the program made warnings errors. */
 int runs_recorder_tell_error(runs_recorder *self);
@@ -113,7 +115,6 @@ int runs_recorder_tell_error(runs_recorder *self);
 /* ---- between the recorder*.c only ------------------------- */
 
 int runs_recorder_refuse_closed(const runs_recorder *self);
-PyObject *runs_recorder_set_follow(PyObject *self, PyObject *make);
 /* What is known of a site; NULL: no memory. */
 runs_recorder_site *runs_recorder_site_at(runs_recorder *self, int32_t site);
 /* Lets other threads run until there is room for about so many bytes, or time is up. */
@@ -126,6 +127,6 @@ PyObject *runs_recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t na
 PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                PyObject *kwnames);
 
-BINDING_FUNCTION(runs_read_keep);
+PyObject *runs_read_keep(PyObject *module, PyObject *keep);
 
 #endif

@@ -6,6 +6,8 @@
  * A site that was thinned stays so.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/recorder.h"
+
+#include "base/array.h"
 #include "tensortap_tools.h"
 
 #include <time.h>
@@ -41,16 +43,11 @@ int64_t runs_clock_coarse(void)
 
 runs_recorder_site *runs_recorder_site_at(runs_recorder *self, int32_t site)
 {
-    if (site >= self->site_cap) {
-        size_t cap = ((size_t)site + 64) * 2;
-        runs_recorder_site *grown = PyMem_Realloc(self->site, cap * sizeof *grown);
-        if (grown == NULL)
-            return NULL;
-        for (size_t i = (size_t)self->site_cap; i < cap; i++)
-            grown[i] = (runs_recorder_site){ .step = -1 };
-        self->site = grown;
-        self->site_cap = (int32_t)cap;
-    }
+    size_t known = self->site_cap;
+    if (!base_array_grow(&self->site, &self->site_cap, (size_t)site + 1, sizeof *self->site))
+        return NULL;
+    for (size_t i = known; i < self->site_cap; i++)
+        self->site[i] = (runs_recorder_site){ .step = -1 };
     return &self->site[site];
 }
 
@@ -92,7 +89,7 @@ static void thin(runs_recorder *self, int64_t excess)
     int shown = 0, more = 0;
     if (halve_most_expensive(self, excess) == 0)
         return;
-    for (int32_t i = 0; i < self->site_cap; i++) {
+    for (int32_t i = 0; i < (int32_t)self->site_cap; i++) {
         uint32_t thinned = self->site[i].thinned;
         if (thinned == 0)
             continue;
@@ -134,7 +131,7 @@ static void look(runs_recorder *self, int64_t now)
     self->look_cost = self->cost_ns;
     self->look_step = self->step;
     self->look_charges = 0;
-    for (int32_t i = 0; i < self->site_cap; i++)
+    for (size_t i = 0; i < self->site_cap; i++)
         self->site[i].cost_seen = self->site[i].cost;
 }
 
@@ -180,39 +177,26 @@ void runs_recorder_tell_cost(runs_recorder *self)
         tt_recorder_scalar(self->rec, site, step, (double)self->cost_ns / (double)(now - self->start_ns));
 }
 
-/* {name: number} of the sites for which `of` gives more than 0. */
-static PyObject *dict_of_sites(runs_recorder *self,
-                               int64_t (*of)(const runs_recorder *, const runs_recorder_site *))
+/* {name: number} of the sites that cost something, or were thinned. */
+static PyObject *dict_of_sites(const runs_recorder *self, bool wants_costs)
 {
     PyObject *dict = PyDict_New(); /* owned */
-    for (int32_t i = 0; dict != NULL && self->rec != NULL && i < self->site_cap; i++) {
-        int64_t value = of(self, &self->site[i]);
-        if (value == 0)
-            continue;
-        PyObject *number = PyLong_FromLongLong(value); /* owned */
-        if (number == NULL || PyDict_SetItemString(dict, tt_recorder_site_name(self->rec, i), number) < 0)
-            Py_CLEAR(dict);
-        Py_XDECREF(number);
+    for (int32_t i = 0; dict != NULL && self->rec != NULL && i < (int32_t)self->site_cap; i++) {
+        const runs_recorder_site *site = &self->site[i];
+        int64_t value = wants_costs ? site->cost : (int64_t)site->thinned * self->every;
+        if (value != 0)
+            binding_dict_add(&dict, PyUnicode_FromString(tt_recorder_site_name(self->rec, i)),
+                             PyLong_FromLongLong(value));
     }
     return dict;
 }
 
-static int64_t cost_of(const runs_recorder *Py_UNUSED(self), const runs_recorder_site *site)
-{
-    return site->cost;
-}
-
-static int64_t every_of(const runs_recorder *self, const runs_recorder_site *site)
-{
-    return (int64_t)site->thinned * self->every;
-}
-
 PyObject *runs_recorder_costs(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return dict_of_sites((runs_recorder *)self, cost_of);
+    return dict_of_sites((runs_recorder *)self, true);
 }
 
 PyObject *runs_recorder_thinned(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return dict_of_sites((runs_recorder *)self, every_of);
+    return dict_of_sites((runs_recorder *)self, false);
 }

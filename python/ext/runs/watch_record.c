@@ -63,19 +63,10 @@ static void set_tag(tt_event *event, const runs_watch_tag *tag)
 void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
                              const runs_watch_tag *tag, int64_t step, int64_t time)
 {
-    tt_tensor tensor = { .dtype = (tt_dtype)stats->dtype, .count = stats->count, .ndim = ndim };
-    for (int32_t d = 0; d < ndim && d < TT_MAX_DIM; d++)
-        tensor.shape[d] = shape[d];
     runs_recorder_wake(self->recorder);
-    if (self->recorder->rec == NULL ||
-        (runs_recorder_make_room(self->recorder, 0) && self->recorder->rec == NULL))
-        return;
-    tt_event event = { .step = step < 0 ? self->recorder->step : step,
-                       .time = time,
-                       .tensor = shape != NULL ? &tensor : NULL,
-                       .stats = stats };
+    tt_event event = { .step = step < 0 ? self->recorder->step : step, .time = time };
     set_tag(&event, tag);
-    tt_recorder_add(self->recorder->rec, &event); /* counts what it drops */
+    runs_recorder_add_stats(self->recorder, stats, shape, ndim, &event);
 }
 
 /* A tensor of another device: torch summarises it there, the numbers come later. */
@@ -92,22 +83,6 @@ static void hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_
     if (result == NULL)
         runs_watch_take_error(self);
     Py_XDECREF(result);
-}
-
-/* Looks at a tensor once there is room for what is recorded of it.  NULL: out of memory, or the run
- * was closed meanwhile: while we waited, or while torch resolved a lazy bit, which lets other
- * threads run. */
-static tensor_look *look_at(runs_watch *self, tensor_looks *looks, PyObject *tensor,
-                            const runs_watch_tag *tag, uint32_t products)
-{
-    tensor_look *look = tensor_look_at(looks, tensor, tag->trust);
-    if (look != NULL && look->why == VIEW_OK && products != 0 && self->recorder->rec != NULL &&
-        runs_recorder_make_room(self->recorder,
-                                runs_recorder_value_bytes(&look->view.tensor, products))) {
-        tensor_looks_clear(looks); /* other threads ran: its memory may be another */
-        look = tensor_look_at(looks, tensor, tag->trust);
-    }
-    return self->recorder->rec != NULL ? look : NULL;
 }
 
 /* What this rank has of a DTensor: a new reference, or NULL. */
@@ -129,7 +104,7 @@ static int record_readable(runs_watch *self, tensor_looks *looks, tensor_look *l
                        .stats = products & TT_PRODUCT_STATS ? &stats : NULL };
     set_tag(&event, tag);
     if (products & (uint32_t)~TT_PRODUCT_STATS)
-        (void)runs_recorder_add(self->recorder, look->tensor, &look->view, products, &event);
+        (void)runs_recorder_add(self->recorder, look, products, &event);
     else if (products != 0)
         tt_recorder_add(self->recorder->rec, &event);
     if (products & TT_PRODUCT_VALUE) /* it may have waited without the GIL */
@@ -147,9 +122,9 @@ static int record(runs_watch *self, tensor_looks *looks, PyObject *tensor, const
 {
     PyObject *local = NULL; /* owned */
     int result = 0;
-    tensor_look *look = look_at(self, looks, tensor, tag, products);
+    tensor_look *look = runs_recorder_look(self->recorder, looks, tensor, tag->trust, products);
     if (look != NULL && look->why == VIEW_DTENSOR && (local = local_part(tensor)) != NULL)
-        look = look_at(self, looks, local, tag, products);
+        look = runs_recorder_look(self->recorder, looks, local, tag->trust, products);
     if (look == NULL)
         goto out;
     tensor_view_result why =
@@ -179,12 +154,11 @@ int runs_watch_record(runs_watch *self, tensor_looks *looks, PyObject *tensor, c
     uint32_t products = tt_recorder_wants(recorder->rec, tag->site, recorder->step);
     if (products == 0 && self->on_nonfinite == NULL && !tag->is_for_norm)
         return 0;
-    if (!runs_recorder_is_timed(recorder))
-        return record(self, looks, tensor, tag, products, stats);
     bool had_told = recorder->has_told_error;
-    int64_t start = runs_clock_fine();
+    int64_t start = runs_recorder_is_timed(recorder) ? runs_clock_fine() : 0;
     int result = record(self, looks, tensor, tag, products, stats);
-    runs_recorder_charge(recorder, tag->site, runs_clock_fine() - start);
+    if (start != 0)
+        runs_recorder_charge(recorder, tag->site, runs_clock_fine() - start);
     if (recorder->has_told_error != had_told) /* by a warning, which runs Python code */
         tensor_looks_clear(looks);
     return result;
@@ -211,7 +185,7 @@ int runs_watch_record_row(runs_watch *self, const probe_row *row, const runs_wat
     if (tt_tensor_describe(&tensor, data, row->dtype, row->ndim, row->shape, NULL, NULL) < 0)
         return 0;
     bool has_value = products & TT_PRODUCT_VALUE && row->value != NULL;
-    size_t bytes = has_value ? runs_recorder_value_bytes(&tensor, products) : 0;
+    size_t bytes = has_value ? (size_t)tensor.count * tt_dtype_size(tensor.dtype) : 0;
     if (products != 0 && runs_recorder_make_room(recorder, bytes) && recorder->rec == NULL)
         return 0;
     tt_event event = {

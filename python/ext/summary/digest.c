@@ -24,6 +24,11 @@ static PyObject *make(PyTypeObject *type, tt_digest digest)
     return (PyObject *)self;
 }
 
+PyObject *summary_digest_make(binding_state *state, tt_digest digest)
+{
+    return make(state->summary_digest_type, digest);
+}
+
 /* Exactly 32 hexadecimal digits. */
 static bool parse(const char *text, Py_ssize_t len, tt_digest *out)
 {
@@ -115,7 +120,7 @@ BINDING_FUNCTION(summary_digest)
     tt_digest_compute(&view.tensor, &digest);
     binding_take_gil(released);
     tensor_view_close(&view);
-    return make(state->summary_digest_type, digest);
+    return summary_digest_make(state, digest);
 }
 
 static PyMethodDef methods[] = {

@@ -20,6 +20,7 @@ PyObject *summary_escape(PyObject *module, PyObject *text);
 PyTypeObject *summary_slice_type(void);
 PyObject *summary_histogram_make(PyTypeObject *type); /* empty; or NULL with MemoryError */
 tt_hist *summary_hist_of(PyObject *histogram);
+PyObject *summary_digest_make(binding_state *state, tt_digest digest);
 /* Takes over the sample, also when it fails. */
 PyObject *summary_sample_make(binding_state *state, tt_sample *sample, tt_dtype dtype,
                               const int64_t *shape, int32_t ndim);

@@ -335,7 +335,7 @@ class Run:
         """Read everything and check every checksum."""
         return Check(
             tuple(
-                FileCheck(path=file.path, **self._reader.check(i))
+                FileCheck(file.path, *self._reader.check(i))
                 for i, file in enumerate(self.files)
             )
         )
