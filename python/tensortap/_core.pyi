@@ -15,8 +15,6 @@ isa: str  # the kernels in use: "base", "avx2", "neon"
 
 @final
 class Stats:
-    """Counts, range, moments and norms of the elements of a tensor."""
-
     shape: Final[tuple[int, ...]]
     dtype: Final[str]
     count: Final[int]
@@ -41,8 +39,6 @@ class Stats:
 
 @final
 class Histogram:
-    """Counts of a tensor's elements in fixed logarithmic bins; a + b merges two."""
-
     count: Final[int]
     nan: Final[int]
     posinf: Final[int]
@@ -57,8 +53,6 @@ class Histogram:
 
 @final
 class Digest:
-    """A 128-bit hash of a tensor's shape, type and elements."""
-
     def __new__(cls, hex: str, /) -> Digest: ...
     def hex(self) -> str: ...
     def as_dict(self) -> dict[str, Any]: ...
@@ -67,8 +61,6 @@ class Digest:
 
 @final
 class Compare:
-    """How two tensors of the same shape differ."""
-
     equal: Final[bool]
     allclose: Final[bool]
     count: Final[int]
@@ -82,8 +74,6 @@ class Compare:
 
 @final
 class SampleSlice(NamedTuple):
-    """A table of elements."""
-
     label: str
     rows: list[int]
     cols: list[int]
@@ -91,8 +81,6 @@ class SampleSlice(NamedTuple):
 
 @final
 class Sample:
-    """A few elements that represent a tensor, as tables."""
-
     shape: Final[tuple[int, ...]]
     dtype: Final[str]
     partial: Final[bool]
@@ -101,11 +89,6 @@ class Sample:
 
 @final
 class Attention:
-    """Entropy, largest logit and sink of attention weights, for each head and query.
-
-    These are NumPy arrays of float32, or memoryviews without NumPy.
-    """
-
     shape: Final[tuple[int, ...]]
     entropy: Final[Any]
     max_logit: Final[Any]
@@ -113,8 +96,6 @@ class Attention:
     def as_dict(self) -> dict[str, Any]: ...
 
 class Flow:
-    """The last tensor changes of a program; select(code) returns the wanted lines, or None."""
-
     runs: list[Any]  # open recorders; changes go to the last one
     root: str  # removed from the names of files there
     def __new__(cls, select: Callable[[CodeType], tuple[int, int] | None]) -> Flow: ...
@@ -211,8 +192,6 @@ def _read_keep(keep: str, /) -> int: ...  # "stats,value", "stats|value"
 
 @final
 class ModuleEvent:
-    """One call of one module."""
-
     name: Final[str]
     module: Final[Any]
     args: Final[tuple[Any, ...]]
@@ -227,11 +206,14 @@ class ModuleEvent:
     start: Final[int]  # with times=True, as time.perf_counter_ns()
     end: Final[int]
 
-class ModuleConsumer:
-    """Call functions when modules are called."""
-
-    step: int  # calls of a module are counted from 0 again when this changes
+class _Consumer:  # of the source of module calls; it has no class of its own
     off: bool
+    def add(self, module: Any, name: str, /) -> None: ...
+    def remove(self, module: Any = None, /) -> None: ...
+    def unseen(self) -> list[str]: ...
+
+class ModuleConsumer(_Consumer):
+    step: int  # calls of a module are counted from 0 again when this changes
     def __new__(
         cls,
         before: Callable[[ModuleEvent], object] | None = None,
@@ -245,12 +227,8 @@ class ModuleConsumer:
     ) -> ModuleConsumer: ...
     errors: Final[int]
     error: Final[BaseException | None]
-    def add(self, module: Any, name: str, /) -> None: ...
-    def remove(self, module: Any = None, /) -> None: ...
 
 class Recorder:
-    """A run that is being written."""
-
     current_step: int
     step_over: bool
     forwards: int
@@ -284,7 +262,6 @@ class Recorder:
     def log(self, name: str, value: Any, /) -> None: ...
     @overload
     def log(self, values: dict[str, Any], /) -> None: ...
-    def scalar(self, name: str, value: Any, /) -> None: ...
     def tensor(
         self,
         name: str,
@@ -307,8 +284,6 @@ class Recorder:
 
 @final
 class RunReader:
-    """A run folder, or one file of it; files and sites go by number."""
-
     def __new__(cls, path: str | PathLike[str]) -> RunReader: ...
     closed: Final[bool]
     def close(self) -> None: ...
@@ -347,10 +322,7 @@ class RunReader:
     ) -> list[tuple[int, str, str | None, bool, int, list[str]]]: ...
     def check(self, file: int, /) -> tuple[Any, ...]: ...
 
-class Watch:
-    """Record what the modules of a model do."""
-
-    off: bool
+class Watch(_Consumer):
     gradients: bool
     has_run: bool  # in training; may be set back
     notes: bool  # look at gradients when they are accumulated
@@ -373,15 +345,12 @@ class Watch:
     errors: Final[int]
     error: Final[BaseException | None]
     unread: Final[dict[str, int]]
-    def add(self, module: Any, name: str, /) -> None: ...
-    def remove(self) -> None: ...
     def set_parameters(self, list: list[tuple[str, Any, str]], /) -> None: ...
     def parameter_ids(self) -> list[int]: ...
     def parameter_hook(self, index: int, /) -> Callable[[Any], None]: ...
     def read_parameters(self, which: bytes | None, wants_norm: bool, /) -> float | None: ...
     def end_step(self) -> None: ...
     def add_stats(self, tag: tuple[Any, ...], stats: Stats, cost: int, /) -> None: ...
-    def unseen(self) -> list[str]: ...
     def wants(self, name: str, /) -> bool: ...
 
 def spy_save(
@@ -398,8 +367,6 @@ _spy_context: ContextVar[Any]  # a tensortap.spy.DebugContext
 
 @final
 class FileSaver:
-    """Write tensors to files from a separate thread."""
-
     def __new__(cls, bytes: int = 0) -> FileSaver: ...
     def add(self, path: str, tensor: Any, format: str, dtype: str | None = None, /) -> bool: ...
     def save(self, path: str, tensor: Any, format: str, dtype: str | None = None, /) -> bool: ...
@@ -407,20 +374,12 @@ class FileSaver:
     held: Final[int]
 
 @final
-class CallLog:
-    """Record which modules were called, with shapes and times."""
-
-    off: bool
+class CallLog(_Consumer):
     trace: Final[list[str]]
-    def add(self, module: Any, name: str, /) -> None: ...
-    def remove(self, module: Any, /) -> None: ...
     def reset(self) -> None: ...
-    def unseen(self) -> list[str]: ...
     def events(self) -> list[Any]: ...
 
 class LineRead(NamedTuple):
-    """A name that a statement read."""
-
     kind: Literal["local", "global", "attribute", "item"]
     name: str
     key: int  # of this state of the name; an arrow starts at the node with this key
@@ -429,8 +388,6 @@ class LineRead(NamedTuple):
     is_seen: bool  # the key was reported before
 
 class LineChange(NamedTuple):
-    """A name that a statement changed."""
-
     kind: Literal["local", "global", "attribute", "item"]
     name: str
     how: Literal["bound", "rebound", "inplace"]
@@ -442,8 +399,6 @@ class LineChange(NamedTuple):
     is_sampled: bool  # above 64 MB: only a part of the contents was compared
 
 class LineEvent(NamedTuple):
-    """What a statement did; see python/ext/lines/source.h."""
-
     frame: int
     code: CodeType
     line: int
@@ -458,8 +413,6 @@ class LineEvent(NamedTuple):
 
 @final
 class LineWatch:
-    """A consumer of the line source; made by watch_lines()."""
-
     errors: Final[tuple[int, str | None]]
     is_open: Final[bool]
     def close(self) -> None: ...
@@ -488,13 +441,9 @@ def watch_lines(
     objects: bool = False,
     touches: bool = False,
     bare: bool = False,
-) -> LineWatch:
-    """Call functions with what each line of the selected code does, until closed."""
+) -> LineWatch: ...
 
-class Metrics:
-    """Measure the outputs of modules, and parameters."""
-
-    off: bool
+class Metrics(_Consumer):
     def __new__(
         cls,
         resolve: Callable[[str], int],
@@ -502,8 +451,6 @@ class Metrics:
         unread: Callable[[int, Any, str], object],
     ) -> Metrics: ...
     fields: Final[list[str]]
-    def add(self, module: Any, name: str, /) -> None: ...
-    def remove(self, module: Any, /) -> None: ...
     def forget(self) -> None: ...
     def row(self, fields: tuple[tuple[int, str, bool], ...], /) -> int: ...
     def read(self, row: int, tensor: Any, /) -> None: ...
@@ -516,11 +463,8 @@ class Metrics:
     def set_parameters(self, list: list[tuple[Any, int, int, int]], /) -> None: ...
     def read_parameters(self, which: int, /) -> list[int]: ...
     def signature(self, module: Any, /) -> int: ...
-    def unseen(self) -> list[str]: ...
 
 class PathTracer:
-    """Finds which values of a model's variables changed; the engine of tensortap.trace."""
-
     def __new__(
         cls,
         keep: Callable[[int, str, Any, int, bool], object],
@@ -569,8 +513,6 @@ _Site = tuple[str, str, str, str, str, str, tuple[str, ...], int, tuple[tuple[st
 
 @final
 class TrackLog:
-    """Writes the tree of `tensortap.track`: to standard output, the thread's file, the open run."""
-
     depth: int  # of this thread's tree
 
     def __new__(
@@ -598,8 +540,6 @@ class TrackLog:
 
 @final
 class Tracker:
-    """Logs each change of some names."""
-
     depth: int  # of the lines of a decorated function
     errors: Final[tuple[int, str | None]]
 

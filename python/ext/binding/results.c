@@ -37,10 +37,10 @@ PyObject *binding_get_shape(PyObject *self, void *at)
     return binding_shape_tuple(field(self, at), Py_SIZE(self));
 }
 
-PyObject *binding_fields_as_dict(PyObject *self, const PyGetSetDef *getters)
+PyObject *binding_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
 {
     PyObject *dict = PyDict_New(); /* owned */
-    for (const PyGetSetDef *def = getters; dict != NULL && def->name != NULL; def++)
+    for (const PyGetSetDef *def = Py_TYPE(self)->tp_getset; dict != NULL && def->name != NULL; def++)
         binding_dict_add(&dict, PyUnicode_InternFromString(def->name), def->get(self, def->closure));
     return dict;
 }

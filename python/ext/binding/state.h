@@ -97,8 +97,8 @@ PyObject *binding_get_int(PyObject *self, void *at);    /* int64_t */
 PyObject *binding_get_double(PyObject *self, void *at); /* double */
 PyObject *binding_get_dtype(PyObject *self, void *at);  /* tt_dtype or int32_t */
 PyObject *binding_get_shape(PyObject *self, void *at);  /* int64_t[Py_SIZE(self)] */
-/* All getters of a class as a dict. */
-PyObject *binding_fields_as_dict(PyObject *self, const PyGetSetDef *getters);
+/* The method as_dict(): all getters of the object's class. */
+PyObject *binding_as_dict(PyObject *self, PyObject *none);
 PyObject *binding_shape_tuple(const int64_t *shape, Py_ssize_t ndim);
 /* "float32[8, 64]" */
 PyObject *binding_shape_text(tt_dtype dtype, const int64_t *shape, Py_ssize_t ndim);

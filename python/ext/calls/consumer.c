@@ -3,7 +3,6 @@
  * For spy, monitor, trace and the tests: each brings one function for before and
  * one for after, and gets a ModuleEvent.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/error.h"
 #include "binding/state.h"
 #include "binding/type.h"
 #include "calls/source.h"
@@ -67,10 +66,8 @@ BINDING_CLASS(calls_event, "tensortap._core.ModuleEvent", event_object, BINDING_
 typedef struct consumer_object {
     calls_consumer consumer;
     PyObject *before, *after; /* owned or NULL */
-    PyObject *error;          /* owned or NULL; the first that was swallowed */
     binding_state *state;
     int64_t step;
-    long long errors;
     bool raises; /* errors of the functions are the user's to see */
 } consumer_object;
 
@@ -87,12 +84,7 @@ static int tell(consumer_object *self, PyObject *function, calls_link *link, con
         return 0;
     if (self->raises)
         return PyErr_Occurred() ? -1 : 0;
-    PyObject *error = base_error_take(); /* owned */
-    self->errors += error != NULL;
-    if (self->error == NULL)
-        self->error = error;
-    else
-        Py_XDECREF(error);
+    calls_consumer_take_error(&self->consumer);
     return 0;
 }
 
@@ -141,7 +133,7 @@ static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return (PyObject *)self;
 }
 
-CALLS_CONSUMER_OWNS(consumer, consumer_object, error)
+CALLS_CONSUMER_OWNS(consumer, consumer_object, after)
 
 static PyMethodDef consumer_methods[] = {
     CALLS_CONSUMER_METHODS,
@@ -151,10 +143,7 @@ static PyMethodDef consumer_methods[] = {
 static PyMemberDef consumer_members[] = {
     { "step", T_LONGLONG, offsetof(consumer_object, step), 0,
       "calls of a module are counted from 0 again when this changes" },
-    { "off", T_BOOL, offsetof(consumer_object, consumer.is_off), 0, "nothing is delivered" },
-    { "errors", T_LONGLONG, offsetof(consumer_object, errors), READONLY,
-      "errors of the functions that were kept from the program" },
-    { "error", T_OBJECT, offsetof(consumer_object, error), READONLY, "the first of them" },
+    CALLS_CONSUMER_MEMBERS(consumer_object),
     { 0 },
 };
 

@@ -6,6 +6,7 @@
  * module as it was.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "calls/source.h"
+#include "base/error.h"
 #include "binding/state.h"
 #include "binding/type.h"
 
@@ -18,6 +19,8 @@ static const struct {
     { offsetof(calls_state, slot), "_compiled_call_impl" },
     { offsetof(calls_state, training), "training" },
     { offsetof(calls_state, self), "self" },
+    { offsetof(calls_state, parameters), "_parameters" },
+    { offsetof(calls_state, modules), "_modules" },
     { offsetof(calls_state, dynamo), "torch._dynamo" },
     { offsetof(calls_state, forward.call_impl), "_call_impl" },
     { offsetof(calls_state, forward.forward), "forward" },
@@ -77,6 +80,19 @@ void calls_consumer_init(calls_consumer *self, const calls_table *calls, const i
     self->is_off = false;
     self->is_compiled_again = false;
     self->probes = 0;
+}
+
+void calls_consumer_take_error(calls_consumer *self)
+{
+    PyObject *error = base_error_take(); /* owned */
+    if (error == NULL)
+        return;
+    self->errors++;
+    if (self->error == NULL) {
+        PyException_SetTraceback(error, Py_None); /* its frames would keep tensors alive */
+        self->error = Py_NewRef(error);
+    }
+    Py_DECREF(error);
 }
 
 /* A link that has lost its consumer delivers nothing, wherever it still hangs. */

@@ -101,8 +101,20 @@ struct calls_consumer {
     uint32_t probes;        /* of CALLS_PROBE_ */
     bool is_off;            /* nothing is delivered; may be set at any time */
     bool is_compiled_again; /* a module of it had been compiled before it was watched */
+    long long errors;       /* of our own, or of functions that must not raise into the program */
     PyObject *links;        /* owned; list of calls_link, also of modules that are gone */
+    PyObject *error;        /* owned or NULL; the first of the errors */
 };
+
+/* Counts the exception that is set, if there is one, and clears it. */
+void calls_consumer_take_error(calls_consumer *self);
+#define CALLS_CONSUMER_MEMBERS(object)                                                     \
+    { "off", T_BOOL, offsetof(object, consumer.is_off), 0, "nothing is delivered" },       \
+        { "errors", T_LONGLONG, offsetof(object, consumer.errors), READONLY,               \
+          "errors that were kept from the program" },                                      \
+    {                                                                                      \
+        "error", T_OBJECT, offsetof(object, consumer.error), READONLY, "the first of them" \
+    }
 
 /* Defines noun_traverse() and noun_clear() of a consumer that owns the references from its links, in its
  * member `consumer`, to `last`. */
@@ -180,6 +192,7 @@ void calls_traced_set_products(binding_state *state, const calls_consumer *consu
 /* What the source knows, in the extension's state.  References first, from slot to callbacks. */
 typedef struct calls_state {
     PyObject *slot, *training, *self; /* owned; interned */
+    PyObject *parameters, *modules;   /* owned; interned; "_parameters", "_modules" */
     calls_forward_names forward;
     PyObject *pickled;        /* owned or NULL; class: its modules with a tap; of pickle.c */
     PyObject *dispatch_table; /* owned or NULL; copyreg's */

@@ -30,18 +30,14 @@ static PyObject *metrics_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     self->unread = Py_NewRef(unread);
     self->generation = 1;
     calls_consumer_init(&self->consumer, &monitor_calls, &self->step, 0);
-    self->modules_key = PyUnicode_InternFromString("_modules");
-    self->parameters_key = PyUnicode_InternFromString("_parameters");
-    if (self->modules_key == NULL || self->parameters_key == NULL)
-        Py_CLEAR(self);
     return (PyObject *)self;
 }
 
 static int metrics_traverse(PyObject *self, visitproc visit, void *arg)
 {
     monitor_metrics *metrics = (monitor_metrics *)self;
-    for (Py_ssize_t i = 0; i < metrics->parameter_count; i++)
-        Py_VISIT(metrics->parameters[i].tensor);
+    for (Py_ssize_t i = 0; i < metrics->parameters.count; i++)
+        Py_VISIT(((calls_parameter *)calls_parameters_at(&metrics->parameters, i))->tensor);
     return binding_visit(self, offsetof(monitor_metrics, consumer.links),
                          offsetof(monitor_metrics, unread), visit, arg);
 }
@@ -51,7 +47,7 @@ static int metrics_clear(PyObject *self)
     monitor_metrics *metrics = (monitor_metrics *)self;
     metrics->consumer.is_off = true;
     calls_consumer_clear(&metrics->consumer);
-    monitor_parameters_free(metrics);
+    calls_parameters_free(&metrics->parameters);
     return binding_clear(self, offsetof(monitor_metrics, resolve), offsetof(monitor_metrics, unread));
 }
 
@@ -60,8 +56,6 @@ static void metrics_dealloc(PyObject *self)
     monitor_metrics *metrics = (monitor_metrics *)self;
     PyObject_GC_UnTrack(self);
     monitor_rows_free(metrics);
-    Py_CLEAR(metrics->modules_key);
-    Py_CLEAR(metrics->parameters_key);
     binding_dealloc(self);
 }
 
@@ -70,7 +64,7 @@ static void metrics_dealloc(PyObject *self)
 /* forget(): rows and parameters are void; Python will be asked again */
 static PyObject *metrics_forget(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    monitor_parameters_free((monitor_metrics *)self);
+    calls_parameters_free(&((monitor_metrics *)self)->parameters);
     monitor_rows_free((monitor_metrics *)self);
     Py_RETURN_NONE;
 }

@@ -10,6 +10,7 @@
 #define TT_EXT_MONITOR_METRICS_H
 
 #include "binding/state.h"
+#include "calls/parameters.h"
 #include "calls/source.h"
 #include "tensor/quick.h"
 
@@ -59,9 +60,8 @@ typedef struct monitor_row {
 } monitor_row;
 
 typedef struct monitor_parameter {
-    PyObject *tensor; /* owned; the list is made anew when the model's parts change */
-    int32_t rows[3];  /* of METRIC_OF_; -1: nothing wanted */
-    tensor_trust trust, gradient_trust;
+    calls_parameter base; /* the tensor: the list is made anew when the model's parts change */
+    int32_t rows[3];      /* of METRIC_OF_; -1: nothing wanted */
 } monitor_parameter;
 
 enum { METRIC_OF_PARAMETER, METRIC_OF_GRADIENT, METRIC_OF_GRADIENT_BEFORE_CLIP };
@@ -72,12 +72,10 @@ typedef struct monitor_metrics {
     PyObject *tell;    /* owned; f(name, tensor), for what is_told */
     PyObject *unread;  /* owned; f(row, tensor, why) */
     binding_state *state;
-    PyObject *modules_key, *parameters_key; /* owned; "_modules", "_parameters" */
-    monitor_row *rows;                      /* owned */
+    monitor_row *rows; /* owned */
     int32_t row_count;
     size_t row_cap;
-    monitor_parameter *parameters; /* owned */
-    Py_ssize_t parameter_count;
+    calls_parameters parameters; /* of monitor_parameter */
     int64_t step;
     uint64_t generation; /* when it changes, the rows that links know are gone */
     PyObject *weakrefs;
@@ -101,6 +99,5 @@ PyObject *monitor_metrics_numbers(PyObject *self, PyObject *list);
 PyObject *monitor_metrics_set_parameters(PyObject *self, PyObject *list);
 PyObject *monitor_metrics_read_parameters(PyObject *self, PyObject *which);
 PyObject *monitor_metrics_signature(PyObject *self, PyObject *module);
-void monitor_parameters_free(monitor_metrics *self);
 
 #endif

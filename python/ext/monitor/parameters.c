@@ -8,79 +8,63 @@
 
 #include "base/hash.h"
 
-enum { AHEAD = 2 };   /* parameters, to be fetched */
 #define MAX_DEPTH 200 /* modules in modules; deeper ones do not count */
 
-void monitor_parameters_free(monitor_metrics *self)
+/* (tensor, row, row of its gradient, row of its gradient before clipping) */
+static int read_parameter(void *context, void *parameter, PyObject *item)
 {
-    monitor_parameter *all = self->parameters; /* owned now */
-    Py_ssize_t count = self->parameter_count;
-    self->parameters = NULL;
-    self->parameter_count = 0;
-    for (Py_ssize_t i = 0; i < count; i++)
-        Py_XDECREF(all[i].tensor);
-    PyMem_Free(all);
+    const monitor_metrics *self = context;
+    monitor_parameter *at = parameter;
+    PyObject *tensor; /* borrowed */
+    if (!PyArg_ParseTuple(item, "Oiii", &tensor, &at->rows[0], &at->rows[1], &at->rows[2]))
+        return -1;
+    for (int which = 0; which < 3; which++) {
+        if (at->rows[which] >= self->row_count) {
+            PyErr_SetString(PyExc_ValueError, "no such row");
+            return -1;
+        }
+    }
+    at->base.tensor = Py_NewRef(tensor);
+    return 0;
 }
 
-/* list of (tensor, row, row of its gradient, row of its gradient before clipping) */
 PyObject *monitor_metrics_set_parameters(PyObject *self, PyObject *list)
 {
-    monitor_metrics *metrics = (monitor_metrics *)self;
-    if (!PyList_Check(list)) {
-        PyErr_SetString(PyExc_TypeError, "set_parameters() takes a list of (tensor, row, row, row)");
-        return NULL;
-    }
-    monitor_parameters_free(metrics);
-    Py_ssize_t count = PyList_GET_SIZE(list);
-    metrics->parameters = PyMem_Calloc((size_t)count + 1, sizeof *metrics->parameters);
-    if (metrics->parameters == NULL)
-        return PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < count; i++) {
-        monitor_parameter *at = &metrics->parameters[i];
-        PyObject *tensor; /* borrowed */
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "Oiii", &tensor, &at->rows[0], &at->rows[1],
-                              &at->rows[2]))
-            return NULL;
-        for (int which = 0; which < 3; which++) {
-            if (at->rows[which] >= metrics->row_count) {
-                PyErr_SetString(PyExc_ValueError, "no such row");
-                return NULL;
-            }
-        }
-        at->tensor = Py_NewRef(tensor);
-        metrics->parameter_count = i + 1; /* from here on it is freed */
-    }
-    Py_RETURN_NONE;
+    int result = calls_parameters_set(&((monitor_metrics *)self)->parameters, list,
+                                      sizeof(monitor_parameter), read_parameter, self);
+    return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-static int add_index(PyObject *list, Py_ssize_t index)
-{
-    PyObject *number = PyLong_FromSsize_t(index); /* owned */
-    int result = number != NULL ? PyList_Append(list, number) : -1;
-    Py_XDECREF(number);
-    return result;
-}
+typedef struct reading {
+    monitor_metrics *metrics;
+    uint64_t generation;
+    int which;         /* of METRIC_OF_ */
+    PyObject *without; /* owned; list of the indices of those without a gradient */
+} reading;
 
-/* Reads one; appends its index to `without` if it has no gradient. */
-static int read_one(monitor_metrics *self, Py_ssize_t index, int which, PyObject *without)
+static int read_one(void *context, void *parameter, Py_ssize_t index, PyObject *tensor)
 {
-    monitor_parameter *at = &self->parameters[index];
-    bool is_gradient = which != METRIC_OF_PARAMETER;
-    PyObject *tensor = is_gradient ? tensor_torch_grad(&self->state->torch, at->tensor)
-                                   : Py_NewRef(at->tensor); /* owned */
+    reading *work = context;
+    monitor_metrics *self = work->metrics;
+    monitor_parameter *at = parameter;
+    bool is_gradient = work->which != METRIC_OF_PARAMETER;
     tensor_looks looks = { .torch = &self->state->torch };
+    PyObject *read = is_gradient ? tensor_torch_grad(looks.torch, tensor) : Py_NewRef(tensor); /* owned */
     int result = 0;
-    if (tensor == NULL)
-        return add_index(without, index);
-    if (at->rows[which] >= 0)
-        result = monitor_row_read(self, &looks, at->rows[which], tensor,
-                                  is_gradient ? &at->gradient_trust : &at->trust);
+    if (read == NULL)
+        binding_list_add(&work->without, PyLong_FromSsize_t(index));
+    else if (at->rows[work->which] >= 0)
+        result = monitor_row_read(self, &looks, at->rows[work->which], read,
+                                  is_gradient ? &at->base.gradient_trust : &at->base.trust);
     tensor_looks_clear(&looks);
-    Py_DECREF(tensor);
-    return result;
+    Py_XDECREF(read);
+    if (result < 0)
+        Py_CLEAR(work->without);
+    /* unread() may change what is wanted: then the rows are gone. */
+    return work->without == NULL || self->generation != work->generation;
 }
 
-/* read_parameters(which): gives the indices of parameters without a gradient */
+/* read_parameters(which): returns the indices of parameters without a gradient */
 PyObject *monitor_metrics_read_parameters(PyObject *self, PyObject *which)
 {
     monitor_metrics *metrics = (monitor_metrics *)self;
@@ -90,17 +74,12 @@ PyObject *monitor_metrics_read_parameters(PyObject *self, PyObject *which)
             PyErr_SetString(PyExc_ValueError, "which must be 0, 1 or 2");
         return NULL;
     }
-    uint64_t generation = metrics->generation;
-    PyObject *without = PyList_New(0); /* owned */
-    for (Py_ssize_t i = 0; without != NULL && i < metrics->parameter_count; i++) {
-        if (metrics->generation != generation)
-            break; /* unread() changed what is wanted: the rows are gone */
-        if (i + AHEAD < metrics->parameter_count)
-            __builtin_prefetch(metrics->parameters[i + AHEAD].tensor);
-        if (read_one(metrics, i, (int)number, without) < 0)
-            Py_CLEAR(without);
-    }
-    return without;
+    reading work = { .metrics = metrics, .generation = metrics->generation, .which = (int)number };
+    work.without = PyList_New(0);
+    if (work.without != NULL)
+        (void)calls_parameters_each(metrics->state, &metrics->parameters, NULL, metrics->parameters.count,
+                                    read_one, &work);
+    return work.without;
 }
 
 /* ---- the model's parts --------------------------------------------------- */
@@ -116,11 +95,12 @@ static uint64_t mix_module(const monitor_metrics *self, PyObject *module, uint64
     PyObject *key, *value;                                  /* borrowed */
     Py_ssize_t at = 0;
     hash = mix(hash, module);
-    PyObject *parameters = dict != NULL ? PyDict_GetItemWithError(dict, self->parameters_key) : NULL;
+    PyObject *parameters =
+        dict != NULL ? PyDict_GetItemWithError(dict, self->state->calls->parameters) : NULL;
     if (parameters != NULL && PyDict_Check(parameters))
         while (PyDict_Next(parameters, &at, &key, &value))
             hash = mix(mix(hash, key), value);
-    PyObject *children = dict != NULL ? PyDict_GetItemWithError(dict, self->modules_key) : NULL;
+    PyObject *children = dict != NULL ? PyDict_GetItemWithError(dict, self->state->calls->modules) : NULL;
     at = 0;
     if (children != NULL && PyDict_Check(children) && depth < MAX_DEPTH)
         while (PyDict_Next(children, &at, &key, &value))

@@ -382,8 +382,6 @@ static PyMethodDef methods[] = {
       "close($self, /, *, timeout=60.0)\n--\n\nWrite what is left and end the file." },
     { "log", FAST(runs_recorder_log), METH_FASTCALL,
       "log($self, name, value=None, /)\n--\n\nRecord a number, or a dict of them, at the current step." },
-    { "scalar", FAST(runs_recorder_log), METH_FASTCALL,
-      "scalar($self, name, value, /)\n--\n\nRecord a number at the current step." },
     { "tensor", FAST(runs_recorder_tensor), METH_FASTCALL | METH_KEYWORDS,
       "tensor($self, name, t, /, *, keep=None, phase=None)\n--\n\n"
       "Record a tensor at the current step: keep='stats,hist,digest,sample,value', any of them; "

@@ -46,8 +46,7 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     calls_consumer_init(&self->consumer, inputs ? &runs_watch_calls_with_inputs : &runs_watch_calls,
                         &self->recorder->step, CALLS_PHASE | CALLS_FORWARD_ONLY);
     self->consumer.probes = CALLS_PROBE_OUTPUTS | (inputs ? CALLS_PROBE_INPUTS : 0);
-    self->parameters_key = PyUnicode_InternFromString("_parameters");
-    if (self->parameters_key == NULL || runs_watch_find_backward(self) < 0)
+    if (runs_watch_find_backward(self) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -62,7 +61,7 @@ static int watch_traverse(PyObject *self, visitproc visit, void *arg)
 static int watch_clear(PyObject *self)
 {
     calls_consumer_clear((calls_consumer *)self);
-    return binding_clear(self, offsetof(runs_watch, on_nonfinite), offsetof(runs_watch, error));
+    return binding_clear(self, offsetof(runs_watch, consumer.error), offsetof(runs_watch, callback));
 }
 
 static void watch_dealloc(PyObject *self)
@@ -70,9 +69,8 @@ static void watch_dealloc(PyObject *self)
     runs_watch *watch = (runs_watch *)self;
     PyObject_GC_UnTrack(self);
     calls_consumer_clear(&watch->consumer);
-    runs_watch_free_parameters(watch);
+    calls_parameters_free(&watch->parameters);
     Py_CLEAR(watch->recorder);
-    Py_CLEAR(watch->parameters_key);
     Py_CLEAR(watch->backward_code);
     Py_CLEAR(watch->tensors_key);
     binding_dealloc(self);
@@ -110,15 +108,10 @@ static PyObject *get_unread(PyObject *self, void *Py_UNUSED(closure))
 {
     const runs_watch *watch = (runs_watch *)self;
     PyObject *out = PyDict_New(); /* owned */
-    for (int why = 0; out != NULL && why < VIEW_RESULT_COUNT_; why++) {
-        if (watch->unread[why] == 0)
-            continue;
-        PyObject *count = PyLong_FromLongLong(watch->unread[why]); /* owned */
-        if (count == NULL ||
-            PyDict_SetItemString(out, tensor_view_result_word((tensor_view_result)why), count) < 0)
-            Py_CLEAR(out);
-        Py_XDECREF(count);
-    }
+    for (int why = 0; out != NULL && why < VIEW_RESULT_COUNT_; why++)
+        if (watch->unread[why] != 0)
+            binding_dict_add(&out, PyUnicode_FromString(tensor_view_result_word((tensor_view_result)why)),
+                             PyLong_FromLongLong(watch->unread[why]));
     return out;
 }
 
@@ -136,7 +129,7 @@ static PyObject *watch_wants(PyObject *self, PyObject *name)
     tt_status st = tt_recorder_site(recorder->rec, text, &site, &err);
     if (st < 0)
         return binding_raise_status(st, &err);
-    return PyBool_FromLong(tt_recorder_wants(recorder->rec, site, recorder->step) != 0);
+    return PyBool_FromLong(runs_watch_products((runs_watch *)self, site) != 0);
 }
 
 /* ---- the type ------------------------------------------------------------ */
@@ -147,8 +140,8 @@ static PyMethodDef methods[] = {
       "set_parameters($self, list, /)\n--\n\nPrepare a list of (name, module, key)." },
     { "read_parameters", runs_watch_read_parameters, METH_VARARGS,
       "read_parameters($self, which, wants_norm, /)\n--\n\n"
-      "Record parameters and gradients; give the norm of the gradients." },
-    { "parameter_ids", runs_watch_parameter_ids, METH_NOARGS, "Give id() of each parameter; 0: gone." },
+      "Record parameters and gradients; return the norm of the gradients." },
+    { "parameter_ids", runs_watch_parameter_ids, METH_NOARGS, "Return id() of each parameter; 0: gone." },
     { "parameter_hook", runs_watch_parameter_hook, METH_O,
       "parameter_hook($self, index, /)\n--\n\nMake the post-accumulate hook of a parameter." },
     { "end_step", runs_watch_end_step, METH_NOARGS,
@@ -165,7 +158,7 @@ static PyGetSetDef getters[] = {
 };
 
 static PyMemberDef members[] = {
-    { "off", T_BOOL, offsetof(runs_watch, consumer.is_off), 0, "nothing is recorded" },
+    CALLS_CONSUMER_MEMBERS(runs_watch),
     { "notes", T_BOOL, offsetof(runs_watch, notes), 0, "look at gradients when accumulated" },
     { "has_run", T_BOOL, offsetof(runs_watch, has_run), 0, "was called in training" },
     { "reduced", T_BOOL, offsetof(runs_watch, is_reduced), 0, "gradients are averaged over ranks" },
@@ -175,8 +168,6 @@ static PyMemberDef members[] = {
     { "gradients", T_BOOL, offsetof(runs_watch, has_gradients), 0, "record those of parameters" },
     { "compiled_again", T_BOOL, offsetof(runs_watch, consumer.is_compiled_again), READONLY,
       "some module had been compiled before it was watched" },
-    { "errors", T_LONGLONG, offsetof(runs_watch, errors), READONLY, "errors of our own" },
-    { "error", T_OBJECT, offsetof(runs_watch, error), READONLY, "the first of them" },
     { "__weaklistoffset__", T_PYSSIZET, offsetof(runs_watch, weakrefs), READONLY, NULL },
     { 0 },
 };

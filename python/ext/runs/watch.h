@@ -11,25 +11,22 @@
 #ifndef TT_EXT_RUNS_WATCH_H
 #define TT_EXT_RUNS_WATCH_H
 
+#include "calls/parameters.h"
 #include "calls/source.h"
 #include "runs/recorder.h"
 #include "tensor/quick.h"
 #include "tensor/walk.h"
 
-/* A parameter, looked up in its module each time: it may be replaced. */
 typedef struct runs_watch_parameter {
-    PyObject *module;            /* owned; weak reference */
-    PyObject *key;               /* owned; in module._parameters */
-    PyObject *name;              /* owned; as users know it */
+    calls_parameter base;        /* looked up in its module each time */
     int32_t site, gradient_site; /* -1: not asked for yet */
-    tensor_trust trust, gradient_trust;
-    bool is_fresh;   /* its gradient was accumulated, and no optimizer has stepped since */
-    bool is_noted;   /* ... and it was not finite */
-    int64_t version; /* of that gradient, then */
-    tt_stats noted;  /* of that gradient, then; only with runs_watch.notes */
-    bool has_stats;  /* noted holds them */
-    bool is_arrived; /* its gradient was accumulated, and not read since: version is known */
-    bool is_waiting; /* ... and is noted when backward has ended */
+    bool is_fresh;               /* its gradient was accumulated, and no optimizer has stepped since */
+    bool is_noted;               /* ... and it was not finite */
+    int64_t version;             /* of that gradient, then */
+    tt_stats noted;              /* of that gradient, then; only with runs_watch.notes */
+    bool has_stats;              /* noted holds them */
+    bool is_arrived;             /* its gradient was accumulated, and not read since: version is known */
+    bool is_waiting;             /* ... and is noted when backward has ended */
 } runs_watch_parameter;
 
 typedef struct runs_watch {
@@ -39,14 +36,11 @@ typedef struct runs_watch {
     PyObject *on_skip;       /* owned or NULL; f() when a step was skipped and `notes` was off */
     PyObject *on_again;      /* owned or NULL; f() when a model runs again and no step has ended */
     PyObject *callback;      /* owned or NULL; what torch calls when backward has ended */
-    PyObject *error;         /* owned or NULL; the first */
     runs_recorder *recorder; /* owned */
     binding_state *state;
-    PyObject *parameters_key;         /* owned; "_parameters" */
-    PyObject *backward_code;          /* owned or NULL; of torch.autograd.backward */
-    PyObject *tensors_key;            /* owned; "tensors", the name of its first argument */
-    runs_watch_parameter *parameters; /* owned */
-    Py_ssize_t parameter_count;
+    PyObject *backward_code;     /* owned or NULL; of torch.autograd.backward */
+    PyObject *tensors_key;       /* owned; "tensors", the name of its first argument */
+    calls_parameters parameters; /* of runs_watch_parameter */
     Py_ssize_t noted_count;
     bool notes;        /* look at gradients when they are accumulated */
     bool has_fresh;    /* some parameter is_fresh */
@@ -57,7 +51,6 @@ typedef struct runs_watch {
     bool is_changed;   /* some gradient was changed in place between backward and the step ... */
     bool is_clipped;   /* ... and was recorded as it was then, not as backward had left it */
     int32_t norm_site; /* of gradient_norm; -1: not asked for yet */
-    long long errors;
     long long unread[VIEW_RESULT_COUNT_]; /* tensors whose values could not be read, by reason */
     bool is_ahead;                        /* products are asked for the step that comes next */
     bool has_gradients;                   /* of parameters */
@@ -76,13 +69,26 @@ typedef struct runs_watch_tag {
     bool is_for_norm;    /* stats are needed whether the site is wanted or not */
 } runs_watch_tag;
 
+static inline runs_watch_parameter *runs_watch_parameter_at(const runs_watch *self, Py_ssize_t index)
+{
+    return calls_parameters_at(&self->parameters, index);
+}
+
+/* What is recorded of a site at the current step; of TT_PRODUCT_. */
+static inline uint32_t runs_watch_products(const runs_watch *self, int32_t site)
+{
+    const runs_recorder *recorder = self->recorder;
+    return recorder->rec != NULL && site >= 0 ? tt_recorder_wants(recorder->rec, site, recorder->step)
+                                              : 0;
+}
+
 static inline bool runs_watch_is_finite(const tt_stats *stats)
 {
     return stats->nan + stats->posinf + stats->neginf == 0;
 }
 
-/* Counts the exception that is set and clears it. */
-void runs_watch_take_error(runs_watch *self);
+/* Calls function(), or nothing if it is NULL; an exception is counted. */
+void runs_watch_notify(runs_watch *self, PyObject *function);
 
 /* The site of kind/name, from the recorder; -1: there is none (counted). */
 int32_t runs_watch_site(runs_watch *self, const char *kind, PyObject *name);
@@ -114,13 +120,8 @@ PyObject *runs_watch_read_parameters(PyObject *self, PyObject *which);
 PyObject *runs_watch_parameter_ids(PyObject *self, PyObject *none);
 PyObject *runs_watch_parameter_hook(PyObject *self, PyObject *index);
 PyObject *runs_watch_end_step(PyObject *self, PyObject *none);
-void runs_watch_free_parameters(runs_watch *self);
-PyObject *runs_watch_parameter_get(runs_watch *self,
-                                   runs_watch_parameter *parameter); /* new ref or NULL */
 
 /* Gradients that are seen while they are computed. */
-int64_t runs_watch_version(const runs_watch *self, PyObject *tensor); /* -1: nobody counts */
-void runs_watch_note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor);
 /* Has a step been skipped since gradients were noted?  Then they are recorded so. */
 bool runs_watch_was_skipped(runs_watch *self);
 void runs_watch_write_noted(runs_watch *self);

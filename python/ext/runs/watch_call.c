@@ -58,7 +58,7 @@ static site_place *make_place(walk_context *walk, const tensor_place *path)
         return place;
     }
 out:
-    runs_watch_take_error(walk->watch);
+    calls_consumer_take_error(&walk->watch->consumer);
     PyMem_Free(place);
     Py_XDECREF(name);
     return NULL;
@@ -106,7 +106,7 @@ static int look(walk_context *walk, const calls_event *event, PyObject *obj)
     path.hash = 0;
     int result = tensor_walk(&self->state->torch, obj, &path, found_tensor, walk);
     if (result < 0 && self->on_nonfinite == NULL) {
-        runs_watch_take_error(self); /* a key without a hash, no memory */
+        calls_consumer_take_error(&self->consumer); /* a key without a hash, no memory */
         result = 0;
     }
     return result;
@@ -120,12 +120,8 @@ static void count_forward(runs_watch *self, calls_link *link)
     if (sites == NULL || recorder->forwards == FORWARDS_ARE_NO_STEPS)
         return;
     bool is_again = sites->trained == recorder->step + 1;
-    if (is_again && recorder->forwards == FORWARDS_UNKNOWN && self->on_again != NULL) {
-        PyObject *result = PyObject_CallNoArgs(self->on_again); /* owned; sets recorder->forwards */
-        if (result == NULL)
-            runs_watch_take_error(self);
-        Py_XDECREF(result);
-    }
+    if (is_again && recorder->forwards == FORWARDS_UNKNOWN)
+        runs_watch_notify(self, self->on_again); /* sets recorder->forwards */
     if (is_again && recorder->forwards == FORWARDS_ARE_STEPS && !recorder->is_manual)
         recorder->step++;
     sites->trained = recorder->step + 1;
@@ -146,12 +142,8 @@ static void watch_enter(calls_consumer *consumer, calls_link *link, bool is_trai
     if (runs_watch_was_skipped(self)) {
         is_over = is_over || self->noted_count > 0;
         runs_watch_write_noted(self);
-        if (!self->notes && self->on_skip != NULL) {               /* from now on we look at once */
-            PyObject *result = PyObject_CallNoArgs(self->on_skip); /* owned */
-            if (result == NULL)
-                runs_watch_take_error(self);
-            Py_XDECREF(result);
-        }
+        if (!self->notes)
+            runs_watch_notify(self, self->on_skip); /* from now on we look at once */
     }
     recorder->is_step_over = false;
     if (is_over && !recorder->is_manual)
@@ -189,7 +181,7 @@ static int32_t probed_site(runs_watch *self, calls_link *link, const calls_probe
     PyObject *name = *known == 0 ? PyUnicode_Concat(link->name, place->text) : NULL; /* owned */
     if (name != NULL)
         *known = runs_watch_site(self, place->is_input ? "input" : "activation", name) + 1;
-    runs_watch_take_error(self);
+    calls_consumer_take_error(&self->consumer);
     Py_XDECREF(name);
     return *known - 1;
 }

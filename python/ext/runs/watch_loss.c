@@ -79,7 +79,7 @@ static int32_t site_of_caller(runs_watch *self, base_frame *backward)
     PyObject *name =
         file != NULL ? PyUnicode_FromFormat("%s:%d", slash != NULL ? slash + 1 : file, line) : NULL;
     int32_t site = name != NULL ? runs_watch_site(self, "loss", name) : -1;
-    runs_watch_take_error(self);
+    calls_consumer_take_error(&self->consumer);
     Py_XDECREF(name);
     return site;
 }

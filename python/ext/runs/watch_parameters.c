@@ -1,96 +1,324 @@
-/* watch_parameters.c -- parameters and gradients, when the optimizer is about to step.
+/* watch_parameters.c -- parameters and gradients.
  *
- * One call reads them all, over a list that was prepared once: a loop in Python
- * would cost more than the statistics of a small layer.  A parameter is looked
- * up in its module each time, because programs replace them.
+ * One call reads them all when the optimizer is about to step.  A parameter is looked up in its module
+ * each time, because programs replace them.
+ *
+ * Gradients are also seen while they are computed, by two kinds of C hooks.  One on each parameter, called
+ * when its gradient has been accumulated: it notes those that are not finite, because GradScaler may
+ * skip the step, and then nobody else will ever see them.  One on a module's
+ * output, called with the gradient of that output.  Neither changes anything.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/watch.h"
 
 #include <math.h>
+#include <string.h>
 
-void runs_watch_free_parameters(runs_watch *self)
+/* An object, because a bare C function could not be collected: a hook owns its watch, and may so be
+ * part of a cycle. */
+typedef struct gradient_hook {
+    PyObject_HEAD vectorcallfunc call;
+    runs_watch *watch; /* owned; NULL once collected */
+    Py_ssize_t index;  /* of the parameter; -1: a module's output */
+    runs_watch_tag tag;
+} gradient_hook;
+
+/* -1: nobody counts */
+static int64_t version_of(const runs_watch *self, PyObject *tensor)
 {
-    runs_watch_parameter *all = self->parameters; /* owned now */
-    Py_ssize_t count = self->parameter_count;
-    self->parameters = NULL;
-    self->parameter_count = 0;
-    self->noted_count = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_XDECREF(all[i].module);
-        Py_XDECREF(all[i].key);
-        Py_XDECREF(all[i].name);
-    }
-    PyMem_Free(all);
+    uint32_t version;
+    return tensor_version_read(&self->state->torch, tensor, VERSION_GUARDED, &version) ? (int64_t)version
+                                                                                       : -1;
 }
 
-/* list of (name, module, key) */
-PyObject *runs_watch_set_parameters(PyObject *self, PyObject *list)
+/* Statistics without recording; false: they cannot be had here. */
+static bool peek(runs_watch *self, PyObject *tensor, tensor_trust *trust, tt_stats *out)
 {
-    runs_watch *watch = (runs_watch *)self;
-    if (!PyList_Check(list)) {
-        PyErr_SetString(PyExc_TypeError, "set_parameters() takes a list of (name, module, key)");
+    tensor_view view;
+    if (self->state->is_device_forced ||
+        tensor_quick_open(&self->state->torch, tensor, trust, &view) != VIEW_OK)
+        return false;
+    tt_stats_compute(&view.tensor, out);
+    tensor_view_close(&view);
+    return true;
+}
+
+static int32_t gradient_site(runs_watch *self, runs_watch_parameter *parameter)
+{
+    if (parameter->gradient_site < 0)
+        parameter->gradient_site = runs_watch_site(self, "gradient", parameter->base.name);
+    return parameter->gradient_site;
+}
+
+static void note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor)
+{
+    if (self->recorder->rec == NULL)
+        return;
+    PyObject *gradient = tensor_torch_grad(&self->state->torch, tensor); /* owned */
+    if (gradient == NULL)
+        return;
+    parameter->is_arrived = true;
+    parameter->version = version_of(self, gradient);
+    if (self->norm_site < 0)
+        (void)tt_recorder_site(self->recorder->rec, "gradient_norm", &self->norm_site, NULL);
+    bool is_recorded = runs_watch_products(self, gradient_site(self, parameter)) != 0;
+    bool is_wanted = is_recorded || runs_watch_products(self, self->norm_site) != 0;
+    parameter->has_stats = is_wanted && self->notes &&
+                           peek(self, gradient, &parameter->base.gradient_trust, &parameter->noted);
+    if (is_recorded && (!self->notes || parameter->has_stats)) {
+        bool is_noted = self->notes && !runs_watch_is_finite(&parameter->noted);
+        self->noted_count += is_noted - parameter->is_noted;
+        self->has_fresh = true;
+        self->is_checked = false;
+        parameter->is_noted = is_noted;
+        parameter->is_fresh = true;
+    }
+    Py_DECREF(gradient);
+}
+
+static bool is_as_left(runs_watch *self, runs_watch_parameter *parameter)
+{
+    PyObject *tensor = calls_parameter_get(self->state, &parameter->base); /* owned */
+    PyObject *gradient =
+        tensor != NULL ? tensor_torch_grad(&self->state->torch, tensor) : NULL; /* owned */
+    tt_stats stats;
+    bool is_same = gradient != NULL && version_of(self, gradient) == parameter->version;
+    if (is_same && self->noted_count > 0)
+        is_same =
+            peek(self, gradient, NULL, &stats) && memcmp(&stats, &parameter->noted, sizeof stats) == 0;
+    Py_XDECREF(gradient);
+    Py_XDECREF(tensor);
+    return is_same;
+}
+
+/* Gradients of a step that is still to come lie there as they were left.  After
+ * GradScaler has refused the step they are gone, or set to zero, or unscaled
+ * (which does not show in their version). */
+bool runs_watch_was_skipped(runs_watch *self)
+{
+    if (self->is_checked || !self->has_fresh)
+        return false;
+    for (Py_ssize_t i = 0; i < self->parameters.count; i++)
+        if (runs_watch_parameter_at(self, i)->is_fresh &&
+            !is_as_left(self, runs_watch_parameter_at(self, i)))
+            return true;
+    self->is_checked = true;
+    return false;
+}
+
+void runs_watch_write_noted(runs_watch *self)
+{
+    for (Py_ssize_t i = 0; i < self->parameters.count && self->has_fresh; i++) {
+        runs_watch_parameter *parameter = runs_watch_parameter_at(self, i);
+        parameter->is_fresh = false;
+        if (!parameter->is_noted)
+            continue;
+        parameter->is_noted = false;
+        self->noted_count--;
+        runs_watch_tag tag = { .site = parameter->gradient_site,
+                               .phase = TT_PHASE_TRAIN,
+                               .is_skipped = true };
+        runs_watch_record_stats(self, &parameter->noted, NULL, 0, &tag, -1, 0);
+    }
+    self->noted_count = 0;
+    self->has_fresh = false;
+}
+
+/* The caller ends the step by hand: what no optimizer took was skipped. */
+PyObject *runs_watch_end_step(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    if (calls_traced_drain(((runs_watch *)self)->state, true) < 0)
         return NULL;
-    }
-    if (watch->parameters != NULL) {
-        PyErr_SetString(PyExc_ValueError, "the parameters are set already");
-        return NULL;
-    }
-    Py_ssize_t count = PyList_GET_SIZE(list);
-    watch->parameters = PyMem_Calloc((size_t)count + 1, sizeof *watch->parameters);
-    if (watch->parameters == NULL)
-        return PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < count; i++) {
-        runs_watch_parameter *at = &watch->parameters[i];
-        PyObject *name, *module, *key; /* borrowed */
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "UOU", &name, &module, &key))
-            return NULL;
-        watch->parameter_count = i + 1; /* from here on it is freed */
-        at->site = at->gradient_site = -1;
-        at->name = Py_NewRef(name);
-        at->key = Py_NewRef(key);
-        at->module = PyWeakref_NewRef(module, NULL);
-        if (at->module == NULL)
-            return NULL;
-    }
+    runs_watch_write_noted((runs_watch *)self);
     Py_RETURN_NONE;
 }
 
-PyObject *runs_watch_parameter_get(runs_watch *self, runs_watch_parameter *parameter)
+/* ---- the hooks ----------------------------------------------------------- */
+
+static gradient_hook *hook_make(runs_watch *watch, vectorcallfunc call);
+
+/* Has torch call it when the backward that is going on has ended. */
+static void queue(runs_watch *self, PyObject *callback)
 {
-    PyObject *module = NULL, *dict = NULL; /* owned */
-    PyObject *found = NULL;
-    if (PyWeakref_GetRef(parameter->module, &module) <= 0)
-        return NULL; /* gone */
-    dict = PyObject_GenericGetDict(module, NULL);
-    PyObject *table = dict != NULL ? PyDict_GetItemWithError(dict, self->parameters_key) : NULL;
-    if (table != NULL && PyDict_Check(table))
-        found = Py_XNewRef(PyDict_GetItemWithError(table, parameter->key));
-    if (found != NULL && !tensor_torch_is_tensor(&self->state->torch, found))
-        Py_CLEAR(found); /* None: registered, but not there */
-    PyErr_Clear();
-    Py_XDECREF(dict);
-    Py_DECREF(module);
-    return found;
+    PyObject *variable = NULL, *engine = NULL, *done = NULL;    /* owned */
+    PyObject *module = PyImport_ImportModule("torch.autograd"); /* owned */
+    if (module != NULL && (variable = PyObject_GetAttrString(module, "Variable")) != NULL &&
+        (engine = PyObject_GetAttrString(variable, "_execution_engine")) != NULL)
+        done = PyObject_CallMethod(engine, "queue_callback", "O", callback);
+    calls_consumer_take_error(&self->consumer);
+    Py_XDECREF(done);
+    Py_XDECREF(engine);
+    Py_XDECREF(variable);
+    Py_XDECREF(module);
+}
+
+static int note_waiting(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObject *tensor)
+{
+    runs_watch_parameter *parameter = at;
+    if (parameter->is_waiting && tensor != NULL)
+        note_gradient(context, parameter, tensor);
+    parameter->is_waiting = false;
+    return 0;
+}
+
+/* callback(), when backward has ended; the second time so have all other callbacks, and
+ * gradients are what all ranks have. */
+static PyObject *backward_ended(PyObject *self, PyObject *const *Py_UNUSED(args),
+                                size_t Py_UNUSED(nargsf), PyObject *Py_UNUSED(kwnames))
+{
+    gradient_hook *hook = (gradient_hook *)self;
+    runs_watch *watch = hook->watch;
+    if (watch == NULL || watch->consumer.is_off)
+        Py_RETURN_NONE;
+    if (hook->index < 0) {
+        hook->index = 0;
+        queue(watch, self);
+        Py_RETURN_NONE;
+    }
+    (void)calls_parameters_each(watch->state, &watch->parameters, NULL, watch->parameters.count,
+                                note_waiting, watch);
+    Py_RETURN_NONE;
+}
+
+/* Notes the gradient when backward has ended, with all that were accumulated in it. */
+static void note_later(runs_watch *self, runs_watch_parameter *parameter)
+{
+    parameter->is_waiting = true;
+    if (self->callback != NULL && Py_REFCNT(self->callback) > 1)
+        return; /* torch has it; one that failed has dropped it */
+    Py_XSETREF(self->callback, (PyObject *)hook_make(self, backward_ended));
+    if (self->callback != NULL)
+        queue(self, self->callback);
+    calls_consumer_take_error(&self->consumer);
+}
+
+/* hook(parameter), after its gradient was accumulated */
+static PyObject *parameter_called(PyObject *self, PyObject *const *args, size_t nargsf,
+                                  PyObject *Py_UNUSED(kwnames))
+{
+    const gradient_hook *hook = (gradient_hook *)self;
+    runs_watch *watch = hook->watch;
+    if (PyVectorcall_NARGS(nargsf) != 1 || watch == NULL || hook->index >= watch->parameters.count ||
+        watch->consumer.is_off)
+        Py_RETURN_NONE;
+    runs_watch_parameter *parameter = runs_watch_parameter_at(watch, hook->index);
+    if (watch->has_gradients && watch->is_reduced)
+        note_later(watch, parameter);
+    else if (watch->has_gradients)
+        note_gradient(watch, parameter, args[0]);
+    return runs_watch_note_loss(watch) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* hook(gradient), of a module's output */
+static PyObject *output_called(PyObject *self, PyObject *const *args, size_t nargsf,
+                               PyObject *Py_UNUSED(kwnames))
+{
+    const gradient_hook *hook = (gradient_hook *)self;
+    runs_watch *watch = hook->watch;
+    if (PyVectorcall_NARGS(nargsf) == 1 && watch != NULL && !watch->consumer.is_off &&
+        runs_watch_record_alone(watch, args[0], &hook->tag, NULL) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static gradient_hook *hook_make(runs_watch *watch, vectorcallfunc call)
+{
+    PyTypeObject *type = watch->state->runs_gradient_hook_type;
+    gradient_hook *hook = (gradient_hook *)type->tp_alloc(type, 0);
+    if (hook == NULL)
+        return NULL;
+    hook->call = call;
+    hook->watch = (runs_watch *)Py_NewRef((PyObject *)watch);
+    hook->index = -1;
+    return hook;
+}
+
+PyObject *runs_watch_parameter_hook(PyObject *self, PyObject *index)
+{
+    Py_ssize_t at = PyLong_AsSsize_t(index);
+    if (at == -1 && PyErr_Occurred())
+        return NULL;
+    gradient_hook *hook = hook_make((runs_watch *)self, parameter_called);
+    if (hook != NULL)
+        hook->index = at;
+    return (PyObject *)hook;
+}
+
+void runs_watch_hook_output(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag)
+{
+    PyObject *needs = NULL, *handle = NULL; /* owned */
+    gradient_hook *hook = NULL;             /* owned */
+    if (tag->site < 0 || self->recorder->rec == NULL ||
+        (runs_watch_products(self, tag->site) == 0 && self->on_nonfinite == NULL))
+        return;
+    needs = PyObject_GetAttrString(tensor, "requires_grad");
+    if (needs == Py_True && (hook = hook_make(self, output_called)) != NULL) {
+        hook->tag = *tag;
+        handle = PyObject_CallMethod(tensor, "register_hook", "O", (PyObject *)hook);
+    }
+    if (PyErr_Occurred())
+        calls_consumer_take_error(&self->consumer);
+    Py_XDECREF(handle);
+    Py_XDECREF(hook);
+    Py_XDECREF(needs);
+}
+
+BINDING_OWNS(hook, gradient_hook, watch, watch)
+
+static PyMemberDef hook_members[] = {
+    { "__vectorcalloffset__", T_PYSSIZET, offsetof(gradient_hook, call), READONLY, NULL },
+    { 0 },
+};
+
+BINDING_CLASS(runs_gradient_hook, "tensortap._core.GradientHook", gradient_hook,
+              BINDING_GC | BINDING_NO_NEW | Py_TPFLAGS_HAVE_VECTORCALL,
+              { Py_tp_doc, "Looks at a gradient, as a hook of torch." },
+              { Py_tp_call, PyVectorcall_Call }, { Py_tp_dealloc, binding_dealloc },
+              BINDING_GC_SLOTS(hook), { Py_tp_members, hook_members });
+
+/* ---- all of them, when the optimizer is about to step ----------------------- */
+
+/* (name, module, key) */
+static int read_parameter(void *Py_UNUSED(context), void *parameter, PyObject *item)
+{
+    runs_watch_parameter *at = parameter;
+    PyObject *name, *module, *key; /* borrowed */
+    if (!PyArg_ParseTuple(item, "UOU", &name, &module, &key))
+        return -1;
+    at->site = at->gradient_site = -1;
+    at->base.name = Py_NewRef(name);
+    at->base.key = Py_NewRef(key);
+    at->base.module = PyWeakref_NewRef(module, NULL);
+    return at->base.module != NULL ? 0 : -1;
+}
+
+PyObject *runs_watch_set_parameters(PyObject *self, PyObject *list)
+{
+    int result = calls_parameters_set(&((runs_watch *)self)->parameters, list,
+                                      sizeof(runs_watch_parameter), read_parameter, NULL);
+    return result < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static int add_id(void *context, void *Py_UNUSED(parameter), Py_ssize_t Py_UNUSED(index),
+                  PyObject *tensor)
+{
+    PyObject **ids = context;
+    binding_list_add(ids, PyLong_FromVoidPtr(tensor));
+    return *ids != NULL ? 0 : -1;
 }
 
 /* id() of each parameter as it is now; 0: gone */
 PyObject *runs_watch_parameter_ids(PyObject *self, PyObject *Py_UNUSED(none))
 {
     runs_watch *watch = (runs_watch *)self;
-    PyObject *ids = PyList_New(watch->parameter_count); /* owned */
-    for (Py_ssize_t i = 0; ids != NULL && i < watch->parameter_count; i++) {
-        PyObject *parameter = runs_watch_parameter_get(watch, &watch->parameters[i]); /* owned */
-        PyObject *id = PyLong_FromVoidPtr(parameter);
-        Py_XDECREF(parameter);
-        if (id == NULL)
-            Py_CLEAR(ids);
-        else
-            PyList_SET_ITEM(ids, i, id);
-    }
+    PyObject *ids = PyList_New(0); /* owned */
+    (void)calls_parameters_each(watch->state, &watch->parameters, NULL, watch->parameters.count, add_id,
+                                &ids);
     return ids;
 }
 
+/* What is known of the gradients' norm. */
 typedef struct norm {
+    runs_watch *watch;
     double sumsq;
     int64_t nan, infinite;
     bool has_any, is_wanted;
@@ -113,7 +341,7 @@ static int record_arrived(runs_watch *self, runs_watch_parameter *parameter, PyO
     tensor_view view;
     if (!parameter->has_stats || self->is_scaled || recorder->rec == NULL)
         return 0;
-    uint32_t products = tt_recorder_wants(recorder->rec, tag->site, recorder->step);
+    uint32_t products = runs_watch_products(self, tag->site);
     if ((products & (uint32_t)~TT_PRODUCT_STATS) != 0 ||
         tensor_quick_open(&self->state->torch, gradient, tag->trust, &view) != VIEW_OK)
         return 0;
@@ -131,43 +359,36 @@ static int record_arrived(runs_watch *self, runs_watch_parameter *parameter, PyO
     return runs_watch_tell_nonfinite(self, &parameter->noted, tag, recorder->step) < 0 ? -1 : 1;
 }
 
-static bool is_wanted(const runs_watch *self, const runs_watch_tag *tag)
+static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObject *tensor)
 {
-    const runs_recorder *recorder = self->recorder;
-    return tag->is_for_norm ||
-           (recorder->rec != NULL && tt_recorder_wants(recorder->rec, tag->site, recorder->step) != 0);
-}
-
-static int read_one(runs_watch *self, runs_watch_parameter *parameter, norm *total)
-{
-    PyObject *tensor = runs_watch_parameter_get(self, parameter); /* owned */
-    PyObject *gradient = NULL;                                    /* owned */
+    norm *total = context;
+    runs_watch *self = total->watch;
+    runs_watch_parameter *parameter = at;
+    PyObject *gradient = NULL; /* owned */
     runs_watch_tag tag = { .phase = TT_PHASE_TRAIN };
     tt_stats stats;
     int result = 0;
     if (tensor == NULL)
         goto out;
     if (parameter->site < 0)
-        parameter->site = runs_watch_site(self, "parameter", parameter->name);
+        parameter->site = runs_watch_site(self, "parameter", parameter->base.name);
     tag.site = parameter->site;
-    tag.trust = &parameter->trust;
+    tag.trust = &parameter->base.trust;
     if (runs_watch_record_alone(self, tensor, &tag, NULL) < 0) {
         result = -1;
         goto out;
     }
     if (!self->has_gradients || (gradient = tensor_torch_grad(&self->state->torch, tensor)) == NULL)
         goto out;
-    if (parameter->gradient_site < 0)
-        parameter->gradient_site = runs_watch_site(self, "gradient", parameter->name);
-    tag.site = parameter->gradient_site;
-    tag.trust = &parameter->gradient_trust;
+    tag.site = gradient_site(self, parameter);
+    tag.trust = &parameter->base.gradient_trust;
     tag.is_for_norm = total->is_wanted;
-    bool is_changed = parameter->is_arrived && runs_watch_version(self, gradient) != parameter->version;
+    bool is_changed = parameter->is_arrived && version_of(self, gradient) != parameter->version;
     if (is_changed && (result = record_arrived(self, parameter, gradient, &tag)) != 0) {
         stats = parameter->noted;
     } else {
         result = runs_watch_record_alone(self, gradient, &tag, &stats);
-        self->is_clipped |= is_changed && is_wanted(self, &tag);
+        self->is_clipped |= is_changed && (tag.is_for_norm || runs_watch_products(self, tag.site) != 0);
     }
     self->is_changed |= is_changed;
     if (result > 0)
@@ -180,40 +401,25 @@ out:
         self->noted_count--;
     }
     Py_XDECREF(gradient);
-    Py_XDECREF(tensor);
     return result < 0 ? -1 : 0;
 }
 
-/* read_parameters((which, wants_norm)): which is None for all, or bytes of int32
- * indices.  Gives the norm of the gradients that were read here, or None. */
+/* read_parameters(which, wants_norm): which is None for all, or bytes of int32
+ * indices.  Returns the norm of the gradients that were read here, or None. */
 PyObject *runs_watch_read_parameters(PyObject *self, PyObject *arguments)
 {
     runs_watch *watch = (runs_watch *)self;
-    PyObject *which; /* borrowed */
+    const char *indices; /* borrowed */
+    Py_ssize_t bytes;
     int wants_norm;
-    norm total = { 0 };
-    if (!PyArg_ParseTuple(arguments, "Op:read_parameters", &which, &wants_norm))
+    if (!PyArg_ParseTuple(arguments, "z#p:read_parameters", &indices, &bytes, &wants_norm) ||
+        calls_traced_drain(watch->state, true) < 0)
         return NULL;
-    if (calls_traced_drain(watch->state, true) < 0)
+    norm total = { .watch = watch, .is_wanted = wants_norm != 0 };
+    Py_ssize_t count = indices != NULL ? bytes / (Py_ssize_t)sizeof(int32_t) : watch->parameters.count;
+    if (calls_parameters_each(watch->state, &watch->parameters, (const int32_t *)(const void *)indices,
+                              count, read_one, &total) < 0)
         return NULL;
-    total.is_wanted = wants_norm != 0;
-    const int32_t *indices = NULL;
-    Py_ssize_t count = watch->parameter_count;
-    if (which != Py_None) {
-        if (!PyBytes_Check(which)) {
-            PyErr_SetString(PyExc_TypeError, "which must be None or bytes");
-            return NULL;
-        }
-        indices = (const int32_t *)(const void *)PyBytes_AS_STRING(which);
-        count = PyBytes_GET_SIZE(which) / (Py_ssize_t)sizeof *indices;
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_ssize_t at = indices != NULL ? indices[i] : i;
-        if (at < 0 || at >= watch->parameter_count)
-            continue;
-        if (read_one(watch, &watch->parameters[at], &total) < 0)
-            return NULL;
-    }
     if (indices == NULL)
         watch->has_fresh = false;
     watch->is_ahead = true; /* compiled code may run next with nothing eager around it */

@@ -4,22 +4,14 @@
  * site's plan asks for, the queue.  Nothing is allocated unless a histogram or
  * a sample is wanted.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/error.h"
 #include "probe/log.h"
 #include "runs/watch.h"
 
-void runs_watch_take_error(runs_watch *self)
+void runs_watch_notify(runs_watch *self, PyObject *function)
 {
-    PyObject *error = base_error_take(); /* owned */
-    if (error == NULL)
-        return;
-    self->errors++;
-    if (self->error == NULL) {
-        PyException_SetTraceback(error, Py_None); /* its frames would keep tensors alive */
-        self->error = error;
-    } else {
-        Py_DECREF(error);
-    }
+    PyObject *result = function != NULL ? PyObject_CallNoArgs(function) : NULL; /* owned */
+    calls_consumer_take_error(&self->consumer);
+    Py_XDECREF(result);
 }
 
 int32_t runs_watch_site(runs_watch *self, const char *kind, PyObject *name)
@@ -33,7 +25,7 @@ int32_t runs_watch_site(runs_watch *self, const char *kind, PyObject *name)
         if (st < 0)
             binding_raise_status(st, &err);
     }
-    runs_watch_take_error(self);
+    calls_consumer_take_error(&self->consumer);
     Py_XDECREF(whole);
     return site;
 }
@@ -80,8 +72,7 @@ static void hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_
         self->on_device, "O(iLIIBLOO)", tensor, tag->site, (long long)self->recorder->step, tag->call,
         tag->thread, tag->phase, (long long)runs_clock_coarse(), tag->is_skipped ? Py_True : Py_False,
         tag->is_for_norm ? Py_True : Py_False);
-    if (result == NULL)
-        runs_watch_take_error(self);
+    calls_consumer_take_error(&self->consumer);
     Py_XDECREF(result);
 }
 
@@ -151,7 +142,7 @@ int runs_watch_record(runs_watch *self, tensor_looks *looks, PyObject *tensor, c
     if (recorder->follow != NULL)
         tensor_looks_clear(looks); /* waking runs Python code */
     runs_recorder_wake(recorder);
-    uint32_t products = tt_recorder_wants(recorder->rec, tag->site, recorder->step);
+    uint32_t products = runs_watch_products(self, tag->site);
     if (products == 0 && self->on_nonfinite == NULL && !tag->is_for_norm)
         return 0;
     bool had_told = recorder->has_told_error;
@@ -179,7 +170,7 @@ int runs_watch_record_row(runs_watch *self, const probe_row *row, const runs_wat
     if (recorder->rec == NULL)
         return 0;
     runs_recorder_wake(recorder);
-    uint32_t products = tt_recorder_wants(recorder->rec, tag->site, recorder->step);
+    uint32_t products = runs_watch_products(self, tag->site);
     tt_tensor tensor;
     const void *data = row->value != NULL ? row->value : row; /* only read with has_value */
     if (tt_tensor_describe(&tensor, data, row->dtype, row->ndim, row->shape, NULL, NULL) < 0)

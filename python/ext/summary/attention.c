@@ -33,24 +33,23 @@ static void attention_dealloc(PyObject *self)
 
 /* ---- fields -------------------------------------------------------------- */
 
-static PyObject *as_numpy(PyObject *numpy, PyObject *bytes, PyObject *shape)
+/* A NumPy array of the bytes.  Without NumPy a memoryview, which may have a size of 0 in one dimension
+ * only. */
+static PyObject *array_of(PyObject *numpy, PyObject *bytes, PyObject *shape)
 {
-    PyObject *flat = PyObject_CallMethod(numpy, "frombuffer", "Os", bytes, "float32"); /* owned */
-    PyObject *array = flat != NULL ? PyObject_CallMethod(flat, "reshape", "O", shape) : NULL;
+    PyObject *flat, *array = NULL; /* owned */
+    if (numpy != NULL)
+        flat = PyObject_CallMethod(numpy, "frombuffer", "Os", bytes, "float32");
+    else
+        flat = PyMemoryView_FromObject(bytes);
+    if (flat != NULL && numpy != NULL)
+        array = PyObject_CallMethod(flat, "reshape", "O", shape);
+    else if (flat != NULL && PyByteArray_GET_SIZE(bytes) == 0)
+        array = PyObject_CallMethod(flat, "cast", "s", "f");
+    else if (flat != NULL)
+        array = PyObject_CallMethod(flat, "cast", "sO", "f", shape);
     Py_XDECREF(flat);
     return array;
-}
-
-/* Without NumPy; a memoryview cannot have a size of 0 but in one dimension. */
-static PyObject *as_memoryview(PyObject *bytes, PyObject *shape)
-{
-    PyObject *raw = PyMemoryView_FromObject(bytes), *view = NULL; /* owned */
-    if (raw != NULL && PyByteArray_GET_SIZE(bytes) == 0)
-        view = PyObject_CallMethod(raw, "cast", "s", "f");
-    else if (raw != NULL)
-        view = PyObject_CallMethod(raw, "cast", "sO", "f", shape);
-    Py_XDECREF(raw);
-    return view;
 }
 
 static PyObject *get_output(PyObject *self, void *which)
@@ -65,7 +64,7 @@ static PyObject *get_output(PyObject *self, void *which)
     if (numpy == NULL && !PyErr_ExceptionMatches(PyExc_ImportError))
         goto out;
     PyErr_Clear();
-    result = numpy != NULL ? as_numpy(numpy, bytes, shape) : as_memoryview(bytes, shape);
+    result = array_of(numpy, bytes, shape);
 out:
     Py_XDECREF(shape);
     Py_XDECREF(numpy);
@@ -81,11 +80,6 @@ static PyGetSetDef getters[] = {
 };
 
 /* ---- the object ---------------------------------------------------------- */
-
-static PyObject *attention_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
-{
-    return binding_fields_as_dict(self, getters);
-}
 
 static double mean_of(PyObject *bytes)
 {
@@ -154,17 +148,16 @@ BINDING_FUNCTION(summary_attention)
     binding_state *state = binding_state_of(module);
     PyObject *scale = NULL, *mask = NULL; /* borrowed */
     tt_attention_options how = { .scale = (double)NAN };
-    bool is_promised = false, has_q = false, has_k = false, has_mask = false;
+    bool is_promised = false;
     const binding_option options[] = { { "scale", OPTION_OBJECT, &scale },
                                        { "is_causal", OPTION_BOOL, &how.is_causal },
                                        { "mask", OPTION_OBJECT, &mask },
                                        { "release_gil", OPTION_BOOL, &is_promised },
                                        { 0 } };
-    tensor_view q, k, m;
+    tensor_view views[3]; /* of q, k and the mask */
+    int count = 0;        /* that are open */
     tt_error err = { "" };
-    tt_status st = TT_OK;
     attention_object *self = NULL; /* owned */
-    PyObject *result = NULL;
     if (binding_read_arguments("attention", 2, options, args, nargs, kwnames) < 0)
         return NULL;
     if (scale != NULL && scale != Py_None) {
@@ -173,43 +166,35 @@ BINDING_FUNCTION(summary_attention)
             return PyErr_Format(PyExc_TypeError, "attention(): scale must be a number or None, not %R",
                                 scale);
     }
-    has_q = binding_open_view(state, args[0], &q) == 0;
-    has_k = has_q && binding_open_view(state, args[1], &k) == 0;
-    if (!has_k)
-        goto out;
-    if (mask != NULL && mask != Py_None) {
-        has_mask = binding_open_view(state, mask, &m) == 0;
-        if (!has_mask)
+    PyObject *tensors[] = { args[0], args[1], mask != NULL && mask != Py_None ? mask : NULL };
+    bool is_safe = true;
+    for (; count < 3 && tensors[count] != NULL; count++) {
+        if (binding_open_view(state, tensors[count], &views[count]) < 0)
             goto out;
-        how.mask = &m.tensor;
+        is_safe = is_safe && (is_promised || views[count].is_private);
     }
-    self = make(state, &q.tensor);
+    const tt_tensor *q = &views[0].tensor, *k = &views[1].tensor;
+    how.mask = count == 3 ? &views[2].tensor : NULL;
+    self = make(state, q);
     if (self == NULL)
         goto out;
-    float *entropy = floats_of(self, ENTROPY), *logit = floats_of(self, MAX_LOGIT);
-    float *sink = floats_of(self, SINK);
-    bool is_safe = is_promised || (q.is_private && k.is_private && (!has_mask || m.is_private));
     /* Work grows with their product. */
-    PyThreadState *released = binding_release_gil(is_safe && q.tensor.count + k.tensor.count > 4096);
-    st = tt_attention_compute(&q.tensor, &k.tensor, &how, entropy, logit, sink, &err);
+    PyThreadState *released = binding_release_gil(is_safe && q->count + k->count > 4096);
+    tt_status st = tt_attention_compute(q, k, &how, floats_of(self, ENTROPY), floats_of(self, MAX_LOGIT),
+                                        floats_of(self, SINK), &err);
     binding_take_gil(released);
-    if (st < 0)
+    if (st < 0) {
+        Py_CLEAR(self);
         binding_raise_status(st, &err);
-    else
-        result = Py_NewRef((PyObject *)self);
+    }
 out:
-    Py_XDECREF((PyObject *)self);
-    if (has_mask)
-        tensor_view_close(&m);
-    if (has_k)
-        tensor_view_close(&k);
-    if (has_q)
-        tensor_view_close(&q);
-    return result;
+    while (count > 0)
+        tensor_view_close(&views[--count]);
+    return (PyObject *)self;
 }
 
 static PyMethodDef methods[] = {
-    { "as_dict", attention_as_dict, METH_NOARGS, "Give all fields as a dict." },
+    { "as_dict", binding_as_dict, METH_NOARGS, "Return all fields as a dict." },
     { 0 },
 };
 

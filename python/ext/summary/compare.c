@@ -72,11 +72,6 @@ static PyGetSetDef getters[] = {
 
 /* ---- the object ---------------------------------------------------------- */
 
-static PyObject *compare_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
-{
-    return binding_fields_as_dict(self, getters);
-}
-
 static PyObject *compare_repr(PyObject *self)
 {
     const tt_compare *r = &compare_of(self)->result;
@@ -142,7 +137,7 @@ BINDING_FUNCTION(summary_compare)
 }
 
 static PyMethodDef methods[] = {
-    { "as_dict", compare_as_dict, METH_NOARGS, "Give all fields as a dict." },
+    { "as_dict", binding_as_dict, METH_NOARGS, "Return all fields as a dict." },
     { 0 },
 };
 

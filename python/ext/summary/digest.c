@@ -124,8 +124,8 @@ BINDING_FUNCTION(summary_digest)
 }
 
 static PyMethodDef methods[] = {
-    { "hex", digest_hex, METH_NOARGS, "Give the digest as 32 hexadecimal digits." },
-    { "as_dict", digest_as_dict, METH_NOARGS, "Give all fields as a dict." },
+    { "hex", digest_hex, METH_NOARGS, "Return the digest as 32 hexadecimal digits." },
+    { "as_dict", digest_as_dict, METH_NOARGS, "Return all fields as a dict." },
     { "__reduce__", digest_reduce, METH_NOARGS, NULL },
     { 0 },
 };

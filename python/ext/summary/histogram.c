@@ -77,11 +77,6 @@ static PyGetSetDef getters[] = {
 
 /* ---- the object ---------------------------------------------------------- */
 
-static PyObject *histogram_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
-{
-    return binding_fields_as_dict(self, getters);
-}
-
 static PyObject *histogram_quantile(PyObject *self, PyObject *arg)
 {
     double q = PyFloat_AsDouble(arg);
@@ -111,12 +106,8 @@ static PyObject *histogram_compare(PyObject *self, PyObject *other, int op)
 {
     if (!Py_IS_TYPE(other, Py_TYPE(self)) || (op != Py_EQ && op != Py_NE))
         Py_RETURN_NOTIMPLEMENTED;
-    PyObject *a = binding_fields_as_dict(self, getters), *b = NULL; /* owned */
-    PyObject *result = NULL;
-    if (a != NULL)
-        b = binding_fields_as_dict(other, getters);
-    if (b != NULL)
-        result = PyObject_RichCompare(a, b, op);
+    PyObject *a = binding_as_dict(self, NULL), *b = binding_as_dict(other, NULL); /* owned */
+    PyObject *result = a != NULL && b != NULL ? PyObject_RichCompare(a, b, op) : NULL;
     Py_XDECREF(a);
     Py_XDECREF(b);
     return result;
@@ -157,9 +148,9 @@ BINDING_FUNCTION(summary_histogram)
 
 static PyMethodDef methods[] = {
     { "quantile", histogram_quantile, METH_O,
-      "quantile($self, q, /)\n--\n\nGive the q-quantile of the finite values, right to one bin (a "
+      "quantile($self, q, /)\n--\n\nReturn the q-quantile of the finite values, right to one bin (a "
       "quarter of itself)." },
-    { "as_dict", histogram_as_dict, METH_NOARGS, "Give all fields as a dict." },
+    { "as_dict", binding_as_dict, METH_NOARGS, "Return all fields as a dict." },
     { 0 },
 };
 

@@ -138,7 +138,7 @@ static PyGetSetDef getters[] = {
 /* As in a chart's JSON: slices are dicts too. */
 static PyObject *sample_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *dict = binding_fields_as_dict(self, getters);                        /* owned */
+    PyObject *dict = binding_as_dict(self, NULL);                        /* owned */
     PyObject *slices = dict != NULL ? PyDict_GetItemString(dict, "slices") : NULL; /* borrowed */
     for (Py_ssize_t i = 0; slices != NULL && i < PyList_GET_SIZE(slices); i++) {
         PyObject *slice = PyList_GET_ITEM(slices, i); /* borrowed */
@@ -207,7 +207,7 @@ BINDING_FUNCTION(summary_sample)
 }
 
 static PyMethodDef methods[] = {
-    { "as_dict", sample_as_dict, METH_NOARGS, "Give all fields as a dict of plain values." },
+    { "as_dict", sample_as_dict, METH_NOARGS, "Return all fields as a dict of plain values." },
     { 0 },
 };
 

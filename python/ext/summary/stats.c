@@ -124,11 +124,6 @@ static PyGetSetDef getters[] = {
 
 /* ---- the object ---------------------------------------------------------- */
 
-static PyObject *stats_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
-{
-    return binding_fields_as_dict(self, getters);
-}
-
 static PyObject *stats_repr(PyObject *self)
 {
     static const char *const shown[] = { "min", "max", "mean", "std", "nan", "posinf", "neginf" };
@@ -315,7 +310,7 @@ BINDING_FUNCTION(summary_stats_here)
 /* ---- the type ------------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
-    { "as_dict", stats_as_dict, METH_NOARGS, "Give all fields as a dict." },
+    { "as_dict", binding_as_dict, METH_NOARGS, "Return all fields as a dict." },
     { "__reduce__", stats_reduce, METH_NOARGS, NULL },
     { 0 },
 };

@@ -220,26 +220,15 @@ def _display_in_notebook(x: object) -> bool:
     return True
 
 
-# The colours of a terminal as CSS; both light and dark pages must be readable.
+# The colours that the core writes as CSS; both light and dark pages must be readable.
 _CSS = {
     "1": "font-weight:bold",
     "2": "opacity:0.6",
-    "3": "font-style:italic",
-    "4": "text-decoration:underline",
-    "30": "color:#555753",
     "31": "color:#cc3333",
     "32": "color:#3a9a3a",
     "33": "color:#b58900",
-    "34": "color:#3b78c4",
     "35": "color:#a0529a",
     "36": "color:#2a9d9d",
-    "90": "opacity:0.6",
-    "91": "color:#e04040",
-    "92": "color:#3a9a3a",
-    "93": "color:#b58900",
-    "94": "color:#3b78c4",
-    "95": "color:#a0529a",
-    "96": "color:#2a9d9d",
 }
 
 

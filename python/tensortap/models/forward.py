@@ -30,21 +30,35 @@ def autocast_now(tensors: tuple[Any, ...]) -> Autocast:
     return None
 
 
+def random_states() -> dict[str, Any]:
+    """Return the states of all random generators."""
+    states: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state()}
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        states["cuda"] = torch.cuda.get_rng_state_all()
+    if "numpy" in sys.modules:
+        states["numpy"] = sys.modules["numpy"].random.get_state()
+    return states
+
+
+def set_random_states(states: dict[str, Any]) -> None:
+    """Set all random generators to these states."""
+    random.setstate(states["random"])
+    torch.set_rng_state(states["torch"])
+    if "cuda" in states:
+        torch.cuda.set_rng_state_all(states["cuda"])
+    if "numpy" in states:
+        sys.modules["numpy"].random.set_state(states["numpy"])
+
+
 @contextmanager
 def unnoticed() -> Iterator[None]:
     """Restore all random generators at the end."""
-    state = random.getstate()
-    numpy = sys.modules.get("numpy")
-    numpy_state = numpy.random.get_state() if numpy is not None else None
-    has_cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    cuda = list(range(torch.cuda.device_count())) if has_cuda else []
+    states = random_states()
     try:
-        with torch.random.fork_rng(devices=cuda), torch.no_grad():
+        with torch.no_grad():
             yield
     finally:
-        random.setstate(state)
-        if numpy is not None:
-            numpy.random.set_state(numpy_state)
+        set_random_states(states)
 
 
 def run(module: torch.nn.Module, args: Any, kwargs: Any, autocast: Autocast) -> Any:

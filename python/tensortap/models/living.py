@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 def living(kind: type) -> list[Any]:
     """Return all objects of a class, or of one derived from it."""
-    return [one for one in gc.get_objects() if issubclass(type(one), kind)]
+    kinds = [kind]
+    for one in kinds:  # grows as it goes
+        kinds.extend(one.__subclasses__())
+    wanted = set(kinds)
+    return [one for one in gc.get_objects() if type(one) in wanted]
 
 
 def held(optimizer: Any) -> Iterable[Any]:
@@ -24,12 +28,21 @@ def held(optimizer: Any) -> Iterable[Any]:
     return (p for group in optimizer.param_groups for p in group["params"])
 
 
-def holders(parameters: Collection[int]) -> list[Any]:
-    """Return the optimizers that hold one of these parameters, given by their ids."""
+def optimizers() -> list[Any]:
+    """Return all optimizers."""
     from torch.optim import Optimizer
 
-    every = (one for one in living(Optimizer) if hasattr(one, "param_groups"))
-    return [one for one in every if any(id(p) in parameters for p in held(one))]
+    return [one for one in living(Optimizer) if hasattr(one, "param_groups")]
+
+
+def holders(parameters: Collection[int]) -> list[Any]:
+    """Return the optimizers that hold one of these parameters, given by their ids."""
+    return [one for one in optimizers() if any(id(p) in parameters for p in held(one))]
+
+
+def all_held() -> set[int]:
+    """Return the ids of all parameters that optimizers hold."""
+    return {id(p) for one in optimizers() for p in held(one)}
 
 
 def modules() -> list[Any]:

@@ -88,7 +88,7 @@ def join(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
 
 
 def column(reader: _core.RunReader, file: int, site: int, field: str) -> tuple[Any, Any]:
-    """Give steps and one field of one site in one file; filled in C."""
+    """Return steps and one field of one site in one file; filled in C."""
     cap = reader.points(file, site)
     steps, values = empty("q", cap), empty("d", cap)
     count = reader.series(file, site, field, steps, values)
@@ -96,7 +96,7 @@ def column(reader: _core.RunReader, file: int, site: int, field: str) -> tuple[A
 
 
 def frame(run: Run, reader: _core.RunReader, pattern: str) -> Any:
-    """Give all points as a pandas.DataFrame."""
+    """Return all points as a pandas.DataFrame."""
     try:
         import pandas
     except ImportError:
@@ -117,7 +117,7 @@ def frame(run: Run, reader: _core.RunReader, pattern: str) -> Any:
 
 
 def columns(np: Any, reader: _core.RunReader, file: int, site: int, count: int) -> dict[str, Any]:
-    """Give every field of a site as a column, NaN where a point does not have it."""
+    """Return every field of a site as a column, NaN where a point does not have it."""
     found: dict[str, Any] = {"step": column(reader, file, site, "call")[0]}
     products = None
     for field in FIELDS:

@@ -44,7 +44,7 @@ def table(run: Run) -> str:
 
 
 def summary(run: Run) -> Iterator[tuple[str, str]]:
-    """Give what there is to say, each with its heading."""
+    """Return what there is to say, each with its heading."""
     steps, files = run.steps, run.files
     span = f" ({steps[0]} … {steps[-1]})" if len(steps) else ""
     yield "steps", counted(len(steps), "step") + span
@@ -72,12 +72,12 @@ def summary(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def counted(count: int, what: str) -> str:
-    """Give "1 step" or "2 steps"."""
+    """Return "1 step" or "2 steps"."""
     return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def size(count: float) -> str:
-    """Give bytes as people read them."""
+    """Return bytes as people read them."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

@@ -59,7 +59,7 @@ class Diff:
         return self.verdict == "differs"
 
     def worst(self, count: int = 10) -> list[DiffSite]:
-        """Give the sites that are off most, those beyond noise first."""
+        """Return the sites that are off most, those beyond noise first."""
         order = {"differs": 0, "noise": 1}
         found = [site for site in self.sites if site.verdict in order]
         return sorted(found, key=lambda site: (order[site.verdict], -site.deviation))[:count]

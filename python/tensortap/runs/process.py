@@ -61,7 +61,7 @@ def close_all() -> None:
 
 
 def _uncaught() -> BaseException | None:
-    """Give the exception that ends the program; in a session of a person it does not."""
+    """Return the exception that ends the program; in a session of a person it does not."""
     ipython = sys.modules.get("IPython")
     if hasattr(sys, "ps1") or (ipython is not None and ipython.get_ipython() is not None):
         return None

@@ -253,7 +253,7 @@ def check_place(path: str | None, *, resume: bool) -> None:
 
 
 def innermost() -> Recording:
-    """Give the run that events go to."""
+    """Return the run that events go to."""
     if process.open_runs:
         run: Recording = process.open_runs[-1]
         return run
@@ -265,7 +265,7 @@ def innermost() -> Recording:
 
 
 def _level_of_program() -> int:
-    """Give the stacklevel of a warning that shows the program's line, not ours or torch's."""
+    """Return the stacklevel of a warning that shows the program's line, not ours or torch's."""
     torch = getattr(sys.modules.get("torch"), "__file__", None) or __file__
     ours = os.path.dirname(os.path.dirname(__file__))
     libraries = tuple(folder + os.sep for folder in (ours, os.path.dirname(torch)))
@@ -330,7 +330,7 @@ def _share(budget: object) -> float:
 
 
 def _folder(path: str | os.PathLike[str] | None, rank: int) -> Path:
-    """Give the folder of the run; a new one of its own if none was asked for."""
+    """Return the folder of the run; a new one of its own if none was asked for."""
     from pathlib import Path
 
     if path is not None:
@@ -358,7 +358,7 @@ def _folder(path: str | os.PathLike[str] | None, rank: int) -> Path:
 
 
 def _file(folder: Path, rank: int, resume: bool) -> Path:
-    """Give the file of this rank; raise FileExistsError where one must not be continued."""
+    """Return the file of this rank; raise FileExistsError where one must not be continued."""
     file = folder / f"rank{rank}.tap"
     if not resume and file.exists():
         raise FileExistsError(
@@ -368,7 +368,7 @@ def _file(folder: Path, rank: int, resume: bool) -> Path:
 
 
 def _launched() -> time.struct_time:
-    """Tell when the parent process began."""
+    """Return when the parent process began."""
     try:
         fields = _text(f"/proc/{os.getppid()}/stat").rpartition(")")[2].split()
         lines = _text("/proc/stat").splitlines()
@@ -384,7 +384,7 @@ def _text(path: str) -> str:
 
 
 def _next_step(file: Path) -> int:
-    """Give the step after the last one recorded."""
+    """Return the step after the last one recorded."""
     reader = _core.RunReader(os.fspath(file))
     try:
         return max((file[6] for file in reader.files()), default=-1) + 1
@@ -400,7 +400,7 @@ def _is_private() -> bool:
 
 
 def rank_and_size() -> tuple[int, int]:
-    """Give rank and world size: of torch.distributed if it runs, else of the environment."""
+    """Return rank and world size: of torch.distributed if it runs, else of the environment."""
     distributed = sys.modules.get("torch.distributed")
     try:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():

@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from tensortap import _core
 from tensortap.runs import arrays, describe
-from tensortap.runs.arrays import (
-    FIELDS,
-    column,
-    empty,
-    join,
-)
+from tensortap.runs.arrays import FIELDS, column, empty, join
 
 if TYPE_CHECKING:
     import numpy as np
@@ -146,7 +141,7 @@ class Run:
     # ---- what there is
 
     def names(self, pattern: str = "*") -> list[str]:
-        """Give the names that match a glob and have points, in order of appearance.
+        """Return the names that match a glob and have points, in order of appearance.
 
         Those about the recording itself (`tensortap/cost`) only if the glob says so.
         """
@@ -184,11 +179,9 @@ class Run:
         return self.info_of(self.files[0].rank)
 
     def info_of(self, rank: int) -> dict[str, Any]:
-        """Give the info of one rank."""
-        for i, file in enumerate(self.files):
-            if file.rank == rank:
-                return {key: _parsed(key, text) for key, text in self._reader.info(i).items()}
-        raise KeyError(f"the run has no rank {rank}; it has {self.ranks}")
+        """Return the info of one rank."""
+        info = self._reader.info(self._files_of(rank)[0])
+        return {key: _parsed(key, text) for key, text in info.items()}
 
     @property
     def modules(self) -> dict[str, str]:
@@ -201,10 +194,11 @@ class Run:
     @property
     def notes(self) -> list[Note]:
         """All remarks, in order of time."""
-        found = []
-        for i, file in enumerate(self.files):
-            for step, time, text in self._reader.notes(i):
-                found.append((time, Note(step, time / 1e9, text, file.rank)))
+        found = [
+            (time, Note(step, time / 1e9, text, file.rank))
+            for i, file in enumerate(self.files)
+            for step, time, text in self._reader.notes(i)
+        ]
         return [note for _, note in sorted(found, key=lambda pair: pair[0])]
 
     @property
@@ -238,22 +232,23 @@ class Run:
         if found is None:
             return None
         file, name, index, birth, order, of, reached, feeds = found
-        step, _, call, _, _, _, _, _, stats, _ = self._reader.point(
-            file, self._reader.find(name), index
-        )
+        step, _, call, _, _, _, _, _, stats, _ = self._point(file, name, index)
         fed = []
         for role, other, at in feeds:
-            point = self._reader.point(file, self._reader.find(other), at)
+            point = self._point(file, other, at)
             fed.append(Fed(role, other, point[0], point[8]))
         rank = self.files[file].rank
         return NonFinite(name, step, call, rank, birth, order, of, reached, stats, tuple(fed))
+
+    def _point(self, file: int, name: str, index: int) -> tuple[Any, ...]:
+        return self._reader.point(file, self._reader.find(name), index)
 
     # ---- one name
 
     def series(
         self, name: str, field: str | None = None, *, rank: int | None = None
     ) -> tuple[Steps, Values]:
-        """Give one field over all steps as two arrays, of all ranks or one.
+        """Return one field over all steps as two arrays, of all ranks or one.
 
         *field*: for tensors any of the statistics ("mean" if not given), for numbers "value";
         also "time", "call", "phase", "thread".  Ranks are joined by step: a step that two
@@ -280,12 +275,12 @@ class Run:
     def stats(
         self, name: str, step: int | None = None, *, call: int = 0, rank: int | None = None
     ) -> list[_core.Stats] | _core.Stats:
-        """Give the statistics of every point of a tensor, or those of one step."""
-        site = self._site(name)
+        """Return the statistics of every point of a tensor, or those of one step."""
         if step is not None:
-            file, index = self._seek(name, step, call, rank, STATS, "statistics")
-            stats: _core.Stats = self._reader.point(file, site, index)[8]
+            at = self._seek(name, step, call, rank, STATS, "statistics")
+            stats: _core.Stats = self._reader.point(*at)[8]
             return stats
+        site = self._site(name)
         found: list[tuple[int, _core.Stats]] = []
         wanted = self._files_of(rank)
         for i in wanted:
@@ -297,48 +292,42 @@ class Run:
     def tensor(
         self, name: str, step: int, *, call: int = 0, rank: int = 0, as_numpy: bool = False
     ) -> Any:
-        """Give a tensor that was recorded with keep="value": a torch.Tensor, or a NumPy array."""
-        file, index = self._seek(name, step, call, rank, VALUE, "value")
+        """Return a tensor that was recorded with keep="value": a torch.Tensor, or a NumPy array."""
+        at = self._seek(name, step, call, rank, VALUE, "value")
         try:
-            return arrays.value(self._reader, file, self._site(name), index, as_numpy)
+            return arrays.value(self._reader, *at, as_numpy)
         except LookupError as gone:
             raise KeyError(f"{name} at step {step}: {gone}") from None
 
     def digest(self, name: str, step: int, *, call: int = 0, rank: int = 0) -> _core.Digest:
-        """Give the digest of a tensor that was recorded with keep="digest" or "value"."""
+        """Return the digest of a tensor that was recorded with keep="digest" or "value"."""
         try:
-            file, index = self._seek(name, step, call, rank, DIGEST, "digest")
+            at = self._seek(name, step, call, rank, DIGEST, "digest")
         except KeyError:
-            file, index = self._seek(name, step, call, rank, VALUE, "digest")
-        digest: _core.Digest = self._reader.point(file, self._site(name), index)[9]
+            at = self._seek(name, step, call, rank, VALUE, "digest")
+        digest: _core.Digest = self._reader.point(*at)[9]
         return digest
 
     def histogram(
         self, name: str, step: int, *, call: int = 0, rank: int = 0
     ) -> list[tuple[float, float, int]]:
-        """Give (low, high, count) of each bin of a tensor that was recorded with keep="hist"."""
-        file, index = self._seek(name, step, call, rank, HIST, "histogram")
-        return self._reader.hist(file, self._site(name), index)
+        """Return (low, high, count) of each bin of a tensor that was recorded with keep="hist"."""
+        return self._reader.hist(*self._seek(name, step, call, rank, HIST, "histogram"))
 
     def sample(self, name: str, step: int, *, call: int = 0, rank: int = 0) -> _core.Sample:
-        """Give the sample of a tensor that was recorded with keep="sample"."""
-        file, index = self._seek(name, step, call, rank, SAMPLE, "sample")
-        return self._reader.sample(file, self._site(name), index)
+        """Return the sample of a tensor that was recorded with keep="sample"."""
+        return self._reader.sample(*self._seek(name, step, call, rank, SAMPLE, "sample"))
 
     # ---- all of it
 
     def to_frame(self, pattern: str = "*") -> Any:
-        """Give all points as a pandas.DataFrame: one row each, NaN where a field is not there."""
+        """Return all points as a pandas.DataFrame: one row each, NaN where a field is not there."""
         return arrays.frame(self, self._reader, pattern)
 
     def check(self) -> Check:
         """Read everything and check every checksum."""
-        return Check(
-            tuple(
-                FileCheck(file.path, *self._reader.check(i))
-                for i, file in enumerate(self.files)
-            )
-        )
+        checks = ((file.path, *self._reader.check(i)) for i, file in enumerate(self.files))
+        return Check(tuple(FileCheck(*check) for check in checks))
 
     def refresh(self) -> Self:
         """Take in what was written since the run was opened."""
@@ -371,7 +360,7 @@ class Run:
         return [File(*row) for row in self._reader.files()]
 
     def _files_of(self, rank: int | None) -> list[int]:
-        """Give the numbers of the files of one rank, or of all."""
+        """Return the numbers of the files of one rank, or of all."""
         wanted = [i for i, file in enumerate(self.files) if rank is None or file.rank == rank]
         if not wanted:
             raise KeyError(f"the run has no rank {rank}; it has {self.ranks}")
@@ -389,22 +378,17 @@ class Run:
 
     def _seek(
         self, name: str, step: int, call: int, rank: int | None, products: int, what: str
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int, int]:
+        """Return file, site and index of a point."""
         site = self._site(name)
-        for i, file in enumerate(self.files):
-            if rank is not None and file.rank != rank:
-                continue
+        for i in self._files_of(rank):
             index = self._reader.seek(i, site, step, call, products)
             if index >= 0:
-                return i, index
-        raise KeyError(self._missing(name, site, step, call, rank, what))
+                return i, site, index
+        raise KeyError(self._missing(name, step, call, rank, what))
 
-    def _missing(
-        self, name: str, site: int, step: int, call: int, rank: int | None, what: str
-    ) -> str:
+    def _missing(self, name: str, step: int, call: int, rank: int | None, what: str) -> str:
         """Say why there is no such point, and what there is."""
-        if rank is not None and rank not in self.ranks:
-            return f"the run has no rank {rank}; it has {self.ranks}"
         steps = self.series(name, "call", rank=rank)[0]
         if step in steps:
             again = f", call {call}" if call else ""
@@ -432,7 +416,7 @@ def _parsed(key: str, text: str) -> Any:
 
 
 def _is_locked(path: str) -> bool:
-    """Say if a writer of this machine holds the file."""
+    """Return whether a writer of this machine holds the file."""
     try:
         with open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -15,7 +15,6 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import functools
-import gc
 import itertools
 import math
 import sys
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from tensortap import _core
-from tensortap.models.living import holders
+from tensortap.models.living import all_held, held, holders, living
 from tensortap.runs import optimizers
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Plan:
         if key == self.key:
             return False
         self.key = key
-        self.ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        self.ids = set(map(id, held(optimizer)))
         self.parts = []
         for one in watched:
             theirs = one.core.parameter_ids()
@@ -75,7 +74,7 @@ class Plan:
         return True
 
     def reads_other_than(self, watched: Watched) -> bool:
-        """Say if there is something left to read without this model."""
+        """Return whether there is something left to read without this model."""
         return any(one is not watched for one, _ in self.parts)
 
 
@@ -106,7 +105,7 @@ class Steps:
 
     @staticmethod
     def of(recorder: _core.Recorder) -> Steps:
-        """Give the one of this recorder."""
+        """Return the one of this recorder."""
         for watcher in recorder.watchers:
             if isinstance(watcher, Steps):
                 return watcher
@@ -198,11 +197,11 @@ class Steps:
 
     def _find_untrained(self) -> list[str]:
         """Name the parameters that require gradients and that no optimizer holds."""
-        held = set().union(*(plan.ids for plan in self.plans.values()))
-        names = [name for one in self.watched for name in one.untrained(held)]
+        known = set().union(*(plan.ids for plan in self.plans.values()))
+        names = [name for one in self.watched for name in one.untrained(known)]
         if names:  # an optimizer that has not stepped yet may hold them
-            held |= _all_held()
-            names = [name for one in self.watched for name in one.untrained(held)]
+            known |= all_held()
+            names = [name for one in self.watched for name in one.untrained(known)]
         return names
 
     def _next(self) -> None:
@@ -253,7 +252,7 @@ class Steps:
         now = (one for one in self.watched if one.core.has_run or not one.is_trained)
         needed = (one.trainable.intersection(one.core.parameter_ids()) for one in now)
         missing = set().union(*needed).difference(*(plan.ids for plan in plans))
-        return not missing or missing.isdisjoint(_all_held())
+        return not missing or missing.isdisjoint(all_held())
 
     def _plan(self, optimizer: Any) -> Plan | None:
         if self.recorder.closed:
@@ -340,7 +339,7 @@ class Steps:
             self._note(_has_scaler() or self._is_clipping)
         for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
             if "lr" in group and all(one.core.wants(name) for one in self.watched[:1]):
-                recorder.scalar(name, float(group["lr"]))
+                recorder.log(name, float(group["lr"]))
 
     def record_norms(self) -> None:
         """Record the norms of the steps whose gradients have been read, also those on devices."""
@@ -352,7 +351,7 @@ class Steps:
             norms = norms + [norm for one in watched for norm in one.norms.pop(step, [])]
             if norms and not self.recorder.closed:
                 now, self.recorder.current_step = self.recorder.current_step, step
-                self.recorder.scalar(name, math.hypot(*norms))
+                self.recorder.log(name, math.hypot(*norms))
                 self.recorder.current_step = now
 
     def _note(self, all_of_them: bool) -> None:
@@ -380,7 +379,7 @@ def _is_scaled_step() -> bool:
 
 
 def _has_scaler() -> bool:
-    """Say if the program has a GradScaler, which may skip steps.
+    """Return whether the program has a GradScaler, which may skip steps.
 
     Only then every gradient is looked at when it is accumulated, which costs as much
     as its statistics; without one, a step that is skipped all the same turns it on.
@@ -389,20 +388,4 @@ def _has_scaler() -> bool:
         from torch.amp import GradScaler
     except ImportError:  # an older torch
         return True
-    return any(scaler._enabled for scaler in _instances(GradScaler))
-
-
-def _all_held() -> set[int]:
-    """Return the ids of all parameters that optimizers hold; takes 0.1 s in a large program."""
-    from torch.optim import Optimizer
-
-    groups = (group for one in _instances(Optimizer) for group in one.param_groups)
-    return {id(parameter) for group in groups for parameter in group["params"]}
-
-
-def _instances(kind: type) -> list[Any]:
-    """Find all objects of a class and its subclasses."""
-    kinds: list[type] = [kind]
-    for one in kinds:  # grows as it goes
-        kinds.extend(one.__subclasses__())
-    return [x for x in gc.get_referrers(*kinds) if issubclass(type(x), kind)]
+    return any(scaler._enabled for scaler in living(GradScaler))

@@ -8,9 +8,11 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import sys
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensortap import _core
 
 if TYPE_CHECKING:
     import torch
@@ -111,83 +113,68 @@ class _State:
     """Everything that a step of training may change, as it is now."""
 
     def __init__(self, model: Any, optimizer: Any) -> None:
-        import random
+        from tensortap.models.forward import random_states
 
-        import torch
-
-        self.optimizer = optimizer
-        self.slots: list[tuple[str, dict[str, Any], str, Any, Any]] = []
-        self.gradients: list[tuple[str, Any, Any, Any]] = []
+        self.entries = [(*entry, _copied(entry[-1])) for entry in _entries(model, optimizer)]
         self.modes = [(module, module.training) for module in model.modules()]
-        seen: set[int] = set()
-        for path, module in model.named_modules():
-            for kind, table in (("parameter", module._parameters), ("buffer", module._buffers)):
-                for key, tensor in table.items():
-                    name = f"{kind}/{path}.{key}" if path else f"{kind}/{key}"
-                    self.slots.append((name, table, key, tensor, _copied(tensor)))
-                    if kind == "parameter" and tensor is not None and id(tensor) not in seen:
-                        seen.add(id(tensor))
-                        grad = tensor.grad
-                        whole = f"gradient/{path}.{key}" if path else f"gradient/{key}"
-                        self.gradients.append((whole, tensor, grad, _copied(grad)))
-        self.of_optimizer: list[tuple[Any, dict[str, tuple[Any, Any]]]] = []
-        self.groups: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self.optimizer = optimizer
+        self.tables: list[tuple[dict[str, Any], set[str]]] = []  # of the optimizer, and their keys
+        self.of_parameters: list[tuple[Any, dict[str, Any]]] = []
         if optimizer is not None:
-            for parameter, state in optimizer.state.items():
-                kept = {key: (value, _copied(value)) for key, value in state.items()}
-                self.of_optimizer.append((parameter, kept))
-            for group in optimizer.param_groups:
-                self.groups.append(
-                    (group, {k: _copied(v) for k, v in group.items() if k != "params"})
-                )
-        self.rng: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state()}
-        if torch.cuda.is_available():
-            self.rng["cuda"] = torch.cuda.get_rng_state_all()
-        numpy = sys.modules.get("numpy")
-        if numpy is not None:
-            self.rng["numpy"] = numpy.random.get_state()
+            self.of_parameters = list(optimizer.state.items())
+            tables = [*optimizer.state.values(), *optimizer.param_groups]
+            self.tables = [(table, set(table)) for table in tables]
+        self.generators = random_states()
 
     def facts(self) -> Facts:
         """Name everything."""
-        found: Facts = {name: kept for name, _, _, _, kept in self.slots if kept is not None}
-        found.update((name, kept) for name, _, _, kept in self.gradients if kept is not None)
-        for i, (_, state) in enumerate(self.of_optimizer):
-            for key, (_, kept) in state.items():
-                found.update(_facts(f"optimizer/{i}.{key}", kept))
-        for i, (_, group) in enumerate(self.groups):
-            found.update(_facts(f"optimizer/group{i}", group))
-        for name, state in self.rng.items():
+        found: Facts = {}
+        for name, _, _, _, kept in self.entries:
+            if kept is not None:
+                found.update(_facts(name, kept))
+        for name, state in self.generators.items():
             found.update(_facts(f"rng/{name}", list(state) if isinstance(state, tuple) else state))
         return found
 
     def restore(self) -> None:
         """Put everything back: the same objects with the same contents."""
-        import random
+        from tensortap.models.forward import set_random_states
 
-        import torch
-
-        for _, table, key, tensor, kept in self.slots:
-            table[key] = _refilled(tensor, kept)
-        for _, parameter, grad, kept in self.gradients:
-            parameter.grad = _refilled(grad, kept)
-        for module, training in self.modes:
-            module.training = training
         if self.optimizer is not None:
             self.optimizer.state.clear()
-            for parameter, state in self.of_optimizer:
-                self.optimizer.state[parameter] = {
-                    key: _refilled(value, kept) for key, (value, kept) in state.items()
-                }
-            for group, kept in self.groups:
-                for key in [key for key in group if key != "params" and key not in kept]:
-                    del group[key]
-                group.update({key: _copied(value) for key, value in kept.items()})
-        random.setstate(self.rng["random"])
-        torch.set_rng_state(self.rng["torch"])
-        if "cuda" in self.rng:
-            torch.cuda.set_rng_state_all(self.rng["cuda"])
-        if "numpy" in self.rng:
-            sys.modules["numpy"].random.set_state(self.rng["numpy"])
+            self.optimizer.state.update(self.of_parameters)
+        for table, keys in self.tables:
+            for key in table.keys() - keys:
+                del table[key]
+        for _, holder, key, value, kept in self.entries:
+            if isinstance(holder, dict):
+                holder[key] = _refilled(value, kept)
+            else:
+                setattr(holder, key, _refilled(value, kept))
+        for module, training in self.modes:
+            module.training = training
+        set_random_states(self.generators)
+
+
+def _entries(model: Any, optimizer: Any) -> Iterator[tuple[str, Any, str, Any]]:
+    """Yield (name, what holds it, key or attribute there, value) of what training may change."""
+    seen: set[int] = set()
+    for path, module in model.named_modules():
+        prefix = f"{path}." if path else ""
+        for kind, table in (("parameter", module._parameters), ("buffer", module._buffers)):
+            for key, tensor in table.items():
+                yield f"{kind}/{prefix}{key}", table, key, tensor
+                if kind == "parameter" and tensor is not None and id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    yield f"gradient/{prefix}{key}", tensor, "grad", tensor.grad
+    if optimizer is not None:
+        for i, state in enumerate(optimizer.state.values()):
+            for key, value in state.items():
+                yield f"optimizer/{i}.{key}", state, key, value
+        for i, group in enumerate(optimizer.param_groups):
+            for key, value in group.items():
+                if key != "params":
+                    yield f"optimizer/group{i}.{key}", group, key, value
 
 
 def _is_tensor(value: object) -> bool:
@@ -200,20 +187,14 @@ def _copied(value: Any) -> Any:
     """Copy the contents: what is done to the original later does not show."""
     if _is_tensor(value):
         return value.detach().clone()
-    if isinstance(value, Mapping):
-        return {key: _copied(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_copied(one) for one in value]
-    import copy
-
     try:
-        return copy.deepcopy(value)
+        return copy.deepcopy(_core.map_tensors(lambda t: t.detach().clone(), value))
     except Exception:
         return value
 
 
 def _refilled(value: Any, kept: Any) -> Any:
-    """Give the object back with its contents of then."""
+    """Return the object with its contents of then."""
     if _is_tensor(value) and value.shape == kept.shape and value.dtype == kept.dtype:
         value.data.copy_(kept)
         return value
@@ -221,7 +202,7 @@ def _refilled(value: Any, kept: Any) -> Any:
 
 
 def _facts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Give the tensors and numbers of a nest, each with its name."""
+    """Yield the tensors and numbers in containers, each with its name."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from _facts(f"{name}.{key}", one)
