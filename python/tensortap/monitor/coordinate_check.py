@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,8 +20,8 @@ from tensortap import _core
 from tensortap.models import forward
 from tensortap.models.modules import can_run
 from tensortap.monitor import names
-from tensortap.monitor.copies import Copies
 from tensortap.monitor.hooks import weakly
+from tensortap.monitor.reference_module import Copies
 
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
@@ -64,6 +65,11 @@ def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None
     first = args[0] if args else next(iter(kwargs.values()), None)
     has_norm = isinstance(first, torch.Tensor) and (first.is_floating_point() or first.is_complex())
     return first if has_norm else None
+
+
+def _without(bias: torch.Tensor | None) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return a function that subtracts the bias."""
+    return lambda x: x if bias is None else x - bias.to(x.device)
 
 
 class RefinedCoordinateCheck:
@@ -175,22 +181,18 @@ class RefinedCoordinateCheck:
         """Log the check of every module that ran, after a forward pass of both models."""
         if not self.monitor.is_monitoring():
             return
-        if not self._calls:
-            raise ValueError(
-                "there was no forward pass of the monitored module since the last check"
-            )
-        if not self._inputs:
-            raise ValueError(
-                "there was no forward pass of the reference module since the last check"
-            )
+        for stored, which in ((self._calls, "monitored"), (self._inputs, "reference")):
+            if not stored:
+                raise ValueError(
+                    f"there was no forward pass of the {which} module since the last check"
+                )
         reference = self.monitor._reference
         parameter = next(self.reference_module.parameters(), None)
         device = None if parameter is None else parameter.device
         reference.is_checking = True
         self.monitor._follow()
-        calls, self._calls = self._calls, {}
-        inputs, self._inputs = self._inputs, {}
-        self._copies.clear()
+        calls, inputs = self._calls, self._inputs
+        self._forget()
         try:
             with forward.unnoticed():
                 for name in list(calls):
@@ -215,75 +217,50 @@ class RefinedCoordinateCheck:
         w0_x0: torch.Tensor,
         device: torch.device | None,
     ) -> None:
+        """Compute W_0 x_t, and log the norms of all differences."""
+
         def here(tensor: torch.Tensor) -> torch.Tensor:
             return tensor if device is None else tensor.to(device)
-
-        module, other = self._modules[name], self._reference_modules.get(name)
-        if other is None or call.output is None:
-            return
 
         def given(tensor: torch.Tensor) -> torch.Tensor:
             return here(tensor).clone() if call.is_writing else here(tensor)
 
+        module, other = self._modules[name], self._reference_modules.get(name)
+        if other is None or call.output is None:
+            return
         args, kwargs = _core.map_tensors(given, (call.args, call.kwargs))
         w0_xt = forward.run(other, args, kwargs, call.autocast)
         del args, kwargs
         if not isinstance(w0_xt, torch.Tensor):
             return
         wt_xt, w0_x0 = here(call.output), here(w0_x0)
-        self._log(f"RCC (W_t-W_0)x_t/{name}/l2norm", torch.sub, wt_xt, w0_xt)
+        w, x = f"RCC (W_t-W_0)x_t/{name}", f"RCC W_0(x_t-x_0)/{name}"
+        self._log(f"{w}/l2norm", torch.sub, wt_xt, w0_xt)
         if isinstance(module, torch.nn.Embedding):
             return
-        self._log(f"RCC W_0(x_t-x_0)/{name}/l2norm", torch.sub, w0_xt, w0_x0)
+        self._log(f"{x}/l2norm", torch.sub, w0_xt, w0_x0)
         xt = _input(call.args, call.kwargs)
-        if xt is not None:
-            xt = here(xt)
-            self._log(f"RCC x_t/{name}/l2norm", torch.Tensor.detach, xt)
-            if x0 is not None:
-                x0 = here(x0)
-                self._log(f"RCC (x_t-x_0)/{name}/l2norm", torch.sub, xt, x0)
-        if isinstance(module, (torch.nn.Linear, torch.nn.LayerNorm)):
-            self._check_weight(name, module, other, wt_xt, w0_xt, w0_x0)
-        if isinstance(module, torch.nn.LayerNorm) and xt is not None:
-            shape, eps = list(module.normalized_shape), module.eps
-
-            def normal(x: torch.Tensor) -> torch.Tensor:
-                return layer_norm(x, shape, None, None, eps)
-
-            self._log(f"RCC (W_t-W_0)x_t/{name}.weight/x_t/l2norm", normal, xt, keeps=len(shape))
-            if x0 is not None:
-                self._log(
-                    f"RCC W_0(x_t-x_0)/{name}.weight/x_t-x_0/l2norm",
-                    lambda a, b: normal(a) - normal(b),
-                    xt,
-                    x0,
-                    keeps=len(shape),
-                )
-
-    def _check_weight(
-        self,
-        name: str,
-        module: Any,
-        other: Any,
-        wt_xt: torch.Tensor,
-        w0_xt: torch.Tensor,
-        w0_x0: torch.Tensor,
-    ) -> None:
-        """Log what the weight does, without the bias."""
-        bt, b0 = (getattr(m, "bias", None) for m in (module, other))
-        keeps = 0 if bt is None else bt.dim()
-
-        def t(x: torch.Tensor) -> torch.Tensor:
-            return x if bt is None else x - bt.to(x.device)
-
-        def zero(x: torch.Tensor) -> torch.Tensor:
-            return x if b0 is None else x - b0.to(x.device)
-
-        first, second = f"RCC (W_t-W_0)x_t/{name}.weight", f"RCC W_0(x_t-x_0)/{name}.weight"
-        self._log(f"{first}/l2norm", lambda a, b: t(a) - zero(b), wt_xt, w0_xt, keeps=keeps)
-        self._log(f"{second}/l2norm", lambda a, b: zero(a) - zero(b), w0_xt, w0_x0, keeps=keeps)
-        self._log(f"{first}/W_t x_t/l2norm", t, wt_xt, keeps=keeps)
-        self._log(f"{second}/W_0 x_0/l2norm", zero, w0_x0, keeps=keeps)
+        inputs = [here(tensor) for tensor in (xt, x0) if tensor is not None and xt is not None]
+        if inputs:
+            self._log(f"RCC x_t/{name}/l2norm", torch.Tensor.detach, inputs[0])
+        if len(inputs) == 2:
+            self._log(f"RCC (x_t-x_0)/{name}/l2norm", torch.sub, *inputs)
+        if isinstance(module, (torch.nn.Linear, torch.nn.LayerNorm)):  # without the bias
+            t, zero = _without(module.bias), _without(getattr(other, "bias", None))
+            keeps = 0 if module.bias is None else module.bias.dim()
+            self._log(f"{w}.weight/l2norm", lambda a, b: t(a) - zero(b), wt_xt, w0_xt, keeps=keeps)
+            self._log(
+                f"{x}.weight/l2norm", lambda a, b: zero(a) - zero(b), w0_xt, w0_x0, keeps=keeps
+            )
+            self._log(f"{w}.weight/W_t x_t/l2norm", t, wt_xt, keeps=keeps)
+            self._log(f"{x}.weight/W_0 x_0/l2norm", zero, w0_x0, keeps=keeps)
+        if isinstance(module, torch.nn.LayerNorm) and inputs:
+            shape = list(module.normalized_shape)
+            normal = partial(layer_norm, normalized_shape=shape, eps=module.eps)
+            self._log(f"{w}.weight/x_t/l2norm", normal, inputs[0], keeps=len(shape))
+            if len(inputs) == 2:
+                between = f"{x}.weight/x_t-x_0/l2norm"
+                self._log(between, lambda a, b: normal(a) - normal(b), *inputs, keeps=len(shape))
 
     def _log(
         self,

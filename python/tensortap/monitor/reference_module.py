@@ -13,12 +13,37 @@ import torch
 from tensortap import _core
 from tensortap.models.modules import can_run
 from tensortap.monitor import names
-from tensortap.monitor.copies import Copies
 from tensortap.monitor.hooks import weakly
 from tensortap.monitor.mixin import MonitorMixin
 
 if TYPE_CHECKING:
     from tensortap.monitor.module_monitor import ModuleMonitor
+
+
+class Copies:
+    """Copies that somebody still holds, known by the tensor they were made of."""
+
+    def __init__(self, *, to_cpu: bool) -> None:
+        """Start without copies; *to_cpu*: keep them on the CPU."""
+        self.to_cpu = to_cpu
+        self._known: dict[Any, Any] = {}
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a detached copy of a tensor as it is now."""
+        return _core.copy_tensor(tensor, make=self._make, cache=self._known)
+
+    def _make(self, tensor: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            copy = tensor.detach().clone()
+            return copy.cpu() if self.to_cpu else copy
+
+    def of_all(self, value: Any) -> Any:
+        """Copy every tensor in tuples, lists and dicts; the rest stays what it is."""
+        return _core.map_tensors(self.of, value)
+
+    def clear(self) -> None:
+        """Forget all copies."""
+        self._known.clear()
 
 
 class Reference:

@@ -11,10 +11,10 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator
-from numbers import Real
 from statistics import fmean
 from typing import Any
 
@@ -226,26 +226,23 @@ class StorageManager:
     def read_hdf5_entry(filename: Path, entry_key: str) -> tuple[Any, Any] | None:
         """Return (steps, values) of one key as arrays; None if there is no such key."""
         with hdf5.library().File(filename, "r") as file:
-            path = hdf5.path_of(str(entry_key), reserved=DATASETS)
-            group = file.get(path) if path in file else None
-            return _arrays(group) if group is not None and _is_entry(group) else None
+            group = file.get(hdf5.path_of(str(entry_key), reserved=DATASETS))
+            return _arrays(group) if _is_entry(group) else None
 
 
 def _is_entry(group: Any) -> bool:
     h5py = hdf5.library()
-    return isinstance(group, h5py.Group) and all(
-        isinstance(group.get(name), h5py.Dataset) for name in DATASETS
-    )
+    parts = [group.get(name) for name in DATASETS] if isinstance(group, h5py.Group) else [None]
+    return all(isinstance(part, h5py.Dataset) for part in parts)
 
 
 def _groups(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (key, group) of every entry."""
     for name, child in group.items():
         if isinstance(child, hdf5.library().Group):
-            here = f"{path}/{name}" if path else name
             if _is_entry(child):
-                yield str(child.attrs.get("key", here)), child
-            yield from _groups(child, here)
+                yield str(child.attrs.get("key", path + name)), child
+            yield from _groups(child, f"{path}{name}/")
 
 
 def _arrays(group: Any) -> tuple[Any, Any]:
@@ -264,14 +261,10 @@ def _number(key: str, value: Any) -> Any:
             )
         value = value.detach()
         return float(value) if value.device.type == "cpu" else value.clone().reshape(())
-    if not isinstance(value, Real) and not hasattr(value, "__float__"):
-        raise ValueError(
-            f"log_scalar: {key} must be a number or a one-element tensor, not {value!r}"
-        )
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"log_scalar: {key} must be a number, not {value!r}") from error
+    with contextlib.suppress(TypeError, ValueError):
+        if hasattr(value, "__float__"):  # a str has none
+            return float(value)
+    raise ValueError(f"log_scalar: {key} must be a number or a one-element tensor, not {value!r}")
 
 
 def _joined(values: list[Any]) -> Any:
