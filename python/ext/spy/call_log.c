@@ -21,7 +21,6 @@ typedef struct call_row {
 } call_row;
 
 /* A pool entry of a tensor: the word below, then its sizes. */
-enum { ROWS_KEPT = 1 << 16 /* 5 MB */ };
 enum { NDIM_SHIFT = 32, KNOWN_SHIFT = 40, CODE_SHIFT = 8 };
 
 typedef struct call_log_object {
@@ -105,19 +104,13 @@ static int found(void *context, PyObject *tensor, const tensor_place *Py_UNUSED(
 static uint32_t put_all(call_log_object *self, calls_link *link, PyObject *obj)
 {
     finding f = { .self = self, .link = link };
-    tensor_torch *torch = &self->state->torch;
-    if (obj == NULL || (PyDict_CheckExact(obj) && PyDict_GET_SIZE(obj) == 0))
-        return 0;
-    /* Most calls take and give one tensor: no walk for those. */
-    if (PyTuple_CheckExact(obj) && PyTuple_GET_SIZE(obj) == 1)
-        obj = PyTuple_GET_ITEM(obj, 0);
-    if (tensor_torch_is_tensor(torch, obj)) {
-        (void)found(&f, obj, NULL);
-    } else {
-        tensor_place path = { 0 };
-        if (tensor_walk(torch, obj, &path, found, &f) < 0)
-            PyErr_Clear();
-    }
+    tensor_place path;
+    path.depth = path.found = 0;
+    path.hash = 0;
+    if (obj != NULL && PyTuple_CheckExact(obj) && PyTuple_GET_SIZE(obj) == 1)
+        obj = PyTuple_GET_ITEM(obj, 0); /* most calls have one argument: no walk for those */
+    if (obj != NULL && tensor_walk(&self->state->torch, obj, &path, found, &f) < 0)
+        PyErr_Clear();
     return f.count;
 }
 
@@ -213,20 +206,15 @@ static PyObject *log_events(PyObject *obj, PyObject *Py_UNUSED(none))
 
 static void drop_rows(call_log_object *self)
 {
-    size_t count = self->row_count, cap = self->row_cap;
-    call_row *rows = self->rows;
-    self->rows = NULL; /* what is dropped may run code that looks here */
+    size_t count = self->row_count;
+    call_row *rows = self->rows; /* owned now */
+    self->rows = NULL;           /* what is dropped may run code that looks here */
     self->row_count = self->row_cap = self->pool_len = 0;
     for (size_t i = 0; i < count; i++) {
         Py_DECREF(rows[i].name);
         Py_XDECREF(rows[i].error);
     }
-    if (self->rows != NULL || cap > ROWS_KEPT) {
-        PyMem_Free(rows);
-        return;
-    }
-    self->rows = rows; /* the next trace is as long: memory that is there is cheaper */
-    self->row_cap = cap;
+    PyMem_Free(rows);
 }
 
 static PyObject *log_reset(PyObject *obj, PyObject *Py_UNUSED(none))
@@ -268,7 +256,6 @@ static void log_dealloc(PyObject *obj)
     call_log_object *self = (call_log_object *)obj;
     PyObject_GC_UnTrack(obj);
     drop_rows(self);
-    PyMem_Free(self->rows);
     PyMem_Free(self->pool);
     binding_dealloc(obj);
 }

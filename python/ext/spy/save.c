@@ -31,19 +31,13 @@ BINDING_FUNCTION(spy_save)
         result = Py_NewRef(Py_None);
         goto out;
     }
-    PyObject *few[8]; /* [0] is the context */
-    size_t count = (size_t)nargs + (kwnames != NULL ? (size_t)PyTuple_GET_SIZE(kwnames) : 0);
-    if (count > sizeof few / sizeof *few - 1) {
-        PyErr_SetString(PyExc_TypeError, "spy_save() takes at most 5 arguments");
-        goto out;
-    }
-    few[0] = context;
-    for (size_t i = 0; i < count; i++)
-        few[i + 1] = args[i];
-    PyObject *saved = PyObject_VectorcallMethod(state->spy_method, few, (size_t)nargs + 1, kwnames);
+    PyObject *save = PyObject_GetAttr(context, state->spy_method); /* owned */
+    PyObject *saved =
+        save != NULL ? PyObject_Vectorcall(save, args, (size_t)nargs, kwnames) : NULL; /* owned */
     if (saved != NULL)
         result = Py_NewRef(Py_None);
     Py_XDECREF(saved);
+    Py_XDECREF(save);
 out:
     Py_XDECREF(context);
     return result;
