@@ -475,7 +475,6 @@ class PathTracer:
         groups: list[tuple[int, int, int, int, bool]],
         paths: int,
         wide: bool,
-        scoped: bool,
     ) -> Self: ...
     iteration: Final[int]
     training: Final[int]
@@ -483,15 +482,7 @@ class PathTracer:
     errors: Final[int]
     error: Final[object]
     matched: Final[bytearray]
-    def add_module(
-        self,
-        module: Any,
-        name: str,
-        is_root: bool,
-        has_places: bool,
-        targets: list[Any],
-        /,
-    ) -> None: ...
+    def add_module(self, module: Any, name: str, is_root: bool, targets: list[Any], /) -> None: ...
     def add_place(
         self,
         code: CodeType,

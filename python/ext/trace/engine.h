@@ -73,8 +73,7 @@ typedef struct trace_place {
 /* What a module link of ours carries. */
 typedef struct trace_link {
     trace_targets targets;
-    int is_root;    /* its calls are the iterations */
-    int has_places; /* its forward has locals to look at */
+    int is_root; /* its calls are the iterations */
 } trace_link;
 
 typedef struct trace_tracer {
@@ -98,8 +97,6 @@ typedef struct trace_tracer {
     int64_t counts[TRACE_MODES];  /* iterations begun so far, by mode */
     uint64_t thread, last_thread; /* who started it, and the newest then; 0 and UINT64_MAX: nobody */
     int line_id;                  /* of the line source; -1: not attached */
-    int scope_depth;              /* modules with places that run now */
-    int is_scoped;                /* lines are followed only while such modules run */
     int is_wide;                  /* functions may run outside of forward */
     bool is_tracing;              /* some group is on */
     long long errors;             /* ours, swallowed */

@@ -39,8 +39,7 @@ static int begin(trace_tracer *self, bool is_training)
     self->counts[TRACE_BOTH]++;
     self->counts[mode_of(is_training)]++;
     trace_choose(self, is_training);
-    self->scope_depth = 0;
-    if (self->is_tracing && !self->is_scoped)
+    if (self->is_tracing)
         return trace_attach(self);
     trace_detach(self);
     return 0;
@@ -110,8 +109,6 @@ static int on_before(calls_consumer *consumer, calls_link *link, const calls_eve
     else if (mine->is_root && event->depth == 0 &&
              begin(self, calls_is_training(self->state, event->module)) < 0)
         return -1;
-    if (mine->has_places && self->is_scoped && self->is_tracing && self->scope_depth++ == 0)
-        return trace_attach(self);
     return 0;
 }
 
@@ -121,8 +118,6 @@ static int on_after(calls_consumer *consumer, calls_link *link, const calls_even
     const trace_link *mine = link->data;
     if (mine == NULL || !trace_is_here(self))
         return 0;
-    if (mine->has_places && self->scope_depth > 0 && --self->scope_depth == 0)
-        trace_detach(self);
     for (size_t i = 0; self->is_tracing && event->output != NULL && i < mine->targets.count; i++) {
         const trace_target *target = &mine->targets.all[i];
         if (self->groups[target->group].is_on)

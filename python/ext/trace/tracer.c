@@ -39,16 +39,16 @@ static int read_groups(trace_tracer *self, PyObject *groups)
 
 static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "keep",   "gather", "lists", "copies", "runs",
-                             "groups", "paths",  "wide",  "scoped", NULL };
+    static char *names[] = {
+        "keep", "gather", "lists", "copies", "runs", "groups", "paths", "wide", NULL
+    };
     binding_state *state = PyType_GetModuleState(type);
     trace_tracer read = { 0 };
     PyObject *groups; /* borrowed */
     Py_ssize_t paths;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!O!npp:PathTracer", names, &read.keep,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO!O!O!np:PathTracer", names, &read.keep,
                                      &read.gather, &read.lists, &PyDict_Type, &read.copies, &PyList_Type,
-                                     &read.runs, &PyList_Type, &groups, &paths, &read.is_wide,
-                                     &read.is_scoped))
+                                     &read.runs, &PyList_Type, &groups, &paths, &read.is_wide))
         return NULL;
     if (!tensor_torch_find(&state->torch)) {
         PyErr_SetString(PyExc_RuntimeError, "torch has not been imported");
@@ -63,7 +63,6 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->copies = Py_NewRef(read.copies);
     self->runs = Py_NewRef(read.runs);
     self->is_wide = read.is_wide;
-    self->is_scoped = read.is_scoped;
     self->state = state;
     self->core = Py_NewRef(PyType_GetModule(type));
     self->line_id = -1;
@@ -139,8 +138,8 @@ static PyObject *tracer_add_module(PyObject *op, PyObject *args)
     trace_link *mine = PyMem_Calloc(1, sizeof *mine); /* handed over */
     if (mine == NULL)
         return PyErr_NoMemory();
-    if (!PyArg_ParseTuple(args, "OUppO!:add_module", &module, &name, &mine->is_root, &mine->has_places,
-                          &PyList_Type, &targets) ||
+    if (!PyArg_ParseTuple(args, "OUpO!:add_module", &module, &name, &mine->is_root, &PyList_Type,
+                          &targets) ||
         trace_read_targets(self, targets, &mine->targets) < 0 ||
         calls_source_add(self->state, &self->consumer, module, name) < 0) {
         trace_calls.free_data(mine);
@@ -209,7 +208,7 @@ static PyObject *tracer_stop(PyObject *op, PyObject *Py_UNUSED(none))
 
 static PyMethodDef methods[] = {
     { "add_module", tracer_add_module, METH_VARARGS,
-      "add_module($self, module, name, is_root, has_places, targets, /)\n--\n\nListen to a "
+      "add_module($self, module, name, is_root, targets, /)\n--\n\nListen to a "
       "module." },
     { "add_place", tracer_add_place, METH_VARARGS,
       "add_place($self, code, module, self_name, self_slot, is_packed, is_hidden, targets, /)\n--\n\n"
@@ -233,10 +232,9 @@ static PyMemberDef members[] = {
     { 0 },
 };
 
-BINDING_CLASS(
-    trace_tracer, "tensortap._core.PathTracer", trace_tracer, BINDING_GC,
-    { Py_tp_doc,
-      "PathTracer(keep, gather, lists, copies, runs, groups, paths, wide, scoped)\n--\n\nFind the "
-      "values that changed." },
-    { Py_tp_new, tracer_new }, { Py_tp_dealloc, tracer_dealloc }, BINDING_GC_SLOTS(tracer),
-    { Py_tp_methods, methods }, { Py_tp_members, members });
+BINDING_CLASS(trace_tracer, "tensortap._core.PathTracer", trace_tracer, BINDING_GC,
+              { Py_tp_doc,
+                "PathTracer(keep, gather, lists, copies, runs, groups, paths, wide)\n--\n\nFind the "
+                "values that changed." },
+              { Py_tp_new, tracer_new }, { Py_tp_dealloc, tracer_dealloc }, BINDING_GC_SLOTS(tracer),
+              { Py_tp_methods, methods }, { Py_tp_members, members });

@@ -187,12 +187,10 @@ class ModelTracer:
             ],
             len(matcher.paths),
             matcher.is_wide,
-            matcher.is_scoped(),
         )
         try:
             for one in matcher.listened.values():
-                targets = list(one.targets)
-                engine.add_module(one.module, one.name, one.is_root, one.has_places, targets)
+                engine.add_module(one.module, one.name, one.is_root, list(one.targets))
             for (code, module), spots in matcher.places.items():
                 engine.add_place(code, module, *self_of(code), is_hidden(code), list(spots))
             self._exchange = (

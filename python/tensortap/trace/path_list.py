@@ -108,7 +108,8 @@ def paths(model: torch.nn.Module, *inputs: Any, **named_inputs: Any) -> PathList
     def look(name: str, value: Any, iteration: int) -> None:
         note(name, value)
 
-    wanted = list(dict.fromkeys([*known_names(root), *_held(root)]))
+    held = [name for name, _ in [*root.named_parameters(), *root.named_buffers()]]
+    wanted = list(dict.fromkeys([*known_names(root), *held]))
     tracer = ModelTracer(model, wanted, pre_save_callbacks=[look], gather=False)
     with forward.unnoticed(), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -124,11 +125,6 @@ def _place(path: str, order: dict[str, int]) -> tuple[int, str]:
     while name and name not in order:
         name = name.rpartition(".")[0]
     return order.get(name, len(order)), path
-
-
-def _held(root: torch.nn.Module) -> list[str]:
-    """Return parameters and buffers, as attributes of modules that run."""
-    return [name for name, _ in [*root.named_parameters(), *root.named_buffers()]]
 
 
 def _parts(value: Any) -> list[tuple[Any, Any]]:

@@ -24,7 +24,6 @@ LOCAL, RETURN, OUTPUT, ATTRIBUTE = range(4)  # as trace_origin in trace/engine.h
 STAR = "*"
 #: What changes memory and not torch's version counter.
 HIDDEN = {"data", "numpy", "set_", "storage", "untyped_storage", "from_numpy", "from_dlpack"}
-SWITCHING = 10  # modules
 NOTHING = torch.nn.Module.forward  # raises: the class has none
 MOST_NEAR = 3
 MOST_LIKELY = 100  # that are compared letter by letter
@@ -39,7 +38,6 @@ class Listened:
     module: torch.nn.Module
     name: str
     is_root: bool = False
-    has_places: bool = False
     targets: dict[Target, None] = field(default_factory=dict)  # in order
 
 
@@ -55,7 +53,6 @@ class PathMatcher:
         self.compiled: list[str] = []  # names of modules that torch.compile runs
         self._known: dict[str, tuple[frozenset[str], frozenset[str]]] = {}  # names: parts, letters
         self.is_wide = False  # a function other than forward may run outside of it
-        self.is_replicated = False  # DataParallel runs replicas in threads of its own
         self.root = self._unwrap(model, "", is_root=True)
         self._listen(self.root, "").is_root = True
 
@@ -72,9 +69,7 @@ class PathMatcher:
         if inside(module) is None and is_compiled(module) and name not in self.compiled:
             self.compiled.append(name)  # module.compile()
         while (inner := inside(module)) is not None:
-            kind = type(module).__name__
-            self.is_replicated |= kind == "DataParallel" and bool(module.device_ids)
-            if kind == "OptimizedModule":
+            if type(module).__name__ == "OptimizedModule":
                 self.compiled.append(name)
             if is_root:
                 self._listen(module, "").is_root = True
@@ -152,27 +147,7 @@ class PathMatcher:
                 local = (LOCAL, *self._path, full, variable, slots[variable], inner)
                 self.places.setdefault((code, module), {})[local] = None
         if codes and rest:
-            self._listen(module, name).has_places = True
-
-    def is_scoped(self) -> bool:
-        """Return whether to follow lines only inside of the few modules that have places.
-
-        Following costs time in all code that runs meanwhile; switching it on and off costs as
-        much as ten modules.  Not so where forward is called by name, past the module's call.
-        """
-        if self.is_wide or self.is_replicated:
-            return False
-        modules = list(self.root.modules())
-        few = sum(one.has_places for one in self.listened.values())
-        if few * SWITCHING > len(modules) or self.listened[id(self.root)].has_places:
-            return False
-        kinds = {kind for module in modules for kind in type(module).__mro__}
-        return not any(
-            "forward" in code.co_names
-            for kind in kinds
-            if not kind.__module__.startswith("torch.nn.modules") and kind is not object
-            for code in _all_codes(kind)
-        )
+            self._listen(module, name)  # its calls tell which replica stands for it
 
     # ---- names that exist
 
@@ -266,16 +241,6 @@ def _codes(module: torch.nn.Module, function: str) -> Iterator[types.CodeType]:
         if code.co_argcount > 0 or code.co_flags & inspect.CO_VARARGS:
             seen.add(code)
             yield code
-
-
-def _all_codes(kind: type) -> Iterator[types.CodeType]:
-    for held in vars(kind).values():
-        code = getattr(held, "__code__", None)
-        pending = [code] if isinstance(code, types.CodeType) else []
-        while pending:
-            one = pending.pop()
-            yield one
-            pending += [inner for inner in one.co_consts if isinstance(inner, types.CodeType)]
 
 
 def _slots(code: types.CodeType) -> dict[str, int]:

@@ -121,20 +121,28 @@ def joined(parts: list[Any]) -> Any:
     if not parts:
         return []
     if all(isinstance(part, torch.Tensor) and part.dim() > 0 for part in parts):
-        return join_rows(parts)
+        return torch.cat(padded(parts, keeps=1)) if len(parts) > 1 else parts[0]
     rows: list[Any] = []
     for part in parts:
         rows.extend(part if isinstance(part, (list, tuple, torch.Tensor)) else [part])
     return rows
 
 
-def join_rows(parts: list[torch.Tensor]) -> torch.Tensor:
-    """Concatenate along the first dimension; the others grow to the largest."""
-    from tensortap.trace.stacking import padded
+def padded(tensors: list[torch.Tensor], *, keeps: int) -> list[torch.Tensor]:
+    """Return tensors with equal sizes: zeros are added at the end of each dimension.
 
-    if len(parts) == 1:
-        return parts[0]
-    dims = max(part.dim() for part in parts)
-    parts = [part.reshape(len(part), *[1] * (dims - part.dim()), *part.shape[1:]) for part in parts]
-    sizes = [max(part.shape[d] for part in parts) for d in range(1, dims)]
-    return torch.cat([padded(part, [len(part), *sizes]) for part in parts])
+    The first *keeps* dimensions stay as they are; missing ones are added behind them.
+    """
+    dims = max(t.dim() for t in tensors)
+    tensors = [
+        t.reshape((*t.shape[:keeps], *[1] * (dims - t.dim()), *t.shape[keeps:])) for t in tensors
+    ]
+    sizes = [max(t.shape[d] for t in tensors) for d in range(keeps, dims)]
+    grown = []
+    for t in tensors:
+        if list(t.shape[keeps:]) != sizes:
+            out = torch.zeros(*t.shape[:keeps], *sizes, dtype=t.dtype)
+            out[tuple(slice(size) for size in t.shape)] = t
+            t = out
+        grown.append(t)
+    return grown

@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensortap.trace.results import GlobalVariableResult, LocalVariableResult
-
-Result = GlobalVariableResult | LocalVariableResult
+from tensortap.trace.results import GlobalVariableResult, LocalVariableResult, padded
 
 
 def stack_tensors(
@@ -93,28 +91,12 @@ def _as_tensor(value: Any) -> torch.Tensor:
 
 def _stack(values: Sequence[Any]) -> torch.Tensor:
     tensors = [_as_tensor(value) for value in values]
-    if not tensors:
-        return torch.empty(0)
-    return torch.stack(tensors)
+    return torch.stack(tensors) if tensors else torch.empty(0)
 
 
 def _stack_padded(values: Sequence[Any]) -> torch.Tensor:
     tensors = [_as_tensor(value) for value in values]
-    if not tensors:
-        return torch.empty(0)
-    if all(t.shape == tensors[0].shape and t.dtype == tensors[0].dtype for t in tensors):
-        return torch.stack(tensors)
-    dims = max(t.dim() for t in tensors)
-    tensors = [t.reshape(*[1] * (dims - t.dim()), *t.shape) for t in tensors]
-    sizes = [max(t.shape[d] for t in tensors) for d in range(dims)]
-    dtype = functools.reduce(torch.promote_types, [t.dtype for t in tensors])
-    return torch.stack([padded(t, sizes).to(dtype) for t in tensors])
-
-
-def padded(t: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
-    """Return the tensor with zeros at the end of each dimension, up to these sizes."""
-    if list(t.shape) == list(sizes):
-        return t
-    out = torch.zeros(*sizes, dtype=t.dtype)
-    out[tuple(slice(size) for size in t.shape)] = t
-    return out
+    if len({(t.shape, t.dtype) for t in tensors}) > 1:
+        dtype = functools.reduce(torch.promote_types, [t.dtype for t in tensors])
+        tensors = [t.to(dtype) for t in padded(tensors, keeps=0)]
+    return _stack(tensors)
