@@ -93,9 +93,9 @@ static PyMethodDef functions[] = {
     { "_escape", summary_escape, METH_O,
       "_escape($module, text, /)\n--\n\n"
       "Escape what a terminal would obey: control characters and those that reorder text." },
-    { "_hidden_hook", FAST(calls_hidden_hook),
-      "_hidden_hook($module, function, traced, /)\n--\n\n"
-      "Make an object that calls function, and which torch.compile traces as traced." },
+    { "_hidden", FAST(calls_hidden),
+      "_hidden($module, function, traced, call, /)\n--\n\n"
+      "Make an object that calls function; torch.compile traces call, which reads .traced." },
     { "_reduce_module", calls_reduce_module, METH_O,
       "_reduce_module($module, model, /)\n--\n\n"
       "Reduce a watched module to what an unwatched one is pickled as." },

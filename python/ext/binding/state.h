@@ -21,7 +21,7 @@ struct tt_buf; /* of tensortap_tools.h */
     X(summary_attention)    \
     X(calls_link)           \
     X(calls_tap)            \
-    X(calls_hidden_hook)    \
+    X(calls_hidden)         \
     X(calls_event)          \
     X(calls_consumer)       \
     X(runs_recorder)        \

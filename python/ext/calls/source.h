@@ -302,7 +302,7 @@ int calls_pickle_add(binding_state *state, PyTypeObject *type, bool has_forward,
 void calls_pickle_remove(binding_state *state, PyTypeObject *type); /* NULL: nothing to do */
 
 BINDING_FUNCTION(calls_announce);
-BINDING_FUNCTION(calls_hidden_hook);
+BINDING_FUNCTION(calls_hidden);
 BINDING_FUNCTION(calls_set_traced_call);
 BINDING_FUNCTION(calls_begin_compiling);
 BINDING_FUNCTION(calls_place_number);

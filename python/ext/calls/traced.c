@@ -453,32 +453,51 @@ int calls_traced_set_call(PyTypeObject *type, PyObject *function)
     return result;
 }
 
-typedef struct hidden_hook {
-    PyObject_HEAD PyObject *function; /* owned */
-} hidden_hook;
+/* A function that Dynamo does not trace, but another in its place. */
+typedef struct hidden_object {
+    PyObject_HEAD vectorcallfunc call;
+    PyObject *function, *traced; /* owned */
+} hidden_object;
 
-static PyObject *hidden_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *hidden_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    return PyObject_Call(((hidden_hook *)self)->function, args, kwargs);
+    return PyObject_Vectorcall(((hidden_object *)self)->function, args, nargsf, kwnames);
 }
 
-BINDING_OWNS(hidden_hook, hidden_hook, function, function)
-BINDING_CLASS(calls_hidden_hook, "tensortap._core.HiddenHook", hidden_hook, BINDING_GC | BINDING_NO_NEW,
-              { Py_tp_doc, "Calls a function that torch.compile does not trace." },
-              { Py_tp_call, hidden_hook_call }, { Py_tp_dealloc, binding_dealloc },
-              BINDING_GC_SLOTS(hidden_hook));
-
-/* _hidden_hook(function, traced) */
-BINDING_FUNCTION(calls_hidden_hook)
+static PyObject *hidden_doc(PyObject *self, void *Py_UNUSED(closure))
 {
-    PyTypeObject *type = binding_state_of(module)->calls_hidden_hook_type;
-    if (binding_read_arguments("_hidden_hook", 2, NULL, args, nargs, kwnames) < 0 ||
-        calls_traced_set_call(type, args[1]) < 0)
+    return PyObject_GetAttrString(((hidden_object *)self)->function, "__doc__");
+}
+
+static PyGetSetDef hidden_getset[] = { { "__doc__", hidden_doc, NULL, NULL, NULL }, { 0 } };
+
+static PyMemberDef hidden_members[] = {
+    { "__vectorcalloffset__", T_PYSSIZET, offsetof(hidden_object, call), READONLY, NULL },
+    { "__wrapped__", T_OBJECT, offsetof(hidden_object, function), READONLY, NULL },
+    { "traced", T_OBJECT, offsetof(hidden_object, traced), READONLY, NULL },
+    { 0 },
+};
+
+BINDING_OWNS(hidden, hidden_object, function, traced)
+BINDING_CLASS(calls_hidden, "tensortap._core.Hidden", hidden_object,
+              BINDING_GC | BINDING_NO_NEW | Py_TPFLAGS_HAVE_VECTORCALL, { Py_tp_call, PyVectorcall_Call },
+              { Py_tp_dealloc, binding_dealloc }, BINDING_GC_SLOTS(hidden),
+              { Py_tp_members, hidden_members }, { Py_tp_getset, hidden_getset });
+
+/* _hidden(function, traced, call): call(self, …) is what Dynamo finds as its __call__ */
+BINDING_FUNCTION(calls_hidden)
+{
+    PyTypeObject *type = binding_state_of(module)->calls_hidden_type;
+    if (binding_read_arguments("_hidden", 3, NULL, args, nargs, kwnames) < 0 ||
+        calls_traced_set_call(type, args[2]) < 0)
         return NULL;
-    hidden_hook *hook = (hidden_hook *)type->tp_alloc(type, 0);
-    if (hook != NULL)
-        hook->function = Py_NewRef(args[0]);
-    return (PyObject *)hook;
+    hidden_object *made = (hidden_object *)type->tp_alloc(type, 0);
+    if (made == NULL)
+        return NULL;
+    made->call = hidden_call;
+    made->function = Py_NewRef(args[0]);
+    made->traced = Py_NewRef(args[1]);
+    return (PyObject *)made;
 }
 
 /* ModuleTap.probes: which probes the graph is to have.  Only Dynamo asks, while it traces and whenever

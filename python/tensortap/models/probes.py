@@ -107,7 +107,7 @@ def _is_exporting() -> bool:
 _place._dynamo_marked_constant = _is_exporting._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def _find(value: Any, path: str, depth: int, found: list[tuple[str, Any]]) -> None:
+def find_tensors(value: Any, path: str, depth: int, found: list[tuple[str, Any]]) -> None:
     """List the tensors in what a module returns, as tensor/walk.c finds them."""
     import torch
 
@@ -118,13 +118,13 @@ def _find(value: Any, path: str, depth: int, found: list[tuple[str, Any]]) -> No
         return
     elif isinstance(value, (tuple, list)):
         for i, item in enumerate(value):
-            _find(item, f"{path}.{i}", depth + 1, found)
+            find_tensors(item, f"{path}.{i}", depth + 1, found)
     elif isinstance(value, dict):
         for key, item in value.items():
-            _find(item, f"{path}.{key}", depth + 1, found)
+            find_tensors(item, f"{path}.{key}", depth + 1, found)
     elif hasattr(type(value), "__dataclass_fields__"):
         for key in type(value).__dataclass_fields__:
-            _find(getattr(value, key, None), f"{path}.{key}", depth + 1, found)
+            find_tensors(getattr(value, key, None), f"{path}.{key}", depth + 1, found)
 
 
 def _probe(tap: Any, kind: str, value: Any, is_first: bool) -> bool:
@@ -133,7 +133,7 @@ def _probe(tap: Any, kind: str, value: Any, is_first: bool) -> bool:
 
     slots = tap.slots  # first: this also defines the operator
     found: list[tuple[str, Any]] = []
-    _find(value, "", 0, found)
+    find_tensors(value, "", 0, found)
     for path, tensor in found:
         if tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_nested:
             slot = _place(kind, path, is_first)

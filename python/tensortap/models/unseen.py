@@ -53,7 +53,17 @@ def unseen(hook: Callable[..., Any], *, is_traced: bool = True) -> Callable[...,
             set_eval_frame(callback)
 
     skip(wrapper.__code__, "SKIP")
-    return _core._hidden_hook(wrapper, _nothing)  # type: ignore[no-any-return]
+    return hidden(wrapper, _nothing)
+
+
+def hidden(function: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an object that calls *function*, and in whose place Dynamo traces *traced*."""
+    return _core._hidden(function, traced, _call_traced)  # type: ignore[no-any-return]
+
+
+def _call_traced(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Stand for the call of such an object where Dynamo traces it."""
+    return self.traced(*args, **kwargs)
 
 
 def _nothing(*_: object) -> None:

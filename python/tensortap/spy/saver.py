@@ -21,7 +21,8 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tensortap import _core
-from tensortap._core import spy_save
+from tensortap.models.unseen import hidden
+from tensortap.spy.compiled import traced_save
 from tensortap.spy.debugger import UNKNOWN, BaseDebugger
 from tensortap.spy.file_names import safe_name, site_name
 from tensortap.spy.leaf import leaves, plain, readable, row_norms, saved_by_torch, stats_json
@@ -29,7 +30,10 @@ from tensortap.spy.leaf import leaves, plain, readable, row_norms, saved_by_torc
 if TYPE_CHECKING:
     import torch
 
+    from tensortap._core import spy_save
     from tensortap.runs.record import Recording
+else:
+    spy_save = hidden(_core.spy_save, traced_save)
 
 __all__ = ["DebugContext", "TensorSaver", "get_debug_context", "spy_save"]
 
