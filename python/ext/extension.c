@@ -76,13 +76,13 @@ static PyMethodDef functions[] = {
       "_announce($module, module, function, /)\n--\n\n"
       "Call function(module) before each call of a module in training, until given None." },
     { "_set_traced_call", FAST(calls_set_traced_call),
-      "_set_traced_call($module, function, listen, make_slots, make_forward, /)\n--\n\n"
+      "_set_traced_call($module, function, listen, make_slots, make_forward, put_tensor, /)\n--\n\n"
       "Set the function that torch.compile traces where a watched module is called." },
     { "_begin_compiling", FAST(calls_begin_compiling),
       "_begin_compiling($module, /)\n--\n\n"
       "Prepare watched modules, from now on, to be traced by torch.compile." },
     { "_place", FAST(calls_place_number),
-      "_place($module, kind, path, is_first, /)\n--\n\n"
+      "_place($module, kind, path, is_first, is_last, /)\n--\n\n"
       "Return the slot of a tensor that a module returns or gets; -1: there are too many." },
     { "_probe_register", FAST(probe_register),
       "_probe_register($module, /)\n--\n\n"

@@ -111,7 +111,7 @@ static void prepare_compiled(binding_state *state, const calls_frame *frame)
     if (!state->calls->is_compiling)
         calls_traced_listen(state);
     for (Py_ssize_t i = 0; state->calls->has_slots && i < PyTuple_GET_SIZE(frame->links); i++)
-        if (!is_deaf(frame, link_at(frame, i)) && link_at(frame, i)->consumer->calls->products != NULL)
+        if (link_at(frame, i)->consumer != NULL && link_at(frame, i)->consumer->calls->products != NULL)
             calls_traced_set_products(state, link_at(frame, i)->consumer);
 }
 

@@ -100,8 +100,17 @@ static int tell_after(calls_consumer *consumer, calls_link *link, const calls_ev
     return self->after != NULL ? tell(self, self->after, link, event) : 0;
 }
 
+static uint32_t products(calls_consumer *consumer, calls_link *Py_UNUSED(link),
+                         const calls_probe_place *place)
+{
+    return place->is_input || consumer->is_off || ((consumer_object *)consumer)->after == NULL
+               ? 0
+               : TT_PRODUCT_VALUE;
+}
+
+/* What needs arguments is not told of modules inside compiled graphs. */
 static const calls_table both_calls = { .before = tell_before, .after = tell_after };
-static const calls_table after_calls = { .after = tell_after };
+static const calls_table after_calls = { .after = tell_after, .products = products };
 
 static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {

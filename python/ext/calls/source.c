@@ -79,7 +79,7 @@ void calls_consumer_init(calls_consumer *self, const calls_table *calls, const i
     self->wants = wants;
     self->is_off = false;
     self->is_compiled_again = false;
-    self->probes = 0;
+    self->probes = calls->products != NULL ? CALLS_PROBE_OUTPUTS : 0;
 }
 
 void calls_consumer_take_error(calls_consumer *self)
@@ -145,6 +145,7 @@ static void link_dealloc(PyObject *self)
         link->free_data(link->data);
     Py_CLEAR(link->module);
     Py_CLEAR(link->name);
+    Py_CLEAR(link->output);
     binding_dealloc(self);
 }
 
@@ -281,18 +282,20 @@ BINDING_FUNCTION(calls_announce)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-/* _set_traced_call(function, listen, make_slots, make_forward): function is what Dynamo finds when it looks a
+/* _set_traced_call(function, listen, make_slots, make_forward, put_tensor): function is what Dynamo finds when it looks a
  * tap's __call__ up, to trace it.  Calls themselves do not: they go through tp_call, which stays
  * ours.  The others are traced.c's. */
 BINDING_FUNCTION(calls_set_traced_call)
 {
     binding_state *state = binding_state_of(module);
-    if (binding_read_arguments("_set_traced_call", 4, NULL, args, nargs, kwnames) < 0 ||
+    if (binding_read_arguments("_set_traced_call", 5, NULL, args, nargs, kwnames) < 0 ||
         calls_traced_set_call(state->calls_tap_type, args[0]) < 0)
         return NULL;
     Py_XSETREF(state->calls->listen, Py_NewRef(args[1]));
     Py_XSETREF(state->calls->make_slots, Py_NewRef(args[2]));
     Py_XSETREF(state->calls->make_forward, Py_NewRef(args[3]));
+    Py_XSETREF(state->calls->put_tensor, Py_NewRef(args[4]));
+    Py_XSETREF(state->calls->no_args, PyTuple_New(0));
     calls_traced_init(state);
     Py_RETURN_NONE;
 }

@@ -43,7 +43,7 @@ typedef struct calls_probe_place {
     int32_t slot;
     PyObject *text; /* borrowed; the path behind the module's name: "", ".0", ".hidden.2" */
     bool is_input;
-    bool is_first; /* of the tensors of one call */
+    bool is_first, is_last; /* of the tensors of one call */
 } calls_probe_place;
 
 /* One call of one module, as one consumer sees it.  All references are borrowed
@@ -81,9 +81,10 @@ typedef struct calls_table {
     void (*enter)(calls_consumer *self, calls_link *link, bool is_training, bool is_outermost);
     int (*before)(calls_consumer *self, calls_link *link, const calls_event *event); /* or NULL */
     int (*after)(calls_consumer *self, calls_link *link, const calls_event *event);  /* or NULL */
-    /* For modules inside compiled graphs; both or NULL.  products: the TT_PRODUCT_ that are wanted of a
-     * place, at the step that runs.  probed: a tensor was there; of the event only module, call,
-     * thread and is_training are set. */
+    /* For modules inside compiled graphs.  products: what is wanted of a place, of TT_PRODUCT_ and
+     * PROBE_SEEN, at the step that runs.  probed: a tensor was there; of the event only module, call,
+     * thread, depth and is_training are set.  Where probed is NULL, after() is called when the module's
+     * last tensor was there, with copies of those of which TT_PRODUCT_VALUE was wanted. */
     uint32_t (*products)(calls_consumer *self, calls_link *link, const calls_probe_place *place);
     int (*probed)(calls_consumer *self, calls_link *link, const calls_event *event,
                   const calls_probe_place *place, const struct probe_row *row);
@@ -143,6 +144,7 @@ struct calls_link {
     struct calls_tap *tap; /* borrowed; NULL: the module is gone */
     uint32_t probed;       /* number of the call inside a compiled graph that rows come from */
     bool is_entered;       /* ... which was counted before its first row */
+    PyObject *output;      /* owned or NULL; copies of what that call has returned so far */
 };
 
 void calls_consumer_init(calls_consumer *self, const calls_table *calls, const int64_t *step,
@@ -186,6 +188,10 @@ typedef struct calls_forward_class {
 /* Delivers what probes in compiled graphs have seen: in this thread, or in all.  0, or -1 with the
  * exception of a consumer. */
 int calls_traced_drain(binding_state *state, bool all);
+/* The output of a module with the tensor of a row in it, at this place (NULL: the tensor itself); steals
+ * output, which may be NULL.  NULL with an exception. */
+PyObject *calls_traced_put(binding_state *state, PyObject *output, const calls_probe_place *place,
+                           const struct probe_row *row);
 /* Sets what is wanted of the modules of a consumer; after its step or its plan has changed. */
 void calls_traced_set_products(binding_state *state, const calls_consumer *consumer);
 
@@ -197,9 +203,10 @@ typedef struct calls_state {
     PyObject *pickled;        /* owned or NULL; class: its modules with a tap; of pickle.c */
     PyObject *dispatch_table; /* owned or NULL; copyreg's */
     /* Of traced.c: */
-    PyObject *dynamo;                             /* owned; "torch._dynamo" */
-    PyObject *listen, *make_slots, *make_forward; /* owned or NULL; functions of models/probes.py */
-    PyObject *forward_code;                       /* owned or NULL; of what make_forward makes */
+    PyObject *dynamo;                                          /* owned; "torch._dynamo" */
+    PyObject *listen, *make_slots, *make_forward, *put_tensor; /* owned or NULL; of models/probes.py */
+    PyObject *no_args;                                         /* owned or NULL; the empty tuple */
+    PyObject *forward_code;           /* owned or NULL; of what make_forward makes */
     PyObject *places, *place_numbers; /* owned or NULL; list of (kind, text, is first), and back */
     PyObject *objection;     /* owned or NULL; of a consumer, from where it could not be raised */
     PyObject *callbacks;     /* owned or NULL; Dynamo's list; empty: it does not tell us any more */

@@ -18,6 +18,7 @@
 #include "probe/operator.h"
 
 #include <string.h>
+#include <time.h>
 
 /* ---- taps ---------------------------------------------------------------- */
 
@@ -195,20 +196,21 @@ BINDING_FUNCTION(calls_begin_compiling)
 
 /* ---- places -------------------------------------------------------------- */
 
-/* _place(kind, text, is_first) -> int: the slot of a tensor: "output" or "input", its path in what
- * the module returns or gets, whether it is the first that is probed in a call; -1: too many. */
+/* _place(kind, text, is_first, is_last) -> int: the slot of a tensor: "output" or "input", its path in
+ * what the module returns or gets, whether it is the first or last that is probed in a call; -1: too
+ * many. */
 BINDING_FUNCTION(calls_place_number)
 {
     calls_state *calls = binding_state_of(module)->calls;
     PyObject *key = NULL, *number = NULL; /* owned */
     PyObject *known = NULL;               /* borrowed */
-    if (binding_read_arguments("_place", 3, (const binding_option[]){ { 0 } }, args, nargs, kwnames) < 0)
+    if (binding_read_arguments("_place", 4, (const binding_option[]){ { 0 } }, args, nargs, kwnames) < 0)
         return NULL;
     if (calls->places == NULL)
         calls->places = PyList_New(0);
     if (calls->place_numbers == NULL)
         calls->place_numbers = PyDict_New();
-    key = PyTuple_Pack(3, args[0], args[1], args[2]);
+    key = PyTuple_Pack(4, args[0], args[1], args[2], args[3]);
     if (calls->places == NULL || calls->place_numbers == NULL || key == NULL)
         goto out;
     known = PyDict_GetItemWithError(calls->place_numbers, key);
@@ -236,7 +238,8 @@ static bool place_of(const calls_state *calls, int32_t slot, calls_probe_place *
                                 .is_input = PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(key, 0),
                                                                              "input") == 0,
                                 .text = PyTuple_GET_ITEM(key, 1),
-                                .is_first = PyObject_IsTrue(PyTuple_GET_ITEM(key, 2)) > 0 };
+                                .is_first = PyTuple_GET_ITEM(key, 2) == Py_True,
+                                .is_last = PyTuple_GET_ITEM(key, 3) == Py_True };
     return true;
 }
 
@@ -244,7 +247,7 @@ static bool place_of(const calls_state *calls, int32_t slot, calls_probe_place *
 
 static bool hears(const calls_link *link)
 {
-    return link->consumer != NULL && !link->consumer->is_off && link->consumer->calls->probed != NULL;
+    return link->consumer != NULL && link->consumer->calls->products != NULL;
 }
 
 static calls_link *link_at(PyObject *links, Py_ssize_t i)
@@ -358,15 +361,102 @@ static int for_links(const batch *in, const probe_row *row,
     return result;
 }
 
+/* The time of a row, on the clock of time.perf_counter_ns(). */
+static int64_t monotonic_of(int64_t time)
+{
+    struct timespec here, there;
+    clock_gettime(CLOCK_MONOTONIC, &here);
+    clock_gettime(CLOCK_REALTIME, &there);
+    return time + (here.tv_sec - there.tv_sec) * (int64_t)1000000000 + here.tv_nsec - there.tv_nsec;
+}
+
+/* Calls of the consumer's modules around this one: those that are seen eagerly, and those whose names
+ * it begins with. */
+static uint32_t depth_of(const batch *in, const calls_link *link)
+{
+    const calls_consumer *consumer = link->consumer;
+    uint32_t depth = 0;
+    for (const calls_frame *f = in->thread->top; f != NULL; f = f->outer)
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->links); i++)
+            depth += link_at(f->links, i)->consumer == consumer;
+    for (Py_ssize_t i = in->is_eager; i < PyList_GET_SIZE(consumer->links); i++) {
+        PyObject *name = ((calls_link *)PyList_GET_ITEM(consumer->links, i))->name; /* borrowed */
+        Py_ssize_t length = PyUnicode_GET_LENGTH(name);
+        bool is_around = i == 0 ? !is_root(link)
+                                : length < PyUnicode_GET_LENGTH(link->name) &&
+                                      PyUnicode_READ_CHAR(link->name, length) == '.' &&
+                                      PyUnicode_Tailmatch(link->name, name, 0, length, -1) > 0;
+        depth += is_around;
+    }
+    return depth;
+}
+
+static calls_event event_of(const batch *in, const calls_link *link, PyObject *module)
+{
+    return (calls_event){ .module = module,
+                          .args = in->state->calls->no_args,
+                          .call = link->probed,
+                          .thread = in->thread->number,
+                          .depth = link->consumer->wants & CALLS_DEPTH ? depth_of(in, link) : 0,
+                          .is_training = in->is_training };
+}
+
 /* An outermost module is entered before its parts, but its row comes after theirs. */
 static int enter_root(const batch *in, calls_link *link, PyObject *module, const calls_probe_place *place,
                       const probe_row *Py_UNUSED(row))
 {
     if (place->is_first && is_root(link) && !link->is_entered) {
+        const calls_table *calls = link->consumer->calls;
         link->probed = calls_link_count(link, calls_is_training(in->state, module), true);
         link->is_entered = true;
+        calls_event event = event_of(in, link, module);
+        if (calls->probed == NULL && calls->before != NULL && !link->consumer->is_off)
+            return calls->before(link->consumer, link, &event);
     }
     return 0;
+}
+
+PyObject *calls_traced_put(binding_state *state, PyObject *output, const calls_probe_place *place,
+                           const probe_row *row)
+{
+    size_t bytes = row->value != NULL ? tt_dtype_size(row->dtype) : 0;
+    for (int32_t d = 0; d < row->ndim; d++)
+        bytes *= (size_t)row->shape[d];
+    PyObject *shape = binding_shape_tuple(row->shape, row->ndim);                       /* owned */
+    PyObject *data = PyByteArray_FromStringAndSize(row->value, (Py_ssize_t)bytes);      /* owned */
+    PyObject *path = place != NULL ? Py_NewRef(place->text) : PyUnicode_FromString(""); /* owned */
+    PyObject *result = NULL;
+    if (shape != NULL && data != NULL && path != NULL)
+        result =
+            PyObject_CallFunction(state->calls->put_tensor, "OOOsO", output != NULL ? output : Py_None,
+                                  path, data, tt_dtype_name(row->dtype), shape);
+    Py_XDECREF(path);
+    Py_XDECREF(data);
+    Py_XDECREF(shape);
+    Py_XDECREF(output);
+    return result;
+}
+
+/* Calls after() with copies of what the module returned, when all are there. */
+static int replay(const batch *in, calls_link *link, const calls_probe_place *place, const probe_row *row,
+                  calls_event *event)
+{
+    const calls_table *calls = link->consumer->calls;
+    if (place->is_input || calls->after == NULL)
+        return 0;
+    if (row->products & TT_PRODUCT_VALUE)
+        link->output = calls_traced_put(in->state, link->output, place, row);
+    if (PyErr_Occurred() || !place->is_last)
+        return PyErr_Occurred() ? -1 : 0;
+    tensor_looks looks = { .torch = &in->state->torch };
+    event->output = link->output != NULL ? link->output : Py_None; /* owned now */
+    event->looks = &looks;
+    link->output = NULL;
+    int result = calls->after(link->consumer, link, event);
+    tensor_looks_clear(&looks);
+    if (event->output != Py_None)
+        Py_DECREF(event->output);
+    return result;
 }
 
 static int tell_row(const batch *in, calls_link *link, PyObject *module, const calls_probe_place *place,
@@ -376,12 +466,13 @@ static int tell_row(const batch *in, calls_link *link, PyObject *module, const c
         link->probed = calls_link_count(link, in->is_training, false);
     if (place->is_first)
         link->is_entered = false;
-    if (!hears(link))
+    if (!hears(link) || link->consumer->is_off)
         return 0;
-    calls_event event = { .module = module,
-                          .call = link->probed,
-                          .thread = in->thread->number,
-                          .is_training = in->is_training };
+    calls_event event = event_of(in, link, module);
+    if (link->consumer->wants & CALLS_TIME) /* when it began is not known */
+        event.start = event.end = monotonic_of(row->time);
+    if (link->consumer->calls->probed == NULL)
+        return replay(in, link, place, row, &event);
     return link->consumer->calls->probed(link->consumer, link, &event, place, row);
 }
 
@@ -413,7 +504,9 @@ int calls_traced_drain(binding_state *state, bool all)
     if (probe_log_is_empty())
         return 0;
     probe_log_take(all ? 0 : probe_log_thread(), &rows);
-    if (rows.count > 0 && thread->number == 0)
+    if (rows.count == 0)
+        return 0;
+    if (thread->number == 0)
         thread->number = ++calls->thread_count;
     batch in = { .state = state, .thread = thread, .is_eager = thread->top != NULL };
     if (in.is_eager)

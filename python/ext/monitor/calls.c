@@ -6,6 +6,11 @@
 #include "monitor/metrics.h"
 
 #include "calls/places.h"
+#include "probe/log.h"
+#include "probe/operator.h"
+#include "summary/functions.h"
+
+#include <string.h>
 
 /* A place in the output of one module. */
 typedef struct metric_place {
@@ -18,8 +23,10 @@ typedef struct metric_place {
 /* What a link of ours carries. */
 typedef struct link_rows {
     calls_places places;
-    uint64_t generation; /* of the rows */
+    uint64_t generation;        /* of the rows */
+    int32_t codes[PROBE_SLOTS]; /* what resolve said of places in compiled graphs, plus UNKNOWN */
 } link_rows;
+enum { UNKNOWN = 3 }; /* resolve returns -2 or more: 0 is not known yet */
 
 static void free_place(calls_place *place)
 {
@@ -98,18 +105,27 @@ static int found_tensor(void *context, PyObject *tensor, const tensor_place *pat
     return result;
 }
 
-static int metric_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
+/* What is known of a link's tensors; NULL with MemoryError. */
+static link_rows *rows_of(const monitor_metrics *self, calls_link *link)
 {
-    monitor_metrics *self = (monitor_metrics *)consumer;
     if (link->data == NULL && (link->data = PyMem_Calloc(1, sizeof(link_rows))) == NULL) {
         PyErr_NoMemory();
-        return -1;
+        return NULL;
     }
     link_rows *known = link->data;
     if (known->generation != self->generation) {
         calls_places_clear(&known->places, free_place);
+        memset(known->codes, 0, sizeof known->codes);
         known->generation = self->generation;
     }
+    return known;
+}
+
+static int metric_after(calls_consumer *consumer, calls_link *link, const calls_event *event)
+{
+    monitor_metrics *self = (monitor_metrics *)consumer;
+    if (rows_of(self, link) == NULL)
+        return -1;
     walk_context walk = {
         .metrics = self, .link = link, .looks = event->looks, .generation = self->generation
     };
@@ -119,4 +135,68 @@ static int metric_after(calls_consumer *consumer, calls_link *link, const calls_
     return tensor_walk(&self->state->torch, event->output, &path, found_tensor, &walk);
 }
 
-const calls_table monitor_calls = { .after = metric_after, .free_data = free_rows };
+/* ---- inside compiled graphs ------------------------------------------------ */
+
+/* The row of a tensor and whether functions want it, as Python says; -2: nothing is wanted. */
+static long wanted(monitor_metrics *self, calls_link *link, const calls_probe_place *place)
+{
+    link_rows *known = rows_of(self, link);
+    if (known != NULL && known->codes[place->slot] != 0)
+        return known->codes[place->slot] - UNKNOWN;
+    PyObject *name = place->is_input ? NULL : PyUnicode_Concat(link->name, place->text); /* owned */
+    PyObject *answer = name != NULL ? PyObject_CallOneArg(self->resolve, name) : NULL;   /* owned */
+    long code = answer != NULL ? PyLong_AsLong(answer) : -2;
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        code = -2;
+    }
+    Py_XDECREF(answer);
+    Py_XDECREF(name);
+    known = rows_of(self, link); /* resolve may have changed the generation */
+    if (known != NULL)
+        known->codes[place->slot] = (int32_t)code + UNKNOWN;
+    PyErr_Clear();
+    return code;
+}
+
+static uint32_t metric_products(calls_consumer *consumer, calls_link *link,
+                                const calls_probe_place *place)
+{
+    monitor_metrics *self = (monitor_metrics *)consumer;
+    long code = consumer->is_off ? -2 : wanted(self, link, place);
+    long row = (code - (code & 1)) / 2;
+    uint32_t products = code & 1 ? TT_PRODUCT_VALUE : 0;
+    if (row >= 0 && row < self->row_count)
+        products |= TT_PRODUCT_STATS | (self->rows[row].hist != NULL ? TT_PRODUCT_HIST : 0);
+    return products;
+}
+
+static int metric_probed(calls_consumer *consumer, calls_link *link, const calls_event *event,
+                         const calls_probe_place *place, const probe_row *seen)
+{
+    monitor_metrics *self = (monitor_metrics *)consumer;
+    long code = wanted(self, link, place), number = (code - (code & 1)) / 2;
+    (void)event;
+    if (number >= 0 && number < self->row_count && seen->products & TT_PRODUCT_STATS) {
+        monitor_row *row = &self->rows[number];
+        if (row->hist != NULL && seen->hist != NULL)
+            tt_hist_merge(summary_hist_of(row->hist), seen->hist);
+        if (monitor_row_add(row, seen->stats) < 0)
+            return -1;
+    }
+    if (!(code & 1) || seen->value == NULL)
+        return 0;
+    PyObject *name = PyUnicode_Concat(link->name, place->text);         /* owned */
+    PyObject *tensor = calls_traced_put(self->state, NULL, NULL, seen); /* owned */
+    PyObject *answer = name != NULL && tensor != NULL
+                           ? PyObject_CallFunctionObjArgs(self->tell, name, tensor, NULL)
+                           : NULL; /* owned */
+    Py_XDECREF(name);
+    Py_XDECREF(tensor);
+    Py_XDECREF(answer);
+    return answer != NULL ? 0 : -1;
+}
+
+const calls_table monitor_calls = {
+    .after = metric_after, .products = metric_products, .probed = metric_probed, .free_data = free_rows
+};

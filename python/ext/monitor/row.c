@@ -227,6 +227,8 @@ PyObject *monitor_metrics_collect(PyObject *self, PyObject *args)
         PyErr_SetString(PyExc_TypeError, "into must be a dict or None, undefined a set or None");
         return NULL;
     }
+    if (calls_traced_drain(metrics->state, true) < 0)
+        return NULL;
     PyObject *lists = PyList_New(0); /* owned */
     for (int32_t i = 0; lists != NULL && i < metrics->row_count; i++) {
         monitor_row *row = &metrics->rows[i];

@@ -210,7 +210,8 @@ static void *copy_value(const tt_tensor *t)
 static void summarize(const tt_tensor *t, probe_row *row)
 {
     static const tt_sample_options few = { .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
-    tt_stats_compute(t, &row->stats);
+    if (row->products & TT_PRODUCT_STATS)
+        tt_stats_compute(t, &row->stats);
     if (row->products & TT_PRODUCT_DIGEST)
         tt_digest_compute(t, &row->digest);
     if (row->products & TT_PRODUCT_HIST && tt_hist_create(&row->hist) == TT_OK)

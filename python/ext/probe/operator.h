@@ -17,6 +17,7 @@
 enum {
     PROBE_SLOTS = 208,    /* of one module */
     PROBE_UNKNOWN = 0xFF, /* a slot that nobody has decided about yet */
+    PROBE_SEEN = 0x40,    /* beside TT_PRODUCT_: log the shape, compute nothing */
 };
 
 /* What slots begins with, in memory of torch's.  Written with the GIL, read without. */
@@ -26,7 +27,7 @@ typedef struct probe_slots {
     uint64_t calls;   /* of the operator: it must change something, or Inductor removes it */
     uint32_t is_root; /* rows are taken as soon as this module has run, if none around it is eager */
     uint32_t unused;
-    uint8_t products[PROBE_SLOTS]; /* of TT_PRODUCT_; 0: off */
+    uint8_t products[PROBE_SLOTS]; /* of TT_PRODUCT_, PROBE_SEEN; 0: off */
 } probe_slots;
 enum { PROBE_BYTES = 256 };
 _Static_assert(sizeof(probe_slots) <= PROBE_BYTES, "slots take at most 1 kB a site");

@@ -190,7 +190,7 @@ static uint32_t watch_products(calls_consumer *consumer, calls_link *link, const
 {
     runs_watch *self = (runs_watch *)consumer;
     int32_t site = probed_site(self, link, place);
-    if (site < 0 || self->recorder->rec == NULL)
+    if (site < 0 || self->recorder->rec == NULL || consumer->is_off)
         return 0;
     int64_t step = self->recorder->step + (self->is_ahead ? 1 : 0);
     uint32_t products = tt_recorder_wants(self->recorder->rec, site, step);

@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/array.h"
 #include "calls/source.h"
+#include "probe/log.h"
+#include "probe/operator.h"
 #include "tensor/facts.h"
 #include "tensor/walk.h"
 
@@ -21,7 +23,7 @@ typedef struct call_row {
 } call_row;
 
 /* A pool entry of a tensor: the word below, then its sizes. */
-enum { NDIM_SHIFT = 32, KNOWN_SHIFT = 40, CODE_SHIFT = 8 };
+enum { NDIM_SHIFT = 32, KNOWN_SHIFT = 40, DTYPE_SHIFT = 41, CODE_SHIFT = 8 };
 
 typedef struct call_log_object {
     calls_consumer consumer;
@@ -32,8 +34,10 @@ typedef struct call_log_object {
     size_t row_count, row_cap;
     int64_t *pool; /* owned */
     size_t pool_len, pool_cap;
-    int64_t step;     /* calls are counted from 0 when it changes */
-    long long errors; /* rows lost for want of memory */
+    uint64_t probed_at; /* in the pool: tensors of a call inside a compiled graph */
+    uint32_t probed;    /* ... that are there so far */
+    int64_t step;       /* calls are counted from 0 when it changes */
+    long long errors;   /* rows lost for want of memory */
 } call_log_object;
 
 /* ---- while modules run ------------------------------------------------------ */
@@ -140,7 +144,45 @@ static int after(calls_consumer *consumer, calls_link *link, const calls_event *
     return 0;
 }
 
-static const calls_table log_calls = { .after = after };
+/* ---- inside compiled graphs ------------------------------------------------ */
+
+static uint32_t products(calls_consumer *Py_UNUSED(consumer), calls_link *Py_UNUSED(link),
+                         const calls_probe_place *place)
+{
+    return place->is_input ? 0 : PROBE_SEEN;
+}
+
+/* The tensors of one call follow each other.  When it began is not known. */
+static int probed(calls_consumer *consumer, calls_link *link, const calls_event *event,
+                  const calls_probe_place *place, const probe_row *row)
+{
+    call_log_object *self = (call_log_object *)consumer;
+    if (place->is_input)
+        return 0;
+    if (self->probed == 0)
+        self->probed_at = self->pool_len;
+    self->probed += pool_put(self, row->dtype | (int64_t)1 << DTYPE_SHIFT, row->shape, row->ndim);
+    if (!place->is_last)
+        return 0;
+    bool is_kept =
+        base_array_grow(&self->rows, &self->row_cap, self->row_count + 1, sizeof *self->rows) &&
+        PyList_Append(self->trace, link->name) == 0;
+    PyErr_Clear();
+    self->errors += !is_kept;
+    if (is_kept)
+        self->rows[self->row_count++] = (call_row){ .name = Py_NewRef(link->name),
+                                                    .start = event->start,
+                                                    .end = event->start,
+                                                    .call = event->call,
+                                                    .depth = event->depth,
+                                                    .thread = event->thread,
+                                                    .outputs = self->probed,
+                                                    .pool_at = self->probed_at };
+    self->probed = 0;
+    return 0;
+}
+
+static const calls_table log_calls = { .after = after, .products = products, .probed = probed };
 
 /* ---- asked for ---------------------------------------------------------------- */
 
@@ -148,6 +190,8 @@ static PyObject *type_name(const call_log_object *self, int64_t word)
 {
     if (word >> KNOWN_SHIFT & 1)
         return Py_NewRef(PyList_GET_ITEM(self->types, (Py_ssize_t)(word & 0xffffffff)));
+    if (word >> DTYPE_SHIFT & 1)
+        return PyUnicode_FromString(tt_dtype_name((tt_dtype)(word & 0xff)));
     char element[16];
     tt_dltensor dl = { .data = element,
                        .device_type = 1,
@@ -182,6 +226,8 @@ static PyObject *read_pool(const call_log_object *self, uint64_t *at, uint32_t c
 static PyObject *log_events(PyObject *obj, PyObject *Py_UNUSED(none))
 {
     call_log_object *self = (call_log_object *)obj;
+    if (calls_traced_drain(self->state, true) < 0)
+        return NULL;
     PyObject *list = PyList_New(0); /* owned */
     for (size_t i = 0; list != NULL && i < self->row_count; i++) {
         call_row row = self->rows[i]; /* the array may move, and the trace be reset */
@@ -217,9 +263,17 @@ static void drop_rows(call_log_object *self)
     PyMem_Free(rows);
 }
 
+static PyObject *log_trace(PyObject *obj, void *Py_UNUSED(closure))
+{
+    call_log_object *self = (call_log_object *)obj;
+    return calls_traced_drain(self->state, true) < 0 ? NULL : Py_NewRef(self->trace);
+}
+
 static PyObject *log_reset(PyObject *obj, PyObject *Py_UNUSED(none))
 {
     call_log_object *self = (call_log_object *)obj;
+    if (calls_traced_drain(self->state, true) < 0)
+        return NULL;
     PyObject *fresh = PyList_New(0);
     if (fresh == NULL)
         return NULL;
@@ -269,9 +323,12 @@ static PyMethodDef log_methods[] = {
     { 0 },
 };
 
+static PyGetSetDef log_getset[] = {
+    { "trace", log_trace, NULL, "names of the modules that returned, in this order", NULL },
+    { 0 },
+};
+
 static PyMemberDef log_members[] = {
-    { "trace", T_OBJECT, offsetof(call_log_object, trace), READONLY,
-      "names of the modules that returned, in this order" },
     { "off", T_BOOL, offsetof(call_log_object, consumer.is_off), 0, "nothing is remembered" },
     { 0 },
 };
@@ -279,4 +336,5 @@ static PyMemberDef log_members[] = {
 BINDING_CLASS(spy_call_log, "tensortap._core.CallLog", call_log_object, BINDING_GC,
               { Py_tp_doc, "CallLog()\n--\n\nRemember which modules were called, and how." },
               { Py_tp_new, log_new }, { Py_tp_dealloc, log_dealloc }, BINDING_GC_SLOTS(log),
-              { Py_tp_methods, log_methods }, { Py_tp_members, log_members });
+              { Py_tp_methods, log_methods }, { Py_tp_members, log_members },
+              { Py_tp_getset, log_getset });

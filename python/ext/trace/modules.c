@@ -4,6 +4,7 @@
  * traced in it, and the line source is attached only if one of them needs it; an iteration that is not
  * traced costs a few comparisons.  When it ends, the groups that are due are gathered.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "probe/operator.h"
 #include "trace/engine.h"
 
 static trace_mode mode_of(bool is_training)
@@ -140,4 +141,16 @@ static void free_link(void *data)
     PyMem_Free(data);
 }
 
-const calls_table trace_calls = { .before = on_before, .after = on_after, .free_data = free_link };
+/* Inside compiled graphs: what is returned, where somebody wants it. */
+static uint32_t products(calls_consumer *Py_UNUSED(consumer), calls_link *link,
+                         const calls_probe_place *place)
+{
+    const trace_link *mine = link->data;
+    if (mine == NULL || place->is_input)
+        return 0;
+    return mine->targets.count > 0 ? TT_PRODUCT_VALUE : mine->is_root ? PROBE_SEEN : 0;
+}
+
+const calls_table trace_calls = {
+    .before = on_before, .after = on_after, .products = products, .free_data = free_link
+};

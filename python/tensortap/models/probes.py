@@ -91,9 +91,9 @@ def _begin_compiling(_: object = None) -> None:
     _core._begin_compiling()
 
 
-def _place(kind: str, path: str, is_first: bool) -> int:
+def _place(kind: str, path: str, is_first: bool, is_last: bool) -> int:
     """Return the slot of a tensor; Dynamo calls this while it traces and keeps the number."""
-    return _core._place(kind, path, is_first)
+    return _core._place(kind, path, is_first, is_last)
 
 
 def _is_exporting() -> bool:
@@ -134,12 +134,16 @@ def _probe(tap: Any, kind: str, value: Any, is_first: bool) -> bool:
     slots = tap.slots  # first: this also defines the operator
     found: list[tuple[str, Any]] = []
     find_tensors(value, "", 0, found)
-    for path, tensor in found:
-        if tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_nested:
-            slot = _place(kind, path, is_first)
-            if slot >= 0:
-                torch.ops.tensortap.probe_v1(tensor, slots, slot)
-                is_first = False
+    readable = [
+        (path, tensor)
+        for path, tensor in found
+        if tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_nested
+    ]
+    for i, (path, tensor) in enumerate(readable):
+        slot = _place(kind, path, is_first, kind == "output" and i == len(readable) - 1)
+        if slot >= 0:
+            torch.ops.tensortap.probe_v1(tensor, slots, slot)
+            is_first = False
     return is_first
 
 
@@ -194,4 +198,22 @@ def _make_forward(module: Any) -> Any:
     return MethodType(forward, module)
 
 
-_core._set_traced_call(call_module, _listen, _make_slots, _make_forward)
+def _put_tensor(output: Any, path: str, data: bytearray, dtype: str, shape: tuple[int, ...]) -> Any:
+    """Return what a module returned, with one more tensor in it: that itself, or nested dicts."""
+    import torch
+
+    kind = getattr(torch, dtype)
+    empty = torch.empty(0, dtype=kind)
+    tensor = (torch.frombuffer(data, dtype=kind) if data else empty).reshape(shape)
+    if not path:
+        return tensor
+    output = {} if output is None else output
+    *outer, last = (int(key) if key.isdigit() else key for key in path[1:].split("."))
+    inside = output
+    for key in outer:
+        inside = inside.setdefault(key, {})
+    inside[last] = tensor
+    return output
+
+
+_core._set_traced_call(call_module, _listen, _make_slots, _make_forward, _put_tensor)

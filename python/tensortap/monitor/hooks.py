@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
+from tensortap.models.unseen import unseen
+
 if TYPE_CHECKING:
     import torch
 
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 def weakly(owner: object, method: Any, otherwise: Any = None) -> Callable[..., Any]:
     """Wrap a bound method such that the wrapper keeps neither its object nor *owner* alive.
 
-    Returns *otherwise* once they are gone; a call holds *owner* until it returns.
+    Returns *otherwise* once they are gone; a call holds *owner* until it returns. Dynamo never
+    compiles it.
     """
     weak_owner, weak_self, function = ref(owner), ref(method.__self__), method.__func__
 
@@ -24,7 +27,7 @@ def weakly(owner: object, method: Any, otherwise: Any = None) -> Callable[..., A
         alive, bound = weak_owner(), weak_self()
         return otherwise if alive is None or bound is None else function(bound, *args)
 
-    return call
+    return unseen(call, is_traced=False)
 
 
 class HooksManager:

@@ -168,8 +168,8 @@ class CallTracer(BaseDebugger):
         file = self.output_dir / filename
         if self.hooks and len(self._log.unseen()) == len(self.hooks):
             log.warning(
-                "%s: no call of the %d traced modules was seen (calls inside of a compiled or "
-                "scripted model cannot be seen)",
+                "%s: no call of the %d traced modules was seen (calls inside of a scripted model "
+                "cannot be seen)",
                 file,
                 len(self.hooks),
             )

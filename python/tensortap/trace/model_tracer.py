@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from tensortap import _core
+from tensortap.models.unseen import unseen
 from tensortap.runs import process
 from tensortap.trace import callbacks
 from tensortap.trace.gather import Batch, Exchange, join_batches, place
@@ -170,8 +171,8 @@ class ModelTracer:
                 matcher.add(path, number)
         self._matcher = matcher
         engine = _core.PathTracer(
-            self._keep,
-            self._gather,
+            unseen(self._keep, is_traced=False),
+            unseen(self._gather, is_traced=False),
             self._lists,
             self._copies,
             process.open_runs,

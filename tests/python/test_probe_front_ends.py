@@ -1,0 +1,145 @@
+"""monitor, spy and trace see modules inside compiled graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch._dynamo")
+
+from torch import nn  # noqa: E402
+from torch._dynamo.utils import counters  # noqa: E402
+
+from tensortap.monitor import ModuleMonitor  # noqa: E402
+from tensortap.spy import CallTracer, DebugContext, TensorSaver, spy_save  # noqa: E402
+from tensortap.trace import ModelTracer  # noqa: E402
+
+X = torch.linspace(-1, 1, 8).reshape(2, 4)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        y = self.fc(x)
+        spy_save("y", {"once": y, "twice": (y * 2, None)}, self)
+        spy_save("numbers", y, stats_only=True)
+        return torch.relu(y), y
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = Block(), Block(), nn.Linear(4, 2)
+
+    def forward(self, x: Any) -> Any:
+        x, _ = self.first(x)
+        x, _ = self.second(x)
+        return self.head(self.head.weight.new_ones(2, 4) * x)
+
+
+def eager(model: nn.Module) -> Callable[..., Any]:
+    return model
+
+
+def wrapped(model: nn.Module) -> Callable[..., Any]:
+    return torch.compile(model, backend="aot_eager", fullgraph=True)
+
+
+def in_function(model: nn.Module) -> Callable[..., Any]:
+    return torch.compile(lambda x: model(x), backend="eager", fullgraph=True)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+
+
+def net() -> Net:
+    torch.manual_seed(0)
+    return Net()
+
+
+def both(run: Callable[[Callable[..., Any]], Any], ways: Any = (wrapped, in_function)) -> None:
+    expected = run(eager)
+    for way in ways:
+        torch._dynamo.reset()
+        assert run(way) == expected
+
+
+def test_spy_save_saves_the_same_files(tmp_path: Path) -> None:
+    def run(way: Callable[..., Any]) -> dict[str, Any]:
+        model, folder = net(), tmp_path / way.__name__
+        call = way(model)
+        call(X)  # outside of a context nothing is saved
+        saver = TensorSaver(folder)
+        saver.register_modules(model)
+        with DebugContext(saver, prefix="p"):
+            call(X)
+            call(X * 2).sum().backward()
+        return {
+            file.name: torch.load(file).tolist() if file.suffix == ".pt" else file.read_text()
+            for file in sorted(folder.iterdir())
+        }
+
+    both(run)
+    assert len(list((tmp_path / "wrapped").iterdir())) == 12
+    assert not counters["graph_break"]
+
+
+def test_a_call_tracer_has_the_same_trace(tmp_path: Path) -> None:
+    def run(way: Callable[..., Any]) -> Any:
+        model = net()
+        tracer = CallTracer(tmp_path)
+        tracer.register_hooks(model)
+        call = way(model)
+        call(X)
+        with tracer:
+            call(X)
+            call(X)
+        events = [(e.path, e.call, e.depth, e.outputs, e.thread) for e in tracer.events]
+        assert all(event.start > 0 for event in tracer.events)
+        tracer.save_trace("trace.json")
+        return tracer.get_trace(), events
+
+    both(run)
+
+
+def test_a_monitor_measures_the_same(tmp_path: Path) -> None:
+    def run(way: Callable[..., Any]) -> Any:
+        model = net()
+        monitor = ModuleMonitor()
+        for name in ("mean", "norm", "hist"):
+            monitor.add_activation_metric(name)
+        monitor.add_activation_metric("own", lambda t: float((t * t).sum()), r"first.*|head")
+        monitor.set_module(model)
+        call = way(model)
+        for step in range(2):
+            monitor.begin_step(step)
+            call(X * (step + 1)).sum().backward()
+            monitor.end_step()
+        return sorted(monitor.get_all_metrics().items())
+
+    both(run)
+
+
+def test_a_tracer_keeps_the_same_outputs(tmp_path: Path) -> None:
+    def run(way: Callable[..., Any]) -> Any:
+        model = net()
+        call = way(model)
+        with ModelTracer(model, ["first.fc.forward", "second.forward.1", "head"]) as tracer:
+            call(X)
+            call(X * 2)
+        return {
+            path: (result.iterations, [t.tolist() for t in result.values])
+            for path, result in tracer.results.items()
+        }
+
+    both(run)
