@@ -6,7 +6,7 @@
 #define TT_EXT_CALLS_PARAMETERS_H
 
 #include "binding/state.h"
-#include "tensor/quick.h"
+#include "tensor/view.h"
 
 /* First member of what a consumer knows of one parameter. */
 typedef struct calls_parameter {
@@ -14,7 +14,6 @@ typedef struct calls_parameter {
     PyObject *module; /* owned or NULL; weak reference */
     PyObject *key;    /* owned or NULL; in module._parameters */
     PyObject *name;   /* owned or NULL; as users know it */
-    tensor_trust trust, gradient_trust;
 } calls_parameter;
 
 /* { 0 } at first. */

@@ -6,13 +6,12 @@
 #ifndef TT_EXT_CALLS_PLACES_H
 #define TT_EXT_CALLS_PLACES_H
 
-#include "tensor/quick.h"
+#include "tensor/view.h"
 #include "tensor/walk.h"
 
 /* First member of what a consumer knows of one place; memory of PyMem_. */
 typedef struct calls_place {
     uint64_t hash; /* of its path */
-    tensor_trust trust;
 } calls_place;
 
 /* { 0 } at first.  Each place is an allocation of its own: another thread may add one

@@ -7,7 +7,7 @@
  *
  *     static int on_output(calls_consumer *self, calls_link *link, const calls_event *event)
  *     {
- *         tensor_look *look = tensor_look_at(event->looks, event->output, NULL);
+ *         tensor_look *look = tensor_look_at(event->looks, event->output);
  *         if (look != NULL && look->why == VIEW_OK)
  *             add(self, link->name, tensor_look_stats(look));  // computed once for all consumers
  *         return 0;

@@ -93,7 +93,7 @@ static int found_tensor(void *context, PyObject *tensor, const tensor_place *pat
     PyObject *name = place->is_told ? Py_NewRef(place->name) : NULL; /* owned: the place may go */
     int result = 0;
     if (place->row >= 0)
-        result = monitor_row_read(metrics, walk->looks, place->row, tensor, &place->place.trust);
+        result = monitor_row_read(metrics, walk->looks, place->row, tensor);
     if (result == 0 && name != NULL) {
         PyObject *args[] = { name, tensor };
         PyObject *answer = PyObject_Vectorcall(metrics->tell, args, 2, NULL); /* owned */

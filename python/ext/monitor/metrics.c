@@ -86,7 +86,7 @@ static PyObject *metrics_read(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iO:read", &row, &tensor) || row_at(metrics, row) == NULL)
         return NULL;
     tensor_looks looks = { .torch = &metrics->state->torch };
-    int result = monitor_row_read(metrics, &looks, row, tensor, NULL);
+    int result = monitor_row_read(metrics, &looks, row, tensor);
     tensor_looks_clear(&looks);
     return result < 0 ? NULL : Py_NewRef(Py_None);
 }

@@ -12,7 +12,7 @@
 #include "binding/state.h"
 #include "calls/parameters.h"
 #include "calls/source.h"
-#include "tensor/quick.h"
+#include "tensor/view.h"
 
 /* name, text as users know it, value from `const tt_stats *s` */
 #define METRIC_MAP(X)                                                                   \
@@ -83,9 +83,8 @@ typedef struct monitor_metrics {
 
 extern const calls_table monitor_calls;
 
-/* Adds a tensor to a row; trust may be NULL.  0, or -1 with the exception of unread. */
-int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t row, PyObject *tensor,
-                     tensor_trust *trust);
+/* Adds a tensor to a row.  0, or -1 with the exception of unread. */
+int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t row, PyObject *tensor);
 /* Adds statistics of a tensor.  0, or -1 with MemoryError. */
 int monitor_row_add(monitor_row *row, tt_stats stats);
 void monitor_rows_free(monitor_metrics *self);

@@ -128,16 +128,13 @@ int monitor_row_add(monitor_row *row, tt_stats stats)
     return 0;
 }
 
-int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t number, PyObject *tensor,
-                     tensor_trust *trust)
+int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t number, PyObject *tensor)
 {
     uint64_t generation = self->generation;
     tensor_look *look = NULL;
     tensor_view_result why = VIEW_DEVICE;
     if (!self->state->is_device_forced) {
-        /* Looking at a tensor with a class of its own may run any code, which may free *trust. */
-        tensor_trust known = trust != NULL ? *trust : (tensor_trust){ 0 };
-        look = tensor_look_at(looks, tensor, &known);
+        look = tensor_look_at(looks, tensor); /* may run any code of a class of its own */
         if (look == NULL) {
             PyErr_NoMemory();
             return -1;
@@ -145,8 +142,6 @@ int monitor_row_read(monitor_metrics *self, tensor_looks *looks, int32_t number,
         why = look->why;
         if (generation != self->generation)
             return 0; /* the rows are gone */
-        if (trust != NULL)
-            *trust = known;
     }
     if (why != VIEW_OK) {
         tensor_looks_clear(looks);

@@ -96,7 +96,7 @@ bool runs_recorder_make_room(runs_recorder *self, size_t bytes);
  * memory, or the run was closed meanwhile: while we waited, or while torch resolved a lazy bit, which
  * lets other threads run. */
 tensor_look *runs_recorder_look(runs_recorder *self, tensor_looks *looks, PyObject *tensor,
-                                tensor_trust *trust, uint32_t products);
+                                uint32_t products);
 /* Adds an event with what products ask for of a tensor that can be read; event->stats may be there
  * already.  Values wait without the GIL, so that other threads may run and even close self. */
 tt_status runs_recorder_add(runs_recorder *self, tensor_look *look, uint32_t products, tt_event *event);

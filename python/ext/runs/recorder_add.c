@@ -56,15 +56,15 @@ bool runs_recorder_make_room(runs_recorder *self, size_t bytes)
 }
 
 tensor_look *runs_recorder_look(runs_recorder *self, tensor_looks *looks, PyObject *tensor,
-                                tensor_trust *trust, uint32_t products)
+                                uint32_t products)
 {
-    tensor_look *look = tensor_look_at(looks, tensor, trust);
+    tensor_look *look = tensor_look_at(looks, tensor);
     if (look != NULL && look->why == VIEW_OK && products != 0 && self->rec != NULL) {
         const tt_tensor *t = &look->view.tensor;
         size_t bytes = products & TT_PRODUCT_VALUE ? (size_t)t->count * tt_dtype_size(t->dtype) : 0;
         if (runs_recorder_make_room(self, bytes)) {
             tensor_looks_clear(looks); /* other threads ran: its memory may be another */
-            look = tensor_look_at(looks, tensor, trust);
+            look = tensor_look_at(looks, tensor);
         }
     }
     return self->rec != NULL ? look : NULL;
@@ -366,7 +366,7 @@ static int add_tensor(runs_recorder *self, PyObject *t, uint32_t products, tt_ev
 {
     tensor_looks looks = { .torch = &self->state->torch };
     PyObject *here = NULL; /* owned; a copy in our memory */
-    tensor_look *look = runs_recorder_look(self, &looks, t, NULL, products);
+    tensor_look *look = runs_recorder_look(self, &looks, t, products);
     bool is_away = look != NULL && tensor_torch_is_tensor(looks.torch, t) &&
                    (look->why == VIEW_DEVICE || (look->why == VIEW_OK && self->state->is_device_forced));
     int result = -1;
@@ -376,7 +376,7 @@ static int add_tensor(runs_recorder *self, PyObject *t, uint32_t products, tt_ev
     }
     if (is_away) {
         here = copy_from_device(t);
-        look = here != NULL ? runs_recorder_look(self, &looks, here, NULL, products) : NULL;
+        look = here != NULL ? runs_recorder_look(self, &looks, here, products) : NULL;
     }
     if (look == NULL) { /* closed by another thread, or an exception */
         result = PyErr_Occurred() ? -1 : 0;

@@ -14,7 +14,7 @@
 #include "calls/parameters.h"
 #include "calls/source.h"
 #include "runs/recorder.h"
-#include "tensor/quick.h"
+#include "tensor/view.h"
 #include "tensor/walk.h"
 
 typedef struct runs_watch_parameter {
@@ -65,8 +65,7 @@ typedef struct runs_watch_tag {
     uint32_t thread;
     uint8_t phase;
     bool is_skipped;
-    tensor_trust *trust; /* of the place it comes from; or NULL */
-    bool is_for_norm;    /* stats are needed whether the site is wanted or not */
+    bool is_for_norm; /* stats are needed whether the site is wanted or not */
 } runs_watch_tag;
 
 static inline runs_watch_parameter *runs_watch_parameter_at(const runs_watch *self, Py_ssize_t index)

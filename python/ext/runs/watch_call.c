@@ -71,11 +71,9 @@ static int found_tensor(void *context, PyObject *tensor, const tensor_place *pat
     if (place == NULL && (place = make_place(walk, path)) == NULL)
         return 0;
     walk->tag.site = place->site;
-    walk->tag.trust = &place->place.trust;
     int result = runs_watch_record(walk->watch, walk->looks, tensor, &walk->tag, NULL);
     if (result >= 0 && place->gradient_site >= 0) {
         walk->tag.site = place->gradient_site;
-        walk->tag.trust = NULL;
         runs_watch_hook_output(walk->watch, tensor, &walk->tag);
     }
     return result < 0 ? -1 : 0;

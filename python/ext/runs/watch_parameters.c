@@ -31,11 +31,10 @@ static int64_t version_of(const runs_watch *self, PyObject *tensor)
 }
 
 /* Statistics without recording; false: they cannot be had here. */
-static bool peek(runs_watch *self, PyObject *tensor, tensor_trust *trust, tt_stats *out)
+static bool peek(runs_watch *self, PyObject *tensor, tt_stats *out)
 {
     tensor_view view;
-    if (self->state->is_device_forced ||
-        tensor_quick_open(&self->state->torch, tensor, trust, &view) != VIEW_OK)
+    if (self->state->is_device_forced || tensor_view_open(&self->state->torch, tensor, &view) != VIEW_OK)
         return false;
     tt_stats_compute(&view.tensor, out);
     tensor_view_close(&view);
@@ -62,8 +61,7 @@ static void note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyO
         (void)tt_recorder_site(self->recorder->rec, "gradient_norm", &self->norm_site, NULL);
     bool is_recorded = runs_watch_products(self, gradient_site(self, parameter)) != 0;
     bool is_wanted = is_recorded || runs_watch_products(self, self->norm_site) != 0;
-    parameter->has_stats = is_wanted && self->notes &&
-                           peek(self, gradient, &parameter->base.gradient_trust, &parameter->noted);
+    parameter->has_stats = is_wanted && self->notes && peek(self, gradient, &parameter->noted);
     if (is_recorded && (!self->notes || parameter->has_stats)) {
         bool is_noted = self->notes && !runs_watch_is_finite(&parameter->noted);
         self->noted_count += is_noted - parameter->is_noted;
@@ -83,8 +81,7 @@ static bool is_as_left(runs_watch *self, runs_watch_parameter *parameter)
     tt_stats stats;
     bool is_same = gradient != NULL && version_of(self, gradient) == parameter->version;
     if (is_same && self->noted_count > 0)
-        is_same =
-            peek(self, gradient, NULL, &stats) && memcmp(&stats, &parameter->noted, sizeof stats) == 0;
+        is_same = peek(self, gradient, &stats) && memcmp(&stats, &parameter->noted, sizeof stats) == 0;
     Py_XDECREF(gradient);
     Py_XDECREF(tensor);
     return is_same;
@@ -343,7 +340,7 @@ static int record_arrived(runs_watch *self, runs_watch_parameter *parameter, PyO
         return 0;
     uint32_t products = runs_watch_products(self, tag->site);
     if ((products & (uint32_t)~TT_PRODUCT_STATS) != 0 ||
-        tensor_quick_open(&self->state->torch, gradient, tag->trust, &view) != VIEW_OK)
+        tensor_view_open(&self->state->torch, gradient, &view) != VIEW_OK)
         return 0;
     tt_stats now;
     tt_stats_compute(&view.tensor, &now);
@@ -373,7 +370,6 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
     if (parameter->site < 0)
         parameter->site = runs_watch_site(self, "parameter", parameter->base.name);
     tag.site = parameter->site;
-    tag.trust = &parameter->base.trust;
     if (runs_watch_record_alone(self, tensor, &tag, NULL) < 0) {
         result = -1;
         goto out;
@@ -381,7 +377,6 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
     if (!self->has_gradients || (gradient = tensor_torch_grad(&self->state->torch, tensor)) == NULL)
         goto out;
     tag.site = gradient_site(self, parameter);
-    tag.trust = &parameter->base.gradient_trust;
     tag.is_for_norm = total->is_wanted;
     bool is_changed = parameter->is_arrived && version_of(self, gradient) != parameter->version;
     if (is_changed && (result = record_arrived(self, parameter, gradient, &tag)) != 0) {

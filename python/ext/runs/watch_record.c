@@ -113,9 +113,9 @@ static int record(runs_watch *self, tensor_looks *looks, PyObject *tensor, const
 {
     PyObject *local = NULL; /* owned */
     int result = 0;
-    tensor_look *look = runs_recorder_look(self->recorder, looks, tensor, tag->trust, products);
+    tensor_look *look = runs_recorder_look(self->recorder, looks, tensor, products);
     if (look != NULL && look->why == VIEW_DTENSOR && (local = local_part(tensor)) != NULL)
-        look = runs_recorder_look(self->recorder, looks, local, tag->trust, products);
+        look = runs_recorder_look(self->recorder, looks, local, products);
     if (look == NULL)
         goto out;
     tensor_view_result why =

@@ -151,21 +151,12 @@ static tensor_view_result open_named(PyObject *obj, tensor_view *out)
     return why;
 }
 
-/* A masked array lends its memory with the masked elements in it. */
-static bool is_masked_array(PyObject *obj)
-{
-    PyObject *mro = Py_TYPE(obj)->tp_mro; /* borrowed */
-    for (Py_ssize_t i = 0; mro != NULL && i < PyTuple_GET_SIZE(mro); i++) {
-        const char *name = ((PyTypeObject *)PyTuple_GET_ITEM(mro, i))->tp_name;
-        if (strcmp(name, "MaskedArray") == 0 || strcmp(name, "numpy.ma.MaskedArray") == 0)
-            return true;
-    }
-    return false;
-}
-
 tensor_view_result tensor_array_open(PyObject *obj, tensor_view *out)
 {
-    if (is_masked_array(obj))
+    PyTypeObject *type =
+        Py_TYPE(obj); /* a masked array lends its memory with the masked elements in it */
+    if (tensor_base_named(type, "MaskedArray") != NULL ||
+        tensor_base_named(type, "numpy.ma.MaskedArray") != NULL)
         return VIEW_MASKED;
     tensor_view_result why = open_buffer(obj, NULL, out);
     return why == VIEW_DTYPE ? open_named(obj, out) : why;

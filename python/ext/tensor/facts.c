@@ -4,17 +4,34 @@
 
 #include <string.h>
 
+PyObject *tensor_fact_text(PyObject *obj, const char *name)
+{
+    PyObject *value = NULL, *text = NULL; /* owned */
+    if (PyObject_GetOptionalAttrString(obj, name, &value) > 0)
+        text = PyObject_Str(value);
+    PyErr_Clear();
+    Py_XDECREF(value);
+    return text;
+}
+
+static const char *utf8_of(PyObject *obj, const char *name, PyObject **owner)
+{
+    *owner = tensor_fact_text(obj, name);
+    const char *text = *owner != NULL ? PyUnicode_AsUTF8(*owner) : NULL;
+    PyErr_Clear();
+    return text;
+}
+
 const char *tensor_fact_device(PyObject *obj, PyObject **owner)
 {
-    PyObject *device = NULL; /* owned */
-    const char *name = NULL;
-    if (PyObject_GetOptionalAttrString(obj, "device", &device) > 0)
-        *owner = PyObject_Str(device);
-    if (*owner != NULL)
-        name = PyUnicode_AsUTF8(*owner);
-    PyErr_Clear();
-    Py_XDECREF(device);
-    return name != NULL && name[0] == 'c' && name[1] == 'p' && name[2] == 'u' ? NULL : name;
+    const char *name = utf8_of(obj, "device", owner);
+    return name != NULL && strncmp(name, "cpu", 3) == 0 ? NULL : name;
+}
+
+const char *tensor_fact_dtype(PyObject *obj, PyObject **owner)
+{
+    const char *name = utf8_of(obj, "dtype", owner);
+    return name != NULL && strncmp(name, "torch.", 6) == 0 ? name + 6 : name;
 }
 
 int32_t tensor_fact_shape(PyObject *obj, int64_t *shape)
@@ -37,17 +54,4 @@ int32_t tensor_fact_shape(PyObject *obj, int64_t *shape)
     Py_XDECREF(value);
     Py_XDECREF(sizes);
     return ndim;
-}
-
-const char *tensor_fact_dtype(PyObject *obj, PyObject **owner)
-{
-    PyObject *dtype = NULL; /* owned */
-    const char *name = NULL;
-    if (PyObject_GetOptionalAttrString(obj, "dtype", &dtype) > 0)
-        *owner = PyObject_Str(dtype);
-    if (*owner != NULL)
-        name = PyUnicode_AsUTF8(*owner);
-    PyErr_Clear();
-    Py_XDECREF(dtype);
-    return name != NULL && strncmp(name, "torch.", 6) == 0 ? name + 6 : name;
 }

@@ -9,6 +9,8 @@
 #include "base/compat.h"
 #include "tensortap.h"
 
+/* str(obj.name), or NULL; new reference. */
+PyObject *tensor_fact_text(PyObject *obj, const char *name);
 /* A device's name; NULL for the CPU. */
 const char *tensor_fact_device(PyObject *obj, PyObject **owner);
 /* str(obj.dtype) without "torch."; NULL: there is none. */

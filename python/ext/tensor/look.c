@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/look.h"
 
-tensor_look *tensor_look_at(tensor_looks *looks, PyObject *tensor, tensor_trust *trust)
+tensor_look *tensor_look_at(tensor_looks *looks, PyObject *tensor)
 {
     for (tensor_look *known = looks->all; known != NULL; known = known->next)
         if (known->tensor == tensor)
@@ -14,7 +14,7 @@ tensor_look *tensor_look_at(tensor_looks *looks, PyObject *tensor, tensor_trust 
         return NULL;
     look->tensor = Py_NewRef(tensor);
     look->has_stats = false;
-    look->why = tensor_quick_open(looks->torch, tensor, trust, &look->view);
+    look->why = tensor_view_open(looks->torch, tensor, &look->view);
     look->next = looks->all;
     looks->all = look;
     return look;

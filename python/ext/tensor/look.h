@@ -4,7 +4,7 @@
  * opens its view, the first that asks for its statistics computes them, and the others get
  * what is there.
  *
- *     tensor_look *look = tensor_look_at(event->looks, tensor, &place->trust);
+ *     tensor_look *look = tensor_look_at(event->looks, tensor);
  *     if (look->why == VIEW_OK)
  *         use(&look->view.tensor, tensor_look_stats(look));
  *
@@ -16,7 +16,7 @@
 #ifndef TT_EXT_TENSOR_LOOK_H
 #define TT_EXT_TENSOR_LOOK_H
 
-#include "tensor/quick.h"
+#include "tensor/view.h"
 
 typedef struct tensor_look {
     struct tensor_look *next;
@@ -33,9 +33,9 @@ typedef struct tensor_looks {
     tensor_look *all; /* the newest first */
 } tensor_looks;
 
-/* The look at this tensor, valid until the next tensor_looks_clear(); trust may be NULL.
- * NULL: out of memory, without an exception. */
-tensor_look *tensor_look_at(tensor_looks *looks, PyObject *tensor, tensor_trust *trust);
+/* The look at this tensor, valid until the next tensor_looks_clear().  NULL: out of memory, without
+ * an exception. */
+tensor_look *tensor_look_at(tensor_looks *looks, PyObject *tensor);
 /* Its statistics; only if its values can be read. */
 const tt_stats *tensor_look_stats(tensor_look *look);
 /* Closes all views.  A tensor that is asked for again is opened again. */

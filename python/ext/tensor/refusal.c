@@ -5,6 +5,7 @@
  * slowly; it runs no code of a tensor subclass's author (the caller holds the
  * guard) and leaves no exception but the one it is asked for.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/facts.h"
 #include "tensor/view.h"
 
 #include <string.h>
@@ -23,44 +24,23 @@ const char *tensor_view_result_word(tensor_view_result why)
     return results[why].word;
 }
 
-/* The text of obj.name, or NULL; no exception. */
-static PyObject *attribute_text(PyObject *obj, const char *name)
-{
-    PyObject *value = NULL, *text = NULL; /* owned */
-    if (PyObject_GetOptionalAttrString(obj, name, &value) > 0)
-        text = PyObject_Str(value);
-    PyErr_Clear();
-    Py_XDECREF(value);
-    return text;
-}
-
 /* Is obj.name true?  No such attribute, or an error: no. */
 static bool has_true(PyObject *obj, const char *name)
 {
     PyObject *value = NULL; /* owned */
-    PyObject_GetOptionalAttrString(obj, name, &value);
-    PyErr_Clear();
-    bool is_true = value == Py_True;
-    Py_XDECREF(value);
-    return is_true;
+    (void)PyObject_GetOptionalAttrString(obj, name, &value);
+    return tensor_torch_is(value, Py_True);
 }
 
 static bool has_class_named(PyObject *obj, const char *name, const char *module)
 {
-    PyObject *mro = Py_TYPE(obj)->tp_mro; /* borrowed */
-    for (Py_ssize_t i = 0; mro != NULL && i < PyTuple_GET_SIZE(mro); i++) {
-        PyObject *base = PyTuple_GET_ITEM(mro, i); /* borrowed */
-        if (strcmp(((PyTypeObject *)base)->tp_name, name) != 0)
-            continue;
-        PyObject *where = PyObject_GetAttrString(base, "__module__"); /* owned */
-        const char *text = where != NULL && PyUnicode_Check(where) ? PyUnicode_AsUTF8(where) : NULL;
-        bool is_there = text != NULL && strncmp(text, module, strlen(module)) == 0;
-        PyErr_Clear();
-        Py_XDECREF(where);
-        if (is_there)
-            return true;
-    }
-    return false;
+    PyTypeObject *base = tensor_base_named(Py_TYPE(obj), name); /* borrowed */
+    PyObject *where = base != NULL ? tensor_fact_text((PyObject *)base, "__module__") : NULL; /* owned */
+    const char *text = where != NULL ? PyUnicode_AsUTF8(where) : NULL;
+    bool is_there = text != NULL && strncmp(text, module, strlen(module)) == 0;
+    PyErr_Clear();
+    Py_XDECREF(where);
+    return is_there;
 }
 
 static tensor_view_result diagnose_layout(const tensor_torch *torch, PyObject *obj)
@@ -83,11 +63,8 @@ static tensor_view_result diagnose_layout(const tensor_torch *torch, PyObject *o
 
 static bool is_in_functorch(const tensor_torch *torch, PyObject *obj)
 {
-    PyObject *answer = torch->is_batched != NULL ? PyObject_CallOneArg(torch->is_batched, obj) : NULL;
-    PyErr_Clear();
-    bool is_true = answer == Py_True;
-    Py_XDECREF(answer);
-    return is_true;
+    return torch->is_batched != NULL &&
+           tensor_torch_is(PyObject_CallOneArg(torch->is_batched, obj), Py_True);
 }
 
 /* The elements are there by count, their memory is not. */
@@ -105,13 +82,12 @@ static bool has_no_memory(PyObject *obj)
 
 static bool is_known_dtype(PyObject *obj)
 {
-    PyObject *dtype = attribute_text(obj, "dtype"); /* owned */
-    const char *name = dtype != NULL ? PyUnicode_AsUTF8(dtype) : NULL;
+    PyObject *owner = NULL; /* owned */
+    const char *name = tensor_fact_dtype(obj, &owner);
     bool is_known = false;
     for (int d = 0; name != NULL && d < TT_DTYPE_COUNT_ && !is_known; d++)
-        is_known = strncmp(name, "torch.", 6) == 0 && strcmp(name + 6, tt_dtype_name((tt_dtype)d)) == 0;
-    PyErr_Clear();
-    Py_XDECREF(dtype);
+        is_known = strcmp(name, tt_dtype_name((tt_dtype)d)) == 0;
+    Py_XDECREF(owner);
     return is_known;
 }
 
@@ -141,10 +117,8 @@ tensor_view_result tensor_diagnose(const tensor_torch *torch, PyObject *obj)
         return VIEW_META;
     if (!is_known_dtype(obj))
         return VIEW_DTYPE;
-    if (has_no_memory(obj)) {
-        bool is_plain = Py_IS_TYPE(obj, torch->tensor) || Py_IS_TYPE(obj, torch->parameter);
-        return is_plain ? VIEW_FREED : VIEW_WRAPPER;
-    }
+    if (has_no_memory(obj))
+        return tensor_torch_is_plain(torch, obj) ? VIEW_FREED : VIEW_WRAPPER;
     return has_true(obj, "is_cpu") ? VIEW_OK : VIEW_DEVICE;
 }
 
@@ -154,7 +128,7 @@ static void refuse_dtype(const tensor_view *view, PyObject *obj)
 #define X(name, text, bytes, kind) " " text
         TT_DTYPE_MAP(X);
 #undef X
-    PyObject *dtype = attribute_text(obj, "dtype"); /* owned */
+    PyObject *dtype = tensor_fact_text(obj, "dtype"); /* owned */
     if (dtype != NULL)
         PyErr_Format(PyExc_TypeError, "element type %U cannot be read; accepted are%s", dtype, accepted);
     else if (view->error.text[0] != '\0')
@@ -167,50 +141,25 @@ static void refuse_dtype(const tensor_view *view, PyObject *obj)
 
 PyObject *tensor_view_refuse(const tensor_view *view, PyObject *obj, tensor_view_result why)
 {
-    const char *word = results[why].word, *advice = results[why].advice;
-    switch (why) {
-    case VIEW_NOT_TENSOR:
-        PyErr_Format(PyExc_TypeError, "a tensor or an array is needed, not %s: %s", Py_TYPE(obj)->tp_name,
-                     advice);
-        break;
-    case VIEW_DTYPE:
+    const char *word = results[why].word, *advice = results[why].advice, *type = Py_TYPE(obj)->tp_name;
+    PyObject *device = why == VIEW_DEVICE ? tensor_fact_text(obj, "device") : NULL; /* owned */
+    if (why == VIEW_NOT_TENSOR)
+        PyErr_Format(PyExc_TypeError, "a tensor or an array is needed, not %s: %s", type, advice);
+    else if (why == VIEW_DTYPE)
         refuse_dtype(view, obj);
-        break;
-    case VIEW_DEVICE: {
-        PyObject *device = attribute_text(obj, "device"); /* owned */
-        if (device != NULL)
-            PyErr_Format(PyExc_TypeError, "tensor in the memory of %U: %s", device, advice);
-        else
-            PyErr_Format(PyExc_TypeError, "%s: %s", view->error.text, advice);
-        Py_XDECREF(device);
-        break;
-    }
-    case VIEW_MASKED:
+    else if (device != NULL)
+        PyErr_Format(PyExc_TypeError, "tensor in the memory of %U: %s", device, advice);
+    else if (why == VIEW_DEVICE)
+        PyErr_Format(PyExc_TypeError, "%s: %s", view->error.text, advice);
+    else if (why == VIEW_MASKED)
         PyErr_Format(PyExc_TypeError, "masked array: %s", advice);
-        break;
-    case VIEW_FUNCTORCH:
+    else if (why == VIEW_FUNCTORCH)
         PyErr_Format(PyExc_TypeError, "tensor %s: %s", word, advice);
-        break;
-    case VIEW_LAYOUT:
-        PyErr_Format(PyExc_TypeError, "the memory of this %s cannot be read%s%s", Py_TYPE(obj)->tp_name,
+    else if (why == VIEW_LAYOUT)
+        PyErr_Format(PyExc_TypeError, "the memory of this %s cannot be read%s%s", type,
                      view->error.text[0] != '\0' ? ": " : "", view->error.text);
-        break;
-    case VIEW_META:
-    case VIEW_FAKE:
-    case VIEW_SPARSE:
-    case VIEW_MKLDNN:
-    case VIEW_QUANTIZED:
-    case VIEW_NESTED:
-    case VIEW_DTENSOR:
-    case VIEW_WRAPPER:
-    case VIEW_FREED:
-    case VIEW_UNINITIALIZED:
+    else
         PyErr_Format(PyExc_TypeError, "%s tensor: %s", word, advice);
-        break;
-    case VIEW_OK:
-    case VIEW_RESULT_COUNT_:
-        PyErr_SetString(PyExc_SystemError, "nothing to refuse");
-        break;
-    }
+    Py_XDECREF(device);
     return NULL;
 }

@@ -49,34 +49,28 @@ static PyObject *find(PyObject *obj, const char *name)
     return found;
 }
 
-static PyObject *find_of_type(PyObject *obj, const char *name, PyTypeObject *type)
-{
-    PyObject *found = find(obj, name);
-    if (found != NULL && !PyObject_TypeCheck(found, type))
-        Py_CLEAR(found);
-    return found;
-}
-
 static PyTypeObject *find_type(PyObject *module, const char *name)
 {
-    return (PyTypeObject *)find_of_type(module, name, &PyType_Type);
-}
-
-static PyObject *find_getset(PyTypeObject *base, const char *name)
-{
-    return find_of_type((PyObject *)base, name, &PyGetSetDescr_Type);
-}
-
-/* A method that takes no arguments: called without Python's checks. */
-static PyObject *find_method(PyTypeObject *base, const char *name)
-{
-    PyObject *found = find_of_type((PyObject *)base, name, &PyMethodDescr_Type);
-    if (found != NULL && ((PyMethodDescrObject *)found)->d_method->ml_flags != METH_NOARGS)
+    PyObject *found = find(module, name);
+    if (found != NULL && !PyType_Check(found))
         Py_CLEAR(found);
-    return found;
+    return (PyTypeObject *)found;
 }
 
-static void fill(tensor_torch *api, PyObject *module, PyObject *low, PyObject *nn)
+enum { TORCH, LOW, FUNCTORCH, BASE, PLACES };
+enum { VALUE, GETSET, METHOD, FUNCTION };
+
+/* GETSET, METHOD (of no arguments) and FUNCTION (the same) are called without Python's checks. */
+static bool is_of_kind(PyObject *obj, int kind)
+{
+    return kind == VALUE || (kind == GETSET && PyObject_TypeCheck(obj, &PyGetSetDescr_Type)) ||
+           (kind == METHOD && PyObject_TypeCheck(obj, &PyMethodDescr_Type) &&
+            ((PyMethodDescrObject *)obj)->d_method->ml_flags == METH_NOARGS) ||
+           (kind == FUNCTION && PyCFunction_CheckExact(obj) && PyCFunction_GET_FLAGS(obj) == METH_NOARGS);
+}
+
+/* False: torch is still being imported. */
+static bool fill(tensor_torch *api, PyObject *module, PyObject *low, PyObject *nn)
 {
     api->tensor = find_type(module, "Tensor");
     api->base = find_type(low, "TensorBase");
@@ -84,40 +78,21 @@ static void fill(tensor_torch *api, PyObject *module, PyObject *low, PyObject *n
         api->base = find_type(low, "_TensorBase"); /* before 2.3 */
     api->parameter = find_type(nn, "Parameter");
     api->module = find_type(nn, "Module");
-    api->strided = find(module, "strided");
-    api->int8 = find(module, "int8");
-    api->uint8 = find(module, "uint8");
-    api->disable_function = find(low, "DisableTorchFunction");
-    if (api->tensor == NULL || api->base == NULL)
-        return;
-    api->layout = find_getset(api->base, "layout");
-    api->is_cpu = find_getset(api->base, "is_cpu");
-    api->grad = find_getset(api->base, "grad");
-    api->version = find_getset(api->base, "_version");
-    api->is_neg = find_method(api->base, "is_neg");
-    api->is_conj = find_method(api->base, "is_conj");
-    api->is_inference = find_method(api->base, "is_inference");
-    api->view = find_view_function(api->tensor);
-}
-
-static void fill_optional(tensor_torch *api, PyObject *module, PyObject *low)
-{
+    bool is_complete =
+        api->tensor != NULL && api->base != NULL && api->parameter != NULL && api->module != NULL;
     PyObject *functorch = find(low, "_functorch"); /* owned */
-    api->has_mode = find(low, "_is_torch_function_mode_enabled");
-    if (api->has_mode != NULL &&
-        !(PyCFunction_CheckExact(api->has_mode) && PyCFunction_GET_FLAGS(api->has_mode) == METH_NOARGS))
-        Py_CLEAR(api->has_mode);
-    if (functorch != NULL)
-        api->is_batched = find(functorch, "is_functorch_wrapped_tensor");
-    if (functorch != NULL)
-        api->functorch_level = find(functorch, "maybe_current_level");
-    api->function_modes = find(low, "_len_torch_function_stack");
-    api->dispatch_modes = find(low, "_len_torch_dispatch_stack");
-    api->inference_mode = find(module, "is_inference_mode_enabled");
-    api->clone = find((PyObject *)api->base, "clone");
-    api->is_grad_enabled = find(module, "is_grad_enabled");
-    api->set_grad_enabled = find(low, "_set_grad_enabled");
+    PyObject *places[PLACES] = { module, low, functorch, (PyObject *)api->base };
+#define X(field, where, name, kind, is_needed)                                            \
+    api->field = is_complete && places[where] != NULL ? find(places[where], name) : NULL; \
+    if (api->field != NULL && !is_of_kind(api->field, kind))                              \
+        Py_CLEAR(api->field);                                                             \
+    is_complete = is_complete && (api->field != NULL || !(is_needed));
+    TENSOR_TORCH_MAP(X)
+#undef X
     Py_XDECREF(functorch);
+    if (is_complete)
+        api->view = find_view_function(api->tensor);
+    return is_complete;
 }
 
 /* Functions of libtorch_cpu.so, which the program has loaded, that answer at once: torch's
@@ -130,20 +105,14 @@ static void find_symbols(tensor_torch *torch)
         return;
     /* bool at::native::is_neg(const at::Tensor &) */
     torch->has_neg_bit = (tensor_bit_fn *)dlsym(library, "_ZN2at6native6is_negERKNS_6TensorE");
-    /* Of torch's C interface: AOTITorchError f(AtenTensorHandle, int64_t *) */
+    /* Of torch's C interface: AOTITorchError f(AtenTensorHandle, int64_t * or int32_t *) */
     torch->storage_size = (tensor_number_fn *)dlsym(library, "aoti_torch_get_storage_size");
     torch->storage_offset = (tensor_number_fn *)dlsym(library, "aoti_torch_get_storage_offset");
+    torch->layout_number = (tensor_small_fn *)dlsym(library, "aoti_torch_get_layout");
+    torch->device_number = (tensor_small_fn *)dlsym(library, "aoti_torch_get_device_type");
     /* const std::shared_ptr<TracingState> &torch::jit::tracer::getTracingState() */
     torch->tracing_state = (tensor_tracing_fn *)dlsym(library, "_ZN5torch3jit6tracer15getTracingStateEv");
     (void)dlclose(library); /* torch itself keeps it loaded */
-}
-
-static bool is_complete(const tensor_torch *api)
-{
-    return api->tensor != NULL && api->base != NULL && api->parameter != NULL && api->module != NULL &&
-           api->strided != NULL && api->int8 != NULL && api->uint8 != NULL &&
-           api->disable_function != NULL && api->layout != NULL && api->is_cpu != NULL &&
-           api->grad != NULL && api->is_neg != NULL && api->is_conj != NULL;
 }
 
 bool tensor_torch_find(tensor_torch *torch)
@@ -157,9 +126,7 @@ bool tensor_torch_find(tensor_torch *torch)
         PyDict_GetItemStringRef(modules, "torch._C", &low) <= 0 ||
         PyDict_GetItemStringRef(modules, "torch.nn", &nn) <= 0)
         goto out;
-    fill(&api, module, low, nn);
-    if (is_complete(&api)) { /* not so while torch is still being imported */
-        fill_optional(&api, module, low);
+    if (fill(&api, module, low, nn)) {
         find_symbols(&api);
         api.spare_looks = torch->spare_looks;
         *torch = api;
@@ -178,8 +145,11 @@ void tensor_torch_clear(tensor_torch *torch)
 {
     tensor_torch old = *torch; /* empty before anything goes: that may run code of the program's */
     *torch = (tensor_torch){ 0 };
-#define X(name) Py_XDECREF(old.name);
-    TENSOR_TORCH_OBJECTS(X)
+    PyTypeObject *types[] = { old.tensor, old.parameter, old.base, old.module };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        Py_XDECREF(types[i]);
+#define X(field, ...) Py_XDECREF(old.field);
+    TENSOR_TORCH_MAP(X)
 #undef X
     while (old.spare_looks != NULL) {
         tensor_look *look = old.spare_looks;
@@ -190,8 +160,7 @@ void tensor_torch_clear(tensor_torch *torch)
 
 PyObject *tensor_torch_grad(const tensor_torch *torch, PyObject *tensor)
 {
-    const PyGetSetDef *def = ((PyGetSetDescrObject *)torch->grad)->d_getset;
-    PyObject *gradient = def->get(tensor, def->closure);
+    PyObject *gradient = tensor_torch_get(torch->grad, tensor);
     if (gradient == NULL)
         PyErr_Clear();
     if (gradient == Py_None)
@@ -201,21 +170,26 @@ PyObject *tensor_torch_grad(const tensor_torch *torch, PyObject *tensor)
 
 int tensor_torch_visit(const tensor_torch *torch, visitproc visit, void *arg)
 {
-#define X(name) Py_VISIT(torch->name);
-    TENSOR_TORCH_OBJECTS(X)
+    Py_VISIT(torch->tensor);
+    Py_VISIT(torch->parameter);
+    Py_VISIT(torch->base);
+    Py_VISIT(torch->module);
+#define X(field, ...) Py_VISIT(torch->field);
+    TENSOR_TORCH_MAP(X)
 #undef X
     return 0;
 }
 
 /* ---- kinds of values ------------------------------------------------------------ */
 
-static bool has_base_named(PyTypeObject *type, const char *name)
+PyTypeObject *tensor_base_named(PyTypeObject *type, const char *name)
 {
-    PyObject *mro = type->tp_mro; /* borrowed */
-    for (Py_ssize_t i = 0; mro != NULL && i < PyTuple_GET_SIZE(mro); i++)
-        if (strcmp(((PyTypeObject *)PyTuple_GET_ITEM(mro, i))->tp_name, name) == 0)
-            return true;
-    return false;
+    for (Py_ssize_t i = 0; type->tp_mro != NULL && i < PyTuple_GET_SIZE(type->tp_mro); i++) {
+        PyTypeObject *base = (PyTypeObject *)PyTuple_GET_ITEM(type->tp_mro, i); /* borrowed */
+        if (strcmp(base->tp_name, name) == 0)
+            return base;
+    }
+    return NULL;
 }
 
 static bool is_plain_type(PyTypeObject *type)
@@ -242,9 +216,9 @@ tensor_kind tensor_kind_of(tensor_torch *torch, PyObject *obj)
         return KIND_TORCH;
     if (!PyObject_CheckBuffer(obj)) /* as all of NumPy's can */
         return KIND_OBJECT;
-    return has_base_named(type, "numpy.ndarray")   ? KIND_ARRAY
-           : has_base_named(type, "numpy.generic") ? KIND_PLAIN
-                                                   : KIND_OBJECT;
+    return tensor_base_named(type, "numpy.ndarray") != NULL   ? KIND_ARRAY
+           : tensor_base_named(type, "numpy.generic") != NULL ? KIND_PLAIN
+                                                              : KIND_OBJECT;
 }
 
 /* ---- asking without being noticed ----------------------------------------------- */
@@ -253,12 +227,7 @@ bool tensor_has_function_mode(const tensor_torch *torch)
 {
     if (torch->has_mode == NULL)
         return false;
-    PyObject *answer = PyCFunction_GET_FUNCTION(torch->has_mode)(NULL, NULL); /* owned */
-    bool is_on = answer == Py_True;
-    if (answer == NULL)
-        PyErr_Clear();
-    Py_XDECREF(answer);
-    return is_on;
+    return tensor_torch_is(PyCFunction_GET_FUNCTION(torch->has_mode)(NULL, NULL), Py_True);
 }
 
 PyObject *tensor_quiet_enter(const tensor_torch *torch)
@@ -284,17 +253,6 @@ void tensor_quiet_leave(PyObject *guard)
     Py_DECREF(guard);
 }
 
-/* Calls a method descriptor of torch's tensor type, without arguments and Python's checks. */
-static bool is_true(PyObject *method, PyObject *tensor)
-{
-    PyObject *answer = ((PyMethodDescrObject *)method)->d_method->ml_meth(tensor, NULL); /* owned */
-    bool is_so = answer == Py_True;
-    if (answer == NULL)
-        PyErr_Clear();
-    Py_XDECREF(answer);
-    return is_so;
-}
-
 bool tensor_version_read(const tensor_torch *torch, PyObject *tensor, unsigned known, uint32_t *out)
 {
     if (torch->version == NULL)
@@ -302,11 +260,11 @@ bool tensor_version_read(const tensor_torch *torch, PyObject *tensor, unsigned k
     bool is_quiet = tensor_torch_is_plain(torch, tensor) &&
                     (known & VERSION_GUARDED || !tensor_has_function_mode(torch));
     PyObject *guard = is_quiet ? NULL : tensor_quiet_enter(torch); /* owned or NULL */
-    const PyGetSetDef *def = ((PyGetSetDescrObject *)torch->version)->d_getset;
-    PyObject *number = NULL; /* owned */
+    PyObject *number = NULL;                                       /* owned */
     /* Asking an inference tensor for its version costs torch a C++ exception. */
-    if (known & VERSION_COUNTED || torch->is_inference == NULL || !is_true(torch->is_inference, tensor))
-        number = def->get(tensor, def->closure);
+    if (known & VERSION_COUNTED || torch->is_inference == NULL ||
+        !tensor_torch_ask(torch->is_inference, tensor))
+        number = tensor_torch_get(torch->version, tensor);
     long value = number != NULL ? PyLong_AsLong(number) : -1;
     if (value < 0)
         PyErr_Clear();
@@ -342,8 +300,9 @@ static Py_ssize_t find_tensor(PyObject *obj)
 
 bool tensor_symbols_can_tell(tensor_torch *torch, PyObject *obj)
 {
-    bool is_there =
-        torch->has_neg_bit != NULL && torch->storage_size != NULL && torch->storage_offset != NULL;
+    bool is_there = torch->has_neg_bit != NULL && torch->storage_size != NULL &&
+                    torch->storage_offset != NULL && torch->layout_number != NULL &&
+                    torch->device_number != NULL;
     if (!is_there || torch->tensor_at != 0)
         return is_there;
     torch->tensor_at = find_tensor(obj);

@@ -12,55 +12,47 @@
 typedef int tensor_dlpack_fn(void *obj, tt_dltensor *out);
 typedef bool tensor_bit_fn(const void *tensor);                     /* a const at::Tensor & */
 typedef int32_t tensor_number_fn(const void *tensor, int64_t *out); /* at::Tensor *; 0: answered */
+typedef int32_t tensor_small_fn(const void *tensor, int32_t *out);  /* the same */
 typedef const void *const *tensor_tracing_fn(void); /* a shared_ptr; it points to NULL: none */
 
-/* Objects that it owns.  Types; then values and functions, that may be NULL behind `is_batched`;
- * then descriptors of TensorBase: getset, and methods without arguments. */
-#define TENSOR_TORCH_OBJECTS(X) \
-    X(tensor)                   \
-    X(parameter)                \
-    X(base)                     \
-    X(module)                   \
-    X(strided)                  \
-    X(int8)                     \
-    X(uint8)                    \
-    X(disable_function)         \
-    X(is_batched)               \
-    X(has_mode)                 \
-    X(layout)                   \
-    X(is_cpu)                   \
-    X(grad)                     \
-    X(version)                  \
-    X(is_neg)                   \
-    X(is_conj)                  \
-    X(is_inference)             \
-    X(clone)                    \
-    X(is_grad_enabled)          \
-    X(set_grad_enabled)         \
-    X(function_modes)           \
-    X(dispatch_modes)           \
-    X(inference_mode)           \
-    X(functorch_level)
+/* What is looked up in torch, torch._C, torch._C._functorch and TensorBase: the field, where, its name,
+ * its kind, and whether torch is still being imported without it.  Others may be NULL. */
+#define TENSOR_TORCH_MAP(X)                                               \
+    X(strided, TORCH, "strided", VALUE, true)                             \
+    X(int8, TORCH, "int8", VALUE, true)                                   \
+    X(uint8, TORCH, "uint8", VALUE, true)                                 \
+    X(disable_function, LOW, "DisableTorchFunction", VALUE, true)         \
+    X(layout, BASE, "layout", GETSET, true)                               \
+    X(is_cpu, BASE, "is_cpu", GETSET, true)                               \
+    X(grad, BASE, "grad", GETSET, true)                                   \
+    X(version, BASE, "_version", GETSET, false)                           \
+    X(is_neg, BASE, "is_neg", METHOD, true)                               \
+    X(is_conj, BASE, "is_conj", METHOD, true)                             \
+    X(is_inference, BASE, "is_inference", METHOD, false)                  \
+    X(clone, BASE, "clone", VALUE, false)                                 \
+    X(is_grad_enabled, TORCH, "is_grad_enabled", VALUE, false)            \
+    X(set_grad_enabled, LOW, "_set_grad_enabled", VALUE, false)           \
+    X(is_batched, FUNCTORCH, "is_functorch_wrapped_tensor", VALUE, false) \
+    X(has_mode, LOW, "_is_torch_function_mode_enabled", FUNCTION, false)  \
+    /* True, or not None: a mode is on in this thread */                  \
+    X(function_modes, LOW, "_len_torch_function_stack", VALUE, false)     \
+    X(dispatch_modes, LOW, "_len_torch_dispatch_stack", VALUE, false)     \
+    X(inference_mode, TORCH, "is_inference_mode_enabled", VALUE, false)   \
+    X(functorch_level, FUNCTORCH, "maybe_current_level", VALUE, false)
 
 /* { 0 } until torch was found. */
 typedef struct tensor_torch {
-    PyTypeObject *tensor, *parameter, *base; /* torch.Tensor, nn.Parameter, _C.TensorBase */
-    PyTypeObject *module;                    /* nn.Module */
-    PyObject *strided, *int8, *uint8;
-    PyObject *disable_function;       /* torch._C.DisableTorchFunction */
-    PyObject *is_batched;             /* or NULL */
-    PyObject *has_mode;               /* or NULL; is a TorchFunctionMode on? */
-    PyObject *layout, *is_cpu, *grad; /* getset descriptors */
-    PyObject *version;                /* _version; a getset descriptor or NULL */
-    PyObject *is_neg, *is_conj;       /* method descriptors */
-    PyObject *is_inference;           /* a method descriptor or NULL */
-    /* Functions, or NULL; true or not None: a mode is on in this thread */
-    PyObject *function_modes, *dispatch_modes, *inference_mode, *functorch_level;
-    PyObject *clone, *is_grad_enabled, *set_grad_enabled; /* or NULL */
-    tensor_dlpack_fn *view;                               /* NULL: this torch has no exchange table */
-    tensor_bit_fn *has_neg_bit;       /* NULL: not found; see tensor_symbols_can_tell() */
-    tensor_number_fn *storage_size;   /* in bytes; NULL: not found */
-    tensor_number_fn *storage_offset; /* in elements; NULL: not found */
+    PyTypeObject *tensor, *parameter, *base; /* owned: torch.Tensor, nn.Parameter, _C.TensorBase */
+    PyTypeObject *module;                    /* owned: nn.Module */
+#define X(field, ...) PyObject *field;       /* owned */
+    TENSOR_TORCH_MAP(X)
+#undef X
+    tensor_dlpack_fn *view; /* NULL: this torch has no exchange table */
+    /* Of libtorch_cpu.so; see tensor_symbols_can_tell() */
+    tensor_bit_fn *has_neg_bit;
+    tensor_number_fn *storage_size;                 /* in bytes */
+    tensor_number_fn *storage_offset;               /* in elements */
+    tensor_small_fn *layout_number, *device_number; /* 0: strided; the CPU */
     Py_ssize_t tensor_at;             /* of the at::Tensor in a Python tensor; 0: not known yet */
     tensor_tracing_fn *tracing_state; /* NULL: not found */
     /* Asking torch for the memory of a meta, sparse, ... tensor costs a C++ exception,
@@ -78,6 +70,27 @@ int tensor_torch_visit(const tensor_torch *torch, visitproc visit, void *arg);
 /* tensor.grad by torch's own C function, without the lookup: a new reference, or NULL without an
  * exception where there is none. */
 PyObject *tensor_torch_grad(const tensor_torch *torch, PyObject *tensor);
+
+/* Calls the C function behind a getset descriptor of TensorBase, without Python's checks: the caller
+ * knows that it is a tensor.  New reference, or NULL with an exception. */
+static inline PyObject *tensor_torch_get(PyObject *descriptor, PyObject *tensor)
+{
+    const PyGetSetDef *def = ((PyGetSetDescrObject *)descriptor)->d_getset;
+    return def->get(tensor, def->closure);
+}
+/* Steals result; is it `wanted`?  An exception counts as no, and is cleared. */
+static inline bool tensor_torch_is(PyObject *result, const PyObject *wanted)
+{
+    if (result == NULL)
+        PyErr_Clear();
+    Py_XDECREF(result);
+    return result == wanted && wanted != NULL;
+}
+/* The same for a method descriptor without arguments: is its answer True? */
+static inline bool tensor_torch_ask(PyObject *method, PyObject *tensor)
+{
+    return tensor_torch_is(((PyMethodDescrObject *)method)->d_method->ml_meth(tensor, NULL), Py_True);
+}
 
 /* ---- kinds of values --------------------------------------------------------- */
 
@@ -97,6 +110,8 @@ typedef enum tensor_kind {
      Py_TPFLAGS_BASE_EXC_SUBCLASS | Py_TPFLAGS_TYPE_SUBCLASS)
 
 tensor_kind tensor_kind_of(tensor_torch *torch, PyObject *obj); /* NULL: KIND_NONE */
+/* The nearest class with this tp_name among the type and its bases; borrowed or NULL. */
+PyTypeObject *tensor_base_named(PyTypeObject *type, const char *name);
 
 static inline bool tensor_kind_has_elements(tensor_kind kind)
 {
@@ -139,6 +154,13 @@ bool tensor_symbols_can_tell(tensor_torch *torch, PyObject *obj);
 static inline bool tensor_is_negated(const tensor_torch *torch, PyObject *obj)
 {
     return torch->has_neg_bit((const char *)obj + torch->tensor_at);
+}
+static inline bool tensor_is_dense_on_cpu(const tensor_torch *torch, PyObject *obj)
+{
+    const void *tensor = (const char *)obj + torch->tensor_at;
+    int32_t layout = -1, device = -1;
+    return torch->layout_number(tensor, &layout) == 0 && layout == 0 &&
+           torch->device_number(tensor, &device) == 0 && device == 0;
 }
 /* Does the storage hold these bytes from the tensor's first element on?  It may have been
  * shrunk: untyped_storage().resize_(n). */

@@ -22,29 +22,6 @@ typedef struct managed_versioned {
     tt_dltensor tensor;
 } managed_versioned;
 
-/* Calls the C function behind a descriptor of torch's tensor type.  Its own
- * checks are not needed: the caller knows that obj is a tensor. */
-static PyObject *get_fast(PyObject *descriptor, PyObject *obj)
-{
-    const PyGetSetDef *def = ((PyGetSetDescrObject *)descriptor)->d_getset;
-    return def->get(obj, def->closure);
-}
-
-/* Steals result; is it `wanted`?  An exception counts as no. */
-static bool is_that(PyObject *result, const PyObject *wanted)
-{
-    bool is_same = result == wanted;
-    if (result == NULL)
-        PyErr_Clear();
-    Py_XDECREF(result);
-    return is_same;
-}
-
-static bool is_set(PyObject *method, PyObject *obj)
-{
-    return is_that(((PyMethodDescrObject *)method)->d_method->ml_meth(obj, NULL), Py_True);
-}
-
 /* A chain of method calls without arguments: detach, resolve_conj, ... */
 static PyObject *call_chain(PyObject *obj, const char *const *names)
 {
@@ -183,21 +160,22 @@ static tensor_view_result open_copy(tensor_torch *torch, PyObject *obj, const ch
 
 static bool is_zero_tensor(PyObject *obj)
 {
-    return is_that(PyObject_CallMethod(obj, "_is_zerotensor", NULL), Py_True);
+    return tensor_torch_is(PyObject_CallMethod(obj, "_is_zerotensor", NULL), Py_True);
 }
 
 static bool is_negated(tensor_torch *torch, PyObject *obj)
 {
     return tensor_symbols_can_tell(torch, obj) ? tensor_is_negated(torch, obj)
-                                               : is_set(torch->is_neg, obj);
+                                               : tensor_torch_ask(torch->is_neg, obj);
 }
 
 static tensor_view_result open_checked(tensor_torch *torch, PyObject *obj, tensor_view *out)
 {
-    if (torch->is_wary && (!is_that(get_fast(torch->layout, obj), torch->strided) ||
-                           !is_that(get_fast(torch->is_cpu, obj), Py_True)))
+    if (torch->is_wary && (!tensor_torch_is(tensor_torch_get(torch->layout, obj), torch->strided) ||
+                           !tensor_torch_is(tensor_torch_get(torch->is_cpu, obj), Py_True)))
         return VIEW_LAYOUT;
-    bool is_lazy = is_negated(torch, obj) || (torch->view == NULL && is_set(torch->is_conj, obj));
+    bool is_lazy =
+        is_negated(torch, obj) || (torch->view == NULL && tensor_torch_ask(torch->is_conj, obj));
     tensor_view_result why = VIEW_OK;
     if (!is_lazy) {
         why = open_strided(torch, obj, out);
@@ -207,7 +185,7 @@ static tensor_view_result open_checked(tensor_torch *torch, PyObject *obj, tenso
             return why;
         }
         if (tt_dtype_kind(out->tensor.dtype) == TT_KIND_COMPLEX) /* no other type can be */
-            is_lazy = is_set(torch->is_conj, obj);
+            is_lazy = tensor_torch_ask(torch->is_conj, obj);
     }
     if (is_lazy) {
         tensor_view_close(out);
@@ -217,7 +195,7 @@ static tensor_view_result open_checked(tensor_torch *torch, PyObject *obj, tenso
     /* torch calls its 1 to 7 bit integers int8 and uint8 here. */
     if (out->tensor.dtype == TT_I8 || out->tensor.dtype == TT_U8) {
         PyObject *dtype = PyObject_GetAttrString(obj, "dtype");
-        if (!is_that(dtype, out->tensor.dtype == TT_I8 ? torch->int8 : torch->uint8)) {
+        if (!tensor_torch_is(dtype, out->tensor.dtype == TT_I8 ? torch->int8 : torch->uint8)) {
             tensor_view_close(out);
             return VIEW_DTYPE;
         }
@@ -227,7 +205,7 @@ static tensor_view_result open_checked(tensor_torch *torch, PyObject *obj, tenso
 
 static tensor_view_result open_torch(tensor_torch *torch, PyObject *obj, tensor_view *out)
 {
-    bool is_plain = Py_IS_TYPE(obj, torch->tensor) || Py_IS_TYPE(obj, torch->parameter);
+    bool is_plain = tensor_torch_is_plain(torch, obj);
     PyObject *guard = NULL; /* owned */
     if (!is_plain && tensor_is_fake(obj))
         return VIEW_FAKE;
@@ -250,6 +228,24 @@ static tensor_view_result open_torch(tensor_torch *torch, PyObject *obj, tensor_
     return why;
 }
 
+/* The common case, at once: a contiguous tensor in CPU memory.  Functions of torch's own tell without
+ * Python whether it is one.  False says nothing. */
+static bool open_quick(tensor_torch *torch, PyObject *obj, tensor_view *out)
+{
+    tt_dltensor dl;
+    if (torch->view == NULL || !tensor_symbols_can_tell(torch, obj) || tensor_is_negated(torch, obj) ||
+        !tensor_is_dense_on_cpu(torch, obj))
+        return false;
+    if (torch->view(obj, &dl) != 0) {
+        PyErr_Clear();
+        return false;
+    }
+    enum { DL_INT = 0, DL_FLOAT = 2, DL_BFLOAT = 4 }; /* types of which nothing else has to be asked */
+    bool is_usual = (dl.code == DL_FLOAT || (dl.code == DL_INT && dl.bits > 8) || dl.code == DL_BFLOAT) &&
+                    !tensor_address_is_low(dl.data);
+    return is_usual && from_dltensor(&dl, out) == VIEW_OK && is_held(torch, obj, &out->tensor);
+}
+
 static tensor_view_result open_other(PyObject *obj, tensor_view *out)
 {
     if (PyObject_CheckBuffer(obj))
@@ -270,6 +266,8 @@ tensor_view_result tensor_view_open(tensor_torch *torch, PyObject *obj, tensor_v
     out->error.text[0] = '\0';
     if (torch->tensor == NULL && !PyObject_CheckBuffer(obj))
         tensor_torch_find(torch);
+    if (torch->tensor != NULL && tensor_torch_is_plain(torch, obj) && open_quick(torch, obj, out))
+        return VIEW_OK;
     if (tensor_torch_is_tensor(torch, obj))
         return open_torch(torch, obj, out);
     return open_other(obj, out);

@@ -36,7 +36,6 @@ typedef struct trace_group {
 typedef struct trace_state {
     struct trace_state *next;
     tensor_fingerprint seen;
-    tensor_trust trust;
     PyObject *ref;     /* owned or NULL; weak, of a tensor or array: addresses are used again */
     PyObject *refs;    /* owned or NULL; list of weak ones, of the tensors in a container */
     PyObject *lists;   /* owned or NULL; (iterations, values), to which it is appended */

@@ -78,9 +78,9 @@ void trace_state_clear(trace_state *state)
 /* ---- has it changed? ------------------------------------------------------------ */
 
 /* The view that the consumers of this event share; NULL: the tensor cannot be read. */
-static const tensor_view *view_of(tensor_looks *looks, trace_state *state, PyObject *tensor)
+static const tensor_view *view_of(tensor_looks *looks, PyObject *tensor)
 {
-    const tensor_look *look = tensor_look_at(looks, tensor, &state->trust);
+    const tensor_look *look = tensor_look_at(looks, tensor);
     return look != NULL && look->why == VIEW_OK ? &look->view : NULL;
 }
 
@@ -91,7 +91,7 @@ static bool tensor_changed(trace_tracer *self, tensor_looks *looks, trace_state 
     tensor_fingerprint now;
     bool is_object = state->ref != NULL && base_weakref_is(state->ref, value);
     unsigned digest = by_content || is_doubtful ? LOOK_DIGEST : LOOK_UNCOUNTED;
-    const tensor_view *view = kind == KIND_TORCH ? view_of(looks, state, value) : NULL;
+    const tensor_view *view = kind == KIND_TORCH ? view_of(looks, value) : NULL;
     tensor_fingerprint_take(&self->state->torch, value, kind, LOOK_VERSION | digest,
                             is_object ? &state->seen : NULL, &now);
     now.data = view != NULL && view->temporary == NULL ? view->tensor.data : NULL;
@@ -172,8 +172,8 @@ static bool keep_copy(trace_tracer *self, tensor_looks *looks, trace_state *stat
     if (!self->groups[target->group].is_direct || !tensor_torch_is_tensor(torch, value) ||
         PyList_GET_SIZE(self->runs) > 0)
         return false;
-    PyObject *copy = tensor_copy(torch, self->copies, value, NULL, &state->seen,
-                                 view_of(looks, state, value), is_forced); /* owned */
+    PyObject *copy = tensor_copy(torch, self->copies, value, NULL, &state->seen, view_of(looks, value),
+                                 is_forced); /* owned */
     bool is_kept = copy != NULL && append(self, state, target, name, copy);
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear(); /* then Python tries, and says what is wrong */
