@@ -42,7 +42,7 @@ typedef struct tt_option {
     const char *help;
     void *to;                                 /* bool, const char *, or what read writes */
     bool (*read)(const char *text, void *to); /* NULL: the text itself; false: not accepted */
-    const char *takes;                        /* what read accepts, for the message */
+    const char *takes;                        /* what read accepts; without read, the words */
     int letter;                               /* 0: none */
 } tt_option;
 
@@ -81,6 +81,20 @@ typedef struct tt_cmd {
 #define TT_CMD_RUN_AND_GLOB                                                               \
     .least = 1, .most = 2, .runs = 1, .missing = "name a run; 'tensortap ls' lists them", \
     .extra = "put the pattern in quotes"
+
+/* The removal of runs: cmd_rm.c. */
+typedef struct tt_removal {
+    bool is_sure; /* do not ask */
+    bool is_json; /* print what was removed as JSON */
+} tt_removal;
+bool tt_remove_is_tap(const char *name); /* rank0.tap and the like */
+/* Lists them, asks on a terminal (an error elsewhere) unless sure, removes. */
+tt_exit tt_remove_runs(const char *const *paths, size_t count, const tt_removal *how, tt_error *err);
+
+/* Becomes Python running tensortap.commands.<module>.main(args): $TENSORTAP_PYTHON, else the
+ * python3 beside this program, else that on PATH.  args ends with NULL.  Returns only
+ * if none can be started.  A Python without this very tensortap says so and exits 3. */
+tt_exit tt_python_exec(const char *module, char *const *args, tt_error *err);
 
 #define X(name) extern const tt_cmd tt_cmd_##name;
 TT_COMMANDS(X)

@@ -68,7 +68,7 @@ static tt_exit check(tt_call *call)
     tt_run *run = call->runs[0];
     tt_json_out out;
     tt_json *json = args.is_json ? tt_json_begin(&out, '[') : NULL;
-    tt_progress *bar = tt_progress_start("checking");
+    tt_progress_start("checking");
     tt_status st = TT_OK;
     bool is_damaged = false;
     for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(run); f++) {
@@ -80,8 +80,7 @@ static tt_exit check(tt_call *call)
             repaired = repaired_path(file.path);
             st = repaired != NULL ? tt_run_repair(run, f, repaired, &about, call->err) : TT_ENOMEM;
         }
-        tt_progress_end(bar);
-        bar = NULL;
+        tt_progress_end();
         if (st == TT_OK && json != NULL)
             put_json(json, &about, file.path, repaired);
         else if (st == TT_OK)
@@ -89,7 +88,7 @@ static tt_exit check(tt_call *call)
         is_damaged |= st == TT_OK && about.damaged_bytes > 0;
         free(repaired);
     }
-    tt_progress_end(bar);
+    tt_progress_end();
     if (json != NULL)
         st = tt_json_print(&out, st);
     else if (st == TT_OK && is_damaged && !args.repairs)

@@ -3,7 +3,7 @@
 #include "json_out.h"
 #include "overview.h"
 #include "progress.h"
-#include "range.h"
+#include "words.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -236,11 +236,6 @@ static tt_status print_json(const tt_diff *diff)
     return tt_json_print(&out, TT_OK);
 }
 
-static void show_progress(void *bar, int64_t done, int64_t total)
-{
-    tt_progress_tell(bar, done, total);
-}
-
 static tt_exit diff_command(tt_call *call)
 {
     tt_run *a = call->runs[0], *b = call->runs[1];
@@ -256,11 +251,10 @@ static tt_exit diff_command(tt_call *call)
         return tt_overview_no_site(a, options->only, call->err);
     if (args.rename.from[0] != '\0' || tt_diff_guess_rename(a, b, &args.rename))
         options->rename = &args.rename;
-    tt_progress *bar = tt_progress_start("comparing");
-    options->progress = show_progress;
-    options->context = bar;
+    tt_progress_start("comparing");
+    options->progress = tt_progress_tell;
     tt_status st = tt_diff_compute(a, b, options, &diff, call->err);
-    tt_progress_end(bar);
+    tt_progress_end();
     bool has_ranks = tt_overview_rank_count(a) > 1 || tt_overview_rank_count(b) > 1;
     if (st == TT_OK)
         st = args.is_json ? print_json(diff) : print_text(diff, call, has_ranks);

@@ -7,9 +7,7 @@
 #include "export_values.h"
 #include "overview.h"
 #include "progress.h"
-#include "python_exec.h"
-#include "range.h"
-#include "suggest.h"
+#include "words.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +53,7 @@ static size_t find_format(struct argp_state *state)
     for (size_t i = 0; i < FORMATS; i++)
         if (strcmp(formats[i].name, args.to) == 0)
             return i;
-    const char *near = tt_suggest_word(args.to, format_name);
+    const char *near = tt_words_near(args.to, format_name);
     if (near != NULL)
         argp_failure(state, TT_EXIT_USAGE, 0, "no format '%s'; did you mean '%s'?", args.to, near);
     argp_failure(state, TT_EXIT_USAGE, 0, "no format '%s'; there are " ALL_FORMATS ", tensorboard",
@@ -149,9 +147,9 @@ static tt_exit export_command(tt_call *call)
                        .lost = &lost };
     if (formats[format].write == NULL)
         return export_in_python(call->path, &what, damage != TT_EXIT_FINE, call->err);
-    what.bar = tt_progress_start("exporting");
+    tt_progress_start("exporting");
     tt_status st = formats[format].write(&what, call->err);
-    tt_progress_end(what.bar);
+    tt_progress_end();
     return finish(st, lost, damage, call->err);
 }
 

@@ -3,7 +3,7 @@
  * Only the front: reads the options, so that help and mistakes need no Python; the
  * drawing is tensortap.commands.graph, which gets them as they are.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "python_exec.h"
+#include "cmd.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "json_out.h"
 #include "overview.h"
-#include "range.h"
-#include "remove.h"
+#include "words.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,8 +3,6 @@
  * Exists because what is gone is gone: only files that begin as a run file does are
  * unlinked, those of `check --repair` too, and the folder goes only if it is then empty.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "remove.h"
-
 #include "json_out.h"
 #include "overview.h"
 

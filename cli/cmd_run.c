@@ -3,8 +3,8 @@
  * Only the front: what comes after the script is the script's own, so parsing stops
  * there; the rest is tensortap.commands.run.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "python_exec.h"
-#include "range.h"
+#include "cmd.h"
+#include "words.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,18 +38,6 @@ static bool read_share(const char *text, void *out)
     char *end;
     double share = strtod(text, &end);
     return keep_text(text, out, end != text && *end == '\0' && share > 0 && share < 1);
-}
-
-static bool read_grads(const char *text, void *out)
-{
-    return keep_text(text, out,
-                     strcmp(text, "parameters") == 0 || strcmp(text, "activations") == 0 ||
-                         strcmp(text, "all") == 0 || strcmp(text, "none") == 0);
-}
-
-static bool read_action(const char *text, void *out)
-{
-    return keep_text(text, out, strcmp(text, "warn") == 0 || strcmp(text, "raise") == 0);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -130,10 +118,10 @@ const tt_cmd tt_cmd_run = {
               .to = &args.budget, read_share, "a share of the time between 0 and 1 (0.02 is 2 %)" },
             { "inputs", NULL, "Record the inputs of modules, too", .to = &args.has_inputs },
             { "grads", "WHICH", "Gradients of parameters, activations, all or none (parameters)",
-              .to = &args.grads, read_grads, "parameters, activations, all or none" },
+              .to = &args.grads, .takes = "parameters, activations, all or none" },
             { "on-nonfinite", "ACTION",
               "At the first NaN or Inf: warn, or raise an exception in the program",
-              .to = &args.on_nonfinite, read_action, "warn or raise" },
+              .to = &args.on_nonfinite, .takes = "warn or raise" },
             { NULL, "MODULE", "Run a module, as python -m does", .letter = 'm' },
             { 0 } },
     .most = SIZE_MAX,

@@ -3,7 +3,7 @@
 #include "json_out.h"
 #include "overview.h"
 #include "progress.h"
-#include "range.h"
+#include "words.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -253,16 +253,16 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, size_t most, s
         if (c != 1 || args.shows_classes)
             shown[width++] = columns[c];
     tt_table *table = tt_table_create(&tt_terminal.style, shown, width);
-    tt_progress *bar = tt_progress_start("reading");
+    tt_progress_start("reading");
     tt_status st = TT_OK;
     for (size_t i = 0; st == TT_OK && i < count && i < most; i++) {
         size_t left_out = 0;
         const tt_tree_row *row = &tree->rows[i];
         st = add_line(table, run, row, is_wide, &left_out, err);
         *evaluated += left_out > 0 && row->phases == TT_PHASES_TRAIN;
-        tt_progress_tell(bar, (int64_t)i + 1, (int64_t)(count < most ? count : most));
+        tt_progress_tell((int64_t)i + 1, (int64_t)(count < most ? count : most));
     }
-    tt_progress_end(bar);
+    tt_progress_end();
     st = tt_screen_table(table, true, st);
     if (st == TT_OK && count > most)
         printf("... %zu more lines; --all shows them, or give a pattern such as 'activation/*'\n",

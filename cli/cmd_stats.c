@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "json_out.h"
 #include "overview.h"
-#include "range.h"
+#include "words.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "export_values.h"
 #include "json_out.h"
 #include "overview.h"
+#include "progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -79,7 +80,7 @@ static tt_status put_point(const tt_export *what, int32_t file, int32_t site, in
     size_t count = 0;
     bool has_hist = json != NULL && (p->products & TT_PRODUCT_HIST) != 0;
     tt_status st = has_hist ? read_bins(what->run, file, site, index, to, &count, err) : TT_OK;
-    tt_progress_tell(what->bar, ++to->done, to->total);
+    tt_progress_tell(++to->done, to->total);
     if (st < 0)
         return st;
     if (json == NULL) {

@@ -3,6 +3,7 @@
 #include "export_values.h"
 
 #include "overview.h"
+#include "progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -203,7 +204,7 @@ tt_status tt_export_values(const tt_export *what, tt_error *err)
                         : tt_safetensors_put(file, &t, err);
         free(bytes);
         free(path);
-        tt_progress_tell(what->bar, (int64_t)i + 1, (int64_t)all.count);
+        tt_progress_tell((int64_t)i + 1, (int64_t)all.count);
     }
     tt_error ignored;
     tt_status closed = tt_safetensors_close(file, st == TT_OK ? err : &ignored);

@@ -3,17 +3,15 @@
 #ifndef TT_CLI_EXPORT_VALUES_H
 #define TT_CLI_EXPORT_VALUES_H
 
-#include "progress.h"
-#include "range.h"
 #include "tensortap_tools.h"
+#include "words.h"
 
 typedef struct tt_export {
     tt_run *run;
     const char *glob, *format, *out;
     tt_range steps;
-    bool is_partial;  /* what cannot be read is left out and counted */
-    tt_progress *bar; /* borrowed; NULL: none */
-    int64_t *lost;    /* points and values that could not be read */
+    bool is_partial; /* what cannot be read is left out and counted */
+    int64_t *lost;   /* points and values that could not be read */
 } tt_export;
 
 /* Calls visit for each wanted point.  With is_partial, points that it returns TT_EFORMAT for, or

@@ -5,7 +5,7 @@
  * matches nothing; 3 failure, which includes a full disk behind standard output.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "overview.h"
-#include "suggest.h"
+#include "words.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -47,7 +47,8 @@ static void read_option(const tt_option *option, char *arg, struct argp_state *s
         *(bool *)option->to = true;
     else if (option->read == NULL)
         *(const char **)option->to = arg;
-    else if (!option->read(arg, option->to))
+    if (option->read != NULL ? !option->read(arg, option->to)
+                             : option->takes != NULL && !tt_words_have(option->takes, arg))
         argp_failure(state, TT_EXIT_USAGE, 0, "--%s takes %s, not '%s'", option->name, option->takes,
                      arg);
 }
@@ -104,7 +105,7 @@ static const char *command_name(size_t i)
 
 static tt_exit unknown_command(const char *name, tt_error *err)
 {
-    const char *near = tt_suggest_word(name, command_name);
+    const char *near = tt_words_near(name, command_name);
     if (near != NULL)
         return tt_cmd_fail(err, TT_EXIT_USAGE, "no command '%.80s'; did you mean '%s'?", name, near);
     return tt_cmd_fail(err, TT_EXIT_USAGE, "no command '%.80s'; 'tensortap help' lists them", name);

@@ -2,8 +2,7 @@
  * state, its size, and the lines about it that show, nan and top begin with.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "overview.h"
-
-#include "suggest.h"
+#include "words.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +43,7 @@ static const char *near_site(const tt_run *run, const char *glob)
     size_t best = SIZE_MAX, len = strlen(glob);
     for (int32_t i = 0; i < tt_run_site_count(run); i++) {
         const char *name = tt_run_site_name(run, i), *found = strstr(name, glob);
-        size_t distance = tt_suggest_distance(glob, len, name, strlen(name));
+        size_t distance = tt_words_distance(glob, len, name, strlen(name));
         if (found != NULL && len > 1) /* it is in the name: best at its end */
             distance = strlen(found) == len ? 1 : 2;
         else if (distance > 3 && distance > len / 4)
@@ -76,7 +75,7 @@ static void near_glob(const tt_run *run, const char *glob, char out[GLOB_LONGEST
         for (int32_t i = 0; typed_len > 1 && i < tt_run_site_count(run); i++) {
             len = 0;
             for (const char *word = tt_run_site_name(run, i); next_word(&word, &len);) {
-                size_t distance = tt_suggest_distance(typed, typed_len, word, len);
+                size_t distance = tt_words_distance(typed, typed_len, word, len);
                 if (distance == 0 || distance >= best || distance > 1 + typed_len / 3 ||
                     distance >= typed_len)
                     continue;

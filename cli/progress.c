@@ -6,29 +6,28 @@
 #include "progress.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-struct tt_progress {
+static struct {
+    bool is_started;
     pthread_t thread;
-    pthread_mutex_t lock; /* of is_done */
-    pthread_cond_t ended;
-    bool is_done;
+    sem_t ended;
     const char *words;
     _Atomic int64_t done, total; /* written by the worker; total 0: not known */
-};
+} bar;
 
 enum { WIDTH = 24, MARK = 4 };
 
 /* Draws a bar that fills, or a mark that moves to and fro. */
-static void draw(tt_progress *p, unsigned turn, long seconds)
+static void draw(unsigned turn, long seconds)
 {
-    char bar[WIDTH + 1];
-    int64_t total = atomic_load(&p->total), done = atomic_load(&p->done);
+    char text[WIDTH + 1];
+    int64_t total = atomic_load(&bar.total), done = atomic_load(&bar.done);
     double share = total > 0 ? (double)done / (double)total : 0;
     share = share < 0 ? 0 : share > 1 ? 1 : share;
     unsigned from = 0, to = (unsigned)(share * WIDTH);
@@ -38,68 +37,51 @@ static void draw(tt_progress *p, unsigned turn, long seconds)
         to = from + MARK;
     }
     for (unsigned i = 0; i < WIDTH; i++)
-        bar[i] = i >= from && i < to ? '=' : ' ';
-    bar[WIDTH] = '\0';
+        text[i] = i >= from && i < to ? '=' : ' ';
+    text[WIDTH] = '\0';
     if (total > 0)
-        fprintf(stderr, "\r%s [%s] %3.0f%%", p->words, bar, share * 100);
+        fprintf(stderr, "\r%s [%s] %3.0f%%", bar.words, text, share * 100);
     else
-        fprintf(stderr, "\r%s [%s] %ld s", p->words, bar, seconds);
+        fprintf(stderr, "\r%s [%s] %ld s", bar.words, text, seconds);
 }
 
-static void *show(void *arg)
+static void *show(void *unused)
 {
-    tt_progress *p = arg;
     struct timespec until, start;
-    clock_gettime(CLOCK_REALTIME, &start);
     bool is_shown = false;
-    pthread_mutex_lock(&p->lock);
-    for (unsigned turn = 0; !p->is_done; turn++) {
-        clock_gettime(CLOCK_REALTIME, &until);
+    (void)clock_gettime(CLOCK_REALTIME, &start);
+    for (unsigned turn = 0;; turn++) {
+        (void)clock_gettime(CLOCK_REALTIME, &until);
         if ((is_shown = until.tv_sec > start.tv_sec))
-            draw(p, turn, (long)(until.tv_sec - start.tv_sec));
+            draw(turn, (long)(until.tv_sec - start.tv_sec));
         until.tv_sec += until.tv_nsec >= 900000000; /* 0.1 s later */
         until.tv_nsec = (until.tv_nsec + 100000000) % 1000000000;
-        (void)pthread_cond_timedwait(&p->ended, &p->lock, &until);
+        if (sem_timedwait(&bar.ended, &until) == 0)
+            break;
     }
-    pthread_mutex_unlock(&p->lock);
     if (is_shown)
         fputs("\r\x1b[K", stderr);
-    return NULL;
+    return unused;
 }
 
-tt_progress *tt_progress_start(const char *words)
+void tt_progress_start(const char *words)
 {
-    tt_progress *p = isatty(STDERR_FILENO) == 1 ? calloc(1, sizeof *p) : NULL;
-    if (p == NULL)
-        return NULL;
-    p->words = words;
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->ended, NULL);
-    if (pthread_create(&p->thread, NULL, show, p) != 0) {
-        free(p);
-        return NULL;
-    }
-    return p;
+    bar.words = words;
+    bar.is_started = isatty(STDERR_FILENO) == 1 && sem_init(&bar.ended, 0, 0) == 0 &&
+                     pthread_create(&bar.thread, NULL, show, NULL) == 0;
 }
 
-void tt_progress_tell(tt_progress *p, int64_t done, int64_t total)
+void tt_progress_tell(int64_t done, int64_t total)
 {
-    if (p == NULL)
+    atomic_store(&bar.done, done);
+    atomic_store(&bar.total, total);
+}
+
+void tt_progress_end(void)
+{
+    if (!bar.is_started)
         return;
-    atomic_store(&p->done, done);
-    atomic_store(&p->total, total);
-}
-
-void tt_progress_end(tt_progress *p)
-{
-    if (p == NULL)
-        return;
-    pthread_mutex_lock(&p->lock);
-    p->is_done = true;
-    pthread_cond_signal(&p->ended);
-    pthread_mutex_unlock(&p->lock);
-    pthread_join(p->thread, NULL);
-    pthread_mutex_destroy(&p->lock);
-    pthread_cond_destroy(&p->ended);
-    free(p);
+    bar.is_started = false;
+    (void)sem_post(&bar.ended);
+    (void)pthread_join(bar.thread, NULL);
 }

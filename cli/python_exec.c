@@ -3,7 +3,7 @@
  * Exists because some things need torch, h5py or pyarrow; exec rather than fork, so
  * that signals, the terminal and the exit code are Python's own.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "python_exec.h"
+#include "cmd.h"
 
 #include <errno.h>
 #include <stdio.h>

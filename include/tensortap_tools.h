@@ -408,8 +408,7 @@ typedef struct tt_diff_options {
     bool has_tolerance;            /* use rtol and atol instead of the noise floor */
     double rtol, atol;             /* same: |a - b| <= atol + rtol * |b|, in every field */
     /* Called now and then with the number of points read and of all points; may be NULL. */
-    void (*progress)(void *context, int64_t done, int64_t total);
-    void *context;
+    void (*progress)(int64_t done, int64_t total);
 } tt_diff_options;
 
 typedef struct tt_diff_site {

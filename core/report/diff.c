@@ -352,7 +352,7 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
                               rank, options, err);
                 done += (int64_t)(left.points + right.points);
                 if (options->progress != NULL)
-                    options->progress(options->context, done, total);
+                    options->progress(done, total);
             }
         }
     }

@@ -1,93 +1,124 @@
-/* nan.c -- where the first non-finite value of a run was born.
+/* nan.c -- where the first non-finite value of a run appeared.
  *
- * Exists because a NaN is everywhere a step after it appeared, and the last place
- * to show it (the loss) is the first that people see.  The footer knows the first
- * non-finite point of each site, so that nothing is scanned.
+ * Exists because a NaN is everywhere one step after it appeared, and people see it last in the
+ * order of execution: in the loss.  The footer of a file has the first non-finite point of each
+ * site, so nothing is scanned.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/buf.h"
 #include "report/order.h"
+#include "store/run.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { NEIGHBOURS = 48 }; /* sites around the origin among which its inputs are looked for */
 
-typedef struct found {
-    tt_moment moment;
-    int64_t index;
-    tt_point point;
-} found;
+static tt_rank_in_step kind_of(const tt_run *run, int32_t site)
+{
+    return tt_order_kind(tt_run_site_name(run, site));
+}
 
-/* Puts the earlier of the two into best. */
-static tt_status consider(tt_run *run, int32_t file, int32_t site, int64_t index, found *best,
+static bool has_stats(const tt_point *p)
+{
+    return (p->products & TT_PRODUCT_STATS) != 0;
+}
+
+/* ---- the origin ------------------------------------------------------------ */
+
+/* Did a happen before b? */
+static bool is_before(const tt_run *run, const tt_nonfinite *a, const tt_nonfinite *b)
+{
+    tt_rank_in_step kind_a = kind_of(run, a->site), kind_b = kind_of(run, b->site);
+    int32_t place_a = tt_order_place(run, a->site), place_b = tt_order_place(run, b->site);
+    if (a->point.step != b->point.step)
+        return a->point.step < b->point.step;
+    if (kind_a != kind_b)
+        return kind_a < kind_b;
+    if (kind_a != TT_ORDER_GRADIENT && a->point.time != b->point.time)
+        return a->point.time < b->point.time;
+    return place_a != place_b ? place_a < place_b : a->file < b->file;
+}
+
+/* Replaces *best by this point if it happened earlier. */
+static tt_status consider(tt_run *run, int32_t file, int32_t site, int64_t index, tt_nonfinite *best,
                           tt_error *err)
 {
-    found f = { .index = index };
-    tt_status st = tt_run_point(run, file, site, index, &f.point, err);
-    if (st < 0)
-        return st;
-    f.moment = (tt_moment){ .step = f.point.step,
-                            .kind = tt_order_kind(tt_run_site_name(run, site)),
-                            .time = f.point.time,
-                            .file = file,
-                            .site = site,
-                            .place = tt_order_place(run, site) };
-    if (best->index < 0 || tt_order_before(&f.moment, &best->moment))
-        *best = f;
+    tt_nonfinite found = { .file = file, .site = site, .index = index };
+    tt_status st = tt_run_point(run, file, site, index, &found.point, err);
+    if (st == TT_OK && (best->site < 0 || is_before(run, &found, best)))
+        *best = found;
+    return st;
+}
+
+typedef struct step_points {
+    int64_t first_time; /* of a site's points in the step */
+    int64_t count;      /* 0: none */
+    int64_t before;     /* points of an earlier time than asked about */
+} step_points;
+
+/* Counts the points of a site in a step; reads only two columns of a chunk. */
+static tt_status count_points(tt_run *run, int32_t file, int32_t site, int64_t step, int64_t time,
+                              step_points *out, tt_error *err)
+{
+    static const tt_column columns[] = { TT_COLUMN_STEP, TT_COLUMN_TIME };
+    const tt_index_site *row = tt_run_row(run, file, site);
+    *out = (step_points){ 0 };
+    for (uint32_t k = 0; row != NULL && k < row->count; k++) {
+        const tt_index_chunk *entry = &row->chunks[k];
+        if (step < entry->first_step || step > entry->last_step)
+            continue;
+        tt_chunk chunk;
+        tt_status st = tt_run_columns(run, run->taps[file], row, entry, columns, 2, &chunk);
+        if (st < 0)
+            return tt_fail(err, st, "%s: %s", tt_run_site_name(run, site), tt_status_text(st));
+        for (uint32_t i = 0; i < chunk.n; i++) {
+            int64_t at = (int64_t)run->cells[chunk.n + i];
+            if ((int64_t)run->cells[i] != step)
+                continue;
+            out->first_time = out->count == 0 ? at : out->first_time;
+            out->count++;
+            out->before += at < time;
+        }
+    }
     return TT_OK;
 }
 
-static bool has_stats(const found *f)
+/* Finds its place among all points of the step in its file, and what kinds of sites these have. */
+static tt_status find_order(tt_run *run, tt_nonfinite *of, tt_error *err)
 {
-    return f->index >= 0 && (f->point.products & TT_PRODUCT_STATS) != 0;
-}
-
-/* Takes note of what was recorded in the step. */
-static void note_kind(tt_nonfinite *out, const char *name)
-{
-    static const char activation[] = "activation/";
-    tt_rank_in_step kind = tt_order_kind(name);
-    out->has_forward |= strncmp(name, activation, strlen(activation)) == 0;
-    out->has_loss |= kind == TT_ORDER_LOSS;
-    out->has_backward |= kind == TT_ORDER_BACKWARD;
-}
-
-/* Its place among all points of the step in its file. */
-static tt_status find_order(tt_run *run, tt_nonfinite *out, tt_error *err)
-{
-    int64_t order = 1, of = 0;
+    of->order = 1;
     for (int32_t site = 0; site < tt_run_site_count(run); site++) {
-        tt_order_count seen;
-        int64_t until = out->point.time + (site < out->site && out->point.time < INT64_MAX);
-        tt_status st = tt_order_look(run, out->file, site, out->point.step, until, &seen);
+        step_points points;
+        int64_t until = of->point.time + (site < of->site && of->point.time < INT64_MAX);
+        tt_status st = count_points(run, of->file, site, of->point.step, until, &points, err);
         if (st < 0)
-            return tt_fail(err, st, "%s: %s", tt_run_site_name(run, site), tt_status_text(st));
-        of += seen.points;
-        order += seen.before;
-        if (seen.points > 0)
-            note_kind(out, tt_run_site_name(run, site));
+            return st;
+        of->of += points.count;
+        of->order += points.before;
+        if (points.count == 0)
+            continue;
+        of->has_forward |= tt_name_begins(tt_run_site_name(run, site), "activation/");
+        of->has_loss |= kind_of(run, site) == TT_ORDER_LOSS;
+        of->has_backward |= kind_of(run, site) == TT_ORDER_BACKWARD;
     }
-    out->order = order;
-    out->of = of;
     return TT_OK;
 }
 
 tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt_error *err)
 {
-    found best = { .index = -1 }, loss = { .index = -1 };
+    const tt_nonfinite none = { .file = -1, .site = -1, .index = -1 };
+    tt_nonfinite first = none, loss = none;
     int32_t reached = 0, allowed = 0;
     for (int32_t site = 0; site < tt_run_site_count(run); site++) {
-        bool is_allowed = allow != NULL && tt_glob_match(allow, tt_run_site_name(run, site));
-        bool is_reached = false;
-        if (!tt_site_is_shown(tt_run_site_name(run, site), NULL))
+        const char *name = tt_run_site_name(run, site);
+        bool is_allowed = allow != NULL && tt_glob_match(allow, name), is_reached = false;
+        if (!tt_site_is_shown(name, NULL))
             continue; /* about the recording itself */
         for (int32_t file = 0; file < tt_run_file_count(run); file++) {
             int64_t index;
             tt_status st = tt_run_first_nonfinite(run, file, site, &index, err);
-            if (st == TT_OK && index >= 0 && !is_allowed)
-                st = consider(run, file, site, index, &best, err);
-            if (st == TT_OK && index >= 0 && !is_allowed &&
-                tt_order_kind(tt_run_site_name(run, site)) == TT_ORDER_LOSS)
+            bool is_candidate = st == TT_OK && index >= 0 && !is_allowed;
+            if (is_candidate)
+                st = consider(run, file, site, index, &first, err);
+            if (is_candidate && st == TT_OK && kind_of(run, site) == TT_ORDER_LOSS)
                 st = consider(run, file, site, index, &loss, err);
             if (st < 0)
                 return st;
@@ -96,145 +127,151 @@ tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt
         reached += is_reached && !is_allowed;
         allowed += is_reached && is_allowed;
     }
-    tt_nonfinite origin = { .file = -1, .site = -1, .index = -1, .reached = reached, .allowed = allowed };
-    /* A number was logged whenever the program did so, and most often is the loss. */
-    if (best.index >= 0 && !has_stats(&best) && has_stats(&loss) && loss.moment.step == best.moment.step)
-        best = loss;
-    if (best.index >= 0) {
-        origin.file = best.moment.file;
-        origin.site = best.moment.site;
-        origin.index = best.index;
-        origin.point = best.point;
-        origin.birth = best.moment.kind == TT_ORDER_PARAMETER                  ? TT_BIRTH_UPDATE
-                       : best.moment.kind == TT_ORDER_LOSS && has_stats(&best) ? TT_BIRTH_LOSS
-                       : best.moment.kind <= TT_ORDER_LOSS                     ? TT_BIRTH_FORWARD
-                                                                               : TT_BIRTH_BACKWARD;
-        tt_status st = find_order(run, &origin, err);
+    /* The program logs a number at any time, and most often the number is the loss. */
+    if (first.site >= 0 && !has_stats(&first.point) && loss.site >= 0 && has_stats(&loss.point) &&
+        loss.point.step == first.point.step)
+        first = loss;
+    first.reached = reached;
+    first.allowed = allowed;
+    if (first.site >= 0) {
+        tt_rank_in_step kind = kind_of(run, first.site);
+        first.birth = kind == TT_ORDER_PARAMETER                         ? TT_BIRTH_UPDATE
+                      : kind == TT_ORDER_LOSS && has_stats(&first.point) ? TT_BIRTH_LOSS
+                      : kind <= TT_ORDER_LOSS                            ? TT_BIRTH_FORWARD
+                                                                         : TT_BIRTH_BACKWARD;
+        tt_status st = find_order(run, &first, err);
         if (st < 0)
             return st;
     }
-    *out = origin;
+    *out = first;
     return TT_OK;
 }
 
-/* ---- what fed it --------------------------------------------------------- */
-
-static bool is_finite(const tt_point *p)
-{
-    return (p->products & TT_PRODUCT_STATS) == 0 ||
-           (p->stats.nan | p->stats.posinf | p->stats.neginf) == 0;
-}
+/* ---- what it was computed from --------------------------------------------- */
 
 typedef struct feeds {
     tt_run *run;
     const tt_nonfinite *of;
+    bool is_gradient; /* the origin is the gradient of a parameter */
     tt_feed *out;
     size_t cap, count;
 } feeds;
 
 static void add_feed(feeds *f, tt_feed_kind kind, int32_t site, int64_t index)
 {
-    if (f->count < f->cap)
+    if (f->count < f->cap && site >= 0 && index >= 0)
         f->out[f->count++] = (tt_feed){ .kind = kind, .site = site, .index = index };
 }
 
-/* How long before the origin something of its step happened: time, then order; of
- * gradients, which are recorded at once, the order alone.  false: it did not. */
-static bool find_age(const feeds *f, int32_t site, int64_t there, int64_t age[2])
+/* Finds the first point of a site in the origin's step; *index is -1 if there is none or it is
+ * not finite. */
+static tt_status find_finite(const feeds *f, int32_t site, uint32_t products, int64_t *index,
+                             tt_error *err)
 {
-    const char *name = tt_run_site_name(f->run, f->of->site);
-    bool is_gradient = tt_order_kind(name) == TT_ORDER_GRADIENT;
-    if (is_gradient)
-        age[0] = 0;
-    else if (__builtin_sub_overflow(f->of->point.time, there, &age[0]))
-        return false; /* no clock says so */
-    age[1] = (int64_t)tt_order_place(f->run, f->of->site) - tt_order_place(f->run, site);
-    return age[0] > 0 || (age[0] == 0 && age[1] > 0);
+    tt_point p;
+    tt_status st = tt_run_seek(f->run, f->of->file, site, f->of->point.step, -1, products, index, err);
+    if (st == TT_OK && *index >= 0)
+        st = tt_run_point(f->run, f->of->file, site, *index, &p, err);
+    if (st == TT_OK && *index >= 0 && has_stats(&p) &&
+        (p.stats.nan | p.stats.posinf | p.stats.neginf) != 0)
+        *index = -1;
+    return st;
 }
 
-static bool is_younger(const int64_t a[2], const int64_t b[2])
+/* When something happened in the step.  Gradients of parameters are recorded at once: only their
+ * places differ. */
+typedef struct moment {
+    int64_t time, place;
+} moment;
+
+static bool is_earlier(moment a, moment b)
 {
-    return a[0] != b[0] ? a[0] < b[0] : a[1] < b[1];
+    return a.time != b.time ? a.time < b.time : a.place < b.place;
 }
 
-/* The two latest finite points before it: of the forward; of a parameter's gradient
- * those of the layers behind, which backward came to first. */
+/* Adds the two latest finite points before the origin: of the forward pass; for the gradient of a
+ * parameter, gradients of later layers, which backward reached first. */
 static tt_status add_before(feeds *f, tt_error *err)
 {
     struct {
-        int64_t age[2], index;
+        moment when;
+        int64_t index;
         int32_t site;
     } latest[2] = { { .site = -1 }, { .site = -1 } };
+    const moment origin = { f->is_gradient ? 0 : f->of->point.time, tt_order_place(f->run, f->of->site) };
     int32_t from = f->of->site - NEIGHBOURS, to = f->of->site + NEIGHBOURS;
-    bool is_gradient = tt_order_kind(tt_run_site_name(f->run, f->of->site)) == TT_ORDER_GRADIENT;
     for (int32_t site = from < 0 ? 0 : from; site < tt_run_site_count(f->run) && site <= to; site++) {
-        tt_rank_in_step kind = tt_order_kind(tt_run_site_name(f->run, site));
+        tt_rank_in_step kind = kind_of(f->run, site);
         if (site == f->of->site || kind == TT_ORDER_PARAMETER || kind == TT_ORDER_NORM ||
-            (kind == TT_ORDER_GRADIENT) != is_gradient)
+            (kind == TT_ORDER_GRADIENT) != f->is_gradient)
             continue;
-        int64_t index = -1, age[2];
-        tt_order_count seen;
-        tt_point point;
-        tt_status st = tt_order_look(f->run, f->of->file, site, f->of->point.step, 0, &seen);
-        if (st < 0)
-            return tt_fail(err, st, "%s", tt_status_text(st));
-        if (seen.points == 0 || !find_age(f, site, seen.first_time, age) ||
-            (latest[1].site >= 0 && !is_younger(age, latest[1].age)))
-            continue;
-        st = tt_run_seek(f->run, f->of->file, site, f->of->point.step, -1, TT_PRODUCT_STATS, &index, err);
-        if (st == TT_OK && index >= 0)
-            st = tt_run_point(f->run, f->of->file, site, index, &point, err);
+        int64_t index = -1;
+        step_points points;
+        tt_status st = count_points(f->run, f->of->file, site, f->of->point.step, 0, &points, err);
         if (st < 0)
             return st;
-        if (index < 0 || !is_finite(&point))
+        const moment when = { f->is_gradient ? 0 : points.first_time, tt_order_place(f->run, site) };
+        if (points.count == 0 || !is_earlier(when, origin) ||
+            (latest[1].site >= 0 && !is_earlier(latest[1].when, when)))
             continue;
-        int slot = latest[0].site >= 0 && !is_younger(age, latest[0].age) ? 1 : 0;
+        st = find_finite(f, site, TT_PRODUCT_STATS, &index, err);
+        if (st < 0)
+            return st;
+        if (index < 0)
+            continue;
+        int slot = latest[0].site >= 0 && !is_earlier(latest[0].when, when) ? 1 : 0;
         if (slot == 0)
             latest[1] = latest[0];
-        memcpy(latest[slot].age, age, sizeof age);
+        latest[slot].when = when;
         latest[slot].index = index;
         latest[slot].site = site;
     }
     for (int i = 0; i < 2; i++)
-        if (latest[i].site >= 0)
-            add_feed(f, TT_FEED_BEFORE, latest[i].site, latest[i].index);
+        add_feed(f, TT_FEED_BEFORE, latest[i].site, latest[i].index);
     return TT_OK;
 }
 
-/* parameter/<module>.<its own name>, of the module that returned the value. */
+/* Adds parameter/<module>.<name> of the module that returned the value; for the gradient of a
+ * parameter, that parameter. */
 static tt_status add_parameters(feeds *f, tt_error *err)
 {
     static const char *const kinds[] = { "activation/", "activation_gradient/", "gradient/" };
     const char *name = tt_run_site_name(f->run, f->of->site), *module = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strncmp(name, kinds[i], strlen(kinds[i])) == 0)
+        if (tt_name_begins(name, kinds[i]))
             module = name + strlen(kinds[i]);
-    if (module == NULL)
-        return TT_OK;
-    bool is_gradient = tt_order_kind(name) == TT_ORDER_GRADIENT;
-    size_t len = strlen(module), head = strlen("parameter/");
-    const char *bracket = strchr(module, '[');
-    if (bracket != NULL)
-        len = (size_t)(bracket - module); /* one of several outputs */
-    for (int32_t site = 0; site < tt_run_site_count(f->run); site++) {
+    size_t len = module != NULL ? strcspn(module, "[") : 0; /* [: one of several outputs */
+    for (int32_t site = 0; module != NULL && site < tt_run_site_count(f->run); site++) {
         const char *other = tt_run_site_name(f->run, site);
-        if (strncmp(other, "parameter/", head) != 0 || strncmp(other + head, module, len) != 0)
+        if (!tt_name_begins(other, "parameter/") ||
+            strncmp(other + strlen("parameter/"), module, len) != 0)
             continue;
-        const char *rest = other + head + len;
-        bool is_own = is_gradient ? *rest == '\0' : *rest == '.' && strchr(rest + 1, '.') == NULL;
+        const char *rest = other + strlen("parameter/") + len;
         int64_t index = -1;
-        tt_point point;
-        if (!is_own)
-            continue;
-        tt_status st = tt_run_seek(f->run, f->of->file, site, f->of->point.step, -1, 0, &index, err);
-        if (st == TT_OK && index >= 0)
-            st = tt_run_point(f->run, f->of->file, site, index, &point, err);
+        if (f->is_gradient ? *rest != '\0' : *rest != '.' || strchr(rest + 1, '.') != NULL)
+            continue; /* of another module */
+        tt_status st = find_finite(f, site, 0, &index, err);
         if (st < 0)
             return st;
-        if (index >= 0 && is_finite(&point))
-            add_feed(f, TT_FEED_PARAMETER, site, index);
+        add_feed(f, TT_FEED_PARAMETER, site, index);
     }
     return TT_OK;
+}
+
+/* Adds the gradient that an optimizer used, one step ago, to compute the parameter. */
+static tt_status add_gradient(feeds *f, tt_error *err)
+{
+    const tt_nonfinite *of = f->of;
+    const char *name = tt_run_site_name(f->run, of->site);
+    int32_t site = tt_order_find(f->run, "gradient/", name + strlen("parameter/"), "");
+    int64_t index = -1;
+    tt_point before;
+    tt_status st = tt_run_point(f->run, of->file, of->site, of->index - 1, &before, err);
+    if (st == TT_OK && site >= 0)
+        st = tt_run_seek(f->run, of->file, site, before.step, -1, 0, &index, err);
+    if (st == TT_OK)
+        add_feed(f, TT_FEED_BEFORE, site, index);
+    return st;
 }
 
 tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t cap, size_t *count,
@@ -242,31 +279,17 @@ tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t
 {
     feeds f = { .run = run, .of = of, .out = out, .cap = cap };
     tt_status st = TT_OK;
-    if (of->site < 0)
-        goto out;
-    /* A parameter was made by its gradient, one step ago. */
-    const char *name = tt_run_site_name(run, of->site);
-    if (of->birth == TT_BIRTH_UPDATE && of->index > 0) {
-        tt_buf gradient = { 0 };
-        tt_point before;
-        int64_t index = -1;
-        st = tt_run_point(run, of->file, of->site, of->index - 1, &before, err);
-        if (st == TT_OK && tt_buf_printf(&gradient, "gradient/%s", name + strlen("parameter/")) < 0)
-            st = tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
-        int32_t site = st == TT_OK ? tt_run_find(run, gradient.data) : -1;
-        if (site >= 0)
-            st = tt_run_seek(run, of->file, site, before.step, -1, 0, &index, err);
-        if (st == TT_OK && index >= 0)
-            add_feed(&f, TT_FEED_BEFORE, site, index);
-        tt_buf_free(&gradient);
-    } else if (of->birth != TT_BIRTH_UPDATE) {
-        st = add_before(&f, err);
+    if (of->site >= 0) {
+        f.is_gradient = kind_of(run, of->site) == TT_ORDER_GRADIENT;
+        if (of->birth != TT_BIRTH_UPDATE)
+            st = add_before(&f, err);
+        else if (of->index > 0)
+            st = add_gradient(&f, err);
+        if (st == TT_OK)
+            st = add_parameters(&f, err);
+        if (st == TT_OK)
+            add_feed(&f, TT_FEED_PREVIOUS, of->site, of->index - 1);
     }
-    if (st == TT_OK)
-        st = add_parameters(&f, err);
-    if (st == TT_OK && of->index > 0)
-        add_feed(&f, TT_FEED_PREVIOUS, of->site, of->index - 1);
-out:
     if (st == TT_OK)
         *count = f.count;
     return st;

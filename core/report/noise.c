@@ -44,27 +44,21 @@ static double roundoff_of(int32_t dtype)
     return dtype >= 0 && dtype < TT_DTYPE_COUNT_ ? roundoff[dtype] : 0;
 }
 
-/* Products summed for one element of what this module puts out; 1: not known. */
+/* Finds how many products are summed for one element of what this module returns; 1: unknown. */
 static tt_status reduction_length(tt_run *run, int32_t file, int32_t site, double *out)
 {
     const char *name = tt_run_site_name(run, site), *slash = strchr(name, '/');
-    char weight[TT_NUMBER_TEXT + 4200];
-    *out = 1;
-    if (slash == NULL || strlen(slash) > 4096)
-        return TT_OK;
-    bool is_parameter = tt_order_kind(name) == TT_ORDER_GRADIENT;
-    size_t len =
-        (size_t)snprintf(weight, sizeof weight, "parameter%s%s", slash, is_parameter ? "" : ".weight");
-    int32_t found = len < sizeof weight ? tt_run_find(run, weight) : -1;
+    const char *tail = tt_order_kind(name) == TT_ORDER_GRADIENT ? "" : ".weight";
+    int32_t weight = slash != NULL ? tt_order_find(run, "parameter", slash, tail) : -1;
     tt_point point;
-    if (found < 0 || tt_run_points(run, file, found) == 0)
+    *out = 1;
+    if (tt_run_points(run, file, weight) == 0)
         return TT_OK;
-    tt_status st = tt_run_point(run, file, found, -1, &point, NULL);
+    tt_status st = tt_run_point(run, file, weight, -1, &point, NULL);
     double elements = 1;
     for (int32_t d = 1; st == TT_OK && d < point.ndim; d++)
         elements *= (double)point.shape[d];
-    if (st == TT_OK && elements >= 1)
-        *out = elements;
+    *out = st == TT_OK && elements >= 1 ? elements : 1;
     return st;
 }
 

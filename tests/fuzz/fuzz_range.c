@@ -3,8 +3,7 @@
  * What is taken as a range of steps is written down again and must read the same;
  * the distance between two words obeys the laws of a distance.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "../../cli/range.h"
-#include "../../cli/suggest.h"
+#include "../../cli/words.h"
 #include "fuzz.h"
 #include "tensortap_tools.h"
 
@@ -32,8 +31,8 @@ static void check_range(const char *text)
 
 static void check_distance(const char *a, const char *b)
 {
-    size_t m = strlen(a), n = strlen(b), there = tt_suggest_distance(a, m, b, n);
-    MUST(there == tt_suggest_distance(b, n, a, m));
+    size_t m = strlen(a), n = strlen(b), there = tt_words_distance(a, m, b, n);
+    MUST(there == tt_words_distance(b, n, a, m));
     MUST(there == SIZE_MAX || (there == 0) == (strcmp(a, b) == 0));
     MUST(there == SIZE_MAX || (there <= (m > n ? m : n) && there >= (m > n ? m - n : n - m)));
 }
