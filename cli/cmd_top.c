@@ -48,19 +48,23 @@ static int by_change(const void *a, const void *b)
     return x->by > y->by ? -1 : x->by < y->by ? 1 : (x->site > y->site) - (x->site < y->site);
 }
 
+static bool is_finite(const tt_point *p)
+{
+    return (p->stats.nan | p->stats.posinf | p->stats.neginf) == 0;
+}
+
+/* The root mean square; NaN: not finite. */
 static double size_of(const tt_point *p)
 {
     if ((p->products & TT_PRODUCT_STATS) == 0)
         return p->scalar;
-    return (p->stats.nan | p->stats.posinf | p->stats.neginf) != 0 ? NAN : tt_stats_rms(&p->stats);
+    return is_finite(p) ? tt_stats_rms(&p->stats) : NAN;
 }
 
 /* A tensor without elements has no size: that is not the NaN one looks for. */
 static bool is_undefined(const tt_point *p)
 {
-    const tt_stats *s = &p->stats;
-    return (p->products & TT_PRODUCT_STATS) != 0 && (s->nan | s->posinf | s->neginf) == 0 &&
-           isnan(tt_stats_rms(s));
+    return (p->products & TT_PRODUCT_STATS) != 0 && is_finite(p) && isnan(size_of(p));
 }
 
 /* Steps a second over the last points of the site recorded most. */

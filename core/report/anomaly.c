@@ -3,6 +3,7 @@
  * Exists so that a person sees trouble without reading a tree of a thousand lines.
  * Looks at the first and the latest point only: a run is not scanned for it.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "report/order.h"
 #include "store/run.h"
 
 #include <math.h>
@@ -24,10 +25,10 @@ const char *tt_anomaly_text(tt_anomaly anomaly)
 
 bool tt_site_is_shown(const char *name, const char *glob)
 {
-    static const char ours[] = "tensortap/";
-    if (glob != NULL && strncmp(glob, ours, strlen(ours)) == 0)
-        return tt_glob_match(glob, name);
-    return strncmp(name, ours, strlen(ours)) != 0 && (glob == NULL || tt_glob_match(glob, name));
+    bool is_ours = tt_name_begins(name, "tensortap/");
+    if (is_ours && (glob == NULL || !tt_name_begins(glob, "tensortap/")))
+        return false;
+    return glob == NULL || tt_glob_match(glob, name);
 }
 
 bool tt_look_has_file(const tt_look *look, const tt_run *run, int32_t file)
@@ -77,7 +78,7 @@ static tt_status find_unusual(tt_run *run, int32_t site, tt_latest *found, tt_er
 {
     const tt_stats *s = &found->latest.stats;
     const char *name = tt_run_site_name(run, site);
-    bool is_parameter = strncmp(name, "parameter/", strlen("parameter/")) == 0, has_first;
+    bool is_parameter = tt_name_begins(name, "parameter/"), has_first;
     double sum = 0, sumsq = 0;
     if ((found->latest.products & TT_PRODUCT_STATS) == 0 || tt_run_points(run, found->file, site) < 2)
         return TT_OK;

@@ -5,16 +5,15 @@
  * and below them the same labels, classes, types and shapes) become one row.  `show` and
  * `graph` are made of these rows.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "report/order.h"
 #include "store/run.h"
 #include "summary/stats.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    DEEPEST = 40,   /* the rest of a name is one label */
-    AFTER_ROOT = 6, /* length of "(root)" */
-};
+enum { DEEPEST = 40 }; /* the rest of a name is one label */
 
 /* A part of a name.  Children are in the order of their first appearance. */
 typedef struct node {
@@ -22,7 +21,7 @@ typedef struct node {
     int32_t site;                                   /* -1: a group only */
     uint32_t parent, first_child, last_child, next; /* 0: none; [0] is the root */
     uint64_t likeness;      /* equal for nodes that are alike, they and all below */
-    uint64_t look;          /* of the site's latest point: type and shape */
+    uint64_t look;          /* of the site: type, shape, names of the module's parameters */
     uint64_t path;          /* hash of the module's path; 0: below no kind that names modules */
     const char *class_name; /* borrowed; NULL: no module, or its class is unknown */
     bool is_output;         /* an item of what a module returned */
@@ -103,16 +102,16 @@ static uint64_t look_of(const tt_point *p)
 
 /* ---- names ----------------------------------------------------------------- */
 
-/* What separates the names of modules, or lines, below this kind ("activation/x.y"). */
+/* Returns what separates the names of modules, or lines, below this kind ("activation/x.y"). */
 static const char *joint_of(const char *name)
 {
-    static const char *const kinds[] = { "activation", "activation_gradient", "gradient", "input",
-                                         "parameter" };
-    size_t len = strcspn(name, "/");
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strlen(kinds[i]) == len && memcmp(name, kinds[i], len) == 0)
-            return ".";
-    return len == 4 && memcmp(name, "line", len) == 0 ? ":" : "/";
+    static const char *const kinds[] = { "activation", "activation_gradient", "gradient",
+                                         "input",      "parameter",           "line" };
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+    for (size_t i = 0; i < KINDS; i++)
+        if (strlen(kinds[i]) == strcspn(name, "/") && tt_name_begins(name, kinds[i]))
+            return i + 1 < KINDS ? "." : ":";
+    return "/";
 }
 
 /* The place in the table of a label below a parent: its own, or the free one for it. */
@@ -167,10 +166,9 @@ static tt_status go_down(maker *m, uint32_t *at, const char *label, size_t len)
 /* Of "line/src/train.py:34:y": where "34:y" begins; NULL: it is no such name. */
 static const char *line_part(const char *name)
 {
-    static const char kind[] = "line/";
-    if (strncmp(name, kind, strlen(kind)) != 0)
+    if (!tt_name_begins(name, "line/"))
         return NULL;
-    for (const char *at = name + strlen(name); at > name + strlen(kind); at--)
+    for (const char *at = name + strlen(name); at > name + strlen("line/"); at--)
         if (at[-1] == ':' && strspn(at, "0123456789") > 0 && at[strspn(at, "0123456789")] == ':')
             return at;
     return NULL;
@@ -216,7 +214,6 @@ static const module *find_module(const maker *m, uint64_t path)
 /* Lists what is known of each module: classes that were recorded, names of parameters. */
 static tt_status list_modules(maker *m, const tt_run *run)
 {
-    static const char kind[] = "parameter/";
     size_t all = (size_t)tt_run_site_count(run), count = 0, kept = 0;
     for (int32_t f = 0; f < tt_run_file_count(run); f++)
         all += (size_t)tt_run_module_count(run, f);
@@ -231,9 +228,9 @@ static tt_status list_modules(maker *m, const tt_run *run)
     m->has_classes = count > 0;
     for (int32_t site = 0; site < tt_run_site_count(run); site++) {
         const char *name = tt_run_site_name(run, site);
-        if (strncmp(name, kind, strlen(kind)) != 0)
+        if (!tt_name_begins(name, "parameter/"))
             continue;
-        name += strlen(kind);
+        name += strlen("parameter/");
         const char *dot = strrchr(name, '.');
         rows[count++] = (module){ .path = hash_more(EMPTY, name, dot != NULL ? (size_t)(dot - name) : 0),
                                   .names = hash_text(dot != NULL ? dot + 1 : name) };
@@ -252,22 +249,11 @@ static tt_status list_modules(maker *m, const tt_run *run)
     return TT_OK;
 }
 
-/* The names of the parameters of the module that returned this site's tensor; 0: none. */
-static uint64_t parameter_names(const maker *m, const char *site_name)
-{
-    static const char *const kinds[] = { "activation/", "activation_gradient/", "input/" };
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strncmp(site_name, kinds[i], strlen(kinds[i])) == 0) {
-            const module *found = find_module(m, hash_text(site_name + strlen(kinds[i])));
-            return found != NULL ? found->names : 0;
-        }
-    return 0;
-}
-
 static bool is_root(const char *label) /* "(root)", or "name:(root)" of a model with a name */
 {
-    size_t len = strlen(label);
-    return len >= AFTER_ROOT && strcmp(label + len - AFTER_ROOT, "(root)") == 0;
+    static const char root[] = "(root)";
+    size_t len = strlen(label), tail = strlen(root);
+    return len >= tail && strcmp(label + len - tail, root) == 0;
 }
 
 /* Sets path, class and is_output of every node, then their likeness. */
@@ -282,11 +268,12 @@ static void compare_nodes(maker *m)
         if (n->parent == 0 || above->path == 0)
             continue;
         n->path = hash_more(is_top ? EMPTY : hash_more(above->path, ".", 1), n->label, strlen(n->label));
-        const module *found = find_module(m, n->path);
-        n->class_name = found != NULL ? found->class_name : NULL;
         while (kind->parent != 0)
             kind = &m->nodes[kind->parent];
+        const module *found = find_module(m, n->path);
         bool has_outputs = strcmp(kind->label, "parameter") != 0 && strcmp(kind->label, "gradient") != 0;
+        n->class_name = found != NULL ? found->class_name : NULL;
+        n->look = mix(n->look, found != NULL && has_outputs ? found->names : 0);
         n->is_output = has_outputs && !is_top && n->class_name == NULL &&
                        (m->has_classes || above->is_output || is_root(above->label));
     }
@@ -316,48 +303,51 @@ static bool is_numbered(const node *n)
 
 static const char *join_label(maker *m, const char *a, const char *between, const char *b)
 {
-    tt_buf text = { 0 };
-    const char *copy = NULL;
-    if (tt_buf_printf(&text, "%s%s%s", a, between, b) == TT_OK)
-        copy = tt_arena_text(&m->whole->labels, text.data, text.len);
-    tt_buf_free(&text);
-    return copy;
+    size_t room = strlen(a) + strlen(between) + strlen(b) + 1;
+    char *text = tt_arena_alloc(&m->whole->labels, room);
+    if (text != NULL)
+        (void)snprintf(text, room, "%s%s%s", a, between, b);
+    return text;
 }
 
-/* The groups of children of nodes that are alike: those of the first say which neighbours are
- * folded, those of the others are in the same order.  NULL: out of memory. */
+/* Lists the groups of children of nodes that are alike: those of the first node determine which
+ * neighbours are folded; the others have the same children in the same order.  NULL: out of memory. */
 static group *list_groups(maker *m, const group *parents, size_t *count)
 {
     const node *nodes = m->nodes;
     size_t children = 0, have = 0;
-    for (uint32_t c = nodes[parents->nodes[0]].first_child; c != 0; c = nodes[c].next)
+    uint32_t first = nodes[parents->nodes[0]].first_child, last = 0;
+    for (uint32_t c = first; c != 0; c = nodes[c].next)
         children++;
     group *groups = tt_arena_alloc(&m->scratch, (children + 1) * sizeof *groups);
-    uint32_t *cursors = tt_arena_alloc(&m->scratch, parents->count * sizeof *cursors), last = 0;
-    if (groups == NULL || cursors == NULL)
+    if (groups == NULL)
         return NULL;
-    for (uint32_t c = nodes[parents->nodes[0]].first_child; c != 0; last = c, c = nodes[c].next) {
-        group *g = have > 0 ? &groups[have - 1] : NULL;
-        if (g != NULL && (m->how & TT_TREE_UNFOLDED) == 0 && is_numbered(&nodes[c]) &&
+    for (uint32_t c = first; c != 0; last = c, c = nodes[c].next) {
+        if (have > 0 && (m->how & TT_TREE_UNFOLDED) == 0 && is_numbered(&nodes[c]) &&
             is_numbered(&nodes[last]) && nodes[c].likeness == nodes[last].likeness)
-            g->width++;
+            groups[have - 1].width++;
         else
             groups[have++] = (group){ .width = 1, .label = nodes[c].label };
     }
-    for (size_t i = 0; i < parents->count; i++)
-        cursors[i] = nodes[parents->nodes[i]].first_child;
     for (size_t k = 0; k < have; k++) {
-        group *g = &groups[k];
-        g->nodes = tt_arena_alloc(&m->scratch, (parents->count * g->width + 1) * sizeof *g->nodes);
-        for (size_t i = 0; g->nodes != NULL && i < parents->count; i++)
-            for (size_t w = 0; w < g->width && cursors[i] != 0; w++, cursors[i] = nodes[cursors[i]].next)
-                g->nodes[g->count++] = cursors[i];
-        if (g->nodes != NULL && g->width > 1) { /* the first parent's are the first */
-            const char *one = g->label, *other = nodes[g->nodes[g->width - 1]].label;
-            bool is_backward = strtol(one, NULL, 10) > strtol(other, NULL, 10);
-            g->label = join_label(m, is_backward ? other : one, "-", is_backward ? one : other);
-        }
-        if (g->nodes == NULL || g->label == NULL)
+        size_t bytes = (parents->count * groups[k].width + 1) * sizeof *groups->nodes;
+        groups[k].nodes = tt_arena_alloc(&m->scratch, bytes);
+        if (groups[k].nodes == NULL)
+            return NULL;
+    }
+    for (size_t i = 0; i < parents->count; i++) {
+        uint32_t c = nodes[parents->nodes[i]].first_child;
+        for (group *g = groups; g < groups + have; g++)
+            for (size_t w = 0; w < g->width && c != 0; w++, c = nodes[c].next)
+                g->nodes[g->count++] = c;
+    }
+    for (group *g = groups; g < groups + have; g++) {
+        if (g->width == 1)
+            continue;
+        const char *low = g->label, *high = nodes[g->nodes[g->width - 1]].label;
+        bool is_backward = strtol(low, NULL, 10) > strtol(high, NULL, 10);
+        g->label = join_label(m, is_backward ? high : low, "-", is_backward ? low : high);
+        if (g->label == NULL)
             return NULL;
     }
     *count = have;
@@ -457,7 +447,7 @@ static tt_status add_sites(maker *m, tt_run *run, const tt_look *look, const cha
         if (st < 0 || latest->file < 0)
             continue;
         m->whole->tree.anomalies[site] = latest->anomalies;
-        st = add_name(m, name, site, mix(look_of(&latest->latest), parameter_names(m, name)));
+        st = add_name(m, name, site, look_of(&latest->latest));
     }
     if (st == TT_OK && m->count == 1)
         st = tt_fail(err, TT_EMISMATCH, "no site matches '%.150s'", only != NULL ? only : "*");
