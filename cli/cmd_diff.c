@@ -92,11 +92,11 @@ static int by_excess(const void *a, const void *b)
     const tt_diff_site *x = *(const tt_diff_site *const *)a, *y = *(const tt_diff_site *const *)b;
     if (x->verdict != y->verdict)
         return x->verdict > y->verdict ? -1 : 1;
-    double p = x->deviation, q = y->deviation;
+    double p = x->worst.deviation, q = y->worst.deviation;
     if (p != q)
         return p > q ? -1 : 1;
-    if (x->first_step != y->first_step) /* a NaN is everywhere: where it came first */
-        return x->first_step < y->first_step ? -1 : 1;
+    if (x->first.step != y->first.step) /* a NaN is everywhere: where it came first */
+        return x->first.step < y->first.step ? -1 : 1;
     return x < y ? -1 : 1;
 }
 
@@ -128,19 +128,19 @@ static tt_status print_worst(const tt_diff *diff, bool has_ranks)
     tt_table *table = tt_table_create(&tt_terminal.style, columns, width);
     for (size_t i = 0; i < count && i < WORST; i++) {
         const tt_diff_site *s = sites[i];
-        double off_by = has_tolerance ? fabs(s->a - s->b) : s->deviation;
+        double off_by = has_tolerance ? fabs(s->worst.a - s->worst.b) : s->worst.deviation;
         char name[4200];
         (void)snprintf(name, sizeof name, has_ranks ? "%s (rank %d)" : "%s", s->name, (int)s->rank);
         tt_table_cell(table, TT_MOOD_PLAIN, name);
-        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(s->first_step));
-        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(s->worst_step));
-        tt_table_cell(table, TT_MOOD_PLAIN, tt_field_name(s->worst_field));
-        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_number(s->a));
-        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_number(s->b));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(s->first.step));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(s->worst.step));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_field_name(s->worst.field));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_number(s->worst.a));
+        tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_number(s->worst.b));
         tt_table_cell(table, s->verdict == TT_DIFF_DIFFERS ? TT_MOOD_ALARM : TT_MOOD_PLAIN,
                       tt_screen_text("%.2g", off_by));
         if (!has_tolerance)
-            tt_table_cell(table, TT_MOOD_FAINT, tt_screen_text("%.2g", s->floor));
+            tt_table_cell(table, TT_MOOD_FAINT, tt_screen_text("%.2g", s->worst.floor));
     }
     putchar('\n');
     st = tt_screen_table(table, true, TT_OK);
@@ -153,17 +153,17 @@ out:
 
 static void print_first(const tt_diff_site *s, bool has_ranks)
 {
-    printf("they diverge at step %s in ", tt_screen_count(s->first_step));
+    printf("they diverge at step %s in ", tt_screen_count(s->first.step));
     tt_screen_say(TT_MOOD_ALARM, "%s", s->name);
     if (has_ranks)
         printf(", rank %d", (int)s->rank);
-    bool has_floor = !args.options.has_tolerance && !isinf(s->first_deviation);
+    bool has_floor = !args.options.has_tolerance && !isinf(s->first.deviation);
     putchar('\n');
-    tt_screen_say(TT_MOOD_FAINT, "there %s is %s against %s%s%s%s%s\n", tt_field_name(s->first_field),
-                  tt_screen_number(s->first_a), tt_screen_number(s->first_b),
-                  has_floor ? ", off by " : "", has_floor ? percent_text(s->first_deviation) : "",
+    tt_screen_say(TT_MOOD_FAINT, "there %s is %s against %s%s%s%s%s\n", tt_field_name(s->first.field),
+                  tt_screen_number(s->first.a), tt_screen_number(s->first.b),
+                  has_floor ? ", off by " : "", has_floor ? percent_text(s->first.deviation) : "",
                   has_floor ? " where rounding explains " : "",
-                  has_floor ? percent_text(s->first_floor) : "");
+                  has_floor ? percent_text(s->first.floor) : "");
 }
 
 static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_ranks)
@@ -219,17 +219,17 @@ static tt_status print_json(const tt_diff *diff)
         tt_json_i64(json, "only_a", s->only_a);
         tt_json_i64(json, "only_b", s->only_b);
         if (s->verdict != TT_DIFF_SAME) {
-            tt_json_i64(json, "first_step", s->first_step);
-            tt_json_i64(json, "first_call", s->first_call);
-            tt_json_text(json, "first_field", tt_field_name(s->first_field));
-            tt_json_f64(json, "first_a", s->first_a);
-            tt_json_f64(json, "first_b", s->first_b);
-            tt_json_i64(json, "worst_step", s->worst_step);
-            tt_json_text(json, "field", tt_field_name(s->worst_field));
-            tt_json_f64(json, "a", s->a);
-            tt_json_f64(json, "b", s->b);
-            tt_json_f64(json, "deviation", s->deviation);
-            tt_json_f64(json, "floor", s->floor);
+            tt_json_i64(json, "first_step", s->first.step);
+            tt_json_i64(json, "first_call", s->first.call);
+            tt_json_text(json, "first_field", tt_field_name(s->first.field));
+            tt_json_f64(json, "first_a", s->first.a);
+            tt_json_f64(json, "first_b", s->first.b);
+            tt_json_i64(json, "worst_step", s->worst.step);
+            tt_json_text(json, "field", tt_field_name(s->worst.field));
+            tt_json_f64(json, "a", s->worst.a);
+            tt_json_f64(json, "b", s->worst.b);
+            tt_json_f64(json, "deviation", s->worst.deviation);
+            tt_json_f64(json, "floor", s->worst.floor);
         }
         tt_json_close(json);
     }

@@ -411,19 +411,22 @@ typedef struct tt_diff_options {
     void (*progress)(int64_t done, int64_t total);
 } tt_diff_options;
 
+/* A difference between two points: the field that deviates most. */
+typedef struct tt_diff_point {
+    int64_t step, call; /* -1: no points differ */
+    tt_field field;
+    double a, b;
+    double deviation, floor; /* and the floor there */
+} tt_diff_point;
+
 typedef struct tt_diff_site {
     const char *name; /* borrowed of run a or b */
     int32_t rank;
     tt_verdict verdict;
-    int64_t points;                 /* compared */
-    int64_t only_a, only_b;         /* points without a partner of the same step and call */
-    int64_t first_step, first_call; /* the first above the floor, else the first that differs */
-    tt_field first_field;           /* the field that differs there ... */
-    double first_a, first_b, first_deviation, first_floor; /* ... and the floor there */
-    double deviation, floor;                               /* the largest, and the floor there */
-    int64_t worst_step;
-    tt_field worst_field;
-    double a, b;
+    int64_t points;         /* compared */
+    int64_t only_a, only_b; /* points without a partner of the same step and call */
+    tt_diff_point first;    /* the first above the floor, else the first that differs */
+    tt_diff_point worst;    /* the one with the largest deviation */
 } tt_diff_site;
 
 /* Finds a rename that gives every site of a that is missing in b a partner; false: none. */

@@ -17,22 +17,19 @@
 /* The parts of a line that may be left out. */
 enum { RANGE = 1, MEAN = 2, ZEROS = 4, SPARK = 8, EVERYTHING = 15 };
 
-typedef struct description {
-    tt_facts facts;
-    double cells[TT_SPARK_CELLS]; /* of the histogram */
-    size_t cell_count;            /* 0: no sparkline */
-} description;
-
-/* Where the line goes. */
-typedef struct pen {
+/* A line that is being written. */
+typedef struct line {
     tt_buf *out;
     const tt_style *style;
-} pen;
+    const tt_facts *facts;
+    double cells[TT_SPARK_CELLS]; /* of the histogram */
+    size_t cell_count;            /* 0: no sparkline */
+} line;
 
 /* Appends text of ours in the colour of a mood. */
-static void put(const pen *p, tt_mood mood, const char *format, ...)
+static void put(const line *p, tt_mood mood, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static void put(const pen *p, tt_mood mood, const char *format, ...)
+static void put(const line *p, tt_mood mood, const char *format, ...)
 {
     char text[128]; /* words and numbers */
     va_list args;
@@ -46,7 +43,7 @@ static void put(const pen *p, tt_mood mood, const char *format, ...)
         (void)tt_glyph_ink(p->out, TT_MOOD_PLAIN, p->style);
 }
 
-static void put_untrusted(const pen *p, tt_mood mood, const char *text)
+static void put_untrusted(const line *p, tt_mood mood, const char *text)
 {
     (void)tt_glyph_ink(p->out, mood, p->style);
     (void)tt_glyph_append(p->out, text, TT_TRUST_NONE, p->style);
@@ -78,7 +75,7 @@ const char *tt_facts_bound(const tt_stats *s, bool is_max, char out[TT_NUMBER_TE
     return tt_facts_integer((tt_dtype)s->dtype, is_max ? s->imax : s->imin, out);
 }
 
-static void put_complex(const pen *p, double real, double imag)
+static void put_complex(const line *p, double real, double imag)
 {
     char a[TT_NUMBER_TEXT], b[TT_NUMBER_TEXT];
     put(p, TT_MOOD_PLAIN, "%s%s%sj", tt_facts_short(real, a), signbit(imag) != 0 && imag != 0 ? "" : "+",
@@ -97,8 +94,9 @@ static const char *percent_text(int64_t part, int64_t whole, char out[TT_NUMBER_
     return out;
 }
 
-static void put_head(const pen *p, const tt_facts *facts)
+static void put_head(const line *p)
 {
+    const tt_facts *facts = p->facts;
     put_untrusted(p, TT_MOOD_TYPE, facts->dtype != NULL ? facts->dtype : "tensor");
     for (int32_t d = 0; facts->shape != NULL && d < facts->ndim; d++)
         put(p, TT_MOOD_PLAIN, "%s%" PRId64 "%s", d == 0 ? "[" : ", ", facts->shape[d],
@@ -110,7 +108,7 @@ static void put_head(const pen *p, const tt_facts *facts)
 }
 
 /* The value of a tensor that has only one: all its digits. */
-static void put_value(const pen *p, const tt_stats *s)
+static void put_value(const line *p, const tt_stats *s)
 {
     char text[TT_NUMBER_TEXT];
     if (tt_stats_finite(s) == 0)
@@ -130,7 +128,7 @@ static void put_value(const pen *p, const tt_stats *s)
                                                    : tt_facts_bound(s, false, text));
 }
 
-static void put_mean(const pen *p, const tt_stats *s)
+static void put_mean(const line *p, const tt_stats *s)
 {
     char text[TT_NUMBER_TEXT];
     put(p, TT_MOOD_FAINT, "  mean ");
@@ -146,10 +144,10 @@ static void put_mean(const pen *p, const tt_stats *s)
     }
 }
 
-static void put_values(const pen *p, const description *line, unsigned parts)
+static void put_values(const line *p, unsigned parts)
 {
     char text[TT_NUMBER_TEXT];
-    const tt_stats *s = line->facts.stats;
+    const tt_stats *s = p->facts->stats;
     tt_kind kind = tt_dtype_kind((tt_dtype)s->dtype);
     if (tt_stats_finite(s) == 0)
         return;
@@ -177,16 +175,16 @@ static void put_values(const pen *p, const description *line, unsigned parts)
             put_mean(p, s);
         if ((parts & ZEROS) && kind == TT_KIND_FLOAT && s->zeros >= s->count - s->zeros)
             put(p, TT_MOOD_FAINT, "  %s zero", percent_text(s->zeros, s->count, text));
-        if ((parts & SPARK) && line->cell_count > 0) {
+        if ((parts & SPARK) && p->cell_count > 0) {
             put(p, TT_MOOD_PLAIN, "  ");
             (void)tt_glyph_ink(p->out, TT_MOOD_SPARK, p->style);
-            (void)tt_spark_append(line->cells, line->cell_count, p->style, p->out);
+            (void)tt_spark_append(p->cells, p->cell_count, p->style, p->out);
             (void)tt_glyph_ink(p->out, TT_MOOD_PLAIN, p->style);
         }
     }
 }
 
-static void put_alarm(const pen *p, int64_t part, int64_t whole, const char *name)
+static void put_alarm(const line *p, int64_t part, int64_t whole, const char *name)
 {
     char count[TT_NUMBER_TEXT] = "", percent[TT_NUMBER_TEXT], share[TT_NUMBER_TEXT + 4] = "";
     if (part == 0)
@@ -209,11 +207,11 @@ static bool is_empty(const tt_facts *facts)
     return facts->stats != NULL && facts->stats->count == 0;
 }
 
-static void put_line(const pen *p, const description *line, unsigned parts)
+static void put_line(const line *p, unsigned parts)
 {
-    const tt_facts *facts = &line->facts;
+    const tt_facts *facts = p->facts;
     const tt_stats *s = facts->stats;
-    put_head(p, facts);
+    put_head(p);
     if (is_empty(facts)) {
         put(p, TT_MOOD_PLAIN, "  ");
         put(p, TT_MOOD_REMARK, "empty");
@@ -221,7 +219,7 @@ static void put_line(const pen *p, const description *line, unsigned parts)
         if (s->count == 1)
             put_value(p, s);
         else
-            put_values(p, line, parts);
+            put_values(p, parts);
         put_alarm(p, s->nan, s->count, "NaN");
         put_alarm(p, s->posinf, s->count, "Inf");
         put_alarm(p, s->neginf, s->count, "-Inf");
@@ -232,20 +230,19 @@ static void put_line(const pen *p, const description *line, unsigned parts)
     }
 }
 
-/* Draws the histogram into cells; 0: there is nothing to draw. */
-static tt_status draw_hist(const tt_facts *facts, description *line)
+/* Draws the histogram into cells, if there is anything to draw. */
+static tt_status draw_hist(line *p)
 {
-    const tt_stats *s = facts->stats;
+    const tt_stats *s = p->facts->stats;
     tt_kind kind = s != NULL ? tt_dtype_kind((tt_dtype)s->dtype) : TT_KIND_BOOL;
-    size_t count = facts->hist != NULL && kind != TT_KIND_BOOL ? tt_hist_bins(facts->hist, NULL, 0) : 0;
-    if (count == 0)
-        return TT_OK;
-    tt_hist_bin *bins = malloc(count * sizeof *bins); /* owned */
+    const tt_hist *hist = kind != TT_KIND_BOOL ? p->facts->hist : NULL;
+    size_t count = hist != NULL ? tt_hist_bins(hist, NULL, 0) : 0;
+    tt_hist_bin *bins = malloc((count + 1) * sizeof *bins); /* owned */
     if (bins == NULL)
         return TT_ENOMEM;
-    (void)tt_hist_bins(facts->hist, bins, count);
-    bool is_whole = kind == TT_KIND_INT || kind == TT_KIND_UINT;
-    line->cell_count = tt_spark_cells(bins, count, s->min, s->max, is_whole, line->cells);
+    if (count > 0)
+        p->cell_count = tt_spark_cells(bins, tt_hist_bins(hist, bins, count), s->min, s->max,
+                                       kind == TT_KIND_INT || kind == TT_KIND_UINT, p->cells);
     free(bins);
     return TT_OK;
 }
@@ -253,15 +250,14 @@ static tt_status draw_hist(const tt_facts *facts, description *line)
 tt_status tt_facts_line(const tt_facts *facts, const tt_style *style, tt_buf *out)
 {
     static const unsigned plans[] = { EVERYTHING, RANGE | MEAN | ZEROS, RANGE | MEAN, RANGE, 0 };
-    description line = { .facts = *facts };
-    pen p = { .out = out, .style = style };
+    line p = { .out = out, .style = style, .facts = facts };
     size_t from = out->len;
-    tt_status st = draw_hist(facts, &line);
+    tt_status st = draw_hist(&p);
     if (st < 0)
         return st;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         tt_buf_cut(out, from);
-        put_line(&p, &line, plans[i]);
+        put_line(&p, plans[i]);
         if (out->st < 0 || style->columns <= 0 ||
             tt_glyph_columns(out->data + from, TT_TRUST_INK, style) <= (size_t)style->columns)
             break;

@@ -291,11 +291,10 @@ static tt_status add_pair(pair_list *all, side *a, side *b, int32_t file_a, int3
     if (st < 0)
         return tt_fail(err, st, "%s", tt_status_text(st));
     tt_diff_pair *pair = &all->pairs[all->count++];
-    *pair = (tt_diff_pair){
-        .site = { .name = name, .rank = rank, .first_step = -1, .worst_step = -1, .a = NAN, .b = NAN },
-        .kind = tt_order_kind(name),
-        .place = a->points > 0 ? tt_order_place(a->run, site_a) : INT32_MAX
-    };
+    *pair = (tt_diff_pair){ .site = { name, rank, .first = { .step = -1 },
+                                      .worst = { .step = -1, .a = NAN, .b = NAN } },
+                            .kind = tt_order_kind(name),
+                            .place = a->points > 0 ? tt_order_place(a->run, site_a) : INT32_MAX };
     st = compare_site(a, b, options, pair);
     if (st == TT_OK && pair->count > 0)
         st = tt_noise_base(a->run, file_a, site_a, b->run, file_b, site_b, &pair->base, &pair->elements);

@@ -155,18 +155,7 @@ static double floor_of(const handed *h, const tt_diff_pair *pair, tt_gap_kind ki
     return fmin(fmax(pair->base, fmax(HANDED_ON * own, fed)), h->coarsest * MOST * steps);
 }
 
-static void set_first(tt_diff_site *site, const tt_gap *gap, int shown, double floor)
-{
-    site->first_step = gap->step;
-    site->first_call = gap->call;
-    site->first_field = (tt_field)gap->field[shown];
-    site->first_a = gap->a[shown];
-    site->first_b = gap->b[shown];
-    site->first_deviation = (double)gap->deviation[shown];
-    site->first_floor = floor;
-}
-
-/* Takes a gap into the answer about its site; true: it is beyond a floor. */
+/* Adds a gap to the answer about its site; true: it is above a floor. */
 static bool judge_gap(tt_diff_pair *pair, const tt_gap *gap, const double floor[TT_GAP_COUNT_])
 {
     tt_diff_site *site = &pair->site;
@@ -175,27 +164,23 @@ static bool judge_gap(tt_diff_pair *pair, const tt_gap *gap, const double floor[
         isnan(gap->a[TT_GAP_AVERAGE]) && isnan(gap->b[TT_GAP_AVERAGE]) ? TT_GAP_EXTREME : TT_GAP_AVERAGE;
     for (int k = 0; k < TT_GAP_COUNT_; k++) {
         bool is_out = !((double)gap->deviation[k] <= floor[k]);
-        if (is_out ? !is_beyond : !is_beyond && gap->deviation[k] > gap->deviation[shown])
+        if (!is_beyond && (is_out || gap->deviation[k] > gap->deviation[shown]))
             shown = k;
         is_beyond |= is_out;
     }
-    double deviation = (double)gap->deviation[shown];
+    const tt_diff_point point = {
+        gap->step,     gap->call,     (tt_field)gap->field[shown],
+        gap->a[shown], gap->b[shown], (double)gap->deviation[shown],
+        floor[shown],
+    };
     if (is_beyond && site->verdict != TT_DIFF_DIFFERS) {
         site->verdict = TT_DIFF_DIFFERS;
-        set_first(site, gap, shown, floor[shown]); /* takes the place of one within the noise */
-        site->worst_step = -1;
+        site->first = site->worst = point; /* replace those within the noise */
     } else if (site->verdict == TT_DIFF_SAME) {
         site->verdict = TT_DIFF_NOISE;
-        set_first(site, gap, shown, floor[shown]);
-    }
-    if ((is_beyond || site->verdict != TT_DIFF_DIFFERS) &&
-        (site->worst_step < 0 || deviation > site->deviation)) {
-        site->deviation = deviation;
-        site->floor = floor[shown];
-        site->worst_step = gap->step;
-        site->worst_field = (tt_field)gap->field[shown];
-        site->a = gap->a[shown];
-        site->b = gap->b[shown];
+        site->first = site->worst = point;
+    } else if ((is_beyond || site->verdict == TT_DIFF_NOISE) && point.deviation > site->worst.deviation) {
+        site->worst = point;
     }
     return is_beyond;
 }

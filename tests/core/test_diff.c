@@ -137,7 +137,7 @@ static void noise_may_grow_but_not_without_end(void **state)
         tt_diff *diff = compare(&m, &everything);
         assert_int_equal(diff->verdict, steps == 5 ? TT_DIFF_NOISE : TT_DIFF_DIFFERS);
         if (steps > 5) /* 3e-7 * 3^6 > 64 * 7 * 4.8e-7 */
-            assert_int_equal(diff->sites[0].first_step, 6);
+            assert_int_equal(diff->sites[0].first.step, 6);
         end(&m, diff);
     }
 }

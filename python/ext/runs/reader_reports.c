@@ -91,9 +91,9 @@ static PyObject *describe_site(const tt_diff_site *site)
                                              : "identical";
     return Py_BuildValue("(sisLLLLLddLsdd)", site->name, (int)site->rank, verdict,
                          (long long)site->points, (long long)site->only_a, (long long)site->only_b,
-                         (long long)site->first_step, (long long)site->first_call, site->deviation,
-                         site->floor, (long long)site->worst_step, tt_field_name(site->worst_field),
-                         site->a, site->b);
+                         (long long)site->first.step, (long long)site->first.call, site->worst.deviation,
+                         site->worst.floor, (long long)site->worst.step, tt_field_name(site->worst.field),
+                         site->worst.a, site->worst.b);
 }
 
 /* Locks in one order whoever is a and whoever is b, so that no two threads wait for
