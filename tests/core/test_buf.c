@@ -99,7 +99,7 @@ static void a_size_that_cannot_be_is_out_of_memory(void **state)
 static tt_status grow(tt_buf *buf)
 {
     tt_status st = TT_OK;
-    for (int i = 0; st == TT_OK && i < 100; i++) {
+    for (int i = 0; st == TT_OK && i < 2000; i++) {
         size_t before = buf->len;
         st = i % 2 == 0 ? tt_buf_printf(buf, "%d and ", i) : tt_buf_text(buf, "some more text");
         if (st < 0) { /* as it was */

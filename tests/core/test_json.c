@@ -142,15 +142,18 @@ static void an_allocation_that_fails_is_reported_at_the_end(void **state)
     (void)state;
     for (long nth = 1;; nth++) {
         tt_buf out = { 0 };
+        while (out.len == 0 || out.len + 10 < out.cap) /* so that it grows in the middle */
+            assert_int_equal(tt_buf_text(&out, " "), TT_OK);
+        size_t before = out.len;
         alloc_fail_at(nth);
         tt_status st = write_sample(&out);
         bool was_hit = alloc_fail_stop();
         assert_int_equal(st, was_hit ? TT_ENOMEM : TT_OK);
         if (!was_hit)
-            assert_string_equal(out.data, sample);
+            assert_string_equal(out.data + before, sample);
         tt_buf_free(&out);
         if (!was_hit) {
-            assert_true(nth > 2);
+            assert_true(nth > 1);
             break;
         }
     }
