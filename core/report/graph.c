@@ -27,6 +27,13 @@ size_t tt_graph_find(const tt_graph *graph, uint64_t id)
     return low < graph->node_count && graph->nodes[low].id == id ? low : SIZE_MAX;
 }
 
+bool tt_graph_ends(const tt_graph *graph, size_t edge, size_t *from, size_t *to)
+{
+    *from = tt_graph_find(graph, graph->edges[edge].from);
+    *to = tt_graph_find(graph, graph->edges[edge].to);
+    return *from != SIZE_MAX && *to != SIZE_MAX;
+}
+
 bool tt_graph_is_framed(const tt_graph_node *node)
 {
     return node->frame != 0 && node->function != NULL && node->function[0] != '<';
@@ -56,12 +63,9 @@ size_t *tt_graph_stack(const tt_graph *graph)
     size_t high = height_of(graph->node_count), alone = 0, last = SIZE_MAX;
     if (above == NULL)
         return NULL;
-    for (size_t i = 0; i < graph->edge_count; i++) {
-        size_t from = tt_graph_find(graph, graph->edges[i].from),
-               to = tt_graph_find(graph, graph->edges[i].to);
-        if (from != SIZE_MAX && to != SIZE_MAX)
+    for (size_t i = 0, from, to; i < graph->edge_count; i++)
+        if (tt_graph_ends(graph, i, &from, &to))
             above[from] = above[to] = 1; /* joined, for now */
-    }
     for (size_t i = 0; i < graph->node_count; i++) {
         bool is_joined = above[i] != 0;
         above[i] = SIZE_MAX;
@@ -73,6 +77,7 @@ size_t *tt_graph_stack(const tt_graph *graph)
     }
     return above;
 }
+
 /* ---- nodes ----------------------------------------------------------------- */
 
 /* The tooltip: what the node had to cut. */
@@ -90,9 +95,7 @@ static void put_tooltip(tt_buf *out, const tt_graph_node *node)
         size_t len = strcspn(at, "\n");
         tt_dot_text(out, TT_DOT_TOOLTIP, at, len, 0);
         tt_dot_put(out, "\\n");
-        at += len;
-        if (*at == '\n')
-            at++;
+        at += len + (at[len] == '\n');
     }
     tt_dot_put(out, "\"");
 }
@@ -191,12 +194,9 @@ static void put_nodes(tt_buf *out, const tt_graph *graph)
 
 static void put_edges(tt_buf *out, const tt_graph *graph, const size_t *above)
 {
-    for (size_t i = 0; i < graph->edge_count; i++) {
-        const tt_graph_edge *edge = &graph->edges[i];
-        if (tt_graph_find(graph, edge->from) == SIZE_MAX || tt_graph_find(graph, edge->to) == SIZE_MAX)
-            continue;
-        tt_dot_put(out, "  n%" PRIu64 " -> n%" PRIu64 "\n", edge->from, edge->to);
-    }
+    for (size_t i = 0, from, to; i < graph->edge_count; i++)
+        if (tt_graph_ends(graph, i, &from, &to))
+            tt_dot_put(out, "  n%" PRIu64 " -> n%" PRIu64 "\n", graph->edges[i].from, graph->edges[i].to);
     for (size_t i = 0; i < graph->node_count; i++)
         if (above[i] != SIZE_MAX)
             tt_dot_put(out, "  n%" PRIu64 " -> n%" PRIu64 " [style=invis]\n", graph->nodes[above[i]].id,
@@ -216,11 +216,9 @@ tt_status tt_graph_dot(const tt_graph *graph, tt_buf *out)
     return out->st;
 }
 
-/* ---- a large chart, every place given
- * ---------------------------------------- */
+/* ---- a large chart, with positions --------------------------------------------- */
 
-/* The nodes of a frame that stand together, in a box with the function's name.
- */
+/* The nodes of a frame that are next to each other, in a box with the function's name. */
 static size_t put_run(tt_buf *out, const tt_graph *graph, const tt_graph_place *place, size_t first)
 {
     const tt_graph_node *node = &graph->nodes[first];
@@ -291,20 +289,18 @@ tt_status tt_graph_dot_placed(const tt_graph *graph, const tt_graph_size *sizes,
     for (size_t i = 0; i < graph->node_count;) {
         if (place.spots[i].is_start) {
             i = put_run(out, graph, &place, i);
-        } else {
-            put_node(out, &graph->nodes[i], &place.spots[i]);
-            i++;
+            continue;
         }
+        put_node(out, &graph->nodes[i], &place.spots[i]);
+        i++;
     }
-    for (size_t i = 0; i < graph->edge_count; i++) {
-        const tt_graph_edge *edge = &graph->edges[i];
-        size_t from = tt_graph_find(graph, edge->from), to = tt_graph_find(graph, edge->to);
-        if (from == SIZE_MAX || to == SIZE_MAX || from >= to)
+    for (size_t i = 0, from, to; i < graph->edge_count; i++) {
+        if (!tt_graph_ends(graph, i, &from, &to) || from >= to)
             continue;
         tt_graph_curve curve = tt_graph_place_curve(&place, from, to);
         if (curve.is_stub)
             move_down(&curve, (double)(stubs[to]++ * STUB_APART));
-        put_curve(out, edge, &curve, &graph->nodes[from]);
+        put_curve(out, &graph->edges[i], &curve, &graph->nodes[from]);
     }
     tt_dot_put(out, "}\n");
     st = out->st;

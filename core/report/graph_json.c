@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-static bool is_exact(tt_dtype dtype)
+static bool is_exact(const tt_stats *s)
 {
-    tt_kind kind = tt_dtype_kind(dtype);
+    tt_kind kind = tt_dtype_kind((tt_dtype)s->dtype);
     return kind == TT_KIND_INT || kind == TT_KIND_UINT || kind == TT_KIND_BOOL;
 }
 
@@ -29,7 +29,7 @@ static void put_pair(tt_json *json, const char *name, double real, double imag)
 
 static void put_bound(tt_json *json, const char *name, const tt_stats *s, int64_t exact, double x)
 {
-    if (!is_exact((tt_dtype)s->dtype))
+    if (!is_exact(s))
         tt_json_f64(json, name, x);
     else if (s->count == 0)
         tt_json_text(json, name, NULL);
@@ -52,9 +52,9 @@ static void put_sum(tt_json *json, const tt_stats *s)
 {
     if (tt_dtype_kind((tt_dtype)s->dtype) == TT_KIND_COMPLEX)
         put_pair(json, "sum", s->sum, s->sum_imag);
-    else if (is_exact((tt_dtype)s->dtype) && s->isum_hi == 0)
+    else if (is_exact(s) && s->isum_hi == 0)
         tt_json_u64(json, "sum", s->isum_lo);
-    else if (is_exact((tt_dtype)s->dtype) && s->isum_hi == -1 && (int64_t)s->isum_lo < 0)
+    else if (is_exact(s) && s->isum_hi == -1 && (int64_t)s->isum_lo < 0)
         tt_json_i64(json, "sum", (int64_t)s->isum_lo);
     else
         tt_json_f64(json, "sum", s->sum); /* beyond what readers of JSON can hold anyway */
@@ -176,13 +176,12 @@ tt_status tt_graph_json(const tt_graph *graph, tt_buf *out)
         put_node(&json, &graph->nodes[i]);
     tt_json_close(&json);
     tt_json_open(&json, "edges", '[');
-    for (size_t i = 0; i < graph->edge_count; i++) {
-        const tt_graph_edge *edge = &graph->edges[i];
-        if (tt_graph_find(graph, edge->from) == SIZE_MAX || tt_graph_find(graph, edge->to) == SIZE_MAX)
+    for (size_t i = 0, from, to; i < graph->edge_count; i++) {
+        if (!tt_graph_ends(graph, i, &from, &to))
             continue;
         tt_json_open(&json, NULL, '[');
-        tt_json_u64(&json, NULL, edge->from);
-        tt_json_u64(&json, NULL, edge->to);
+        tt_json_u64(&json, NULL, graph->edges[i].from);
+        tt_json_u64(&json, NULL, graph->edges[i].to);
         tt_json_close(&json);
     }
     tt_json_close(&json);

@@ -105,13 +105,10 @@ static void assign_lanes(const tt_graph *graph, tt_graph_spot *spots)
     size_t lanes = 0;
     for (size_t i = 0; i < graph->node_count; i++)
         spots[i].lane = SIZE_MAX;
-    for (size_t i = 0; i < graph->edge_count; i++) {
-        size_t from = tt_graph_find(graph, graph->edges[i].from),
-               to = tt_graph_find(graph, graph->edges[i].to);
-        if (from != SIZE_MAX && to != SIZE_MAX && spots[to].column > spots[from].column + 1 &&
+    for (size_t i = 0, from, to; i < graph->edge_count; i++)
+        if (tt_graph_ends(graph, i, &from, &to) && spots[to].column > spots[from].column + 1 &&
             spots[to].column <= spots[from].column + TT_GRAPH_FAR && spots[from].lane == SIZE_MAX)
             spots[from].lane = lanes++;
-    }
 }
 
 tt_status tt_graph_place_make(tt_graph_place *out, const tt_graph *graph, const tt_graph_size *sizes)

@@ -1,27 +1,27 @@
 /* noise.c -- which differences between two runs are rounding.
  *
- * Exists because two runs on different machines, or in different precision, never
- * agree to the bit, and a list of everything that differs says nothing.
+ * Exists because two runs on different machines, or in different precision, never agree in
+ * every bit, and a list of everything that differs says nothing.
  *
  * The rounding of one tensor, relative to its root mean square:
  *     base = w + 4 v (1 + sqrt(K))
- * w: half a unit in the last place of the less precise of the two types, if it has
- * less than 32 bits, else 0; v: the same of the type in which sums are kept (float32
- * for types of 32 bits and less); K: the length of the sums, elements of the weight
- * for each output.  Mean and root mean square average over elements, so that no
- * margin is needed for w; extremes, which do not, may be off by 8 times as much.
+ * w: half a unit in the last place of the less precise of the two types, if that has less than
+ * 32 bits, else 0; v: the same for the type in which sums are computed (float32 for types of at
+ * most 32 bits); K: the length of the sums, which is the number of elements of the weight per
+ * output.  Mean and root mean square average over elements, so w needs no margin; extremes do
+ * not, and may deviate 8 times as much.
  *
- * Rounding is handed on: what a layer gets is already off.  So the floor of a point is
- * base, or 4 times the largest deviation within its floor seen before it in the order
- * of execution, whichever is larger; never more than 64 * (steps since the first
- * compared + 1) times the largest base so far.  A fault stands out because it jumps.
+ * Rounding is passed on: the input of a layer already deviates.  So the floor of a point is
+ * base, or 4 times the largest deviation within its floor that came before it in the order of
+ * execution, whichever is larger; at most 64 * (steps since the first compared + 1) times the
+ * largest base so far.  A defect stands out because it jumps.
  *
- * Deviations are handed on among their like: averages apart from extremes, which are
- * ten times as rough; and from kind to kind only as the numbers themselves go.  Forward
- * to gradient as within a kind; gradient to parameter 16 times, because optimizers such
- * as Adam make a whole step of a gradient near zero, whatever its sign; parameter to
- * forward once.  An average over fewer elements is rougher: by the root of the ratio,
- * 8 at most; a parameter of few elements moves a large average as much less.
+ * Averages pass deviations on to averages, and extremes, which are ten times as rough, to
+ * extremes; and from kind to kind only as the numbers themselves flow.  From forward to gradient
+ * as within a kind; from gradient to parameter 16 times, because optimizers such as Adam make a
+ * whole step of a gradient near zero, whatever its sign; from parameter to forward once.  An
+ * average over fewer elements is rougher, by the root of the ratio, at most 8; a parameter of
+ * few elements changes a large average by that much less.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report/diff.h"
 
@@ -30,7 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double MARGIN = 4, HANDED_ON = 4, FLIPPED = 16, MOST = 64, SINGLE = 0x1p-24;
+static const double MARGIN = 4, PASSED_ON = 4, MOST = 64, SINGLE = 0x1p-24;
 
 /* Half a unit in the last place; 0: exact. */
 static const double roundoff[TT_DTYPE_COUNT_] = {
@@ -100,18 +100,18 @@ static int by_execution(const void *a, const void *b)
     return (x->site.rank > y->site.rank) - (x->site.rank < y->site.rank);
 }
 
-/* ---- what was handed on -------------------------------------------------- */
+/* ---- deviations that are passed on ----------------------------------------- */
 
 typedef enum stream { PARAMETERS, FORWARD, BACKWARD, STREAMS } stream;
 
 enum { SIZES = 48, ROUGHEST = 6 }; /* powers of two: of elements, of their ratio */
 
 /* The largest deviation within the floor that reaches a tensor of 2^i elements. */
-typedef struct handed {
+typedef struct passed {
     double most[STREAMS][TT_GAP_COUNT_][SIZES];
     double coarsest;                   /* base so far */
     double root[SIZES + ROUGHEST + 1]; /* [SIZES + i]: of 2^i */
-} handed;
+} passed;
 
 static stream stream_of(tt_rank_in_step kind)
 {
@@ -124,7 +124,7 @@ static int size_class(int64_t elements)
     return i < SIZES ? i : SIZES - 1;
 }
 
-static void hand_on(handed *h, const tt_diff_pair *pair, tt_gap_kind kind, double deviation)
+static void pass_on(passed *h, const tt_diff_pair *pair, tt_gap_kind kind, double deviation)
 {
     int own = size_class(pair->elements);
     stream from = stream_of(pair->kind);
@@ -138,21 +138,20 @@ static void hand_on(handed *h, const tt_diff_pair *pair, tt_gap_kind kind, doubl
     }
 }
 
-static double floor_of(const handed *h, const tt_diff_pair *pair, tt_gap_kind kind, double steps)
+static double floor_of(const passed *h, const tt_diff_pair *pair, tt_gap_kind kind, double steps)
 {
+    /* Which stream feeds another, and how many times larger a deviation may arrive there. */
+    static const struct {
+        stream from;
+        double times;
+    } fed[STREAMS] = {
+        [PARAMETERS] = { BACKWARD, 16 }, [FORWARD] = { PARAMETERS, 1 }, [BACKWARD] = { FORWARD, 4 }
+    };
     int i = size_class(pair->elements);
-    double own = h->most[stream_of(pair->kind)][kind][i], fed = 0;
-    switch (stream_of(pair->kind)) {
-    case PARAMETERS:
-        fed = FLIPPED * h->most[BACKWARD][kind][i];
-        break;
-    case FORWARD:
-        fed = h->most[PARAMETERS][kind][i];
-        break;
-    default:
-        fed = HANDED_ON * h->most[FORWARD][kind][i];
-    }
-    return fmin(fmax(pair->base, fmax(HANDED_ON * own, fed)), h->coarsest * MOST * steps);
+    stream own = stream_of(pair->kind);
+    double passed_on =
+        fmax(PASSED_ON * h->most[own][kind][i], fed[own].times * h->most[fed[own].from][kind][i]);
+    return fmin(fmax(pair->base, passed_on), h->coarsest * MOST * steps);
 }
 
 /* Adds a gap to the answer about its site; true: it is above a floor. */
@@ -188,7 +187,7 @@ static bool judge_gap(tt_diff_pair *pair, const tt_gap *gap, const double floor[
 tt_status tt_noise_judge(tt_diff_pair *pairs, size_t count, bool has_tolerance, int64_t *first)
 {
     cursor *cursors = calloc(count + 1, sizeof *cursors);
-    handed *h = calloc(1, sizeof *h);
+    passed *h = calloc(1, sizeof *h);
     if (cursors == NULL || h == NULL) {
         free(cursors);
         free(h);
@@ -222,7 +221,7 @@ tt_status tt_noise_judge(tt_diff_pair *pairs, size_t count, bool has_tolerance, 
                     floor[k] = floor_of(h, c.pair, (tt_gap_kind)k, steps);
                 bool is_beyond = judge_gap(c.pair, gap, floor);
                 for (int k = 0; !is_beyond && k < TT_GAP_COUNT_; k++)
-                    hand_on(h, c.pair, (tt_gap_kind)k, (double)gap->deviation[k]);
+                    pass_on(h, c.pair, (tt_gap_kind)k, (double)gap->deviation[k]);
                 if (is_beyond && *first < 0)
                     *first = c.pair - pairs;
             }

@@ -23,7 +23,7 @@ struct tt_table {
     tt_buf scratch;
     tt_table_column columns[COLUMNS_MAX];
     size_t width; /* number of columns */
-    cell *cells;  /* owned; row by row */
+    cell *cells;  /* owned; row by row, the titles first */
     size_t count, cap;
     tt_status st; /* the first failure */
 };
@@ -37,6 +37,8 @@ tt_table *tt_table_create(const tt_style *style, const tt_table_column *columns,
     table->style = *style;
     table->width = count;
     memcpy(table->columns, columns, count * sizeof *columns);
+    for (size_t c = 0; c < count; c++)
+        tt_table_cell(table, TT_MOOD_FAINT, columns[c].title);
     return table;
 }
 
@@ -104,13 +106,12 @@ static void measure(const tt_table *table, bool has_titles, size_t *widths)
     size_t total = 0;
     for (size_t c = 0; c < table->width; c++) {
         widths[c] = 0;
-        for (size_t i = c; i < table->count; i += table->width)
+        for (size_t i = c + table->width; i < table->count; i += table->width)
             if (table->cells[i].columns > widths[c])
                 widths[c] = table->cells[i].columns;
         /* A column with nothing in it needs no title. */
-        size_t title =
-            has_titles ? tt_glyph_columns(table->columns[c].title, TT_TRUST_NONE, &table->style) : 0;
-        if (title > widths[c] && (widths[c] > 0 || c == 0 || table->count == 0))
+        size_t title = has_titles ? table->cells[c].columns : 0;
+        if (title > widths[c] && (widths[c] > 0 || c == 0 || table->count == table->width))
             widths[c] = title;
         total += widths[c] + (c > 0 && widths[c] > 0 ? GAP : 0);
     }
@@ -209,21 +210,12 @@ static void put_row(const tt_table *table, const size_t *widths, const cell *cel
 tt_status tt_table_render(const tt_table *table, bool has_titles, tt_buf *out)
 {
     size_t widths[COLUMNS_MAX];
-    cell titles[COLUMNS_MAX];
     if (table == NULL || table->st < 0)
         return TT_ENOMEM;
     assert(table->count % table->width == 0);
     measure(table, has_titles, widths);
-    for (size_t c = 0; c < table->width; c++) {
-        const char *title = table->columns[c].title;
-        titles[c] = (cell){ .lead = "",
-                            .text = title,
-                            .mood = TT_MOOD_FAINT,
-                            .columns = tt_glyph_columns(title, TT_TRUST_NONE, &table->style) };
-    }
-    if (has_titles)
-        put_row(table, widths, titles, out);
-    for (size_t i = 0; out->st == TT_OK && i < table->count; i += table->width)
+    for (size_t i = has_titles ? 0 : table->width; out->st == TT_OK && i < table->count;
+         i += table->width)
         put_row(table, widths, table->cells + i, out);
     return out->st;
 }
