@@ -199,11 +199,10 @@ static tt_status print_text(const tt_diff *diff, const tt_call *call, bool has_r
 
 static tt_status print_json(const tt_diff *diff)
 {
-    static const char *const verdicts[] = { "identical", "noise", "differs" };
     tt_json_out out;
     tt_json *json = tt_json_begin(&out, '{');
     tt_json_text(json, "verdict",
-                 count_sites(diff).points > 0 ? verdicts[diff->verdict] : "nothing to compare");
+                 count_sites(diff).points > 0 ? tt_verdict_text(diff->verdict) : "nothing to compare");
     tt_json_text(json, "first", diff->first >= 0 ? diff->sites[diff->first].name : NULL);
     tt_json_open(json, "sites", '[');
     for (size_t i = 0; i < diff->count; i++) {
@@ -211,10 +210,7 @@ static tt_status print_json(const tt_diff *diff)
         tt_json_open(json, NULL, '{');
         tt_json_text(json, "site", s->name);
         tt_json_i64(json, "rank", s->rank);
-        tt_json_text(json, "verdict",
-                     s->points > 0   ? verdicts[s->verdict]
-                     : s->only_a > 0 ? "only in a"
-                                     : "only in b");
+        tt_json_text(json, "verdict", tt_diff_site_text(s));
         tt_json_i64(json, "points", s->points);
         tt_json_i64(json, "only_a", s->only_a);
         tt_json_i64(json, "only_b", s->only_b);

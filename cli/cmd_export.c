@@ -4,7 +4,7 @@
  * here.  The others need a library of Python's.  Every format is alike in what it does
  * with a damaged run: one line and nothing written, or with --partial what can be read.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "export_values.h"
+#include "export.h"
 #include "overview.h"
 #include "progress.h"
 #include "words.h"

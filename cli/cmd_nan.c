@@ -26,9 +26,6 @@ static bool read_allow(const char *text, void *to)
     return true;
 }
 
-static const char *const birth_words[] = { "forward", "update", "backward", "loss" };
-static const char *const feed_words[] = { "before", "parameter", "previous" };
-
 static bool is_number(const tt_point *p)
 {
     return (p->products & TT_PRODUCT_STATS) == 0;
@@ -183,7 +180,7 @@ static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
     if (n->site >= 0) {
         tt_json_text(json, "site", tt_run_site_name(run, n->site));
         tt_json_i64(json, "rank", tt_overview_file(run, n->file).rank);
-        tt_json_text(json, "birth", birth_words[n->birth]);
+        tt_json_text(json, "birth", tt_birth_text(n->birth));
         tt_json_i64(json, "order", n->order);
         tt_json_i64(json, "of", n->of);
         tt_json_i64(json, "reached", n->reached);
@@ -196,7 +193,7 @@ static tt_status print_json(tt_run *run, const tt_nonfinite *n, tt_error *err)
             if (st < 0)
                 break;
             tt_json_open(json, NULL, '{');
-            tt_json_text(json, "role", feed_words[feeds[i].kind]);
+            tt_json_text(json, "role", tt_feed_text(feeds[i].kind));
             tt_json_text(json, "site", tt_run_site_name(run, feeds[i].site));
             tt_json_point(json, NULL, &p);
             tt_json_close(json);

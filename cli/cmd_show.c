@@ -186,25 +186,10 @@ static const char *latest_text(const tt_tree_row *row, bool is_wide)
     return type;
 }
 
-/* The lines from a row to its ancestors. */
-static void draw_guides(const tt_tree_row *row, char *out, size_t room)
-{
-    const bool is_ascii = tt_terminal.style.is_ascii;
-    size_t at = 0;
-    out[0] = '\0';
-    for (int32_t d = 1; d <= row->depth && at + 8 < room; d++) {
-        bool is_ended = (row->ended >> (d < 63 ? d : 63) & 1) != 0, is_own = d == row->depth;
-        const char *piece = is_own ? (is_ended ? (is_ascii ? "`- " : "└─ ") : (is_ascii ? "|- " : "├─ "))
-                                   : (is_ended ? "   " : (is_ascii ? "|  " : "│  "));
-        at += (size_t)snprintf(out + at, room - at, "%s", piece);
-    }
-}
-
 static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, bool is_wide,
                           size_t *left_out, tt_error *err)
 {
-    tt_buf trend = { 0 };
-    char guides[64 * 8];
+    tt_buf trend = { 0 }, guides = { 0 };
     tt_status st = TT_OK;
     const tt_stats *s = &row->latest.stats;
     const double numbers[] = { s->min, s->max, s->mean, tt_stats_std(s) };
@@ -214,8 +199,13 @@ static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, 
         st = tt_trend_append(run, row->file, row->worst >= 0 ? row->worst : row->site,
                              has_stats ? TT_FIELD_RMS : TT_FIELD_SCALAR, row->phases,
                              is_wide ? TREND : TREND / 2, &tt_terminal.style, &trend, left_out, err);
-    draw_guides(row, guides, sizeof guides);
-    tt_table_branch(table, guides, TT_MOOD_PLAIN, *row->label != '\0' ? row->label : "(no name)");
+    (void)tt_buf_text(&guides, "");
+    for (int32_t d = 1; d <= row->depth; d++)
+        (void)tt_buf_text(&guides,
+                          tt_tree_guide(d == row->depth, (row->ended >> (d < 63 ? d : 63) & 1) != 0,
+                                        tt_terminal.style.is_ascii));
+    tt_table_branch(table, guides.st == TT_OK ? guides.data : "", TT_MOOD_PLAIN,
+                    *row->label != '\0' ? row->label : "(no name)");
     if (args.shows_classes)
         tt_table_cell(table, TT_MOOD_PLAIN, row->class_name != NULL ? row->class_name : "");
     tt_table_cell(table, TT_MOOD_TYPE, latest_text(row, is_wide));
@@ -228,7 +218,8 @@ static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, 
                   tt_screen_text("%s%s%s", anomaly, is_evaluation && *anomaly != '\0' ? ", " : "",
                                  is_evaluation ? "eval" : ""));
     tt_buf_free(&trend);
-    return st;
+    tt_buf_free(&guides);
+    return st < 0 ? st : guides.st;
 }
 
 /* evaluated: how many of the lines leave out points of evaluation. */

@@ -172,6 +172,10 @@ void tt_tree_close(tt_tree *tree);
  * width, so that their texts form a column. */
 tt_status tt_tree_render(const tt_tree *tree, const tt_style *style, tt_buf *out);
 
+/* The piece of a guide at one depth: before a node itself, or below an ancestor.  is_ended: no
+ * neighbour follows there. */
+const char *tt_tree_guide(bool is_own, bool is_ended, bool is_ascii);
+
 /* The same tree drawn line by line, for logs. */
 typedef enum tt_branch {
     TT_BRANCH_CALL,  /* opens a call: ┌── text */
@@ -361,6 +365,7 @@ typedef enum tt_birth {
     TT_BIRTH_BACKWARD, /* a gradient; everything recorded of the forward was finite */
     TT_BIRTH_LOSS,     /* what backward() was called on; likewise */
 } tt_birth;
+const char *tt_birth_text(tt_birth birth); /* "forward" */
 
 typedef struct tt_nonfinite {
     int32_t file, site; /* site -1: there is none */
@@ -382,6 +387,7 @@ typedef struct tt_nonfinite {
 tt_status tt_run_nonfinite(tt_run *run, const char *allow, tt_nonfinite *out, tt_error *err);
 
 typedef enum tt_feed_kind { TT_FEED_BEFORE, TT_FEED_PARAMETER, TT_FEED_PREVIOUS } tt_feed_kind;
+const char *tt_feed_text(tt_feed_kind kind); /* "before" */
 typedef struct tt_feed {
     tt_feed_kind kind;
     int32_t site;
@@ -395,6 +401,7 @@ tt_status tt_run_feeds(tt_run *run, const tt_nonfinite *of, tt_feed *out, size_t
 /* ---- diff --------------------------------------------------------------- */
 
 typedef enum tt_verdict { TT_DIFF_SAME, TT_DIFF_NOISE, TT_DIFF_DIFFERS } tt_verdict;
+const char *tt_verdict_text(tt_verdict verdict); /* "identical", "noise", "differs" */
 
 /* The first occurrence of `from` in a name of run a is `to` in run b. */
 typedef struct tt_rename {
@@ -428,6 +435,7 @@ typedef struct tt_diff_site {
     tt_diff_point first;    /* the first above the floor, else the first that differs */
     tt_diff_point worst;    /* the one with the largest deviation */
 } tt_diff_site;
+const char *tt_diff_site_text(const tt_diff_site *site); /* its verdict, or "only in a" */
 
 /* Finds a rename that gives every site of a that is missing in b a partner; false: none. */
 bool tt_diff_guess_rename(const tt_run *a, const tt_run *b, tt_rename *out);

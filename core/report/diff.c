@@ -368,6 +368,19 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
     return st;
 }
 
+const char *tt_verdict_text(tt_verdict verdict)
+{
+    static const char *const texts[] = { "identical", "noise", "differs" };
+    return texts[verdict];
+}
+
+const char *tt_diff_site_text(const tt_diff_site *site)
+{
+    return site->points > 0 || site->only_a + site->only_b == 0 ? tt_verdict_text(site->verdict)
+           : site->only_a > 0                                   ? "only in a"
+                                                                : "only in b";
+}
+
 void tt_diff_free(tt_diff *diff)
 {
     if (diff != NULL)

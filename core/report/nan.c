@@ -11,6 +11,18 @@
 
 enum { NEIGHBOURS = 48 }; /* sites around the origin among which its inputs are looked for */
 
+const char *tt_birth_text(tt_birth birth)
+{
+    static const char *const texts[] = { "forward", "update", "backward", "loss" };
+    return texts[birth];
+}
+
+const char *tt_feed_text(tt_feed_kind kind)
+{
+    static const char *const texts[] = { "before", "parameter", "previous" };
+    return texts[kind];
+}
+
 static tt_rank_in_step kind_of(const tt_run *run, int32_t site)
 {
     return tt_order_kind(tt_run_site_name(run, site));

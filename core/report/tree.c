@@ -92,15 +92,11 @@ void tt_tree_close(tt_tree *tree)
     tree->open = tree->nodes[tree->open].parent;
 }
 
-/* What stands below an ancestor: a line where more of its neighbours follow. */
-static const char *guide(bool is_ascii, bool is_blank)
+const char *tt_tree_guide(bool is_own, bool is_ended, bool is_ascii)
 {
-    return is_blank ? "   " : is_ascii ? "|  " : "│  ";
-}
-
-static const char *elbow(bool is_ascii, bool is_last)
-{
-    return is_last ? is_ascii ? "`- " : "└─ " : is_ascii ? "|- " : "├─ ";
+    if (is_own)
+        return is_ended ? is_ascii ? "`- " : "└─ " : is_ascii ? "|- " : "├─ ";
+    return is_ended ? "   " : is_ascii ? "|  " : "│  ";
 }
 
 /* Guides for a node: one for each ancestor below the edge, then its own elbow.
@@ -110,9 +106,8 @@ static void put_guides(const node *n, const char *is_last, const tt_style *style
     if (n->depth == 0)
         return;
     (void)tt_glyph_ink(out, TT_MOOD_FAINT, style);
-    for (uint32_t d = 1; d < n->depth; d++)
-        (void)tt_buf_text(out, guide(style->is_ascii, is_last[d] != 0));
-    (void)tt_buf_text(out, elbow(style->is_ascii, is_last[n->depth] != 0));
+    for (uint32_t d = 1; d <= n->depth; d++)
+        (void)tt_buf_text(out, tt_tree_guide(d == n->depth, is_last[d] != 0, style->is_ascii));
     (void)tt_glyph_ink(out, TT_MOOD_PLAIN, style);
 }
 

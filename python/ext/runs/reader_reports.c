@@ -8,23 +8,6 @@
 
 enum { FEEDS = 16 };
 
-static const char *const births[] = {
-    [TT_BIRTH_FORWARD] = "forward",
-    [TT_BIRTH_UPDATE] = "update",
-    [TT_BIRTH_BACKWARD] = "backward",
-    [TT_BIRTH_LOSS] = "loss",
-};
-static const char *const roles[] = {
-    [TT_FEED_BEFORE] = "before",
-    [TT_FEED_PARAMETER] = "parameter",
-    [TT_FEED_PREVIOUS] = "previous",
-};
-static const char *const verdicts[] = {
-    [TT_DIFF_SAME] = "identical",
-    [TT_DIFF_NOISE] = "noise",
-    [TT_DIFF_DIFFERS] = "differs",
-};
-
 /* origin(allow) -> None or (file, site name, index, birth, order, of, reached, fed by) */
 PyObject *runs_reader_origin(PyObject *self, PyObject *args)
 {
@@ -46,11 +29,11 @@ PyObject *runs_reader_origin(PyObject *self, PyObject *args)
     fed = PyList_New(0);
     for (size_t i = 0; fed != NULL && i < count; i++)
         binding_list_add(&fed,
-                         Py_BuildValue("(ssL)", roles[feeds[i].kind],
+                         Py_BuildValue("(ssL)", tt_feed_text(feeds[i].kind),
                                        tt_run_site_name(run, feeds[i].site), (long long)feeds[i].index));
-    PyObject *result = Py_BuildValue("(isLsLLiN)", (int)found.file, tt_run_site_name(run, found.site),
-                                     (long long)found.index, births[found.birth], (long long)found.order,
-                                     (long long)found.of, (int)found.reached, fed);
+    PyObject *result = Py_BuildValue(
+        "(isLsLLiN)", (int)found.file, tt_run_site_name(run, found.site), (long long)found.index,
+        tt_birth_text(found.birth), (long long)found.order, (long long)found.of, (int)found.reached, fed);
     return runs_reader_leave(self, TT_OK, NULL, result);
 }
 
@@ -85,11 +68,7 @@ PyObject *runs_reader_tree(PyObject *self, PyObject *only)
 
 static PyObject *describe_site(const tt_diff_site *site)
 {
-    const char *verdict = site->points > 0   ? verdicts[site->verdict]
-                          : site->only_a > 0 ? "only in a"
-                          : site->only_b > 0 ? "only in b"
-                                             : "identical";
-    return Py_BuildValue("(sisLLLLLddLsdd)", site->name, (int)site->rank, verdict,
+    return Py_BuildValue("(sisLLLLLddLsdd)", site->name, (int)site->rank, tt_diff_site_text(site),
                          (long long)site->points, (long long)site->only_a, (long long)site->only_b,
                          (long long)site->first.step, (long long)site->first.call, site->worst.deviation,
                          site->worst.floor, (long long)site->worst.step, tt_field_name(site->worst.field),
@@ -114,7 +93,7 @@ static PyObject *describe_diff(const tt_diff *diff, const tt_rename *rename)
     PyObject *sites = PyList_New(0); /* owned */
     for (size_t i = 0; sites != NULL && i < diff->count; i++)
         binding_list_add(&sites, describe_site(&diff->sites[i]));
-    return Py_BuildValue("(sLNzz)", verdicts[diff->verdict], (long long)diff->first, sites,
+    return Py_BuildValue("(sLNzz)", tt_verdict_text(diff->verdict), (long long)diff->first, sites,
                          rename != NULL ? rename->from : NULL, rename != NULL ? rename->to : NULL);
 }
 

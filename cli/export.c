@@ -1,7 +1,8 @@
-/* export_values.c -- the values of a run as npy and safetensors.
+/* export.c -- the points of a run as csv and json, its values as npy and safetensors.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "export_values.h"
+#include "export.h"
 
+#include "json_out.h"
 #include "overview.h"
 #include "progress.h"
 
@@ -11,6 +12,163 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+typedef tt_status visitor(const tt_export *what, int32_t file, int32_t site, int64_t index,
+                          const tt_point *p, void *context, tt_error *err);
+
+/* Calls visit for each wanted point.  With is_partial, points that cannot be read, or for which it
+ * returns TT_EFORMAT, are left out and counted. */
+static tt_status visit_points(const tt_export *what, visitor *visit, void *context, tt_error *err)
+{
+    tt_status st = TT_OK;
+    const int64_t sites = tt_run_site_count(what->run), parts = 1000; /* of a site, for the progress */
+    for (int32_t site = 0; st == TT_OK && site < sites; site++) {
+        if (!tt_site_is_shown(tt_run_site_name(what->run, site), what->glob))
+            continue;
+        for (int32_t f = 0; st == TT_OK && f < tt_run_file_count(what->run); f++) {
+            int64_t points = (int64_t)tt_run_points(what->run, f, site);
+            for (int64_t i = 0; st == TT_OK && i < points; i++) {
+                tt_point p;
+                st = tt_run_point(what->run, f, site, i, &p, err);
+                if (st == TT_OK && tt_range_has(&what->steps, p.step))
+                    st = visit(what, f, site, i, &p, context, err);
+                if (st == TT_EFORMAT && what->is_partial) {
+                    ++*what->lost;
+                    err->text[0] = '\0';
+                    st = TT_OK;
+                }
+                tt_progress_tell(site * parts + i * parts / points, sites * parts);
+            }
+        }
+    }
+    return st;
+}
+
+/* ---- points ------------------------------------------------------------------------ */
+
+static void put_number(double x)
+{
+    char text[TT_NUMBER_TEXT];
+    (void)tt_number_f64(x, text);
+    printf(",%s", text);
+}
+
+static void put_csv(const char *site, int32_t rank, const tt_point *p)
+{
+    putchar('"');
+    for (const char *at = site; *at != '\0'; at++) {
+        if (*at == '"')
+            putchar('"');
+        putchar(*at);
+    }
+    static const char *const phases[] = { "", "train", "eval" };
+    printf("\",%d,%" PRId64 ",%u,%" PRId64 ",%s", (int)rank, p->step, p->call, p->time,
+           p->phase < TT_PHASE_COUNT_ ? phases[p->phase] : "");
+    if ((p->products & TT_PRODUCT_SCALAR) != 0)
+        put_number(p->scalar);
+    else
+        putchar(',');
+    if ((p->products & TT_PRODUCT_STATS) == 0) {
+        puts(",,,,,,,,,,,,,,,");
+        return;
+    }
+    tt_numbers n = tt_json_numbers(p);
+    const char *dtype = tt_json_dtype(p);
+    printf(",%s,", dtype != NULL ? dtype : "");
+    for (int32_t d = 0; d < p->ndim; d++)
+        printf("%s%" PRId64, d > 0 ? "x" : "", p->shape[d]);
+    for (size_t i = 0; i < TT_COUNTS; i++)
+        printf(",%" PRId64, n.counts[i]);
+    for (size_t i = 0; i < TT_NUMBERS - 1; i++) /* the last one, rms, follows from l2 */
+        put_number(n.numbers[i]);
+    putchar('\n');
+}
+
+/* Where the points go. */
+typedef struct sink {
+    tt_json *json;     /* NULL: csv */
+    tt_hist_bin *bins; /* owned; of the point's histogram */
+    size_t cap;
+} sink;
+
+/* Reads the bins of a point's histogram into memory that grows. */
+static tt_status read_bins(tt_run *run, int32_t file, int32_t site, int64_t index, sink *to,
+                           size_t *count, tt_error *err)
+{
+    tt_status st = tt_run_hist(run, file, site, index, to->bins, to->cap, count, err);
+    if (st < 0 || *count <= to->cap)
+        return st;
+    if (tt_grow(&to->bins, &to->cap, *count, sizeof *to->bins) < 0)
+        return TT_ENOMEM;
+    return tt_run_hist(run, file, site, index, to->bins, to->cap, count, err);
+}
+
+static tt_status put_point(const tt_export *what, int32_t file, int32_t site, int64_t index,
+                           const tt_point *p, void *context, tt_error *err)
+{
+    sink *to = context;
+    tt_json *json = to->json;
+    const char *name = tt_run_site_name(what->run, site);
+    int32_t rank = tt_overview_file(what->run, file).rank;
+    size_t count = 0;
+    bool has_hist = json != NULL && (p->products & TT_PRODUCT_HIST) != 0;
+    tt_status st = has_hist ? read_bins(what->run, file, site, index, to, &count, err) : TT_OK;
+    if (st < 0)
+        return st;
+    if (json == NULL) {
+        put_csv(name, rank, p); /* a row has no room for a histogram */
+        return TT_OK;
+    }
+    tt_json_open(json, NULL, '{');
+    tt_json_text(json, "site", name);
+    tt_json_i64(json, "rank", rank);
+    tt_json_point(json, NULL, p);
+    if (has_hist)
+        tt_json_open(json, "histogram", '[');
+    for (size_t i = 0; i < count; i++) {
+        tt_json_open(json, NULL, '[');
+        tt_json_f64(json, NULL, to->bins[i].low);
+        tt_json_f64(json, NULL, to->bins[i].high);
+        tt_json_i64(json, NULL, to->bins[i].count);
+        tt_json_close(json);
+    }
+    if (has_hist)
+        tt_json_close(json);
+    tt_json_close(json);
+    return TT_OK;
+}
+
+tt_status tt_export_points(const tt_export *what, tt_error *err)
+{
+    tt_output *output = NULL;
+    bool is_file = strcmp(what->out, "-") != 0, is_json = strcmp(what->format, "json") == 0;
+    tt_status st = is_file ? tt_output_open(what->out, &output, err) : TT_OK;
+    /* The writer of JSON and main's check for a full disk use standard output: it becomes the file. */
+    if (st == TT_OK && is_file && dup2(tt_output_fd(output), STDOUT_FILENO) < 0)
+        st = tt_fail(err, TT_EIO, "%.150s: %s", what->out, strerror(errno));
+    if (st < 0)
+        goto out;
+    tt_json_out answer;
+    tt_json *json = is_json ? tt_json_begin(&answer, '[') : NULL;
+    if (!is_json)
+        puts("site,rank,step,call,time,phase,value,dtype,shape,count,nan,posinf,neginf,zeros,min,max,"
+             "absmax,sum,mean,std,l1,l2");
+    sink to = { .json = json };
+    st = visit_points(what, put_point, &to, err);
+    free(to.bins);
+    if (is_json)
+        st = tt_json_print(&answer, st);
+    if (is_file && (fflush(stdout) != 0 || ferror(stdout) != 0) && st == TT_OK)
+        st = tt_fail(err, TT_EIO, "%.150s: %s", what->out, strerror(errno));
+out:
+    st = tt_output_close(output, st, err);
+    if (is_file && st < 0)
+        (void)freopen("/dev/null", "we", stdout); /* said once */
+    return st;
+}
+
+/* ---- values ------------------------------------------------------------------------ */
 
 typedef struct kept {
     char *name; /* owned; of the site, and the step where there are several */
@@ -87,29 +245,24 @@ static tt_status add_value(const tt_export *what, int32_t file, int32_t site, in
     return TT_OK;
 }
 
-/* A few bytes of zstd, or one value that many points share, may unpack to any number of bytes.
- * Values that are so much larger than their run have to be exported in parts. */
-static tt_status weigh(const tt_export *what, const list *all, tt_error *err)
+static tt_status list_values(const tt_export *what, list *all, tt_error *err)
 {
+    /* A few bytes of zstd, or one value that many points share, may unpack to any number of bytes.
+     * Values that are so much larger than their run have to be exported in parts. */
     enum { FREE = 256 << 20, TIMES = 64 };
     tt_totals totals;
     tt_overview_totals(what->run, &totals);
-    if (all->bytes <= FREE || all->bytes / TIMES <= totals.bytes)
-        return TT_OK;
-    return tt_fail(err, TT_ELIMIT,
-                   "these values take %s, and the run only %s: refused; choose fewer of them with GLOB "
-                   "and --step, or read one with tt.open(RUN).tensor()",
-                   tt_screen_bytes(all->bytes), tt_screen_bytes(totals.bytes));
-}
-
-static tt_status list_values(const tt_export *what, list *all, tt_error *err)
-{
-    tt_status st = tt_export_each(what, add_value, all, err);
+    tt_status st = visit_points(what, add_value, all, err);
     if (st == TT_OK && all->count == 0)
         st = tt_fail(err, TT_EMISMATCH,
                      "no values were kept for these sites; record them with keep=\"value\", or export "
                      "statistics with --to csv");
-    return st == TT_OK ? weigh(what, all, err) : st;
+    if (st == TT_OK && all->bytes > FREE && all->bytes / TIMES > totals.bytes)
+        st = tt_fail(err, TT_ELIMIT,
+                     "these values take %s, and the run only %s: refused; choose fewer of them with GLOB "
+                     "and --step, or read one with tt.open(RUN).tensor()",
+                     tt_screen_bytes(all->bytes), tt_screen_bytes(totals.bytes));
+    return st;
 }
 
 tt_status tt_export_weigh(const tt_export *what, tt_error *err)

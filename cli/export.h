@@ -1,7 +1,7 @@
-/* export_values.h -- writes what a run holds into files of other formats.
+/* export.h -- writes what a run holds into files of other formats.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef TT_CLI_EXPORT_VALUES_H
-#define TT_CLI_EXPORT_VALUES_H
+#ifndef TT_CLI_EXPORT_H
+#define TT_CLI_EXPORT_H
 
 #include "tensortap_tools.h"
 #include "words.h"
@@ -13,12 +13,6 @@ typedef struct tt_export {
     bool is_partial; /* what cannot be read is left out and counted */
     int64_t *lost;   /* points and values that could not be read */
 } tt_export;
-
-/* Calls visit for each wanted point.  With is_partial, points that it returns TT_EFORMAT for, or
- * that cannot be read, are left out and counted. */
-typedef tt_status tt_export_visit(const tt_export *what, int32_t file, int32_t site, int64_t index,
-                                  const tt_point *p, void *context, tt_error *err);
-tt_status tt_export_each(const tt_export *what, tt_export_visit *visit, void *context, tt_error *err);
 
 /* Points as csv or json, one a row.  "-": standard output. */
 tt_status tt_export_points(const tt_export *what, tt_error *err);
