@@ -324,14 +324,14 @@ void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_run *b, con
     } else {
         const tt_diff_site *s = &diff->sites[first];
         (void)snprintf(text, sizeof text, "The two runs diverge at step %" PRId64 " in %.300s.",
-                       s->first_step, s->name);
-        open_finding(&w, REMARK, tt_run_find(a, s->name), s->first_step, text);
-        (void)tt_number_short(s->first_a, x);
-        (void)tt_number_short(s->first_b, y);
+                       s->first.step, s->name);
+        open_finding(&w, REMARK, tt_run_find(a, s->name), s->first.step, text);
+        (void)tt_number_short(s->first.a, x);
+        (void)tt_number_short(s->first.b, y);
         (void)snprintf(
             text, sizeof text,
             "There %s is %s against %s; the relative difference is %.2g, rounding explains %.2g.",
-            tt_field_name(s->first_field), x, y, s->first_deviation, s->first_floor);
+            tt_field_name(s->first.field), x, y, s->first.deviation, s->first.floor);
         tt_json_text(json, NULL, text);
         (void)snprintf(text, sizeof text, "%zu sites differ.", differing);
         tt_json_text(json, NULL, text);

@@ -468,7 +468,6 @@ static tt_status put_facts(tt_buf *out, const source *sources, size_t count, con
 
 static tt_status put_diff(tt_buf *out, const source *sources, const tt_diff *diff)
 {
-    static const char *const verdicts[] = { "identical", "noise", "differs" };
     tt_buf text = { 0 };
     tt_json json = { .out = &text, .is_compact = true };
     tt_json_open(&json, NULL, '[');
@@ -479,17 +478,17 @@ static tt_status put_diff(tt_buf *out, const source *sources, const tt_diff *dif
         tt_json_i64(&json, "a", tt_run_find(sources[0].run, s->name));
         tt_json_i64(&json, "rank", s->rank);
         tt_json_text(&json, "verdict",
-                     s->points > 0   ? verdicts[s->verdict]
+                     s->points > 0   ? tt_verdict_text(s->verdict)
                      : s->only_a > 0 ? "only in the first"
                                      : "only in the second");
         if (s->points > 0 && s->verdict != TT_DIFF_SAME) {
-            tt_json_i64(&json, "first_step", s->first_step);
-            tt_json_text(&json, "field", tt_field_name(s->worst_field));
-            tt_json_i64(&json, "worst_step", s->worst_step);
-            put_number(&json, "value_a", s->a);
-            put_number(&json, "value_b", s->b);
-            tt_json_f64(&json, "deviation", s->deviation);
-            tt_json_f64(&json, "floor", s->floor);
+            tt_json_i64(&json, "first_step", s->first.step);
+            tt_json_text(&json, "field", tt_field_name(s->worst.field));
+            tt_json_i64(&json, "worst_step", s->worst.step);
+            put_number(&json, "value_a", s->worst.a);
+            put_number(&json, "value_b", s->worst.b);
+            tt_json_f64(&json, "deviation", s->worst.deviation);
+            tt_json_f64(&json, "floor", s->worst.floor);
         }
         tt_json_close(&json);
     }
