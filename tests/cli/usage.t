@@ -16,6 +16,7 @@ Commands:
   stats    RUN GLOB         the statistics of sites, step by step
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs diverge
+  report   RUN [RUN]        a page to look at and to send
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
@@ -38,6 +39,7 @@ Commands:
   stats    RUN GLOB         the statistics of sites, step by step
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs diverge
+  report   RUN [RUN]        a page to look at and to send
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
@@ -62,6 +64,7 @@ Commands:
   stats    RUN GLOB         the statistics of sites, step by step
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs diverge
+  report   RUN [RUN]        a page to look at and to send
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
