@@ -1,7 +1,7 @@
-/* calls.c -- what a monitored module gave, on its way to the metrics.
+/* calls.c -- passes what a monitored module returned to the metrics.
  *
- * Keeps for each module the rows of the tensors that it returned so far, so that Python
- * is asked once for each place which metrics it wants.
+ * Keeps for each module the rows of the tensors that it returned so far, so that Python is asked once
+ * for each place which metrics it wants.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/metrics.h"
 
@@ -15,9 +15,9 @@
 /* A place in the output of one module. */
 typedef struct metric_place {
     calls_place place;
-    PyObject *name; /* owned; of the module and the path */
-    int32_t row;    /* -1: none */
-    bool is_told;   /* functions of the user are called with its tensors */
+    PyObject *name;     /* owned; of the module and the path */
+    int32_t row;        /* -1: none */
+    bool has_functions; /* functions of the user are called with its tensors */
 } metric_place;
 
 /* What a link of ours carries. */
@@ -70,7 +70,7 @@ static metric_place *make_place(const walk_context *walk, const tensor_place *pa
     if (place != NULL && known != NULL) {
         long row = (code - (code & 1)) / 2;
         place->name = name;
-        place->is_told = (code & 1) != 0;
+        place->has_functions = (code & 1) != 0;
         place->row = row < walk->metrics->row_count ? (int32_t)row : -1;
         if (calls_places_add(known, path, &place->place))
             return place;
@@ -90,7 +90,7 @@ static int found_tensor(void *context, PyObject *tensor, const tensor_place *pat
     metric_place *place = known != NULL ? calls_places_find(known, path) : NULL;
     if (known == NULL || (place == NULL && (place = make_place(walk, path)) == NULL))
         return PyErr_Occurred() ? -1 : 0;
-    PyObject *name = place->is_told ? Py_NewRef(place->name) : NULL; /* owned: the place may go */
+    PyObject *name = place->has_functions ? Py_NewRef(place->name) : NULL; /* owned: the place may go */
     int result = 0;
     if (place->row >= 0)
         result = monitor_row_read(metrics, walk->looks, place->row, tensor);

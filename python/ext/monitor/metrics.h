@@ -68,8 +68,8 @@ enum { METRIC_OF_PARAMETER, METRIC_OF_GRADIENT, METRIC_OF_GRADIENT_BEFORE_CLIP }
 
 typedef struct monitor_metrics {
     calls_consumer consumer;
-    PyObject *resolve; /* owned; f(name) -> row * 2 + is_told; row is -1 for none */
-    PyObject *tell;    /* owned; f(name, tensor), for what is_told */
+    PyObject *resolve; /* owned; f(name) -> row * 2 + has_functions; row is -1 for none */
+    PyObject *tell;    /* owned; f(name, tensor), if it has_functions */
     PyObject *unread;  /* owned; f(row, tensor, why) */
     binding_state *state;
     monitor_row *rows; /* owned */

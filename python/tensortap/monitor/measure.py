@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -35,16 +37,6 @@ KINDS_OF_PARAMETERS = {
 NO_ROW = -2  # what _resolve returns where there is nothing to measure
 OUR_REFERENCES = 3  # of _call, of _of_its_own, and of getrefcount
 DENSE = ("sparse", "mkldnn", "quantized")  # what torch can lay out for us
-
-
-class _Tap:
-    """A module on the source of module calls, in the form of a hook's handle."""
-
-    def __init__(self, core: _core.Metrics, module: torch.nn.Module) -> None:
-        self.core, self.module = core, module
-
-    def remove(self) -> None:
-        self.core.remove(self.module)
 
 
 class Measure:
@@ -97,7 +89,7 @@ class Measure:
             self.hooks.register_forward_hook(module, lambda _m, _i, output: own(name, output))
             return
         self.core.add(module, name)
-        self.hooks.hooks[module] = _Tap(self.core, module)
+        self.hooks.hooks[module] = SimpleNamespace(remove=partial(self.core.remove, module))
 
     def turn(self, on: bool) -> None:
         """Start or stop measuring what modules return."""
@@ -106,9 +98,8 @@ class Measure:
 
     def warn_of_unseen(self) -> None:
         """Warn once of modules whose calls cannot be seen."""
-        wanted = any(
-            self.monitor._metrics[kind] for kind in ("activation", "activation_difference")
-        )
+        metrics = self.monitor._metrics
+        wanted = metrics["activation"] or metrics["activation_difference"]
         if self._is_unseen_warned or self.monitor.module is None or not wanted:
             return
         self._is_unseen_warned = True
@@ -182,7 +173,7 @@ class Measure:
 
     def _resolve(self, name: str) -> int:
         plan = self._plan(name)
-        return plan.row * 2 + plan.is_told
+        return plan.row * 2 + plan.has_functions
 
     # ---- activations
 
@@ -191,13 +182,13 @@ class Measure:
         plan = self._plan(name)
         if plan.row >= 0:
             self.core.read(plan.row, tensor)
-        if plan.is_told:
+        if plan.has_functions:
             self._on_output(name, tensor)
 
     def wants(self, name: str) -> bool:
         """Return whether any metric is for this name."""
         plan = self._plan(name)
-        return plan.row >= 0 or plan.is_told
+        return plan.row >= 0 or plan.has_functions
 
     def _on_output(self, name: str, tensor: torch.Tensor) -> None:
         """Call users' functions with a copy of a tensor."""

@@ -55,7 +55,7 @@ class Plan:
     differences: list[Call] = field(default_factory=list)
 
     @property
-    def is_told(self) -> bool:
+    def has_functions(self) -> bool:
         """Whether Python has to be called."""
         return bool(self.functions or self.differences)
 
