@@ -96,9 +96,11 @@ class Attention:
     def as_dict(self) -> dict[str, Any]: ...
 
 class Flow:
-    runs: list[Any]  # open recorders; changes go to the last one
-    root: str  # removed from the names of files there
-    def __new__(cls, select: Callable[[CodeType], tuple[int, int] | None]) -> Flow: ...
+    def __new__(
+        cls,
+        select: Callable[[CodeType], tuple[int, int] | None],
+        runs: list[Any],  # open recorders; changes go to the last one
+    ) -> Flow: ...
     def set(
         self,
         *,
@@ -108,6 +110,7 @@ class Flow:
         max_slices: int,
         returns: bool,
         arrays: bool,
+        root: str,  # removed from the names of files in the run
     ) -> None: ...
     def on(self) -> None: ...
     def off(self) -> None: ...

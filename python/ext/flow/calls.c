@@ -6,12 +6,11 @@
  * statement that made the call, and goes into those names that the call's result
  * flows into.  It is forgotten when another statement of the frame calls something.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "flow/chart.h"
 #include "tensor/walk.h"
 
 #include <string.h>
-
-enum { FIRST_CAP = 8 };
 
 void flow_calls_clear(flow_calls *calls)
 {
@@ -49,20 +48,11 @@ static void forget(flow_calls *calls, uint64_t frame, uint64_t run)
 
 static bool make_room(flow_calls *calls)
 {
-    if (calls->count < calls->cap)
-        return true;
-    if (calls->cap == FLOW_RETURNS) {
+    if (calls->count == FLOW_RETURNS) {
         calls->count -= FLOW_RETURNS / 2;
         memmove(calls->back, calls->back + FLOW_RETURNS / 2, calls->count * sizeof *calls->back);
-        return true;
     }
-    size_t cap = calls->cap > 0 ? 2 * calls->cap : FIRST_CAP;
-    flow_return *back = PyMem_Realloc(calls->back, cap * sizeof *back);
-    if (back == NULL)
-        return false;
-    calls->back = back;
-    calls->cap = cap;
-    return true;
+    return base_array_grow(&calls->back, &calls->cap, calls->count + 1, sizeof *calls->back);
 }
 
 flow_return *flow_calls_add(flow_calls *calls, const lines_call *to, PyObject *value)

@@ -10,15 +10,16 @@ static flow_object *flow_of(PyObject *self)
 
 static PyObject *flow_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = { "select", NULL };
-    PyObject *select; /* borrowed */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Flow", keywords, &select))
+    static char *keywords[] = { "select", "runs", NULL };
+    PyObject *select, *runs; /* borrowed */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!:Flow", keywords, &select, &PyList_Type, &runs))
         return NULL;
     flow_object *self = (flow_object *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->state = PyType_GetModuleState(type);
     self->select = Py_NewRef(select);
+    self->runs = Py_NewRef(runs);
     self->consumer = -1;
     self->options = (tt_sample_options){ .max_vector = 32, .max_matrix = 8, .max_slices = 6 };
     (void)flow_chart_limit(&self->chart, 12); /* takes no memory yet */
@@ -27,32 +28,24 @@ static PyObject *flow_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static int flow_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(flow_of(self)->select);
-    Py_VISIT(flow_of(self)->runs);
-    return 0;
+    return binding_visit(self, offsetof(flow_object, select), offsetof(flow_object, error_text), visit,
+                         arg);
 }
 
 static int flow_clear_references(PyObject *self)
 {
     flow_stop(flow_of(self));
-    Py_CLEAR(flow_of(self)->select);
-    Py_CLEAR(flow_of(self)->runs);
-    Py_CLEAR(flow_of(self)->root);
-    return 0;
+    return binding_clear(self, offsetof(flow_object, select), offsetof(flow_object, error_text));
 }
 
 static void flow_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    (void)flow_clear_references(self);
+    flow_stop(flow_of(self));
     flow_forget_returned(flow_of(self));
     flow_chart_free(&flow_of(self)->chart);
     flow_calls_clear(&flow_of(self)->calls);
-    Py_CLEAR(flow_of(self)->error_text);
-    type->tp_free(self);
-    Py_DECREF(type);
+    binding_dealloc(self);
 }
 
 /* ---- methods ------------------------------------------------------------- */
@@ -60,18 +53,20 @@ static void flow_dealloc(PyObject *self)
 static PyObject *flow_set(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *keywords[] = { "max_nodes", "max_vector", "max_matrix", "max_slices",
-                                "returns",   "arrays",     NULL };
+                                "returns",   "arrays",     "root",       NULL };
     flow_object *flow = flow_of(self);
     long long nodes, vector, matrix, slices;
     int returns, arrays;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$LLLLpp:set", keywords, &nodes, &vector, &matrix,
-                                     &slices, &returns, &arrays))
+    PyObject *root; /* borrowed */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$LLLLppU:set", keywords, &nodes, &vector, &matrix,
+                                     &slices, &returns, &arrays, &root))
         return NULL;
     if (flow_chart_limit(&flow->chart, nodes < 1 ? 1 : (size_t)nodes) < 0)
         return PyErr_NoMemory();
     flow->options =
         (tt_sample_options){ .max_vector = vector, .max_matrix = matrix, .max_slices = slices };
     bool is_other = flow->has_returns != (returns != 0) || flow->has_arrays != (arrays != 0);
+    Py_XSETREF(flow->root, Py_NewRef(root));
     flow->has_returns = returns != 0;
     flow->has_arrays = arrays != 0;
     if (is_other && flow->consumer >= 0) { /* it wants other events */
@@ -98,7 +93,8 @@ static PyObject *flow_off(PyObject *self, PyObject *Py_UNUSED(none))
 /* An object of its own that is off: what is captured from now on is not in it. */
 static PyObject *flow_copy(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *copy = PyObject_CallOneArg((PyObject *)Py_TYPE(self), flow_of(self)->select); /* owned */
+    PyObject *copy = PyObject_CallFunctionObjArgs((PyObject *)Py_TYPE(self), flow_of(self)->select,
+                                                  flow_of(self)->runs, NULL); /* owned */
     if (copy != NULL && flow_chart_copy(&flow_of(self)->chart, &flow_of(copy)->chart) < 0) {
         Py_CLEAR(copy);
         PyErr_NoMemory();
@@ -159,48 +155,14 @@ static PyObject *get_is_on(PyObject *self, void *Py_UNUSED(closure))
     return PyBool_FromLong(flow_of(self)->consumer >= 0);
 }
 
-static PyObject *get_runs(PyObject *self, void *Py_UNUSED(closure))
-{
-    return Py_NewRef(flow_of(self)->runs != NULL ? flow_of(self)->runs : Py_None);
-}
-
-/* A field that is NULL or an object of one type. */
-static int set_field(PyObject **field, PyObject *value, PyTypeObject *type, const char *name)
-{
-    if (value != NULL && !PyObject_TypeCheck(value, type)) {
-        PyErr_Format(PyExc_TypeError, "%s must be a %s, not %s", name, type->tp_name,
-                     Py_TYPE(value)->tp_name);
-        return -1;
-    }
-    Py_XSETREF(*field, Py_XNewRef(value));
-    return 0;
-}
-
-static int set_runs(PyObject *self, PyObject *value, void *Py_UNUSED(closure))
-{
-    return set_field(&flow_of(self)->runs, value, &PyList_Type, "runs");
-}
-
-static PyObject *get_root(PyObject *self, void *Py_UNUSED(closure))
-{
-    return Py_NewRef(flow_of(self)->root != NULL ? flow_of(self)->root : Py_None);
-}
-
-static int set_root(PyObject *self, PyObject *value, void *Py_UNUSED(closure))
-{
-    return set_field(&flow_of(self)->root, value, &PyUnicode_Type, "root");
-}
-
 static PyGetSetDef getters[] = {
     { "is_on", get_is_on, NULL, "changes are captured", NULL },
-    { "runs", get_runs, set_runs, "list of open recorders; changes go to the last", NULL },
-    { "root", get_root, set_root, "folder that is left out of the names of sites", NULL },
     { 0 },
 };
 
 static PyMethodDef methods[] = {
     { "set", (PyCFunction)(void (*)(void))flow_set, METH_VARARGS | METH_KEYWORDS,
-      "set($self, *, max_nodes, max_vector, max_matrix, max_slices, returns, arrays)\n--\n\n"
+      "set($self, *, max_nodes, max_vector, max_matrix, max_slices, returns, arrays, root)\n--\n\n"
       "Set all options; what is captured stays." },
     { "on", flow_on, METH_NOARGS, "Begin to capture." },
     { "off", flow_off, METH_NOARGS, "Stop capturing." },
@@ -223,9 +185,11 @@ static PyMethodDef methods[] = {
     { 0 },
 };
 
-BINDING_CLASS(flow, "tensortap._core.Flow", flow_object, BINDING_GC | BINDING_FIXED,
-              { Py_tp_doc,
-                "The last tensor changes of a program; select(code) returns the lines wanted, or None." },
-              { Py_tp_new, flow_new }, { Py_tp_dealloc, flow_dealloc }, { Py_tp_traverse, flow_traverse },
-              { Py_tp_clear, flow_clear_references }, { Py_tp_getset, getters },
-              { Py_tp_methods, methods }, { Py_sq_length, flow_length });
+BINDING_CLASS(
+    flow, "tensortap._core.Flow", flow_object, BINDING_GC | BINDING_FIXED,
+    { Py_tp_doc,
+      "The last tensor changes of a program; select(code) returns the lines wanted, or None; runs is "
+      "the list of open recorders: changes go to the last." },
+    { Py_tp_new, flow_new }, { Py_tp_dealloc, flow_dealloc }, { Py_tp_traverse, flow_traverse },
+    { Py_tp_clear, flow_clear_references }, { Py_tp_getset, getters }, { Py_tp_methods, methods },
+    { Py_sq_length, flow_length });

@@ -1,6 +1,7 @@
 /* chart.c -- a ring of nodes, found again by the state that they show.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "flow/chart.h"
+#include "tensortap_tools.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,9 +115,10 @@ flow_node *flow_chart_add(flow_chart *chart, uint64_t key, PyObject *name, PyObj
 /* An address may be used again: the contents must be equal too. */
 static bool is_same_value(const flow_value *x, const flow_value *y)
 {
-    return x->has_stats && y->has_stats && x->ndim == y->ndim &&
-           memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0 &&
-           memcmp(&x->stats, &y->stats, sizeof x->stats) == 0;
+    const summary_facts *a = &x->facts, *b = &y->facts;
+    return a->has_stats && b->has_stats && a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0 &&
+           memcmp(&a->stats, &b->stats, sizeof a->stats) == 0;
 }
 
 static bool is_same_tensor(const flow_node *a, const flow_node *b)
@@ -337,7 +339,7 @@ static int node_copy(const flow_node *node, flow_node *out)
     out->name = Py_NewRef(node->name);
     out->code = Py_NewRef(node->code);
     out->owner = Py_XNewRef(node->owner);
-    flow_value_share(&node->value, &out->value);
+    (void)tt_sample_share(out->value.sample);
     return 0;
 }
 

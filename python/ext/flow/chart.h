@@ -13,24 +13,18 @@
 #include "base/map.h"
 #include "binding/state.h"
 #include "lines/source.h"
+#include "summary/facts.h"
 
 /* What is kept of a tensor.  { 0 } is a valid empty one. */
 typedef struct flow_value {
-    tt_sample *sample;              /* owned or NULL */
-    PyObject *dtype_owner, *device; /* owned or NULL; texts */
-    const char *dtype;              /* constant, or of dtype_owner */
-    const char *note;               /* constant: why there are no values; NULL: there are */
-    bool has_stats;
-    int32_t ndim;
-    tt_stats stats;
-    int64_t shape[TT_MAX_DIM];
+    tt_sample *sample; /* owned or NULL */
+    const char *note;  /* constant: why there are no values; NULL: there are */
+    summary_facts facts;
 } flow_value;
 
 void flow_value_read(binding_state *state, const tt_sample_options *options, PyObject *obj,
                      flow_value *out);
 void flow_value_free(flow_value *value);
-/* The same value for another owner. */
-void flow_value_share(const flow_value *value, flow_value *out);
 
 enum { FLOW_WAITS = 4, FLOW_CHAIN = 8, FLOW_UNTIL = 4 };
 
@@ -199,7 +193,8 @@ typedef struct flow_object {
     PyObject_HEAD binding_state *state; /* of the extension, which the type keeps alive */
     PyObject *select;                   /* owned; select(code) returns (first, last) or None */
     PyObject *runs;                     /* owned or NULL; list of open recorders, the innermost last */
-    PyObject *root;                     /* owned or NULL; str */
+    PyObject *root;       /* owned or NULL; str: folder that is left out of the names of sites */
+    PyObject *error_text; /* owned or NULL; the first of errors */
     flow_chart chart;
     flow_calls calls;
     tt_sample_options options;
@@ -207,7 +202,6 @@ typedef struct flow_object {
     int consumer;           /* of the line source; -1: off */
     uint64_t errors;        /* of consumers that were stopped */
     uint64_t errors_before; /* that the source had when this one was added */
-    PyObject *error_text;   /* owned or NULL; the first of them */
     uint64_t return_frame;  /* the frame that is about to return, and what it reads */
     size_t returned_count;
     struct {

@@ -57,7 +57,7 @@ static int describe(const flow_node *node, uint64_t id, const look *how, PyObjec
                     tt_graph_node *out)
 {
     const PyCodeObject *where = (PyCodeObject *)node->code;
-    const flow_value *value = &node->value;
+    const summary_facts *facts = &node->value.facts;
     *out = (tt_graph_node){ .id = id,
                             .name = utf8(node->name, owners),
                             .file = utf8(where->co_filename, owners),
@@ -67,14 +67,13 @@ static int describe(const flow_node *node, uint64_t id, const look *how, PyObjec
                             .frame = node->frame,
                             .line = node->line,
                             .is_source = node->is_source,
-                            .dtype = value->dtype,
-                            .shape = value->shape,
-                            .ndim = value->ndim,
-                            .note = value->note,
-                            .stats = value->has_stats ? &value->stats : NULL,
-                            .sample = value->sample };
-    if (value->device != NULL)
-        out->device = utf8(value->device, owners);
+                            .dtype = facts->dtype[0] != '\0' ? facts->dtype : "tensor",
+                            .shape = facts->shape,
+                            .ndim = facts->ndim,
+                            .device = facts->device[0] != '\0' ? facts->device : NULL,
+                            .note = node->value.note,
+                            .stats = facts->has_stats ? &facts->stats : NULL,
+                            .sample = node->value.sample };
     return out->name == NULL || out->file == NULL || out->code == NULL || out->function == NULL ||
                    out->label == NULL
                ? -1
@@ -190,27 +189,18 @@ out:
     return text;
 }
 
-/* The text is freed. */
-static PyObject *text_of(tt_status st, tt_buf *page)
-{
-    PyObject *text = st < 0 ? binding_raise_status(st, NULL)
-                            : PyUnicode_DecodeUTF8(page->data, (Py_ssize_t)page->len, "replace");
-    tt_buf_free(page);
-    return text;
-}
-
 static PyObject *make_dot(const tt_graph *graph, const tt_graph_size *sizes)
 {
     tt_buf page = { 0 };
     tt_status st = sizes != NULL ? tt_graph_dot_placed(graph, sizes, &page) : tt_graph_dot(graph, &page);
-    return text_of(st, &page);
+    return binding_take_text(st, &page);
 }
 
 static PyObject *make_json(const tt_graph *graph, const tt_graph_size *Py_UNUSED(sizes))
 {
     tt_buf page = { 0 };
     tt_status st = tt_graph_json(graph, &page);
-    return text_of(st, &page);
+    return binding_take_text(st, &page);
 }
 
 static PyObject *make_engine(const tt_graph *graph, const tt_graph_size *Py_UNUSED(sizes))

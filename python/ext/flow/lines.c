@@ -34,16 +34,16 @@ static void set_frame(const flow_object *self, flow_node *node, const lines_even
  * source; 0: it knows nothing of it. */
 static void record_node(flow_object *self, const flow_node *node, uint64_t key, PyObject *obj)
 {
-    if (!node->value.has_stats || !runs_has_open_run(self->runs))
+    if (!node->value.facts.has_stats || !runs_has_open_run(self->runs))
         return;
     const runs_change change = { .key = key,
                                  .file = ((PyCodeObject *)node->code)->co_filename,
                                  .name = node->name,
                                  .line = node->line,
                                  .root = self->root,
-                                 .stats = &node->value.stats,
-                                 .shape = node->value.shape,
-                                 .ndim = node->value.ndim };
+                                 .stats = &node->value.facts.stats,
+                                 .shape = node->value.facts.shape,
+                                 .ndim = node->value.facts.ndim };
     /* an exception is the source's to count */
     (void)runs_put_change(self->state, self->runs, &change, obj);
 }

@@ -3,56 +3,35 @@
  * Exists so that a tensor's line is the same in Python, in the program and in
  * every front end: the core writes it.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/facts.h"
 #include "summary/functions.h"
-#include "summary/stats.h"
-#include "tensor/facts.h"
 #include "tensortap_tools.h"
 
-/* The line of a tensor whose values we do not read; there may be some that torch
- * computed on its device. */
-static PyObject *line_from_outside(PyObject *obj, tensor_view_result why, const tt_style *style)
+/* The line of any tensor.  Closes the view of one whose values can be read. */
+static PyObject *line_of(const summary_facts *known, tensor_view_result why, tensor_view *view,
+                         const tt_style *style)
 {
-    PyObject *dtype = NULL, *device = NULL, *stats = NULL, *text = NULL; /* owned */
-    int64_t shape[TT_MAX_DIM];
-    tt_buf line = { 0 };
-    tt_facts facts = { .dtype = tensor_fact_dtype(obj, &dtype), .shape = shape };
-    facts.ndim = tensor_fact_shape(obj, shape);
-    if (why != VIEW_META) /* there the note says it */
-        facts.device = tensor_fact_device(obj, &device);
-    if (why == VIEW_DEVICE)
-        stats = summary_stats_on_device(obj, false);
-    PyErr_Clear(); /* a device that cannot compute them: no numbers */
-    if (stats != NULL)
-        facts.stats = &((summary_stats_object *)stats)->stats;
-    else
-        facts.note = tensor_view_result_word(why);
-    if (facts.ndim < 0)
-        facts.ndim = 0, facts.shape = NULL;
-    tt_status st = tt_facts_line(&facts, style, &line);
-    text = binding_take_text(st, &line);
-    Py_XDECREF(dtype);
-    Py_XDECREF(device);
-    Py_XDECREF(stats);
-    return text;
-}
-
-static PyObject *line_from_inside(const tt_tensor *t, const tt_style *style)
-{
-    tt_stats stats;
     tt_hist *hist = NULL; /* owned */
     tt_buf line = { 0 };
-    tt_stats_compute(t, &stats);
-    tt_status st = tt_hist_create(&hist);
-    if (st < 0)
-        goto out;
-    tt_hist_add(hist, t);
-    tt_facts facts = { .dtype = tt_dtype_name(t->dtype),
-                       .shape = t->shape,
-                       .ndim = t->ndim,
-                       .stats = &stats,
-                       .hist = hist };
-    st = tt_facts_line(&facts, style, &line);
-out:
+    tt_status st = TT_OK;
+    tt_facts facts = { .dtype = known->dtype[0] != '\0' ? known->dtype : NULL,
+                       .shape = known->ndim >= 0 ? known->shape : NULL,
+                       .ndim = known->ndim >= 0 ? known->ndim : 0 };
+    if (known->device[0] != '\0' && why != VIEW_META) /* there the note says it */
+        facts.device = known->device;
+    if (known->has_stats)
+        facts.stats = &known->stats;
+    else
+        facts.note = tensor_view_result_word(why);
+    if (why == VIEW_OK) {
+        st = tt_hist_create(&hist);
+        if (st == TT_OK)
+            tt_hist_add(hist, &view->tensor);
+        facts.hist = hist;
+        tensor_view_close(view);
+    }
+    if (st == TT_OK)
+        st = tt_facts_line(&facts, style, &line);
     tt_hist_free(hist);
     return binding_take_text(st, &line);
 }
@@ -80,14 +59,11 @@ BINDING_FUNCTION(summary_tensor_line)
     tensor_view view;
     if (read_style("tensor_line", args, nargs, kwnames, &style) < 0)
         return NULL;
-    tensor_view_result why = tensor_view_open(&state->torch, args[0], &view);
+    summary_facts facts;
+    tensor_view_result why = summary_facts_read(state, args[0], &facts, &view);
     if (why == VIEW_NOT_TENSOR)
         Py_RETURN_NONE;
-    if (why != VIEW_OK)
-        return line_from_outside(args[0], why, &style);
-    PyObject *text = line_from_inside(&view.tensor, &style);
-    tensor_view_close(&view);
-    return text;
+    return line_of(&facts, why, &view, &style);
 }
 
 /* Adds rows[i]; its children, if any, are the rows after it that are deeper. */

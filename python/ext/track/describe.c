@@ -3,20 +3,10 @@
  * Exists because a line names what changed without a copy of what was there: of a
  * tensor stay its shape, type, device, statistics and digest.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "summary/stats.h"
-#include "tensor/facts.h"
 #include "track/engine.h"
 
 #include <math.h>
 #include <string.h>
-
-static void copy_text(char *to, size_t size, const char *from)
-{
-    size_t len = from != NULL ? strlen(from) : 0;
-    len = len < size ? len : size - 1;
-    memcpy(to, from, len);
-    to[len] = '\0';
-}
 
 static bool is_number(PyObject *obj) /* NULL is none */
 {
@@ -32,38 +22,11 @@ static tt_digest quick_digest(binding_state *state, PyObject *obj)
     return tensor_digest(&state->torch, obj, LOOK_VERSION | LOOK_LARGE, NULL);
 }
 
-/* A tensor whose elements we cannot read: what it says of itself, and what torch
- * computes on its device. */
-static void take_from_outside(PyObject *obj, tensor_view_result why, track_description *out)
-{
-    PyObject *owners[2] = { NULL, NULL }; /* owned */
-    out->ndim = tensor_fact_shape(obj, out->shape);
-    copy_text(out->dtype, sizeof out->dtype, tensor_fact_dtype(obj, &owners[0]));
-    copy_text(out->device, sizeof out->device, tensor_fact_device(obj, &owners[1]));
-    Py_XDECREF(owners[0]);
-    Py_XDECREF(owners[1]);
-    PyObject *stats = why == VIEW_DEVICE ? summary_stats_on_device(obj, false) : NULL; /* owned */
-    if (stats != NULL) {
-        out->stats = ((summary_stats_object *)stats)->stats;
-        out->has_stats = true;
-    }
-    PyErr_Clear();
-    Py_XDECREF(stats);
-}
-
 static void take_tensor(binding_state *state, PyObject *obj, bool wants_digest, track_description *out)
 {
     tensor_view view;
-    tensor_view_result why = tensor_view_open(&state->torch, obj, &view);
-    if (why != VIEW_OK) {
-        take_from_outside(obj, why, out);
+    if (summary_facts_read(state, obj, &out->facts, &view) != VIEW_OK)
         return;
-    }
-    out->ndim = view.tensor.ndim;
-    memcpy(out->shape, view.tensor.shape, (size_t)out->ndim * sizeof *out->shape);
-    copy_text(out->dtype, sizeof out->dtype, tt_dtype_name(view.tensor.dtype));
-    tt_stats_compute(&view.tensor, &out->stats);
-    out->has_stats = true;
     if (wants_digest) {
         tt_digest_compute(&view.tensor, &out->seen.digest);
         out->seen.has_digest = true;
@@ -75,15 +38,13 @@ void track_describe(binding_state *state, PyObject *obj, bool wants_digest, trac
 {
     tensor_kind kind = tensor_kind_of(&state->torch, obj);
     out->seen = (tensor_fingerprint){ .object = obj, .kind = (uint8_t)kind };
-    out->has_stats = false;
     out->changed = 0;
-    out->type[0] = out->dtype[0] = out->device[0] = '\0';
-    out->ndim = -1;
+    out->type[0] = '\0';
     out->held = NULL;
     if (obj == NULL)
         return;
     const char *dot = strrchr(Py_TYPE(obj)->tp_name, '.');
-    copy_text(out->type, sizeof out->type, dot != NULL ? dot + 1 : Py_TYPE(obj)->tp_name);
+    (void)PyOS_snprintf(out->type, sizeof out->type, "%s", dot != NULL ? dot + 1 : Py_TYPE(obj)->tp_name);
     if (tensor_kind_has_elements(kind)) {
         take_tensor(state, obj, wants_digest, out);
     } else if (wants_digest && kind != KIND_OBJECT) {
@@ -212,8 +173,9 @@ static void put_field(tt_buf *what, track_description *now, unsigned field, cons
 
 static bool has_same_shape(const track_description *a, const track_description *b)
 {
-    return a->ndim == b->ndim &&
-           (a->ndim <= 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0);
+    return a->facts.ndim == b->facts.ndim &&
+           (a->facts.ndim <= 0 ||
+            memcmp(a->facts.shape, b->facts.shape, (size_t)a->facts.ndim * sizeof *a->facts.shape) == 0);
 }
 
 static bool tensor_differs(binding_state *state, const track_description *last, track_description *now,
@@ -223,9 +185,9 @@ static bool tensor_differs(binding_state *state, const track_description *last, 
         put_field(what, now, CHANGED_SHAPE, "shape");
     if (last->seen.kind != now->seen.kind)
         put_word(what, now->seen.kind == KIND_TORCH ? "type (array → tensor)" : "type (tensor → array)");
-    if (strcmp(last->dtype, now->dtype) != 0)
+    if (strcmp(last->facts.dtype, now->facts.dtype) != 0)
         put_field(what, now, CHANGED_DTYPE, "dtype");
-    if (strcmp(last->device, now->device) != 0)
+    if (strcmp(last->facts.device, now->facts.device) != 0)
         put_field(what, now, CHANGED_DEVICE, "device");
     if (what->len > 0)
         return true;
@@ -234,12 +196,12 @@ static bool tensor_differs(binding_state *state, const track_description *last, 
             return false;
         if (tolerance->is_given && last->held != NULL)
             return is_far(state, last->held, obj, tolerance, what);
-    } else if (!last->has_stats || !now->has_stats ||
-               memcmp(&last->stats, &now->stats, sizeof now->stats) == 0) {
+    } else if (!last->facts.has_stats || !now->facts.has_stats ||
+               memcmp(&last->facts.stats, &now->facts.stats, sizeof now->facts.stats) == 0) {
         return false; /* no values to tell apart */
     }
     put_word(what, "values");
-    put_moves(what, &last->stats, &now->stats);
+    put_moves(what, &last->facts.stats, &now->facts.stats);
     return true;
 }
 

@@ -10,6 +10,7 @@
 
 #include "binding/state.h"
 #include "lines/source.h"
+#include "summary/facts.h"
 #include "tensor/change.h"
 #include "tensortap_tools.h"
 
@@ -30,14 +31,11 @@ enum { CHANGED_SHAPE = 1 << 0, CHANGED_DTYPE = 1 << 1, CHANGED_DEVICE = 1 << 2 }
  * (but see `held`). */
 typedef struct track_description {
     tensor_fingerprint seen;
-    tt_digest quick; /* of a container, see track_description_is_stale() */
-    bool has_stats;
-    unsigned changed;                     /* CHANGED_...; a device is shown then even if it is the CPU */
-    char type[40], dtype[32], device[24]; /* device: empty for the CPU */
-    int32_t ndim;                         /* -1: not known */
-    int64_t shape[TT_MAX_DIM];
-    tt_stats stats;
-    PyObject *held; /* owned or NULL: a plain value, or with rtol/atol the copy of a tensor */
+    tt_digest quick;     /* of a container, see track_description_is_stale() */
+    unsigned changed;    /* CHANGED_...; a device is shown then even if it is the CPU */
+    char type[40];       /* of the object, without its module */
+    summary_facts facts; /* of a tensor */
+    PyObject *held;      /* owned or NULL: a plain value, or with rtol/atol the copy of a tensor */
 } track_description;
 
 typedef struct track_tolerance {

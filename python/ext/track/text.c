@@ -54,16 +54,16 @@ static void put_number(tt_buf *text, const char *name, double number)
 static void put_shape(tt_buf *text, const track_description *one)
 {
     bool is_torch = one->seen.kind == KIND_TORCH;
-    if (one->ndim < 0) {
+    if (one->facts.ndim < 0) {
         (void)tt_buf_text(text, "shape=?");
         return;
     }
     (void)tt_buf_text(text, is_torch ? "shape=torch.Size([" : "shape=(");
-    for (int32_t d = 0; d < one->ndim; d++) {
+    for (int32_t d = 0; d < one->facts.ndim; d++) {
         (void)tt_buf_text(text, d > 0 ? ", " : "");
-        (void)tt_buf_int(text, one->shape[d]);
+        (void)tt_buf_int(text, one->facts.shape[d]);
     }
-    (void)tt_buf_text(text, is_torch ? "])" : one->ndim == 1 ? ",)" : ")");
+    (void)tt_buf_text(text, is_torch ? "])" : one->facts.ndim == 1 ? ",)" : ")");
 }
 
 static void put_count(tt_buf *text, int64_t count, const char *word, bool is_colored)
@@ -115,16 +115,16 @@ static void put_tensor(tt_buf *text, const track_description *one, bool is_color
     (void)tt_buf_text(text, " | ");
     is_marked = begin_field(text, one, CHANGED_DTYPE, is_colored);
     (void)tt_buf_text(text, one->seen.kind == KIND_TORCH ? "dtype=torch." : "dtype=");
-    (void)tt_buf_text(text, one->dtype[0] != '\0' ? one->dtype : "?");
+    (void)tt_buf_text(text, one->facts.dtype[0] != '\0' ? one->facts.dtype : "?");
     track_put_mood(text, TT_MOOD_PLAIN, is_marked);
-    if (one->device[0] != '\0' || (one->changed & CHANGED_DEVICE) != 0) {
+    if (one->facts.device[0] != '\0' || (one->changed & CHANGED_DEVICE) != 0) {
         (void)tt_buf_text(text, " | ");
         is_marked = begin_field(text, one, CHANGED_DEVICE, is_colored);
-        (void)tt_buf_printf(text, "device=%s", one->device[0] != '\0' ? one->device : "cpu");
+        (void)tt_buf_printf(text, "device=%s", one->facts.device[0] != '\0' ? one->facts.device : "cpu");
         track_put_mood(text, TT_MOOD_PLAIN, is_marked);
     }
-    if (one->has_stats)
-        put_stats(text, &one->stats, is_colored);
+    if (one->facts.has_stats)
+        put_stats(text, &one->facts.stats, is_colored);
 }
 
 /* rendering.py knows how long containers, texts and objects of the user's may get. */

@@ -66,8 +66,8 @@ class MonitorRuntime:
         """Create a runtime that is off."""
         self.arg_hints: dict[str, Any] = {}
         self._selection = Selection()
-        self._flow = _core.Flow(self._selection)
-        self._flow.runs = process.open_runs  # changes go to the innermost run that is open
+        # Changes go to the innermost run that is open.
+        self._flow = _core.Flow(self._selection, process.open_runs)
         self._destination = Destination()
         self._guess = Guess()
 
@@ -134,11 +134,10 @@ class MonitorRuntime:
         }
         returns, arrays = _flag("returns", returns), _flag("arrays", arrays)
         folder = os.getcwd()  # raises if the folder was removed
-        self._flow.set(**options, returns=returns, arrays=arrays)
-        self._destination = destination
         if self._selection.enter(folder):
             self._flow.off()  # other files are selected now
-            self._flow.root = self._selection.root
+        self._flow.set(**options, returns=returns, arrays=arrays, root=self._selection.root)
+        self._destination = destination
         self._flow.on()
         return self
 
