@@ -52,7 +52,7 @@ EXT_BELOW = {
 FRONT_ENDS = {"flow", "track", "trace", "monitor", "spy"}
 PACKAGES = {
     "analysis": set(),
-    "models": set(),
+    "models": {"devices"},
     "display": set(),
     "files": set(),
     "devices": set(),

@@ -87,6 +87,10 @@ static PyMethodDef functions[] = {
     { "_probe_register", FAST(probe_register),
       "_probe_register($module, /)\n--\n\n"
       "Register tensortap::probe_v1 through torch's C interface; False if it has none." },
+    { "_probe_on_device", FAST(probe_run_on_device),
+      "_probe_on_device($module, slots, slot, dtype, shape, start, /)\n--\n\n"
+      "Run tensortap::probe_v1 on another device's tensor: start() returns a number for the log.\n"
+      "True: more than statistics is asked for, and nothing was done." },
     { "_probe", FAST(probe_run),
       "_probe($module, x, slots, slot, /)\n--\n\n"
       "Run tensortap::probe_v1 on CPU tensors." },

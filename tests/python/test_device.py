@@ -188,3 +188,43 @@ def test_the_environment_sends_cpu_tensors_through_torch() -> None:
         env={**os.environ, "TENSORTAP_DEVICE_PATH": "1"},
     )
     assert done.stdout.split() == ["6.0", "True"], done.stderr
+
+
+COMPILED = """
+import sys, torch, tensortap as tt
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+step = torch.compile(model, backend="aot_eager") if sys.argv[2] == "compiled" else model
+with tt.record(sys.argv[1], model=model, keep=sys.argv[3]):
+    for i in range(3):
+        for part in range(2):  # micro-batches
+            x = torch.randn(3, 4)
+            x[0, 0] = torch.nan if (i, part) == (1, 1) else 0
+            step(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("keep", ["stats", "stats,hist"])
+def test_a_compiled_model_on_a_device_records_the_same(tmp_path: Path, keep: str) -> None:
+    for forced, how in (("", "eager"), ("1", "compiled")):
+        done = subprocess.run(
+            [sys.executable, "-c", COMPILED, str(tmp_path / how), how, keep],
+            env={**os.environ, "TENSORTAP_DEVICE_PATH": forced},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+    here, there = tt.open(tmp_path / "eager"), tt.open(tmp_path / "compiled")
+    assert sorted(here.names()) == sorted(there.names())
+    for name in here.names("activation/*"):
+        assert list(here.series(name)[0]) == list(there.series(name)[0]) == [0, 0, 1, 1, 2, 2]
+        both = zip(here.stats(name), there.stats(name), strict=True)
+        for a, b in both:
+            assert (a.shape, a.nan) == (b.shape, b.nan)
+            assert b.l2 == pytest.approx(a.l2, rel=1e-6)
+    assert [s.nan > 0 for s in there.stats("activation/0")] == [False] * 3 + [True] + [True] * 2

@@ -72,6 +72,24 @@ void binding_dict_add(PyObject **dict, PyObject *key, PyObject *value)
     Py_XDECREF(value);
 }
 
+int binding_read_shape(PyObject *name, PyObject *tuple, tt_dtype *dtype, int64_t *sizes, int32_t *ndim)
+{
+    int known = 0;
+    while (known < TT_DTYPE_COUNT_ && PyUnicode_Check(name) &&
+           PyUnicode_CompareWithASCIIString(name, tt_dtype_name((tt_dtype)known)) != 0)
+        known++;
+    if (!PyUnicode_Check(name) || known == TT_DTYPE_COUNT_ || !PyTuple_Check(tuple) ||
+        PyTuple_GET_SIZE(tuple) > TT_MAX_DIM) {
+        PyErr_Format(PyExc_ValueError, "not the type and shape of a tensor: %R, %R", name, tuple);
+        return -1;
+    }
+    *dtype = (tt_dtype)known;
+    *ndim = (int32_t)PyTuple_GET_SIZE(tuple);
+    for (int32_t d = 0; d < *ndim; d++)
+        sizes[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, d));
+    return PyErr_Occurred() != NULL ? -1 : 0;
+}
+
 PyObject *binding_shape_tuple(const int64_t *shape, Py_ssize_t ndim)
 {
     PyObject *tuple = PyTuple_New(ndim); /* owned */

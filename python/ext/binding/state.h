@@ -100,6 +100,8 @@ PyObject *binding_get_shape(PyObject *self, void *at);  /* int64_t[Py_SIZE(self)
 /* The method as_dict(): all getters of the object's class. */
 PyObject *binding_as_dict(PyObject *self, PyObject *none);
 PyObject *binding_shape_tuple(const int64_t *shape, Py_ssize_t ndim);
+/* Reads the name of a type, and a tuple into sizes[TT_MAX_DIM]; -1: with ValueError. */
+int binding_read_shape(PyObject *name, PyObject *tuple, tt_dtype *dtype, int64_t *sizes, int32_t *ndim);
 /* "float32[8, 64]" */
 PyObject *binding_shape_text(tt_dtype dtype, const int64_t *shape, Py_ssize_t ndim);
 PyObject *binding_raise_status(tt_status st, const tt_error *err); /* returns NULL */

@@ -177,6 +177,12 @@ static int metric_probed(calls_consumer *consumer, calls_link *link, const calls
     monitor_metrics *self = (monitor_metrics *)consumer;
     long code = wanted(self, link, place), number = (code - (code & 1)) / 2;
     (void)event;
+    if (number >= 0 && number < self->row_count && seen->pending != 0) {
+        PyObject *told = PyObject_CallFunction(self->unread, "lKs", number, seen->pending,
+                                               tensor_view_result_word(VIEW_DEVICE)); /* owned */
+        Py_XDECREF(told);
+        return told != NULL ? 0 : -1;
+    }
     if (number >= 0 && number < self->row_count && seen->products & TT_PRODUCT_STATS) {
         monitor_row *row = &self->rows[number];
         if (row->hist != NULL && seen->hist != NULL)

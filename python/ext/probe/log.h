@@ -16,6 +16,7 @@ typedef struct probe_row {
     int32_t slot;
     uint32_t thread;   /* from 1, in order of appearance */
     uint32_t products; /* of TT_PRODUCT_: what follows is there */
+    uint64_t pending;  /* number of the statistics that a device computes; 0: they are here */
     tt_stats stats;    /* TT_PRODUCT_STATS */
     tt_digest digest;  /* TT_PRODUCT_DIGEST */
     tt_hist *hist;     /* owned; TT_PRODUCT_HIST */

@@ -222,6 +222,27 @@ static void summarize(const tt_tensor *t, probe_row *row)
         row->value = copy_value(t);
 }
 
+/* Begins the row of a tensor of which ndim, shape and dtype are known. */
+static void begin_row(probe_row *row, const probe_slots *slots, int32_t slot, uint32_t products)
+{
+    memset(row, 0, offsetof(probe_row, dtype));
+    row->module = slots->module;
+    row->slot = slot;
+    row->thread = probe_log_thread();
+    row->products = products;
+    row->time = clock_read(CLOCK_REALTIME_COARSE);
+}
+
+static void tell_root(const probe_slots *slots)
+{
+    if (slots->is_root && eager_depth == 0 && listener != NULL && Py_IsInitialized() &&
+        !probe_log_is_empty()) {
+        PyGILState_STATE gil = PyGILState_Ensure();
+        listener->root_ran(slots->module);
+        PyGILState_Release(gil);
+    }
+}
+
 /* Computes what is asked for and logs it.  The tensors are valid. */
 static void run(const tt_tensor *x, probe_slots *slots, int32_t slot)
 {
@@ -229,27 +250,17 @@ static void run(const tt_tensor *x, probe_slots *slots, int32_t slot)
     uint32_t products = products_of(slots, slot);
     if (products != 0 && !probe_is_in_backward()) {
         probe_row row;
-        memset(&row, 0, offsetof(probe_row, shape));
-        row.module = slots->module;
-        row.slot = slot;
-        row.thread = probe_log_thread();
-        row.products = products;
+        begin_row(&row, slots, slot, products);
         row.dtype = x->dtype;
         row.ndim = x->ndim;
         memcpy(row.shape, x->shape, (size_t)x->ndim * sizeof *x->shape);
-        row.time = clock_read(CLOCK_REALTIME_COARSE);
         bool is_timed = timer++ % TIMED == 0;
         int64_t start = is_timed ? clock_read(CLOCK_MONOTONIC) : 0;
         summarize(x, &row);
         row.cost = is_timed ? clock_read(CLOCK_MONOTONIC) - start : 0;
         probe_log_append(&row);
     }
-    if (slots->is_root && eager_depth == 0 && listener != NULL && Py_IsInitialized() &&
-        !probe_log_is_empty()) {
-        PyGILState_STATE gil = PyGILState_Ensure();
-        listener->root_ran(slots->module);
-        PyGILState_Release(gil);
-    }
+    tell_root(slots);
 }
 
 /* Checks what the types do not; false with a reason. */
@@ -334,4 +345,50 @@ BINDING_FUNCTION(probe_run)
         return NULL;
     }
     Py_RETURN_NONE;
+}
+
+BINDING_FUNCTION(probe_run_on_device)
+{
+    binding_state *state = binding_state_of(module);
+    tensor_view view;
+    char why[256] = "";
+    probe_row row;
+    if (binding_read_arguments("_probe_on_device", 5, NULL, args, nargs, kwnames) < 0)
+        return NULL;
+    long long slot = PyLong_AsLongLong(args[1]);
+    if (PyErr_Occurred() || binding_open_view(state, args[0], &view) < 0)
+        return NULL;
+    PyObject *number = NULL, *result = NULL; /* owned */
+    probe_slots *slots =
+        is_in_range(slot, why, sizeof why) ? slots_in(&view.tensor, why, sizeof why) : NULL;
+    uint32_t products = slots != NULL ? products_of(slots, (int32_t)slot) : 0;
+    if (slots == NULL) {
+        PyErr_SetString(PyExc_ValueError, why);
+        goto out;
+    }
+    if (probe_is_in_backward())
+        products = 0;
+    if (products & (TT_PRODUCT_DIGEST | TT_PRODUCT_HIST | TT_PRODUCT_SAMPLE | TT_PRODUCT_VALUE)) {
+        result = Py_NewRef(Py_True);
+        goto out;
+    }
+    slots->calls++;
+    if (products != 0) {
+        begin_row(&row, slots, (int32_t)slot, products);
+        if (binding_read_shape(args[2], args[3], &row.dtype, row.shape, &row.ndim) < 0)
+            goto out;
+        if (products & TT_PRODUCT_STATS) {
+            number = PyObject_CallNoArgs(args[4]);
+            row.pending = number != NULL ? PyLong_AsUnsignedLongLong(number) : 0;
+            if (PyErr_Occurred())
+                goto out;
+        }
+        probe_log_append(&row);
+    }
+    tell_root(slots);
+    result = Py_NewRef(Py_False);
+out:
+    tensor_view_close(&view);
+    Py_XDECREF(number);
+    return result;
 }

@@ -53,5 +53,9 @@ void probe_slots_init(probe_slots *slots, uint64_t module);
 BINDING_FUNCTION(probe_register);
 /* _probe(x, slots, slot): the operator for CPU tensors, for torch.library. */
 BINDING_FUNCTION(probe_run);
+/* _probe_on_device(slots, slot, dtype, shape, start) -> bool: the operator for tensors of other
+ * devices.  start() starts their statistics and returns a number, which goes to the log.  True: more
+ * than statistics is asked for; nothing was done. */
+BINDING_FUNCTION(probe_run_on_device);
 
 #endif

@@ -61,7 +61,7 @@ void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const int6
     runs_recorder_add_stats(self->recorder, stats, shape, ndim, &event);
 }
 
-/* A tensor of another device: torch summarises it there, the numbers come later. */
+/* A tensor of another device, or the number of its statistics: they are computed there and come later. */
 static void hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag)
 {
     if (self->on_device == NULL) {
@@ -171,6 +171,13 @@ int runs_watch_record_row(runs_watch *self, const probe_row *row, const runs_wat
         return 0;
     runs_recorder_wake(recorder);
     uint32_t products = runs_watch_products(self, tag->site);
+    if (row->pending != 0) {
+        PyObject *number = PyLong_FromUnsignedLongLong(row->pending); /* owned */
+        if (number != NULL)
+            hand_to_device(self, number, tag);
+        Py_XDECREF(number);
+        return 0;
+    }
     tt_tensor tensor;
     const void *data = row->value != NULL ? row->value : row; /* only read with has_value */
     if (tt_tensor_describe(&tensor, data, row->dtype, row->ndim, row->shape, NULL, NULL) < 0)

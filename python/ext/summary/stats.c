@@ -239,17 +239,6 @@ static PyObject *stats_reduce(PyObject *self, PyObject *Py_UNUSED(none))
                          (long long)s->isum_hi, (int)s->is_propagated);
 }
 
-static bool find_dtype(const char *name, int32_t *out)
-{
-    for (int d = 0; d < TT_DTYPE_COUNT_; d++) {
-        if (strcmp(name, tt_dtype_name((tt_dtype)d)) == 0) {
-            *out = d;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* _stats_from(dtype, shape, numbers) -> Stats; numbers as above.  Of whole numbers the lowest 64 bits
  * count.  The last number: 0 as it is, 1 has been propagated, 2 propagate now. */
 BINDING_FUNCTION(summary_stats_from)
@@ -261,31 +250,26 @@ BINDING_FUNCTION(summary_stats_from)
     long long n[5], sum_high;
     unsigned long long low, high, sum_low;
     int is_propagated = 0;
-    const char *dtype = PyUnicode_AsUTF8(args[0]);
-    if (dtype == NULL)
+    tt_dtype dtype;
+    int64_t shape[TT_MAX_DIM];
+    int32_t ndim;
+    if (binding_read_shape(args[0], args[1], &dtype, shape, &ndim) < 0)
         return NULL;
-    if (!find_dtype(dtype, &s.dtype) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2]) ||
-        PyTuple_GET_SIZE(args[1]) > TT_MAX_DIM) {
-        PyErr_SetString(PyExc_ValueError, "not the parts of a Stats");
+    if (!PyTuple_Check(args[2])) {
+        PyErr_SetString(PyExc_ValueError, "not the numbers of a Stats");
         return NULL;
     }
     if (!PyArg_ParseTuple(args[2], "LLLLLdddddddddKKKLi", &n[0], &n[1], &n[2], &n[3], &n[4], &s.min,
                           &s.max, &s.absmax, &s.sum, &s.mean, &s.m2, &s.l1, &s.sumsq, &s.sum_imag, &low,
                           &high, &sum_low, &sum_high, &is_propagated))
         return NULL;
+    s.dtype = (int32_t)dtype;
     s.count = n[0], s.nan = n[1], s.posinf = n[2], s.neginf = n[3], s.zeros = n[4];
     s.imin = (int64_t)low;
     s.imax = (int64_t)high;
     s.isum_lo = sum_low;
     s.isum_hi = sum_high;
     s.is_propagated = is_propagated == 1;
-    int64_t shape[TT_MAX_DIM];
-    Py_ssize_t ndim = PyTuple_GET_SIZE(args[1]);
-    for (Py_ssize_t d = 0; d < ndim; d++) {
-        shape[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(args[1], d));
-        if (shape[d] == -1 && PyErr_Occurred())
-            return NULL;
-    }
     if (is_propagated == 2)
         tt_stats_propagate(&s);
     return summary_stats_make(binding_state_of(module), &s, shape, ndim);

@@ -255,12 +255,12 @@ class Ring:
                 IS_WIDE=kind == WIDE_FLOAT, PARTS=parts, num_warps=WARPS, enable_fp_fusion=False,
             )  # fmt: skip
 
-    def copy(self) -> None:
-        """Start the copy of the ring to the host; nobody waits for it."""
+    def copy(self) -> bool:
+        """Start the copy of the ring to the host; return whether there is anything to copy."""
         import torch
 
         if not self._written and not self._captured:
-            return
+            return False
         if self.device.type != "cpu":
             current = torch.get_device_module(self.device).current_stream(self.device)
             for stream in self._scratch:
@@ -270,6 +270,7 @@ class Ring:
         host.copy_(self._slots, non_blocking=True)
         self._copies.append((host, Event(self.device)))
         self._written = 0
+        return True
 
     def take(self, *, waits: bool) -> list[Result]:
         """Return what was copied before; with *waits* also what was copied last."""

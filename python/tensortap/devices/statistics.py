@@ -15,9 +15,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensortap import _core
@@ -25,6 +26,7 @@ from tensortap.devices.event import Event
 from tensortap.devices.ring import KINDS, Layout, Result, Ring
 
 SLOTS = 8  # of the ring for each site: with 16 words each, 1 kB
+MOST_WAITING = 1 << 16  # statistics that nobody has fetched
 MOST_COPIED = 1 << 26  # bytes of copied tensors that wait for somebody to read them
 
 
@@ -64,11 +66,13 @@ class Copies:
             self.copy()
             self._done = self.take(waits=True)
 
-    def copy(self) -> None:
-        """Begin another step."""
-        if self._waiting:
-            self._copied.append((self._waiting, Event(self.device)))
-            self._waiting, self._bytes = [], 0
+    def copy(self) -> bool:
+        """Begin another step; return whether this one has copied anything."""
+        if not self._waiting:
+            return False
+        self._copied.append((self._waiting, Event(self.device)))
+        self._waiting, self._bytes = [], 0
+        return True
 
     def take(self, *, waits: bool) -> list[Result]:
         """Return what was copied before the last step began; with *waits* everything."""
@@ -164,8 +168,8 @@ class Batch:
         with self._lock:
             out: list[Result] = []
             for one in self._all():
-                one.copy()
-                out += one.take(waits=waits)
+                is_copied = one.copy()
+                out += one.take(waits=waits or not is_copied)
             out.sort(key=lambda result: result[0])
             return [(tag, stats, cost) for _, tag, stats, cost in out]
 
@@ -179,3 +183,35 @@ def stats(t: Any, nan_policy: str = "omit") -> _core.Stats:
         return found
     parts: Any = found.__reduce__()[1]
     return _core._stats_from(parts[0], parts[1], (*parts[2][:-1], 2))
+
+
+# ---- what probes inside compiled graphs have started, for whoever wants it
+
+Take = Callable[[_core.Stats, int], object]  # gets the statistics and the ns on the device
+
+_probed = Batch(sites=128)
+_takers: dict[int, list[Take]] = {}
+_numbers = itertools.count(1)
+
+
+def start(t: Any) -> int:
+    """Start the statistics of a tensor; return a number that stands for them."""
+    if len(_probed) >= MOST_WAITING:  # no step ever ends: an evaluation
+        deliver(waits=False)
+    number = next(_numbers)
+    _takers[number] = []
+    _probed.add(t, number)
+    return number
+
+
+def give(number: int, take: Take) -> None:
+    """Call *take* with the statistics of this number when they are there."""
+    if number in _takers:
+        _takers[number].append(take)
+
+
+def deliver(*, waits: bool) -> None:
+    """Give what has arrived to those who want it."""
+    for number, found, cost in _probed.fetch(waits=waits):
+        for take in _takers.pop(number, ()):
+            take(found, cost)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from types import FunctionType, MethodType
 from typing import Any
 
 from tensortap import _core
+from tensortap.devices import statistics
 from tensortap.models.unseen import skip
 
 OUTPUTS, INPUTS = 1, 2  # of ModuleTap.probes
@@ -30,13 +32,15 @@ def _define() -> None:
     import torch
 
     make: Any = torch.library.Library
-    if not _core._probe_register():  # a torch without the C interface
+    is_forced = os.environ.get("TENSORTAP_DEVICE_PATH") == "1"
+    if is_forced or not _core._probe_register():  # a torch without the C interface
         library = make("tensortap", "DEF")
         library.define("probe_v1(Tensor x, Tensor(a!) slots, int slot) -> ()")
-        library.impl("probe_v1", _core._probe, "CPU")
+        library.impl("probe_v1", _run_on_device if is_forced else _core._probe, "CPU")
         _libraries.append(library)
     library = make("tensortap", "IMPL")
     library.impl("probe_v1", torch.library.fallthrough_kernel, "Autograd")  # it has no gradient
+    library.impl("probe_v1", _run_on_device, "CompositeExplicitAutograd")  # where nothing else is
     _libraries.append(library)
     torch.library.register_fake("tensortap::probe_v1", _check, lib=library)
     torch.library.register_vmap(
@@ -46,11 +50,25 @@ def _define() -> None:
 
 def _check(x: Any, slots: Any, slot: int) -> None:
     """Stand for the operator where tensors have no values."""
-    if x.device != slots.device:
+    if slots.device.type != "cpu":
         raise RuntimeError(
-            f"tensortap::probe_v1: x is on {x.device} and slots on {slots.device}; "
-            "both must be on one device"
+            f"tensortap::probe_v1: slots is on {slots.device}; it must be on the CPU, as tensortap "
+            "made it, whatever device x is on"
         )
+
+
+def _run_on_device(x: Any, slots: Any, slot: int) -> None:
+    """Run the operator for a tensor of another device; nothing waits for that device.
+
+    Its statistics are started now and read later.  The log gets a number that stands for them.
+    """
+    _check(x, slots, slot)
+    if x.device.type == "meta":
+        return
+    dtype = str(x.dtype).removeprefix("torch.")
+    start = functools.partial(statistics.start, x)
+    if _core._probe_on_device(slots, slot, dtype, tuple(x.shape), start):
+        _core._probe(x.cpu(), slots, slot)
 
 
 def _make_slots(size: int) -> tuple[Any, bool]:
@@ -137,7 +155,7 @@ def _probe(tap: Any, kind: str, value: Any, is_first: bool) -> bool:
     readable = [
         (path, tensor)
         for path, tensor in found
-        if tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_nested
+        if tensor.device.type != "meta" and tensor.layout is torch.strided and not tensor.is_nested
     ]
     for i, (path, tensor) in enumerate(readable):
         slot = _place(kind, path, is_first, kind == "output" and i == len(readable) - 1)

@@ -307,7 +307,10 @@ class Measure:
 
     # ---- what C cannot read
 
-    def _on_unread(self, row: int, tensor: torch.Tensor, why: str) -> None:
+    def _on_unread(self, row: int, tensor: torch.Tensor | int, why: str) -> None:
+        if isinstance(tensor, int):  # a probe has started its statistics
+            statistics.give(tensor, lambda stats, _: self.core.add_stats(row, stats, None))
+            return
         if why == "device":
             if row in self._hist_rows:  # torch has no such histogram: it is made here
                 self.core.add_stats(row, statistics.stats(tensor), tensor.detach().cpu())

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tensortap import _core
-from tensortap.devices.statistics import Batch
+from tensortap.devices import statistics
 from tensortap.monitor.metric import UNDEFINED
 from tensortap.monitor.storage import StorageManager
 from tensortap.runs import process
@@ -27,12 +27,12 @@ class Results:
         self.histograms: dict[str, _core.Histogram] = {}  # of the latest step
         self.keys: list[str] = []  # of what users' functions returned ...
         self.values: list[Any] = []  # ... numbers, and tensors still to be read
-        self.batch = Batch()  # of named metrics of other devices' tensors
+        self.batch = statistics.Batch()  # of named metrics of other devices' tensors
         self.undefined: set[str] = set()  # keys that are NaN in the latest step by definition
 
     def drop(self) -> None:
         """Forget what was measured in this step."""
-        self.batch = Batch()
+        self.batch = statistics.Batch()
         self.core.collect({}, False)
         self.keys, self.values = [], []
 
@@ -44,6 +44,7 @@ class Results:
                 storage.log_tensor(step, key, torch.tensor(values, dtype=torch.float64))
 
     def _take_batch(self) -> None:
+        statistics.deliver(waits=True)
         for row, stats, _ in self.batch.fetch():
             self.core.add_stats(row, stats, None)
 

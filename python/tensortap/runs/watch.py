@@ -16,10 +16,12 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
 from tensortap import _core
+from tensortap.devices import statistics
 from tensortap.models.modules import can_run, parameters_of, unwrapped, walk
 from tensortap.models.unseen import unseen
 from tensortap.runs.steps import Steps
@@ -35,7 +37,6 @@ COMPILED_AGAIN = (
     "torch.compile had compiled this code before the model was watched: it was compiled again, "
     "once, so that its modules are seen"
 )
-MAX_WAITING = 1 << 16  # statistics on devices, where no step ever ends: an evaluation
 
 
 class NonFiniteError(ArithmeticError):
@@ -139,8 +140,6 @@ class Watched:
     ) -> None:
         """Put a consumer on every module of the model, and hooks on its parameters."""
         _check(model, grads, on_nonfinite, optimizer)
-        from tensortap.devices.statistics import Batch
-
         self.recorder = recorder
         self.on_nonfinite = on_nonfinite
         self.raised: BaseException | None = None  # by on_nonfinite: the program's to see
@@ -170,7 +169,7 @@ class Watched:
         self.has_gradients = self.core.gradients = grads in ("parameters", "all")
         self._is_ddp = any(type(m).__name__ == "DistributedDataParallel" for m in model.modules())
         self.names = [name for name, _, _ in parameters]
-        self.batch = Batch(sites=sum(1 for _ in model.modules()) + 2 * len(parameters))
+        self.batch = statistics.Batch(sites=sum(1 for _ in model.modules()) + 2 * len(parameters))
         self._refs: list[ref[Any] | None] = []  # of the parameters
         self.trainable: set[int] = set()  # ids of parameters
         for i, (_, module, key) in enumerate(parameters):
@@ -253,17 +252,24 @@ class Watched:
     def fetch(self, *, waits: bool) -> None:
         """Record what was computed on devices; without *waits* only what has arrived."""
         now = self.recorder.current_step
+        statistics.deliver(waits=waits)
         for tag, stats, cost in self.batch.fetch(waits=waits):
-            _, step, *_, is_for_norm = tag
-            if is_for_norm:
-                self.norms.setdefault(step, []).append(_norm(stats))
-            self.core.add_stats(tag, stats, cost)
+            self._take(tag, stats, cost)
         self.fetched = now if waits or len(self.batch) == 0 else now - 1
 
-    def _compute(self, tensor: torch.Tensor, tag: Any) -> None:
-        """Start the statistics of a tensor on its device."""
+    def _take(self, tag: tuple[Any, ...], stats: _core.Stats, cost: int) -> None:
+        _, step, *_, is_for_norm = tag
+        if is_for_norm:
+            self.norms.setdefault(step, []).append(_norm(stats))
+        self.core.add_stats(tag, stats, cost)
+
+    def _compute(self, tensor: torch.Tensor | int, tag: Any) -> None:
+        """Start the statistics of a tensor on its device, unless a probe has: then a number."""
+        if isinstance(tensor, int):
+            statistics.give(tensor, partial(self._take, tag))
+            return
         self.batch.add(tensor, tag)
-        if len(self.batch) >= MAX_WAITING:
+        if len(self.batch) >= statistics.MOST_WAITING:  # no step ever ends: an evaluation
             self.fetch(waits=False)
 
     def remove(self) -> None:
