@@ -282,7 +282,7 @@ static tt_status print_json(const tt_call *call)
     tt_json_i64(json, "last_step", totals.last_step);
     tt_json_i64(json, "points", totals.points);
     tt_json_i64(json, "bytes", totals.bytes);
-    tt_json_text(json, "untrained", tt_overview_untrained(run));
+    tt_json_text(json, "untrained", tt_run_untrained(run));
     tt_json_open(json, "sites", '[');
     tt_status st = TT_OK;
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {

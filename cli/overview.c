@@ -255,23 +255,6 @@ int64_t tt_overview_steps(const tt_totals *totals)
 
 /* ---- the first lines about a run ------------------------------------------- */
 
-static const char untrained[] = " require gradients but no optimizer updates them"; /* runs/steps.py */
-
-const char *tt_overview_untrained(const tt_run *run)
-{
-    static const char taken_back[] = "all parameters that require gradients are updated by an optimizer";
-    const char *found = NULL;
-    tt_note note;
-    for (int32_t i = 0; tt_run_note(run, 0, i, &note) == TT_OK; i++) {
-        size_t len = strlen(note.text);
-        if (len > strlen(untrained) && strcmp(note.text + len - strlen(untrained), untrained) == 0)
-            found = note.text;
-        else if (strcmp(note.text, taken_back) == 0)
-            found = NULL;
-    }
-    return found;
-}
-
 /* Prints untrusted text on a line, cut to the width of the terminal; returns 1. */
 static int print_line(tt_mood mood, const char *untrusted)
 {
@@ -289,10 +272,11 @@ static int print_untrained(const char *text)
     int32_t columns = tt_terminal.style.columns;
     if (columns == 0 || strlen(text) <= (size_t)columns)
         return print_line(TT_MOOD_REMARK, text);
-    char *names = strndup(text, strlen(text) - strlen(untrained)); /* owned */
+    const char *rest = strstr(text, " require gradients");
+    char *names = rest != NULL ? strndup(text, (size_t)(rest - text)) : NULL; /* owned */
     int lines = names != NULL ? print_line(TT_MOOD_REMARK, names) : 0;
     free(names);
-    return lines + print_line(TT_MOOD_REMARK, untrained);
+    return lines + print_line(TT_MOOD_REMARK, rest != NULL ? rest : text);
 }
 
 int tt_overview_print(const char *path, const tt_run *run)
@@ -324,8 +308,8 @@ int tt_overview_print(const char *path, const tt_run *run)
     if (tt_overview_command(run, &command) == TT_OK && command.len > 0)
         lines += print_line(TT_MOOD_FAINT, command.data);
     tt_buf_free(&command);
-    if (tt_overview_untrained(run) != NULL)
-        lines += print_untrained(tt_overview_untrained(run));
+    if (tt_run_untrained(run) != NULL)
+        lines += print_untrained(tt_run_untrained(run));
     fflush(stdout); /* the rest may take a moment */
     return lines;
 }

@@ -35,9 +35,6 @@ typedef struct tt_totals {
 void tt_overview_totals(const tt_run *run, tt_totals *out);
 int64_t tt_overview_steps(const tt_totals *totals); /* from the first to the last, both */
 
-/* Returns the latest remark of the recorder about parameters that no optimizer updates;
- * borrowed, NULL: none. */
-const char *tt_overview_untrained(const tt_run *run);
 /* Prints "runs/a   finished   steps 0 to 49   31 sites   1 550 points   95 kB", and a line with
  * the command that made the run, if that is known.  Returns the number of lines. */
 int tt_overview_print(const char *path, const tt_run *run);

@@ -318,6 +318,9 @@ tt_status tt_run_previous(tt_run *run, int32_t site, const tt_latest *latest, in
                           tt_error *err);
 /* Is this file of a chosen rank? */
 bool tt_look_has_file(const tt_look *look, const tt_run *run, int32_t file);
+/* Returns the latest remark of the recorder about parameters that no optimizer updates;
+ * borrowed, NULL: none. */
+const char *tt_run_untrained(const tt_run *run);
 /* Returns the number of sites that match (tt_site_is_shown) and have points. */
 int32_t tt_run_shown_count(const tt_run *run, const char *glob);
 
@@ -467,6 +470,9 @@ typedef struct tt_page_options {
  * and no network. */
 tt_status tt_page_write(const tt_page_run *runs, size_t count, const tt_page_options *options, tt_buf *out,
                         tt_error *err);
+/* Appends what is wrong with a run as a JSON list: weight (3 alarm, 2 remark, 1 note, 0 fine),
+ * text, detail (a list of texts), site and step (-1: none). */
+tt_status tt_page_verdict(const tt_page_run *run, tt_buf *out, tt_error *err);
 
 /* ---- files --------------------------------------------------------------- */
 

@@ -1,13 +1,15 @@
 /* about.js -- where the run came from.
  * SPDX-License-Identifier: Apache-2.0 */
-import { count, facts } from "./data.js";
-import { byId, bytesText, el, visible } from "./dom.js";
+import {count, facts} from "./data.js";
+import {byId, bytesText, el, visible} from "./dom.js";
 
 /** @param {string} text of a JSON list */
 function commandText(text) {
   try {
     const words = JSON.parse(text);
-    return Array.isArray(words) ? words.map((word) => (/^[\w@%+=:,./*-]+$/.test(word) ? word : JSON.stringify(word))).join(" ") : text;
+    return Array.isArray(words) ?
+        words.map((word) => (/^[\w@%+=:,./*-]+$/.test(word) ? word : JSON.stringify(word))).join(" ") :
+        text;
   } catch {
     return text;
   }
@@ -15,18 +17,33 @@ function commandText(text) {
 
 export function showAbout() {
   for (const run of facts.runs) {
-    const info = { ...run.info }, rows = /** @type {[string, string][]} */ ([["run", run.path], ["state", run.state]]);
+    const info = {...run.info},
+          rows = /** @type {[string, string][]} */ ([["run", run.path], ["state", run.state]]);
     if (info.argv) rows.push(["command", commandText(info.argv)]);
     delete info.argv;
     for (const [key, value] of Object.entries(info)) rows.push([key, value]);
-    rows.push(["ranks", [...new Set(run.ranks)].join(", ")], ["size", `${bytesText(run.bytes)}, ${count(run.points)} points`]);
-    if (run.cost !== undefined && Number.isFinite(Number(run.cost))) rows.push(["cost of watching", `${(100 * Number(run.cost)).toFixed(2)} % of the time`]);
-    byId("about").append(el("div", { className: "scrollx" }, el("table", { className: "plain" }, el("tbody", {}, ...rows.map(([key, value]) =>
-      el("tr", {}, el("th", { textContent: visible(key, 80) }), el("td", { textContent: visible(value, 4000) })))))));
+    rows.push(
+        ["ranks", [...new Set(run.ranks)].join(", ")],
+        ["size", `${bytesText(run.bytes)}, ${count(run.points)} points`]);
+    if (run.cost !== undefined && Number.isFinite(Number(run.cost)))
+      rows.push(["cost of watching", `${(100 * Number(run.cost)).toFixed(2)} % of the time`]);
+    byId("about").append(el(
+        "div", {className: "scrollx"},
+        el("table", {className: "plain"},
+           el("tbody", {},
+              ...rows.map(([key, value]) => el("tr", {}, el("th", {textContent: visible(key, 80)}), el("td", {
+                                                 textContent: visible(value, 4000)
+                                               })))))));
     if (run.notes.length) {
-      byId("about").append(el("details", {}, el("summary", { textContent: `${run.notes.length} notes of the recorder` }),
-        el("ul", {}, ...run.notes.map(([step, text]) => el("li", { textContent: `step ${step}: ${visible(text, 1000)}` })))));
+      byId("about").append(
+          el("details", {}, el("summary", {textContent: `${run.notes.length} notes of the recorder`}),
+             el("ul", {},
+                ...run.notes.map(
+                    ([step, text]) => el("li", {textContent: `step ${step}: ${visible(text, 1000)}`})))));
     }
   }
-  byId("about").append(el("p", { className: "faint", textContent: `Written by tensortap ${facts.version}. Charts by uPlot (MIT licence, Leon Sorokin).` }));
+  byId("about").append(el("p", {
+    className: "faint",
+    textContent: `Written by tensortap ${facts.version}. Charts by uPlot (MIT licence, Leon Sorokin).`
+  }));
 }

@@ -14,7 +14,7 @@
  *   histogram?: {top: number, octaves: number, columns: number[][]}}} Site
  * @typedef {{label: string, depth: number, class?: string, sites?: number[]}} TreeRow
  * @typedef {{site: number, file: number, isEval: boolean, points: number, at: number}} Series
- * @typedef {{name: string, a: number, rank: number, verdict: string, first_step?: number,
+ * @typedef {{name: string, a: number, rank: number, verdict: string, first: boolean, first_step?: number,
  *   field?: string, worst_step?: number, value_a?: string, value_b?: string,
  *   deviation?: number|string, floor?: number|string}} Difference
  */
@@ -22,7 +22,8 @@
 export const NAN_BIT = 1, INF_BIT = 2;
 
 /** @type {{version: string, bytes: number, anomalies: string[], runs: RunFacts[], findings: Finding[]}} */
-export const facts = JSON.parse(/** @type {HTMLElement} */ (document.getElementById("facts")).textContent || "{}");
+export const facts =
+    JSON.parse(/** @type {HTMLElement} */ (document.getElementById("facts")).textContent || "{}");
 
 /** @param {string} name @returns {Promise<Uint8Array|null>} */
 async function unpack(name) {
@@ -66,8 +67,9 @@ export class Bins {
     /** @type {boolean} */
     this.exact = table.exact;
     /** @type {Series[]} */
-    this.series = table.series.map((/** @type {number[]} */ s, /** @type {number} */ i) => (
-      { site: s[0], file: s[1], isEval: s[2] === 1, points: s[3], at: i * table.steps.length }));
+    this.series = table.series.map(
+        (/** @type {number[]} */ s, /** @type {number} */ i) =>
+            ({site: s[0], file: s[1], isEval: s[2] === 1, points: s[3], at: i * table.steps.length}));
     this.index = new Map(this.series.map((s) => [`${s.site}/${s.file}/${s.isEval}`, s]));
     /** @type {Object<string, Float32Array>} */
     this.columns = {};
@@ -90,36 +92,33 @@ export class Bins {
   }
 
   /** @param {number} site @param {number} file @param {boolean} isEval */
-  find(site, file, isEval) {
-    return this.index.get(`${site}/${file}/${isEval}`);
-  }
+  find(site, file, isEval) { return this.index.get(`${site}/${file}/${isEval}`); }
 
   /** @param {Series} series @param {string} name @returns {Float32Array} */
   values(series, name) {
     const column = this.columns[name];
-    return column ? column.subarray(series.at, series.at + this.steps.length)
-      : new Float32Array(this.steps.length).fill(NaN);
+    return column ? column.subarray(series.at, series.at + this.steps.length) :
+                    new Float32Array(this.steps.length).fill(NaN);
   }
 
   /** @param {Series} series @returns {Uint8Array} */
-  badOf(series) {
-    return this.bad.subarray(series.at, series.at + this.steps.length);
-  }
+  badOf(series) { return this.bad.subarray(series.at, series.at + this.steps.length); }
 
   /** The bin that holds a step.
-
    * @param {number} step */
   binOf(step) {
     let low = 0, high = this.steps.length;
     while (high - low > 1) {
       const middle = (low + high) >> 1;
-      if (this.steps[middle] <= step) low = middle; else high = middle;
+      if (this.steps[middle] <= step)
+        low = middle;
+      else
+        high = middle;
     }
     return low;
   }
 
   /** "steps 10 to 14" or "step 10".
-
    * @param {number} bin */
   stepText(bin) {
     const from = this.steps[bin], next = this.steps[bin + 1];
@@ -129,9 +128,7 @@ export class Bins {
 }
 
 /** @param {number} n */
-export function count(n) {
-  return String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
-}
+export function count(n) { return String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f"); }
 
 export class Run {
   /** @param {number} number */
@@ -163,7 +160,7 @@ export class Run {
     for (const bins of [this.tensors, this.numbers]) {
       if (!bins) continue;
       const found = bins.find(site, file, isEval) || bins.series.find((s) => s.site === site);
-      if (found) return { bins, series: found };
+      if (found) return {bins, series: found};
     }
     return null;
   }
@@ -173,9 +170,7 @@ export class Run {
 export const runs = facts.runs.map((_, i) => new Run(i));
 
 /** @returns {Promise<Difference[]|null>} */
-export function loadDifferences() {
-  return unpackJson("diff");
-}
+export function loadDifferences() { return unpackJson("diff"); }
 
 /* ---- what the views share: the step, the site, the zoom ---- */
 
@@ -183,19 +178,29 @@ export function loadDifferences() {
  *   kind: string, stat: string, relative: boolean, isEval: boolean, file: number}} View */
 
 /** @type {View} */
-export const view = { step: 0, site: -1, run: 0, range: null, kind: "", stat: "rms", relative: false, isEval: false, file: 0 };
+export const view = {
+  step: 0,
+  site: -1,
+  run: 0,
+  range: null,
+  kind: "",
+  stat: "rms",
+  relative: false,
+  isEval: false,
+  file: 0
+};
 
 /** @type {((changed: Set<string>) => void)[]} */
 const listeners = [];
 
 /** @param {(changed: Set<string>) => void} listener */
-export function onChange(listener) {
-  listeners.push(listener);
-}
+export function onChange(listener) { listeners.push(listener); }
 
 /** @param {Partial<View>} values */
 export function change(values) {
-  const changed = new Set(Object.keys(values).filter((key) => /** @type {any} */ (view)[key] !== /** @type {any} */ (values)[key]));
+  const changed = new Set(Object.keys(values).filter(
+      (key) => /** @type {any} */ (view)[key] !== /** @type {any} */ (values)[key]));
   Object.assign(view, values);
-  if (changed.size) for (const listener of listeners) listener(changed);
+  if (changed.size)
+    for (const listener of listeners) listener(changed);
 }

@@ -1,15 +1,15 @@
 /* main.js -- starts the page: the verdict at once, the rest when the data are there.
  * SPDX-License-Identifier: Apache-2.0 */
-import { showAbout } from "./about.js";
-import { redrawCharts } from "./chart.js";
-import { showCompare } from "./compare.js";
-import { showCurves } from "./curves.js";
-import { change, count, facts, onChange, runs, view } from "./data.js";
-import { byId, el } from "./dom.js";
-import { showMap } from "./map.js";
-import { showRanks } from "./ranks.js";
-import { showTree } from "./tree.js";
-import { addEvidence, showVerdict } from "./verdict.js";
+import {showAbout} from "./about.js";
+import {redrawCharts} from "./chart.js";
+import {showCompare} from "./compare.js";
+import {showCurves} from "./curves.js";
+import {change, count, facts, onChange, runs, view} from "./data.js";
+import {byId, el} from "./dom.js";
+import {showMap} from "./map.js";
+import {showRanks} from "./ranks.js";
+import {showTree} from "./tree.js";
+import {addEvidence, showVerdict} from "./verdict.js";
 
 const THEMES = ["system", "light", "dark"];
 const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -21,7 +21,7 @@ function applyTheme() {
   byId("theme").textContent = `Theme: ${theme}`;
   redrawCharts();
   window.dispatchEvent(new Event("resize"));
-  change({ step: view.step });
+  change({step: view.step});
 }
 
 function showScrubber() {
@@ -38,11 +38,13 @@ function showScrubber() {
     byId("step-value").textContent = count(steps[bin]);
     byId("unzoom").hidden = !view.range;
   };
-  slider.addEventListener("input", () => change({ step: steps[Number(slider.value)] }));
-  byId("unzoom").addEventListener("click", () => change({ range: null }));
-  onChange((changed) => { if (changed.has("step") || changed.has("range")) update(); });
+  slider.addEventListener("input", () => change({step: steps[Number(slider.value)]}));
+  byId("unzoom").addEventListener("click", () => change({range: null}));
+  onChange((changed) => {
+    if (changed.has("step") || changed.has("range")) update();
+  });
   const first = firstStep();
-  change({ step: first >= 0 ? first : steps[steps.length - 1] });
+  change({step: first >= 0 ? first : steps[steps.length - 1]});
   update();
 }
 
@@ -53,8 +55,12 @@ function firstStep() {
 }
 
 function showNav() {
-  const sections = [...document.querySelectorAll("main > section")].filter((section) => !(/** @type {HTMLElement} */ (section)).hidden && section.id !== "site");
-  byId("nav").replaceChildren(...sections.map((section) => el("a", { href: `#${section.id}`, textContent: section.querySelector("h2")?.textContent || section.id })));
+  const sections = [...document.querySelectorAll("main > section")].filter(
+      (section) => !(/** @type {HTMLElement} */ (section)).hidden && section.id !== "site");
+  byId("nav").replaceChildren(...sections.map(
+      (section) =>
+          el("a",
+             {href: `#${section.id}`, textContent: section.querySelector("h2")?.textContent || section.id})));
 }
 
 async function start() {

@@ -1,9 +1,9 @@
 /* tree.js -- the module tree with classes and parameter counts, coloured by the map's statistic.
  * SPDX-License-Identifier: Apache-2.0 */
-import { count, facts, onChange, runs, view } from "./data.js";
-import { byId, el, NAN_COLOR, PALETTES, short, visible } from "./dom.js";
-import { scaleOf, STATISTICS, valuesOf } from "./map.js";
-import { goTo } from "./verdict.js";
+import {count, facts, onChange, runs, view} from "./data.js";
+import {byId, el, NAN_COLOR, PALETTES, short, visible} from "./dom.js";
+import {scaleOf, STATISTICS, valuesOf} from "./map.js";
+import {goTo} from "./verdict.js";
 
 const MOST = 2000;
 
@@ -22,7 +22,6 @@ function parameterCounts() {
 }
 
 /** Parameters of the modules that a row stands for.
-
  * @param {Map<string, number>} counts @param {string[]} names */
 function parametersOf(counts, names) {
   let sum = 0;
@@ -34,27 +33,43 @@ export function showTree() {
   const run = runs[0], bins = run.tensors;
   if (!bins || !run.tree.length) return;
   byId("tree").hidden = false;
-  const counts = parameterCounts(), list = el("ul", { className: "modules" });
-  const note = el("p", { className: "faint" });
+  const counts = parameterCounts(), list = el("ul", {className: "modules"});
+  const note = el("p", {className: "faint"});
   byId("tree").append(note, list);
   const origin = facts.findings.find((finding) => finding.fed_by && finding.run === 0);
-  const roles = new Map(origin ? [[origin.site, "first NaN or Inf"], ...(origin.fed_by || []).map(([role, site]) => /** @type {[number, string]} */ ([site, role === "parameter" ? "its parameter" : role === "computed from" ? "it was computed from this" : ""]))] : []);
+  const roles = new Map(
+      origin ?
+          [
+            [origin.site, "first NaN or Inf"],
+            ...(origin.fed_by || []).map(([role, site]) => /** @type {[number, string]} */ ([
+                                           site,
+                                           role === "parameter"         ? "its parameter" :
+                                               role === "computed from" ? "it was computed from this" :
+                                                                          ""
+                                         ]))
+          ] :
+          []);
   /** @type {{swatch: any, value: any, sites: number[], own: (Float32Array|null)[]}[]} */
   let cells = [];
   let scale = scaleOf([], "log").scale;
 
   const recolour = () => {
     const bin = bins.binOf(view.step);
-    note.textContent = `Coloured by ${/** @type {any} */ (STATISTICS)[view.stat].text} at ${bins.stepText(bin)}, as in the map.`;
-    for (const { swatch, value, sites, own } of cells) {
+    note.textContent = `Coloured by ${/** @type {any} */ (STATISTICS)[view.stat].text} at ${
+        bins.stepText(bin)}, as in the map.`;
+    for (const {swatch, value, sites, own} of cells) {
       let most = NaN, isBad = false;
       sites.forEach((site, i) => {
-        const series = bins.find(site, Math.max(view.file, 0), view.isEval), x = own[i] ? /** @type {Float32Array} */ (own[i])[bin] : NaN;
+        const series = bins.find(site, Math.max(view.file, 0), view.isEval),
+              x = own[i] ? /** @type {Float32Array} */ (own[i])[bin] : NaN;
         if (series && bins.bad[series.at + bin]) isBad = true;
         if (Number.isNaN(most) || Math.abs(x) > Math.abs(most)) most = x;
       });
-      const palette = scale.isDiverging ? PALETTES.diverging : PALETTES.plain, unit = scale.toUnit(most), c = 3 * Math.round(Math.min(Math.max(unit, 0), 1) * 255);
-      swatch.style.background = isBad ? `rgb(${NAN_COLOR})` : Number.isNaN(unit) ? "" : `rgb(${palette[c]},${palette[c + 1]},${palette[c + 2]})`;
+      const palette = scale.isDiverging ? PALETTES.diverging : PALETTES.plain, unit = scale.toUnit(most),
+            c = 3 * Math.round(Math.min(Math.max(unit, 0), 1) * 255);
+      swatch.style.background = isBad ? `rgb(${NAN_COLOR})` :
+          Number.isNaN(unit) ? "" :
+                               `rgb(${palette[c]},${palette[c + 1]},${palette[c + 2]})`;
       value.textContent = isBad ? "not finite" : Number.isNaN(most) ? "" : short(most, 3);
       value.classList.toggle("alarm", isBad);
     }
@@ -71,24 +86,41 @@ export function showTree() {
       if (!isInside || row.depth === 0 || rows.length >= MOST) continue;
       const sites = row.sites || [], names = sites.map((site) => run.sites[site].name);
       const own = sites.map((site) => valuesOf(run, site, view.stat, Math.max(view.file, 0), view.isEval));
-      for (const values of own) if (values) every.push(values);
-      const swatch = el("span", { className: "swatch" }), value = el("span", { className: "n" });
+      for (const values of own)
+        if (values) every.push(values);
+      const swatch = el("span", {className: "swatch"}), value = el("span", {className: "n"});
       const role = sites.map((site) => roles.get(site)).find(Boolean);
       const parameters = parametersOf(counts, names);
-      const label = el(sites.length ? "button" : "span", { className: sites.length ? "link name" : "name", textContent: visible(row.label, 80) + (sites.length > 1 ? ` ×${sites.length}` : "") + (role ? `  ▲ ${role}` : ""),
-        ...(sites.length ? { type: "button", onclick: () => goTo(0, (origin && sites.includes(origin.site) ? origin.site : sites[0]), -1) } : {}) });
+      const label = el(sites.length ? "button" : "span", {
+        className: sites.length ? "link name" : "name",
+        textContent: visible(row.label, 80) + (sites.length > 1 ? ` ×${sites.length}` : "") +
+            (role ? `  ▲ ${role}` : ""),
+        ...(sites.length ? {
+          type: "button",
+          onclick: () => goTo(0, (origin && sites.includes(origin.site) ? origin.site : sites[0]), -1)
+        } :
+                           {})
+      });
       label.style.paddingLeft = `${(row.depth - 1) * 14}px`;
-      rows.push(el("li", { className: role ? "origin" : "" }, swatch, label, el("span", { className: "faint wide", textContent: visible(row.class || "", 60) }),
-        el("span", { className: "n faint wide", textContent: parameters ? count(parameters) : "", title: "parameters" }), value));
-      cells.push({ swatch, value, sites, own });
+      rows.push(
+          el("li", {className: role ? "origin" : ""}, swatch, label,
+             el("span", {className: "faint wide", textContent: visible(row.class || "", 60)}), el("span", {
+               className: "n faint wide",
+               textContent: parameters ? count(parameters) : "",
+               title: "parameters"
+             }),
+             value));
+      cells.push({swatch, value, sites, own});
     }
     list.replaceChildren(...rows);
     scale = scaleOf(every, statistic.scale).scale;
     recolour();
   };
   onChange((changed) => {
-    if (["kind", "stat", "isEval", "file"].some((key) => changed.has(key))) rebuild();
-    else if (changed.has("step")) recolour();
+    if (["kind", "stat", "isEval", "file"].some((key) => changed.has(key)))
+      rebuild();
+    else if (changed.has("step"))
+      recolour();
   });
   return rebuild();
 }

@@ -9,7 +9,7 @@
 tt_status tt_page_put_json(tt_buf *out, const tt_buf *json);
 /* Appends an element that holds the bytes, deflated, in base64. */
 tt_status tt_page_put_block(tt_buf *out, const char *name, const void *bytes, size_t n);
-/* The same for numbers, of which so many bytes are kept (2: three digits, 3: five, 4: all that
+/* The same for numbers, of which so many bytes are kept (2: two digits, 3: four, 4: all that
  * float32 has).  All first bytes come first, then all second ones: they are alike. */
 tt_status tt_page_put_floats(tt_buf *out, const char *name, const float *x, size_t n, size_t bytes);
 

@@ -266,6 +266,8 @@ static void put_state(const writer *w)
         put_plain(w, REMARK, "The program ended without closing the run: it was killed, or it crashed.",
                   "At most the last half second is missing.");
     }
+    if (tt_run_untrained(run) != NULL)
+        put_plain(w, REMARK, tt_run_untrained(run), NULL);
     if (damaged > 0) {
         (void)snprintf(text, sizeof text, "%" PRId64 " bytes of the run are damaged and left out.",
                        damaged);
@@ -299,6 +301,39 @@ tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t numbe
     return st;
 }
 
+tt_status tt_page_look(tt_run *run, tt_latest **out, tt_error *err)
+{
+    const tt_look look = { .rank = -1 };
+    int32_t sites = tt_run_site_count(run);
+    tt_latest *latest = calloc((size_t)sites + 1, sizeof *latest);
+    tt_status st = latest != NULL ? TT_OK : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    for (int32_t site = 0; st == TT_OK && site < sites; site++) {
+        latest[site].file = -1;
+        if (tt_site_is_shown(tt_run_site_name(run, site), NULL))
+            st = tt_run_look(run, site, &look, &latest[site], err);
+        st = st == TT_EFORMAT ? TT_OK : st; /* damaged: the site is left out */
+    }
+    if (st == TT_OK)
+        *out = latest;
+    else
+        free(latest);
+    return st;
+}
+
+tt_status tt_page_verdict(const tt_page_run *page, tt_buf *out, tt_error *err)
+{
+    tt_json json = { .out = out, .is_compact = true };
+    tt_latest *latest = NULL; /* owned */
+    tt_status st = tt_page_look(page->run, &latest, err);
+    if (st < 0)
+        return st;
+    tt_json_open(&json, NULL, '[');
+    st = tt_page_findings(&json, page, 0, latest, err);
+    tt_json_close(&json);
+    free(latest);
+    return st == TT_OK ? tt_json_finish(&json) : st;
+}
+
 /* ---- two runs ----------------------------------------------------------------------- */
 
 void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_run *b, const tt_diff *diff)
@@ -328,12 +363,16 @@ void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_run *b, con
         open_finding(&w, REMARK, tt_run_find(a, s->name), s->first.step, text);
         (void)tt_number_short(s->first.a, x);
         (void)tt_number_short(s->first.b, y);
-        (void)snprintf(
-            text, sizeof text,
-            "There %s is %s against %s; the relative difference is %.2g, rounding explains %.2g.",
-            tt_field_name(s->first.field), x, y, s->first.deviation, s->first.floor);
+        int len =
+            snprintf(text, sizeof text, "There %s is %s against %s", tt_field_name(s->first.field), x, y);
+        if (len > 0 && isfinite(s->first.deviation))
+            (void)snprintf(text + len, sizeof text - (size_t)len,
+                           "; the relative difference is %.2g, rounding explains %.2g",
+                           s->first.deviation, s->first.floor);
+        (void)strncat(text, ".", sizeof text - strlen(text) - 1);
         tt_json_text(json, NULL, text);
-        (void)snprintf(text, sizeof text, "%zu sites differ.", differing);
+        (void)snprintf(text, sizeof text, "%zu %s.", differing,
+                       differing == 1 ? "site differs" : "sites differ");
         tt_json_text(json, NULL, text);
         close_details(&w);
         close_finding(&w);

@@ -50,23 +50,12 @@ static bool is_number(const tt_latest *latest)
 
 static tt_status look_at_sites(source *s, size_t *numbers, size_t *tensors, tt_error *err)
 {
-    const tt_look look = { .rank = -1 };
-    int32_t sites = tt_run_site_count(s->run);
-    s->latest = calloc((size_t)sites + 1, sizeof *s->latest);
-    if (s->latest == NULL)
-        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
-    for (int32_t site = 0; site < sites; site++) {
-        s->latest[site].file = -1;
-        if (!tt_site_is_shown(tt_run_site_name(s->run, site), NULL))
-            continue;
-        tt_status st = tt_run_look(s->run, site, &look, &s->latest[site], err);
-        if (st < 0 && st != TT_EFORMAT) /* damaged: the site is left out */
-            return st;
+    tt_status st = tt_page_look(s->run, &s->latest, err);
+    for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(s->run); site++)
         for (int32_t f = 0; f < tt_run_file_count(s->run); f++)
             if (s->latest[site].file >= 0 && tt_run_points(s->run, f, site) > 0)
                 ++*(is_number(&s->latest[site]) ? numbers : tensors);
-    }
-    return TT_OK;
+    return st;
 }
 
 static tt_status collect(source *s, const tt_page_axis *axis, tt_error *err)
@@ -477,6 +466,7 @@ static tt_status put_diff(tt_buf *out, const source *sources, const tt_diff *dif
         tt_json_text(&json, "name", s->name);
         tt_json_i64(&json, "a", tt_run_find(sources[0].run, s->name));
         tt_json_i64(&json, "rank", s->rank);
+        tt_json_bool(&json, "first", (int64_t)i == diff->first);
         tt_json_text(&json, "verdict",
                      s->points > 0   ? tt_verdict_text(s->verdict)
                      : s->only_a > 0 ? "only in the first"

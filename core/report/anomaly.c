@@ -88,7 +88,7 @@ static tt_status find_unusual(tt_run *run, int32_t site, tt_latest *found, tt_er
     int64_t n = tt_stats_finite(s);
     if (n > 0 && s->zeros == s->count)
         found->anomalies |= 1u << TT_ANOMALY_ALL_ZERO;
-    else if (has_first && is_parameter && s->sum == sum && s->sumsq == sumsq)
+    else if (has_first && is_parameter && n > 0 && s->sum == sum && s->sumsq == sumsq)
         found->anomalies |= 1u << TT_ANOMALY_UNCHANGED;
     if (has_first && n > 0 && sumsq > 0 && s->sumsq > (double)n && s->sumsq > EXPLODES * EXPLODES * sumsq)
         found->anomalies |= 1u << TT_ANOMALY_EXPLODING;
@@ -133,4 +133,21 @@ tt_status tt_run_previous(tt_run *run, int32_t site, const tt_latest *found, int
                           tt_error *err)
 {
     return tt_run_latest(run, found->file, site, found->phases, found->index, index, err);
+}
+
+const char *tt_run_untrained(const tt_run *run)
+{
+    /* what runs/steps.py writes */
+    static const char untrained[] = " require gradients but no optimizer updates them";
+    static const char taken_back[] = "all parameters that require gradients are updated by an optimizer";
+    const char *found = NULL;
+    tt_note note;
+    for (int32_t i = 0; tt_run_note(run, 0, i, &note) == TT_OK; i++) {
+        size_t len = strlen(note.text);
+        if (len > strlen(untrained) && strcmp(note.text + len - strlen(untrained), untrained) == 0)
+            found = note.text;
+        else if (strcmp(note.text, taken_back) == 0)
+            found = NULL;
+    }
+    return found;
 }

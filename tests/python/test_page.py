@@ -237,3 +237,73 @@ def test_the_command_names_the_page_after_the_run(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("good.html  ")
     assert (folder / "good.html").stat().st_size < 1_000_000
+
+
+@pytest.mark.heavy
+def test_eight_ranks_show_the_one_that_differs(chromium: Any, tmp_path: Path) -> None:
+    import os
+    import subprocess
+    import sys
+
+    script = tmp_path / "rank.py"
+    script.write_text(
+        "import os, sys\nimport tensortap as tt\nrank = int(os.environ['RANK'])\n"
+        "with tt.record('run') as run:\n    for step in range(30):\n"
+        "        run.log('loss', 1 / (step + 1) + (rank == 5 and step > 15))\n        run.step()\n"
+    )
+    for rank in range(8):
+        env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "8"}
+        subprocess.run([sys.executable, script], cwd=tmp_path, env=env, check=True)
+    page = Opened(chromium, write_page(tmp_path / "run", out=tmp_path / "run.html"))
+    assert "Rank 5 differs most" in page.text("#ranks")
+    assert page.tab.locator("#ranks canvas").count() == 2
+    page.close()
+
+
+@pytest.mark.heavy
+def test_fifty_sites_show_what_open_reads(chromium: Any, tmp_path: Path) -> None:
+    numbers = np.random.default_rng(1)
+    names = [f"activation/layers.{i}.{part}" for i in range(40) for part in ("a", "b", "c")]
+    with tt.record(tmp_path / "run") as run:
+        for _ in range(60):
+            for name in names:
+                scale = 10.0 ** numbers.integers(-6, 6)
+                run.tensor(name, (numbers.normal(size=64) * scale).astype(np.float32))
+            run.step()
+    read = tt.open(tmp_path / "run")
+    page = Opened(chromium, write_page(tmp_path / "run", out=tmp_path / "run.html"))
+    for name in numbers.choice(names, 50, replace=False):
+        step = int(numbers.integers(60))
+        shown = page.tab.evaluate(
+            """async ([name, step]) => {
+                const { bins, series } = runs[0].seriesOf(runs[0].byName.get(name));
+                await bins.load(['min', 'max', 'mean', 'std', 'rms', 'zeros']);
+                const at = (column) => bins.values(series, column)[bins.binOf(step)];
+                return [at('min'), at('max'), at('mean'), at('std'), at('rms')];
+            }""",
+            [str(name), step],
+        )
+        for field, value in zip(("min", "max", "mean", "std", "rms"), shown, strict=True):
+            assert value == pytest.approx(read.series(str(name), field)[1][step], rel=2e-5)
+    page.close()
+
+
+@pytest.mark.heavy
+def test_a_spike_in_a_million_steps_is_drawn(chromium: Any, tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run:
+        for step in range(1_000_000):
+            run.log("loss", 1000.0 if step == 612_345 else 1.0)
+            run.step()
+    page = Opened(chromium, write_page(tmp_path / "run", out=tmp_path / "run.html"))
+    assert page.tab.evaluate("Math.max(...runs[0].numbers.columns.high)") == 1000
+    assert page.tab.evaluate("[...document.querySelectorAll('#curves .uplot')].length") == 1
+    page.close()
+
+
+@pytest.mark.heavy
+def test_it_prints_and_zooms(chromium: Any, folder: Path) -> None:
+    out = write_page(folder / "bad", out=folder / "print.html")
+    page = Opened(chromium, out, viewport={"width": 640, "height": 450}, device_scale_factor=2)
+    assert page.tab.evaluate("document.documentElement.scrollWidth") <= 640
+    assert page.tab.pdf().startswith(b"%PDF")
+    page.close()

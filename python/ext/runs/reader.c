@@ -488,6 +488,10 @@ static PyMethodDef methods[] = {
     { "diff", runs_reader_diff, METH_VARARGS,
       "diff($self, other, only, first, last, rtol, atol, old, new, /)\n--\n\n"
       "Return (verdict, first, sites, old, new)." },
+    { "page", runs_reader_page, METH_VARARGS,
+      "page($self, path, state, private, /)\n--\n\nReturn the page about the run." },
+    { "verdict", runs_reader_verdict, METH_O,
+      "verdict($self, state, /)\n--\n\nReturn what is wrong with the run, as JSON." },
     { "info", run_info, METH_O, "info($self, file, /)\n--\n\nReturn what the writer said of itself." },
     { "notes", run_notes, METH_O,
       "notes($self, file, /)\n--\n\nReturn (step, time, text) of all notes." },

@@ -23,5 +23,7 @@ PyObject *runs_reader_text(const char *text); /* whatever its bytes are; NULL: N
 PyObject *runs_reader_tree(PyObject *self, PyObject *only);
 PyObject *runs_reader_origin(PyObject *self, PyObject *args);
 PyObject *runs_reader_diff(PyObject *self, PyObject *args);
+PyObject *runs_reader_page(PyObject *self, PyObject *args);
+PyObject *runs_reader_verdict(PyObject *self, PyObject *state);
 
 #endif

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from tensortap import _core
-from tensortap.runs import arrays, describe
+from tensortap.runs import arrays, describe, page
 from tensortap.runs.arrays import FIELDS, column, empty, join
 
 if TYPE_CHECKING:
@@ -324,6 +324,32 @@ class Run:
         """Return all points as a pandas.DataFrame: one row each, NaN where a field is not there."""
         return arrays.frame(self, self._reader, pattern)
 
+    def report(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write one HTML file about the run, as `tensortap report` does.
+
+        Args:
+            path: Name of the file. Defaults to the run's name with .html, in the current folder.
+
+        Returns:
+            The name of the file.
+        """
+        return page.write(self, self._reader, path)
+
+    def plot(self, pattern: str, field: str = "rms") -> page.Plot:
+        """Draw a field of a few sites over the steps.
+
+        Args:
+            pattern: Names of sites; `*` matches any characters. At most eight are drawn.
+            field: What to draw, as for `series`; of logged numbers their value.
+
+        Returns:
+            The chart, which notebooks show. `save` writes it as .svg.
+
+        Raises:
+            KeyError: No site that matches has the field.
+        """
+        return page.plot(self, self._reader, pattern, field)
+
     def check(self) -> Check:
         """Read everything and check every checksum."""
         checks = ((file.path, *self._reader.check(i)) for i, file in enumerate(self.files))
@@ -352,7 +378,8 @@ class Run:
         return describe.line(self)
 
     def _repr_html_(self) -> str:
-        return describe.table(self)
+        told = "" if self.closed else page.summary(self, self._reader)
+        return told + describe.table(self)
 
     # ---- numbers of files and sites
 

@@ -1,0 +1,187 @@
+"""A run to look at: the page that `run.report()` writes, and charts in a notebook.
+
+The page and its findings are made in C; this file draws the few curves that a notebook shows.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import json
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tensortap import _core
+
+if TYPE_CHECKING:
+    from tensortap.runs.run import Run
+
+# Eight colours for lines (Okabe and Ito), which the colour-blind can tell apart.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c6bb1")
+SIGNS = ("✓", "●", "◆", "▲")  # of findings, by weight
+MOODS = ("#00694f", "#5b6470", "#8a5a00", "#b3005e")
+WIDTH, HEIGHT, LEFT, BOTTOM = 420, 150, 62, 22
+SCALAR = 1  # of the products of a point
+MOST_CURVES = 6
+MOST_LINES = len(COLORS)
+
+Line = tuple[str, list[int], list[float]]  # name, steps, values
+
+
+class Plot:
+    """A chart of a few lines over the steps, shown by notebooks.
+
+    Attributes:
+        svg: The picture.
+
+    Example:
+        >>> with tt.record("runs/plot") as run:
+        ...     for step in range(3):
+        ...         run.log("loss", 1 / (step + 1))
+        ...         run.step()
+        >>> tt.open("runs/plot").plot("loss").svg.startswith("<svg")
+        True
+    """
+
+    def __init__(self, title: str, lines: Iterable[Line]) -> None:
+        """Draw the lines."""
+        self.svg = draw(title, list(lines))
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the picture to a file, .svg."""
+        Path(path).write_text(self.svg, encoding="utf-8")
+
+
+def write(run: Run, reader: _core.RunReader, path: str | os.PathLike[str] | None) -> Path:
+    """Write the page about a run."""
+    out = Path(path) if path is not None else Path(f"{run.path.absolute().name}.html")
+    is_private = os.environ.get("TENSORTAP_PRIVATE", "") not in ("", "0")
+    out.write_bytes(reader.page(os.fspath(run.path), run.state, is_private))
+    return out
+
+
+def summary(run: Run, reader: _core.RunReader) -> str:
+    """Return the verdict and the curves as HTML, for a notebook."""
+    findings: list[dict[str, Any]] = json.loads(reader.verdict(run.state))
+    items = "".join(_finding(one) for one in sorted(findings, key=lambda one: -one["weight"]))
+    names = sorted(run.names(), key=lambda name: "loss" not in name.lower())
+    numbers = itertools.islice((name for name in names if _is_number(reader, name)), MOST_CURVES)
+    curves = "".join(draw(name, _lines(run, name, "value")) for name in numbers)
+    return f"<div>{items}</div><div>{curves}</div>"
+
+
+def plot(run: Run, reader: _core.RunReader, pattern: str, field: str) -> Plot:
+    """Draw a field of the sites that match."""
+    lines: list[Line] = []
+    for name in run.names(pattern):
+        if len(lines) >= MOST_LINES:
+            break
+        wanted = "value" if field == "rms" and _is_number(reader, name) else field
+        lines += _lines(run, name, wanted)
+    if not lines:
+        raise KeyError(f"no site that matches {pattern!r} has the field {field!r}")
+    return Plot(f"{pattern}: {field}", lines[:MOST_LINES])
+
+
+def _is_number(reader: _core.RunReader, name: str) -> bool:
+    """Tell from its latest point whether a site is a number that was logged."""
+    site = reader.find(name)
+    for file in range(len(reader.files())):
+        points = reader.points(file, site)
+        if points:
+            return bool(reader.point(file, site, points - 1)[6] & SCALAR)
+    return False
+
+
+def _lines(run: Run, name: str, field: str) -> list[Line]:
+    several = len(run.ranks) > 1
+    lines = []
+    for rank in run.ranks:
+        try:
+            steps, values = run.series(name, field, rank=rank)
+        except KeyError:
+            continue  # this rank has no such site
+        if len(steps):
+            lines.append((f"{name} (rank {rank})" if several else name, list(steps), list(values)))
+    return lines[:MOST_LINES]
+
+
+def _finding(one: dict[str, Any]) -> str:
+    weight = one["weight"]
+    detail = "".join(f"<div style='opacity:.75'>{_text(text)}</div>" for text in one["detail"])
+    return (
+        f"<div style='border-left:4px solid {MOODS[weight]};padding:2px 8px;margin:4px 0'>"
+        f"<b style='color:{MOODS[weight]}'>{SIGNS[weight]}</b> {_text(one['text'])}{detail}</div>"
+    )
+
+
+def _text(text: str) -> str:
+    return html.escape(_core._escape(text))
+
+
+def _thin(steps: list[int], values: list[float]) -> list[tuple[int, float]]:
+    """Keep the least and the largest value of what falls on one pixel."""
+    points = [(step, x) for step, x in zip(steps, values, strict=True) if math.isfinite(x)]
+    most = WIDTH - LEFT
+    if len(points) <= 2 * most:
+        return points
+    kept = []
+    for i in range(most):
+        some = points[len(points) * i // most : len(points) * (i + 1) // most]
+        kept += sorted({min(some, key=lambda p: p[1]), max(some, key=lambda p: p[1])})
+    return kept
+
+
+def draw(title: str, lines: list[Line]) -> str:
+    """Return lines over the steps as SVG; steps that are not finite are marked below."""
+    thin = [(name, _thin(steps, values)) for name, steps, values in lines]
+    steps = [step for _, some, _ in lines for step in some]
+    values = [x for _, points in thin for _, x in points]
+    first, last = (min(steps), max(steps)) if steps else (0, 1)
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    room = HEIGHT - BOTTOM - 18
+
+    def x_of(step: float) -> float:
+        return LEFT + (step - first) / ((last - first) or 1) * (WIDTH - LEFT - 8)
+
+    def y_of(x: float) -> float:
+        return 18 + room * (1 - (x / 2 - low / 2) / ((high / 2 - low / 2) or 1))
+
+    parts = []
+    for (name, points), (_, own, raw), color in zip(thin, lines, COLORS, strict=False):
+        path = " ".join(f"{x_of(step):.1f},{y_of(x):.1f}" for step, x in points)
+        parts.append(
+            f"<polyline points='{path}' fill='none' stroke='{color}' stroke-width='1.4'>"
+            f"<title>{_text(name)}</title></polyline>"
+        )
+        bad = [step for step, x in zip(own, raw, strict=True) if not math.isfinite(x)]
+        for at in sorted({round(x_of(step)) for step in bad}):
+            parts.append(
+                f"<rect x='{at - 1}' y='{HEIGHT - BOTTOM - 7}' width='3' height='7'"
+                f" fill='{MOODS[3]}'/>"
+            )
+    labels = [
+        (LEFT, 12, "start", title),
+        (LEFT - 6, 26, "end", f"{high:.4g}"),
+        (LEFT - 6, HEIGHT - BOTTOM, "end", f"{low:.4g}"),
+        (LEFT, HEIGHT - 6, "start", str(first)),
+        (WIDTH - 8, HEIGHT - 6, "end", f"step {last}"),
+    ]
+    parts += [
+        f"<text x='{x}' y='{y}' text-anchor='{anchor}' font-size='11' fill='currentColor'"
+        f" font-family='sans-serif'>{_text(text)}</text>"
+        for x, y, anchor, text in labels
+    ]
+    return (
+        f"<svg xmlns='http://www.w3.org/2000/svg' width='{WIDTH}' height='{HEIGHT}'"
+        f" viewBox='0 0 {WIDTH} {HEIGHT}' role='img'>"
+        f"<path d='M{LEFT} 18V{HEIGHT - BOTTOM}H{WIDTH - 8}' fill='none' stroke='#999'/>"
+        f"{''.join(parts)}</svg>"
+    )

@@ -1,0 +1,73 @@
+"""`run.report()`, `run.plot()` and what a notebook shows of a run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import tensortap as tt
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> tt.Run:
+    with tt.record(tmp_path / "run") as recording:
+        for step in range(30):
+            recording.log({"train/loss": math.nan if step == 20 else 1 / (step + 1), "a<b": 1})
+            recording.tensor("activation/fc", np.full(4, float(step), np.float32))
+            recording.step()
+    return tt.open(tmp_path / "run")
+
+
+def test_report_writes_the_same_page_as_the_command(run: tt.Run, tmp_path: Path) -> None:
+    page = run.report(tmp_path / "page.html")
+    assert page == tmp_path / "page.html"
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "train/loss at step 20" in text
+
+
+def test_report_names_the_page_after_the_run(
+    run: tt.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run.report() == Path("run.html")
+    assert Path("run.html").exists()
+
+
+def test_a_notebook_shows_the_verdict_and_the_curves(run: tt.Run) -> None:
+    shown = run._repr_html_()
+    assert "NaN in train/loss at step 20" in shown
+    assert shown.count("<svg") == 2
+    assert "a&lt;b" in shown
+    assert "a<b" not in shown
+
+
+def test_plot_draws_every_value_and_marks_what_is_not_finite(run: tt.Run, tmp_path: Path) -> None:
+    chart = run.plot("train/loss")
+    drawing = ElementTree.fromstring(chart.svg)
+    line = drawing.find("{*}polyline")
+    assert line is not None
+    assert len(line.attrib["points"].split()) == 29
+    assert len(drawing.findall("{*}rect")) == 1
+    chart.save(tmp_path / "loss.svg")
+    assert (tmp_path / "loss.svg").read_text() == chart.svg
+    mean = ElementTree.fromstring(run.plot("activation/*", "mean").svg)
+    assert [label.text for label in mean.findall("{*}text")][1:3] == ["29", "0"]
+
+
+def test_plot_refuses_what_is_not_there(run: tt.Run) -> None:
+    with pytest.raises(KeyError, match=r"no site that matches 'nothing\*' has the field 'rms'"):
+        run.plot("nothing*")
+
+
+def test_a_spike_stays_in_a_long_plot(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "long") as recording:
+        for step in range(5000):
+            recording.log("x", 9.0 if step == 3210 else 1.0)
+            recording.step()
+    drawing = ElementTree.fromstring(tt.open(tmp_path / "long").plot("x").svg)
+    assert [label.text for label in drawing.findall("{*}text")][1:3] == ["9", "1"]
