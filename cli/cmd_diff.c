@@ -111,10 +111,9 @@ static tt_status print_worst(const tt_diff *diff, bool has_ranks)
         { "A", .is_right = true },
         { "B", .is_right = true },
         { "OFF BY", .is_right = true },
-        { "FLOOR", .is_right = true, .optional = 1 },
+        { "FLOOR", .is_right = true, .optional = 1 }, /* empty, and so not drawn, with a tolerance */
     };
-    const bool has_tolerance = args.options.has_tolerance; /* then there is no floor */
-    const size_t width = sizeof columns / sizeof *columns - has_tolerance;
+    const bool has_tolerance = args.options.has_tolerance;
     size_t count = 0;
     const tt_diff_site **sites = calloc(diff->count + 1, sizeof *sites);
     if (sites == NULL)
@@ -125,7 +124,7 @@ static tt_status print_worst(const tt_diff *diff, bool has_ranks)
     if (count == 0)
         goto out;
     qsort(sites, count, sizeof *sites, by_excess);
-    tt_table *table = tt_table_create(&tt_terminal.style, columns, width);
+    tt_table *table = tt_table_create(&tt_terminal.style, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count && i < WORST; i++) {
         const tt_diff_site *s = sites[i];
         double off_by = has_tolerance ? fabs(s->worst.a - s->worst.b) : s->worst.deviation;
@@ -139,8 +138,7 @@ static tt_status print_worst(const tt_diff *diff, bool has_ranks)
         tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_number(s->worst.b));
         tt_table_cell(table, s->verdict == TT_DIFF_DIFFERS ? TT_MOOD_ALARM : TT_MOOD_PLAIN,
                       tt_screen_text("%.2g", off_by));
-        if (!has_tolerance)
-            tt_table_cell(table, TT_MOOD_FAINT, tt_screen_text("%.2g", s->worst.floor));
+        tt_table_cell(table, TT_MOOD_FAINT, has_tolerance ? "" : tt_screen_text("%.2g", s->worst.floor));
     }
     putchar('\n');
     st = tt_screen_table(table, true, TT_OK);

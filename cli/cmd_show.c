@@ -206,8 +206,8 @@ static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, 
                                         tt_terminal.style.is_ascii));
     tt_table_branch(table, guides.st == TT_OK ? guides.data : "", TT_MOOD_PLAIN,
                     *row->label != '\0' ? row->label : "(no name)");
-    if (args.shows_classes)
-        tt_table_cell(table, TT_MOOD_PLAIN, row->class_name != NULL ? row->class_name : "");
+    tt_table_cell(table, TT_MOOD_PLAIN,
+                  args.shows_classes && row->class_name != NULL ? row->class_name : "");
     tt_table_cell(table, TT_MOOD_TYPE, latest_text(row, is_wide));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         tt_table_cell(table, TT_MOOD_PLAIN, has_stats ? number_text(numbers[i], s) : "");
@@ -229,7 +229,7 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, size_t most, s
     const bool is_wide = tt_terminal.style.columns == 0 || tt_terminal.style.columns >= NARROW;
     const tt_table_column columns[] = {
         { "SITE", .least = 20 },
-        { "CLASS", .least = 7 }, /* with --classes */
+        { "CLASS", .least = 7 }, /* empty, and so not drawn, without --classes */
         { "LATEST", .least = 7 },
         { "MIN", .is_right = true },
         { "MAX", .is_right = true },
@@ -238,12 +238,8 @@ static tt_status print_tree(tt_run *run, const tt_run_tree *tree, size_t most, s
         { .title = is_wide ? "RMS OVER STEPS" : "RMS" },
         { .title = "" },
     };
-    tt_table_column shown[sizeof columns / sizeof *columns];
-    size_t width = 0, count = tree->count;
-    for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
-        if (c != 1 || args.shows_classes)
-            shown[width++] = columns[c];
-    tt_table *table = tt_table_create(&tt_terminal.style, shown, width);
+    size_t count = tree->count;
+    tt_table *table = tt_table_create(&tt_terminal.style, columns, sizeof columns / sizeof *columns);
     tt_progress_start("reading");
     tt_status st = TT_OK;
     for (size_t i = 0; st == TT_OK && i < count && i < most; i++) {

@@ -15,59 +15,47 @@ static struct {
     bool is_json;
 } args = { .steps = TT_RANGE_ALL };
 
-static const struct {
-    const char *title;
-    bool is_extra, is_count;
-} columns[] = {
-    { .title = "VALUE" },        { .title = "MIN" },
-    { .title = "MAX" },          { .title = "MEAN" },
-    { .title = "STD" },          { "RMS", .is_extra = true },
-    { "L1", .is_extra = true },  { "ZEROS", .is_extra = true, .is_count = true },
-    { "NAN", .is_count = true }, { "INF", .is_count = true },
-};
-enum { COLUMNS = sizeof columns / sizeof *columns, FIRST_BAD = 8 };
+enum { STEP, CALL, VALUE, MIN, MAX, MEAN, STD, RMS, L1, ZEROS, NANS, INFS, REMARK, COLUMNS };
+static const char *const titles[COLUMNS] = { "STEP", "CALL", "VALUE", "MIN", "MAX", "MEAN", "STD",
+                                             "RMS",  "L1",   "ZEROS", "NAN", "INF", "" };
 
-/* How the points of one site are shown. */
+/* Which columns of a site have cells: those without are not drawn. */
 typedef struct layout {
     bool is_scalar, is_wide;
 } layout;
 
-static bool is_shown(size_t column, layout how)
-{
-    return how.is_scalar ? column == 0 : column > 0 && (how.is_wide || !columns[column].is_extra);
-}
-
 static void add_point(tt_table *table, const tt_point *p, layout how)
 {
     const tt_stats *s = &p->stats;
-    const double x[COLUMNS] = {
-        p->scalar,       s->min, s->max,           s->mean,        tt_stats_std(s),
-        tt_stats_rms(s), s->l1,  (double)s->zeros, (double)s->nan, (double)(s->posinf + s->neginf)
-    };
+    const double x[] = { s->min,           s->max,          s->mean,
+                         tt_stats_std(s),  tt_stats_rms(s), s->l1,
+                         (double)s->zeros, (double)s->nan,  (double)(s->posinf + s->neginf) };
     tt_table_cell(table, TT_MOOD_PLAIN, tt_screen_count(p->step));
     tt_table_cell(table, TT_MOOD_FAINT, tt_screen_text("%u", p->call));
-    for (size_t c = 0; c < COLUMNS; c++)
-        if (is_shown(c, how))
-            tt_table_cell(table,
-                          c < FIRST_BAD ? TT_MOOD_PLAIN
-                          : x[c] > 0    ? TT_MOOD_ALARM
-                                        : TT_MOOD_FAINT,
-                          columns[c].is_count ? tt_screen_count((int64_t)x[c]) : tt_screen_number(x[c]));
+    tt_table_cell(table, TT_MOOD_PLAIN, how.is_scalar ? tt_screen_number(p->scalar) : "");
+    for (size_t c = MIN; c < REMARK; c++) {
+        double value = x[c - MIN];
+        bool is_shown = !how.is_scalar && (how.is_wide || c < RMS || c > ZEROS);
+        tt_table_cell(table,
+                      c < NANS    ? TT_MOOD_PLAIN
+                      : value > 0 ? TT_MOOD_ALARM
+                                  : TT_MOOD_FAINT,
+                      !is_shown    ? ""
+                      : c >= ZEROS ? tt_screen_count((int64_t)value)
+                                   : tt_screen_number(value));
+    }
     tt_table_cell(table, TT_MOOD_REMARK,
                   p->is_skipped               ? "skipped"
                   : p->phase == TT_PHASE_EVAL ? "eval"
                                               : "");
 }
 
-/* A row for those that are left out. */
-static void add_gap(tt_table *table, layout how)
+/* Adds a row for those that are left out. */
+static void add_gap(tt_table *table)
 {
     tt_table_cell(table, TT_MOOD_FAINT, tt_terminal.style.is_ascii ? ".." : "…");
-    for (size_t c = 0; c < COLUMNS; c++)
-        if (is_shown(c, how))
-            tt_table_cell(table, TT_MOOD_FAINT, "");
-    tt_table_cell(table, TT_MOOD_FAINT, ""); /* the call ... */
-    tt_table_cell(table, TT_MOOD_FAINT, ""); /* ... and the remark */
+    for (size_t c = CALL; c < COLUMNS; c++)
+        tt_table_cell(table, TT_MOOD_FAINT, "");
 }
 
 /* Prints the points that are in the range; they need not be in order. */
@@ -93,13 +81,10 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, int64_t mos
     if (rank >= 0)
         printf("  rank %d", (int)rank);
     putchar('\n');
-    tt_table_column shown[COLUMNS + 3] = { { "STEP", .is_right = true }, { "CALL", .is_right = true } };
-    size_t count = 2;
+    tt_table_column columns[COLUMNS];
     for (size_t c = 0; c < COLUMNS; c++)
-        if (is_shown(c, how))
-            shown[count++] = (tt_table_column){ columns[c].title, .is_right = true };
-    shown[count++] = (tt_table_column){ .title = "" };
-    tt_table *table = tt_table_create(&tt_terminal.style, shown, count);
+        columns[c] = (tt_table_column){ titles[c], .is_right = c != REMARK };
+    tt_table *table = tt_table_create(&tt_terminal.style, columns, COLUMNS);
     bool is_cut = wanted > most;
     for (int64_t i = 0; st == TT_OK && i < points; i++) {
         st = tt_run_point(run, file, site, i, &p, err);
@@ -108,7 +93,7 @@ static tt_status print_site(tt_run *run, int32_t file, int32_t site, int64_t mos
         if (!is_cut || seen < most / 2 || seen >= wanted - (most - most / 2))
             add_point(table, &p, how);
         else if (seen == most / 2)
-            add_gap(table, how);
+            add_gap(table);
         seen++;
     }
     st = tt_screen_table(table, true, st);
