@@ -52,9 +52,11 @@ static tt_status load_chunk(side *s, const tt_index_site *row, const tt_index_ch
     uint64_t *products = s->run->cells, *cells = products + n;
     memcpy(s->steps + s->points, cells, n * sizeof *s->steps);
     memcpy(s->calls + s->points, cells + n, n * sizeof *s->calls);
+    uint32_t scalars = tt_chunk_entries(products, n, TT_PRODUCT_SCALAR),
+             stats = tt_chunk_entries(products, n, TT_PRODUCT_STATS);
     for (size_t k = 0; st == TT_OK && k < COLUMNS; k++) {
         const tt_column_kind *kind = &tt_column_kinds[fields[k].column];
-        uint32_t entries = tt_chunk_entries(products, n, kind->product);
+        uint32_t entries = kind->product == TT_PRODUCT_SCALAR ? scalars : stats;
         bool is_int = kind->type == TT_COLUMN_INT;
         double *to = s->values[k] + s->counts[k];
         if (entries > 0)
@@ -122,7 +124,8 @@ static void deviate(const side *a, size_t i, const side *b, size_t j, const tt_d
     double scale = fmax(isnan(rms_a) ? 0 : rms_a, isnan(rms_b) ? 0 : rms_b);
     *gap = (tt_gap){ .a = { NAN, NAN }, .b = { NAN, NAN } };
     for (size_t k = 0; k < COUNT; k++) {
-        double x = value_at(a, k, i), y = value_at(b, k, j), deviation;
+        double x = k == RMS ? rms_a : value_at(a, k, i), y = k == RMS ? rms_b : value_at(b, k, j);
+        double deviation;
         if (is_same(x, y))
             continue;
         tt_field field = fields[k].field;

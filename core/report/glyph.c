@@ -193,10 +193,7 @@ size_t tt_glyph_columns(const char *text, tt_trust trust, const tt_style *style)
 
 tt_status tt_glyph_spaces(tt_buf *out, size_t n)
 {
-    if (tt_buf_reserve(out, n) == TT_OK)
-        for (; n > 0; n--)
-            (void)tt_buf_append(out, " ", 1);
-    return out->st;
+    return tt_buf_printf(out, "%*s", (int)n, "");
 }
 
 tt_status tt_text_append(const char *text, const tt_style *style, tt_buf *out)
