@@ -19,7 +19,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)"
 _FONT = "Helvetica,Arial,DejaVu Sans,sans-serif"  # as in flow's charts
 _FORMATS = {"dot", "eps", "gif", "gv", "html", "jpeg", "jpg", "json", "pdf", "png", "ps", "svg"}
 _KEYWORDS = {"node", "edge", "graph", "digraph", "subgraph", "strict"}
-MOST = 4000  # nodes and edges of a picture; Graphviz's time grows with the square
+MOST = 5000  # nodes and edges of a picture; Graphviz's time grows with the square
 
 
 def picture_format(path: str | os.PathLike[str]) -> str:
