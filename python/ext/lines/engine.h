@@ -250,8 +250,8 @@ void lines_statement_resume(lines_source *source, lines_record *record);
 /* The frame is left or suspended at `instruction`. */
 void lines_statement_end(lines_source *source, lines_record *record, int instruction, PyObject *value,
                          bool is_yield);
-/* Adopts what the locals hold now. */
-void lines_statement_adopt(lines_source *source, lines_record *record);
+/* Adopts what the locals hold now.  before: NULL, or of each path whether it was wanted already. */
+void lines_statement_adopt(lines_source *source, lines_record *record, const uint32_t *before);
 
 /* ---- emit.c ---------------------------------------------------------------- */
 

@@ -221,7 +221,7 @@ lines_record *lines_source_frame(lines_source *source, base_frame *at, lines_cod
     const lines_record *below = lines_source_below(source, at);
     record->caller = below != NULL ? below->number : 0;
     source->last = record;
-    lines_statement_adopt(source, record);
+    lines_statement_adopt(source, record, NULL);
     return record;
 }
 

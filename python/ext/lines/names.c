@@ -134,21 +134,11 @@ static void fill_touched(const lines_table *table, const uint32_t *named, uint8_
 /* Running frames have not looked at these slots till now. */
 static void adopt_new(lines_source *source, const lines_code *code, const uint32_t *before)
 {
-    PyObject *guard = NULL;
-    lines_state_begin(source, &guard);
     for (size_t i = 0; i < source->frames.cap; i++) {
         lines_record *record = source->frames.keys[i] != NULL ? source->frames.values[i] : NULL;
-        for (int slot = 0; record != NULL && record->code == code && slot < record->slot_count; slot++) {
-            int path = code->table->slot_path[slot];
-            if (path < 0 || before[path] != 0 || !lines_path_is_wanted(code, path))
-                continue;
-            PyObject *obj = lines_record_slot(record, slot, code->table->paths[path].detail);
-            tensor_kind kind = obj != NULL ? lines_state_kind(source, obj) : KIND_NONE;
-            if (record->slots[slot].seen.object != obj || record->slots[slot].seen.kind != (uint8_t)kind)
-                lines_state_adopt(source, &record->slots[slot], obj, kind);
-        }
+        if (record != NULL && record->code == code)
+            lines_statement_adopt(source, record, before);
     }
-    tensor_quiet_leave(guard);
 }
 
 void lines_names_free(lines_names *names)

@@ -35,33 +35,32 @@ static bool has_risky_operand(lines_source *source, lines_record *record,
     return false;
 }
 
-static void digest_slots(lines_source *source, lines_record *record, bool is_hidden)
+/* Digests what a name holds, if only that tells whether it changes. */
+static void digest_if_needed(lines_source *source, lines_state *state, PyObject *obj, bool is_hidden)
+{
+    if (!state->seen.has_digest && obj != NULL && obj == state->seen.object &&
+        tensor_fingerprint_needs_digest(&state->seen, is_hidden))
+        lines_state_digest(source, state, obj);
+}
+
+static void digest_all(lines_source *source, lines_record *record, bool is_hidden)
 {
     const lines_table *table = record->code->table;
     for (int i = 0; i < record->slot_count; i++) {
-        lines_state *state = &record->slots[i];
-        if (state->seen.has_digest || table->slot_path[i] < 0 ||
-            !lines_path_is_wanted(record->code, table->slot_path[i]) ||
-            !tensor_fingerprint_needs_digest(&state->seen, is_hidden))
+        int path = table->slot_path[i];
+        if (path < 0 || record->slots[i].seen.kind == KIND_NONE ||
+            !lines_path_is_wanted(record->code, path))
             continue;
-        PyObject *obj = lines_record_slot(record, i, table->paths[table->slot_path[i]].detail);
-        if (obj != NULL && obj == state->seen.object)
-            lines_state_digest(source, state, obj);
+        digest_if_needed(source, &record->slots[i],
+                         lines_record_slot(record, i, table->paths[path].detail), is_hidden);
     }
-}
-
-static void digest_far(lines_source *source, lines_record *record, bool is_hidden)
-{
     for (int i = 0; i < record->far_count; i++) {
         lines_place place;
         lines_path_find(source, record, record->far[i], false, &place);
         lines_state *state =
             tensor_kind_has_elements(place.kind) ? lines_place_state(source, record, &place) : NULL;
-        if (state == NULL || state->seen.has_digest ||
-            !tensor_fingerprint_needs_digest(&state->seen, is_hidden))
-            continue;
-        if (state->seen.object == place.object)
-            lines_state_digest(source, state, place.object);
+        if (state != NULL)
+            digest_if_needed(source, state, place.object, is_hidden);
     }
 }
 
@@ -93,10 +92,8 @@ static void begin(lines_source *source, lines_record *record, int number)
     if (mask || is_touched || (compares && statement->flags & STATEMENT_AUGMENTS) ||
         (statement->flags & STATEMENT_IS_FAR && (compares || !code->names.is_narrow)))
         lines_reads_save(source, record, statement, false);
-    if (compares || (statement->flags & STATEMENT_IS_FOLLOWED && is_live)) {
-        digest_slots(source, record, hides(record, statement));
-        digest_far(source, record, hides(record, statement));
-    }
+    if (compares || (statement->flags & STATEMENT_IS_FOLLOWED && is_live))
+        digest_all(source, record, hides(record, statement));
     if (mask)
         lines_emit_reads(source, record, statement, mask);
 }
@@ -189,33 +186,45 @@ static bool is_written_later(const lines_table *table, const settling *work, int
     return false;
 }
 
+/* Adds a change of what a name holds that the statement does not write. */
+static void compare(lines_source *source, settling *work, const lines_place *place,
+                    const lines_state *state)
+{
+    if (state->seen.object != place->object) /* of a local: a cell that another function stored to */
+        (void)lines_found_add(&work->found, place, LINES_REBOUND, NULL);
+    else if (tensor_kind_has_elements(place->kind)
+                 ? lines_state_differs(source, state, place->object, work->is_hidden)
+                 : !lines_path_is_plain(place->object))
+        (void)lines_found_add(&work->found, place,
+                              tensor_kind_has_elements(place->kind) ? LINES_INPLACE : LINES_TOUCHED,
+                              NULL);
+}
+
+/* May it have changed although no write names it? */
+static bool is_compared(const lines_record *record, const settling *work, const lines_place *place,
+                        tensor_kind kind, int path)
+{
+    bool is_object = kind == KIND_OBJECT && record->code->names.has_touches;
+    return (tensor_kind_has_elements(kind) || is_object) && !lines_found_has(&work->found, place) &&
+           !is_written_later(record->code->table, work, path);
+}
+
 static void look_at_slot(lines_source *source, lines_record *record, settling *work, int slot)
 {
-    const lines_table *table = record->code->table;
     lines_state *state = &record->slots[slot];
-    lines_place place = { .slot = slot, .path = table->slot_path[slot] };
-    tensor_kind kind = (tensor_kind)state->seen.kind;
-    bool is_object = kind == KIND_OBJECT && record->code->names.has_touches;
-    if ((!tensor_kind_has_elements(kind) && !is_object) || lines_found_has(&work->found, &place) ||
-        is_written_later(table, work, place.path))
+    const lines_table *table = record->code->table;
+    lines_place place = { .slot = slot,
+                          .path = table->slot_path[slot],
+                          .kind = (tensor_kind)state->seen.kind };
+    if (!is_compared(record, work, &place, place.kind, place.path))
         return;
     place.object = lines_record_slot(record, slot, table->paths[place.path].detail);
-    if (place.object == NULL) {
+    if (place.object != state->seen.object)
+        place.kind = place.object != NULL ? lines_state_kind(source, place.object) : KIND_NONE;
+    if (place.kind == KIND_NONE)
         state->seen.kind = KIND_NONE;
-    } else if (place.object != state->seen.object) { /* a cell that another function stored to */
-        place.kind = lines_state_kind(source, place.object);
-        if (place.kind == KIND_NONE)
-            state->seen.kind = KIND_NONE;
-        else
-            (void)lines_found_add(&work->found, &place, LINES_REBOUND, NULL);
-    } else if (is_object) {
-        place.kind = kind;
-        if (!lines_path_is_plain(place.object))
-            (void)lines_found_add(&work->found, &place, LINES_TOUCHED, NULL);
-    } else if (lines_state_differs(source, state, place.object, work->is_hidden)) {
-        place.kind = kind;
-        (void)lines_found_add(&work->found, &place, LINES_INPLACE, NULL);
-    }
+    else
+        compare(source, work, &place, state);
 }
 
 static void look_at_slots(lines_source *source, lines_record *record, settling *work)
@@ -237,27 +246,18 @@ static void look_at_far(lines_source *source, lines_record *record, settling *wo
         lines_place place;
         int path = record->far[i];
         lines_path_find(source, record, path, false, &place);
-        bool is_object = place.kind == KIND_OBJECT && record->code->names.has_touches;
-        if ((!tensor_kind_has_elements(place.kind) && !is_object) ||
-            lines_found_has(&work->found, &place) || is_written_later(record->code->table, work, path))
-            continue;
-        lines_state *state = lines_place_state(source, record, &place);
+        lines_state *state = is_compared(record, work, &place, place.kind, path)
+                                 ? lines_place_state(source, record, &place)
+                                 : NULL;
         if (state == NULL)
             continue;
-        if (place.path != path || record->far_owner[path] != place.owner ||
-            state->seen.kind == KIND_NONE) {
-            if (place.slot < 0) { /* another thing by the same name: not a change */
-                record->far_owner[path] = place.owner;
-                if (state->seen.object != place.object)
-                    lines_state_adopt(source, state, place.object, place.kind);
-            }
-        } else if (state->seen.object != place.object) {
-            (void)lines_found_add(&work->found, &place, LINES_REBOUND, NULL);
-        } else if (is_object) {
-            if (!lines_path_is_plain(place.object))
-                (void)lines_found_add(&work->found, &place, LINES_TOUCHED, NULL);
-        } else if (lines_state_differs(source, state, place.object, work->is_hidden)) {
-            (void)lines_found_add(&work->found, &place, LINES_INPLACE, NULL);
+        if (place.path == path && record->far_owner[path] == place.owner &&
+            state->seen.kind != KIND_NONE) {
+            compare(source, work, &place, state);
+        } else if (place.slot < 0) { /* another thing by the same name: not a change */
+            record->far_owner[path] = place.owner;
+            if (state->seen.object != place.object)
+                lines_state_adopt(source, state, place.object, place.kind);
         }
     }
 }
@@ -469,17 +469,20 @@ void lines_statement_end(lines_source *source, lines_record *record, int instruc
     lines_emit_leave(source, record, statement, value, is_yield);
 }
 
-void lines_statement_adopt(lines_source *source, lines_record *record)
+void lines_statement_adopt(lines_source *source, lines_record *record, const uint32_t *before)
 {
     const lines_table *table = record->code->table;
     PyObject *guard = NULL;
     bool is_looking = false;
     for (int i = 0; i < record->slot_count; i++) { /* none in a bare one */
-        if (table->slot_path[i] < 0 || !lines_path_is_wanted(record->code, table->slot_path[i]))
+        int path = table->slot_path[i];
+        if (path < 0 || !lines_path_is_wanted(record->code, path) ||
+            (before != NULL && before[path] != 0))
             continue;
-        PyObject *obj = lines_record_slot(record, i, table->paths[table->slot_path[i]].detail);
+        PyObject *obj = lines_record_slot(record, i, table->paths[path].detail);
         tensor_kind kind = obj != NULL ? lines_state_kind(source, obj) : KIND_NONE;
-        if (kind == KIND_NONE)
+        const tensor_fingerprint *seen = &record->slots[i].seen;
+        if (kind == seen->kind && (kind == KIND_NONE || obj == seen->object))
             continue;
         if (!is_looking)
             lines_state_begin(source, &guard);

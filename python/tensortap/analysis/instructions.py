@@ -12,14 +12,7 @@ from types import CodeType
 
 from tensortap.analysis.paths import Paths
 from tensortap.analysis.source import Span
-from tensortap.analysis.statement import (
-    NOTHING,
-    Does,
-    Piece,
-    Reads,
-    Statement,
-    site_number,
-)
+from tensortap.analysis.statement import NOTHING, Does, Piece, Reads, Statement, site_number
 
 STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 LOADS = ("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF")

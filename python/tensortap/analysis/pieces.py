@@ -16,11 +16,7 @@ from enum import Enum, auto
 
 from tensortap.analysis.instructions import Instructions
 from tensortap.analysis.source import DEFINITIONS, Scope, Span, span
-from tensortap.analysis.statement import (
-    Does,
-    Piece,
-    Statement,
-)
+from tensortap.analysis.statement import Does, Piece, Statement
 from tensortap.analysis.statements import Head, Statements
 
 

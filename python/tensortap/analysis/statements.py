@@ -13,15 +13,7 @@ from dataclasses import replace
 
 from tensortap.analysis.expressions import Expressions
 from tensortap.analysis.paths import NO_PATH
-from tensortap.analysis.statement import (
-    NOTHING,
-    Does,
-    Reads,
-    Statement,
-    Value,
-    Writes,
-    site_number,
-)
+from tensortap.analysis.statement import NOTHING, Does, Reads, Statement, Value, Writes, site_number
 
 #: What has instructions of its own: a statement without its body, an except clause, a case.
 Head = ast.stmt | ast.ExceptHandler | ast.match_case | ast.Lambda

@@ -20,9 +20,7 @@ from tensortap.track.log import (
     logger,
     setup_logger,
 )
-from tensortap.track.log import (
-    log_change as _log_change,
-)
+from tensortap.track.log import log_change as _log_change
 from tensortap.track.rendering import check_run_count, extract_tensor_info, is_content_changed
 from tensortap.track.tracking import block, debug_trace, var_tracker
 

@@ -168,30 +168,22 @@ def _plain(
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         token = begin(site, args, kwargs)
+        watching = made() if made is not None else None
         try:
-            result = func(*args, **kwargs)
-        except BaseException as error:
-            fail(token, error)
-            raise
-        end(site, token, result, None)
-        return result
-
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        token = begin(site, args, kwargs)
-        watching = made()  # type: ignore[misc]
-        try:
-            watching.resume(log.depth)
+            if watching is not None:
+                watching.resume(log.depth)
             try:
                 result = func(*args, **kwargs)
             finally:
-                watching.pause()
+                if watching is not None:
+                    watching.pause()
         except BaseException as error:
             fail(token, error)
             raise
         end(site, token, result, None)
         return result
 
-    return wrapper if made is None else watched
+    return wrapper
 
 
 @contextmanager
