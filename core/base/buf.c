@@ -159,28 +159,13 @@ char *tt_arena_text(tt_arena *arena, const char *text, size_t len)
     return copy;
 }
 
-static void free_chunks(tt_arena_chunk *chunk)
-{
-    while (chunk != NULL) {
-        tt_arena_chunk *older = chunk->older;
-        free(chunk);
-        chunk = older;
-    }
-}
-
-void tt_arena_reset(tt_arena *arena)
-{
-    if (arena->chunks != NULL) {
-        free_chunks(arena->chunks->older);
-        arena->chunks->older = NULL;
-    }
-    arena->used = 0;
-}
-
 void tt_arena_free(tt_arena *arena)
 {
     if (arena == NULL)
         return;
-    free_chunks(arena->chunks);
+    for (tt_arena_chunk *chunk = arena->chunks, *older; chunk != NULL; chunk = older) {
+        older = chunk->older;
+        free(chunk);
+    }
     *arena = (tt_arena){ 0 };
 }

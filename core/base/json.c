@@ -40,8 +40,9 @@ static void put_escaped(tt_json *json, uint32_t c)
     put(json, text, (size_t)n);
 }
 
-static void put_string(tt_json *json, const char *text, size_t len)
+static void put_string(tt_json *json, const char *text)
 {
+    size_t len = strlen(text);
     put(json, "\"", 1);
     size_t plain = 0; /* beginning of what can be copied as it is */
     for (size_t at = 0, n; at < len; at += n) {
@@ -79,7 +80,7 @@ static void begin(tt_json *json, const char *name)
     if (json->depth == 1 && json->drain != NULL && json->out->len > DRAIN_BYTES)
         json->drain(json->out);
     if (name != NULL) {
-        put_string(json, name, strlen(name));
+        put_string(json, name);
         put(json, ": ", json->is_compact ? 1 : 2);
     }
 }
@@ -105,12 +106,6 @@ void tt_json_close(tt_json *json)
     put(json, json->level[--json->depth].is_object ? "}" : "]", 1);
 }
 
-void tt_json_string(tt_json *json, const char *name, const char *text, size_t len)
-{
-    begin(json, name);
-    put_string(json, text, len);
-}
-
 /* Writes a value that is ready. */
 static void put_value(tt_json *json, const char *name, const char *text)
 {
@@ -120,10 +115,11 @@ static void put_value(tt_json *json, const char *name, const char *text)
 
 void tt_json_text(tt_json *json, const char *name, const char *text)
 {
+    begin(json, name);
     if (text == NULL)
-        put_value(json, name, "null");
+        put(json, "null", 4);
     else
-        tt_json_string(json, name, text, strlen(text));
+        put_string(json, text);
 }
 
 static const char *special(double x)

@@ -5,7 +5,6 @@
 
 #include "base/buf.h"
 
-void tt_json_string(tt_json *json, const char *name, const char *text, size_t len); /* may hold NUL */
 void tt_json_f32(tt_json *json, const char *name, float x);
 void tt_json_u64(tt_json *json, const char *name, uint64_t x);
 

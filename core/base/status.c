@@ -1,6 +1,6 @@
 /* status.c -- texts and details of failures.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/status.h"
+#include "tensortap_tools.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -41,17 +41,3 @@ bool tt_utf8_is_treacherous(uint32_t c)
            c == 0x200F || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF ||
            c == 0xFFFE || c == 0xFFFF || (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);
 }
-
-size_t tt_utf8_write(uint32_t code, char out[TT_UTF8_BYTES])
-{
-    assert(code <= 0x10FFFF);
-    size_t need = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    if (need == 1) {
-        out[0] = (char)code;
-        return 1;
-    }
-    for (size_t i = need - 1; i > 0; i--, code >>= 6)
-        out[i] = (char)(0x80u | (code & 0x3Fu));
-    out[0] = (char)((0xF00u >> need & 0xF0u) | code);
-    return need;
-}

@@ -21,6 +21,5 @@ size_t tt_utf8_read(const char *text, size_t len, uint32_t *code);
 /* True of a control character (C0, DEL, C1), one that is invisible, and one that changes the
  * order in which others appear: what is escaped wherever text of somebody else is written. */
 bool tt_utf8_is_treacherous(uint32_t code);
-size_t tt_utf8_write(uint32_t code, char out[TT_UTF8_BYTES]); /* returns the length */
 
 #endif

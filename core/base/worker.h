@@ -21,7 +21,7 @@
 #ifndef TT_BASE_WORKER_H
 #define TT_BASE_WORKER_H
 
-#include "base/status.h"
+#include "tensortap_tools.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -9,7 +9,7 @@
 #define TT_FORMAT_FORMATS_H
 
 #include "base/buf.h"
-#include "format/whole_file.h"
+#include "format/output.h"
 
 /* What a file is to hold, without its bytes. */
 typedef struct tt_content {
@@ -19,6 +19,12 @@ typedef struct tt_content {
     const int64_t *shape; /* borrowed */
     uint64_t bytes;       /* of all elements */
 } tt_content;
+
+/* What other programs call our element types; NULL: they have no such type. */
+typedef struct tt_type_words {
+    const char *npy, *storage, *safetensors; /* storage: the class in torch */
+} tt_type_words;
+extern const tt_type_words tt_type_words_of[TT_DTYPE_COUNT_];
 
 /* Appends what stands before the elements. */
 typedef tt_status tt_head_fn(const tt_content *content, tt_buf *out, tt_error *err);
@@ -30,11 +36,11 @@ bool tt_npy_widens(const tt_content *content);
 
 /* Elements of tensors, one after the other, into a file. */
 typedef struct tt_stream {
-    tt_whole_file file;
-    tt_buf waiting; /* bytes that go out with the next piece: heads and tails */
-    bool has_crc;   /* a CRC-32 of the elements is wanted */
-    uint32_t crc;   /* of those written so far */
-    bool widens;    /* elements are written as f32 */
+    tt_output *file; /* owned; NULL: none */
+    tt_buf waiting;  /* bytes that go out with the next piece: heads and tails */
+    bool has_crc;    /* a CRC-32 of the elements is wanted */
+    uint32_t crc;    /* of those written so far */
+    bool widens;     /* elements are written as f32 */
 } tt_stream;
 
 /* For a tensor that another thread is still filling: waits until so many bytes are there. */
@@ -47,7 +53,7 @@ typedef struct tt_filling {
  * the tensor is contiguous. */
 tt_status tt_stream_tensor(tt_stream *stream, const tt_tensor *t, const tt_filling *filling,
                            tt_error *err);
-/* Writes what waits, names or removes the file, as tt_whole_close. */
+/* Writes what waits, names or removes the file, as tt_output_close. */
 tt_status tt_stream_close(tt_stream *stream, tt_status st, tt_error *err);
 
 /* tt_file_save of a tensor that may still be being filled. */

@@ -10,21 +10,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* NULL: NumPy has no such type. */
-static const char *const descriptions[] = {
-    [TT_F64] = "<f8",      [TT_F32] = "<f4",    [TT_F16] = "<f2",        [TT_BF16] = NULL,
-    [TT_F8_E4M3FN] = NULL, [TT_F8_E5M2] = NULL, [TT_F8_E4M3FNUZ] = NULL, [TT_F8_E5M2FNUZ] = NULL,
-    [TT_I8] = "|i1",       [TT_I16] = "<i2",    [TT_I32] = "<i4",        [TT_I64] = "<i8",
-    [TT_U8] = "|u1",       [TT_U16] = "<u2",    [TT_U32] = "<u4",        [TT_U64] = "<u8",
-    [TT_BOOL] = "|b1",     [TT_C64] = "<c8",    [TT_C128] = "<c16",
-};
-_Static_assert(sizeof descriptions / sizeof *descriptions == TT_DTYPE_COUNT_, "describe every type");
-
 enum { ALIGN = 64, MAGIC = 10 /* bytes before the text: magic, version, length */ };
 
 bool tt_npy_widens(const tt_content *content)
 {
-    return content->dtype_name == NULL && descriptions[content->dtype] == NULL;
+    return content->dtype_name == NULL && tt_type_words_of[content->dtype].npy == NULL;
 }
 
 tt_status tt_npy_head(const tt_content *content, tt_buf *out, tt_error *err)
@@ -35,7 +25,7 @@ tt_status tt_npy_head(const tt_content *content, tt_buf *out, tt_error *err)
     if (content->dtype_name != NULL)
         PRINT("{'descr': '|V%zu'", tt_dtype_size(content->dtype));
     else
-        PRINT("{'descr': '%s'", tt_npy_widens(content) ? "<f4" : descriptions[content->dtype]);
+        PRINT("{'descr': '%s'", tt_npy_widens(content) ? "<f4" : tt_type_words_of[content->dtype].npy);
     PRINT(", 'fortran_order': False, 'shape': (");
     for (int32_t i = 0; i < content->ndim; i++)
         PRINT(i > 0 ? ", %" PRId64 : "%" PRId64, content->shape[i]);

@@ -17,30 +17,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* NULL: torch has no storage class for it. */
-static const char *const storages[] = {
-    [TT_F64] = "DoubleStorage",
-    [TT_F32] = "FloatStorage",
-    [TT_F16] = "HalfStorage",
-    [TT_BF16] = "BFloat16Storage",
-    [TT_F8_E4M3FN] = NULL,
-    [TT_F8_E5M2] = NULL,
-    [TT_F8_E4M3FNUZ] = NULL,
-    [TT_F8_E5M2FNUZ] = NULL,
-    [TT_I8] = "CharStorage",
-    [TT_I16] = "ShortStorage",
-    [TT_I32] = "IntStorage",
-    [TT_I64] = "LongStorage",
-    [TT_U8] = "ByteStorage",
-    [TT_U16] = NULL,
-    [TT_U32] = NULL,
-    [TT_U64] = NULL,
-    [TT_BOOL] = "BoolStorage",
-    [TT_C64] = "ComplexFloatStorage",
-    [TT_C128] = "ComplexDoubleStorage",
-};
-_Static_assert(sizeof storages / sizeof *storages == TT_DTYPE_COUNT_, "name every storage");
-
 /* ---- the pickle: protocol 2, no memo ------------------------------------- */
 
 static void put_op(tt_buf *out, char op)
@@ -108,7 +84,7 @@ static void fill_strides(const tt_content *content, int64_t stride[TT_MAX_DIM])
 
 static void put_pickle(const tt_content *content, tt_buf *out)
 {
-    const char *storage = content->dtype_name == NULL ? storages[content->dtype] : NULL;
+    const char *storage = content->dtype_name == NULL ? tt_type_words_of[content->dtype].storage : NULL;
     const char *name = content->dtype_name != NULL ? content->dtype_name : tt_dtype_name(content->dtype);
     int64_t stride[TT_MAX_DIM];
     fill_strides(content, stride);

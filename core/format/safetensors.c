@@ -11,30 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NULL: the format has none. */
-static const char *const words[] = {
-    [TT_F64] = "F64",
-    [TT_F32] = "F32",
-    [TT_F16] = "F16",
-    [TT_BF16] = "BF16",
-    [TT_F8_E4M3FN] = "F8_E4M3",
-    [TT_F8_E5M2] = "F8_E5M2",
-    [TT_F8_E4M3FNUZ] = "F8_E4M3FNUZ",
-    [TT_F8_E5M2FNUZ] = "F8_E5M2FNUZ",
-    [TT_I8] = "I8",
-    [TT_I16] = "I16",
-    [TT_I32] = "I32",
-    [TT_I64] = "I64",
-    [TT_U8] = "U8",
-    [TT_U16] = "U16",
-    [TT_U32] = "U32",
-    [TT_U64] = "U64",
-    [TT_BOOL] = "BOOL",
-    [TT_C64] = "C64",
-    [TT_C128] = NULL,
-};
-_Static_assert(sizeof words / sizeof *words == TT_DTYPE_COUNT_, "a word for every type");
-
 enum { ALIGN = 64, LENGTH = 8 };
 
 /* ---- the head --------------------------------------------------------------- */
@@ -54,7 +30,7 @@ static const char *word_of(const tt_content *content, int64_t *in_one)
 {
     *in_one = 1;
     if (content->dtype_name == NULL)
-        return words[content->dtype];
+        return tt_type_words_of[content->dtype].safetensors;
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         if (strcmp(content->dtype_name, named[i].name) == 0 && content->ndim >= named[i].in_one - 1) {
             *in_one = named[i].in_one;
@@ -183,7 +159,7 @@ tt_status tt_safetensors_create(const char *path, const tt_entry *entries, size_
         free_file(file);
         return tt_fail(err, st, "%s", tt_status_text(st));
     }
-    st = tt_whole_open(&file->stream.file, path, err);
+    st = tt_output_open(path, &file->stream.file, err);
     if (st == TT_OK)
         st = make_head(file, entries, err);
     if (st < 0) {
@@ -214,7 +190,7 @@ tt_status tt_safetensors_close(tt_safetensors *file, tt_error *err)
         return TT_OK;
     tt_status st = file->st < 0 ? file->st : file->next == file->count ? TT_OK : TT_EMISMATCH;
     if (st < 0)
-        (void)tt_whole_fail(err, st, file->stream.file.path, tt_status_text(st));
+        (void)tt_output_fail(err, st, file->stream.file->path, tt_status_text(st));
     st = tt_stream_close(&file->stream, st, err);
     free_file(file);
     return st;

@@ -14,6 +14,30 @@
 
 enum { PIECE = 256 << 10 }; /* bytes; half of what a core has for itself */
 
+/* clang-format off */
+const tt_type_words tt_type_words_of[TT_DTYPE_COUNT_] = {
+    [TT_F64] = { "<f8", "DoubleStorage", "F64" },
+    [TT_F32] = { "<f4", "FloatStorage", "F32" },
+    [TT_F16] = { "<f2", "HalfStorage", "F16" },
+    [TT_BF16] = { NULL, "BFloat16Storage", "BF16" },
+    [TT_F8_E4M3FN] = { NULL, NULL, "F8_E4M3" },
+    [TT_F8_E5M2] = { NULL, NULL, "F8_E5M2" },
+    [TT_F8_E4M3FNUZ] = { NULL, NULL, "F8_E4M3FNUZ" },
+    [TT_F8_E5M2FNUZ] = { NULL, NULL, "F8_E5M2FNUZ" },
+    [TT_I8] = { "|i1", "CharStorage", "I8" },
+    [TT_I16] = { "<i2", "ShortStorage", "I16" },
+    [TT_I32] = { "<i4", "IntStorage", "I32" },
+    [TT_I64] = { "<i8", "LongStorage", "I64" },
+    [TT_U8] = { "|u1", "ByteStorage", "U8" },
+    [TT_U16] = { "<u2", NULL, "U16" },
+    [TT_U32] = { "<u4", NULL, "U32" },
+    [TT_U64] = { "<u8", NULL, "U64" },
+    [TT_BOOL] = { "|b1", "BoolStorage", "BOOL" },
+    [TT_C64] = { "<c8", "ComplexFloatStorage", "C64" },
+    [TT_C128] = { "<c16", "ComplexDoubleStorage", NULL },
+};
+/* clang-format on */
+
 static const struct {
     const char *name;
     tt_head_fn *head; /* NULL: nothing */
@@ -43,9 +67,9 @@ static tt_status put_bytes(tt_stream *stream, const void *bytes, size_t n, tt_er
 {
     if (stream->has_crc && n > 0)
         stream->crc = tt_crc32(stream->crc, bytes, n);
-    struct iovec part[] = { tt_whole_part(stream->waiting.data, stream->waiting.len),
-                            tt_whole_part(bytes, n) };
-    tt_status st = tt_whole_write(&stream->file, part, 2, err);
+    struct iovec part[] = { tt_output_part(stream->waiting.data, stream->waiting.len),
+                            tt_output_part(bytes, n) };
+    tt_status st = tt_output_write(stream->file, part, 2, err);
     tt_buf_clear(&stream->waiting);
     return st;
 }
@@ -73,7 +97,7 @@ tt_status tt_stream_tensor(tt_stream *stream, const tt_tensor *t, const tt_filli
         return put_memory(stream, t, filling, err);
     char *memory = malloc(2 * PIECE), *elements = memory + PIECE;
     if (memory == NULL)
-        return tt_whole_fail(err, TT_ENOMEM, stream->file.path, tt_status_text(TT_ENOMEM));
+        return tt_output_fail(err, TT_ENOMEM, stream->file->path, tt_status_text(TT_ENOMEM));
     if (filling != NULL)
         filling->wait(filling->context, (size_t)t->count * size);
     float *floats = (float *)(void *)memory;
@@ -96,7 +120,7 @@ tt_status tt_stream_close(tt_stream *stream, tt_status st, tt_error *err)
     if (st == TT_OK && stream->waiting.len > 0)
         st = put_bytes(stream, NULL, 0, err);
     tt_buf_free(&stream->waiting);
-    return tt_whole_close(&stream->file, st, err);
+    return tt_output_close(stream->file, st, err);
 }
 
 /* ---- files ------------------------------------------------------------------- */
@@ -108,13 +132,13 @@ static tt_status write_all(tt_stream *stream, tt_format format, const tt_content
     tt_status st =
         formats[format].head != NULL ? formats[format].head(content, &stream->waiting, &why) : TT_OK;
     if (st < 0)
-        return tt_whole_fail(err, st, stream->file.path, why.text);
+        return tt_output_fail(err, st, stream->file->path, why.text);
     st = tt_stream_tensor(stream, t, filling, err);
     if (st < 0 || !stream->has_crc)
         return st;
     /* The head of an empty tensor is still there; the tail goes behind it. */
     st = tt_pt_tail(content, stream->crc, &stream->waiting);
-    return st < 0 ? tt_whole_fail(err, st, stream->file.path, tt_status_text(st)) : st;
+    return st < 0 ? tt_output_fail(err, st, stream->file->path, tt_status_text(st)) : st;
 }
 
 tt_status tt_saved_write(const char *path, tt_format format, const tt_tensor *t, const char *dtype_name,
@@ -127,7 +151,7 @@ tt_status tt_saved_write(const char *path, tt_format format, const tt_tensor *t,
                            .bytes = (uint64_t)t->count * tt_dtype_size(t->dtype) };
     tt_stream stream = { .has_crc = format == TT_FORMAT_PT,
                          .widens = format == TT_FORMAT_NPY && tt_npy_widens(&content) };
-    tt_status st = tt_whole_open(&stream.file, path, err);
+    tt_status st = tt_output_open(path, &stream.file, err);
     if (st == TT_OK)
         st = write_all(&stream, format, &content, t, filling, err);
     return tt_stream_close(&stream, st, err);

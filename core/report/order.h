@@ -7,7 +7,7 @@
 #ifndef TT_REPORT_ORDER_H
 #define TT_REPORT_ORDER_H
 
-#include "base/status.h"
+#include "tensortap_tools.h"
 
 typedef enum tt_rank_in_step {
     TT_ORDER_PARAMETER,

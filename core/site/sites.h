@@ -6,7 +6,7 @@
 #ifndef TT_SITE_SITES_H
 #define TT_SITE_SITES_H
 
-#include "base/status.h"
+#include "tensortap_tools.h"
 
 #include <stdatomic.h>
 

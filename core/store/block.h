@@ -7,7 +7,7 @@
 #ifndef TT_STORE_BLOCK_H
 #define TT_STORE_BLOCK_H
 
-#include "base/status.h"
+#include "tensortap_tools.h"
 
 enum {
     TT_BLOCK_ALIGN = 64, /* of every block: lets a reader find the next one after damage */

@@ -5,7 +5,7 @@
 #ifndef TT_STORE_FILE_H
 #define TT_STORE_FILE_H
 
-#include "base/status.h"
+#include "tensortap_tools.h"
 
 #include <sys/uio.h>
 

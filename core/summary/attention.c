@@ -13,7 +13,7 @@
 #include "summary/attention.h"
 
 #include "base/float_mode.h"
-#include "base/status.h"
+#include "tensortap_tools.h"
 #include "summary/exponential.h"
 #include "tensor/walk.h"
 

@@ -4,60 +4,22 @@
  * are computed, folded into their sums while they are in L1, and forgotten.
  *
  * Same bits everywhere: a score is one chain of additions over head_dim, and a
- * row is summed in 8 lanes (key i goes to lane i mod 8), in vectors of 8 or of
- * 4, then in f64.  The vectors are the compilers' own; only the maximum needs
- * an intrinsic to be one instruction.
+ * row is summed in 8 lanes (key i goes to lane i mod 8), then in f64.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/attention.h"
 #include "summary/exponential.h"
+#include "summary/lanes_kernel.h"
 
 #include <math.h>
 #include <string.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-enum { ROWS = TT_ATTENTION_ROWS, PANEL = TT_ATTENTION_PANEL, KEYS = TT_ATTENTION_KEYS, LANES = 8 };
-
-#if defined(__AVX2__)
-#define WIDTH 8
-#else
-#define WIDTH 4
-#endif
-
-typedef float vec __attribute__((vector_size(4 * WIDTH)));
-typedef int32_t ivec __attribute__((vector_size(4 * WIDTH)));
-
-static inline vec load(const float *from)
-{
-    vec v;
-    memcpy(&v, from, sizeof v);
-    return v;
-}
-
-static inline void store(float *to, vec v)
-{
-    memcpy(to, &v, sizeof v);
-}
-
-static inline vec splat(float x)
-{
-    return x - (vec){ 0 }; /* - and not +, which would lose the sign of -0 */
-}
-
-/* a > b ? a : b, so b where either is NaN: what x86 calls the maximum. */
-static inline vec larger(vec a, vec b)
-{
-#if defined(__AVX2__)
-    return (vec)_mm256_max_ps((__m256)a, (__m256)b);
-#elif defined(__x86_64__)
-    return (vec)_mm_max_ps((__m128)a, (__m128)b);
-#else
-    ivec is_larger = a > b;
-    return (vec)((is_larger & (ivec)a) | (~is_larger & (ivec)b));
-#endif
-}
+enum {
+    ROWS = TT_ATTENTION_ROWS,
+    PANEL = TT_ATTENTION_PANEL,
+    KEYS = TT_ATTENTION_KEYS,
+    LANES = 8,
+    WIDTH = TT_REGISTER / sizeof(float),
+};
 
 #define EXP_LOWEST (-87.0f) /* below: 0.  Keeps 2^n and the result normal numbers */
 
@@ -67,18 +29,20 @@ static inline vec larger(vec a, vec b)
  * the bias of the exponent already in it.  ln 2 is in two parts, the first of
  * 9 bits, so that n times it is exact.  Error below 1 ulp (0.98, every third
  * float tried). */
-static inline vec exp_negative(vec x)
+static inline f32v exp_negative(f32v x)
 {
-    vec t = x * 0x1.715476p+0f + (0x1.8p23f + 127.0f);
-    vec n = t - (0x1.8p23f + 127.0f);
-    vec r = (x - n * 0x1.63p-1f) - n * -0x1.bd0106p-13f;
-    vec p = r * 0x1.6a2430p-10f + 0x1.1239e2p-7f;
-    p = p * r + 0x1.5558f2p-5f;
-    p = p * r + 0x1.555492p-3f;
-    p = p * r + 0x1.fffffcp-2f;
-    p = p * (r * r) + r;
-    p = p + 1.0f;
-    return p * (vec)((ivec)t << 23);
+    const float bias = 0x1.8p23f + 127.0f;
+    f32v t = f32v_add(f32v_mul(x, f32v_set(0x1.715476p+0f)), f32v_set(bias));
+    f32v n = f32v_sub(t, f32v_set(bias));
+    f32v r =
+        f32v_sub(f32v_sub(x, f32v_mul(n, f32v_set(0x1.63p-1f))), f32v_mul(n, f32v_set(-0x1.bd0106p-13f)));
+    f32v p = f32v_add(f32v_mul(r, f32v_set(0x1.6a2430p-10f)), f32v_set(0x1.1239e2p-7f));
+    p = f32v_add(f32v_mul(p, r), f32v_set(0x1.5558f2p-5f));
+    p = f32v_add(f32v_mul(p, r), f32v_set(0x1.555492p-3f));
+    p = f32v_add(f32v_mul(p, r), f32v_set(0x1.fffffcp-2f));
+    p = f32v_add(f32v_mul(p, f32v_mul(r, r)), r);
+    p = f32v_add(p, f32v_set(1.0f));
+    return f32v_mul(p, f32v_exponent(t, t));
 }
 
 /* rows[n][dim] to out[dim][width], so that a vector holds neighbours of the
@@ -116,19 +80,21 @@ void TT_KERNEL(attention_score_f32)(const void *q, const void *k, size_t dim, si
     for (size_t key = 0; key < panels * PANEL; key += 2 * WIDTH) {
         const float *query = q;
         const float *keys = (const float *)k + key / PANEL * PANEL * dim + key % PANEL;
-        vec sum[ROWS][2] = { 0 };
+        f32r sum[ROWS][2] = { 0 }, left, right;
         for (size_t d = 0; d < dim; d++, query += ROWS, keys += PANEL) {
-            vec left = load(keys), right = load(keys + WIDTH);
+            memcpy(&left, keys, sizeof left);
+            memcpy(&right, keys + WIDTH, sizeof right);
             for (size_t r = 0; r < ROWS; r++) {
-                vec each = splat(query[r]);
-                sum[r][0] += each * left;
-                sum[r][1] += each * right;
+                sum[r][0] += query[r] * left;
+                sum[r][1] += query[r] * right;
             }
         }
         float *to = (float *)scores + key;
         for (size_t r = 0; r < ROWS; r++, to += KEYS) {
-            store(to, sum[r][0] * (float)scale);
-            store(to + WIDTH, sum[r][1] * (float)scale);
+            left = sum[r][0] * (float)scale;
+            right = sum[r][1] * (float)scale;
+            memcpy(to, &left, sizeof left);
+            memcpy(to + WIDTH, &right, sizeof right);
         }
     }
 }
@@ -181,8 +147,10 @@ static void raise_max(struct tt_attention_row *row, double max)
     row->max = max;
 }
 
-static double add_lanes(const float lane[LANES])
+static double add_lanes(f32v lanes)
 {
+    float lane[LANES];
+    f32v_store(lane, lanes);
     double low = ((double)lane[0] + (double)lane[1]) + ((double)lane[2] + (double)lane[3]);
     double high = ((double)lane[4] + (double)lane[5]) + ((double)lane[6] + (double)lane[7]);
     return low + high;
@@ -190,16 +158,11 @@ static double add_lanes(const float lane[LANES])
 
 static float max_of_row(const float *s, size_t n)
 {
-    enum { EACH = LANES / WIDTH };
-    vec max[EACH];
-    for (size_t j = 0; j < EACH; j++)
-        max[j] = splat(-INFINITY);
+    f32v max = f32v_set(-INFINITY);
     for (size_t i = 0; i < n; i += LANES)
-        for (size_t j = 0; j < EACH; j++)
-            max[j] = larger(load(s + i + j * WIDTH), max[j]); /* passes over NaN */
+        max = f32v_max(f32v_load(s + i), max); /* passes over NaN */
     float lane[LANES], most = -INFINITY;
-    for (size_t j = 0; j < EACH; j++)
-        store(lane + j * WIDTH, max[j]);
+    f32v_store(lane, max);
     for (size_t i = 0; i < LANES; i++)
         most = lane[i] > most ? lane[i] : most;
     return most;
@@ -208,7 +171,6 @@ static float max_of_row(const float *s, size_t n)
 void TT_KERNEL(attention_fold_f32)(void *scores, size_t n, tt_attention_mask kind, const double *mask,
                                    struct tt_attention_row *row)
 {
-    enum { EACH = LANES / WIDTH };
     float *s = scores;
     APPLY_MASK(float);
     begin_row(row, (double)s[0]);
@@ -217,27 +179,18 @@ void TT_KERNEL(attention_fold_f32)(void *scores, size_t n, tt_attention_mask kin
     raise_max(row, (double)max_of_row(s, n));
 
     /* All hidden so far: any finite number will do, and -Inf - -Inf is none. */
-    vec max = splat(row->max > -(double)INFINITY ? (float)row->max : 0.0f);
-    vec z[EACH], w[EACH];
-    for (size_t j = 0; j < EACH; j++)
-        z[j] = w[j] = (vec){ 0 };
-    for (size_t i = 0; i < n; i += LANES)
-        for (size_t j = 0; j < EACH; j++) {
-            vec x = load(s + i + j * WIDTH) - max;
-            ivec is_nothing = x < EXP_LOWEST;
-            x = larger(splat(EXP_LOWEST), x); /* keeps NaN; makes 0 * -Inf impossible */
-            vec e = (vec)(~is_nothing & (ivec)exp_negative(x));
-            z[j] += e;
-            w[j] += e * x;
-        }
-    float lane[LANES];
-    for (size_t j = 0; j < EACH; j++)
-        store(lane + j * WIDTH, z[j]);
-    double some = add_lanes(lane);
-    for (size_t j = 0; j < EACH; j++)
-        store(lane + j * WIDTH, w[j]);
+    f32v max = f32v_set(row->max > -(double)INFINITY ? (float)row->max : 0.0f);
+    f32v z = f32v_set(0), w = z, lowest = f32v_set(EXP_LOWEST);
+    for (size_t i = 0; i < n; i += LANES) {
+        f32v x = f32v_sub(f32v_load(s + i), max), is_nothing = f32v_lt(x, lowest);
+        x = f32v_max(lowest, x); /* keeps NaN; makes 0 * -Inf impossible */
+        f32v e = f32v_andnot(is_nothing, exp_negative(x));
+        z = f32v_add(z, e);
+        w = f32v_add(w, f32v_mul(e, x));
+    }
+    double some = add_lanes(z);
     row->z += some;
-    row->w += add_lanes(lane);
+    row->w += add_lanes(w);
     if (some != some) /* rare: +Inf - +Inf, or a NaN among the scores */
         for (size_t i = 0; i < n; i++)
             row->has_nan |= s[i] != s[i];

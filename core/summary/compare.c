@@ -11,7 +11,7 @@
 #include "summary/compare.h"
 
 #include "base/float_mode.h"
-#include "base/status.h"
+#include "tensortap_tools.h"
 #include "summary/convert.h"
 #include "summary/magnitude.h"
 

@@ -12,7 +12,7 @@
  * must not fail, but nobody touches it before it is used.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/float_mode.h"
-#include "base/status.h"
+#include "tensortap_tools.h"
 #include "base/wire.h"
 #include "summary/convert.h"
 #include "summary/magnitude.h"

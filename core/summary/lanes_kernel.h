@@ -101,6 +101,7 @@ TT_LANES(f32, f32v_max, f32, f32, TT_PICK(i32r, x > y))
 TT_LANES(f64, f64v_max, f64, f64, TT_PICK(i64r, x > y))
 #endif
 
+TT_LANES(f32, f32v_exponent, f32, f32, (u32r)x << 23) /* 2^n from n + 127 in the lowest bits */
 TT_LANES(i64, i64v_add, i64, i64, (u64r)x + (u64r)y) /* wraps around */
 TT_LANES(i64, i64v_xor, i64, i64, x ^ y)
 TT_LANES(f64, i64v_is_zero, i64, i64, x == 0)

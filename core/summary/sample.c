@@ -9,7 +9,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "summary/sample.h"
 
-#include "base/status.h"
 #include "tensor/walk.h"
 #include "tensortap_tools.h"
 

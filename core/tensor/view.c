@@ -4,7 +4,7 @@
  * multiply its sizes and strides without looking for overflow, and may read
  * every element whose index is in range.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/status.h"
+#include "tensortap_tools.h"
 #include "tensor/walk.h"
 
 #include <inttypes.h>

@@ -143,25 +143,11 @@ static void arena_memory_is_aligned_and_does_not_overlap(void **state)
     for (size_t i = 0; i < 300; i++)
         for (size_t k = 0; k < size[i]; k++)
             assert_int_equal(got[i][k], i & 0xFF);
-    tt_arena_reset(&arena);
+    tt_arena_free(&arena);
     assert_string_equal(tt_arena_text(&arena, "abcdef", 3), "abc");
     tt_arena_free(&arena);
     tt_arena_free(&arena);
     tt_arena_free(NULL);
-}
-
-static void an_arena_reset_keeps_one_chunk(void **state)
-{
-    (void)state;
-    tt_arena arena = { 0 };
-    tt_arena_reset(&arena);
-    for (int i = 0; i < 10; i++)
-        assert_non_null(tt_arena_alloc(&arena, 10000));
-    tt_arena_reset(&arena);
-    long before = alloc_count();
-    assert_non_null(tt_arena_alloc(&arena, 10000));
-    assert_int_equal(alloc_count(), before);
-    tt_arena_free(&arena);
 }
 
 static void an_arena_that_gets_no_memory_keeps_what_it_has(void **state)
@@ -196,7 +182,6 @@ int main(void)
         cmocka_unit_test(a_size_that_cannot_be_is_out_of_memory),
         cmocka_unit_test(a_failed_allocation_leaves_the_buffer_as_it_was),
         cmocka_unit_test(arena_memory_is_aligned_and_does_not_overlap),
-        cmocka_unit_test(an_arena_reset_keeps_one_chunk),
         cmocka_unit_test(an_arena_that_gets_no_memory_keeps_what_it_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@
  * asks the kernel to refuse it, for good, before the first test: from then on
  * every folder is such a file system.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "format/whole_file.h"
+#include "format/output.h"
 
 #include "alloc_fail.h"
 #include "known_bytes.h"
@@ -47,19 +47,19 @@ static bool refuse_nameless_files(void)
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-static tt_status write_bytes(const tt_whole_file *file, size_t count)
+static tt_status write_bytes(const tt_output *file, size_t count)
 {
-    struct iovec part = tt_whole_part(known_bytes, count);
-    return tt_whole_write(file, &part, 1, &err);
+    struct iovec part = tt_output_part(known_bytes, count);
+    return tt_output_write(file, &part, 1, &err);
 }
 
 static tt_status save(const char *path, size_t count)
 {
-    tt_whole_file file;
-    tt_status st = tt_whole_open(&file, path, &err);
+    tt_output *file = NULL;
+    tt_status st = tt_output_open(path, &file, &err);
     if (st == TT_OK)
-        st = write_bytes(&file, count);
-    return tt_whole_close(&file, st, &err);
+        st = write_bytes(file, count);
+    return tt_output_close(file, st, &err);
 }
 
 static void the_kernel_does_refuse(void **state)
@@ -72,12 +72,12 @@ static void the_kernel_does_refuse(void **state)
 static void the_name_appears_with_the_last_byte(void **state)
 {
     (void)state;
-    tt_whole_file file;
-    assert_int_equal(tt_whole_open(&file, known_path(0), &err), TT_OK);
-    assert_int_equal(write_bytes(&file, 5000), TT_OK);
+    tt_output *file = NULL;
+    assert_int_equal(tt_output_open(known_path(0), &file, &err), TT_OK);
+    assert_int_equal(write_bytes(file, 5000), TT_OK);
     assert_int_not_equal(access(known_path(0), F_OK), 0);
     assert_int_equal(count_known_files(".tensortap-"), 1); /* so this is the way it went */
-    assert_int_equal(tt_whole_close(&file, TT_OK, &err), TT_OK);
+    assert_int_equal(tt_output_close(file, TT_OK, &err), TT_OK);
     assert_known_file(known_path(0), 5000);
     assert_int_equal(count_known_files(""), 1);
 }
@@ -85,10 +85,10 @@ static void the_name_appears_with_the_last_byte(void **state)
 static void a_failure_leaves_nothing(void **state)
 {
     (void)state;
-    tt_whole_file file;
-    assert_int_equal(tt_whole_open(&file, known_path(0), &err), TT_OK);
-    assert_int_equal(write_bytes(&file, 5000), TT_OK);
-    assert_int_equal(tt_whole_close(&file, TT_EIO, &err), TT_EIO);
+    tt_output *file = NULL;
+    assert_int_equal(tt_output_open(known_path(0), &file, &err), TT_OK);
+    assert_int_equal(write_bytes(file, 5000), TT_OK);
+    assert_int_equal(tt_output_close(file, TT_EIO, &err), TT_EIO);
     assert_int_equal(count_known_files(""), 0);
 }
 

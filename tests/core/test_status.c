@@ -1,6 +1,6 @@
 /* test_status.c -- failures have names, texts and details.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/status.h"
+#include "tensortap_tools.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* test_whole_file.c -- a file is there whole, or not at all; devices stay devices.
+/* test_output.c -- a file is there whole, or not at all; devices stay devices.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "format/whole_file.h"
+#include "format/output.h"
 
 #include "alloc_fail.h"
 #include "known_bytes.h"
@@ -38,31 +38,31 @@ static void assert_holds(const char *path, const char *text)
 }
 
 /* In three parts, of which one is empty. */
-static tt_status write_parts(const tt_whole_file *file, const char *text)
+static tt_status write_parts(const tt_output *file, const char *text)
 {
-    struct iovec part[] = { tt_whole_part(text, 2), tt_whole_part(NULL, 0),
-                            tt_whole_part(text + 2, strlen(text) - 2) };
-    return tt_whole_write(file, part, 3, &err);
+    struct iovec part[] = { tt_output_part(text, 2), tt_output_part(NULL, 0),
+                            tt_output_part(text + 2, strlen(text) - 2) };
+    return tt_output_write(file, part, 3, &err);
 }
 
 static tt_status write_text(const char *path, const char *text)
 {
-    tt_whole_file file;
-    tt_status st = tt_whole_open(&file, path, &err);
+    tt_output *file = NULL;
+    tt_status st = tt_output_open(path, &file, &err);
     if (st == TT_OK)
-        st = write_parts(&file, text);
-    return tt_whole_close(&file, st, &err);
+        st = write_parts(file, text);
+    return tt_output_close(file, st, &err);
 }
 
 static void the_name_appears_with_the_last_byte(void **state)
 {
     (void)state;
-    tt_whole_file file;
+    tt_output *file = NULL;
     const char *path = in_folder("a");
-    assert_int_equal(tt_whole_open(&file, path, &err), TT_OK);
-    assert_int_equal(write_parts(&file, "hello"), TT_OK);
+    assert_int_equal(tt_output_open(path, &file, &err), TT_OK);
+    assert_int_equal(write_parts(file, "hello"), TT_OK);
     assert_int_not_equal(access(path, F_OK), 0);
-    assert_int_equal(tt_whole_close(&file, TT_OK, &err), TT_OK);
+    assert_int_equal(tt_output_close(file, TT_OK, &err), TT_OK);
     assert_holds(path, "hello");
     assert_int_equal(count_known_files(""), 1);
 }
@@ -70,27 +70,27 @@ static void the_name_appears_with_the_last_byte(void **state)
 static void until_then_a_kill_would_leave_nothing(void **state)
 {
     (void)state;
-    tt_whole_file file;
+    tt_output *file = NULL;
     int nameless = open(known_folder(), O_WRONLY | O_TMPFILE, 0666);
     if (nameless < 0)
         skip(); /* this file system has none */
     assert_int_equal(close(nameless), 0);
-    assert_int_equal(tt_whole_open(&file, in_folder("a"), &err), TT_OK);
-    assert_int_equal(write_parts(&file, "hello"), TT_OK);
+    assert_int_equal(tt_output_open(in_folder("a"), &file, &err), TT_OK);
+    assert_int_equal(write_parts(file, "hello"), TT_OK);
     assert_int_equal(count_known_files(""), 0);
-    assert_int_equal(tt_whole_close(&file, TT_EIO, &err), TT_EIO);
+    assert_int_equal(tt_output_close(file, TT_EIO, &err), TT_EIO);
     assert_int_equal(count_known_files(""), 0);
 }
 
 static void a_file_that_came_meanwhile_is_replaced(void **state)
 {
     (void)state;
-    tt_whole_file file;
+    tt_output *file = NULL;
     const char *path = in_folder("a");
-    assert_int_equal(tt_whole_open(&file, path, &err), TT_OK);
-    assert_int_equal(write_parts(&file, "hello"), TT_OK);
+    assert_int_equal(tt_output_open(path, &file, &err), TT_OK);
+    assert_int_equal(write_parts(file, "hello"), TT_OK);
     assert_int_equal(write_text(path, "another"), TT_OK);
-    assert_int_equal(tt_whole_close(&file, TT_OK, &err), TT_OK);
+    assert_int_equal(tt_output_close(file, TT_OK, &err), TT_OK);
     assert_holds(path, "hello");
     assert_int_equal(count_known_files(""), 1);
 }
@@ -98,12 +98,12 @@ static void a_file_that_came_meanwhile_is_replaced(void **state)
 static void a_failure_leaves_the_old_file(void **state)
 {
     (void)state;
-    tt_whole_file file;
+    tt_output *file = NULL;
     const char *path = in_folder("a");
     assert_int_equal(write_text(path, "old one"), TT_OK);
-    assert_int_equal(tt_whole_open(&file, path, &err), TT_OK);
-    assert_int_equal(write_parts(&file, "new"), TT_OK);
-    assert_int_equal(tt_whole_close(&file, TT_ENOMEM, &err), TT_ENOMEM);
+    assert_int_equal(tt_output_open(path, &file, &err), TT_OK);
+    assert_int_equal(write_parts(file, "new"), TT_OK);
+    assert_int_equal(tt_output_close(file, TT_ENOMEM, &err), TT_ENOMEM);
     assert_holds(path, "old one");
     assert_int_equal(count_known_files(""), 1);
 }

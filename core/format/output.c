@@ -1,4 +1,4 @@
-/* whole_file.c -- a file that appears under its name only when it is whole.
+/* output.c -- a file that appears under its name only when it is whole.
  *
  * Exists so that a full disk, an interrupt or a kill leaves no half file that
  * another tool would take for a whole one.  A new file has no name at all until
@@ -9,8 +9,7 @@
  * are, also through a link (/dev/stdout).  Any other symbolic link is refused: in a
  * folder that others may write to, it may point at anything.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "format/whole_file.h"
-#include "tensortap_tools.h"
+#include "format/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +27,7 @@ enum {
     NAME_ROOM = 64,  /* for the temporary's own name */
 };
 
-tt_status tt_whole_fail(tt_error *err, tt_status st, const char *path, const char *why)
+tt_status tt_output_fail(tt_error *err, tt_status st, const char *path, const char *why)
 {
     size_t len = strlen(path), most = 150;
     /* The end of a path says more than its beginning. */
@@ -38,7 +37,7 @@ tt_status tt_whole_fail(tt_error *err, tt_status st, const char *path, const cha
 
 static tt_status fail_errno(tt_error *err, const char *path, int number)
 {
-    return tt_whole_fail(err, number == ENOMEM ? TT_ENOMEM : TT_EIO, path, strerror(number));
+    return tt_output_fail(err, number == ENOMEM ? TT_ENOMEM : TT_EIO, path, strerror(number));
 }
 
 /* Nothing there; to replace; to write to; a link that may not be followed. */
@@ -59,7 +58,7 @@ static place look_at(const char *path)
 }
 
 /* What was a device a moment ago may be a link to a file now. */
-static void open_in_place(tt_whole_file *file)
+static void open_in_place(tt_output *file)
 {
     struct stat about;
     file->fd = open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
@@ -77,7 +76,7 @@ static size_t folder_len(const char *path)
     return slash != NULL ? (size_t)(slash - path) + 1 : 0;
 }
 
-static bool open_nameless(tt_whole_file *file)
+static bool open_nameless(tt_output *file)
 {
     size_t folder = folder_len(file->path);
     char next = file->path[folder];
@@ -102,7 +101,7 @@ static bool link_to(int fd, const char *name)
 
 /* Gives the file a name of its own beside path, a new one or that which is open
  * and has none; false with errno. */
-static bool name_beside(tt_whole_file *file)
+static bool name_beside(tt_output *file)
 {
     size_t folder = folder_len(file->path);
     bool is_there = false;
@@ -132,34 +131,47 @@ static bool name_beside(tt_whole_file *file)
     return is_there;
 }
 
-tt_status tt_whole_open(tt_whole_file *file, const char *path, tt_error *err)
+static void free_output(tt_output *file)
 {
-    *file = TT_WHOLE_FILE_NONE;
+    free(file->path);
+    free(file->temporary);
+    free(file);
+}
+
+tt_status tt_output_open(const char *path, tt_output **out, tt_error *err)
+{
+    tt_output *file = calloc(1, sizeof *file);
+    if (file == NULL)
+        return fail_errno(err, path, ENOMEM);
+    file->fd = -1;
     file->path = strdup(path);
     place found = file->path != NULL ? look_at(file->path) : FREE;
-    if (found == LINK) {
-        free(file->path);
-        *file = TT_WHOLE_FILE_NONE;
-        return tt_whole_fail(err, TT_EIO, path, "a symbolic link is not written through; name its file");
-    }
     if (file->path != NULL && found == IN_PLACE)
         open_in_place(file);
-    else if (file->path != NULL && (found == TAKEN || !open_nameless(file)))
+    else if (file->path != NULL && found != LINK && (found == TAKEN || !open_nameless(file)))
         (void)name_beside(file);
-    if (file->fd >= 0)
+    if (file->fd >= 0) {
+        *out = file;
         return TT_OK;
-    tt_status st = fail_errno(err, path, errno);
-    free(file->path);
-    *file = TT_WHOLE_FILE_NONE;
+    }
+    tt_status st = found == LINK ? tt_output_fail(err, TT_EIO, path,
+                                                  "a symbolic link is not written through; name its file")
+                                 : fail_errno(err, path, errno);
+    free_output(file);
     return st;
 }
 
-struct iovec tt_whole_part(const void *bytes, size_t n)
+int tt_output_fd(const tt_output *output)
+{
+    return output->fd;
+}
+
+struct iovec tt_output_part(const void *bytes, size_t n)
 {
     return (struct iovec){ (void *)(uintptr_t)bytes, n };
 }
 
-tt_status tt_whole_write(const tt_whole_file *file, struct iovec *part, int count, tt_error *err)
+tt_status tt_output_write(const tt_output *file, struct iovec *part, int count, tt_error *err)
 {
     while (count > 0) {
         if (part->iov_len == 0) {
@@ -183,10 +195,10 @@ tt_status tt_whole_write(const tt_whole_file *file, struct iovec *part, int coun
     return TT_OK;
 }
 
-tt_status tt_whole_close(tt_whole_file *file, tt_status st, tt_error *err)
+tt_status tt_output_close(tt_output *file, tt_status st, tt_error *err)
 {
     bool is_named = false;
-    if (file->fd < 0)
+    if (file == NULL)
         return st;
     if (st == TT_OK && file->is_nameless) {
         is_named = link_to(file->fd, file->path);
@@ -200,39 +212,6 @@ tt_status tt_whole_close(tt_whole_file *file, tt_status st, tt_error *err)
         st = fail_errno(err, file->path, errno);
     if (st < 0 && (file->temporary != NULL || is_named))
         (void)unlink(is_named ? file->path : file->temporary);
-    free(file->path);
-    free(file->temporary);
-    *file = TT_WHOLE_FILE_NONE;
-    return st;
-}
-
-struct tt_output {
-    tt_whole_file file;
-};
-
-tt_status tt_output_open(const char *path, tt_output **out, tt_error *err)
-{
-    tt_output *output = malloc(sizeof *output);
-    if (output == NULL)
-        return tt_whole_fail(err, TT_ENOMEM, path, tt_status_text(TT_ENOMEM));
-    tt_status st = tt_whole_open(&output->file, path, err);
-    if (st == TT_OK)
-        *out = output;
-    else
-        free(output);
-    return st;
-}
-
-int tt_output_fd(const tt_output *output)
-{
-    return output->file.fd;
-}
-
-tt_status tt_output_close(tt_output *output, tt_status st, tt_error *err)
-{
-    if (output == NULL)
-        return st;
-    st = tt_whole_close(&output->file, st, err);
-    free(output);
+    free_output(file);
     return st;
 }

@@ -1,0 +1,25 @@
+/* output.h -- what a tt_output is made of, and how formats write into it.
+ * For format only; everyone else uses tensortap_tools.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_FORMAT_OUTPUT_H
+#define TT_FORMAT_OUTPUT_H
+
+#include "tensortap_tools.h"
+
+#include <sys/uio.h>
+
+struct tt_output {
+    int fd;
+    char *path;       /* owned; what it will be called */
+    char *temporary;  /* owned; the name under which it is written; NULL: none, or path */
+    bool is_nameless; /* until it is whole */
+};
+
+/* All of these parts, any of which may be empty; `part` is changed. */
+tt_status tt_output_write(const tt_output *output, struct iovec *part, int count, tt_error *err);
+/* A part to write. */
+struct iovec tt_output_part(const void *bytes, size_t n);
+/* "path: why", with the end of a long path. */
+tt_status tt_output_fail(tt_error *err, tt_status st, const char *path, const char *why);
+
+#endif
