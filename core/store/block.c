@@ -8,6 +8,7 @@
 #include "store/block.h"
 
 #include "base/wire.h"
+#include "store/file.h"
 #include "summary/kernels.h"
 
 #define XXH_INLINE_ALL
@@ -37,32 +38,21 @@ uint64_t tt_block_hash(const void *bytes, size_t n)
     return hash.low;
 }
 
-tt_hash_state *tt_hash_create(void)
+tt_status tt_block_hash_file(int fd, int64_t at, int64_t n, char *room, size_t stretch, uint64_t *out)
 {
-    XXH3_state_t *state = XXH3_createState();
-    if (state != NULL)
-        (void)XXH3_128bits_reset(state);
-    return (tt_hash_state *)(void *)state;
-}
-
-void tt_hash_begin(tt_hash_state *hash)
-{
-    (void)XXH3_128bits_reset((XXH3_state_t *)(void *)hash);
-}
-
-void tt_hash_free(tt_hash_state *hash)
-{
-    (void)XXH3_freeState((XXH3_state_t *)(void *)hash);
-}
-
-void tt_hash_add(tt_hash_state *hash, const void *bytes, size_t n)
-{
-    tt_kernels_get()->digest_add(hash, bytes, n); /* most of the work, as above */
-}
-
-uint64_t tt_hash_end(const tt_hash_state *hash)
-{
-    return XXH3_128bits_digest((const XXH3_state_t *)(const void *)hash).low64;
+    XXH3_state_t state;
+    (void)XXH3_128bits_reset(&state);
+    while (n > 0) {
+        size_t some = (uint64_t)n < stretch ? (size_t)n : stretch;
+        tt_status st = tt_file_read(fd, room, some, at);
+        if (st < 0)
+            return st;
+        tt_kernels_get()->digest_add(&state, room, some);
+        at += (int64_t)some;
+        n -= (int64_t)some;
+    }
+    *out = XXH3_128bits_digest(&state).low64;
+    return TT_OK;
 }
 
 void tt_block_seal(tt_block_head *head, int64_t at, const void *body, unsigned char out[TT_BLOCK_HEADER])

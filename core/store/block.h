@@ -64,13 +64,8 @@ static inline int64_t tt_block_round(int64_t bytes)
 
 /* The low half of XXH3-128. */
 uint64_t tt_block_hash(const void *bytes, size_t n);
-/* The same, of bytes that do not lie together. */
-typedef struct tt_hash_state tt_hash_state;
-tt_hash_state *tt_hash_create(void); /* NULL: out of memory */
-void tt_hash_free(tt_hash_state *hash);
-void tt_hash_begin(tt_hash_state *hash); /* anew; a created one has begun */
-void tt_hash_add(tt_hash_state *hash, const void *bytes, size_t n);
-uint64_t tt_hash_end(const tt_hash_state *hash);
+/* The same of n bytes of a file, read in stretches into `room`. */
+tt_status tt_block_hash_file(int fd, int64_t at, int64_t n, char *room, size_t stretch, uint64_t *out);
 /* Fills in head->check and writes the 64 bytes for a block that starts at `at`. */
 void tt_block_seal(tt_block_head *head, int64_t at, const void *body, unsigned char out[TT_BLOCK_HEADER]);
 /* False: these 64 bytes are not the header of a block at `at` that makes sense. */

@@ -36,53 +36,28 @@ enum {
 
 typedef struct reader {
     const tt_tap *tap;
-    char *bytes;         /* owned; a stretch, aligned: copies to other places are many times slower */
-    tt_hash_state *hash; /* owned */
-    tt_buf body;         /* of a value; owned */
+    tt_scan scan; /* of its own */
+    char *bytes;  /* owned; a stretch, aligned: copies to other places are many times slower */
 } reader;
 
 static tt_status open_reader(reader *r, const tt_tap *tap)
 {
-    *r = (reader){ .tap = tap, .bytes = aligned_alloc(4096, STRETCH), .hash = tt_hash_create() };
-    return r->bytes != NULL && r->hash != NULL ? TT_OK : TT_ENOMEM;
+    *r = (reader){ .tap = tap,
+                   .scan = { .fd = tap->fd, .size = tap->scan.size, .id = tap->scan.id },
+                   .bytes = aligned_alloc(4096, STRETCH) };
+    return r->bytes != NULL ? TT_OK : TT_ENOMEM;
 }
 
 static void close_reader(reader *r)
 {
     free(r->bytes);
-    tt_hash_free(r->hash);
-    tt_buf_free(&r->body);
-}
-
-/* Hashes n bytes of the file; keeps a copy of them if keep is not NULL. */
-static tt_status hash_bytes(reader *r, int64_t at, int64_t n, tt_buf *keep, uint64_t *out)
-{
-    bool is_whole = n <= STRETCH;
-    if (!is_whole)
-        tt_hash_begin(r->hash);
-    do {
-        size_t some = n < STRETCH ? (size_t)n : STRETCH;
-        tt_status st = tt_file_read(r->tap->fd, r->bytes, some, at);
-        if (st == TT_OK && keep != NULL)
-            st = tt_buf_append(keep, r->bytes, some);
-        if (st < 0)
-            return st;
-        if (is_whole)
-            *out = tt_block_hash(r->bytes, some);
-        else
-            tt_hash_add(r->hash, r->bytes, some);
-        at += (int64_t)some;
-        n -= (int64_t)some;
-    } while (n > 0);
-    if (!is_whole)
-        *out = tt_hash_end(r->hash);
-    return TT_OK;
+    tt_scan_free(&r->scan);
 }
 
 /* Checks the payload of a value whose body was read.  TT_EFORMAT: not whole. */
-static tt_status check_value(reader *r, int64_t at, const tt_block_head *block, const tt_buf *body,
-                             tt_check *about)
+static tt_status check_value(reader *r, int64_t at, const tt_block_head *block, tt_check *about)
 {
+    const tt_buf *body = &r->scan.body;
     tt_value_head value;
     int64_t payload = tt_block_payload_at(block->body);
     if (tt_value_parse(&value, body->data, body->len) < 0 || value.stored > block->length - payload)
@@ -93,7 +68,7 @@ static tt_status check_value(reader *r, int64_t at, const tt_block_head *block, 
         return TT_OK;
     }
     uint64_t hash;
-    tt_status st = hash_bytes(r, at + payload, value.stored, NULL, &hash);
+    tt_status st = tt_block_hash_file(r->scan.fd, at + payload, value.stored, r->bytes, STRETCH, &hash);
     if (st == TT_OK && hash != value.check)
         st = TT_EFORMAT;
     about->values += st == TT_OK && is_first;
@@ -114,26 +89,19 @@ typedef struct byte_check {
 /* TT_EFORMAT: not whole. */
 static tt_status check_bytes(reader *r, int64_t at, const tt_block_head *head, tt_check *about)
 {
-    uint64_t hash;
-    bool is_value = head->kind == TT_BLOCK_VALUE;
-    tt_buf_clear(&r->body);
-    tt_status st = hash_bytes(r, at + TT_BLOCK_HEADER, head->body, is_value ? &r->body : NULL, &hash);
-    if (st < 0 || hash != head->check)
-        return st < 0 ? st : TT_EFORMAT;
+    tt_status st = tt_scan_body(&r->scan, at, head);
+    if (st < 0)
+        return st;
     about->blocks++;
-    return is_value ? check_value(r, at, head, &r->body, about) : TT_OK;
+    return head->kind == TT_BLOCK_VALUE ? check_value(r, at, head, about) : TT_OK;
 }
 
 /* Takes the next block; false: there is none.  Under the lock. */
 static bool take_block(byte_check *v, int64_t *at, tt_block_head *head)
 {
-    unsigned char bytes[TT_BLOCK_HEADER];
-    const tt_scan *scan = &v->tap->scan;
-    if (v->st < 0 || v->next >= scan->size)
+    if (v->st < 0 || v->next >= v->tap->scan.size)
         return false;
-    v->st = tt_file_read(v->tap->fd, bytes, sizeof bytes, v->next);
-    if (v->st == TT_OK && (!tt_block_parse(bytes, v->next, head) || head->id != scan->id ||
-                           head->length > scan->size - v->next))
+    if (!tt_scan_is_block(&v->tap->scan, v->next, head))
         v->st = TT_EFORMAT;
     *at = v->next;
     v->next += v->st == TT_OK ? head->length : 0;
@@ -210,10 +178,9 @@ static tt_status check_closed(const tt_tap *tap, tt_check *out)
 typedef struct check {
     const tt_tap *tap;
     tt_check about;
-    tt_scan scan; /* of its own: from the first byte */
     tt_index index;
     tt_sites *sites; /* owned */
-    reader reader;
+    reader reader;   /* from the first byte */
     tt_points points;
     uint64_t unpaid; /* points beyond the bytes of their chunks */
     int out;         /* the new file; -1: only look */
@@ -230,7 +197,7 @@ static void note_damage(check *c, int64_t at, int64_t bytes, const char *what)
 /* Unpacks every chunk of a batch. */
 static tt_status check_chunks(check *c)
 {
-    tt_cursor cursor = tt_cursor_over(c->scan.body.data, c->scan.body.len);
+    tt_cursor cursor = tt_cursor_over(c->reader.scan.body.data, c->reader.scan.body.len);
     tt_status st = TT_OK;
     while (st == TT_OK && tt_cursor_left(&cursor) > 0) {
         uint64_t kind = tt_cursor_varint(&cursor), len = tt_cursor_varint(&cursor);
@@ -253,7 +220,7 @@ static tt_status check_chunks(check *c)
 /* TT_OK: whole; TT_EFORMAT: damaged; else a failure of ours. */
 static tt_status check_block(check *c, int64_t at, const tt_block_head *head)
 {
-    tt_status st = tt_scan_body(&c->scan, at, head);
+    tt_status st = tt_scan_body(&c->reader.scan, at, head);
     if (st < 0)
         return st;
     switch (head->kind) {
@@ -261,13 +228,13 @@ static tt_status check_block(check *c, int64_t at, const tt_block_head *head)
         return tt_places_add(&c->index.sessions, at);
     case TT_BLOCK_BATCH:
         st = c->out >= 0 ? check_chunks(c) : TT_OK;
-        return st == TT_OK ? tt_index_read(&c->index, c->scan.body.data, c->scan.body.len, at,
-                                           at + TT_BLOCK_HEADER)
+        return st == TT_OK ? tt_index_read(&c->index, c->reader.scan.body.data, c->reader.scan.body.len,
+                                           at, at + TT_BLOCK_HEADER)
                            : st;
     case TT_BLOCK_FOOTER:
         return c->out >= 0 ? check_chunks(c) : TT_OK;
     case TT_BLOCK_VALUE:
-        return check_value(&c->reader, at, head, &c->scan.body, &c->about);
+        return check_value(&c->reader, at, head, &c->about);
     case TT_BLOCK_INDEX:
     case TT_BLOCK_END:
     case TT_BLOCK_GAP:
@@ -283,7 +250,7 @@ static tt_status copy_block(check *c, int64_t at, int64_t length, bool is_hole, 
     tt_status st = TT_OK;
     while (st == TT_OK && at < end) {
         size_t n = end - at < STRETCH ? (size_t)(end - at) : STRETCH;
-        st = tt_file_read(c->scan.fd, c->reader.bytes, n, at);
+        st = tt_file_read(c->reader.scan.fd, c->reader.bytes, n, at);
         struct iovec part = { c->reader.bytes, n };
         if (st == TT_OK)
             st = tt_file_write(c->out, &part, 1, at, NULL);
@@ -295,7 +262,9 @@ static tt_status copy_block(check *c, int64_t at, int64_t length, bool is_hole, 
 static tt_status put_gap(check *c, int64_t at, int64_t length)
 {
     unsigned char bytes[TT_BLOCK_HEADER];
-    tt_block_head gap = { .kind = TT_BLOCK_GAP, .id = c->scan.id, .length = length, .last_step = -1 };
+    tt_block_head gap = {
+        .kind = TT_BLOCK_GAP, .id = c->reader.scan.id, .length = length, .last_step = -1
+    };
     tt_block_seal(&gap, at, "", bytes);
     struct iovec part = { bytes, sizeof bytes };
     return tt_file_write(c->out, &part, 1, at, NULL);
@@ -307,7 +276,7 @@ static tt_status walk(check *c)
     tt_block_head head;
     int64_t end = 0, skipped, last_closed = -1;
     tt_status st = TT_OK;
-    for (int64_t at = 0; st == TT_OK && tt_scan_next(&c->scan, &at, &head, &skipped); at = end) {
+    for (int64_t at = 0; st == TT_OK && tt_scan_next(&c->reader.scan, &at, &head, &skipped); at = end) {
         if (skipped > 0) {
             note_damage(c, at - skipped, skipped, "no block");
             if (c->out >= 0)
@@ -316,11 +285,11 @@ static tt_status walk(check *c)
                 break;
         }
         st = check_block(c, at, &head);
-        if (st == TT_EFORMAT && at + head.length == c->scan.size && head.kind != TT_BLOCK_END &&
+        if (st == TT_EFORMAT && at + head.length == c->reader.scan.size && head.kind != TT_BLOCK_END &&
             !c->tap->scan.is_closed)
             break; /* torn: the last block of a file that was not closed */
         end = at + head.length;
-        c->scan.sequence = head.sequence + 1;
+        c->reader.scan.sequence = head.sequence + 1;
         c->about.blocks++;
         bool is_hole = head.kind == TT_BLOCK_VALUE && tt_index_is_hole(&c->tap->index, at);
         if (st == TT_EFORMAT)
@@ -333,10 +302,10 @@ static tt_status walk(check *c)
         last_closed = head.kind == TT_BLOCK_END ? end : last_closed;
     }
     st = st == TT_EFORMAT ? TT_OK : st;
-    c->about.torn_bytes = c->scan.size - end;
-    c->about.is_closed = last_closed == c->scan.size;
+    c->about.torn_bytes = c->reader.scan.size - end;
+    c->about.is_closed = last_closed == c->reader.scan.size;
     c->about.points = c->index.points;
-    c->scan.end = end;
+    c->reader.scan.end = end;
     return st;
 }
 
@@ -367,15 +336,13 @@ static tt_status begin(check *c, const tt_tap *tap)
     struct stat about;
     if (fstat(tap->fd, &about) < 0)
         return TT_EIO;
-    c->scan =
-        (tt_scan){ .fd = tap->fd, .size = about.st_size, .index = &c->index, .search_left = INT64_MAX };
+    c->reader.scan = (tt_scan){ .fd = tap->fd, .size = about.st_size, .search_left = INT64_MAX };
     return TT_OK;
 }
 
 static void end(check *c)
 {
     tt_index_free(&c->index);
-    tt_scan_free(&c->scan);
     tt_sites_free(c->sites);
     tt_points_free(&c->points);
     close_reader(&c->reader);
@@ -419,7 +386,8 @@ tt_status tt_run_repair(tt_run *run, int32_t file, const char *path, tt_check *o
     if (st < 0)
         (void)tt_fail(err, st, "%.180s: %s", path, tt_status_text(st));
     else
-        st = tt_store_finish(c.out, c.scan.id, c.scan.sequence, c.scan.end, &c.index, err);
+        st = tt_store_finish(c.out, c.reader.scan.id, c.reader.scan.sequence, c.reader.scan.end, &c.index,
+                             err);
     if (st == TT_OK)
         *out = c.about;
     else

@@ -38,15 +38,15 @@ static tt_status load(tt_run *run, int32_t file, const tt_index_site *row, const
 
 /* Loads the chunk of point number index; *i is its place in run->points. */
 static tt_status load_index(tt_run *run, int32_t file, int32_t site, int64_t index, bool is_whole,
-                            uint32_t *i)
+                            uint32_t *i, tt_error *err)
 {
+    if (file < 0 || file >= run->count)
+        return tt_fail(err, TT_EINVAL, "no such file");
     const tt_index_site *row = tt_run_row(run, file, site);
-    if (row == NULL)
-        return TT_EINVAL;
-    if (index < 0)
+    if (row != NULL && index < 0)
         index += row->stored;
-    if (index < 0 || index >= row->stored)
-        return TT_EINVAL;
+    if (row == NULL || index < 0 || index >= row->stored)
+        return describe(run, file, TT_EINVAL, err);
     if (index == row->stored - 1 && row->latest_at > 0) {
         tt_index_chunk latest = {
             .at = row->latest_at, .first = row->points - 1, .len = row->latest_len, .n = 1
@@ -60,20 +60,18 @@ static tt_status load_index(tt_run *run, int32_t file, int32_t site, int64_t ind
     for (; index >= row->chunks[k].n; k++)
         index -= row->chunks[k].n;
     *i = (uint32_t)index;
-    return load(run, file, row, &row->chunks[k], is_whole);
+    tt_status st = load(run, file, row, &row->chunks[k], is_whole);
+    return st == TT_OK ? st : describe(run, file, st, err);
 }
 
 tt_status tt_run_point(tt_run *run, int32_t file, int32_t site, int64_t index, tt_point *out,
                        tt_error *err)
 {
-    if (file < 0 || file >= run->count)
-        return tt_fail(err, TT_EINVAL, "no such file");
     uint32_t i;
-    tt_status st = load_index(run, file, site, index, false, &i);
-    if (st < 0)
-        return describe(run, file, st, err);
-    tt_points_get(&run->points, i, out);
-    return TT_OK;
+    tt_status st = load_index(run, file, site, index, false, &i, err);
+    if (st == TT_OK)
+        tt_points_get(&run->points, i, out);
+    return st;
 }
 
 tt_status tt_run_seek(tt_run *run, int32_t file, int32_t site, int64_t step, int64_t call,
@@ -110,7 +108,7 @@ tt_status tt_run_latest(tt_run *run, int32_t file, int32_t site, uint32_t phases
     *index = -1;
     if (end > 0 && end <= before) { /* the footer may hold the latest: nothing is unpacked */
         uint32_t i;
-        st = load_index(run, file, site, end - 1, false, &i);
+        st = load_index(run, file, site, end - 1, false, &i, err);
         if (st == TT_OK && tt_phases_hold(phases, run->points.cells[TT_COLUMN_PHASE][i])) {
             *index = end - 1;
             return TT_OK;
@@ -166,12 +164,10 @@ tt_status tt_run_first_nonfinite(tt_run *run, int32_t file, int32_t site, int64_
 static tt_status find_bytes(tt_run *run, int32_t file, int32_t site, int64_t index, tt_column column,
                             const char *what, const char **bytes, size_t *len, tt_error *err)
 {
-    if (file < 0 || file >= run->count)
-        return tt_fail(err, TT_EINVAL, "no such file");
     uint32_t i;
-    tt_status st = load_index(run, file, site, index, true, &i);
+    tt_status st = load_index(run, file, site, index, true, &i, err);
     if (st < 0)
-        return describe(run, file, st, err);
+        return st;
     *bytes = tt_points_bytes(&run->points, column, i, len);
     return *bytes != NULL ? TT_OK : tt_fail(err, TT_EMISMATCH, "this point has no %s", what);
 }

@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* Is there the header of a block of this file that ends in it? */
-static bool is_block(const tt_scan *scan, int64_t at, tt_block_head *head)
+bool tt_scan_is_block(const tt_scan *scan, int64_t at, tt_block_head *head)
 {
     unsigned char bytes[TT_BLOCK_HEADER];
     return at >= 0 && at <= scan->size - TT_BLOCK_HEADER &&
@@ -49,7 +48,7 @@ bool tt_scan_next(tt_scan *scan, int64_t *at, tt_block_head *head, int64_t *skip
     int64_t place = *at;
     if (place > scan->size - TT_BLOCK_HEADER)
         return false;
-    while (place >= 0 && !is_block(scan, place, head))
+    while (place >= 0 && !tt_scan_is_block(scan, place, head))
         place = search(scan, place + TT_BLOCK_ALIGN);
     if (place < 0)
         return false;
@@ -78,7 +77,8 @@ tt_status tt_scan_load(tt_scan *scan, int64_t at, tt_block_kind kind, tt_block_h
 {
     tt_block_head own;
     head = head != NULL ? head : &own;
-    return is_block(scan, at, head) && head->kind == kind ? tt_scan_body(scan, at, head) : TT_EFORMAT;
+    return tt_scan_is_block(scan, at, head) && head->kind == kind ? tt_scan_body(scan, at, head)
+                                                                  : TT_EFORMAT;
 }
 
 static tt_status load_snapshot(tt_scan *scan, int64_t at, tt_block_kind kind, tt_block_head *head)
@@ -124,7 +124,7 @@ static tt_status take_rest(tt_scan *scan)
 static bool open_by_footer(tt_scan *scan)
 {
     tt_block_head end, footer;
-    if (scan->size % TT_BLOCK_ALIGN != 0 || !is_block(scan, scan->size - TT_BLOCK_HEADER, &end) ||
+    if (scan->size % TT_BLOCK_ALIGN != 0 || !tt_scan_is_block(scan, scan->size - TT_BLOCK_HEADER, &end) ||
         end.kind != TT_BLOCK_END)
         return false;
     scan->id = end.id;

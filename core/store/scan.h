@@ -33,6 +33,8 @@ void tt_scan_free(tt_scan *scan);
 /* Finds the next whole block at or behind *at, which moves there.  False: there is none (the
  * rest is torn or being written). *skipped (may be NULL): bytes that were stepped over. */
 bool tt_scan_next(tt_scan *scan, int64_t *at, tt_block_head *head, int64_t *skipped);
+/* Is there the header of a block of this file, which ends in it? */
+bool tt_scan_is_block(const tt_scan *scan, int64_t at, tt_block_head *head);
 /* Loads and checks the body into scan->body. */
 tt_status tt_scan_body(tt_scan *scan, int64_t at, const tt_block_head *head);
 /* Loads the body of the block of this kind at `at`; *head (may be NULL) is its header. */

@@ -186,51 +186,6 @@ static tt_status take_piece(tt_tap *tap, const tt_value *value, int64_t at, int6
     return st;
 }
 
-/* Looks at the heads of all pieces, so that a value is as large as it says. */
-static tt_status check_pieces(tt_tap *tap, const tt_value *value, bool *is_evicted)
-{
-    int64_t at = value->at, left = value->bytes;
-    tt_status st = TT_OK;
-    do {
-        tt_value_head head;
-        int64_t payload;
-        *is_evicted = tt_index_is_hole(&tap->index, at);
-        if (!*is_evicted)
-            st = take_piece(tap, value, at, left, &head, &payload);
-        if (st < 0 || *is_evicted)
-            return st;
-        left = head.at;
-        at = head.before;
-    } while (left > 0);
-    return TT_OK;
-}
-
-tt_status tt_run_value_find(tt_run *run, int32_t file, int64_t value_at, tt_value *out, tt_error *err)
-{
-    if (file < 0 || file >= run->count || value_at <= 0)
-        return tt_fail(err, TT_EINVAL, "there is no value at this point");
-    tt_tap *tap = run->taps[file];
-    tt_value_head head;
-    int64_t payload;
-    bool is_evicted = false;
-    tt_status st = find_piece(tap, value_at, &head, &payload);
-    tt_value value = { .at = value_at, .file = file };
-    if (st == TT_OK) {
-        value.dtype = (tt_dtype)head.dtype;
-        value.ndim = head.ndim;
-        value.bytes = head.total;
-        value.digest = head.digest;
-        memcpy(value.shape, head.shape, sizeof value.shape);
-        st = check_pieces(tap, &value, &is_evicted);
-    }
-    if (st < 0)
-        return tt_tap_fail(tap, st, err, "the value at %lld", (long long)value_at);
-    if (is_evicted)
-        return tt_fail(err, TT_EMISMATCH, "this value was evicted to stay within max_bytes");
-    *out = value;
-    return TT_OK;
-}
-
 static tt_status read_piece(tt_tap *tap, const tt_value_head *head, int64_t payload, char *to)
 {
     bool is_raw = head->packing == TT_VALUE_RAW;
@@ -246,23 +201,61 @@ static tt_status read_piece(tt_tap *tap, const tt_value_head *head, int64_t payl
     return st;
 }
 
-tt_status tt_run_value_read(tt_run *run, const tt_value *value, void *out, tt_error *err)
+/* Looks at the heads of all pieces, so that a value is as large as it says, and reads them where
+ * out is not NULL.  TT_EMISMATCH: a piece was evicted. */
+static tt_status walk_pieces(tt_tap *tap, const tt_value *value, char *out)
 {
-    if (value->file < 0 || value->file >= run->count)
-        return tt_fail(err, TT_EINVAL, "no such file");
-    tt_tap *tap = run->taps[value->file];
     int64_t at = value->at, left = value->bytes;
     tt_status st = TT_OK;
     do {
         tt_value_head head;
         int64_t payload;
+        if (tt_index_is_hole(&tap->index, at))
+            return TT_EMISMATCH;
         st = take_piece(tap, value, at, left, &head, &payload);
-        if (st == TT_OK)
-            st = read_piece(tap, &head, payload, (char *)out + head.at);
-        if (st == TT_OK) {
-            left = head.at;
-            at = head.before;
-        }
-    } while (st == TT_OK && left > 0);
-    return st == TT_OK ? st : tt_tap_fail(tap, st, err, "the value at %lld", (long long)value->at);
+        if (st == TT_OK && out != NULL)
+            st = read_piece(tap, &head, payload, out + head.at);
+        if (st < 0)
+            return st;
+        left = head.at;
+        at = head.before;
+    } while (left > 0);
+    return TT_OK;
+}
+
+static tt_status describe(const tt_tap *tap, tt_status st, int64_t at, tt_error *err)
+{
+    if (st == TT_EMISMATCH)
+        return tt_fail(err, st, "this value was evicted to stay within max_bytes");
+    return st == TT_OK ? st : tt_tap_fail(tap, st, err, "the value at %lld", (long long)at);
+}
+
+tt_status tt_run_value_find(tt_run *run, int32_t file, int64_t value_at, tt_value *out, tt_error *err)
+{
+    if (file < 0 || file >= run->count || value_at <= 0)
+        return tt_fail(err, TT_EINVAL, "there is no value at this point");
+    tt_tap *tap = run->taps[file];
+    tt_value_head head;
+    int64_t payload;
+    tt_status st = find_piece(tap, value_at, &head, &payload);
+    tt_value value = { .at = value_at, .file = file };
+    if (st == TT_OK) {
+        value.dtype = (tt_dtype)head.dtype;
+        value.ndim = head.ndim;
+        value.bytes = head.total;
+        value.digest = head.digest;
+        memcpy(value.shape, head.shape, sizeof value.shape);
+        st = walk_pieces(tap, &value, NULL);
+    }
+    if (st == TT_OK)
+        *out = value;
+    return describe(tap, st, value_at, err);
+}
+
+tt_status tt_run_value_read(tt_run *run, const tt_value *value, void *out, tt_error *err)
+{
+    if (value->file < 0 || value->file >= run->count)
+        return tt_fail(err, TT_EINVAL, "no such file");
+    tt_tap *tap = run->taps[value->file];
+    return describe(tap, walk_pieces(tap, value, out), value->at, err);
 }

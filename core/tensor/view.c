@@ -4,8 +4,8 @@
  * multiply its sizes and strides without looking for overflow, and may read
  * every element whose index is in range.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "tensortap_tools.h"
 #include "tensor/walk.h"
+#include "tensortap_tools.h"
 
 #include <inttypes.h>
 #include <stdint.h>
@@ -57,22 +57,32 @@ static tt_status count_elements(int32_t ndim, const int64_t *shape, int64_t *cou
 
 /* The lowest and the highest address that any element can have must fit, and so
  * must every size times its stride, which is one stride more than is reached. */
-static tt_status check_extent(const tt_tensor *t, tt_error *err)
+static tt_status check_extent(const void *data, size_t item, int32_t ndim, const int64_t *shape,
+                              const int64_t *stride, tt_error *err)
 {
-    int64_t low = 0, high = (int64_t)tt_dtype_size(t->dtype);
-    for (int32_t d = 0; d < t->ndim; d++) {
+    int64_t low = 0, high = (int64_t)item;
+    for (int32_t d = 0; d < ndim; d++) {
         int64_t whole;
-        bool is_over = __builtin_mul_overflow(t->shape[d], t->stride[d], &whole);
-        int64_t reach = is_over ? 0 : whole - t->stride[d];
+        bool is_over = __builtin_mul_overflow(shape[d], stride[d], &whole);
+        int64_t reach = is_over ? 0 : whole - stride[d];
         int64_t *end = reach < 0 ? &low : &high;
         if (is_over || __builtin_add_overflow(*end, reach, end))
             return tt_fail(err, TT_ESHAPE,
                            "stride %" PRId64 " bytes of dimension %" PRId32 " leaves the address space",
-                           t->stride[d], d);
+                           stride[d], d);
     }
-    uintptr_t base = (uintptr_t)t->data;
+    uintptr_t base = (uintptr_t)data;
     if ((uint64_t)base < (uint64_t)0 - (uint64_t)low || (uint64_t)high > UINT64_MAX - (uint64_t)base)
         return tt_fail(err, TT_ESHAPE, "the tensor does not fit into the address space");
+    return TT_OK;
+}
+
+static tt_status check_rank(int32_t ndim, const int64_t *shape, tt_error *err)
+{
+    if (ndim < 0 || ndim > TT_MAX_DIM)
+        return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions; 0 to %d are accepted", ndim, TT_MAX_DIM);
+    if (ndim > 0 && shape == NULL)
+        return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions but no sizes", ndim);
     return TT_OK;
 }
 
@@ -81,43 +91,32 @@ tt_status tt_tensor_describe(tt_tensor *out, const void *data, tt_dtype dtype, i
 {
     if ((unsigned)dtype >= TT_DTYPE_COUNT_)
         return tt_fail(err, TT_EDTYPE, "element type number %d is not known", (int)dtype);
-    if (ndim < 0 || ndim > TT_MAX_DIM)
-        return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions; 0 to %d are accepted", ndim, TT_MAX_DIM);
-    if (ndim > 0 && shape == NULL)
-        return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions but no sizes", ndim);
-    int64_t count = 0;
-    tt_status st = count_elements(ndim, shape, &count, err);
+    int64_t count = 0, contiguous[TT_MAX_DIM], packed = (int64_t)dtypes[dtype].size;
+    tt_status st = check_rank(ndim, shape, err);
+    if (st == TT_OK)
+        st = count_elements(ndim, shape, &count, err);
     if (st < 0)
         return st;
     if (count > 0 && data == NULL)
         return tt_fail(err, TT_EDEVICE, "the tensor has %" PRId64 " elements but no memory", count);
-
-    tt_tensor t; /* not zeroed: only ndim entries of shape and stride count */
-    t.data = data;
-    t.count = count;
-    t.dtype = dtype;
-    t.ndim = ndim;
-    t.is_swapped = false;
-    int64_t packed = (int64_t)dtypes[dtype].size;
-    for (int32_t d = ndim - 1; d >= 0; d--) {
-        t.shape[d] = shape[d];
-        t.stride[d] = stride != NULL ? stride[d] : packed;
-        if (stride == NULL && shape[d] > 1 && __builtin_mul_overflow(packed, shape[d], &packed))
+    for (int32_t d = ndim - 1; stride == NULL && d >= 0; d--) {
+        contiguous[d] = packed;
+        if (shape[d] > 1 && __builtin_mul_overflow(packed, shape[d], &packed))
             return tt_fail(err, TT_ESHAPE, "the tensor is larger than the address space");
     }
-    if (count > 0) {
-        st = check_extent(&t, err);
-        if (st < 0)
-            return st;
-    }
-    out->data = t.data;
-    out->count = t.count;
-    out->dtype = t.dtype;
-    out->ndim = t.ndim;
-    out->is_swapped = t.is_swapped;
+    stride = stride != NULL ? stride : contiguous;
+    if (count > 0)
+        st = check_extent(data, dtypes[dtype].size, ndim, shape, stride, err);
+    if (st < 0)
+        return st;
+    out->data = data;
+    out->count = count;
+    out->dtype = dtype;
+    out->ndim = ndim;
+    out->is_swapped = false;
     for (int32_t d = 0; d < ndim; d++) {
-        out->shape[d] = t.shape[d];
-        out->stride[d] = t.stride[d];
+        out->shape[d] = shape[d];
+        out->stride[d] = stride[d];
     }
     return TT_OK;
 }
@@ -181,11 +180,9 @@ tt_status tt_tensor_from_dlpack(tt_tensor *out, const tt_dltensor *dl, tt_error 
         return tt_fail(err, TT_EDEVICE,
                        "the tensor is in the memory of DLPack device type %" PRId32 ", not the CPU's",
                        dl->device_type);
-    if (dl->ndim < 0 || dl->ndim > TT_MAX_DIM)
-        return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions; 0 to %d are accepted", dl->ndim,
-                       TT_MAX_DIM);
-    if (dl->ndim > 0 && dl->shape == NULL)
-        return tt_fail(err, TT_ESHAPE, "%" PRId32 " dimensions but no sizes", dl->ndim);
+    st = check_rank(dl->ndim, dl->shape, err);
+    if (st < 0)
+        return st;
     int64_t bytes[TT_MAX_DIM];
     for (int32_t d = 0; dl->strides != NULL && d < dl->ndim; d++) {
         if (!__builtin_mul_overflow(dl->strides[d], (int64_t)tt_dtype_size(dtype), &bytes[d]))
