@@ -13,26 +13,53 @@
  * that wait there are the parent's.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/worker.h"
-#include "format/copy_pool.h"
+#include "format/formats.h"
 #include "tensor/walk.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 enum {
     BYTES = 64 << 20,
     LONG = 4 << 20,    /* from here on writing begins before the copy is complete */
     PIECE = 256 << 10, /* copied before the thread is told */
+    HUGE_PAGE = 2 << 20,
+    ALIGN = 64,
 };
 /* s.  Waking a thread costs as much as copying 300 KB, so the thread lets copies gather for a
  * moment, as the recorder's writer does.  It is woken only after a moment in which nothing came;
  * after `patience` without work it frees the spare memory. */
 static const double moment = 0.01, patience = 1;
 
+/* One block of memory: this, the path, the elements. */
+typedef struct save_job {
+    struct save_job *next;
+    uint64_t number;  /* in order of queueing, from 1 */
+    size_t room;      /* bytes of this block, all included */
+    const char *path; /* in this block */
+    tt_format format;
+    char dtype_name[32]; /* "": that of copy */
+    tt_tensor copy;      /* contiguous; the elements are in this block */
+    char *elements;      /* of copy */
+    size_t bytes;        /* of all elements */
+    size_t filled;       /* bytes that are there; guarded by the saver's lock */
+} save_job;
+
+typedef struct copy_pool {
+    size_t most;      /* bytes, of both kinds below */
+    size_t used;      /* by jobs */
+    size_t spare;     /* in blocks to use again */
+    save_job *blocks; /* owned; latest used first */
+} copy_pool;
+
 struct tt_saver {
     tt_worker worker;
-    tt_copy_pool pool;
-    tt_job *first, *last; /* waiting to be written */
-    tt_job *busy;         /* being written */
+    copy_pool pool;
+    save_job *first, *last; /* waiting to be written */
+    save_job *busy;         /* being written */
     uint64_t added;
     int64_t failed;
     tt_status st; /* of the first failure */
@@ -56,6 +83,95 @@ static void unlock(tt_saver *saver)
     (void)pthread_mutex_unlock(&saver->worker.lock);
 }
 
+/* ---- memory for copies; called with the lock held ----------------------------
+ * Used again and again: what was just written to a file is still in the cache. */
+
+static size_t round_up(size_t n)
+{
+    return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+}
+
+/* Bytes of the block that a job with this path and tensor needs. */
+static size_t job_size(const char *path, const tt_tensor *t)
+{
+    return round_up(sizeof(save_job) + strlen(path) + 1) +
+           round_up((size_t)t->count * tt_dtype_size(t->dtype));
+}
+
+/* Frees spare blocks. */
+static void drop_spare(copy_pool *pool, size_t down_to)
+{
+    while (pool->blocks != NULL && pool->spare > down_to) {
+        save_job *gone = pool->blocks;
+        pool->blocks = gone->next;
+        pool->spare -= gone->room;
+        free(gone);
+    }
+}
+
+/* A block that fits and is not much too large, the latest used first; NULL: none. */
+static save_job *take_spare(copy_pool *pool, size_t need)
+{
+    for (save_job **at = &pool->blocks; *at != NULL; at = &(*at)->next) {
+        save_job *found = *at;
+        if (found->room >= need && found->room / 2 <= need) {
+            *at = found->next;
+            pool->spare -= found->room;
+            return found;
+        }
+    }
+    return NULL;
+}
+
+/* Large ones in huge pages: far fewer faults. */
+static save_job *new_block(size_t need)
+{
+    bool is_huge = need >= HUGE_PAGE;
+    size_t align = is_huge ? HUGE_PAGE : ALIGN;
+    save_job *block = aligned_alloc(align, (need + align - 1) & ~(align - 1));
+    if (block == NULL)
+        return NULL;
+    if (is_huge)
+        (void)madvise(block, need, MADV_HUGEPAGE);
+    block->room = need;
+    return block;
+}
+
+/* Returns a job without its elements.  NULL: out of memory.  The caller sees to it that there is
+ * room below `most`. */
+static save_job *take_job(copy_pool *pool, const char *path, tt_format format, const tt_tensor *t,
+                          const char *dtype_name)
+{
+    size_t need = job_size(path, t), path_len = strlen(path) + 1;
+    save_job *job = take_spare(pool, need);
+    if (job == NULL) {
+        drop_spare(pool, pool->used + need < pool->most ? pool->most - pool->used - need : 0);
+        job = new_block(need);
+    }
+    if (job == NULL)
+        return NULL;
+    pool->used += job->room;
+    job->next = NULL;
+    job->path = memcpy((char *)job + sizeof *job, path, path_len);
+    job->format = format;
+    job->elements = (char *)job + round_up(sizeof *job + path_len);
+    job->bytes = (size_t)t->count * tt_dtype_size(t->dtype);
+    job->filled = 0;
+    (void)snprintf(job->dtype_name, sizeof job->dtype_name, "%s", dtype_name != NULL ? dtype_name : "");
+    tt_status st = tt_tensor_describe(&job->copy, job->elements, t->dtype, t->ndim, t->shape, NULL, NULL);
+    assert(st == TT_OK); /* as t itself */
+    (void)st;
+    return job;
+}
+
+static void give_job(copy_pool *pool, save_job *job)
+{
+    pool->used -= job->room;
+    job->next = pool->blocks;
+    pool->blocks = job;
+    pool->spare += job->room;
+}
+
 /* ---- writing; called with the lock held -------------------------------------- */
 
 static void note_failure(tt_saver *saver, tt_status st, const tt_error *err)
@@ -68,7 +184,7 @@ static void note_failure(tt_saver *saver, tt_status st, const tt_error *err)
 
 typedef struct copying {
     tt_saver *saver;
-    const tt_job *job;
+    const save_job *job;
 } copying;
 
 /* Waits, without the lock held before, until so many bytes of a job are there. */
@@ -84,7 +200,7 @@ static void wait_filled(void *context, size_t bytes)
 /* Writes the first job that waits, with the lock released meanwhile. */
 static void write_first(tt_saver *saver)
 {
-    tt_job *now = saver->first, **at = &saver->busy;
+    save_job *now = saver->first, **at = &saver->busy;
     copying source = { saver, now };
     tt_filling filling = { wait_filled, &source };
     tt_error err;
@@ -101,7 +217,7 @@ static void write_first(tt_saver *saver)
     *at = now->next;
     if (st < 0)
         note_failure(saver, st, &err);
-    tt_copy_pool_give(&saver->pool, now);
+    give_job(&saver->pool, now);
     tt_worker_tell(&saver->worker);
 }
 
@@ -123,7 +239,7 @@ static void *run(void *argument)
         bool has_memory = saver->pool.used + saver->pool.spare > 0;
         double seconds = !saver->is_idle ? moment : has_memory ? patience : TT_FOREVER;
         if (!tt_worker_sleep(&saver->worker, seconds) && saver->is_idle)
-            tt_copy_pool_drop(&saver->pool, 0);
+            drop_spare(&saver->pool, 0);
         saver->is_idle = false;
     }
     unlock(saver);
@@ -154,12 +270,12 @@ void tt_saver_close(tt_saver *saver)
     unlock(saver);
     while (!is_inherited(saver) && !tt_worker_join(&saver->worker, TT_FOREVER))
         continue;
-    tt_copy_pool_drop(&saver->pool, 0);
+    drop_spare(&saver->pool, 0);
     tt_worker_close(&saver->worker);
     free(saver);
 }
 
-static void queue_job(tt_saver *saver, tt_job *now)
+static void queue_job(tt_saver *saver, save_job *now)
 {
     if (saver->first == NULL)
         saver->first = now;
@@ -172,7 +288,7 @@ static void queue_job(tt_saver *saver, tt_job *now)
 }
 
 /* Copies the elements of a job that is queued now, if it is long, or will be at the end. */
-static void copy_elements(tt_saver *saver, tt_job *job, const tt_tensor *t)
+static void copy_elements(tt_saver *saver, save_job *job, const tt_tensor *t)
 {
     size_t bytes = job->bytes;
     tt_walk walk;
@@ -205,14 +321,14 @@ tt_status tt_saver_add(tt_saver *saver, const char *path, tt_format format, cons
         unlock(saver);
         return TT_OK;
     }
-    size_t need = tt_job_size(path, t);
+    size_t need = job_size(path, t);
     lock(saver);
     while (saver->pool.used > 0 && saver->pool.used + need > saver->pool.most) {
         tt_worker_wake(&saver->worker);
         tt_worker_wait(&saver->worker, TT_FOREVER); /* for another file to be written */
     }
     tt_status st = tt_worker_start(&saver->worker, run, saver, err);
-    tt_job *now = st == TT_OK ? tt_copy_pool_take(&saver->pool, path, format, t, dtype_name) : NULL;
+    save_job *now = st == TT_OK ? take_job(&saver->pool, path, format, t, dtype_name) : NULL;
     if (now != NULL && (bytes >= LONG || bytes == 0))
         queue_job(saver, now);
     unlock(saver);
@@ -238,7 +354,7 @@ bool tt_saver_has_room(tt_saver *saver, size_t bytes)
 /* Is one of the jobs up to this number still being written? */
 static bool is_busy(const tt_saver *saver, uint64_t number)
 {
-    for (const tt_job *at = saver->busy; at != NULL; at = at->next)
+    for (const save_job *at = saver->busy; at != NULL; at = at->next)
         if (at->number <= number)
             return true;
     return false;
@@ -264,7 +380,7 @@ tt_status tt_saver_wait(tt_saver *saver, int64_t *failed, tt_error *err)
             *failed = saver->failed;
     }
     saver->failed = 0;
-    tt_copy_pool_drop(&saver->pool, saver->pool.most / 2);
+    drop_spare(&saver->pool, saver->pool.most / 2);
     unlock(saver);
     return st;
 }
