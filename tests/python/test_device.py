@@ -228,3 +228,22 @@ def test_a_compiled_model_on_a_device_records_the_same(tmp_path: Path, keep: str
             assert (a.shape, a.nan) == (b.shape, b.nan)
             assert b.l2 == pytest.approx(a.l2, rel=1e-6)
     assert [s.nan > 0 for s in there.stats("activation/0")] == [False] * 3 + [True] + [True] * 2
+
+
+def test_the_time_of_the_device_counts_for_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensortap.runs.watch import watch
+
+    recorder = _core.Recorder(str(tmp_path / "run"))
+    model = torch.nn.Linear(2, 1)
+    watched = watch(model, run=recorder)
+    model(torch.ones(1, 2))
+    before = sum(recorder.costs().values())
+    tag = (0, 0, 0, 1, 1, 0, False, False)  # site, step, call, thread, phase, time, ...
+    arrived = [(tag, _core.stats(torch.ones(3)), 10**9)]  # a second
+    with monkeypatch.context() as patch:
+        patch.setattr(watched.batch, "fetch", lambda waits: arrived)
+        watched.fetch(waits=False)
+    assert sum(recorder.costs().values()) - before >= 10**9
+    recorder.close()
