@@ -170,7 +170,7 @@ int runs_watch_record_row(runs_watch *self, const probe_row *row, const runs_wat
     if (recorder->rec == NULL)
         return 0;
     runs_recorder_wake(recorder);
-    uint32_t products = runs_watch_products(self, tag->site);
+    uint32_t products = runs_watch_products(self, tag->site) & row->products;
     if (row->pending != 0) {
         PyObject *number = PyLong_FromUnsignedLongLong(row->pending); /* owned */
         if (number != NULL)
@@ -192,7 +192,7 @@ int runs_watch_record_row(runs_watch *self, const probe_row *row, const runs_wat
         .tensor = &tensor,
         .has_value = has_value,
         .stats = products & TT_PRODUCT_STATS ? &row->stats : NULL,
-        .digest = products & row->products & TT_PRODUCT_DIGEST ? &row->digest : NULL,
+        .digest = products & TT_PRODUCT_DIGEST ? &row->digest : NULL,
         .hist = products & TT_PRODUCT_HIST ? row->hist : NULL,
         .sample = products & TT_PRODUCT_SAMPLE ? row->sample : NULL,
     };

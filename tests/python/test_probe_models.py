@@ -1,0 +1,157 @@
+"""Runs of common models, eager and compiled, have the same sites, and differ by noise at most."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import tensortap
+
+import tensortap as tt
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch._dynamo")
+
+from torch import nn  # noqa: E402
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(8, 8, batch_first=True), nn.Linear(8, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.lstm(x)[0][:, -1])
+
+
+class Dropped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.drop, self.head = nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.drop(torch.relu(self.first(x))))
+
+
+def from_configuration(kind: str) -> nn.Module:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 64, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
+    if kind == "GPT2":
+        of = transformers.GPT2Config(
+            n_layer=2,
+            n_head=2,
+            n_embd=16,
+            n_positions=32,
+            resid_pdrop=0,
+            embd_pdrop=0,
+            attn_pdrop=0,
+            **sizes,
+        )
+        return transformers.AutoModelForCausalLM.from_config(of)
+    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"hidden_size": 16, "intermediate_size": 32}
+    if kind == "Llama":
+        of = transformers.LlamaConfig(**sizes)
+        return transformers.AutoModelForCausalLM.from_config(of)
+    of = transformers.BertConfig(hidden_dropout_prob=0, attention_probs_dropout_prob=0, **sizes)
+    return transformers.AutoModelForSequenceClassification.from_config(of)
+
+
+def train(folder: Path, model: nn.Module, call: Callable[..., Any], *, is_bf16: bool) -> tt.Run:
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with tt.record(folder), torch.autocast("cpu", torch.bfloat16, enabled=is_bf16):
+        tt.watch(model)
+        for step in range(2):
+            torch.manual_seed(step)
+            if hasattr(model, "config"):
+                tokens = torch.randint(0, 64, (2, 8))
+                is_bert = "Bert" in type(model).__name__
+                labels = torch.tensor([0, 1]) if is_bert else tokens
+                call(input_ids=tokens, labels=labels).loss.backward()
+            else:
+                x = torch.randn(2, 5, 8) if isinstance(model, Recurrent) else torch.randn(2, 8)
+                call(x).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return tt.open(folder)
+
+
+def assert_same(folder: Path, make: Callable[[], nn.Module], *, is_bf16: bool = False) -> None:
+    runs = []
+    for kind in ("eager", "compiled"):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = make()
+        # AOTAutograd rounds bfloat16 elsewhere than eager code does.
+        backend = "eager" if is_bf16 else "aot_eager"
+        call = model if kind == "eager" else torch.compile(model, backend=backend)
+        runs.append(train(folder / kind, model.train(), call, is_bf16=is_bf16))
+    eager, compiled = runs
+    assert eager.names("activation/*") == compiled.names("activation/*")
+    assert set(eager.names("*")) == set(compiled.names("*"))
+    for name in eager.names("*"):
+        assert (
+            eager.series(name, "mean")[0].tolist() == compiled.series(name, "mean")[0].tolist()
+        ), name
+        assert [s.shape for s in eager.stats(name)] == [s.shape for s in compiled.stats(name)]
+    done = tensortap("diff", "eager", "compiled", folder=folder)
+    assert done.returncode == 0, done.stdout
+
+
+def test_recurrent_networks_and_dropout_have_the_same_points(tmp_path: Path) -> None:
+    assert_same(tmp_path / "lstm", Recurrent)
+    assert_same(tmp_path / "dropout", Dropped)
+
+
+def test_a_model_under_autocast_has_the_same_points(tmp_path: Path) -> None:
+    assert_same(tmp_path, Dropped, is_bf16=True)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("kind", ["GPT2", "Llama", "Bert"])
+def test_transformers_have_the_same_points(tmp_path: Path, kind: str) -> None:
+    assert_same(tmp_path, lambda: from_configuration(kind))
+
+
+RANK = """
+import sys, torch, torch.distributed as dist, tensortap as tt
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+rank, kind, store = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+dist.init_process_group("gloo", init_method=f"file://{store}.store", rank=rank, world_size=2)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 2))
+if kind == "inside":
+    model = torch.compile(model, backend="aot_eager")
+model = DistributedDataParallel(model)
+if kind == "around":
+    model = torch.compile(model, backend="aot_eager")
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+torch.manual_seed(rank)
+with tt.record(store):
+    tt.watch(model)
+    for _ in range(3):
+        model(torch.randn(3, 4)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.heavy
+def test_ranks_of_ddp_have_the_same_points(tmp_path: Path) -> None:
+    for kind in ("eager", "around", "inside"):
+        ranks = [
+            subprocess.Popen([sys.executable, "-c", RANK, str(rank), kind, str(tmp_path / kind)])
+            for rank in range(2)
+        ]
+        assert [rank.wait(timeout=300) for rank in ranks] == [0, 0]
+    for kind in ("around", "inside"):
+        done = tensortap("diff", "eager", kind, folder=tmp_path)
+        assert done.returncode == 0, done.stdout
+        assert tt.open(tmp_path / kind).names("*") == tt.open(tmp_path / "eager").names("*")
