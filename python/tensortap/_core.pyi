@@ -245,7 +245,6 @@ class Recorder:
     step_over: bool
     forwards: int
     manual: bool
-    cost_ns: int
     def __new__(
         cls,
         path: str,

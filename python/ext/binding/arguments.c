@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 
+#include <string.h>
+
 /* -1, with a TypeError that names the argument where Python's own does not. */
 static int refuse(const char *function, const binding_option *opt, const char *accepted, PyObject *value)
 {
@@ -68,6 +70,19 @@ int binding_read_arguments(const char *function, Py_ssize_t wanted, const bindin
             return -1;
     }
     return 0;
+}
+
+PyObject *binding_import(const char *module, const char *attributes)
+{
+    PyObject *found = PyImport_ImportModule(module); /* owned */
+    while (found != NULL && *attributes != '\0') {
+        size_t len = strcspn(attributes, ".");
+        PyObject *name = PyUnicode_FromStringAndSize(attributes, (Py_ssize_t)len); /* owned */
+        Py_SETREF(found, name != NULL ? PyObject_GetAttr(found, name) : NULL);
+        Py_XDECREF(name);
+        attributes += len + (attributes[len] == '.');
+    }
+    return found;
 }
 
 int binding_open_view(binding_state *state, PyObject *obj, tensor_view *out)

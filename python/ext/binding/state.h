@@ -88,6 +88,9 @@ typedef struct binding_option {
 int binding_read_arguments(const char *function, Py_ssize_t wanted, const binding_option *options,
                            PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
+/* module.attribute.attribute: imports the module.  New reference, or NULL with an exception. */
+PyObject *binding_import(const char *module, const char *attributes);
+
 /* ---- results ------------------------------------------------------------- */
 
 /* Getters of a field of the object: a PyGetSetDef names it by BINDING_AT(object, field). */

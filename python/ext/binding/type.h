@@ -59,7 +59,7 @@
 
 /* Visits the class, and the references between two offsets. */
 int binding_visit(PyObject *self, size_t first, size_t last, visitproc visit, void *arg);
-/* Drops the references between two offsets; gives 0. */
+/* Drops the references between two offsets; returns 0. */
 int binding_clear(void *self, size_t first, size_t last);
 
 /* tp_dealloc: drops weak references and what tp_clear drops, and frees the object.  One that owns more

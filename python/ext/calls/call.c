@@ -1,9 +1,14 @@
-/* call.c -- one call of a watched module: who is told, and what.
+/* call.c -- one call of a watched module, and the events that consumers get.
  *
  * Runs in the middle of the user's forward, so what it does without being asked
  * is counted in nanoseconds: no allocation, no attribute lookup, no clock.  The
- * calls that are going on form a stack in each thread (stack.c), from
+ * calls that are going on form a stack in each thread, from
  * which depth and phase are read by those who want them.
+ *
+ * A thread that switches between greenlets has several calls going on of which none is around the
+ * other, and they end in any order.  What a greenlet had on the C stack is put elsewhere while it waits, so a
+ * frame lives in memory of ours; and Python's own frames tell whether one call is around
+ * another: they lead from the inner one to the outer one and never to another greenlet's.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/frame.h"
 #include "binding/state.h"
@@ -11,6 +16,78 @@
 #include "probe/operator.h"
 
 #include <time.h>
+
+/* ---- the stack ----------------------------------------------------------- */
+
+/* Asked for once a call: in a shared library each access costs a function call. */
+static _Thread_local calls_thread this_thread;
+
+calls_thread *calls_thread_here(void)
+{
+    return &this_thread;
+}
+
+/* A frame that was given back is used again: malloc takes longer than all the rest. */
+static calls_frame *frame_take(binding_state *state)
+{
+    calls_frame *frame = state->calls->spare;
+    if (frame == NULL)
+        return PyMem_Malloc(sizeof *frame);
+    state->calls->spare = frame->below;
+    return frame;
+}
+
+static void frame_give(binding_state *state, calls_frame *frame)
+{
+    frame->below = state->calls->spare;
+    state->calls->spare = frame;
+}
+
+void calls_frames_free(calls_frame *spare)
+{
+    while (spare != NULL) {
+        calls_frame *below = spare->below;
+        PyMem_Free(spare);
+        spare = below;
+    }
+}
+
+/* Does this frame of Python's run: is it `at`, or who called that? */
+static bool is_running(const base_frame *wanted, base_frame *at)
+{
+    while (at != NULL && at != wanted)
+        at = base_frame_back(at);
+    return at != NULL;
+}
+
+/* Finds `outer`, in what Python runs now. */
+static void frame_place(calls_frame *frame)
+{
+    base_frame *here = base_frame_running();
+    calls_frame *outer = frame->thread->top;
+    frame->caller = here;
+    while (outer != NULL && !is_running(outer->caller, here))
+        outer = outer->below;
+    frame->outer = outer;
+}
+
+static void frame_push(calls_frame *frame)
+{
+    frame->below = frame->thread->top;
+    frame->thread->top = frame;
+}
+
+/* Those above it are of other greenlets. */
+static void frame_pop(calls_frame *frame)
+{
+    calls_frame **at = &frame->thread->top;
+    while (*at != NULL && *at != frame)
+        at = &(*at)->below;
+    if (*at == frame)
+        *at = frame->below;
+}
+
+/* ---- events --------------------------------------------------------------- */
 
 static int64_t now(void)
 {
@@ -25,7 +102,7 @@ static calls_link *link_at(const calls_frame *frame, Py_ssize_t i)
 }
 
 /* Is nothing to be delivered to this link? */
-static bool is_deaf(const calls_frame *frame, const calls_link *link)
+static bool is_ignored(const calls_frame *frame, const calls_link *link)
 {
     return link->consumer == NULL || link->consumer->is_off ||
            (frame->is_in_backward && link->consumer->wants & CALLS_FORWARD_ONLY);
@@ -134,15 +211,15 @@ static int enter(binding_state *state, calls_frame *frame)
         }
     }
     for (Py_ssize_t i = 0; i < count; i++)
-        if (!is_deaf(frame, link_at(frame, i)))
+        if (!is_ignored(frame, link_at(frame, i)))
             wants |= link_at(frame, i)->consumer->wants;
-    calls_frame_place(frame);
+    frame_place(frame);
     frame->is_training = true;
     if (wants & CALLS_PHASE)
         frame->is_training =
             frame->outer != NULL ? frame->outer->is_training : calls_is_training(state, frame->module);
     for (Py_ssize_t i = 0; i < count; i++)
-        if (!is_deaf(frame, link_at(frame, i)))
+        if (!is_ignored(frame, link_at(frame, i)))
             frame->calls[i] =
                 calls_link_count(link_at(frame, i), frame->is_training, frame->outer == NULL);
     if (frame->outer == NULL)
@@ -152,7 +229,7 @@ static int enter(binding_state *state, calls_frame *frame)
     int result = 0;
     for (Py_ssize_t i = 0; i < count && result == 0; i++) {
         calls_link *link = link_at(frame, i);
-        if (is_deaf(frame, link) || link->consumer->calls->before == NULL)
+        if (is_ignored(frame, link) || link->consumer->calls->before == NULL)
             continue;
         calls_event event;
         fill_event(state, frame, i, &looks, &event);
@@ -160,13 +237,13 @@ static int enter(binding_state *state, calls_frame *frame)
     }
     tensor_looks_clear(&looks);
     if (result == 0)
-        calls_frame_push(frame);
+        frame_push(frame);
     else if (frame->calls != frame->few_calls)
         PyMem_Free(frame->calls);
     return result;
 }
 
-/* 0, or -1 with the exception of a consumer; the rest are told all the same. */
+/* 0, or -1 with the exception of a consumer; the others still get the event. */
 static int tell_after(binding_state *state, calls_frame *frame, PyObject *output, PyObject *exception)
 {
     PyObject *objection = NULL; /* owned */
@@ -174,7 +251,7 @@ static int tell_after(binding_state *state, calls_frame *frame, PyObject *output
     int64_t end = frame->start != 0 ? now() : 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++) {
         calls_link *link = link_at(frame, i);
-        if (is_deaf(frame, link) || link->consumer->calls->after == NULL ||
+        if (is_ignored(frame, link) || link->consumer->calls->after == NULL ||
             (output == NULL && !(link->consumer->wants & CALLS_ERRORS)))
             continue;
         calls_event event;
@@ -199,7 +276,7 @@ static int tell_after(binding_state *state, calls_frame *frame, PyObject *output
 static bool wants_errors(const calls_frame *frame)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(frame->links); i++)
-        if (!is_deaf(frame, link_at(frame, i)) && link_at(frame, i)->consumer->wants & CALLS_ERRORS)
+        if (!is_ignored(frame, link_at(frame, i)) && link_at(frame, i)->consumer->wants & CALLS_ERRORS)
             return true;
     return false;
 }
@@ -213,7 +290,7 @@ static PyObject *leave(binding_state *state, calls_frame *frame, PyObject *outpu
         Py_CLEAR(output);
     if (pending != NULL)
         PyErr_SetRaisedException(pending);
-    calls_frame_pop(frame);
+    frame_pop(frame);
     if (output != NULL) {
         if (tell_after(state, frame, output, NULL) < 0)
             Py_CLEAR(output);
@@ -238,7 +315,7 @@ static PyObject *call_module(calls_tap *tap, PyObject *module, PyObject *args, P
 /* A replica of DataParallel has a copy of its module's __dict__, and so our object in
  * its slot too: then there are more references to it than the dict's and the call's, or
  * nobody listens any more and yet it is called.
- * Which module is meant is then told by the frame of nn.Module.__call__. */
+ * The frame of nn.Module.__call__ then tells which module is meant. */
 static PyObject *module_of_caller(const calls_tap *tap)
 {
     base_frame *frame = base_frame_running();
@@ -292,7 +369,7 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
         output = call_module(tap, module, args, kwargs);
         goto out;
     }
-    calls_frame *frame = calls_frame_take(tap->state); /* what is not set here is when it is entered */
+    calls_frame *frame = frame_take(tap->state); /* what is not set here is when it is entered */
     if (frame == NULL) {
         PyErr_NoMemory();
         goto out;
@@ -309,7 +386,7 @@ PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs)
         output = leave(tap->state, frame, output);
     }
     Py_DECREF(frame->links);
-    calls_frame_give(tap->state, frame);
+    frame_give(tap->state, frame);
 out:
     Py_XDECREF(module);
     return output;

@@ -1,4 +1,4 @@
-/* consumer.c -- ModuleConsumer: Python functions that are told of module calls.
+/* consumer.c -- ModuleConsumer: Python functions that get the events of module calls.
  *
  * For spy, monitor, trace and the tests: each brings one function for before and
  * one for after, and gets a ModuleEvent.
@@ -73,11 +73,11 @@ typedef struct consumer_object {
 
 static int tell(consumer_object *self, PyObject *function, calls_link *link, const calls_event *event)
 {
-    PyObject *told = event_make(self->state, link, event); /* owned */
-    PyObject *kept = Py_XNewRef(function);                 /* owned: it may remove itself */
-    PyObject *result = told != NULL && kept != NULL ? PyObject_CallOneArg(kept, told) : NULL;
+    PyObject *object = event_make(self->state, link, event); /* owned */
+    PyObject *kept = Py_XNewRef(function);                   /* owned: it may remove itself */
+    PyObject *result = object != NULL && kept != NULL ? PyObject_CallOneArg(kept, object) : NULL;
     Py_XDECREF(kept);
-    Py_XDECREF(told);
+    Py_XDECREF(object);
     Py_XDECREF(result);
     tensor_looks_clear(event->looks); /* the function may have changed any tensor */
     if (result != NULL)

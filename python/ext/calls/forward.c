@@ -16,13 +16,13 @@ void calls_forward_find(calls_forward_names *names)
 {
     if (names->known != NULL)
         return;
-    PyObject *module = PyImport_ImportModule("tensortap.models.call_impl"); /* owned */
-    names->known = module != NULL ? PyObject_CallMethod(module, "known_code", NULL) : NULL;
+    PyObject *function = binding_import("tensortap.models.call_impl", "known_code"); /* owned */
+    names->known = function != NULL ? PyObject_CallNoArgs(function) : NULL;
     if (names->known == NULL) {
         PyErr_Clear(); /* then every module is called through _call_impl */
         names->known = Py_NewRef(Py_None);
     }
-    Py_XDECREF(module);
+    Py_XDECREF(function);
 }
 
 /* What a class has, if Python can tell us when that changes. */

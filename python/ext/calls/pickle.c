@@ -78,14 +78,6 @@ PyObject *calls_reduce_module(PyObject *core, PyObject *module)
     return out;
 }
 
-static PyObject *dispatch_table(void)
-{
-    PyObject *copyreg = PyImport_ImportModule("copyreg"); /* owned */
-    PyObject *table = copyreg != NULL ? PyObject_GetAttrString(copyreg, "dispatch_table") : NULL;
-    Py_XDECREF(copyreg);
-    return table;
-}
-
 /* Changes the number of our objects on modules of this class.  New number, or -1. */
 static Py_ssize_t count_change(PyObject *counts, PyTypeObject *type, int change)
 {
@@ -108,7 +100,7 @@ int calls_pickle_add(binding_state *state, PyTypeObject *type, bool has_forward,
         return 0;
     if (state->calls->pickled == NULL) {
         state->calls->pickled = PyDict_New();
-        state->calls->dispatch_table = dispatch_table();
+        state->calls->dispatch_table = binding_import("copyreg", "dispatch_table");
     }
     PyObject *counts = state->calls->pickled, *table = state->calls->dispatch_table; /* borrowed */
     if (counts == NULL || table == NULL || !PyDict_Check(table))

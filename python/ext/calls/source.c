@@ -15,7 +15,7 @@
 static const struct {
     size_t at;
     const char *text;
-} names[] = {
+} interned[] = {
     { offsetof(calls_state, slot), "_compiled_call_impl" },
     { offsetof(calls_state, training), "training" },
     { offsetof(calls_state, self), "self" },
@@ -57,10 +57,10 @@ calls_state *calls_state_create(void)
     calls_state *calls = PyMem_Calloc(1, sizeof *calls);
     if (calls == NULL)
         PyErr_NoMemory();
-    for (size_t i = 0; calls != NULL && i < sizeof names / sizeof *names; i++) {
-        PyObject *name = PyUnicode_InternFromString(names[i].text); /* owned, then the state's */
+    for (size_t i = 0; calls != NULL && i < sizeof interned / sizeof *interned; i++) {
+        PyObject *name = PyUnicode_InternFromString(interned[i].text); /* owned, then the state's */
         if (name != NULL) {
-            memcpy((char *)calls + names[i].at, &name, sizeof name);
+            memcpy((char *)calls + interned[i].at, &name, sizeof name);
         } else {
             calls_state_free(calls);
             calls = NULL;
@@ -77,8 +77,6 @@ void calls_consumer_init(calls_consumer *self, const calls_table *calls, const i
     self->calls = calls;
     self->step = step;
     self->wants = wants;
-    self->is_off = false;
-    self->is_compiled_again = false;
     self->probes = calls->products != NULL ? CALLS_PROBE_OUTPUTS : 0;
 }
 

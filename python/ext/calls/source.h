@@ -24,7 +24,7 @@
  * down its slow path, which takes longer than our statistics (bench_watch_call.py).
  * What module.compile() left in the slot is called in turn, and put back at the end.
  * Needs the GIL throughout.  Events of all threads are delivered, in the thread
- * that makes the call; what a consumer itself calls while it is told of an event
+ * that makes the call; what a consumer itself calls while it handles an event
  * is not delivered to anyone.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_CALLS_SOURCE_H
@@ -70,10 +70,10 @@ enum {
     CALLS_PHASE = 1 << 2,
     CALLS_TIME = 1 << 3,
     CALLS_FORWARD_ONLY = 1 << 4, /* no calls within backward(): activation checkpointing repeats them */
-    CALLS_LAST = 1 << 5, /* told after the others: it changes nothing, but makes their looks invalid */
+    CALLS_LAST = 1 << 5, /* called after the others: it changes nothing, but makes their looks invalid */
 };
 
-/* Each gives 0, or -1 with an exception that the user's program is to see: only
+/* Each returns 0, or -1 with an exception that the user's program is to see: only
  * where its user asked for that.  Errors of our own are counted and cleared by
  * the consumer.  While forward's own exception is on its way, ours are dropped. */
 typedef struct calls_table {
@@ -292,15 +292,8 @@ void calls_forward_find(calls_forward_names *names);
 /* module._call_impl(*args, **kwargs), or forward() at once where that is the same. */
 PyObject *calls_forward(struct calls_tap *tap, PyObject *module, PyObject *args, PyObject *kwargs);
 
-/* stack.c: memory for frames (NULL: there is none), and their order. */
 calls_thread *calls_thread_here(void);
-calls_frame *calls_frame_take(binding_state *state);
-void calls_frame_give(binding_state *state, calls_frame *frame);
 void calls_frames_free(calls_frame *spare);
-void calls_frame_place(calls_frame *frame); /* finds `outer`, in what Python runs now */
-void calls_frame_push(calls_frame *frame);
-void calls_frame_pop(calls_frame *frame);
-
 PyObject *calls_tap_call(PyObject *self, PyObject *args, PyObject *kwargs); /* tp_call */
 
 /* Have copies and pickles of this class leave our object out, until removed, and the forward that

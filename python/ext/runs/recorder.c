@@ -368,7 +368,6 @@ static PyMemberDef members[] = {
     { "forwards", T_BYTE, offsetof(runs_recorder, forwards), 0,
       "1: training forwards count as steps; 2: optimizers do; 0: not known yet" },
     { "manual", T_BOOL, offsetof(runs_recorder, is_manual), 0, "optimizers end no step" },
-    { "cost_ns", T_LONGLONG, offsetof(runs_recorder, cost_ns), 0, "time spent on watching" },
     { "watchers", T_OBJECT, offsetof(runs_recorder, watchers), READONLY,
       "objects whose _close() is called before the file ends" },
     { "__weaklistoffset__", T_PYSSIZET, offsetof(runs_recorder, weakrefs), READONLY, NULL },

@@ -148,7 +148,8 @@ static PyMethodDef methods[] = {
       "Record noted gradients as those of a skipped step." },
     { "add_stats", watch_add_stats, METH_VARARGS,
       "add_stats($self, tag, stats, cost, /)\n--\n\nRecord what on_device was asked for." },
-    { "wants", watch_wants, METH_O, "wants($self, name, /)\n--\n\nSay if a site is recorded now." },
+    { "wants", watch_wants, METH_O,
+      "wants($self, name, /)\n--\n\nReturn whether a site is recorded now." },
     { 0 },
 };
 

@@ -12,15 +12,8 @@
 
 int runs_watch_find_backward(runs_watch *self)
 {
-    PyObject *module = PyImport_ImportModule("torch.autograd");                              /* owned */
-    PyObject *function = module != NULL ? PyObject_GetAttrString(module, "backward") : NULL; /* owned */
-    PyObject *code = function != NULL ? PyObject_GetAttrString(function, "__code__") : NULL; /* owned */
-    if (code != NULL && PyCode_Check(code))
-        self->backward_code = Py_NewRef(code);
+    self->backward_code = binding_import("torch.autograd", "backward.__code__");
     PyErr_Clear(); /* somebody replaced it: then the loss is not seen */
-    Py_XDECREF(code);
-    Py_XDECREF(function);
-    Py_XDECREF(module);
     self->tensors_key = PyUnicode_InternFromString("tensors");
     return self->tensors_key != NULL ? 0 : -1;
 }

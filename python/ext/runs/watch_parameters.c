@@ -136,16 +136,12 @@ static gradient_hook *hook_make(runs_watch *watch, vectorcallfunc call);
 /* Has torch call it when the backward that is going on has ended. */
 static void queue(runs_watch *self, PyObject *callback)
 {
-    PyObject *variable = NULL, *engine = NULL, *done = NULL;    /* owned */
-    PyObject *module = PyImport_ImportModule("torch.autograd"); /* owned */
-    if (module != NULL && (variable = PyObject_GetAttrString(module, "Variable")) != NULL &&
-        (engine = PyObject_GetAttrString(variable, "_execution_engine")) != NULL)
-        done = PyObject_CallMethod(engine, "queue_callback", "O", callback);
+    PyObject *function =
+        binding_import("torch.autograd", "Variable._execution_engine.queue_callback");  /* owned */
+    PyObject *done = function != NULL ? PyObject_CallOneArg(function, callback) : NULL; /* owned */
     calls_consumer_take_error(&self->consumer);
     Py_XDECREF(done);
-    Py_XDECREF(engine);
-    Py_XDECREF(variable);
-    Py_XDECREF(module);
+    Py_XDECREF(function);
 }
 
 static int note_waiting(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObject *tensor)

@@ -5,6 +5,7 @@
 #include "summary/docs.h"
 #include "summary/functions.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct digest_object {
@@ -32,18 +33,11 @@ PyObject *summary_digest_make(binding_state *state, tt_digest digest)
 /* Exactly 32 hexadecimal digits. */
 static bool parse(const char *text, Py_ssize_t len, tt_digest *out)
 {
-    uint64_t words[2] = { 0, 0 };
-    if (len != 32)
+    if (len != 32 || strspn(text, "0123456789abcdefABCDEF") != 32)
         return false;
-    for (int i = 0; i < 32; i++) {
-        const char *digits = "0123456789abcdef0123456789ABCDEF", *at = NULL;
-        if (text[i] != '\0')
-            at = strchr(digits, text[i]);
-        if (at == NULL)
-            return false;
-        words[i / 16] = words[i / 16] << 4 | (uint64_t)((at - digits) & 15);
-    }
-    *out = (tt_digest){ .high = words[0], .low = words[1] };
+    char high[17] = "";
+    memcpy(high, text, 16);
+    *out = (tt_digest){ .high = strtoull(high, NULL, 16), .low = strtoull(text + 16, NULL, 16) };
     return true;
 }
 

@@ -138,7 +138,7 @@ static PyGetSetDef getters[] = {
 /* As in a chart's JSON: slices are dicts too. */
 static PyObject *sample_as_dict(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *dict = binding_as_dict(self, NULL);                        /* owned */
+    PyObject *dict = binding_as_dict(self, NULL);                                  /* owned */
     PyObject *slices = dict != NULL ? PyDict_GetItemString(dict, "slices") : NULL; /* borrowed */
     for (Py_ssize_t i = 0; slices != NULL && i < PyList_GET_SIZE(slices); i++) {
         PyObject *slice = PyList_GET_ITEM(slices, i); /* borrowed */

@@ -179,11 +179,11 @@ static int read_policy(PyObject *policy, bool *propagates)
 
 PyObject *summary_stats_on_device(PyObject *obj, bool propagates)
 {
-    PyObject *device = PyImport_ImportModule("tensortap.devices.statistics"); /* owned */
+    PyObject *function = binding_import("tensortap.devices.statistics", "stats"); /* owned */
     PyObject *result = NULL;
-    if (device != NULL)
-        result = PyObject_CallMethod(device, "stats", "Os", obj, propagates ? "propagate" : "omit");
-    Py_XDECREF(device);
+    if (function != NULL)
+        result = PyObject_CallFunction(function, "Os", obj, propagates ? "propagate" : "omit");
+    Py_XDECREF(function);
     return result;
 }
 

@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from array import array
+from importlib import import_module
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,32 +22,24 @@ FIELDS = OF_POINT + COUNTS + OF_STATS
 SCALAR, STATS = 1, 2
 
 
+def needed(name: str, message: str) -> Any:
+    """Import a module; raise ImportError with this message if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ImportError(message) from None
+
+
 def numpy_module() -> Any:
     """Import NumPy."""
-    try:
-        import numpy
-    except ImportError:
-        raise ImportError("this needs NumPy: pip install numpy") from None
-    return numpy
-
-
-def torch_module() -> Any:
-    """Import torch."""
-    try:
-        import torch
-    except ImportError:
-        raise ImportError("there is no torch here; as_numpy=True gives a NumPy array") from None
-    return torch
+    return needed("numpy", "this needs NumPy: pip install numpy")
 
 
 def numpy_dtype(np: Any, name: str) -> Any:
     """Find the type of elements that NumPy may not have by itself."""
     if name.startswith(("bfloat16", "float8")):
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise ImportError(f"NumPy has no {name} of its own: pip install ml_dtypes") from None
-        return np.dtype(getattr(ml_dtypes, name))
+        message = f"NumPy has no {name} of its own: pip install ml_dtypes"
+        return np.dtype(getattr(needed("ml_dtypes", message), name))
     return np.dtype(name)
 
 
@@ -58,7 +51,7 @@ def value(reader: _core.RunReader, file: int, site: int, index: int, as_numpy: b
         data = np.empty(size, np.uint8)
         reader.value_read(file, site, index, data)
         return data.view(numpy_dtype(np, dtype)).reshape(shape)
-    torch = torch_module()
+    torch = needed("torch", "there is no torch here; as_numpy=True gives a NumPy array")
     kind = getattr(torch, dtype)
     if size == 0:
         return torch.empty(shape, dtype=kind)
@@ -97,10 +90,7 @@ def column(reader: _core.RunReader, file: int, site: int, field: str) -> tuple[A
 
 def frame(run: Run, reader: _core.RunReader, pattern: str) -> Any:
     """Return all points as a pandas.DataFrame."""
-    try:
-        import pandas
-    except ImportError:
-        raise ImportError("to_frame() needs pandas: pip install pandas") from None
+    pandas = needed("pandas", "to_frame() needs pandas: pip install pandas")
     np = numpy_module()
     parts = []
     for name in run.names(pattern):

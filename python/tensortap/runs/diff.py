@@ -13,6 +13,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -110,8 +111,7 @@ def diff(
         if tolerance is not None and not (tolerance >= 0 and math.isfinite(tolerance)):
             raise ValueError(f"{name} must be a number from 0 on, not {tolerance!r}")
     low, high = steps if steps is not None else (None, None)
-    left, right = _opened(a), _opened(b)
-    try:
+    with _opened(a) as left, _opened(b) as right:
         verdict, first, rows, old, new = left._reader.diff(
             right._reader,
             only,
@@ -121,10 +121,6 @@ def diff(
             -1.0 if atol is None else atol,
             *(rename if rename is not None else (None, None)),
         )
-    finally:
-        for run, given in ((left, a), (right, b)):
-            if run is not given:
-                run.close()
     sites = tuple(DiffSite(*row) for row in rows)
     found = sites[first] if first >= 0 else None
     renamed = (old, new) if old is not None and new is not None else None
@@ -150,13 +146,10 @@ def first_nonfinite(
         >>> tt.first_nonfinite("runs/nan").name
         'x'
     """
-    opened = _opened(run)
-    try:
+    with _opened(run) as opened:
         return opened._origin(allow)
-    finally:
-        if opened is not run:
-            opened.close()
 
 
-def _opened(run: Run | str | os.PathLike[str]) -> Run:
-    return run if isinstance(run, Run) else Run(run)
+def _opened(run: Run | str | os.PathLike[str]) -> AbstractContextManager[Run]:
+    """Open a run, and close it at the end unless the caller had opened it."""
+    return nullcontext(run) if isinstance(run, Run) else Run(run)

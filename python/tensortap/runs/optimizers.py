@@ -17,7 +17,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Listener(Protocol):
-    """What is told of steps; it keeps its errors to itself."""
+    """What is notified of steps; it keeps its errors to itself."""
 
     def before_step(
         self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -34,7 +34,7 @@ _has_hooks = False
 
 
 def listen(listener: Listener) -> None:
-    """Tell *listener* of every step from now on; those that came before are told first."""
+    """Notify *listener* of every step from now on, after those that listen already."""
     global _listeners, _has_hooks
     with _lock:
         if not _has_hooks:
@@ -47,7 +47,7 @@ def listen(listener: Listener) -> None:
 
 
 def leave(listener: Listener) -> None:
-    """Tell *listener* nothing more."""
+    """Stop notifying *listener*."""
     global _listeners
     with _lock:
         _listeners = tuple(one for one in _listeners if one is not listener)
@@ -55,13 +55,13 @@ def leave(listener: Listener) -> None:
 
 def _before(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
     call: Call | None = None
-    told: tuple[Listener, ...] = ()
-    while told is not _listeners:  # one of them may open a run, which is then told too
+    notified: tuple[Listener, ...] = ()
+    while notified is not _listeners:  # one of them may open a run, which listens too
         now = _listeners
         for listener in now:
-            if listener not in told:
+            if listener not in notified:
                 call = listener.before_step(optimizer, *(call or (args, kwargs))) or call
-        told = now
+        notified = now
     return call
 
 

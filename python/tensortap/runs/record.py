@@ -20,6 +20,7 @@ from tensortap.runs.steps import Steps
 from tensortap.runs.watch import Watched
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import torch
@@ -186,18 +187,22 @@ def record(
         >>> tt.open("runs/today").names()
         ['loss', 'lr']
     """
-    _check_count("every", every, "a number of steps, 1 or more")
+    _check("every", every, int, "a number of steps, 1 or more", lambda steps: steps >= 1)
     if max_bytes is not None:
-        _check_count("max_bytes", max_bytes, "a number of bytes, 1 or more, or None")
-    _check_text("only", only, "a glob like 'activation/*'")
+        accepted = "a number of bytes, 1 or more, or None"
+        _check("max_bytes", max_bytes, int, accepted, lambda count: count >= 1)
+    _check("only", only, str, "a glob like 'activation/*'")
     if exclude is not None:
-        _check_text("exclude", exclude, "a glob like '*.bias', or None")
+        _check("exclude", exclude, str, "a glob like '*.bias', or None")
+    if budget is not None:
+        accepted = "a share of the time between 0 and 1 (0.02 is 2 %), or None"
+        _check("budget", budget, (int, float), accepted, lambda share: 0 < share < 1)
     if overflow not in ("wait", "drop"):
         raise ValueError(f"overflow must be 'wait' or 'drop', not {overflow!r}")
     watching: dict[str, Any] = {"inputs": inputs, "grads": grads, "on_nonfinite": on_nonfinite}
     if model is None:
         _check_nothing_watched(optimizer, watching)
-    products, share = _core._read_keep(keep), _share(budget)
+    products = _core._read_keep(keep)
     rank, world_size = rank_and_size()
     folder = _folder(path, rank)
     file = _file(folder, rank, resume)
@@ -210,7 +215,7 @@ def record(
         "resume": bool(resume),
         "drop": overflow == "drop",
         "max_bytes": max_bytes or 0,
-        "budget": share,
+        "budget": float(budget or 0),
         "info": _info(rank, world_size),
     }
     run = Recording(os.fspath(folder), **options)
@@ -295,16 +300,17 @@ def _nearest(glob: str, run: Recording) -> str:
 # ---- options
 
 
-def _check_count(name: str, value: object, accepted: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
+def _check(
+    name: str,
+    value: Any,
+    kind: type | tuple[type, ...],
+    accepted: str,
+    fits: Callable[[Any], bool] = lambda _: True,
+) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind):
         raise TypeError(f"{name} must be {accepted}, not {value!r}")
-    if value < 1:
+    if not fits(value):
         raise ValueError(f"{name} must be {accepted}, not {value!r}")
-
-
-def _check_text(name: str, value: object, accepted: str) -> None:
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be {accepted}, not {value!r}")
 
 
 def _check_nothing_watched(optimizer: object, watching: dict[str, Any]) -> None:
@@ -316,17 +322,6 @@ def _check_nothing_watched(optimizer: object, watching: dict[str, Any]) -> None:
             raise ValueError(
                 f"{name} needs model: give both to tt.record, or {name} to tt.watch(model)"
             )
-
-
-def _share(budget: object) -> float:
-    accepted = "a share of the time between 0 and 1 (0.02 is 2 %), or None"
-    if budget is None:
-        return 0.0
-    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
-        raise TypeError(f"budget must be {accepted}, not {budget!r}")
-    if not 0 < budget < 1:
-        raise ValueError(f"budget must be {accepted}, not {budget!r}")
-    return float(budget)
 
 
 def _folder(path: str | os.PathLike[str] | None, rank: int) -> Path:
@@ -369,18 +364,16 @@ def _file(folder: Path, rank: int, resume: bool) -> Path:
 
 def _launched() -> time.struct_time:
     """Return when the parent process began."""
+    from pathlib import Path
+
     try:
-        fields = _text(f"/proc/{os.getppid()}/stat").rpartition(")")[2].split()
-        lines = _text("/proc/stat").splitlines()
+        parent = Path(f"/proc/{os.getppid()}/stat").read_text(errors="replace")
+        fields = parent.rpartition(")")[2].split()
+        lines = Path("/proc/stat").read_text().splitlines()
         boot = next(int(line.split()[1]) for line in lines if line.startswith("btime"))
         return time.localtime(boot + int(fields[19]) // os.sysconf("SC_CLK_TCK"))
     except (OSError, ValueError, IndexError, StopIteration):
         return time.localtime()
-
-
-def _text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()
 
 
 def _next_step(file: Path) -> int:
