@@ -187,7 +187,8 @@ tt_status tt_output_write(const tt_output *file, struct iovec *part, int count, 
         size_t left = (size_t)written;
         for (int i = 0; i < count; i++) {
             size_t taken = left < part[i].iov_len ? left : part[i].iov_len;
-            part[i].iov_base = (char *)part[i].iov_base + taken;
+            if (taken > 0) /* an empty part may have no address */
+                part[i].iov_base = (char *)part[i].iov_base + taken;
             part[i].iov_len -= taken;
             left -= taken;
         }
