@@ -1,0 +1,16 @@
+"""The learning rate is a thousand times too high: the loss grows."""
+
+import torch
+import torch.nn.functional as F
+from data import batches, blobs
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+optimizer = torch.optim.SGD(model.parameters(), 3.0, momentum=0.9)
+for x, y in batches(*blobs(), steps=150):
+    loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(f"loss {loss.item():.3f}")

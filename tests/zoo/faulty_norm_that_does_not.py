@@ -1,0 +1,24 @@
+"""A LayerNorm with an epsilon of 100 does not normalise."""
+
+import torch
+import torch.nn.functional as F
+from data import batches, blobs
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(
+    nn.Linear(16, 64),
+    nn.LayerNorm(64, eps=100.0),
+    nn.ReLU(),
+    nn.Linear(64, 64),
+    nn.LayerNorm(64, eps=100.0),
+    nn.ReLU(),
+    nn.Linear(64, 4),
+)
+optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+for x, y in batches(*blobs(), steps=150):
+    loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(f"loss {loss.item():.3f}")
