@@ -9,7 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import sys
 from types import FunctionType, MethodType
@@ -201,6 +200,7 @@ def _make_forward(module: Any) -> Any:
 
     It looks the class's up at each call, because programs replace it.
     """
+    import inspect  # not above: it takes as long to import as tensortap
 
     @functools.wraps(type(module).forward)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
