@@ -31,7 +31,6 @@ from tensortap._core import (
     digest,
     histogram,
     sample,
-    spy_save,
     stats,
 )
 from tensortap.runs.record import record
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     )
     from tensortap.runs.diff import diff, first_nonfinite
     from tensortap.runs.run import Run
-    from tensortap.spy import CallTracer, DebugContext, TensorSaver, get_debug_context
+    from tensortap.spy import CallTracer, DebugContext, TensorSaver, get_debug_context, spy_save
     from tensortap.trace import GlobalVariableResult as GlobalVariableResult
     from tensortap.trace import H5PYSaverCallback as H5PYSaverCallback
     from tensortap.trace import LocalVariableResult as LocalVariableResult
@@ -80,7 +79,7 @@ _LATER = {
         "monitor_scaled_dot_product_attention",
         "runs.diff": "diff first_nonfinite",
         "runs.run": "Run",
-        "spy": "CallTracer DebugContext TensorSaver get_debug_context",
+        "spy": "CallTracer DebugContext TensorSaver get_debug_context spy_save",
         "trace": "GlobalVariableResult H5PYSaverCallback LocalVariableResult ModelTracer "
         "TracedModel Variable stack_padded_tensors stack_tensors trace_model",
         "track": "auto_diff var_tracker",
