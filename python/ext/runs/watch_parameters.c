@@ -50,13 +50,15 @@ static int32_t gradient_site(runs_watch *self, runs_watch_parameter *parameter)
 
 static void note_gradient(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor)
 {
-    if (self->recorder->rec == NULL)
-        return;
     PyObject *gradient = tensor_torch_grad(&self->state->torch, tensor); /* owned */
     if (gradient == NULL)
         return;
     parameter->is_arrived = true;
     parameter->version = version_of(self, gradient);
+    if (self->recorder->rec == NULL) { /* asked last: torch lets other threads run meanwhile */
+        Py_DECREF(gradient);
+        return;
+    }
     if (self->norm_site < 0)
         (void)tt_recorder_site(self->recorder->rec, "gradient_norm", &self->norm_site, NULL);
     bool is_recorded = runs_watch_products(self, gradient_site(self, parameter)) != 0;

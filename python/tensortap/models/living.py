@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 
 def living(kind: type) -> list[Any]:
-    """Return all objects of a class, or of one derived from it."""
+    """Return all objects of a class, or of one derived from it.
+
+    An object refers to its class.  All objects are not asked for (`gc.get_objects`): that takes
+    longer, and holds tensors for a moment that another thread is about to free.
+    """
     kinds = [kind]
     for one in kinds:  # grows as it goes
         kinds.extend(one.__subclasses__())
     wanted = set(kinds)
-    return [one for one in gc.get_objects() if type(one) in wanted]
+    return [one for one in gc.get_referrers(*kinds) if type(one) in wanted]
 
 
 def held(optimizer: Any) -> Iterable[Any]:
