@@ -211,7 +211,7 @@ def give(number: int, take: Take) -> None:
 
 
 def deliver(*, waits: bool) -> None:
-    """Give what has arrived to those who want it."""
+    """Deliver the results that have arrived to those who asked for them."""
     for number, found, cost in _probed.fetch(waits=waits):
         for take in _takers.pop(number, ()):
             take(found, cost)

@@ -114,7 +114,10 @@ def _place(kind: str, path: str, is_first: bool, is_last: bool) -> int:
 
 
 def _is_exporting() -> bool:
-    """Say if torch.export traces; read once: torch's own function would mark the frame."""
+    """Return whether torch.export is tracing.
+
+    Dynamo takes the answer for a constant; tracing torch's own function would make it keep the frame.
+    """
     import torch
 
     return torch.compiler.is_exporting()

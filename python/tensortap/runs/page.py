@@ -91,7 +91,7 @@ def plot(run: Run, reader: _core.RunReader, pattern: str, field: str) -> Plot:
 
 
 def _is_number(reader: _core.RunReader, name: str) -> bool:
-    """Tell from its latest point whether a site is a number that was logged."""
+    """Return whether the latest point of a site is a number that was logged."""
     site = reader.find(name)
     for file in range(len(reader.files())):
         points = reader.points(file, site)
