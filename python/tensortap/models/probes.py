@@ -116,7 +116,7 @@ def _place(kind: str, path: str, is_first: bool, is_last: bool) -> int:
 def _is_exporting() -> bool:
     """Return whether torch.export is tracing.
 
-    Dynamo takes the answer for a constant; tracing torch's own function would make it keep the frame.
+    Dynamo takes the answer for a constant: tracing torch's own function would keep the frame.
     """
     import torch
 
