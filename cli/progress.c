@@ -5,8 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "progress.h"
 
+#include <poll.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 static struct {
     bool is_started;
     pthread_t thread;
-    sem_t ended;
+    int ends[2]; /* of a pipe: the thread ends when the second one is closed */
     const char *words;
     _Atomic int64_t done, total; /* written by the worker; total 0: not known */
 } bar;
@@ -47,19 +47,11 @@ static void draw(unsigned turn, long seconds)
 
 static void *show(void *unused)
 {
-    struct timespec until, start;
-    bool is_shown = false;
-    (void)clock_gettime(CLOCK_REALTIME, &start);
-    for (unsigned turn = 0;; turn++) {
-        (void)clock_gettime(CLOCK_REALTIME, &until);
-        if ((is_shown = until.tv_sec > start.tv_sec))
-            draw(turn, (long)(until.tv_sec - start.tv_sec));
-        until.tv_sec += until.tv_nsec >= 900000000; /* 0.1 s later */
-        until.tv_nsec = (until.tv_nsec + 100000000) % 1000000000;
-        if (sem_timedwait(&bar.ended, &until) == 0)
-            break;
-    }
-    if (is_shown)
+    time_t start = time(NULL), now = start;
+    for (unsigned turn = 0; poll(&(struct pollfd){ .fd = bar.ends[0] }, 1, 100 /* ms */) <= 0; turn++)
+        if ((now = time(NULL)) > start)
+            draw(turn, (long)(now - start));
+    if (now > start)
         fputs("\r\x1b[K", stderr);
     return unused;
 }
@@ -67,7 +59,7 @@ static void *show(void *unused)
 void tt_progress_start(const char *words)
 {
     bar.words = words;
-    bar.is_started = isatty(STDERR_FILENO) == 1 && sem_init(&bar.ended, 0, 0) == 0 &&
+    bar.is_started = isatty(STDERR_FILENO) == 1 && pipe(bar.ends) == 0 &&
                      pthread_create(&bar.thread, NULL, show, NULL) == 0;
 }
 
@@ -82,6 +74,7 @@ void tt_progress_end(void)
     if (!bar.is_started)
         return;
     bar.is_started = false;
-    (void)sem_post(&bar.ended);
+    (void)close(bar.ends[1]);
     (void)pthread_join(bar.thread, NULL);
+    (void)close(bar.ends[0]);
 }

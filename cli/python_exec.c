@@ -31,10 +31,8 @@ static char boot[] = "import sys\n"
 /* The python3 beside this program; false: there is none. */
 static bool find_beside(char *out, size_t room)
 {
-    ssize_t len = readlink("/proc/self/exe", out, room - 16);
-    if (len <= 0)
+    if (!tt_program_path(out, room - sizeof "python3"))
         return false;
-    out[len] = '\0';
     char *slash = strrchr(out, '/');
     if (slash == NULL)
         return false;

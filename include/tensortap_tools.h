@@ -491,6 +491,10 @@ int tt_output_fd(const tt_output *output);
 /* Returns st, or what failed. */
 tt_status tt_output_close(tt_output *output, tt_status st, tt_error *err);
 
+/* ---- the program ---------------------------------------------------------- */
+
+bool tt_program_path(char *out, size_t room); /* the file that runs; false: unknown, or too long */
+
 #ifdef __cplusplus
 }
 #endif

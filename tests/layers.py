@@ -23,13 +23,14 @@ PUBLIC = ("tensortap.h", "tensortap_tools.h")  # include/, for every folder
 
 # Folder of the core -> the folders whose headers it may include, besides its own.
 BELOW = {
-    "base": set(),
+    "os": set(),
+    "base": {"os"},
     "tensor": {"base"},
     "summary": {"base", "tensor"},
     "site": {"base"},
-    "store": {"base", "tensor", "summary", "site"},
-    "record": {"base", "tensor", "summary", "site", "store"},
-    "format": {"base", "tensor"},
+    "store": {"os", "base", "tensor", "summary", "site"},
+    "record": {"os", "base", "tensor", "summary", "site", "store"},
+    "format": {"os", "base", "tensor"},
     "report": {"base", "tensor", "summary", "site", "store", "format"},
     "page": {"base", "tensor", "summary", "site", "store", "format", "report"},
 }
@@ -72,6 +73,7 @@ GUARDED = {
     r"libdeflate\.h": r"core/(format|page)/",
     r"Python\.h|structmember\.h|frameobject\.h|(internal/|cpython/)?pycore_.*": r"python/ext/",
     r"cpuid\.h": r"core/summary/kernels\.c$",
+    r"(linux|mach-o|mach)/.*|sys/(random|prctl|syscall|vfs)\.h": r"core/os/",
     r"([a-z0-9]+intrin|arm_(neon|sve|acle))\.h": r"core/(summary|tensor)/\w+_kernel\.[ch]$",
 }
 

@@ -23,10 +23,10 @@ double tt_clock_seconds(void)
     return (double)in_ns(now) * 1e-9;
 }
 
-struct timespec tt_clock_in(clockid_t clock, double seconds)
+struct timespec tt_clock_in(double seconds)
 {
     struct timespec now;
-    (void)clock_gettime(clock, &now);
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
     double wait = seconds > 0 ? seconds : 0; /* NaN too */
     int64_t ns = in_ns(now) + (int64_t)((wait < LONGEST ? wait : LONGEST) * 1e9);
     return (struct timespec){ .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };

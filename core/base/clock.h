@@ -8,7 +8,7 @@
 
 int64_t tt_clock_now(void);    /* ns since 1970: the time that people read */
 double tt_clock_seconds(void); /* since some moment: for measuring, never set back */
-/* The given clock, so many seconds from now; a negative or absurd number is brought into range. */
-struct timespec tt_clock_in(clockid_t clock, double seconds);
+/* CLOCK_MONOTONIC so many seconds from now; a negative or absurd number is brought into range. */
+struct timespec tt_clock_in(double seconds);
 
 #endif

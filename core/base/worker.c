@@ -9,6 +9,7 @@
 #include "base/worker.h"
 
 #include "base/clock.h"
+#include "os/os.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -46,15 +47,9 @@ static void after_fork(void)
 /* Threads that waited are gone: conditions that count them would wait for them. */
 static tt_status make_conditions(tt_worker *worker)
 {
-    pthread_condattr_t attributes;
-    if (pthread_condattr_init(&attributes) != 0)
-        return TT_ENOMEM;
-    /* Setting the machine's clock must not keep anybody waiting. */
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     bool is_made = pthread_mutex_init(&worker->lock, NULL) == 0 &&
-                   pthread_cond_init(&worker->work, &attributes) == 0 &&
-                   pthread_cond_init(&worker->progress, &attributes) == 0;
-    (void)pthread_condattr_destroy(&attributes);
+                   tt_os_condition_init(&worker->work) == 0 &&
+                   tt_os_condition_init(&worker->progress) == 0;
     return is_made ? TT_OK : TT_ENOMEM;
 }
 
@@ -106,14 +101,28 @@ void tt_worker_close(tt_worker *worker)
     (void)pthread_mutex_destroy(&worker->lock);
 }
 
+static void *run_and_tell(void *argument)
+{
+    tt_worker *worker = argument;
+    (void)worker->run(worker->argument);
+    pthread_mutex_lock(&worker->lock);
+    worker->has_ended = true;
+    tt_worker_tell(worker);
+    pthread_mutex_unlock(&worker->lock);
+    return NULL;
+}
+
 tt_status tt_worker_start(tt_worker *worker, void *(*run)(void *), void *argument, tt_error *err)
 {
     sigset_t all, before;
     if (worker->has_thread)
         return TT_OK;
+    worker->run = run;
+    worker->argument = argument;
+    worker->has_ended = false;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread inherits the mask */
-    int got = pthread_create(&worker->thread, NULL, run, argument);
+    int got = pthread_create(&worker->thread, NULL, run_and_tell, worker);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (got != 0)
         return tt_fail(err, TT_ENOMEM, "pthread_create: %s", strerror(got));
@@ -123,15 +132,20 @@ tt_status tt_worker_start(tt_worker *worker, void *(*run)(void *), void *argumen
 
 bool tt_worker_join(tt_worker *worker, double seconds)
 {
-    struct timespec until = tt_clock_in(CLOCK_REALTIME, seconds); /* what the call takes */
     if (!worker->has_thread)
         return true;
-    if (pthread_timedjoin_np(worker->thread, NULL, &until) != 0) {
+    double until = tt_clock_seconds() + seconds, left;
+    pthread_mutex_lock(&worker->lock);
+    while (!worker->has_ended && (left = until - tt_clock_seconds()) > 0)
+        tt_worker_wait(worker, left);
+    bool has_ended = worker->has_ended;
+    pthread_mutex_unlock(&worker->lock);
+    if (has_ended)
+        (void)pthread_join(worker->thread, NULL);
+    else
         (void)pthread_detach(worker->thread);
-        return false;
-    }
-    worker->has_thread = false;
-    return true;
+    worker->has_thread = !has_ended;
+    return has_ended;
 }
 
 /* ---- waiting --------------------------------------------------------------- */
@@ -155,11 +169,11 @@ void tt_worker_end(tt_worker *worker)
 
 bool tt_worker_sleep(tt_worker *worker, double seconds)
 {
-    struct timespec until = tt_clock_in(CLOCK_MONOTONIC, seconds);
+    struct timespec until = tt_clock_in(seconds);
     int got = 0;
     atomic_store(&worker->is_asleep, true);
     while (!worker->is_woken && got != ETIMEDOUT)
-        got = pthread_cond_timedwait(&worker->work, &worker->lock, &until);
+        got = tt_os_condition_wait(&worker->work, &worker->lock, &until);
     atomic_store(&worker->is_asleep, false);
     bool is_woken = worker->is_woken;
     worker->is_woken = false;
@@ -175,9 +189,9 @@ void tt_worker_wake(tt_worker *worker)
 
 void tt_worker_wait(tt_worker *worker, double seconds)
 {
-    struct timespec until = tt_clock_in(CLOCK_MONOTONIC, seconds);
+    struct timespec until = tt_clock_in(seconds);
     atomic_fetch_add(&worker->waiting, 1);
-    (void)pthread_cond_timedwait(&worker->progress, &worker->lock, &until);
+    (void)tt_os_condition_wait(&worker->progress, &worker->lock, &until);
     atomic_fetch_sub(&worker->waiting, 1);
 }
 

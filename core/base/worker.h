@@ -38,8 +38,11 @@ typedef struct tt_worker {
     bool is_busy;            /* the thread is between begin and end */
     bool is_forking;         /* a fork waits, or happens */
     bool has_thread;
+    bool has_ended;            /* the thread needs nothing any more; under the lock */
     _Atomic bool is_inherited; /* in a forked child */
     pthread_t thread;
+    void *(*run)(void *); /* what the thread does, with its argument (borrowed) */
+    void *argument;
     void (*in_child)(void *owner); /* NULL: nothing */
     void *owner;                   /* borrowed */
     struct tt_worker *next;        /* in the list of all workers */

@@ -2,7 +2,7 @@
  *
  * Exists so that a full disk, an interrupt or a kill leaves no half file that
  * another tool would take for a whole one.  A new file has no name at all until
- * its last byte is there (O_TMPFILE), so a kill leaves nothing behind.  Where a
+ * its last byte is there (O_TMPFILE of Linux), so a kill leaves nothing behind.  Where a
  * file is to be replaced, or the file system has no such files, the bytes go into
  * one with a name of its own beside the final one, which is renamed at the end.
  * A device, a pipe or a socket is never replaced: those are written to as they
@@ -11,13 +11,14 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "format/output.h"
 
+#include "os/os.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -81,22 +82,10 @@ static bool open_nameless(tt_output *file)
     size_t folder = folder_len(file->path);
     char next = file->path[folder];
     file->path[folder] = '\0';
-    file->fd = open(folder > 0 ? file->path : ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    file->fd = tt_os_file_open_nameless(folder > 0 ? file->path : ".");
     file->path[folder] = next;
     file->is_nameless = file->fd >= 0;
     return file->is_nameless;
-}
-
-static bool link_to(int fd, const char *name)
-{
-    char self[32];
-    if (linkat(fd, "", AT_FDCWD, name, AT_EMPTY_PATH) == 0)
-        return true;
-    if (errno != ENOENT)
-        return false;
-    /* Up to Linux 6.9 that was for the privileged. */
-    (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-    return linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
 }
 
 /* Gives the file a name of its own beside path, a new one or that which is open
@@ -113,12 +102,12 @@ static bool name_beside(tt_output *file)
     memcpy(file->temporary, file->path, folder);
     for (int i = 0; i < ATTEMPTS && !is_there; i++) {
         uint64_t random = 0; /* where there is none, a name that is taken is passed over */
-        (void)getrandom(&random, sizeof random, GRND_NONBLOCK);
+        tt_os_random(&random, sizeof random);
         (void)snprintf(file->temporary + folder, NAME_ROOM, ".tensortap-%d-%016" PRIx64 ".tmp",
                        (int)getpid(), random + (uint64_t)i);
         if (!file->is_nameless)
             file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-        is_there = file->is_nameless ? link_to(file->fd, file->temporary) : file->fd >= 0;
+        is_there = file->is_nameless ? tt_os_file_name(file->fd, file->temporary) == 0 : file->fd >= 0;
         if (!is_there && errno != EEXIST)
             break;
     }
@@ -202,7 +191,7 @@ tt_status tt_output_close(tt_output *file, tt_status st, tt_error *err)
     if (file == NULL)
         return st;
     if (st == TT_OK && file->is_nameless) {
-        is_named = link_to(file->fd, file->path);
+        is_named = tt_os_file_name(file->fd, file->path) == 0;
         /* Somebody has made one meanwhile: it is replaced. */
         if (!is_named && !(errno == EEXIST && name_beside(file)))
             st = fail_errno(err, file->path, errno);

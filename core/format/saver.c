@@ -14,13 +14,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/worker.h"
 #include "format/formats.h"
+#include "os/os.h"
 #include "tensor/walk.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum {
     BYTES = 64 << 20,
@@ -132,7 +132,7 @@ static save_job *new_block(size_t need)
     if (block == NULL)
         return NULL;
     if (is_huge)
-        (void)madvise(block, need, MADV_HUGEPAGE);
+        tt_os_memory_is_large(block, need);
     block->room = need;
     return block;
 }

@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "record/queue.h"
 
+#include "os/os.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +36,7 @@ tt_status tt_queue_open(tt_queue *queue, size_t bytes, void (*in_child)(void *ow
         return TT_ENOMEM;
     }
     /* Large pages halve the time of copying a tensor in. */
-    (void)madvise(ring, slots * TT_SLOT, MADV_HUGEPAGE);
+    tt_os_memory_is_large(ring, slots * TT_SLOT);
     queue->ring = ring;
     queue->slots = slots;
     queue->shift = shift;

@@ -10,6 +10,7 @@
  * because what it writes must be readable.  It copies what is whole to the same places in a new
  * file and puts gaps over the rest, so that nothing has to be renumbered; then it writes a footer.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "os/os.h"
 #include "store/file.h"
 #include "store/run.h"
 #include "store/store.h"
@@ -18,7 +19,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,8 +142,7 @@ static void *work(void *of)
 /* More than the one that asks; where one cannot be had, the others do its work. */
 static int start_others(byte_check *v, pthread_t others[THREADS_MAX - 1])
 {
-    cpu_set_t mine;
-    int wanted = sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : 1, count = 0;
+    int wanted = tt_os_processors(), count = 0;
     if (wanted > THREADS_MAX)
         wanted = THREADS_MAX;
     if (wanted > v->tap->scan.size / SHARE + 1)
@@ -165,7 +164,7 @@ static tt_status check_closed(const tt_tap *tap, tt_check *out)
     byte_check v = { .tap = tap, .about = { .is_closed = true, .points = tap->index.points } };
     pthread_t others[THREADS_MAX - 1];
     pthread_mutex_init(&v.lock, NULL);
-    (void)posix_fadvise(tap->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    tt_os_file_is_read_ahead(tap->fd);
     int count = start_others(&v, others);
     (void)work(&v);
     for (int i = 0; i < count; i++)

@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store/file.h"
 
+#include "os/os.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -55,7 +57,7 @@ tt_status tt_file_write(int fd, struct iovec *parts, int count, int64_t at, tt_e
 
 tt_status tt_file_reserve(int fd, int64_t at, int64_t end, tt_error *err)
 {
-    while (fallocate(fd, FALLOC_FL_KEEP_SIZE, at, end - at) < 0) {
+    while (tt_os_file_reserve(fd, at, end - at) < 0) {
         if (errno == EINTR)
             continue;
         if (errno == EIO)
@@ -69,7 +71,7 @@ bool tt_file_punch(int fd, int64_t at, int64_t len)
 {
     int got;
     do
-        got = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, len);
+        got = tt_os_file_punch(fd, at, len);
     while (got < 0 && errno == EINTR);
     return got == 0;
 }
