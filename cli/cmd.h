@@ -10,7 +10,7 @@
 
 #include "screen.h"
 
-#include <argp.h>
+#include <stdio.h>
 
 /* In the order of --help. */
 #define TT_COMMANDS(X) \
@@ -44,6 +44,7 @@ typedef struct tt_option {
     bool (*read)(const char *text, void *to); /* NULL: the text itself; false: not accepted */
     const char *takes;                        /* what read accepts; without read, the words */
     int letter;                               /* 0: none */
+    bool is_last;                             /* what follows is for another program */
 } tt_option;
 
 typedef struct tt_call {
@@ -59,18 +60,18 @@ typedef struct tt_call {
 
 typedef struct tt_cmd {
     const char *name;
-    const char *args;         /* "RUN [GLOB]", for the list of commands */
-    const char *summary;      /* one line, for the same list */
-    const char *usage;        /* in place of args, for its own --help; NULL: args */
-    const char *doc;          /* its own --help: before and, behind \v, after the options */
-    const tt_option *options; /* ended by a row without help */
-    size_t least, most;       /* words that it takes */
-    size_t runs;              /* how many of these are runs to open */
-    const char *missing;      /* message when there are fewer words */
-    const char *extra;        /* what to do when there are more */
-    bool is_in_order;         /* options end at the first word: the rest is for another program */
-    /* Checks that no single option can do, and options that are none of the usual.  NULL: none */
-    error_t (*parse)(int key, char *arg, struct argp_state *state);
+    const char *args;              /* "RUN [GLOB]", for the list of commands */
+    const char *summary;           /* one line, for the same list */
+    const char *usage;             /* in place of args, for its own --help; NULL: args */
+    const char *doc;               /* its own --help: before and, behind \v, after the options */
+    const tt_option *options;      /* ended by a row without help */
+    size_t least, most;            /* words that it takes */
+    size_t runs;                   /* how many of these are runs to open */
+    const char *missing;           /* message when there are fewer words */
+    const char *extra;             /* what to do when there are more */
+    bool is_in_order;              /* options end at the first word: the rest is for another program */
+    void (*print_list)(FILE *out); /* help between the options and the rest; NULL: none */
+    void (*check)(const tt_call *call); /* refuses what no single option can know; NULL: nothing */
     tt_exit (*run)(tt_call *call);
 } tt_cmd;
 
@@ -100,6 +101,10 @@ tt_exit tt_python_exec(const char *module, char *const *args, tt_error *err);
 TT_COMMANDS(X)
 #undef X
 
+const char *tt_cmd_title(const tt_cmd *cmd); /* "tensortap show" */
+/* Prints the message behind the title, and exits with TT_EXIT_USAGE. */
+_Noreturn void tt_cmd_refuse(const tt_cmd *cmd, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Runs the command NAME with these arguments; argv[0] is not one of them. */
 tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err);
 void tt_cmd_print_help(void); /* of the program, to standard output */

@@ -48,36 +48,29 @@ static const char *format_name(size_t i)
     return i < FORMATS ? formats[i].name : NULL;
 }
 
-static size_t find_format(struct argp_state *state)
+static size_t find_format(const tt_cmd *cmd)
 {
     for (size_t i = 0; i < FORMATS; i++)
         if (strcmp(formats[i].name, args.to) == 0)
             return i;
     const char *near = tt_words_near(args.to, format_name);
     if (near != NULL)
-        argp_failure(state, TT_EXIT_USAGE, 0, "no format '%s'; did you mean '%s'?", args.to, near);
-    argp_failure(state, TT_EXIT_USAGE, 0, "no format '%s'; there are " ALL_FORMATS ", tensorboard",
-                 args.to);
-    return FORMATS;
+        tt_cmd_refuse(cmd, "no format '%s'; did you mean '%s'?", args.to, near);
+    tt_cmd_refuse(cmd, "no format '%s'; there are " ALL_FORMATS ", tensorboard", args.to);
 }
 
 static size_t format; /* of formats */
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void check(const tt_call *call)
 {
-    (void)arg;
-    if (key != ARGP_KEY_END)
-        return ARGP_ERR_UNKNOWN;
     if (args.to == NULL)
-        argp_failure(state, TT_EXIT_USAGE, 0, "say --to " ALL_FORMATS " or tensorboard");
-    format = find_format(state);
+        tt_cmd_refuse(call->cmd, "say --to " ALL_FORMATS " or tensorboard");
+    format = find_format(call->cmd);
     if (args.out == NULL)
-        argp_failure(state, TT_EXIT_USAGE, 0, "say where to: -o FILE");
+        tt_cmd_refuse(call->cmd, "say where to: -o FILE");
     if (strcmp(args.out, "-") == 0 && (formats[format].write == NULL || formats[format].has_values))
-        argp_failure(state, TT_EXIT_USAGE, 0,
-                     "only csv and json go to standard output; give %s a file name",
-                     formats[format].name);
-    return 0;
+        tt_cmd_refuse(call->cmd, "only csv and json go to standard output; give %s a file name",
+                      formats[format].name);
 }
 
 /* Reports blocks that the reader skipped: their points would be missing silently. */
@@ -175,6 +168,6 @@ const tt_cmd tt_cmd_export = {
               .to = &args.is_partial },
             { 0 } },
     TT_CMD_RUN_AND_GLOB,
-    .parse = parse,
+    .check = check,
     .run = export_command,
 };

@@ -34,21 +34,16 @@ static bool read_inches(const char *text, void *out)
     return strtod(text, &end) > 0 && *end == '\0';
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void check(const tt_call *call)
 {
-    const tt_call *call = state->input;
-    (void)arg;
-    if (key != ARGP_KEY_END)
-        return ARGP_ERR_UNKNOWN;
     if ((call->count == 0) == (args.trace == NULL))
-        argp_failure(state, TT_EXIT_USAGE, 0, "name a run, or a trace with --trace-file");
+        tt_cmd_refuse(call->cmd, "name a run, or a trace with --trace-file");
     if (args.out == NULL)
-        argp_failure(state, TT_EXIT_USAGE, 0, "say where to: --out FILE");
+        tt_cmd_refuse(call->cmd, "say where to: --out FILE");
     if (call->count > 0 && args.json != NULL)
-        argp_failure(state, TT_EXIT_USAGE, 0, "--save-json is for traces");
+        tt_cmd_refuse(call->cmd, "--save-json is for traces");
     if (call->count == 0 && args.color != NULL)
-        argp_failure(state, TT_EXIT_USAGE, 0, "--color needs a run: a trace has no statistics");
-    return 0;
+        tt_cmd_refuse(call->cmd, "--color needs a run: a trace has no statistics");
 }
 
 static tt_exit graph(tt_call *call)
@@ -86,6 +81,6 @@ const tt_cmd tt_cmd_graph = {
             { 0 } },
     .most = 1,
     .extra = "name one run",
-    .parse = parse,
+    .check = check,
     .run = graph,
 };

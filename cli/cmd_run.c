@@ -40,25 +40,12 @@ static bool read_share(const char *text, void *out)
     return keep_text(text, out, end != text && *end == '\0' && share > 0 && share < 1);
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void check(const tt_call *call)
 {
-    tt_call *call = state->input;
-    switch (key) {
-    case 'm':
-        args.module = arg;
-        call->words = state->argv + state->next; /* the rest is the module's */
-        call->count = (size_t)(state->argc - state->next);
-        state->next = state->argc;
-        return 0;
-    case ARGP_KEY_END:
-        if (call->words == NULL)
-            argp_failure(state, TT_EXIT_USAGE, 0, "name a script, as in: tensortap run train.py");
-        if (args.resumes && args.out == NULL)
-            argp_failure(state, TT_EXIT_USAGE, 0, "--resume needs the run to go on with: -o RUN");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    if (call->count == 0 && args.module == NULL)
+        tt_cmd_refuse(call->cmd, "name a script, as in: tensortap run train.py");
+    if (args.resumes && args.out == NULL)
+        tt_cmd_refuse(call->cmd, "--resume needs the run to go on with: -o RUN");
 }
 
 static tt_exit run(tt_call *call)
@@ -122,10 +109,11 @@ const tt_cmd tt_cmd_run = {
             { "on-nonfinite", "ACTION",
               "At the first NaN or Inf: warn, or raise an exception in the program",
               .to = &args.on_nonfinite, .takes = "warn or raise" },
-            { NULL, "MODULE", "Run a module, as python -m does", .letter = 'm' },
+            { NULL, "MODULE", "Run a module, as python -m does", .to = &args.module, .letter = 'm',
+              .is_last = true },
             { 0 } },
     .most = SIZE_MAX,
     .is_in_order = true,
-    .parse = parse,
+    .check = check,
     .run = run,
 };

@@ -4,6 +4,7 @@
  * Exit codes: 0 fine; 1 the thing asked about is there or differs; 2 usage, or a name that
  * matches nothing; 3 failure, which includes a full disk behind standard output.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "arguments.h"
 #include "overview.h"
 #include "words.h"
 
@@ -20,7 +21,7 @@ static const tt_cmd *const commands[] = {
     TT_COMMANDS(X)
 #undef X
 };
-enum { COMMANDS = sizeof commands / sizeof *commands, OPTIONS_MAX = 16, KEY = 256 };
+enum { COMMANDS = sizeof commands / sizeof *commands };
 
 tt_exit tt_cmd_fail(tt_error *err, tt_exit code, const char *format, ...)
 {
@@ -39,64 +40,12 @@ tt_exit tt_cmd_exit(tt_status st, tt_error *err)
                                 : tt_cmd_fail(err, TT_EXIT_FAILED, "%s", tt_status_text(st));
 }
 
-/* ---- the arguments of a command -------------------------------------------------- */
-
-static void read_option(const tt_option *option, char *arg, struct argp_state *state)
+const char *tt_cmd_title(const tt_cmd *cmd)
 {
-    if (option->value == NULL)
-        *(bool *)option->to = true;
-    else if (option->read == NULL)
-        *(const char **)option->to = arg;
-    if (option->read != NULL ? !option->read(arg, option->to)
-                             : option->takes != NULL && !tt_words_have(option->takes, arg))
-        argp_failure(state, TT_EXIT_USAGE, 0, "--%s takes %s, not '%s'", option->name, option->takes,
-                     arg);
+    return *cmd->name != '\0' ? tt_screen_text("tensortap %s", cmd->name) : "tensortap";
 }
 
-static error_t parse_argument(int key, char *arg, struct argp_state *state)
-{
-    tt_call *call = state->input;
-    const tt_cmd *cmd = call->cmd;
-    if (key == ARGP_KEY_ARGS) {
-        call->words = state->argv + state->next;
-        call->count = (size_t)(state->argc - state->next);
-        state->next = state->argc;
-        return 0;
-    }
-    if (key == ARGP_KEY_END && call->count < cmd->least)
-        argp_failure(state, TT_EXIT_USAGE, 0, "%s", cmd->missing);
-    if (key == ARGP_KEY_END && call->count > cmd->most)
-        argp_failure(state, TT_EXIT_USAGE, 0, "'%s' is one too many; %s", call->words[cmd->most],
-                     cmd->extra);
-    for (size_t i = 0; cmd->options != NULL && cmd->options[i].help != NULL; i++) {
-        const tt_option *option = &cmd->options[i];
-        if (option->to == NULL || key != (option->letter != 0 ? option->letter : KEY + (int)i))
-            continue;
-        read_option(option, arg, state);
-        return 0;
-    }
-    return cmd->parse != NULL ? cmd->parse(key, arg, state) : ARGP_ERR_UNKNOWN;
-}
-
-static void parse_arguments(tt_call *call, int argc, char **argv)
-{
-    const tt_cmd *cmd = call->cmd;
-    struct argp_option options[OPTIONS_MAX + 1] = { { 0 } };
-    for (size_t i = 0; cmd->options != NULL && cmd->options[i].help != NULL; i++)
-        options[i] = (struct argp_option){ .name = cmd->options[i].name,
-                                           .key = cmd->options[i].letter != 0 ? cmd->options[i].letter
-                                                                              : KEY + (int)i,
-                                           .arg = cmd->options[i].value,
-                                           .doc = cmd->options[i].help };
-    const struct argp spec = { .options =
-                                   cmd->options != NULL ? options : NULL, /* argp leaks an empty list */
-                               .parser = parse_argument,
-                               .args_doc = cmd->usage != NULL ? cmd->usage : cmd->args,
-                               .doc = cmd->doc };
-    argp_parse(&spec, argc, argv, cmd->is_in_order ? ARGP_IN_ORDER : 0, NULL, call);
-    call->path = call->count > 0 ? call->words[0] : NULL;
-    call->glob = cmd->runs == 1 && call->count > 1 ? call->words[1] : NULL;
-}
+/* ---- commands -------------------------------------------------------------------- */
 
 static const char *command_name(size_t i)
 {
@@ -118,12 +67,12 @@ tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
         call.cmd = strcmp(commands[i]->name, name) == 0 ? commands[i] : call.cmd;
     if (call.cmd == NULL)
         return unknown_command(name, err);
-    char title[64], help[] = "--help";
-    (void)snprintf(title, sizeof title, "tensortap %s", call.cmd->name);
+    char title[64];
+    (void)snprintf(title, sizeof title, "%s", tt_cmd_title(call.cmd));
     argv[0] = title;
-    if (argc > 1 && strcmp(argv[1], "-h") == 0)
-        argv[1] = help; /* argp knows -? and --help only */
-    parse_arguments(&call, argc, argv);
+    tt_arguments_parse(&call, argc, argv);
+    call.path = call.count > 0 ? call.words[0] : NULL;
+    call.glob = call.cmd->runs == 1 && call.count > 1 ? call.words[1] : NULL;
     tt_screen_look();
     tt_exit code = TT_EXIT_FINE;
     for (size_t i = 0; code == TT_EXIT_FINE && i < call.cmd->runs && i < call.count; i++)
@@ -139,51 +88,29 @@ tt_exit tt_cmd_call(const char *name, int argc, char **argv, tt_error *err)
 
 /* ---- the program ----------------------------------------------------------------- */
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void list_commands(FILE *out)
 {
-    int *first = state->input;
-    (void)arg;
-    if (key != ARGP_KEY_ARG)
-        return ARGP_ERR_UNKNOWN;
-    *first = state->next - 1;
-    state->next = state->argc; /* the rest is the command's */
-    return 0;
-}
-
-/* Writes the end of --help, below the options: the commands and an example. */
-static char *describe(int key, const char *text, void *input)
-{
-    (void)input;
-    if (key != ARGP_KEY_HELP_POST_DOC)
-        return (char *)(uintptr_t)text;
-    char *out = NULL;
-    size_t len = 0;
-    FILE *file = open_memstream(&out, &len);
-    if (file == NULL)
-        return NULL;
-    fputs("Commands:\n", file);
+    fputs("Commands:\n", out);
     for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(file, "  %-8s %-16s %s\n", commands[i]->name, commands[i]->args, commands[i]->summary);
-    fputs("\nFor example: tensortap show runs/today", file);
-    return fclose(file) == 0 ? out : NULL; /* argp frees it */
+        fprintf(out, "  %-8s %-16s %s\n", commands[i]->name, commands[i]->args, commands[i]->summary);
+    fputc('\n', out);
 }
 
-static const struct argp spec = {
-    .parser = parse,
-    .args_doc = "COMMAND [ARGUMENT...]",
-    .doc = "Show what the tensors of a PyTorch program do.\v",
-    .help_filter = describe,
+static const tt_cmd program = {
+    .name = "",
+    .args = "COMMAND [ARGUMENT...]",
+    .doc = "Show what the tensors of a PyTorch program do.\vFor example: tensortap show runs/today",
+    .most = SIZE_MAX,
+    .is_in_order = true, /* the rest is the command's */
+    .print_list = list_commands,
 };
 
 void tt_cmd_print_help(void)
 {
-    char name[] = "tensortap", option[] = "--help";
-    int first = 0;
-    argp_parse(&spec, 2, (char *[]){ name, option, NULL }, ARGP_NO_EXIT, NULL, &first);
+    tt_arguments_help(&program, stdout);
 }
 
-/* Runs at every exit, argp's own included: an answer that could not be written
- * is a failure. */
+/* Runs at every exit: an answer that could not be written is a failure. */
 static void close_output(void)
 {
     bool had_failed = ferror(stdout) != 0;
@@ -202,21 +129,17 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_DFL); /* `| head` ends us quietly, whatever we inherited */
     if (atexit(close_output) != 0)
         return TT_EXIT_FAILED;
-    argp_program_version = "tensortap " TT_VERSION;
-    argp_err_exit_status = TT_EXIT_USAGE;
-    char self[] = "tensortap", help[] = "--help";
+    char self[] = "tensortap";
     if (argc > 0)
         argv[0] = self;
-    if (argc > 1 && strcmp(argv[1], "-h") == 0)
-        argv[1] = help;
-    int first = 0;
-    argp_parse(&spec, argc, argv, ARGP_IN_ORDER, NULL, &first);
-    if (first == 0) {
-        argp_help(&spec, stderr, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK, self);
+    tt_call call = { .cmd = &program };
+    tt_arguments_parse(&call, argc, argv);
+    if (call.count == 0) {
+        tt_arguments_help(&program, stderr);
         return TT_EXIT_USAGE;
     }
     tt_error err = { "" };
-    tt_exit code = tt_cmd_call(argv[first], argc - first, argv + first, &err);
+    tt_exit code = tt_cmd_call(call.words[0], (int)call.count, call.words, &err);
     tt_buf safe = { 0 }; /* it quotes what the user gave */
     if (err.text[0] != '\0' && tt_text_append(err.text, &(tt_style){ 0 }, &safe) == TT_OK)
         fprintf(stderr, "tensortap: %s\n", safe.data);

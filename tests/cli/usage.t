@@ -1,13 +1,13 @@
 # What the program says about itself.
-$ tensortap --version
-tensortap 0.1.0
+$ tensortap --version | sed 's/[0-9]*[.][0-9]*[.][0-9]*$/X.Y.Z/'
+tensortap X.Y.Z
 $ tensortap --help
 Usage: tensortap [OPTION...] COMMAND [ARGUMENT...]
 Show what the tensors of a PyTorch program do.
 
-  -?, --help                 Give this help list
-      --usage                Give a short usage message
-  -V, --version              Print program version
+  -h, --help                 Print this help
+      --usage                Print how it is called
+  -V, --version              Print the version of the program
 
 Commands:
   run      SCRIPT ...       run a Python program and record its models
@@ -29,8 +29,12 @@ $ tensortap -h | head -n 2
 Usage: tensortap [OPTION...] COMMAND [ARGUMENT...]
 Show what the tensors of a PyTorch program do.
 $ tensortap
-Usage: tensortap COMMAND [ARGUMENT...]
+Usage: tensortap [OPTION...] COMMAND [ARGUMENT...]
 Show what the tensors of a PyTorch program do.
+
+  -h, --help                 Print this help
+      --usage                Print how it is called
+  -V, --version              Print the version of the program
 
 Commands:
   run      SCRIPT ...       run a Python program and record its models
@@ -53,9 +57,9 @@ $ tensortap help
 Usage: tensortap [OPTION...] COMMAND [ARGUMENT...]
 Show what the tensors of a PyTorch program do.
 
-  -?, --help                 Give this help list
-      --usage                Give a short usage message
-  -V, --version              Print program version
+  -h, --help                 Print this help
+      --usage                Print how it is called
+  -V, --version              Print the version of the program
 
 Commands:
   run      SCRIPT ...       run a Python program and record its models
@@ -77,9 +81,9 @@ $ tensortap help help
 Usage: tensortap help [OPTION...] [COMMAND]
 Print what tensortap can do, or how to use one of its commands.
 
-  -?, --help                 Give this help list
-      --usage                Give a short usage message
-  -V, --version              Print program version
+  -h, --help                 Print this help
+      --usage                Print how it is called
+  -V, --version              Print the version of the program
 
 For example: tensortap help show
 $ tensortap show -h | head -n 1
@@ -106,4 +110,20 @@ tensortap help: 'two' is one too many; name one command
 $ tensortap --nonsense
 tensortap: unrecognized option '--nonsense'
 Try `tensortap --help' or `tensortap --usage' for more information.
+[2]
+$ tensortap -? | head -n 1
+Usage: tensortap [OPTION...] COMMAND [ARGUMENT...]
+$ tensortap run --usage
+Usage: tensortap run [OPTION...] SCRIPT [ARGUMENT...]
+  or:  tensortap run [OPTION...] -m MODULE [ARGUMENT...]
+$ tensortap show --al
+tensortap show: name a run; 'tensortap ls' lists them
+[2]
+$ tensortap show -x
+tensortap show: invalid option -- 'x'
+Try `tensortap show --help' or `tensortap show --usage' for more information.
+[2]
+$ tensortap stats a b c --step
+tensortap stats: option '--step' requires an argument
+Try `tensortap stats --help' or `tensortap stats --usage' for more information.
 [2]

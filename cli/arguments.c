@@ -1,0 +1,201 @@
+/* arguments.c -- the options and words of a command, and its help, from its row.
+ *
+ * Exists because argp, which would do this, is in the GNU library alone; getopt_long is
+ * everywhere.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "arguments.h"
+
+#include "words.h"
+
+#include <assert.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTIONS_MAX = 24, KEY = 256, USAGE = KEY - 1, WIDTH = 79, HELP_COLUMN = 29 };
+
+/* Of every command, and of the program. */
+static const tt_option common[] = {
+    { "help", NULL, "Print this help", .letter = 'h' },
+    { "usage", NULL, "Print how it is called", .letter = 0 },
+    { "version", NULL, "Print the version of the program", .letter = 'V' },
+};
+enum { COMMON = sizeof common / sizeof *common };
+
+/* ---- help ------------------------------------------------------------------ */
+
+/* Prints text from this column on, broken between words before WIDTH; further lines are indented. */
+static void print_wrapped(FILE *out, const char *text, size_t column, size_t indent)
+{
+    while (*text != '\0') {
+        size_t spaces = strspn(text, " "), len = strcspn(text + spaces, " \n");
+        if (len > 0 && column > indent && column + spaces + len > WIDTH) {
+            fprintf(out, "\n%*s", (int)indent, "");
+            column = indent;
+            spaces = 0;
+            text += strspn(text, " ");
+        }
+        fprintf(out, "%.*s", (int)(spaces + len), text);
+        text += spaces + len;
+        column += spaces + len;
+        if (*text == '\n') {
+            fprintf(out, "\n%*s", text[1] != '\n' ? (int)indent : 0, "");
+            column = indent;
+            text++;
+        }
+    }
+    fputc('\n', out);
+}
+
+static void print_option(FILE *out, const tt_option *option)
+{
+    char head[80] = "      ";
+    if (option->letter != 0)
+        (void)snprintf(head, sizeof head, "  -%c%s", option->letter, option->name != NULL ? ", " : " ");
+    size_t len = strlen(head);
+    len += (size_t)snprintf(head + len, sizeof head - len, "%s%s%s%s", option->name != NULL ? "--" : "",
+                            option->name != NULL ? option->name : "",
+                            option->name != NULL && option->value != NULL ? "=" : "",
+                            option->value != NULL ? option->value : "");
+    if (len + 2 <= HELP_COLUMN)
+        fprintf(out, "%-*s", HELP_COLUMN, head);
+    else
+        fprintf(out, "%s\n%*s", head, HELP_COLUMN, "");
+    print_wrapped(out, option->help, HELP_COLUMN, HELP_COLUMN);
+}
+
+static void print_usage(const tt_cmd *cmd, FILE *out)
+{
+    const char *way = cmd->usage != NULL ? cmd->usage : cmd->args, *lead = "Usage:";
+    for (; way != NULL; lead = "  or: ") {
+        const char *end = strchr(way, '\n');
+        fprintf(out, "%s %s [OPTION...] %.*s\n", lead, tt_cmd_title(cmd),
+                end != NULL ? (int)(end - way) : (int)strlen(way), way);
+        way = end != NULL ? end + 1 : NULL;
+    }
+}
+
+void tt_arguments_help(const tt_cmd *cmd, FILE *out)
+{
+    const char *rest = strchr(cmd->doc, '\v');
+    char *before = strndup(cmd->doc, rest != NULL ? (size_t)(rest - cmd->doc) : strlen(cmd->doc));
+    print_usage(cmd, out);
+    print_wrapped(out, before != NULL ? before : "", 0, 0);
+    fputc('\n', out);
+    for (const tt_option *option = cmd->options; option != NULL && option->help != NULL; option++)
+        print_option(out, option);
+    for (size_t i = 0; i < COMMON; i++)
+        print_option(out, &common[i]);
+    fputc('\n', out);
+    if (cmd->print_list != NULL)
+        cmd->print_list(out);
+    print_wrapped(out, rest != NULL ? rest + 1 : "", 0, 0);
+    free(before);
+}
+
+/* ---- parsing ---------------------------------------------------------------- */
+
+void tt_cmd_refuse(const tt_cmd *cmd, const char *format, ...)
+{
+    char text[sizeof(tt_error)];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    tt_buf safe = { 0 }; /* it quotes what the user gave */
+    if (tt_text_append(text, &(tt_style){ 0 }, &safe) == TT_OK)
+        fprintf(stderr, "%s: %s\n", tt_cmd_title(cmd), safe.data);
+    tt_buf_free(&safe);
+    exit(TT_EXIT_USAGE);
+}
+
+static void read_option(const tt_cmd *cmd, const tt_option *option, const char *text)
+{
+    if (option->value == NULL)
+        *(bool *)option->to = true;
+    else if (option->read == NULL)
+        *(const char **)option->to = text;
+    if (option->read != NULL ? !option->read(text, option->to)
+                             : option->takes != NULL && !tt_words_have(option->takes, text))
+        tt_cmd_refuse(cmd, "--%s takes %s, not '%s'", option->name, option->takes, text);
+}
+
+static void answer(const tt_cmd *cmd, int key)
+{
+    if (key == 'V')
+        puts("tensortap " TT_VERSION);
+    else if (key == USAGE)
+        print_usage(cmd, stdout);
+    else
+        tt_arguments_help(cmd, stdout);
+    exit(TT_EXIT_FINE);
+}
+
+/* What getopt_long is to know. */
+typedef struct spec {
+    struct option longs[OPTIONS_MAX + COMMON + 1];
+    char letters[2 * OPTIONS_MAX + 8];
+} spec;
+
+static void describe(const tt_cmd *cmd, spec *out)
+{
+    size_t longs = 0, letters = 0;
+    if (cmd->is_in_order)
+        out->letters[letters++] = '+';
+    for (size_t i = 0; cmd->options != NULL && cmd->options[i].help != NULL; i++) {
+        const tt_option *option = &cmd->options[i];
+        bool has_value = option->value != NULL;
+        assert(i < OPTIONS_MAX);
+        if (option->letter != 0)
+            out->letters[letters++] = (char)option->letter;
+        if (option->letter != 0 && has_value)
+            out->letters[letters++] = ':';
+        if (option->name != NULL)
+            out->longs[longs++] = (struct option){ option->name, has_value, NULL, KEY + (int)i };
+    }
+    for (size_t i = 0; i < COMMON; i++)
+        out->longs[longs++] = (struct option){ common[i].name, no_argument, NULL,
+                                               common[i].letter != 0 ? common[i].letter : USAGE };
+    memcpy(out->letters + letters, "hV", sizeof "hV");
+}
+
+static const tt_option *option_of(const tt_cmd *cmd, int key)
+{
+    for (size_t i = 0; cmd->options != NULL && cmd->options[i].help != NULL; i++)
+        if (key == KEY + (int)i || key == cmd->options[i].letter)
+            return &cmd->options[i];
+    return NULL;
+}
+
+void tt_arguments_parse(tt_call *call, int argc, char **argv)
+{
+    const tt_cmd *cmd = call->cmd;
+    spec known = { 0 };
+    describe(cmd, &known);
+    if (argc > 1 && strcmp(argv[1], "-?") == 0)
+        answer(cmd, 'h'); /* GNU programs know it; to getopt_long it is a mistake */
+    optind = 0; /* anew: of another command */
+    for (bool goes_on = true; goes_on;) {
+        int key = getopt_long(argc, argv, known.letters, known.longs, NULL);
+        const tt_option *option = option_of(cmd, key);
+        if (key == '?') { /* it has said what is wrong */
+            fprintf(stderr, "Try `%s --help' or `%s --usage' for more information.\n", tt_cmd_title(cmd),
+                    tt_cmd_title(cmd));
+            exit(TT_EXIT_USAGE);
+        }
+        if (key != -1 && option == NULL)
+            answer(cmd, key);
+        if (option != NULL)
+            read_option(cmd, option, optarg);
+        goes_on = key != -1 && (option == NULL || !option->is_last);
+    }
+    call->words = argv + optind;
+    call->count = (size_t)(argc - optind);
+    if (call->count < cmd->least)
+        tt_cmd_refuse(cmd, "%s", cmd->missing);
+    if (call->count > cmd->most)
+        tt_cmd_refuse(cmd, "'%s' is one too many; %s", call->words[cmd->most], cmd->extra);
+    if (cmd->check != NULL)
+        cmd->check(call);
+}
