@@ -200,3 +200,12 @@ def test_an_expression_that_is_nested_too_deeply_gives_names_without_arrows() ->
     names = {"x": np.ones((2, 2))}
     found = run("y = x + 1\nz = x" + ".T" * 900 + "\nw = z + 1", names).arrows()
     assert found == [(1, "y", []), (2, "z", []), (3, "w", [])]
+
+
+def test_a_python_that_is_newer_than_any_tested_has_no_line_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "hexversion", 0x03100000)
+    with pytest.raises(RuntimeError, match=r"tested up to Python 3\.\d+, and this is 3\.16"):
+        _core.watch_lines(lambda event: None)
+    assert _core.stats(np.arange(3.0)).max == 2  # all else works

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "lines/engine.h"
 
-enum { MOST_ERRORS = 100 };
+enum { MOST_ERRORS = 100, NEWEST_PYTHON = 0x030F /* that the tests pass on: 3.15 */ };
 
 /* ---- errors ---------------------------------------------------------------- */
 
@@ -128,10 +128,29 @@ static int find_modules(lines_source *source)
     return source->analyse != NULL && source->threading != NULL && !PyErr_Occurred() ? 0 : -1;
 }
 
+/* Instructions and frames of another Python may mean something else: wrong answers are worse
+ * than none.  Everything but the line source uses public interfaces. */
+static int check_python(void)
+{
+    PyObject *number = PySys_GetObject("hexversion"); /* borrowed */
+    long version = number != NULL ? PyLong_AsLong(number) >> 16 : NEWEST_PYTHON;
+    if (version == -1 && PyErr_Occurred())
+        return -1;
+    if (version <= NEWEST_PYTHON)
+        return 0;
+    PyErr_Format(PyExc_RuntimeError,
+                 "line events are tested up to Python 3.%d, and this is 3.%ld: flow, track's variables and "
+                 "trace's local variables need an older Python or a newer tensortap; all else works here",
+                 NEWEST_PYTHON & 0xFF, version & 0xFF);
+    return -1;
+}
+
 int lines_source_add(lines_source *source, const lines_consumer *consumer)
 {
     PyObject *roots = NULL; /* owned, then the slot's */
     int id = 0;
+    if (check_python() < 0)
+        return -1;
     while (id < LINES_MAX_CONSUMERS && source->mask & (uint32_t)1 << id)
         id++;
     if (id == LINES_MAX_CONSUMERS) {
