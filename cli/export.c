@@ -47,47 +47,62 @@ static tt_status visit_points(const tt_export *what, visitor *visit, void *conte
 
 /* ---- points ------------------------------------------------------------------------ */
 
-static void put_number(double x)
+static void put_number(tt_buf *row, double x)
 {
-    char text[TT_NUMBER_TEXT];
-    (void)tt_number_f64(x, text);
-    printf(",%s", text);
+    char text[TT_NUMBER_TEXT] = ",";
+    (void)tt_buf_append(row, text, 1 + tt_number_f64(x, text + 1));
 }
 
-static void put_csv(const char *site, int32_t rank, const tt_point *p)
+static void put_count(tt_buf *row, int64_t x)
 {
-    putchar('"');
-    for (const char *at = site; *at != '\0'; at++) {
-        if (*at == '"')
-            putchar('"');
-        putchar(*at);
+    (void)tt_buf_append(row, ",", 1);
+    (void)tt_buf_int(row, x);
+}
+
+static void put_csv(tt_buf *row, const char *site, int32_t rank, const tt_point *p)
+{
+    static const char *const phases[] = { ",", ",train", ",eval" };
+    (void)tt_buf_append(row, "\"", 1);
+    for (const char *rest = site; *rest != '\0';) {
+        size_t n = strcspn(rest, "\"");
+        (void)tt_buf_append(row, rest, n);
+        if (rest[n] == '"')
+            (void)tt_buf_append(row, "\"\"", 2);
+        rest += n + (rest[n] == '"');
     }
-    static const char *const phases[] = { "", "train", "eval" };
-    printf("\",%d,%" PRId64 ",%u,%" PRId64 ",%s", (int)rank, p->step, p->call, p->time,
-           p->phase < TT_PHASE_COUNT_ ? phases[p->phase] : "");
+    (void)tt_buf_append(row, "\"", 1);
+    const int64_t where[] = { rank, p->step, p->call, p->time };
+    for (size_t i = 0; i < sizeof where / sizeof where[0]; i++)
+        put_count(row, where[i]);
+    (void)tt_buf_text(row, phases[p->phase < TT_PHASE_COUNT_ ? p->phase : 0]);
     if ((p->products & TT_PRODUCT_SCALAR) != 0)
-        put_number(p->scalar);
+        put_number(row, p->scalar);
     else
-        putchar(',');
+        (void)tt_buf_append(row, ",", 1);
     if ((p->products & TT_PRODUCT_STATS) == 0) {
-        puts(",,,,,,,,,,,,,,,");
+        (void)tt_buf_text(row, ",,,,,,,,,,,,,,,\n");
         return;
     }
     tt_numbers n = tt_json_numbers(p);
     const char *dtype = tt_json_dtype(p);
-    printf(",%s,", dtype != NULL ? dtype : "");
-    for (int32_t d = 0; d < p->ndim; d++)
-        printf("%s%" PRId64, d > 0 ? "x" : "", p->shape[d]);
+    (void)tt_buf_append(row, ",", 1);
+    (void)tt_buf_text(row, dtype != NULL ? dtype : "");
+    (void)tt_buf_append(row, ",", 1);
+    for (int32_t d = 0; d < p->ndim; d++) {
+        (void)tt_buf_append(row, "x", d > 0);
+        (void)tt_buf_int(row, p->shape[d]);
+    }
     for (size_t i = 0; i < TT_COUNTS; i++)
-        printf(",%" PRId64, n.counts[i]);
+        put_count(row, n.counts[i]);
     for (size_t i = 0; i < TT_NUMBERS - 1; i++) /* the last one, rms, follows from l2 */
-        put_number(n.numbers[i]);
-    putchar('\n');
+        put_number(row, n.numbers[i]);
+    (void)tt_buf_append(row, "\n", 1);
 }
 
 /* Where the points go. */
 typedef struct sink {
     tt_json *json;     /* NULL: csv */
+    tt_buf row;        /* owned; of csv */
     tt_hist_bin *bins; /* owned; of the point's histogram */
     size_t cap;
 } sink;
@@ -117,8 +132,11 @@ static tt_status put_point(const tt_export *what, int32_t file, int32_t site, in
     if (st < 0)
         return st;
     if (json == NULL) {
-        put_csv(name, rank, p); /* a row has no room for a histogram */
-        return TT_OK;
+        tt_buf_clear(&to->row);
+        put_csv(&to->row, name, rank, p); /* a row has no room for a histogram */
+        if (to->row.st == TT_OK)
+            (void)fwrite(to->row.data, 1, to->row.len, stdout); /* main looks for failures */
+        return to->row.st;
     }
     tt_json_open(json, NULL, '{');
     tt_json_text(json, "site", name);
@@ -157,6 +175,7 @@ tt_status tt_export_points(const tt_export *what, tt_error *err)
     sink to = { .json = json };
     st = visit_points(what, put_point, &to, err);
     free(to.bins);
+    tt_buf_free(&to.row);
     if (is_json)
         st = tt_json_print(&answer, st);
     if (is_file && (fflush(stdout) != 0 || ferror(stdout) != 0) && st == TT_OK)

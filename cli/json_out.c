@@ -10,7 +10,7 @@ static void print(tt_buf *text)
 {
     if (text->len > 0)
         (void)fwrite(text->data, 1, text->len, stdout); /* main looks for failures */
-    tt_buf_free(text);
+    tt_buf_clear(text);
 }
 
 tt_json *tt_json_begin(tt_json_out *out, char bracket)
@@ -26,6 +26,7 @@ tt_status tt_json_print(tt_json_out *out, tt_status st)
         tt_json_close(&out->json);
     tt_status written = tt_json_finish(&out->json);
     print(&out->text);
+    tt_buf_free(&out->text);
     putchar('\n');
     return st < 0 ? st : written;
 }

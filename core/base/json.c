@@ -46,6 +46,10 @@ static void put_string(tt_json *json, const char *text)
     put(json, "\"", 1);
     size_t plain = 0; /* beginning of what can be copied as it is */
     for (size_t at = 0, n; at < len; at += n) {
+        unsigned char byte = (unsigned char)text[at];
+        n = 1;
+        if (byte >= ' ' && byte < 0x7F && byte != '"' && byte != '\\')
+            continue; /* nearly all text is plain ASCII */
         uint32_t c;
         n = tt_utf8_read(text + at, len - at, &c);
         bool is_invalid = c == TT_UTF8_INVALID;
@@ -143,9 +147,8 @@ void tt_json_f32(tt_json *json, const char *name, float x)
 
 void tt_json_i64(tt_json *json, const char *name, int64_t x)
 {
-    char text[TT_NUMBER_TEXT];
-    (void)snprintf(text, sizeof text, "%" PRId64, x);
-    put_value(json, name, text);
+    begin(json, name);
+    (void)tt_buf_int(json->out, x);
 }
 
 void tt_json_u64(tt_json *json, const char *name, uint64_t x)

@@ -11,9 +11,10 @@
 typedef struct tt_compare_state {
     double rtol, atol;
     bool equal_nan;
-    bool has_ulps; /* the kernels for f32 and f64 count ulps ...           */
-    int ulp_shift; /* ... of a type with that many fewer bits: 16 for bf16 */
-    int64_t at;    /* logical index of the next pair */
+    bool has_ulps;   /* the kernels for f32 and f64 count ulps ...           */
+    int ulp_shift;   /* ... of a type with that many fewer bits: 16 for bf16 */
+    bool has_others; /* the block before had pairs that are judged alone: probably this one too */
+    int64_t at;      /* logical index of the next pair */
     int64_t differing;
     double max_abs, max_rel;
     int64_t argmax;    /* of max_abs; -1: no difference yet */

@@ -3,8 +3,8 @@
  * Maxima and counts do not depend on the order, so each instruction set may use the vectors it
  * has and still give the same bits.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "summary/ahead_kernel.h"
 #include "summary/compare.h"
-
 #include "tensor/walk.h"
 
 #include <assert.h>

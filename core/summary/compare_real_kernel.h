@@ -102,13 +102,15 @@ typedef struct NAME(sums) {
     BITS kept;           /* minus a count */
 } NAME(sums);
 
-static NAME(sums) NAME(add_block)(const REAL *a, const REAL *b, size_t n, const tt_compare_state *state)
+/* is_clean: no pair is left out, which is quicker; if there was one after all, gap is INFINITE or more. */
+static inline NAME(sums)
+    NAME(add_block)(const REAL *a, const REAL *b, size_t n, bool is_clean, const tt_compare_state *state)
 {
     REAL rtol = (REAL)state->rtol, atol = (REAL)state->atol;
     BITS most_gap = 0, most_rel = 0, differing = 0, far = 0, count = 0;
     UBITS most_ulps = 0;
     for (size_t i = 0; i < n; i++) {
-        BITS kept = NAME(kept)(a[i], b[i]), gap = NAME(gap)(a[i], b[i]) & kept;
+        BITS kept = is_clean ? -1 : NAME(kept)(a[i], b[i]), gap = NAME(gap)(a[i], b[i]) & kept;
         REAL size = NAME(real)(NAME(magnitude)(b[i]));
         BITS rel = NAME(bits)(NAME(real)(gap) / size) & -(BITS)(b[i] != 0) & kept;
         BITS differ = -(BITS)(a[i] != b[i]) & kept;
@@ -194,12 +196,20 @@ void TT_KERNEL(NAME(compare))(const REAL *a, const REAL *b, size_t n, tt_compare
     assert(n <= TT_TILE);
     int64_t at = state->at;
     state->at += (int64_t)n;
+    for (size_t i = 0; i < n; i += TT_AHEAD_PAGE / sizeof *a) { /* those of the next block */
+        tt_ahead_page(a + i + n - 1);
+        tt_ahead_page(b + i + n - 1);
+    }
     if (NAME(is_same)(a, b, n, state->equal_nan)) {
         if (state->has_ulps && state->ulp_hist != NULL)
             state->ulp_hist[0] += (int64_t)n;
         return;
     }
-    NAME(sums) sums = NAME(add_block)(a, b, n, state);
+    NAME(sums) sums = { .gap = INFINITE };
+    if (!state->has_others) /* in the block before */
+        sums = NAME(add_block)(a, b, n, true, state);
+    if (sums.gap >= INFINITE)
+        sums = NAME(add_block)(a, b, n, false, state);
     if (sums.rel >= INFINITE) { /* a quotient beyond the type's range */
         for (size_t i = 0; i < n; i++)
             NAME(add_pair)(a[i], b[i], at + (int64_t)i, state);
@@ -207,6 +217,7 @@ void TT_KERNEL(NAME(compare))(const REAL *a, const REAL *b, size_t n, tt_compare
     }
     NAME(take_sums)(a, b, n, at, &sums, state);
     int64_t others = (int64_t)n + sums.kept;
+    state->has_others = others > 0;
     if (others > 0)
         NAME(add_others)(a, b, n, at, state);
     if (state->has_ulps && state->ulp_hist != NULL)
