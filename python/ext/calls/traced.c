@@ -549,12 +549,16 @@ int calls_traced_set_call(PyTypeObject *type, PyObject *function)
 /* A function that Dynamo does not trace, but another in its place. */
 typedef struct hidden_object {
     PyObject_HEAD vectorcallfunc call;
-    PyObject *function, *traced; /* owned */
+    PyObject *function, *traced;      /* owned */
+    _PyCFunctionFastWithKeywords run; /* of a function of this extension: one call less; else NULL */
 } hidden_object;
 
 static PyObject *hidden_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    return PyObject_Vectorcall(((hidden_object *)self)->function, args, nargsf, kwnames);
+    hidden_object *hidden = (hidden_object *)self;
+    if (hidden->run == NULL)
+        return PyObject_Vectorcall(hidden->function, args, nargsf, kwnames);
+    return hidden->run(PyCFunction_GET_SELF(hidden->function), args, PyVectorcall_NARGS(nargsf), kwnames);
 }
 
 static PyObject *hidden_doc(PyObject *self, void *Py_UNUSED(closure))
@@ -588,6 +592,9 @@ BINDING_FUNCTION(calls_hidden)
     if (made == NULL)
         return NULL;
     made->call = hidden_call;
+    if (PyCFunction_CheckExact(args[0]) &&
+        PyCFunction_GET_FLAGS(args[0]) == (METH_FASTCALL | METH_KEYWORDS))
+        made->run = (_PyCFunctionFastWithKeywords)(void (*)(void))PyCFunction_GET_FUNCTION(args[0]);
     made->function = Py_NewRef(args[0]);
     made->traced = Py_NewRef(args[1]);
     return (PyObject *)made;
