@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from tensortap import _core
-from tensortap.models.living import all_held, held, holders, living
+from tensortap.models.living import all_held, held, holders
 from tensortap.runs import optimizers
 
 if TYPE_CHECKING:
@@ -311,10 +311,10 @@ class Steps:
         recorder = self.recorder
         if recorder.closed:
             return
+        is_scaled = _is_scaled_step()
         if plan.parts:
             wants_norm = plan.parts[0][0].core.wants(plan.prefix + "gradient_norm")
             norms: list[float] = []
-            is_scaled = _is_scaled_step()
             for one, which in plan.parts:
                 one.is_trained = True
                 one.core.scaled = is_scaled
@@ -335,8 +335,10 @@ class Steps:
                 self._note(self._can_note)
             self._is_clipping = self._can_note and any(one.core.changed for one, _ in plan.parts)
         self._reads += 1
-        if self._reads & (self._reads - 1) == 0:  # 1, 2, 4, 8, ...: looking takes milliseconds
-            self._note(_has_scaler() or self._is_clipping)
+        if self._reads & (self._reads - 1) == 0:  # 1, 2, 4, 8, ...
+            # A scaler may skip steps: then gradients are looked at when they are accumulated, which
+            # costs as much as their statistics.  Without one, a skipped step turns this on.
+            self._note(is_scaled or self._is_clipping)
         for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
             if "lr" in group and all(one.core.wants(name) for one in self.watched[:1]):
                 recorder.log(name, float(group["lr"]))
@@ -376,16 +378,3 @@ def _is_scaled_step() -> bool:
             return bool(frame.f_locals["self"]._enabled)
         frame = frame.f_back
     return False
-
-
-def _has_scaler() -> bool:
-    """Return whether the program has a GradScaler, which may skip steps.
-
-    Only then every gradient is looked at when it is accumulated, which costs as much
-    as its statistics; without one, a step that is skipped all the same turns it on.
-    """
-    try:
-        from torch.amp import GradScaler
-    except ImportError:  # an older torch
-        return True
-    return any(scaler._enabled for scaler in living(GradScaler))
