@@ -14,12 +14,12 @@ from typing import Any
 from weakref import ref
 
 from tensortap import _core
+from tensortap.display.blocks import folded
 from tensortap.flow.source_text import codes_of
 
 Look = tuple[str, str, int]  # code, label of the frame, place of the node that it is drawn as
 
 MOST_UNFOLDED = 40  # nodes
-LONGEST_BLOCK = 200  # nodes
 MOST_SEARCHED = 5000  # nodes: looking for blocks takes the square of it
 
 
@@ -77,64 +77,11 @@ def _paths(found: list[Any]) -> dict[int, str]:
 
 def _folded(looks: list[Look], nodes: list[dict[str, Any]]) -> list[Look]:
     """Draw the blocks of a list of layers as the first one, where they follow each other."""
-    numbers = [_numbers(label) for _, label, _ in looks]
-    known: dict[Any, int] = {}
-    kinds = []
-    for (_, label, _), node in zip(looks, nodes, strict=True):
-        shape = tuple(node["shape"] or ()), node["dtype"]
-        kind = _pattern(label), node["name"], node["file"], node["line"], shape
-        kinds.append(known.setdefault(kind, len(known)))
-    folded = list(looks)
-    at = 0
-    while at < len(looks):
-        length, times = _repeated(kinds, numbers, at)
-        for i in range(at, at + length):
-            code, label, _ = looks[i]
-            last = numbers[i + length * (times - 1)]
-            folded[i] = code, _ranged(label, numbers[i], last, times), i
-            for k in range(1, times):
-                again = i + k * length
-                folded[again] = looks[again][0], looks[again][1], i
-        at += max(length * times, 1)
-    return folded
-
-
-def _repeated(kinds: list[int], numbers: list[list[str]], at: int) -> tuple[int, int]:
-    """Return length and number of the equal blocks at *at* that save most; (0, 1): none."""
-    best = (0, 1)
-    longest = min((len(kinds) - at) // 2, LONGEST_BLOCK)
-    # Blocks of one list differ by a number in their labels, which lines in a loop do not have.
-    shortest = next((n for n in range(1, longest + 1) if numbers[at + n - 1]), longest + 1)
-    for length in range(shortest, longest + 1):
-        first = kinds[at : at + length]
-        times = 1
-        while kinds[at + times * length : at + (times + 1) * length] == first and (
-            numbers[at + times * length : at + (times + 1) * length]
-            != numbers[at + (times - 1) * length : at + times * length]  # the next layer, no loop
-        ):
-            times += 1
-        if (times - 1) * length > (best[1] - 1) * best[0]:
-            best = length, times
-    return best
-
-
-def _numbers(label: str) -> list[str]:
-    return [part for part in label.split(".") if part.isdecimal()]
-
-
-def _pattern(label: str) -> str:
-    return ".".join("#" if part.isdecimal() else part for part in label.split("."))
-
-
-def _ranged(label: str, first: list[str], last: list[str], times: int) -> str:
-    """Return "h.0-5.attn x 6" for h.0.attn; a label without such a number stays as it is."""
-    if first == last:
-        return label
-    ends = iter(zip(first, last, strict=True))
-    parts = []
-    for part in label.split("."):
-        if part.isdecimal():
-            low, high = next(ends)
-            part = low if low == high else f"{low}-{high}"
-        parts.append(part)
-    return f"{'.'.join(parts)} x {times}"
+    kinds = [
+        (node["name"], node["file"], node["line"], tuple(node["shape"] or ()), node["dtype"])
+        for node in nodes
+    ]
+    blocks = folded([label for _, label, _ in looks], kinds)
+    return [
+        (code, label, first) for (code, _, _), (label, first) in zip(looks, blocks, strict=True)
+    ]
