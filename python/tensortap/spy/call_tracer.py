@@ -12,15 +12,14 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 from weakref import ref
 
 from tensortap import _core
+from tensortap.files.chrome import Span, chrome_trace
 from tensortap.spy.debugger import UNKNOWN, BaseDebugger
 
 if TYPE_CHECKING:
@@ -193,40 +192,25 @@ class CallTracer(BaseDebugger):
 
 
 def _chrome_trace(events: list[CallEvent]) -> str:
-    """Return the events as JSON for chrome://tracing and Perfetto; times are in us."""
-    events = sorted(
-        events, key=lambda event: (event.start, event.depth)
-    )  # a call before those inside of it
-    start, pid = events[0].start if events else 0, os.getpid()
-    rows: list[dict[str, Any]] = [_name_row("process_name", pid, pid, Path(sys.argv[0]).name)]
-    rows += [
-        _name_row("thread_name", pid, thread, f"thread {thread}")
-        for thread in sorted({event.thread for event in events})
-    ]
-    rows += [
-        {
-            "name": event.path,
-            "cat": "module",
-            "ph": "X",
-            "ts": (event.start - start) / 1000,
-            "dur": event.duration / 1000,
-            "pid": pid,
-            "tid": event.thread,
-            "args": {
+    """Return the events as a Chrome trace."""
+    ordered = sorted(events, key=lambda event: (event.start, event.depth))
+    return chrome_trace(
+        Span(
+            event.path,
+            "module",
+            event.start,
+            event.duration,
+            event.thread,
+            {
                 "call": event.call,
                 "depth": event.depth,
                 "inputs": [_tensor_text(*tensor) for tensor in event.inputs],
                 "outputs": [_tensor_text(*tensor) for tensor in event.outputs],
                 **({"error": event.error.__name__} if event.error is not None else {}),
             },
-        }
-        for event in events
-    ]
-    return json.dumps({"displayTimeUnit": "ms", "traceEvents": rows})
-
-
-def _name_row(what: str, pid: int, thread: int, name: str) -> dict[str, Any]:
-    return {"name": what, "ph": "M", "pid": pid, "tid": thread, "args": {"name": name or "python"}}
+        )
+        for event in ordered
+    )
 
 
 def _tensor_text(shape: tuple[int, ...], dtype: str) -> str:
