@@ -384,7 +384,7 @@ static PyMethodDef methods[] = {
     { "tensor", FAST(runs_recorder_tensor), METH_FASTCALL | METH_KEYWORDS,
       "tensor($self, name, t, /, *, keep=None, phase=None)\n--\n\n"
       "Record a tensor at the current step: keep='stats,hist,digest,sample,value', any of them; "
-      "phase='train' or 'eval'." },
+      "phase='train' or 'eval'.  Of a Stats, that is recorded." },
     { "module", recorder_module, METH_VARARGS,
       "module($self, path, class_name, /)\n--\n\nRecord of which class a module is." },
     { "note", recorder_note, METH_O, "note($self, text, /)\n--\n\nRecord a remark." },

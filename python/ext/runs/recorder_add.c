@@ -432,7 +432,7 @@ int runs_recorder_put(runs_recorder *self, PyObject *name, PyObject *t, uint32_t
     return runs_recorder_tell_error(self);
 }
 
-/* tensor(name, t, keep=None, phase=None) */
+/* tensor(name, t, keep=None, phase=None); t may be a Stats, which is recorded as it is. */
 PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     runs_recorder *recorder = (runs_recorder *)self;
@@ -447,6 +447,15 @@ PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t
         (keep != Py_None && read_keep(keep, &products) < 0) ||
         (phase != Py_None && read_phase(phase, &in) < 0))
         return NULL;
-    int st = runs_recorder_put(recorder, args[0], args[1], products, in, NULL);
+    bool is_stats = Py_IS_TYPE(args[1], recorder->state->summary_stats_type);
+    runs_change known = { 0 };
+    if (is_stats) {
+        const summary_stats_object *stats = (summary_stats_object *)args[1];
+        known = (runs_change){ .stats = &stats->stats,
+                               .shape = stats->shape,
+                               .ndim = (int32_t)Py_SIZE(stats) };
+        products = TT_PRODUCT_STATS;
+    }
+    int st = runs_recorder_put(recorder, args[0], args[1], products, in, is_stats ? &known : NULL);
     return st < 0 ? NULL : Py_NewRef(Py_None);
 }
