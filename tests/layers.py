@@ -46,11 +46,11 @@ EXT_BELOW = {
     "calls": {"base", "tensor", "binding", "probe"},
     "lines": {"base", "tensor", "binding"},
     "runs": {"base", "tensor", "binding", "summary", "probe", "calls"},
-    **dict.fromkeys(("flow", "track", "trace", "monitor", "spy"), SHARED),
+    **dict.fromkeys(("flow", "track", "trace", "monitor", "spy", "operators"), SHARED),
 }
 
 # Package of python/tensortap -> the packages that it may import, besides its own and _core.
-FRONT_ENDS = {"flow", "track", "trace", "monitor", "spy"}
+FRONT_ENDS = {"flow", "track", "trace", "monitor", "spy", "operators"}
 PACKAGES = {
     "analysis": set(),
     "models": {"devices"},

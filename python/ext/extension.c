@@ -8,6 +8,7 @@
 #include "binding/state.h"
 #include "calls/source.h"
 #include "lines/source.h"
+#include "operators/log.h"
 #include "probe/operator.h"
 #include "runs/recorder.h"
 #include "spy/functions.h"
@@ -119,6 +120,9 @@ static PyMethodDef functions[] = {
       "    ...     spy_save(\"q\", torch.ones(2))\n"
       "    >>> torch.load(\"debug/manual.q.call0.pt\")\n"
       "    tensor([1., 1.])" },
+    { "_operators_dot", FAST(operators_dot),
+      "_operators_dot($module, nodes, edges, /)\n--\n\n"
+      "Return the DOT text of a chart of operators." },
     { "_count_up", FAST(spy_count_up),
       "_count_up($module, counts, key, /)\n--\n\n"
       "Return a count of a dict, and add one to it." },

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tensortap.monitor import (
         monitor_scaled_dot_product_attention as monitor_scaled_dot_product_attention,
     )
+    from tensortap.operators import ops
     from tensortap.runs.diff import diff, first_nonfinite
     from tensortap.runs.run import Run
     from tensortap.spy import CallTracer, DebugContext, TensorSaver, get_debug_context, spy_save
@@ -77,6 +78,7 @@ _LATER = {
         "display.show": "Shown show",
         "monitor": "HooksManager ModuleMonitor MonitorMixin RefinedCoordinateCheck StorageManager "
         "monitor_scaled_dot_product_attention",
+        "operators": "ops",
         "runs.diff": "diff first_nonfinite",
         "runs.run": "Run",
         "spy": "CallTracer DebugContext TensorSaver get_debug_context spy_save",
@@ -112,6 +114,7 @@ __all__ = [
     "get_debug_context",
     "histogram",
     "open",
+    "ops",
     "record",
     "sample",
     "show",

@@ -201,6 +201,7 @@ def _hidden(function: Callable[..., Any], traced: Callable[..., Any], call: Any,
 def _reduce_module(model: Any, /) -> Any: ...
 def _escape(text: str, /) -> str: ...  # what a terminal would obey
 def _read_keep(keep: str, /) -> int: ...  # "stats,value", "stats|value"
+def _operators_dot(nodes: list[tuple[Any, ...]], edges: list[tuple[int, int]], /) -> str: ...
 
 @final
 class ModuleEvent:
@@ -292,6 +293,24 @@ class Recorder:
     def costs(self) -> dict[str, int]: ...
     def thinned(self) -> dict[str, int]: ...
     def _leave(self) -> None: ...
+
+class OperatorLog:
+    operators: Final[list[Any]]
+    names: Final[list[str]]
+    unlogged: Final[int]
+    errors: Final[int]
+    error: Final[BaseException | None]
+    def __len__(self) -> int: ...
+    def read(self, index: int, /) -> tuple[Any, ...]: ...
+    def _ask(
+        self,
+        describe: Callable[[Any], tuple[int, int, tuple[str, ...]]],
+        classify: Callable[[CodeType], int],
+        name_module: Callable[[Any, Any], str],
+        limit: int,
+        /,
+    ) -> None: ...
+    def _release(self) -> None: ...
 
 @final
 class RunReader:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-FRONT_ENDS = ("flow", "monitor", "spy", "trace", "track")
+FRONT_ENDS = ("flow", "monitor", "operators", "spy", "trace", "track")
 PACKAGES = ("tensortap", *(f"tensortap.{name}" for name in FRONT_ENDS))
 NO_CODE = {"__version__", "logger"}  # a text and a logging.Logger
 

@@ -35,7 +35,8 @@ struct tt_buf; /* of tensortap_tools.h */
     X(track_tracker)        \
     X(track_log)            \
     X(monitor_metrics)      \
-    X(trace_tracer)
+    X(trace_tracer)         \
+    X(operators_log)
 
 /* Named tuples of the line source. */
 enum { LINES_TYPE_READ, LINES_TYPE_CHANGE, LINES_TYPE_EVENT, LINES_TYPE_COUNT };

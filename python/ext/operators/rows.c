@@ -1,0 +1,81 @@
+/* rows.c -- what OperatorLog has noted, as Python objects.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "operators/log.h"
+#include "summary/stats.h"
+
+/* (negative, bad rows, (first of them, ...)), or None. */
+static PyObject *detail_tuple(const operators_log *self, int32_t number)
+{
+    if (number == OPERATORS_NONE)
+        return Py_NewRef(Py_None);
+    const operators_detail *detail = &self->details[number];
+    int64_t shown = detail->bad_rows < OPERATORS_PLACES ? detail->bad_rows : OPERATORS_PLACES;
+    PyObject *first = binding_shape_tuple(detail->first, shown > 0 ? (Py_ssize_t)shown : 0); /* owned */
+    return first != NULL
+               ? Py_BuildValue("(LLN)", (long long)detail->negative, (long long)detail->bad_rows, first)
+               : NULL;
+}
+
+/* (argument, item, flags, why, writer, bad writer, seen, storage, dtype, shape, stats, detail) */
+static PyObject *tensor_tuple(const operators_log *self, const operators_tensor *t)
+{
+    const int64_t *sizes = self->shapes + t->shape_at;
+    const char *dtype = t->dtype >= 0 ? tt_dtype_name((tt_dtype)t->dtype) : NULL;
+    PyObject *shape = t->ndim >= 0 ? binding_shape_tuple(sizes, t->ndim) : Py_NewRef(Py_None);
+    PyObject *stats =
+        t->has_stats ? summary_stats_make(self->state, &t->stats, sizes, t->ndim) : Py_NewRef(Py_None);
+    PyObject *detail = detail_tuple(self, t->detail);
+    if (shape == NULL || stats == NULL || detail == NULL) {
+        Py_XDECREF(shape);
+        Py_XDECREF(stats);
+        Py_XDECREF(detail);
+        return NULL;
+    }
+    return Py_BuildValue("(iiisiiiKzNNN)", t->argument, t->item, t->flags,
+                         tensor_view_result_word((tensor_view_result)t->why), t->writer, t->bad_writer,
+                         t->seen, (unsigned long long)t->storage, dtype, shape, stats, detail);
+}
+
+static PyObject *tensor_list(const operators_log *self, size_t at, uint32_t count)
+{
+    PyObject *list = PyList_New(0); /* owned */
+    for (uint32_t i = 0; list != NULL && i < count; i++)
+        binding_list_add(&list, tensor_tuple(self, &self->tensors[at + i]));
+    return list;
+}
+
+/* (code, line), or None. */
+static PyObject *place_tuple(const operators_log *self, int32_t number)
+{
+    if (number == OPERATORS_NONE)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("(Oi)", self->places[number].code, self->places[number].line);
+}
+
+PyObject *operators_log_read(PyObject *obj, PyObject *index)
+{
+    operators_log *self = (operators_log *)obj;
+    Py_ssize_t at = PyNumber_AsSsize_t(index, PyExc_IndexError);
+    if (at == -1 && PyErr_Occurred())
+        return NULL;
+    if (at < 0 || (size_t)at >= self->row_count) {
+        PyErr_Format(PyExc_IndexError, "there are %zu operators, numbered from 0; not %zd",
+                     self->row_count, at);
+        return NULL;
+    }
+    operators_row row = self->rows[at];
+    PyObject *node = row.node_type != OPERATORS_NONE ? PyList_GET_ITEM(self->node_types, row.node_type)
+                                                     : Py_None; /* borrowed */
+    PyObject *parts[] = { place_tuple(self, row.place), place_tuple(self, row.caller),
+                          tensor_list(self, row.operands_at, row.operands),
+                          tensor_list(self, row.results_at, row.results) }; /* owned */
+    PyObject *result = NULL;
+    if (parts[0] != NULL && parts[1] != NULL && parts[2] != NULL && parts[3] != NULL)
+        result = Py_BuildValue("(IOOiOKKKILLkOO)", row.operator, parts[0], parts[1], row.module, node,
+                               (unsigned long long)row.node, (unsigned long long)row.variable,
+                               (unsigned long long)row.made, row.flags, (long long)row.start,
+                               (long long)row.end, row.thread, parts[2], parts[3]);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        Py_XDECREF(parts[i]);
+    return result;
+}

@@ -1,0 +1,122 @@
+"""The dispatch mode that torch calls for every operator; it imports torch.
+
+The C class does the work at each operator.  It asks the functions here once for each operator of
+torch, code object and module.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from types import CodeType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tensortap import _core
+from tensortap.models.modules import parameters_of, unwrapped, walk
+
+# As in python/ext/operators/log.h.
+IGNORED, EMPTY, OVERWRITES, EACH = 1, 2, 4, 8
+PROGRAM, PACKAGE, TORCH, MODULE, BACKWARD, CHECKPOINT, OPTIMIZER = range(7)
+
+ALLOCATE = {
+    "empty", "empty_like", "empty_permuted", "empty_quantized", "empty_strided", "new_empty",
+    "new_empty_strided", "resize_", "resize_as_",
+}  # fmt: skip
+OVERWRITE = {
+    "bernoulli_", "cauchy_", "copy_", "exponential_", "fill_", "geometric_", "log_normal_",
+    "normal_", "random_", "uniform_", "zero_", "_foreach_copy_", "_foreach_zero_",
+}  # fmt: skip
+ITEM_BY_ITEM = ("_foreach_", "_fused_", "_amp_foreach_")
+
+_torch = os.path.dirname(torch.__file__) + os.sep
+_ours = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_python = sysconfig.get_path("stdlib") + os.sep
+_packages = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+_checkpoint = os.path.join(_torch, "utils", "checkpoint.py")
+_optimizers = os.path.join(_torch, "optim") + os.sep
+_module_calls = {
+    getattr(torch.nn.Module, name).__code__ for name in ("__call__", "_wrapped_call_impl")
+    if hasattr(getattr(torch.nn.Module, name, None), "__code__")
+}  # fmt: skip
+
+
+def describe(func: Any) -> tuple[int, int, tuple[str, ...]]:
+    """Return what kind of operator it is, and the arguments that it writes: positions and names."""
+    schema = getattr(func, "_schema", None)
+    if schema is None:  # a higher-order operator
+        return 0, 0, ()
+    space, _, name = schema.name.partition("::")
+    if space == "profiler":
+        return IGNORED, 0, ()
+    written, names = 0, []
+    for i, argument in enumerate(schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        names.append(argument.name)
+        if not argument.kwarg_only:
+            written |= 1 << i
+    flags = EMPTY if name in ALLOCATE else OVERWRITES if name in OVERWRITE else 0
+    return flags | (EACH if name.startswith(ITEM_BY_ITEM) else 0), written, tuple(names)
+
+
+def classify(code: CodeType) -> int:
+    """Return whose code it is."""
+    file = code.co_filename
+    if code in _module_calls:
+        return MODULE
+    if file.startswith(_torch):
+        if code.co_name == "_engine_run_backward":
+            return BACKWARD
+        return (
+            CHECKPOINT
+            if file == _checkpoint
+            else OPTIMIZER
+            if file.startswith(_optimizers)
+            else TORCH
+        )
+    if any(part in file for part in _packages):
+        return TORCH if file.startswith(_ours) else PACKAGE
+    return TORCH if file.startswith((_ours, _python, "<frozen ")) else PROGRAM
+
+
+class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes every operator while it is entered."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, model: torch.nn.Module | None, eager: bool, limit: int) -> None:
+        """Prepare to name the modules and parameters of a model."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._eager = eager
+        self._paths: dict[int, str] = {}
+        self.parameters: dict[int, str] = {}  # by the address of their storage
+        if model is not None:
+            self._add_names(model)
+        self._ask(describe, classify, self._name, limit)
+
+    def ignore_compile_internals(self) -> bool:  # type: ignore[override]  # torch asks the object
+        """Return whether compiled code stays compiled while the mode is on."""
+        return not self._eager
+
+    def _name(self, module: torch.nn.Module, root: torch.nn.Module) -> str:
+        """Return the path of a module; *root* is the outermost one that is being called."""
+        if id(module) not in self._paths:
+            self._add_names(root)
+        return self._paths.get(id(module), type(module).__name__)
+
+    def _add_names(self, model: torch.nn.Module) -> None:
+        for path, module, _ in walk(model):
+            self._paths.setdefault(id(module), path)
+        inner = unwrapped(model)
+        named = [(name, module._parameters[key]) for name, module, key in parameters_of(inner)]
+        for name, tensor in [*named, *inner.named_buffers()]:
+            if tensor is None:
+                continue
+            try:
+                self.parameters.setdefault(tensor.untyped_storage()._cdata, name)
+            except Exception:  # one without a storage: lazy, of a subclass
+                continue

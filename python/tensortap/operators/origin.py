@@ -1,0 +1,225 @@
+"""Find the operator at which the first bad value began, and the way that it took.
+
+A bad value is NaN or Inf.  Facts come from the log: which operands were bad before an operator ran,
+who had written them, which results were bad afterwards.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tensortap.operators.operator import (
+    COMPILED,
+    INF_ARGUMENT,
+    NAN_ARGUMENT,
+    UNWRITTEN,
+    VIEW,
+    WRITTEN,
+    Operand,
+    Operator,
+)
+
+Kind = Literal["created", "given", "appeared", "unwritten", "compiled"]
+
+MOST_TRIED = 50  # origins whose consequences are followed
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the first bad value began.
+
+    Args:
+        kind: "created": the operator made it of good operands. "given": it was there before the
+            first operator read it, for example in a batch. "appeared": no operator wrote it, but
+            the memory was good before. "unwritten": memory of `torch.empty` was read.
+            "compiled": it came out of a compiled graph.
+        operator: The operator that created the value, or the first one that read it.
+        tensor: The bad result, or the bad operand.
+        certain: Whether nothing else can have been the origin.
+        before: For "appeared", the last operator that saw the memory all finite.
+        removed: Whether later operators removed the value and all that came of it.
+
+    Example:
+        >>> import torch, tensortap as tt
+        >>> with tt.ops() as log:
+        ...     y = torch.zeros(2).log()
+        >>> log.first_bad.kind, log.first_bad.operator.name, log.first_bad.certain
+        ('created', 'aten::log', True)
+    """
+
+    kind: Kind
+    operator: Operator
+    tensor: Operand
+    certain: bool
+    before: Operator | None = None
+    removed: bool = False
+
+    @property
+    def line(self) -> str:
+        """The line: "model.py:112"."""
+        return self.operator.line
+
+    @property
+    def module(self) -> str | None:
+        """Path of the module."""
+        return self.operator.module
+
+    @property
+    def phase(self) -> str:
+        """The phase: "forward", "recomputed", "backward" or "optimizer"."""
+        return self.operator.phase
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold of it."""
+        return {
+            "kind": self.kind,
+            "certain": self.certain,
+            "removed": self.removed,
+            "tensor": self.tensor.to_dict(),
+            "before": None if self.before is None else self.before.to_dict(),
+            **self.operator.to_dict(),
+        }
+
+
+def judge(rows: list[Operator]) -> None:
+    """Set the verdict of each operator, and which Infs were intended."""
+    for row in rows:
+        bad = [one for one in row.operands if one.bad and one.is_read]
+        results = [one for one in row.results if one.stats is not None]
+        if any(one.bad for one in results):
+            is_new = any(one.bad and not _sources(row, one, bad) for one in results)
+            row.verdict = "created" if is_new else "passed on"
+            row.intended = _is_intended(row, rows, bad)
+        elif bad and results and not row.name.endswith("_like") and not is_view(row):
+            row.verdict = "removed"
+
+
+def _sources(row: Operator, result: Operand, operands: list[Operand]) -> list[Operand]:
+    """Return those of the operands that an item of the result comes from."""
+    if result.item < 0 or not row.name.partition("::")[2].startswith(
+        ("_foreach", "_fused", "_amp")
+    ):
+        return operands
+    return [one for one in operands if one.item in (-1, result.item)]
+
+
+def _is_intended(row: Operator, rows: list[Operator], bad: list[Operand]) -> bool:
+    """Return whether the results hold Inf that somebody wrote there: a mask, a limit."""
+    if any(one.stats is not None and one.stats.nan > 0 for one in row.results):
+        return False
+    if not bad:
+        return bool(row.flags & INF_ARGUMENT) and not row.flags & NAN_ARGUMENT
+    return all(_is_mask(one, rows) for one in bad)
+
+
+def _is_mask(operand: Operand, rows: list[Operator]) -> bool:
+    """Return whether an operand with Inf is intended: one made so, or 0 and Inf from outside."""
+    if operand.bad_writer >= 0:
+        return rows[operand.bad_writer].intended
+    stats = operand.stats
+    is_plain = stats is not None and stats.nan == 0 and (stats.count == 1 or stats.absmax == 0)
+    finite = 0 if stats is None else stats.count - stats.posinf - stats.neginf
+    return stats is not None and stats.nan == 0 and (is_plain or finite == 0)
+
+
+def origins(rows: list[Operator]) -> Iterator[Origin]:
+    """Yield every place where a bad value began, in order of time."""
+    known: set[int] = set()  # storages whose bad value has been named
+    for row in rows:
+        if is_view(row):  # it reads no element
+            continue
+        for operand in row.operands:
+            if (
+                operand.bad
+                and operand.is_read
+                and operand.bad_writer < 0
+                and operand.storage not in known
+            ):
+                known.add(operand.storage)
+                if not _is_mask(operand, rows):
+                    yield _from_outside(row, operand, rows)
+        created = None if row.intended else _created(row, rows)
+        if created is not None:
+            unknown = any(one.is_unknown for one in row.operands)
+            yield Origin("created", row, created, certain=not unknown)
+
+
+def is_view(row: Operator) -> bool:
+    """Return whether an operator only looks at memory in another way."""
+    return bool(row.results) and all(one.flags & VIEW for one in row.results)
+
+
+def _from_outside(row: Operator, operand: Operand, rows: list[Operator]) -> Origin:
+    written = next((one for one in row.results if one.bad and one.flags & WRITTEN), None)
+    if written is not None and operand.stats is not None and operand.stats.count == 1:
+        return Origin("created", row, written, certain=True)  # x[i] = nan: a number of the program
+    if operand.flags & UNWRITTEN:
+        before = rows[operand.writer] if operand.writer >= 0 else None
+        return Origin("unwritten", row, operand, certain=False, before=before)
+    if operand.seen >= 0:
+        return Origin("appeared", row, operand, certain=False, before=rows[operand.seen])
+    if operand.flags & COMPILED:
+        return Origin("compiled", row, operand, certain=False)
+    return Origin("given", row, operand, certain=operand.writer < 0)
+
+
+def _created(row: Operator, rows: list[Operator]) -> Operand | None:
+    """Return the first result that the operator made bad; of Infs that were intended, a NaN."""
+    bad = [one for one in row.operands if one.bad and one.is_read]
+    for result in row.results:
+        if not result.bad or result.flags & VIEW:
+            continue
+        sources = _sources(row, result, bad)
+        is_masked = all(_is_mask(one, rows) for one in sources)
+        if not sources or (is_masked and result.stats is not None and result.stats.nan > 0):
+            return result
+    return None
+
+
+def path_of(origin: Origin, rows: list[Operator]) -> tuple[list[Operator], bool]:
+    """Return the operators that a bad value reached, and whether all of it was removed again."""
+    first = origin.operator.index
+    storage = origin.tensor.storage if origin.kind != "created" else None
+    reached = (
+        {first: origin.operator} if origin.operator.verdict in ("created", "passed on") else {}
+    )
+    passed: set[int] = set()
+    removed: set[int] = set()
+    for row in rows[first + 1 :]:
+        came = {
+            one.bad_writer
+            for one in row.operands
+            if one.bad and one.is_read and (one.bad_writer in reached or one.storage == storage)
+        }
+        if not came:
+            continue
+        if row.verdict == "removed":
+            removed |= came
+        elif row.verdict and not is_view(row):
+            passed |= came
+            reached[row.index] = row
+    rest = [one for one in reached if one not in passed and one not in removed]
+    return [row for row in reached.values() if row is not origin.operator], not rest
+
+
+def first_bad(rows: list[Operator]) -> Origin | None:
+    """Return the first origin whose value was not removed; or the first that made NaN."""
+    tried: list[Origin] = []
+    for origin in origins(rows):
+        path, is_removed = path_of(origin, rows)
+        if not is_removed:
+            return origin
+        if any(one.stats is not None and one.stats.nan for row in path for one in row.results) or (
+            origin.tensor.stats is not None and origin.tensor.stats.nan
+        ):
+            tried.append(
+                Origin(
+                    origin.kind, origin.operator, origin.tensor, origin.certain, origin.before, True
+                )
+            )
+        if len(tried) == MOST_TRIED:
+            break
+    return tried[0] if tried else None
