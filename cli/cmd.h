@@ -18,6 +18,8 @@
     X(ls)              \
     X(show)            \
     X(stats)           \
+    X(health)          \
+    X(explain)         \
     X(nan)             \
     X(diff)            \
     X(report)          \

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static struct {
-    const char *out, *every, *only, *exclude, *keep, *budget, *grads, *on_nonfinite, *module;
+    const char *out, *every, *only, *exclude, *keep, *budget, *grads, *on_nonfinite, *health, *module;
     bool resumes, has_inputs;
 } args;
 
@@ -61,6 +61,7 @@ static tt_exit run(tt_call *call)
                            args.has_inputs ? "1" : NULL,
                            args.grads,
                            args.on_nonfinite,
+                           args.health,
                            args.module != NULL ? "module" : "script",
                            args.module };
     size_t count = sizeof head / sizeof *head - (args.module == NULL);
@@ -109,6 +110,9 @@ const tt_cmd tt_cmd_run = {
             { "on-nonfinite", "ACTION",
               "At the first NaN or Inf: warn, or raise an exception in the program",
               .to = &args.on_nonfinite, .takes = "warn or raise" },
+            { "health", "ACTION",
+              "Ask the rules of 'tensortap health' while it runs: warn, or stop at the first error",
+              .to = &args.health, .takes = "warn or stop" },
             { NULL, "MODULE", "Run a module, as python -m does", .to = &args.module, .letter = 'm',
               .is_last = true },
             { 0 } },

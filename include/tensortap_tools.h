@@ -454,6 +454,86 @@ tt_status tt_diff_compute(tt_run *a, tt_run *b, const tt_diff_options *options, 
                           tt_error *err);
 void tt_diff_free(tt_diff *diff);
 
+/* ---- health -------------------------------------------------------------- */
+
+typedef enum tt_severity { TT_SEVERITY_WARNING, TT_SEVERITY_ERROR } tt_severity;
+const char *tt_severity_text(tt_severity severity); /* "warning", "error" */
+
+struct tt_case; /* core/health */
+
+/* What can be wrong with a training.  core/health has a file for each. */
+typedef struct tt_rule {
+    const char *id;       /* "gradient-vanishing" */
+    tt_severity severity; /* of most of its findings */
+    const char *needs;    /* the data that it looks at */
+    const char *summary;  /* what it finds, in one sentence */
+    const char *remedy;   /* what to do */
+    const char *hides;    /* ids, with commas: rules whose later findings follow from this one */
+    bool is_of_ranks;     /* it compares the ranks of a run */
+    void (*find)(struct tt_case *of);
+} tt_rule;
+const tt_rule *tt_rule_at(size_t i);         /* NULL past the end */
+const tt_rule *tt_rule_find(const char *id); /* NULL: there is none */
+
+/* A number that supports a finding. */
+typedef struct tt_evidence {
+    const char *name;
+    double value;
+} tt_evidence;
+enum { TT_EVIDENCE_MOST = 4 };
+
+typedef struct tt_finding {
+    const tt_rule *rule;
+    tt_severity severity;
+    int32_t rank;                  /* -1: several, or the run has one */
+    const int32_t *sites;          /* of the run, the first to look at first ... */
+    const char *const *names;      /* ... and their names */
+    size_t site_count;             /* 0: the whole run */
+    const char *place;             /* the sites in a few words: "backbone (4 parameters)" */
+    int64_t first_step, last_step; /* -1: none */
+    tt_evidence numbers[TT_EVIDENCE_MOST];
+    size_t number_count;
+    const char *sentence; /* without the rule, the severity and the remedy */
+} tt_finding;
+
+/* A rule that lacks its data. */
+typedef struct tt_unchecked {
+    const tt_rule *rule;
+    const char *reason; /* "needs a loss, which the run does not have" */
+} tt_unchecked;
+
+typedef struct tt_findings {
+    tt_finding *items; /* owned, as all of it; the heaviest first */
+    size_t count;
+    tt_unchecked *unchecked;
+    size_t unchecked_count;
+    int32_t rules; /* that were asked for */
+} tt_findings;
+
+typedef struct tt_health_options {
+    const char *select; /* ids, with commas; NULL: all */
+    const char *ignore; /* ids, with commas; NULL: none */
+    tt_run *baseline;   /* a good run; NULL: none */
+} tt_health_options;
+
+/* Finds what is wrong with a run.  Every point is read once.  options may be NULL.
+ * TT_EINVAL: select or ignore has a word that is no id. */
+tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings **out, tt_error *err);
+void tt_findings_free(tt_findings *findings);
+/* Adds {"schema": 1, "rules": ..., "findings": [...], "unchecked": [...]} as members of the innermost
+ * object. */
+void tt_findings_json(tt_json *json, const tt_findings *findings);
+
+/* The same rules while a run is written.  Not thread-safe. */
+typedef struct tt_checker tt_checker;
+tt_status tt_checker_create(tt_checker **out, tt_error *err);
+void tt_checker_free(tt_checker *checker);
+void tt_checker_module(tt_checker *checker, const char *path, const char *class_name);
+/* Takes in an event of a site of this name.  Does not fail: without memory it sees less. */
+void tt_checker_see(tt_checker *checker, const char *name, const tt_event *event);
+/* Returns what was not found before: a rule finds the same place once. */
+tt_status tt_checker_find(tt_checker *checker, tt_findings **out, tt_error *err);
+
 /* ---- page ---------------------------------------------------------------- */
 
 typedef struct tt_page_run {
@@ -468,8 +548,8 @@ typedef struct tt_page_options {
 
 /* Appends an HTML page about a run, or about two and where they diverge.  It needs no other file
  * and no network. */
-tt_status tt_page_write(const tt_page_run *runs, size_t count, const tt_page_options *options, tt_buf *out,
-                        tt_error *err);
+tt_status tt_page_write(const tt_page_run *runs, size_t count, const tt_page_options *options,
+                        tt_buf *out, tt_error *err);
 /* Appends what is wrong with a run as a JSON list: weight (3 alarm, 2 remark, 1 note, 0 fine),
  * text, detail (a list of texts), site and step (-1: none). */
 tt_status tt_page_verdict(const tt_page_run *run, tt_buf *out, tt_error *err);

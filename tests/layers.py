@@ -32,6 +32,7 @@ BELOW = {
     "record": {"os", "base", "tensor", "summary", "site", "store"},
     "format": {"os", "base", "tensor"},
     "report": {"base", "tensor", "summary", "site", "store", "format"},
+    "health": {"base", "tensor", "summary", "site", "store", "report"},
     "page": {"base", "tensor", "summary", "site", "store", "format", "report"},
 }
 
@@ -57,7 +58,8 @@ PACKAGES = {
     "display": set(),
     "files": set(),
     "devices": set(),
-    "runs": {"models", "devices"},
+    "findings": set(),
+    "runs": {"models", "devices", "findings"},
     **{name: {"analysis", "models", "display", "files", "devices", "runs"} for name in FRONT_ENDS},
     "commands": {"models", "display", "files", "runs", *FRONT_ENDS},
 }

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 _tensortap() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-    local commands='run ls show stats nan diff report export graph check top rm help'
+    local commands='run ls show stats health explain nan diff report export graph check top rm help'
     local -A options=(
-        [run]='-o --output --resume --every --only --exclude --keep --budget --inputs --grads --on-nonfinite -m'
+        [run]='-o --output --resume --every --only --exclude --keep --budget --inputs --grads --on-nonfinite --health -m'
         [ls]='--keep-last --yes --json'
         [show]='--all --classes --rank --phase --json'
         [stats]='--step --json'
+        [health]='--select --ignore --baseline --format --explain --strict'
+        [explain]='--max-bytes'
         [nan]='--allow --json'
         [diff]='--rtol --atol --step --only --rename --json'
         [report]='-o --output --open'
@@ -26,6 +28,10 @@ _tensortap() {
         mapfile -t COMPREPLY < <(compgen -W 'parameters activations all none' -- "$word")
     elif [[ $before == --on-nonfinite ]]; then
         mapfile -t COMPREPLY < <(compgen -W 'warn raise' -- "$word")
+    elif [[ $before == --health ]]; then
+        mapfile -t COMPREPLY < <(compgen -W 'warn stop' -- "$word")
+    elif [[ $before == --format ]]; then
+        mapfile -t COMPREPLY < <(compgen -W 'text json sarif junit' -- "$word")
     elif [[ $command == help ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help" -- "$word")
     elif [[ $word == -* ]]; then

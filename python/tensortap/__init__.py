@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tensortap import trace as trace
     from tensortap import track as track
     from tensortap.display.show import Shown, show
+    from tensortap.findings import Finding, Findings, UnhealthyError, assert_healthy, health
     from tensortap.monitor import HooksManager as HooksManager
     from tensortap.monitor import ModuleMonitor as ModuleMonitor
     from tensortap.monitor import MonitorMixin as MonitorMixin
@@ -76,6 +77,7 @@ _LATER = {
     for module, names in {
         "": "flow monitor spy trace track",
         "display.show": "Shown show",
+        "findings": "Finding Findings UnhealthyError assert_healthy health",
         "monitor": "HooksManager ModuleMonitor MonitorMixin RefinedCoordinateCheck StorageManager "
         "monitor_scaled_dot_product_attention",
         "operators": "ops",
@@ -95,6 +97,8 @@ __all__ = [
     "Compare",
     "DebugContext",
     "Digest",
+    "Finding",
+    "Findings",
     "Histogram",
     "NonFiniteError",
     "Run",
@@ -103,8 +107,10 @@ __all__ = [
     "Shown",
     "Stats",
     "TensorSaver",
+    "UnhealthyError",
     "Watched",
     "__version__",
+    "assert_healthy",
     "attention",
     "auto_diff",
     "compare",
@@ -112,6 +118,7 @@ __all__ = [
     "digest",
     "first_nonfinite",
     "get_debug_context",
+    "health",
     "histogram",
     "open",
     "ops",

@@ -14,6 +14,8 @@ Commands:
   ls       [FOLDER]         list runs: when, what command, steps, size, state
   show     RUN [GLOB]       a tree of all sites, anomalies first
   stats    RUN GLOB         the statistics of sites, step by step
+  health   RUN              what is wrong with a training, and what to do
+  explain  RUN              the state of a run in a few lines
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs diverge
   report   RUN [RUN]        a page to look at and to send
@@ -41,6 +43,8 @@ Commands:
   ls       [FOLDER]         list runs: when, what command, steps, size, state
   show     RUN [GLOB]       a tree of all sites, anomalies first
   stats    RUN GLOB         the statistics of sites, step by step
+  health   RUN              what is wrong with a training, and what to do
+  explain  RUN              the state of a run in a few lines
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs diverge
   report   RUN [RUN]        a page to look at and to send
@@ -66,6 +70,8 @@ Commands:
   ls       [FOLDER]         list runs: when, what command, steps, size, state
   show     RUN [GLOB]       a tree of all sites, anomalies first
   stats    RUN GLOB         the statistics of sites, step by step
+  health   RUN              what is wrong with a training, and what to do
+  explain  RUN              the state of a run in a few lines
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs diverge
   report   RUN [RUN]        a page to look at and to send

@@ -18,8 +18,8 @@ BASH = ROOT / "cli" / "completion" / "tensortap.bash"
 ZSH = ROOT / "cli" / "completion" / "_tensortap"
 MANUAL = ROOT / "docs" / "tensortap.1"
 GUIDE = ROOT / "docs" / "guide" / "command.md"
-COMMANDS = ["run", "ls", "show", "stats", "nan", "diff", "report", "export", "graph"]
-COMMANDS += ["check", "top", "rm", "help"]
+COMMANDS = ["run", "ls", "show", "stats", "health", "explain", "nan", "diff", "report", "export"]
+COMMANDS += ["graph", "check", "top", "rm", "help"]
 EVERYWHERE = {"--help", "--usage", "--version"}
 
 

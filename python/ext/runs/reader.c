@@ -490,6 +490,8 @@ static PyMethodDef methods[] = {
       "Return (verdict, first, sites, old, new)." },
     { "page", runs_reader_page, METH_VARARGS,
       "page($self, path, state, private, /)\n--\n\nReturn the page about the run." },
+    { "health", runs_reader_health, METH_VARARGS,
+      "health($self, select, ignore, baseline, /)\n--\n\nReturn what the rules find, as JSON." },
     { "verdict", runs_reader_verdict, METH_O,
       "verdict($self, state, /)\n--\n\nReturn what is wrong with the run, as JSON." },
     { "info", run_info, METH_O, "info($self, file, /)\n--\n\nReturn what the writer said of itself." },

@@ -75,9 +75,7 @@ static PyObject *describe_site(const tt_diff_site *site)
                          site->worst.a, site->worst.b);
 }
 
-/* Locks in one order whoever is a and whoever is b, so that no two threads wait for
- * each other; b may be a. */
-static bool enter_both(PyObject *a, PyObject *b)
+bool runs_reader_enter_both(PyObject *a, PyObject *b)
 {
     PyObject *first = a < b ? a : b, *second = a < b ? b : a;
     if (runs_reader_enter(first) == NULL)
@@ -127,7 +125,7 @@ PyObject *runs_reader_diff(PyObject *self, PyObject *args)
     options.has_tolerance = options.rtol >= 0 || options.atol >= 0;
     options.rtol = options.rtol >= 0 ? options.rtol : 0;
     options.atol = options.atol >= 0 ? options.atol : 0;
-    if (!enter_both(self, other))
+    if (!runs_reader_enter_both(self, other))
         return NULL;
     tt_run *a = ((runs_reader *)self)->run, *b = ((runs_reader *)other)->run;
     Py_BEGIN_ALLOW_THREADS if (from != NULL || tt_diff_guess_rename(a, b, &rename)) options.rename =

@@ -184,6 +184,7 @@ static void recorder_dealloc(PyObject *self)
     tt_recorder *rec = recorder->rec;
     Py_BEGIN_ALLOW_THREADS tt_recorder_close(rec, 5.0, NULL);
     Py_END_ALLOW_THREADS PyMem_Free(recorder->site);
+    tt_checker_free(recorder->checker);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -258,6 +259,8 @@ static PyObject *recorder_module(PyObject *self, PyObject *args)
         return NULL;
     runs_recorder_wake(recorder);
     tt_status st = tt_recorder_module(recorder->rec, path, class_name);
+    if (recorder->checker != NULL)
+        tt_checker_module(recorder->checker, path, class_name);
     return st < 0 ? binding_raise_status(st, NULL) : Py_NewRef(Py_None);
 }
 
@@ -396,6 +399,10 @@ static PyMethodDef methods[] = {
     { "costs", runs_recorder_costs, METH_NOARGS, "Return the time spent on each site, in ns." },
     { "thinned", runs_recorder_thinned, METH_NOARGS,
       "Return the sites that the budget made rarer, and every how many steps they are recorded." },
+    { "watch_health", runs_recorder_watch_health, METH_NOARGS,
+      "watch_health($self, /)\n--\n\nShow every event from now on to the rules of health." },
+    { "new_findings", runs_recorder_new_findings, METH_NOARGS,
+      "new_findings($self, /)\n--\n\nReturn what the rules have newly found as JSON, or None." },
     { "_leave", recorder_leave, METH_NOARGS, "Stop the sources in a forked child." },
     { "_follow", recorder_follow, METH_O,
       "_follow($self, make, /)\n--\n\nGo on in a forked child, at its next event, with what make() "

@@ -54,6 +54,7 @@ typedef struct runs_recorder {
     int64_t cost_told_ns;                  /* when the cost was last recorded */
     int64_t events_before;                 /* events when this step began */
     tt_recorder_counts last;               /* counts when it was closed */
+    struct tt_checker *checker;            /* owned or NULL; the rules of health, which see every event */
 } runs_recorder;
 
 #define RECORDER_SAMPLES 16
@@ -100,6 +101,10 @@ tensor_look *runs_recorder_look(runs_recorder *self, tensor_looks *looks, PyObje
 /* Adds an event with what products ask for of a tensor that can be read; event->stats may be there
  * already.  Values wait without the GIL, so that other threads may run and even close self. */
 tt_status runs_recorder_add(runs_recorder *self, tensor_look *look, uint32_t products, tt_event *event);
+/* Adds an event to the file, and shows it to the rules of health. */
+tt_status runs_recorder_emit(runs_recorder *self, const tt_event *event);
+/* The same of a number, at the current step. */
+tt_status runs_recorder_emit_number(runs_recorder *self, int32_t site, double value);
 /* Adds an event with these statistics alone; shape NULL: it is not known. */
 void runs_recorder_add_stats(runs_recorder *self, const tt_stats *stats, const int64_t *shape,
                              int32_t ndim, tt_event *event);
@@ -123,6 +128,8 @@ void runs_recorder_wait(runs_recorder *self, size_t bytes, double seconds);
 void runs_recorder_tell_cost(runs_recorder *self);
 PyObject *runs_recorder_costs(PyObject *self, PyObject *none);
 PyObject *runs_recorder_thinned(PyObject *self, PyObject *none);
+PyObject *runs_recorder_watch_health(PyObject *self, PyObject *none);
+PyObject *runs_recorder_new_findings(PyObject *self, PyObject *none);
 PyObject *runs_recorder_log(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 PyObject *runs_recorder_tensor(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                PyObject *kwnames);

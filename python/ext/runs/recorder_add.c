@@ -146,7 +146,7 @@ tt_status runs_recorder_add(runs_recorder *self, tensor_look *look, uint32_t pro
         event->context = &work;
     }
     self->users++;
-    st = tt_recorder_add(self->rec, event);
+    st = runs_recorder_emit(self, event);
     self->users--;
 out:
     tt_hist_free(hist);
@@ -166,7 +166,7 @@ void runs_recorder_add_stats(runs_recorder *self, const tt_stats *stats, const i
     if (self->rec != NULL)
         (void)runs_recorder_make_room(self, 0);
     if (self->rec != NULL)
-        (void)tt_recorder_add(self->rec, event); /* counts what it drops */
+        (void)runs_recorder_emit(self, event); /* counts what it drops */
 }
 
 /* ---- names --------------------------------------------------------------- */
@@ -259,14 +259,6 @@ static int read_number(binding_state *state, PyObject *name, PyObject *value, do
     return -1;
 }
 
-static tt_status add_scalar(runs_recorder *self, int32_t site, double value)
-{
-    tt_recorder *rec = self->rec;
-    if (!self->drops && !tt_recorder_has_room(rec, 64))
-        runs_recorder_make_room(self, 0);
-    return self->rec != NULL ? tt_recorder_scalar(rec, site, self->step, value) : TT_OK;
-}
-
 static int log_one(runs_recorder *self, PyObject *name, PyObject *value)
 {
     double number;
@@ -280,10 +272,7 @@ static int log_one(runs_recorder *self, PyObject *name, PyObject *value)
     if (site < 0)
         return -1;
     int64_t start = runs_recorder_is_timed(self) ? runs_clock_fine() : 0;
-    if (!self->drops && !tt_recorder_has_room(self->rec, 64))
-        runs_recorder_make_room(self, 0);
-    if (self->rec != NULL)
-        (void)tt_recorder_scalar(self->rec, site, self->step, number);
+    (void)runs_recorder_emit_number(self, site, number);
     if (start != 0)
         runs_recorder_charge(self, -1, runs_clock_fine() - start);
     return runs_recorder_tell_error(self);

@@ -17,6 +17,11 @@
 #include "tensor/view.h"
 #include "tensor/walk.h"
 
+enum {
+    RUNS_WATCH_SAMPLE = 64, /* elements of a weight from which its updates are estimated */
+    RUNS_WATCH_UNITS = 512, /* units of a bias that are looked at */
+};
+
 typedef struct runs_watch_parameter {
     calls_parameter base;        /* looked up in its module each time */
     int32_t site, gradient_site; /* -1: not asked for yet */
@@ -27,7 +32,18 @@ typedef struct runs_watch_parameter {
     bool has_stats;              /* noted holds them */
     bool is_arrived;             /* its gradient was accumulated, and not read since: version is known */
     bool is_waiting;             /* ... and is noted when backward has ended */
+    /* For the rules of health.  Sites: number plus 1; 0: not asked for yet; -1: not wanted. */
+    int32_t update_site, silent_site;
+    int64_t sampled_step;                  /* the step that may compare with the sample */
+    uint32_t reads;                        /* of the gradient's units */
+    float sample[RUNS_WATCH_SAMPLE];       /* of the weight */
+    uint64_t alive[RUNS_WATCH_UNITS / 64]; /* bits: units that had a gradient */
 } runs_watch_parameter;
+
+/* Sites about calls of a model from outside, for the rules of health; encoded likewise. */
+typedef struct runs_watch_root {
+    int32_t batch, no_grad, with_grad;
+} runs_watch_root;
 
 typedef struct runs_watch {
     calls_consumer consumer;
@@ -55,6 +71,8 @@ typedef struct runs_watch {
     bool is_ahead;                        /* products are asked for the step that comes next */
     bool has_gradients;                   /* of parameters */
     bool has_activation_gradients;
+    const runs_watch_root *eval_root; /* borrowed of a link; the latest call with gradients was in
+                                         evaluation mode; NULL: it was not */
     PyObject *weakrefs;
 } runs_watch;
 
@@ -125,6 +143,14 @@ PyObject *runs_watch_end_step(PyObject *self, PyObject *none);
 bool runs_watch_was_skipped(runs_watch *self);
 void runs_watch_write_noted(runs_watch *self);
 void runs_watch_hook_output(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag);
+
+/* What the rules of health need besides: of a parameter that is about to be updated (gradient may be
+ * NULL), of a call of a model from outside, of an optimizer's step. */
+void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor,
+                               PyObject *gradient);
+void runs_watch_note_call(runs_watch *self, runs_watch_root *root, PyObject *name,
+                          const calls_event *event);
+void runs_watch_note_step(runs_watch *self);
 
 /* The loss.  runs_watch_note_loss records what backward() was called on, while it runs; 0, or -1
  * with the exception of on_nonfinite. */

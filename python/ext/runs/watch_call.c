@@ -21,6 +21,7 @@ typedef struct link_sites {
     calls_places outputs, inputs;
     int32_t *probed; /* owned; sites + 1 by slot, inside compiled graphs; 0: not known yet */
     int64_t trained; /* the step in which it last was the outermost in training, plus 1 */
+    runs_watch_root root;
 } link_sites;
 
 static void free_sites(void *data)
@@ -153,6 +154,8 @@ static int watch_after(calls_consumer *consumer, calls_link *link, const calls_e
     walk_context walk = {
         .watch = (runs_watch *)consumer, .link = link, .kind = "activation", .is_output = true
     };
+    if (event->is_outermost && sites_of(link) != NULL)
+        runs_watch_note_call(walk.watch, &sites_of(link)->root, link->name, event);
     return look(&walk, event, event->output);
 }
 

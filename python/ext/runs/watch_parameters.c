@@ -372,7 +372,10 @@ static int read_one(void *context, void *at, Py_ssize_t Py_UNUSED(index), PyObje
         result = -1;
         goto out;
     }
-    if (!self->has_gradients || (gradient = tensor_torch_grad(&self->state->torch, tensor)) == NULL)
+    if (self->has_gradients)
+        gradient = tensor_torch_grad(&self->state->torch, tensor);
+    runs_watch_note_parameter(self, parameter, tensor, gradient);
+    if (gradient == NULL)
         goto out;
     tag.site = gradient_site(self, parameter);
     tag.is_for_norm = total->is_wanted;
@@ -408,6 +411,7 @@ PyObject *runs_watch_read_parameters(PyObject *self, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "z#p:read_parameters", &indices, &bytes, &wants_norm) ||
         calls_traced_drain(watch->state, true) < 0)
         return NULL;
+    runs_watch_note_step(watch);
     norm total = { .watch = watch, .is_wanted = wants_norm != 0 };
     Py_ssize_t count = indices != NULL ? bytes / (Py_ssize_t)sizeof(int32_t) : watch->parameters.count;
     if (calls_parameters_each(watch->state, &watch->parameters, (const int32_t *)(const void *)indices,

@@ -97,7 +97,7 @@ static int record_readable(runs_watch *self, tensor_looks *looks, tensor_look *l
     if (products & (uint32_t)~TT_PRODUCT_STATS)
         (void)runs_recorder_add(self->recorder, look, products, &event);
     else if (products != 0)
-        tt_recorder_add(self->recorder->rec, &event);
+        (void)runs_recorder_emit(self->recorder, &event);
     if (products & TT_PRODUCT_VALUE) /* it may have waited without the GIL */
         tensor_looks_clear(looks);
     if (out != NULL)
@@ -198,7 +198,7 @@ int runs_watch_record_row(runs_watch *self, const probe_row *row, const runs_wat
     };
     set_tag(&event, tag);
     if (products != 0)
-        tt_recorder_add(recorder->rec, &event); /* counts what it drops */
+        (void)runs_recorder_emit(recorder, &event); /* counts what it drops */
     if (row->cost != 0)
         runs_recorder_charge(recorder, tag->site, row->cost);
     return runs_watch_tell_nonfinite(self, &row->stats, tag, event.step);

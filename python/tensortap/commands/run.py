@@ -165,6 +165,14 @@ class Watcher:
             if any(id(p) in missing for p in module.parameters())
             and not any(id(part) in models for part in module.modules())
         ]
+        if (
+            not candidates and not self.models
+        ):  # the model was copied: its optimizer has the old one
+            candidates = [
+                module
+                for module in living.modules()
+                if module.training and any(p.grad is not None for p in module.parameters())
+            ]
         for module in living.roots(candidates):
             if not self._covers(module.parameters()):
                 self._watch(module)
@@ -359,6 +367,7 @@ SLOTS = (
     "inputs",
     "grads",
     "on_nonfinite",
+    "health",
     "kind",
 )
 
@@ -388,7 +397,7 @@ def main(arguments: Sequence[str]) -> None:
         print(f"tensortap: no script '{rest[0]}'; give a file, or -m and a module", file=sys.stderr)
         end(2)
     read: dict[str, Callable[[str], Any]] = {"every": int, "budget": float, "resume": bool}
-    names = ("every", "only", "exclude", "keep", "budget", "resume")
+    names = ("every", "only", "exclude", "keep", "budget", "resume", "health")
     options = {name: read.get(name, str)(texts[name]) for name in names if name in texts}
     watching: dict[str, Any] = {"inputs": "inputs" in texts}
     if "grads" in texts:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
+    from tensortap.findings.guard import Guard
     from tensortap.runs.watch import Grads, OnNonFinite
 
 MOST_SHOWN = 3  # names in a repr
@@ -42,6 +43,7 @@ class Recording(_core.Recorder):
     file: Path  # of this rank
     follows: bool = False  # forked children record too
     only: str = "*"
+    guard: Guard | None = None  # with record(health=...)
     _has_checked_only = False
     _home: str  # the folder, wherever a child may be
     _options: dict[str, Any]
@@ -69,6 +71,9 @@ class Recording(_core.Recorder):
             if isinstance(watcher, Steps):
                 watcher.look()
         self.check_only()
+        if self.guard is not None:
+            self.guard.raises = False  # it ends anyway
+            self.guard.check(now=True)
         super().close(timeout=timeout)
 
     def check_only(self) -> None:
@@ -151,6 +156,7 @@ def record(
     max_bytes: int | None = None,
     resume: bool = False,
     follow_fork: bool = False,
+    health: Literal["warn", "stop"] | None = None,
 ) -> Recording:
     """Record a run until it is closed.
 
@@ -172,6 +178,9 @@ def record(
         max_bytes: Most bytes of values to keep; the oldest are evicted, their statistics stay.
         resume: Continue an existing run at the step after its last.
         follow_fork: Record in forked processes too, each into its own file in the folder.
+        health: Ask the rules of `tt.health` while the training runs. "warn" prints each finding
+            once, when it is certain, and keeps it in the run; "stop" also raises UnhealthyError at
+            an optimizer's step once there is an error.
 
     Returns:
         The open run. Use it as a context manager, or call `close()`.
@@ -197,6 +206,8 @@ def record(
     if budget is not None:
         accepted = "a share of the time between 0 and 1 (0.02 is 2 %), or None"
         _check("budget", budget, (int, float), accepted, lambda share: 0 < share < 1)
+    if health not in ("warn", "stop", None):
+        raise ValueError(f"health must be 'warn', 'stop' or None, not {health!r}")
     if overflow not in ("wait", "drop"):
         raise ValueError(f"overflow must be 'wait' or 'drop', not {overflow!r}")
     watching: dict[str, Any] = {"inputs": inputs, "grads": grads, "on_nonfinite": on_nonfinite}
@@ -224,6 +235,10 @@ def record(
         run.follows, run._home, run._options = True, os.path.abspath(folder), options
     if resume:
         run.current_step = _next_step(file)
+    if health is not None:
+        from tensortap.findings.guard import Guard
+
+        Steps.of(run).guard = run.guard = Guard(run, health)
     process.enter(run)
     if model is not None:
         try:

@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     import types
     from collections.abc import Callable
 
+    from tensortap.findings.guard import Guard
     from tensortap.runs.watch import Watched
 
 FORWARDS_ARE_STEPS, FORWARDS_ARE_NO_STEPS = 1, 2  # Recorder.forwards
 NO_OPTIMIZER = "no optimizer holds the parameters: each training forward of a model is a step"
 MOST_NAMED = 6  # parameters in a note
+REQUIRES_GRAD, IS_OPTIMIZED, HAS_GRAD = 1, 2, 4  # tt_state_bit of core/health/course.h
 #: Notes that cli/header.c looks for: the end of one, and one that takes it back.
 UNTRAINED = "require gradients but no optimizer updates them"
 ALL_TRAINED = "all parameters that require gradients are updated by an optimizer"
@@ -95,6 +97,8 @@ class Steps:
         self._first: int | None = None  # step
         self._is_changed = True  # optimizers or models, since look()
         self._untrained: list[str] = []  # parameters, as the run was told
+        self._states: dict[str, int] = {}  # of parameters, likewise
+        self.guard: Guard | None = None  # asks the rules of health
         self._norms: list[tuple[int, str, list[float], list[Watched]]] = []  # not all known yet
         self._reads = 0
         self._notes = True  # gradients are looked at when accumulated: until more is known
@@ -152,6 +156,7 @@ class Steps:
         else:
             self.recorder.forwards = FORWARDS_ARE_STEPS
             self.recorder.note(NO_OPTIMIZER)
+            self._record_states()
 
     def catch_up(self, optimizer: Any) -> None:
         """Read for an optimizer whose closure brought its model: the step began before that."""
@@ -187,6 +192,7 @@ class Steps:
         self._is_changed = False
         if hasattr(self.recorder, "check_only"):
             self.recorder.check_only()
+        self._record_states()
         names = self._find_untrained() if self.plans else []
         if names == self._untrained:
             return
@@ -194,6 +200,23 @@ class Steps:
         shown = ", ".join(names[:MOST_NAMED])
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         self.recorder.note(f"{shown}{more} {UNTRAINED}" if names else ALL_TRAINED)
+
+    def _record_states(self) -> None:
+        """Record which parameters require a gradient, have one, and have an optimizer.
+
+        Without any optimizer the program updates them itself, and nobody can know.
+        """
+        known = set().union(*(plan.ids for plan in self.plans.values()))
+        if self.recorder.closed or getattr(self.recorder, "only", "*") != "*":
+            return
+        if not known or any(one.untrained(known) for one in self.watched):
+            known |= all_held()
+        for one in self.watched if known else []:
+            for name, state in one.states(known):
+                state |= self._states.get(name, 0) & HAS_GRAD  # gradients are dropped between steps
+                if self._states.get(name) != state:
+                    self._states[name] = state
+                    self.recorder.log(f"tensortap/state/{name}", state)
 
     def _find_untrained(self) -> list[str]:
         """Name the parameters that require gradients and that no optimizer holds."""
@@ -302,8 +325,9 @@ class Steps:
         return reading
 
     def _sort_out(self, error: Exception) -> None:
-        """Raise what on_nonfinite raised, keep the rest from the program."""
-        if any(one.raised is error for one in self.watched):
+        """Raise what on_nonfinite or a rule of health raised, keep the rest from the program."""
+        is_from_rule = self.guard is not None and self.guard.raised is error
+        if is_from_rule or any(one.raised is error for one in self.watched):
             raise error
         self.take_error(error)
 
@@ -342,6 +366,8 @@ class Steps:
         for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
             if "lr" in group and all(one.core.wants(name) for one in self.watched[:1]):
                 recorder.log(name, float(group["lr"]))
+        if self.guard is not None:
+            self.guard.check()
 
     def record_norms(self) -> None:
         """Record the norms of the steps whose gradients have been read, also those on devices."""

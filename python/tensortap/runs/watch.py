@@ -24,7 +24,7 @@ from tensortap import _core
 from tensortap.devices import statistics
 from tensortap.models.modules import can_run, parameters_of, unwrapped, walk
 from tensortap.models.unseen import unseen
-from tensortap.runs.steps import Steps
+from tensortap.runs.steps import HAS_GRAD, IS_OPTIMIZED, REQUIRES_GRAD, Steps
 
 if TYPE_CHECKING:
     import torch
@@ -247,6 +247,18 @@ class Watched:
             parameter = known() if known is not None else None
             if parameter is not None and id(parameter) == at and at not in held:
                 found += [name] if parameter.requires_grad else []
+        return found
+
+    def states(self, held: set[int]) -> list[tuple[str, int]]:
+        """Return the name of each parameter, and what the rules of health want to know of it."""
+        found = []
+        for name, at, known in zip(self.names, self.core.parameter_ids(), self._refs, strict=True):
+            parameter = known() if known is not None else None
+            if parameter is not None and id(parameter) == at:
+                state = REQUIRES_GRAD if parameter.requires_grad else 0
+                state |= IS_OPTIMIZED if at in held else 0
+                state |= HAS_GRAD if parameter.grad is not None else 0
+                found.append((name, state))
         return found
 
     def fetch(self, *, waits: bool) -> None:

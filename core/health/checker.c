@@ -1,0 +1,206 @@
+/* checker.c -- the table of rules, and the two ways to feed them: a run that is there, and one that
+ * is being written.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/draft.h"
+#include "health/read.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const tt_rule *const rules[] = {
+#define X(name) &tt_rule_##name,
+    TT_RULES(X)
+#undef X
+};
+enum { RULES = sizeof rules / sizeof *rules };
+
+const tt_rule *tt_rule_at(size_t i)
+{
+    return i < RULES ? rules[i] : NULL;
+}
+
+const tt_rule *tt_rule_find(const char *id)
+{
+    for (size_t i = 0; i < RULES; i++)
+        if (strcmp(rules[i]->id, id) == 0)
+            return rules[i];
+    return NULL;
+}
+
+/* ---- options ------------------------------------------------------------------ */
+
+static tt_status check_ids(const char *words, const char *option, tt_error *err)
+{
+    for (const char *at = words; at != NULL && *at != '\0';) {
+        size_t len = strcspn(at, ",");
+        char id[64];
+        bool fits = len < sizeof id;
+        if (fits) {
+            memcpy(id, at, len);
+            id[len] = '\0';
+        }
+        if (!fits || tt_rule_find(id) == NULL)
+            return tt_fail(err, TT_EINVAL, "%s takes ids of rules, not '%.*s'", option,
+                           (int)(len < 100 ? len : 100), at);
+        at += len + (at[len] == ',');
+    }
+    return TT_OK;
+}
+
+static bool is_asked_for(const tt_rule *rule, const tt_health_options *options)
+{
+    return (options->select == NULL || tt_glob_match(options->select, rule->id)) &&
+           (options->ignore == NULL || !tt_glob_match(options->ignore, rule->id));
+}
+
+/* ---- a run --------------------------------------------------------------------- */
+
+static void free_all(tt_history *histories, int32_t count)
+{
+    for (int32_t i = 0; histories != NULL && i < count; i++)
+        tt_history_free(&histories[i]);
+    free(histories);
+}
+
+static tt_status apply_all(tt_draft *d, const tt_history *histories, int32_t count,
+                           const tt_history *baseline)
+{
+    tt_status st = TT_OK;
+    for (size_t i = 0; st == TT_OK && i < RULES; i++)
+        st = tt_draft_apply(d, rules[i], histories, count, baseline);
+    return st;
+}
+
+/* Every rule runs, because one that is not asked for may be the cause of a finding that is. */
+static void leave_asked_for(tt_findings *findings, const tt_health_options *options)
+{
+    size_t kept = 0, unchecked = 0;
+    for (size_t i = 0; i < findings->count; i++)
+        if (is_asked_for(findings->items[i].rule, options))
+            findings->items[kept++] = findings->items[i];
+    for (size_t i = 0; i < findings->unchecked_count; i++)
+        if (is_asked_for(findings->unchecked[i].rule, options))
+            findings->unchecked[unchecked++] = findings->unchecked[i];
+    findings->count = kept;
+    findings->unchecked_count = unchecked;
+    for (size_t i = 0; i < RULES; i++)
+        findings->rules += is_asked_for(rules[i], options);
+}
+
+tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings **out, tt_error *err)
+{
+    const tt_health_options none = { 0 };
+    options = options != NULL ? options : &none;
+    tt_history *histories = NULL, *good = NULL; /* owned */
+    tt_draft *usual = NULL;                     /* owned */
+    int32_t files = tt_run_file_count(run),
+            good_files = options->baseline != NULL ? tt_run_file_count(options->baseline) : 0;
+    tt_draft *draft = calloc(1, sizeof *draft);
+    tt_status st = draft != NULL ? TT_OK : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    if (st == TT_OK)
+        st = check_ids(options->select, "select", err);
+    if (st == TT_OK)
+        st = check_ids(options->ignore, "ignore", err);
+    if (st == TT_OK)
+        st = tt_histories_read(run, &histories, &draft->ranks, err);
+    if (st == TT_OK && options->baseline != NULL) {
+        usual = calloc(1, sizeof *usual);
+        st = usual != NULL ? tt_histories_read(options->baseline, &good, &usual->ranks, err) : TT_ENOMEM;
+        if (st == TT_OK)
+            st = apply_all(usual, good, good_files, NULL);
+        if (st == TT_OK)
+            tt_draft_settle(usual, NULL);
+    }
+    if (st == TT_OK)
+        st = apply_all(draft, histories, files, good_files > 0 ? good : NULL);
+    if (st == TT_OK) {
+        tt_draft_settle(draft, usual);
+        leave_asked_for(&draft->public, options);
+        *out = &draft->public;
+        draft = NULL;
+    } else if (err != NULL && err->text[0] == '\0') {
+        (void)tt_fail(err, st, "%s", tt_status_text(st));
+    }
+    free_all(histories, files);
+    free_all(good, good_files);
+    tt_findings_free((tt_findings *)usual);
+    tt_findings_free((tt_findings *)draft);
+    return st;
+}
+
+/* ---- while a run is written ------------------------------------------------------ */
+
+struct tt_checker {
+    tt_history history;
+    uint64_t *said; /* owned; hashes of what was found before */
+    size_t said_count, said_cap;
+};
+
+tt_status tt_checker_create(tt_checker **out, tt_error *err)
+{
+    tt_checker *checker = calloc(1, sizeof *checker);
+    tt_status st = checker != NULL ? tt_history_create(-1, &checker->history) : TT_ENOMEM;
+    if (st < 0) {
+        tt_checker_free(checker);
+        return tt_fail(err, st, "%s", tt_status_text(st));
+    }
+    *out = checker;
+    return TT_OK;
+}
+
+void tt_checker_free(tt_checker *checker)
+{
+    if (checker == NULL)
+        return;
+    tt_history_free(&checker->history);
+    free(checker->said);
+    free(checker);
+}
+
+void tt_checker_module(tt_checker *checker, const char *path, const char *class_name)
+{
+    (void)tt_history_module(&checker->history, path, class_name);
+}
+
+void tt_checker_see(tt_checker *checker, const char *name, const tt_event *event)
+{
+    tt_course *course = tt_history_course(&checker->history, event->site, name);
+    if (course != NULL)
+        tt_history_see(&checker->history, course, event);
+}
+
+/* Has it been said?  If not, it has from now on. */
+static bool is_new(tt_checker *checker, const tt_finding *found)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)found->rule * UINT64_C(0x9e3779b97f4a7c15) +
+                    (found->site_count > 0 ? (uint64_t)found->sites[0] + 1 : 0);
+    for (size_t i = 0; i < checker->said_count; i++)
+        if (checker->said[i] == hash)
+            return false;
+    if (tt_grow(&checker->said, &checker->said_cap, checker->said_count + 1, sizeof hash) < 0)
+        return false;
+    checker->said[checker->said_count++] = hash;
+    return true;
+}
+
+tt_status tt_checker_find(tt_checker *checker, tt_findings **out, tt_error *err)
+{
+    tt_draft *draft = calloc(1, sizeof *draft);
+    if (draft == NULL)
+        return tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
+    tt_status st = apply_all(draft, &checker->history, 1, NULL);
+    if (st < 0) {
+        tt_findings_free((tt_findings *)draft);
+        return tt_fail(err, st, "%s", tt_status_text(st));
+    }
+    tt_draft_settle(draft, NULL);
+    tt_findings *p = &draft->public;
+    size_t kept = 0;
+    for (size_t i = 0; i < p->count; i++)
+        if (is_new(checker, &p->items[i]))
+            p->items[kept++] = p->items[i];
+    p->count = kept;
+    *out = p;
+    return TT_OK;
+}

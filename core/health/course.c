@@ -1,0 +1,136 @@
+/* course.c -- how a point changes what is remembered of its series.
+ *
+ * Runs for every recorded point, also during a training: a few additions, no allocation.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/course.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { EARLY = 8, WINSOR = 6 /* spreads; a jump does not move the level further */ };
+
+tt_course_kind tt_course_kind_of(const char *name, const char **tail)
+{
+    static const char *const begins[] = {
+#define X(name, text) [TT_COURSE_##name] = text,
+        TT_COURSE_KIND_MAP(X)
+#undef X
+    };
+    *tail = name;
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (strncmp(name, begins[i], strlen(begins[i])) == 0) {
+            *tail = name + strlen(begins[i]);
+            return (tt_course_kind)i;
+        }
+    const char *colon = strrchr(name, ':'); /* "SGD2:learning_rate/0" */
+    return strncmp(colon != NULL ? colon + 1 : name, "learning_rate", 13) == 0 ? TT_COURSE_RATE
+                                                                               : TT_COURSE_OTHER;
+}
+
+static void smooth(double *level, double x, int64_t n)
+{
+    *level += (x - *level) / (double)(n < TT_COURSE_RECENT ? n : TT_COURSE_RECENT);
+}
+
+/* The level follows the value; a jump is compared with it before it does. */
+static void follow(tt_course *c, const tt_sighting *p)
+{
+    double by = p->value - c->level;
+    double least = fabs(c->level) * 1e-3; /* a series without noise is not without tolerance */
+    double spread = c->spread > least ? c->spread : least;
+    if (c->points > TT_COURSE_WARM && spread > 0) {
+        double distance = by / spread;
+        if (distance > c->jump.by) {
+            c->jump.by = distance;
+            c->jump.value = p->value;
+            c->jump.level = c->level;
+            c->jump.step = p->step;
+        }
+        double most = WINSOR * spread;
+        by = by > most ? most : by < -most ? -most : by;
+    }
+    smooth(&c->level, c->level + by, c->points);
+    smooth(&c->spread, fabs(by), c->points);
+    if (c->points == 1)
+        c->spread = 0;
+    if (c->points == TT_COURSE_WARM)
+        c->lowest = c->highest = c->level;
+    if (c->level < c->lowest)
+        c->lowest = c->level;
+    if (c->level > c->highest)
+        c->highest = c->level;
+}
+
+static void compare_marks(tt_course *c, const tt_sighting *p)
+{
+    if (c->points == 1)
+        c->first_mark = p->mark;
+    else if (p->mark != c->latest_mark)
+        c->same_run = 0;
+    else if (++c->same_run > c->same_longest) {
+        c->same_longest = c->same_run;
+        c->same_step = p->step;
+    }
+    c->latest_mark = p->mark;
+    if (p->step >= 0 && (p->step & (p->step - 1)) == 0) {
+        c->marked_step = p->step;
+        c->step_mark = p->mark;
+    }
+}
+
+void tt_course_add(tt_course *c, const tt_sighting *p)
+{
+    if (p->is_skipped) {
+        c->skipped_points++;
+        c->last_skipped_step = p->step;
+        return;
+    }
+    if ((p->nan | p->inf) != 0 && c->bad.step < 0) {
+        c->bad.step = p->step;
+        c->bad.time = p->time;
+        c->bad.nan = p->nan;
+        c->bad.inf = p->inf;
+        c->bad.is_eval = p->is_eval;
+    }
+    if (p->is_eval) {
+        c->eval_points++;
+        c->last_eval_step = p->step;
+        return;
+    }
+    if (c->points++ == 0)
+        c->first_step = p->step;
+    c->last_step = p->step;
+    compare_marks(c, p);
+    if (!p->has_value || !isfinite(p->value))
+        return;
+    bool is_zero = p->zeros == 1;
+    c->zero_run = is_zero ? c->zero_run + 1 : 0;
+    c->zero_points += is_zero;
+    c->latest = p->value;
+    if (c->points == 1)
+        c->first = c->level = p->value;
+    if (c->points <= EARLY)
+        c->early += (p->value - c->early) / (double)c->points;
+    c->recent[c->points % TT_COURSE_RECENT] = p->value;
+    follow(c, p);
+    smooth(&c->mean, p->mean, c->points);
+    smooth(&c->zeros, p->zeros, c->points);
+    if (p->absmax > c->absmax) {
+        c->absmax = p->absmax;
+        c->absmax_step = p->step;
+    }
+}
+
+double tt_course_median(const tt_course *c)
+{
+    double sorted[TT_COURSE_RECENT];
+    int64_t n = c->points < TT_COURSE_RECENT ? c->points : TT_COURSE_RECENT, have = 0;
+    for (int64_t i = 0; i < n; i++) { /* of the latest n */
+        double x = c->recent[(c->points - i) % TT_COURSE_RECENT];
+        int64_t at = have++;
+        for (; at > 0 && sorted[at - 1] > x; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = x;
+    }
+    return have > 0 ? sorted[have / 2] : (double)NAN;
+}

@@ -1,0 +1,101 @@
+/* course.h -- what the rules remember of one series: a few numbers, whatever its length.
+ *
+ * Exists so that a finished run and one that is being written are judged alike: both feed points
+ * into courses, and the rules look at nothing else.
+ * For health only.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_HEALTH_COURSE_H
+#define TT_HEALTH_COURSE_H
+
+#include "tensortap_tools.h"
+
+/* kind; how the names of its sites begin.  Those of tensortap/ are recorded for the rules. */
+#define TT_COURSE_KIND_MAP(X)                                                                     \
+    X(ACTIVATION, "activation/")                                                                  \
+    X(ACTIVATION_GRADIENT, "activation_gradient/")                                                \
+    X(GRADIENT, "gradient/")                                                                      \
+    X(PARAMETER, "parameter/")                                                                    \
+    X(LOSS, "loss/")                                                                              \
+    X(STATE, "tensortap/state/")         /* of a parameter: bits of tt_state_bit */               \
+    X(UPDATE, "tensortap/update/")       /* size of a step's update over the weight's */          \
+    X(SILENT, "tensortap/silent/")       /* share of units without a gradient for a while */      \
+    X(BATCH, "tensortap/batch/")         /* what the model was called with: statistics, digest */ \
+    X(NO_GRAD, "tensortap/no_grad/")     /* a call in training mode without gradients */          \
+    X(WITH_GRAD, "tensortap/with_grad/") /* a call in evaluation mode with gradients */
+
+#define X(name, text) TT_COURSE_##name,
+typedef enum tt_course_kind {
+    TT_COURSE_KIND_MAP(X) TT_COURSE_RATE, /* learning_rate */
+    TT_COURSE_OTHER,                      /* numbers and tensors of the program's own */
+    TT_COURSE_KIND_COUNT_
+} tt_course_kind;
+#undef X
+
+typedef enum tt_state_bit {
+    TT_STATE_REQUIRES_GRAD = 1,
+    TT_STATE_IS_OPTIMIZED = 2, /* an optimizer holds it */
+    TT_STATE_HAS_GRAD = 4,
+} tt_state_bit;
+
+enum {
+    TT_COURSE_RECENT = 16, /* points */
+    TT_COURSE_WARM = 10,   /* points after which a history is one */
+};
+
+/* One point, as far as the rules need it. */
+typedef struct tt_sighting {
+    int64_t step, time;
+    bool is_eval, is_skipped;
+    bool has_value; /* false: only a digest */
+    double value;   /* root mean square; of a loss the mean; of a number itself */
+    double mean, absmax;
+    double zeros;  /* share of the elements */
+    uint64_t mark; /* equal contents have equal marks */
+    int64_t nan, inf;
+} tt_sighting;
+
+/* Points of training that were not skipped, unless a field says otherwise. */
+typedef struct tt_course {
+    const char *name;       /* of the site; borrowed of the history */
+    const char *tail;       /* the name without its kind */
+    const char *class_name; /* of the module; NULL: unknown or none */
+    tt_course_kind kind;
+    int32_t site, subject, pattern; /* numbers in the history */
+    int32_t ndim, dtype;            /* -1: unknown */
+    int64_t elements;
+    int64_t points, eval_points, skipped_points;
+    int64_t first_step, last_step, last_skipped_step, last_eval_step;
+    double first, latest, early; /* early: mean of the first 8 */
+    double level, spread;        /* smoothed value, and distance from it */
+    double lowest, highest;      /* of the level, after the warm-up */
+    double mean, zeros;          /* smoothed */
+    double recent[TT_COURSE_RECENT];
+    double absmax; /* the largest */
+    int64_t absmax_step;
+    int64_t zero_run; /* how many of the latest were all zero */
+    int64_t zero_points;
+    int64_t same_run, same_longest; /* how many had the mark of the one before: the latest; most */
+    int64_t same_step;              /* the last of the longest */
+    uint64_t first_mark, latest_mark;
+    int64_t marked_step; /* the last that was a power of two, and its mark */
+    uint64_t step_mark;
+    struct {
+        double by, value, level; /* by: distance in spreads; the largest */
+        int64_t step;
+    } jump;
+    struct {
+        int64_t step, time, nan, inf; /* step -1: none */
+        bool is_eval;
+    } bad; /* the first that was not finite, evaluation included */
+} tt_course;
+
+tt_course_kind tt_course_kind_of(const char *name, const char **tail);
+void tt_course_add(tt_course *course, const tt_sighting *p);
+double tt_course_median(const tt_course *course); /* of the recent values; NaN: none */
+/* Has it got a history? */
+static inline bool tt_course_is_warm(const tt_course *course)
+{
+    return course != NULL && course->points >= TT_COURSE_WARM;
+}
+
+#endif

@@ -1,0 +1,62 @@
+/* dead_units.c -- units behind a ReLU that never let anything through.
+ *
+ * The gradient of a bias is one number for each unit, and 0 for a unit that was silent in the whole batch,
+ * wherever the ReLU is: a module, or a function that nobody sees.  The recorder notes which units had no
+ * gradient for a while.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+static const double MANY = 0.5; /* of the units */
+enum { FEWEST = 8 };            /* units */
+
+static void find(tt_case *c)
+{
+    const tt_course *course, *last = NULL;
+    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_SILENT, &at)) != NULL;) {
+        const tt_course *gradient = tt_history_of(c->history, course, TT_COURSE_GRADIENT);
+        if (gradient == NULL || gradient->elements < FEWEST || course->latest < MANY)
+            continue;
+        if (course->latest ==
+            1) { /* nothing arrives in the layers before it either: the last is the cause */
+            last = course;
+            continue;
+        }
+        double units = (double)gradient->elements, dead = course->latest * units;
+        tt_case_add(c, gradient);
+        tt_case_number(c, "units", units);
+        tt_case_number(c, "dead", dead);
+        tt_case_say(c, TT_SEVERITY_WARNING, course->first_step, course->last_step,
+                    "%s: %.0f of %.0f units have had no gradient for a while: they are dead",
+                    course->tail, dead, units);
+    }
+    if (last == NULL)
+        return;
+    /* Does anything arrive behind it?  If not, the gradient is lost elsewhere. */
+    bool is_alive = false;
+    for (int32_t i = 0; i < c->history->count && !is_alive; i++) {
+        course = &c->history->courses[i];
+        is_alive = course->kind == TT_COURSE_GRADIENT && course->points > 0 && course->zero_run == 0 &&
+                   course->ndim == 1;
+    }
+    const tt_course *gradient = tt_history_of(c->history, last, TT_COURSE_GRADIENT);
+    const tt_course *bias = tt_history_of(c->history, last, TT_COURSE_PARAMETER);
+    if (!is_alive || gradient == NULL || bias == NULL)
+        return;
+    tt_case_add(c, gradient);
+    tt_case_number(c, "units", (double)gradient->elements);
+    tt_case_number(c, "dead", (double)gradient->elements);
+    tt_case_say(c, TT_SEVERITY_ERROR, last->first_step, last->last_step,
+                "%s: all %lld units are dead, no gradient passes them", last->tail,
+                (long long)gradient->elements);
+}
+
+const tt_rule tt_rule_dead_units = {
+    .id = "dead-units",
+    .severity = TT_SEVERITY_WARNING,
+    .needs = "tensortap/silent/*, recorded from the gradients of biases,",
+    .summary = "Half of a layer's units or more have not had a gradient for a while.",
+    .remedy =
+        "lower the learning rate, look at the bias and its initialisation, or use a LeakyReLU or GELU",
+    .hides = "gradient-missing,gradient-vanishing,loss-stuck,weights-unchanged",
+    .find = find,
+};

@@ -1,0 +1,326 @@
+/* draft.c -- how rules report, and which of their findings remain.
+ *
+ * Exists so that a rule is only its condition and its sentence.  A finding that follows from another
+ * is dropped here: twelve weights that do not change because their block is frozen are one finding.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/draft.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SENTENCE_MOST = 600, SITES_MOST = 4096, LISTED = 3 };
+
+const char *tt_severity_text(tt_severity severity)
+{
+    return severity == TT_SEVERITY_ERROR ? "error" : "warning";
+}
+
+void tt_findings_free(tt_findings *findings)
+{
+    tt_draft *draft = (tt_draft *)findings;
+    if (draft == NULL)
+        return;
+    tt_arena_free(&draft->texts);
+    free(findings->items);
+    free(findings->unchecked);
+    free(draft);
+}
+
+/* ---- what rules call --------------------------------------------------------- */
+
+const tt_course *tt_case_next(tt_case *c, tt_course_kind kind, int32_t *at)
+{
+    while (*at < c->history->count) {
+        const tt_course *course = &c->history->courses[(*at)++];
+        if (course->kind == kind && course->points + course->eval_points > 0) {
+            c->has_data = true;
+            return course;
+        }
+    }
+    return NULL;
+}
+
+void tt_case_add(tt_case *c, const tt_course *course)
+{
+    if (c->suspect_count >= SITES_MOST)
+        return;
+    tt_status st = tt_grow(&c->suspects, &c->suspect_cap, c->suspect_count + 1, sizeof(tt_course *));
+    if (st == TT_OK)
+        c->suspects[c->suspect_count++] = course;
+    else
+        c->st = st;
+}
+
+void tt_case_number(tt_case *c, const char *name, double value)
+{
+    if (c->number_count < TT_EVIDENCE_MOST)
+        c->numbers[c->number_count++] = (tt_evidence){ name, value };
+}
+
+static char *keep(tt_case *c, const char *text)
+{
+    char *kept = tt_arena_text(&c->draft->texts, text, strlen(text));
+    if (kept == NULL)
+        c->st = TT_ENOMEM;
+    return kept;
+}
+
+const char *tt_case_text(tt_case *c, double x)
+{
+    char number[TT_NUMBER_TEXT];
+    (void)tt_number_short(x, number);
+    const char *text = keep(c, number);
+    return text != NULL ? text : "";
+}
+
+const char *tt_case_join(tt_case *c, const char *format, ...)
+{
+    char text[SENTENCE_MOST];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const char *kept = keep(c, text);
+    return kept != NULL ? kept : "";
+}
+
+const tt_course *tt_case_next_loss(tt_case *c, int32_t *at)
+{
+    int32_t from = 0;
+    if (tt_case_next(c, TT_COURSE_LOSS, &from) != NULL)
+        return tt_case_next(c, TT_COURSE_LOSS, at);
+    const tt_course *course;
+    while ((course = tt_case_next(c, TT_COURSE_OTHER, at)) != NULL)
+        if (tt_glob_match("loss,train_loss,train/loss", course->name) && course->dtype < 0)
+            return course;
+    c->has_data = false;
+    return NULL;
+}
+
+/* The length of the part that two names share, up to a dot. */
+static size_t shared(const char *a, const char *b, size_t most)
+{
+    size_t len = 0;
+    for (size_t i = 0; i <= most && (i == most || a[i] == b[i]); i++) {
+        bool ends_a = a[i] == '\0' || a[i] == '.', ends_b = b[i] == '\0' || b[i] == '.';
+        if (ends_a && ends_b)
+            len = i;
+        if (a[i] == '\0' || b[i] == '\0')
+            break;
+    }
+    return len;
+}
+
+const char *tt_case_place(tt_case *c)
+{
+    if (c->suspect_count == 0)
+        return "";
+    const tt_course *first = c->suspects[0];
+    bool is_parameter = first->kind != TT_COURSE_ACTIVATION && first->kind != TT_COURSE_LOSS;
+    const char *unit = is_parameter ? "parameters" : "modules";
+    if (c->suspect_count == 1)
+        return first->kind == TT_COURSE_LOSS || first->kind == TT_COURSE_OTHER ? first->name
+                                                                               : first->tail;
+    size_t len = strlen(first->tail);
+    for (size_t i = 1; i < c->suspect_count; i++)
+        len = shared(first->tail, c->suspects[i]->tail, len);
+    char text[SENTENCE_MOST / 2];
+    size_t at = 0;
+    if (len > 0) {
+        (void)snprintf(text, sizeof text, "%.*s (%zu %s)", (int)(len < 200 ? len : 200), first->tail,
+                       c->suspect_count, unit);
+        const char *kept = keep(c, text);
+        return kept != NULL ? kept : first->tail;
+    }
+    for (size_t i = 0; i < c->suspect_count && i < LISTED && at < sizeof text / 2; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%.60s", i > 0 ? ", " : "",
+                               c->suspects[i]->tail);
+    if (c->suspect_count > LISTED)
+        (void)snprintf(text + at, sizeof text - at, " and %zu more %s", c->suspect_count - LISTED, unit);
+    const char *kept = keep(c, text);
+    return kept != NULL ? kept : first->tail;
+}
+
+void tt_case_say(tt_case *c, tt_severity severity, int64_t first_step, int64_t last_step,
+                 const char *format, ...)
+{
+    tt_draft *d = c->draft;
+    char text[SENTENCE_MOST];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    tt_finding found = { .rule = c->rule,
+                         .severity = severity,
+                         .rank = c->history->rank,
+                         .site_count = c->suspect_count,
+                         .first_step = first_step,
+                         .last_step = last_step,
+                         .number_count = c->number_count };
+    memcpy(found.numbers, c->numbers, sizeof found.numbers);
+    found.sentence = keep(c, text);
+    found.place = keep(c, tt_case_place(c));
+    int32_t *sites = tt_arena_alloc(&d->texts, (c->suspect_count + 1) * sizeof *sites);
+    const char **names = tt_arena_alloc(&d->texts, (c->suspect_count + 1) * sizeof *names);
+    if (sites == NULL || names == NULL)
+        c->st = TT_ENOMEM;
+    for (size_t i = 0; c->st == TT_OK && i < c->suspect_count; i++) {
+        sites[i] = c->suspects[i]->site;
+        names[i] = keep(c, c->suspects[i]->name);
+    }
+    found.sites = sites;
+    found.names = names;
+    if (c->st == TT_OK)
+        c->st = tt_grow(&d->public.items, &d->item_cap, d->public.count + 1, sizeof found);
+    if (c->st == TT_OK)
+        d->public.items[d->public.count++] = found;
+    c->suspect_count = c->number_count = 0;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double tt_case_typical(tt_case *c, tt_course_kind kind)
+{
+    enum { MOST = 1024 };
+    double medians[MOST];
+    size_t count = 0;
+    const tt_course *course;
+    for (int32_t at = 0; count < MOST && (course = tt_case_next(c, kind, &at)) != NULL;)
+        if (tt_course_is_warm(course) && (kind == TT_COURSE_UPDATE || tt_course_is_weight(course)))
+            medians[count++] = tt_course_median(course);
+    if (count < 3)
+        return (double)NAN;
+    qsort(medians, count, sizeof *medians, by_size);
+    return medians[count / 2];
+}
+
+bool tt_case_is_optimized(const tt_case *c, const tt_course *course)
+{
+    const tt_course *state = tt_history_of(c->history, course, TT_COURSE_STATE);
+    const int wanted = TT_STATE_REQUIRES_GRAD | TT_STATE_IS_OPTIMIZED;
+    return state != NULL && ((int)state->latest & wanted) == wanted;
+}
+
+/* ---- running a rule ---------------------------------------------------------- */
+
+static bool is_same_place(const tt_finding *a, const tt_finding *b)
+{
+    return a->rule == b->rule && strcmp(a->place, b->place) == 0;
+}
+
+/* A finding that several ranks have is one. */
+static void join_ranks(tt_draft *d, size_t from)
+{
+    size_t kept = from;
+    for (size_t i = from; i < d->public.count; i++) {
+        tt_finding *found = &d->public.items[i], *same = NULL;
+        for (size_t k = from; k < kept && same == NULL; k++)
+            same = is_same_place(&d->public.items[k], found) ? &d->public.items[k] : NULL;
+        if (same == NULL)
+            d->public.items[kept++] = *found;
+        else
+            same->rank = -1;
+    }
+    d->public.count = kept;
+}
+
+tt_status tt_draft_apply(tt_draft *d, const tt_rule *rule, const tt_history *histories, int32_t count,
+                         const tt_history *baseline)
+{
+    tt_case c = {
+        .rule = rule, .histories = histories, .history_count = count, .baseline = baseline, .draft = d
+    };
+    size_t before = d->public.count;
+    for (int32_t i = 0; i < (rule->is_of_ranks ? 1 : count) && c.st == TT_OK; i++) {
+        c.history = &histories[i];
+        rule->find(&c);
+        c.suspect_count = c.number_count = 0;
+    }
+    join_ranks(d, before);
+    for (size_t i = before; i < d->public.count && d->ranks < 2; i++)
+        d->public.items[i].rank = -1;
+    free(c.suspects);
+    tt_findings *p = &d->public;
+    if (c.st == TT_OK && !c.has_data && p->count == before) {
+        c.st = tt_grow(&p->unchecked, &d->unchecked_cap, p->unchecked_count + 1, sizeof *p->unchecked);
+        char text[300];
+        (void)snprintf(text, sizeof text, "needs %s, which the run does not have", rule->needs);
+        const char *reason = c.st == TT_OK ? tt_arena_text(&d->texts, text, strlen(text)) : NULL;
+        if (reason != NULL)
+            p->unchecked[p->unchecked_count++] = (tt_unchecked){ rule, reason };
+    }
+    return c.st;
+}
+
+/* ---- what remains ------------------------------------------------------------ */
+
+static bool has_word(const char *words, const char *word)
+{
+    return words != NULL && tt_glob_match(words, word);
+}
+
+static bool is_explained(const tt_finding *found, const tt_findings *all)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        const tt_finding *cause = &all->items[i];
+        if (cause->rule != found->rule && has_word(cause->rule->hides, found->rule->id) &&
+            (cause->first_step < 0 || found->first_step < 0 || found->last_step >= cause->first_step))
+            return true;
+    }
+    return false;
+}
+
+static bool is_usual(const tt_finding *found, const tt_draft *baseline)
+{
+    for (size_t i = 0; baseline != NULL && i < baseline->public.count; i++)
+        if (is_same_place(&baseline->public.items[i], found))
+            return true;
+    return false;
+}
+
+static size_t place_of(const tt_rule *rule)
+{
+    size_t i = 0;
+    while (tt_rule_at(i) != NULL && tt_rule_at(i) != rule)
+        i++;
+    return i;
+}
+
+static int by_weight(const void *a, const void *b)
+{
+    const tt_finding *x = a, *y = b;
+    size_t i = place_of(x->rule), k = place_of(y->rule);
+    if (x->severity != y->severity)
+        return x->severity > y->severity ? -1 : 1;
+    if (i != k)
+        return i < k ? -1 : 1;
+    int32_t site_x = x->site_count > 0 ? x->sites[0] : -1, site_y = y->site_count > 0 ? y->sites[0] : -1;
+    return site_x != site_y ? (site_x < site_y ? -1 : 1) : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+void tt_draft_settle(tt_draft *d, const tt_draft *baseline)
+{
+    tt_findings *p = &d->public;
+    if (p->count == 0)
+        return;
+    bool *is_dropped = tt_arena_alloc(&d->texts, p->count);
+    if (is_dropped == NULL)
+        return;
+    for (size_t i = 0; i < p->count; i++)
+        is_dropped[i] = is_explained(&p->items[i], p) || is_usual(&p->items[i], baseline);
+    size_t kept = 0;
+    for (size_t i = 0; i < p->count; i++)
+        if (!is_dropped[i])
+            p->items[kept++] = p->items[i];
+    p->count = kept;
+    if (kept > 0)
+        qsort(p->items, kept, sizeof *p->items, by_weight);
+}

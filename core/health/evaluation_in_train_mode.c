@@ -1,0 +1,34 @@
+/* evaluation_in_train_mode.c -- forward passes without gradients in training mode.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+#include "health/modes.h"
+
+static void find(tt_case *c)
+{
+    const tt_course *course;
+    c->has_data = c->history->count > 0;
+    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_NO_GRAD, &at)) != NULL;) {
+        long long calls = course->points;
+        const char *kinds = tt_modes_that_matter(c, course->tail);
+        /* Evaluations are rarer than steps; a checkpoint runs the model without gradients each time. */
+        if (calls < 2 || kinds == NULL || calls * 2 > c->history->last_step + 1)
+            continue;
+        tt_case_add(c, course);
+        tt_case_number(c, "calls", (double)calls);
+        tt_case_say(c, TT_SEVERITY_WARNING, course->first_step, course->last_step,
+                    "%s ran without gradients in training mode %lld times, first after step %lld: %s",
+                    course->tail, calls, (long long)course->first_step, kinds);
+    }
+}
+
+const tt_rule tt_rule_evaluation_in_train_mode = {
+    .id = "evaluation-in-train-mode",
+    .severity = TT_SEVERITY_WARNING,
+    .needs = "calls of the model",
+    .summary =
+        "The model is evaluated in training mode: dropout is on, and batch norm learns from the test "
+        "data.",
+    .remedy = "call model.eval() before the evaluation, and model.train() after it",
+    .find = find,
+};

@@ -1,0 +1,50 @@
+/* gradient_exploding.c -- gradients far beyond their own history, or beyond those of other layers.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+static const double BEYOND_HISTORY = 1000, BEYOND_OTHERS = 1e5;
+
+static void find(tt_case *c)
+{
+    const tt_course *course;
+    double typical = tt_case_typical(c, TT_COURSE_GRADIENT), worst = 0, usual = 0;
+    int64_t first = 0, last = 0;
+    bool is_history = false;
+    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_GRADIENT, &at)) != NULL;) {
+        if (!tt_course_is_warm(course) || !tt_course_is_weight(course))
+            continue;
+        double now = tt_course_median(course);
+        bool grew = course->early > 0 && now > BEYOND_HISTORY * course->early && now > 1e-3;
+        bool is_beyond = now > BEYOND_OTHERS * typical && now > 1;
+        if (!grew && !is_beyond)
+            continue;
+        if (now > worst) {
+            worst = now;
+            is_history = grew;
+            usual = grew ? course->early : typical;
+        }
+        first = course->first_step;
+        last = course->last_step;
+        tt_case_add(c, course);
+    }
+    if (c->suspect_count == 0)
+        return;
+    tt_case_number(c, "rms", worst);
+    tt_case_number(c, "usual", usual);
+    tt_case_say(c, TT_SEVERITY_ERROR, first, last, "%s: gradients have grown to a size of %s; %s %s",
+                tt_case_place(c), tt_case_text(c, worst),
+                is_history ? "at first it was" : "a typical one has", tt_case_text(c, usual));
+}
+
+const tt_rule tt_rule_gradient_exploding = {
+    .id = "gradient-exploding",
+    .severity = TT_SEVERITY_ERROR,
+    .needs = "gradient/*",
+    .summary = "Gradients are a thousand times what they were, or a hundred thousand times those of "
+               "other layers.",
+    .remedy =
+        "clip gradients (torch.nn.utils.clip_grad_norm_), lower the learning rate, or normalise between "
+        "the layers",
+    .hides = "divergence",
+    .find = find,
+};

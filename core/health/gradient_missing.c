@@ -1,0 +1,51 @@
+/* gradient_missing.c -- gradients that never arrive, although they should.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+enum { ENOUGH = 8 }; /* steps */
+
+static void find(tt_case *c)
+{
+    const tt_course *course, *gradient;
+    long long expected = 0, none = 0;
+    int64_t last = 0, since = INT64_MAX;
+    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_PARAMETER, &at)) != NULL;) {
+        if (!tt_case_is_optimized(c, course) || course->points < ENOUGH)
+            continue;
+        expected++;
+        gradient = tt_history_of(c->history, course, TT_COURSE_GRADIENT);
+        bool is_none = gradient == NULL || gradient->points + gradient->skipped_points == 0;
+        bool is_zero =
+            !is_none && gradient->zero_run >= ENOUGH && gradient->zero_run * 2 >= gradient->points;
+        if (!is_none && !is_zero)
+            continue;
+        int64_t from = is_none ? course->first_step : gradient->last_step - gradient->zero_run + 1;
+        none += is_none;
+        since = from < since ? from : since;
+        last = course->last_step > last ? course->last_step : last;
+        tt_case_add(c, course);
+    }
+    long long found = (long long)c->suspect_count;
+    if (found == 0)
+        return;
+    tt_case_number(c, "parameters", (double)found);
+    tt_case_number(c, "trainable", (double)expected);
+    tt_case_say(c, found == expected ? TT_SEVERITY_ERROR : TT_SEVERITY_WARNING, since < 0 ? 0 : since,
+                last, "%s: %s since step %lld, although an optimizer is to update %s", tt_case_place(c),
+                none == found ? "no gradient has arrived"
+                : none == 0   ? "the gradient has been 0"
+                              : "the gradient has been 0 or missing",
+                (long long)(since < 0 ? 0 : since), found == 1 ? "it" : "them");
+}
+
+const tt_rule tt_rule_gradient_missing = {
+    .id = "gradient-missing",
+    .severity = TT_SEVERITY_WARNING,
+    .needs = "parameter/* and tensortap/state/*",
+    .summary = "An optimizer holds parameters whose gradient is None or 0 all the time.",
+    .remedy = "look for detach(), .data, no_grad() or zero_grad() between the loss and the step, and for "
+              "outputs "
+              "that the loss does not use",
+    .hides = "weights-unchanged,loss-stuck,gradient-vanishing",
+    .find = find,
+};

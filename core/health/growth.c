@@ -1,0 +1,82 @@
+/* growth.c -- activations that grow, or shrink, from layer to layer.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const double FAR = 1000; /* times, from the first layer of a kind to the last */
+enum { FEWEST = 4 };            /* layers */
+
+/* Layers whose names differ in numbers alone, and that have one class, in order of execution. */
+typedef struct chain {
+    const tt_course *first, *last;
+    int32_t count, rises, falls;
+} chain;
+
+static void follow(chain *one, const tt_course *course)
+{
+    if (one->first == NULL || strcmp(one->first->class_name, course->class_name) != 0) {
+        if (one->count < FEWEST) /* of several classes the first that repeats */
+            *one = (chain){ .first = course, .last = course, .count = 1 };
+        return;
+    }
+    one->rises += course->level > one->last->level;
+    one->falls += course->level < one->last->level;
+    one->last = course;
+    one->count++;
+}
+
+static void find(tt_case *c)
+{
+    int32_t patterns = tt_sites_count(c->history->patterns);
+    chain *chains = calloc((size_t)patterns + 1, sizeof *chains);
+    const tt_course *course;
+    if (chains == NULL) {
+        c->st = TT_ENOMEM;
+        return;
+    }
+    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_ACTIVATION, &at)) != NULL;)
+        if (tt_course_is_warm(course) && course->class_name != NULL)
+            follow(&chains[course->pattern], course);
+    const chain *worst = NULL;
+    double most = FAR;
+    for (int32_t i = 0; i < patterns; i++) {
+        const chain *one = &chains[i];
+        if (one->count < FEWEST || one->first->level <= 0 || one->last->level <= 0)
+            continue;
+        double ratio = one->last->level / one->first->level;
+        bool is_steady = (ratio > 1 ? one->rises : one->falls) * 10 >= (one->count - 1) * 8;
+        ratio = ratio < 1 ? 1 / ratio : ratio;
+        if (is_steady && ratio > most) {
+            most = ratio;
+            worst = one;
+        }
+    }
+    if (worst != NULL) {
+        bool grows = worst->last->level > worst->first->level;
+        tt_case_add(c, worst->last);
+        tt_case_add(c, worst->first);
+        tt_case_number(c, "first", worst->first->level);
+        tt_case_number(c, "last", worst->last->level);
+        tt_case_number(c, "layers", worst->count);
+        tt_case_say(
+            c, TT_SEVERITY_WARNING, worst->last->first_step, worst->last->last_step,
+            "activations %s from layer to layer: their size is %s after %s and %s after %s, %d layers of "
+            "%s later",
+            grows ? "grow" : "shrink", tt_case_text(c, worst->first->level), worst->first->tail,
+            tt_case_text(c, worst->last->level), worst->last->tail, (int)worst->count - 1,
+            worst->last->class_name);
+    }
+    free(chains);
+}
+
+const tt_rule tt_rule_growth = {
+    .id = "growth",
+    .severity = TT_SEVERITY_WARNING,
+    .needs = "activation/*",
+    .summary = "Activations grow or shrink a thousandfold from the first of equal layers to the last.",
+    .remedy = "put a norm into each layer, or scale what a layer adds to its input",
+    .hides = "gradient-exploding,gradient-vanishing,loss-spike,divergence",
+    .find = find,
+};

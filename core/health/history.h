@@ -1,0 +1,44 @@
+/* history.h -- the courses of one file of a run, and what belongs together among them.
+ *
+ * For health only.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_HEALTH_HISTORY_H
+#define TT_HEALTH_HISTORY_H
+
+#include "base/buf.h"
+#include "health/course.h"
+#include "site/sites.h"
+
+/* A parameter or a module: one name without its kind, and the course of each kind. */
+typedef struct tt_subject {
+    int32_t of[TT_COURSE_KIND_COUNT_]; /* number of the course plus 1; 0: none */
+    const char *class_name;            /* borrowed; NULL: no module */
+} tt_subject;
+
+typedef struct tt_history {
+    int32_t rank;
+    tt_course *courses; /* owned; in order of their first points */
+    int32_t count;
+    size_t cap;
+    int32_t *by_site; /* owned; number of the course of a site plus 1; 0: none */
+    size_t by_site_cap;
+    tt_sites *names;      /* owned; of subjects */
+    tt_sites *patterns;   /* owned; names with # for each number */
+    tt_subject *subjects; /* owned */
+    size_t subject_cap;
+    tt_arena texts;
+    int64_t last_step; /* -1: no point */
+} tt_history;
+
+tt_status tt_history_create(int32_t rank, tt_history *out);
+void tt_history_free(tt_history *history);
+/* The course of a site, made if there is none; NULL: out of memory. */
+tt_course *tt_history_course(tt_history *history, int32_t site, const char *name);
+tt_status tt_history_module(tt_history *history, const char *path, const char *class_name);
+/* The course of this kind with the same tail; NULL: none. */
+const tt_course *tt_history_of(const tt_history *history, const tt_course *course, tt_course_kind kind);
+/* The same of a name that is made of two parts: ("fc", ".weight"). */
+const tt_course *tt_history_find(const tt_history *history, tt_course_kind kind, const char *name,
+                                 const char *ending);
+
+#endif

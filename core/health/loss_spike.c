@@ -1,0 +1,62 @@
+/* loss_spike.c -- one step that is unlike the others: its loss jumped, or all that was computed.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+#include <math.h>
+
+static const double SPREADS = 20, TIMES = 5; /* of the loss */
+static const double TIMES_INSIDE = 30;       /* of activations: a damaged batch, whatever its loss */
+
+/* A loss that jumped: far beyond its noise, and several times its size. */
+static bool has_jumped(const tt_course *course)
+{
+    double rise = course->jump.value - course->jump.level;
+    return course->points >= 2 * TT_COURSE_WARM && course->jump.by >= SPREADS &&
+           rise >= (TIMES - 1) * fabs(course->jump.level);
+}
+
+/* The first activation that jumped and came back; NULL: none. */
+static const tt_course *find_inside(tt_case *c)
+{
+    const tt_course *course;
+    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_ACTIVATION, &at)) != NULL;)
+        if (has_jumped(course) && course->jump.value > TIMES_INSIDE * course->jump.level &&
+            course->last_step > course->jump.step && course->latest * 10 < course->jump.value)
+            return course;
+    return NULL;
+}
+
+static void find(tt_case *c)
+{
+    const tt_course *course, *inside = find_inside(c);
+    for (int32_t at = 0; (course = tt_case_next_loss(c, &at)) != NULL;) {
+        bool is_inside = !has_jumped(course) && inside != NULL;
+        if (!has_jumped(course) && inside == NULL)
+            continue;
+        const tt_course *shown = is_inside ? inside : course;
+        tt_case_add(c, course);
+        if (is_inside)
+            tt_case_add(c, inside);
+        tt_case_number(c, "value", shown->jump.value);
+        tt_case_number(c, "usual", shown->jump.level);
+        tt_case_say(c, TT_SEVERITY_WARNING, shown->jump.step, shown->jump.step,
+                    "%s jumped to %s at step %lld; it was about %s%s", shown->name,
+                    tt_case_text(c, shown->jump.value), (long long)shown->jump.step,
+                    tt_case_text(c, shown->jump.level),
+                    is_inside
+                        ? tt_case_join(c, "; so look at the loss of that step, %s, too", course->name)
+                        : "");
+        if (is_inside)
+            return;
+    }
+}
+
+const tt_rule tt_rule_loss_spike = {
+    .id = "loss-spike",
+    .severity = TT_SEVERITY_WARNING,
+    .needs = "a loss",
+    .summary =
+        "The loss, or what was computed from one batch, jumped far beyond its usual noise at one step.",
+    .remedy = "look at the batch of that step; clip gradients so that one batch cannot do harm",
+    .find = find,
+};

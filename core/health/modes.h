@@ -1,0 +1,11 @@
+/* modes.h -- which modules of a model differ between training and evaluation.  For health only.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_HEALTH_MODES_H
+#define TT_HEALTH_MODES_H
+
+#include "health/rule.h"
+
+/* "it has Dropout (2)"; NULL: the mode makes no difference to the model at this path. */
+const char *tt_modes_that_matter(tt_case *c, const char *path);
+
+#endif

@@ -1,0 +1,83 @@
+/* nonfinite.c -- the first NaN or Inf of a run.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+#include "report/order.h"
+
+/* Where a course stands within a step: tt_order_place, without a run. */
+static int32_t place_of(const tt_case *c, const tt_course *course)
+{
+    if (course->kind != TT_COURSE_GRADIENT)
+        return course->site;
+    const tt_course *parameter = tt_history_of(c->history, course, TT_COURSE_PARAMETER);
+    return INT32_MAX - 1 - (parameter != NULL ? parameter->site : course->site);
+}
+
+static bool is_before(const tt_case *c, const tt_course *a, const tt_course *b)
+{
+    tt_rank_in_step kind_a = tt_order_kind(a->name), kind_b = tt_order_kind(b->name);
+    if (a->bad.step != b->bad.step)
+        return a->bad.step < b->bad.step;
+    if (kind_a != kind_b)
+        return kind_a < kind_b;
+    if (kind_a != TT_ORDER_GRADIENT && a->bad.time != b->bad.time)
+        return a->bad.time < b->bad.time;
+    return place_of(c, a) < place_of(c, b);
+}
+
+static void find(tt_case *c)
+{
+    const tt_course *first = NULL, *loss = NULL;
+    long long reached = 0;
+    c->has_data = true;
+    for (int32_t i = 0; i < c->history->count; i++) {
+        const tt_course *course = &c->history->courses[i];
+        if (course->bad.step < 0 || !tt_site_is_shown(course->name, NULL))
+            continue;
+        reached++;
+        if (first == NULL || is_before(c, course, first))
+            first = course;
+        if (course->kind == TT_COURSE_LOSS && (loss == NULL || is_before(c, course, loss)))
+            loss = course;
+    }
+    if (first == NULL)
+        return;
+    /* The program logs a number at any time, and most often the number is the loss. */
+    if (first->kind == TT_COURSE_OTHER && first->dtype < 0 && loss != NULL &&
+        loss->bad.step == first->bad.step)
+        first = loss;
+    static const char *const births[] = {
+        [TT_ORDER_PARAMETER] = "an update wrote it",
+        [TT_ORDER_FORWARD] = "it arose in the forward pass",
+        [TT_ORDER_LOSS] = "it arose in the loss",
+        [TT_ORDER_BACKWARD] = "it arose in the backward pass",
+        [TT_ORDER_GRADIENT] = "it arose in the backward pass",
+        [TT_ORDER_NORM] = "it arose in the backward pass",
+    };
+    tt_case_add(c, first);
+    tt_case_number(c, "nan", (double)first->bad.nan);
+    tt_case_number(c, "inf", (double)first->bad.inf);
+    tt_case_number(c, "sites", (double)reached);
+    bool has_both = first->bad.nan > 0 && first->bad.inf > 0;
+    tt_case_say(c, TT_SEVERITY_ERROR, first->bad.step, first->bad.step,
+                "%s: the first %s%s at step %lld%s; %s%s", first->name,
+                has_both             ? "NaN and Inf"
+                : first->bad.nan > 0 ? "NaN"
+                                     : "Inf",
+                first->dtype == TT_F16 && first->bad.inf > 0 ? " (float16 ends at 65504)" : "",
+                (long long)first->bad.step, first->bad.is_eval ? ", in evaluation" : "",
+                births[tt_order_kind(first->name)],
+                reached > 1 ? tt_case_join(c, "; it reached %lld sites", reached) : "");
+}
+
+const tt_rule tt_rule_nonfinite = {
+    .id = "nonfinite",
+    .severity = TT_SEVERITY_ERROR,
+    .needs = "any site",
+    .summary = "A value is NaN or Inf; the finding names where the first one arose.",
+    .remedy = "'tensortap nan RUN' shows what it was computed from; look for a division, a log or a root "
+              "there, and lower the learning rate if an update wrote it",
+    .hides = "divergence,loss-spike,loss-stuck,gradient-exploding,gradient-vanishing,gradient-missing,"
+             "growth,normalization,saturation,dead-units,update-ratio,weights-unchanged,half-overflow,"
+             "unlike-baseline",
+    .find = find,
+};

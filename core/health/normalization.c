@@ -1,0 +1,57 @@
+/* normalization.c -- a norm whose output is not normalised.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+#include <math.h>
+
+static const double FAR = 3; /* times what the weight and the bias of the norm explain */
+
+/* The size that a norm's output should have. */
+static double expected(const tt_case *c, const tt_course *course)
+{
+    const tt_course *weight = tt_history_find(c->history, TT_COURSE_PARAMETER, course->tail, ".weight");
+    const tt_course *bias = tt_history_find(c->history, TT_COURSE_PARAMETER, course->tail, ".bias");
+    double scale = weight != NULL ? weight->latest : 1, shift = bias != NULL ? bias->latest : 0;
+    return sqrt(scale * scale + shift * shift);
+}
+
+static void find(tt_case *c)
+{
+    const tt_course *course;
+    double worst = 1, size = 0, wanted = 0;
+    int64_t first = 0, last = 0;
+    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_ACTIVATION, &at)) != NULL;) {
+        if (!tt_course_is_warm(course) ||
+            !tt_course_is_of(course, "BatchNorm*,LayerNorm,GroupNorm,InstanceNorm*,RMSNorm"))
+            continue;
+        double should = expected(c, course), ratio = should > 0 ? course->level / should : 1;
+        ratio = ratio < 1 && ratio > 0 ? 1 / ratio : ratio;
+        if (ratio < FAR)
+            continue;
+        if (ratio > worst) {
+            worst = ratio;
+            size = course->level;
+            wanted = should;
+        }
+        first = course->first_step;
+        last = course->last_step;
+        tt_case_add(c, course);
+    }
+    if (c->suspect_count == 0)
+        return;
+    tt_case_number(c, "rms", size);
+    tt_case_number(c, "expected", wanted);
+    tt_case_say(c, TT_SEVERITY_WARNING, first, last,
+                "%s: the output is not normalised: its size is %s, where its weight and bias make %s",
+                tt_case_place(c), tt_case_text(c, size), tt_case_text(c, wanted));
+}
+
+const tt_rule tt_rule_normalization = {
+    .id = "normalization",
+    .severity = TT_SEVERITY_WARNING,
+    .needs = "activation/*",
+    .summary = "The output of a norm has another size than its weight and bias give it.",
+    .remedy =
+        "look at its mode (a batch norm in evaluation mode uses what it learned), its eps and its axes",
+    .find = find,
+};

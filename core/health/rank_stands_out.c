@@ -1,0 +1,60 @@
+/* rank_stands_out.c -- a rank whose loss is unlike that of the others.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double FAR = 5; /* times the loss of the others */
+enum { FEWEST = 3 };         /* ranks: of two nobody can say which is right */
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void find(tt_case *c)
+{
+    enum { MOST = 256 };
+    const tt_course *course;
+    c->has_data = true;
+    for (int32_t at = 0; c->history_count >= FEWEST && (course = tt_case_next_loss(c, &at)) != NULL;) {
+        double levels[MOST], sorted[MOST];
+        int32_t ranks[MOST], count = 0;
+        for (int32_t i = 0; i < c->history_count && count < MOST; i++) {
+            const tt_course *twin = tt_history_find(&c->histories[i], TT_COURSE_LOSS, course->tail, "");
+            if (!tt_course_is_warm(twin))
+                continue;
+            ranks[count] = c->histories[i].rank;
+            levels[count] = sorted[count] = tt_course_median(twin);
+            count++;
+        }
+        if (count < FEWEST)
+            continue;
+        qsort(sorted, (size_t)count, sizeof *sorted, by_size);
+        double typical = sorted[count / 2];
+        for (int32_t i = 0; i < count; i++) {
+            bool is_far = fabs(levels[i]) > FAR * fabs(typical) || FAR * fabs(levels[i]) < fabs(typical);
+            if (!is_far || typical == 0)
+                continue;
+            tt_case_add(c, course);
+            tt_case_number(c, "rank", ranks[i]);
+            tt_case_number(c, "loss", levels[i]);
+            tt_case_number(c, "typical", typical);
+            tt_case_say(c, TT_SEVERITY_WARNING, course->first_step, course->last_step,
+                        "%s of rank %d is about %s, that of a typical rank %s", course->name,
+                        (int)ranks[i], tt_case_text(c, levels[i]), tt_case_text(c, typical));
+        }
+    }
+}
+
+const tt_rule tt_rule_rank_stands_out = {
+    .id = "rank-stands-out",
+    .severity = TT_SEVERITY_WARNING,
+    .needs = "a loss of several ranks",
+    .summary = "The loss of one rank is several times that of the others.",
+    .remedy = "look at the data of that rank: its part of the data set, its sampler",
+    .is_of_ranks = true,
+    .find = find,
+};

@@ -1,0 +1,49 @@
+/* ranks_differ.c -- replicas of a model that were equal and are not any more.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+static void find(tt_case *c)
+{
+    const tt_course *course;
+    int64_t first = 0, last = 0;
+    int32_t rank = -1;
+    for (int32_t i = 1; i < c->history_count; i++) {
+        const tt_history *other = &c->histories[i];
+        if (other->rank == c->history->rank)
+            continue;
+        for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_PARAMETER, &at)) != NULL;) {
+            const tt_course *twin = tt_history_find(other, TT_COURSE_PARAMETER, course->tail, "");
+            if (twin == NULL || (rank >= 0 && rank != other->rank))
+                continue;
+            bool began_equal =
+                course->first_step == twin->first_step && course->first_mark == twin->first_mark;
+            bool is_later =
+                course->marked_step == twin->marked_step && course->marked_step > course->first_step;
+            if (!began_equal || !is_later || course->step_mark == twin->step_mark)
+                continue; /* parts of a sharded model differ from the beginning */
+            rank = other->rank;
+            first = course->first_step;
+            last = course->marked_step;
+            tt_case_add(c, course);
+        }
+    }
+    c->has_data = c->has_data || c->history_count == 1;
+    if (c->suspect_count == 0)
+        return;
+    tt_case_number(c, "rank", rank);
+    tt_case_say(c, TT_SEVERITY_ERROR, first, last,
+                "%s: equal on ranks %d and %d at step %lld, different at step %lld", tt_case_place(c),
+                (int)c->history->rank, (int)rank, (long long)first, (long long)last);
+}
+
+const tt_rule tt_rule_ranks_differ = {
+    .id = "ranks-differ",
+    .severity = TT_SEVERITY_ERROR,
+    .needs = "parameter/* of several ranks",
+    .summary = "Parameters that began equal on all ranks have become different.",
+    .remedy =
+        "wrap the model in DistributedDataParallel before training, and do nothing to it on one rank "
+        "alone",
+    .is_of_ranks = true,
+    .find = find,
+};

@@ -1,0 +1,32 @@
+/* repeated_batch.c -- the same batch step after step.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+enum { ENOUGH = 5 }; /* a batch that is used twice or thrice may be meant so */
+
+static void find(tt_case *c)
+{
+    const tt_course *course;
+    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_BATCH, &at)) != NULL;) {
+        long long repeats = course->same_longest;
+        if (repeats < ENOUGH)
+            continue;
+        int64_t since = course->same_step - repeats;
+        tt_case_add(c, course);
+        tt_case_number(c, "repeats", (double)repeats);
+        tt_case_say(c, TT_SEVERITY_WARNING, since, course->same_step,
+                    "%s got the same batch in %lld steps in a row, from step %lld on", course->tail,
+                    repeats + 1, (long long)since);
+    }
+}
+
+const tt_rule tt_rule_repeated_batch = {
+    .id = "repeated-batch",
+    .severity = TT_SEVERITY_WARNING,
+    .needs = "tensortap/batch/*, recorded at the calls of a model,",
+    .summary = "The model gets the same batch in several steps in a row.",
+    .remedy =
+        "make the iterator once, outside of the loop, and look at the sampler's shuffling; ignore this "
+        "rule if the whole data set is one batch",
+    .find = find,
+};

@@ -1,0 +1,93 @@
+/* rule.h -- what a rule sees, and how it says what it found.
+ *
+ * A rule is one file with one row (tt_rule_<name>), and its name in TT_RULES.  Its function looks at
+ * the courses of a history, adds those that show the fault to the case, and says a sentence.
+ * It may be called again and again while a run is written: what it says must be certain.
+ * For health only.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_HEALTH_RULE_H
+#define TT_HEALTH_RULE_H
+
+#include "health/history.h"
+
+/* In the order of the report, within a severity: causes before what follows from them. */
+#define TT_RULES(X)             \
+    X(nonfinite)                \
+    X(scaler_skipping)          \
+    X(half_overflow)            \
+    X(half_underflow)           \
+    X(learning_rate)            \
+    X(not_optimized)            \
+    X(training_in_eval_mode)    \
+    X(evaluation_in_train_mode) \
+    X(repeated_batch)           \
+    X(input_scale)              \
+    X(dead_units)               \
+    X(saturation)               \
+    X(gradient_missing)         \
+    X(weights_unchanged)        \
+    X(update_ratio)             \
+    X(growth)                   \
+    X(normalization)            \
+    X(gradient_exploding)       \
+    X(gradient_vanishing)       \
+    X(divergence)               \
+    X(loss_spike)               \
+    X(loss_stuck)               \
+    X(ranks_differ)             \
+    X(rank_stands_out)          \
+    X(unlike_baseline)
+
+#define X(name) extern const tt_rule tt_rule_##name;
+TT_RULES(X)
+#undef X
+
+typedef struct tt_case {
+    const tt_rule *rule;
+    const tt_history *history;   /* of one file; with is_of_ranks the first */
+    const tt_history *histories; /* of all files */
+    int32_t history_count;
+    const tt_history *baseline; /* NULL: none */
+    struct tt_draft *draft;     /* what is found goes there */
+    const tt_course **suspects; /* owned; of the finding that is being made */
+    size_t suspect_count, suspect_cap;
+    tt_evidence numbers[TT_EVIDENCE_MOST];
+    size_t number_count;
+    bool has_data; /* tt_case_next has seen a course of the kind, or the rule says so */
+    tt_status st;
+} tt_case;
+
+/* Returns the next course of this kind from *at on, which it moves; NULL: no more.
+ *     for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_GRADIENT, &at)) != NULL;) */
+const tt_course *tt_case_next(tt_case *c, tt_course_kind kind, int32_t *at);
+void tt_case_add(tt_case *c, const tt_course *course);
+void tt_case_number(tt_case *c, const char *name, double value);
+/* Makes a finding of the courses and numbers that were added; %s in the format may be
+ * tt_case_place. */
+void tt_case_say(tt_case *c, tt_severity severity, int64_t first_step, int64_t last_step,
+                 const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* The courses that were added, in a few words: "backbone (4 parameters)". */
+const char *tt_case_place(tt_case *c);
+/* A number in about four digits; lives as long as the finding. */
+const char *tt_case_text(tt_case *c, double x);
+
+/* printf into memory that lives as long as the finding. */
+const char *tt_case_join(tt_case *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The next loss: what backward() was called on; without one, a number that was logged as "loss". */
+const tt_course *tt_case_next_loss(tt_case *c, int32_t *at);
+
+/* The weight of a layer, not a bias or a scale: its gradient says how much arrives. */
+static inline bool tt_course_is_weight(const tt_course *course)
+{
+    return course->ndim >= 2;
+}
+/* Is it one of these classes?  "*Norm*,Tanh" */
+static inline bool tt_course_is_of(const tt_course *course, const char *classes)
+{
+    return course->class_name != NULL && tt_glob_match(classes, course->class_name);
+}
+/* The median of the medians of all weights of this kind; NaN: fewer than three. */
+double tt_case_typical(tt_case *c, tt_course_kind kind);
+bool tt_case_is_optimized(const tt_case *c, const tt_course *course);
+
+#endif

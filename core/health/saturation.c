@@ -1,0 +1,59 @@
+/* saturation.c -- tanh and sigmoid whose outputs are at their ends.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+/* The derivative of tanh is 1 - y^2, that of the sigmoid y (1 - y); its mean says how much passes. */
+static double passes(const tt_course *course)
+{
+    double square = course->level * course->level;
+    return tt_course_is_of(course, "Tanh") ? 1 - square : 4 * (course->mean - square);
+}
+
+static const double LITTLE = 0.1;
+
+/* Does a module of the same model run after it?  A probability at the end may well be certain. */
+static bool is_last(const tt_case *c, const tt_course *course)
+{
+    for (int32_t i = 0; i < c->history->count; i++) {
+        const tt_course *other = &c->history->courses[i];
+        if (other->kind == TT_COURSE_ACTIVATION && other->site > course->site &&
+            tt_course_is_of(other, "*Linear*,*Conv*"))
+            return false;
+    }
+    return true;
+}
+
+static void find(tt_case *c)
+{
+    const tt_course *course;
+    double least = 1;
+    int64_t first = 0, last = 0;
+    c->has_data = false;
+    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_ACTIVATION, &at)) != NULL;) {
+        if (!tt_course_is_warm(course) || !tt_course_is_of(course, "Tanh,Sigmoid,Hardtanh,Hardsigmoid") ||
+            passes(course) > LITTLE || is_last(c, course))
+            continue;
+        double share = passes(course);
+        least = share < least ? share : least;
+        first = course->first_step;
+        last = course->last_step;
+        tt_case_add(c, course);
+    }
+    if (c->suspect_count == 0)
+        return;
+    tt_case_number(c, "derivative", least);
+    tt_case_say(c, TT_SEVERITY_WARNING, first, last,
+                "%s: the outputs are at their ends; only %s%% of the gradient passes", tt_case_place(c),
+                tt_case_text(c, least * 100));
+}
+
+const tt_rule tt_rule_saturation = {
+    .id = "saturation",
+    .severity = TT_SEVERITY_WARNING,
+    .needs = "activation/*",
+    .summary =
+        "The outputs of a tanh or sigmoid inside the model are at their ends, where nothing is learned.",
+    .remedy = "scale its inputs down: smaller weights, a norm before it, normalised data",
+    .hides = "gradient-vanishing",
+    .find = find,
+};

@@ -1,0 +1,35 @@
+/* training_in_eval_mode.c -- steps whose forward pass ran in evaluation mode.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+#include "health/modes.h"
+
+enum { ENOUGH = 5 };
+
+static void find(tt_case *c)
+{
+    const tt_course *course;
+    c->has_data = c->history->count > 0;
+    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_WITH_GRAD, &at)) != NULL;) {
+        long long steps = course->points;
+        const char *kinds = tt_modes_that_matter(c, course->tail);
+        if (steps < ENOUGH || kinds == NULL)
+            continue;
+        tt_case_add(c, course);
+        tt_case_number(c, "steps", (double)steps);
+        tt_case_say(c, TT_SEVERITY_WARNING, course->first_step, course->last_step,
+                    "%s was trained in evaluation mode for %lld steps, from step %lld to %lld: %s",
+                    course->tail, steps, (long long)course->first_step, (long long)course->last_step,
+                    kinds);
+    }
+}
+
+const tt_rule tt_rule_training_in_eval_mode = {
+    .id = "training-in-eval-mode",
+    .severity = TT_SEVERITY_WARNING,
+    .needs = "calls of the model",
+    .summary =
+        "The model is trained while it is in evaluation mode, so that dropout and batch norm are off.",
+    .remedy = "call model.train() before the training loop, and again after each evaluation",
+    .find = find,
+};

@@ -1,0 +1,65 @@
+/* weights_unchanged.c -- weights that an optimizer holds and does not change.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "health/rule.h"
+
+enum { ENOUGH = 8 }; /* steps */
+
+static void say(tt_case *c, bool is_frozen, int64_t since, int64_t last)
+{
+    long long found = (long long)c->suspect_count;
+    if (found == 0)
+        return;
+    tt_case_number(c, "parameters", (double)found);
+    if (is_frozen)
+        tt_case_say(c, TT_SEVERITY_WARNING, since, last,
+                    "%s: requires_grad=False, although an optimizer holds %s", tt_case_place(c),
+                    found == 1 ? "it" : "them");
+    else
+        tt_case_say(c, TT_SEVERITY_WARNING, since, last,
+                    "%s: unchanged since step %lld, although gradients arrive", tt_case_place(c),
+                    (long long)since);
+}
+
+static void find_some(tt_case *c, bool is_frozen)
+{
+    const tt_course *course;
+    int64_t since = INT64_MAX, last = 0;
+    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_PARAMETER, &at)) != NULL;) {
+        const tt_course *state = tt_history_of(c->history, course, TT_COURSE_STATE);
+        if (state == NULL || course->same_run < ENOUGH)
+            continue;
+        int bits = (int)state->latest;
+        bool is_this =
+            (bits & TT_STATE_IS_OPTIMIZED) != 0 && ((bits & TT_STATE_REQUIRES_GRAD) == 0) == is_frozen;
+        /* An expert of a mixture may be idle for a while; whose gradient always arrives is not. */
+        const tt_course *gradient = tt_history_of(c->history, course, TT_COURSE_GRADIENT);
+        bool is_due =
+            gradient != NULL && gradient->points + 2 >= course->points && gradient->zero_run == 0;
+        is_due = is_due && tt_course_is_weight(course); /* a bias before a batch norm has almost none */
+        if (!is_this || (!is_frozen && !is_due))
+            continue;
+        int64_t from = course->last_step - course->same_run;
+        since = from < since ? from : since;
+        last = course->last_step > last ? course->last_step : last;
+        tt_case_add(c, course);
+    }
+    say(c, is_frozen, since, last);
+}
+
+static void find(tt_case *c)
+{
+    find_some(c, true);
+    find_some(c, false);
+}
+
+const tt_rule tt_rule_weights_unchanged = {
+    .id = "weights-unchanged",
+    .severity = TT_SEVERITY_WARNING,
+    .needs = "parameter/* and tensortap/state/*",
+    .summary = "An optimizer holds weights that do not change.",
+    .remedy =
+        "set requires_grad=True if it is to learn, or leave it out of the optimizer; look for a learning "
+        "rate that is too small for its type",
+    .hides = "loss-stuck",
+    .find = find,
+};

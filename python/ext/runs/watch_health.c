@@ -1,0 +1,262 @@
+/* watch_health.c -- what the rules of health need beyond statistics.
+ *
+ * How much a step changes each weight, which units get no gradient, what a model was called with, and in
+ * which mode.  Recorded under names that begin with tensortap/, seldom and from a few elements, so that it
+ * costs next to nothing.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "runs/watch.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    AT_FIRST = 16, /* steps in which every update is measured; after that one in EVERY */
+    EVERY = 8,
+    READS = 16,        /* of gradients, after which units without one are counted */
+    MOST_INPUT = 1024, /* elements of an input that go into its digest */
+    FEWEST_UNITS = 8,
+};
+
+/* The number of a site of ours, or -1: it is not wanted.  Its plan is our own: `every` is about the
+ * program's tensors. */
+static int32_t own_site(runs_watch *self, int32_t *known, const char *kind, PyObject *name,
+                        bool is_seldom)
+{
+    if (*known == 0) {
+        int32_t site = runs_watch_site(self, kind, name);
+        tt_recorder *rec = self->recorder->rec;
+        bool is_wanted = site >= 0 && rec != NULL && tt_recorder_wants(rec, site, 0) != 0;
+        if (is_wanted && is_seldom)
+            tt_recorder_set_plan(rec, site, TT_PRODUCT_STATS, 1);
+        *known = is_wanted ? site + 1 : -1;
+    }
+    return *known > 0 ? *known - 1 : -1;
+}
+
+static void record_number(runs_watch *self, int32_t site, double value)
+{
+    if (site >= 0 && self->recorder->rec != NULL)
+        (void)runs_recorder_emit_number(self->recorder, site, value);
+}
+
+/* ---- parameters ------------------------------------------------------------ */
+
+static bool is_contiguous(const tt_tensor *t)
+{
+    int64_t stride = (int64_t)tt_dtype_size(t->dtype);
+    for (int32_t d = t->ndim - 1; d >= 0; d--) {
+        if (t->shape[d] != 1 && t->stride[d] != stride)
+            return false;
+        stride *= t->shape[d];
+    }
+    return !t->is_swapped;
+}
+
+/* A few groups of neighbours, evenly over the tensor: neighbours share a line of the cache. */
+static void take_sample(const tt_tensor *t, float out[RUNS_WATCH_SAMPLE])
+{
+    enum { GROUP = 8, GROUPS = RUNS_WATCH_SAMPLE / GROUP };
+    const char *data = t->data;
+    size_t size = tt_dtype_size(t->dtype);
+    int64_t apart = t->count / GROUPS;
+    for (int64_t g = 0; g < GROUPS; g++)
+        for (int64_t i = 0; i < GROUP; i++)
+            out[g * GROUP + i] = (float)tt_element_f64(t->dtype, data + (size_t)(g * apart + i) * size);
+}
+
+static double ratio_of(const float before[RUNS_WATCH_SAMPLE], const float after[RUNS_WATCH_SAMPLE])
+{
+    double change = 0, size = 0;
+    for (size_t i = 0; i < RUNS_WATCH_SAMPLE; i++) {
+        double by = (double)after[i] - (double)before[i];
+        change += by * by;
+        size += (double)before[i] * (double)before[i];
+    }
+    return size > 0 ? sqrt(change / size) : NAN;
+}
+
+/* The size of the update between two steps over the size of the weight. */
+static void measure_update(runs_watch *self, runs_watch_parameter *parameter, const tt_tensor *t)
+{
+    float now[RUNS_WATCH_SAMPLE];
+    int64_t step = self->recorder->step;
+    if (t->ndim < 2 || t->count < RUNS_WATCH_SAMPLE || tt_dtype_kind(t->dtype) != TT_KIND_FLOAT ||
+        !is_contiguous(t))
+        return;
+    take_sample(t, now);
+    double ratio = parameter->sampled_step == step ? ratio_of(parameter->sample, now) : NAN;
+    if (isfinite(ratio))
+        record_number(
+            self, own_site(self, &parameter->update_site, "tensortap/update", parameter->base.name, true),
+            ratio);
+    memcpy(parameter->sample, now, sizeof now);
+    parameter->sampled_step = step + 1; /* the step that may compare with it; 0: none */
+}
+
+static bool is_zero(const char *element, size_t size)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, element, size);
+    return bits << (64 - 8 * size) << 1 == 0; /* -0 is 0 */
+}
+
+/* Which units had a gradient in one of the last reads. */
+static void count_silent(runs_watch *self, runs_watch_parameter *parameter, const tt_tensor *t)
+{
+    const char *data = t->data;
+    size_t size = tt_dtype_size(t->dtype);
+    int64_t units = t->count < RUNS_WATCH_UNITS ? t->count : RUNS_WATCH_UNITS, silent = 0;
+    if (t->ndim != 1 || t->count < FEWEST_UNITS || tt_dtype_kind(t->dtype) != TT_KIND_FLOAT ||
+        !is_contiguous(t))
+        return;
+    for (int64_t i = 0; i < units; i++)
+        if (!is_zero(data + (size_t)i * size, size))
+            parameter->alive[i / 64] |= UINT64_C(1) << i % 64;
+    if (++parameter->reads % READS != 0)
+        return;
+    for (int64_t i = 0; i < units; i++)
+        silent += (parameter->alive[i / 64] >> i % 64 & 1) == 0;
+    memset(parameter->alive, 0, sizeof parameter->alive);
+    record_number(self,
+                  own_site(self, &parameter->silent_site, "tensortap/silent", parameter->base.name, true),
+                  (double)silent / (double)units);
+}
+
+void runs_watch_note_parameter(runs_watch *self, runs_watch_parameter *parameter, PyObject *tensor,
+                               PyObject *gradient)
+{
+    int64_t step = self->recorder->step;
+    bool is_due = step < AT_FIRST || step % EVERY <= 1;
+    tensor_view view;
+    if (self->recorder->rec == NULL || self->state->is_device_forced)
+        return;
+    int64_t start = runs_recorder_is_timed(self->recorder) ? runs_clock_fine() : 0;
+    if (is_due && parameter->update_site >= 0 &&
+        tensor_view_open(&self->state->torch, tensor, &view) == VIEW_OK) {
+        measure_update(self, parameter, &view.tensor);
+        tensor_view_close(&view);
+    }
+    if (gradient != NULL && step % 2 == 0 && parameter->silent_site >= 0 &&
+        tensor_view_open(&self->state->torch, gradient, &view) == VIEW_OK) {
+        count_silent(self, parameter, &view.tensor);
+        tensor_view_close(&view);
+    }
+    if (start != 0)
+        runs_recorder_charge(self->recorder, -1, runs_clock_fine() - start);
+}
+
+/* ---- calls of a model --------------------------------------------------------- */
+
+typedef struct batch {
+    runs_watch *watch;
+    tt_digest digest;
+    int32_t ndim; /* of the tensor that stats are of; -1: none */
+    bool wants_stats;
+    tt_stats stats;
+} batch;
+
+static void add_digest(batch *b, const tt_tensor *t)
+{
+    char few[MOST_INPUT * 16];
+    size_t size = tt_dtype_size(t->dtype);
+    int64_t apart = t->count > MOST_INPUT ? t->count / MOST_INPUT : 1,
+            count = t->count > MOST_INPUT ? MOST_INPUT : t->count;
+    for (int64_t i = 0; i < count; i++)
+        memcpy(few + (size_t)i * size, (const char *)t->data + (size_t)(i * apart) * size, size);
+    tt_tensor sample;
+    tt_digest digest;
+    if (tt_tensor_describe(&sample, few, t->dtype, 1, &count, NULL, NULL) < 0)
+        return;
+    tt_digest_compute(&sample, &digest);
+    b->digest.low = b->digest.low * UINT64_C(0x9e3779b97f4a7c15) ^ digest.low;
+    b->digest.high ^= digest.high;
+}
+
+static int found_input(void *context, PyObject *tensor, const tensor_place *Py_UNUSED(path))
+{
+    batch *b = context;
+    tensor_view view;
+    if (tensor_view_open(&b->watch->state->torch, tensor, &view) != VIEW_OK)
+        return 0;
+    if (is_contiguous(&view.tensor) && view.tensor.count > 0) {
+        add_digest(b, &view.tensor);
+        if (b->wants_stats && b->ndim < 0 && view.tensor.ndim >= 2 &&
+            tt_dtype_kind(view.tensor.dtype) == TT_KIND_FLOAT) {
+            b->ndim = view.tensor.ndim;
+            tt_stats_compute(&view.tensor, &b->stats);
+        }
+    }
+    tensor_view_close(&view);
+    return 0;
+}
+
+static void record_batch(runs_watch *self, int32_t site, const calls_event *event)
+{
+    batch b = { .watch = self, .ndim = -1, .wants_stats = self->recorder->step % EVERY == 0 };
+    tensor_place path = { .depth = 0 };
+    (void)tensor_walk(&self->state->torch, event->args, &path, found_input, &b);
+    if (event->kwargs != NULL)
+        (void)tensor_walk(&self->state->torch, event->kwargs, &path, found_input, &b);
+    PyErr_Clear();
+    if ((b.digest.low | b.digest.high) == 0 || self->recorder->rec == NULL)
+        return; /* no tensor that can be read here */
+    (void)runs_recorder_make_room(self->recorder, 0);
+    if (self->recorder->rec != NULL)
+        (void)runs_recorder_emit(self->recorder, &(tt_event){ .site = site,
+                                                              .step = self->recorder->step,
+                                                              .call = event->call,
+                                                              .thread = event->thread,
+                                                              .time = runs_clock_coarse(),
+                                                              .phase = TT_PHASE_TRAIN,
+                                                              .digest = &b.digest,
+                                                              .stats = b.ndim >= 0 ? &b.stats : NULL });
+}
+
+static int found_output(void *context, PyObject *tensor, const tensor_place *Py_UNUSED(path))
+{
+    int *requires = context;
+    PyObject *flag = PyObject_GetAttrString(tensor, "requires_grad"); /* owned */
+    *requires = flag == Py_True ? 1 : *requires < 0 ? 0 : *requires;
+    PyErr_Clear();
+    Py_XDECREF(flag);
+    return 0;
+}
+
+/* 1: some tensor of the output requires a gradient; 0: none does; -1: it has no tensor */
+static int requires_grad(runs_watch *self, PyObject *output)
+{
+    tensor_place path = { .depth = 0 };
+    int requires = -1;
+    (void)tensor_walk(&self->state->torch, output, &path, found_output, &requires);
+    PyErr_Clear();
+    return requires;
+}
+
+void runs_watch_note_call(runs_watch *self, runs_watch_root *root, PyObject *name,
+                          const calls_event *event)
+{
+    if (self->recorder->rec == NULL || self->parameters.count == 0)
+        return;
+    int64_t start = runs_recorder_is_timed(self->recorder) ? runs_clock_fine() : 0;
+    int requires = requires_grad(self, event->output);
+    if (event->is_training && requires == 0)
+        record_number(self, own_site(self, &root->no_grad, "tensortap/no_grad", name, true), 1);
+    if (requires == 1) /* the optimizer's step will tell if it was for a training */
+        self->eval_root = event->is_training ? NULL : root;
+    int32_t site = event->is_training && requires != 0 && event->call == 0
+                       ? own_site(self, &root->batch, "tensortap/batch", name, false)
+                       : -1;
+    if (site >= 0 && tt_recorder_wants(self->recorder->rec, site, self->recorder->step) != 0)
+        record_batch(self, site, event);
+    if (!event->is_training && requires == 1 && root->with_grad == 0)
+        (void)own_site(self, &root->with_grad, "tensortap/with_grad", name, true);
+    if (start != 0)
+        runs_recorder_charge(self->recorder, -1, runs_clock_fine() - start);
+}
+
+void runs_watch_note_step(runs_watch *self)
+{
+    if (self->eval_root != NULL && self->eval_root->with_grad > 0)
+        record_number(self, self->eval_root->with_grad - 1, 1);
+    self->eval_root = NULL;
+}

@@ -1,0 +1,125 @@
+"""One finding of a rule, and all of a run.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA = 1  # of what the core writes
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with a training.
+
+    Attributes:
+        rule: Id of the rule, such as `dead-units`.
+        severity: `error` or `warning`.
+        sentence: What is wrong.
+        remedy: What to do.
+        place: The sites in a few words, such as `backbone (4 parameters)`.
+        sites: Names of the sites.
+        first_step, last_step: The steps that it is about; -1: none in particular.
+        rank: The rank; -1: several, or the run has one.
+        numbers: The evidence.
+    """
+
+    rule: str
+    severity: Literal["error", "warning"]
+    sentence: str
+    remedy: str
+    place: str = ""
+    sites: tuple[str, ...] = ()
+    first_step: int = -1
+    last_step: int = -1
+    rank: int = -1
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        rank = f"rank {self.rank}: " if self.rank >= 0 else ""
+        return f"{self.severity} {self.rule}: {rank}{self.sentence}"
+
+
+class Findings:
+    """What the rules found in a run, the heaviest first.
+
+    Attributes:
+        items: The findings.
+        unchecked: Rules that lack their data, and what they need.
+        rules: How many rules were asked for.
+    """
+
+    def __init__(
+        self, items: tuple[Finding, ...], unchecked: dict[str, str], rules: int = 0
+    ) -> None:
+        """Take what was found."""
+        self.items, self.unchecked, self.rules = items, unchecked, rules
+
+    @classmethod
+    def read(cls, text: str) -> Findings:
+        """Read what the core writes."""
+        found: dict[str, Any] = json.loads(text)
+        items = []
+        for one in found["findings"]:
+            numbers = {name: float(value) for name, value in one.pop("numbers").items()}
+            one["sites"] = tuple(one["sites"])
+            items.append(Finding(**one, numbers=numbers))
+        unchecked = {one["rule"]: one["reason"] for one in found["unchecked"]}
+        return cls(tuple(items), unchecked, found["rules"])
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings that are certainly wrong."""
+        return tuple(one for one in self.items if one.severity == "error")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """Findings that are worth a look."""
+        return tuple(one for one in self.items if one.severity == "warning")
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Finding:
+        return self.items[index]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Findings):
+            return NotImplemented
+        return (self.items, self.unchecked) == (other.items, other.unchecked)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        if not self.items:
+            return f"<Findings: healthy, {self.rules - len(self.unchecked)} rules>"
+        return "\n".join(map(str, self.items))
+
+
+class UnhealthyError(AssertionError):
+    """A training is not healthy; `tt.assert_healthy` and `health="stop"` raise it.
+
+    Attributes:
+        findings: The findings that it is about.
+    """
+
+    __module__ = "tensortap"  # where users find it
+
+    def __init__(self, *findings: Finding) -> None:
+        """Say all of them."""
+        super().__init__("\n".join(f"{one}\n  {one.remedy}" for one in findings))
+        self.findings = findings
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by what it was made from."""
+        return type(self), self.findings

@@ -1,0 +1,280 @@
+"""What is wrong with a training: the rules over recorded points, in the command and in Python."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import tensortap
+
+import tensortap as tt
+
+STEPS = 40
+Points = Callable[[int], dict[str, object]]
+
+
+def make(path: Path, points: Points, steps: int = STEPS) -> Path:
+    """Record numbers and arrays that a function returns for each step."""
+    with tt.record(path) as run:
+        for step in range(steps):
+            for name, value in points(step).items():
+                if isinstance(value, np.ndarray):
+                    run.tensor(name, value, phase="train")
+                else:
+                    run.log(name, value)
+            run.step()
+    return path
+
+
+def noise(step: int, size: float = 1.0, shape: tuple[int, ...] = (8, 8)) -> np.ndarray:
+    return (np.random.default_rng(step).normal(size=shape) * size).astype(np.float32)
+
+
+def healthy(step: int) -> dict[str, object]:
+    return {
+        "activation/fc": noise(step),
+        "parameter/fc.weight": noise(0) + step * 1e-3,
+        "gradient/fc.weight": noise(step, 0.01),
+        "loss": 2.0 / (step + 1) + 0.01 * float(noise(step).mean()),
+        "learning_rate": 0.1,
+        "tensortap/state/fc.weight": 7,
+    }
+
+
+def rules(path: Path) -> list[str]:
+    return [one.rule for one in tt.health(path)]
+
+
+def test_a_healthy_run_has_no_finding(tmp_path: Path) -> None:
+    run = make(tmp_path / "run", healthy)
+    assert list(tt.health(run)) == []
+    done = tensortap("health", "run", folder=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[0].split("  ")[1]) == (0, "healthy")
+
+
+FAULTS: dict[str, tuple[str, str, Points]] = {
+    "nan": (
+        "nonfinite",
+        "activation/fc",
+        lambda i: {"activation/fc": noise(i) * (np.inf if i == 20 else 1)},
+    ),
+    "rate": ("learning-rate", "learning_rate", lambda i: {"learning_rate": 0.0}),
+    "rate later": ("learning-rate", "learning_rate", lambda i: {"learning_rate": float(i < 20)}),
+    "no optimizer": ("not-optimized", "fc.weight", lambda i: {"tensortap/state/fc.weight": 5}),
+    "frozen": (
+        "weights-unchanged",
+        "fc.weight",
+        lambda i: {"tensortap/state/fc.weight": 2, "parameter/fc.weight": noise(0)},
+    ),
+    "unchanged": ("weights-unchanged", "fc.weight", lambda i: {"parameter/fc.weight": noise(0)}),
+    "zero gradient": (
+        "gradient-missing",
+        "fc.weight",
+        lambda i: {"gradient/fc.weight": noise(i, 0.0)},
+    ),
+    "updates": ("update-ratio", "fc.weight", lambda i: {"tensortap/update/fc.weight": 0.9}),
+    "exploding": (
+        "gradient-exploding",
+        "fc.weight",
+        lambda i: {"gradient/fc.weight": noise(i, 0.01 if i < 12 else 1e4)},
+    ),
+    "vanishing": (
+        "gradient-vanishing",
+        "in.weight",
+        lambda i: {"gradient/in.weight": noise(i, 1e-9)},
+    ),
+    "growth": (
+        "growth",
+        "layers.5",
+        lambda i: {f"activation/layers.{k}": noise(i, 10.0**k) for k in range(6)},
+    ),
+    "divergence": ("divergence", "loss", lambda i: {"loss": 1.0 + i}),
+    "spike": ("loss-spike", "loss", lambda i: {"loss": 500.0 if i == 30 else 1 + 0.1 * (i % 2)}),
+    "stuck": ("loss-stuck", "loss", lambda i: {"loss": 1.5}),
+    "half": (
+        "half-overflow",
+        "activation/h",
+        lambda i: {"activation/h": np.clip(noise(i, 3e4), -6e4, 6e4).astype(np.float16)},
+    ),
+    "flushed": (
+        "half-underflow",
+        "gradient/h.weight",
+        lambda i: {"gradient/h.weight": noise(i, 4e-8).astype(np.float16)},
+    ),
+    "input": ("input-scale", "(root)", lambda i: {"tensortap/batch/(root)": noise(i) + 1000}),
+    "no grad": ("evaluation-in-train-mode", "(root)", lambda i: {"tensortap/no_grad/(root)": 1.0}),
+    "with grad": ("training-in-eval-mode", "(root)", lambda i: {"tensortap/with_grad/(root)": 1.0}),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_the_only_finding_and_has_its_place(tmp_path: Path, name: str) -> None:
+    rule, place, fault = FAULTS[name]
+    path = tmp_path / "run"
+    with tt.record(path) as run:
+        for i in range(6):
+            run.module(f"layers.{i}", "Linear")
+        if "grad" in name:
+            run.module("drop", "Dropout")
+        for step in range(STEPS):
+            points = {**healthy(step), **fault(step)}
+            if name == "no grad" and step % 4:
+                del points["tensortap/no_grad/(root)"]
+            for site, value in points.items():
+                if isinstance(value, np.ndarray):
+                    run.tensor(site, value, phase="train")
+                else:
+                    run.log(site, value)
+            run.step()
+    found = tt.health(path)
+    assert [one.rule for one in found] == [rule]
+    assert any(place in site for site in found[0].sites), found[0].sites
+    assert found[0].sentence
+    assert found[0].remedy
+
+
+def test_the_command_and_python_give_the_same_findings_twice(tmp_path: Path) -> None:
+    run = make(tmp_path / "run", lambda i: {**healthy(i), "loss": 1.0 + i})
+    printed = [tensortap("health", "run", "--format", "json", folder=tmp_path) for _ in range(2)]
+    assert printed[0].stdout == printed[1].stdout
+    assert printed[0].returncode == 1
+    found = json.loads(printed[0].stdout)
+    assert found["schema"] == 1
+    assert tt.findings.Findings.read(printed[0].stdout) == tt.health(run)
+    assert [one["rule"] for one in found["findings"]] == ["divergence"]
+
+
+def test_rules_are_selected_and_ignored(tmp_path: Path) -> None:
+    run = make(tmp_path / "run", lambda i: {**healthy(i), "loss": 1.0 + i, "learning_rate": 0.0})
+    assert rules(run) == ["learning-rate", "divergence"]
+    assert [one.rule for one in tt.health(run, select=["divergence"])] == ["divergence"]
+    assert [one.rule for one in tt.health(run, ignore=["divergence"])] == ["learning-rate"]
+    with pytest.raises(ValueError, match="select takes ids of rules, not 'divergance'"):
+        tt.health(run, select=["divergance"])
+    done = tensortap("health", "run", "--ignore", "nothing", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_warnings_count_with_strict(tmp_path: Path) -> None:
+    run = make(tmp_path / "run", lambda i: {**healthy(i), "loss": 1.5})
+    assert tensortap("health", "run", folder=tmp_path).returncode == 0
+    assert tensortap("health", "run", "--strict", folder=tmp_path).returncode == 1
+    tt.assert_healthy(run)
+    with pytest.raises(tt.UnhealthyError, match="loss-stuck: loss has stopped moving"):
+        tt.assert_healthy(run, strict=True)
+    tt.assert_healthy(run, strict=True, ignore=["loss-stuck"])
+
+
+def test_what_a_good_run_has_too_is_no_finding(tmp_path: Path) -> None:
+    good = make(tmp_path / "good", lambda i: {**healthy(i), "loss": 1.5})
+    same = make(tmp_path / "same", lambda i: {**healthy(i), "loss": 1.5})
+    assert list(tt.health(same, baseline=good)) == []
+    far = make(tmp_path / "far", lambda i: {**healthy(i), "activation/fc": noise(i, 1000)})
+    assert rules(far) == []
+    [one] = tt.health(far, baseline=good)
+    assert (one.rule, one.sites) == ("unlike-baseline", ("activation/fc",))
+
+
+def test_a_rule_without_its_data_says_so(tmp_path: Path) -> None:
+    run = make(tmp_path / "run", lambda i: {"loss": 1 / (i + 1)})
+    found = tt.health(run)
+    assert not found.items
+    assert found.unchecked["gradient-vanishing"] == "needs gradient/*, which the run does not have"
+    done = tensortap("health", "run", folder=tmp_path)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("not checked: ")]
+    assert len(lines) == len(found.unchecked)
+
+
+def test_junit_is_read_by_a_parser(tmp_path: Path) -> None:
+    make(tmp_path / "r<u>n & co", lambda i: {**healthy(i), "loss": 1.0 + i})
+    done = tensortap("health", "r<u>n & co", "--format", "junit", folder=tmp_path)
+    suite = ElementTree.fromstring(done.stdout)[0]
+    assert suite.attrib["name"] == "r<u>n & co"
+    cases = {case.attrib["name"]: case for case in suite}
+    assert int(suite.attrib["tests"]) == len(cases)
+    failed = [name for name, case in cases.items() if case.find("failure") is not None]
+    assert failed == ["divergence"]
+    assert int(suite.attrib["failures"]) == 1
+
+
+def test_every_rule_is_explained(tmp_path: Path) -> None:
+    make(tmp_path / "run", healthy)
+    done = tensortap("health", "run", "--format", "sarif", folder=tmp_path)
+    listed = json.loads(done.stdout)["runs"][0]["tool"]["driver"]["rules"]
+    assert len(listed) >= 20
+    for rule in listed:
+        text = tensortap("health", "--explain", rule["id"], folder=tmp_path).stdout
+        assert text.startswith(rule["id"])
+        assert rule["shortDescription"]["text"] in text
+    done = tensortap("health", "--explain", "dead-unit", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "tensortap: no rule 'dead-unit'; did you mean 'dead-units'?\n",
+    )
+
+
+def test_one_step_is_not_enough_for_a_finding(tmp_path: Path) -> None:
+    assert rules(make(tmp_path / "run", healthy, steps=1)) == []
+    bad = make(tmp_path / "bad", lambda i: {"activation/fc": np.array([np.inf])}, steps=1)
+    assert rules(bad) == ["nonfinite"]
+
+
+def test_a_run_that_is_written_can_be_asked(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run:
+        for _step in range(STEPS):
+            run.log("learning_rate", 0.0)
+            run.step()
+        assert [one.rule for one in tt.health(run)] == ["learning-rate"]
+
+
+def test_a_run_in_two_sessions_is_one(tmp_path: Path) -> None:
+    for _ in range(2):
+        with tt.record(tmp_path / "run", resume=True) as run:
+            for _step in range(6):
+                run.log("learning_rate", 0.0)
+                run.step()
+    [one] = tt.health(tmp_path / "run")
+    assert one.numbers["steps"] == 12
+
+
+def test_damaged_points_are_left_out(tmp_path: Path) -> None:
+    make(tmp_path / "run", lambda i: {**healthy(i), "learning_rate": 0.0})
+    file = tmp_path / "run" / "rank0.tap"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    file.write_bytes(data)
+    tt.health(tmp_path / "run")  # whatever it finds
+    file.write_bytes(data[: len(data) // 2])  # killed
+    tt.health(tmp_path / "run")
+
+
+def test_replicas_that_drift_apart_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        with tt.record(tmp_path / "run") as run:
+            for step in range(20):
+                drift = 0.1 * rank if step > 8 else 0.0
+                run.tensor("parameter/fc.weight", noise(0) + step + drift, phase="train")
+                run.step()
+    [one] = tt.health(tmp_path / "run")
+    assert (one.rule, one.severity) == ("ranks-differ", "error")
+    assert one.sites == ("parameter/fc.weight",)
+
+
+def test_explain_is_bounded_and_the_same_each_time(tmp_path: Path) -> None:
+    make(tmp_path / "run", lambda i: {**healthy(i), "loss": 1.0 + i, "learning_rate": 0.0})
+    whole = tensortap("explain", "run", folder=tmp_path).stdout
+    assert "1. error learning-rate: learning_rate is 0 in all 40 steps" in whole
+    assert "left out" not in whole
+    short = tensortap("explain", "run", "--max-bytes", "500", folder=tmp_path).stdout
+    assert short == tensortap("explain", "run", "--max-bytes", "500", folder=tmp_path).stdout
+    assert len(short.encode()) <= 500
+    assert "left out: " in short
+    assert short.splitlines()[1] == whole.splitlines()[1]  # the verdict is always there
