@@ -175,7 +175,7 @@ void tt_arguments_parse(tt_call *call, int argc, char **argv)
     describe(cmd, &known);
     if (argc > 1 && strcmp(argv[1], "-?") == 0)
         answer(cmd, 'h'); /* GNU programs know it; to getopt_long it is a mistake */
-    optind = 0; /* anew: of another command */
+    optind = 0;           /* anew: of another command */
     for (bool goes_on = true; goes_on;) {
         int key = getopt_long(argc, argv, known.letters, known.longs, NULL);
         const tt_option *option = option_of(cmd, key);

@@ -14,18 +14,18 @@
 
 static const struct {
     const char *name;
-    bool has_values;
+    bool has_points, has_values;
     tt_status (*write)(const tt_export *what, tt_error *err); /* NULL: Python does */
 } formats[] = {
-    { "csv", false, tt_export_points },
-    { "json", false, tt_export_points },
-    { "npy", true, tt_export_values },
-    { "safetensors", true, tt_export_values },
-    { "pt", true, NULL },
-    { "hdf5", true, NULL },
-    { "sqlite", false, NULL },
-    { "parquet", false, NULL },
-    { "tensorboard", false, NULL },
+    { "csv", true, false, tt_export_points },
+    { "json", true, false, tt_export_points },
+    { "npy", false, true, tt_export_values },
+    { "safetensors", false, true, tt_export_values },
+    { "pt", false, true, NULL },
+    { "hdf5", true, true, NULL },
+    { "sqlite", true, false, NULL },
+    { "parquet", true, false, NULL },
+    { "tensorboard", true, false, NULL },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -101,9 +101,6 @@ static tt_exit export_in_python(const char *path, const tt_export *what, bool ha
                            : args.is_partial ? "partial"
                                              : "whole",
                            NULL };
-    if (formats[format].has_values && tt_export_weigh(what, err) == TT_ELIMIT)
-        return TT_EXIT_FAILED;
-    err->text[0] = '\0'; /* any other failure is for the exporter to report */
     return tt_python_exec("export", (char *const *)(uintptr_t)rest, err);
 }
 
@@ -138,7 +135,13 @@ static tt_exit export_command(tt_call *call)
                        .steps = args.steps,
                        .is_partial = args.is_partial,
                        .lost = &lost };
-    if (formats[format].write == NULL)
+    bool is_in_python = formats[format].write == NULL;
+    if ((formats[format].has_points && tt_export_weigh_points(&what, call->err) == TT_ELIMIT) ||
+        (formats[format].has_values && is_in_python &&
+         tt_export_weigh_values(&what, call->err) == TT_ELIMIT))
+        return TT_EXIT_FAILED;
+    call->err->text[0] = '\0'; /* any other failure is for the exporter to report */
+    if (is_in_python)
         return export_in_python(call->path, &what, damage != TT_EXIT_FINE, call->err);
     tt_progress_start("exporting");
     tt_status st = formats[format].write(&what, call->err);

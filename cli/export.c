@@ -45,11 +45,56 @@ static tt_status visit_points(const tt_export *what, visitor *visit, void *conte
     return st;
 }
 
+/* ---- how much ---------------------------------------------------------------------- */
+
+static int64_t run_bytes(const tt_run *run)
+{
+    tt_totals totals;
+    tt_overview_totals(run, &totals);
+    return totals.bytes;
+}
+
+/* A few bytes of zstd may unpack to any number of points, and one value may belong to many points.
+ * What is so much larger than its run has to be exported in parts. */
+static bool outgrows(const tt_run *run, int64_t bytes)
+{
+    enum { FREE = 256 << 20, TIMES = 64 };
+    return bytes > FREE && bytes / TIMES > run_bytes(run);
+}
+
+static tt_status count_point(const tt_export *what, int32_t file, int32_t site, int64_t index,
+                             const tt_point *p, void *context, tt_error *err)
+{
+    (void)what, (void)file, (void)site, (void)index, (void)p, (void)err;
+    ++*(int64_t *)context;
+    return TT_OK;
+}
+
+tt_status tt_export_weigh_points(const tt_export *what, tt_error *err)
+{
+    enum { ROW = 100 }; /* bytes of a point as text, about */
+    tt_totals totals;
+    tt_overview_totals(what->run, &totals);
+    int64_t points = 0, lost = 0;
+    tt_export counted = *what;
+    counted.lost = &lost;
+    tt_status st = TT_OK;
+    if (outgrows(what->run, totals.points * ROW))
+        st = visit_points(&counted, count_point, &points, err);
+    if (st == TT_OK && outgrows(what->run, points * ROW))
+        st = tt_fail(
+            err, TT_ELIMIT,
+            "these %s points take %s as text, and the run only %s: refused; choose fewer of them "
+            "with GLOB and --step",
+            tt_screen_count(points), tt_screen_bytes(points * ROW), tt_screen_bytes(totals.bytes));
+    return st;
+}
+
 /* ---- points ------------------------------------------------------------------------ */
 
 static void put_number(tt_buf *row, double x)
 {
-    char text[TT_NUMBER_TEXT] = ",";
+    char text[1 + TT_NUMBER_TEXT] = ",";
     (void)tt_buf_append(row, text, 1 + tt_number_f64(x, text + 1));
 }
 
@@ -266,25 +311,20 @@ static tt_status add_value(const tt_export *what, int32_t file, int32_t site, in
 
 static tt_status list_values(const tt_export *what, list *all, tt_error *err)
 {
-    /* A few bytes of zstd, or one value that many points share, may unpack to any number of bytes.
-     * Values that are so much larger than their run have to be exported in parts. */
-    enum { FREE = 256 << 20, TIMES = 64 };
-    tt_totals totals;
-    tt_overview_totals(what->run, &totals);
     tt_status st = visit_points(what, add_value, all, err);
     if (st == TT_OK && all->count == 0)
         st = tt_fail(err, TT_EMISMATCH,
                      "no values were kept for these sites; record them with keep=\"value\", or export "
                      "statistics with --to csv");
-    if (st == TT_OK && all->bytes > FREE && all->bytes / TIMES > totals.bytes)
+    if (st == TT_OK && outgrows(what->run, all->bytes))
         st = tt_fail(err, TT_ELIMIT,
                      "these values take %s, and the run only %s: refused; choose fewer of them with GLOB "
                      "and --step, or read one with tt.open(RUN).tensor()",
-                     tt_screen_bytes(all->bytes), tt_screen_bytes(totals.bytes));
+                     tt_screen_bytes(all->bytes), tt_screen_bytes(run_bytes(what->run)));
     return st;
 }
 
-tt_status tt_export_weigh(const tt_export *what, tt_error *err)
+tt_status tt_export_weigh_values(const tt_export *what, tt_error *err)
 {
     list all = { 0 };
     tt_status st = list_values(what, &all, err);

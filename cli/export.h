@@ -16,8 +16,9 @@ typedef struct tt_export {
 
 /* Points as csv or json, one a row.  "-": standard output. */
 tt_status tt_export_points(const tt_export *what, tt_error *err);
-/* Whether the values may be unpacked: TT_ELIMIT if they are far larger than the run. */
-tt_status tt_export_weigh(const tt_export *what, tt_error *err);
+/* Whether points, or values, may be unpacked: TT_ELIMIT if they are far larger than the run. */
+tt_status tt_export_weigh_points(const tt_export *what, tt_error *err);
+tt_status tt_export_weigh_values(const tt_export *what, tt_error *err);
 /* Values as npy (a folder with a file for each, or one file) or safetensors.  TT_EMISMATCH: none
  * was kept. */
 tt_status tt_export_values(const tt_export *what, tt_error *err);

@@ -23,6 +23,14 @@ $ tensortap nan paid | head -n 1
 1 NaN in activation/layer0 at step 0
 $ tensortap stats paid activation/layer0 | tail -n 1
 ... 1603936 points in the middle left out; --step A:B shows a part, export --to csv writes all
+$ for format in csv json sqlite hdf5; do tensortap export paid --to $format -o x; done
+tensortap: these 13 631 488 points take 1.4 GB as text, and the run only 13.1 MB: refused; choose fewer of them with GLOB and --step
+tensortap: these 13 631 488 points take 1.4 GB as text, and the run only 13.1 MB: refused; choose fewer of them with GLOB and --step
+tensortap: these 13 631 488 points take 1.4 GB as text, and the run only 13.1 MB: refused; choose fewer of them with GLOB and --step
+tensortap: these 13 631 488 points take 1.4 GB as text, and the run only 13.1 MB: refused; choose fewer of them with GLOB and --step
+[3]
+$ tensortap export paid activation/layer0 --to csv -o x.csv && tail -n 1 x.csv && rm x.csv
+"activation/layer0",0,0,0,0,,,float32,,8,1,0,0,0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0
 $ tensortap show repeat
 repeat  finished  steps 0 to 0  1 site  3 200 000 points  1.2 MB
 tensortap: a point cannot be read, the file is damaged; save the rest with: tensortap check --repair repeat/rank0.tap
