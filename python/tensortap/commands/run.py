@@ -153,16 +153,23 @@ class Watcher:
         """Do nothing: models are found before the step."""
 
     def _search(self, optimizer: Any) -> None:
-        """Watch the largest modules that hold its parameters and contain no watched model."""
+        """Watch the largest modules that hold its parameters and contain no watched model.
+
+        If none of its parameters has a gradient, also those whose parameters have one.
+        """
         from tensortap.models import living
 
         every = list(living.held(optimizer))
         missing = {id(p) for p in every if not self._covers([p])}
+        # Where it has nothing to step, the program trains another model: a copy, perhaps.
+        is_stale = all(p.grad is None for p in every)
         models = {id(model()) for model in self.models}
         candidates = [
             module
             for module in living.modules()
-            if any(id(p) in missing for p in module.parameters())
+            if any(
+                id(p) in missing or (is_stale and p.grad is not None) for p in module.parameters()
+            )
             and not any(id(part) in models for part in module.modules())
         ]
         if (
