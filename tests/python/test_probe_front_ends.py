@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ pytest.importorskip("torch._dynamo")
 from torch import nn  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
 
-from tensortap.monitor import ModuleMonitor  # noqa: E402
+from tensortap import _core  # noqa: E402
+from tensortap.monitor import ModuleMonitor, RefinedCoordinateCheck  # noqa: E402
 from tensortap.spy import CallTracer, DebugContext, TensorSaver, spy_save  # noqa: E402
 from tensortap.trace import ModelTracer  # noqa: E402
 
@@ -143,3 +146,76 @@ def test_a_tracer_keeps_the_same_outputs(tmp_path: Path) -> None:
         }
 
     both(run)
+
+
+# ---- what cannot be seen is said once, with what to do instead
+
+
+def once(texts: list[str], *words: str) -> None:
+    said = [text for text in texts if all(word in text for word in words)]
+    assert len(said) == 1, texts
+    assert 'set_stance("force_eager")' in said[0]
+
+
+@pytest.mark.parametrize("way", [wrapped, in_function])
+def test_a_tracer_says_that_it_sees_no_variables(way: Callable[..., Any]) -> None:
+    model = net()
+    call = way(model)
+    with (
+        warnings.catch_warnings(record=True) as told,
+        ModelTracer(model, ["first.forward.y", "head"]) as tracer,
+    ):
+        warnings.simplefilter("always")
+        for _ in range(2):
+            call(X)
+    once([str(warning.message) for warning in told], "first.forward.y", "compiled")
+    assert len(tracer.results["head"].values) == 2
+
+
+@pytest.mark.parametrize("way", [wrapped, in_function])
+def test_a_coordinate_check_says_that_it_sees_no_inputs(
+    way: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    model = net()
+    monitor = ModuleMonitor(lambda step: True)
+    monitor.set_module(model)
+    monitor.set_reference_module(copy.deepcopy(model))
+    check = RefinedCoordinateCheck(monitor)
+    call = way(model)
+    for step in range(2):
+        monitor.begin_step(step)
+        with torch.no_grad():
+            monitor.reference_module(X)
+        call(X)
+        check.refined_coordinate_check()
+        monitor.end_step()
+    once(caplog.messages, "coordinate check", "first.fc")
+    with torch.compiler.set_stance("force_eager"):
+        monitor.begin_step(2)
+        monitor.reference_module(X)
+        call(X)
+        check.refined_coordinate_check()
+        monitor.end_step()
+    assert any(key.startswith("RCC") for key in monitor.get_step_metrics())
+
+
+def test_line_events_say_that_they_see_no_compiled_lines() -> None:
+    @torch.compile(backend="eager")
+    def work(x: Any) -> Any:
+        y = x + 1
+        return y * 2
+
+    work(X)
+    changed: list[str] = []
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        watched = _core.watch_lines(
+            lambda event: changed.extend(change.name for change in event.changes), files=[__file__]
+        )
+        for _ in range(2):
+            work(X)
+        with torch.compiler.set_stance("force_eager"):
+            work(X)
+        watched.close()
+    once([str(warning.message) for warning in told], "work")
+    assert changed == ["y"]

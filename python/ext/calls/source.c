@@ -460,6 +460,7 @@ static PyMethodDef tap_methods[] = {
 static PyMemberDef tap_members[] = {
     { "module", T_OBJECT, offsetof(calls_tap, module), READONLY, "weak reference" },
     { "inner", T_OBJECT, offsetof(calls_tap, inner), READONLY, "what module.compile() had put here" },
+    { "traced", T_BOOL, offsetof(calls_tap, is_traced), READONLY, "a compiled graph has called it" },
     { 0 },
 };
 

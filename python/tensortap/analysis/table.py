@@ -2,13 +2,15 @@
 
 The extension asks once for each selected code object (lines/table.c), inside a
 trace callback: nothing here may print or raise for a code object that Python
-itself accepts.
+itself accepts; it warns of those that torch.compile has made.
 SPDX-License-Identifier: Apache-2.0
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import sys
 import warnings
 from array import array
 from types import CodeType
@@ -144,6 +146,16 @@ def table(code: CodeType) -> Table:
 
 def packed_table(code: CodeType) -> tuple[object, ...]:
     """Return the table of *code* for the extension."""
+    dynamo = sys.modules.get("torch._dynamo.convert_frame")
+    if code in getattr(dynamo, "output_codes", ()):
+        with contextlib.suppress(Exception):  # where warnings are errors
+            warnings.warn(
+                f"tensortap: the lines of {code.co_name} ({code.co_filename}:"
+                f"{code.co_firstlineno}) are not seen: torch.compile runs them as one graph; "
+                'torch.compiler.set_stance("force_eager") runs them as they are written',
+                RuntimeWarning,
+                stacklevel=2,
+            )
     return table(code).packed()
 
 

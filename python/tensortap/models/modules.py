@@ -19,6 +19,8 @@ WRAPPERS = {
     "OptimizedModule": "_orig_mod",
     "FullyShardedDataParallel": "_fsdp_wrapped_module",
 }
+#: What to do about what is not seen inside a compiled graph.
+RUN_EAGERLY = 'torch.compiler.set_stance("force_eager") runs it as it is written'
 CALLED = {"OptimizedModule"}  # the wrapped module runs compiled: only the wrapper is called
 
 
@@ -70,6 +72,12 @@ def is_compiled(module: torch.nn.Module) -> bool:
     if type(slot).__name__ == "ModuleTap":  # ours; what was there before is in it
         slot = slot.inner
     return slot is not None or type(module).__name__ == "OptimizedModule"
+
+
+def is_in_graph(module: torch.nn.Module) -> bool:
+    """Return whether torch.compile runs this module, also as part of another or of a function."""
+    slot: Any = module.__dict__.get("_compiled_call_impl")
+    return is_compiled(module) or bool(getattr(slot, "traced", False))
 
 
 def parameters_of(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, str]]:

@@ -18,7 +18,7 @@ from torch.nn.functional import layer_norm
 
 from tensortap import _core
 from tensortap.models import forward
-from tensortap.models.modules import can_run
+from tensortap.models.modules import RUN_EAGERLY, can_run, is_in_graph
 from tensortap.monitor import names
 from tensortap.monitor.hooks import weakly
 from tensortap.monitor.reference_module import Copies
@@ -103,6 +103,7 @@ class RefinedCoordinateCheck:
         self.module = monitor.module
         self.reference_module = monitor.reference_module
         self._copies = Copies(to_cpu=monitor.cpu_offload)
+        self._warned: set[str] = set()  # of modules that are compiled
         self._calls: dict[str, list[_Call]] = {}
         self._inputs: dict[str, list[torch.Tensor | None]] = {}  # of the reference
         self._consumer = _core.ModuleConsumer(
@@ -181,8 +182,16 @@ class RefinedCoordinateCheck:
         """Log the check of every module that ran, after a forward pass of both models."""
         if not self.monitor.is_monitoring():
             return
-        for stored, which in ((self._calls, "monitored"), (self._inputs, "reference")):
-            if not stored:
+        for stored, modules, which in (
+            (self._calls, self._modules, "monitored"),
+            (self._inputs, self._reference_modules, "reference"),
+        ):
+            compiled = [
+                name for name, one in modules.items() if name not in stored and is_in_graph(one)
+            ]
+            if compiled:
+                self._warn_of_compiled(compiled, which)
+            elif not stored:
                 raise ValueError(
                     f"there was no forward pass of the {which} module since the last check"
                 )
@@ -208,6 +217,17 @@ class RefinedCoordinateCheck:
         finally:
             reference.is_checking = False
             self.monitor._follow()
+
+    def _warn_of_compiled(self, unseen: list[str], which: str) -> None:
+        """Warn once of modules that run inside compiled graphs, where arguments are not seen."""
+        if which in self._warned:
+            return
+        self._warned.add(which)
+        shown = ", ".join(unseen[:20]) + (", ..." if len(unseen) > 20 else "")
+        self.monitor._warn(
+            "the coordinate check needs the inputs of modules, but torch.compile runs "
+            f"{len(unseen)} of the {which} module inside a graph ({RUN_EAGERLY}): {shown}"
+        )
 
     def _check(
         self,

@@ -18,7 +18,7 @@ import torch
 
 from tensortap import _core
 from tensortap.devices import statistics
-from tensortap.models.modules import can_run, is_compiled
+from tensortap.models.modules import RUN_EAGERLY, can_run, is_in_graph
 from tensortap.monitor import metric, names
 from tensortap.monitor.hooks import HooksManager, weakly
 from tensortap.monitor.metric import Call, Plan
@@ -105,12 +105,12 @@ class Measure:
         self._is_unseen_warned = True
         unseen = self.core.unseen()
         if unseen and (
-            len(unseen) == len(self.hooks) or any(map(is_compiled, self.monitor.module.modules()))
+            len(unseen) == len(self.hooks) or any(map(is_in_graph, self.monitor.module.modules()))
         ):
             shown = ", ".join(unseen[:20]) + (", ..." if len(unseen) > 20 else "")
             self.monitor._warn(
                 f"{len(unseen)} modules were not seen "
-                f"(torch.compile runs a model without calling its modules): {shown}"
+                f"(torch.compile runs a model without calling its modules; {RUN_EAGERLY}): {shown}"
             )
 
     # ---- plans
@@ -309,13 +309,12 @@ class Measure:
 
     def _on_unread(self, row: int, tensor: torch.Tensor | int, why: str) -> None:
         if isinstance(tensor, int):  # a probe has started its statistics
-            statistics.give(tensor, lambda stats, _: self.core.add_stats(row, stats, None))
+            statistics.give(
+                tensor, lambda found: self.core.add_stats(row, found.stats, found.histogram)
+            )
             return
         if why == "device":
-            if row in self._hist_rows:  # torch has no such histogram: it is made here
-                self.core.add_stats(row, statistics.stats(tensor), tensor.detach().cpu())
-            else:
-                self.results.batch.add(tensor, row)
+            self.results.batch.add(tensor, row, wants_histogram=row in self._hist_rows)
             return
         if why in DENSE:
             with contextlib.suppress(Exception):  # of a kind that this torch cannot

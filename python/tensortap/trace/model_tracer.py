@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from tensortap import _core
+from tensortap.models.modules import RUN_EAGERLY, is_in_graph
 from tensortap.models.unseen import unseen
 from tensortap.runs import process
 from tensortap.trace import callbacks
@@ -318,6 +319,12 @@ class ModelTracer:
 
     # ---- what was not seen
 
+    def _compiled_part(self) -> str | None:
+        """Return the name of a module that torch.compile runs; None if there is none."""
+        if self._matcher.compiled:
+            return self._matcher.compiled[0]
+        return next((name for name, m in self.model.named_modules() if is_in_graph(m)), None)
+
     def _warn(self, engine: _core.PathTracer) -> None:
         if self.rank != 0 and self._exchange is not None:
             return
@@ -327,10 +334,13 @@ class ModelTracer:
         for path in dict.fromkeys(missing):
             near = self._matcher.near(path, seen)
             hint = f"; near it: {', '.join(near)}" if near else ""
-            if self._matcher.compiled:
-                name = self._matcher.compiled[0]
+            name = self._compiled_part()
+            if name is not None:
                 what = f"module {name!r}" if name else "the model"
-                hint += f" ({what} is compiled: what torch.compile runs as one graph is not seen)"
+                hint += (
+                    f" ({what} is compiled: of what torch.compile runs as one graph only the "
+                    f"outputs of modules are seen; {RUN_EAGERLY})"
+                )
             _warn(f"path {path!r} matched nothing{hint}")
         if self._unkept:
             listed = [
