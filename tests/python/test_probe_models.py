@@ -80,14 +80,18 @@ def train(folder: Path, model: nn.Module, call: Callable[..., Any], *, is_bf16: 
     return tt.open(folder)
 
 
-def assert_same(folder: Path, make: Callable[[], nn.Module], *, is_bf16: bool = False) -> None:
+def assert_same(
+    folder: Path,
+    make: Callable[[], nn.Module],
+    *,
+    is_bf16: bool = False,
+    backend: str = "aot_eager",
+) -> None:
     runs = []
     for kind in ("eager", "compiled"):
         torch._dynamo.reset()
         torch.manual_seed(0)
         model = make()
-        # AOTAutograd rounds bfloat16 elsewhere than eager code does.
-        backend = "eager" if is_bf16 else "aot_eager"
         call = model if kind == "eager" else torch.compile(model, backend=backend)
         runs.append(train(folder / kind, model.train(), call, is_bf16=is_bf16))
     eager, compiled = runs
@@ -108,7 +112,14 @@ def test_recurrent_networks_and_dropout_have_the_same_points(tmp_path: Path) -> 
 
 
 def test_a_model_under_autocast_has_the_same_points(tmp_path: Path) -> None:
-    assert_same(tmp_path, Dropped, is_bf16=True)
+    # AOTAutograd rounds bfloat16 elsewhere than eager code does.
+    assert_same(tmp_path, Dropped, is_bf16=True, backend="eager")
+
+
+@pytest.mark.heavy
+def test_dropout_under_inductor_has_the_same_points(tmp_path: Path) -> None:
+    with torch._inductor.config.patch(fallback_random=True):  # random numbers as in eager code
+        assert_same(tmp_path, Dropped, backend="inductor")
 
 
 @pytest.mark.heavy
