@@ -186,6 +186,7 @@ typedef struct tt_hist tt_hist;
 tt_status tt_hist_create(tt_hist **out);
 void tt_hist_free(tt_hist *hist);
 void tt_hist_add(tt_hist *hist, const tt_tensor *t);
+void tt_hist_add_value(tt_hist *hist, double x, int64_t count); /* as if a tensor had it so often */
 void tt_hist_merge(tt_hist *into, const tt_hist *from);
 int64_t tt_hist_count(const tt_hist *hist); /* all elements */
 int64_t tt_hist_nan(const tt_hist *hist);

@@ -12,10 +12,10 @@
  * must not fail, but nobody touches it before it is used.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/float_mode.h"
-#include "tensortap_tools.h"
 #include "base/wire.h"
 #include "summary/convert.h"
 #include "summary/magnitude.h"
+#include "tensortap_tools.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -70,20 +70,20 @@ static int64_t count_at(const tt_hist *hist, uint32_t bin)
     return page == 0 ? 0 : hist->bins[(page - 1u) * PAGE + bin % PAGE];
 }
 
-static inline void add_value(tt_hist *hist, double x)
+static inline void add_value(tt_hist *hist, double x, int64_t count)
 {
     uint64_t bits = tt_bits_of(x), infinity = (uint64_t)0x7ff << 52;
     uint64_t magnitude = bits << 1 >> 1;
     if (__builtin_expect(magnitude == 0, 0))
-        hist->zeros++;
+        hist->zeros += count;
     else if (__builtin_expect(magnitude < infinity, 1))
-        ++*bin_at(hist, (uint32_t)(bits >> MANTISSA_SHIFT));
+        *bin_at(hist, (uint32_t)(bits >> MANTISSA_SHIFT)) += count;
     else if (magnitude > infinity)
-        hist->nan++;
+        hist->nan += count;
     else if (x > 0)
-        hist->posinf++;
+        hist->posinf += count;
     else
-        hist->neginf++;
+        hist->neginf += count;
 }
 
 static bool is_denormal(float x)
@@ -131,7 +131,7 @@ static void add_many_floats(tt_hist *hist, const tt_tensor *t)
         hist->neginf += edges.neginf;
         for (size_t i = 0; edges.denormals > 0; i++)
             if (is_denormal(x[i])) {
-                add_value(hist, (double)x[i]);
+                add_value(hist, (double)x[i], 1);
                 edges.denormals--;
             }
         if (tiles % FLUSH_TILES == FLUSH_TILES - 1)
@@ -155,19 +155,31 @@ static void add_few(tt_hist *hist, const tt_tensor *t)
         for (size_t i = 0; is_complex && i < n; i++)
             values[i] = tt_magnitude(z[i].re, z[i].im);
         for (size_t i = 0; i < n; i++)
-            add_value(hist, x[i]);
+            add_value(hist, x[i], 1);
     }
+}
+
+static int64_t beside_bins(const tt_hist *hist)
+{
+    return hist->nan + hist->posinf + hist->neginf + hist->zeros;
+}
+
+void tt_hist_add_value(tt_hist *hist, double x, int64_t count)
+{
+    int64_t before = beside_bins(hist);
+    add_value(hist, x, count);
+    hist->binned += count - (beside_bins(hist) - before);
 }
 
 void tt_hist_add(tt_hist *hist, const tt_tensor *t)
 {
     uint64_t mode = tt_float_mode_begin();
-    int64_t before = hist->nan + hist->posinf + hist->neginf + hist->zeros;
+    int64_t before = beside_bins(hist);
     if (tt_lane_of(t->dtype) == TT_LANE_F32 && t->count >= SMALL)
         add_many_floats(hist, t);
     else
         add_few(hist, t);
-    hist->binned += t->count - (hist->nan + hist->posinf + hist->neginf + hist->zeros - before);
+    hist->binned += t->count - (beside_bins(hist) - before);
     tt_float_mode_end(mode);
 }
 
@@ -186,7 +198,7 @@ void tt_hist_merge(tt_hist *into, const tt_hist *from)
 
 int64_t tt_hist_count(const tt_hist *hist)
 {
-    return hist->binned + hist->zeros + hist->nan + hist->posinf + hist->neginf;
+    return hist->binned + beside_bins(hist);
 }
 
 #define COUNT(name)                             \

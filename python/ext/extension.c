@@ -73,6 +73,9 @@ static PyMethodDef functions[] = {
     { "_stats_here", FAST(summary_stats_here),
       "_stats_here($module, tensor, /)\n--\n\n"
       "Compute the statistics of a tensor in the CPU's memory." },
+    { "_histogram_of", FAST(summary_histogram_of),
+      "_histogram_of($module, counts, /)\n--\n\n"
+      "Put a Histogram together from pairs of a value and a number of elements like it." },
     { "_announce", FAST(calls_announce),
       "_announce($module, module, function, /)\n--\n\n"
       "Call function(module) before each call of a module in training, until given None." },
@@ -89,11 +92,11 @@ static PyMethodDef functions[] = {
       "_probe_register($module, /)\n--\n\n"
       "Register tensortap::probe_v1 through torch's C interface; False if it has none." },
     { "_probe_on_device", FAST(probe_run_on_device),
-      "_probe_on_device($module, slots, slot, dtype, shape, start, /)\n--\n\n"
-      "Run tensortap::probe_v1 on another device's tensor: start() returns a number for the log.\n"
-      "True: more than statistics is asked for, and nothing was done." },
+      "_probe_on_device($module, slots, call, slot, dtype, shape, start, /)\n--\n\n"
+      "Run tensortap::probe_v1 on another device's tensor: start(wants_histogram) returns a number for\n"
+      "the log.  True: more than these is asked for, and nothing was done." },
     { "_probe", FAST(probe_run),
-      "_probe($module, x, slots, slot, /)\n--\n\n"
+      "_probe($module, x, slots, call, slot, /)\n--\n\n"
       "Run tensortap::probe_v1 on CPU tensors." },
     { "_escape", summary_escape, METH_O,
       "_escape($module, text, /)\n--\n\n"

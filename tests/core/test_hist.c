@@ -60,6 +60,20 @@ static void check_bins(const tt_hist *hist, const double *x, size_t n)
     assert_int_equal(tt_hist_zeros(hist), zeros);
 }
 
+static void a_value_counts_as_often_as_it_is_said_to_be_there(void **state)
+{
+    (void)state;
+    static const double values[] = { 1.5, 1.5, 1.5, -0.0, 0.0, NAN, INFINITY, -INFINITY, 5e-324, -3e200 };
+    tt_hist *hist = NULL;
+    assert_int_equal(tt_hist_create(&hist), TT_OK);
+    tt_hist_add_value(hist, 1.5, 3);
+    tt_hist_add_value(hist, -0.0, 2);
+    for (size_t i = 5; i < sizeof values / sizeof *values; i++)
+        tt_hist_add_value(hist, values[i], 1);
+    check_bins(hist, values, sizeof values / sizeof *values);
+    tt_hist_free(hist);
+}
+
 static void every_element_is_in_its_bin_for_every_type(void **state)
 {
     (void)state;
@@ -230,6 +244,7 @@ static void out_of_memory_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_value_counts_as_often_as_it_is_said_to_be_there),
         cmocka_unit_test(every_element_is_in_its_bin_for_every_type),
         cmocka_unit_test(zeros_denormals_and_the_rest_are_told_apart),
         cmocka_unit_test(a_strided_view_counts_its_own_elements),

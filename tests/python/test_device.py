@@ -20,6 +20,7 @@ from reference import assert_stats_match, expected_stats
 import tensortap as tt
 from tensortap import _core
 from tensortap.devices import statistics as device
+from tensortap.devices.ring import Result
 
 torch = pytest.importorskip("torch")
 
@@ -77,7 +78,7 @@ def test_what_waits_to_be_fetched_holds_no_tensor_of_the_program() -> None:
     kept.zero_()  # as an optimizer would
     del kept
     batch.add(torch.ones(12_345, dtype=torch.int64), "b")
-    assert [(tag, stats.sum) for tag, stats, _ in batch.fetch()] == [("a", 12_345), ("b", 12_345)]
+    assert [(one.tag, one.stats.sum) for one in batch.fetch()] == [("a", 12_345), ("b", 12_345)]
     assert len(batch) == 0
     alive = [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor)]
     assert [x for x in alive if x.numel() == 12_345] == []
@@ -88,9 +89,9 @@ def test_without_waiting_numbers_come_one_step_later() -> None:
     seen = []
     for step in range(3):
         batch.add(torch.full((3,), float(step)), step)
-        seen.append([(tag, stats.max) for tag, stats, _ in batch.fetch(waits=False)])
+        seen.append([(one.tag, one.stats.max) for one in batch.fetch(waits=False)])
     assert seen == [[], [(0, 0.0)], [(1, 1.0)]]
-    assert [tag for tag, _, _ in batch.fetch()] == [2]
+    assert [one.tag for one in batch.fetch()] == [2]
 
 
 def test_copies_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +101,7 @@ def test_copies_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
         batch.add(torch.full((16,), float(i)), i)
     alive = [x for x in gc.get_objects() if type(x) is torch.Tensor and not x.is_nested]
     assert sum(x.shape == (16,) for x in alive) <= 2
-    assert [(tag, stats.max) for tag, stats, _ in batch.fetch()] == [(i, i) for i in range(10)]
+    assert [(one.tag, one.stats.max) for one in batch.fetch()] == [(i, i) for i in range(10)]
 
 
 STEP = """
@@ -241,9 +242,9 @@ def test_the_time_of_the_device_counts_for_the_budget(
     model(torch.ones(1, 2))
     before = sum(recorder.costs().values())
     tag = (0, 0, 0, 1, 1, 0, False, False)  # site, step, call, thread, phase, time, ...
-    arrived = [(tag, _core.stats(torch.ones(3)), 10**9)]  # a second
+    arrived = [Result(1, tag, _core.stats(torch.ones(3)), 10**9)]  # a second
     with monkeypatch.context() as patch:
-        patch.setattr(watched.batch, "fetch", lambda waits: arrived)
+        patch.setattr(watched.batch, "fetch", lambda **_: arrived)
         watched.fetch(waits=False)
     assert sum(recorder.costs().values()) - before >= 10**9
     recorder.close()

@@ -76,6 +76,35 @@ def test_kernels_give_what_numpy_gives(dtype: str, monkeypatch: pytest.MonkeyPat
     assert launches == ["read_tiles", "write_slots"] * full
 
 
+def counted_by_kernels(t: Any) -> Any:
+    batch = statistics.Batch()
+    batch.add(t, None, wants_histogram=True)
+    return batch.fetch()[0].histogram
+
+
+@interpreted
+@pytest.mark.parametrize("dtype", REAL)
+def test_histograms_are_those_of_the_core(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    launches = counted(monkeypatch)
+    for seed, shape in enumerate(SHAPES):
+        t = to_torch(random_array(dtype, shape, seed, specials=seed % 2 == 1))
+        assert counted_by_kernels(t) == _core.histogram(t)
+    full = sum(0 not in shape for shape in SHAPES)
+    assert launches == ["read_tiles", "write_slots"] * full
+
+
+@interpreted
+def test_bins_at_the_ends_of_the_type() -> None:
+    several = [torch.tensor([3e38, -3.4e38, 1.0, 1.25, 1.2499999, -1.75, -2.0] * 1500)]
+    several += [torch.tensor([1e-45, -1e-45, 3e-40, -7e-39, 1.1754944e-38, 0.0, -0.0])]
+    several += [torch.tensor([5e-324, -5e-324, 1e-310, 1e308, 0.0], dtype=torch.float64)]
+    several += [torch.tensor([2**25 - 1, 2**53 - 1, 2**63 - 1, -(2**63), 0, -1])]
+    several += [torch.tensor([2**64 - 1, 2**63, 1, 0], dtype=torch.uint64)]
+    several += [torch.randn(9, 7)[:, ::2], torch.ones(1).expand(5, 7)]
+    for t in several:
+        assert counted_by_kernels(t) == _core.histogram(t)
+
+
 def same(t: Any, slack: float = 1e-6) -> None:
     """Check the kernels against the core."""
     here, there = _core.stats(t), statistics.stats(t)
@@ -163,6 +192,9 @@ def test_each_byte_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         read = 0
         statistics.stats(t)
         assert t.nbytes <= read <= 1.1 * t.nbytes
+        read = 0
+        counted_by_kernels(t)
+        assert t.nbytes <= read <= 1.1 * t.nbytes
 
 
 @interpreted
@@ -176,7 +208,7 @@ def test_many_tensors_take_two_launches_for_each_type(monkeypatch: pytest.Monkey
         for i, t in enumerate(several):
             batch.add(t, i)
     assert launches == ["read_tiles", "write_slots"] * 3  # f32; bf16 aligned and not
-    found = {tag: stats for tag, stats, _ in batch.fetch()}
+    found = {one.tag: one.stats for one in batch.fetch()}
     for i, t in enumerate(several):
         assert found[i].max == t.max()
         assert found[i].sum == pytest.approx(float(t.double().sum()), abs=1e-4)
@@ -189,7 +221,7 @@ def test_more_tensors_than_slots_lose_nothing(monkeypatch: pytest.MonkeyPatch) -
     count = 3 * 8 + 7
     for i in range(count):
         batch.add(torch.full((3,), float(i)), i)
-    assert [(tag, stats.max) for tag, stats, _ in batch.fetch()] == [(i, i) for i in range(count)]
+    assert [(one.tag, one.stats.max) for one in batch.fetch()] == [(i, i) for i in range(count)]
     assert batch.lost == 0
 
 
@@ -211,11 +243,56 @@ def test_replays_of_a_graph_fill_one_slot_after_the_other(monkeypatch: pytest.Mo
     for value in (1.0, float("nan"), 3.0):  # three micro-batches: the second is bad
         t.fill_(value)
         plain(launches[0][0], *launches[0][1])
-    assert [stats.nan for _, stats, _ in batch.fetch()] == [0, 5, 0]
+    assert [one.stats.nan for one in batch.fetch()] == [0, 5, 0]
     for _ in range(10):
         plain(launches[0][0], *launches[0][1])
     assert len(batch.fetch()) == 8
     assert batch.lost == 2
+
+
+REPLAYED = """
+import sys, torch, tensortap as tt
+from tensortap.devices import ring
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+captured, plain, is_capturing = [], ring.Ring._launch, True
+
+def launch(self, *args):
+    if is_capturing:  # as CUDA: nothing runs
+        captured.append((self, *args))
+    else:
+        plain(self, *args)
+
+ring.Ring._launch = launch
+ring.is_capturing = lambda device: is_capturing
+with tt.record(sys.argv[1]):
+    tt.watch(model, grads=None)
+    with torch.no_grad():
+        y = model(torch.zeros(3, 4))
+    is_capturing = False
+    for step in range(3):
+        for part in range(2):  # micro-batches
+            y.fill_(torch.nan if (step, part) == (1, 1) else step)
+            for launched in captured:  # the graph is replayed: no Python of ours runs
+                plain(*launched)
+        optimizer.step()
+"""
+
+
+@interpreted
+def test_a_replay_is_recorded_under_its_own_step_and_call(tmp_path: Path) -> None:
+    import tensortap as tt
+
+    env = {**os.environ, "TENSORTAP_DEVICE_PATH": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", REPLAYED, str(tmp_path / "run")]
+    subprocess.run(command, env=env, check=True)
+    run = tt.open(tmp_path / "run")
+    steps, values = run.series("activation/(root)", "max")
+    assert steps.tolist() == [0, 0, 1, 1, 2, 2]
+    assert [value for value in values.tolist() if value == value] == [0, 0, 1, 2, 2]
+    first = run.first_nonfinite
+    assert first is not None
+    assert (first.step, first.call) == (1, 1)
 
 
 @interpreted
@@ -313,8 +390,8 @@ def test_a_tile_is_loaded_once_and_stays_in_registers(
     size = loaded.primitive_bitwidth // 8
     for is_table in (False, True):
         code = build(
-            kernels.read_tiles, target, {"table", "rows"}, KIND=kind, TYPE=loaded,
-            IS_TABLE=is_table, IS_ALIGNED=True, IS_STRIDED=False, TILE=ring.TILE,
+            kernels.read_tiles, target, {"table", "rows", "bins"}, KIND=kind, TYPE=loaded,
+            IS_TABLE=is_table, HAS_BINS=False, IS_ALIGNED=True, IS_STRIDED=False, TILE=ring.TILE,
         )  # fmt: skip
         threads = ring.WARPS * target[2]
         beside = (extra + 16 * is_table) * threads  # the first element; a line of the table
@@ -335,8 +412,24 @@ def test_the_other_kernels_compile(target: tuple[Any, ...], tmp_path: Path) -> N
         )  # fmt: skip
         assert spilled(code, target[1], tmp_path) == 0
     code = build(
-        kernels.read_tiles, target, {"table", "rows"},
-        KIND=ring.SIGNED, TYPE=kernels.TYPES["int32"], IS_TABLE=False,
+        kernels.read_tiles, target, {"table", "rows", "bins"},
+        KIND=ring.SIGNED, TYPE=kernels.TYPES["int32"], IS_TABLE=False, HAS_BINS=False,
         IS_ALIGNED=False, IS_STRIDED=True, TILE=ring.TILE,
     )  # fmt: skip
+    assert spilled(code, target[1], tmp_path) == 0
+
+
+@compiled
+@pytest.mark.heavy
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: str(target[1]))
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64", "int64"])
+def test_the_kernel_with_bins_compiles(target: tuple[Any, ...], dtype: str, tmp_path: Path) -> None:
+    kind, name = ring.KINDS[dtype]
+    code = build(
+        kernels.read_tiles, target, {"table", "rows", "bins"}, KIND=kind, TYPE=kernels.TYPES[name],
+        IS_TABLE=False, HAS_BINS=True, IS_ALIGNED=True, IS_STRIDED=False, TILE=ring.TILE,
+    )  # fmt: skip
+    size = ring.TILE * kernels.TYPES[name].primitive_bitwidth // 8
+    threads = ring.WARPS * target[2]
+    assert size <= loaded_bytes(code, target[2]) <= size + 8 * threads
     assert spilled(code, target[1], tmp_path) == 0

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +22,7 @@ pytest.importorskip("torch._dynamo")
 
 from torch import nn  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 EAGER = "eager"  # Dynamo's backend that runs the graph as it was traced
 
@@ -75,6 +79,24 @@ class Convolutions(nn.Module):
         return self.out(torch.relu(self.norm(self.conv(x.view(-1, 4, 8)))))
 
 
+class Checkpointed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x: Any) -> Any:
+        return checkpoint(self.second, self.first(x), use_reentrant=False)
+
+
+class InPlace(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.act, self.head = nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.act(self.fc(x)))
+
+
 def wrapped(model: nn.Module, **options: Any) -> Callable[..., Any]:
     return torch.compile(model, **options)
 
@@ -129,7 +151,7 @@ def train(
 
 
 def assert_same(a: tt.Run, b: tt.Run) -> None:
-    for kind in ("activation/*", "input/*"):
+    for kind in ("activation/*", "input/*", "activation_gradient/*"):
         assert a.names(kind) == b.names(kind)  # in the order in which they appeared
     names = [name for name in a.names("*") if "/" in name and not name.startswith("loss/")]
     assert {name for name in b.names("*") if "/" in name and not name.startswith("loss/")} == {
@@ -276,9 +298,6 @@ with tt.record({str(tmp_path / "run")!r}):
     assert "forward" not in model.__dict__
 assert "_compiled_call_impl" not in model.__dict__
 """
-    import subprocess
-    import sys
-
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -315,6 +334,101 @@ def test_a_reset_force_eager_and_a_thread_keep_the_points(tmp_path: Path) -> Non
         assert run.series(name, "mean")[0].tolist() == [0, 1, 2, 3], name
 
 
+@pytest.mark.parametrize("is_compiled_before", [True, False])
+def test_a_model_compiled_by_its_method_is_seen_under_force_eager(
+    tmp_path: Path, is_compiled_before: bool
+) -> None:
+    model = Net()
+    with tt.record(tmp_path / "run") as run:
+        if is_compiled_before:
+            model.compile(backend=EAGER)
+        tt.watch(model)
+        if not is_compiled_before:
+            model.compile(backend=EAGER)
+        for stance in ("force_eager", "default", "force_eager"):
+            with torch.compiler.set_stance(stance):
+                model(torch.ones(4, 8))
+            run.step()
+    run = tt.open(tmp_path / "run")
+    assert len(run.names("activation/*")) == 10
+    for name in run.names("activation/*"):
+        assert run.series(name, "mean")[0].tolist() == [0, 1, 2], name
+
+
+def test_watched_compiled_unwatched_and_compiled_again(tmp_path: Path) -> None:
+    model, x = Net(), torch.ones(4, 8)
+    want = model(x)
+    with tt.record(tmp_path / "run") as run:
+        for _ in range(2):
+            watched = tt.watch(model)
+            for is_watched in (True, False):
+                call = torch.compile(model, backend=EAGER)
+                assert torch.equal(call(x), want)
+                run.step()
+                if is_watched:
+                    watched.remove()
+    run = tt.open(tmp_path / "run")
+    for name in run.names("activation/*"):
+        assert run.series(name, "mean")[0].tolist() == [0, 2], name
+    assert graphs() == (1, 0)
+
+
+def test_a_graph_that_falls_back_to_eager_is_recorded_once(tmp_path: Path) -> None:
+    def fails(graph: Any, inputs: Any) -> Any:
+        raise RuntimeError("no compiler today")
+
+    model = Net()
+    call = torch.compile(model, backend=fails)
+    with torch._dynamo.config.patch(suppress_errors=True), tt.record(tmp_path / "run") as run:
+        tt.watch(model)
+        for _ in range(2):
+            call(torch.ones(4, 8))
+            run.step()
+    run = tt.open(tmp_path / "run")
+    assert len(run.names("activation/*")) == 10
+    for name in run.names("activation/*"):
+        assert run.series(name, "mean")[0].tolist() == [0, 1], name
+
+
+CACHED = """
+import sys, torch, tensortap as tt
+from torch import nn
+if sys.argv[2] == "older":  # its operator had another name
+    import inspect
+    from tensortap.models import probes
+    older = torch.library.Library("tensortap", "FRAGMENT")
+    older.define("probe_v0(Tensor x, Tensor(a!) slots, int slot) -> ()")
+    older.impl("probe_v0", lambda x, slots, slot: None, "CompositeExplicitAutograd")
+    older.impl("probe_v0", torch.library.fallthrough_kernel, "Autograd")
+    torch.library.register_fake("tensortap::probe_v0", lambda x, slots, slot: None, lib=older)
+    exec(inspect.getsource(probes._probe).replace("probe_v1", "probe_v0"), probes.__dict__)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+call = torch.compile(model)
+with tt.record(sys.argv[1]):
+    tt.watch(model)
+    call(torch.ones(2, 4)).sum().backward()
+from torch._dynamo.utils import counters
+print(counters["inductor"]["fxgraph_cache_hit"], counters["aot_autograd"]["autograd_cache_hit"])
+"""
+
+
+@pytest.mark.heavy
+def test_a_compile_cache_is_used_again_but_not_that_of_an_older_tensortap(tmp_path: Path) -> None:
+    hits = []
+    for kind in ("older", "first", "second"):
+        command = [sys.executable, "-c", CACHED, str(tmp_path / kind), kind]
+        env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        hits.append(sum(map(int, done.stdout.split())))
+    assert hits[:2] == [0, 0]
+    assert hits[2] > 0
+    assert not tt.open(tmp_path / "older").names("activation/*")
+    assert len(tt.open(tmp_path / "first").names("activation/*")) == 4
+    assert_same(tt.open(tmp_path / "first"), tt.open(tmp_path / "second"))
+
+
 def test_values_and_histograms_come_from_compiled_code_too(tmp_path: Path) -> None:
     keep = {"keep": "stats,value,hist,digest"}
     eager = train(tmp_path / "eager", Net, record=keep)
@@ -328,19 +442,42 @@ def test_values_and_histograms_come_from_compiled_code_too(tmp_path: Path) -> No
 
 
 def test_checkpointed_blocks_are_counted_once(tmp_path: Path) -> None:
-    from torch.utils.checkpoint import checkpoint
-
-    class Checkpointed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8), nn.Tanh())
-
-        def forward(self, x: Any) -> Any:
-            return checkpoint(self.second, self.first(x), use_reentrant=False)
-
     eager = train(tmp_path / "eager", Checkpointed)
     assert_same(eager, train(tmp_path / "compiled", Checkpointed, wrapped, backend="aot_eager"))
     assert_same(eager, train(tmp_path / "parts", Checkpointed, parts, backend="aot_eager"))
+
+
+@pytest.mark.parametrize("backend", [EAGER, "aot_eager"])
+@pytest.mark.parametrize("make", [Net, Nested, Checkpointed, InPlace])
+def test_gradients_of_activations_come_from_compiled_code_too(
+    tmp_path: Path, make: Callable[[], nn.Module], backend: str
+) -> None:
+    eager = train(tmp_path / "eager", make, grads="all")
+    compiled = train(tmp_path / "compiled", make, wrapped, backend=backend, grads="all")
+    assert eager.names("activation_gradient/*")
+    assert_same(eager, compiled)
+
+
+def test_gradients_of_activations_need_no_activations(tmp_path: Path) -> None:
+    """Each belongs to its own call: those of one step come in reverse."""
+    only = {"only": "activation_gradient/*", "every": 2}
+    eager = train(tmp_path / "eager", Nested, record=only, grads="activations")
+    compiled = train(tmp_path / "compiled", Nested, wrapped, record=only, grads="activations")
+    assert_same(eager, compiled)
+    name = "activation_gradient/cell"
+    assert compiled.series(name, "rms")[0].tolist() == [0] * 3 + [2] * 3
+    assert not compiled.names("activation/*")
+
+
+def test_gradients_of_activations_break_no_graph(tmp_path: Path) -> None:
+    model = Net()
+    with tt.record(tmp_path / "run"):
+        watched = tt.watch(model, grads="activations")
+        call = torch.compile(model, backend="aot_eager", fullgraph=True)
+        call(torch.ones(4, 8)).sum().backward()
+        watched.remove()
+        call(torch.ones(4, 8)).sum().backward()
+    assert graphs() == (1, 0)
 
 
 def slots_of(model: nn.Module) -> Any:
@@ -365,8 +502,12 @@ def test_misuse_of_the_operator_is_an_error(tmp_path: Path) -> None:
             probe(x, slots.to("meta"), 0)
         from torch._subclasses import FakeTensorMode
 
-        with FakeTensorMode() as mode:
-            probe(mode.from_tensor(x), mode.from_tensor(slots), 0)  # has no values: nothing is seen
+        with FakeTensorMode() as mode, pytest.raises(RuntimeError, match="is a fake tensor"):
+            probe(mode.from_tensor(x), mode.from_tensor(slots), 0)
+        gradient = torch.ops.tensortap.probe_gradient_v1
+        with pytest.raises(RuntimeError, match="call must be a copy of 8 bytes of slots"):
+            gradient(x, slots, torch.zeros(3), 0)
+        gradient(x, slots, slots[16:24].clone(), 0)
         assert slots.numel() * slots.element_size() <= 1024
 
 

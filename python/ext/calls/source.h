@@ -41,9 +41,9 @@ struct probe_row;
 /* Which tensor of a module that runs inside a compiled graph. */
 typedef struct calls_probe_place {
     int32_t slot;
-    PyObject *text; /* borrowed; the path behind the module's name: "", ".0", ".hidden.2" */
-    bool is_input;
-    bool is_first, is_last; /* of the tensors of one call */
+    PyObject *text;             /* borrowed; the path behind the module's name: "", ".0", ".hidden.2" */
+    bool is_input, is_gradient; /* else an output; the gradient of one */
+    bool is_first, is_last;     /* of the tensors of one call */
 } calls_probe_place;
 
 /* One call of one module, as one consumer sees it.  All references are borrowed
@@ -88,11 +88,17 @@ typedef struct calls_table {
     uint32_t (*products)(calls_consumer *self, calls_link *link, const calls_probe_place *place);
     int (*probed)(calls_consumer *self, calls_link *link, const calls_event *event,
                   const calls_probe_place *place, const struct probe_row *row);
+    /* What a row took, from the operator to here, in ns; of one row in RECORDER_SAMPLES.  Or NULL. */
+    void (*spent)(calls_consumer *self, calls_link *link, const calls_probe_place *place, int64_t ns);
     void (*free_data)(void *data); /* of a link; or NULL */
 } calls_table;
 
 /* What a consumer wants of modules inside compiled graphs. */
-enum { CALLS_PROBE_OUTPUTS = 1 << 0, CALLS_PROBE_INPUTS = 1 << 1 };
+enum {
+    CALLS_PROBE_OUTPUTS = 1 << 0,
+    CALLS_PROBE_INPUTS = 1 << 1,
+    CALLS_PROBE_GRADIENTS = 1 << 2, /* of outputs; those who do not want them do not hear of them */
+};
 
 /* First member of every consumer; those are Python objects with GC, and what they own lies behind it. */
 struct calls_consumer {

@@ -196,9 +196,9 @@ BINDING_FUNCTION(calls_begin_compiling)
 
 /* ---- places -------------------------------------------------------------- */
 
-/* _place(kind, text, is_first, is_last) -> int: the slot of a tensor: "output" or "input", its path in
- * what the module returns or gets, whether it is the first or last that is probed in a call; -1: too
- * many. */
+/* _place(kind, text, is_first, is_last) -> int: the slot of a tensor: "output", "input" or "gradient" (of
+ * an output), its path in what the module returns or gets, whether it is the first or last that is probed
+ * in a call; -1: too many. */
 BINDING_FUNCTION(calls_place_number)
 {
     calls_state *calls = binding_state_of(module)->calls;
@@ -233,10 +233,11 @@ static bool place_of(const calls_state *calls, int32_t slot, calls_probe_place *
 {
     if (calls->places == NULL || slot < 0 || slot >= PyList_GET_SIZE(calls->places))
         return false;
-    PyObject *key = PyList_GET_ITEM(calls->places, slot); /* borrowed */
+    PyObject *key = PyList_GET_ITEM(calls->places, slot); /* borrowed, like the next */
+    PyObject *kind = PyTuple_GET_ITEM(key, 0);
     *out = (calls_probe_place){ .slot = slot,
-                                .is_input = PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(key, 0),
-                                                                             "input") == 0,
+                                .is_input = PyUnicode_CompareWithASCIIString(kind, "input") == 0,
+                                .is_gradient = PyUnicode_CompareWithASCIIString(kind, "gradient") == 0,
                                 .text = PyTuple_GET_ITEM(key, 1),
                                 .is_first = PyTuple_GET_ITEM(key, 2) == Py_True,
                                 .is_last = PyTuple_GET_ITEM(key, 3) == Py_True };
@@ -248,6 +249,11 @@ static bool place_of(const calls_state *calls, int32_t slot, calls_probe_place *
 static bool hears(const calls_link *link)
 {
     return link->consumer != NULL && link->consumer->calls->products != NULL;
+}
+
+static bool hears_of(const calls_link *link, const calls_probe_place *place)
+{
+    return hears(link) && (!place->is_gradient || link->consumer->probes & CALLS_PROBE_GRADIENTS);
 }
 
 static calls_link *link_at(PyObject *links, Py_ssize_t i)
@@ -270,7 +276,7 @@ static uint8_t products_at(const calls_state *calls, const calls_tap *tap, int32
         return 0;
     for (Py_ssize_t i = 0; tap->links != NULL && i < PyTuple_GET_SIZE(tap->links); i++) {
         calls_link *link = link_at(tap->links, i);
-        if (hears(link))
+        if (hears_of(link, &place))
             products |= link->consumer->calls->products(link->consumer, link, &place);
     }
     return (uint8_t)products;
@@ -331,6 +337,8 @@ typedef struct batch {
     calls_thread *thread;
     bool is_eager; /* a call that is seen eagerly is around it: that one has been entered */
     bool is_training;
+    int64_t share; /* of a row in the time that it took to get them, in ns */
+    int64_t spent; /* on the row that is delivered; only if that is timed */
 } batch;
 
 /* Calls f for each link on the module of a row that hears of it; -1: f returned -1. */
@@ -348,7 +356,7 @@ static int for_links(const batch *in, const probe_row *row,
     links = Py_NewRef(tap->links);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(links) && result == 0; i++) {
         calls_link *link = link_at(links, i);
-        if (!hears(link))
+        if (!hears_of(link, &place))
             continue;
         calls_consumer *consumer = (calls_consumer *)Py_NewRef((PyObject *)link->consumer); /* owned */
         in->thread->inside++;
@@ -488,6 +496,41 @@ static int read_phase(const batch *in, calls_link *link, PyObject *module,
     return 0;
 }
 
+static int charge_row(const batch *in, calls_link *link, PyObject *Py_UNUSED(module),
+                      const calls_probe_place *place, const probe_row *Py_UNUSED(row))
+{
+    if (link->consumer->calls->spent != NULL)
+        link->consumer->calls->spent(link->consumer, link, place, in->spent);
+    return 0;
+}
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Delivers a row, and what it has taken if that is known. */
+static int deliver(batch *in, const probe_row *row)
+{
+    int64_t start = row->cost != 0 ? now() : 0;
+    int result = for_links(in, row, tell_row);
+    if (start == 0)
+        return result;
+    PyObject *raised = PyErr_GetRaisedException(); /* owned */
+    in->spent = row->cost + in->share + now() - start;
+    (void)for_links(in, row, charge_row);
+    PyErr_SetRaisedException(raised);
+    return result;
+}
+
+static bool is_gradient(const calls_state *calls, const probe_row *row)
+{
+    calls_probe_place place;
+    return place_of(calls, row->slot, &place) && place.is_gradient;
+}
+
 int calls_traced_drain(binding_state *state, bool all)
 {
     calls_state *calls = state->calls;
@@ -503,20 +546,27 @@ int calls_traced_drain(binding_state *state, bool all)
     }
     if (probe_log_is_empty())
         return 0;
+    int64_t start = now();
     probe_log_take(all ? 0 : probe_log_thread(), &rows);
     if (rows.count == 0)
         return 0;
     if (thread->number == 0)
         thread->number = ++calls->thread_count;
-    batch in = { .state = state, .thread = thread, .is_eager = thread->top != NULL };
+    batch in = { .state = state,
+                 .thread = thread,
+                 .is_eager = thread->top != NULL,
+                 .share = (now() - start) / (int64_t)rows.count };
     if (in.is_eager)
         in.is_training = thread->top->is_training;
-    for (size_t i = 0; i < rows.count && !in.is_eager; i++) {
+    size_t first = 0; /* before it are gradients of the backward before: they belong to its step */
+    for (; first < rows.count && is_gradient(calls, &rows.all[first]) && result == 0; first++)
+        result = deliver(&in, &rows.all[first]);
+    for (size_t i = first; i < rows.count && !in.is_eager; i++) {
         (void)for_links(&in, &rows.all[i], read_phase);
         (void)for_links(&in, &rows.all[i], enter_root);
     }
-    for (size_t i = 0; i < rows.count && result == 0; i++)
-        result = for_links(&in, &rows.all[i], tell_row);
+    for (size_t i = first; i < rows.count && result == 0; i++)
+        result = deliver(&in, &rows.all[i]);
     probe_rows_free(&rows);
     return result;
 }

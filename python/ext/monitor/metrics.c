@@ -91,30 +91,21 @@ static PyObject *metrics_read(PyObject *self, PyObject *args)
     return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* add_stats(row, stats, other): statistics of a tensor that was not read here; `other`, if not None, is a
- * copy that can be read, for the histogram */
+/* add_stats(row, stats, histogram): summaries of a tensor that was not read here; histogram: or None */
 static PyObject *metrics_add_stats(PyObject *self, PyObject *args)
 {
     monitor_metrics *metrics = (monitor_metrics *)self;
     int number;
-    PyObject *stats, *other; /* borrowed */
+    PyObject *stats, *histogram; /* borrowed */
     if (!PyArg_ParseTuple(args, "iO!O:add_stats", &number, metrics->state->summary_stats_type, &stats,
-                          &other))
+                          &histogram))
         return NULL;
-    tensor_view view;
     monitor_row *row = row_at(metrics, number);
     if (row == NULL)
         return NULL;
-    bool has_view = row->hist != NULL && other != Py_None;
-    if (has_view && binding_open_view(metrics->state, other, &view) < 0)
-        return NULL;
-    row = row_at(metrics, number); /* again: other threads may have run meanwhile */
-    if (row != NULL && row->hist != NULL && has_view)
-        tt_hist_add(summary_hist_of(row->hist), &view.tensor);
-    int result = row != NULL ? monitor_row_add(row, ((summary_stats_object *)stats)->stats) : -1;
-    if (has_view)
-        tensor_view_close(&view);
-    return result < 0 ? NULL : Py_NewRef(Py_None);
+    if (row->hist != NULL && Py_IS_TYPE(histogram, metrics->state->summary_histogram_type))
+        tt_hist_merge(summary_hist_of(row->hist), summary_hist_of(histogram));
+    return monitor_row_add(row, ((summary_stats_object *)stats)->stats) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *get_fields(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
@@ -131,7 +122,7 @@ static PyMethodDef methods[] = {
       "row($self, fields, /)\n--\n\nMake a row of (kind, key, is_listed); return its number." },
     { "read", metrics_read, METH_VARARGS, "read($self, row, tensor, /)\n--\n\nAdd a tensor to a row." },
     { "add_stats", metrics_add_stats, METH_VARARGS,
-      "add_stats($self, row, stats, other, /)\n--\n\nAdd statistics that torch computed." },
+      "add_stats($self, row, stats, histogram, /)\n--\n\nAdd statistics that a device computed." },
     { "collect", monitor_metrics_collect, METH_VARARGS,
       "collect($self, into, keeps, undefined=None, /)\n--\n\nReturn the numbers of the step." },
     { "numbers", monitor_metrics_numbers, METH_O,

@@ -11,8 +11,10 @@
 
 typedef struct probe_row {
     uint64_t module; /* number of the module, from its slots */
-    int64_t time;    /* ns since 1970 */
-    int64_t cost;    /* ns that the probe took; 0: not timed */
+    uint64_t
+        call; /* number of this call of the operator; of a gradient: of the call that saw its tensor */
+    int64_t time; /* ns since 1970 */
+    int64_t cost; /* ns that the probe took; 0: not timed */
     int32_t slot;
     uint32_t thread;   /* from 1, in order of appearance */
     uint32_t products; /* of TT_PRODUCT_: what follows is there */

@@ -1,4 +1,5 @@
-/* operator.c -- the kernel of tensortap::probe_v1 for CPU tensors, and its registration.
+/* operator.c -- the kernels of tensortap::probe_v1 and probe_gradient_v1 for CPU tensors, and their
+ * registration.
  *
  * Runs inside compiled code, mostly without the GIL, in any thread: no Python object is touched
  * unless the slot is new or a root has run.  A recomputed forward (activation checkpointing runs
@@ -22,6 +23,7 @@ enum { TIMED = 16 /* one probe in so many, as RECORDER_SAMPLES of runs */ };
 static const probe_listener *_Atomic listener; /* set once */
 static _Thread_local int eager_depth;          /* eager calls around what runs now */
 static _Thread_local uint32_t timer;
+static _Atomic uint64_t calls; /* of the operator in forward */
 
 void probe_listen(const probe_listener *to)
 {
@@ -222,15 +224,39 @@ static void summarize(const tt_tensor *t, probe_row *row)
         row->value = copy_value(t);
 }
 
+/* Counts a call.  What to compute: nothing in a forward that backward repeats.  *call: as in
+ * probe_row; 0 at first in forward. */
+static uint32_t begin_call(probe_slots *slots, int32_t slot, uint64_t *call)
+{
+    if (*call == 0 && probe_is_in_backward())
+        return 0;
+    if (*call == 0)
+        *call = slots->call = ++calls;
+    return products_of(slots, slot);
+}
+
 /* Begins the row of a tensor of which ndim, shape and dtype are known. */
-static void begin_row(probe_row *row, const probe_slots *slots, int32_t slot, uint32_t products)
+static void begin_row(probe_row *row, const probe_slots *slots, uint64_t call, int32_t slot,
+                      uint32_t products)
 {
     memset(row, 0, offsetof(probe_row, dtype));
     row->module = slots->module;
+    row->call = call;
     row->slot = slot;
     row->thread = probe_log_thread();
     row->products = products;
     row->time = clock_read(CLOCK_REALTIME_COARSE);
+}
+
+/* 0: this one is not timed. */
+static int64_t begin_timing(void)
+{
+    return timer++ % TIMED == 0 ? clock_read(CLOCK_MONOTONIC) : 0;
+}
+
+static void end_timing(probe_row *row, int64_t start)
+{
+    row->cost = start != 0 ? clock_read(CLOCK_MONOTONIC) - start : 0;
 }
 
 static void tell_root(const probe_slots *slots)
@@ -243,24 +269,24 @@ static void tell_root(const probe_slots *slots)
     }
 }
 
-/* Computes what is asked for and logs it.  The tensors are valid. */
-static void run(const tt_tensor *x, probe_slots *slots, int32_t slot)
+/* Computes what is asked for and logs it.  The tensors are valid; call: of a gradient, else 0. */
+static void run(const tt_tensor *x, probe_slots *slots, uint64_t call, int32_t slot)
 {
-    slots->calls++;
-    uint32_t products = products_of(slots, slot);
-    if (products != 0 && !probe_is_in_backward()) {
+    bool is_forward = call == 0;
+    uint32_t products = begin_call(slots, slot, &call);
+    if (products != 0) {
         probe_row row;
-        begin_row(&row, slots, slot, products);
+        begin_row(&row, slots, call, slot, products);
         row.dtype = x->dtype;
         row.ndim = x->ndim;
         memcpy(row.shape, x->shape, (size_t)x->ndim * sizeof *x->shape);
-        bool is_timed = timer++ % TIMED == 0;
-        int64_t start = is_timed ? clock_read(CLOCK_MONOTONIC) : 0;
+        int64_t start = begin_timing();
         summarize(x, &row);
-        row.cost = is_timed ? clock_read(CLOCK_MONOTONIC) - start : 0;
+        end_timing(&row, start);
         probe_log_append(&row);
     }
-    tell_root(slots);
+    if (is_forward)
+        tell_root(slots);
 }
 
 /* Checks what the types do not; false with a reason. */
@@ -273,32 +299,48 @@ static bool is_in_range(int64_t slot, char *why, size_t size)
     return false;
 }
 
-/* What the dispatcher calls.  It owns the tensors on the stack. */
+/* Reads the number of a call that slots had; false with a reason. */
+static bool read_call(const tt_tensor *t, uint64_t *out, char *why, size_t size)
+{
+    uint64_t call = 0;
+    bool is_call = t->dtype == TT_U8 && t->ndim == 1 && t->count == sizeof call && t->stride[0] == 1;
+    if (is_call)
+        memcpy(&call, t->data, sizeof call);
+    else
+        snprintf(why, size, "tensortap::probe_gradient_v1: call must be a copy of 8 bytes of slots");
+    *out = call != 0 ? call : UINT64_MAX; /* 0: nothing was seen in forward */
+    return is_call;
+}
+
+/* What the dispatcher calls.  It owns the tensors on the stack: x, slots and, of a gradient, call. */
 static void kernel(uint64_t *stack, uint64_t arguments, uint64_t results)
 {
-    tensor_handle x = NULL, held = NULL;
+    enum { X, HELD, CALL, MOST };
+    tensor_handle all[MOST] = { NULL };
+    size_t tensors = arguments - 1;
     int64_t slot = -1;
+    uint64_t call = 0;
     char why[256] = "";
-    tt_tensor tensor, slots;
+    tt_tensor tensor, slots, number;
     (void)results;
-    if (arguments == 3) {
-        memcpy(&x, &stack[0], sizeof x);
-        memcpy(&held, &stack[1], sizeof held);
-        memcpy(&slot, &stack[2], sizeof slot);
-    }
+    if (tensors != CALL && tensors != MOST)
+        return;
+    memcpy(all, stack, tensors * sizeof *all);
+    memcpy(&slot, &stack[tensors], sizeof slot);
     probe_slots *to = NULL;
-    if (held == NULL || !describe(held, &slots))
+    if (!describe(all[HELD], &slots))
         snprintf(why, sizeof why,
                  "tensortap::probe_v1: slots must be a dense tensor on the CPU; x and slots must lie on "
                  "the same device");
     else if (is_in_range(slot, why, sizeof why))
         to = slots_in(&slots, why, sizeof why);
-    if (to != NULL && describe(x, &tensor))
-        run(&tensor, to, (int32_t)slot);
-    if (x != NULL)
-        (void)torch.delete_tensor(x);
-    if (held != NULL)
-        (void)torch.delete_tensor(held);
+    if (to != NULL && tensors == MOST &&
+        (!describe(all[CALL], &number) || !read_call(&number, &call, why, sizeof why)))
+        to = NULL;
+    if (to != NULL && describe(all[X], &tensor))
+        run(&tensor, to, call, (int32_t)slot);
+    for (size_t i = 0; i < tensors; i++)
+        (void)torch.delete_tensor(all[i]);
     if (why[0] != '\0')
         torch.check(false, __func__, __FILE__, __LINE__, why); /* throws */
 }
@@ -315,77 +357,99 @@ BINDING_FUNCTION(probe_register)
     if (definition == NULL && find_torch() &&
         torch.init_def("tensortap", __FILE__, __LINE__, &definition) == 0 &&
         torch.def(definition, "probe_v1(Tensor x, Tensor(a!) slots, int slot) -> ()") == 0 &&
-        torch.init_impl("tensortap", "CPU", __FILE__, __LINE__, &kernels) == 0)
+        torch.def(definition,
+                  "probe_gradient_v1(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()") == 0 &&
+        torch.init_impl("tensortap", "CPU", __FILE__, __LINE__, &kernels) == 0) {
         (void)torch.impl(kernels, "probe_v1", kernel);
+        (void)torch.impl(kernels, "probe_gradient_v1", kernel);
+    }
     return PyBool_FromLong(kernels != NULL);
+}
+
+/* The slots and the call in these arguments: a tensor; a tensor, or None in forward.  NULL with an
+ * exception. */
+static probe_slots *read_slots(binding_state *state, PyObject *held, PyObject *number, long long slot,
+                               tensor_view *view, uint64_t *call)
+{
+    char why[256] = "";
+    tensor_view bytes;
+    probe_slots *slots = NULL;
+    *call = 0;
+    if (binding_open_view(state, held, view) < 0)
+        return NULL;
+    if (is_in_range(slot, why, sizeof why))
+        slots = slots_in(&view->tensor, why, sizeof why);
+    if (slots != NULL && number != Py_None) {
+        if (binding_open_view(state, number, &bytes) < 0) {
+            tensor_view_close(view);
+            return NULL;
+        }
+        if (!read_call(&bytes.tensor, call, why, sizeof why))
+            slots = NULL;
+        tensor_view_close(&bytes);
+    }
+    if (slots == NULL) {
+        tensor_view_close(view);
+        PyErr_SetString(PyExc_ValueError, why);
+    }
+    return slots;
 }
 
 BINDING_FUNCTION(probe_run)
 {
     binding_state *state = binding_state_of(module);
-    tensor_view x, slots;
-    char why[256] = "";
-    if (binding_read_arguments("_probe", 3, (const binding_option[]){ { 0 } }, args, nargs, kwnames) < 0)
+    tensor_view x, view;
+    uint64_t call;
+    if (binding_read_arguments("_probe", 4, NULL, args, nargs, kwnames) < 0)
         return NULL;
-    long long slot = PyLong_AsLongLong(args[2]);
+    long long slot = PyLong_AsLongLong(args[3]);
     if (PyErr_Occurred() || binding_open_view(state, args[0], &x) < 0)
         return NULL;
-    if (binding_open_view(state, args[1], &slots) < 0) {
-        tensor_view_close(&x);
-        return NULL;
+    probe_slots *slots = read_slots(state, args[1], args[2], slot, &view, &call);
+    if (slots != NULL) {
+        run(&x.tensor, slots, call, (int32_t)slot);
+        tensor_view_close(&view);
     }
-    probe_slots *to =
-        is_in_range(slot, why, sizeof why) ? slots_in(&slots.tensor, why, sizeof why) : NULL;
-    if (to != NULL)
-        run(&x.tensor, to, (int32_t)slot);
-    tensor_view_close(&slots);
     tensor_view_close(&x);
-    if (to == NULL) {
-        PyErr_SetString(PyExc_ValueError, why);
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    return slots != NULL ? Py_NewRef(Py_None) : NULL;
 }
 
 BINDING_FUNCTION(probe_run_on_device)
 {
     binding_state *state = binding_state_of(module);
     tensor_view view;
-    char why[256] = "";
+    uint64_t call;
     probe_row row;
-    if (binding_read_arguments("_probe_on_device", 5, NULL, args, nargs, kwnames) < 0)
+    if (binding_read_arguments("_probe_on_device", 6, NULL, args, nargs, kwnames) < 0)
         return NULL;
-    long long slot = PyLong_AsLongLong(args[1]);
-    if (PyErr_Occurred() || binding_open_view(state, args[0], &view) < 0)
+    long long slot = PyLong_AsLongLong(args[2]);
+    probe_slots *slots =
+        PyErr_Occurred() ? NULL : read_slots(state, args[0], args[1], slot, &view, &call);
+    if (slots == NULL)
         return NULL;
     PyObject *number = NULL, *result = NULL; /* owned */
-    probe_slots *slots =
-        is_in_range(slot, why, sizeof why) ? slots_in(&view.tensor, why, sizeof why) : NULL;
-    uint32_t products = slots != NULL ? products_of(slots, (int32_t)slot) : 0;
-    if (slots == NULL) {
-        PyErr_SetString(PyExc_ValueError, why);
-        goto out;
-    }
-    if (probe_is_in_backward())
-        products = 0;
-    if (products & (TT_PRODUCT_DIGEST | TT_PRODUCT_HIST | TT_PRODUCT_SAMPLE | TT_PRODUCT_VALUE)) {
+    bool is_forward = call == 0;
+    uint32_t products = begin_call(slots, (int32_t)slot, &call);
+    if (products & (TT_PRODUCT_DIGEST | TT_PRODUCT_SAMPLE | TT_PRODUCT_VALUE)) {
         result = Py_NewRef(Py_True);
         goto out;
     }
-    slots->calls++;
     if (products != 0) {
-        begin_row(&row, slots, (int32_t)slot, products);
-        if (binding_read_shape(args[2], args[3], &row.dtype, row.shape, &row.ndim) < 0)
+        begin_row(&row, slots, call, (int32_t)slot, products);
+        if (binding_read_shape(args[3], args[4], &row.dtype, row.shape, &row.ndim) < 0)
             goto out;
+        int64_t start = begin_timing();
         if (products & TT_PRODUCT_STATS) {
-            number = PyObject_CallNoArgs(args[4]);
+            number = PyObject_CallOneArg(args[5], products & TT_PRODUCT_HIST ? Py_True : Py_False);
             row.pending = number != NULL ? PyLong_AsUnsignedLongLong(number) : 0;
             if (PyErr_Occurred())
                 goto out;
         }
+        end_timing(&row, start);
         probe_log_append(&row);
     }
-    tell_root(slots);
+    if (is_forward)
+        tell_root(slots);
     result = Py_NewRef(Py_False);
 out:
     tensor_view_close(&view);

@@ -1,10 +1,12 @@
 /* operator.h -- tensortap::probe_v1, the operator that sees a tensor inside a compiled graph.
  *
  *     tensortap::probe_v1(Tensor x, Tensor(a!) slots, int slot) -> ()
+ *     tensortap::probe_gradient_v1(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()
  *
  * `slots` belongs to one watched module: a uint8 tensor of PROBE_BYTES that begins with a
  * probe_slots.  `slot` says which tensor of that module x is.  One byte for each slot says what
  * to compute, so switching a site off needs no other graph: the operator reads the byte and returns.
+ * The second runs in backward; `call` is a copy of probe_slots.call, made when the tensor was seen.
  * Statistics go to the log (probe/log.h).  Torch is not linked: its functions are looked up.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef TT_EXT_PROBE_OPERATOR_H
@@ -12,6 +14,7 @@
 
 #include "binding/state.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -24,13 +27,15 @@ enum {
 typedef struct probe_slots {
     uint64_t magic;
     uint64_t module;  /* its number */
-    uint64_t calls;   /* of the operator: it must change something, or Inductor removes it */
+    uint64_t call;    /* number of the operator's last call here; it must change something, or Inductor
+                         removes it */
     uint32_t is_root; /* rows are taken as soon as this module has run, if none around it is eager */
     uint32_t unused;
     uint8_t products[PROBE_SLOTS]; /* of TT_PRODUCT_, PROBE_SEEN; 0: off */
 } probe_slots;
 enum { PROBE_BYTES = 256 };
 _Static_assert(sizeof(probe_slots) <= PROBE_BYTES, "slots take at most 1 kB a site");
+_Static_assert(offsetof(probe_slots, call) == 16, "as CALL in models/probes.py");
 
 /* What the operator asks; both are called with the GIL and leave no exception. */
 typedef struct probe_listener {
@@ -51,11 +56,12 @@ void probe_slots_init(probe_slots *slots, uint64_t module);
 /* _probe_register() -> bool: registers the operator with torch's C interface; False: this
  * torch has none. */
 BINDING_FUNCTION(probe_register);
-/* _probe(x, slots, slot): the operator for CPU tensors, for torch.library. */
+/* _probe(x, slots, call, slot): the operators for CPU tensors, for torch.library; call: None in
+ * forward. */
 BINDING_FUNCTION(probe_run);
-/* _probe_on_device(slots, slot, dtype, shape, start) -> bool: the operator for tensors of other
- * devices.  start() starts their statistics and returns a number, which goes to the log.  True: more
- * than statistics is asked for; nothing was done. */
+/* _probe_on_device(slots, call, slot, dtype, shape, start) -> bool: the operators for tensors of other
+ * devices.  start(wants_histogram) starts their summaries and returns a number, which goes to the log.
+ * True: more than these is asked for; nothing was done. */
 BINDING_FUNCTION(probe_run_on_device);
 
 #endif

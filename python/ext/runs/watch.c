@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runs/watch.h"
 
+#include "summary/functions.h"
 #include "summary/stats.h"
 
 /* ---- life ---------------------------------------------------------------- */
@@ -45,7 +46,8 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->norm_site = -1;
     calls_consumer_init(&self->consumer, inputs ? &runs_watch_calls_with_inputs : &runs_watch_calls,
                         &self->recorder->step, CALLS_PHASE | CALLS_FORWARD_ONLY);
-    self->consumer.probes = CALLS_PROBE_OUTPUTS | (inputs ? CALLS_PROBE_INPUTS : 0);
+    self->consumer.probes = CALLS_PROBE_OUTPUTS | (inputs ? CALLS_PROBE_INPUTS : 0u) |
+                            (gradients ? CALLS_PROBE_GRADIENTS : 0u);
     if (runs_watch_find_backward(self) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
@@ -78,24 +80,27 @@ static void watch_dealloc(PyObject *self)
 
 /* ---- methods ------------------------------------------------------------- */
 
-/* add_stats(tag, stats, cost): what on_device was given, what came of it, and how long the device took
- * in ns; 0: not measured */
+/* add_stats(tag, stats, cost, histogram): what on_device was given, what came of it, and how long the
+ * device took in ns; 0: not measured */
 static PyObject *watch_add_stats(PyObject *self, PyObject *args)
 {
     runs_watch *watch = (runs_watch *)self;
     runs_watch_tag tag = { 0 };
-    PyObject *stats; /* borrowed */
+    PyObject *stats, *histogram; /* borrowed */
     long long step, time, cost;
     int is_skipped, is_for_norm;
-    if (!PyArg_ParseTuple(args, "(iLIIBLpp)O!L:add_stats", &tag.site, &step, &tag.call, &tag.thread,
+    if (!PyArg_ParseTuple(args, "(iLIIBLpp)O!LO:add_stats", &tag.site, &step, &tag.call, &tag.thread,
                           &tag.phase, &time, &is_skipped, &is_for_norm, watch->state->summary_stats_type,
-                          &stats, &cost))
+                          &stats, &cost, &histogram))
         return NULL;
     tag.is_skipped = is_skipped != 0;
     const summary_stats_object *object = (summary_stats_object *)stats;
+    const tt_hist *hist = Py_IS_TYPE(histogram, watch->state->summary_histogram_type)
+                              ? summary_hist_of(histogram)
+                              : NULL; /* borrowed */
     if (watch->recorder->rec != NULL && tt_recorder_wants(watch->recorder->rec, tag.site, step) != 0)
-        runs_watch_record_stats(watch, &object->stats, object->shape, (int32_t)Py_SIZE(stats), &tag, step,
-                                time);
+        runs_watch_record_stats(watch, &object->stats, hist, object->shape, (int32_t)Py_SIZE(stats), &tag,
+                                step, time);
     if (cost > 0)
         runs_recorder_charge(watch->recorder, tag.site, cost);
     if (runs_watch_tell_nonfinite(watch, &object->stats, &tag, step) < 0)
@@ -147,7 +152,7 @@ static PyMethodDef methods[] = {
     { "end_step", runs_watch_end_step, METH_NOARGS,
       "Record noted gradients as those of a skipped step." },
     { "add_stats", watch_add_stats, METH_VARARGS,
-      "add_stats($self, tag, stats, cost, /)\n--\n\nRecord what on_device was asked for." },
+      "add_stats($self, tag, stats, cost, histogram, /)\n--\n\nRecord what on_device was asked for." },
     { "wants", watch_wants, METH_O,
       "wants($self, name, /)\n--\n\nReturn whether a site is recorded now." },
     { 0 },

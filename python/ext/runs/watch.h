@@ -48,7 +48,7 @@ typedef struct runs_watch_root {
 typedef struct runs_watch {
     calls_consumer consumer;
     PyObject *on_nonfinite;  /* owned or NULL; f(site name, step, call, nan, posinf, neginf) */
-    PyObject *on_device;     /* owned or NULL; f(tensor, tag) for what we cannot read here */
+    PyObject *on_device;     /* owned or NULL; f(tensor, tag, wants_histogram): we cannot read it here */
     PyObject *on_skip;       /* owned or NULL; f() when a step was skipped and `notes` was off */
     PyObject *on_again;      /* owned or NULL; f() when a model runs again and no step has ended */
     PyObject *callback;      /* owned or NULL; what torch calls when backward has ended */
@@ -117,9 +117,10 @@ int runs_watch_record(runs_watch *self, tensor_looks *looks, PyObject *tensor, c
 /* The same for a tensor that no source shares. */
 int runs_watch_record_alone(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag,
                             tt_stats *stats);
-/* Records stats that somebody else computed; step < 0: the current one. */
-void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
-                             const runs_watch_tag *tag, int64_t step, int64_t time);
+/* Records stats that somebody else computed; hist: NULL: there is none; step < 0: the current one. */
+void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const tt_hist *hist,
+                             const int64_t *shape, int32_t ndim, const runs_watch_tag *tag, int64_t step,
+                             int64_t time);
 
 /* Records what a probe inside a compiled graph has computed; 0, or -1 with the exception of
  * on_nonfinite. */

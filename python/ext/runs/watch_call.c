@@ -3,11 +3,14 @@
  * Keeps, for each module, the sites of the tensors it returned so far, so that
  * a name is built and looked up once for each place and never again.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "calls/places.h"
 #include "runs/watch.h"
 
 #include "probe/log.h"
 #include "probe/operator.h"
+
+enum { MOST_CALLS = 1 << 16 }; /* of one module in a step, whose gradients are awaited */
 
 /* A place in the output (or input) of one module. */
 typedef struct site_place {
@@ -16,10 +19,22 @@ typedef struct site_place {
     int32_t gradient_site; /* -1: not wanted */
 } site_place;
 
+/* A call of a module inside a compiled graph, whose gradients come later. */
+typedef struct probed_call {
+    uint64_t number; /* of probe_row.call */
+    uint32_t call, thread;
+    uint8_t phase;
+} probed_call;
+
 /* What a link of ours carries. */
 typedef struct link_sites {
     calls_places outputs, inputs;
-    int32_t *probed; /* owned; sites + 1 by slot, inside compiled graphs; 0: not known yet */
+    int32_t *probed;    /* owned; inside compiled graphs; sites + 1 by slot, then those of gradients of
+                        outputs; 0: not known yet */
+    probed_call *calls; /* owned; of one step */
+    size_t call_count, call_cap;
+    size_t call_found; /* where the last one was found */
+    int64_t call_step;
     int64_t trained; /* the step in which it last was the outermost in training, plus 1 */
     runs_watch_root root;
 } link_sites;
@@ -30,6 +45,7 @@ static void free_sites(void *data)
     calls_places_clear(&sites->outputs, NULL);
     calls_places_clear(&sites->inputs, NULL);
     PyMem_Free(sites->probed);
+    PyMem_Free(sites->calls);
     PyMem_Free(sites);
 }
 
@@ -170,18 +186,20 @@ static int watch_before(calls_consumer *consumer, calls_link *link, const calls_
 
 /* ---- inside compiled graphs ---------------------------------------------- */
 
-/* The site of a tensor; -1: there is none. */
-static int32_t probed_site(runs_watch *self, calls_link *link, const calls_probe_place *place)
+/* The site of a tensor, or of its gradient; -1: there is none. */
+static int32_t probed_site(runs_watch *self, calls_link *link, const calls_probe_place *place,
+                           bool is_gradient)
 {
     link_sites *sites = sites_of(link);
     if (sites != NULL && sites->probed == NULL)
-        sites->probed = PyMem_Calloc(PROBE_SLOTS, sizeof *sites->probed);
+        sites->probed = PyMem_Calloc(2 * PROBE_SLOTS, sizeof *sites->probed);
     if (sites == NULL || sites->probed == NULL)
         return -1;
-    int32_t *known = &sites->probed[place->slot];
+    int32_t *known = &sites->probed[place->slot + (is_gradient ? PROBE_SLOTS : 0)];
+    const char *kind = is_gradient ? "activation_gradient" : place->is_input ? "input" : "activation";
     PyObject *name = *known == 0 ? PyUnicode_Concat(link->name, place->text) : NULL; /* owned */
     if (name != NULL)
-        *known = runs_watch_site(self, place->is_input ? "input" : "activation", name) + 1;
+        *known = runs_watch_site(self, kind, name) + 1;
     calls_consumer_take_error(&self->consumer);
     Py_XDECREF(name);
     return *known - 1;
@@ -190,32 +208,88 @@ static int32_t probed_site(runs_watch *self, calls_link *link, const calls_probe
 static uint32_t watch_products(calls_consumer *consumer, calls_link *link, const calls_probe_place *place)
 {
     runs_watch *self = (runs_watch *)consumer;
-    int32_t site = probed_site(self, link, place);
+    bool has_gradient = self->has_activation_gradients && !place->is_input;
+    int32_t site = probed_site(self, link, place, place->is_gradient);
+    int32_t later = has_gradient && !place->is_gradient ? probed_site(self, link, place, true) : -1;
     if (site < 0 || self->recorder->rec == NULL || consumer->is_off)
         return 0;
     int64_t step = self->recorder->step + (self->is_ahead ? 1 : 0);
     uint32_t products = tt_recorder_wants(self->recorder->rec, site, step);
-    return products != 0 || self->on_nonfinite != NULL ? products | TT_PRODUCT_STATS : 0;
+    if (products != 0 || self->on_nonfinite != NULL)
+        return products | TT_PRODUCT_STATS;
+    bool is_noted = later >= 0 && tt_recorder_wants(self->recorder->rec, later, step) != 0;
+    return is_noted ? PROBE_SEEN : 0;
+}
+
+/* Notes which call this is: the gradient of its output comes in backward. */
+static void note_call(runs_watch *self, calls_link *link, const calls_event *event, uint64_t number)
+{
+    link_sites *sites = sites_of(link);
+    if (sites == NULL)
+        return;
+    if (sites->call_step != self->recorder->step)
+        sites->call_count = 0;
+    sites->call_step = self->recorder->step;
+    if (sites->call_count < MOST_CALLS &&
+        base_array_grow(&sites->calls, &sites->call_cap, sites->call_count + 1, sizeof *sites->calls))
+        sites->calls[sites->call_count++] =
+            (probed_call){ .number = number,
+                           .call = event->call,
+                           .thread = event->thread,
+                           .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
+}
+
+/* The call whose output has this gradient; the last one if backward repeated the forward. */
+static probed_call call_numbered(calls_link *link, const calls_event *event, uint64_t number)
+{
+    link_sites *sites = sites_of(link);
+    size_t count = sites != NULL ? sites->call_count : 0;
+    for (size_t i = 0; i < count; i++) { /* backward goes from the last to the first */
+        size_t at = (sites->call_found + count - i) % count;
+        if (sites->calls[at].number == number) {
+            sites->call_found = at;
+            return sites->calls[at];
+        }
+    }
+    return (probed_call){ .call = event->call, .thread = event->thread, .phase = TT_PHASE_TRAIN };
 }
 
 static int watch_probed(calls_consumer *consumer, calls_link *link, const calls_event *event,
                         const calls_probe_place *place, const probe_row *row)
 {
     runs_watch *self = (runs_watch *)consumer;
-    int32_t site = probed_site(self, link, place);
+    int32_t site = probed_site(self, link, place, place->is_gradient);
     if (site < 0)
         return 0;
     runs_watch_tag tag = { .site = site,
                            .call = event->call,
                            .thread = event->thread,
                            .phase = event->is_training ? TT_PHASE_TRAIN : TT_PHASE_EVAL };
+    if (place->is_gradient) {
+        probed_call of = call_numbered(link, event, row->call);
+        tag.call = of.call;
+        tag.thread = of.thread;
+        tag.phase = of.phase;
+    } else if (self->has_activation_gradients && !place->is_input) {
+        note_call(self, link, event, row->call);
+    }
     return runs_watch_record_row(self, row, &tag);
+}
+
+static void watch_spent(calls_consumer *consumer, calls_link *link, const calls_probe_place *place,
+                        int64_t ns)
+{
+    runs_watch *self = (runs_watch *)consumer;
+    int32_t site = probed_site(self, link, place, place->is_gradient);
+    if (site >= 0)
+        runs_recorder_charge(self->recorder, site, ns);
 }
 
 const calls_table runs_watch_calls = {
     .enter = watch_enter,
     .products = watch_products,
     .probed = watch_probed,
+    .spent = watch_spent,
     .after = watch_after,
     .free_data = free_sites,
 };
@@ -223,6 +297,7 @@ const calls_table runs_watch_calls_with_inputs = {
     .enter = watch_enter,
     .products = watch_products,
     .probed = watch_probed,
+    .spent = watch_spent,
     .before = watch_before,
     .after = watch_after,
     .free_data = free_sites,

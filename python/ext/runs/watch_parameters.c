@@ -116,7 +116,7 @@ void runs_watch_write_noted(runs_watch *self)
         runs_watch_tag tag = { .site = parameter->gradient_site,
                                .phase = TT_PHASE_TRAIN,
                                .is_skipped = true };
-        runs_watch_record_stats(self, &parameter->noted, NULL, 0, &tag, -1, 0);
+        runs_watch_record_stats(self, &parameter->noted, NULL, NULL, 0, &tag, -1, 0);
     }
     self->noted_count = 0;
     self->has_fresh = false;
@@ -348,8 +348,8 @@ static int record_arrived(runs_watch *self, runs_watch_parameter *parameter, PyO
         return 0;
     }
     if (products != 0)
-        runs_watch_record_stats(self, &parameter->noted, view.tensor.shape, view.tensor.ndim, tag, -1,
-                                runs_clock_coarse());
+        runs_watch_record_stats(self, &parameter->noted, NULL, view.tensor.shape, view.tensor.ndim, tag,
+                                -1, runs_clock_coarse());
     tensor_view_close(&view);
     return runs_watch_tell_nonfinite(self, &parameter->noted, tag, recorder->step) < 0 ? -1 : 1;
 }

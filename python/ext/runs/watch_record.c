@@ -52,26 +52,28 @@ static void set_tag(tt_event *event, const runs_watch_tag *tag)
     event->is_skipped = tag->is_skipped;
 }
 
-void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const int64_t *shape, int32_t ndim,
-                             const runs_watch_tag *tag, int64_t step, int64_t time)
+void runs_watch_record_stats(runs_watch *self, const tt_stats *stats, const tt_hist *hist,
+                             const int64_t *shape, int32_t ndim, const runs_watch_tag *tag, int64_t step,
+                             int64_t time)
 {
     runs_recorder_wake(self->recorder);
-    tt_event event = { .step = step < 0 ? self->recorder->step : step, .time = time };
+    tt_event event = { .step = step < 0 ? self->recorder->step : step, .time = time, .hist = hist };
     set_tag(&event, tag);
     runs_recorder_add_stats(self->recorder, stats, shape, ndim, &event);
 }
 
 /* A tensor of another device, or the number of its statistics: they are computed there and come later. */
-static void hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag)
+static void hand_to_device(runs_watch *self, PyObject *tensor, const runs_watch_tag *tag,
+                           uint32_t products)
 {
     if (self->on_device == NULL) {
         self->unread[VIEW_DEVICE]++;
         return;
     }
     PyObject *result = PyObject_CallFunction(
-        self->on_device, "O(iLIIBLOO)", tensor, tag->site, (long long)self->recorder->step, tag->call,
+        self->on_device, "O(iLIIBLOO)O", tensor, tag->site, (long long)self->recorder->step, tag->call,
         tag->thread, tag->phase, (long long)runs_clock_coarse(), tag->is_skipped ? Py_True : Py_False,
-        tag->is_for_norm ? Py_True : Py_False);
+        tag->is_for_norm ? Py_True : Py_False, products & TT_PRODUCT_HIST ? Py_True : Py_False);
     calls_consumer_take_error(&self->consumer);
     Py_XDECREF(result);
 }
@@ -124,7 +126,7 @@ static int record(runs_watch *self, tensor_looks *looks, PyObject *tensor, const
         result = record_readable(self, looks, look, tag, products, out);
     } else if (why == VIEW_DEVICE) {
         tensor_looks_clear(looks);
-        hand_to_device(self, local != NULL ? local : tensor, tag);
+        hand_to_device(self, local != NULL ? local : tensor, tag, products);
     } else {
         self->unread[why]++;
     }
@@ -174,7 +176,7 @@ int runs_watch_record_row(runs_watch *self, const probe_row *row, const runs_wat
     if (row->pending != 0) {
         PyObject *number = PyLong_FromUnsignedLongLong(row->pending); /* owned */
         if (number != NULL)
-            hand_to_device(self, number, tag);
+            hand_to_device(self, number, tag, products);
         Py_XDECREF(number);
         return 0;
     }
@@ -199,7 +201,5 @@ int runs_watch_record_row(runs_watch *self, const probe_row *row, const runs_wat
     set_tag(&event, tag);
     if (products != 0)
         (void)runs_recorder_emit(recorder, &event); /* counts what it drops */
-    if (row->cost != 0)
-        runs_recorder_charge(recorder, tag->site, row->cost);
     return runs_watch_tell_nonfinite(self, &row->stats, tag, event.step);
 }

@@ -146,6 +146,26 @@ BINDING_FUNCTION(summary_histogram)
     return self;
 }
 
+/* _histogram_of(counts) -> Histogram: of a list of (value, how many elements are in its bin), from devices */
+BINDING_FUNCTION(summary_histogram_of)
+{
+    binding_state *state = binding_state_of(module);
+    if (binding_read_arguments("_histogram_of", 1, NULL, args, nargs, kwnames) < 0)
+        return NULL;
+    PyObject *counts = PySequence_List(args[0]); /* owned */
+    PyObject *self = counts != NULL ? summary_histogram_make(state->summary_histogram_type) : NULL;
+    for (Py_ssize_t i = 0; self != NULL && i < PyList_GET_SIZE(counts); i++) {
+        double value;
+        long long count;
+        if (PyArg_ParseTuple(PyList_GET_ITEM(counts, i), "dL", &value, &count))
+            tt_hist_add_value(summary_hist_of(self), value, count);
+        else
+            Py_CLEAR(self);
+    }
+    Py_XDECREF(counts);
+    return self;
+}
+
 static PyMethodDef methods[] = {
     { "quantile", histogram_quantile, METH_O,
       "quantile($self, q, /)\n--\n\nReturn the q-quantile of the finite values, right to one bin (a "

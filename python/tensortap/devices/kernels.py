@@ -25,6 +25,7 @@ SIZES = (8, 16, 32, 64)
 TYPES = {f"{kind}{n}": getattr(tl, f"{kind}{n}") for kind in ("int", "uint") for n in SIZES}
 TYPES |= {"float16": tl.float16, "float32": tl.float32, "float64": tl.float64}
 WORDS = tl.constexpr(16)
+NARROW = tl.constexpr(2048)  # bins of f32: NARROW_BINS in ring.py
 LEAST = tl.constexpr(-126)  # exponent of a tile of zeros
 NUMBERS = ["x", "n", "size1", "size2", "size3", "stride0", "stride1", "stride2", "stride3"]
 
@@ -158,15 +159,42 @@ def to_float(value, KIND: tl.constexpr):
     return number
 
 
+@triton.jit
+def count_exactly(value, live, bins, KIND: tl.constexpr):
+    """Count f64 and integers, which are rare, one by one: by the highest 14 bits as f64."""
+    if KIND == UNSIGNED:
+        exact = value.to(tl.uint64, bitcast=True).to(tl.float64)
+    else:
+        exact = value.to(tl.float64)
+    one = tl.full(value.shape, 1, tl.int64)
+    bin = (exact.to(tl.int64, bitcast=True) >> 50) & 0x3FFF
+    is_counted = live & (value != 0) & (tl.abs(exact) < float("inf"))
+    tl.atomic_add(bins + bin, one, mask=is_counted)
+
+
+@triton.jit
+def count_denormals(value, live, bins):
+    """Count denormal f32, whose bins lie behind those of the others."""
+    bits = value.to(tl.int32, bitcast=True)
+    mantissa = bits & 0x7FFFFF
+    is_denormal = live & ((bits & 0x7F800000) == 0) & (mantissa != 0)
+    if tl.max(is_denormal.to(tl.int32), 0) > 0:
+        normal = mantissa.to(tl.float32).to(tl.int32, bitcast=True)
+        bin = NARROW + (normal >> 21) - 127 * 4 + tl.where(bits < 0, 128, 0)
+        one = tl.full(value.shape, 1, tl.int64)
+        tl.atomic_add(bins + bin, one, mask=is_denormal)
+
+
 @triton.jit(do_not_specialize=NUMBERS)
 def read_tiles(
-    table, x, n, size1, size2, size3, stride0, stride1, stride2, stride3, rows,
-    KIND: tl.constexpr, TYPE: tl.constexpr, IS_TABLE: tl.constexpr, IS_ALIGNED: tl.constexpr,
-    IS_STRIDED: tl.constexpr, TILE: tl.constexpr,
+    table, x, n, size1, size2, size3, stride0, stride1, stride2, stride3, rows, bins,
+    KIND: tl.constexpr, TYPE: tl.constexpr, IS_TABLE: tl.constexpr, HAS_BINS: tl.constexpr,
+    IS_ALIGNED: tl.constexpr, IS_STRIDED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Read the tiles of one tensor that are this program's, and write its row.
 
     Addresses are numbers: of `x`, or, if IS_TABLE, of the tensor that this line of the table names.
+    If HAS_BINS, `bins` counts the elements as core/summary/hist.c does.
     """
     part, parts = tl.program_id(0).to(tl.int64), tl.num_programs(0).to(tl.int64)
     line = tl.program_id(1).to(tl.int64)
@@ -204,6 +232,8 @@ def read_tiles(
     else:
         least = zero + inf
         most = zero - inf
+    if HAS_BINS and not (IS_INTEGER or IS_WIDE):
+        narrow = tl.zeros((NARROW,), tl.int32)
     tiles = tl.cdiv(n, TILE)
     for tile in range(part, tiles, parts):
         at = tile * TILE + tl.arange(0, TILE)
@@ -216,6 +246,11 @@ def read_tiles(
                 + (rest2 % size1) * stride1 + (rest2 // size1) * stride0
             )  # fmt: skip
         value = read(first + at, live, KIND)
+        if HAS_BINS and (IS_INTEGER or IS_WIDE):
+            count_exactly(value, live, bins, KIND)
+        elif HAS_BINS:
+            narrow += tl.histogram((value.to(tl.int32, bitcast=True) >> 21) & 0x7FF, NARROW)
+            count_denormals(value, live, bins)
         # Four counts in one sum, 16 bits each: a tile has fewer elements.
         counts = (live & (value == 0)).to(tl.int64)
         if IS_INTEGER:
@@ -266,6 +301,8 @@ def read_tiles(
             e2, n2, center, rest_of_mean, tl.sum(away * away, 0) - shift * rest_of_mean, zero,
             total, zero, tl.sum(tl.abs(number), 0), zero, tl.sum(number * number, 0), zero,
         )  # fmt: skip
+    if HAS_BINS and not (IS_INTEGER or IS_WIDE):
+        tl.atomic_add(bins + tl.arange(0, NARROW), narrow.to(tl.int64), mask=narrow > 0)
     row = rows + (line * parts + part) * WORDS
     tl.store(row + 1, e.to(tl.int64))
     tl.store(row + 2, count.to(tl.int64))

@@ -22,10 +22,16 @@ TILE = 4096  # elements that a program of the kernel reads at once
 PARTS = 256  # programs for one tensor at most ...
 PARTS_OF_TABLE = 64  # ... and for each of many
 WARPS = 8
+ALL_BINS = 1 << 14  # of a histogram: sign, exponent and two bits of mantissa as f64
+NARROW_BINS = 1 << 11  # the same as f32 ...
+DENORMAL_BINS = (
+    1 << 8
+)  # ... and behind them those of its denormals: sign, and as if they were normal
 TIMED = 16  # one launch in so many is timed on the device, as RECORDER_SAMPLES of runs
 NAN = math.nan
 # What the elements are, as in kernels.py.
 FLOAT, WIDE_FLOAT, SIGNED, UNSIGNED, BFLOAT, E4M3FN, E5M2, E4M3FNUZ, E5M2FNUZ = range(9)
+EXACT = (WIDE_FLOAT, SIGNED, UNSIGNED)  # have more digits or a wider range than f32
 KINDS = {  # name of a dtype -> kind, and Triton's name of what is loaded
     "float16": (FLOAT, "float16"),
     "bfloat16": (BFLOAT, "uint16"),
@@ -153,7 +159,36 @@ def _ldexp(x: float, exponent: int) -> float:
         return math.inf
 
 
-Result = tuple[int, Any, "_core.Stats", int]  # number, tag, statistics, ns on the device
+def _histogram(counts: Any, repeat: int, stats: _core.Stats) -> _core.Histogram:
+    """Return the histogram whose bins the kernel has counted."""
+    pairs = [(NAN, stats.nan), (math.inf, stats.posinf), (-math.inf, stats.neginf)]
+    pairs.append((0.0, stats.zeros))
+    is_narrow = len(counts) < ALL_BINS
+    for at in counts.nonzero().flatten().tolist():
+        if not is_narrow:
+            bits = (at << 50) | 1  # of an f64 in that bin
+            value = struct.unpack("<d", struct.pack("<Q", bits))[0]
+        elif at < NARROW_BINS:
+            if at // 4 % 256 in (0, 255):  # zeros, denormals, NaN and Inf were counted elsewhere
+                continue
+            value = struct.unpack("<f", struct.pack("<I", at << 21))[0]
+        else:
+            below = at - NARROW_BINS
+            value = math.ldexp(1 + below % 4 / 4, below % 128 // 4 - 149)
+            value = -value if below >= DENORMAL_BINS // 2 else value
+        pairs.append((value, int(counts[at]) * repeat))
+    return _core._histogram_of(pairs)
+
+
+class Result(NamedTuple):
+    """What has become of one tensor."""
+
+    number: int
+    tag: Any
+    stats: _core.Stats
+    cost: int = 0  # ns on the device; 0: not measured
+    histogram: _core.Histogram | None = None
+    step: int | None = None  # in which a captured graph has computed it again; -1: not known
 
 
 class Ring:
@@ -169,7 +204,9 @@ class Ring:
         self._captured: set[int] = set()  # numbers that replays of a graph write again
         self._read = 0  # slots that the host has read
         self._written = 0  # slots since the last copy, as far as the host knows
-        self._copies: list[tuple[Any, Event]] = []
+        self._copies: list[tuple[Any, dict[int, Any], Event]] = []
+        self._bins: dict[int, Any] = {}  # number -> counts of a histogram
+        self._steps: list[int | None] = []  # of the copies
         self._scratch: dict[
             Any, Any
         ] = {}  # stream -> rows; launches of one stream follow each other
@@ -180,12 +217,20 @@ class Ring:
     def __len__(self) -> int:
         return len(self._known)
 
-    def add(self, t: Any, layout: Layout, number: int, tag: Any) -> None:
-        """Start the statistics of one tensor."""
+    def add(
+        self, t: Any, layout: Layout, number: int, tag: Any, *, wants_histogram: bool = False
+    ) -> None:
+        """Start the statistics of one tensor, and its histogram."""
+        import torch
+
         dtype = str(t.dtype).removeprefix("torch.")
         parts = _parts(layout.elements, PARTS)
         begin = self._begin(1)
-        self._launch(dtype, layout, None, 1, parts, number)
+        bins = None
+        if wants_histogram and not is_capturing(self.device):  # replays would count on
+            size = ALL_BINS if KINDS[dtype][0] in EXACT else NARROW_BINS + DENORMAL_BINS
+            bins = self._bins[number] = torch.zeros(size, dtype=torch.int64, device=self.device)
+        self._launch(dtype, layout, None, 1, parts, number, bins)
         self._end(begin, [(number, tag, dtype, tuple(t.shape), layout)])
 
     def add_many(self, dtype: str, work: list[tuple[int, Any, Any, Layout]]) -> None:
@@ -226,7 +271,14 @@ class Ring:
                 self._captured.add(number)
 
     def _launch(
-        self, dtype: str, layout: Layout, table: Any, lines: int, parts: int, number: int
+        self,
+        dtype: str,
+        layout: Layout,
+        table: Any,
+        lines: int,
+        parts: int,
+        number: int,
+        bins: Any = None,
     ) -> None:
         import torch
 
@@ -245,8 +297,9 @@ class Ring:
         sizes, strides = layout.sizes or (1, 1, 1), layout.strides or (0, 0, 0, 0)
         with where:
             kernels.read_tiles[(parts, lines)](
-                table, layout.address, layout.elements, *sizes, *strides, rows,
+                table, layout.address, layout.elements, *sizes, *strides, rows, bins,
                 KIND=kind, TYPE=kernels.TYPES[loaded], IS_TABLE=table is not None,
+                HAS_BINS=bins is not None,
                 IS_ALIGNED=layout.is_aligned, IS_STRIDED=bool(layout.sizes), TILE=TILE,
                 num_warps=WARPS, enable_fp_fusion=False,
             )  # fmt: skip
@@ -255,34 +308,48 @@ class Ring:
                 IS_WIDE=kind == WIDE_FLOAT, PARTS=parts, num_warps=WARPS, enable_fp_fusion=False,
             )  # fmt: skip
 
-    def copy(self) -> bool:
-        """Start the copy of the ring to the host; return whether there is anything to copy."""
+    def copy(self, step: int | None = None) -> bool:
+        """Start the copy of the ring to the host; return whether there is anything to copy.
+
+        The host does not see replays of a captured graph.  Those whose slots this copy is the first
+        to have have run in this *step*.
+        """
         import torch
 
         if not self._written and not self._captured:
             return False
+        self._steps = [*self._steps, None]
+        if step is not None:  # also of copies that were made because the ring was full
+            self._steps = [step if one is None else one for one in self._steps]
         if self.device.type != "cpu":
             current = torch.get_device_module(self.device).current_stream(self.device)
             for stream in self._scratch:
                 if stream != current:
                     current.wait_stream(stream)
-        host = torch.empty_like(self._slots, device="cpu", pin_memory=self.device.type != "cpu")
-        host.copy_(self._slots, non_blocking=True)
-        self._copies.append((host, Event(self.device)))
-        self._written = 0
+        bins = {number: self._to_host(counts) for number, counts in self._bins.items()}
+        self._copies.append((self._to_host(self._slots), bins, Event(self.device)))
+        self._written, self._bins = 0, {}
         return True
+
+    def _to_host(self, t: Any) -> Any:
+        """Start the copy of a tensor to the host."""
+        import torch
+
+        host = torch.empty_like(t, device="cpu", pin_memory=self.device.type != "cpu")
+        return host.copy_(t, non_blocking=True)
 
     def take(self, *, waits: bool) -> list[Result]:
         """Return what was copied before; with *waits* also what was copied last."""
         ready = self._copies if waits else self._copies[:-1]
+        steps, self._steps = self._steps[: len(ready)], self._steps[len(ready) :]
         self._copies = self._copies[len(ready) :]
         out: list[Result] = []
-        for host, event in ready:
+        for (host, bins, event), step in zip(ready, steps, strict=True):
             event.wait()
-            out += self._decode(host.view(-1, WORDS))
+            out += self._decode(host.view(-1, WORDS), bins, step)
         return out
 
-    def _decode(self, host: Any) -> list[Result]:
+    def _decode(self, host: Any, bins: dict[int, Any], step: int | None) -> list[Result]:
         written = int(host[0, 0])
         first = max(self._read, written - self.room)
         self.lost += first - self._read
@@ -292,9 +359,15 @@ class Ring:
         out: list[Result] = []
         for words in slots:
             number = words[0]
-            is_captured = number in self._captured
-            entry = self._known[number] if is_captured else self._known.pop(number)
-            out.append((number, entry.tag, entry.finish(words), entry.cost()))
+            if number in self._captured:
+                entry = self._known[number]
+                when = -1 if step is None else step
+                out.append(Result(0, entry.tag, entry.finish(words), step=when))
+                continue
+            entry = self._known.pop(number)
+            stats, counts = entry.finish(words), bins.get(number)
+            made = None if counts is None else _histogram(counts, entry.repeat, stats)
+            out.append(Result(number, entry.tag, stats, entry.cost(), made))
         return out
 
 

@@ -39,34 +39,37 @@ def _has_triton(kind: str) -> bool:
     )
 
 
+Waiting = tuple[int, Any, Any, bool]  # number, tag, tensor, whether its histogram is wanted
+
+
 class Copies:
     """Tensors of one device that the core reads on the host."""
 
     def __init__(self, device: Any) -> None:
         """Begin with none."""
         self.device = device
-        self._waiting: list[tuple[int, Any, Any]] = []  # number, tag, tensor
-        self._copied: list[tuple[list[tuple[int, Any, Any]], Event]] = []
+        self._waiting: list[Waiting] = []
+        self._copied: list[tuple[list[Waiting], Event]] = []
         self._done: list[Result] = []
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._done) + sum(len(w) for w, _ in self._copied)
 
-    def add(self, t: Any, number: int, tag: Any) -> None:
+    def add(self, t: Any, number: int, tag: Any, *, wants_histogram: bool) -> None:
         """Start the copy of one tensor."""
         import torch
 
         if t.is_conj() or t.is_neg():
             t = t.resolve_conj().resolve_neg()
         host = t.to("cpu", non_blocking=True, copy=True, memory_format=torch.preserve_format)
-        self._waiting.append((number, tag, host))
+        self._waiting.append((number, tag, host, wants_histogram))
         self._bytes += host.numel() * host.element_size()
         if self._bytes > MOST_COPIED:
             self.copy()
             self._done = self.take(waits=True)
 
-    def copy(self) -> bool:
+    def copy(self, _step: int | None = None) -> bool:
         """Begin another step; return whether this one has copied anything."""
         if not self._waiting:
             return False
@@ -81,7 +84,9 @@ class Copies:
         out, self._done = self._done, []
         for waiting, event in ready:
             event.wait()
-            out += [(n, tag, _core._stats_here(t), 0) for n, tag, t in waiting]
+            for number, tag, t, wants_histogram in waiting:
+                made = _core.histogram(t) if wants_histogram else None
+                out.append(Result(number, tag, _core._stats_here(t), histogram=made))
         return out
 
 
@@ -108,7 +113,7 @@ class Batch:
         """Return how many statistics replays of a captured graph overwrote."""
         return sum(ring.lost for ring in self._rings.values())
 
-    def add(self, t: Any, tag: Any) -> None:
+    def add(self, t: Any, tag: Any, *, wants_histogram: bool = False) -> None:
         """Start the statistics of a tensor, to be known by its tag; nothing waits."""
         import torch
 
@@ -119,11 +124,13 @@ class Batch:
             if not is_lazy and t.numel() > 0 and _has_triton(t.device.type):
                 layout = Layout.of(t) if str(t.dtype).removeprefix("torch.") in KINDS else None
             if layout is None:
-                self._copies_of(t.device).add(t, self._number, tag)
-            elif self._held is not None and not layout.sizes:
+                copies = self._copies_of(t.device)
+                copies.add(t, self._number, tag, wants_histogram=wants_histogram)
+            elif self._held is not None and not layout.sizes and not wants_histogram:
                 self._held.append((self._number, tag, t, layout))
             else:
-                self._ring_of(t.device).add(t, layout, self._number, tag)
+                ring = self._ring_of(t.device)
+                ring.add(t, layout, self._number, tag, wants_histogram=wants_histogram)
 
     def _ring_of(self, device: Any) -> Ring:
         if device not in self._rings:
@@ -160,25 +167,26 @@ class Batch:
                     numbered.append((self._number, *rest))
                 ring.add_many(dtype.removeprefix("torch."), numbered)
 
-    def fetch(self, *, waits: bool = True) -> list[tuple[Any, _core.Stats, int]]:
-        """Return (tag, statistics, ns on the device) in the order of add().
+    def fetch(self, *, waits: bool = True, step: int | None = None) -> list[Result]:
+        """Return results in the order of add().
 
-        Without *waits* they are those of the call before: their copies have arrived.
+        Without *waits* they are those of the call before: their copies have arrived.  What replays
+        of a captured graph have computed since then belongs to this *step*, and comes first.
         """
         with self._lock:
             out: list[Result] = []
             for one in self._all():
-                is_copied = one.copy()
+                is_copied = one.copy(step)
                 out += one.take(waits=waits or not is_copied)
-            out.sort(key=lambda result: result[0])
-            return [(tag, stats, cost) for _, tag, stats, cost in out]
+            out.sort(key=lambda result: result.number)
+            return out
 
 
 def stats(t: Any, nan_policy: str = "omit") -> _core.Stats:
     """Compute the statistics of a dense tensor where it lies, and wait for them."""
     batch = Batch()
     batch.add(t, None)
-    found = batch.fetch()[0][1]
+    found = batch.fetch()[0].stats
     if nan_policy == "omit":
         return found
     parts: Any = found.__reduce__()[1]
@@ -187,31 +195,32 @@ def stats(t: Any, nan_policy: str = "omit") -> _core.Stats:
 
 # ---- what probes inside compiled graphs have started, for whoever wants it
 
-Take = Callable[[_core.Stats, int], object]  # gets the statistics and the ns on the device
+Take = Callable[[Result], object]
 
 _probed = Batch(sites=128)
 _takers: dict[int, list[Take]] = {}
 _numbers = itertools.count(1)
 
 
-def start(t: Any) -> int:
+def start(t: Any, wants_histogram: bool) -> int:
     """Start the statistics of a tensor; return a number that stands for them."""
     if len(_probed) >= MOST_WAITING:  # no step ever ends: an evaluation
         deliver(waits=False)
     number = next(_numbers)
     _takers[number] = []
-    _probed.add(t, number)
+    _probed.add(t, number, wants_histogram=wants_histogram)
     return number
 
 
 def give(number: int, take: Take) -> None:
-    """Call *take* with the statistics of this number when they are there."""
+    """Call *take* with the result of this number when it is there."""
     if number in _takers:
         _takers[number].append(take)
 
 
-def deliver(*, waits: bool) -> None:
+def deliver(*, waits: bool, step: int | None = None) -> None:
     """Deliver the results that have arrived to those who asked for them."""
-    for number, found, cost in _probed.fetch(waits=waits):
-        for take in _takers.pop(number, ()):
-            take(found, cost)
+    for result in _probed.fetch(waits=waits, step=step):
+        is_last = result.step is None  # a graph may be replayed again
+        for take in _takers.pop(result.tag, ()) if is_last else _takers.get(result.tag, ()):
+            take(result)

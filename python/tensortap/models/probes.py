@@ -1,4 +1,4 @@
-"""See modules inside compiled graphs: the operator tensortap::probe_v1 and who calls it.
+"""See modules inside compiled graphs: the operators tensortap::probe_v1 and who calls them.
 
 Where torch.compile traces the call of a watched module, it traces `call_module` of this file
 in place of our object in the module's slot.  That calls the operator on the tensors that
@@ -18,14 +18,20 @@ from tensortap import _core
 from tensortap.devices import statistics
 from tensortap.models.unseen import skip
 
-OUTPUTS, INPUTS = 1, 2  # of ModuleTap.probes
+OUTPUTS, INPUTS, GRADIENTS = 1, 2, 4  # of ModuleTap.probes
 MOST_DEEP, MOST_TENSORS = 8, 256  # as tensor/walk.h
+
+CALL = slice(16, 24)  # of slots: probe_slots.call in probe/operator.h
+SCHEMAS = {
+    "probe_v1": "(Tensor x, Tensor(a!) slots, int slot) -> ()",
+    "probe_gradient_v1": "(Tensor x, Tensor(a!) slots, Tensor call, int slot) -> ()",
+}
 
 _libraries: list[Any] = []  # torch forgets what it was told when they go
 
 
 def _define() -> None:
-    """Register the operator with torch, once."""
+    """Register the operators with torch, once."""
     if _libraries:
         return
     import torch
@@ -34,21 +40,33 @@ def _define() -> None:
     is_forced = os.environ.get("TENSORTAP_DEVICE_PATH") == "1"
     if is_forced or not _core._probe_register():  # a torch without the C interface
         library = make("tensortap", "DEF")
-        library.define("probe_v1(Tensor x, Tensor(a!) slots, int slot) -> ()")
-        library.impl("probe_v1", _run_on_device if is_forced else _core._probe, "CPU")
+        for name, schema in SCHEMAS.items():
+            library.define(name + schema)
+            library.impl(name, _run_on_device if is_forced else _run_here, "CPU")
         _libraries.append(library)
     library = make("tensortap", "IMPL")
-    library.impl("probe_v1", torch.library.fallthrough_kernel, "Autograd")  # it has no gradient
-    library.impl("probe_v1", _run_on_device, "CompositeExplicitAutograd")  # where nothing else is
     _libraries.append(library)
-    torch.library.register_fake("tensortap::probe_v1", _check, lib=library)
-    torch.library.register_vmap(
-        "tensortap::probe_v1", lambda info, dims, x, slots, slot: (None, None), lib=library
-    )
+    for name in SCHEMAS:
+        library.impl(name, torch.library.fallthrough_kernel, "Autograd")  # it has no gradient
+        library.impl(name, _run_on_device, "CompositeExplicitAutograd")  # where nothing else is
+        torch.library.register_fake(f"tensortap::{name}", _check, lib=library)
+        torch.library.register_vmap(
+            f"tensortap::{name}", lambda info, dims, *args: (None, None), lib=library
+        )
+    torch.compiler.allow_in_graph(_hook)  # type: ignore[no-untyped-call]
+    torch.fx.node.has_side_effect(_hook)
 
 
-def _check(x: Any, slots: Any, slot: int) -> None:
-    """Stand for the operator where tensors have no values."""
+def _check(x: Any, slots: Any, *_: object) -> None:
+    """Stand for the operators where tensors have no values: while something is compiled."""
+    from torch._guards import TracingContext
+    from torch._subclasses import FakeTensor
+
+    if isinstance(x, FakeTensor) and TracingContext.try_get() is None:
+        raise RuntimeError(
+            "tensortap::probe_v1: x is a fake tensor, which has no values, and nothing is compiled "
+            "now; call the operator with real tensors"
+        )
     if slots.device.type != "cpu":
         raise RuntimeError(
             f"tensortap::probe_v1: slots is on {slots.device}; it must be on the CPU, as tensortap "
@@ -56,18 +74,37 @@ def _check(x: Any, slots: Any, slot: int) -> None:
         )
 
 
-def _run_on_device(x: Any, slots: Any, slot: int) -> None:
-    """Run the operator for a tensor of another device; nothing waits for that device.
+def _run_here(x: Any, slots: Any, *rest: Any) -> None:
+    """Run an operator for a CPU tensor: `rest` is the slot, or the call and the slot."""
+    _core._probe(x, slots, rest[-2] if len(rest) > 1 else None, rest[-1])
+
+
+def _run_on_device(x: Any, slots: Any, *rest: Any) -> None:
+    """Run an operator for a tensor of another device; nothing waits for that device.
 
     Its statistics are started now and read later.  The log gets a number that stands for them.
     """
-    _check(x, slots, slot)
+    _check(x, slots)
     if x.device.type == "meta":
         return
     dtype = str(x.dtype).removeprefix("torch.")
     start = functools.partial(statistics.start, x)
-    if _core._probe_on_device(slots, slot, dtype, tuple(x.shape), start):
-        _core._probe(x.cpu(), slots, slot)
+    call = rest[-2] if len(rest) > 1 else None
+    if _core._probe_on_device(slots, call, rest[-1], dtype, tuple(x.shape), start):
+        _run_here(x.cpu(), slots, *rest)
+
+
+def _hook(x: Any, slots: Any, call: Any, slot: int) -> None:
+    """Probe the gradient of a tensor, when there is one.
+
+    Dynamo does not trace this function but calls it in the graph; AOTAutograd then traces the hook.
+    """
+    import torch
+
+    if x.requires_grad and not torch._C._are_functorch_transforms_active():
+        x.register_hook(
+            lambda gradient: torch.ops.tensortap.probe_gradient_v1(gradient, slots, call, slot)
+        )
 
 
 def _make_slots(size: int) -> tuple[Any, bool]:
@@ -147,7 +184,7 @@ def find_tensors(value: Any, path: str, depth: int, found: list[tuple[str, Any]]
             find_tensors(getattr(value, key, None), f"{path}.{key}", depth + 1, found)
 
 
-def _probe(tap: Any, kind: str, value: Any, is_first: bool) -> bool:
+def _probe(tap: Any, kind: str, value: Any, is_first: bool, has_gradients: bool = False) -> bool:
     """Put probes on the tensors of a value; say if the next one is the first of the call."""
     import torch
 
@@ -164,6 +201,10 @@ def _probe(tap: Any, kind: str, value: Any, is_first: bool) -> bool:
         if slot >= 0:
             torch.ops.tensortap.probe_v1(tensor, slots, slot)
             is_first = False
+        if slot >= 0 and has_gradients and tensor.requires_grad:
+            slot = _place("gradient", path, False, False)
+            if slot >= 0:
+                _hook(tensor, slots, slots[CALL].clone(), slot)
     return is_first
 
 
@@ -194,7 +235,7 @@ def call_module(tap: Any, *args: Any, **kwargs: Any) -> Any:
         )
         is_first = _probe(tap, "input", kwargs, is_first)
     output = _run(tap, args, kwargs)
-    _probe(tap, "output", output, is_first)
+    _probe(tap, "output", output, is_first, bool(probes & GRADIENTS))
     return output
 
 

@@ -45,8 +45,8 @@ class Results:
 
     def _take_batch(self) -> None:
         statistics.deliver(waits=True)
-        for row, stats, _ in self.batch.fetch():
-            self.core.add_stats(row, stats, None)
+        for result in self.batch.fetch():
+            self.core.add_stats(result.tag, result.stats, result.histogram)
 
     def settle(self, storage: StorageManager, step: int, *, keeps: bool = False) -> None:
         """Put everything into the storage, as numbers; *keeps*: for a look before the end."""

@@ -22,6 +22,7 @@ from weakref import ref
 
 from tensortap import _core
 from tensortap.devices import statistics
+from tensortap.devices.ring import Result
 from tensortap.models.modules import can_run, parameters_of, unwrapped, walk
 from tensortap.models.unseen import unseen
 from tensortap.runs.steps import HAS_GRAD, IS_OPTIMIZED, REQUIRES_GRAD, Steps
@@ -149,6 +150,7 @@ class Watched:
         self.is_trained = False  # an optimizer has stepped some of its parameters
         self._hooks: list[Hook] = []
         self.norms: dict[int, list[float]] = {}  # step -> of gradients that lie on devices
+        self._replays: dict[int, tuple[int, int]] = {}  # site -> step, calls in replays of a graph
         self.fetched = -1  # the last step of which everything has been read from the devices
         self.steps = Steps.of(recorder)
         self.core = _core.Watch(
@@ -264,23 +266,31 @@ class Watched:
     def fetch(self, *, waits: bool) -> None:
         """Record what was computed on devices; without *waits* only what has arrived."""
         now = self.recorder.current_step
-        statistics.deliver(waits=waits)
-        for tag, stats, cost in self.batch.fetch(waits=waits):
-            self._take(tag, stats, cost)
+        statistics.deliver(waits=waits, step=now)
+        for result in self.batch.fetch(waits=waits, step=now):
+            self._take(result.tag, result)
         self.fetched = now if waits or len(self.batch) == 0 else now - 1
 
-    def _take(self, tag: tuple[Any, ...], stats: _core.Stats, cost: int) -> None:
+    def _take(self, tag: tuple[Any, ...], result: Result) -> None:
+        """Record what a device has computed."""
+        if result.step is not None:  # a captured graph was replayed; the tag is that of its capture
+            site, _, _, thread, phase, _, *rest = tag
+            step = result.step if result.step >= 0 else self.recorder.current_step
+            last, calls = self._replays.get(site, (step, 0))
+            call = calls if last == step else 0
+            self._replays[site] = (step, call + 1)
+            tag = (site, step, call, thread, phase, 0, *rest)  # 0: now
         _, step, *_, is_for_norm = tag
         if is_for_norm:
-            self.norms.setdefault(step, []).append(_norm(stats))
-        self.core.add_stats(tag, stats, cost)
+            self.norms.setdefault(step, []).append(_norm(result.stats))
+        self.core.add_stats(tag, result.stats, result.cost, result.histogram)
 
-    def _compute(self, tensor: torch.Tensor | int, tag: Any) -> None:
+    def _compute(self, tensor: torch.Tensor | int, tag: Any, wants_histogram: bool) -> None:
         """Start the statistics of a tensor on its device, unless a probe has: then a number."""
         if isinstance(tensor, int):
             statistics.give(tensor, partial(self._take, tag))
             return
-        self.batch.add(tensor, tag)
+        self.batch.add(tensor, tag, wants_histogram=wants_histogram)
         if len(self.batch) >= statistics.MOST_WAITING:  # no step ever ends: an evaluation
             self.fetch(waits=False)
 
