@@ -39,17 +39,28 @@ static const tt_kernels *const tables[] = { &table_base };
 
 enum { TABLES = sizeof tables / sizeof *tables };
 
-/* AVX2 comes with F16C, and an operating system that saves the registers.
- * __builtin_cpu_supports knows about the latter, but clang 14 has no word for F16C there. */
+#if defined(__x86_64__)
+/* AVX2 and F16C, and an operating system that saves the registers.  Not by
+ * __builtin_cpu_supports: it needs a part of libgcc that zig does not have. */
+static bool has_avx2(void)
+{
+    enum { SSE_AND_AVX = 6 }; /* bits of the registers that are saved */
+    unsigned a, b, c = 0, d, saved = 0, unused;
+    if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_OSXSAVE) == 0 || (c & bit_F16C) == 0)
+        return false;
+    __asm__("xgetbv" : "=a"(saved), "=d"(unused) : "c"(0));
+    return (saved & SSE_AND_AVX) == SSE_AND_AVX && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
+           (b & bit_AVX2) != 0;
+}
+#endif
+
 static bool is_usable(const tt_kernels *table)
 {
-    if (strcmp(table->isa, "avx2") != 0)
-        return true;
 #if defined(__x86_64__)
-    unsigned a, b, c = 0, d;
-    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+    return table != &table_avx2 || has_avx2();
 #else
-    return false;
+    (void)table;
+    return true;
 #endif
 }
 
