@@ -1,0 +1,94 @@
+"""Debian packages of several suites and architectures, without touching the machine's own.
+
+The address comes from the machine's apt configuration, so that a mirror which is set there is
+used here.  Lists and downloads stay in one folder.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SUITES = ("bookworm", "trixie", "sid")
+ARCHITECTURES = ("amd64", "arm64")
+
+
+def address() -> str:
+    """Return where this machine gets Debian's packages from."""
+    files = [*Path("/etc/apt/sources.list.d").glob("*"), Path("/etc/apt/sources.list")]
+    for path in files:
+        found = re.search(
+            r"(https?://\S+/debian)/?(?=\s|$)", path.read_text() if path.is_file() else ""
+        )
+        if found:
+            return found[1]
+    sys.exit("no Debian archive in /etc/apt: the sources of the libraries cannot be had here")
+
+
+class Archive:
+    """The packages of all suites."""
+
+    def __init__(self, folder: Path) -> None:
+        """Fetch the lists of packages, once."""
+        self.folder = folder
+        self.downloads = folder / "downloads"
+        for name in ("lists/partial", "cache/archives/partial", "parts", "downloads"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / "parts" / "debian.sources").write_text(
+            f"Types: deb deb-src\nURIs: {address()}\nSuites: {' '.join(SUITES)}\nComponents: main\n"
+            "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
+        )
+        listed = " ".join(f'"{name}";' for name in ARCHITECTURES)
+        (folder / "apt.conf").write_text(
+            f'Dir::Etc::SourceList "/dev/null";\nDir::Etc::SourceParts "{folder}/parts";\n'
+            f'Dir::State::Lists "{folder}/lists";\nDir::Cache "{folder}/cache";\n'
+            f'APT::Architectures {{ {listed} }};\nAPT::Sandbox::User "root";\n'
+        )
+        if not any((folder / "lists").glob("*_Sources*")):
+            self.apt("apt-get", "update", "-qq")
+
+    def apt(self, *command: str) -> str:
+        """Run a command of apt in the downloads; return what it printed."""
+        done = subprocess.run(
+            command,
+            cwd=self.downloads,
+            env={**os.environ, "APT_CONFIG": str(self.folder / "apt.conf"), "LC_ALL": "C"},
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def has(self, package: str) -> bool:
+        """Return whether any suite has this package."""
+        return "Version:" in self.apt("apt-cache", "show", "--no-all-versions", package)
+
+    def source(self, name: str, to: Path) -> Path:
+        """Unpack the newest source package that can be had; return its folder."""
+        if to.exists():
+            return to
+        to.parent.mkdir(parents=True, exist_ok=True)
+        for suite in reversed(SUITES):  # a mirror may lag behind its lists
+            try:
+                self.apt("apt-get", "source", "-qq", "--download-only", f"{name}/{suite}")
+            except RuntimeError as error:
+                print(f"{name} of {suite}: {error}", file=sys.stderr)
+                continue
+            for dsc in sorted(self.downloads.glob(f"{name}_*.dsc")):
+                unpack = ["dpkg-source", "--no-check", "-x", str(dsc), str(to)]
+                subprocess.run(unpack, check=True, capture_output=True)
+                return to
+        raise RuntimeError(f"no suite has the sources of {name}")
+
+    def unpack(self, package: str, architecture: str, to: Path) -> Path:
+        """Unpack the files of a binary package into a folder; return it."""
+        self.apt("apt-get", "download", "-qq", f"{package}:{architecture}")
+        for deb in self.downloads.glob(f"{package}_*_{architecture}.deb"):
+            subprocess.run(["dpkg-deb", "-x", str(deb), str(to)], check=True)
+            deb.unlink()
+        return to

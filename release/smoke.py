@@ -1,0 +1,214 @@
+"""Install the wheels of dist/ into bare systems and try them.
+
+    ./dev wheels --check [VERSION...]
+
+x86-64: a Debian with nothing but its Python, made by debootstrap, for 3.11, 3.13, 3.14 and 3.15;
+a fresh environment of this machine's Python for 3.12, which no Debian has.  AArch64: the files of
+such a Debian, run by qemu-user.  Each wheel is tried without and with NumPy; 3.11 with torch, too.
+Needs root, for chroot.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from debian import address
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / ".build" / "smoke"
+SUITES = {"3.11": "bookworm", "3.13": "trixie", "3.14": "sid", "3.15": "sid"}
+EMULATED = ("3.11", "3.13")
+INSTALL, IMPORT = 5.0, 50.0  # the most: seconds, milliseconds
+
+
+def run(*command: str | Path) -> str:
+    """Run a command; return its output, or end with it if it fails."""
+    words = [str(word) for word in command]
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    done = subprocess.run(words, capture_output=True, text=True, env=env)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def wheel_of(version: str, machine: str) -> Path:
+    """Return the wheel of a Python."""
+    tag = version.replace(".", "")
+    found = sorted((ROOT / "dist").glob(f"*-cp{tag}-*_{machine}.whl"))
+    if not found:
+        raise RuntimeError("there is no wheel; run ./dev wheels first")
+    return found[-1]
+
+
+def download(version: str, machine: str, *packages: str) -> Path:
+    """Return a folder with wheels of other packages for that Python."""
+    folder = BUILD / f"packages-{version}-{machine}"
+    marks = [folder / f".{package}" for package in packages]
+    if not all(mark.exists() for mark in marks):
+        platforms = [f"manylinux_2_{minor}_{machine}" for minor in (28, 27, 17)]
+        platforms.append(f"manylinux2014_{machine}")
+        run(
+            *(sys.executable, "-m", "pip", "download", "-q", "-d", folder, "--only-binary=:all:"),
+            *("--python-version", version, "--implementation", "cp"),
+            *(word for name in platforms for word in ("--platform", name)),
+            *packages,
+        )
+        for mark in marks:
+            mark.touch()
+    return folder
+
+
+def make_root(suite: str, machine: str, versions: list[str]) -> Path:
+    """Return the folder of a bare Debian with these Pythons."""
+    folder = BUILD / f"{suite}-{machine}"
+    if (folder / ".complete").exists():
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    packages = [f"python{one}{end}" for one in versions for end in ("", "-venv")]
+    is_foreign = machine != "x86_64"
+    run(
+        *("debootstrap", "--variant=minbase", f"--include={','.join(packages)}"),
+        *(["--foreign", "--arch=arm64"] if is_foreign else []),
+        *(suite, folder, address()),
+    )
+    if (
+        is_foreign
+    ):  # its own programs cannot run here, so nothing is configured: the files are enough
+        for deb in (folder / "var/cache/apt/archives").glob("*.deb"):
+            run("dpkg-deb", "-x", deb, folder)
+    (folder / ".complete").touch()
+    return folder
+
+
+def try_wheel(version: str, machine: str) -> str:
+    """Install one wheel and run the smoke program; return what was measured."""
+    wheel = wheel_of(version, machine)
+    extras = ["numpy", "torch==2.13.0"] if (version, machine) == ("3.11", "x86_64") else ["numpy"]
+    packages = download(version, machine, *extras)
+    code = Path(__file__).with_name("smoke_program.py")
+    if machine != "x86_64":
+        return try_emulated(version, machine, wheel, packages, code)
+    if version in SUITES:
+        suite = SUITES[version]
+        root = make_root(suite, machine, [one for one in SUITES if SUITES[one] == suite])
+        work, before = root / "smoke", ["chroot", root]
+        python, home = f"/usr/bin/python{version}", "/smoke"
+    else:
+        work, before = BUILD / f"venv-{version}", []
+        found = sorted((Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python"))
+        python, home = str(found[-1]) if found else f"python{version}", str(work)
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    for path in (wheel, code):
+        shutil.copy(path, work)
+    shutil.copytree(packages, work / "packages")
+    run(*before, python, "-m", "venv", f"{home}/env")
+    own = f"{home}/env/bin/python"
+    pip = [*before, own, "-m", "pip", "install", "-q", "--no-index"]
+    start = time.monotonic()
+    run(*pip, f"{home}/{wheel.name}")
+    installed = time.monotonic() - start
+    words = [own, f"{home}/{code.name}", f"{home}/env/bin/tensortap"]
+    run(*before, *words, "none")
+    times = [float(run(*before, *words, "none")) for _ in range(3)]
+    if (work / "env/bin/tensortap").read_bytes()[:4] != b"\x7fELF":
+        raise RuntimeError("env/bin/tensortap is not the C program")
+    for extra in extras:
+        run(*pip, "--find-links", f"{home}/packages", extra)
+        run(*before, *words, "numpy", "line", *(["torch"] if extra.startswith("torch") else []))
+    outlive(before, own, home, work, [*pip, "--force-reinstall", f"{home}/{wheel.name}"])
+    left = list((work / "env").rglob("*tensortap*"))
+    if left:
+        raise RuntimeError(f"uninstalling leaves {left}")
+    if installed > INSTALL or min(times) > IMPORT:
+        raise RuntimeError(f"install {installed:.1f} s, import {min(times):.0f} ms")
+    shutil.rmtree(work)
+    tried = ", ".join(["bare", *extras])
+    return f"{tried}; installed in {installed:.1f} s, imported in {min(times):.0f} ms"
+
+
+RECORDS = """
+import sys, time, pathlib, tensortap as tt
+go = pathlib.Path(sys.argv[1])
+with tt.record(sys.argv[2]) as run:
+    for step in range(1000):
+        run.log("loss", step)
+        run.step()
+        if step == 500:
+            (go.parent / "ready").touch()
+            while not go.exists():
+                time.sleep(0.05)
+"""
+
+
+def outlive(
+    before: list[str | Path], own: str, home: str, work: Path, reinstall: list[str | Path]
+) -> None:
+    """Replace and remove the package while a program records; the run must be complete."""
+    (work / "records.py").write_text(RECORDS)
+    words = [*before, own, f"{home}/records.py", f"{home}/go", f"{home}/run"]
+    with subprocess.Popen([str(word) for word in words]) as program:
+        while not (work / "ready").exists() and program.poll() is None:
+            time.sleep(0.05)
+        run(*reinstall)
+        run(*before, own, "-m", "pip", "uninstall", "-q", "-y", "tensortap")
+        (work / "go").touch()
+        if program.wait() != 0:
+            raise RuntimeError("a program that recorded did not survive the removal of tensortap")
+    run(*reinstall)
+    run(*before, f"{home}/env/bin/tensortap", "check", f"{home}/run")
+    run(*before, own, "-m", "pip", "uninstall", "-q", "-y", "tensortap")
+    shutil.rmtree(work / "run")
+
+
+def try_emulated(version: str, machine: str, wheel: Path, packages: Path, code: Path) -> str:
+    """Do the same with the files of another machine's Debian, under qemu."""
+    root = make_root(SUITES[version], machine, [version])
+    target = BUILD / f"target-{version}-{machine}"
+    shutil.rmtree(target, ignore_errors=True)
+    pip = next((root / "usr/share/python-wheels").glob("pip-*.whl"))
+    start = [
+        "qemu-aarch64",
+        "-L",
+        root,
+        "-E",
+        f"PYTHONPATH={target}",
+        root / f"usr/bin/python{version}",
+    ]
+    program = f"qemu-aarch64 -L {root} {target}/bin/tensortap"
+    install = [*start, f"{pip}/pip", "install", "-q", "--no-index", "--target", target]
+    run(*install, wheel)
+    run(*start, code, program, "none")
+    run(*install, "--find-links", packages, "numpy")
+    run(*start, code, program, "numpy", "line")
+    return "bare, numpy; under qemu"
+
+
+def main() -> int:
+    """Try every wheel; return the exit code."""
+    if os.geteuid() != 0:
+        print("a bare system needs chroot, and that needs root")
+        return 3
+    wanted = sys.argv[1:] or ["3.11", "3.12", "3.13", "3.14", "3.15"]
+    cases = [(version, "x86_64") for version in wanted]
+    cases += [(version, "aarch64") for version in wanted if version in EMULATED]
+    wrong = 0
+    for version, machine in cases:
+        try:
+            said = try_wheel(version, machine)
+        except (RuntimeError, OSError) as error:
+            said = "FAILED: " + re.sub(r"\s+", " ", str(error))[:2000]
+            wrong += 1
+        print(f"{version} {machine}: {said}", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,286 @@
+"""Build the wheels and the source archive into dist/.
+
+    ./dev wheels [VERSION...]      all, or those of some Pythons: 3.11 3.14
+
+zig compiles for both architectures against glibc 2.28; the libraries are compiled from Debian's
+source packages and linked statically, so that a wheel needs nothing.  The headers of a Python
+come from Debian's packages, or from an installed Python where Debian has none of this version.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import ziglang
+from debian import Archive
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / ".build" / "wheels"
+DIST = ROOT / "dist"
+PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+GLIBC = (2, 28)
+MOST = 4_000_000  # bytes of a wheel
+ZIG = Path(ziglang.__file__).parent / "zig"
+FLAGS = [
+    "-O3",
+    "-fPIC",
+    "-ffunction-sections",
+    "-fvisibility=hidden",
+    "-fno-sanitize=undefined",
+    "-DNDEBUG",
+]
+# Source package -> its sources, and the texts that a binary has to carry.
+LIBRARIES = {
+    "libzstd": (["lib/common/*.c", "lib/compress/*.c", "lib/decompress/*.[cS]"], ["LICENSE"]),
+    "libdeflate": (["lib/*.c", "lib/*/*.c"], ["COPYING"]),
+    "libmicrohttpd": (["configure"], ["COPYING"]),
+    "xxhash": ([], ["LICENSE"]),
+}
+HEADERS = {
+    "libzstd": ["lib/zstd.h", "lib/zstd_errors.h"],
+    "libdeflate": ["libdeflate.h"],
+    "libmicrohttpd": ["src/include/microhttpd.h"],
+    "xxhash": ["xxhash.h"],
+}
+
+
+def target(machine: str) -> str:
+    """Return what zig calls the oldest system that a wheel is for."""
+    return f"{machine}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
+
+
+def run(*command: str | Path, **options: object) -> None:
+    """Run a command; end with what it printed if it fails."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **options,  # type: ignore[call-overload]
+    )
+    if done.returncode != 0:
+        sys.exit(f"{done.stdout}\nfailed: {' '.join(str(word) for word in command)}")
+
+
+# ---- libraries ------------------------------------------------------------------
+
+
+def compile_library(
+    name: str, source: Path, sources: Iterable[str], prefix: Path, machine: str
+) -> None:
+    """Compile one library into prefix/lib/<name>.a."""
+    paths = sorted(path for pattern in sources for path in source.glob(pattern))
+    objects = prefix / "objects" / name
+    objects.mkdir(parents=True)
+    # All at once: the compiler starts once.
+    run(ZIG, "cc", "-target", target(machine), *FLAGS, f"-I{source}", "-c", *paths, cwd=objects)
+    (prefix / "lib").mkdir(exist_ok=True)
+    run(ZIG, "ar", "rcs", prefix / "lib" / f"{name}.a", *sorted(objects.glob("*.o")))
+
+
+def configure_library(name: str, source: Path, prefix: Path, machine: str) -> None:
+    """Build libmicrohttpd, which has a configure script, into prefix/lib/<name>.a."""
+    folder = prefix / "objects" / name
+    folder.mkdir(parents=True)
+    off = ["https", "curl", "doc", "examples", "tools", "bauth", "dauth", "postprocessor"]
+    off += ["httpupgrade", "shared"]
+    run(
+        *(source / "configure", f"--host={machine}-linux-gnu", "--enable-static"),
+        *(f"--disable-{feature}" for feature in off),
+        f"CC={ZIG} cc -target {target(machine)}",
+        *(f"AR={ZIG} ar", f"RANLIB={ZIG} ranlib", f"CFLAGS={' '.join(FLAGS)}"),
+        cwd=folder,
+    )
+    # Debian patches Makefile.am; what it generates is there already.
+    idle = [f"{tool}=:" for tool in ("ACLOCAL", "AUTOCONF", "AUTOHEADER", "AUTOMAKE")]
+    run("make", "-s", "-C", folder / "src/microhttpd", *idle, "libmicrohttpd.la")
+    (prefix / "lib").mkdir(exist_ok=True)
+    shutil.copy(folder / "src/microhttpd/.libs/libmicrohttpd.a", prefix / "lib")
+
+
+def make_libraries(archive: Archive, machine: str) -> Path:
+    """Return a folder with the headers, the archives and the pkg-config files of all libraries."""
+    prefix = BUILD / f"libraries-{machine}"
+    if (prefix / "complete").exists():
+        return prefix
+    shutil.rmtree(prefix, ignore_errors=True)
+    (prefix / "include").mkdir(parents=True)
+    (prefix / "pkgconfig").mkdir()
+    (prefix / "licenses").mkdir()
+    for name, (sources, texts) in LIBRARIES.items():
+        source = archive.source(name, BUILD / "sources" / name)
+        version = re.search(r"\((?:\d+:)?([\d.]+)", (source / "debian/changelog").read_text())
+        for header in HEADERS[name]:
+            shutil.copy(source / header, prefix / "include")
+        for text in texts:
+            shutil.copy(source / text, prefix / "licenses" / f"{name}.txt")
+        if sources == ["configure"]:
+            configure_library(name, source, prefix, machine)
+        elif sources:
+            compile_library(name, source, sources, prefix, machine)
+        (prefix / "pkgconfig" / f"{name}.pc").write_text(
+            f"Name: {name}\nDescription: {name}\nVersion: {version[1] if version else 0}\n"
+            f"Cflags: -I{prefix}/include\n" + (f"Libs: {prefix}/lib/{name}.a\n" if sources else "")
+        )
+    (prefix / "complete").touch()
+    return prefix
+
+
+# ---- Python ---------------------------------------------------------------------
+
+
+def find_headers(archive: Archive, version: str, machine: str) -> Path | None:
+    """Return a folder with Python.h and the pyconfig.h of this machine."""
+    package, debian = f"libpython{version}-dev", MACHINES[machine]
+    folder = BUILD / f"python-{version}-{machine}"
+    if (folder / "Python.h").exists():
+        return folder
+    if archive.has(package):
+        files = (
+            archive.unpack(package, debian, BUILD / f"unpacked-{version}-{machine}") / "usr/include"
+        )
+        shutil.copytree(files / f"python{version}", folder, dirs_exist_ok=True)
+        shutil.copy(files / f"{machine}-linux-gnu/python{version}/pyconfig.h", folder)
+        return folder
+    # pyconfig.h of both machines says the same about all that the headers ask for.
+    code = (
+        "import sys, sysconfig as s; print(s.get_path('include'), '%d.%d' % sys.version_info[:2])"
+    )
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for python in [f"python{version}", *map(str, pyenv.glob(f"{version}.*/bin/python"))]:
+        try:
+            found = subprocess.run(
+                [python, "-c", code], capture_output=True, text=True
+            ).stdout.split()
+        except OSError:
+            continue
+        if found[1:] == [version] and (Path(found[0]) / "Python.h").exists():
+            return Path(shutil.copytree(found[0], folder, dirs_exist_ok=True))
+    return None
+
+
+def describe_python(version: str, machine: str, headers: Path) -> Path:
+    """Write the build-details.json (PEP 739) of a Python that is not here; return its path."""
+    tag = version.replace(".", "")
+    path = BUILD / f"python-{version}-{machine}.json"
+    path.write_text(
+        json.dumps(
+            {
+                "schema_version": "1.0",
+                "base_prefix": "/usr",
+                "platform": f"linux-{machine}",
+                "language": {"version": version},
+                "implementation": {"name": "cpython"},
+                "abi": {
+                    "flags": [],
+                    "extension_suffix": f".cpython-{tag}-{machine}-linux-gnu.so",
+                    "stable_abi_suffix": ".abi3.so",
+                },
+                "libpython": {"link_extensions": False},
+                "c_api": {"headers": str(headers)},
+            }
+        )
+    )
+    return path
+
+
+# ---- wheels ---------------------------------------------------------------------
+
+
+def write_cross_file(machine: str, prefix: Path) -> Path:
+    """Tell Meson the compiler and the machine; return the file."""
+    path = BUILD / f"{machine}.ini"
+    path.write_text(
+        f"[binaries]\nc = ['{ZIG}', 'cc', '-target', '{target(machine)}']\nar = ['{ZIG}', 'ar']\n"
+        f"pkg-config = 'pkg-config'\n"
+        f"[properties]\npkg_config_libdir = '{prefix}/pkgconfig'\n"
+        "[built-in options]\n"
+        f"c_args = ['-fno-sanitize=undefined', '-I{prefix}/include']\nc_link_args = ['-s']\n"
+        f"[host_machine]\nsystem = 'linux'\ncpu_family = '{machine}'\ncpu = '{machine}'\n"
+        "endian = 'little'\n"
+    )
+    return path
+
+
+def finish(wheel: Path, version: str, machine: str, licenses: Path) -> Path:
+    """Give the wheel the tag of what it was built for, and the licences of what is in it."""
+    tag = f"cp{version.replace('.', '')}"
+    platform = f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}"
+    folder = wheel.parent / "unpacked"
+    shutil.rmtree(folder, ignore_errors=True)
+    run(sys.executable, "-m", "wheel", "unpack", wheel, "-d", folder)
+    (content,) = folder.iterdir()
+    (about,) = content.glob("*.dist-info")
+    text = (about / "WHEEL").read_text()
+    (about / "WHEEL").write_text(re.sub(r"(?m)^Tag: .*$", f"Tag: {tag}-{tag}-{platform}", text))
+    shutil.copytree(licenses, about / "licenses" / "linked")
+    run(sys.executable, "-m", "wheel", "pack", content, "-d", DIST)
+    (made,) = DIST.glob(f"*-{tag}-{tag}-{platform}.whl")
+    return made
+
+
+def check(wheel: Path, machine: str) -> str:
+    """Return what is wrong with a wheel; empty: nothing."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "auditwheel", "show", wheel], capture_output=True, text=True
+    ).stdout
+    found = re.search(r'"manylinux_(\d+)_(\d+)_(\w+)"', shown.replace("\n", " "))
+    if found is None or (int(found[1]), int(found[2])) > GLIBC or found[3] != machine:
+        return f"auditwheel says: {shown}"
+    if wheel.stat().st_size > MOST:
+        return f"{wheel.stat().st_size} bytes are more than {MOST}"
+    return ""
+
+
+def build(version: str, machine: str, headers: Path, prefix: Path) -> Path:
+    """Build one wheel; return it."""
+    out = BUILD / f"wheel-{version}-{machine}"
+    shutil.rmtree(out, ignore_errors=True)
+    setup = [
+        f"--cross-file={write_cross_file(machine, prefix)}",
+        f"-Dpython.build_config={describe_python(version, machine, headers)}",
+    ]
+    run(
+        *(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, ROOT),
+        *(f"-Csetup-args={argument}" for argument in setup),
+        f"-Cbuild-dir={out / 'build'}",
+        f"-Ccompile-args=-j{os.environ.get('JOBS', os.cpu_count())}",
+    )
+    (wheel,) = out.glob("*.whl")
+    return finish(wheel, version, machine, prefix / "licenses")
+
+
+def main() -> int:
+    """Build everything; return the exit code."""
+    versions = sys.argv[1:] or PYTHONS
+    archive = Archive(ROOT / ".build" / "debian")
+    DIST.mkdir(exist_ok=True)
+    wrong = 0
+    for machine in MACHINES:
+        prefix = make_libraries(archive, machine)
+        for version in versions:
+            headers = find_headers(archive, version, machine)
+            if headers is None:
+                print(f"Python {version}: no headers in Debian and none installed")
+                wrong += 1
+                continue
+            wheel = build(version, machine, headers, prefix)
+            problem = check(wheel, machine)
+            wrong += problem != ""
+            print(f"{wheel.name}  {wheel.stat().st_size / 1e6:.2f} MB  {problem}", flush=True)
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", DIST, ROOT)
+    print(*sorted(path.name for path in DIST.glob("*.tar.gz")))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
