@@ -1,8 +1,9 @@
-"""Run the examples in README.md and docs/guide and compare what they print.
+"""Run the examples in README.md and docs and compare what they print.
 
     ./dev docs [--write]
 
-Also reports files that the documents name and that do not exist.
+Also runs the programs of examples/, and reports files that the documents name and that do not
+exist.
 
 A ```pycon block is a Python session; the blocks of a page share one.  A ```console
 block holds `$ command` lines.  Both run in a folder that holds nothing but `examples`
@@ -127,18 +128,36 @@ def missing_files() -> Iterator[str]:
     """Yield the files that the documents name and that do not exist."""
     listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout
     known = "\n/".join(["", *listing.splitlines()]) + "\n"
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guide/*.md")]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for name in NAMED.findall(page.read_text(encoding="utf-8")):
             if listing and "NAME" not in name and f"/{name}\n" not in known:
                 yield f"{page.relative_to(ROOT)}: there is no file {name}"
 
 
+def run_examples() -> int:
+    """Run every example program; return how many failed."""
+    wrong = 0
+    for program in sorted(ROOT.glob("examples/*.py")):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.executable, str(program)], cwd=folder, capture_output=True, text=True
+            )
+        needed = re.search(r"No module named '(\w+)'", done.stderr)
+        if done.returncode != 0 and needed and needed[1] != "tensortap":
+            print(f"examples/{program.name}: not run, {needed[1]} is not installed")
+        elif done.returncode != 0:
+            print(f"examples/{program.name}: {done.stderr}")
+            wrong += 1
+    return wrong
+
+
 def main() -> int:
-    """Check every page; return the exit code."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+    """Check every page and example; return the exit code."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     missing = list(missing_files())
     print("\n".join(missing), end="\n" if missing else "")
     wrong = sum(check(page, "--write" in sys.argv) for page in pages) + len(missing)
+    wrong += run_examples()
     print(f"{len(pages)} pages, {wrong} examples are wrong")
     return 1 if wrong else 0
 
