@@ -73,20 +73,26 @@ static tt_status count_point(const tt_export *what, int32_t file, int32_t site, 
 tt_status tt_export_weigh_points(const tt_export *what, tt_error *err)
 {
     enum { ROW = 100 }; /* bytes of a point as text, about */
-    tt_totals totals;
-    tt_overview_totals(what->run, &totals);
     int64_t points = 0, lost = 0;
-    tt_export counted = *what;
-    counted.lost = &lost;
+    for (int32_t site = 0; site < (int32_t)tt_run_site_count(what->run); site++)
+        for (int32_t f = 0; f < tt_run_file_count(what->run); f++)
+            if (tt_site_is_shown(tt_run_site_name(what->run, site), what->glob))
+                points += (int64_t)tt_run_points(what->run, f, site);
+    bool has_all_steps = what->steps.first == INT64_MIN && what->steps.last == INT64_MAX;
     tt_status st = TT_OK;
-    if (outgrows(what->run, totals.points * ROW))
+    if (!has_all_steps && outgrows(what->run, points * ROW)) {
+        tt_export counted = *what;
+        counted.lost = &lost;
+        points = 0;
         st = visit_points(&counted, count_point, &points, err);
+    }
     if (st == TT_OK && outgrows(what->run, points * ROW))
-        st = tt_fail(
-            err, TT_ELIMIT,
-            "these %s points take %s as text, and the run only %s: refused; choose fewer of them "
-            "with GLOB and --step",
-            tt_screen_count(points), tt_screen_bytes(points * ROW), tt_screen_bytes(totals.bytes));
+        st =
+            tt_fail(err, TT_ELIMIT,
+                    "these %s points take %s as text, and the run only %s: refused; choose fewer of them "
+                    "with GLOB and --step",
+                    tt_screen_count(points), tt_screen_bytes(points * ROW),
+                    tt_screen_bytes(run_bytes(what->run)));
     return st;
 }
 
