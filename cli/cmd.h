@@ -23,6 +23,7 @@
     X(nan)             \
     X(diff)            \
     X(report)          \
+    X(serve)           \
     X(export)          \
     X(graph)           \
     X(check)           \

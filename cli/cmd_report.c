@@ -73,9 +73,7 @@ static tt_exit open_page(const char *path, tt_error *err)
 
 static tt_exit report(tt_call *call)
 {
-    const char *wish = getenv("TENSORTAP_PRIVATE");
-    const tt_page_options options = { .is_private =
-                                          wish != NULL && *wish != '\0' && strcmp(wish, "0") != 0 };
+    const tt_page_options options = { .is_private = tt_overview_is_private() };
     tt_page_run runs[2];
     for (size_t i = 0; i < call->count; i++)
         runs[i] = (tt_page_run){ call->runs[i], call->words[i],

@@ -103,6 +103,12 @@ tt_exit tt_overview_no_site(const tt_run *run, const char *glob, tt_error *err)
     return tt_cmd_fail(err, TT_EXIT_USAGE, "no site matches '%.99s'; did you mean '%.99s'?", glob, near);
 }
 
+bool tt_overview_is_private(void)
+{
+    const char *wish = getenv("TENSORTAP_PRIVATE");
+    return wish != NULL && *wish != '\0' && strcmp(wish, "0") != 0;
+}
+
 /* A value of the run's info; NULL: not there. */
 static const char *find_info(const tt_run *run, const char *key)
 {

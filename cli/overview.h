@@ -11,6 +11,8 @@ tt_exit tt_overview_open(const char *path, tt_run **out, tt_error *err);
 tt_exit tt_overview_no_site(const tt_run *run, const char *glob, tt_error *err);
 bool tt_overview_has_site(const tt_run *run, const char *glob);
 
+/* Shall reports leave out host, arguments, folder and commit?  TENSORTAP_PRIVATE */
+bool tt_overview_is_private(void);
 /* The command line that made the run, from its info; appended, "" if not known. */
 tt_status tt_overview_command(const tt_run *run, tt_buf *out);
 

@@ -554,6 +554,27 @@ tt_status tt_page_write(const tt_page_run *runs, size_t count, const tt_page_opt
  * text, detail (a list of texts), site and step (-1: none). */
 tt_status tt_page_verdict(const tt_page_run *run, tt_buf *out, tt_error *err);
 
+/* A page that a server sends in parts.  The runs must outlive it; a caller may change their
+ * states. */
+typedef struct tt_page tt_page;
+tt_status tt_page_open(const tt_page_run *runs, size_t count, const tt_page_options *options,
+                       tt_page **out, tt_error *err);
+void tt_page_close(tt_page *page);
+/* Reads what was written to the runs since. */
+tt_status tt_page_follow(tt_page *page, tt_error *err);
+/* Appends the HTML page without findings and data, which it then asks for. */
+tt_status tt_page_first(tt_page *page, tt_buf *out, tt_error *err);
+/* Appends a text of the page, as JSON: "facts", "0/table", "0/site/17", "diff". */
+tt_status tt_page_block(tt_page *page, const char *name, tt_buf *out, tt_error *err);
+/* Appends numbers: a header in JSON behind its length (4 bytes, little-endian), then columns.
+ * have, add: names of columns ("0/numbers/value") with commas between them.  Of those that it has,
+ * the caller gets the bins that changed since the cursor that it was given last (0: none). */
+tt_status tt_page_data(tt_page *page, uint64_t since, const char *have, const char *add, tt_buf *out,
+                       tt_error *err);
+/* Appends an HTML page with other facts. */
+tt_status tt_page_wrap(const tt_buf *facts, tt_buf *out);
+tt_status tt_page_gzip(const tt_buf *bytes, tt_buf *out);
+
 /* ---- files --------------------------------------------------------------- */
 
 /* A file that appears under its name only when it is closed with TT_OK.  A device or a pipe

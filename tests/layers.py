@@ -73,6 +73,7 @@ GUARDED = {
     r"zstd.*\.h|zdict\.h": r"core/store/",
     r"xxhash\.h|xxh3\.h": r"core/(summary|store)/",
     r"libdeflate\.h": r"core/(format|page)/",
+    r"microhttpd\.h": r"cli/cmd_serve\.c$",
     r"Python\.h|structmember\.h|frameobject\.h|(internal/|cpython/)?pycore_.*": r"python/ext/",
     r"cpuid\.h": r"core/summary/kernels\.c$",
     r"(linux|mach-o|mach)/.*|sys/(random|prctl|syscall|vfs)\.h": r"core/os/",

@@ -1,7 +1,7 @@
 /* about.js -- where the run came from.
  * SPDX-License-Identifier: Apache-2.0 */
 import {count, facts} from "./data.js";
-import {byId, bytesText, el, visible} from "./dom.js";
+import {byId, bytesText, el, fresh, visible} from "./dom.js";
 
 /** @param {string} text of a JSON list */
 function commandText(text) {
@@ -16,6 +16,7 @@ function commandText(text) {
 }
 
 export function showAbout() {
+  fresh("about");
   for (const run of facts.runs) {
     const info = {...run.info},
           rows = /** @type {[string, string][]} */ ([["run", run.path], ["state", run.state]]);

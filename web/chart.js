@@ -41,33 +41,36 @@ export class Chart {
     charts.add(this);
   }
 
-  /** @param {Partial<ChartOptions>} [options] */
-  draw(options) {
-    Object.assign(this.options, options);
-    const {title, x, lines, log, height = 170, smooth = 0, bad} = this.options;
-    if (this.plot) this.plot.destroy();
-    this.host.replaceChildren(el("h3", {textContent: visible(title, 120), title: visible(title, 2000)}));
-    const ink = cssColor("--faint"), grid = cssColor("--line");
-    const data = /** @type {any[]} */ ([x]),
-          series = /** @type {any[]} */ ([{
-            label: "step",
-            value: (/** @type {any} */ _, /** @type {number} */ v) => (v === null ? "–" : String(v))
-          }]);
-    const bands = [];
-    const value = (/** @type {any} */ _, /** @type {number} */ v) => short(v);
+  /** The values of all lines, as uPlot takes them. */
+  data() {
+    const {x, lines, log, smooth = 0} = this.options;
+    const data = /** @type {any[]} */ ([x]);
     for (const line of lines) {
-      const color = lineColor(line.color);
-      if (line.low && line.high) {
-        bands.push({series: [data.length, data.length + 1], fill: `${color}33`});
-        const [low, high] = line.names || [`${line.label} low`, `${line.label} high`];
-        for (const {label, values} of [{label: high, values: line.high}, {label: low, values: line.low}]) {
-          data.push(plottable(values, log));
-          series.push({label, stroke: `${color}55`, width: 1, points: {show: false}, spanGaps: true, value});
-        }
-      }
+      if (line.low && line.high) data.push(plottable(line.high, log), plottable(line.low, log));
       if (!line.values) continue;
       const plain = plottable(line.values, log);
       data.push(smooth > 0 ? smoothed(plain, smooth) : plain);
+    }
+    return data;
+  }
+
+  /** How the lines look. */
+  series() {
+    const series = /** @type {any[]} */ ([{
+      label: "step",
+      value: (/** @type {any} */ _, /** @type {number} */ v) => (v === null ? "–" : String(v))
+    }]);
+    const bands = [];
+    const value = (/** @type {any} */ _, /** @type {number} */ v) => short(v);
+    for (const line of this.options.lines) {
+      const color = lineColor(line.color);
+      if (line.low && line.high) {
+        bands.push({series: [series.length, series.length + 1], fill: `${color}33`});
+        const [low, high] = line.names || [`${line.label} low`, `${line.label} high`];
+        for (const label of [high, low])
+          series.push({label, stroke: `${color}55`, width: 1, points: {show: false}, spanGaps: true, value});
+      }
+      if (!line.values) continue;
       series.push({
         label: visible(line.label, 60),
         stroke: color,
@@ -75,9 +78,31 @@ export class Chart {
         dash: line.dash,
         spanGaps: true,
         value,
-        points: {show: x.length < 60, size: 4}
+        points: {show: this.options.x.length < 60, size: 4}
       });
     }
+    return {series, bands};
+  }
+
+  /** Draws new values of the same lines.
+   * @param {Partial<ChartOptions>} options */
+  update(options) {
+    const before = this.plot.series.length;
+    Object.assign(this.options, options);
+    const data = this.data();
+    if (data.length !== before) return this.draw();
+    this.plot.setData(data, false);
+    this.zoom();
+  }
+
+  /** @param {Partial<ChartOptions>} [options] */
+  draw(options) {
+    Object.assign(this.options, options);
+    const {title, log, height = 170} = this.options;
+    if (this.plot) this.plot.destroy();
+    this.host.replaceChildren(el("h3", {textContent: visible(title, 120), title: visible(title, 2000)}));
+    const ink = cssColor("--faint"), grid = cssColor("--line");
+    const {series, bands} = this.series();
     const uPlot = /** @type {any} */ (window).uPlot;
     this.plot =
         new uPlot(
@@ -113,10 +138,12 @@ export class Chart {
                           u.setSelect({left: 0, width: 0, top: 0, height: 0}, false);
                           change({range});
                         }],
-                    draw: [(/** @type {any} */ u) => bad && markBad(u, x, bad)],
+                    draw:
+                        [(/** @type {any} */ u) =>
+                             this.options.bad && markBad(u, this.options.x, this.options.bad)],
                   },
             },
-            data, this.host);
+            this.data(), this.host);
     this.marker = el("div", {className: "marker"});
     this.plot.over.append(this.marker);
     this.plot.over.addEventListener("mouseleave", () => setTimeout(markAll, 50)); /* after uPlot */
@@ -155,9 +182,9 @@ export class Chart {
   }
 
   remove() {
+    if (!charts.delete(this)) return;
     this.resize.disconnect();
     this.plot.destroy();
-    charts.delete(this);
   }
 }
 
@@ -186,11 +213,16 @@ onChange((changed) => {
     else if (changed.has("step"))
       chart.mark();
   }
-});
+}, true);
 
 /** Draws all charts again, in the colours of the theme. */
 export function redrawCharts() {
   for (const chart of charts) chart.draw();
+}
+
+/** Forgets all charts, before everything is shown anew. */
+export function removeCharts() {
+  for (const chart of charts) chart.remove();
 }
 
 /** A small curve as an image: the evidence of a finding.

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 import {Chart} from "./chart.js";
 import {count, facts, loadDifferences, onChange, runs, view} from "./data.js";
-import {byId, el, GREY, short, visible} from "./dom.js";
+import {el, fresh, GREY, short, visible} from "./dom.js";
 import {Grid, legend} from "./grid.js";
 import {goTo} from "./verdict.js";
 
@@ -20,8 +20,7 @@ function deviations(a, b) {
 export async function showCompare() {
   const differences = runs.length > 1 ? await loadDifferences() : null;
   if (!differences) return;
-  const [a, b] = runs, section = byId("compare");
-  section.hidden = false;
+  const [a, b] = runs, section = fresh("compare");
   const size = (/** @type {number|string|undefined} */ x) => (x === undefined ? 0 : Number(x));
   const differing =
       differences.filter((one) => one.verdict === "differs")
@@ -71,10 +70,11 @@ export async function showCompare() {
   }
   section.append(charts);
   /** @type {Chart[]} */
-  let pair = [];
+  let pair = [], shownPair = "";
 
   /** @param {string} name */
   async function drawPair(name) {
+    shownPair = name;
     for (const chart of pair) chart.remove();
     pair = [];
     charts.replaceChildren();
@@ -121,7 +121,10 @@ export async function showCompare() {
   if (first) await drawPair(first.name);
 
   const bins = a.tensors;
-  if (!bins || !b.tensors || !differing.length) return;
+  onChange((changed) => {
+    if (changed.has("data") && shownPair) drawPair(shownPair);
+  });
+  if (!differing.length) return;
   await bins.load(["rms"]);
   await b.tensors.load(["rms"]);
   const host = el("div", {});
@@ -134,7 +137,7 @@ export async function showCompare() {
           q = k === undefined ? undefined : b.tensors.find(k, 0, view.isEval);
     if (!p || !q || i === undefined) continue;
     const values = deviations(bins.values(p, "rms"), b.tensors.values(q, "rms"));
-    const bad = bins.badOf(p).map((x, n) => (/** @type {any} */ (b.tensors).badOf(q)[n] !== x ? 1 : 0));
+    const bad = bins.badOf(p).map((x, n) => (b.tensors.badOf(q)[n] !== x ? 1 : 0));
     rows.push({
       label: one.name,
       site: i,

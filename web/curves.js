@@ -1,8 +1,8 @@
 /* curves.js -- the numbers that the program logged.
  * SPDX-License-Identifier: Apache-2.0 */
 import {Chart} from "./chart.js";
-import {runs} from "./data.js";
-import {byId, el, visible} from "./dom.js";
+import {onChange, runs, view} from "./data.js";
+import {el, fresh, visible} from "./dom.js";
 
 const AT_FIRST = 24;
 
@@ -17,30 +17,29 @@ function importance(name) {
 export function showCurves() {
   const names = new Map();
   for (const run of runs)
-    for (const series of run.numbers?.series || []) {
+    for (const series of run.numbers.series) {
       const name = run.sites[series.site].name;
       if (!names.has(name)) names.set(name, []);
       names.get(name).push({run, series});
     }
   if (!names.size) return;
-  const section = byId("curves");
-  section.hidden = false;
+  const section = fresh("curves");
   const sorted = [...names.keys()].sort((a, b) => importance(a) - importance(b) || (a < b ? -1 : 1));
   const grid = el("div", {className: "charts"});
   const filter =
       el("input", {type: "search", placeholder: "Filter by name", ariaLabel: "Filter curves by name"});
-  const smooth = el("input", {type: "range", min: "0", max: "0.99", step: "0.01", value: "0"});
-  const log = el("input", {type: "checkbox"});
+  const smooth =
+      el("input", {type: "range", min: "0", max: "0.99", step: "0.01", value: String(view.smooth)});
+  const log = el("input", {type: "checkbox", checked: view.log});
+  filter.value = view.curveFilter;
   const more = el("button", {type: "button"});
   /** @type {Map<string, Chart>} */
   const shown = new Map();
   let most = AT_FIRST;
-  const options = () => ({smooth: Number(smooth.value), log: log.checked});
+  const options = () => ({smooth: view.smooth, log: view.log});
 
   /** @param {string} name */
-  const make = (name) => {
-    const host = el("div", {className: "chart"});
-    grid.append(host);
+  const linesOfName = (name) => {
     const all = names.get(name);
     const lines = all.map((/** @type {any} */ {run, series}, /** @type {number} */ i) => {
       const ranks = run.facts.ranks, bins = run.numbers;
@@ -65,7 +64,14 @@ export function showCurves() {
       run.numbers.badOf(series).forEach((/** @type {number} */ b, /** @type {number} */ i) => {
         bad[i] |= b;
       });
-    shown.set(name, new Chart(host, {title: name, x: bins.steps, lines, bad, ...options()}));
+    return {x: bins.steps, lines, bad};
+  };
+
+  /** @param {string} name */
+  const make = (name) => {
+    const host = el("div", {className: "chart"});
+    grid.append(host);
+    shown.set(name, new Chart(host, {title: name, ...linesOfName(name), ...options()}));
   };
 
   const update = () => {
@@ -80,9 +86,22 @@ export function showCurves() {
   const restyle = () => {
     for (const chart of shown.values()) chart.draw(options());
   };
-  filter.addEventListener("input", update);
-  smooth.addEventListener("input", restyle);
-  log.addEventListener("change", restyle);
+  filter.addEventListener("input", () => {
+    view.curveFilter = filter.value;
+    update();
+  });
+  smooth.addEventListener("input", () => {
+    view.smooth = Number(smooth.value);
+    restyle();
+  });
+  log.addEventListener("change", () => {
+    view.log = log.checked;
+    restyle();
+  });
+  onChange((changed) => {
+    if (changed.has("data"))
+      for (const [name, chart] of shown) chart.update(linesOfName(name));
+  });
   more.addEventListener("click", () => {
     most += AT_FIRST;
     update();

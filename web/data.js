@@ -6,14 +6,14 @@
  *   detail: string[], sites?: number[], count?: number,
  *   fed_by?: [string, number, number, string][]}} Finding
  * @typedef {{path: string, state: string, ranks: number[], bytes: number, points: number,
- *   lost: number, shown: number, info: Object<string, string>, notes: [number, string][],
+ *   lost: number, shown: number, alarms: number, info: Object<string, string>, notes: [number, string][],
  *   cost?: number|string}} RunFacts
- * @typedef {{name: string, step?: number, line?: string, count?: number, shape?: number[],
+ * @typedef {{name: string, points?: number, step?: number, line?: string, count?: number, shape?: number[],
  *   min?: string, max?: string, mean?: string, std?: string, rms?: string, value?: any,
  *   nan?: number, inf?: number, anomalies?: number,
  *   histogram?: {top: number, octaves: number, columns: number[][]}}} Site
  * @typedef {{label: string, depth: number, class?: string, sites?: number[]}} TreeRow
- * @typedef {{site: number, file: number, isEval: boolean, points: number, at: number}} Series
+ * @typedef {{site: number, file: number, isEval: boolean, at: number}} Series
  * @typedef {{name: string, a: number, rank: number, verdict: string, first: boolean, first_step?: number,
  *   field?: string, worst_step?: number, value_a?: string, value_b?: string,
  *   deviation?: number|string, floor?: number|string}} Difference
@@ -21,15 +21,31 @@
 
 export const NAN_BIT = 1, INF_BIT = 2;
 
-/** @type {{version: string, bytes: number, anomalies: string[], runs: RunFacts[], findings: Finding[]}} */
+/** @typedef {{version: string, live?: boolean, pending?: boolean, folder?: string, list?: any[],
+ *   anomalies: string[], runs: RunFacts[], findings: Finding[]}} Facts */
+
+/** @type {Facts} */
 export const facts =
     JSON.parse(/** @type {HTMLElement} */ (document.getElementById("facts")).textContent || "{}");
 
-/** @param {string} name @returns {Promise<Uint8Array|null>} */
+/* ---- where data come from: the page itself, or the server that sent it ---- */
+
+/** Asks the server.
+ * @param {string} path @param {Object<string, string>} values @returns {Promise<Response>} */
+export async function ask(path, values) {
+  const query = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries(values)) query.set(name, value);
+  const response = await fetch(`${path}?${query}`);
+  if (!response.ok) throw new Error((await response.text()).trim());
+  return response;
+}
+
+/** What is in the page, once.
+ * @param {string} name @returns {Promise<Uint8Array|null>} */
 async function unpack(name) {
   const block = document.querySelector(`script[data-name="${name}"]`);
-  if (!block) return null;
-  const text = atob(block.textContent || "");
+  if (!block || !block.textContent) return null;
+  const text = atob(block.textContent);
   const packed = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
   block.textContent = "";
@@ -37,58 +53,175 @@ async function unpack(name) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** @param {string} name @returns {Promise<any>} */
-async function unpackJson(name) {
+/** A text of the page.
+ * @param {string} name @returns {Promise<any>} */
+export async function getText(name) {
+  if (facts.live) return (await ask("block", {name})).json();
   const bytes = await unpack(name);
   return bytes && JSON.parse(new TextDecoder().decode(bytes));
 }
 
-/** Numbers whose bytes come plane by plane, the highest first.
- * @param {Uint8Array} planes @param {number} count @returns {Float32Array} */
-function joinPlanes(planes, count) {
-  const bytes = count > 0 ? planes.length / count : 0;
-  const bits = new Uint32Array(count);
-  for (let b = 0; b < bytes; b++) {
-    const shift = 24 - 8 * b, from = b * count;
-    for (let i = 0; i < count; i++) bits[i] |= planes[from + i] << shift;
-  }
-  return new Float32Array(bits.buffer);
-}
+/* ---- columns ---- */
 
-/** Series of one sort (numbers or tensors) over bins of steps. */
+/* How two neighbours become one, as in collect.c. */
+const KEEP_LEAST = ["low", "min", "rms_low"];
+const KEEP_MOST = ["high", "max", "rms", "zeros"];
+/* Where each bin has one point, its least and largest value are that point's. */
+const SAME = [["low", "value"], ["high", "value"], ["rms_low", "rms"]];
+
+/** Series of one sort (numbers or tensors) over bins of steps.  Series i has the cells from
+ * i * stride on. */
 export class Bins {
-  /** @param {string} prefix @param {any} table */
-  constructor(prefix, table) {
+  /** @param {string} prefix */
+  constructor(prefix) {
     this.prefix = prefix;
     /** @type {number[]} */
-    this.steps = table.steps;
-    /** @type {number} */
-    this.last = table.last;
-    /** @type {boolean} */
-    this.exact = table.exact;
+    this.steps = [];
+    this.last = 0;
+    this.width = 1;
+    this.bytes = 4;
+    this.stride = 0;
     /** @type {Series[]} */
-    this.series = table.series.map(
-        (/** @type {number[]} */ s, /** @type {number} */ i) =>
-            ({site: s[0], file: s[1], isEval: s[2] === 1, points: s[3], at: i * table.steps.length}));
-    this.index = new Map(this.series.map((s) => [`${s.site}/${s.file}/${s.isEval}`, s]));
+    this.series = [];
+    /** @type {Map<string, Series>} */
+    this.index = new Map();
     /** @type {Object<string, Float32Array>} */
     this.columns = {};
     /** @type {Uint8Array} */
     this.bad = new Uint8Array(0);
   }
 
+  /** Is each bin a single step? */
+  get exact() { return this.width === 1; }
+
+  /** Takes in which bins and series there are; columns that changed follow.  Returns whether there
+   * are new series.
+   * @param {any} table */
+  apply(table) {
+    const isWhole = table.from === 0 && table.known === 0, before = this.series.length;
+    if (isWhole) {
+      this.steps = [];
+      this.series = [];
+      this.columns = {};
+      this.stride = 0;
+      this.bad = new Uint8Array(0);
+      this.width = table.width;
+      this.index.clear();
+    }
+    while (this.width < table.width) this.halve();
+    this.steps.length = table.from;
+    for (const step of table.steps) this.steps.push(step);
+    this.last = table.last;
+    this.bytes = table.bytes;
+    this.series.length = Math.min(this.series.length, table.known);
+    for (const [site, file, isEval] of table.series) {
+      const series = {site, file, isEval: isEval === 1, at: 0};
+      this.series.push(series);
+      this.index.set(`${site}/${file}/${series.isEval}`, series);
+    }
+    this.grow(!isWhole || table.live);
+    return this.series.length !== before;
+  }
+
+  /** Makes room for all series and steps.
+   * @param {boolean} isLive there will be more steps */
+  grow(isLive) {
+    const stride = this.steps.length <= this.stride ? this.stride :
+        isLive                                      ? this.steps.length * 2 :
+                                                      this.steps.length;
+    const old = this.stride;
+    this.series.forEach((series, i) => {
+      series.at = i * stride;
+    });
+    if (stride === old && this.bad.length >= stride * this.series.length) return;
+    const room = stride * Math.ceil(this.series.length * (isLive ? 1.5 : 1));
+    for (const name of Object.keys(this.columns)) {
+      const same = SAME.find(([other, one]) => other === name && this.columns[one] === this.columns[name]);
+      if (same) continue;
+      const grown = moved(this.columns[name], new Float32Array(room).fill(NaN), old, stride);
+      for (const [other, one] of SAME)
+        if (one === name && this.columns[other] === this.columns[name]) this.columns[other] = grown;
+      this.columns[name] = grown;
+    }
+    this.bad = moved(this.bad, new Uint8Array(room), old, stride);
+    this.stride = stride;
+  }
+
+  /** Joins neighbours, as the server has done. */
+  halve() {
+    const n = this.steps.length, half = (n + 1) >> 1;
+    for (const [name, same] of SAME)
+      if (this.columns[name] && this.columns[name] === this.columns[same])
+        this.columns[name] = this.columns[same].slice();
+    for (const {at} of this.series) {
+      for (const [name, column] of Object.entries(this.columns)) {
+        for (let i = 0; i < half; i++) {
+          const a = column[at + 2 * i], b = 2 * i + 1 < n ? column[at + 2 * i + 1] : NaN;
+          column[at + i] = Number.isNaN(a) ? b :
+              Number.isNaN(b)              ? a :
+              KEEP_LEAST.includes(name)    ? Math.min(a, b) :
+              KEEP_MOST.includes(name)     ? Math.max(a, b) :
+                                             (a + b) / 2;
+        }
+        column.fill(NaN, at + half, at + n);
+      }
+      for (let i = 0; i < half; i++)
+        this.bad[at + i] = this.bad[at + 2 * i] | (2 * i + 1 < n ? this.bad[at + 2 * i + 1] : 0);
+      this.bad.fill(0, at + half, at + n);
+    }
+    this.steps = this.steps.filter((_, i) => i % 2 === 0);
+    this.width *= 2;
+  }
+
+  /** Takes in a column from bin `from` on: the bytes of its numbers come plane by plane, the
+   * highest first.
+   * @param {string} name @param {Uint8Array} planes @param {number} from */
+  take(name, planes, from) {
+    const across = this.steps.length - from, n = this.series.length * across;
+    const bytes = n > 0 ? planes.length / n : 0;
+    const same = SAME.find(([other]) => other === name);
+    if (!this.columns[name])
+      this.columns[name] =
+          new Float32Array(Math.max(this.bad.length, this.series.length * this.stride)).fill(NaN);
+    else if (same && this.columns[same[1]] === this.columns[name])
+      this.columns[name] = this.columns[name].slice(); /* from now on they differ */
+    const bits = new Uint32Array(this.columns[name].buffer);
+    this.series.forEach(({at}, row) => {
+      for (let i = 0; i < across; i++) {
+        let x = 0;
+        for (let b = 0; b < bytes; b++) x |= planes[b * n + row * across + i] << (24 - 8 * b);
+        bits[at + from + i] = x;
+      }
+    });
+  }
+
+  /** @param {Uint8Array} bad @param {number} from */
+  takeBad(bad, from) {
+    const across = this.steps.length - from;
+    this.series.forEach(
+        ({at}, row) => this.bad.set(bad.subarray(row * across, (row + 1) * across), at + from));
+  }
+
+  join() {
+    for (const [name, same] of SAME)
+      if (!this.columns[name] && this.columns[same]) this.columns[name] = this.columns[same];
+  }
+
   /** @param {string[]} names */
   async load(names) {
-    const count = this.series.length * this.steps.length;
-    for (const name of names) {
-      if (this.columns[name]) continue;
-      const planes = await unpack(`${this.prefix}/${name}`);
-      if (planes) this.columns[name] = joinPlanes(planes, count);
+    const missing = names.filter((name) => !this.columns[name]);
+    if (!missing.length) return;
+    if (facts.live) {
+      await sync(missing.map((name) => `${this.prefix}/${name}`));
+      return;
     }
-    if (!this.bad.length) this.bad = (await unpack(`${this.prefix}/bad`)) || new Uint8Array(count);
-    /* Where each bin has one point, its least and largest value are that point's. */
-    for (const [name, same] of [["low", "value"], ["high", "value"], ["rms_low", "rms"]])
-      if (!this.columns[name] && this.columns[same]) this.columns[name] = this.columns[same];
+    for (const name of missing) {
+      const planes = await unpack(`${this.prefix}/${name}`);
+      if (planes) this.take(name, planes, 0);
+    }
+    const bad = await unpack(`${this.prefix}/bad`);
+    if (bad) this.takeBad(bad, 0);
+    this.join();
   }
 
   /** @param {number} site @param {number} file @param {boolean} isEval */
@@ -127,6 +260,15 @@ export class Bins {
   }
 }
 
+/** Copies rows of one stride into rows of another.
+ * @template {Float32Array|Uint8Array} T
+ * @param {T} from @param {T} to @param {number} old @param {number} stride @returns {T} */
+function moved(from, to, old, stride) {
+  for (let row = 0; old > 0 && (row + 1) * old <= from.length && row * stride + old <= to.length; row++)
+    to.set(/** @type {any} */ (from.subarray(row * old, (row + 1) * old)), row * stride);
+  return to;
+}
+
 /** @param {number} n */
 export function count(n) { return String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f"); }
 
@@ -141,24 +283,38 @@ export class Run {
     this.tree = [];
     /** @type {Map<string, number>} */
     this.byName = new Map();
+    this.numbers = new Bins(`${number}/numbers`);
+    this.tensors = new Bins(`${number}/tensors`);
   }
 
-  async load() {
-    const table = await unpackJson(`${this.number}/table`);
-    const series = await unpackJson(`${this.number}/series`);
+  async loadTable() {
+    const table = await getText(`${this.number}/table`);
     this.sites = table.sites;
     this.tree = table.tree;
     this.byName = new Map(this.sites.map((site, i) => [site.name, i]));
-    this.numbers = new Bins(`${this.number}/numbers`, series.numbers);
-    this.tensors = new Bins(`${this.number}/tensors`, series.tensors);
+  }
+
+  async load() {
+    await this.loadTable();
+    const series = facts.live ? null : await getText(`${this.number}/series`);
+    if (series) {
+      this.numbers.apply(series.numbers);
+      this.tensors.apply(series.tensors);
+    }
     await this.numbers.load(["value", "low", "high"]);
+    if (!series) await this.tensors.load(["rms"]);
+  }
+
+  /** Gets what is shown of a site alone, as it is now.
+   * @param {number} site */
+  async refresh(site) {
+    if (facts.live) Object.assign(this.sites[site], await getText(`${this.number}/site/${site}`));
   }
 
   /** A number of the page, of its own file or of the first that has it.
    * @param {number} site @param {number} [file] @param {boolean} [isEval] */
   seriesOf(site, file = 0, isEval = false) {
     for (const bins of [this.tensors, this.numbers]) {
-      if (!bins) continue;
       const found = bins.find(site, file, isEval) || bins.series.find((s) => s.site === site);
       if (found) return {bins, series: found};
     }
@@ -170,12 +326,65 @@ export class Run {
 export const runs = facts.runs.map((_, i) => new Run(i));
 
 /** @returns {Promise<Difference[]|null>} */
-export function loadDifferences() { return unpackJson("diff"); }
+export function loadDifferences() { return getText("diff"); }
+
+let cursor = 0;
+/** @type {Promise<string>} */
+let exchanges = Promise.resolve("");
+
+/** Gets what is new since the last time, and columns that are missing.  Returns what changed:
+ * "series", "data" or "".
+ * @param {string[]} [add] @returns {Promise<string>} */
+export function sync(add = []) {
+  exchanges = exchanges.catch(() => "").then(() => exchange(add));
+  return exchanges;
+}
+
+/** @param {string[]} add */
+async function exchange(add) {
+  const all = runs.flatMap((run) => [run.numbers, run.tensors]);
+  const have = all.flatMap((bins) => Object.keys(bins.columns).map((name) => `${bins.prefix}/${name}`));
+  const response = await ask(
+      "data",
+      {since: String(cursor), have: have.join(), add: add.filter((name) => !have.includes(name)).join()});
+  const bytes = new Uint8Array(await response.arrayBuffer());
+  const end = 4 + new DataView(bytes.buffer).getUint32(0, true);
+  const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, end)));
+  const isNew = head.cursor !== cursor;
+  let at = end, hasSeries = false;
+  cursor = head.cursor;
+  for (const run of runs) {
+    const {numbers, tensors, ...counts} = head.runs[run.number];
+    Object.assign(run.facts, counts);
+    if (numbers) hasSeries = run.numbers.apply({...numbers, live: true}) || hasSeries;
+    if (tensors) hasSeries = run.tensors.apply({...tensors, live: true}) || hasSeries;
+  }
+  const next = (/** @type {number} */ n) => bytes.subarray(at, at += n);
+  const named = new Map(all.map((bins) => [bins.prefix, bins]));
+  for (const [name, from] of head.columns) {
+    const slash = name.lastIndexOf("/"), bins = named.get(name.slice(0, slash));
+    if (bins)
+      bins.take(
+          name.slice(slash + 1), next(bins.series.length * (bins.steps.length - from) * bins.bytes), from);
+  }
+  for (const run of runs)
+    for (const [table, bins] of [
+             [head.runs[run.number].numbers, run.numbers], [head.runs[run.number].tensors, run.tensors]])
+      if (table) {
+        bins.takeBad(next(bins.series.length * (bins.steps.length - table.from)), table.from);
+        bins.join();
+      }
+  for (const run of runs) /* a series of a site that was not there */
+    if ([run.numbers, run.tensors].some((bins) => bins.series.some((one) => one.site >= run.sites.length)))
+      await run.loadTable();
+  return hasSeries && have.length ? "series" : isNew ? "data" : "";
+}
 
 /* ---- what the views share: the step, the site, the zoom ---- */
 
 /** @typedef {{step: number, site: number, run: number, range: [number, number]|null,
- *   kind: string, stat: string, relative: boolean, isEval: boolean, file: number}} View */
+ *   kind: string, stat: string, relative: boolean, isEval: boolean, file: number, curveFilter: string,
+ *   smooth: number, log: boolean, mapFilter: string, unfolded: Set<string>}} View */
 
 /** @type {View} */
 export const view = {
@@ -187,20 +396,38 @@ export const view = {
   stat: "rms",
   relative: false,
   isEval: false,
-  file: 0
+  file: 0,
+  curveFilter: "",
+  smooth: 0,
+  log: false,
+  mapFilter: "",
+  unfolded: new Set()
 };
 
-/** @type {((changed: Set<string>) => void)[]} */
-const listeners = [];
+/** @typedef {(changed: Set<string>) => void} Listener */
+/** @type {Listener[]} */
+let listeners = [];
+/** @type {Listener[]} */
+const permanent = [];
 
-/** @param {(changed: Set<string>) => void} listener */
-export function onChange(listener) { listeners.push(listener); }
+/** Views listen until they are made anew, modules for ever.
+ * @param {Listener} listener @param {boolean} [isPermanent] */
+export function onChange(listener, isPermanent = false) {
+  (isPermanent ? permanent : listeners).push(listener);
+}
+
+export function forgetListeners() { listeners = []; }
+
+/** Tells all views what changed: keys of the view, "data" for new numbers, "facts" for findings.
+ * @param {Set<string>} changed */
+export function announce(changed) {
+  for (const listener of [...permanent, ...listeners]) listener(changed);
+}
 
 /** @param {Partial<View>} values */
 export function change(values) {
   const changed = new Set(Object.keys(values).filter(
       (key) => /** @type {any} */ (view)[key] !== /** @type {any} */ (values)[key]));
   Object.assign(view, values);
-  if (changed.size)
-    for (const listener of listeners) listener(changed);
+  if (changed.size) announce(changed);
 }

@@ -21,6 +21,15 @@ export function el(tag, props = {}, ...children) {
 /** @param {string} id @returns {any} */
 export function byId(id) { return document.getElementById(id); }
 
+/** Empties a section down to its title, and shows it.
+ * @param {string} id @returns {any} */
+export function fresh(id) {
+  const section = byId(id);
+  section.replaceChildren(section.querySelector("h2"));
+  section.hidden = false;
+  return section;
+}
+
 /** Shows control characters and those that change the direction of text; cuts long text.
  * @param {string} text @param {number} [most] */
 export function visible(text, most = 400) {

@@ -19,9 +19,10 @@ from pathlib import Path
 
 IMPORT = re.compile(r"^import\s.*?;\n", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"^(?:export )?(?:async )?(?:function\*?|const|let|class) (\w+)", re.MULTILINE)
+NEXT_NAME = re.compile(r"^(?:export )?(?:const|let) .*?, (\w+) = ", re.MULTILINE)
 POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
-    "img-src data:; base-uri 'none'; form-action 'none'"
+    "img-src data:; base-uri 'none'; form-action 'none'; connect-src {{{{CONNECT}}}}"
 )
 
 
@@ -44,7 +45,7 @@ def join_modules(paths: list[Path]) -> str:
     parts = []
     for path in paths:
         text = path.read_text(encoding="utf-8")
-        for name in NAME.findall(text):
+        for name in NAME.findall(text) + NEXT_NAME.findall(text):
             if name in seen:
                 sys.exit(f"{path.name}: {name} is also a name of {seen[name]}")
             seen[name] = path.name
@@ -83,9 +84,11 @@ def main(arguments: list[str]) -> None:
         if not found:
             sys.exit(f"{index.name} has no {{{{{mark}}}}}")
         page = before + text + after
-    head, _, rest = page.partition("{{FACTS}}")
+    start, _, rest = page.partition("{{CONNECT}}")
+    head, _, rest = rest.partition("{{FACTS}}")
     middle, _, tail = rest.partition("{{DATA}}")
-    parts = {"tt_page_head": head, "tt_page_middle": middle, "tt_page_tail": tail}
+    names = ("tt_page_start", "tt_page_head", "tt_page_middle", "tt_page_tail")
+    parts = dict(zip(names, (start, head, middle, tail), strict=True))
     text = '#include "page/assets.h"\n' + "".join(as_array(*part) for part in parts.items())
     out.write_text(text, encoding="ascii")
 

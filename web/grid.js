@@ -245,7 +245,7 @@ export class Grid {
       }
     });
     window.addEventListener("mousemove", (event) => {
-      if (this.dragFrom === null) return;
+      if (this.dragFrom === null || !this.box.isConnected) return;
       this.dragTo = this.place(event).x;
       this.draw();
     });

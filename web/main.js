@@ -1,11 +1,13 @@
 /* main.js -- starts the page: the verdict at once, the rest when the data are there.
  * SPDX-License-Identifier: Apache-2.0 */
 import {showAbout} from "./about.js";
-import {redrawCharts} from "./chart.js";
+import {redrawCharts, removeCharts} from "./chart.js";
 import {showCompare} from "./compare.js";
 import {showCurves} from "./curves.js";
-import {change, count, facts, onChange, runs, view} from "./data.js";
+import {announce, change, count, facts, forgetListeners, onChange, runs, view} from "./data.js";
 import {byId, el} from "./dom.js";
+import {showList} from "./list.js";
+import {follow, getFacts, lastStep} from "./live.js";
 import {showMap} from "./map.js";
 import {showRanks} from "./ranks.js";
 import {showTree} from "./tree.js";
@@ -24,27 +26,32 @@ function applyTheme() {
   change({step: view.step});
 }
 
+/** The bins that the slider moves over: those with the most. */
+function longestBins() {
+  const bins = runs.flatMap((run) => [run.numbers, run.tensors]).filter((one) => one.series.length);
+  return bins.sort((a, b) => b.steps.length - a.steps.length)[0];
+}
+
 function showScrubber() {
-  const bins = runs.flatMap((run) => [run.numbers, run.tensors]).filter((one) => one && one.series.length);
-  const longest = bins.sort((a, b) => (b ? b.steps.length : 0) - (a ? a.steps.length : 0))[0];
-  if (!longest || longest.steps.length < 1) return;
-  const slider = byId("step"), steps = longest.steps;
-  byId("scrubber").hidden = false;
-  slider.max = String(steps.length - 1);
+  const slider = byId("step");
   const update = () => {
+    const longest = longestBins();
+    byId("scrubber").hidden = !longest || !longest.steps.length;
+    if (byId("scrubber").hidden) return;
     const bin = longest.binOf(view.step);
+    slider.max = String(longest.steps.length - 1);
     slider.value = String(bin);
     slider.setAttribute("aria-valuetext", longest.stepText(bin));
-    byId("step-value").textContent = count(steps[bin]);
+    byId("step-value").textContent = count(longest.steps[bin]);
     byId("unzoom").hidden = !view.range;
   };
-  slider.addEventListener("input", () => change({step: steps[Number(slider.value)]}));
+  slider.addEventListener("input", () => change({step: longestBins().steps[Number(slider.value)]}));
   byId("unzoom").addEventListener("click", () => change({range: null}));
   onChange((changed) => {
-    if (changed.has("step") || changed.has("range")) update();
-  });
+    if (["step", "range", "data"].some((key) => changed.has(key))) update();
+  }, true);
   const first = firstStep();
-  change({step: first >= 0 ? first : steps[steps.length - 1]});
+  change({step: first >= 0 ? first : lastStep()});
   update();
 }
 
@@ -63,18 +70,38 @@ function showNav() {
              {href: `#${section.id}`, textContent: section.querySelector("h2")?.textContent || section.id})));
 }
 
-async function start() {
-  for (const run of runs) await run.load();
+/** Shows every section, from the top to the bottom. */
+async function showAll() {
+  forgetListeners();
+  removeCharts();
   showAbout();
-  showScrubber();
   showCurves();
   await showMap();
   await showTree();
   await showRanks();
   await showCompare();
+  showVerdict();
   await addEvidence();
   showNav();
-  document.documentElement.dataset.ready = "true";
+  if (view.site >= 0) announce(new Set(["site"]));
+}
+
+async function start() {
+  if (facts.list) return showList();
+  if (facts.pending) {
+    await getFacts();
+    showVerdict();
+  }
+  for (const run of runs) await run.load();
+  showScrubber();
+  await showAll();
+  onChange(async (changed) => {
+    if (!changed.has("facts")) return;
+    showVerdict();
+    await addEvidence();
+    showAbout();
+  }, true);
+  if (facts.live) follow(showAll);
 }
 
 byId("theme").addEventListener("click", () => {
@@ -83,8 +110,14 @@ byId("theme").addEventListener("click", () => {
 });
 prefersDark.addEventListener("change", applyTheme);
 applyTheme();
-showVerdict();
-document.addEventListener("DOMContentLoaded", () => start().catch((error) => {
-  byId("summary").textContent = `The page could not be drawn: ${error}`;
-  throw error;
-}));
+if (!facts.list) showVerdict();
+document.addEventListener(
+    "DOMContentLoaded",
+    () => start().then(
+        () => {
+          document.documentElement.dataset.ready = "true";
+        },
+        (error) => {
+          byId("summary").textContent = `The page could not be drawn: ${error}`;
+          throw error;
+        }));

@@ -1,7 +1,7 @@
 /* map.js -- all layers x all steps, coloured by a statistic.
  * SPDX-License-Identifier: Apache-2.0 */
 import {change, onChange, Run, runs, view} from "./data.js";
-import {byId, el, short} from "./dom.js";
+import {el, fresh, short} from "./dom.js";
 import {Grid, legend} from "./grid.js";
 import {goTo} from "./verdict.js";
 
@@ -24,8 +24,8 @@ export const STATISTICS = {
  * @param {Run} run @param {number} site @param {string} stat @param {number} file @param {boolean} isEval
  * @returns {Float32Array|null} */
 export function valuesOf(run, site, stat, file, isEval) {
-  const bins = run.tensors, series = bins && bins.find(site, file, isEval);
-  if (!bins || !series) return null;
+  const bins = run.tensors, series = bins.find(site, file, isEval);
+  if (!series) return null;
   const n = bins.steps.length;
   if (stat === "bad") return Float32Array.from(bins.badOf(series), () => NaN);
   if (stat === "absmax") {
@@ -122,7 +122,7 @@ export function scaleOf(all, kind) {
   };
 }
 
-/** @typedef {{row: TreeRow, label: string, open: boolean}} Line */
+/** @typedef {{row: TreeRow, label: string}} Line */
 
 /** The rows of a kind with their whole names.
  * @param {Run} run @param {string} kind @returns {Line[]} */
@@ -135,7 +135,7 @@ export function linesOf(run, kind) {
     path.length = Math.max(row.depth - 1, 0);
     if (row.depth > 0) path.push(row.label);
     const joint = kind === "line" ? ":" : ".";
-    if (row.sites) out.push({row, label: path.join(joint) || row.label, open: false});
+    if (row.sites) out.push({row, label: path.join(joint) || row.label});
   }
   return out;
 }
@@ -143,7 +143,7 @@ export function linesOf(run, kind) {
 /** The kinds of tensors that have series.
  * @param {Run} run */
 export function kindsOf(run) {
-  const tensors = new Set((run.tensors?.series || []).map((series) => series.site));
+  const tensors = new Set((run.tensors.series).map((series) => series.site));
   const kinds = new Set();
   let kind = "";
   for (const row of run.tree) {
@@ -172,12 +172,12 @@ function chooser(label, options, key, parse) {
 
 export async function showMap() {
   const run = runs[0], bins = run.tensors;
-  if (!bins || !bins.series.length) return;
-  const section = byId("map"), kinds = kindsOf(run);
-  section.hidden = false;
+  if (!bins.series.length) return;
+  const section = fresh("map"), kinds = kindsOf(run);
   if (!kinds.includes(view.kind)) change({kind: kinds[0]});
   const filter =
       el("input", {type: "search", placeholder: "Filter by name", ariaLabel: "Filter rows by name"});
+  filter.value = view.mapFilter;
   const unfold = el("button", {type: "button", textContent: "Unfold all"});
   const hasEval = bins.series.some((series) => series.isEval), ranks = run.facts.ranks;
   section.append(
@@ -205,6 +205,9 @@ export async function showMap() {
   section.append(legendHost);
   /** @type {Line[]} */
   let lines = [];
+  const keyOf = (/** @type {Line} */ line) => `${view.kind}/${line.label}`;
+  const isOpen = (/** @type {Line} */ line) =>
+      (line.row.sites || []).length > 1 && view.unfolded.has(keyOf(line));
 
   /** One row of values for several sites: the largest.
    * @param {number[]} sites */
@@ -243,8 +246,7 @@ export async function showMap() {
   const rebuild = async () => {
     const statistic = /** @type {any} */ (STATISTICS)[view.stat];
     await bins.load(statistic.columns);
-    lines = lines.length && lines[0].row && view.kind === shownKind ? lines : linesOf(run, view.kind);
-    shownKind = view.kind;
+    lines = linesOf(run, view.kind);
     /** @type {GridRow[]} */
     const rows = [];
     const wanted = filter.value.toLowerCase();
@@ -272,8 +274,8 @@ export async function showMap() {
         continue;
       const times = sites.length > 1 ? ` ×${sites.length}` : "";
       add(line.label + times, sites,
-          {fold: sites.length > 1 ? (line.open ? "open" : "closed") : null, ...{ line }});
-      if (line.open)
+          {fold: sites.length > 1 ? (isOpen(line) ? "open" : "closed") : null, ...{ line }});
+      if (isOpen(line))
         for (const site of sites) add(run.sites[site].name.slice(view.kind.length + 1), [site], {indent: 1});
     }
     const {scale, texts} =
@@ -294,22 +296,28 @@ export async function showMap() {
       onFold: (row) => {
         const line = /** @type {any} */ (row).line;
         if (line) {
-          line.open = !line.open;
+          const key = keyOf(line);
+          if (!view.unfolded.delete(key)) view.unfolded.add(key);
           rebuild();
         }
       },
     });
   };
-  let shownKind = "";
-  filter.addEventListener("input", rebuild);
+  filter.addEventListener("input", () => {
+    view.mapFilter = filter.value;
+    rebuild();
+  });
   unfold.addEventListener("click", () => {
-    const open = !lines.some((line) => line.open);
-    for (const line of lines) line.open = open && (line.row.sites || []).length > 1;
+    const open = !lines.some(isOpen);
+    view.unfolded.clear();
+    if (open)
+      for (const line of lines) view.unfolded.add(keyOf(line));
     unfold.textContent = open ? "Fold all" : "Unfold all";
     rebuild();
   });
   onChange(async (changed) => {
-    if (["kind", "stat", "relative", "isEval", "file"].some((key) => changed.has(key))) await rebuild();
+    if (["kind", "stat", "relative", "isEval", "file", "data"].some((key) => changed.has(key)))
+      await rebuild();
     if (changed.has("site") && view.run === 0) grid.select(view.site);
   });
   await rebuild();

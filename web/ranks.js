@@ -1,26 +1,26 @@
 /* ranks.js -- one site on every rank: rank x step, with the rank that differs most.
  * SPDX-License-Identifier: Apache-2.0 */
 import {onChange, runs, view} from "./data.js";
-import {byId, el, short, visible} from "./dom.js";
+import {el, fresh, short, visible} from "./dom.js";
 import {Grid, legend} from "./grid.js";
 import {scaleOf, STATISTICS, valuesOf} from "./map.js";
 
 export async function showRanks() {
   const run = runs[0], ranks = run.facts.ranks;
-  if (ranks.length < 2 || !run.numbers || !run.tensors) return;
-  byId("ranks").hidden = false;
+  if (ranks.length < 2) return;
+  const section = fresh("ranks");
   const note = el("p", {}), legendHost = el("div", {});
-  byId("ranks").append(note);
-  const grid = new Grid(byId("ranks"), "Ranks and steps");
-  byId("ranks").append(legendHost);
+  section.append(note);
+  const grid = new Grid(section, "Ranks and steps");
+  section.append(legendHost);
 
   const rebuild = async () => {
     const isChosen = view.site >= 0 && view.run === 0;
-    const first = [...run.numbers?.series || [], ...run.tensors?.series || []].find(
+    const first = [...run.numbers.series, ...run.tensors.series].find(
         (series) => /loss/i.test(run.sites[series.site].name));
     const site = isChosen ? view.site :
         first             ? first.site :
-                            (run.tensors?.series[0] || run.numbers?.series[0])?.site;
+                            (run.tensors.series[0] || run.numbers.series[0])?.site;
     if (site === undefined) return;
     const found = run.seriesOf(site);
     if (!found) return;
@@ -76,7 +76,7 @@ export async function showRanks() {
     });
   };
   onChange((changed) => {
-    if (changed.has("site") || changed.has("stat")) rebuild();
+    if (["site", "stat", "data"].some((key) => changed.has(key))) rebuild();
   });
   await rebuild();
 }

@@ -66,55 +66,28 @@ function kept(value) {
       el("div", {className: "scrollx"}, table));
 }
 
-async function showSite() {
-  const run = runs[view.run], site = run.sites[view.site], section = byId("site");
-  if (!site) {
-    section.hidden = true;
-    return;
-  }
-  section.hidden = false;
-  for (const chart of siteCharts) chart.remove();
-  siteCharts = [];
-  atStep = null;
-  const parts = /** @type {Node[]} */ ([
-    el("h2", {textContent: "Site"}),
-    el("h3", {className: "name", id: "site-name", textContent: visible(site.name, 2000)})
-  ]);
-  const remarks = facts.anomalies.filter((_, i) => ((site.anomalies || 0) >> i) & 1);
-  if (remarks.length) parts.push(el("p", {className: "alarm", textContent: `▲ ${remarks.join(", ")}`}));
-  if (site.line !== undefined)
-    parts.push(
-        el("div", {className: "line name", id: "site-line", textContent: `step ${site.step}: ${site.line}`}));
-  section.replaceChildren(...parts);
-  const found = run.seriesOf(view.site, Math.max(view.file, 0), view.isEval);
-  if (!found) return;
-  const {bins} = found, isTensor = bins === run.tensors;
-  const thinned = run.facts.notes.filter((note) => note[1].includes(site.name))
-                      .map((note) => `step ${note[0]}: ${note[1]}`);
-  const all = bins.series.filter((series) => series.site === view.site);
-  const points = all.reduce((sum, series) => sum + series.points, 0);
-  section.append(el("p", {
-    className: "faint",
-    textContent: `${count(points)} points${site.count ? `, ${count(site.count)} elements` : ""}${
-        bins.exact ?
-            "" :
-            "; each point of the charts sums up several steps and keeps their least and largest value"}`
-  }));
-  for (const text of thinned.slice(0, 5))
-    section.append(el("p", {className: "faint", textContent: visible(text)}));
-  const charts = el("div", {className: "charts wide"});
-  section.append(charts);
-  const host = () => {
-    const one = el("div", {className: "chart"});
-    charts.append(one);
-    return one;
-  };
-  const x = bins.steps, series = found.series, bad = bins.badOf(series);
-  if (isTensor) {
-    await bins.load(["min", "max", "mean", "std", "rms", "rms_low", "zeros"]);
-    const get = (/** @type {string} */ name) => bins.values(series, name), mean = get("mean"),
-          std = get("std");
-    siteCharts.push(new Chart(host(), {
+/** What the charts of the site show.
+ * @param {import("./data.js").Run} run @param {import("./data.js").Bins} bins @param {import("./data.js").Series} series */
+function chartsOf(run, bins, series) {
+  const x = bins.steps, bad = bins.badOf(series);
+  const get = (/** @type {string} */ name) => bins.values(series, name);
+  if (bins !== run.tensors)
+    return [{
+      title: "Value",
+      x,
+      bad,
+      height: 220,
+      lines: [{
+        label: "value",
+        values: get("value"),
+        color: 0,
+        ...(bins.columns.low !== bins.columns.value ? {low: get("low"), high: get("high")} : {})
+      }]
+    }];
+  const mean = get("mean"), std = get("std");
+  const others = bins.series.filter((one) => one.site === view.site && one !== series).slice(0, 7);
+  const charts = [
+    {
       title: "Range, mean ± standard deviation",
       x,
       bad,
@@ -129,9 +102,8 @@ async function showSite() {
           names: ["mean − std", "mean + std"]
         }
       ]
-    }));
-    const others = all.filter((one) => one !== series).slice(0, 7);
-    siteCharts.push(new Chart(host(), {
+    },
+    {
       title: "Root mean square",
       x,
       bad,
@@ -157,31 +129,81 @@ async function showSite() {
                         dash: [5, 4]
                       }))
       ]
-    }));
-    if (get("zeros").some((z) => z > 0))
-      siteCharts.push(new Chart(
-          host(),
-          {title: "Share of zeros", x, bad, lines: [{label: "zeros", values: get("zeros"), color: 2}]}));
-  } else {
-    siteCharts.push(new Chart(host(), {
-      title: "Value",
-      x,
-      bad,
-      height: 220,
-      lines: [{
-        label: "value",
-        values: bins.values(series, "value"),
-        color: 0,
-        ...(bins.columns.low !== bins.columns.value ?
-                {low: bins.values(series, "low"), high: bins.values(series, "high")} :
-                {})
-      }]
-    }));
+    }
+  ];
+  if (get("zeros").some((z) => z > 0))
+    charts.push(/** @type {any} */ (
+        {title: "Share of zeros", x, bad, lines: [{label: "zeros", values: get("zeros"), color: 2}]}));
+  return /** @type {import("./chart.js").ChartOptions[]} */ (charts);
+}
+
+/** The text below the name. */
+function describe() {
+  const run = runs[view.run], site = run.sites[view.site];
+  const found = run.seriesOf(view.site, Math.max(view.file, 0), view.isEval);
+  return `${count(site.points || 0)} points${site.count ? `, ${count(site.count)} elements` : ""}${
+  !found || found.bins.exact ?
+      "" :
+      "; each point of the charts sums up several steps and keeps their least and largest value"}`;
+}
+
+async function showSite() {
+  const run = runs[view.run], number = view.site, site = run.sites[number], section = byId("site");
+  if (!site) {
+    section.hidden = true;
+    return;
   }
+  section.hidden = false;
+  for (const chart of siteCharts) chart.remove();
+  siteCharts = [];
+  atStep = null;
+  const found = run.seriesOf(view.site, Math.max(view.file, 0), view.isEval);
+  await run.refresh(number);
+  if (found && found.bins === run.tensors)
+    await found.bins.load(["min", "max", "mean", "std", "rms", "rms_low", "zeros"]);
+  if (view.site !== number || run.number !== view.run) return; /* another one was chosen meanwhile */
+  const parts = /** @type {Node[]} */ ([
+    el("h2", {textContent: "Site"}),
+    el("h3", {className: "name", id: "site-name", textContent: visible(site.name, 2000)})
+  ]);
+  const remarks = facts.anomalies.filter((_, i) => ((site.anomalies || 0) >> i) & 1);
+  if (remarks.length) parts.push(el("p", {className: "alarm", textContent: `▲ ${remarks.join(", ")}`}));
+  if (site.line !== undefined)
+    parts.push(
+        el("div", {className: "line name", id: "site-line", textContent: `step ${site.step}: ${site.line}`}));
+  section.replaceChildren(...parts);
+  if (!found) return;
+  const thinned = run.facts.notes.filter((note) => note[1].includes(site.name))
+                      .map((note) => `step ${note[0]}: ${note[1]}`);
+  section.append(el("p", {className: "faint", id: "site-points", textContent: describe()}));
+  for (const text of thinned.slice(0, 5))
+    section.append(el("p", {className: "faint", textContent: visible(text)}));
+  const charts = el("div", {className: "charts wide"});
+  section.append(charts);
+  siteCharts = chartsOf(run, found.bins, found.series).map((options) => {
+    const host = el("div", {className: "chart"});
+    charts.append(host);
+    return new Chart(host, /** @type {any} */ (options));
+  });
   if (site.histogram) charts.append(histogram(site.histogram));
   if (site.value && site.value.rows) charts.append(kept(site.value));
   atStep = el("div", {className: "scrollx"});
   section.append(el("h3", {textContent: "Numbers"}), atStep);
+  showNumbers();
+}
+
+/** Shows what is new of the site that is open. */
+async function updateSite() {
+  const run = runs[view.run], number = view.site, site = run.sites[number];
+  if (!site || !siteCharts.length) return;
+  await run.refresh(number);
+  const found = run.seriesOf(number, Math.max(view.file, 0), view.isEval);
+  if (view.site !== number || !found) return;
+  const charts = chartsOf(run, found.bins, found.series);
+  if (charts.length !== siteCharts.length) return showSite();
+  charts.forEach((options, i) => siteCharts[i].update(/** @type {any} */ (options)));
+  if (byId("site-line")) byId("site-line").textContent = `step ${site.step}: ${site.line}`;
+  byId("site-points").textContent = describe();
   showNumbers();
 }
 
@@ -191,8 +213,7 @@ function showNumbers() {
   const found = site && run.seriesOf(view.site, Math.max(view.file, 0), view.isEval);
   if (!atStep || !found) return;
   const {bins, series} = found, bin = bins.binOf(view.step), isTensor = bins === run.tensors;
-  const bytes = isTensor ? facts.bytes : bins.exact ? 4 : 3;
-  const digits = [2, 2, 2, 4, 7][bytes]; /* as many as are right */
+  const digits = [2, 2, 2, 4, 7][bins.bytes]; /* as many as are right */
   const names = isTensor ? ["min", "max", "mean", "std", "rms", "zeros"] : ["value"];
   const bad = bins.badOf(series)[bin];
   const cells = names.map(
@@ -219,6 +240,8 @@ function showNumbers() {
 onChange((changed) => {
   if (["site", "run", "isEval", "file"].some((key) => changed.has(key)))
     showSite();
+  else if (changed.has("data"))
+    updateSite();
   else if (changed.has("step"))
     showNumbers();
-});
+}, true);

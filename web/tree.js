@@ -1,7 +1,7 @@
 /* tree.js -- the module tree with classes and parameter counts, coloured by the map's statistic.
  * SPDX-License-Identifier: Apache-2.0 */
 import {count, facts, onChange, runs, view} from "./data.js";
-import {byId, el, NAN_COLOR, PALETTES, short, visible} from "./dom.js";
+import {el, fresh, NAN_COLOR, PALETTES, short, visible} from "./dom.js";
 import {scaleOf, STATISTICS, valuesOf} from "./map.js";
 import {goTo} from "./verdict.js";
 
@@ -31,24 +31,20 @@ function parametersOf(counts, names) {
 
 export function showTree() {
   const run = runs[0], bins = run.tensors;
-  if (!bins || !run.tree.length) return;
-  byId("tree").hidden = false;
+  if (!run.tree.length) return;
+  const section = fresh("tree");
   const counts = parameterCounts(), list = el("ul", {className: "modules"});
   const note = el("p", {className: "faint"});
-  byId("tree").append(note, list);
+  section.append(note, list);
   const origin = facts.findings.find((finding) => finding.fed_by && finding.run === 0);
   const roles = new Map(
-      origin ?
-          [
-            [origin.site, "first NaN or Inf"],
-            ...(origin.fed_by || []).map(([role, site]) => /** @type {[number, string]} */ ([
-                                           site,
-                                           role === "parameter"         ? "its parameter" :
-                                               role === "computed from" ? "it was computed from this" :
-                                                                          ""
-                                         ]))
-          ] :
-          []);
+      origin ? [...(origin.fed_by || []).map(([role, site]) => /** @type {[number, string]} */ ([
+                                               site,
+                                               role === "parameter"         ? "its parameter" :
+                                                   role === "computed from" ? "it was computed from this" :
+                                                                              ""
+                                             ]))] :
+               []);
   /** @type {{swatch: any, value: any, sites: number[], own: (Float32Array|null)[]}[]} */
   let cells = [];
   let scale = scaleOf([], "log").scale;
@@ -75,21 +71,31 @@ export function showTree() {
     }
   };
 
+  const refresh = () => {
+    const every = [];
+    for (const cell of cells) {
+      cell.own =
+          cell.sites.map((site) => valuesOf(run, site, view.stat, Math.max(view.file, 0), view.isEval));
+      for (const values of cell.own)
+        if (values) every.push(values);
+    }
+    scale = scaleOf(every, /** @type {any} */ (STATISTICS)[view.stat].scale).scale;
+    recolour();
+  };
+
   const rebuild = async () => {
     const statistic = /** @type {any} */ (STATISTICS)[view.stat];
     await bins.load(statistic.columns);
     cells = [];
-    const rows = [], every = [];
+    const rows = [];
     let isInside = false;
     for (const row of run.tree) {
       if (row.depth === 0) isInside = row.label === view.kind;
       if (!isInside || row.depth === 0 || rows.length >= MOST) continue;
       const sites = row.sites || [], names = sites.map((site) => run.sites[site].name);
-      const own = sites.map((site) => valuesOf(run, site, view.stat, Math.max(view.file, 0), view.isEval));
-      for (const values of own)
-        if (values) every.push(values);
       const swatch = el("span", {className: "swatch"}), value = el("span", {className: "n"});
-      const role = sites.map((site) => roles.get(site)).find(Boolean);
+      const role = origin && sites.includes(origin.site) ? "first NaN or Inf" :
+                                                           sites.map((site) => roles.get(site)).find(Boolean);
       const parameters = parametersOf(counts, names);
       const label = el(sites.length ? "button" : "span", {
         className: sites.length ? "link name" : "name",
@@ -110,15 +116,16 @@ export function showTree() {
                title: "parameters"
              }),
              value));
-      cells.push({swatch, value, sites, own});
+      cells.push({swatch, value, sites, own: []});
     }
     list.replaceChildren(...rows);
-    scale = scaleOf(every, statistic.scale).scale;
-    recolour();
+    refresh();
   };
   onChange((changed) => {
     if (["kind", "stat", "isEval", "file"].some((key) => changed.has(key)))
       rebuild();
+    else if (changed.has("data"))
+      refresh();
     else if (changed.has("step"))
       recolour();
   });

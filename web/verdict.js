@@ -19,12 +19,8 @@ export function goTo(run, site, step) {
   byId("site").scrollIntoView({block: "nearest"});
 }
 
-/** Shows the sentences; needs nothing but the facts. */
-export function showVerdict() {
-  const run = facts.runs[0];
-  const paths = facts.runs.map((one) => one.path).join(" and ");
-  document.title = `${paths} · tensortap`;
-  byId("title").textContent = visible(paths, 160);
+/** What the runs are, in a line. */
+export function showSummary() {
   byId("summary").textContent =
       facts.runs
           .map(
@@ -32,7 +28,16 @@ export function showVerdict() {
                            count(one.shown)} sites, ${count(one.points)} points, ${bytesText(one.bytes)}` +
                   (one.lost ? `, ${count(one.lost)} points cannot be read` : ""))
           .join("; ");
-  if (!run) return;
+}
+
+/** Shows the sentences; needs nothing but the facts. */
+export function showVerdict() {
+  const run = facts.runs[0];
+  const paths = facts.runs.map((one) => one.path).join(" and ");
+  document.title = `${paths} · tensortap`;
+  byId("title").textContent = visible(paths, 160);
+  showSummary();
+  if (!run || facts.pending) return;
   const order = facts.findings.map((finding, i) => ({finding, i}))
                     .sort((a, b) => b.finding.weight - a.finding.weight || a.i - b.i);
   byId("findings").replaceChildren(...order.map(({finding, i}) => {

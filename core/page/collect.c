@@ -91,7 +91,7 @@ tt_status tt_page_axis_add(tt_page_axis *axis, tt_run *run, tt_error *err)
     if (st < 0)
         return tt_fail(err, st, "%s", tt_status_text(st));
     free(axis->steps);
-    *axis = (tt_page_axis){ joined, have };
+    *axis = (tt_page_axis){ joined, have, have, false };
     return TT_OK;
 }
 
@@ -115,13 +115,69 @@ static size_t place_of(const tt_page_axis *axis, int64_t step, size_t *cursor)
     return *cursor = at;
 }
 
+/* Has the axis every step from first to last? */
+static bool has_all(const tt_page_axis *axis, int64_t first, int64_t last)
+{
+    size_t cursor = axis->count > 0 ? axis->count - 1 : 0, at;
+    if (axis->count == 0 || first < axis->steps[0])
+        return false;
+    at = place_of(axis, first, &cursor);
+    uint64_t span = (uint64_t)last - (uint64_t)first;
+    return axis->steps[at] == first && span < axis->count - at && axis->steps[at + span] == last;
+}
+
+/* Adds a step behind the last.  One between others would move all bins: it is only noted. */
+static tt_status add_step(tt_page_axis *axis, int64_t step)
+{
+    if (axis->count > 0 && step <= axis->steps[axis->count - 1]) {
+        axis->is_late |= !has_all(axis, step, step);
+        return TT_OK;
+    }
+    tt_status st = tt_grow(&axis->steps, &axis->cap, axis->count + 1, sizeof *axis->steps);
+    if (st == TT_OK)
+        axis->steps[axis->count++] = step;
+    return st;
+}
+
+/* The first chunk with points that have not been read. */
+static uint32_t first_unread(const tt_index_site *row, const tt_page_place *place)
+{
+    uint32_t k = row->count;
+    while (k > 0 && row->chunks[k - 1].first + row->chunks[k - 1].n > place->points)
+        k--;
+    return k;
+}
+
+tt_status tt_page_axis_follow(tt_page_axis *axis, tt_run *run, int32_t file, int32_t site,
+                              const tt_page_place *place)
+{
+    const tt_index_site *row = tt_run_row(run, file, site);
+    tt_status st = TT_OK;
+    for (uint32_t k = row != NULL ? first_unread(row, place) : 0; row != NULL && k < row->count; k++) {
+        const tt_index_chunk *entry = &row->chunks[k];
+        tt_chunk chunk;
+        if (has_all(axis, entry->first_step, entry->last_step))
+            continue; /* most sites have the same steps */
+        st = tt_run_columns(run, run->taps[file], row, entry, &(tt_column){ TT_COLUMN_STEP }, 1, &chunk);
+        for (uint32_t i = 0; st == TT_OK && i < chunk.n; i++)
+            if (entry->first + i >= place->points)
+                st = add_step(axis, (int64_t)run->cells[i]);
+        if (st < 0 && st != TT_EFORMAT)
+            return st;
+    }
+    return TT_OK;
+}
+
 /* ---- bins -------------------------------------------------------------------- */
 
-void tt_page_bins_init(tt_page_bins *bins, const tt_page_axis *axis, bool has_tensors, size_t most)
+void tt_page_bins_init(tt_page_bins *bins, const tt_page_axis *axis, bool has_tensors, size_t most,
+                       bool may_grow)
 {
     size_t width = (axis->count + most - 1) / most;
-    *bins = (tt_page_bins){ .has_tensors = has_tensors, .width = width > 0 ? width : 1 };
+    *bins =
+        (tt_page_bins){ .has_tensors = has_tensors, .width = width > 0 ? width : 1, .lowest = SIZE_MAX };
     bins->bins = (axis->count + bins->width - 1) / bins->width;
+    bins->room = may_grow ? most : bins->bins;
 }
 
 void tt_page_bins_free(tt_page_bins *bins)
@@ -133,6 +189,22 @@ void tt_page_bins_free(tt_page_bins *bins)
     *bins = (tt_page_bins){ 0 };
 }
 
+void tt_page_bins_fit(tt_page_bins *bins, const tt_page_axis *axis)
+{
+    while ((axis->count + bins->width - 1) / bins->width > bins->room)
+        tt_page_bins_halve(bins);
+    bins->bins = (axis->count + bins->width - 1) / bins->width;
+}
+
+void tt_page_bins_mark(tt_page_bins *bins, uint64_t generation)
+{
+    size_t before = bins->marked;
+    bins->marks[generation % TT_PAGE_MARKS].lowest = bins->lowest;
+    bins->marks[generation % TT_PAGE_MARKS].count = before;
+    bins->marked = bins->count;
+    bins->lowest = SIZE_MAX;
+}
+
 static float join(joining how, float a, float b, float weight)
 {
     if (isnan(a) || isnan(b))
@@ -140,12 +212,23 @@ static float join(joining how, float a, float b, float weight)
     return how == MEAN ? a + (b - a) * weight : (how == LEAST) == (b < a) ? b : a;
 }
 
+/* Empties bins of a series. */
+static void clear(tt_page_bins *bins, size_t series, size_t from, size_t to)
+{
+    size_t first = series * bins->room;
+    for (size_t c = 0; c < TT_PAGE_COLUMN_COUNT_; c++)
+        for (size_t i = from; bins->cells[c] != NULL && i < to; i++)
+            bins->cells[c][first + i] = NAN;
+    if (to > from)
+        memset(bins->bad + first + from, 0, to - from);
+}
+
 void tt_page_bins_halve(tt_page_bins *bins)
 {
     size_t half = (bins->bins + 1) / 2;
     for (size_t s = 0; s < bins->count; s++)
         for (size_t i = 0; i < half; i++) {
-            size_t from = s * bins->bins + 2 * i, to = s * half + i;
+            size_t from = s * bins->room + 2 * i, to = s * bins->room + i;
             bool has_two = 2 * i + 1 < bins->bins;
             for (size_t c = 0; c < TT_PAGE_COLUMN_COUNT_; c++) {
                 float *cells = bins->cells[c];
@@ -155,40 +238,31 @@ void tt_page_bins_halve(tt_page_bins *bins)
             }
             bins->bad[to] = (uint8_t)(bins->bad[from] | (has_two ? bins->bad[from + 1] : 0));
         }
+    for (size_t s = 0; s < bins->count; s++) {
+        clear(bins, s, half, bins->bins);
+        bins->series[s].bin /= 2;
+    }
     bins->bins = half;
     bins->width *= 2;
-    for (size_t s = 0; s < bins->count; s++)
-        bins->series[s].first = s * half;
 }
 
 /* Adds an empty series. */
 static tt_status open_series(tt_page_bins *bins, int32_t file, int32_t site, bool is_eval)
 {
-    size_t first = bins->count * bins->bins, end = first + bins->bins;
+    size_t end = (bins->count + 1) * bins->room;
     tt_status st = tt_grow(&bins->series, &bins->cap, bins->count + 1, sizeof *bins->series);
-    for (tt_page_column c = 0; st == TT_OK && c < TT_PAGE_COLUMN_COUNT_; c++) {
-        if (!tt_page_column_is_of(c, bins->has_tensors))
-            continue;
-        st = tt_grow(&bins->cells[c], &bins->cells_cap[c], end + 1, sizeof(float));
-        for (size_t i = first; st == TT_OK && i < end; i++)
-            bins->cells[c][i] = NAN;
-    }
+    for (tt_page_column c = 0; st == TT_OK && c < TT_PAGE_COLUMN_COUNT_; c++)
+        if (tt_page_column_is_of(c, bins->has_tensors))
+            st = tt_grow(&bins->cells[c], &bins->cells_cap[c], end + 1, sizeof(float));
     if (st == TT_OK)
         st = tt_grow(&bins->bad, &bins->bad_cap, end + 1, 1);
     if (st < 0)
         return st;
-    memset(bins->bad + first, 0, bins->bins);
+    clear(bins, bins->count, 0, bins->room);
     bins->series[bins->count++] =
-        (tt_page_series){ .site = site, .file = file, .is_eval = is_eval, .first = first };
+        (tt_page_series){ .site = site, .file = file, .is_eval = is_eval, .bin = SIZE_MAX };
     return TT_OK;
 }
-
-/* One series while it is filled. */
-typedef struct filling {
-    size_t series; /* SIZE_MAX: none yet */
-    size_t bin;    /* of the points that were added last ... */
-    float points;  /* ... and their number, for the mean */
-} filling;
 
 static void put(tt_page_bins *bins, size_t at, tt_page_column column, double x, float weight)
 {
@@ -200,6 +274,7 @@ static void add_number(tt_page_bins *bins, size_t at, double x, float weight)
 {
     if (!isfinite(x)) {
         bins->bad[at] |= isnan(x) ? TT_PAGE_NAN : TT_PAGE_INF;
+        bins->alarms++;
         return;
     }
     put(bins, at, TT_PAGE_VALUE, x, weight);
@@ -211,6 +286,7 @@ static void add_tensor(tt_page_bins *bins, size_t at, const tt_stats *s, float w
 {
     bins->bad[at] |=
         (uint8_t)((s->nan > 0 ? TT_PAGE_NAN : 0) | ((s->posinf | s->neginf) != 0 ? TT_PAGE_INF : 0));
+    bins->alarms += (s->nan | s->posinf | s->neginf) != 0;
     double rms = tt_stats_rms(s);
     put(bins, at, TT_PAGE_MIN, s->min, weight);
     put(bins, at, TT_PAGE_MAX, s->max, weight);
@@ -222,37 +298,13 @@ static void add_tensor(tt_page_bins *bins, size_t at, const tt_stats *s, float w
         weight);
 }
 
-/* The columns of a chunk that the page needs, besides products, step and phase. */
-static const tt_column wanted[] = { TT_COLUMN_COUNT,  TT_COLUMN_NAN,   TT_COLUMN_POSINF,
-                                    TT_COLUMN_NEGINF, TT_COLUMN_ZEROS, TT_COLUMN_MIN,
-                                    TT_COLUMN_MAX,    TT_COLUMN_MEAN,  TT_COLUMN_M2,
-                                    TT_COLUMN_SUMSQ,  TT_COLUMN_DTYPE, TT_COLUMN_PROPAGATED };
-enum { WANTED = sizeof wanted / sizeof *wanted, OF_POINTS = 3 };
-
-static void read_stats(const uint64_t *cells, uint32_t n, uint32_t i, tt_stats *out)
-{
-    *out = (tt_stats){
-        .count = tt_count_of(cells[i]),
-        .nan = tt_count_of(cells[n + i]),
-        .posinf = tt_count_of(cells[2 * n + i]),
-        .neginf = tt_count_of(cells[3 * n + i]),
-        .zeros = tt_count_of(cells[4 * n + i]),
-        .min = tt_f64_of(cells[5 * n + i]),
-        .max = tt_f64_of(cells[6 * n + i]),
-        .mean = tt_f64_of(cells[7 * n + i]),
-        .m2 = tt_f64_of(cells[8 * n + i]),
-        .sumsq = tt_f64_of(cells[9 * n + i]),
-        .dtype = (int32_t)cells[10 * n + i],
-        .is_propagated = (int32_t)cells[11 * n + i],
-    };
-}
-
 /* Unpacks the columns of a chunk into run->cells: those of all points, then those of the points
  * with statistics, then the numbers. */
+enum { OF_POINTS = 3 };
 static tt_status unpack(tt_run *run, const tt_chunk *chunk, uint32_t *with_stats, uint32_t *with_number)
 {
     uint32_t n = chunk->n;
-    tt_status st = tt_run_grow_cells(run, (size_t)n * (OF_POINTS + WANTED + 1));
+    tt_status st = tt_run_grow_cells(run, (size_t)n * (OF_POINTS + TT_STATS_ALL + 1));
     static const tt_column of_points[OF_POINTS] = { TT_COLUMN_PRODUCTS, TT_COLUMN_STEP, TT_COLUMN_PHASE };
     for (size_t c = 0; st == TT_OK && c < OF_POINTS; c++)
         st = tt_chunk_column(chunk, of_points[c], run->cells + c * n, n);
@@ -261,16 +313,35 @@ static tt_status unpack(tt_run *run, const tt_chunk *chunk, uint32_t *with_stats
     uint64_t *at = run->cells + (size_t)OF_POINTS * n;
     *with_stats = tt_chunk_entries(run->cells, n, TT_PRODUCT_STATS);
     *with_number = tt_chunk_entries(run->cells, n, TT_PRODUCT_SCALAR);
-    for (size_t c = 0; st == TT_OK && *with_stats > 0 && c < WANTED; c++)
-        st = tt_chunk_column(chunk, wanted[c], at + c * *with_stats, *with_stats);
+    st = tt_chunk_stats(chunk, TT_STATS_ALL, at, *with_stats);
     if (st == TT_OK && *with_number > 0)
-        st = tt_chunk_column(chunk, TT_COLUMN_SCALAR, at + (size_t)WANTED * n, *with_number);
+        st = tt_chunk_column(chunk, TT_COLUMN_SCALAR, at + (size_t)TT_STATS_ALL * n, *with_number);
     return st;
 }
 
+/* The bin of a point in its series, which is opened with its first point. */
+static tt_status find_bin(tt_page_bins *bins, tt_page_place *place, int32_t file, int32_t site,
+                          bool is_eval, size_t at_step, size_t *at, float *weight)
+{
+    if (place->series[is_eval] == 0) {
+        tt_status st = open_series(bins, file, site, is_eval);
+        if (st < 0)
+            return st;
+        place->series[is_eval] = (int32_t)bins->count;
+    }
+    size_t number = (size_t)place->series[is_eval] - 1, bin = at_step / bins->width;
+    tt_page_series *series = &bins->series[number];
+    series->points = bin == series->bin ? series->points + 1 : 1;
+    series->bin = bin;
+    bins->lowest = at_step < bins->lowest ? at_step : bins->lowest;
+    *at = number * bins->room + bin;
+    *weight = 1 / series->points;
+    return TT_OK;
+}
+
 static tt_status add_chunk(tt_page_bins *bins, const tt_page_axis *axis, tt_run *run,
-                           const tt_chunk *chunk, int32_t file, int32_t site, size_t *cursor,
-                           filling fill[2])
+                           const tt_chunk *chunk, int32_t file, int32_t site, tt_page_place *place,
+                           size_t *cursor)
 {
     uint32_t n = chunk->n, with_stats = 0, with_number = 0, stat = 0, number = 0;
     tt_status st = unpack(run, chunk, &with_stats, &with_number);
@@ -282,54 +353,49 @@ static tt_status add_chunk(tt_page_bins *bins, const tt_page_axis *axis, tt_run 
         uint32_t s = stat, k = number;
         stat += has_stats;
         number += has_number;
-        if (!has_stats && (!has_number || bins->has_tensors))
+        if (chunk->first + i < place->points || (!has_stats && (!has_number || bins->has_tensors)))
             continue;
-        filling *to = &fill[is_eval];
-        if (to->series == SIZE_MAX) {
-            to->series = bins->count;
-            st = open_series(bins, file, site, is_eval);
-            if (st < 0)
-                break;
-        }
-        tt_page_series *series = &bins->series[to->series];
-        size_t at = series->first + place_of(axis, (int64_t)cells[n + i], cursor) / bins->width;
-        to->points = at == to->bin ? to->points + 1 : 1;
-        to->bin = at;
-        series->points++;
+        size_t at;
+        float weight;
+        st = find_bin(bins, place, file, site, is_eval, place_of(axis, (int64_t)cells[n + i], cursor),
+                      &at, &weight);
+        if (st < 0)
+            break;
         tt_stats stats = { 0 };
         if (has_stats)
-            read_stats(of_stats, with_stats, s, &stats);
+            tt_stats_of_cells(of_stats, with_stats, s, TT_STATS_ALL, &stats);
         if (bins->has_tensors)
-            add_tensor(bins, at, &stats, 1 / to->points);
+            add_tensor(bins, at, &stats, weight);
         else if (has_number)
-            add_number(bins, at, tt_f64_of(of_stats[(size_t)WANTED * n + k]), 1 / to->points);
+            add_number(bins, at, tt_f64_of(of_stats[(size_t)TT_STATS_ALL * n + k]), weight);
         else
             add_number(bins, at,
                        stats.nan > 0      ? (double)NAN
                        : stats.posinf > 0 ? (double)INFINITY
                        : stats.neginf > 0 ? -(double)INFINITY
                                           : stats.mean,
-                       1 / to->points);
+                       weight);
     }
     return st;
 }
 
 tt_status tt_page_bins_add(tt_page_bins *bins, const tt_page_axis *axis, tt_run *run, int32_t file,
-                           int32_t site, int64_t *lost)
+                           int32_t site, tt_page_place *place, int64_t *lost)
 {
     const tt_index_site *row = tt_run_row(run, file, site);
-    filling fill[2] = { { .series = SIZE_MAX, .bin = SIZE_MAX },
-                        { .series = SIZE_MAX, .bin = SIZE_MAX } };
-    size_t cursor = 0;
-    for (uint32_t k = 0; axis->count > 0 && row != NULL && k < row->count; k++) {
+    size_t cursor = axis->count > 0 && place->points > 0 ? axis->count - 1 : 0;
+    if (axis->count == 0 || row == NULL)
+        return TT_OK;
+    for (uint32_t k = first_unread(row, place); k < row->count; k++) {
         tt_chunk chunk;
         tt_status st = tt_run_chunk(run, run->taps[file], row, &row->chunks[k], &chunk);
         if (st == TT_OK)
-            st = add_chunk(bins, axis, run, &chunk, file, site, &cursor, fill);
+            st = add_chunk(bins, axis, run, &chunk, file, site, place, &cursor);
         if (st == TT_EFORMAT)
             *lost += row->chunks[k].n;
         else if (st < 0)
             return st;
+        place->points = row->chunks[k].first + row->chunks[k].n;
     }
     return TT_OK;
 }

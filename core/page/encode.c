@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEVEL = 6 };
+enum { LEVEL = 6, LEVEL_SERVED = 1 };
 
 tt_status tt_page_put_json(tt_buf *out, const tt_buf *json)
 {
@@ -46,15 +46,15 @@ static tt_status put_base64(tt_buf *out, const unsigned char *bytes, size_t n)
     return TT_OK;
 }
 
-tt_status tt_page_put_block(tt_buf *out, const char *name, const void *bytes, size_t n)
+tt_status tt_page_put_block(tt_buf *out, const char *name, const tt_buf *bytes)
 {
     struct libdeflate_compressor *deflate = libdeflate_alloc_compressor(LEVEL); /* owned */
-    size_t most = deflate != NULL ? libdeflate_deflate_compress_bound(deflate, n) : 0;
+    size_t most = deflate != NULL ? libdeflate_deflate_compress_bound(deflate, bytes->len) : 0;
     unsigned char *packed = most > 0 ? malloc(most) : NULL; /* owned */
-    if (packed == NULL) {
-        out->st = TT_ENOMEM;
+    if (packed == NULL || bytes->st < 0) {
+        out->st = bytes->st < 0 ? bytes->st : TT_ENOMEM;
     } else {
-        size_t len = libdeflate_deflate_compress(deflate, bytes, n, packed, most);
+        size_t len = libdeflate_deflate_compress(deflate, bytes->data, bytes->len, packed, most);
         (void)tt_buf_printf(out, "<script type=\"text/plain\" data-name=\"%s\">", name);
         (void)put_base64(out, packed, len);
         (void)tt_buf_text(out, "</script>\n");
@@ -64,15 +64,29 @@ tt_status tt_page_put_block(tt_buf *out, const char *name, const void *bytes, si
     return out->st;
 }
 
-tt_status tt_page_put_floats(tt_buf *out, const char *name, const float *x, size_t n, size_t bytes)
+tt_status tt_page_gzip(const tt_buf *bytes, tt_buf *out)
 {
-    unsigned char *planes = malloc(n * bytes + 1); /* owned */
-    if (planes == NULL)
-        return out->st = TT_ENOMEM;
+    struct libdeflate_compressor *gzip = libdeflate_alloc_compressor(LEVEL_SERVED); /* owned */
+    size_t most = gzip != NULL ? libdeflate_gzip_compress_bound(gzip, bytes->len) : 0;
+    tt_status st = most > 0 ? tt_buf_reserve(out, most) : TT_ENOMEM;
+    if (st == TT_OK)
+        out->len += libdeflate_gzip_compress(gzip, bytes->data, bytes->len, out->data + out->len, most);
+    libdeflate_free_compressor(gzip);
+    return st;
+}
+
+tt_status tt_page_put_floats(tt_buf *out, const float *x, size_t rows, size_t room, size_t from,
+                             size_t to, size_t bytes)
+{
+    size_t across = to - from, n = rows * across;
+    tt_status st = tt_buf_reserve(out, n * bytes);
+    if (st < 0)
+        return st;
+    unsigned char *planes = (unsigned char *)out->data + out->len;
     const uint32_t half = bytes < 4 ? UINT32_C(1) << (8 * (4 - bytes) - 1) : 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
+        memcpy(&bits, &x[i / across * room + from + i % across], sizeof bits);
         bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
         bits = is_nan ? UINT32_C(0x7fc00000) : bits + half; /* rounded to the nearest */
         if (!is_nan && (bits & 0x7f800000) == 0x7f800000)
@@ -80,7 +94,6 @@ tt_status tt_page_put_floats(tt_buf *out, const char *name, const float *x, size
         for (size_t b = 0; b < bytes; b++)
             planes[b * n + i] = (unsigned char)(bits >> (24 - 8 * b));
     }
-    (void)tt_page_put_block(out, name, planes, n * bytes);
-    free(planes);
-    return out->st;
+    out->len += n * bytes;
+    return TT_OK;
 }

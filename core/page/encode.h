@@ -8,9 +8,11 @@
 /* Appends JSON so that no text in it can end the element around it. */
 tt_status tt_page_put_json(tt_buf *out, const tt_buf *json);
 /* Appends an element that holds the bytes, deflated, in base64. */
-tt_status tt_page_put_block(tt_buf *out, const char *name, const void *bytes, size_t n);
-/* The same for numbers, of which so many bytes are kept (2: two digits, 3: four, 4: all that
- * float32 has).  All first bytes come first, then all second ones: they are alike. */
-tt_status tt_page_put_floats(tt_buf *out, const char *name, const float *x, size_t n, size_t bytes);
+tt_status tt_page_put_block(tt_buf *out, const char *name, const tt_buf *bytes);
+/* Appends numbers, of which so many bytes are kept (2: two digits, 3: four, 4: all that float32
+ * has): those from `from` to `to` of each row of `room` numbers.  All first bytes come first, then
+ * all second ones: they are alike. */
+tt_status tt_page_put_floats(tt_buf *out, const float *x, size_t rows, size_t room, size_t from,
+                             size_t to, size_t bytes);
 
 #endif

@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page/finding.h"
 
+#include "page/page.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -301,42 +303,24 @@ tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t numbe
     return st;
 }
 
-tt_status tt_page_look(tt_run *run, tt_latest **out, tt_error *err)
-{
-    const tt_look look = { .rank = -1 };
-    int32_t sites = tt_run_site_count(run);
-    tt_latest *latest = calloc((size_t)sites + 1, sizeof *latest);
-    tt_status st = latest != NULL ? TT_OK : tt_fail(err, TT_ENOMEM, "%s", tt_status_text(TT_ENOMEM));
-    for (int32_t site = 0; st == TT_OK && site < sites; site++) {
-        latest[site].file = -1;
-        if (tt_site_is_shown(tt_run_site_name(run, site), NULL))
-            st = tt_run_look(run, site, &look, &latest[site], err);
-        st = st == TT_EFORMAT ? TT_OK : st; /* damaged: the site is left out */
-    }
-    if (st == TT_OK)
-        *out = latest;
-    else
-        free(latest);
-    return st;
-}
-
-tt_status tt_page_verdict(const tt_page_run *page, tt_buf *out, tt_error *err)
+tt_status tt_page_verdict(const tt_page_run *about, tt_buf *out, tt_error *err)
 {
     tt_json json = { .out = out, .is_compact = true };
-    tt_latest *latest = NULL; /* owned */
-    tt_status st = tt_page_look(page->run, &latest, err);
-    if (st < 0)
-        return st;
+    tt_page *page = NULL; /* owned */
+    tt_status st = tt_page_open(about, 1, &(tt_page_options){ 0 }, &page, err);
+    if (st == TT_OK)
+        st = tt_page_look(page, err);
     tt_json_open(&json, NULL, '[');
-    st = tt_page_findings(&json, page, 0, latest, err);
+    if (st == TT_OK)
+        st = tt_page_findings(&json, about, 0, page->sources[0].latest, err);
     tt_json_close(&json);
-    free(latest);
+    tt_page_close(page);
     return st == TT_OK ? tt_json_finish(&json) : st;
 }
 
 /* ---- two runs ----------------------------------------------------------------------- */
 
-void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_run *b, const tt_diff *diff)
+void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_diff *diff)
 {
     const writer w = { .json = json };
     char text[TEXT_MOST], x[TT_NUMBER_TEXT], y[TT_NUMBER_TEXT];
@@ -346,7 +330,6 @@ void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_run *b, con
         points += diff->sites[i].points;
         differing += diff->sites[i].verdict == TT_DIFF_DIFFERS;
     }
-    (void)b;
     if (points == 0) {
         put_plain(&w, NOTE,
                   "The two runs cannot be compared: no site has points of the same steps in both.", NULL);

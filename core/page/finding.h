@@ -12,11 +12,8 @@
  * latest: of each site (tt_run_look). */
 tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t number,
                            const tt_latest *latest, tt_error *err);
-/* Finds the latest point of each site, and what is unusual about it.  file -1: there is none.  The
- * caller frees *out. */
-tt_status tt_page_look(tt_run *run, tt_latest **out, tt_error *err);
 /* The finding about two runs. */
-void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_run *b, const tt_diff *diff);
+void tt_page_put_divergence(tt_json *json, const tt_run *a, const tt_diff *diff);
 /* Appends one line about a point, as tt.show prints it. */
 tt_status tt_page_point_line(const tt_point *point, tt_buf *out);
 

@@ -74,6 +74,40 @@ tt_status tt_run_columns(tt_run *run, const tt_tap *tap, const tt_index_site *ro
                          const tt_index_chunk *entry, const tt_column *columns, size_t count,
                          tt_chunk *out);
 
+/* The columns of statistics that readers of whole series need.  The first nine suffice for var,
+ * std, l2 and rms. */
+#define TT_STATS_COLUMN_MAP(X)              \
+    X(COUNT, count, tt_count_of)            \
+    X(NAN, nan, tt_count_of)                \
+    X(POSINF, posinf, tt_count_of)          \
+    X(NEGINF, neginf, tt_count_of)          \
+    X(M2, m2, tt_f64_of)                    \
+    X(SUMSQ, sumsq, tt_f64_of)              \
+    X(PROPAGATED, is_propagated, (int32_t)) \
+    X(DTYPE, dtype, (int32_t))              \
+    X(MEAN, mean, tt_f64_of)
+#define TT_STATS_MORE_MAP(X)     \
+    X(ZEROS, zeros, tt_count_of) \
+    X(MIN, min, tt_f64_of)       \
+    X(MAX, max, tt_f64_of)
+enum { TT_STATS_DERIVED = 9, TT_STATS_ALL = 12 };
+/* Unpacks the first so many of them, of all n entries with statistics, one behind the other. */
+tt_status tt_chunk_stats(const tt_chunk *chunk, size_t columns, uint64_t *cells, uint32_t n);
+/* Reads entry i of those. */
+static inline void tt_stats_of_cells(const uint64_t *cells, size_t n, size_t i, size_t columns,
+                                     tt_stats *out)
+{
+    *out = (tt_stats){ 0 };
+#define X(name, field, read)     \
+    out->field = read(cells[i]); \
+    cells += n;
+    TT_STATS_COLUMN_MAP(X)
+    if (columns == TT_STATS_ALL) {
+        TT_STATS_MORE_MAP(X)
+    }
+#undef X
+}
+
 /* Says that something of this file could not be read: "points 3 and on of x". */
 tt_status tt_tap_fail(const tt_tap *tap, tt_status st, tt_error *err, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -102,14 +102,20 @@ static double derive(tt_field field, const tt_stats *s)
     }
 }
 
-/* The columns that var, std, l2 and rms are made of. */
-static const tt_column derived_from[] = {
-    TT_COLUMN_COUNT, TT_COLUMN_NAN,        TT_COLUMN_POSINF, TT_COLUMN_NEGINF, TT_COLUMN_M2,
-    TT_COLUMN_SUMSQ, TT_COLUMN_PROPAGATED, TT_COLUMN_DTYPE,  TT_COLUMN_MEAN,
-};
-enum { PARTS = sizeof derived_from / sizeof *derived_from };
+tt_status tt_chunk_stats(const tt_chunk *chunk, size_t columns, uint64_t *cells, uint32_t n)
+{
+    static const tt_column wanted[TT_STATS_ALL] = {
+#define X(name, field, read) TT_COLUMN_##name,
+        TT_STATS_COLUMN_MAP(X) TT_STATS_MORE_MAP(X)
+#undef X
+    };
+    tt_status st = TT_OK;
+    for (size_t c = 0; st == TT_OK && n > 0 && c < columns; c++)
+        st = tt_chunk_column(chunk, wanted[c], cells + c * n, n);
+    return st;
+}
 
-/* Values of the entries of one chunk; cells holds room for PARTS columns.  marks: a
+/* Values of the entries of one chunk; cells holds room for TT_STATS_DERIVED columns.  marks: a
  * number that is not finite, and a derived field of a tensor that held NaN or Inf, is
  * infinite; so NaN is left for what is undefined. */
 static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, uint64_t *cells,
@@ -127,20 +133,10 @@ static tt_status read_values(const tt_chunk *chunk, tt_field field, bool marks, 
         }
         return st;
     }
-    for (size_t c = 0; st == TT_OK && c < PARTS; c++)
-        st = tt_chunk_column(chunk, derived_from[c], cells + c * n, n);
+    st = tt_chunk_stats(chunk, TT_STATS_DERIVED, cells, n);
     for (uint32_t i = 0; st == TT_OK && i < n; i++) {
-        tt_stats s = {
-            .count = tt_count_of(cells[i]),
-            .nan = tt_count_of(cells[n + i]),
-            .posinf = tt_count_of(cells[2 * n + i]),
-            .neginf = tt_count_of(cells[3 * n + i]),
-            .m2 = tt_f64_of(cells[4 * n + i]),
-            .sumsq = tt_f64_of(cells[5 * n + i]),
-            .is_propagated = (int32_t)cells[6 * n + i],
-            .dtype = (int32_t)cells[7 * n + i],
-            .mean = tt_f64_of(cells[8 * n + i]),
-        };
+        tt_stats s;
+        tt_stats_of_cells(cells, n, i, TT_STATS_DERIVED, &s);
         bool is_marked = marks && (s.nan | s.posinf | s.neginf) != 0;
         out[i] = is_marked ? (double)INFINITY : derive(field, &s);
     }
@@ -182,7 +178,7 @@ static tt_status read_series(tt_run *run, int32_t file, int32_t site, tt_field f
         tt_status st = tt_run_chunk(run, tap, row, &row->chunks[k], &chunk);
         uint32_t n = row->chunks[k].n;
         if (st == TT_OK)
-            st = tt_run_grow_cells(run, (size_t)n * (PARTS + 1));
+            st = tt_run_grow_cells(run, (size_t)n * (TT_STATS_DERIVED + 1));
         if (st == TT_OK)
             st = tt_chunk_column(&chunk, TT_COLUMN_PRODUCTS, run->cells, n);
         uint32_t entries = st == TT_OK ? tt_chunk_entries(run->cells, n, product) : 0;

@@ -1,0 +1,68 @@
+/* page.h -- a page about one run or two, while it is made or served.  For page only.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef TT_PAGE_PAGE_H
+#define TT_PAGE_PAGE_H
+
+#include "base/json.h"
+#include "page/collect.h"
+
+typedef enum tt_page_sort { TT_PAGE_NUMBERS, TT_PAGE_TENSORS, TT_PAGE_SORT_COUNT_ } tt_page_sort;
+
+/* What has been read of one file of a run. */
+typedef struct tt_page_file {
+    tt_page_place *places; /* owned; of each site of the run */
+    size_t cap;
+} tt_page_file;
+
+/* One run of a page. */
+typedef struct tt_page_source {
+    const tt_page_run *about; /* borrowed */
+    tt_run *run;
+    tt_latest *latest; /* owned; of each site; file -1: it has no point, or is not shown */
+    size_t latest_cap;
+    int32_t looked;      /* sites in latest */
+    tt_page_file *files; /* owned */
+    size_t files_cap;
+    tt_page_bins bins[TT_PAGE_SORT_COUNT_];
+    int64_t lost; /* points that cannot be read */
+} tt_page_source;
+
+struct tt_page {
+    tt_page_source sources[2];
+    size_t count;
+    tt_page_options options;
+    size_t room; /* bytes of text that the columns may take; 0: the page is served */
+    tt_page_axis axis;
+    bool has_axis;
+    bool is_read[TT_PAGE_SORT_COUNT_];
+    uint64_t generation; /* counts the times that something new was read */
+    uint64_t first;      /* the generation since which bins have only grown */
+    uint64_t looked_at;  /* the generation when all sites were looked at; 0: never */
+    tt_diff *diff;       /* owned; NULL: not compared yet */
+};
+
+/* Finds the latest point of each site, unless nothing is new since. */
+tt_status tt_page_look(tt_page *page, tt_error *err);
+/* Reads all points of a sort into bins, unless that is done. */
+tt_status tt_page_read(tt_page *page, tt_page_sort sort, tt_error *err);
+/* Compares the two runs of a page. */
+tt_status tt_page_compare(tt_page *page, tt_error *err);
+const char *tt_page_sort_name(tt_page_sort sort);
+
+/* Writes the bins of a run from number `from` on, and the series from `series` on. */
+void tt_page_put_bins(tt_json *json, const tt_page *page, size_t number, tt_page_sort sort, size_t from,
+                      size_t series, size_t bytes);
+/* Appends a column from bin `from` on.  Column TT_PAGE_COLUMN_COUNT_: NaN and Inf. */
+tt_status tt_page_put_column(tt_buf *out, const tt_page_bins *bins, tt_page_column column, size_t from,
+                             size_t bytes);
+/* Is it the same as the column that it sums up?  Where every bin has one point, its least and its
+ * largest value are that point's. */
+bool tt_page_column_is_same(const tt_page_bins *bins, tt_page_column column);
+
+/* facts.c */
+void tt_page_put_counts(tt_json *json, const tt_page_source *s); /* state, points, sites ... */
+tt_status tt_page_put_facts(tt_page *page, bool has_findings, tt_buf *out, tt_error *err);
+tt_status tt_page_put_table(tt_page *page, size_t number, tt_buf *out, tt_error *err);
+tt_status tt_page_put_differences(tt_page *page, tt_buf *out, tt_error *err);
+
+#endif

@@ -1,0 +1,197 @@
+/* write.c -- a run as one HTML file that needs nothing else.
+ *
+ * Exists so that people can look at a run, and send it, without a server.  The page itself, its
+ * style and its scripts are in web/ and are embedded by the build (assets.h); here their data
+ * are put in: facts that the page shows at once, then tables and columns that it unpacks when
+ * it draws them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "page/assets.h"
+#include "page/encode.h"
+#include "page/page.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum {
+    BINS_LEAST = 16,
+    TENSOR_COLUMNS = 7,
+    SMALL_BYTES = 400 << 10, /* of the data of a small run, as text ... */
+    BYTES_OF_SITE = 3200,    /* ... and more for each site ... */
+    MOST_BYTES = 3600 << 10, /* ... up to this */
+};
+
+/* Appends the page around its facts, and data that it may have in it. */
+static tt_status put_page(const tt_buf *facts, const tt_buf *data, bool is_served, tt_buf *out)
+{
+    (void)tt_buf_append(out, tt_page_start, tt_page_start_len);
+    (void)tt_buf_text(out, is_served ? "'self'" : "'none'"); /* where it may get data from */
+    (void)tt_buf_append(out, tt_page_head, tt_page_head_len);
+    (void)tt_page_put_json(out, facts);
+    (void)tt_buf_append(out, tt_page_middle, tt_page_middle_len);
+    if (data != NULL && data->len > 0)
+        (void)tt_buf_append(out, data->data, data->len);
+    return tt_buf_append(out, tt_page_tail, tt_page_tail_len);
+}
+
+tt_status tt_page_wrap(const tt_buf *facts, tt_buf *out)
+{
+    return put_page(facts, NULL, true, out);
+}
+
+tt_status tt_page_first(tt_page *page, tt_buf *out, tt_error *err)
+{
+    tt_buf facts = { 0 };
+    tt_status st = tt_page_put_facts(page, false, &facts, err);
+    if (st == TT_OK)
+        st = tt_page_wrap(&facts, out);
+    tt_buf_free(&facts);
+    return st;
+}
+
+/* ---- data in the page ------------------------------------------------------------------ */
+
+static tt_status put_columns(tt_buf *out, const tt_page_bins *bins, size_t number, const char *sort,
+                             size_t bytes)
+{
+    char name[64];
+    tt_buf planes = { 0 };
+    if (bins->count * bins->bins == 0)
+        return out->st;
+    for (tt_page_column c = 0; c <= TT_PAGE_COLUMN_COUNT_; c++) {
+        bool is_bad = c == TT_PAGE_COLUMN_COUNT_;
+        if (!is_bad && (bins->cells[c] == NULL || tt_page_column_is_same(bins, c)))
+            continue;
+        tt_buf_clear(&planes);
+        (void)snprintf(name, sizeof name, "%zu/%s/%s", number, sort,
+                       is_bad ? "bad" : tt_page_column_name(c));
+        (void)tt_page_put_column(&planes, bins, c, 0, bytes);
+        (void)tt_page_put_block(out, name, &planes);
+    }
+    tt_buf_free(&planes);
+    return out->st;
+}
+
+static size_t number_bytes(const tt_page_bins *numbers)
+{
+    return numbers->width == 1 ? 4 : 3;
+}
+
+/* Bytes of text that a number takes which is kept in so many bytes: measured with noise, which
+ * does not compress. */
+static double text_bytes(size_t bytes)
+{
+    static const double measured[] = { [2] = 1.6, [3] = 3.0, [4] = 4.3 };
+    return measured[bytes];
+}
+
+/* Bins that have points: the others take next to no room. */
+static size_t filled_cells(const tt_page_bins *bins)
+{
+    size_t filled = 0;
+    for (size_t i = 0; i < bins->count; i++)
+        for (size_t k = 0; k < bins->bins; k++)
+            filled += isnan(bins->cells[TT_PAGE_RMS][i * bins->room + k]) ? 0 : 1;
+    return filled;
+}
+
+/* Columns of all runs, with as many bytes for a number, then as many bins, as fit. */
+static tt_status put_all_columns(tt_buf *out, tt_page *page, size_t room, size_t *bytes)
+{
+    size_t start = out->len, cells = 0;
+    const tt_page_bins *first = &page->sources[0].bins[TT_PAGE_TENSORS];
+    tt_status st = TT_OK;
+    for (size_t i = 0; i < page->count; i++)
+        cells += filled_cells(&page->sources[i].bins[TT_PAGE_TENSORS]) * TENSOR_COLUMNS;
+    /* Digits matter where a bin is a single step. */
+    *bytes = first->width > 1 ? 2 : 4;
+    while (*bytes > 2 && (double)cells * text_bytes(*bytes) > (double)room)
+        --*bytes;
+    for (;;) {
+        for (size_t i = 0; i < page->count; i++) {
+            const tt_page_bins *bins = page->sources[i].bins;
+            (void)put_columns(out, &bins[TT_PAGE_NUMBERS], i, "numbers",
+                              number_bytes(&bins[TT_PAGE_NUMBERS]));
+            st = put_columns(out, &bins[TT_PAGE_TENSORS], i, "tensors", *bytes);
+        }
+        if (st < 0 || out->len - start <= room || first->bins <= BINS_LEAST)
+            return st;
+        tt_buf_cut(out, start);
+        if (*bytes > 2)
+            --*bytes;
+        else
+            for (size_t i = 0; i < page->count; i++)
+                tt_page_bins_halve(&page->sources[i].bins[TT_PAGE_TENSORS]);
+    }
+}
+
+/* Which steps the columns are of, and which sites. */
+static tt_status put_series(tt_buf *out, const tt_page *page, size_t number, size_t bytes)
+{
+    tt_buf text = { 0 };
+    tt_json json = { .out = &text, .is_compact = true };
+    char name[32];
+    tt_json_open(&json, NULL, '{');
+    tt_page_put_bins(&json, page, number, TT_PAGE_NUMBERS, 0, 0,
+                     number_bytes(&page->sources[number].bins[TT_PAGE_NUMBERS]));
+    tt_page_put_bins(&json, page, number, TT_PAGE_TENSORS, 0, 0, bytes);
+    tt_json_close(&json);
+    tt_status st = tt_json_finish(&json);
+    (void)snprintf(name, sizeof name, "%zu/series", number);
+    if (st == TT_OK)
+        st = tt_page_put_block(out, name, &text);
+    tt_buf_free(&text);
+    return st;
+}
+
+/* Puts a text that the server would send on its own into the page. */
+static tt_status put_text(tt_page *page, const char *name, tt_buf *out, tt_error *err)
+{
+    tt_buf text = { 0 };
+    tt_status st = tt_page_block(page, name, &text, err);
+    if (st == TT_OK)
+        st = tt_page_put_block(out, name, &text);
+    tt_buf_free(&text);
+    return st;
+}
+
+static tt_status put_data(tt_page *page, size_t room, tt_buf *out, tt_error *err)
+{
+    size_t bytes = 4;
+    tt_status st = tt_page_read(page, TT_PAGE_NUMBERS, err);
+    if (st == TT_OK)
+        st = tt_page_read(page, TT_PAGE_TENSORS, err);
+    for (size_t i = 0; st == TT_OK && i < page->count; i++)
+        st = put_text(page, i == 0 ? "0/table" : "1/table", out, err);
+    if (st == TT_OK && page->count == 2)
+        st = put_text(page, "diff", out, err);
+    if (st == TT_OK)
+        st = put_all_columns(out, page, room > out->len ? room - out->len : 1, &bytes);
+    for (size_t i = 0; st == TT_OK && i < page->count; i++)
+        st = put_series(out, page, i, bytes);
+    return st;
+}
+
+tt_status tt_page_write(const tt_page_run *runs, size_t count, const tt_page_options *options,
+                        tt_buf *out, tt_error *err)
+{
+    tt_page *page = NULL; /* owned */
+    tt_buf data = { 0 }, facts = { 0 };
+    tt_status st = tt_page_open(runs, count, options, &page, err);
+    if (st < 0)
+        return st;
+    size_t room = SMALL_BYTES;
+    for (size_t i = 0; i < count; i++)
+        room += BYTES_OF_SITE * (size_t)tt_run_shown_count(runs[i].run, NULL);
+    room = room < MOST_BYTES ? room : MOST_BYTES;
+    page->room = room - room / 16; /* the tables need some */
+    st = put_data(page, room, &data, err);
+    if (st == TT_OK)
+        st = tt_page_put_facts(page, true, &facts, err);
+    if (st == TT_OK)
+        st = put_page(&facts, &data, false, out);
+    tt_buf_free(&data);
+    tt_buf_free(&facts);
+    tt_page_close(page);
+    return st < 0 && err != NULL && err->text[0] == '\0' ? tt_fail(err, st, "%s", tt_status_text(st))
+                                                         : st;
+}
