@@ -8,13 +8,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -151,7 +151,7 @@ static struct MHD_Daemon *start(service *of, const struct addrinfo *address)
     unsigned most = CONNECTIONS;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < most + 128)
         most = files.rlim_cur > 256 ? (unsigned)files.rlim_cur - 128 : 128;
-    return MHD_start_daemon(MHD_USE_EPOLL | (address->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0), 0, NULL,
+    return MHD_start_daemon(MHD_USE_AUTO | (address->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0), 0, NULL,
                             NULL, on_request, of, MHD_OPTION_SOCK_ADDR, address->ai_addr,
                             MHD_OPTION_CONNECTION_LIMIT, most, MHD_OPTION_CONNECTION_TIMEOUT,
                             (unsigned)SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
@@ -189,8 +189,13 @@ static tt_exit listen_on(service *of, struct MHD_Daemon **out, int *port, tt_err
 static tt_status make_token(char out[2 * TOKEN + 1], tt_error *err)
 {
     unsigned char bytes[TOKEN];
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return tt_fail(err, TT_EIO, "no random numbers for the address: %s", strerror(errno));
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    bool has_read = fd >= 0 && read(fd, bytes, sizeof bytes) == (ssize_t)sizeof bytes;
+    int failed = errno;
+    if (fd >= 0)
+        (void)close(fd);
+    if (!has_read)
+        return tt_fail(err, TT_EIO, "no random numbers for the address: %s", strerror(failed));
     for (size_t i = 0; i < TOKEN; i++)
         (void)snprintf(out + 2 * i, 3, "%02x", bytes[i]);
     return TT_OK;

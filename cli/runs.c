@@ -79,7 +79,7 @@ static uint64_t stamp_of(DIR *folder, const char *name)
     if (fstatat(dirfd(folder), name, &about, 0) < 0)
         return 1;
     const uint64_t parts[] = { (uint64_t)about.st_ino, (uint64_t)about.st_size,
-                               (uint64_t)about.st_mtim.tv_sec, (uint64_t)about.st_mtim.tv_nsec };
+                               (uint64_t)about.st_mtime };
     uint64_t stamp = 1;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         stamp = (stamp ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);

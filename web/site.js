@@ -157,21 +157,20 @@ async function showSite() {
   for (const chart of siteCharts) chart.remove();
   siteCharts = [];
   atStep = null;
+  section.replaceChildren(
+      el("h2", {textContent: "Site"}),
+      el("h3", {className: "name", id: "site-name", textContent: visible(site.name, 2000)}));
   const found = run.seriesOf(view.site, Math.max(view.file, 0), view.isEval);
+  const name = section.lastChild;
   await run.refresh(number);
   if (found && found.bins === run.tensors)
     await found.bins.load(["min", "max", "mean", "std", "rms", "rms_low", "zeros"]);
-  if (view.site !== number || run.number !== view.run) return; /* another one was chosen meanwhile */
-  const parts = /** @type {Node[]} */ ([
-    el("h2", {textContent: "Site"}),
-    el("h3", {className: "name", id: "site-name", textContent: visible(site.name, 2000)})
-  ]);
+  if (section.lastChild !== name) return; /* it was shown anew meanwhile */
   const remarks = facts.anomalies.filter((_, i) => ((site.anomalies || 0) >> i) & 1);
-  if (remarks.length) parts.push(el("p", {className: "alarm", textContent: `▲ ${remarks.join(", ")}`}));
+  if (remarks.length) section.append(el("p", {className: "alarm", textContent: `▲ ${remarks.join(", ")}`}));
   if (site.line !== undefined)
-    parts.push(
+    section.append(
         el("div", {className: "line name", id: "site-line", textContent: `step ${site.step}: ${site.line}`}));
-  section.replaceChildren(...parts);
   if (!found) return;
   const thinned = run.facts.notes.filter((note) => note[1].includes(site.name))
                       .map((note) => `step ${note[0]}: ${note[1]}`);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 _tensortap() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-    local commands='run ls show stats health explain nan diff report export graph check top rm help'
+    local commands='run ls show stats health explain nan diff report serve export graph check top rm help'
     local -A options=(
         [run]='-o --output --resume --every --only --exclude --keep --budget --inputs --grads --on-nonfinite --health -m'
         [ls]='--keep-last --yes --json'
@@ -13,6 +13,7 @@ _tensortap() {
         [nan]='--allow --json'
         [diff]='--rtol --atol --step --only --rename --json'
         [report]='-o --output --open'
+        [serve]='--port --host'
         [export]='--to -o --output --step --partial'
         [graph]='--trace-file --out --color --show-repetition --no-show-repetition --prune-leaves --no-prune-leaves --squash-name --dpi --figwidth --figheight --save-json --verbose'
         [check]='--repair --json'

@@ -18,8 +18,8 @@ BASH = ROOT / "cli" / "completion" / "tensortap.bash"
 ZSH = ROOT / "cli" / "completion" / "_tensortap"
 MANUAL = ROOT / "docs" / "tensortap.1"
 GUIDE = ROOT / "docs" / "guide" / "command.md"
-COMMANDS = ["run", "ls", "show", "stats", "health", "explain", "nan", "diff", "report", "export"]
-COMMANDS += ["graph", "check", "top", "rm", "help"]
+COMMANDS = ["run", "ls", "show", "stats", "health", "explain", "nan", "diff", "report", "serve"]
+COMMANDS += ["export", "graph", "check", "top", "rm", "help"]
 EVERYWHERE = {"--help", "--usage", "--version"}
 
 
@@ -86,7 +86,7 @@ def test_the_manual_page_names_the_command_and_its_options(command: str) -> None
 
 
 def test_bash_completes_commands_and_formats() -> None:
-    assert complete("tensortap", "s") == ["show", "stats"]
+    assert complete("tensortap", "s") == ["show", "stats", "serve"]
     assert complete("tensortap", "export", "run", "--to", "p") == ["pt", "parquet"]
     assert complete("tensortap", "help", "na") == ["nan"]
 

@@ -1,0 +1,132 @@
+"""The pages of `tensortap serve` in a real browser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from paged import Opened, browser
+from served import serve
+
+import tensortap as tt
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as started:
+        yield started
+
+
+def add_steps(run: Any, first: int, last: int, bad: int = -1) -> None:
+    for step in range(first, last):
+        run.log("train/loss", float(step))
+        for name in ("activation/a", "activation/b"):
+            value = np.full(4, step + 1, np.float32)
+            value[0] = math.nan if step == bad else value[0]
+            run.tensor(name, value)
+        run.step()
+    run.flush()
+
+
+def test_a_page_follows_a_run_that_grows(chromium: Any, tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run, serve(tmp_path) as started:
+        add_steps(run, 0, 20)
+        page = Opened(chromium, f"{started.address}?of=run")
+        assert "live" in page.text("#status")
+        assert page.text("#step-value") == "19"
+        assert "finite" in page.text("#findings")
+        page.tab.evaluate("change({ site: runs[0].byName.get('activation/b') })")
+        page.tab.wait_for_selector("#site-at")
+        add_steps(run, 20, 50, bad=33)
+        page.wait("byId('step-value').textContent === '49'")
+        page.wait("byId('findings').textContent.includes('NaN in activation/a')")
+        page.wait("byId('site-latest').textContent.includes('step 49')")
+        assert page.tab.evaluate("Array.from(runs[0].numbers.columns.value.slice(0, 50))") == list(
+            range(50)
+        )
+        run.log("later", 1.0)  # a new curve
+        run.flush()
+        page.wait("document.querySelectorAll('#curves .uplot').length === 2")
+        run.close()
+        page.wait("byId('status').textContent.startsWith('finished')")
+        page.close()
+
+
+def test_the_list_is_searched_and_two_runs_are_compared(chromium: Any, tmp_path: Path) -> None:
+    for name in ("one", "two", "three <b>"):
+        with tt.record(tmp_path / name) as run:
+            add_steps(run, 0, 12, bad=5 if name == "two" else -1)
+    with serve(tmp_path) as started:
+        page = Opened(chromium, started.address)
+        assert page.tab.locator("#runs tbody tr").count() == 3
+        assert "three <b>" in page.text("#runs")
+        page.tab.fill("#runs input[type=search]", "hree finished")
+        assert page.tab.locator("#runs tbody tr").count() == 1
+        page.tab.fill("#runs input[type=search]", "")
+        page.tab.check("#runs tr:has-text('one') input")
+        page.tab.check("#runs tr:has-text('two') input")
+        page.tab.click("text=Compare two runs")
+        page.tab.wait_for_selector("html[data-ready=true]", state="attached")
+        assert "diverge at step 5" in page.text("#findings")
+        assert page.tab.locator("#compare .uplot").count() == 2
+        page.tab.click("text=All runs")
+        page.tab.wait_for_selector("#runs tbody tr")
+        page.close()
+
+
+@pytest.mark.heavy
+def test_a_long_run_keeps_its_spike_while_it_grows(chromium: Any, tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run") as run, serve(tmp_path / "run") as started:
+        for step in range(3000):
+            run.log("loss", 1000.0 if step == 1234 else 1.0)
+            run.step()
+        run.flush()
+        page = Opened(chromium, started.address)
+        for step in range(3000, 20000):
+            run.log("loss", 500.0 if step == 15000 else 1.0)
+            run.step()
+        run.flush()
+        page.wait("runs[0].numbers.last === 19999")
+        high = "(v) => Array.from(runs[0].numbers.columns.high).filter((x) => x === v).length"
+        assert [page.tab.evaluate(high, value) for value in (1000, 500)] == [1, 1]
+        assert page.tab.evaluate("runs[0].numbers.steps.length") <= 2048
+        page.close()
+
+
+@pytest.mark.heavy
+def test_a_thousand_runs_are_shown(chromium: Any, tmp_path: Path) -> None:
+    import shutil
+
+    with tt.record(tmp_path / "run0") as run:
+        add_steps(run, 0, 3)
+    for i in range(1, 1000):
+        shutil.copytree(tmp_path / "run0", tmp_path / f"run{i}")
+    with serve(tmp_path) as started:
+        page = Opened(chromium, started.address, viewport={"width": 380, "height": 720})
+        assert page.tab.locator("#runs tbody tr").count() == 1000
+        assert page.tab.evaluate("document.documentElement.scrollWidth") <= 380
+        page.tab.fill("#runs input[type=search]", "run777")
+        assert page.tab.locator("#runs tbody tr").count() == 1
+        page.tab.focus("#runs tbody a")
+        page.tab.keyboard.press("Enter")
+        page.tab.wait_for_selector("html[data-ready=true]", state="attached")
+        assert "run777" in page.text("#title")
+        page.close()
+
+
+@pytest.mark.heavy
+def test_a_run_that_is_removed_is_said_to_be_gone(chromium: Any, tmp_path: Path) -> None:
+    import shutil
+
+    with tt.record(tmp_path / "run") as run:
+        add_steps(run, 0, 12)
+    with serve(tmp_path) as started:
+        page = Opened(chromium, f"{started.address}?of=run")
+        shutil.rmtree(tmp_path / "run")
+        page.wait("byId('status').textContent.includes('no run')")
+        assert page.tab.locator("#curves .uplot").count() == 1
+        page.context.close()  # Chromium logs the answer 404
