@@ -15,6 +15,7 @@
 /* In the order of --help. */
 #define TT_COMMANDS(X) \
     X(run)             \
+    X(replay)          \
     X(ls)              \
     X(show)            \
     X(stats)           \

@@ -11,6 +11,7 @@
 
 static struct {
     const char *out, *every, *only, *exclude, *keep, *budget, *grads, *on_nonfinite, *health, *module;
+    const char *black_box, *black_box_bytes, *on;
     bool resumes, has_inputs;
 } args;
 
@@ -46,6 +47,8 @@ static void check(const tt_call *call)
         tt_cmd_refuse(call->cmd, "name a script, as in: tensortap run train.py");
     if (args.resumes && args.out == NULL)
         tt_cmd_refuse(call->cmd, "--resume needs the run to go on with: -o RUN");
+    if (args.black_box == NULL && (args.black_box_bytes != NULL || args.on != NULL))
+        tt_cmd_refuse(call->cmd, "--%s needs --black-box K", args.on != NULL ? "on" : "black-box-bytes");
 }
 
 static tt_exit run(tt_call *call)
@@ -62,6 +65,9 @@ static tt_exit run(tt_call *call)
                            args.grads,
                            args.on_nonfinite,
                            args.health,
+                           args.black_box,
+                           args.black_box_bytes,
+                           args.on,
                            args.module != NULL ? "module" : "script",
                            args.module };
     size_t count = sizeof head / sizeof *head - (args.module == NULL);
@@ -113,6 +119,14 @@ const tt_cmd tt_cmd_run = {
             { "health", "ACTION",
               "Ask the rules of 'tensortap health' while it runs: warn, or stop at the first error",
               .to = &args.health, .takes = "warn or stop" },
+            { "black-box", "K",
+              "Keep the last steps, with a snapshot every Kth, and write them when a NaN or an exception "
+              "comes; 'tensortap replay' runs them again",
+              .to = &args.black_box, read_every, "a number of steps from 1 on" },
+            { "black-box-bytes", "N", "Most bytes of memory for it (half of what is free)",
+              .to = &args.black_box_bytes, read_every, "a number of bytes from 1 on" },
+            { "on", "EVENT", "Write the black box also at a spike of the loss", .to = &args.on,
+              .takes = "spike" },
             { NULL, "MODULE", "Run a module, as python -m does", .to = &args.module, .letter = 'm',
               .is_last = true },
             { 0 } },

@@ -59,9 +59,10 @@ PACKAGES = {
     "files": set(),
     "devices": set(),
     "findings": set(),
-    "runs": {"models", "devices", "findings"},
+    "blackbox": {"models", "files"},
+    "runs": {"models", "devices", "findings", "blackbox"},
     **{name: {"analysis", "models", "display", "files", "devices", "runs"} for name in FRONT_ENDS},
-    "commands": {"models", "display", "files", "runs", *FRONT_ENDS},
+    "commands": {"models", "display", "files", "blackbox", "runs", *FRONT_ENDS},
 }
 OF_TORCH = {"_buffers", "_modules", "_parameters"}  # private names of torch that we use
 TOP = {"__init__.py", "_core.pyi", "py.typed"}  # files of python/tensortap in no package

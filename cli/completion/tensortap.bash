@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 _tensortap() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-    local commands='run ls show stats health explain nan diff report serve export graph check top rm help'
+    local commands='run replay ls show stats health explain nan diff report serve export graph check top rm help'
     local -A options=(
-        [run]='-o --output --resume --every --only --exclude --keep --budget --inputs --grads --on-nonfinite --health -m'
+        [run]='-o --output --resume --every --only --exclude --keep --budget --inputs --grads --on-nonfinite --health --black-box --black-box-bytes --on -m'
+        [replay]='--step --ops --no-ops --eager -y --yes --json'
         [ls]='--keep-last --yes --json'
         [show]='--all --classes --rank --phase --json'
         [stats]='--step --json'

@@ -64,6 +64,10 @@ static PyMethodDef functions[] = {
       "copy_tensor($module, tensor, /, *, make, cache=None, fresh=False)\n--\n\n"
       "Copy a tensor as it is now; make(tensor) copies what is not a plain tensor on the CPU.\n"
       "cache: a dict; a copy that somebody still holds is returned again, unless fresh." },
+    { "copy_into", FAST(binding_copy_into),
+      "copy_into($module, buffer, tensors, offsets, /)\n--\n\n"
+      "Copy the elements of each tensor to its offset in a buffer; list the indices of those that\n"
+      "cannot be read here." },
     { "track_key", FAST(track_key),
       "track_key($module, value, /)\n--\n\n"
       "Compute 128 bits that stand for a value, containers and tensors in them included." },

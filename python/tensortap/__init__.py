@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     )
     from tensortap.operators import ops
     from tensortap.runs.diff import diff, first_nonfinite
+    from tensortap.runs.replay import Replay, replay
     from tensortap.runs.run import Run
     from tensortap.spy import CallTracer, DebugContext, TensorSaver, get_debug_context, spy_save
     from tensortap.trace import GlobalVariableResult as GlobalVariableResult
@@ -82,6 +83,7 @@ _LATER = {
         "monitor_scaled_dot_product_attention",
         "operators": "ops",
         "runs.diff": "diff first_nonfinite",
+        "runs.replay": "Replay replay",
         "runs.run": "Run",
         "spy": "CallTracer DebugContext TensorSaver get_debug_context spy_save",
         "trace": "GlobalVariableResult H5PYSaverCallback LocalVariableResult ModelTracer "
@@ -101,6 +103,7 @@ __all__ = [
     "Findings",
     "Histogram",
     "NonFiniteError",
+    "Replay",
     "Run",
     "Sample",
     "SampleSlice",
@@ -123,6 +126,7 @@ __all__ = [
     "open",
     "ops",
     "record",
+    "replay",
     "sample",
     "show",
     "spy_save",

@@ -380,6 +380,7 @@ class Watch(_Consumer):
         on_device: Callable[[Any, Any], object] | None = None,
         on_skip: Callable[[], object] | None = None,
         on_again: Callable[[], object] | None = None,
+        on_loss: Callable[[torch.Tensor], object] | None = None,
     ) -> Watch: ...
     errors: Final[int]
     error: Final[BaseException | None]
@@ -609,3 +610,4 @@ def copy_tensor(
     cache: dict[Any, Any] | None = None,
     fresh: bool = False,
 ) -> torch.Tensor: ...
+def copy_into(buffer: Any, tensors: list[torch.Tensor], offsets: list[int], /) -> list[int]: ...

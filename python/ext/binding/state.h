@@ -123,6 +123,7 @@ BINDING_FUNCTION(binding_find_tensors);
 BINDING_FUNCTION(binding_map_tensors);
 BINDING_FUNCTION(binding_children);
 BINDING_FUNCTION(binding_copy_tensor);
+BINDING_FUNCTION(binding_copy_into);
 PyObject *binding_all_tensors(PyObject *module, PyObject *value);
 
 /* Opens obj or raises; -1 then. */

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding/state.h"
 #include "tensor/copy.h"
+#include "tensor/view.h"
 #include "tensor/walk.h"
 
 static tensor_torch *torch_of(PyObject *module)
@@ -100,4 +101,55 @@ BINDING_FUNCTION(binding_copy_tensor)
                             (PyObject *)Py_TYPE(args[0]));
     return tensor_copy(torch, cache != NULL && PyDict_Check(cache) ? cache : NULL, args[0], make, NULL,
                        NULL, is_fresh);
+}
+
+static int note_index(PyObject *list, Py_ssize_t i)
+{
+    PyObject *number = PyLong_FromSsize_t(i); /* owned */
+    int result = number != NULL ? PyList_Append(list, number) : -1;
+    Py_XDECREF(number);
+    return result;
+}
+
+/* 1: copied; 0: it cannot be read here; -1: with an exception */
+static int copy_one(tensor_torch *torch, PyObject *tensor, PyObject *offset, const Py_buffer *room)
+{
+    tensor_view view;
+    Py_ssize_t at = PyLong_AsSsize_t(offset);
+    if (at == -1 && PyErr_Occurred())
+        return -1;
+    if (tensor_view_open(torch, tensor, &view) != VIEW_OK)
+        return 0;
+    size_t bytes = (size_t)view.tensor.count * tt_dtype_size(view.tensor.dtype);
+    bool has_room = at >= 0 && at <= room->len && bytes <= (size_t)(room->len - at);
+    if (has_room)
+        tt_tensor_copy(&view.tensor, (char *)room->buf + at);
+    else
+        PyErr_Format(PyExc_ValueError, "copy_into(): %zu bytes at %zd do not fit into %zd", bytes, at,
+                     room->len);
+    tensor_view_close(&view);
+    return has_room ? 1 : -1;
+}
+
+BINDING_FUNCTION(binding_copy_into)
+{
+    Py_buffer room;
+    if (binding_read_arguments("copy_into", 3, NULL, args, nargs, kwnames) < 0)
+        return NULL;
+    if (!PyList_Check(args[1]) || !PyList_Check(args[2]) ||
+        PyList_GET_SIZE(args[1]) != PyList_GET_SIZE(args[2]))
+        return PyErr_Format(PyExc_TypeError, "copy_into() takes a buffer and two lists of one length");
+    if (PyObject_GetBuffer(args[0], &room, PyBUF_WRITABLE) < 0)
+        return NULL;
+    PyObject *unread = PyList_New(0); /* owned */
+    for (Py_ssize_t i = 0; unread != NULL && i < PyList_GET_SIZE(args[1]); i++) {
+        int is_copied = i < PyList_GET_SIZE(args[2])
+                            ? copy_one(torch_of(module), PyList_GET_ITEM(args[1], i),
+                                       PyList_GET_ITEM(args[2], i), &room)
+                            : 0;
+        if (is_copied < 0 || (is_copied == 0 && note_index(unread, i) < 0))
+            Py_CLEAR(unread);
+    }
+    PyBuffer_Release(&room);
+    return unread;
 }

@@ -19,13 +19,14 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "recorder",     "inputs",    "activation_gradients",
                              "on_nonfinite", "on_device", "on_skip",
-                             "on_again",     NULL };
+                             "on_again",     "on_loss",   NULL };
     binding_state *state = PyType_GetModuleState(type);
     PyObject *recorder, *on_nonfinite = Py_None, *on_device = Py_None; /* borrowed, like the next */
-    PyObject *on_skip = Py_None, *on_again = Py_None;
+    PyObject *on_skip = Py_None, *on_again = Py_None, *on_loss = Py_None;
     int inputs = 0, gradients = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$ppOOOO:Watch", names, &recorder, &inputs,
-                                     &gradients, &on_nonfinite, &on_device, &on_skip, &on_again) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$ppOOOOO:Watch", names, &recorder, &inputs,
+                                     &gradients, &on_nonfinite, &on_device, &on_skip, &on_again,
+                                     &on_loss) ||
         runs_recorder_of(state, recorder) == NULL)
         return NULL;
     if (!tensor_torch_find(&state->torch)) {
@@ -41,6 +42,7 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->on_device = or_null(on_device);
     self->on_skip = or_null(on_skip);
     self->on_again = or_null(on_again);
+    self->on_loss = or_null(on_loss);
     self->has_activation_gradients = gradients != 0;
     self->notes = true;
     self->norm_site = -1;
@@ -178,10 +180,10 @@ static PyMemberDef members[] = {
     { 0 },
 };
 
-BINDING_CLASS(
-    runs_watch, "tensortap._core.Watch", runs_watch, BINDING_GC,
-    { Py_tp_doc,
-      "Watch(recorder, *, inputs=False, activation_gradients=False, on_nonfinite=None, "
-      "on_device=None, on_skip=None, on_again=None)\n--\n\nRecord what the modules of a model do." },
-    { Py_tp_new, watch_new }, { Py_tp_dealloc, watch_dealloc }, BINDING_GC_SLOTS(watch),
-    { Py_tp_methods, methods }, { Py_tp_getset, getters }, { Py_tp_members, members });
+BINDING_CLASS(runs_watch, "tensortap._core.Watch", runs_watch, BINDING_GC,
+              { Py_tp_doc,
+                "Watch(recorder, *, inputs=False, activation_gradients=False, on_nonfinite=None, "
+                "on_device=None, on_skip=None, on_again=None, on_loss=None)\n--\n\nRecord what the "
+                "modules of a model do." },
+              { Py_tp_new, watch_new }, { Py_tp_dealloc, watch_dealloc }, BINDING_GC_SLOTS(watch),
+              { Py_tp_methods, methods }, { Py_tp_getset, getters }, { Py_tp_members, members });

@@ -51,6 +51,7 @@ typedef struct runs_watch {
     PyObject *on_device;     /* owned or NULL; f(tensor, tag, wants_histogram): we cannot read it here */
     PyObject *on_skip;       /* owned or NULL; f() when a step was skipped and `notes` was off */
     PyObject *on_again;      /* owned or NULL; f() when a model runs again and no step has ended */
+    PyObject *on_loss;       /* owned or NULL; f(loss) while backward() runs */
     PyObject *callback;      /* owned or NULL; what torch calls when backward has ended */
     runs_recorder *recorder; /* owned */
     binding_state *state;

@@ -91,6 +91,14 @@ static bool is_known(runs_recorder *recorder, PyObject *loss)
     return is_same;
 }
 
+static void tell_loss(runs_watch *self, PyObject *loss)
+{
+    PyObject *result =
+        self->on_loss != NULL ? PyObject_CallOneArg(self->on_loss, loss) : NULL; /* owned */
+    calls_consumer_take_error(&self->consumer);
+    Py_XDECREF(result);
+}
+
 int runs_watch_note_loss(runs_watch *self)
 {
     runs_recorder *recorder = self->recorder;
@@ -115,6 +123,8 @@ int runs_watch_note_loss(runs_watch *self)
             break;
         tag.call = runs_recorder_next_call(recorder, tag.site);
         result = runs_watch_record_alone(self, loss, &tag, NULL) < 0 ? -1 : 0;
+        if (result == 0)
+            tell_loss(self, loss);
     }
     Py_XDECREF(given);
     return result;

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from weakref import ref
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+LOADERS = os.path.join(PACKAGE, "blackbox", "loaders.py")  # its function is around each batch
 IMPORT = "<frozen importlib._bootstrap"
 LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
 Entry = tuple[str, types.TracebackType]  # the file of its frame, and itself
@@ -47,8 +48,10 @@ class Watcher:
         options: dict[str, Any],
         watching: dict[str, Any],
         program: tuple[str, Sequence[str]],
+        make_box: Callable[[], Any] | None = None,
     ) -> None:
         """Keep the options; create nothing yet."""
+        self.make_box = make_box  # the black box, once torch is there
         self.folder = folder
         self.options = options
         self.watching = watching  # options of tensortap.watch
@@ -67,6 +70,11 @@ class Watcher:
         from tensortap.models.unseen import unseen
         from tensortap.runs import optimizers
 
+        if self.make_box is not None:
+            from tensortap.blackbox import box
+
+            box.waiting.append(self.make_box())
+            box.waiting[-1].is_by_command = True
         self.called = unseen(self._called, is_traced=False)
         made = unseen(self._made)
         module.register_module_parameter_registration_hook(made)
@@ -324,7 +332,7 @@ def without_hooks(entries: list[Entry]) -> list[Entry]:
     kept: list[Entry] = []
     for name, entry in entries:
         hooked = torch is not None and kept != [] and kept[-1][0].startswith(torch)
-        if not (name == __file__ or (hooked and name.startswith(PACKAGE))):
+        if not (name in (__file__, LOADERS) or (hooked and name.startswith(PACKAGE))):
             kept.append((name, entry))
             continue
         while kept and kept[-1][0].startswith(
@@ -375,6 +383,9 @@ SLOTS = (
     "grads",
     "on_nonfinite",
     "health",
+    "black_box",
+    "black_box_bytes",
+    "on",
     "kind",
 )
 
@@ -412,7 +423,25 @@ def main(arguments: Sequence[str]) -> None:
     if "on_nonfinite" in texts:
         watching["on_nonfinite"] = texts["on_nonfinite"]
     check_folder(texts.get("folder"), "resume" in texts)
-    watcher = Watcher(texts.get("folder"), options, watching, (kind, rest))
+    make_box = None
+    if "black_box" in texts:
+        options["black_box"] = int(texts["black_box"])
+        limit = texts.get("black_box_bytes")
+        make_box = functools.partial(
+            new_box, options["black_box"], int(limit) if limit else None, "on" in texts
+        )
+    supervise(Watcher(texts.get("folder"), options, watching, (kind, rest), make_box), kind, rest)
+
+
+def new_box(every: int, limit: int | None, on_spike: bool) -> Any:
+    """Return a black box that sees batches from now on."""
+    from tensortap.blackbox.box import Box
+
+    return Box(every, limit, on_spike)
+
+
+def supervise(watcher: Watcher, kind: str, rest: Sequence[str]) -> None:
+    """Run the program, and finish the watcher whichever way it ends."""
     if "torch" in sys.modules:  # imported by a sitecustomize
         watcher.start()
     else:

@@ -15,7 +15,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 from tensortap import _core
-from tensortap.runs import process
+from tensortap.runs import process, program
 from tensortap.runs.steps import Steps
 from tensortap.runs.watch import Watched
 
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
+    from tensortap.blackbox.box import Box
     from tensortap.findings.guard import Guard
     from tensortap.runs.watch import Grads, OnNonFinite
 
 MOST_SHOWN = 3  # names in a repr
-MASK = "***"  # in place of a secret
-#: Endings of the names of options whose values are kept out of the run, and words in them.
-SECRET_ENDINGS = ("key", "token", "pwd", "passphrase", "credential", "credentials", "auth")
-SECRET_WORDS = ("password", "passwd", "secret")
+BY_HAND = "run.batch"  # the loader of batches that the program names itself
 
 
 class Recording(_core.Recorder):
@@ -44,6 +42,7 @@ class Recording(_core.Recorder):
     follows: bool = False  # forked children record too
     only: str = "*"
     guard: Guard | None = None  # with record(health=...)
+    box: Box | None = None  # the black box
     _has_checked_only = False
     _home: str  # the folder, wherever a child may be
     _options: dict[str, Any]
@@ -57,6 +56,34 @@ class Recording(_core.Recorder):
             if isinstance(watcher, Watched):
                 watcher.end_step()
         super().step()
+        if self.box is not None:
+            self.box.step_ended()
+
+    def batch(self, batch: Any) -> Any:
+        """Keep a batch that no DataLoader returned in the black box.
+
+        Returns:
+            The batch; where a step is replayed, the one that was kept.
+
+        Example:
+            >>> import torch, tensortap as tt
+            >>> with tt.record("runs/by-hand", black_box=8) as run:
+            ...     x, y = run.batch((torch.zeros(2), torch.ones(2)))
+        """
+        return batch if self.box is None else self.box.batch_drawn(BY_HAND, batch, None)
+
+    def dump(self) -> Path | None:
+        """Write the black box now.
+
+        Returns:
+            The file; None if no step has begun yet, or the disk is full.
+
+        Raises:
+            RuntimeError: The run has no black box.
+        """
+        if self.box is None:
+            raise RuntimeError("the run has no black box; open it with tt.record(..., black_box=8)")
+        return self.box.dump("asked")
 
     def close(self, *, timeout: float = 60.0) -> None:
         """Write what is left and end the file; the innermost run is the one around it again."""
@@ -74,6 +101,8 @@ class Recording(_core.Recorder):
         if self.guard is not None:
             self.guard.raises = False  # it ends anyway
             self.guard.check(now=True)
+        if self.box is not None:
+            self.box.close()
         super().close(timeout=timeout)
 
     def check_only(self) -> None:
@@ -115,8 +144,10 @@ class Recording(_core.Recorder):
         """Say in the run which exception ended the program; sys.exit(0) is none."""
         if error is None or self.closed or (isinstance(error, SystemExit) and not error.code):
             return
+        if self.box is not None:
+            self.box.program_ended(error)
         what = type(error).__name__
-        self.note(f"stopped by {what}" if _is_private() else f"stopped by {what}: {error}"[:500])
+        self.note(f"stopped by {what}" if program.is_private() else f"stopped by {what}: {error}"[:500])
 
     def __repr__(self) -> str:
         counts = self.counts
@@ -157,6 +188,9 @@ def record(
     resume: bool = False,
     follow_fork: bool = False,
     health: Literal["warn", "stop"] | None = None,
+    black_box: int | None = None,
+    black_box_bytes: int | None = None,
+    black_box_on: Literal["spike"] | None = None,
 ) -> Recording:
     """Record a run until it is closed.
 
@@ -181,6 +215,10 @@ def record(
         health: Ask the rules of `tt.health` while the training runs. "warn" prints each finding
             once, when it is certain, and keeps it in the run; "stop" also raises UnhealthyError at
             an optimizer's step once there is an error.
+        black_box: Keep the last steps in memory, with a snapshot of all state every so many steps, and
+            write them to disk when something goes wrong. `tensortap replay` runs them again.
+        black_box_bytes: Most bytes of memory that it may take. Defaults to half of what is free.
+        black_box_on: "spike": write it also when the loss jumps.
 
     Returns:
         The open run. Use it as a context manager, or call `close()`.
@@ -214,6 +252,9 @@ def record(
     if model is None:
         _check_nothing_watched(optimizer, watching)
     products = _core._read_keep(keep)
+    box = _box(black_box, black_box_bytes, black_box_on)
+    if box is not None and box.home is not None:
+        path, resume = box.home, False
     rank, world_size = rank_and_size()
     folder = _folder(path, rank)
     file = _file(folder, rank, resume)
@@ -235,6 +276,9 @@ def record(
         run.follows, run._home, run._options = True, os.path.abspath(folder), options
     if resume:
         run.current_step = _next_step(file)
+    if box is not None:
+        run.box = box
+        box.open(run, folder, (rank, world_size), program.command())
     if health is not None:
         from tensortap.findings.guard import Guard
 
@@ -328,6 +372,21 @@ def _check(
         raise ValueError(f"{name} must be {accepted}, not {value!r}")
 
 
+def _box(every: int | None, limit: int | None, on: str | None) -> Box | None:
+    """Return the black box that was asked for: the one that waits, or a new one."""
+    if every is None:
+        return None
+    _check("black_box", every, int, "a number of steps, 1 or more, or None", lambda n: n >= 1)
+    if limit is not None:
+        accepted = "a number of bytes, 1 or more, or None"
+        _check("black_box_bytes", limit, int, accepted, lambda count: count >= 1)
+    if on not in (None, "spike"):
+        raise ValueError(f"black_box_on must be 'spike' or None, not {on!r}")
+    from tensortap.blackbox import box
+
+    return box.waiting.pop() if box.waiting else box.Box(every, limit, on == "spike")
+
+
 def _check_nothing_watched(optimizer: object, watching: dict[str, Any]) -> None:
     """Raise ValueError for options that are about a model: none was given."""
     if optimizer is not None:
@@ -403,10 +462,6 @@ def _next_step(file: Path) -> int:
 # ---- where, when and with what
 
 
-def _is_private() -> bool:
-    return os.environ.get("TENSORTAP_PRIVATE", "") not in ("", "0")
-
-
 def rank_and_size() -> tuple[int, int]:
     """Return rank and world size: of torch.distributed if it runs, else of the environment."""
     distributed = sys.modules.get("torch.distributed")
@@ -432,82 +487,19 @@ def _info(rank: int, world_size: int) -> dict[str, str]:
         version = getattr(sys.modules.get(name), "__version__", None)
         if version is not None:
             info[name] = str(version)
-    if not _is_private():
+    if not program.is_private():
         import json
         import socket
 
         info["host"] = socket.gethostname()
-        info["argv"] = json.dumps(_masked(getattr(sys, "argv", [])))
-        info["cwd"] = _cwd()
-        commit = _commit(info["cwd"])
+        info["argv"] = json.dumps(program.masked(getattr(sys, "argv", [])))
+        info["cwd"] = program.cwd()
+        commit = program.commit(info["cwd"])
         if commit:
             info["commit"] = commit
     return {key: _plain(value) for key, value in info.items()}
 
 
-def _masked(arguments: list[str]) -> list[str]:
-    """Replace the values of options whose names look like those of secrets."""
-    out: list[str] = []
-    is_value = False  # of the secret before
-    for one in map(str, arguments):
-        name, equals, _ = one.partition("=")
-        is_secret = _is_secret(name)
-        if is_value and not one.startswith("-"):
-            out.append(MASK)
-        else:
-            out.append(f"{name}={MASK}" if is_secret and equals else one)
-        is_value = is_secret and not equals and one.startswith("-")
-    return out
-
-
-def _is_secret(name: str) -> bool:
-    name = name.lower()
-    return name.endswith(SECRET_ENDINGS) or any(word in name for word in SECRET_WORDS)
-
-
 def _plain(text: str) -> str:
     """Make any text one that can be stored: names of files may hold anything."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
-
-
-def _cwd() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""
-
-
-def _commit(where: str) -> str:
-    """Find the git commit of the program's project by reading its files; "" if there is none."""
-    from pathlib import Path
-
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
-    for start in (main and os.path.dirname(os.path.abspath(main)), where):
-        folder = Path(start) if start else None
-        while folder is not None:
-            commit = _commit_in(folder / ".git")
-            if commit:
-                return commit
-            folder = folder.parent if folder != folder.parent else None
-    return ""
-
-
-def _commit_in(git: Path) -> str:
-    try:
-        if git.is_file():  # a worktree or a submodule
-            git = git.parent / git.read_text().removeprefix("gitdir:").strip()
-        head = (git / "HEAD").read_text().strip()
-        if not head.startswith("ref:"):
-            return head[:64]
-        ref = head.removeprefix("ref:").strip()
-        common = git / "commondir"
-        shared = git / common.read_text().strip() if common.exists() else git
-        for root in (git, shared):
-            if (root / ref).is_file():
-                return (root / ref).read_text().strip()[:64]
-        for line in (shared / "packed-refs").read_text().splitlines():
-            if line.endswith(f" {ref}"):
-                return line.split(" ")[0][:64]
-    except (OSError, ValueError):
-        pass
-    return ""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import types
     from collections.abc import Callable
 
+    from tensortap.blackbox.box import Box
     from tensortap.findings.guard import Guard
     from tensortap.runs.watch import Watched
 
@@ -86,6 +87,7 @@ class Steps:
     def __init__(self, recorder: _core.Recorder) -> None:
         """Listen to all optimizers of the process."""
         self.recorder = recorder
+        self.box: Box | None = getattr(recorder, "box", None)
         self.watched: list[Watched] = []
         self.classes: dict[str, str] = {}  # of modules, as recorded
         self.plans: WeakKeyDictionary[Any, Plan] = WeakKeyDictionary()
@@ -257,18 +259,22 @@ class Steps:
             plan = self.plans.get(optimizer)
             if plan is None or self.recorder.manual:
                 return
-            now = self.recorder.current_step
-            if self.is_known and self.current == {id(optimizer)}:  # the usual: there is but one
-                self.recorder.step_over = plan.stepped == now
-                return
-            done = {id(o): p for o, p in self.plans.items() if p.stepped == now}
-            if not self.is_known and self._covers(list(done.values())):
-                self.is_known = True
-                self.current = set(done)
-            self.current &= {id(o) for o in self.plans}  # without those that are gone
-            self.recorder.step_over = self.is_known and self.current <= done.keys()
+            self.recorder.step_over = self._is_over(optimizer, plan)
+            if self.box is not None and self.recorder.step_over:
+                self.box.step_ended()
         except Exception as error:
             self.take_error(error)
+
+    def _is_over(self, optimizer: Any, plan: Plan) -> bool:
+        now = self.recorder.current_step
+        if self.is_known and self.current == {id(optimizer)}:  # the usual: there is but one
+            return plan.stepped == now
+        done = {id(o): p for o, p in self.plans.items() if p.stepped == now}
+        if not self.is_known and self._covers(list(done.values())):
+            self.is_known = True
+            self.current = set(done)
+        self.current &= {id(o) for o in self.plans}  # without those that are gone
+        return self.is_known and self.current <= done.keys()
 
     def _covers(self, plans: list[Plan]) -> bool:
         """Return whether no other optimizer holds a parameter that is trained now."""
@@ -366,6 +372,8 @@ class Steps:
         for name, group in zip(plan.rates, optimizer.param_groups, strict=True):
             if "lr" in group and all(one.core.wants(name) for one in self.watched[:1]):
                 recorder.log(name, float(group["lr"]))
+        if self.box is not None:
+            self.box.before_update(optimizer)
         if self.guard is not None:
             self.guard.check()
 

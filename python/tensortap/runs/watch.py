@@ -153,14 +153,16 @@ class Watched:
         self._replays: dict[int, tuple[int, int]] = {}  # site -> step, calls in replays of a graph
         self.fetched = -1  # the last step of which everything has been read from the devices
         self.steps = Steps.of(recorder)
+        self.box = self.steps.box
         self.core = _core.Watch(
             recorder,
             inputs=inputs,
             activation_gradients=grads in ("activations", "all"),
-            on_nonfinite=None if on_nonfinite is None else unseen(self._tell, is_traced=False),
+            on_nonfinite=unseen(self._tell, is_traced=False) if on_nonfinite or self.box else None,
             on_device=unseen(self._compute, is_traced=False),
             on_skip=unseen(self.note, is_traced=False),
             on_again=unseen(self.steps.decide, is_traced=False),
+            on_loss=unseen(self.box.loss_seen, is_traced=False) if self.box else None,
         )
         self.kind = type(unwrapped(model)).__name__
         prefix = f"{name}:" if name else self._prefix()
@@ -182,6 +184,9 @@ class Watched:
                 if self.has_gradients or not self._hooks:  # the first sees the loss
                     self._hooks.append(Hook(ref(parameter), i))
         self.steps.add(self, optimizer)
+        if self.box is not None:
+            root = next(module for _, module, is_called in walk(model) if is_called)
+            self.box.add(model, prefix, root)
         recorder.watchers.append(self)
 
     def _prefix(self) -> str:
@@ -201,7 +206,11 @@ class Watched:
                 self.recorder.module(name, kind)
 
     def _tell(self, name: str, step: int, call: int, nan: int, posinf: int, neginf: int) -> None:
-        """Do what the user asked for; called where the tensor was seen."""
+        """Tell the black box, and do what the user asked for; called where the tensor was seen."""
+        if self.box is not None:
+            self.box.not_finite(name, step, nan, posinf, neginf)
+        if self.on_nonfinite is None:
+            return
         error = NonFiniteError(name, step, call, nan, posinf, neginf)
         try:
             if self.on_nonfinite == "raise":

@@ -1,0 +1,83 @@
+"""A black box that is armed: its cost of a step, its memory, and the time to write it."""
+
+import os
+import tempfile
+from pathlib import Path
+from statistics import median
+
+import harness
+import torch
+from torch import nn
+
+from tensortap.blackbox import file
+from tensortap.blackbox.memory import Kept, Memory
+from tensortap.runs.record import record
+
+K, TURNS = 8, 11
+torch.set_num_threads(1)
+torch.manual_seed(0)
+layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True)
+model = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+optimizer = torch.optim.AdamW(model.parameters())
+x = torch.randn(8, 64, 256)
+
+
+def steps() -> None:
+    """Train for K steps: one snapshot is taken in them."""
+    for _ in range(K):
+        model(run.batch(x)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def copy() -> None:
+    """Copy the batches of K steps."""
+    for _ in range(K):
+        x.clone()
+
+
+ratios = []
+with tempfile.TemporaryDirectory() as folder, record(f"{folder}/run", model=model, black_box=K) as run:
+    box = run.box
+    assert box is not None
+    for _ in range(3):
+        steps()  # both snapshots have their memory
+    for turn in range(TURNS):
+        taken = {}
+        for is_armed in (True, False) if turn % 2 else (False, True):
+            box.pid = os.getpid() if is_armed else -1  # as in a forked child: it does nothing
+            taken[is_armed] = harness.seconds(steps)
+        extra = taken[True] - taken[False] - harness.seconds(copy)
+        ratios.append(extra / taken[False])
+    box.pid = os.getpid()
+    state = sum(t.numel() * t.element_size() for t in model.parameters()) * 3
+    kept = [memory for step in box.steps for memory in step.memories()] + box.free
+    held = sum(kept.memory.size for _, kept in box.snapshots) + sum(memory.size for memory in kept)
+    allowed = 2 * state + 2 * K * x.numel() * x.element_size()
+
+harness.row(
+    "armed, snapshots every 8 steps included, of the step without its batch's copy",
+    median(ratios) * 100,
+    1,
+    unit="%",
+    at_most=True,
+)
+harness.row("armed: memory beyond two snapshots and 16 batches", (held - allowed) / 1e6, 16, unit="MB", at_most=True)
+
+tensor = torch.randn(25 << 20)
+kept = Kept({"x": tensor}, Memory())
+with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+    path = Path(folder) / "blackbox" / "step0" / "rank0.safetensors"
+
+    def dump() -> None:
+        file.write(path, {}, [("x", kept.memory)])
+
+    def plain() -> None:
+        with open(f"{folder}/plain", "wb") as out:
+            out.write(kept.memory.block)
+            out.flush()
+            os.fsync(out.fileno())
+        os.unlink(f"{folder}/plain")
+
+    taken = harness.times(dump, plain, turns=5)
+harness.row("a dump of 100 MB, of a plain write", taken[0] / taken[1], 1.2, at_most=True)

@@ -1,0 +1,502 @@
+"""The black box: the last steps of a training, in memory, until something goes wrong.
+
+A step is what the run counts as one.  At its beginning the random generators are noted; at its first
+event (a batch, or a forward of a model in training) every K-th step takes a snapshot of all state.  The two
+latest snapshots stay, and so do the steps since the older one.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from weakref import ref
+
+from tensortap import _core
+from tensortap.blackbox import file, loaders, state
+from tensortap.blackbox.memory import Kept, Memory, identity
+from tensortap.blackbox.signals import Signals
+from tensortap.models.forward import autocast_now, random_states
+from tensortap.models.living import held, holders, living
+from tensortap.models.unseen import unseen
+
+MOST_DUMPS = 3
+HISTORY = 128  # losses that a new one is compared with
+LEAST_HISTORY = 16
+SEARCHES = (0, 1, 16, 256, 4096)  # snapshots before which all objects are searched: milliseconds
+SMALL = 1 << 16  # bytes of a gradient that is digested in every step
+SPIKE = 6.0  # standard deviations above the mean
+
+
+#: A box that waits for the next run that is opened with one.
+waiting: list[Box] = []
+
+
+class Batch:
+    """A batch that was drawn; *number* counts those of its loader from 0."""
+
+    def __init__(self, loader: str, number: int, rows: Any, kept: Kept) -> None:
+        """Remember the batch, and the rows of the dataset if the sampler said them."""
+        self.loader, self.number, self.kept = loader, number, kept
+        is_list = isinstance(rows, (list, tuple)) and all(type(row) is int for row in rows)
+        self.rows = list(rows) if is_list else None
+
+
+class Step:
+    """What is kept of one step."""
+
+    def __init__(self, number: int, fetched: dict[str, int]) -> None:
+        """Begin the step now."""
+        self.number, self.fetched = number, fetched
+        self.random = random_states()
+        self.is_started = False  # something has happened in it
+        self.batches: list[Batch] = []
+        self.forwards: list[dict[str, Any]] = []
+        self.inputs: list[Kept] = []  # one for each forward
+        self.losses: list[tuple[str | None, float | None]] = []  # digest and value
+        self.updates: list[dict[str, Any]] = []
+
+    def memories(self) -> list[Memory]:
+        """Return the memory of its batches and inputs."""
+        return [one.kept.memory for one in self.batches] + [one.memory for one in self.inputs]
+
+    def digests(self) -> dict[str, str | None]:
+        """Return everything in it that a replay must compute again, by name."""
+        found: dict[str, str | None] = {}
+        for i, forward in enumerate(self.forwards):
+            for kind in ("inputs", "outputs"):
+                found.update((f"{kind}/{i}{name}", digest) for name, digest, *_ in forward[kind])
+        found.update((f"loss/{i}", digest) for i, (digest, _) in enumerate(self.losses))
+        for i, update in enumerate(self.updates):
+            found.update((f"gradient/{n}#{i}", digest) for n, digest in update["gradients"].items())
+        return found
+
+
+class Box:
+    """The black box of one run.
+
+    It may be made before the run is open, so that it sees the first batch: batches are drawn before
+    a model is called.
+
+    Args:
+        every: Steps from one snapshot to the next.
+        limit: Most bytes of memory and of one file; None: half of the memory that is free.
+        on_spike: Write it also when the loss jumps.
+    """
+
+    raises = False  # what before_forward raises reaches the program
+    home: str | None = None  # folder to record into, whatever the program says
+
+    def __init__(self, every: int, limit: int | None = None, on_spike: bool = False) -> None:
+        """Listen to loaders; models come by add()."""
+        self.every, self.on_spike = every, on_spike
+        self.limit = limit if limit is not None else _half_of_free()
+        self.pid = os.getpid()
+        self.recorder: Any = None  # once the run is open
+        self.folder = Path()
+        self.rank, self.world_size = 0, 1
+        self.program: dict[str, Any] = {}
+        self.is_by_command = False  # `tensortap run` opens the run
+        self.models: list[tuple[str, ref[Any]]] = []
+        self.optimizers: list[ref[Any]] = []
+        self.scalers: list[ref[Any]] = []
+        self.names: dict[int, str] = {}  # of parameters, by id
+        self.steps: list[Step] = []
+        self.snapshots: list[tuple[int, Kept]] = []  # the older one first
+        self.snapshot_count = 0
+        self.fetched: dict[str, int] = {}  # batches drawn, by loader
+        self.first_step: int | None = None
+        self.first_fetched: dict[str, int] | None = None  # when the first step had ended
+        self.pending: tuple[str, int] | None = None  # what is wrong, and the step
+        self.losses: deque[float] = deque(maxlen=HISTORY)
+        self.free: list[Memory] = []
+        self.dumped: dict[str, Path] = {}  # by cause
+        self.consumers: list[Any] = []
+        self.signals: Signals | None = None
+        loaders.listen(self)
+
+    def open(
+        self, recorder: Any, folder: Path, rank_and_size: tuple[int, int], program: dict[str, Any]
+    ) -> None:
+        """Take in the run, its folder, and how to start the program again."""
+        self.recorder, self.folder, self.program = recorder, folder, program
+        self.rank, self.world_size = rank_and_size
+        for step in self.steps:
+            step.number = self.first_step = self._number()
+        self.signals = Signals(self.dump)
+
+    def add(self, model: Any, name: str, root: Any) -> None:
+        """Take in a model; *root*: the module that the program calls."""
+        if any(known() is model for _, known in self.models):
+            return
+        self.models.append((name, ref(model)))
+        consumer = _core.ModuleConsumer(
+            unseen(self.before_forward, is_traced=False),
+            unseen(self.after_forward, is_traced=False),
+            raises=self.raises,
+        )
+        consumer.add(root, name)
+        self.consumers.append(consumer)
+        self.names.update((id(p), name + key) for key, p in state.names_of(model))
+
+    def close(self) -> None:
+        """Let everything go."""
+        loaders.leave(self)
+        if self.signals is not None:
+            self.signals.close()
+        for consumer in self.consumers:
+            consumer.remove()
+        self.pid = -1
+        self.steps, self.snapshots, self.free = [], [], []
+
+    # ---- what happens in the program
+
+    def batch_drawn(self, loader: str, batch: Any, rows: Any) -> Any:
+        """Keep a batch; return what the program gets."""
+        self._quietly(self._keep_batch, loader, batch, rows)
+        return batch
+
+    def before_forward(self, event: _core.ModuleEvent) -> None:
+        """Keep what a forward in training begins with."""
+        if event.training:
+            self._quietly(self._keep_forward, event)
+
+    def after_forward(self, event: _core.ModuleEvent) -> None:
+        """Keep the digests of what it returned."""
+        if event.training:
+            self._quietly(self._keep_outputs, event)
+
+    def loss_seen(self, loss: Any) -> None:
+        """Keep the digest of what backward() is called on."""
+        self._quietly(self._keep_loss, loss)
+
+    def not_finite(self, name: str, step: int, nan: int, posinf: int, neginf: int) -> None:
+        """Note the first value that is wrong; -inf in an activation is a mask."""
+        is_mask = not nan and not posinf and name.startswith(("activation/", "input/"))
+        is_scaled = name.startswith("gradient/") and any(one() is not None for one in self.scalers)
+        if self.pending is None and "not finite" not in self.dumped and not is_mask and not is_scaled:
+            what = "NaN" if nan else "Inf" if posinf else "-Inf"
+            kind, _, rest = name.partition("/")
+            text = f"loss is {what} ({rest})" if kind == "loss" else f"{what} in {name}"
+            self.pending = text, step
+
+    def before_update(self, optimizer: Any) -> None:
+        """Keep gradients and numbers of an optimizer that is about to step; look for trouble."""
+        self._quietly(self._keep_update, optimizer)
+
+    def step_ended(self) -> None:
+        """Begin the next step: the last optimizer has stepped."""
+        self._quietly(self._begin)
+
+    def program_ended(self, error: BaseException) -> None:
+        """Write the black box if an exception ends the program."""
+        if isinstance(error, Exception):
+            self.dump("exception", f"{type(error).__name__}: {error}"[:200])
+
+    def _quietly(self, function: Callable[..., None], *args: Any) -> None:
+        """Call a function of ours; an error turns the black box off and is printed once."""
+        if os.getpid() != self.pid:
+            return
+        try:
+            function(*args)
+        except Exception as error:
+            self._turn_off(error)
+
+    def _turn_off(self, error: Exception) -> None:
+        what = str(error) if isinstance(error, MemoryError) else repr(error)
+        print(f"tensortap: black box off: {what}", file=sys.stderr)
+        self.close()
+
+    # ---- steps
+
+    def _number(self) -> int:
+        if self.recorder is None:
+            return 0
+        return int(self.recorder.current_step) + bool(self.recorder.step_over)
+
+    def _begin(self) -> Step:
+        """Return the step that runs now; begin it if it is new."""
+        number = self._number()
+        if self.steps and self.steps[-1].number == number:
+            return self.steps[-1]
+        self._write_pending()
+        if self.first_step is None:
+            self.first_step = number
+        elif self.first_fetched is None:
+            self.first_fetched = dict(self.fetched)
+        step = Step(number, dict(self.fetched))
+        self.steps.append(step)
+        self._began(step)
+        return step
+
+    def _began(self, step: Step) -> None:
+        """Do nothing more."""
+
+    def _now(self) -> Step:
+        """Return the step that runs now; take a snapshot if this is its first event and it is due."""
+        step = self._begin()
+        if self.models and (not step.is_started or not self.snapshots):
+            step.is_started = True
+            self._start(step)
+        return step
+
+    def _start(self, step: Step) -> None:
+        if self._is_due(step):
+            self._take_snapshot(step)
+
+    def _is_due(self, step: Step) -> bool:
+        if not self.snapshots:
+            return True
+        since = self.snapshots[-1][0]
+        used = sum(m.used for s in self.steps if s.number >= since for m in s.memories())
+        room = self.limit - 2 * self.snapshots[-1][1].memory.used
+        return step.number - since >= self.every or 2 * used > room
+
+    def _take_snapshot(self, step: Step) -> None:
+        """Copy all state, into the memory of the older of two snapshots."""
+        if self.snapshot_count in SEARCHES:
+            self._search()
+        self.snapshot_count += 1
+        now = state.take(self._models(), self._optimizers(), self._live(self.scalers))
+        memory = self.snapshots.pop(0)[1].memory if len(self.snapshots) == 2 else Memory()
+        if not memory.size:
+            size = sum(t.numel() * t.element_size() for t in _core.all_tensors(now))
+            if 2 * size > self.limit:
+                raise MemoryError(
+                    f"two snapshots of {size} bytes do not fit into its limit of {self.limit}; "
+                    "give --black-box-bytes, or black_box_bytes"
+                )
+        self.snapshots.append((step.number, Kept(now, memory)))
+        oldest = self.snapshots[0][0] - 1  # a loader may be a batch ahead of the model
+        for one in self.steps:
+            self.free += one.memories() if one.number < oldest else []
+        self.steps = [one for one in self.steps if one.number >= oldest]
+
+    def _search(self) -> None:
+        """Find optimizers that have not stepped yet, and scalers."""
+        ids = {id(p) for _, model in self._models() for p in model.parameters()}
+        for optimizer in holders(ids):
+            self._know(optimizer)
+        try:
+            from torch.amp import GradScaler
+        except ImportError:  # an older torch
+            from torch.cuda.amp import GradScaler  # type: ignore[assignment]
+        self.scalers = [ref(one) for one in living(GradScaler) if one.is_enabled()]
+
+    def _know(self, optimizer: Any) -> None:
+        if all(known() is not optimizer for known in self.optimizers):
+            self.optimizers.append(ref(optimizer))
+
+    @staticmethod
+    def _live(known: Iterable[ref[Any]]) -> list[Any]:
+        return [found for one in known if (found := one()) is not None]
+
+    def _models(self) -> list[tuple[str, Any]]:
+        return [(name, model) for name, known in self.models if (model := known()) is not None]
+
+    def _optimizers(self) -> list[Any]:
+        return state.in_order(self._live(self.optimizers), self._models())
+
+    def _memory(self) -> Memory:
+        return self.free.pop() if self.free else Memory()
+
+    # ---- what is kept
+
+    def _keep_batch(self, loader: str, batch: Any, rows: Any) -> None:
+        key = self.key_of(loader)
+        number = self.fetched.get(key, 0)
+        if not key.endswith("eval"):
+            step = self._now()
+            kept = Kept(batch, self._memory(), seen=True)
+            step.batches.append(Batch(key, number, rows, kept))
+        self.fetched[key] = number + 1
+
+    def key_of(self, loader: str) -> str:
+        """Return the name of a loader and what its batches are for."""
+        models = self._models()
+        is_eval = bool(models) and not any(model.training for _, model in models)
+        return f"{loader}, {'eval' if is_eval else 'train'}"
+
+    def _keep_forward(self, event: _core.ModuleEvent) -> None:
+        import torch
+
+        step = self._now()
+        found = _core.find_tensors((event.args, event.kwargs or {}), "")
+        inputs, unknown = [], {}
+        for name, tensor in found:
+            known = identity(tensor)
+            batches = enumerate(step.batches)
+            places = [(i, b.kept.names[known]) for i, b in batches if known in b.kept.names]
+            same = places[-1] if places else None  # a batch is kept once
+            inputs.append((name, _digest(tensor), same))
+            if same is None:
+                unknown[name] = tensor
+        step.inputs.append(Kept(unknown, self._memory()))
+        step.forwards.append(
+            {
+                "model": event.name,
+                "inputs": inputs,
+                "outputs": [],
+                "random": random_states(),
+                "autocast": repr(autocast_now(tuple(tensor for _, tensor in found))),
+                "grad": torch.is_grad_enabled(),
+            }
+        )
+
+    def _keep_outputs(self, event: _core.ModuleEvent) -> None:
+        forwards = self.steps[-1].forwards if self.steps else []
+        mine = [one for one in forwards if one["model"] == event.name and not one["outputs"]]
+        if mine:
+            found = _core.find_tensors(event.output, "")
+            mine[-1]["outputs"] = [(name, _digest(tensor)) for name, tensor in found]
+
+    def _keep_loss(self, loss: Any) -> None:
+        step = self._begin()
+        is_number = loss.numel() == 1 and (loss.device.type == "cpu" or self.on_spike)
+        value = float(loss.detach()) if is_number else None
+        step.losses.append((_digest(loss), value))
+        if self.on_spike and value is not None and math.isfinite(value):
+            if self.pending is None and _is_spike(value, self.losses):
+                self.pending = f"loss jumps to {value:.4g}", step.number
+            self.losses.append(value)
+
+    def _keep_update(self, optimizer: Any) -> None:
+        step = self._begin()
+        self._know(optimizer)
+        gradients = {
+            self.names.get(id(parameter), f"#{i}"): parameter.grad
+            for i, parameter in enumerate(held(optimizer))
+            if parameter.grad is not None
+        }
+        index = next(i for i, one in enumerate(self._optimizers()) if one is optimizer)
+        digests = {name: _digest(grad) for name, grad in self._telling(gradients).items()}
+        step.updates.append(
+            {"optimizer": index, "numbers": state.numbers(optimizer), "gradients": digests}
+        )
+        self._write_pending()
+
+    def _telling(self, gradients: dict[str, Any]) -> dict[str, Any]:
+        """Return the gradients to digest: all of a failing step; else small ones, such as biases.
+
+        Those of every layer change if anything in the step does, and cost nothing.
+        """
+        if self.pending is not None:
+            return gradients
+        small = {n: g for n, g in gradients.items() if g.numel() * g.element_size() <= SMALL}
+        return small or dict(list(gradients.items())[:1])
+
+    # ---- writing
+
+    def _write_pending(self) -> None:
+        if self.pending is not None:
+            text, number = self.pending
+            self.pending = None
+            self.dump("spike" if text.startswith("loss jumps") else "not finite", text, number)
+
+    def dump(self, cause: str, text: str = "", step: int | None = None) -> Path | None:
+        """Write what is kept now; return the file, or None if there is nothing to write.
+
+        One for each cause and step, at most three in a run, except where the user asks.
+        """
+        if os.getpid() != self.pid or not self.snapshots:
+            return None
+        number = self._number() if step is None else step
+        path = self.folder / file.FOLDER / f"step{number}" / f"rank{self.rank}.safetensors"
+        is_asked = cause in ("asked", "SIGUSR2")
+        if path in self.dumped.values():
+            return path
+        if not is_asked and (cause in self.dumped or len(self.dumped) >= MOST_DUMPS):
+            return None
+        self.dumped[f"{cause} {number}" if is_asked else cause] = path
+        text = text or ("asked for" if is_asked else f"{cause} arrived")
+        try:
+            self._write(path, cause, text, number)
+        except Exception as error:
+            why = getattr(error, "strerror", None) or repr(error)
+            print(f"tensortap: step {number}: {text}; black box not written: {why}", file=sys.stderr)
+            return None
+        print(f"tensortap: step {number}: {text}; black box written to {path.parent}", file=sys.stderr)
+        return path
+
+    def _write(self, path: Path, cause: str, text: str, number: int) -> None:
+        since, snapshot = self.snapshots[0]
+        parts = [("snapshot", snapshot.memory)]
+        steps = []
+        for step in self.steps:
+            at = f"step{step.number}"
+            generators = Kept(
+                [step.random, *(forward["random"] for forward in step.forwards)], Memory()
+            )
+            parts.append((f"{at}/random", generators.memory))
+            for i, batch in enumerate(step.batches):
+                parts.append((f"{at}/batch{i}", batch.kept.memory))
+            for i, inputs in enumerate(step.inputs):
+                parts.append((f"{at}/inputs{i}", inputs.memory))
+            steps.append(
+                {
+                    "step": step.number,
+                    "fetched": step.fetched,
+                    "random": generators.tree,
+                    "batches": [
+                        {"loader": b.loader, "number": b.number, "rows": b.rows, "value": b.kept.tree}
+                        for b in step.batches
+                    ],
+                    "forwards": [
+                        {k: v for k, v in forward.items() if k != "random"}
+                        for forward in step.forwards
+                    ],
+                    "losses": step.losses,
+                    "updates": step.updates,
+                    "digests": step.digests(),
+                }
+            )
+        facts = {
+            "cause": cause,
+            "text": text,
+            "step": number,
+            "first_step": self.first_step,
+            "fetched": self.first_fetched or {},
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "every": self.every,
+            "is_by_command": self.is_by_command,
+            "program": self.program,
+            "snapshot": {"step": since, "state": snapshot.tree},
+            "steps": steps,
+        }
+        size = sum(memory.used for _, memory in parts)
+        if size > self.limit:
+            raise MemoryError(f"{size} bytes are more than its limit of {self.limit}")
+        file.write(path, facts, parts)
+
+
+def _digest(tensor: Any) -> str | None:
+    """Return the digest of a tensor; None: it cannot be read here."""
+    try:
+        return _core.digest(getattr(tensor, "_local_tensor", tensor)).hex()
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_spike(loss: float, history: Iterable[float]) -> bool:
+    """Return whether a loss is far above those before it."""
+    before = list(history)
+    if len(before) < LEAST_HISTORY:
+        return False
+    mean = statistics.fmean(before)
+    spread = max(statistics.pstdev(before, mean), 1e-3 * abs(mean))
+    return loss - mean > SPIKE * spread
+
+
+def _half_of_free() -> int:
+    """Return half of the memory that programs could have now."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 512
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4

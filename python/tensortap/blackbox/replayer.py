@@ -1,0 +1,311 @@
+"""Replay: the program runs again, and its steps become those that were kept.
+
+The program builds its own model, optimizer and loader, and runs one step of its own (none, if the snapshot
+is of its very first step).  Then all state is set from the snapshot, the loader returns the kept batches,
+and the random generators are set at the beginning of each step and of each forward, until the failing step.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tensortap import _core
+from tensortap.blackbox import file, state
+from tensortap.blackbox.box import Box, Step
+from tensortap.blackbox.verdict import Result
+from tensortap.models.forward import set_random_states
+
+NOISE = 1e-3  # relative difference of two losses that rounding explains
+ENDLESS = 1 << 62  # steps or bytes
+MOST_ROWS = 8  # named
+ASKED = ("asked", "SIGUSR2", "SIGTERM", "SIGINT")  # causes that have no failing step
+
+
+class ReplayEndedError(BaseException):
+    """Ends the program when the step has been replayed; tensortap catches it."""
+
+
+class Replayer(Box):
+    """A box that gives back what it kept.
+
+    Args:
+        facts, tensors: The black box, as `file.read` returns it.
+        home: Folder for the run of the replay.
+        step: The step to end with; None: the one that failed.
+        operators: Returns an operator log (`tt.ops`) for the last two steps; None: without.
+        then: Called with the result; must not return.
+    """
+
+    raises = True
+
+    def __init__(
+        self,
+        facts: dict[str, Any],
+        tensors: dict[str, Any],
+        home: str,
+        *,
+        step: int | None = None,
+        operators: Callable[[], Any] | None = None,
+        then: Callable[[Result], object],
+    ) -> None:
+        """Read what there is; nothing happens before the program's first batch."""
+        super().__init__(every=ENDLESS, limit=ENDLESS)
+        self.facts, self.tensors, self.home, self.then = facts, tensors, home, then
+        self.kept = {one["step"]: one for one in facts["steps"]}
+        self.since: int = facts["snapshot"]["step"]
+        self.target = step if step is not None else self._last_step()
+        self.operators, self.log = operators, None
+        self.found: list[tuple[str, int]] = []  # what was not finite, and the step
+        self.differences: list[tuple[int, str]] = []
+        self.replaced = 0  # inputs that were not the kept ones
+        self.is_set = False
+        self.result: Result | None = None
+
+    def _last_step(self) -> int:
+        """Return the failing step; if none failed, the last one that was complete."""
+        last: int = self.facts["step"]
+        complete = [n for n, one in self.kept.items() if one["updates"] and self.since <= n <= last]
+        return max(complete, default=last) if self.facts["cause"] in ASKED else last
+
+    def open(self, recorder: Any, *rest: Any) -> None:
+        """Number the program's own first step so that the one after it is the snapshot's."""
+        is_first = self.since <= self.facts["first_step"]
+        recorder.current_step = self.since if is_first else self.since - 1
+        super().open(recorder, *rest)
+        if self.signals is not None:
+            self.signals.close()
+
+    # ---- what happens in the program
+
+    def _quietly(self, function: Callable[..., None], *args: Any) -> None:
+        """Call a function of ours; an error ends the replay."""
+        if self.result is not None:
+            return
+        try:
+            super()._quietly(function, *args)
+        except state.MisfitError as error:
+            self._end("unplayable", str(error))
+
+    def _turn_off(self, error: Exception) -> None:
+        if isinstance(error, state.MisfitError):
+            self._end("unplayable", str(error))
+        self._end("unplayable", f"an error of tensortap: {error!r}")
+
+    def batch_drawn(self, loader: str, batch: Any, rows: Any) -> Any:
+        """Return the kept batch in place of the program's own."""
+        box = [batch]
+        self._quietly(self._replace_batch, loader, box)
+        return super().batch_drawn(loader, box[0], rows)
+
+    def _replace_batch(self, loader: str, box: list[Any]) -> None:
+        key = self.key_of(loader)
+        number = self.fetched.get(key, 0) + self._offset(key)
+        for at, step in self.kept.items():
+            for i, kept in enumerate(step["batches"]):
+                if kept["loader"] == key and kept["number"] == number:
+                    place = f"step{at}/batch{i}"
+                    try:
+                        box[0] = file.value_at(kept["value"], place, self.tensors, box[0])
+                    except ValueError as error:
+                        self._end("unplayable", f"the batch of step {at}: {error}")
+
+    def _offset(self, key: str) -> int:
+        """Return how many batches were drawn before those that the program is about to draw."""
+        if self.since <= self.facts["first_step"] or self.since not in self.kept:
+            return 0
+        before: dict[str, int] = self.kept[self.since]["fetched"]
+        return before.get(key, 0) - int(self.facts["fetched"].get(key, 0))
+
+    def _began(self, step: Step) -> None:
+        """Set the random generators to what they were when this step began."""
+        if step.number > self.target:
+            self._end_at_target()
+        if self.since <= step.number:
+            if self.operators is not None and self.log is None and step.number >= self.target - 1:
+                self.log = self.operators()
+                self.log.start()
+            self._set_generators(step.number, 0)
+
+    def _start(self, step: Step) -> None:
+        """Set all state, once."""
+        if self.is_set or step.number < self.since:
+            return
+        self.is_set = True
+        self._search()
+        kept = file.value_at(self.facts["snapshot"]["state"], "snapshot", self.tensors)
+        state.set_back(kept, self._models(), self._optimizers(), self._live(self.scalers))
+
+    def _set_generators(self, number: int, which: int) -> None:
+        trees = self.kept[number]["random"] if number in self.kept else []
+        if which + 1 < len(trees):
+            tree = trees[which + 1]
+            set_random_states(file.value_at(tree, f"step{number}/random", self.tensors))
+
+    def _keep_forward(self, event: _core.ModuleEvent) -> None:
+        step = self._now()
+        which = len(step.forwards)
+        if self.since <= step.number and step.number in self.kept:
+            forwards = self.kept[step.number]["forwards"]
+            if which < len(forwards):
+                self._replace_inputs(step.number, which, forwards[which], event)
+        super()._keep_forward(event)
+        if self.since <= step.number:
+            self._set_generators(step.number, which + 1)
+
+    def _replace_inputs(
+        self, number: int, which: int, kept: dict[str, Any], event: _core.ModuleEvent
+    ) -> None:
+        """Use the kept inputs where the program's own are others."""
+        found = dict(_core.find_tensors((event.args, event.kwargs or {}), ""))
+        for name, digest, same in kept["inputs"]:
+            tensor = found.get(name)
+            if tensor is None or digest is None or _core.digest(tensor).hex() == digest:
+                continue
+            place = f"inputs{which}/{name}" if same is None else f"batch{same[0]}{same[1]}"
+            value = self.tensors.get(f"step{number}/{place}")
+            if value is None or value.shape != tensor.shape or value.dtype != tensor.dtype:
+                self._end("unplayable", f"the input{name} of the model has another shape or type now")
+            else:
+                tensor.data.copy_(value)
+                self.replaced += 1
+
+    def _keep_update(self, optimizer: Any) -> None:
+        step = self._begin()
+        kept = self.kept.get(step.number)
+        which = len(step.updates)
+        if kept is not None and self.since <= step.number and which < len(kept["updates"]):
+            numbers = kept["updates"][which]["numbers"]
+            state.set_numbers([_as_numbers(one) for one in numbers], optimizer)
+        super()._keep_update(optimizer)
+        if kept is None or step.number < self.since:
+            return
+        if step.number == self.target and len(step.updates) >= len(kept["updates"]):
+            self._end_at_target()
+
+    def _telling(self, gradients: dict[str, Any]) -> dict[str, Any]:
+        return gradients
+
+    def not_finite(self, name: str, step: int, nan: int, posinf: int, neginf: int) -> None:
+        """Note that the fault is there again."""
+        super().not_finite(name, step, nan, posinf, neginf)
+        self._write_pending()
+
+    def _write_pending(self) -> None:
+        """Write nothing."""
+        if self.pending is not None:
+            self.found.append(self.pending)
+            self.pending = None
+
+    def dump(self, cause: str, text: str = "", step: int | None = None) -> None:
+        """Write nothing."""
+
+    def program_ended(self, error: BaseException | None) -> None:
+        """Say what became of the replay, if the program has ended by itself."""
+        if self.result is not None:
+            return
+        number = self._number()
+        expected = self.facts["text"].partition(":")[0]
+        if error is not None and number == self.target and self.facts["cause"] == "exception":
+            is_same = type(error).__name__ == expected
+            self._end_at_target(error if is_same else None)
+        if error is not None and isinstance(error, Exception):
+            why = f"the program ended with {type(error).__name__}: {error}"[:300]
+        else:
+            why = f"the program ended at step {number}, before step {self.target}"
+        if not self.is_set:
+            why += " (no step began: was the model trained in this process?)"
+        self._end("unplayable", why)
+
+    # ---- the verdict
+
+    def _compare(self) -> tuple[int, int]:
+        """Compare all digests; return how many of the last step's are equal, and their number."""
+        equal = total = 0
+        for step in self.steps:
+            kept = self.kept.get(step.number)
+            if kept is None or step.number < self.since:
+                continue
+            now = step.digests()
+            for name, digest in kept["digests"].items():
+                if digest is None:
+                    continue
+                if now.get(name) != digest:
+                    self.differences.append((step.number, name))
+                if step.number == self.target:
+                    total += 1
+                    equal += now.get(name) == digest
+        return equal, total
+
+    def _end_at_target(self, error: BaseException | None = None) -> None:
+        equal, total = self._compare()
+        cause = self.facts["cause"]
+        is_whole = equal == total and (total > 0 or error is not None)
+        if cause == "exception":
+            verdict = "bits" if error is not None and is_whole else "noise" if error else "transient"
+        elif cause == "not finite" and not any(n == self.target for _, n in self.found):
+            verdict = "transient"
+        elif is_whole:
+            verdict = "bits"
+        elif cause == "not finite":
+            verdict = "noise"
+        else:
+            verdict = "noise" if self._has_same_loss() else "transient"
+        self._end(verdict, "", equal=equal, total=total)
+
+    def _has_same_loss(self) -> bool:
+        now = next((s.losses for s in self.steps if s.number == self.target), [])
+        kept = self.kept[self.target]["losses"] if self.target in self.kept else []
+        pairs = [
+            (a, b) for (_, a), (_, b) in zip(now, kept, strict=False) if a is not None and b is not None
+        ]
+        return bool(pairs) and all(abs(a - b) <= NOISE * max(abs(a), abs(b)) for a, b in pairs)
+
+    def _end(self, verdict: str, reason: str, **counts: int) -> None:
+        if self.log is not None:
+            self.log.stop()
+        kept = self.kept.get(self.target, {"batches": []})
+        self.result = {
+            "verdict": verdict,
+            "reason": reason,
+            "step": self.target,
+            "cause": self.facts["cause"],
+            "text": self.facts["text"],
+            "rank": self.facts["rank"],
+            "replaced_inputs": self.replaced,
+            "first_difference": min(self.differences, default=None),
+            "found": self.found[:1],
+            "rows": [row for i, one in enumerate(kept["batches"]) for row in self._bad_rows(i, one)],
+            "is_compiled": _is_compiled(),
+            **counts,
+        }
+        self.then(self.result)
+        raise ReplayEndedError
+
+    def _bad_rows(self, index: int, kept: dict[str, Any]) -> list[str]:
+        """Say which rows of a batch of the last step hold NaN or Inf."""
+        place = f"step{self.target}/batch{index}"
+        found = []
+        for name, tensor in self.tensors.items():
+            if not name.startswith(place) or not tensor.is_floating_point() or not tensor.ndim:
+                continue
+            bad = (~tensor.isfinite()).reshape(len(tensor), -1).any(1).nonzero().flatten().tolist()
+            for row in bad[:MOST_ROWS]:
+                of = ""
+                if kept["rows"] and len(kept["rows"]) == len(tensor):
+                    of = f" (row {kept['rows'][row]} of the dataset)"
+                found.append(f"row {row} of the batch{name.removeprefix(place)}{of}")
+        return found
+
+
+def _as_numbers(kept: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a parameter group; JSON has no tuples."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()}
+
+
+def _is_compiled() -> bool:
+    """Return whether torch.compile has compiled anything in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"].get("total"))

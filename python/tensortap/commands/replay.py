@@ -1,0 +1,293 @@
+"""Run a program again from a black box: the Python half of `tensortap replay`.
+
+The program runs in a process of its own, one for each rank; this one starts it, and prints the verdict.
+A second process repeats the step without torch.compile where the first one compiled.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from tensortap.blackbox import file
+from tensortap.blackbox.verdict import VERDICTS, describe
+from tensortap.commands.run import Watcher, end, supervise
+from tensortap.runs.program import MASK, hash_of
+from tensortap.runs.replay import find
+
+CHILD = (
+    "import sys; sys.path[:1] = []; from tensortap.commands import replay; replay.child(sys.argv[1])"
+)
+SECONDS = 30  # that the other ranks have to end after the first
+Facts = dict[str, Any]
+
+
+class Unplayable(Exception):
+    """The step cannot be replayed, and why."""
+
+
+class Options(NamedTuple):
+    """What cli/cmd_replay.c gives; "": not given."""
+
+    step: str
+    ops: str  # "1", "0"
+    eager: str
+    yes: str
+    json: str
+    run: str
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Replay; *arguments* are those of Options, then the program and its arguments, if named."""
+    count = len(Options._fields)
+    options = Options(*arguments[:count])
+    try:
+        code = replay(options, list(arguments[count:]))
+    except (Unplayable, file.DamagedError) as error:
+        result = {"verdict": "unplayable", "reason": str(error)}
+        print_result(result, options)
+        code = VERDICTS["unplayable"][1]
+    except FileNotFoundError as error:
+        print(f"tensortap: {error}", file=sys.stderr)
+        code = 2
+    end(code)
+
+
+def replay(options: Options, command: list[str]) -> int:
+    """Run the step again and print what became of it; return the exit code."""
+    step = int(options.step) if options.step else None
+    paths = find(Path(options.run), step)
+    facts = [file.read_facts(path)[0] for path in paths]
+    check_ranks(facts)
+    kind, words = command_of(facts[0], command, options)
+    wants_ops = options.ops == "1" or (not options.ops and facts[0]["cause"] == "not finite")
+    how = {"kind": kind, "words": words, "step": step, "ops": wants_ops}
+    paths = [path.absolute() for path in paths]
+    if not command and facts[0]["program"].get("cwd"):
+        enter(facts[0]["program"]["cwd"])
+    with tempfile.TemporaryDirectory(prefix="tensortap-replay-") as folder:
+        result = worst(run_ranks(paths, facts, {**how, "eager": bool(options.eager)}, folder))
+        is_there = result["verdict"] in ("bits", "noise")
+        if result["is_compiled"] and not options.eager and is_there:
+            again = worst(run_ranks(paths, facts, {**how, "eager": True}, folder))
+            result["eager"] = again["verdict"]
+            result |= {key: again[key] for key in ("report", "operators") if key in again}
+            if again["verdict"] == "transient":
+                result["verdict"] = "compiled"
+    program = facts[0]["program"]
+    if program.get("hash") not in (None, hash_of(str(program.get("file")))):
+        result["changed"] = program.get("file")
+    print_result(result, options)
+    return VERDICTS[result["verdict"]][1]
+
+
+# ---- what to run
+
+
+def check_ranks(facts: list[Facts]) -> None:
+    """Raise Unplayable if a rank is missing, or if this job has another number of them."""
+    size = facts[0]["world_size"]
+    ranks = [one["rank"] for one in facts]
+    if ranks != list(range(size)):
+        have = ", ".join(map(str, ranks))
+        raise Unplayable(f"the run had {size} ranks; there are black boxes of rank {have} only")
+    now = os.environ.get("WORLD_SIZE")
+    if now is not None and now != str(size):
+        raise Unplayable(f"the run had {size} ranks, and this job has {now}")
+
+
+def command_of(
+    facts: Facts, command: list[str], options: Options
+) -> tuple[str, list[str]]:
+    """Return "script" or "module" and the words; ask before running a command of the run folder."""
+    if command:
+        is_module = command[0] == "-m" and len(command) > 1
+        return ("module", command[1:]) if is_module else ("script", command)
+    kept = facts["program"]
+    words = kept.get("command", [])
+    hint = f"give it: tensortap replay {shlex.quote(options.run)} -- train.py ..."
+    if not words:
+        raise Unplayable(f"the run does not say which command made it; {hint}")
+    if any(MASK in word for word in words):
+        raise Unplayable(f"a secret in the command was not kept; {hint}")
+    if not options.yes:
+        ask(kept, words, options.run)
+    return ("module" if kept.get("kind") == "module" else "script"), words
+
+
+def ask(kept: Facts, words: list[str], run: str) -> None:
+    """Ask if the command of a run folder may run: whoever wrote the folder chose it."""
+    from tensortap import _core
+
+    shown = _core._escape(shlex.join([*(["-m"] if kept.get("kind") == "module" else []), *words]))
+    print(f"{run} was made by: {shown}", file=sys.stderr)
+    print(f"in {_core._escape(str(kept.get('cwd')))}", file=sys.stderr)
+    if not sys.stdin.isatty():
+        print("tensortap: give --yes to run it, or name the script after --", file=sys.stderr)
+        end(2)
+    print("Run it again? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        end(2)
+
+
+def enter(folder: str) -> None:
+    """Go to the folder that the program ran in."""
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise Unplayable(f"the folder {folder!r} of the program: {error.strerror}") from None
+
+
+def run_ranks(
+    paths: list[Path], facts: list[Facts], how: Facts, folder: str
+) -> list[dict[str, Any]]:
+    """Run the program in one process for each rank; return the results."""
+    size = len(paths)
+    home = tempfile.mkdtemp(dir=folder)
+    children = []
+    port = str(_free_port()) if size > 1 else ""
+    for rank, path in enumerate(paths):
+        plan = {**how, "path": os.path.abspath(path), "home": f"{home}/run"}
+        plan |= {"result": f"{home}/result{rank}", "is_by_command": facts[rank].get("is_by_command")}
+        Path(f"{home}/plan{rank}").write_text(json.dumps(plan))
+        env = dict(os.environ)
+        if size > 1:
+            numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+            env |= {name: str(number) for name, number in numbers.items()}
+            env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        children.append(subprocess.Popen([sys.executable, "-c", CHILD, f"{home}/plan{rank}"], env=env))
+    _wait(children)
+    return [
+        _result_of(Path(f"{home}/result{rank}"), child) for rank, child in enumerate(children)
+    ]
+
+
+def _wait(children: list[subprocess.Popen[bytes]]) -> None:
+    """Wait for all; once one has ended, the others have some time."""
+    try:
+        for i, child in enumerate(children):
+            child.wait(timeout=SECONDS if i else None)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        for child in children:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+
+
+def _result_of(path: Path, child: subprocess.Popen[bytes]) -> dict[str, Any]:
+    try:
+        result: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        why = f"the program ended with code {child.returncode} before a step was replayed"
+        return {"verdict": "unplayable", "reason": why, "is_compiled": False}
+    return result
+
+
+def _free_port() -> int:
+    with socket.socket() as any_port:
+        any_port.bind(("127.0.0.1", 0))
+        return int(any_port.getsockname()[1])
+
+
+def worst(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the result that speaks for all ranks, with the operators of the first that has them."""
+    order = ("unplayable", "transient", "noise", "bits")
+    chosen = min(results, key=lambda one: order.index(one["verdict"]))
+    if all("total" in one for one in results):
+        chosen = {**chosen, "equal": sum(one["equal"] for one in results)}
+        chosen["total"] = sum(one["total"] for one in results)
+    for one in results:
+        if (one.get("operators") or {}).get("first_bad"):
+            return {**chosen, "report": one["report"], "operators": one["operators"]}
+    return chosen
+
+
+# ---- what came of it
+
+
+def print_result(result: dict[str, Any], options: Options) -> None:
+    """Print the verdict and what else is known."""
+    if options.json:
+        print(json.dumps(result))
+    else:
+        print(*describe(result), sep="\n")
+
+
+# ---- the process that runs the program
+
+
+class Plain:
+    """Finishes a program that opens its own run."""
+
+    def __init__(self, start: Any) -> None:
+        """Keep what to do when torch has been imported."""
+        self.start = start
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Do nothing: the run is the program's."""
+
+
+def child(plan_path: str) -> None:
+    """Run the program of a plan, and write the result; called in a process of its own."""
+    plan = json.loads(Path(plan_path).read_text())
+    sys.argv = ["-c"]
+    made: list[Any] = []
+
+    def write(result: dict[str, Any]) -> NoReturn:
+        log = made[0].log
+        if log is not None:
+            from tensortap.operators import origin_report
+
+            result |= {"report": origin_report(log), "operators": log.to_dict()}
+        Path(plan["result"]).write_text(json.dumps(result))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # the program has nothing more to do: no handler of its may run
+
+    def make() -> Any:
+        import torch
+
+        import tensortap
+        from tensortap.blackbox.replayer import Replayer
+
+        if plan["eager"] and hasattr(torch.compiler, "set_stance"):
+            torch.compiler.set_stance("force_eager")
+        operators = getattr(tensortap, "ops", None) if plan["ops"] else None
+        made.append(
+            Replayer(
+                *file.read(plan["path"]),
+                plan["home"],
+                step=plan["step"],
+                operators=operators,
+                then=write,
+            )
+        )
+        return made[0]
+
+    def put() -> None:
+        from tensortap.blackbox import box
+
+        box.waiting.append(make())
+
+    watcher: Any = Plain(put)
+    if plan["is_by_command"]:
+        program = (plan["kind"], plan["words"])
+        watcher = Watcher(plan["home"], {"black_box": 1}, {}, program, make)
+    error: BaseException | None = None
+    try:
+        supervise(watcher, plan["kind"], plan["words"])
+    except SystemExit as raised:
+        error = raised
+    if made:
+        made[0].program_ended(error if error is not None and error.code else None)

@@ -1,0 +1,169 @@
+"""Replay a step of a black box in this process: `with tt.replay("runs/today") as replay: train()`.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tensortap.blackbox import box, file
+from tensortap.blackbox.replayer import Replayer, ReplayEndedError
+from tensortap.blackbox.verdict import describe
+from tensortap.runs.record import Recording, rank_and_size, record
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Replay:
+    """A replay; `tt.replay` returns it.
+
+    Attributes:
+        verdict: "bits" (reproduced to the bit), "noise" (within noise), "transient" (not reproduced) or
+            "unplayable"; None before the block has ended.
+        result: Everything that is known, as `tensortap replay --json` prints it.
+        log: The operators of the step, as of `tt.ops`; None without *ops*.
+    """
+
+    def __init__(self, player: Replayer, options: dict[str, Any]) -> None:
+        """Wait for the block."""
+        self._player, self._options = player, options
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._run: Recording | None = None
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """Everything that is known."""
+        return self._player.result or {}
+
+    @property
+    def verdict(self) -> str | None:
+        """The verdict in one word."""
+        return self.result.get("verdict")
+
+    @property
+    def log(self) -> Any:
+        """The operators of the step."""
+        return self._player.log
+
+    def batch(self, batch: Any) -> Any:
+        """Return the kept batch, as `batch` of the recorded run kept it."""
+        return self._open_run().batch(batch)
+
+    def step(self) -> None:
+        """End the step, as `step` of the recorded run did."""
+        self._open_run().step()
+
+    def _open_run(self) -> Recording:
+        if self._run is None:
+            raise RuntimeError("the replay has not begun; use it as: with tt.replay(run) as replay")
+        return self._run
+
+    def __enter__(self) -> Replay:
+        self._folder = tempfile.TemporaryDirectory(prefix="tensortap-replay-")
+        self._player.home = os.path.join(self._folder.name, "run")
+        box.waiting.append(self._player)
+        self._run = record(black_box=1, **self._options)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, _: object) -> bool:
+        run, folder = self._open_run(), self._folder
+        assert folder is not None
+        is_end = isinstance(error, ReplayEndedError)
+        try:
+            if not is_end:
+                self._player.program_ended(error)
+        except ReplayEndedError:
+            is_end = error is None or self._player.result != {}
+        finally:
+            run.close()
+            folder.cleanup()
+        return is_end
+
+    def __str__(self) -> str:
+        return "\n".join(describe(self.result)) if self.result else "not replayed yet"
+
+
+def replay(
+    run: str | os.PathLike[str],
+    *,
+    step: int | None = None,
+    ops: bool | None = None,
+    model: torch.nn.Module | None = None,
+    optimizer: Any = None,
+) -> Replay:
+    """Replay a step that a black box kept: run the training again in the block.
+
+    The program builds its own model, optimizer and loader, and runs one step of its own. Then all state is
+    set to that of the snapshot, the loader returns the kept batches, and the steps run up to the failing one.
+    There the block ends.
+
+    Args:
+        run: Folder of the run that was recorded with *black_box*.
+        step: The step to end with. Defaults to the one that failed.
+        ops: Find the operator that made the first NaN or Inf. Defaults to True after one.
+        model, optimizer: As for `tt.record`; or call `tt.watch` in the block.
+
+    Returns:
+        The replay, to be used as a context manager.
+
+    Raises:
+        FileNotFoundError: The run has no black box, or none with this step.
+        ValueError: The black box is damaged.
+
+    Example:
+        >>> import torch, tensortap as tt
+        >>> def train():
+        ...     model = torch.nn.Linear(2, 1)
+        ...     tt.watch(model)
+        ...     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        ...     for x in ([1.0, 1.0], [2.0, 1.0], [3.0, float("inf")]):
+        ...         model(torch.tensor(x)).sum().backward()
+        ...         optimizer.step()
+        >>> with tt.record("runs/failed", black_box=8):
+        ...     train()
+        >>> with tt.replay("runs/failed", ops=False) as replay:
+        ...     train()
+        >>> replay.verdict
+        'bits'
+    """
+    paths = find(Path(run), step)
+    rank = rank_and_size()[0]
+    if rank >= len(paths):
+        raise FileNotFoundError(f"{run} has no black box of rank {rank}")
+    facts, tensors = file.read(paths[rank])
+    operators = None
+    if ops or (ops is None and facts["cause"] == "not finite"):
+        import tensortap
+
+        operators = getattr(tensortap, "ops", None)
+    player = Replayer(facts, tensors, "", step=step, operators=operators, then=lambda _: None)
+    return Replay(player, {"model": model, "optimizer": optimizer})
+
+
+def find(run: Path, step: int | None) -> list[Path]:
+    """Return the files of the black box to replay, one for each rank.
+
+    Raises:
+        FileNotFoundError: There is none, or none with this step.
+    """
+    if not run.exists():
+        raise FileNotFoundError(f"there is no run at {run}")
+    found = file.dumps(run)
+    if not found:
+        raise FileNotFoundError(
+            f"{run} has no black box; record one with: tensortap run --black-box 8 train.py"
+        )
+    if step is None:
+        return next(iter(found.values()))
+    kept: list[str] = []
+    for at, paths in found.items():
+        facts = file.read_facts(paths[0])[0]
+        if facts["snapshot"]["step"] <= step <= at:
+            return paths
+        kept.append(f"{facts['snapshot']['step']} to {at}")
+    raise FileNotFoundError(f"{run} has no step {step} in a black box; it has {', '.join(kept)}")

@@ -1,0 +1,405 @@
+"""What the black box keeps, when it is written, and that it changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from programs import started  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import DataLoader, Dataset  # noqa: E402
+from trained import BAD_ROW, Net, train  # noqa: E402
+
+import tensortap as tt  # noqa: E402
+from tensortap.blackbox import file  # noqa: E402
+from tensortap.blackbox.values import MISSING, join, take_apart  # noqa: E402
+
+
+def dumps(run: Path) -> dict[int, list[Path]]:
+    return file.dumps(run)
+
+
+def only(run: Path) -> Path:
+    ((path,),) = dumps(run).values()
+    return path
+
+
+# ---- when it is written
+
+
+def test_the_first_bad_value_writes_it_for_its_owner_only(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with tt.record(tmp_path / "run", black_box=3):
+        train("mlp")
+    path = only(tmp_path / "run")
+    facts, tensors = file.read(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
+    assert f"step {facts['step']}: " in capfd.readouterr().err
+    assert facts["cause"] == "not finite"
+    last = next(one for one in facts["steps"] if one["step"] == facts["step"])
+    assert BAD_ROW in last["batches"][0]["rows"]
+    x = tensors[f"step{facts['step']}/batch0/0"]
+    assert not x[last["batches"][0]["rows"].index(BAD_ROW)].isfinite().any()
+
+
+def test_other_programs_read_the_file(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    with tt.record(tmp_path / "run", black_box=3):
+        train("cnn")
+    path = only(tmp_path / "run")
+    theirs, ours = safetensors.load_file(path), file.read(path)[1]
+    assert theirs.keys() == ours.keys()
+    for name, tensor in ours.items():
+        assert tt.digest(theirs[name]) == tt.digest(tensor), name
+
+
+def test_it_keeps_the_steps_since_the_last_snapshot_but_one(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run", black_box=4) as run:
+        train("mlp", steps=11, bad=False)
+        path = run.dump()
+    assert path is not None
+    facts = file.read_facts(path)[0]
+    assert facts["snapshot"]["step"] == 4  # 8 is the last one
+    assert [one["step"] for one in facts["steps"]] == [3, *range(4, 12)]
+
+
+def test_an_exception_writes_it(tmp_path: Path) -> None:
+    with pytest.raises(IndexError), tt.record(tmp_path / "run", black_box=2):
+        train("mlp", steps=5, bad=False)
+        raise IndexError("no such row")
+    facts = file.read_facts(only(tmp_path / "run"))[0]
+    assert (facts["cause"], facts["text"]) == ("exception", "IndexError: no such row")
+
+
+def losses_of(*values: float) -> None:
+    """Have these losses in a training."""
+    net = nn.Linear(1, 1)
+    tt.watch(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    for value in values:
+        loss = net(torch.zeros(1)).sum() * 0 + value
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_a_jump_of_the_loss_writes_it_if_asked(tmp_path: Path) -> None:
+    usual = [1 + 0.01 * (i % 5) for i in range(30)]
+    with tt.record(tmp_path / "asked", black_box=4, black_box_on="spike"):
+        losses_of(*usual, 9.0, 1.0)
+    with tt.record(tmp_path / "quiet", black_box=4):
+        losses_of(*usual, 9.0, 1.0)
+    assert list(dumps(tmp_path / "asked")) == [30]
+    assert not dumps(tmp_path / "quiet")
+
+
+def test_it_is_written_once_for_each_cause_and_step(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run", black_box=4) as run:
+        losses_of(1.0, float("nan"), float("nan"), float("inf"))
+        assert run.dump() == run.dump()
+        losses_of(float("nan"))
+    assert list(dumps(tmp_path / "run")) == [1, 4]
+
+
+def test_a_mask_of_minus_infinity_is_no_reason(tmp_path: Path) -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(2, 2)
+            self.mask = nn.Identity()
+
+        def forward(self, x: Any) -> Any:
+            return self.mask(self.inner(x).masked_fill(torch.eye(2).bool(), -torch.inf)).softmax(-1)
+
+    with tt.record(tmp_path / "run", black_box=4):
+        net = Masked()
+        tt.watch(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net(torch.ones(2, 2)).square().sum().backward()
+        optimizer.step()
+    assert not dumps(tmp_path / "run")
+
+
+SIGNALLED = """
+    import os, signal, sys, torch, tensortap as tt
+    from trained import train
+    if "own" in sys.argv:
+        def own(*_):
+            print("own handler", flush=True)
+            sys.exit(7)
+        signal.signal(signal.SIGTERM, own)
+    with tt.record("run", black_box=2):
+        train("mlp", steps=4, bad=False)
+        os.kill(os.getpid(), signal.SIGUSR2)
+        print("still here", flush=True)
+        train("mlp", steps=2, bad=False)
+        os.kill(os.getpid(), signal.SIGTERM)
+        train("mlp", steps=2, bad=False)
+        print("never", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("handler", "code"), [("none", -signal.SIGTERM), ("own", 7)])
+def test_signals_write_it_and_end_the_program_as_before(
+    handler: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(__file__))
+    with started(SIGNALLED, tmp_path, handler) as process:
+        out, _ = process.communicate()
+    assert process.returncode == code
+    assert "still here" in out
+    assert "never" not in out
+    assert ("own handler" in out) == (handler == "own")
+    causes = [file.read_facts(paths[0])[0]["cause"] for paths in dumps(tmp_path / "run").values()]
+    assert causes == ["SIGUSR2", "SIGTERM"]
+
+
+def test_nothing_is_kept_and_no_handler_stays_after_the_run(tmp_path: Path) -> None:
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+    before = signal.getsignal(signal.SIGTERM), _BaseDataLoaderIter.__next__
+    with tt.record(tmp_path / "run", black_box=2) as run:
+        train("mlp", steps=3, bad=False)
+        assert (signal.getsignal(signal.SIGTERM), _BaseDataLoaderIter.__next__) != before
+    assert (signal.getsignal(signal.SIGTERM), _BaseDataLoaderIter.__next__) == before
+    assert run.box is not None and not run.box.steps and not run.box.snapshots
+
+
+# ---- when it cannot be written
+
+
+def test_a_limit_that_is_too_small_turns_it_off_and_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with tt.record(tmp_path / "run", black_box=2, black_box_bytes=100) as run:
+        train("mlp", steps=3)
+        assert run.dump() is None
+    assert "black box off: two snapshots of" in capfd.readouterr().err
+    assert "not finite" not in dumps(tmp_path / "run")
+
+
+def test_large_batches_bring_the_next_snapshot_sooner(tmp_path: Path) -> None:
+    with tt.record(tmp_path / "run", black_box=1000, black_box_bytes=30_000) as run:
+        train("mlp", steps=200, bad=False)
+        assert run.box is not None
+        held = sum(m.used for step in run.box.steps for m in step.memories())
+        held += sum(kept.memory.used for _, kept in run.box.snapshots)
+        assert run.box.snapshots[-1][0] > 0
+        assert held < 30_000
+        assert run.dump() is not None
+
+
+FAILING = """
+    import os, resource, sys, tensortap as tt
+    from trained import train
+    if "full" in sys.argv:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20000, resource.RLIM_INFINITY))
+        import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    else:
+        os.fsync = lambda fd: os.kill(os.getpid(), 9)
+    with tt.record("run", black_box=2, only="none"):
+        train("cnn")
+    print("trained", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["full", "killed"])
+def test_a_full_disk_or_a_kill_leaves_no_file(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(__file__))
+    with started(FAILING, tmp_path, how) as process:
+        out, _ = process.communicate()
+    assert ("trained" in out) == (how == "full")
+    assert not dumps(tmp_path / "run")
+    assert (tmp_path / "run" / "blackbox").exists()  # it was tried
+
+
+# ---- that it changes nothing
+
+
+class Counted(Dataset[Any]):
+    """Rows that count how often they are read."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, i: int) -> Any:
+        self.reads += 1
+        return torch.randn(8) + i
+
+
+def facts_of(black_box: int | None, where: Path) -> tuple[Any, ...]:
+    torch.manual_seed(3)
+    data, net = Counted(), Net("mlp")
+    optimizer = torch.optim.Adam(net.parameters())
+    with tt.record(where, model=net, black_box=black_box):
+        for _ in range(3):
+            for x in DataLoader(data, batch_size=4, shuffle=True):
+                net(x).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    state = [tt.digest(p) for p in net.parameters()]
+    return state, torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), data.reads
+
+
+def test_armed_and_not_armed_compute_the_same_bits(tmp_path: Path) -> None:
+    assert facts_of(2, tmp_path / "armed") == facts_of(None, tmp_path / "plain")
+
+
+# ---- values
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+class Bag:
+    """An object of the program's own."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+        self.other = object()
+
+
+def kept(value: Any) -> tuple[Any, dict[str, Any]]:
+    tensors: dict[str, Any] = {}
+    tree = take_apart(value, "", lambda name, t: tensors.setdefault(name, t.clone()) is not None)
+    return json.loads(json.dumps(tree)), tensors
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        3,
+        float("inf"),
+        "text",
+        b"\x00\xff",
+        2 + 3j,
+        [1, (2, [3.5])],
+        {"a": {3: [None, True]}},
+        {"words": ["a", "b"], "ids": [1, 2]},
+        np.float32(2.5),
+    ],
+)
+def test_plain_values_come_back(value: Any) -> None:
+    back = join(*kept(value))
+    assert back == value
+    assert type(back) is type(value)
+
+
+def test_arrays_tensors_and_objects_come_back() -> None:
+    value = {
+        "array": np.arange(6, dtype=np.int16).reshape(2, 3).T,
+        "tensor": torch.randn(2, 3, dtype=torch.bfloat16).t(),
+        "pair": Pair(torch.ones(2), "x"),
+        "bag": Bag(torch.full((2,), 7.0)),
+    }
+    own = {**value, "pair": Pair(torch.zeros(1), ""), "bag": Bag(torch.zeros(3))}
+    back = join(*kept(value), own)
+    assert np.array_equal(back["array"], value["array"])
+    assert back["array"].dtype == np.int16
+    assert torch.equal(back["tensor"], value["tensor"])
+    assert isinstance(back["pair"], Pair)
+    assert back["pair"].left.tolist() == [1, 1]
+    assert back["bag"].x.tolist() == [7, 7]
+    assert back["bag"].other is own["bag"].other  # not kept: the program's own
+
+
+def test_an_object_without_one_of_the_program_is_refused() -> None:
+    with pytest.raises(ValueError, match="a Pair was kept, and the program has nothing"):
+        join(*kept(Pair(1, 2)), MISSING)
+
+
+# ---- hostile files
+
+
+def changed(path: Path, change: Any) -> Path:
+    """Write the file again with another head."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    head = json.loads(data[8 : 8 + length])
+    head = change(head) or head
+    text = json.dumps(head).encode()
+    path.chmod(0o600)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+    return path
+
+
+def set_facts(**values: Any) -> Any:
+    def change(head: Any) -> None:
+        facts = json.loads(head["__metadata__"]["facts"])
+        head["__metadata__"]["facts"] = json.dumps({**facts, **values})
+
+    return change
+
+
+def set_entry(**values: Any) -> Any:
+    def change(head: Any) -> None:
+        name = next(name for name in head if name != "__metadata__")
+        head[name].update(values)
+
+    return change
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[bytes]:
+    run = tmp_path_factory.mktemp("hostile") / "run"
+    with tt.record(run, black_box=3):
+        train("mlp")
+    yield only(run).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_entry(shape=[1 << 40, 1 << 40]),
+        set_entry(shape=[-1]),
+        set_entry(shape="x"),
+        set_entry(shape=[3.5]),
+        set_entry(data_offsets=[0, 1 << 60]),
+        set_entry(data_offsets=[8, 0]),
+        set_entry(data_offsets=[1]),
+        set_entry(dtype="PICKLE"),
+        set_entry(dtype=None),
+        set_facts(step="x"),
+        set_facts(steps=[3]),
+        set_facts(steps=[{"step": 1}]),
+        set_facts(program={"command": "rm -r /"}),
+        set_facts(program=None),
+        lambda head: head["__metadata__"].pop("facts") and None,
+        lambda head: {"__metadata__": {}},
+        lambda head: [1],
+    ],
+)
+def test_a_hostile_file_is_refused(written: bytes, change: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rank0.safetensors"
+    path.write_bytes(written)
+    with pytest.raises(file.DamagedError, match="is not a black box that can be read"):
+        file.read(changed(path, change))
+
+
+@pytest.mark.parametrize("size", [0, 5, 8, 1000])
+def test_a_torn_file_is_refused(written: bytes, size: int, tmp_path: Path) -> None:
+    path = tmp_path / "rank0.safetensors"
+    path.write_bytes(written[:size])
+    with pytest.raises(file.DamagedError):
+        file.read(path)
