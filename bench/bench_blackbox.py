@@ -37,7 +37,10 @@ def copy() -> None:
 
 
 ratios = []
-with tempfile.TemporaryDirectory() as folder, record(f"{folder}/run", model=model, black_box=K) as run:
+with (
+    tempfile.TemporaryDirectory() as folder,
+    record(f"{folder}/run", model=model, black_box=K) as run,
+):
     box = run.box
     assert box is not None
     for _ in range(3):
@@ -62,7 +65,13 @@ harness.row(
     unit="%",
     at_most=True,
 )
-harness.row("armed: memory beyond two snapshots and 16 batches", (held - allowed) / 1e6, 16, unit="MB", at_most=True)
+harness.row(
+    "armed: memory beyond two snapshots and 16 batches",
+    (held - allowed) / 1e6,
+    16,
+    unit="MB",
+    at_most=True,
+)
 
 tensor = torch.randn(25 << 20)
 kept = Kept({"x": tensor}, Memory())

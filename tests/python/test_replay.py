@@ -240,7 +240,9 @@ def test_another_model_is_not_replayable_and_the_parameters_are_named(tmp_path: 
     with tt.replay(tmp_path / "run", ops=False) as replay:
         loop(5)
     assert replay.verdict == "unplayable"
-    assert "the model is another: 0.weight was float32[3, 4], now it is float32[5, 4]" in str(replay)
+    assert "the model is another: 0.weight was float32[3, 4], now it is float32[5, 4]" in str(
+        replay
+    )
 
 
 def test_a_program_that_ends_too_early_is_not_replayable(tmp_path: Path) -> None:

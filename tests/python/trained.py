@@ -72,7 +72,9 @@ class Net(nn.Module):
 SHAPES = {"cnn": (1, 6, 6), "lstm": (5, 8), "transformer": (5, 8)}
 
 
-def train(kind: str, steps: int = 40, seed: int = 0, bad: bool = True, run: Any = None) -> nn.Module:
+def train(
+    kind: str, steps: int = 40, seed: int = 0, bad: bool = True, run: Any = None
+) -> nn.Module:
     """Train a model of this kind for some steps."""
     torch.manual_seed(seed)
     if kind == "gan":

@@ -1,4 +1,4 @@
-"""Keep the last steps of a training in memory, write them to disk when something goes wrong, replay.
+"""Keep the last steps of a training, write them when something goes wrong, and replay them.
 
 SPDX-License-Identifier: Apache-2.0
 """

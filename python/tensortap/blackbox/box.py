@@ -1,8 +1,8 @@
 """The black box: the last steps of a training, in memory, until something goes wrong.
 
-A step is what the run counts as one.  At its beginning the random generators are noted; at its first
-event (a batch, or a forward of a model in training) every K-th step takes a snapshot of all state.  The two
-latest snapshots stay, and so do the steps since the older one.
+A step is what the run counts as one.  At its beginning the random generators are noted.  At its
+first event (a batch, or a forward of a model in training) every K-th step takes a snapshot of all
+state.  The two latest snapshots stay, and so do the steps since the older one.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -30,6 +30,7 @@ MOST_DUMPS = 3
 HISTORY = 128  # losses that a new one is compared with
 LEAST_HISTORY = 16
 SEARCHES = (0, 1, 16, 256, 4096)  # snapshots before which all objects are searched: milliseconds
+GENERATORS = 1 << 15  # bytes of the states of all random generators, in memory
 SMALL = 1 << 16  # bytes of a gradient that is digested in every step
 SPIKE = 6.0  # standard deviations above the mean
 
@@ -65,6 +66,12 @@ class Step:
     def memories(self) -> list[Memory]:
         """Return the memory of its batches and inputs."""
         return [one.kept.memory for one in self.batches] + [one.memory for one in self.inputs]
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes."""
+        states = GENERATORS * (1 + len(self.forwards))
+        return states + sum(memory.used for memory in self.memories())
 
     def digests(self) -> dict[str, str | None]:
         """Return everything in it that a replay must compute again, by name."""
@@ -180,7 +187,12 @@ class Box:
         """Note the first value that is wrong; -inf in an activation is a mask."""
         is_mask = not nan and not posinf and name.startswith(("activation/", "input/"))
         is_scaled = name.startswith("gradient/") and any(one() is not None for one in self.scalers)
-        if self.pending is None and "not finite" not in self.dumped and not is_mask and not is_scaled:
+        if (
+            self.pending is None
+            and "not finite" not in self.dumped
+            and not is_mask
+            and not is_scaled
+        ):
             what = "NaN" if nan else "Inf" if posinf else "-Inf"
             kind, _, rest = name.partition("/")
             text = f"loss is {what} ({rest})" if kind == "loss" else f"{what} in {name}"
@@ -199,7 +211,7 @@ class Box:
         if isinstance(error, Exception):
             self.dump("exception", f"{type(error).__name__}: {error}"[:200])
 
-    def _quietly(self, function: Callable[..., None], *args: Any) -> None:
+    def _quietly(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function of ours; an error turns the black box off and is printed once."""
         if os.getpid() != self.pid:
             return
@@ -239,7 +251,7 @@ class Box:
         """Do nothing more."""
 
     def _now(self) -> Step:
-        """Return the step that runs now; take a snapshot if this is its first event and it is due."""
+        """Return the step that runs now; at its first event, take a snapshot if one is due."""
         step = self._begin()
         if self.models and (not step.is_started or not self.snapshots):
             step.is_started = True
@@ -254,7 +266,7 @@ class Box:
         if not self.snapshots:
             return True
         since = self.snapshots[-1][0]
-        used = sum(m.used for s in self.steps if s.number >= since for m in s.memories())
+        used = sum(one.size for one in self.steps if one.number >= since)
         room = self.limit - 2 * self.snapshots[-1][1].memory.used
         return step.number - since >= self.every or 2 * used > room
 
@@ -419,9 +431,13 @@ class Box:
             self._write(path, cause, text, number)
         except Exception as error:
             why = getattr(error, "strerror", None) or repr(error)
-            print(f"tensortap: step {number}: {text}; black box not written: {why}", file=sys.stderr)
+            print(
+                f"tensortap: step {number}: {text}; black box not written: {why}", file=sys.stderr
+            )
             return None
-        print(f"tensortap: step {number}: {text}; black box written to {path.parent}", file=sys.stderr)
+        print(
+            f"tensortap: step {number}: {text}; black box written to {path.parent}", file=sys.stderr
+        )
         return path
 
     def _write(self, path: Path, cause: str, text: str, number: int) -> None:
@@ -444,7 +460,12 @@ class Box:
                     "fetched": step.fetched,
                     "random": generators.tree,
                     "batches": [
-                        {"loader": b.loader, "number": b.number, "rows": b.rows, "value": b.kept.tree}
+                        {
+                            "loader": b.loader,
+                            "number": b.number,
+                            "rows": b.rows,
+                            "value": b.kept.tree,
+                        }
                         for b in step.batches
                     ],
                     "forwards": [

@@ -1,7 +1,7 @@
 """Know each batch that a DataLoader returns, and replace it where a step is replayed.
 
-torch has no hook here, so while somebody listens two methods of its iterators are wrapped: the one that
-returns batches, and the one that draws the rows of the next batch from the sampler.
+torch has no hook here, so while somebody listens two methods of its iterators are wrapped: the one
+that returns batches, and the one that draws the rows of the next batch from the sampler.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -69,7 +69,7 @@ def _next_index(self: Any) -> Any:
 
 
 def _name(iterator: Any) -> str:
-    """Return what tells this loader from the others of the program, in this process and the next."""
+    """Return what tells this loader from the others, in this process and the next."""
     if iterator not in _names:
         dataset = iterator._dataset
         try:

@@ -1,7 +1,7 @@
 """Memory for copies of tensors that is used again and again.
 
-One block for each step and each snapshot.  The first copy decides how large it is; after that a copy
-allocates nothing unless it needs more room.  Fresh pages cost more than the copy itself.
+One block for each batch and each snapshot.  The first copy decides how large it is; after that a
+copy allocates nothing unless it needs more room.  Fresh pages cost more than the copy itself.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -36,7 +36,7 @@ Entry = tuple[str, str, tuple[int, ...], int]  # name, type in the file, shape, 
 
 
 class Kept:
-    """A copy of a nested value, in memory that is used again when nobody needs the copy any more."""
+    """A copy of a nested value."""
 
     def __init__(self, value: Any, memory: Memory, *, seen: bool = False) -> None:
         """Copy the tensors into *memory*; *seen*: note which tensors they were."""

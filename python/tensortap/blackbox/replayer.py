@@ -1,8 +1,9 @@
 """Replay: the program runs again, and its steps become those that were kept.
 
-The program builds its own model, optimizer and loader, and runs one step of its own (none, if the snapshot
-is of its very first step).  Then all state is set from the snapshot, the loader returns the kept batches,
-and the random generators are set at the beginning of each step and of each forward, until the failing step.
+The program builds its own model, optimizer and loader, and runs one step of its own (none, if the
+snapshot is of its very first step).  Then all state is set from the snapshot, the loader returns
+the kept batches, and the random generators are set at the beginning of each step and of each
+forward, until the failing step.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -57,7 +58,8 @@ class Replayer(Box):
         self.kept = {one["step"]: one for one in facts["steps"]}
         self.since: int = facts["snapshot"]["step"]
         self.target = step if step is not None else self._last_step()
-        self.operators, self.log = operators, None
+        self.operators = operators
+        self.log: Any = None
         self.found: list[tuple[str, int]] = []  # what was not finite, and the step
         self.differences: list[tuple[int, str]] = []
         self.replaced = 0  # inputs that were not the kept ones
@@ -71,7 +73,7 @@ class Replayer(Box):
         return max(complete, default=last) if self.facts["cause"] in ASKED else last
 
     def open(self, recorder: Any, *rest: Any) -> None:
-        """Number the program's own first step so that the one after it is the snapshot's."""
+        """Set the number of the program's first step: the one after it is the snapshot's."""
         is_first = self.since <= self.facts["first_step"]
         recorder.current_step = self.since if is_first else self.since - 1
         super().open(recorder, *rest)
@@ -80,7 +82,7 @@ class Replayer(Box):
 
     # ---- what happens in the program
 
-    def _quietly(self, function: Callable[..., None], *args: Any) -> None:
+    def _quietly(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function of ours; an error ends the replay."""
         if self.result is not None:
             return
@@ -167,7 +169,9 @@ class Replayer(Box):
             place = f"inputs{which}/{name}" if same is None else f"batch{same[0]}{same[1]}"
             value = self.tensors.get(f"step{number}/{place}")
             if value is None or value.shape != tensor.shape or value.dtype != tensor.dtype:
-                self._end("unplayable", f"the input{name} of the model has another shape or type now")
+                self._end(
+                    "unplayable", f"the input{name} of the model has another shape or type now"
+                )
             else:
                 tensor.data.copy_(value)
                 self.replaced += 1
@@ -244,7 +248,9 @@ class Replayer(Box):
         cause = self.facts["cause"]
         is_whole = equal == total and (total > 0 or error is not None)
         if cause == "exception":
-            verdict = "bits" if error is not None and is_whole else "noise" if error else "transient"
+            verdict = (
+                "bits" if error is not None and is_whole else "noise" if error else "transient"
+            )
         elif cause == "not finite" and not any(n == self.target for _, n in self.found):
             verdict = "transient"
         elif is_whole:
@@ -259,7 +265,9 @@ class Replayer(Box):
         now = next((s.losses for s in self.steps if s.number == self.target), [])
         kept = self.kept[self.target]["losses"] if self.target in self.kept else []
         pairs = [
-            (a, b) for (_, a), (_, b) in zip(now, kept, strict=False) if a is not None and b is not None
+            (a, b)
+            for (_, a), (_, b) in zip(now, kept, strict=False)
+            if a is not None and b is not None
         ]
         return bool(pairs) and all(abs(a - b) <= NOISE * max(abs(a), abs(b)) for a, b in pairs)
 
@@ -277,7 +285,9 @@ class Replayer(Box):
             "replaced_inputs": self.replaced,
             "first_difference": min(self.differences, default=None),
             "found": self.found[:1],
-            "rows": [row for i, one in enumerate(kept["batches"]) for row in self._bad_rows(i, one)],
+            "rows": [
+                row for i, one in enumerate(kept["batches"]) for row in self._bad_rows(i, one)
+            ],
             "is_compiled": _is_compiled(),
             **counts,
         }

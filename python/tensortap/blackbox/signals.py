@@ -1,7 +1,7 @@
 """Call a function when a signal arrives, before what the program does about it.
 
-The program's own handlers, its exit code and the default of each signal stay: the handler that was there
-is called afterwards, and a signal that ends the process still does.
+The program's own handlers, its exit code and the default of each signal stay: the handler that was
+there is called afterwards, and a signal that ends the process still does.
 SPDX-License-Identifier: Apache-2.0
 """
 

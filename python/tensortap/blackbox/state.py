@@ -93,7 +93,11 @@ def set_numbers(kept: list[dict[str, Any]], optimizer: Any) -> None:
 
 def names_of(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield (name, parameter), each once."""
-    return ((name, tensor) for name, table, key in _places(model, "_parameters") for tensor in [table[key]])
+    return (
+        (name, tensor)
+        for name, table, key in _places(model, "_parameters")
+        for tensor in [table[key]]
+    )
 
 
 def _number(value: Any) -> Any:

@@ -4,7 +4,7 @@ The tree says what to do with each tensor; it never names code to run.  Classes 
 Python's own are filled in again from an object of the program: its own batch, its own state.
 
     None, true, 3, 0.5, "text"     themselves; NaN and Infinity as Python's json writes them
-    ["tensor", name]               a tensor in the file; "array": as a NumPy array; "item": its scalar
+    ["tensor", name]               a tensor in the file; "array", "item": as NumPy has it
     ["list", ...], ["tuple", ...]  ["dict", [key, value], ...]
     ["bytes", base64]              ["complex", real, imaginary]
     ["object", class, [key, value], ...]   a mapping, a named tuple or an object with attributes
@@ -78,10 +78,10 @@ def join(tree: Tree, tensors: Mapping[str, Any], own: Any = MISSING) -> Any:
         inner = [join(t, tensors, owned[i] if owned else MISSING) for i, t in enumerate(rest)]
         return inner if kind == "list" else tuple(inner)
     if kind == "dict":
-        owned = own if isinstance(own, Mapping) else {}
+        held: Mapping[Any, Any] = own if isinstance(own, Mapping) else {}
         keys = [join(key, tensors) for key, _ in rest]
         return {
-            key: join(t, tensors, owned.get(key, MISSING))
+            key: join(t, tensors, held.get(key, MISSING))
             for key, (_, t) in zip(keys, rest, strict=True)
         }
     if kind == "bytes":
@@ -142,8 +142,7 @@ def _fill(name: str, pairs: list[Any], tensors: Mapping[str, Any], own: Any) -> 
     held = _fields(own)
     values = {key: join(t, tensors, held.get(key, MISSING)) for key, t in pairs}
     if isinstance(own, tuple):
-        replaced: Any = own._replace(**values)  # type: ignore[attr-defined]
-        return replaced
+        return type(own)(**values)
     out = copy.copy(own)
     for key, value in values.items():
         if isinstance(own, MutableMapping):

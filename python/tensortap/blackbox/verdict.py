@@ -25,7 +25,9 @@ def describe(result: Result) -> list[str]:
     if result["verdict"] == "unplayable":
         lines = [f"{words}: {result['reason']}"]
     else:
-        digests = f" ({result['equal']} of {result['total']} digests)" if result.get("total") else ""
+        digests = (
+            f" ({result['equal']} of {result['total']} digests)" if result.get("total") else ""
+        )
         lines = [f"step {result['step']} {words}{digests}"]
     if result["verdict"] in ("noise", "transient") and result["first_difference"]:
         step, name = result["first_difference"]

@@ -1,12 +1,13 @@
 """Run a program again from a black box: the Python half of `tensortap replay`.
 
-The program runs in a process of its own, one for each rank; this one starts it, and prints the verdict.
-A second process repeats the step without torch.compile where the first one compiled.
+The program runs in a process of its own, one for each rank; this one starts it, and prints the
+verdict.  A second process repeats the step without torch.compile where the first one compiled.
 SPDX-License-Identifier: Apache-2.0
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shlex
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -24,9 +26,13 @@ from tensortap.commands.run import Watcher, end, supervise
 from tensortap.runs.program import MASK, hash_of
 from tensortap.runs.replay import find
 
-CHILD = (
-    "import sys; sys.path[:1] = []; from tensortap.commands import replay; replay.child(sys.argv[1])"
-)
+CHILD = """
+import sys
+sys.path[:1] = []
+from tensortap.commands import replay
+replay.child(sys.argv[1])
+"""
+OPTIONS = 6  # arguments before the program
 SECONDS = 30  # that the other ranks have to end after the first
 Facts = dict[str, Any]
 
@@ -48,10 +54,9 @@ class Options(NamedTuple):
 
 def main(arguments: Sequence[str]) -> None:
     """Replay; *arguments* are those of Options, then the program and its arguments, if named."""
-    count = len(Options._fields)
-    options = Options(*arguments[:count])
+    options = Options(*arguments[:OPTIONS])
     try:
-        code = replay(options, list(arguments[count:]))
+        code = replay(options, list(arguments[OPTIONS:]))
     except (Unplayable, file.DamagedError) as error:
         result = {"verdict": "unplayable", "reason": str(error)}
         print_result(result, options)
@@ -105,9 +110,7 @@ def check_ranks(facts: list[Facts]) -> None:
         raise Unplayable(f"the run had {size} ranks, and this job has {now}")
 
 
-def command_of(
-    facts: Facts, command: list[str], options: Options
-) -> tuple[str, list[str]]:
+def command_of(facts: Facts, command: list[str], options: Options) -> tuple[str, list[str]]:
     """Return "script" or "module" and the words; ask before running a command of the run folder."""
     if command:
         is_module = command[0] == "-m" and len(command) > 1
@@ -157,18 +160,26 @@ def run_ranks(
     port = str(_free_port()) if size > 1 else ""
     for rank, path in enumerate(paths):
         plan = {**how, "path": os.path.abspath(path), "home": f"{home}/run"}
-        plan |= {"result": f"{home}/result{rank}", "is_by_command": facts[rank].get("is_by_command")}
+        plan |= {
+            "result": f"{home}/result{rank}",
+            "is_by_command": facts[rank].get("is_by_command"),
+        }
         Path(f"{home}/plan{rank}").write_text(json.dumps(plan))
         env = dict(os.environ)
         if size > 1:
-            numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+            numbers = {
+                "RANK": rank,
+                "LOCAL_RANK": rank,
+                "WORLD_SIZE": size,
+                "LOCAL_WORLD_SIZE": size,
+            }
             env |= {name: str(number) for name, number in numbers.items()}
             env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        children.append(subprocess.Popen([sys.executable, "-c", CHILD, f"{home}/plan{rank}"], env=env))
+        children.append(
+            subprocess.Popen([sys.executable, "-c", CHILD, f"{home}/plan{rank}"], env=env)
+        )
     _wait(children)
-    return [
-        _result_of(Path(f"{home}/result{rank}"), child) for rank, child in enumerate(children)
-    ]
+    return [_result_of(Path(f"{home}/result{rank}"), child) for rank, child in enumerate(children)]
 
 
 def _wait(children: list[subprocess.Popen[bytes]]) -> None:
@@ -201,7 +212,7 @@ def _free_port() -> int:
 
 
 def worst(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the result that speaks for all ranks, with the operators of the first that has them."""
+    """Return the result that speaks for all ranks, with the operators of one that has them."""
     order = ("unplayable", "transient", "noise", "bits")
     chosen = min(results, key=lambda one: order.index(one["verdict"]))
     if all("total" in one for one in results):
@@ -247,9 +258,8 @@ def child(plan_path: str) -> None:
     def write(result: dict[str, Any]) -> NoReturn:
         log = made[0].log
         if log is not None:
-            from tensortap.operators import origin_report
-
-            result |= {"report": origin_report(log), "operators": log.to_dict()}
+            operators = importlib.import_module("tensortap.operators")
+            result |= {"report": operators.origin_report(log), "operators": log.to_dict()}
         Path(plan["result"]).write_text(json.dumps(result))
         sys.stdout.flush()
         sys.stderr.flush()
@@ -284,10 +294,7 @@ def child(plan_path: str) -> None:
     if plan["is_by_command"]:
         program = (plan["kind"], plan["words"])
         watcher = Watcher(plan["home"], {"black_box": 1}, {}, program, make)
-    error: BaseException | None = None
-    try:
+    with suppress(SystemExit):  # an error was noted where the run was closed
         supervise(watcher, plan["kind"], plan["words"])
-    except SystemExit as raised:
-        error = raised
     if made:
-        made[0].program_ended(error if error is not None and error.code else None)
+        made[0].program_ended(None)

@@ -147,7 +147,9 @@ class Recording(_core.Recorder):
         if self.box is not None:
             self.box.program_ended(error)
         what = type(error).__name__
-        self.note(f"stopped by {what}" if program.is_private() else f"stopped by {what}: {error}"[:500])
+        self.note(
+            f"stopped by {what}" if program.is_private() else f"stopped by {what}: {error}"[:500]
+        )
 
     def __repr__(self) -> str:
         counts = self.counts
@@ -215,8 +217,8 @@ def record(
         health: Ask the rules of `tt.health` while the training runs. "warn" prints each finding
             once, when it is certain, and keeps it in the run; "stop" also raises UnhealthyError at
             an optimizer's step once there is an error.
-        black_box: Keep the last steps in memory, with a snapshot of all state every so many steps, and
-            write them to disk when something goes wrong. `tensortap replay` runs them again.
+        black_box: Keep the last steps in memory, with a snapshot of all state every so many steps,
+            and write them to disk when something goes wrong. `tensortap replay` runs them again.
         black_box_bytes: Most bytes of memory that it may take. Defaults to half of what is free.
         black_box_on: "spike": write it also when the loss jumps.
 

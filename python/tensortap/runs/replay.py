@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensortap.blackbox import box, file
-from tensortap.blackbox.replayer import Replayer, ReplayEndedError
+from tensortap.blackbox.replayer import ReplayEndedError, Replayer
 from tensortap.blackbox.verdict import describe
 from tensortap.runs.record import Recording, rank_and_size, record
 
@@ -23,8 +23,8 @@ class Replay:
     """A replay; `tt.replay` returns it.
 
     Attributes:
-        verdict: "bits" (reproduced to the bit), "noise" (within noise), "transient" (not reproduced) or
-            "unplayable"; None before the block has ended.
+        verdict: "bits" (reproduced to the bit), "noise" (within noise), "transient" (not
+            reproduced) or "unplayable"; None before the block has ended.
         result: Everything that is known, as `tensortap replay --json` prints it.
         log: The operators of the step, as of `tt.ops`; None without *ops*.
     """
@@ -98,9 +98,9 @@ def replay(
 ) -> Replay:
     """Replay a step that a black box kept: run the training again in the block.
 
-    The program builds its own model, optimizer and loader, and runs one step of its own. Then all state is
-    set to that of the snapshot, the loader returns the kept batches, and the steps run up to the failing one.
-    There the block ends.
+    The program builds its own model, optimizer and loader, and runs one step of its own. Then all
+    state is set to that of the snapshot, the loader returns the kept batches, and the steps run up
+    to the failing one. There the block ends.
 
     Args:
         run: Folder of the run that was recorded with *black_box*.
