@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 import harness
+from large_run import make
 from playwright.sync_api import sync_playwright
 
 PROGRAM = Path(sys.executable).parent / "tensortap"
@@ -30,17 +31,6 @@ SCRUB = """() => {
     return times.sort((a, b) => a - b)[20];
 }"""
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-
-
-def make(run: Path, sites: int, steps: int) -> None:
-    """Write a run with the program of make_large_run.c."""
-    folder = harness.ROOT / ".build" / "bench-core"
-    if not (folder / "build.ninja").exists():
-        options = ["-Dpython=false", "-Dtests=true"]
-        subprocess.run(["meson", "setup", folder, harness.ROOT, *options], check=True, stdout=2)
-    build = ["ninja", "-C", folder, "bench/make_large_run"]
-    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([folder / "bench/make_large_run", run, str(sites), str(steps)], check=True)
 
 
 def write(run: Path, page: Path) -> tuple[float, float]:

@@ -175,6 +175,8 @@ export class Chart {
     const {x} = this.options;
     let idx = x.length - 1;
     while (idx > 0 && x[idx] > view.step) idx--;
+    const lines = this.plot.data.slice(1); /* the last value, where the step has none yet */
+    while (idx > 0 && lines.every((/** @type {any[]} */ line) => line[idx] === null)) idx--;
     if (x.length && !(this.plot.cursor.left >= 0)) this.plot.setLegend({idx});
     const left = this.plot.valToPos(view.step, "x");
     this.marker.hidden = !(left >= 0 && left <= this.plot.over.clientWidth);

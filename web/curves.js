@@ -1,7 +1,7 @@
 /* curves.js -- the numbers that the program logged.
  * SPDX-License-Identifier: Apache-2.0 */
 import {Chart} from "./chart.js";
-import {onChange, runs, view} from "./data.js";
+import {onChange, runs, UPDATES, view} from "./data.js";
 import {el, fresh, visible} from "./dom.js";
 
 const AT_FIRST = 24;
@@ -19,6 +19,7 @@ export function showCurves() {
   for (const run of runs)
     for (const series of run.numbers.series) {
       const name = run.sites[series.site].name;
+      if (name.startsWith(UPDATES)) continue; /* in the map */
       if (!names.has(name)) names.set(name, []);
       names.get(name).push({run, series});
     }

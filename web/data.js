@@ -3,7 +3,7 @@
 
 /**
  * @typedef {{weight: number, text: string, run: number, site: number, step: number,
- *   detail: string[], sites?: number[], count?: number,
+ *   detail: string[], rule?: string, sites?: number[], count?: number,
  *   fed_by?: [string, number, number, string][]}} Finding
  * @typedef {{path: string, state: string, ranks: number[], bytes: number, points: number,
  *   lost: number, shown: number, alarms: number, info: Object<string, string>, notes: [number, string][],
@@ -19,6 +19,8 @@
  *   deviation?: number|string, floor?: number|string}} Difference
  */
 
+/** Numbers of the recorder, one for each parameter: how large an update is, relative to the weight. */
+export const UPDATES = "tensortap/update/";
 export const NAN_BIT = 1, INF_BIT = 2;
 
 /** @typedef {{version: string, live?: boolean, pending?: boolean, folder?: string, list?: any[],

@@ -50,7 +50,7 @@ function showScrubber() {
   onChange((changed) => {
     if (["step", "range", "data"].some((key) => changed.has(key))) update();
   }, true);
-  const first = firstStep();
+  const first = runs[0].facts.state === "live" ? -1 : firstStep();
   change({step: first >= 0 ? first : lastStep()});
   update();
 }

@@ -1,6 +1,6 @@
 /* map.js -- all layers x all steps, coloured by a statistic.
  * SPDX-License-Identifier: Apache-2.0 */
-import {change, onChange, Run, runs, view} from "./data.js";
+import {change, onChange, Run, runs, UPDATES, view} from "./data.js";
 import {el, fresh, short} from "./dom.js";
 import {Grid, legend} from "./grid.js";
 import {goTo} from "./verdict.js";
@@ -17,6 +17,7 @@ export const STATISTICS = {
   zeros: {text: "share of zeros", columns: ["zeros"], scale: "share"},
   norm: {text: "norm (l2)", columns: ["rms"], scale: "log"},
   ratio: {text: "gradient to weight ratio", columns: ["rms"], scale: "log"},
+  update: {text: "update to weight ratio", columns: ["rms"], scale: "log"},
   bad: {text: "NaN or Inf only", columns: [], scale: "share"},
 };
 
@@ -42,6 +43,18 @@ export function valuesOf(run, site, stat, file, isEval) {
     if (!a || !b) return null;
     const g = bins.values(a, "rms"), w = bins.values(b, "rms");
     return Float32Array.from({length: n}, (_, i) => (w[i] > 0 ? g[i] / w[i] : NaN));
+  }
+  if (stat === "update") {
+    const name = run.sites[site].name, rest = name.slice(name.indexOf("/") + 1);
+    const number = run.byName.get(UPDATES + rest);
+    const found = number === undefined ? undefined : run.numbers.find(number, file, isEval);
+    if (!found) return null;
+    const out = new Float32Array(n).fill(NaN), values = run.numbers.values(found, "high");
+    run.numbers.steps.forEach((step, i) => {
+      const bin = bins.binOf(step);
+      if (!(values[i] <= out[bin])) out[bin] = values[i];
+    });
+    return out;
   }
   return bins.values(series, stat);
 }
@@ -179,27 +192,33 @@ export async function showMap() {
       el("input", {type: "search", placeholder: "Filter by name", ariaLabel: "Filter rows by name"});
   filter.value = view.mapFilter;
   const unfold = el("button", {type: "button", textContent: "Unfold all"});
+  const hasUpdates = run.sites.some((site) => site.name.startsWith(UPDATES));
   const hasEval = bins.series.some((series) => series.isEval), ranks = run.facts.ranks;
-  section.append(
-      el("div", {className: "controls"},
-         chooser("Show", Object.fromEntries(kinds.map((kind) => [kind, kind || "(none)"])), "kind", String),
-         chooser(
-             "Colour", Object.fromEntries(Object.entries(STATISTICS).map(([name, one]) => [name, one.text])),
-             "stat", String),
-         chooser(
-             "Scale", {false: "absolute", true: "relative to its own history"}, "relative",
-             (text) => text === "true"),
-         hasEval ?
-             chooser("Phase", {false: "training", true: "evaluation"}, "isEval", (text) => text === "true") :
-             null,
-         ranks.length > 1 ?
-             chooser(
-                 "Rank",
-                 Object.fromEntries(
-                     [...ranks.map((rank, i) => [String(i), `rank ${rank}`]), ["-1", "all ranks (largest)"]]),
-                 "file", Number) :
-             null,
-         filter, unfold));
+  section.append(el(
+      "div", {className: "controls"},
+      chooser("Show", Object.fromEntries(kinds.map((kind) => [kind, kind || "(none)"])), "kind", String),
+      chooser(
+          "Colour",
+          Object.fromEntries(
+              Object.entries(STATISTICS)
+                  .map(([
+                         name, one
+                       ]) => [name, one.text + (name === "update" && !hasUpdates ? " (not recorded)" : "")])),
+          "stat", String),
+      chooser(
+          "Scale", {false: "absolute", true: "relative to its own history"}, "relative",
+          (text) => text === "true"),
+      hasEval ?
+          chooser("Phase", {false: "training", true: "evaluation"}, "isEval", (text) => text === "true") :
+          null,
+      ranks.length > 1 ?
+          chooser(
+              "Rank",
+              Object.fromEntries(
+                  [...ranks.map((rank, i) => [String(i), `rank ${rank}`]), ["-1", "all ranks (largest)"]]),
+              "file", Number) :
+          null,
+      filter, unfold));
   const legendHost = el("div", {});
   const grid = new Grid(section, "Map of layers and steps");
   section.append(legendHost);

@@ -29,6 +29,13 @@ function parametersOf(counts, names) {
   return sum;
 }
 
+/** The value at a bin, or the last before it: not every site is recorded at every step.
+ * @param {Float32Array} values @param {number} bin */
+function latest(values, bin) {
+  while (bin > 0 && Number.isNaN(values[bin])) bin--;
+  return values[bin];
+}
+
 export function showTree() {
   const run = runs[0], bins = run.tensors;
   if (!run.tree.length) return;
@@ -57,7 +64,7 @@ export function showTree() {
       let most = NaN, isBad = false;
       sites.forEach((site, i) => {
         const series = bins.find(site, Math.max(view.file, 0), view.isEval),
-              x = own[i] ? /** @type {Float32Array} */ (own[i])[bin] : NaN;
+              x = own[i] ? latest(/** @type {Float32Array} */ (own[i]), bin) : NaN;
         if (series && bins.bad[series.at + bin]) isBad = true;
         if (Number.isNaN(most) || Math.abs(x) > Math.abs(most)) most = x;
       });

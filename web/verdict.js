@@ -30,6 +30,13 @@ export function showSummary() {
           .join("; ");
 }
 
+/** @param {string[]} texts */
+function details(texts) {
+  const lines = texts.map((text) => el("p", {className: "faint", textContent: visible(text, 700)}));
+  return lines.length <= 2 ? lines :
+                             [el("details", {}, el("summary", {textContent: "Which ones"}), ...lines)];
+}
+
 /** Shows the sentences; needs nothing but the facts. */
 export function showVerdict() {
   const run = facts.runs[0];
@@ -49,7 +56,7 @@ export function showVerdict() {
         el("span", {className: "sign", textContent: SIGNS[finding.weight], title: MOODS[finding.weight]}),
         el("div", {className: "body"},
            el("p", {className: "say", textContent: of + visible(finding.text, 700)}),
-           ...finding.detail.map((text) => el("p", {className: "faint", textContent: visible(text, 700)}))),
+           ...details(finding.detail)),
         el("div", {className: "evidence"}));
   }));
 }

@@ -79,9 +79,7 @@ static void put_run(tt_json *json, const tt_page_source *s, const tt_page_option
 tt_status tt_page_put_facts(tt_page *page, bool has_findings, tt_buf *out, tt_error *err)
 {
     tt_json json = { .out = out, .is_compact = true };
-    tt_status st = has_findings ? tt_page_look(page, err) : TT_OK;
-    if (st == TT_OK && has_findings)
-        st = tt_page_compare(page, err);
+    tt_status st = has_findings ? tt_page_compare(page, err) : TT_OK;
     tt_json_open(&json, NULL, '{');
     tt_json_text(&json, "version", TT_VERSION);
     tt_json_bool(&json, "live", page->room == 0);
@@ -98,7 +96,7 @@ tt_status tt_page_put_facts(tt_page *page, bool has_findings, tt_buf *out, tt_er
     if (st == TT_OK && has_findings && page->diff != NULL)
         tt_page_put_divergence(&json, page->sources[0].run, page->diff);
     for (size_t i = 0; st == TT_OK && has_findings && i < page->count; i++)
-        st = tt_page_findings(&json, page->sources[i].about, (int32_t)i, page->sources[i].latest, err);
+        st = tt_page_findings(&json, page->sources[i].about, (int32_t)i, err);
     tt_json_close(&json);
     tt_json_close(&json);
     return st == TT_OK ? tt_json_finish(&json) : st;

@@ -1,11 +1,9 @@
 /* finding.c -- what is wrong with a run, in sentences.
  *
  * Exists so that the page answers before it shows pictures.  What counts as wrong is decided by
- * core/report (tt_run_nonfinite, tt_run_look, tt_diff_compute), as for the commands.
+ * core/health and, for two runs, by tt_diff_compute, as for the commands.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page/finding.h"
-
-#include "page/page.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -67,68 +65,7 @@ static void put_plain(const writer *w, int weight, const char *text, const char 
     close_finding(w);
 }
 
-/* ---- the first NaN or Inf ------------------------------------------------------ */
-
-/* "2 NaN and 1 Inf", "all NaN", "a number that is not finite". */
-static const char *counts_text(const tt_point *p, char *out, size_t room)
-{
-    const tt_stats *s = &p->stats;
-    const struct {
-        int64_t count;
-        const char *name;
-    } parts[] = { { s->nan, "NaN" }, { s->posinf, "Inf" }, { s->neginf, "-Inf" } };
-    if ((p->products & TT_PRODUCT_STATS) == 0) {
-        (void)snprintf(out, room, "%s", isnan(p->scalar) ? "NaN" : p->scalar > 0 ? "Inf" : "-Inf");
-        return out;
-    }
-    size_t len = 0;
-    out[0] = '\0';
-    for (size_t i = 0; i < 3; i++) {
-        if (parts[i].count == 0 || len + 40 > room)
-            continue;
-        const char *joint = len > 0 ? " and " : "";
-        int n = parts[i].count == s->count && s->count > 1
-                    ? snprintf(out + len, room - len, "%sonly %s", joint, parts[i].name)
-                    : snprintf(out + len, room - len, "%s%" PRId64 " %s", joint, parts[i].count,
-                               parts[i].name);
-        len += n > 0 ? (size_t)n : 0;
-    }
-    return out;
-}
-
-static const char *birth_text(tt_run *run, const tt_nonfinite *n, char *out, size_t room)
-{
-    const char *outputs = n->has_forward ? "all recorded module outputs were finite"
-                                         : "no module output was recorded in this step";
-    tt_point last;
-    switch (n->birth) {
-    case TT_BIRTH_FORWARD:
-        (void)snprintf(out, room, "%s",
-                       (n->point.products & TT_PRODUCT_STATS) == 0
-                           ? "A number that was logged; every tensor recorded before it was finite."
-                       : n->order == 1
-                           ? "It arose in the forward pass; nothing was recorded before it in this step."
-                           : "It arose in the forward pass; everything recorded before it was finite.");
-        break;
-    case TT_BIRTH_UPDATE:
-        if (n->index == 0 || tt_run_point(run, n->file, n->site, n->index - 1, &last, NULL) < 0)
-            (void)snprintf(out, room, "It was there before the first recorded step.");
-        else
-            (void)snprintf(out, room, "The optimizer's update after step %" PRId64 " wrote it.",
-                           last.step);
-        break;
-    case TT_BIRTH_LOSS:
-        (void)snprintf(out, room, "It arose in the loss (backward() at %.200s); %s.",
-                       tt_run_site_name(run, n->site) + strlen("loss/"), outputs);
-        break;
-    case TT_BIRTH_BACKWARD:
-        (void)snprintf(out, room, "It arose in the backward pass%s; %s.",
-                       n->has_loss ? "; the loss was finite" : ", or in a loss that was not seen",
-                       outputs);
-        break;
-    }
-    return out;
-}
+/* ---- the rules of health ------------------------------------------------------- */
 
 static tt_status put_feeds(const writer *w, const tt_nonfinite *n)
 {
@@ -160,89 +97,68 @@ static tt_status put_feeds(const writer *w, const tt_nonfinite *n)
     return st == TT_EFORMAT ? TT_OK : st; /* a damaged file: what can be read is there */
 }
 
-static int32_t rank_count(const tt_run *run)
+/* The finding of a rule, with what to do; for the first NaN or Inf with what it was computed from. */
+static tt_status put_rule(const writer *w, const tt_finding *found, const tt_nonfinite *first)
 {
-    int32_t count = 0;
-    tt_run_file file = { .rank = -1 };
-    for (int32_t f = 0, before = -1; tt_run_file_get(run, f, &file) == TT_OK; f++, before = file.rank)
-        count += file.rank != before;
-    return count;
-}
-
-static tt_status put_nonfinite(const writer *w)
-{
-    tt_run *run = w->page->run;
-    tt_nonfinite n;
-    tt_status st = tt_run_nonfinite(run, NULL, &n, w->err);
-    char text[TEXT_MOST], counts[160], rank[32] = "", birth[400];
-    if (st == TT_EFORMAT)
-        return TT_OK; /* damaged: another finding says so */
-    if (st < 0 || n.site < 0)
-        return st;
-    tt_run_file file = { 0 };
-    (void)tt_run_file_get(run, n.file, &file);
-    if (rank_count(run) > 1)
-        (void)snprintf(rank, sizeof rank, " on rank %d", (int)file.rank);
-    (void)counts_text(&n.point, counts, sizeof counts);
-    (void)snprintf(text, sizeof text,
-                   "The first value that is not finite: %s in %.300s at step %" PRId64 "%s%s%s.", counts,
-                   tt_run_site_name(run, n.site), n.point.step, rank,
-                   n.point.phase == TT_PHASE_EVAL ? ", in evaluation" : "",
-                   n.point.is_skipped ? ", in a step that was skipped" : "");
-    open_finding(w, ALARM, n.site, n.point.step, text);
-    tt_json_text(w->json, NULL, birth_text(run, &n, birth, sizeof birth));
-    if (n.reached > 1) {
-        (void)snprintf(text, sizeof text, "%d of %d sites have been non-finite since.", (int)n.reached,
-                       (int)tt_run_shown_count(run, NULL));
-        tt_json_text(w->json, NULL, text);
-    }
-    if (n.point.stats.dtype == TT_F16 && (n.point.stats.posinf | n.point.stats.neginf) != 0)
-        tt_json_text(w->json, NULL, "float16 holds no value beyond 65504; bfloat16 and float32 do.");
+    int32_t site = found->site_count > 0 ? found->sites[0] : -1;
+    bool is_first = first->site >= 0 && strcmp(found->rule->id, "nonfinite") == 0;
+    tt_status st = TT_OK;
+    open_finding(w, found->severity == TT_SEVERITY_ERROR ? ALARM : REMARK, site, found->first_step,
+                 found->sentence);
+    tt_json_text(w->json, NULL, found->rule->remedy);
     close_details(w);
-    st = put_feeds(w, &n);
+    tt_json_text(w->json, "rule", found->rule->id);
+    if (is_first && first->site == site)
+        st = put_feeds(w, first);
+    tt_json_open(w->json, "sites", '[');
+    for (size_t i = 0; i < found->site_count && i < SITES_MOST; i++)
+        tt_json_i64(w->json, NULL, found->sites[i]);
+    tt_json_close(w->json);
+    tt_json_i64(w->json, "count", (int64_t)found->site_count);
     close_finding(w);
     return st;
 }
 
-/* ---- anomalies ------------------------------------------------------------------ */
-
-static void put_anomaly(const writer *w, tt_anomaly kind, const tt_latest *latest)
+/* What rules did not look at, and why. */
+static void put_unchecked(const writer *w, const tt_findings *findings)
 {
-    static const char *const sentences[TT_ANOMALY_COUNT_] = {
-        [TT_ANOMALY_NONFINITE] = "held NaN or Inf at some step",
-        [TT_ANOMALY_EXPLODING] = "grew to more than 1000 times their first root mean square",
-        [TT_ANOMALY_ALL_ZERO] = "are all zero in the latest step",
-        [TT_ANOMALY_UNCHANGED] = "have not changed since the first step",
-    };
-    static const int weights[TT_ANOMALY_COUNT_] = { [TT_ANOMALY_NONFINITE] = ALARM,
-                                                    [TT_ANOMALY_EXPLODING] = ALARM,
-                                                    [TT_ANOMALY_ALL_ZERO] = REMARK,
-                                                    [TT_ANOMALY_UNCHANGED] = REMARK };
-    tt_run *run = w->page->run;
-    int32_t count = 0, first = -1, sites = tt_run_site_count(run);
-    for (int32_t site = 0; site < sites; site++)
-        if ((latest[site].anomalies & 1u << kind) != 0 && count++ == 0)
-            first = site;
-    if (count == 0)
+    if (findings->unchecked_count == 0)
         return;
     char text[TEXT_MOST];
-    const char *what = sentences[kind] != NULL ? sentences[kind] : tt_anomaly_text(kind);
-    if (count == 1)
-        (void)snprintf(text, sizeof text, "One site, %.300s: its values %s.",
-                       tt_run_site_name(run, first), what);
-    else
-        (void)snprintf(text, sizeof text, "%d sites: their values %s.", (int)count, what);
-    open_finding(w, weights[kind], first, -1, text);
+    (void)snprintf(text, sizeof text, "%zu of %d rules lack the data that they need.",
+                   findings->unchecked_count, (int)findings->rules);
+    open_finding(w, NOTE, -1, -1, text);
+    for (size_t i = 0; i < findings->unchecked_count; i++) {
+        (void)snprintf(text, sizeof text, "%.100s %.400s", findings->unchecked[i].rule->id,
+                       findings->unchecked[i].reason);
+        tt_json_text(w->json, NULL, text);
+    }
     close_details(w);
-    tt_json_open(w->json, "sites", '[');
-    for (int32_t site = 0, shown = 0; site < sites && shown < SITES_MOST; site++)
-        if ((latest[site].anomalies & 1u << kind) != 0) {
-            tt_json_i64(w->json, NULL, site);
-            shown++;
-        }
-    tt_json_close(w->json);
-    tt_json_i64(w->json, "count", count);
     close_finding(w);
+}
+
+static tt_status put_health(const writer *w)
+{
+    tt_run *run = w->page->run;
+    tt_findings *findings = NULL; /* owned */
+    tt_nonfinite first = { .site = -1 };
+    int32_t shown = tt_run_shown_count(run, NULL);
+    tt_status st = tt_health(run, NULL, &findings, w->err);
+    if (st == TT_OK)
+        st = tt_run_nonfinite(run, NULL, &first, w->err);
+    for (size_t i = 0; st == TT_OK && i < findings->count; i++)
+        st = put_rule(w, &findings->items[i], &first);
+    if (st == TT_OK && first.site < 0) {
+        char text[TEXT_MOST];
+        (void)snprintf(text, sizeof text, "%sAll values of %d site%s are finite.",
+                       findings->count == 0 ? "No rule found anything wrong.  " : "", (int)shown,
+                       shown == 1 ? "" : "s");
+        put_plain(w, FINE, text, NULL);
+    }
+    if (st == TT_OK)
+        put_unchecked(w, findings);
+    tt_findings_free(findings);
+    return st == TT_EFORMAT ? TT_OK : st; /* damaged: another finding says so */
 }
 
 /* ---- the run itself --------------------------------------------------------------- */
@@ -268,8 +184,6 @@ static void put_state(const writer *w)
         put_plain(w, REMARK, "The program ended without closing the run: it was killed, or it crashed.",
                   "At most the last half second is missing.");
     }
-    if (tt_run_untrained(run) != NULL)
-        put_plain(w, REMARK, tt_run_untrained(run), NULL);
     if (damaged > 0) {
         (void)snprintf(text, sizeof text, "%" PRId64 " bytes of the run are damaged and left out.",
                        damaged);
@@ -281,40 +195,22 @@ static void put_state(const writer *w)
     }
 }
 
-tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t number,
-                           const tt_latest *latest, tt_error *err)
+tt_status tt_page_findings(tt_json *json, const tt_page_run *page, int32_t number, tt_error *err)
 {
     const writer w = { json, page, number, err };
-    uint32_t any = 0;
-    for (int32_t site = 0; site < tt_run_site_count(page->run); site++)
-        any |= latest[site].anomalies;
-    int32_t shown = tt_run_shown_count(page->run, NULL);
-    if (shown == 0)
+    bool is_empty = tt_run_shown_count(page->run, NULL) == 0;
+    if (is_empty)
         put_plain(&w, NOTE, "Nothing has been recorded in this run.", NULL);
-    tt_status st = put_nonfinite(&w);
     put_state(&w);
-    for (tt_anomaly kind = 0; st == TT_OK && kind < TT_ANOMALY_COUNT_; kind++)
-        put_anomaly(&w, kind, latest);
-    if (shown > 0 && (any & 1u << TT_ANOMALY_NONFINITE) == 0) {
-        char text[TEXT_MOST];
-        (void)snprintf(text, sizeof text, "All values of %d sites are finite.", (int)shown);
-        put_plain(&w, FINE, text, NULL);
-    }
-    return st;
+    return is_empty ? TT_OK : put_health(&w);
 }
 
 tt_status tt_page_verdict(const tt_page_run *about, tt_buf *out, tt_error *err)
 {
     tt_json json = { .out = out, .is_compact = true };
-    tt_page *page = NULL; /* owned */
-    tt_status st = tt_page_open(about, 1, &(tt_page_options){ 0 }, &page, err);
-    if (st == TT_OK)
-        st = tt_page_look(page, err);
     tt_json_open(&json, NULL, '[');
-    if (st == TT_OK)
-        st = tt_page_findings(&json, about, 0, page->sources[0].latest, err);
+    tt_status st = tt_page_findings(&json, about, 0, err);
     tt_json_close(&json);
-    tt_page_close(page);
     return st == TT_OK ? tt_json_finish(&json) : st;
 }
 

@@ -63,7 +63,7 @@ def bad(chromium: Any, folder: Path) -> Iterator[Opened]:
 
 def test_the_verdict_names_the_first_nan_and_leads_to_it(bad: Opened) -> None:
     said = bad.text("#findings li:first-child")
-    assert f"1 NaN in {SITES[3]} at step 23" in said
+    assert f"{SITES[3]}: the first NaN at step 23" in said
     bad.tab.click("#findings li:first-child button:text('Open this site')")
     assert bad.text("#site-name") == SITES[3]
     assert bad.text("#step-value") == "23"

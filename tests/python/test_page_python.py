@@ -27,7 +27,7 @@ def test_report_writes_the_same_page_as_the_command(run: tt.Run, tmp_path: Path)
     assert page == tmp_path / "page.html"
     text = page.read_text()
     assert text.startswith("<!doctype html>")
-    assert "train/loss at step 20" in text
+    assert "train/loss: the first NaN at step 20" in text
 
 
 def test_report_names_the_page_after_the_run(
@@ -40,7 +40,7 @@ def test_report_names_the_page_after_the_run(
 
 def test_a_notebook_shows_the_verdict_and_the_curves(run: tt.Run) -> None:
     shown = run._repr_html_()
-    assert "NaN in train/loss at step 20" in shown
+    assert "train/loss: the first NaN at step 20" in shown
     assert shown.count("<svg") == 2
     assert "a&lt;b" in shown
     assert "a<b" not in shown

@@ -79,7 +79,7 @@ def test_a_page_and_its_parts_are_those_of_the_report(server: Served, folder: Pa
     assert b'"pending":true' in page
     _, body = server.ask("block", of="deep/bad one", name="facts")
     facts = json.loads(body)
-    assert "NaN in train/loss at step 7" in facts["findings"][0]["text"]
+    assert "train/loss: the first NaN at step 7" in facts["findings"][0]["text"]
     _, body = server.ask("block", of="deep/bad one", name="0/table")
     names = [site["name"] for site in json.loads(body)["sites"]]
     got = server.data("deep/bad one", add="0/numbers/value,0/tensors/rms")
