@@ -30,6 +30,7 @@ typedef enum operators_code {
     CODE_BACKWARD,   /* calls autograd's engine */
     CODE_CHECKPOINT, /* computes a forward again */
     CODE_OPTIMIZER,
+    CODE_COMPILED, /* calls a compiled graph; the generated code is inside of it */
     CODE_COUNT_,
 } operators_code;
 
@@ -41,7 +42,8 @@ enum {
     ROW_RAISED = 1 << 3,
     ROW_INF_ARGUMENT = 1 << 4, /* one of its numbers is Inf */
     ROW_NAN_ARGUMENT = 1 << 5,
-    ROW_STEPS = 1 << 6, /* an optimizer called it */
+    ROW_STEPS = 1 << 6,    /* an optimizer called it */
+    ROW_COMPILED = 1 << 7, /* a compiled graph did; the line is the one that called the graph */
 };
 
 typedef struct operators_row {

@@ -88,10 +88,17 @@ static void find_node(operators_log *self, operators_row *row)
     Py_XDECREF(node);
 }
 
+/* The step of an optimizer that is the program's own? */
+static bool is_named_step(base_frame *at)
+{
+    return at != NULL && PyUnicode_CompareWithASCIIString(base_frame_code(at)->co_name, "step") == 0;
+}
+
 void operators_find_place(operators_log *self, operators_row *row)
 {
     PyObject *module = NULL, *root = NULL; /* borrowed from the frames */
     bool is_past_backward = false, is_checkpoint = false, is_step = false;
+    base_frame *inner = NULL; /* the frame before, if it is the program's */
     row->place = row->caller = row->module = row->node_type = OPERATORS_NONE;
     find_node(self, row);
     for (base_frame *at = base_frame_running(); at != NULL; at = base_frame_back(at)) {
@@ -122,13 +129,20 @@ void operators_find_place(operators_log *self, operators_row *row)
         case CODE_CHECKPOINT:
             is_checkpoint = is_checkpoint || !is_past_backward;
             break;
-        case CODE_OPTIMIZER:
-            is_step = is_step || module == NULL; /* a closure calls the model inside of the step */
+        case CODE_OPTIMIZER: /* not for what a closure calls inside of the step */
+            is_step = is_step || row->place == OPERATORS_NONE || (module == NULL && is_named_step(inner));
+            break;
+        case CODE_COMPILED:
+            if (!is_past_backward) {
+                row->flags |= ROW_COMPILED;
+                row->place = row->caller = OPERATORS_NONE;
+            }
             break;
         case CODE_TORCH:
         case CODE_COUNT_:
             break;
         }
+        inner = code_at(self, at) <= CODE_PACKAGE ? at : NULL;
     }
     if (module != NULL)
         row->module = module_number(self, module, root);

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tensortap import _core
+from tensortap.display.blocks import folded
 from tensortap.files.chrome import Span, chrome_trace
 from tensortap.files.whole import whole_file
 from tensortap.operators import origin
 from tensortap.operators.operator import (
     COMPILED,
+    IN_GRAPH,
     MAKES_NODE,
     NATIVE,
     NO_NODE,
@@ -26,7 +28,7 @@ from tensortap.operators.operator import (
     Operator,
     Phase,
 )
-from tensortap.operators.report import bad_text, origin_report, table_text
+from tensortap.operators.report import bad_text, loss_of, origin_report, table_text
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from tensortap.runs.record import Recording
 
 MOST_DRAWN = 60  # operators of a chart
+MOST_SEARCHED = 2000  # ... that repeated layers are looked for in
 
 
 def ops(
@@ -99,7 +102,7 @@ class OperatorLog:
         if self._is_running or len(self._mode):
             raise RuntimeError("a log of operators begins once; make another with tt.ops()")
         self._is_running = True
-        self._mode.__enter__()  # type: ignore[no-untyped-call]
+        self._mode.__enter__()
         return self
 
     def stop(self) -> None:
@@ -107,7 +110,7 @@ class OperatorLog:
         if not self._is_running:
             return
         self._is_running = False
-        self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._mode.__exit__(None, None, None)
         self._mode._release()
 
     def __enter__(self) -> Self:
@@ -146,8 +149,11 @@ class OperatorLog:
         """What was not seen, and why."""
         notes = []
         mode = self._mode
-        if any(one.flags & COMPILED for row in self._rows for one in row.operands) or any(
-            row.node is not None and "CompiledFunction" in row.node for row in self._rows
+        if any(
+            row.flags & IN_GRAPH
+            or (row.node is not None and "CompiledFunction" in row.node)
+            or any(one.flags & COMPILED for one in row.operands)
+            for row in self._rows
         ):
             notes.append(
                 "a compiled graph ran; operators inside of it are not seen "
@@ -281,20 +287,25 @@ class OperatorLog:
         found = self.first_bad
         if found is None:
             raise ValueError("there is no bad value, so there is no path to draw")
-        drawn = [found.operator, *self.path][:MOST_DRAWN]
+        loss = loss_of(self)
+        end = None if loss is None or loss not in self.path else self.path.index(loss) + 1
+        drawn = [found.operator, *self.path[:end]][:MOST_SEARCHED]
         feeding = sorted({one.writer for one in found.operator.operands if one.writer >= 0})
         rows = [*(self._rows[i] for i in feeding), *drawn]
-        at = {row.index: i for i, row in enumerate(rows)}
-        edges = sorted(
-            {
-                (at[writer], at[row.index])
-                for row in drawn
-                for one in row.operands
-                for writer in ([one.writer] if row is found.operator else [one.bad_writer])
-                if writer in at and writer < row.index
-            }
-        )
-        return _core._operators_dot([_node(row) for row in rows], edges)
+        labels = [_label(row) for row in rows]
+        blocks = folded(labels, [(row.name, row.line, row.phase) for row in rows])
+        shown = [i for i, (_, first) in enumerate(blocks) if first == i][:MOST_DRAWN]
+        place = {i: number for number, i in enumerate(shown)}
+        at = {row.index: place.get(first) for row, (_, first) in zip(rows, blocks, strict=True)}
+        edges = {
+            (at[writer], at[row.index])
+            for row in drawn
+            for one in row.operands
+            for writer in ([one.writer] if row is found.operator else [one.bad_writer])
+            if writer in at
+        }
+        joined = sorted((a, b) for a, b in edges if a is not None and b is not None and a < b)
+        return _core._operators_dot([_node(rows[i], blocks[i][0]) for i in shown], joined)
 
     # ---- from the C rows
 
@@ -344,7 +355,7 @@ class OperatorLog:
             if place and caller and caller[0] is not place[0]:
                 row.caller = os.path.basename(caller[0].co_filename), caller[1]
             if node is not None and flags & (NATIVE | RECOMPUTED) != RECOMPUTED:
-                _link(row, makers.get(sequence, -1) if sequence != NO_NODE else -1, rows)
+                _link(row, _maker(sequence, row.node or "", makers, rows), rows)
             if flags & MAKES_NODE:
                 makers[made] = index
             else:
@@ -362,7 +373,7 @@ class OperatorLog:
     @cached_property
     def _found(self) -> tuple[Origin | None, list[Operator]]:
         rows = self._rows
-        found = origin.first_bad(rows)
+        found = origin.first_bad(rows, has_graphs=self._mode.has_graphs)
         return found, [] if found is None else origin.path_of(found, rows)[0]
 
 
@@ -379,6 +390,20 @@ def _name(func: Any) -> tuple[str, str, str]:
     return schema.name, ".", schema.overload_name
 
 
+def _maker(sequence: int, node: str, makers: dict[int, int], rows: list[Operator]) -> int:
+    """Return the operator that a node of autograd was made for; -1 if it is not known."""
+    if sequence == NO_NODE:
+        return -1
+    if sequence in makers:
+        return makers[sequence]
+    # An operator in place may first copy what it overwrites, which makes the next node.
+    found = makers.get(sequence + 1, -1)
+    for row in rows[found : found + 3] if found >= 0 else ():
+        if node.lower().startswith(row.name.partition("::")[2].replace("_", "") + "backward"):
+            return row.index
+    return -1
+
+
 def _link(row: Operator, forward: int, rows: list[Operator]) -> None:
     """Name an operator of backward by the line of the forward that autograd follows back."""
     row.forward = forward
@@ -391,14 +416,23 @@ def _link(row: Operator, forward: int, rows: list[Operator]) -> None:
         row.code, row.number, row.caller = source.code, source.number, source.caller
 
 
-def _node(row: Operator) -> tuple[Any, ...]:
+def _label(row: Operator) -> str:
+    label = row.module or (row.code.co_qualname if row.code is not None else "outside")
+    return label if row.phase == "forward" else f"{label} ({row.phase})"
+
+
+def _node(row: Operator, label: str) -> tuple[Any, ...]:
+    """Return what the chart shows of an operator; operators of one label are in one box."""
     result = next((one for one in row.results if one.bad), row.results[0] if row.results else None)
-    text = f"{row.source}\n{bad_text(result, 'results')}" if result is not None else row.source
-    label = row.module or (row.code.co_qualname if row.code is not None else None)
-    if row.phase != "forward":
-        label = f"{label or 'outside'} ({row.phase})"
+    text = row.source if result is None else f"{row.source}\n{bad_text(result, 'results')}"
     return (
-        row.name, row.file, text, None if row.code is None else row.code.co_qualname, label,
-        hash((label, row.phase)) & 0xFFFFFFFF or 1, row.number,
-        None if result is None else result.dtype, None if result is None else result.stats,
-    )  # fmt: skip
+        row.name,
+        row.file,
+        text,
+        None if row.code is None else row.code.co_qualname,
+        label,
+        hash(label) & 0xFFFFFFFF or 1,
+        row.number,
+        None if result is None else result.dtype,
+        None if result is None else result.stats,
+    )

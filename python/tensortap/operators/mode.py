@@ -8,9 +8,10 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 from types import CodeType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -20,7 +21,7 @@ from tensortap.models.modules import parameters_of, unwrapped, walk
 
 # As in python/ext/operators/log.h.
 IGNORED, EMPTY, OVERWRITES, EACH = 1, 2, 4, 8
-PROGRAM, PACKAGE, TORCH, MODULE, BACKWARD, CHECKPOINT, OPTIMIZER = range(7)
+PROGRAM, PACKAGE, TORCH, MODULE, BACKWARD, CHECKPOINT, OPTIMIZER, COMPILED = range(8)
 
 ALLOCATE = {
     "empty", "empty_like", "empty_permuted", "empty_quantized", "empty_strided", "new_empty",
@@ -36,8 +37,16 @@ _torch = os.path.dirname(torch.__file__) + os.sep
 _ours = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _python = sysconfig.get_path("stdlib") + os.sep
 _packages = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
-_checkpoint = os.path.join(_torch, "utils", "checkpoint.py")
-_optimizers = os.path.join(_torch, "optim") + os.sep
+_kinds = {
+    os.path.join(_torch, *path): kind
+    for path, kind in (
+        (("utils", "checkpoint.py"), CHECKPOINT),
+        (("optim", ""), OPTIMIZER),
+        (("_inductor", ""), COMPILED),
+        (("_functorch", "_aot_autograd", ""), COMPILED),
+        (("_functorch", "aot_"), COMPILED),
+    )
+}
 _module_calls = {
     getattr(torch.nn.Module, name).__code__ for name in ("__call__", "_wrapped_call_impl")
     if hasattr(getattr(torch.nn.Module, name, None), "__code__")
@@ -71,16 +80,14 @@ def classify(code: CodeType) -> int:
     if file.startswith(_torch):
         if code.co_name == "_engine_run_backward":
             return BACKWARD
-        return (
-            CHECKPOINT
-            if file == _checkpoint
-            else OPTIMIZER
-            if file.startswith(_optimizers)
-            else TORCH
-        )
+        for begin, kind in _kinds.items():
+            if file.startswith(begin):
+                return kind
+        return TORCH
     if any(part in file for part in _packages):
         return TORCH if file.startswith(_ours) else PACKAGE
-    return TORCH if file.startswith((_ours, _python, "<frozen ")) else PROGRAM
+    is_generated = file == "<string>" and code.co_name.startswith("__")  # of a dataclass
+    return TORCH if is_generated or file.startswith((_ours, _python, "<frozen ")) else PROGRAM
 
 
 class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -92,6 +99,8 @@ class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-cal
         """Prepare to name the modules and parameters of a model."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._eager = eager
+        self._stance: Any = None
+        self.has_graphs = False  # some code is compiled in this process
         self._paths: dict[int, str] = {}
         self.parameters: dict[int, str] = {}  # by the address of their storage
         if model is not None:
@@ -99,8 +108,27 @@ class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-cal
         self._ask(describe, classify, self._name, limit)
 
     def ignore_compile_internals(self) -> bool:  # type: ignore[override]  # torch asks the object
-        """Return whether compiled code stays compiled while the mode is on."""
-        return not self._eager
+        """Return whether compiled code stays compiled while the mode is on.
+
+        Where it does not, torch never compiles that code again; so a stance is better.
+        """
+        return not self._eager or hasattr(torch.compiler, "set_stance")
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        if self._eager and hasattr(torch.compiler, "set_stance"):
+            self._stance = torch.compiler.set_stance("force_eager")
+            self._stance.__enter__()
+        return super().__enter__()  # type: ignore[no-any-return, no-untyped-call]
+
+    def __exit__(self, *error: Any) -> None:
+        """End."""
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        if self._stance is not None:
+            self._stance.__exit__(*error)
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        graphs = 0 if dynamo is None else dynamo.counters["stats"]["unique_graphs"]
+        self.has_graphs = bool(graphs) and not self._eager
 
     def _name(self, module: torch.nn.Module, root: torch.nn.Module) -> str:
         """Return the path of a module; *root* is the outermost one that is being called."""

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from tensortap import _core
 
 # As in python/ext/operators/log.h.
-NATIVE, RECOMPUTED, MAKES_NODE, RAISED, INF_ARGUMENT, NAN_ARGUMENT, STEPS = (
-    1 << i for i in range(7)
+NATIVE, RECOMPUTED, MAKES_NODE, RAISED, INF_ARGUMENT, NAN_ARGUMENT, STEPS, IN_GRAPH = (
+    1 << i for i in range(8)
 )
 WRITTEN, OVERWRITTEN, VIEW, UNWRITTEN, COMPILED = (1 << i for i in range(5))
 NO_NODE = 2**64 - 1  # the number of nodes that accumulate gradients

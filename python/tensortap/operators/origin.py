@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from tensortap.operators.operator import (
     COMPILED,
+    IN_GRAPH,
     INF_ARGUMENT,
     NAN_ARGUMENT,
     UNWRITTEN,
@@ -93,8 +94,13 @@ def judge(rows: list[Operator]) -> None:
             is_new = any(one.bad and not _sources(row, one, bad) for one in results)
             row.verdict = "created" if is_new else "passed on"
             row.intended = _is_intended(row, rows, bad)
-        elif bad and results and not row.name.endswith("_like") and not is_view(row):
+        elif bad and (results or row.name == "aten::_to_copy") and not _is_blind(row):
             row.verdict = "removed"
+
+
+def _is_blind(row: Operator) -> bool:
+    """Return whether an operator reads no element of its operands."""
+    return row.name.endswith("_like") or is_view(row)
 
 
 def _sources(row: Operator, result: Operand, operands: list[Operand]) -> list[Operand]:
@@ -125,8 +131,11 @@ def _is_mask(operand: Operand, rows: list[Operator]) -> bool:
     return stats is not None and stats.nan == 0 and (is_plain or finite == 0)
 
 
-def origins(rows: list[Operator]) -> Iterator[Origin]:
-    """Yield every place where a bad value began, in order of time."""
+def origins(rows: list[Operator], has_graphs: bool) -> Iterator[Origin]:
+    """Yield every place where a bad value began, in order of time.
+
+    *has_graphs*: a compiled graph, which is not seen, may have made what no operator wrote.
+    """
     known: set[int] = set()  # storages whose bad value has been named
     for row in rows:
         if is_view(row):  # it reads no element
@@ -140,11 +149,11 @@ def origins(rows: list[Operator]) -> Iterator[Origin]:
             ):
                 known.add(operand.storage)
                 if not _is_mask(operand, rows):
-                    yield _from_outside(row, operand, rows)
+                    yield _from_outside(row, operand, rows, has_graphs)
         created = None if row.intended else _created(row, rows)
         if created is not None:
-            unknown = any(one.is_unknown for one in row.operands)
-            yield Origin("created", row, created, certain=not unknown)
+            is_sure = not row.flags & IN_GRAPH and not any(one.is_unknown for one in row.operands)
+            yield Origin("created", row, created, certain=is_sure)
 
 
 def is_view(row: Operator) -> bool:
@@ -152,18 +161,20 @@ def is_view(row: Operator) -> bool:
     return bool(row.results) and all(one.flags & VIEW for one in row.results)
 
 
-def _from_outside(row: Operator, operand: Operand, rows: list[Operator]) -> Origin:
+def _from_outside(
+    row: Operator, operand: Operand, rows: list[Operator], has_graphs: bool
+) -> Origin:
     written = next((one for one in row.results if one.bad and one.flags & WRITTEN), None)
     if written is not None and operand.stats is not None and operand.stats.count == 1:
         return Origin("created", row, written, certain=True)  # x[i] = nan: a number of the program
+    if operand.flags & COMPILED or row.flags & IN_GRAPH:
+        return Origin("compiled", row, operand, certain=False)
     if operand.flags & UNWRITTEN:
         before = rows[operand.writer] if operand.writer >= 0 else None
         return Origin("unwritten", row, operand, certain=False, before=before)
     if operand.seen >= 0:
         return Origin("appeared", row, operand, certain=False, before=rows[operand.seen])
-    if operand.flags & COMPILED:
-        return Origin("compiled", row, operand, certain=False)
-    return Origin("given", row, operand, certain=operand.writer < 0)
+    return Origin("given", row, operand, certain=operand.writer < 0 and not has_graphs)
 
 
 def _created(row: Operator, rows: list[Operator]) -> Operand | None:
@@ -181,34 +192,35 @@ def _created(row: Operator, rows: list[Operator]) -> Operand | None:
 
 def path_of(origin: Origin, rows: list[Operator]) -> tuple[list[Operator], bool]:
     """Return the operators that a bad value reached, and whether all of it was removed again."""
-    first = origin.operator.index
-    storage = origin.tensor.storage if origin.kind != "created" else None
-    reached = (
-        {first: origin.operator} if origin.operator.verdict in ("created", "passed on") else {}
-    )
+    is_created = origin.kind == "created"
+    source = origin.operator.index if is_created else -1  # -1: no operator wrote it
+    reached = {source: origin.operator}
     passed: set[int] = set()
     removed: set[int] = set()
-    for row in rows[first + 1 :]:
+    for row in rows[origin.operator.index + is_created :]:
         came = {
             one.bad_writer
             for one in row.operands
-            if one.bad and one.is_read and (one.bad_writer in reached or one.storage == storage)
+            if one.bad
+            and one.is_read
+            and one.bad_writer in reached
+            and (one.bad_writer >= 0 or one.storage == origin.tensor.storage)
         }
-        if not came:
+        if not came or is_view(row):
             continue
         if row.verdict == "removed":
             removed |= came
-        elif row.verdict and not is_view(row):
+        elif row.verdict:
             passed |= came
             reached[row.index] = row
-    rest = [one for one in reached if one not in passed and one not in removed]
-    return [row for row in reached.values() if row is not origin.operator], not rest
+    path = [row for row in reached.values() if row is not origin.operator]
+    return path, reached.keys() <= passed | removed
 
 
-def first_bad(rows: list[Operator]) -> Origin | None:
+def first_bad(rows: list[Operator], *, has_graphs: bool = False) -> Origin | None:
     """Return the first origin whose value was not removed; or the first that made NaN."""
     tried: list[Origin] = []
-    for origin in origins(rows):
+    for origin in origins(rows, has_graphs):
         path, is_removed = path_of(origin, rows)
         if not is_removed:
             return origin

@@ -5,12 +5,11 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tensortap import _core
 from tensortap.display.blocks import folded
-from tensortap.operators.operator import Operand, Operator
+from tensortap.operators.operator import IN_GRAPH, Operand, Operator
 
 if TYPE_CHECKING:
     from tensortap.operators.log import OperatorLog
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 MOST_STEPS = 7  # of a path
 MOST_OPERANDS = 4
 LONGEST_SOURCE = 90
-BLOCK = re.compile(r"(.*?\d+-\d+)\..* x (\d+)")
 
 
 def origin_report(log: OperatorLog) -> str:
@@ -55,7 +53,7 @@ def origin_report(log: OperatorLog) -> str:
         lines.append(f"    operand: {_operand_text(origin.tensor, log)}")
     steps = path_steps(log)
     if steps:
-        lines.append(f"    then: {' → '.join(_shortened(steps))}")
+        lines.append(f"    then: {' → '.join(steps)}")
     if origin.removed:
         lines.append("    later operators removed it and all that came of it")
     return "\n".join(_core._escape(line) for line in [*lines, *notes])
@@ -89,11 +87,13 @@ def _finding(origin: Origin) -> str:
         found += f", of {tensor.name}"
     if origin.kind == "created":
         doubt = "" if origin.certain else "; not certain: an operand could not be read"
+        if row.flags & IN_GRAPH:
+            doubt = "; not certain: it is inside of a compiled graph, whose code is at that line"
         return f"{where}: {found}{doubt}"
     reason = {
         "given": "no operator wrote it: it came in like that"
         if origin.certain
-        else "no operator that was seen left it there",
+        else "no operator that was seen left it there (a compiled graph may have)",
         "appeared": "no operator wrote it: a C extension, NumPy or another thread did",
         "unwritten": "some of its memory comes from torch.empty and was never written",
         "compiled": "it came out of a compiled graph, whose operators are not seen "
@@ -164,11 +164,11 @@ def path_steps(log: OperatorLog) -> list[str]:
     origin, rows = log.first_bad, log.path
     if origin is None or not rows:
         return []
-    loss = _loss_of(log)
+    loss = loss_of(log)
     labels: list[str] = []
     kinds: list[tuple[str, ...]] = []  # layers are alike if the same lines run the same operators
-    for row in [origin.operator, *rows]:
-        label = "loss" if row is loss else _step(row)
+    for row in [origin.operator, *(row for row in rows if row.phase != "optimizer")]:
+        label = "loss" if row is loss else _block(_step(row))
         kind = (row.phase, row.name, row.line)
         if labels and labels[-1] == label:
             kinds[-1] += kind
@@ -177,18 +177,31 @@ def path_steps(log: OperatorLog) -> list[str]:
             kinds.append(kind)
     steps = [f"{rows[0].name} {rows[0].line}"]
     for i, (label, at) in enumerate(folded(labels, kinds)):
-        whole = BLOCK.sub(r"\1 x \2", label)  # blocks.0-5.fc x 6: all of the blocks
-        is_told = i == 0 and whole == labels[0]  # the origin itself, which no block holds
-        if at == i and not is_told and steps[-1] not in (whole, f"{rows[0].name} {whole}"):
-            steps.append(whole)
-    gradients = len({row.gradient_of for row in rows if row.gradient_of})
+        if i == 0 and label == _step(origin.operator):  # it is named already
+            continue
+        if at == i and steps[-1] not in (label, f"{rows[0].name} {label}"):
+            steps.append(label)
+    if "loss" in steps:
+        steps = steps[: steps.index("loss") + 1]
+    if len(steps) > MOST_STEPS:
+        steps = [*steps[: MOST_STEPS - 3], "…", *steps[-2:]]
+    later = [row for row in log if row.index > origin.operator.index and row.verdict == "passed on"]
+    gradients = len({row.gradient_of for row in later if row.gradient_of})
     if gradients:
-        steps = [step for step in steps if not step.startswith("gradient of ")]
         steps.append("1 gradient" if gradients == 1 else f"{gradients} gradients")
+    if any(row.phase == "optimizer" for row in later) and origin.phase != "optimizer":
+        steps.append("optimizer step")
     return steps
 
 
-def _loss_of(log: OperatorLog) -> Operator | None:
+def _block(label: str) -> str:
+    """Return the layer of a list that a module is part of: "h.3" for h.3.attn.proj."""
+    parts = label.split(".")
+    number = next((i for i, part in enumerate(parts) if part.isdecimal()), len(parts))
+    return ".".join(parts[: number + 1])
+
+
+def loss_of(log: OperatorLog) -> Operator | None:
     """Return the operator whose bad result backward() was called on."""
     for row in log:
         if row.name == "aten::ones_like" and row.operands and row.operands[0].bad_writer >= 0:
@@ -197,18 +210,10 @@ def _loss_of(log: OperatorLog) -> Operator | None:
 
 
 def _step(row: Operator) -> str:
-    if row.gradient_of is not None:
-        return f"gradient of {row.gradient_of}"
-    if row.phase == "optimizer":
-        return f"optimizer step {row.line}"
+    if row.name == "aten::_amp_foreach_non_finite_check_and_unscale_":
+        return "GradScaler, which skips the step"
     place = row.line if not row.module else row.module
     return f"backward of {place}" if row.phase == "backward" else place
-
-
-def _shortened(steps: list[str]) -> list[str]:
-    if len(steps) <= MOST_STEPS:
-        return steps
-    return [*steps[: MOST_STEPS - 3], "…", *steps[-2:]]
 
 
 def table_text(rows: list[Operator]) -> str:
