@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from torch import nn
+import pytest
 
 from tensortap import _core
 from tensortap.runs.watch import Watched, watch
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
 
 TRAIN, EVAL = 1, 2
 

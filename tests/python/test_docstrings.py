@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("torch")
+
 FRONT_ENDS = ("flow", "monitor", "operators", "spy", "trace", "track")
 PACKAGES = ("tensortap", *(f"tensortap.{name}" for name in FRONT_ENDS))
 NO_CODE = {"__version__", "logger"}  # a text and a logging.Logger

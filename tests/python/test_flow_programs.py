@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import importlib.util
+import sys
 import textwrap
 from pathlib import Path
 
@@ -43,8 +44,10 @@ def _programs() -> list[object]:
             name, *lines = text.splitlines()
             expected = " ".join(line[2:] for line in lines if line.startswith("#>"))
             body = "\n".join(line for line in lines if not line.startswith("#>"))
-            is_missing = path.stem == "torch" and not HAS_TORCH
-            marks = pytest.mark.skipif(is_missing, reason="torch is not there")
+            why = "torch is not there" if path.stem == "torch" and not HAS_TORCH else ""
+            if "send" in name and sys.version_info >= (3, 14):
+                why = "a value sent to a generator has no arrow there: docs/install.md says so"
+            marks = pytest.mark.skipif(why != "", reason=why)
             found.append(pytest.param(body, expected, id=f"{path.stem}: {name}", marks=marks))
     return found
 

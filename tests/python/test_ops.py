@@ -13,7 +13,14 @@ import numpy as np
 import pytest
 
 import tensortap as tt
-from tensortap.operators import Operator, OperatorLog, origin_report
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+from tensortap.operators import Operator, OperatorLog, origin_report  # noqa: E402
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
