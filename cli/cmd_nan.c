@@ -1,5 +1,6 @@
 /* cmd_nan.c -- tensortap nan RUN [--allow GLOB]
  * SPDX-License-Identifier: Apache-2.0 */
+#include "blackbox.h"
 #include "json_out.h"
 #include "overview.h"
 
@@ -211,6 +212,8 @@ static tt_exit nan_command(tt_call *call)
     tt_status st = tt_run_nonfinite(run, args.allow, &found, call->err);
     if (st == TT_OK)
         st = args.is_json ? print_json(run, &found, call->err) : print_text(run, &found, call->err);
+    if (st == TT_OK && found.site >= 0 && !args.is_json)
+        (void)tt_blackbox_print(call->path);
     return st == TT_OK && found.site >= 0 ? TT_EXIT_FOUND : tt_cmd_exit(st, call->err);
 }
 

@@ -1,8 +1,9 @@
 /* cmd_rm.c -- tensortap rm RUN...; also removes for `ls --keep-last`.
  *
  * Exists because what is gone is gone: only files that begin as a run file does are
- * unlinked, those of `check --repair` too, and the folder goes only if it is then empty.
+ * unlinked, those of `check --repair` and black boxes too, and the folder goes only if it is then empty.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "blackbox.h"
 #include "json_out.h"
 #include "overview.h"
 
@@ -62,6 +63,10 @@ static tt_exit visit_run(const char *path, bool removes, int64_t *bytes, tt_erro
         free(file);
     }
     (void)closedir(folder);
+    tt_blackboxes boxes = { 0 };
+    if (code == TT_EXIT_FINE)
+        tt_blackbox_visit(path, removes, &boxes);
+    *bytes += boxes.bytes;
     if (code == TT_EXIT_FINE && removes && rmdir(path) < 0 && errno != ENOTEMPTY && errno != EEXIST)
         code = tt_cmd_fail(err, TT_EXIT_FAILED, "cannot remove the folder %.150s: %s", path,
                            strerror(errno));

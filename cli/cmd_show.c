@@ -1,5 +1,6 @@
 /* cmd_show.c -- tensortap show RUN [GLOB]
  * SPDX-License-Identifier: Apache-2.0 */
+#include "blackbox.h"
 #include "json_out.h"
 #include "overview.h"
 #include "progress.h"
@@ -367,6 +368,7 @@ static tt_exit show(tt_call *call)
     if (args.is_json)
         return tt_cmd_exit(print_json(call), call->err);
     int lines = tt_overview_print(call->path, run);
+    lines += tt_blackbox_print(call->path);
     if (args.rank < 0 && tt_overview_rank_count(run) > 1) {
         tt_screen_say(TT_MOOD_FAINT,
                       "numbers are of rank %d where it has the site; --rank N shows another's\n",

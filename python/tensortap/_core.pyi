@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from os import PathLike
 from types import CodeType, TracebackType
-from typing import Any, Final, Literal, NamedTuple, SupportsFloat, final, overload
+from typing import Any, Final, Literal, NamedTuple, Self, SupportsFloat, final, overload
 from weakref import ref
 
 import torch
-from typing_extensions import Self
 
 version: str
 isa: str  # the kernels in use: "base", "avx2", "neon"

@@ -18,7 +18,19 @@ BASH = ROOT / "cli" / "completion" / "tensortap.bash"
 ZSH = ROOT / "cli" / "completion" / "_tensortap"
 MANUAL = ROOT / "docs" / "tensortap.1"
 GUIDE = ROOT / "docs" / "guide" / "command.md"
-COMMANDS = ["run", "replay", "ls", "show", "stats", "health", "explain", "nan", "diff", "report", "serve"]
+COMMANDS = [
+    "run",
+    "replay",
+    "ls",
+    "show",
+    "stats",
+    "health",
+    "explain",
+    "nan",
+    "diff",
+    "report",
+    "serve",
+]
 COMMANDS += ["export", "graph", "check", "top", "rm", "help"]
 EVERYWHERE = {"--help", "--usage", "--version"}
 

@@ -25,7 +25,7 @@ from programs import said_first, started, wait_for
 import tensortap as tt
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 KILLS = int(os.environ.get("TT_KILLS", "8"))  # ./dev test --all: 200
 

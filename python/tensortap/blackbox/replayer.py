@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +37,7 @@ class Replayer(Box):
         facts, tensors: The black box, as `file.read` returns it.
         home: Folder for the run of the replay.
         step: The step to end with; None: the one that failed.
-        operators: Returns an operator log (`tt.ops`) for the last two steps; None: without.
+        operators: Returns an operator log (`tt.ops`) of a model, for the last two steps; or None.
         then: Called with the result; must not return.
     """
 
@@ -49,7 +50,7 @@ class Replayer(Box):
         home: str,
         *,
         step: int | None = None,
-        operators: Callable[[], Any] | None = None,
+        operators: Callable[[Any], Any] | None = None,
         then: Callable[[Result], object],
     ) -> None:
         """Read what there is; nothing happens before the program's first batch."""
@@ -127,7 +128,8 @@ class Replayer(Box):
             self._end_at_target()
         if self.since <= step.number:
             if self.operators is not None and self.log is None and step.number >= self.target - 1:
-                self.log = self.operators()
+                models = [model for _, model in self._models()]
+                self.log = self.operators(models[0] if len(models) == 1 else None)
                 self.log.start()
             self._set_generators(step.number, 0)
 
@@ -173,7 +175,7 @@ class Replayer(Box):
                     "unplayable", f"the input{name} of the model has another shape or type now"
                 )
             else:
-                tensor.data.copy_(value)
+                _fill(tensor, value)
                 self.replaced += 1
 
     def _keep_update(self, optimizer: Any) -> None:
@@ -308,6 +310,17 @@ class Replayer(Box):
                     of = f" (row {kept['rows'][row]} of the dataset)"
                 found.append(f"row {row} of the batch{name.removeprefix(place)}{of}")
         return found
+
+
+def _fill(tensor: Any, value: Any) -> None:
+    """Give a tensor other contents, unseen by a log of operators where that is possible."""
+    if tensor.device.type != "cpu" or not tensor.is_contiguous():
+        tensor.data.copy_(value)
+        return
+    room = (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(
+        tensor.data_ptr()
+    )
+    _core.copy_into(room, [value], [0])
 
 
 def _as_numbers(kept: dict[str, Any]) -> dict[str, Any]:

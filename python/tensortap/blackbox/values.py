@@ -69,7 +69,7 @@ def join(tree: Tree, tensors: Mapping[str, Any], own: Any = MISSING) -> Any:
         return tree
     kind, rest = (tree[0], tree[1:]) if tree else (None, [])
     if kind == "tensor":
-        return tensors[rest[0]].clone()
+        return tensors[rest[0]]
     if kind in ("array", "item"):
         array = tensors[rest[0]].numpy().copy()
         return array if kind == "array" else array[()]

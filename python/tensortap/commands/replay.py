@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import shlex
@@ -17,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -258,8 +258,9 @@ def child(plan_path: str) -> None:
     def write(result: dict[str, Any]) -> NoReturn:
         log = made[0].log
         if log is not None:
-            operators = importlib.import_module("tensortap.operators")
-            result |= {"report": operators.origin_report(log), "operators": log.to_dict()}
+            from tensortap.operators import origin_report
+
+            result |= {"report": origin_report(log), "operators": log.to_dict()}
         Path(plan["result"]).write_text(json.dumps(result))
         sys.stdout.flush()
         sys.stderr.flush()
@@ -273,7 +274,7 @@ def child(plan_path: str) -> None:
 
         if plan["eager"] and hasattr(torch.compiler, "set_stance"):
             torch.compiler.set_stance("force_eager")
-        operators = getattr(tensortap, "ops", None) if plan["ops"] else None
+        operators = partial(tensortap.ops, eager=plan["eager"]) if plan["ops"] else None
         made.append(
             Replayer(
                 *file.read(plan["path"]),

@@ -22,9 +22,9 @@ from tensortap.runs.watch import Watched
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from typing import Self
 
     import torch
-    from typing_extensions import Self
 
     from tensortap.blackbox.box import Box
     from tensortap.findings.guard import Guard

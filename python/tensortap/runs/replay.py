@@ -140,7 +140,7 @@ def replay(
     if ops or (ops is None and facts["cause"] == "not finite"):
         import tensortap
 
-        operators = getattr(tensortap, "ops", None)
+        operators = tensortap.ops
     player = Replayer(facts, tensors, "", step=step, operators=operators, then=lambda _: None)
     return Replay(player, {"model": model, "optimizer": optimizer})
 

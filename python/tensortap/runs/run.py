@@ -19,9 +19,10 @@ from tensortap.runs import arrays, describe, page
 from tensortap.runs.arrays import FIELDS, column, empty, join
 
 if TYPE_CHECKING:
+    from typing import Self
+
     import numpy as np
     import numpy.typing as npt
-    from typing_extensions import Self
 
     from tensortap._core import Stats
 
