@@ -111,6 +111,7 @@ void operators_memory_write(operators_memory *memory, int32_t row, const tt_tens
 
 void operators_memory_release(operators_log *self)
 {
+    PyObject *pending = PyErr_GetRaisedException(); /* owned; of whoever drops the log */
     for (size_t i = 0; self->free_weak_ref != NULL && i < self->memory_count; i++) {
         PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)self->memories[i].storage); /* owned */
         PyObject *done =
@@ -118,7 +119,7 @@ void operators_memory_release(operators_log *self)
         Py_XDECREF(done);
         Py_XDECREF(address);
     }
-    PyErr_Clear();
+    PyErr_SetRaisedException(pending);
     self->memory_count = 0;
     base_map_free(&self->memory_of);
 }

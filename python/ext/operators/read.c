@@ -193,20 +193,44 @@ static void read_result(operators_spot *where, const tt_tensor *view, operators_
         count_rows(add_detail(self, out), view);
 }
 
+/* Counts the negative elements of an operand, after the operator has created a bad value. */
+static void count_again(operators_spot *where, PyObject *tensor)
+{
+    operators_log *self = where->self;
+    const operators_row *row = &self->rows[where->row];
+    tensor_view view;
+    uint32_t number = where->count++;
+    if (number >= row->operands || tensor_view_open(&self->state->torch, tensor, &view) != VIEW_OK)
+        return;
+    operators_tensor *known = &self->tensors[row->operands_at + number];
+    if (is_float(view.tensor.dtype) && !(known->flags & TENSOR_WRITTEN))
+        count_negative(add_detail(self, known), &view.tensor);
+    tensor_view_close(&view);
+}
+
+/* Adds a tensor to the row, and to the list of those that the operator has written. */
+static int keep(operators_spot *where, PyObject *tensor, const operators_tensor *one)
+{
+    operators_log *self = where->self;
+    bool is_written = where->purpose == OPERATORS_RESULT && one->flags & TENSOR_WRITTEN;
+    if (!base_array_grow(&self->tensors, &self->tensor_cap, self->tensor_count + 1,
+                         sizeof *self->tensors) ||
+        (is_written && !base_array_grow(&where->written, &where->written_cap, where->written_count + 1,
+                                        sizeof *where->written)))
+        return -1;
+    self->tensors[self->tensor_count++] = *one;
+    where->count++;
+    if (is_written)
+        where->written[where->written_count++] = tensor;
+    return 0;
+}
+
 static int add_tensor(operators_spot *where, PyObject *tensor)
 {
     operators_log *self = where->self;
     tensor_view view;
     tensor_view_result why = tensor_view_open(&self->state->torch, tensor, &view);
     const tt_tensor *t = why == VIEW_OK ? &view.tensor : NULL;
-    int result = -1;
-    if (where->purpose == OPERATORS_AGAIN) { /* the same operands once more */
-        operators_tensor *known = &self->tensors[self->rows[where->row].operands_at + where->count++];
-        if (t != NULL && is_float(t->dtype) && !(known->flags & TENSOR_WRITTEN))
-            count_negative(add_detail(self, known), t);
-        result = 0;
-        goto out;
-    }
     operators_tensor one = { .writer = OPERATORS_NONE,
                              .bad_writer = OPERATORS_NONE,
                              .seen = OPERATORS_NONE,
@@ -217,31 +241,20 @@ static int add_tensor(operators_spot *where, PyObject *tensor)
                              .detail = OPERATORS_NONE,
                              .dtype = t != NULL ? (int32_t)t->dtype : -1,
                              .ndim = -1 };
-    operators_memory *memory =
-        why == VIEW_OK || why == VIEW_DEVICE ? operators_memory_of(self, tensor) : NULL;
     if (t != NULL)
         (void)put_shape(self, &one, t->shape, t->ndim);
     else
         read_slowly(self, tensor, why, &one);
+    /* From here on no code of Python runs that could move the array of memories. */
+    operators_memory *memory =
+        why == VIEW_OK || why == VIEW_DEVICE ? operators_memory_of(self, tensor) : NULL;
     if (where->purpose == OPERATORS_OPERAND)
         read_operand(where, tensor, t, memory, &one);
     else
         read_result(where, t, memory, &one);
-    if (base_array_grow(&self->tensors, &self->tensor_cap, self->tensor_count + 1,
-                        sizeof *self->tensors) &&
-        (!(one.flags & TENSOR_WRITTEN) || where->purpose != OPERATORS_RESULT ||
-         base_array_grow(&where->written, &where->written_cap, where->written_count + 1,
-                         sizeof *where->written))) {
-        self->tensors[self->tensor_count++] = one;
-        where->count++;
-        if (one.flags & TENSOR_WRITTEN && where->purpose == OPERATORS_RESULT)
-            where->written[where->written_count++] = tensor;
-        result = 0;
-    }
-out:
     if (why == VIEW_OK)
         tensor_view_close(&view);
-    return result;
+    return keep(where, tensor, &one);
 }
 
 /* ---- arguments and results --------------------------------------------------------- */
@@ -261,7 +274,10 @@ int operators_visit(operators_spot *where, PyObject *value, int depth)
         for (size_t i = 0; where->purpose == OPERATORS_RESULT && i < where->written_count; i++)
             if (where->written[i] == value) /* it was written, and is returned as well */
                 return 0;
-        return add_tensor(where, value);
+        if (where->purpose != OPERATORS_AGAIN)
+            return add_tensor(where, value);
+        count_again(where, value);
+        return 0;
     }
     tensor_children it;
     int result = 0, outer = where->item;

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensortap import _core
 from tensortap.models.modules import parameters_of, unwrapped, walk
+from tensortap.operators.operator import ITEM_BY_ITEM
 
 # As in python/ext/operators/log.h.
 IGNORED, EMPTY, OVERWRITES, EACH = 1, 2, 4, 8
@@ -31,7 +32,6 @@ OVERWRITE = {
     "bernoulli_", "cauchy_", "copy_", "exponential_", "fill_", "geometric_", "log_normal_",
     "normal_", "random_", "uniform_", "zero_", "_foreach_copy_", "_foreach_zero_",
 }  # fmt: skip
-ITEM_BY_ITEM = ("_foreach_", "_fused_", "_amp_foreach_")
 
 _torch = os.path.dirname(torch.__file__) + os.sep
 _ours = os.path.dirname(os.path.dirname(__file__)) + os.sep

@@ -20,6 +20,8 @@ NATIVE, RECOMPUTED, MAKES_NODE, RAISED, INF_ARGUMENT, NAN_ARGUMENT, STEPS, IN_GR
 WRITTEN, OVERWRITTEN, VIEW, UNWRITTEN, COMPILED = (1 << i for i in range(5))
 NO_NODE = 2**64 - 1  # the number of nodes that accumulate gradients
 
+ITEM_BY_ITEM = ("_foreach_", "_fused_", "_amp_foreach_")  # operators on lists
+
 Phase = Literal["forward", "recomputed", "backward", "optimizer"]
 Verdict = Literal["created", "passed on", "removed", ""]
 
@@ -196,6 +198,13 @@ class Operator:
             "recomputed": "forward computed again by a checkpoint",
         }
         return f"{place}, {words.get(self.phase, self.phase)}"
+
+    def sources(self, result: Operand) -> list[Operand]:
+        """Return the operands that a result comes from: of lists the same items."""
+        name = self.name.partition("::")[2]
+        is_each = result.item >= 0 and name.startswith(ITEM_BY_ITEM)
+        items = (-1, result.item)
+        return [one for one in self.operands if one.is_read and (not is_each or one.item in items)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold of it."""

@@ -91,7 +91,7 @@ def judge(rows: list[Operator]) -> None:
         bad = [one for one in row.operands if one.bad and one.is_read]
         results = [one for one in row.results if one.stats is not None]
         if any(one.bad for one in results):
-            is_new = any(one.bad and not _sources(row, one, bad) for one in results)
+            is_new = any(one.bad and not _bad_sources(row, one) for one in results)
             row.verdict = "created" if is_new else "passed on"
             row.intended = _is_intended(row, rows, bad)
         elif bad and (results or row.name == "aten::_to_copy") and not _is_blind(row):
@@ -103,13 +103,8 @@ def _is_blind(row: Operator) -> bool:
     return row.name.endswith("_like") or is_view(row)
 
 
-def _sources(row: Operator, result: Operand, operands: list[Operand]) -> list[Operand]:
-    """Return those of the operands that an item of the result comes from."""
-    if result.item < 0 or not row.name.partition("::")[2].startswith(
-        ("_foreach", "_fused", "_amp")
-    ):
-        return operands
-    return [one for one in operands if one.item in (-1, result.item)]
+def _bad_sources(row: Operator, result: Operand) -> list[Operand]:
+    return [one for one in row.sources(result) if one.bad]
 
 
 def _is_intended(row: Operator, rows: list[Operator], bad: list[Operand]) -> bool:
@@ -126,9 +121,10 @@ def _is_mask(operand: Operand, rows: list[Operator]) -> bool:
     if operand.bad_writer >= 0:
         return rows[operand.bad_writer].intended
     stats = operand.stats
-    is_plain = stats is not None and stats.nan == 0 and (stats.count == 1 or stats.absmax == 0)
-    finite = 0 if stats is None else stats.count - stats.posinf - stats.neginf
-    return stats is not None and stats.nan == 0 and (is_plain or finite == 0)
+    if stats is None or stats.nan > 0:
+        return False
+    is_only_inf = stats.posinf + stats.neginf == stats.count
+    return is_only_inf or stats.absmax == 0
 
 
 def origins(rows: list[Operator], has_graphs: bool) -> Iterator[Origin]:
@@ -179,11 +175,10 @@ def _from_outside(
 
 def _created(row: Operator, rows: list[Operator]) -> Operand | None:
     """Return the first result that the operator made bad; of Infs that were intended, a NaN."""
-    bad = [one for one in row.operands if one.bad and one.is_read]
     for result in row.results:
         if not result.bad or result.flags & VIEW:
             continue
-        sources = _sources(row, result, bad)
+        sources = _bad_sources(row, result)
         is_masked = all(_is_mask(one, rows) for one in sources)
         if not sources or (is_masked and result.stats is not None and result.stats.nan > 0):
             return result

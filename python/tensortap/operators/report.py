@@ -43,7 +43,8 @@ def origin_report(log: OperatorLog) -> str:
         return "\n".join([f"no bad value: none of {len(log)} operators left a NaN or Inf", *notes])
     lines = [_title(origin), f"    {_finding(origin)}"]
     if origin.kind == "created":
-        operands = _relevant(origin.operator, origin.tensor)
+        sources = origin.operator.sources(origin.tensor)
+        operands = [one for one in sources if one.stats is not None or one.is_unknown]
         lines += [f"    operand: {_operand_text(one, log)}" for one in operands[:MOST_OPERANDS]]
         if len(operands) > MOST_OPERANDS:
             lines.append(f"    and {len(operands) - MOST_OPERANDS} more operands")
@@ -94,7 +95,8 @@ def _finding(origin: Origin) -> str:
         "given": "no operator wrote it: it came in like that"
         if origin.certain
         else "no operator that was seen left it there (a compiled graph may have)",
-        "appeared": "no operator wrote it: a C extension, NumPy or another thread did",
+        "appeared": "no operator that was seen wrote it: a C extension, NumPy, a compiled graph "
+        "or another thread may have",
         "unwritten": "some of its memory comes from torch.empty and was never written",
         "compiled": "it came out of a compiled graph, whose operators are not seen "
         "(tt.ops(eager=True), or replay --eager, runs it without the compiler)",
@@ -119,17 +121,6 @@ def bad_text(tensor: Operand, what: str) -> str:
         rows = "row" if tensor.bad_rows == 1 else "rows"
         shown += f", in {rows} {first}{more} of {shape[0]}"
     return shown or "all finite"
-
-
-def _relevant(row: Operator, result: Operand) -> list[Operand]:
-    """Return the operands with values that the result comes from."""
-    items = (-1, result.item)
-    return [
-        one
-        for one in row.operands
-        if one.is_read and (one.stats is not None or one.is_unknown)
-        and (result.item < 0 or one.item in items or not row.name.split("::")[-1].startswith("_f"))
-    ]  # fmt: skip
 
 
 def _operand_text(one: Operand, log: OperatorLog) -> str:
