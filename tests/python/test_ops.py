@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import subprocess
 import sys
 import warnings
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +17,7 @@ import numpy as np
 import pytest
 
 import tensortap as tt
-
-torch = pytest.importorskip("torch")
-from torch import nn  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-
-from tensortap.operators import Operator, OperatorLog, origin_report  # noqa: E402
+from tensortap.operators import Operator, OperatorLog, origin_report
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -251,6 +248,7 @@ def test_operators_inside_a_compiled_graph_are_not_seen_unless_eager() -> None:
     assert runs == 3  # it is compiled still
 
 
+@pytest.mark.heavy
 def test_an_operator_that_a_compiled_graph_calls_is_not_named_as_certain() -> None:
     @torch.compile(backend="aot_eager")
     def root(x: torch.Tensor) -> torch.Tensor:
@@ -312,6 +310,37 @@ def test_uninitialised_memory_is_not_an_origin_until_it_is_read() -> None:
         x.copy_(torch.ones(3))
         _ = x + 1
     assert log.first_bad is None
+
+
+def test_memory_that_nothing_has_written_is_named_when_it_is_read() -> None:
+    torch.use_deterministic_algorithms(True)  # torch.empty is filled with NaN then
+    try:
+        with tt.ops() as log:
+            x = torch.empty(4)
+            x[:2] = 1.0
+            _ = x + 1
+    finally:
+        torch.use_deterministic_algorithms(False)
+    found = log.first_bad
+    assert found is not None
+    assert (found.kind, found.operator.name, found.certain) == ("unwritten", "aten::add", False)
+    assert "torch.empty" in origin_report(log)
+
+
+def test_a_write_of_numpy_appears_between_two_operators() -> None:
+    x = torch.ones(4)
+    same = x.numpy()
+    with tt.ops() as log:
+        _ = x + 1
+        same[2] = np.nan
+        _ = x * 2
+    found = log.first_bad
+    assert found is not None
+    assert found.before is not None
+    assert (found.kind, found.certain) == ("appeared", False)
+    assert (found.before.name, found.operator.name) == ("aten::add", "aten::mul")
+    assert found.tensor.first_rows == (2,)
+    assert "appeared between aten::add at test_ops.py:" in origin_report(log)
 
 
 def test_memory_that_is_used_again_is_not_taken_for_the_old_tensor() -> None:
@@ -469,6 +498,100 @@ def test_outputs_gradients_weights_and_random_numbers_are_the_same_to_the_bit() 
     assert all(torch.equal(a, b) for a, b in zip(*both, strict=True))
 
 
+def convolutions() -> list[Any]:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2))
+    y = model(torch.randn(2, 3, 8, 8)).square().mean()
+    y.backward()
+    return [y, *(p.grad for p in model.parameters()), *model.buffers()]
+
+
+def recurrence() -> list[Any]:
+    model = nn.LSTM(4, 8, 2, batch_first=True, dropout=0.1)
+    optimizer = torch.optim.Adam(model.parameters(), foreach=True)
+    packed = nn.utils.rnn.pack_padded_sequence(torch.randn(3, 5, 4), [5, 3, 2], batch_first=True)
+    model(packed)[1][0].sum().backward()
+    optimizer.step()
+    return list(model.parameters())
+
+
+def gradient_penalty() -> list[Any]:
+    model = nn.Sequential(nn.Linear(4, 8), nn.LeakyReLU(), nn.Linear(8, 1))
+    x = torch.randn(5, 4, requires_grad=True)
+    (g,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    loss = ((g.norm(2, dim=1) - 1) ** 2).mean()
+    loss.backward()
+    return [loss, *(p.grad for p in model.parameters() if p.grad is not None)]
+
+
+def transformed() -> list[Any]:
+    model = nn.Linear(3, 2)
+
+    def loss(parameters: Any, x: Any) -> Any:
+        return torch.func.functional_call(model, parameters, (x,)).square().sum()
+
+    parameters = dict(model.named_parameters())
+    each = torch.func.vmap(torch.func.grad(loss), (None, 0))(parameters, torch.randn(5, 3))
+    return list(each.values())
+
+
+def sparse_gradients() -> list[Any]:
+    model = nn.Embedding(10, 4, sparse=True)
+    optimizer = torch.optim.SparseAdam(model.parameters())
+    model(torch.tensor([1, 2, 2])).sum().backward()
+    optimizer.step()
+    return [model.weight]
+
+
+def scaled_and_clipped() -> list[Any]:
+    model = nn.Linear(8, 8)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    scaler = torch.amp.GradScaler("cpu")
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(torch.randn(4, 8)).float().square().mean()
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    return [loss, *model.parameters()]
+
+
+def repeated_forward() -> list[Any]:
+    model = Tower()
+    x = torch.randn(2, 8, requires_grad=True)
+    y = checkpoint(model, x, use_reentrant=True) + checkpoint(model, x, use_reentrant=False)
+    y.sum().backward()
+    return [y, x.grad]
+
+
+def conjugates() -> list[Any]:
+    x = torch.randn(8, requires_grad=True)
+    y = torch.fft.rfft(x)
+    (y.conj() * y).real.sum().backward()
+    return [x.grad, torch.linalg.svd(torch.randn(3, 3))[1]]
+
+
+PROGRAMS = [
+    convolutions, recurrence, gradient_penalty, transformed, sparse_gradients, scaled_and_clipped,
+    repeated_forward, conjugates,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_program_computes_the_same_and_has_no_fault(program: Callable[[], list[Any]]) -> None:
+    both = []
+    for is_logged in (False, True):
+        torch.manual_seed(0)
+        log = tt.ops()
+        with log if is_logged else contextlib.nullcontext():
+            both.append([*(one.detach().clone() for one in program()), torch.get_rng_state()])
+    assert all(torch.equal(a, b) for a, b in zip(*both, strict=True))
+    assert log._mode.errors == 0, log._mode.error
+    assert log.first_bad is None, origin_report(log)
+    linked = [row for row in log if row.phase == "backward" and row.node != "AccumulateGrad"]
+    assert all(row.forward >= 0 for row in linked)
+
+
 def test_it_warns_of_nothing_and_counts_no_error() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -582,9 +705,6 @@ def test_a_scaler_that_skips_the_step_is_named() -> None:
 
 
 def test_nothing_is_kept_alive_after_the_log() -> None:
-    import gc
-    import weakref
-
     model = nn.Linear(2, 2)
     with tt.ops(model) as log:
         y = model(torch.ones(1, 2))

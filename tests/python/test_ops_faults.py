@@ -11,13 +11,7 @@ from typing import NamedTuple
 import pytest
 
 import tensortap as tt
-
-torch = pytest.importorskip("torch")
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-
-from tensortap.operators import OperatorLog  # noqa: E402
+from tensortap.operators import OperatorLog
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
