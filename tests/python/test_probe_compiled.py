@@ -312,6 +312,18 @@ def test_export_contains_no_probe(tmp_path: Path) -> None:
             assert "probe" not in str(program.graph)
 
 
+def test_a_watched_model_is_traced_by_jit_and_a_copy_is_scripted(tmp_path: Path) -> None:
+    model, x = MODELS["sequential"]().eval(), torch.ones(4, 8)
+    with tt.record(tmp_path / "run"):
+        tt.watch(model)
+        for is_compiled in (False, True):
+            if is_compiled:
+                torch.compile(model, backend=EAGER)(x)
+            for made in (torch.jit.trace(model, x), torch.jit.script(copy.deepcopy(model))):
+                assert "tensortap" not in str(made.inlined_graph)
+                assert torch.allclose(made(x), model(x))
+
+
 def test_a_reset_force_eager_and_a_thread_keep_the_points(tmp_path: Path) -> None:
     model = Net()
     call = torch.compile(model, backend=EAGER)
@@ -427,6 +439,18 @@ def test_a_compile_cache_is_used_again_but_not_that_of_an_older_tensortap(tmp_pa
     assert not tt.open(tmp_path / "older").names("activation/*")
     assert len(tt.open(tmp_path / "first").names("activation/*")) == 4
     assert_same(tt.open(tmp_path / "first"), tt.open(tmp_path / "second"))
+
+
+def test_the_cost_of_compiled_modules_is_known(tmp_path: Path) -> None:
+    model = Net()
+    call = torch.compile(model, backend=EAGER)
+    with tt.record(tmp_path / "run") as run:
+        tt.watch(model, grads=None)
+        for _ in range(40):
+            call(torch.ones(4, 8))
+            run.step()
+        costs = run.costs()
+    assert sum(ns for name, ns in costs.items() if name.startswith("activation/")) > 0
 
 
 def test_values_and_histograms_come_from_compiled_code_too(tmp_path: Path) -> None:

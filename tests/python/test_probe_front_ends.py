@@ -52,6 +52,10 @@ def eager(model: nn.Module) -> Callable[..., Any]:
 
 
 def wrapped(model: nn.Module) -> Callable[..., Any]:
+    return torch.compile(model, backend="eager", fullgraph=True)
+
+
+def functional(model: nn.Module) -> Callable[..., Any]:
     return torch.compile(model, backend="aot_eager", fullgraph=True)
 
 
@@ -92,8 +96,8 @@ def test_spy_save_saves_the_same_files(tmp_path: Path) -> None:
             for file in sorted(folder.iterdir())
         }
 
-    both(run)
-    assert len(list((tmp_path / "wrapped").iterdir())) == 12
+    both(run, (functional, in_function))
+    assert len(list((tmp_path / "functional").iterdir())) == 12
     assert not counters["graph_break"]
 
 
