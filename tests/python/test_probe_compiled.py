@@ -441,6 +441,19 @@ def test_a_compile_cache_is_used_again_but_not_that_of_an_older_tensortap(tmp_pa
     assert_same(tt.open(tmp_path / "first"), tt.open(tmp_path / "second"))
 
 
+def test_sites_of_a_second_run_come_in_the_order_of_calls_too(tmp_path: Path) -> None:
+    model = Net()
+    call = torch.compile(model, backend=EAGER)
+    for run in ("first", "second"):
+        with tt.record(tmp_path / run):
+            watched = tt.watch(model)
+            call(torch.ones(4, 8))
+            watched.remove()
+    names = tt.open(tmp_path / "first").names("activation/*")
+    assert names[-1] == "activation/(root)"
+    assert tt.open(tmp_path / "second").names("activation/*") == names
+
+
 def test_the_cost_of_compiled_modules_is_known(tmp_path: Path) -> None:
     model = Net()
     call = torch.compile(model, backend=EAGER)

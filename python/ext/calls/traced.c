@@ -313,6 +313,9 @@ void calls_traced_update(binding_state *state, calls_tap *tap)
         if (hears(link_at(tap->links, i)))
             tap->probes |=
                 link_at(tap->links, i)->consumer->probes; /* never less: compiled code has them */
+    /* The operator asks again, so that new consumers hear of places in the order in which they run. */
+    if (tap->control != NULL)
+        memset(((probe_slots *)tap->control)->products, PROBE_UNKNOWN, PROBE_SLOTS);
     set_products(state->calls, tap);
 }
 
