@@ -312,6 +312,20 @@ def test_uninitialised_memory_is_not_an_origin_until_it_is_read() -> None:
     assert log.first_bad is None
 
 
+def test_a_bad_number_that_nothing_uses_is_not_the_origin_of_a_bad_loss() -> None:
+    weight = torch.tensor([1.0, -1.0], requires_grad=True)
+    with tt.ops() as log:
+        perplexity = (weight.detach() + 1000).exp()
+        weight.sqrt().sum().backward()
+    assert log.first_bad is not None
+    assert log.first_bad.operator.name == "aten::sqrt"
+    with tt.ops() as log:
+        perplexity = (weight.detach() + 1000).exp()
+    assert log.first_bad is not None
+    assert log.first_bad.operator.name == "aten::exp"
+    del perplexity
+
+
 def test_memory_that_nothing_has_written_is_named_when_it_is_read() -> None:
     torch.use_deterministic_algorithms(True)  # torch.empty is filled with NaN then
     try:

@@ -28,7 +28,7 @@ from tensortap.operators.operator import (
     Operator,
     Phase,
 )
-from tensortap.operators.report import bad_text, loss_of, origin_report, table_text
+from tensortap.operators.report import bad_text, origin_report, table_text
 
 if TYPE_CHECKING:
     import torch
@@ -287,7 +287,7 @@ class OperatorLog:
         found = self.first_bad
         if found is None:
             raise ValueError("there is no bad value, so there is no path to draw")
-        loss = loss_of(self)
+        loss = origin.loss_of(self._rows)
         end = None if loss is None or loss not in self.path else self.path.index(loss) + 1
         drawn = [found.operator, *self.path[:end]][:MOST_SEARCHED]
         feeding = sorted({one.writer for one in found.operator.operands if one.writer >= 0})

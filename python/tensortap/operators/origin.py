@@ -8,7 +8,8 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal
 
 from tensortap.operators.operator import (
@@ -25,7 +26,7 @@ from tensortap.operators.operator import (
 
 Kind = Literal["created", "given", "appeared", "unwritten", "compiled"]
 
-MOST_TRIED = 50  # origins whose consequences are followed
+MOST_TRIED = 200  # origins whose consequences are followed
 
 
 @dataclass(frozen=True)
@@ -212,21 +213,33 @@ def path_of(origin: Origin, rows: list[Operator]) -> tuple[list[Operator], bool]
     return path, reached.keys() <= passed | removed
 
 
+def loss_of(rows: list[Operator]) -> Operator | None:
+    """Return the operator whose bad result backward() was called on first."""
+    for row in rows:
+        if row.name == "aten::ones_like" and row.operands and row.operands[0].bad_writer >= 0:
+            return rows[row.operands[0].bad_writer]
+    return None
+
+
 def first_bad(rows: list[Operator], *, has_graphs: bool = False) -> Origin | None:
-    """Return the first origin whose value was not removed; or the first that made NaN."""
-    tried: list[Origin] = []
-    for origin in origins(rows, has_graphs):
+    """Return the first origin whose value reached the loss, a gradient or a parameter.
+
+    If there is none, the first whose value was not removed; then the first that made NaN.
+    """
+    loss, rest, removed = loss_of(rows), None, None
+    for origin in islice(origins(rows, has_graphs), MOST_TRIED):
         path, is_removed = path_of(origin, rows)
-        if not is_removed:
+        touched = [origin.operator, *path]
+        if is_removed:
+            if removed is None and any(_has_nan(row) for row in touched):
+                removed = replace(origin, removed=True)
+        elif any(row is loss or row.phase in ("backward", "optimizer") for row in touched):
             return origin
-        if any(one.stats is not None and one.stats.nan for row in path for one in row.results) or (
-            origin.tensor.stats is not None and origin.tensor.stats.nan
-        ):
-            tried.append(
-                Origin(
-                    origin.kind, origin.operator, origin.tensor, origin.certain, origin.before, True
-                )
-            )
-        if len(tried) == MOST_TRIED:
-            break
-    return tried[0] if tried else None
+        else:
+            rest = rest or origin
+    return rest or removed
+
+
+def _has_nan(row: Operator) -> bool:
+    tensors = (*row.operands, *row.results)
+    return any(one.stats is not None and one.stats.nan > 0 for one in tensors)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tensortap import _core
 from tensortap.display.blocks import folded
 from tensortap.operators.operator import IN_GRAPH, Operand, Operator
+from tensortap.operators.origin import loss_of
 
 if TYPE_CHECKING:
     from tensortap.operators.log import OperatorLog
@@ -155,7 +156,7 @@ def path_steps(log: OperatorLog) -> list[str]:
     origin, rows = log.first_bad, log.path
     if origin is None or not rows:
         return []
-    loss = loss_of(log)
+    loss = loss_of(list(log))
     labels: list[str] = []
     kinds: list[tuple[str, ...]] = []  # layers are alike if the same lines run the same operators
     for row in [origin.operator, *(row for row in rows if row.phase != "optimizer")]:
@@ -190,14 +191,6 @@ def _block(label: str) -> str:
     parts = label.split(".")
     number = next((i for i, part in enumerate(parts) if part.isdecimal()), len(parts))
     return ".".join(parts[: number + 1])
-
-
-def loss_of(log: OperatorLog) -> Operator | None:
-    """Return the operator whose bad result backward() was called on."""
-    for row in log:
-        if row.name == "aten::ones_like" and row.operands and row.operands[0].bad_writer >= 0:
-            return log[row.operands[0].bad_writer]
-    return None
 
 
 def _step(row: Operator) -> str:
