@@ -61,6 +61,19 @@ static void follow(tt_course *c, const tt_sighting *p)
         c->highest = c->level;
 }
 
+/* A module that is called several times in a step may be a layer of a loop. */
+static void follow_calls(tt_course *c, const tt_sighting *p, bool is_same_step)
+{
+    if (!is_same_step) {
+        if (c->calls > 1 && c->step_first > 0)
+            smooth(&c->from_call_to_call, c->latest / c->step_first,
+                   c->from_call_to_call == 0 ? 1 : TT_COURSE_RECENT);
+        c->step_first = p->value;
+        c->calls = 0;
+    }
+    c->calls++;
+}
+
 static void compare_marks(tt_course *c, const tt_sighting *p)
 {
     if (c->points == 1)
@@ -99,10 +112,12 @@ void tt_course_add(tt_course *c, const tt_sighting *p)
     }
     if (c->points++ == 0)
         c->first_step = p->step;
+    bool is_same_step = c->points > 1 && p->step == c->last_step;
     c->last_step = p->step;
     compare_marks(c, p);
     if (!p->has_value || !isfinite(p->value))
         return;
+    follow_calls(c, p, is_same_step);
     bool is_zero = p->zeros == 1;
     c->zero_run = is_zero ? c->zero_run + 1 : 0;
     c->zero_points += is_zero;

@@ -70,7 +70,10 @@ typedef struct tt_course {
     double lowest, highest;      /* of the level, after the warm-up */
     double mean, zeros;          /* smoothed */
     double recent[TT_COURSE_RECENT];
-    double absmax; /* the largest */
+    int64_t calls;            /* in the step so far ... */
+    double step_first;        /* ... the first of them */
+    double from_call_to_call; /* smoothed: the last call of a step over the first; 0: one call */
+    double absmax;            /* the largest */
     int64_t absmax_step;
     int64_t zero_run; /* how many of the latest were all zero */
     int64_t zero_points;

@@ -44,15 +44,29 @@ const tt_course *tt_case_next(tt_case *c, tt_course_kind kind, int32_t *at)
     return NULL;
 }
 
+static bool is_after(const tt_case *c, const tt_course *a, const tt_course *b)
+{
+    if (a->kind != TT_COURSE_GRADIENT || b->kind != TT_COURSE_GRADIENT)
+        return false;
+    const tt_course *weight_a = tt_history_of(c->history, a, TT_COURSE_PARAMETER);
+    const tt_course *weight_b = tt_history_of(c->history, b, TT_COURSE_PARAMETER);
+    return weight_a != NULL && weight_b != NULL && weight_a->site > weight_b->site;
+}
+
 void tt_case_add(tt_case *c, const tt_course *course)
 {
     if (c->suspect_count >= SITES_MOST)
         return;
     tt_status st = tt_grow(&c->suspects, &c->suspect_cap, c->suspect_count + 1, sizeof(tt_course *));
-    if (st == TT_OK)
-        c->suspects[c->suspect_count++] = course;
-    else
+    if (st < 0) {
         c->st = st;
+        return;
+    }
+    /* Backward reaches the last layer first; people read from the first on. */
+    size_t at = c->suspect_count++;
+    for (; at > 0 && is_after(c, c->suspects[at - 1], course); at--)
+        c->suspects[at] = c->suspects[at - 1];
+    c->suspects[at] = course;
 }
 
 void tt_case_number(tt_case *c, const char *name, double value)

@@ -2,26 +2,28 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "health/rule.h"
 
-static const double BEYOND_HISTORY = 1000, BEYOND_OTHERS = 1e5;
+static const double BEYOND_HISTORY = 1000, BEYOND_OTHERS = 1e5, BEYOND_WEIGHT = 1e4;
 
 static void find(tt_case *c)
 {
     const tt_course *course;
     double typical = tt_case_typical(c, TT_COURSE_GRADIENT), worst = 0, usual = 0;
     int64_t first = 0, last = 0;
-    bool is_history = false;
+    const char *beside = "";
     for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_GRADIENT, &at)) != NULL;) {
         if (!tt_course_is_warm(course) || !tt_course_is_weight(course))
             continue;
         double now = tt_course_median(course);
         bool grew = course->early > 0 && now > BEYOND_HISTORY * course->early && now > 1e-3;
         bool is_beyond = now > BEYOND_OTHERS * typical && now > 1;
-        if (!grew && !is_beyond)
+        const tt_course *weight = tt_history_of(c->history, course, TT_COURSE_PARAMETER);
+        bool is_huge = weight != NULL && weight->level > 0 && now > BEYOND_WEIGHT * weight->level;
+        if (!grew && !is_beyond && !is_huge)
             continue;
         if (now > worst) {
             worst = now;
-            is_history = grew;
-            usual = grew ? course->early : typical;
+            beside = grew ? "at first it was" : is_beyond ? "a typical one has" : "the weight has";
+            usual = grew ? course->early : is_beyond ? typical : weight->level;
         }
         first = course->first_step;
         last = course->last_step;
@@ -32,8 +34,7 @@ static void find(tt_case *c)
     tt_case_number(c, "rms", worst);
     tt_case_number(c, "usual", usual);
     tt_case_say(c, TT_SEVERITY_ERROR, first, last, "%s: gradients have grown to a size of %s; %s %s",
-                tt_case_place(c), tt_case_text(c, worst),
-                is_history ? "at first it was" : "a typical one has", tt_case_text(c, usual));
+                tt_case_place(c), tt_case_text(c, worst), beside, tt_case_text(c, usual));
 }
 
 const tt_rule tt_rule_gradient_exploding = {

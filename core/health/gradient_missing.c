@@ -14,9 +14,11 @@ static void find(tt_case *c)
             continue;
         expected++;
         gradient = tt_history_of(c->history, course, TT_COURSE_GRADIENT);
-        bool is_none = gradient == NULL || gradient->points + gradient->skipped_points == 0;
-        bool is_zero =
-            !is_none && gradient->zero_run >= ENOUGH && gradient->zero_run * 2 >= gradient->points;
+        const tt_course *state = tt_history_of(c->history, course, TT_COURSE_STATE);
+        bool is_none = (gradient == NULL || gradient->points + gradient->skipped_points == 0) &&
+                       ((int)state->latest & TT_STATE_HAS_GRAD) == 0; /* a sparse one cannot be read */
+        bool is_zero = !is_none && gradient != NULL && gradient->zero_run >= ENOUGH &&
+                       gradient->zero_run * 2 >= gradient->points;
         if (!is_none && !is_zero)
             continue;
         int64_t from = is_none ? course->first_step : gradient->last_step - gradient->zero_run + 1;

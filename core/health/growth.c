@@ -27,8 +27,30 @@ static void follow(chain *one, const tt_course *course)
     one->count++;
 }
 
+/* A module that a loop calls again and again in a step. */
+static void find_loop(tt_case *c)
+{
+    const tt_course *course;
+    for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_ACTIVATION, &at)) != NULL;) {
+        double ratio = course->from_call_to_call;
+        if (!tt_course_is_warm(course) || course->calls < FEWEST || ratio <= 0 ||
+            (ratio < FAR && ratio > 1 / FAR))
+            continue;
+        tt_case_add(c, course);
+        tt_case_number(c, "ratio", ratio);
+        tt_case_number(c, "calls", (double)course->calls);
+        tt_case_say(
+            c, TT_SEVERITY_WARNING, course->first_step, course->last_step,
+            "%s: its output %s from call to call: over %lld calls in a step to %s times the first",
+            course->tail, ratio > 1 ? "grows" : "shrinks", (long long)course->calls,
+            tt_case_text(c, ratio));
+        return;
+    }
+}
+
 static void find(tt_case *c)
 {
+    find_loop(c);
     int32_t patterns = tt_sites_count(c->history->patterns);
     chain *chains = calloc((size_t)patterns + 1, sizeof *chains);
     const tt_course *course;

@@ -4,14 +4,17 @@
 
 #include <math.h>
 
-static const double FAR = 3; /* times what the weight and the bias of the norm explain */
+static const double FAR = 1.5; /* times what the weight and the bias of the norm explain */
 
-/* The size that a norm's output should have. */
+/* The size that a norm's output should have.  Some classes multiply by 1 + weight. */
 static double expected(const tt_case *c, const tt_course *course)
 {
     const tt_course *weight = tt_history_find(c->history, TT_COURSE_PARAMETER, course->tail, ".weight");
     const tt_course *bias = tt_history_find(c->history, TT_COURSE_PARAMETER, course->tail, ".bias");
     double scale = weight != NULL ? weight->latest : 1, shift = bias != NULL ? bias->latest : 0;
+    bool is_of_torch = tt_course_is_of(course, "BatchNorm*,LayerNorm,GroupNorm,InstanceNorm*,RMSNorm");
+    if (!is_of_torch && fabs(course->level - scale - 1) < fabs(course->level - scale))
+        scale += 1;
     return sqrt(scale * scale + shift * shift);
 }
 
@@ -22,7 +25,7 @@ static void find(tt_case *c)
     int64_t first = 0, last = 0;
     for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_ACTIVATION, &at)) != NULL;) {
         if (!tt_course_is_warm(course) ||
-            !tt_course_is_of(course, "BatchNorm*,LayerNorm,GroupNorm,InstanceNorm*,RMSNorm"))
+            !tt_course_is_of(course, "*BatchNorm*,*LayerNorm*,*GroupNorm*,*InstanceNorm*,*RMSNorm*,Norm"))
             continue;
         double should = expected(c, course), ratio = should > 0 ? course->level / should : 1;
         ratio = ratio < 1 && ratio > 0 ? 1 / ratio : ratio;

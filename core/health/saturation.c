@@ -9,7 +9,7 @@ static double passes(const tt_course *course)
     return tt_course_is_of(course, "Tanh") ? 1 - square : 4 * (course->mean - square);
 }
 
-static const double LITTLE = 0.1;
+static const double LITTLE = 0.15; /* of the largest derivative */
 
 /* Does a module of the same model run after it?  A probability at the end may well be certain. */
 static bool is_last(const tt_case *c, const tt_course *course)

@@ -6,7 +6,7 @@
 
 /* A step changes a weight by about a thousandth in most trainings; whoever replaces a third of it at
  * each step forgets what was learned. */
-static const double LARGE = 0.3, BESIDE_OTHERS = 0.1, TIMES_OTHERS = 20;
+static const double LARGE = 0.3, BESIDE_OTHERS = 0.05, TIMES_OTHERS = 20;
 
 static void find(tt_case *c)
 {
@@ -15,7 +15,7 @@ static void find(tt_case *c)
     int64_t first = 0, last = 0;
     for (int32_t at = 0; (course = tt_case_next(c, TT_COURSE_UPDATE, &at)) != NULL;) {
         double ratio = tt_course_median(course);
-        if (course->points < TT_COURSE_WARM || !(ratio > BESIDE_OTHERS) ||
+        if (course->points < TT_COURSE_RECENT || !(ratio > BESIDE_OTHERS) ||
             !(ratio > LARGE || ratio > TIMES_OTHERS * typical))
             continue;
         worst = ratio > worst ? ratio : worst;
