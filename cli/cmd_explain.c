@@ -34,8 +34,8 @@ typedef struct page {
 static void put(page *p, tt_buf *line)
 {
     tt_buf safe = { 0 };
-    (void)tt_text_append(line->len > 0 ? line->data : "", &(tt_style){ .is_ascii = tt_terminal.style.is_ascii },
-                         &safe);
+    (void)tt_text_append(line->len > 0 ? line->data : "",
+                         &(tt_style){ .is_ascii = tt_terminal.style.is_ascii }, &safe);
     if (p->left_out == 0 && p->out.len + safe.len + 1 <= p->room) {
         (void)tt_buf_append(&p->out, safe.data, safe.len);
         (void)tt_buf_text(&p->out, "\n");
@@ -54,7 +54,8 @@ static void put_run(page *p, const tt_call *call, const tt_findings *findings)
     tt_overview_totals(run, &totals);
     (void)tt_buf_printf(&line, "%s: %s", call->path, tt_overview_state_text(tt_overview_state(run)));
     if (totals.last_step >= totals.first_step)
-        (void)tt_buf_printf(&line, ", steps %" PRId64 " to %" PRId64, totals.first_step, totals.last_step);
+        (void)tt_buf_printf(&line, ", steps %" PRId64 " to %" PRId64, totals.first_step,
+                            totals.last_step);
     (void)tt_buf_printf(&line, ", %d sites, %" PRId64 " points", (int)tt_run_shown_count(run, NULL),
                         totals.points);
     if (tt_overview_rank_count(run) > 1)
@@ -77,8 +78,8 @@ static void put_run(page *p, const tt_call *call, const tt_findings *findings)
 static void put_finding(page *p, size_t number, const tt_finding *found)
 {
     tt_buf line = { 0 };
-    (void)tt_buf_printf(&line, "%zu. %s %s: %s", number, tt_severity_text(found->severity), found->rule->id,
-                        found->sentence);
+    (void)tt_buf_printf(&line, "%zu. %s %s: %s", number, tt_severity_text(found->severity),
+                        found->rule->id, found->sentence);
     put(p, &line);
     (void)tt_buf_text(&line, "   evidence:");
     for (size_t i = 0; i < found->number_count; i++)
@@ -152,9 +153,10 @@ const tt_cmd tt_cmd_explain = {
     .name = "explain",
     .args = "RUN",
     .summary = "the state of a run in a few lines",
-    .doc = "Print the state of a run in a few lines, the most important first: the verdict, the evidence, "
-           "what was left out and how to ask for it.\v"
-           "For example: tensortap explain runs/today --max-bytes 1000",
+    .doc =
+        "Print the state of a run in a few lines, the most important first: the verdict, the evidence, "
+        "what was left out and how to ask for it.\v"
+        "For example: tensortap explain runs/today --max-bytes 1000",
     .options = (const tt_option[]){ { "max-bytes", "N", "At most so many bytes (4000)", .to = &args.most,
                                       read_bytes, "a number of bytes from 400 on" },
                                     { 0 } },

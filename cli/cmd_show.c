@@ -1,6 +1,7 @@
 /* cmd_show.c -- tensortap show RUN [GLOB]
  * SPDX-License-Identifier: Apache-2.0 */
 #include "blackbox.h"
+#include "findings_out.h"
 #include "json_out.h"
 #include "overview.h"
 #include "progress.h"
@@ -35,134 +36,50 @@ static bool read_phases(const char *text, void *out)
     return phases != 0;
 }
 
-/* ---- the sites with an anomaly ------------------------------------------------
- * The worst kind first, and of NaN and Inf the site that had it first: that is where to look. */
+/* ---- what is wrong ----------------------------------------------------------------- */
 
-/* A site, the worst that is wrong with it, and when that began. */
-typedef struct site_anomaly {
-    int32_t site;
-    tt_anomaly kind;
-    int32_t file;   /* of the first value that is not finite, over all ranks looked at; -1: none */
-    tt_point first; /* that value */
-} site_anomaly;
+static tt_findings *findings; /* owned by show() */
 
-/* Describes the anomaly: "2 NaN from step 31, rank 1", "all zero". */
-static const char *anomaly_text(const tt_run *run, const site_anomaly *at, uint32_t bits)
+/* Is the finding about one of these sites, and of this rank? */
+static bool is_asked_about(const tt_finding *found, const char *glob)
 {
-    const char *text = "";
-    if (at->file >= 0) {
-        const tt_point *first = &at->first;
-        int rank = tt_overview_rank(run, at->file);
-        const char *counts = tt_screen_nonfinite(&first->stats);
-        text = tt_screen_text("%s from step %" PRId64 "%s%s%s", *counts != '\0' ? counts : "not finite",
-                              first->step, rank >= 0 ? tt_screen_text(", rank %d", rank) : "",
-                              first->phase == TT_PHASE_EVAL ? ", in eval mode" : "",
-                              tt_screen_has_overflowed(first) ? ", float16 overflow" : "");
-    }
-    for (tt_anomaly a = TT_ANOMALY_EXPLODING; a < TT_ANOMALY_COUNT_; a++)
-        if ((bits & 1u << a) != 0)
-            text = tt_screen_text("%s%s%s", text, *text != '\0' ? ", " : "", tt_anomaly_text(a));
-    return text;
+    bool is_of_rank = args.rank < 0 || found->rank < 0 || found->rank == (int32_t)args.rank;
+    for (size_t i = 0; glob != NULL && i < found->site_count; i++)
+        if (tt_glob_match(glob, found->names[i]))
+            return is_of_rank;
+    return is_of_rank && glob == NULL;
 }
 
-static int by_kind_and_time(const void *a, const void *b)
+/* Prints what the rules found, on no more than a third of the screen; returns the number of lines. */
+static int print_findings(const tt_call *call)
 {
-    const site_anomaly *x = a, *y = b;
-    if (x->kind != y->kind)
-        return x->kind < y->kind ? -1 : 1;
-    if (x->first.step != y->first.step)
-        return x->first.step < y->first.step ? -1 : 1;
-    if (x->first.time != y->first.time)
-        return x->first.time < y->first.time ? -1 : 1;
-    return (x->site > y->site) - (x->site < y->site);
-}
-
-/* Finds the first value that is not finite over all ranks looked at. */
-static tt_status find_first(tt_run *run, const tt_look *look, site_anomaly *at, tt_error *err)
-{
-    tt_status st = TT_OK;
-    for (int32_t file = 0; st == TT_OK && file < tt_run_file_count(run); file++) {
-        int64_t index = -1;
-        tt_point point;
-        if (!tt_look_has_file(look, run, file))
-            continue;
-        st = tt_run_first_nonfinite(run, file, at->site, &index, err);
-        if (st == TT_OK && index >= 0)
-            st = tt_run_point(run, file, at->site, index, &point, err);
-        if (st == TT_OK && index >= 0 &&
-            (at->file < 0 || point.step < at->first.step ||
-             (point.step == at->first.step && point.time < at->first.time))) {
-            at->file = file;
-            at->first = point;
-        }
-    }
-    return st;
-}
-
-/* Lists the sites of the tree with an anomaly, the worst kind first, and of NaN and Inf those
- * that had it first; *out is owned by the caller. */
-static tt_status list_anomalies(tt_run *run, const tt_run_tree *tree, const tt_look *look,
-                                site_anomaly **out, size_t *count, tt_error *err)
-{
-    size_t cap = 0;
-    tt_status st = TT_OK;
-    for (int32_t site = 0; st == TT_OK && site < tree->sites; site++) {
-        if (tree->anomalies[site] == 0)
-            continue;
-        st = tt_grow(out, &cap, *count + 1, sizeof **out);
-        if (st < 0)
-            break;
-        site_anomaly *at = &(*out)[(*count)++];
-        *at = (site_anomaly){ site, (tt_anomaly)__builtin_ctz(tree->anomalies[site]), .file = -1 };
-        if (at->kind == TT_ANOMALY_NONFINITE)
-            st = find_first(run, look, at, err);
-    }
-    if (st == TT_OK && *count > 0)
-        qsort(*out, *count, sizeof **out, by_kind_and_time);
-    return st;
-}
-
-static tt_mood mood_of(uint32_t anomalies, tt_mood otherwise)
-{
-    const uint32_t alarming = 1u << TT_ANOMALY_NONFINITE | 1u << TT_ANOMALY_EXPLODING;
-    return (anomalies & alarming) != 0 ? TT_MOOD_ALARM : otherwise;
-}
-
-/* Prints the sites of the tree that have an anomaly, unless all are wanted on no more than a
- * third of the screen; *lines is the number of lines. */
-static tt_status print_anomalies(const char *path, tt_run *run, const tt_run_tree *tree,
-                                 const tt_look *look, int *lines, tt_error *err)
-{
-    static const tt_table_column columns[] = { { "", .least = -18 }, { .title = "" } };
-    site_anomaly *all = NULL;
-    size_t found = 0, shown = 0, most = args.shows_all ? SIZE_MAX : MOST_LISTED;
+    size_t found = 0, most = args.shows_all ? SIZE_MAX : MOST_LISTED;
     if (tt_terminal.rows > 0 && !args.shows_all && (size_t)tt_terminal.rows / 3 < most)
         most = (size_t)tt_terminal.rows / 3 + 1;
-    tt_status st = list_anomalies(run, tree, look, &all, &found, err);
-    *lines = 0;
-    if (st < 0 || found == 0)
-        goto out;
-    tt_table *table = tt_table_create(&tt_terminal.style, columns, 2);
-    for (; shown < found && shown < most; shown++) {
-        const site_anomaly *at = &all[shown];
-        tt_table_branch(table, tt_terminal.style.is_ascii ? "! " : "▲ ", TT_MOOD_PLAIN,
-                        tt_run_site_name(run, at->site));
-        tt_table_cell(table, mood_of(1u << at->kind, TT_MOOD_REMARK),
-                      anomaly_text(run, at, tree->anomalies[at->site]));
-    }
+    for (size_t i = 0; i < findings->count; i++)
+        if (is_asked_about(&findings->items[i], call->glob))
+            findings->items[found++] = findings->items[i];
+    findings->count = found;
+    if (found == 0)
+        return 0;
     putchar('\n');
-    st = tt_screen_table(table, false, TT_OK);
-    bool has_nonfinite = all[0].kind == TT_ANOMALY_NONFINITE;
-    if (st == TT_OK && found > shown)
-        printf("  and %zu more; --all lists them\n", found - shown);
-    if (st == TT_OK && has_nonfinite) { /* a line to copy */
-        fputs("  ", stdout);
-        tt_screen_say(TT_MOOD_FAINT, "where the first was born: tensortap nan %s\n", path);
+    int lines = 2 + tt_findings_print(findings, most, false);
+    if (found > most)
+        printf("  and %zu more\n", found - most);
+    fputs("  ", stdout);
+    tt_screen_say(TT_MOOD_FAINT, "what to do: tensortap health %s\n", call->path);
+    return lines + (found > most);
+}
+
+/* The heaviest finding about a site of a row; NULL: none. */
+static const tt_finding *finding_of(const tt_tree_row *row)
+{
+    const tt_finding *worst = NULL;
+    for (int32_t i = 0; i < row->sites; i++) {
+        const tt_finding *found = tt_findings_about(findings, row->members[i]);
+        worst = found != NULL && (worst == NULL || found < worst) ? found : worst; /* they are in order */
     }
-    *lines = (int)shown + 1 + (found > shown) + has_nonfinite;
-out:
-    free(all);
-    return st;
+    return worst;
 }
 
 /* ---- the tree ------------------------------------------------------------------ */
@@ -212,11 +129,13 @@ static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, 
     tt_table_cell(table, TT_MOOD_TYPE, latest_text(row, is_wide));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         tt_table_cell(table, TT_MOOD_PLAIN, has_stats ? number_text(numbers[i], s) : "");
-    tt_table_cell(table, mood_of(row->anomalies, TT_MOOD_SPARK), trend.len > 0 ? trend.data : "");
-    const char *anomaly =
-        row->anomalies != 0 ? tt_anomaly_text((tt_anomaly)__builtin_ctz(row->anomalies)) : "";
-    tt_table_cell(table, mood_of(row->anomalies, TT_MOOD_REMARK),
-                  tt_screen_text("%s%s%s", anomaly, is_evaluation && *anomaly != '\0' ? ", " : "",
+    const tt_finding *found = finding_of(row);
+    bool is_nonfinite = (row->anomalies & 1u << TT_ANOMALY_NONFINITE) != 0;
+    bool is_bad = is_nonfinite || (found != NULL && found->severity == TT_SEVERITY_ERROR);
+    const char *remark = found != NULL ? found->rule->id : is_nonfinite ? "not finite" : "";
+    tt_table_cell(table, is_bad ? TT_MOOD_ALARM : TT_MOOD_SPARK, trend.len > 0 ? trend.data : "");
+    tt_table_cell(table, is_bad ? TT_MOOD_ALARM : TT_MOOD_REMARK,
+                  tt_screen_text("%s%s%s", remark, is_evaluation && *remark != '\0' ? ", " : "",
                                  is_evaluation ? "eval" : ""));
     tt_buf_free(&trend);
     tt_buf_free(&guides);
@@ -279,7 +198,6 @@ static tt_status print_json(const tt_call *call)
     tt_json_i64(json, "last_step", totals.last_step);
     tt_json_i64(json, "points", totals.points);
     tt_json_i64(json, "bytes", totals.bytes);
-    tt_json_text(json, "untrained", tt_run_untrained(run));
     tt_json_open(json, "sites", '[');
     tt_status st = TT_OK;
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
@@ -297,11 +215,13 @@ static tt_status print_json(const tt_call *call)
         tt_json_text(json, "site", tt_run_site_name(run, site));
         tt_json_i64(json, "rank", tt_overview_file(run, found.file).rank);
         tt_json_i64(json, "points", (int64_t)tt_run_points(run, found.file, site));
-        tt_json_open(json, "anomalies", '[');
-        for (tt_anomaly a = 0; a < TT_ANOMALY_COUNT_; a++)
-            if ((found.anomalies & 1u << a) != 0)
-                tt_json_text(json, NULL, tt_anomaly_text(a));
+        tt_json_open(json, "findings", '[');
+        for (size_t i = 0; i < findings->count; i++)
+            for (size_t k = 0; k < findings->items[i].site_count; k++)
+                if (findings->items[i].sites[k] == site)
+                    tt_json_text(json, NULL, findings->items[i].rule->id);
         tt_json_close(json);
+        tt_json_bool(json, "finite", (found.anomalies & 1u << TT_ANOMALY_NONFINITE) == 0);
         tt_json_point(json, "latest", &found.latest);
         if (other.file >= 0)
             tt_json_point(json, "evaluation", &other.latest);
@@ -318,7 +238,7 @@ static bool has_rank(const tt_run *run, const tt_look *look)
     return false;
 }
 
-/* Prints the anomalies, then the tree; `lines` are on the screen already. */
+/* Prints what is wrong, then the tree; `lines` are on the screen already. */
 static tt_status print_look(const tt_call *call, const tt_look *look, const char *title, int lines)
 {
     tt_run *run = call->runs[0];
@@ -328,8 +248,8 @@ static tt_status print_look(const tt_call *call, const tt_look *look, const char
     tt_status st = tt_run_tree_create(run, look, call->glob, args.shows_all ? TT_TREE_UNFOLDED : 0, &tree,
                                       call->err);
     bool is_again = look->phases == TT_PHASES_EVAL && args.look.phases == TT_PHASES_ALL;
-    if (st == TT_OK && !is_again) /* anomalies are of any phase */
-        st = print_anomalies(call->path, run, tree, look, &listed, call->err);
+    if (st == TT_OK && !is_again) /* findings are of any phase */
+        listed = print_findings(call);
     if (tt_terminal.rows > 0 && !args.shows_all)
         most =
             tt_terminal.rows > lines + listed + 8 ? (size_t)(tt_terminal.rows - lines - listed - 4) : 4;
@@ -358,16 +278,18 @@ static tt_exit no_points(const tt_call *call)
                                                                : "phase");
 }
 
-static tt_exit show(tt_call *call)
+static tt_exit show_run(tt_call *call)
 {
     tt_run *run = call->runs[0];
     args.look.rank = (int32_t)args.rank;
     if (!has_rank(run, &args.look))
         return tt_cmd_fail(call->err, TT_EXIT_USAGE, "this run has no rank %d; it has %s", (int)args.rank,
                            tt_overview_ranks(run));
-    if (args.is_json)
-        return tt_cmd_exit(print_json(call), call->err);
-    int lines = tt_overview_print(call->path, run);
+    int lines =
+        args.is_json ? 0 : tt_overview_print(call->path, run); /* at once: rules read every point */
+    tt_status st = tt_health(run, NULL, &findings, call->err);
+    if (st < 0 || args.is_json)
+        return tt_cmd_exit(st == TT_OK ? print_json(call) : st, call->err);
     lines += tt_blackbox_print(call->path);
     if (args.rank < 0 && tt_overview_rank_count(run) > 1) {
         tt_screen_say(TT_MOOD_FAINT,
@@ -380,7 +302,7 @@ static tt_exit show(tt_call *call)
         return TT_EXIT_FINE;
     tt_look look = args.look;
     look.phases = has_both ? TT_PHASES_TRAIN : look.phases;
-    tt_status st = print_look(call, &look, has_both ? "training\n" : "", lines);
+    st = print_look(call, &look, has_both ? "training\n" : "", lines);
     if (has_both && (st == TT_OK || st == TT_EMISMATCH)) {
         bool had_none = st == TT_EMISMATCH;
         look.phases = TT_PHASES_EVAL;
@@ -391,18 +313,25 @@ static tt_exit show(tt_call *call)
     return st == TT_EMISMATCH ? no_points(call) : tt_cmd_exit(st, call->err);
 }
 
+static tt_exit show(tt_call *call)
+{
+    tt_exit code = show_run(call);
+    tt_findings_free(findings);
+    return code;
+}
+
 const tt_cmd tt_cmd_show = {
     .name = "show",
     .args = "RUN [GLOB]",
-    .summary = "a tree of all sites, anomalies first",
-    .doc = "Show what a run holds: anomalies first, then every site with its latest statistics "
+    .summary = "a tree of all sites, what is wrong first",
+    .doc = "Show what a run holds: what is wrong first, then every site with its latest statistics "
            "and its root mean square over the training steps.\v"
            "For example: tensortap show runs/today 'activation/*'",
     .options =
         (const tt_option[]){
             { "all", NULL, "Show repeated layers one by one, and every line", .to = &args.shows_all },
             { "classes", NULL, "Name the class of every module", .to = &args.shows_classes },
-            { "rank", "N", "Only this rank (default: anomalies of all ranks, numbers of the first)",
+            { "rank", "N", "Only this rank (default: what is wrong on all ranks, numbers of the first)",
               .to = &args.rank, read_rank, "a number" },
             { "phase", "PHASE",
               "train, eval, or all: one after the other (default: train, or eval for a site that was "

@@ -3,6 +3,7 @@
  * A live view: what was written since the last look, twice a second.  The terminal
  * is put back whatever ends the program.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "findings_out.h"
 #include "json_out.h"
 #include "overview.h"
 
@@ -17,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 500 };
+enum { LOOK_MS = 500, MOST_FINDINGS = 5 };
 
 static struct {
     bool is_once, is_json;
@@ -123,6 +124,33 @@ typedef struct view {
     double rate, cost; /* steps a second, share of the time; NaN: not known */
 } view;
 
+/* What the rules found; asked again only when that takes a small part of the time. */
+static struct {
+    tt_findings *findings; /* owned; NULL: not asked yet */
+    double asked, took;    /* s; when, and how long it took */
+} rules;
+
+static double seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static tt_status ask_rules(tt_run *run, tt_error *err)
+{
+    enum { SHARE = 10 };
+    double now = seconds();
+    if (rules.findings != NULL && now - rules.asked < SHARE * rules.took)
+        return TT_OK;
+    tt_findings_free(rules.findings);
+    rules.findings = NULL;
+    tt_status st = tt_health(run, NULL, &rules.findings, err);
+    rules.asked = seconds();
+    rules.took = rules.asked - now;
+    return st;
+}
+
 static tt_status look(tt_run *run, view *out, tt_error *err)
 {
     out->changes = calloc((size_t)tt_run_site_count(run) + 1, sizeof *out->changes);
@@ -136,6 +164,8 @@ static tt_status print_json(const char *path, tt_run *run, tt_error *err)
 {
     view v = { 0 };
     tt_status st = look(run, &v, err);
+    if (st == TT_OK)
+        st = ask_rules(run, err);
     if (st < 0)
         goto out;
     tt_json_out out;
@@ -148,6 +178,7 @@ static tt_status print_json(const char *path, tt_run *run, tt_error *err)
     tt_json_i64(json, "last_step", totals.last_step);
     tt_json_f64(json, "steps_per_second", v.rate);
     tt_json_f64(json, "cost", v.cost);
+    tt_findings_json(json, rules.findings);
     tt_json_open(json, "sites", '[');
     for (size_t i = 0; i < v.count; i++) {
         tt_json_open(json, NULL, '{');
@@ -171,6 +202,10 @@ static tt_status draw(const char *path, tt_run *run, bool is_watched, tt_error *
     view v = { 0 };
     tt_status st = look(run, &v, err);
     int lines = tt_overview_print(path, run);
+    if (st == TT_OK)
+        st = ask_rules(run, err);
+    if (st == TT_OK)
+        lines += tt_findings_print(rules.findings, MOST_FINDINGS, false);
     if (isnan(v.rate))
         fputs("speed not known", stdout);
     else
@@ -253,6 +288,7 @@ static tt_exit top(tt_call *call)
     tt_status st = args.is_json ? print_json(call->path, run, call->err)
                    : is_once    ? draw(call->path, run, false, call->err)
                                 : watch(call->path, run, call->err);
+    tt_findings_free(rules.findings);
     return tt_cmd_exit(st, call->err);
 }
 

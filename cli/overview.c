@@ -272,19 +272,6 @@ static int print_line(tt_mood mood, const char *untrusted)
     return 1;
 }
 
-/* Prints the names and what is wrong with them, on two lines if one would be cut. */
-static int print_untrained(const char *text)
-{
-    int32_t columns = tt_terminal.style.columns;
-    if (columns == 0 || strlen(text) <= (size_t)columns)
-        return print_line(TT_MOOD_REMARK, text);
-    const char *rest = strstr(text, " require gradients");
-    char *names = rest != NULL ? strndup(text, (size_t)(rest - text)) : NULL; /* owned */
-    int lines = names != NULL ? print_line(TT_MOOD_REMARK, names) : 0;
-    free(names);
-    return lines + print_line(TT_MOOD_REMARK, rest != NULL ? rest : text);
-}
-
 int tt_overview_print(const char *path, const tt_run *run)
 {
     tt_totals totals;
@@ -314,8 +301,6 @@ int tt_overview_print(const char *path, const tt_run *run)
     if (tt_overview_command(run, &command) == TT_OK && command.len > 0)
         lines += print_line(TT_MOOD_FAINT, command.data);
     tt_buf_free(&command);
-    if (tt_run_untrained(run) != NULL)
-        lines += print_untrained(tt_run_untrained(run));
     fflush(stdout); /* the rest may take a moment */
     return lines;
 }

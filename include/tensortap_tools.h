@@ -520,6 +520,8 @@ typedef struct tt_health_options {
  * TT_EINVAL: select or ignore has a word that is no id. */
 tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings **out, tt_error *err);
 void tt_findings_free(tt_findings *findings);
+/* Returns the heaviest finding about a site; NULL: none. */
+const tt_finding *tt_findings_about(const tt_findings *findings, int32_t site);
 /* Adds {"schema": 1, "rules": ..., "findings": [...], "unchecked": [...]} as members of the innermost
  * object. */
 void tt_findings_json(tt_json *json, const tt_findings *findings);

@@ -30,6 +30,15 @@ void tt_findings_free(tt_findings *findings)
     free(draft);
 }
 
+const tt_finding *tt_findings_about(const tt_findings *findings, int32_t site)
+{
+    for (size_t i = 0; i < findings->count; i++)
+        for (size_t k = 0; k < findings->items[i].site_count; k++)
+            if (findings->items[i].sites[k] == site)
+                return &findings->items[i];
+    return NULL;
+}
+
 /* ---- what rules call --------------------------------------------------------- */
 
 const tt_course *tt_case_next(tt_case *c, tt_course_kind kind, int32_t *at)

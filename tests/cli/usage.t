@@ -12,7 +12,7 @@ Show what the tensors of a PyTorch program do.
 Commands:
   run      SCRIPT ...       run a Python program and record its models
   ls       [FOLDER]         list runs: when, what command, steps, size, state
-  show     RUN [GLOB]       a tree of all sites, anomalies first
+  show     RUN [GLOB]       a tree of all sites, what is wrong first
   stats    RUN GLOB         the statistics of sites, step by step
   health   RUN              what is wrong with a training, and what to do
   explain  RUN              the state of a run in a few lines
@@ -41,7 +41,7 @@ Show what the tensors of a PyTorch program do.
 Commands:
   run      SCRIPT ...       run a Python program and record its models
   ls       [FOLDER]         list runs: when, what command, steps, size, state
-  show     RUN [GLOB]       a tree of all sites, anomalies first
+  show     RUN [GLOB]       a tree of all sites, what is wrong first
   stats    RUN GLOB         the statistics of sites, step by step
   health   RUN              what is wrong with a training, and what to do
   explain  RUN              the state of a run in a few lines
@@ -68,7 +68,7 @@ Show what the tensors of a PyTorch program do.
 Commands:
   run      SCRIPT ...       run a Python program and record its models
   ls       [FOLDER]         list runs: when, what command, steps, size, state
-  show     RUN [GLOB]       a tree of all sites, anomalies first
+  show     RUN [GLOB]       a tree of all sites, what is wrong first
   stats    RUN GLOB         the statistics of sites, step by step
   health   RUN              what is wrong with a training, and what to do
   explain  RUN              the state of a run in a few lines

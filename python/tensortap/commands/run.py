@@ -180,14 +180,6 @@ class Watcher:
             )
             and not any(id(part) in models for part in module.modules())
         ]
-        if (
-            not candidates and not self.models
-        ):  # the model was copied: its optimizer has the old one
-            candidates = [
-                module
-                for module in living.modules()
-                if module.training and any(p.grad is not None for p in module.parameters())
-            ]
         for module in living.roots(candidates):
             if not self._covers(module.parameters()):
                 self._watch(module)
