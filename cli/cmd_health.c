@@ -106,8 +106,9 @@ static void put_sarif_result(tt_json *json, const tt_finding *found, const char 
 
 static tt_status print_sarif(const tt_call *call, const tt_findings *findings)
 {
-    tt_json_out out;
-    tt_json *json = tt_json_begin(&out, '{');
+    tt_json_out out = { .json = { .out = &out.text, .is_compact = true } };
+    tt_json *json = &out.json;
+    tt_json_open(json, NULL, '{');
     tt_buf uri = { 0 };
     append_uri(call->path, &uri);
     tt_json_text(json, "version", "2.1.0");

@@ -71,6 +71,14 @@ static int print_findings(const tt_call *call)
     return lines + (found > most);
 }
 
+static const tt_finding *find_rule(const char *id)
+{
+    for (size_t i = 0; i < findings->count; i++)
+        if (strcmp(findings->items[i].rule->id, id) == 0)
+            return &findings->items[i];
+    return NULL;
+}
+
 /* The heaviest finding about a site of a row; NULL: none. */
 static const tt_finding *finding_of(const tt_tree_row *row)
 {
@@ -104,6 +112,17 @@ static const char *latest_text(const tt_tree_row *row, bool is_wide)
     return type;
 }
 
+/* "not finite from step 31", of the first such site of a row. */
+static const char *since_text(tt_run *run, const tt_tree_row *row)
+{
+    int64_t index = -1;
+    tt_point first;
+    bool is_known = row->worst >= 0 &&
+                    tt_run_first_nonfinite(run, row->file, row->worst, &index, NULL) == TT_OK &&
+                    index >= 0 && tt_run_point(run, row->file, row->worst, index, &first, NULL) == TT_OK;
+    return is_known ? tt_screen_text("not finite from step %" PRId64, first.step) : "not finite";
+}
+
 static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, bool is_wide,
                           size_t *left_out, tt_error *err)
 {
@@ -130,9 +149,8 @@ static tt_status add_line(tt_table *table, tt_run *run, const tt_tree_row *row, 
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         tt_table_cell(table, TT_MOOD_PLAIN, has_stats ? number_text(numbers[i], s) : "");
     const tt_finding *found = finding_of(row);
-    bool is_nonfinite = (row->anomalies & 1u << TT_ANOMALY_NONFINITE) != 0;
-    bool is_bad = is_nonfinite || (found != NULL && found->severity == TT_SEVERITY_ERROR);
-    const char *remark = found != NULL ? found->rule->id : is_nonfinite ? "not finite" : "";
+    bool is_bad = row->has_nonfinite || (found != NULL && found->severity == TT_SEVERITY_ERROR);
+    const char *remark = found != NULL ? found->rule->id : row->has_nonfinite ? since_text(run, row) : "";
     tt_table_cell(table, is_bad ? TT_MOOD_ALARM : TT_MOOD_SPARK, trend.len > 0 ? trend.data : "");
     tt_table_cell(table, is_bad ? TT_MOOD_ALARM : TT_MOOD_REMARK,
                   tt_screen_text("%s%s%s", remark, is_evaluation && *remark != '\0' ? ", " : "",
@@ -198,6 +216,8 @@ static tt_status print_json(const tt_call *call)
     tt_json_i64(json, "last_step", totals.last_step);
     tt_json_i64(json, "points", totals.points);
     tt_json_i64(json, "bytes", totals.bytes);
+    const tt_finding *untrained = find_rule("not-optimized");
+    tt_json_text(json, "untrained", untrained != NULL ? untrained->sentence : NULL);
     tt_json_open(json, "sites", '[');
     tt_status st = TT_OK;
     for (int32_t site = 0; st == TT_OK && site < tt_run_site_count(run); site++) {
@@ -221,7 +241,7 @@ static tt_status print_json(const tt_call *call)
                 if (findings->items[i].sites[k] == site)
                     tt_json_text(json, NULL, findings->items[i].rule->id);
         tt_json_close(json);
-        tt_json_bool(json, "finite", (found.anomalies & 1u << TT_ANOMALY_NONFINITE) == 0);
+        tt_json_bool(json, "finite", !found.has_nonfinite);
         tt_json_point(json, "latest", &found.latest);
         if (other.file >= 0)
             tt_json_point(json, "evaluation", &other.latest);

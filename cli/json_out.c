@@ -17,6 +17,8 @@ tt_json *tt_json_begin(tt_json_out *out, char bracket)
 {
     *out = (tt_json_out){ .json = { .out = &out->text, .is_compact = true, .drain = print } };
     tt_json_open(&out->json, NULL, bracket);
+    if (bracket == '{')
+        tt_json_i64(&out->json, "schema", TT_JSON_SCHEMA);
     return &out->json;
 }
 

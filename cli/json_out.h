@@ -10,7 +10,7 @@ typedef struct tt_json_out {
     tt_json json;
 } tt_json_out;
 
-/* Begins an answer: an object or an array. */
+/* Begins an answer: an object, with the version of its schema, or an array. */
 tt_json *tt_json_begin(tt_json_out *out, char bracket);
 /* Ends and prints it.  Returns st, or the failure of the writer. */
 tt_status tt_json_print(tt_json_out *out, tt_status st);

@@ -149,8 +149,7 @@ static tt_status fill_entry(tt_server *server, entry *e, const tt_question *q, t
             path = find_run(server, q->runs[i]);
         }
         if (path == NULL)
-            return tt_fail(err, TT_EINVAL, "There is no run '%.150s' in this folder.",
-                           q->runs[i]);
+            return tt_fail(err, TT_EINVAL, "There is no run '%.150s' in this folder.", q->runs[i]);
         e->titles[i] = strdup(*q->runs[i] != '\0' ? q->runs[i] : path);
         st = e->titles[i] != NULL ? tt_run_open(path, &e->runs[i], err) : TT_ENOMEM;
         if (st == TT_OK)

@@ -54,7 +54,10 @@ size_t tt_number_short(double x, char out[TT_NUMBER_TEXT]);
 
 /* ---- JSON ---------------------------------------------------------------- */
 
-enum { TT_JSON_DEPTH = 64 }; /* deeper nesting is TT_EINVAL */
+enum {
+    TT_JSON_DEPTH = 64, /* deeper nesting is TT_EINVAL */
+    TT_JSON_SCHEMA = 1, /* of what the command and the findings write: docs/schemas */
+};
 
 /* Writes JSON into a buffer, which keeps the first failure.
  *
@@ -281,18 +284,6 @@ tt_status tt_trend_append(tt_run *run, int32_t file, int32_t site, tt_field fiel
                           size_t cells, const tt_style *style, tt_buf *out, size_t *left_out,
                           tt_error *err);
 
-/* name, text */
-#define TT_ANOMALY_MAP(X)      \
-    X(NONFINITE, "not finite") \
-    X(EXPLODING, "exploding")  \
-    X(ALL_ZERO, "all zero")    \
-    X(UNCHANGED, "unchanged")
-
-#define X(name, text) TT_ANOMALY_##name,
-typedef enum tt_anomaly { TT_ANOMALY_MAP(X) TT_ANOMALY_COUNT_ } tt_anomaly;
-#undef X
-const char *tt_anomaly_text(tt_anomaly anomaly);
-
 /* Does the name match the glob (NULL: any)?  Sites about the recording itself (tensortap/...)
  * match only a glob that begins like them. */
 bool tt_site_is_shown(const char *name, const char *glob);
@@ -308,19 +299,16 @@ typedef struct tt_latest {
     tt_phases phases;   /* of the latest point: training or evaluation */
     int64_t index;      /* of the latest point */
     tt_point latest;    /* the point itself */
-    uint32_t anomalies; /* bits 1 << tt_anomaly; NONFINITE: of any phase and every chosen rank */
+    bool has_nonfinite; /* some point has NaN or Inf, in any phase and on every chosen rank */
 } tt_latest;
 
-/* Finds the latest point of a site and what is unusual about the site. */
+/* Finds the latest point of a site. */
 tt_status tt_run_look(tt_run *run, int32_t site, const tt_look *look, tt_latest *out, tt_error *err);
 /* Finds the point of the same phases before the latest; *index is -1 if there is none. */
 tt_status tt_run_previous(tt_run *run, int32_t site, const tt_latest *latest, int64_t *index,
                           tt_error *err);
 /* Is this file of a chosen rank? */
 bool tt_look_has_file(const tt_look *look, const tt_run *run, int32_t file);
-/* Returns the latest remark of the recorder about parameters that no optimizer updates;
- * borrowed, NULL: none. */
-const char *tt_run_untrained(const tt_run *run);
 /* Returns the number of sites that match (tt_site_is_shown) and have points. */
 int32_t tt_run_shown_count(const tt_run *run, const char *glob);
 
@@ -338,14 +326,13 @@ typedef struct tt_tree_row {
     bool is_output;         /* an item of what the module above returned: "logits", "0" */
     tt_phases phases;       /* of latest, and for its trend */
     tt_point latest;        /* folded: merged stats of all, shape of the first */
-    uint32_t anomalies;     /* bits 1 << tt_anomaly, of any of them */
-    int32_t worst;          /* the first site with an anomaly; -1: none */
+    bool has_nonfinite;     /* some point of one of them has NaN or Inf */
+    int32_t worst;          /* the first site with NaN or Inf; -1: none */
 } tt_tree_row;
 
 typedef struct tt_run_tree {
     tt_tree_row *rows; /* owned, as all of it */
     size_t count;
-    uint32_t *anomalies; /* of each site of the run, bits 1 << tt_anomaly */
     int32_t sites;
 } tt_run_tree;
 
@@ -522,9 +509,10 @@ tt_status tt_health(tt_run *run, const tt_health_options *options, tt_findings *
 void tt_findings_free(tt_findings *findings);
 /* Returns the heaviest finding about a site; NULL: none. */
 const tt_finding *tt_findings_about(const tt_findings *findings, int32_t site);
-/* Adds {"schema": 1, "rules": ..., "findings": [...], "unchecked": [...]} as members of the innermost
- * object. */
+/* Adds "rules", "findings" and "unchecked" to the innermost object (docs/schemas/health.json). */
 void tt_findings_json(tt_json *json, const tt_findings *findings);
+/* Appends them as an object of their own, with "schema". */
+tt_status tt_findings_write(const tt_findings *findings, tt_buf *out);
 
 /* The same rules while a run is written.  Not thread-safe. */
 typedef struct tt_checker tt_checker;

@@ -10,7 +10,7 @@
  *   cost?: number|string}} RunFacts
  * @typedef {{name: string, points?: number, step?: number, line?: string, count?: number, shape?: number[],
  *   min?: string, max?: string, mean?: string, std?: string, rms?: string, value?: any,
- *   nan?: number, inf?: number, anomalies?: number,
+ *   nan?: number, inf?: number, nonfinite?: boolean,
  *   histogram?: {top: number, octaves: number, columns: number[][]}}} Site
  * @typedef {{label: string, depth: number, class?: string, sites?: number[]}} TreeRow
  * @typedef {{site: number, file: number, isEval: boolean, at: number}} Series
@@ -24,7 +24,7 @@ export const UPDATES = "tensortap/update/";
 export const NAN_BIT = 1, INF_BIT = 2;
 
 /** @typedef {{version: string, live?: boolean, pending?: boolean, folder?: string, list?: any[],
- *   anomalies: string[], runs: RunFacts[], findings: Finding[]}} Facts */
+ *   runs: RunFacts[], findings: Finding[]}} Facts */
 
 /** @type {Facts} */
 export const facts =

@@ -98,7 +98,8 @@ void tt_course_add(tt_course *c, const tt_sighting *p)
         c->last_skipped_step = p->step;
         return;
     }
-    if ((p->nan | p->inf) != 0 && c->bad.step < 0) {
+    if ((p->nan | p->inf) != 0 && !c->bad.is_set) {
+        c->bad.is_set = true;
         c->bad.step = p->step;
         c->bad.time = p->time;
         c->bad.nan = p->nan;

@@ -87,9 +87,9 @@ typedef struct tt_course {
         int64_t step;
     } jump;
     struct {
-        int64_t step, time, nan, inf; /* step -1: none */
-        bool is_eval;
-    } bad; /* the first that was not finite, evaluation included */
+        int64_t step, time, nan, inf;
+        bool is_set, is_eval; /* is_set: there is one */
+    } bad;                    /* the first that was not finite, evaluation included */
 } tt_course;
 
 tt_course_kind tt_course_kind_of(const char *name, const char **tail);

@@ -2,8 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tensortap_tools.h"
 
-enum { SCHEMA = 1 }; /* of docs/schemas/health.json */
-
 static void put_finding(tt_json *json, const tt_finding *found)
 {
     tt_json_open(json, NULL, '{');
@@ -28,7 +26,6 @@ static void put_finding(tt_json *json, const tt_finding *found)
 
 void tt_findings_json(tt_json *json, const tt_findings *findings)
 {
-    tt_json_i64(json, "schema", SCHEMA);
     tt_json_i64(json, "rules", findings->rules);
     tt_json_open(json, "findings", '[');
     for (size_t i = 0; i < findings->count; i++)
@@ -42,4 +39,14 @@ void tt_findings_json(tt_json *json, const tt_findings *findings)
         tt_json_close(json);
     }
     tt_json_close(json);
+}
+
+tt_status tt_findings_write(const tt_findings *findings, tt_buf *out)
+{
+    tt_json json = { .out = out };
+    tt_json_open(&json, NULL, '{');
+    tt_json_i64(&json, "schema", TT_JSON_SCHEMA);
+    tt_findings_json(&json, findings);
+    tt_json_close(&json);
+    return tt_json_finish(&json);
 }

@@ -60,7 +60,7 @@ tt_course *tt_history_course(tt_history *h, int32_t site, const char *name)
     tt_course c = { .site = site,
                     .ndim = -1,
                     .dtype = -1,
-                    .bad = { .step = -1 },
+
                     .marked_step = -1,
                     .last_skipped_step = -1,
                     .last_eval_step = -1 };

@@ -31,7 +31,7 @@ static void find(tt_case *c)
     c->has_data = true;
     for (int32_t i = 0; i < c->history->count; i++) {
         const tt_course *course = &c->history->courses[i];
-        if (course->bad.step < 0 || !tt_site_is_shown(course->name, NULL))
+        if (!course->bad.is_set || !tt_site_is_shown(course->name, NULL))
             continue;
         reached++;
         if (first == NULL || is_before(c, course, first))

@@ -160,6 +160,14 @@ static void fill_stats(const reader *r, tt_course *c, uint32_t i, tt_sighting *p
     c->elements = (int64_t)count;
 }
 
+static bool has_bad_number(const reader *r, uint32_t entries)
+{
+    for (uint32_t i = 0; i < entries; i++)
+        if (!isfinite(tt_f64_of(cell_of(r, SCALAR, i))))
+            return true;
+    return false;
+}
+
 /* The number of dimensions, where all points of the chunk have the same shape; else -1. */
 static int32_t read_ndim(const tt_chunk *chunk)
 {
@@ -184,7 +192,10 @@ static tt_status read_chunk(tt_run *run, const tt_chunk *chunk, tt_history *h, t
     if (r.st < 0 || r.cells[PRODUCTS] == NULL)
         return r.st;
     read_stats(&r, c, tt_chunk_entries(r.cells[PRODUCTS], n, TT_PRODUCT_STATS));
-    read_column(&r, SCALAR, tt_chunk_entries(r.cells[PRODUCTS], n, TT_PRODUCT_SCALAR));
+    uint32_t with_number = tt_chunk_entries(r.cells[PRODUCTS], n, TT_PRODUCT_SCALAR);
+    read_column(&r, SCALAR, with_number);
+    if (has_bad_number(&r, with_number))
+        read_column(&r, TIME, n);
     if (c->kind == TT_COURSE_BATCH)
         read_column(&r, DIGEST, tt_chunk_entries(r.cells[PRODUCTS], n, TT_PRODUCT_DIGEST));
     int32_t ndim = read_ndim(chunk);

@@ -84,10 +84,6 @@ tt_status tt_page_put_facts(tt_page *page, bool has_findings, tt_buf *out, tt_er
     tt_json_text(&json, "version", TT_VERSION);
     tt_json_bool(&json, "live", page->room == 0);
     tt_json_bool(&json, "pending", !has_findings);
-    tt_json_open(&json, "anomalies", '[');
-    for (tt_anomaly a = 0; a < TT_ANOMALY_COUNT_; a++)
-        tt_json_text(&json, NULL, tt_anomaly_text(a));
-    tt_json_close(&json);
     tt_json_open(&json, "runs", '[');
     for (size_t i = 0; i < page->count; i++)
         put_run(&json, &page->sources[i], &page->options);
@@ -117,8 +113,8 @@ static tt_status put_sites(tt_json *json, const tt_page *page, const tt_page_sou
             st = tt_page_put_site(json, s->run, site, found, &room);
         else if (found->file >= 0) /* the rest is asked for when the site is opened */
             tt_json_i64(json, "count", found->latest.stats.count);
-        if (found->file >= 0 && found->anomalies != 0)
-            tt_json_i64(json, "anomalies", found->anomalies);
+        if (found->has_nonfinite)
+            tt_json_bool(json, "nonfinite", true);
         tt_json_close(json);
     }
     tt_json_close(json);

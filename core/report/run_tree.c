@@ -66,7 +66,6 @@ void tt_run_tree_free(tt_run_tree *tree)
     tt_arena_free(&whole->labels);
     free(whole->members);
     free(tree->rows);
-    free(tree->anomalies);
     free(whole);
 }
 
@@ -379,8 +378,8 @@ static tt_status add_row(maker *m, const group *g, int32_t depth, uint64_t ended
         if (site < 0)
             continue;
         const tt_latest *latest = &m->latest[site];
-        row->anomalies |= latest->anomalies;
-        if (latest->anomalies != 0 && row->worst < 0)
+        row->has_nonfinite |= latest->has_nonfinite;
+        if (latest->has_nonfinite && row->worst < 0)
             row->worst = site;
         if (row->sites > 0) {
             tt_stats_merge(&row->latest.stats, &latest->latest.stats);
@@ -446,7 +445,6 @@ static tt_status add_sites(maker *m, tt_run *run, const tt_look *look, const cha
         st = tt_run_look(run, site, look, latest, err);
         if (st < 0 || latest->file < 0)
             continue;
-        m->whole->tree.anomalies[site] = latest->anomalies;
         st = add_name(m, name, site, look_of(&latest->latest));
     }
     if (st == TT_OK && m->count == 1)
@@ -464,9 +462,8 @@ tt_status tt_run_tree_create(tt_run *run, const tt_look *look, const char *only,
     tt_status st = m.whole != NULL && m.latest != NULL ? TT_OK : TT_ENOMEM;
     if (st == TT_OK) {
         m.whole->tree.sites = (int32_t)sites;
-        m.whole->tree.anomalies = calloc(sites + 1, sizeof *m.whole->tree.anomalies);
         m.whole->members = calloc(sites + 1, sizeof *m.whole->members);
-        st = m.whole->tree.anomalies != NULL && m.whole->members != NULL ? TT_OK : TT_ENOMEM;
+        st = m.whole->members != NULL ? TT_OK : TT_ENOMEM;
     }
     if (st == TT_OK)
         st = add_sites(&m, run, look, only, err);

@@ -83,7 +83,8 @@ WORST                     FROM STEP  AT  FIELD        A        B  OFF BY
 activation/layers.2.attn          0   0  mean   -0.1374  -0.1388  0.0014
 [1]
 $ tensortap diff a layer --only loss --json
-{"verdict":"identical",
+{"schema":1,
+"verdict":"identical",
 "first":null,
 "sites":[{"site":"loss","rank":0,"verdict":"identical","points":50,"only_a":0,"only_b":0}]}
 $ tensortap diff a layer --rtol many

@@ -62,21 +62,19 @@ $ tensortap show absurd
 absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
 \x1b[31m
 
-▲ activ…n/negative  not finite from step -9223372036854775807
-▲ activation/huge   1 152 921 504 606 846 976 NaN, 1 152 921 504 606 846 976 Inf, 1 152 921 504 606…
-▲ number            not finite from step -9223372036854775807
-▲ parameter/call    unchanged
-  where the first was born: tensortap nan absurd
+error    nonfinite  activation/huge: the first NaN and Inf at step -9223372036854775807; it arose in
+         the forward pass; it reached 2 sites
+  what to do: tensortap health absurd
 
-SITE         LATEST                                  MIN        MAX  RMS OVER STEPS
+SITE         LATEST        MIN        MAX  RMS OVER STEPS
 activation
-├─ type      ?[9223372036854775803, 922337203…         1          0  ▄▄
-├─ negative  ?[9223372036854775803, 922337203…         0          0                  not finite
-├─ huge      float64[9223372036854775803, 922…  1.7e+308  -1.7e+308  !!              not finite
-└─ nan       float64[9223372036854775803, 922…
+├─ type      ?[9223…         1          0  ▄▄
+├─ negative  ?[9223…         0          0                  not finite from step -9223372036854775807
+├─ huge      float6…  1.7e+308  -1.7e+308  !!              nonfinite
+└─ nan       float6…
 parameter
-└─ call      float64[9223372036854775803, 922…         0          0  ▄▄              unchanged, eval
-number       number -inf                                             !!              not finite
+└─ call      float6…         0          0  ▄▄              eval
+number       number…                       !!              not finite from step -9223372036854775807
 $ tensortap nan absurd
 a value that is not finite in activation/negative at step -9 223 372 036 854 775 807
 born in the forward pass; nothing was recorded before it in this step
@@ -103,11 +101,11 @@ identical
 $ tensortap top absurd | head -n 7
 absurd  finished  steps -9223372036854775807 to 9 223 372 036 854 775 806  6 sites  12 points  2.2 kB
 \x1b[31m
+error    nonfinite  activation/huge: the first NaN and Inf at step -9223372036854775807; it arose in
+         the forward pass; it reached 2 sites
 speed not known
 
 CHANGES MOST                          STEP   RMS      CHANGE  OVER STEPS
-activation/huge  9 223 372 036 854 775 806   nan  not finite  !!
-activation/type  9 223 372 036 854 775 806     0        0.0%  ▄▄
 $ tensortap check absurd
 absurd/rank0.tap  whole
   4 blocks, 12 points, 0 values

@@ -39,12 +39,12 @@ runs/bad/rank0.tap  whole
 $ tensortap top runs/bad | head -n 8
 runs/bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
 train.py --lr 0.1
+error    nonfinite  activation/layers.2.attn: the first NaN at step 31; it arose
+         in the forward pass; it reached 9 sites
 7353 steps a second
 
 CHANGES MOST                   STEP       RMS  CHANGE  OVER STEPS
 activation/layers.1.mlp          49     0.306   10.7%  #*+=---::....___
-activation/(root)                49   0.08692    9.6%  #++=--:::.!..___
-activation/head                  49   0.08043    8.3%  #*+=--:::.!.____
 # env: COLUMNS=200
 $ tensortap ls runs
 RUN         STARTED              STATE     STEPS     SIZE  COMMAND
@@ -55,16 +55,14 @@ $ tensortap show runs/bad 'activation/layers.2*'
 runs/bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
 train.py --lr 0.1
 
-! activation/layers.2.attn  2 NaN from step 31
-! activation/layers.2.mlp   64 NaN from step 31
-! activation/layers.2       64 NaN from step 31
-  where the first was born: tensortap nan runs/bad
+error    nonfinite  activation/layers.2.attn: the first NaN at step 31; it arose in the forward pass; it reached 9 sites
+  what to do: tensortap health runs/bad
 
 SITE         LATEST              MIN     MAX      MEAN     STD  RMS OVER STEPS
 activation
-`- layers.2  float32[8, 16]  -0.8557   0.863  0.009337  0.5102  #*+=--:::.!..___  not finite
-   |- attn   float32[8, 16]  -0.5752   0.576   0.02977  0.3309  #*+=--::..!.____  not finite
-   `- mlp    float32[8, 16]  -0.5713  0.5427  -0.01009  0.3331  #*+=--::..!..___  not finite
+`- layers.2  float32[8, 16]  -0.8557   0.863  0.009337  0.5102  #*+=--:::.!..___  not finite from step 31
+   |- attn   float32[8, 16]  -0.5752   0.576   0.02977  0.3309  #*+=--::..!.____  nonfinite
+   `- mlp    float32[8, 16]  -0.5713  0.5427  -0.01009  0.3331  #*+=--::..!..___  not finite from step 31
 $ tensortap stats runs/bad activation/layers.2.attn --step 30:32
 activation/layers.2.attn  float32[8, 16]
 STEP  CALL      MIN     MAX       MEAN     STD     RMS     L1  ZEROS  NAN  INF
@@ -101,10 +99,11 @@ $ tensortap show runs/bad 'activation/layers.2*'
 runs/bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
 train.py --lr 0.1
 
-! activ..ers.2.attn  2 NaN from step 31
-! activ..yers.2.mlp  64 NaN from step 31
-! activ..n/layers.2  64 NaN from step 31
-  where the first was born: tensortap nan runs/bad
+error    nonfinite  activation/layers.2.
+         attn: the first NaN at step 31;
+         it arose in the forward pass;
+         it reached 9 sites
+  what to do: tensortap health runs/bad
 
 SITE         LATEST       MIN     MAX ..
 activation
@@ -179,24 +178,24 @@ activation/layers.2.attn          0  45  rms    0.3651  0.3687  ^[1;31m0.0099^[0
 $ for w in 80 200; do script -qec "stty rows 12 cols $w; tensortap top --once runs/bad" /dev/null < /dev/null; done | tr -d '\r' | sed 's/\x1b/^/g'
 runs/bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
 ^[2mtrain.py --lr 0.1^[0m
+^[1;31merror  ^[0m^[2m  nonfinite^[0m  activation/layers.2.attn: the first NaN at step 31; it arose
+         in the forward pass; it reached 9 sites
 7353 steps a second
 
-^[2mCHANGES MOST^[0m                   ^[2mSTEP^[0m       ^[2mRMS^[0m  ^[2mCHANGE^[0m  ^[2mOVER STEPS^[0m
-activation/layers.1.mlp          49     0.306   10.7%  ^[32m█▇▆▅▄▄▄▃▃▂▂▂▂▁▁▁^[0m
-activation/(root)                49   0.08692    9.6%  ^[32m█▆▆▅▄▄▃▃▃▂!▂▂▁▁▁^[0m
-activation/head                  49   0.08043    8.3%  ^[32m█▇▆▅▄▄▃▃▃▂!▂▁▁▁▁^[0m
-gradient/embed.weight            49  0.001603    8.2%  ^[32m█▆▅▅▄▃▃▃▂▂▂▂▁▁▁▁^[0m
-gradient/layers.1.attn.weight    49  0.001683    6.9%  ^[32m█▇▆▅▄▄▃▃▂▂▂▂▂▁▁▁^[0m
+^[2mCHANGES MOST^[0m             ^[2mSTEP^[0m      ^[2mRMS^[0m  ^[2mCHANGE^[0m  ^[2mOVER STEPS^[0m
+activation/layers.1.mlp    49    0.306   10.7%  ^[32m█▇▆▅▄▄▄▃▃▂▂▂▂▁▁▁^[0m
+activation/(root)          49  0.08692    9.6%  ^[32m█▆▆▅▄▄▃▃▃▂!▂▂▁▁▁^[0m
+activation/head            49  0.08043    8.3%  ^[32m█▇▆▅▄▄▃▃▃▂!▂▁▁▁▁^[0m
 runs/bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
 ^[2mtrain.py --lr 0.1^[0m
+^[1;31merror  ^[0m^[2m  nonfinite^[0m  activation/layers.2.attn: the first NaN at step 31; it arose in the forward pass; it reached 9 sites
 7353 steps a second
 
-^[2mCHANGES MOST^[0m                   ^[2mSTEP^[0m       ^[2mRMS^[0m  ^[2mCHANGE^[0m  ^[2mOVER STEPS^[0m
-activation/layers.1.mlp          49     0.306   10.7%  ^[32m█▇▆▅▄▄▄▃▃▂▂▂▂▁▁▁^[0m
-activation/(root)                49   0.08692    9.6%  ^[32m█▆▆▅▄▄▃▃▃▂!▂▂▁▁▁^[0m
-activation/head                  49   0.08043    8.3%  ^[32m█▇▆▅▄▄▃▃▃▂!▂▁▁▁▁^[0m
-gradient/embed.weight            49  0.001603    8.2%  ^[32m█▆▅▅▄▃▃▃▂▂▂▂▁▁▁▁^[0m
-gradient/layers.1.attn.weight    49  0.001683    6.9%  ^[32m█▇▆▅▄▄▃▃▂▂▂▂▂▁▁▁^[0m
+^[2mCHANGES MOST^[0m             ^[2mSTEP^[0m       ^[2mRMS^[0m  ^[2mCHANGE^[0m  ^[2mOVER STEPS^[0m
+activation/layers.1.mlp    49     0.306   10.7%  ^[32m█▇▆▅▄▄▄▃▃▂▂▂▂▁▁▁^[0m
+activation/(root)          49   0.08692    9.6%  ^[32m█▆▆▅▄▄▃▃▃▂!▂▂▁▁▁^[0m
+activation/head            49   0.08043    8.3%  ^[32m█▇▆▅▄▄▃▃▃▂!▂▁▁▁▁^[0m
+gradient/embed.weight      49  0.001603    8.2%  ^[32m█▆▅▅▄▃▃▃▂▂▂▂▁▁▁▁^[0m
 $ script -qec "tensortap check runs/bad" /dev/null < /dev/null | tr -d '\r' | sed 's/\x1b/^/g'
 runs/bad/rank0.tap  ^[32mwhole^[0m
   4 blocks, 1800 points, 0 values
@@ -204,7 +203,7 @@ $ script -qec "NO_COLOR=1 tensortap nan runs/bad; TERM=dumb tensortap ls runs" /
 0
 [1]
 $ script -qec "tensortap nan runs/bad --json" /dev/null < /dev/null | tr -d '\r' | head -n 1
-{"found":true,
+{"schema":1,
 # Nobody reads any more, and nowhere to write.
 $ for c in "ls runs" "stats runs/bad *" "nan runs/bad" "diff runs/good runs/bad" "check runs/bad" "export runs/bad --to csv -o -"; do set -f; tensortap $c | head -n 1 > /dev/null; done
 $ set -f; for c in "ls runs" "stats runs/bad *" "nan runs/bad" "diff runs/good runs/bad" "check runs/bad" "export runs/bad --to csv -o -" "rm --yes --json runs/other"; do tensortap $c > /dev/full; echo "$? $c"; done

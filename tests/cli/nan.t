@@ -93,7 +93,8 @@ $ tensortap nan both --allow '*.maks'
 tensortap: no site matches '*.maks'; did you mean '*.mask'?
 [2]
 $ tensortap nan forward --json
-{"found":true,
+{"schema":1,
+"found":true,
 "allowed":0,
 "site":"activation/layers.2.attn",
 "rank":0,
@@ -119,7 +120,8 @@ parameter  parameter/layers.1.mlp.weight     5  f16[8,16]   -5988   6004
 last time  activation/layers.1.mlp           4  f16[8,16]  -33245  33276
 [1]
 $ tensortap nan good --json
-{"found":false,
+{"schema":1,
+"found":false,
 "allowed":0}
 $ tensortap nan
 tensortap nan: name a run; 'tensortap ls' lists them

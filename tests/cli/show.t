@@ -6,69 +6,56 @@ $ tensortap show good
 good  finished  steps 0 to 49  36 sites  1800 points  95.2 kB
 train.py --lr 0.1
 
-▲ gradient/head.bias      all zero
-▲ parameter/embed.weight  unchanged
-
-SITE               LATEST               MIN       MAX  RMS
+SITE               LATEST               MIN       MAX        MEAN  RMS
 activation
-├─ embed           f32[8,16]        -0.2893    0.2873  █▆▄▃▂▂▁▁
-├─ layers.0-3      4× f32[8,16]     -0.8589     0.863  █▆▄▃▂▂▁▁
-│  ├─ attn         4× f32[8,16]     -0.5793    0.5769  █▆▄▃▂▂▁▁
-│  └─ mlp          4× f32[8,16]     -0.5759    0.5735  █▆▅▃▂▂▁▁
-├─ head            f32[8,16]        -0.1392    0.1442  █▆▄▃▂▂▁▁
-└─ (root)          f32[8,16]        -0.1421    0.1448  █▆▄▃▃▂▂▁
-loss               number 0.3898                       █▅▄▃▂▂▁▁
+├─ embed           f32[8,16]        -0.2893    0.2873    -0.01049  █▆▄▃▂▂▁▁
+├─ layers.0-3      4× f32[8,16]     -0.8589     0.863     0.01696  █▆▄▃▂▂▁▁
+│  ├─ attn         4× f32[8,16]     -0.5793    0.5769   -0.007258  █▆▄▃▂▂▁▁
+│  └─ mlp          4× f32[8,16]     -0.5759    0.5735    0.008565  █▆▅▃▂▂▁▁
+├─ head            f32[8,16]        -0.1392    0.1442     0.01192  █▆▄▃▂▂▁▁
+└─ (root)          f32[8,16]        -0.1421    0.1448    0.003694  █▆▄▃▃▂▂▁
+loss               number 0.3898                                   █▅▄▃▂▂▁▁
 parameter
-├─ embed.weight    f32[8,16]        -0.2986     0.294  ▄▄▄▄▄▄▄▄  unchanged
+├─ embed.weight    f32[8,16]        -0.2986     0.294   -0.007107  ▄▄▄▄▄▄▄▄
 ├─ layers.0-3
-│  ├─ attn.weight  4× f32[8,16]     -0.3262    0.3289  ▁▂▃▄▅▆▇█
-│  └─ mlp.weight   4× f32[8,16]     -0.3264    0.3263  ▁▂▃▄▅▆▇█
-└─ head.bias       f32[16]          -0.1091    0.1091  ▁▂▃▄▅▆▇█
+│  ├─ attn.weight  4× f32[8,16]     -0.3262    0.3289     0.01347  ▁▂▃▄▅▆▇█
+│  └─ mlp.weight   4× f32[8,16]     -0.3264    0.3263    0.004246  ▁▂▃▄▅▆▇█
+└─ head.bias       f32[16]          -0.1091    0.1091    0.005909  ▁▂▃▄▅▆▇█
 gradient
-├─ embed.weight    f32[8,16]      -0.002865  0.002769  █▅▄▃▂▂▁▁
+├─ embed.weight    f32[8,16]      -0.002865  0.002769   -0.000198  █▅▄▃▂▂▁▁
 ├─ layers.0-3
-│  ├─ attn.weight  4× f32[8,16]   -0.002879  0.002885  █▆▄▃▂▂▁▁
-│  └─ mlp.weight   4× f32[8,16]   -0.002894  0.002875  █▆▄▃▂▂▁▁
-└─ head.bias       f32[16]                0         0  ▄▄▄▄▄▄▄▄  all zero
+│  ├─ attn.weight  4× f32[8,16]   -0.002879  0.002885  -0.0001555  █▆▄▃▂▂▁▁
+│  └─ mlp.weight   4× f32[8,16]   -0.002894  0.002875  -0.0001275  █▆▄▃▂▂▁▁
+└─ head.bias       f32[16]                0         0           0  ▄▄▄▄▄▄▄▄
 # env: COLUMNS=200
 $ tensortap show bad 'activation/*,loss'
 bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
 train.py --lr 0.1
 
-▲ activation/layers.2.attn  2 NaN from step 31
-▲ activation/layers.2.mlp   64 NaN from step 31
-▲ activation/layers.2       64 NaN from step 31
-▲ activation/layers.3.attn  64 NaN from step 31
-▲ activation/layers.3.mlp   64 NaN from step 31
-▲ activation/layers.3       64 NaN from step 31
-▲ activation/head           64 NaN from step 31
-▲ activation/(root)         64 NaN from step 31
-▲ loss                      not finite from step 31
-  where the first was born: tensortap nan bad
+error    nonfinite  activation/layers.2.attn: the first NaN at step 31; it arose in the forward pass; it reached 9 sites
+  what to do: tensortap health bad
 
 SITE           LATEST                 MIN     MAX       MEAN      STD  RMS OVER STEPS
 activation
 ├─ embed       float32[8, 16]     -0.2893  0.2873   -0.01049   0.1715  █▇▆▅▄▄▃▃▂▂▂▂▂▁▁▁
-├─ layers.0-3  4× float32[8, 16]  -0.8589   0.863    0.01696   0.5017  █▇▆▅▄▄▃▃▃▂!▂▂▁▁▁  not finite
-│  ├─ attn     4× float32[8, 16]  -0.5793  0.5769  -0.007258   0.3331  █▇▆▅▄▄▃▃▂▂!▂▁▁▁▁  not finite
-│  └─ mlp      4× float32[8, 16]  -0.5759  0.5735   0.008565    0.327  █▇▆▅▄▄▃▃▂▂!▂▂▁▁▁  not finite
-├─ head        float32[8, 16]     -0.1392  0.1442    0.01192  0.07985  █▇▆▅▄▄▃▃▃▂!▂▁▁▁▁  not finite
-└─ (root)      float32[8, 16]     -0.1421  0.1448   0.003694  0.08719  █▆▆▅▄▄▃▃▃▂!▂▂▁▁▁  not finite
-loss           number 0.3898                                           █▆▅▄▃▃▃▂▂▂!▁▁▁▁▁  not finite
+├─ layers.0-3  4× float32[8, 16]  -0.8589   0.863    0.01696   0.5017  █▇▆▅▄▄▃▃▃▂!▂▂▁▁▁  not finite from step 31
+│  ├─ attn     4× float32[8, 16]  -0.5793  0.5769  -0.007258   0.3331  █▇▆▅▄▄▃▃▂▂!▂▁▁▁▁  nonfinite
+│  └─ mlp      4× float32[8, 16]  -0.5759  0.5735   0.008565    0.327  █▇▆▅▄▄▃▃▂▂!▂▂▁▁▁  not finite from step 31
+├─ head        float32[8, 16]     -0.1392  0.1442    0.01192  0.07985  █▇▆▅▄▄▃▃▃▂!▂▁▁▁▁  not finite from step 31
+└─ (root)      float32[8, 16]     -0.1421  0.1448   0.003694  0.08719  █▆▆▅▄▄▃▃▃▂!▂▂▁▁▁  not finite from step 31
+loss           number 0.3898                                           █▆▅▄▃▃▃▂▂▂!▁▁▁▁▁  not finite from step 31
 $ tensortap show bad 'activation/layers.2*' --all
 bad  finished  steps 0 to 49  36 sites  1800 points  95.7 kB
 train.py --lr 0.1
 
-▲ activation/layers.2.attn  2 NaN from step 31
-▲ activation/layers.2.mlp   64 NaN from step 31
-▲ activation/layers.2       64 NaN from step 31
-  where the first was born: tensortap nan bad
+error    nonfinite  activation/layers.2.attn: the first NaN at step 31; it arose in the forward pass; it reached 9 sites
+  what to do: tensortap health bad
 
 SITE         LATEST              MIN     MAX      MEAN     STD  RMS OVER STEPS
 activation
-└─ layers.2  float32[8, 16]  -0.8557   0.863  0.009337  0.5102  █▇▆▅▄▄▃▃▃▂!▂▂▁▁▁  not finite
-   ├─ attn   float32[8, 16]  -0.5752   0.576   0.02977  0.3309  █▇▆▅▄▄▃▃▂▂!▂▁▁▁▁  not finite
-   └─ mlp    float32[8, 16]  -0.5713  0.5427  -0.01009  0.3331  █▇▆▅▄▄▃▃▂▂!▂▂▁▁▁  not finite
+└─ layers.2  float32[8, 16]  -0.8557   0.863  0.009337  0.5102  █▇▆▅▄▄▃▃▃▂!▂▂▁▁▁  not finite from step 31
+   ├─ attn   float32[8, 16]  -0.5752   0.576   0.02977  0.3309  █▇▆▅▄▄▃▃▂▂!▂▁▁▁▁  nonfinite
+   └─ mlp    float32[8, 16]  -0.5713  0.5427  -0.01009  0.3331  █▇▆▅▄▄▃▃▂▂!▂▂▁▁▁  not finite from step 31
 # env: COLUMNS=80
 # env: LC_ALL=C
 $ tensortap show good 'activation/*'
@@ -85,7 +72,8 @@ activation
 `- (root)      f32[8,16]     -0.1421  0.1448   0.003694  0.08719  #+-::.._
 # env: LC_ALL=C.UTF-8
 $ tensortap show good --json 'loss'
-{"run":"good",
+{"schema":1,
+"run":"good",
 "state":"finished",
 "command":"train.py --lr 0.1",
 "first_step":0,
@@ -93,7 +81,7 @@ $ tensortap show good --json 'loss'
 "points":1800,
 "bytes":95232,
 "untrained":null,
-"sites":[{"site":"loss","rank":0,"points":50,"anomalies":[],"latest":{"step":49,"call":0,"time":1767607200006780000,"phase":"none","value":0.38983050847457623}}]}
+"sites":[{"site":"loss","rank":0,"points":50,"findings":[],"finite":true,"latest":{"step":49,"call":0,"time":1767607200006780000,"phase":"none","value":0.38983050847457623}}]}
 # Names that nearly match.
 $ tensortap show good activation/layer.0.attn
 tensortap: no site matches 'activation/layer.0.attn'; did you mean 'activation/layers.0.attn'?
@@ -123,19 +111,15 @@ $ script -qec 'stty rows 14 cols 80; tensortap show bad' /dev/null < /dev/null |
 bad  ^[32mfinished^[0m  steps 0 to 49  36 sites  1800 points  95.7 kB
 ^[2mtrain.py --lr 0.1^[0m
 
-^[2m▲ ^[0mactivation/layers.2.attn  ^[1;31m2 NaN from step 31^[0m
-^[2m▲ ^[0mactivation/layers.2.mlp   ^[1;31m64 NaN from step 31^[0m
-^[2m▲ ^[0mactivation/layers.2       ^[1;31m64 NaN from step 31^[0m
-^[2m▲ ^[0mactivation/layers.3.attn  ^[1;31m64 NaN from step 31^[0m
-^[2m▲ ^[0mactivation/layers.3.mlp   ^[1;31m64 NaN from step 31^[0m
-  and 6 more; --all lists them
-  ^[2mwhere the first was born: tensortap nan bad^[0m
+^[1;31merror  ^[0m^[2m  nonfinite^[0m  activation/layers.2.attn: the first NaN at step 31; it arose
+         in the forward pass; it reached 9 sites
+  ^[2mwhat to do: tensortap health bad^[0m
 
-^[2mSITE^[0m           ^[2mLATEST^[0m            ^[2mMIN^[0m     ^[2mMAX^[0m       ^[2mMEAN^[0m  ^[2mRMS^[0m
+^[2mSITE^[0m           ^[2mLATEST^[0m            ^[2mMIN^[0m     ^[2mMAX^[0m  ^[2mRMS^[0m
 activation
-^[2m├─ ^[0membed       ^[36mf32[8,16]^[0m     -0.2893  0.2873   -0.01049  ^[32m█▆▄▃▂▂▁▁^[0m
-^[2m├─ ^[0mlayers.0-3  ^[36m4× f32[8,16]^[0m  -0.8589   0.863    0.01696  ^[1;31m█▆▄▃▃!▁▁^[0m  ^[1;31mnot finite^[0m
-^[2m│  ├─ ^[0mattn     ^[36m4× f32[8,16]^[0m  -0.5793  0.5769  -0.007258  ^[1;31m█▆▄▃▂!▁▁^[0m  ^[1;31mnot finite^[0m
+^[2m├─ ^[0membed       ^[36mf32[8,16]^[0m     -0.2893  0.2873  ^[32m█▆▄▃▂▂▁▁^[0m
+^[2m├─ ^[0mlayers.0-3  ^[36m4× f32[8,16]^[0m  -0.8589   0.863  ^[1;31m█▆▄▃▃!▁▁^[0m  ^[1;31mnot finite from step 31^[0m
+^[2m│  ├─ ^[0mattn     ^[36m4× f32[8,16]^[0m  -0.5793  0.5769  ^[1;31m█▆▄▃▂!▁▁^[0m  ^[1;31mnonfinite^[0m
 ... 16 more lines; --all shows them, or give a pattern such as 'activation/*'
 $ script -qec 'stty rows 14 cols 80; NO_COLOR=1 tensortap show good loss' /dev/null < /dev/null | tr -d '\r' | sed 's/\x1b/^/g'
 good  finished  steps 0 to 49  36 sites  1800 points  95.2 kB
@@ -187,7 +171,8 @@ $ tensortap show evaluated --phase test
 tensortap show: --phase takes train, eval or all, not 'test'
 [2]
 $ tensortap show evaluated 'activation/embed' --phase all --json | sed 's/"time":[0-9]*//g'
-{"run":"evaluated",
+{"schema":1,
+"run":"evaluated",
 "state":"finished",
 "command":"train.py --lr 0.1",
 "first_step":0,
@@ -195,7 +180,7 @@ $ tensortap show evaluated 'activation/embed' --phase all --json | sed 's/"time"
 "points":1620,
 "bytes":96064,
 "untrained":null,
-"sites":[{"site":"activation/embed","rank":0,"points":320,"anomalies":[],"latest":{"step":19,"call":0,,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-0.506067156791687,"max":0.5010831952095032,"absmax":0.506067156791687,"sum":3.0296427607536316,"mean":0.023669084068387747,"std":0.3109061725124245,"l1":35.64199423789978,"l2":3.513952927787279,"rms":0.31059249300108843,"shape":[8,16]},"evaluation":{"step":19,"call":0,,"phase":"eval","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-50.606719970703125,"max":50.10831832885742,"absmax":50.606719970703125,"sum":302.9644088745117,"mean":2.366909444332123,"std":31.090617284889188,"l1":3564.1993713378906,"l2":351.395294051306,"rms":31.059249412589917,"shape":[8,16]}}]}
+"sites":[{"site":"activation/embed","rank":0,"points":320,"findings":[],"finite":true,"latest":{"step":19,"call":0,,"phase":"train","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-0.506067156791687,"max":0.5010831952095032,"absmax":0.506067156791687,"sum":3.0296427607536316,"mean":0.023669084068387747,"std":0.3109061725124245,"l1":35.64199423789978,"l2":3.513952927787279,"rms":0.31059249300108843,"shape":[8,16]},"evaluation":{"step":19,"call":0,,"phase":"eval","dtype":"float32","count":128,"nan":0,"posinf":0,"neginf":0,"zeros":0,"min":-50.606719970703125,"max":50.10831832885742,"absmax":50.606719970703125,"sum":302.9644088745117,"mean":2.366909444332123,"std":31.090617284889188,"l1":3564.1993713378906,"l2":351.395294051306,"rms":31.059249412589917,"shape":[8,16]}}]}
 $ tensortap show evaluated 'activation/probe' --json | grep -o '"phase":"[a-z]*"'
 "phase":"eval"
 # Every rank counts for anomalies; the numbers say whose they are.
@@ -204,15 +189,15 @@ ranks  finished  steps 0 to 19  36 sites  1440 points  87.2 kB  ranks 0, 1
 train.py --lr 0.1
 numbers are of rank 0 where it has the site; --rank N shows another's
 
-▲ activation/layers.0.mlp  2 NaN from step 7, rank 1
-▲ activation/layers.0      64 NaN from step 7, rank 1
-  where the first was born: tensortap nan ranks
+error    nonfinite  rank 1: activation/layers.0.mlp: the first NaN at step 7; it
+         arose in the forward pass; it reached 14 sites
+  what to do: tensortap health ranks
 
 SITE         LATEST         MIN     MAX      MEAN     STD  RMS
 activation
 └─ layers.0  f32[8,16]   -1.537   1.487   0.08914  0.8474  █▆▅▄▃▂▂▁  not finite
    ├─ attn   f32[8,16]   -1.022   1.015   0.02945  0.5696  █▇▅▄▃▃▂▁
-   └─ mlp    f32[8,16]  -0.9958  0.9937  -0.02338  0.5687  █▆▅▄▃▃▂▁  not finite
+   └─ mlp    f32[8,16]  -0.9958  0.9937  -0.02338  0.5687  █▆▅▄▃▃▂▁  nonfinite
 $ tensortap show ranks 'activation/layers.0*' --rank 0
 ranks  finished  steps 0 to 19  36 sites  1440 points  87.2 kB  ranks 0, 1
 train.py --lr 0.1
@@ -240,14 +225,15 @@ $ make_run overflow overflow; tensortap show overflow 'activation/layers.1.*'
 overflow  finished  steps 0 to 7  36 sites  288 points  22.7 kB
 train.py --lr 0.1
 
-▲ activation/layers.1.mlp  2 Inf from step 5, float16 overflow
-  where the first was born: tensortap nan overflow
+error    nonfinite  activation/layers.1.mlp: the first Inf (float16 ends at
+         65504) at step 5; it arose in the forward pass; it reached 11 sites
+  what to do: tensortap health overflow
 
 SITE         LATEST        MIN    MAX   MEAN    STD  RMS
 activation
 └─ layers.1
    ├─ attn   f16[8,16]  -29626  28874  257.8  16445  █▇▅▆▃▃▂▁
-   └─ mlp    f16[8,16]  -28412  29137  649.9  17262  █▇▄▅▃!▃▁  not finite
+   └─ mlp    f16[8,16]  -28412  29137  649.9  17262  █▇▄▅▃!▃▁  nonfinite
 # A pattern with one word that is wrong.
 $ tensortap show good 'activatoin/*'
 tensortap: no site matches 'activatoin/*'; did you mean 'activation/*'?

@@ -11,6 +11,7 @@ Show what the tensors of a PyTorch program do.
 
 Commands:
   run      SCRIPT ...       run a Python program and record its models
+  replay   RUN              run a step of a black box again
   ls       [FOLDER]         list runs: when, what command, steps, size, state
   show     RUN [GLOB]       a tree of all sites, what is wrong first
   stats    RUN GLOB         the statistics of sites, step by step
@@ -19,6 +20,7 @@ Commands:
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs diverge
   report   RUN [RUN]        a page to look at and to send
+  serve    [FOLDER]         the page of every run in a folder, live
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
@@ -40,6 +42,7 @@ Show what the tensors of a PyTorch program do.
 
 Commands:
   run      SCRIPT ...       run a Python program and record its models
+  replay   RUN              run a step of a black box again
   ls       [FOLDER]         list runs: when, what command, steps, size, state
   show     RUN [GLOB]       a tree of all sites, what is wrong first
   stats    RUN GLOB         the statistics of sites, step by step
@@ -48,6 +51,7 @@ Commands:
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs diverge
   report   RUN [RUN]        a page to look at and to send
+  serve    [FOLDER]         the page of every run in a folder, live
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair
@@ -67,6 +71,7 @@ Show what the tensors of a PyTorch program do.
 
 Commands:
   run      SCRIPT ...       run a Python program and record its models
+  replay   RUN              run a step of a black box again
   ls       [FOLDER]         list runs: when, what command, steps, size, state
   show     RUN [GLOB]       a tree of all sites, what is wrong first
   stats    RUN GLOB         the statistics of sites, step by step
@@ -75,6 +80,7 @@ Commands:
   nan      RUN              where the first NaN or Inf was born
   diff     RUN RUN          where two runs diverge
   report   RUN [RUN]        a page to look at and to send
+  serve    [FOLDER]         the page of every run in a folder, live
   export   RUN [GLOB]       write csv, json, npy, safetensors, pt, hdf5 ...
   graph    RUN              draw which module calls which
   check    RUN              verify every checksum, repair

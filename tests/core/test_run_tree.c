@@ -181,53 +181,6 @@ static void a_folded_line_has_the_statistics_of_all(void **state)
     run_folder_remove(folder);
 }
 
-static uint32_t oddities(tt_run *run, const char *name)
-{
-    tt_latest sight;
-    assert_int_equal(tt_run_look(run, tt_run_find(run, name), &(tt_look){ .rank = -1 }, &sight, &err), 0);
-    return sight.anomalies;
-}
-
-static void what_is_odd_is_said(void **state)
-{
-    (void)state;
-    static const char *const names[] = { "activation/zero", "activation/a", "parameter/a", NULL };
-    const char *folder = run_folder_new();
-    tt_run *run = record(folder, names, 5, 1);
-    assert_int_equal(oddities(run, "activation/zero"), 1u << TT_ANOMALY_ALL_ZERO);
-    assert_int_equal(oddities(run, "activation/a"), 0); /* only parameters should change */
-    assert_int_equal(oddities(run, "parameter/a"), 1u << TT_ANOMALY_UNCHANGED);
-    tt_run_close(run);
-    run_folder_remove(folder);
-    folder = run_folder_new();
-    run = record(folder, names, 5, 10);
-    assert_int_equal(oddities(run, "activation/a"), 1u << TT_ANOMALY_EXPLODING);
-    tt_run_close(run);
-    run_folder_remove(folder);
-}
-
-static void what_grows_and_is_still_small_does_not_explode(void **state)
-{
-    (void)state;
-    const char *folder = run_folder_new();
-    tt_recorder *rec = begin_run(folder, NULL);
-    static const double last[] = { 0.9, 1.1 }; /* root mean square; at first 1e-6 */
-    for (int i = 0; i < 2; i++) {
-        int32_t site = site_of(rec, i == 0 ? "small" : "large");
-        for (int64_t step = 0; step < 2; step++) {
-            double rms = step == 0 ? 1e-6 : last[i];
-            tt_stats s = { .count = 10, .sumsq = 10 * rms * rms, .dtype = TT_F32 };
-            assert_int_equal(tt_recorder_add(rec, &(tt_event){ .site = site, .step = step, .stats = &s }),
-                             0);
-        }
-    }
-    tt_run *run = finish_and_read(rec, folder);
-    assert_int_equal(oddities(run, "small"), 0);
-    assert_int_equal(oddities(run, "large"), 1u << TT_ANOMALY_EXPLODING);
-    tt_run_close(run);
-    run_folder_remove(folder);
-}
-
 static void a_glob_that_matches_nothing_is_told(void **state)
 {
     (void)state;
@@ -267,8 +220,6 @@ int main(void)
         cmocka_unit_test(the_items_of_a_tuple_are_no_layers),
         cmocka_unit_test(names_keep_what_stood_between_their_parts),
         cmocka_unit_test(a_folded_line_has_the_statistics_of_all),
-        cmocka_unit_test(what_is_odd_is_said),
-        cmocka_unit_test(what_grows_and_is_still_small_does_not_explode),
         cmocka_unit_test(a_glob_that_matches_nothing_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -278,3 +279,102 @@ def test_explain_is_bounded_and_the_same_each_time(tmp_path: Path) -> None:
     assert len(short.encode()) <= 500
     assert "left out: " in short
     assert short.splitlines()[1] == whole.splitlines()[1]  # the verdict is always there
+
+
+def test_the_guide_has_a_section_for_every_rule() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "health.md").read_text()
+    sections = re.findall(r"^### `([a-z-]+)`$", guide, re.MULTILINE)
+    done = tensortap("health", "--format", "sarif", "--help", folder=Path.cwd())
+    assert done.returncode == 0
+    for rule in sections:
+        text = tensortap("health", "--explain", rule, folder=Path.cwd()).stdout
+        assert text.startswith(rule)
+    assert len(sections) == len(set(sections)) >= 20
+
+
+def schema_of(name: str) -> dict[str, object]:
+    path = Path(__file__).parents[2] / "docs" / "schemas" / f"{name}.json"
+    schema: dict[str, object] = json.loads(path.read_text())
+    return schema
+
+
+def test_json_fits_its_schema(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    make(tmp_path / "run", lambda i: {**healthy(i), "loss": 1.0 + i})
+    make(tmp_path / "other", healthy)
+    for name, words in {
+        "health": "health run --format json",
+        "show": "show run --json",
+        "top": "top run --json",
+        "nan": "nan run --json",
+        "diff": "diff run other --json",
+    }.items():
+        answered = json.loads(tensortap(*words.split(), folder=tmp_path).stdout)
+        assert answered["schema"] == 1
+        jsonschema.validate(answered, schema_of(name))
+
+
+def test_live_findings_are_said_once_kept_in_the_run_and_stop_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    bad = 20
+
+    def train(steps: int) -> int:
+        for step in range(steps):
+            loss = model(torch.randn(8, 4)).square().mean()
+            if step >= bad:
+                loss = loss * float("nan")
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return steps
+
+    with tt.record(tmp_path / "stop", model=model, health="stop") as run:
+        with pytest.raises(tt.UnhealthyError, match="nonfinite"):
+            train(60)
+        assert bad <= run.current_step <= bad + 10
+    printed = capsys.readouterr().err
+    assert printed.count("error nonfinite") == 1
+    notes = [note.text for note in tt.open(tmp_path / "stop").notes if "health: " in note.text]
+    assert len(notes) == 1
+    with tt.record(tmp_path / "warn", model=model, health="warn"):
+        assert train(40) == 40
+    with pytest.raises(ValueError, match="health must be 'warn', 'stop' or None, not 'never'"):
+        tt.record(tmp_path / "wrong", health="never")  # type: ignore[arg-type]
+
+
+def test_a_failing_rule_does_not_end_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tensortap.findings import guard
+
+    with tt.record(tmp_path / "run", health="stop") as run:
+        broken = classmethod(lambda cls, text: 1 // 0)
+        monkeypatch.setattr(guard.Findings, "read", broken)
+        run.log("loss", float("nan"))
+        assert run.guard is not None
+        run.guard.check(now=True)
+    assert "the rules of health failed: ZeroDivisionError" in capsys.readouterr().err
+
+
+pytest_plugins = ["pytester"]
+
+
+def test_the_fixture_fails_a_test_with_the_sentence(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_bad(healthy_training):
+            with healthy_training() as run:
+                run.log("loss", float("nan"))
+
+        def test_good(healthy_training):
+            with healthy_training() as run:
+                run.log("loss", 1.0)
+        """
+    )
+    done = pytester.runpytest("-p", "no:cacheprovider")
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(["*error nonfinite: loss: the first NaN at step 0*"])

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 from commands import tensortap
+
+import tensortap as tt
 
 pytest.importorskip("torch")
 
 ZOO = Path(__file__).parents[1] / "zoo"
 sys.path.append(str(ZOO))
 from expected import FAULTS  # noqa: E402
+
+MISSED = {"updates_too_large"}
+WARNED = {"healthy_frozen_trunk"}
 
 pytestmark = pytest.mark.heavy
 
@@ -37,3 +43,29 @@ def test_a_training_is_recorded_and_bad_numbers_are_found_where_they_are(
     findings = FAULTS.get(name.removeprefix("faulty_"), [])
     is_bad = name.startswith("faulty_") and any(rule == "nonfinite" for rule, _ in findings)
     assert found.returncode == (1 if is_bad else 0), found.stdout
+    check_health(tmp_path / "run", name)
+
+
+def check_health(run: Path, name: str) -> None:
+    """Compare what the rules say with what was planted."""
+    found = tt.health(run)
+    if name.startswith("healthy_"):
+        assert found.errors == ()
+        assert not found.items or name in WARNED, found
+        return
+    fault = name.removeprefix("faulty_")
+    hits = [
+        (rule, site)
+        for rule, glob in FAULTS[fault]
+        for one in found
+        if one.rule == rule
+        for site in one.sites
+        if fnmatch(site, glob) or any(fnmatch(tail, glob) for tail in tails(site))
+    ]
+    assert bool(hits) == (fault not in MISSED), found
+
+
+def tails(site: str) -> list[str]:
+    """Return the module or parameter of a site: its name without the kind."""
+    parts = site.removeprefix("tensortap/").split("/", 1)
+    return parts[1:]

@@ -11,12 +11,9 @@ static tt_status find(tt_run *run, const tt_health_options *options, tt_buf *out
     tt_status st = tt_health(run, options, &findings, err);
     if (st < 0)
         return st;
-    tt_json json = { .out = out };
-    tt_json_open(&json, NULL, '{');
-    tt_findings_json(&json, findings);
-    tt_json_close(&json);
+    st = tt_findings_write(findings, out);
     tt_findings_free(findings);
-    return tt_json_finish(&json);
+    return st;
 }
 
 /* health(select, ignore, baseline) -> JSON text; None: all rules; none of them; no baseline */

@@ -46,11 +46,7 @@ PyObject *runs_recorder_new_findings(PyObject *self, PyObject *Py_UNUSED(none))
         return binding_raise_status(st, &err);
     PyObject *result = findings->count == 0 ? Py_NewRef(Py_None) : NULL; /* owned */
     if (result == NULL) {
-        tt_json json = { .out = &text };
-        tt_json_open(&json, NULL, '{');
-        tt_findings_json(&json, findings);
-        tt_json_close(&json);
-        st = tt_json_finish(&json);
+        st = tt_findings_write(findings, &text);
         result = st == TT_OK ? PyUnicode_FromStringAndSize(text.data, (Py_ssize_t)text.len)
                              : binding_raise_status(st, NULL);
     }

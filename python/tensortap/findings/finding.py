@@ -19,7 +19,7 @@ SCHEMA = 1  # of what the core writes
 class Finding:
     """One thing that is wrong with a training.
 
-    Attributes:
+    Args:
         rule: Id of the rule, such as `dead-units`.
         severity: `error` or `warning`.
         sentence: What is wrong.
@@ -29,6 +29,16 @@ class Finding:
         first_step, last_step: The steps that it is about; -1: none in particular.
         rank: The rank; -1: several, or the run has one.
         numbers: The evidence.
+
+    Example:
+        >>> import tensortap as tt
+        >>> with tt.record("runs/zero") as run:
+        ...     for _ in range(8):
+        ...         run.log("learning_rate", 0.0)
+        ...         run.step()
+        >>> finding = tt.health("runs/zero")[0]
+        >>> finding.rule, finding.severity, finding.sites
+        ('learning-rate', 'error', ('learning_rate',))
     """
 
     rule: str
@@ -48,12 +58,20 @@ class Finding:
 
 
 class Findings:
-    """What the rules found in a run, the heaviest first.
+    """What the rules found in a run, the heaviest first; `tt.health` returns it.
 
-    Attributes:
+    Args:
         items: The findings.
         unchecked: Rules that lack their data, and what they need.
         rules: How many rules were asked for.
+
+    Example:
+        >>> import tensortap as tt
+        >>> with tt.record("runs/number") as run:
+        ...     run.log("loss", 0.5)
+        >>> found = tt.health("runs/number")
+        >>> len(found), found.unchecked["dead-units"].split(",")[0]
+        (0, 'needs tensortap/silent/*')
     """
 
     def __init__(
@@ -111,6 +129,16 @@ class UnhealthyError(AssertionError):
 
     Attributes:
         findings: The findings that it is about.
+
+    Example:
+        >>> import tensortap as tt
+        >>> with tt.record("runs/infinite") as run:
+        ...     run.log("loss", float("inf"))
+        >>> try:
+        ...     tt.assert_healthy("runs/infinite")
+        ... except tt.UnhealthyError as error:
+        ...     print(len(error.findings))
+        1
     """
 
     __module__ = "tensortap"  # where users find it
