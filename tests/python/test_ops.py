@@ -647,6 +647,16 @@ def test_other_modes_and_logs_see_the_same_operators() -> None:
     assert seen == names(outer) == names(inner) == ["aten::ones", "aten::exp"]
 
 
+def test_a_running_log_can_be_asked() -> None:
+    with tt.ops() as log:
+        x = torch.ones(2) - 1
+        assert log.first_bad is None
+        _ = x.log()
+        assert log.first_bad is not None
+        assert repr(log) == f"<OperatorLog: {len(log)} operators>"
+    assert log.first_bad is not None
+
+
 def test_after_the_limit_operators_run_unlogged() -> None:
     with tt.ops(limit=3) as log:
         x = torch.ones(2)

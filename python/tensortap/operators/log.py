@@ -7,28 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tensortap import _core
-from tensortap.display.blocks import folded
 from tensortap.files.chrome import Span, chrome_trace
 from tensortap.files.whole import whole_file
 from tensortap.operators import origin
-from tensortap.operators.operator import (
-    COMPILED,
-    IN_GRAPH,
-    MAKES_NODE,
-    NATIVE,
-    NO_NODE,
-    RECOMPUTED,
-    STEPS,
-    Operand,
-    Operator,
-    Phase,
-)
-from tensortap.operators.report import bad_text, origin_report, table_text
+from tensortap.operators.chart import dot_of
+from tensortap.operators.operator import COMPILED, IN_GRAPH, Operator
+from tensortap.operators.report import origin_report, table_text
+from tensortap.operators.rows import read_rows
 
 if TYPE_CHECKING:
     import torch
@@ -36,9 +24,6 @@ if TYPE_CHECKING:
     from tensortap.operators.mode import Mode
     from tensortap.operators.origin import Origin
     from tensortap.runs.record import Recording
-
-MOST_DRAWN = 60  # operators of a chart
-MOST_SEARCHED = 2000  # ... that repeated layers are looked for in
 
 
 def ops(
@@ -92,6 +77,8 @@ class OperatorLog:
 
         self._mode: Mode = Mode(model, eager, limit)
         self._is_running = False
+        self._read: list[Operator] = []
+        self._answer: tuple[Origin | None, list[Operator]] | None = None
 
     def start(self) -> Self:
         """Begin to log what this thread does.
@@ -287,152 +274,19 @@ class OperatorLog:
         found = self.first_bad
         if found is None:
             raise ValueError("there is no bad value, so there is no path to draw")
-        loss = origin.loss_of(self._rows)
-        end = None if loss is None or loss not in self.path else self.path.index(loss) + 1
-        drawn = [found.operator, *self.path[:end]][:MOST_SEARCHED]
-        feeding = sorted({one.writer for one in found.operator.operands if one.writer >= 0})
-        rows = [*(self._rows[i] for i in feeding), *drawn]
-        labels = [_label(row) for row in rows]
-        blocks = folded(labels, [(row.name, row.line, row.phase) for row in rows])
-        shown = [i for i, (_, first) in enumerate(blocks) if first == i][:MOST_DRAWN]
-        place = {i: number for number, i in enumerate(shown)}
-        at = {row.index: place.get(first) for row, (_, first) in zip(rows, blocks, strict=True)}
-        edges = {
-            (at[writer], at[row.index])
-            for row in drawn
-            for one in row.operands
-            for writer in ([one.writer] if row is found.operator else [one.bad_writer])
-            if writer in at
-        }
-        joined = sorted((a, b) for a, b in edges if a is not None and b is not None and a < b)
-        return _core._operators_dot([_node(rows[i], blocks[i][0]) for i in shown], joined)
-
-    # ---- from the C rows
-
-    @cached_property
-    def _all(self) -> list[Operator]:
-        return []
+        return dot_of(found, self.path, self._rows)
 
     @property
     def _rows(self) -> list[Operator]:
-        """All rows; those of a running log are read whenever somebody asks."""
-        if len(self._all) != len(self._mode):
-            self.__dict__.pop("_found", None)
-            self._all[:] = self._read()
-        return self._all
+        """All operators; those of a running log are read whenever somebody asks."""
+        if len(self._read) != len(self._mode):
+            self._read, self._answer = read_rows(self._mode), None
+        return self._read
 
-    def _read(self) -> list[Operator]:
-        mode, threads = self._mode, dict[int, int]()
-        makers: dict[int, int] = {}  # number of a node -> the operator that it was made for
-        rows: list[Operator] = []
-        for index in range(len(mode)):
-            (
-                operator, place, caller, module, node, sequence, variable, made, flags, start, end,
-                thread, operands, results,
-            ) = mode.read(index)  # fmt: skip
-            func = mode.operators[operator]
-            name, _, overload = _name(func)
-            row = Operator(
-                index=index,
-                name=name,
-                overload=overload,
-                code=place[0] if place else None,
-                number=place[1] if place else 0,
-                caller=None,
-                module=mode.names[module] if module >= 0 else None,
-                phase=_phase(flags, node is not None),
-                node=node.__name__ if node is not None else None,
-                forward=-1,
-                gradient_of=mode.parameters.get(variable) if variable else None,
-                operands=[self._tensor(one) for one in operands],
-                results=[self._tensor(one) for one in results],
-                flags=flags,
-                start=start,
-                duration=max(end - start, 0),
-                thread=threads.setdefault(thread, len(threads) + 1),
-                made=made,
-            )
-            if place and caller and caller[0] is not place[0]:
-                row.caller = os.path.basename(caller[0].co_filename), caller[1]
-            if node is not None and flags & (NATIVE | RECOMPUTED) != RECOMPUTED:
-                _link(row, _maker(sequence, row.node or "", makers, rows), rows)
-            if flags & MAKES_NODE:
-                makers[made] = index
-            else:
-                makers.setdefault(made, index)
-            rows.append(row)
-        origin.judge(rows)
-        return rows
-
-    def _tensor(self, facts: tuple[Any, ...]) -> Operand:
-        *most, detail = facts
-        tensor = Operand(*most, *(detail or ()))
-        tensor.name = self._mode.parameters.get(tensor.storage)
-        return tensor
-
-    @cached_property
+    @property
     def _found(self) -> tuple[Origin | None, list[Operator]]:
         rows = self._rows
-        found = origin.first_bad(rows, has_graphs=self._mode.has_graphs)
-        return found, [] if found is None else origin.path_of(found, rows)[0]
-
-
-def _phase(flags: int, is_backward: bool) -> Phase:
-    if flags & RECOMPUTED:
-        return "recomputed"
-    return "backward" if is_backward else "optimizer" if flags & STEPS else "forward"
-
-
-def _name(func: Any) -> tuple[str, str, str]:
-    schema = getattr(func, "_schema", None)
-    if schema is None:
-        return str(func), "", ""
-    return schema.name, ".", schema.overload_name
-
-
-def _maker(sequence: int, node: str, makers: dict[int, int], rows: list[Operator]) -> int:
-    """Return the operator that a node of autograd was made for; -1 if it is not known."""
-    if sequence == NO_NODE:
-        return -1
-    if sequence in makers:
-        return makers[sequence]
-    # An operator in place may first copy what it overwrites, which makes the next node.
-    found = makers.get(sequence + 1, -1)
-    for row in rows[found : found + 3] if found >= 0 else ():
-        if node.lower().startswith(row.name.partition("::")[2].replace("_", "") + "backward"):
-            return row.index
-    return -1
-
-
-def _link(row: Operator, forward: int, rows: list[Operator]) -> None:
-    """Name an operator of backward by the line of the forward that autograd follows back."""
-    row.forward = forward
-    if forward < 0:
-        return
-    source = rows[forward]
-    if row.module is None:
-        row.module = source.module
-    if row.flags & NATIVE or row.code is None:
-        row.code, row.number, row.caller = source.code, source.number, source.caller
-
-
-def _label(row: Operator) -> str:
-    label = row.module or (row.code.co_qualname if row.code is not None else "outside")
-    return label if row.phase == "forward" else f"{label} ({row.phase})"
-
-
-def _node(row: Operator, label: str) -> tuple[Any, ...]:
-    """Return what the chart shows of an operator; operators of one label are in one box."""
-    result = next((one for one in row.results if one.bad), row.results[0] if row.results else None)
-    text = row.source if result is None else f"{row.source}\n{bad_text(result, 'results')}"
-    return (
-        row.name,
-        row.file,
-        text,
-        None if row.code is None else row.code.co_qualname,
-        label,
-        hash(label) & 0xFFFFFFFF or 1,
-        row.number,
-        None if result is None else result.dtype,
-        None if result is None else result.stats,
-    )
+        if self._answer is None:
+            found = origin.first_bad(rows, has_graphs=self._mode.has_graphs)
+            self._answer = found, [] if found is None else origin.path_of(found, rows)[0]
+        return self._answer

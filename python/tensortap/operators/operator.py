@@ -26,7 +26,7 @@ Phase = Literal["forward", "recomputed", "backward", "optimizer"]
 Verdict = Literal["created", "passed on", "removed", ""]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Operand:
     """A tensor that an operator read or wrote, as it was then.
 
@@ -110,7 +110,7 @@ class Operand:
         }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Operator:
     """An operator that ran.
 
