@@ -554,7 +554,7 @@ void tt_page_close(tt_page *page);
 tt_status tt_page_follow(tt_page *page, tt_error *err);
 /* Appends the HTML page without findings and data, which it then asks for. */
 tt_status tt_page_first(tt_page *page, tt_buf *out, tt_error *err);
-/* Appends a text of the page, as JSON: "facts", "0/table", "0/site/17", "diff". */
+/* Appends a text of the page, as JSON: "facts", "0/table", "0/site/17", "0/charts", "diff". */
 tt_status tt_page_block(tt_page *page, const char *name, tt_buf *out, tt_error *err);
 /* Appends numbers: a header in JSON behind its length (4 bytes, little-endian), then columns.
  * have, add: names of columns ("0/numbers/value") with commas between them.  Of those that it has,

@@ -9,6 +9,7 @@ import {byId, el} from "./dom.js";
 import {showList} from "./list.js";
 import {follow, getFacts, lastStep} from "./live.js";
 import {showMap} from "./map.js";
+import {showPictures} from "./pictures.js";
 import {showRanks} from "./ranks.js";
 import {showTree} from "./tree.js";
 import {addEvidence, showVerdict} from "./verdict.js";
@@ -79,6 +80,7 @@ async function showAll() {
   await showMap();
   await showTree();
   await showRanks();
+  await showPictures();
   await showCompare();
   showVerdict();
   await addEvidence();

@@ -25,8 +25,9 @@ tt_status tt_page_put_json(tt_buf *out, const tt_buf *json)
     return out->st;
 }
 
-static tt_status put_base64(tt_buf *out, const unsigned char *bytes, size_t n)
+tt_status tt_page_put_base64(tt_buf *out, const void *data, size_t n)
 {
+    const unsigned char *bytes = data;
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     tt_status st = tt_buf_reserve(out, (n + 2) / 3 * 4);
     if (st < 0)
@@ -56,7 +57,7 @@ tt_status tt_page_put_block(tt_buf *out, const char *name, const tt_buf *bytes)
     } else {
         size_t len = libdeflate_deflate_compress(deflate, bytes->data, bytes->len, packed, most);
         (void)tt_buf_printf(out, "<script type=\"text/plain\" data-name=\"%s\">", name);
-        (void)put_base64(out, packed, len);
+        (void)tt_page_put_base64(out, packed, len);
         (void)tt_buf_text(out, "</script>\n");
     }
     free(packed);

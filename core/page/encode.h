@@ -7,6 +7,7 @@
 
 /* Appends JSON so that no text in it can end the element around it. */
 tt_status tt_page_put_json(tt_buf *out, const tt_buf *json);
+tt_status tt_page_put_base64(tt_buf *out, const void *data, size_t n);
 /* Appends an element that holds the bytes, deflated, in base64. */
 tt_status tt_page_put_block(tt_buf *out, const char *name, const tt_buf *bytes);
 /* Appends numbers, of which so many bytes are kept (2: two digits, 3: four, 4: all that float32

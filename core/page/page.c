@@ -511,6 +511,8 @@ tt_status tt_page_block(tt_page *page, const char *name, tt_buf *out, tt_error *
     bool has_run = name[0] >= '0' && name[0] < '0' + (int)page->count && name[1] == '/';
     if (has_run && strcmp(name + 2, "table") == 0)
         return tt_page_put_table(page, number, out, err);
+    if (has_run && strcmp(name + 2, "charts") == 0)
+        return tt_page_put_charts(page, number, out);
     if (has_run && strlen(name) < NAME_MOST && sscanf(name + 2, "site/%9d%n", &site, &end) == 1 &&
         name[2 + end] == '\0')
         return put_one_site(page, number, site, out, err);

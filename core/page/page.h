@@ -65,4 +65,7 @@ tt_status tt_page_put_facts(tt_page *page, bool has_findings, tt_buf *out, tt_er
 tt_status tt_page_put_table(tt_page *page, size_t number, tt_buf *out, tt_error *err);
 tt_status tt_page_put_differences(tt_page *page, tt_buf *out, tt_error *err);
 
+/* charts.c */
+tt_status tt_page_put_charts(tt_page *page, size_t number, tt_buf *out);
+
 #endif

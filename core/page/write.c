@@ -162,6 +162,8 @@ static tt_status put_data(tt_page *page, size_t room, tt_buf *out, tt_error *err
         st = tt_page_read(page, TT_PAGE_TENSORS, err);
     for (size_t i = 0; st == TT_OK && i < page->count; i++)
         st = put_text(page, i == 0 ? "0/table" : "1/table", out, err);
+    for (size_t i = 0; st == TT_OK && i < page->count; i++)
+        st = put_text(page, i == 0 ? "0/charts" : "1/charts", out, err);
     if (st == TT_OK && page->count == 2)
         st = put_text(page, "diff", out, err);
     if (st == TT_OK)

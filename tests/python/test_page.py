@@ -21,7 +21,7 @@ HOSTILE = [
     "activation/</script><img src=x onerror=alert(1)>",
     "activation/\x1b[31mred\x1b[0m",
     "activation/\u202eright to left",
-    "activation/" + "long" * 500,
+    "activation/" + "long" * 1000,
 ]
 
 
@@ -157,7 +157,7 @@ def test_hostile_names_are_text(chromium: Any, tmp_path: Path) -> None:
             for site in HOSTILE:
                 run.tensor(site, np.full(4, math.nan if step else 1.0, np.float32))
             run.log("</script><script>window.hacked = 2</script>", 1.0)
-            run.note("<img src=x onerror=alert(2)>")
+            run.note("<img src=x onerror=alert(2)>" + "long" * 2500)
             run.step()
     page = Opened(chromium, write_page(tmp_path / "run", out=tmp_path / "run.html"))
     assert page.tab.evaluate("window.hacked === undefined")
@@ -166,6 +166,33 @@ def test_hostile_names_are_text(chromium: Any, tmp_path: Path) -> None:
     assert "<script>window.hacked = 1</script>" in shown
     assert "\x1b" not in shown
     assert "\u202e" not in shown
+    page.close()
+
+
+def test_pictures_of_the_run_are_images_in_which_nothing_runs(
+    chromium: Any, folder: Path, tmp_path: Path
+) -> None:
+    import shutil
+
+    shutil.copytree(folder / "good", tmp_path / "run")
+    charts = tmp_path / "run" / "charts"
+    charts.mkdir()
+    (charts / "flow.svg").write_text(
+        "<svg xmlns='http://www.w3.org/2000/svg' width='20' height='10' onload='hacked = 2'>"
+        "<script>parent.hacked = 1</script></svg>"
+    )
+    (charts / "notes.txt").write_text("swordfish")
+    (charts / "link.svg").symlink_to("/etc/passwd")
+    (charts / "huge.svg").write_bytes(b" " * 600_000)
+    page = Opened(chromium, write_page(tmp_path / "run", out=tmp_path / "run.html"))
+    assert page.tab.locator("#pictures figcaption").all_inner_texts() == [
+        "flow.svg",
+        "huge.svg",
+        "link.svg",
+    ]
+    assert page.tab.evaluate("document.querySelector('#pictures img').naturalWidth") == 20
+    assert page.tab.locator("#pictures img").count() == 1
+    assert page.tab.evaluate("window.hacked === undefined")
     page.close()
 
 
