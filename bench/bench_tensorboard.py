@@ -94,4 +94,4 @@ def main(sites: int, steps: int) -> None:
     harness.row(f"{what}: TensorBoard / tensortap", other / own, 10, unit="x")
 
 
-main(*(int(word) for word in sys.argv[1:3]) if len(sys.argv) > 2 else (500, 200))
+main(*(int(word) for word in sys.argv[1:3]) if len(sys.argv) > 2 else (100, 200))
