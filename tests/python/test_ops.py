@@ -674,6 +674,8 @@ def test_a_log_begins_once() -> None:
         log.start()
     with pytest.raises(ValueError, match="limit"):
         tt.ops(limit=0)
+    with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module or None, not 3"):
+        tt.ops(3)  # type: ignore[arg-type]
 
 
 def test_importing_tensortap_does_not_import_torch() -> None:

@@ -44,6 +44,10 @@ def ops(
     Returns:
         The log. Use it as a context manager, or call `start()` and `stop()`.
 
+    Raises:
+        TypeError: *model* is not a module.
+        ValueError: *limit* is not a number of operators.
+
     Example:
         >>> import torch, tensortap as tt
         >>> x = torch.tensor([4.0, -1.0])

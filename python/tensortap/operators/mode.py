@@ -103,6 +103,8 @@ class Mode(_core.OperatorLog, TorchDispatchMode):  # type: ignore[no-untyped-cal
         self.has_graphs = False  # some code is compiled in this process
         self._paths: dict[int, str] = {}
         self.parameters: dict[int, str] = {}  # by the address of their storage
+        if model is not None and not isinstance(model, torch.nn.Module):
+            raise TypeError(f"model must be a torch.nn.Module or None, not {model!r}")
         if model is not None:
             self._add_names(model)
         self._ask(describe, classify, self._name, limit)
