@@ -398,11 +398,11 @@ PYTHONS_OWN = ("sqlite", "pt", "hdf5")
 
 @pytest.mark.parametrize("to", [*PYTHONS_OWN, "csv", "safetensors"])
 def test_a_pipe_gets_the_bytes_and_stays_a_pipe(run: Path, to: str) -> None:
-    if to == "pt":
-        pytest.importorskip("torch")
+    if to in LIBRARIES:
+        pytest.importorskip(LIBRARIES[to])
     os.mkfifo(run / "pipe")
     got: list[bytes] = []
-    reader = threading.Thread(target=lambda: got.append((run / "pipe").read_bytes()))
+    reader = threading.Thread(target=lambda: got.append((run / "pipe").read_bytes()), daemon=True)
     reader.start()
     done = tensortap("export", "run", "parameter/w", "--to", to, "-o", "pipe", folder=run)
     reader.join(timeout=120)
@@ -414,8 +414,8 @@ def test_a_pipe_gets_the_bytes_and_stays_a_pipe(run: Path, to: str) -> None:
 
 @pytest.mark.parametrize("to", [*PYTHONS_OWN, "csv", "safetensors"])
 def test_a_device_that_is_full_is_an_error_and_stays_there(run: Path, to: str) -> None:
-    if to == "pt":
-        pytest.importorskip("torch")
+    if to in LIBRARIES:
+        pytest.importorskip(LIBRARIES[to])
     try:  # one of our own: what is under test once replaced the real one
         os.mknod(run / "full", stat.S_IFCHR | 0o666, os.makedev(1, 7))
         (run / "full").open("wb").close()
