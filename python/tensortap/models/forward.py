@@ -10,12 +10,13 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-import torch
+with suppress(ModuleNotFoundError):  # `from tensortap import *` works without it
+    import torch
 
-Autocast = tuple[str, bool, torch.dtype] | None
+Autocast = tuple[str, bool, Any] | None  # kind of device, is it on, dtype
 
 
 def autocast_now(tensors: tuple[Any, ...]) -> Autocast:
