@@ -60,6 +60,17 @@ def test_a_program_that_nobody_changed_is_replayed(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.heavy
+def test_a_script_that_has_changed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(MLP)
+    tensortap("run", "--black-box", 3, "-o", "run", "train.py", folder=tmp_path)
+    (tmp_path / "train.py").write_text(MLP.replace("Linear(8, 16)", "Linear(8, 16, bias=False)"))
+    done = tensortap("replay", "run", "--yes", folder=tmp_path)
+    assert done.returncode == 3
+    assert "not replayable: the model is another: 0.bias is gone" in done.stdout
+    assert f"{tmp_path}/train.py has changed since the run" in done.stdout
+
+
 # ---- before anything runs
 
 

@@ -27,6 +27,21 @@ class Replay:
             reproduced) or "unplayable"; None before the block has ended.
         result: Everything that is known, as `tensortap replay --json` prints it.
         log: The operators of the step, as of `tt.ops`; None without *ops*.
+
+    Example:
+        >>> import torch, tensortap as tt
+        >>> model = torch.nn.Linear(2, 1)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> def step(run):
+        ...     model(run.batch(torch.ones(2))).sum().backward()
+        ...     optimizer.step()
+        >>> with tt.record("runs/asked", model=model, black_box=8) as run:
+        ...     step(run)
+        ...     _ = run.dump()
+        >>> with tt.replay("runs/asked", model=model) as replay:
+        ...     step(replay)
+        >>> replay.verdict
+        'bits'
     """
 
     def __init__(self, player: Replayer, options: dict[str, Any]) -> None:
