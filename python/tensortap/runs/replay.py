@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 class Replay:
     """A replay; `tt.replay` returns it.
 
+    Args:
+        player: What gives back the kept steps.
+        options: Of `tt.record`: the model and the optimizer.
+
     Attributes:
         verdict: "bits" (reproduced to the bit), "noise" (within noise), "transient" (not
             reproduced) or "unplayable"; None before the block has ended.
