@@ -99,6 +99,10 @@ print([entry["loss"] for entry in trainer.state.log_history if "loss" in entry])
 """
 
 
+def results(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "train_runtime" not in line]
+
+
 @pytest.mark.parametrize("program", [NANO, TRAINER], ids=["nanoGPT", "Trainer"])
 def test_a_compiled_training_is_recorded_as_the_eager_one(tmp_path: Path, program: str) -> None:
     if program is TRAINER:
@@ -117,7 +121,7 @@ def test_a_compiled_training_is_recorded_as_the_eager_one(tmp_path: Path, progra
     for kind in ("eager", "compiled"):
         done = tensortap("run", "-o", kind, script, kind, folder=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert kind == "eager" or done.stdout == plain.stdout
+        assert kind == "eager" or results(done.stdout) == results(plain.stdout)
     eager, compiled = tt.open(tmp_path / "eager"), tt.open(tmp_path / "compiled")
     assert len(eager.names("activation/*")) > 10
     assert eager.names("activation/*") == compiled.names("activation/*")
