@@ -63,7 +63,9 @@ static void check_bins(const tt_hist *hist, const double *x, size_t n)
 static void a_value_counts_as_often_as_it_is_said_to_be_there(void **state)
 {
     (void)state;
-    static const double values[] = { 1.5, 1.5, 1.5, -0.0, 0.0, NAN, INFINITY, -INFINITY, 5e-324, -3e200 };
+    static const double values[] = {
+        1.5, 1.5, 1.5, -0.0, 0.0, (double)NAN, (double)INFINITY, -(double)INFINITY, 5e-324, -3e200
+    };
     tt_hist *hist = NULL;
     assert_int_equal(tt_hist_create(&hist), TT_OK);
     tt_hist_add_value(hist, 1.5, 3);
